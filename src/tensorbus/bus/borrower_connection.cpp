@@ -1,0 +1,116 @@
+#include "tensorbus/bus/borrower_connection.hpp"
+
+#include <utility>
+
+#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/step.hpp"
+
+namespace tensorbus::bus {
+
+BorrowerConnection::BorrowerConnection(Surroundings& surroundings, const Id& owner,
+                                       platform::Fd socket, OnEnd on_end)
+    : surroundings_(surroundings),
+      owner_(owner),
+      on_end_(std::move(on_end)),
+      conversation_(
+          surroundings.service, std::move(socket),
+          [this](link::Channel::Received& received) { on_message(received); },
+          [this](const std::string& why) { on_end_(*this, why); }),
+      connected_(std::make_shared<link::Connected>()) {
+  link::check_same_user(conversation_.channel()->fd());
+  connected_->channel = conversation_.channel();
+  link::send_hello(*conversation_.channel(), surroundings_.self, *surroundings_.wake_page);
+}
+
+void BorrowerConnection::subscribe(const std::shared_ptr<SubscriberCore>& subscriber,
+                                   std::uint32_t publisher) {
+  auto source =
+      std::make_shared<const link::Source>(link::Source{owner_, publisher, subscriber->topic()});
+  const std::uint32_t number = next_link_++;
+  auto link = std::make_shared<link::BorrowerLink>(number, std::move(source), connected_);
+  links_.emplace(number, Link{subscriber, link});
+  if (greeted_) {
+    subscriber->add(std::move(link));
+    platform::step("subscribe.sent");
+  } else {
+    wanted_.push_back({subscriber, std::move(link)});
+  }
+}
+
+void BorrowerConnection::end(const std::string& why) {
+  conversation_.close();
+  for (const Wanted& wanted : std::exchange(wanted_, {}))
+    wanted.subscriber->refuse(wanted.link, why.empty() ? "the publisher died" : why);
+  for (const auto& [number, weak] : std::exchange(links_, {})) {
+    const auto subscriber = weak.subscriber.lock();
+    const auto link = weak.link.lock();
+    if (subscriber && link) subscriber->end(link);
+  }
+}
+
+bool BorrowerConnection::idle() {
+  std::erase_if(links_, [](const auto& item) { return item.second.link.expired(); });
+  return links_.empty() && wanted_.empty();
+}
+
+void BorrowerConnection::on_message(link::Channel::Received& received) {
+  if (!greeted_) return greet(received);
+  switch (received.header.type) {
+    case link::ControlType::kAccepted: {
+      const auto accepted = received.as<link::Accepted>();
+      platform::Fd segment = received.take_fd();
+      const auto [subscriber, link] = link_named(accepted.link);
+      if (subscriber && link) subscriber->accept(link, accepted, std::move(segment));
+      return;
+    }
+    case link::ControlType::kRefused: {
+      const auto refused = received.as<link::Refused>();
+      const auto [subscriber, link] = link_named(refused.link);
+      if (subscriber && link) subscriber->refuse(link, refused.text);
+      return;
+    }
+    case link::ControlType::kSegment: {
+      const auto segment = received.as<link::SegmentMessage>();
+      connected_->segments.add(segment.segment, received.take_fd(), segment.bytes);
+      for (const auto& [number, link] : links_)
+        if (const auto subscriber = link.subscriber.lock()) subscriber->wake();
+      return;
+    }
+    case link::ControlType::kRetired:
+      return connected_->segments.retire(received.as<link::Retired>().number);
+    case link::ControlType::kEnded: {
+      const auto [subscriber, link] = link_named(received.as<link::Ended>().number);
+      if (subscriber && link) subscriber->end(link);
+      return;
+    }
+    default:
+      throw Error(Code::kProtocol, "unexpected message of type " +
+                                       std::to_string(static_cast<int>(received.header.type)));
+  }
+}
+
+void BorrowerConnection::greet(link::Channel::Received& received) {
+  if (received.header.type == link::ControlType::kRefused)
+    throw Error(Code::kVersionMismatch,
+                "the publisher refused: " + received.as<link::Refused>().text);
+  link::Peer peer = link::accept_hello(received);
+  if (peer.id != owner_)
+    throw Error(Code::kProtocol, "HELLO.id: " + peer.id.hex() + " answers at the socket of " +
+                                     owner_.hex());
+  connected_->wake_page = std::move(peer.wake_page);
+  connected_->pidfd = std::move(peer.pidfd);
+  if (connected_->pidfd) conversation_.watch_death(connected_->pidfd.get());
+  greeted_ = true;
+  for (Wanted& wanted : std::exchange(wanted_, {})) {
+    wanted.subscriber->add(std::move(wanted.link));
+    platform::step("subscribe.sent");
+  }
+}
+
+BorrowerConnection::Wanted BorrowerConnection::link_named(std::uint32_t number) const {
+  const auto found = links_.find(number);
+  if (found == links_.end()) return {};
+  return {found->second.subscriber.lock(), found->second.link.lock()};
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tensorbus/bus/conversation.hpp"
+#include "tensorbus/bus/owner_connection.hpp"
+#include "tensorbus/bus/subscriber_core.hpp"
+#include "tensorbus/link/borrower_link.hpp"
+#include "tensorbus/link/peer.hpp"
+
+namespace tensorbus::bus {
+
+// Our connection to an owner, and our subscribers' links over it. On the service thread only; what
+// leases need of it outlives it (link::Connected).
+class BorrowerConnection {
+ public:
+  using OnEnd = std::function<void(BorrowerConnection&, const std::string& why)>;
+
+  // Throws Error(kPermission) if the peer is another user's.
+  BorrowerConnection(Surroundings& surroundings, const Id& owner, platform::Fd socket,
+                     OnEnd on_end);
+
+  const Id& owner() const noexcept { return owner_; }
+
+  void subscribe(const std::shared_ptr<SubscriberCore>& subscriber, std::uint32_t publisher);
+  // The owner is gone, or we are.
+  void end(const std::string& why);
+  // Nobody here has a link or a lease any more.
+  bool idle();
+
+ private:
+  struct Link {
+    std::weak_ptr<SubscriberCore> subscriber;
+    std::weak_ptr<link::BorrowerLink> link;
+  };
+  struct Wanted {
+    std::shared_ptr<SubscriberCore> subscriber;
+    std::shared_ptr<link::BorrowerLink> link;
+  };
+
+  void on_message(link::Channel::Received& received);
+  void greet(link::Channel::Received& received);
+  // Both ends of a link that the owner names; either may be gone here.
+  Wanted link_named(std::uint32_t number) const;
+
+  Surroundings& surroundings_;
+  const Id owner_;
+  const OnEnd on_end_;
+  Conversation conversation_;
+  std::shared_ptr<link::Connected> connected_;
+  bool greeted_ = false;
+  std::vector<Wanted> wanted_;  // until the owner's HELLO came
+  std::unordered_map<std::uint32_t, Link> links_;
+  std::uint32_t next_link_ = 1;
+};
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,56 @@
+#include "tensorbus/bus/conversation.hpp"
+
+#include <utility>
+
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::bus {
+
+Conversation::Conversation(Service& service, platform::Fd socket, OnMessage on_message,
+                           OnEnd on_end)
+    : service_(service), on_message_(std::move(on_message)), on_end_(std::move(on_end)) {
+  const int fd = socket.get();
+  channel_ = std::make_shared<link::Channel>(std::move(socket), [this, fd](bool writable) {
+    service_.watch_writable(socket_tag_, fd, writable);
+  });
+  socket_tag_ = service_.watch(fd, [this] { on_ready(Cause::kReady); });
+}
+
+Conversation::~Conversation() { close(); }
+
+void Conversation::watch_death(int pidfd) {
+  pidfd_ = pidfd;
+  death_tag_ = service_.watch(pidfd, [this] { on_ready(Cause::kDeath); });
+}
+
+void Conversation::close() noexcept {
+  if (closed_) return;
+  closed_ = true;
+  channel_->detach();
+  service_.unwatch(socket_tag_, channel_->fd());
+  if (death_tag_) service_.unwatch(*death_tag_, pidfd_);
+}
+
+void Conversation::on_ready(Cause cause) {
+  std::string why;
+  try {
+    channel_->flush();
+    link::Channel::Received received;
+    // What the peer said before it died is heard first. A bounded number at a time: a peer that
+    // talks without end must not keep the others waiting.
+    for (int i = 0; i < 64 || cause == Cause::kDeath; ++i) {
+      const auto state = channel_->receive(received);
+      if (state == link::Channel::State::kEnded) cause = Cause::kDeath;
+      if (state != link::Channel::State::kMessage) break;
+      on_message_(received);
+      if (closed_) return;
+    }
+    if (cause == Cause::kReady) return;
+  } catch (const Error& error) {
+    why = error.what();
+  }
+  close();
+  on_end_(why);
+}
+
+}  // namespace tensorbus::bus

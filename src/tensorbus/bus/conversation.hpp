@@ -1,0 +1,47 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tensorbus/bus/service.hpp"
+#include "tensorbus/link/channel.hpp"
+
+namespace tensorbus::bus {
+
+// One end of a connection on the service thread: hands in what the peer says, and tells its end once.
+class Conversation {
+ public:
+  using OnMessage = std::function<void(link::Channel::Received&)>;
+  // `why` is empty for an orderly end or a death, else says what the peer did wrong.
+  using OnEnd = std::function<void(const std::string& why)>;
+
+  // Both are called on the service thread, on_end at most once and as the last. An Error that
+  // on_message throws ends the conversation.
+  Conversation(Service& service, platform::Fd socket, OnMessage on_message, OnEnd on_end);
+  ~Conversation();
+  Conversation(const Conversation&) = delete;
+  Conversation& operator=(const Conversation&) = delete;
+
+  const std::shared_ptr<link::Channel>& channel() const noexcept { return channel_; }
+  // Takes the peer's death from here as well as from the socket. The descriptor is the caller's.
+  void watch_death(int pidfd);
+  // Stops listening; the socket stays open while somebody holds the channel.
+  void close() noexcept;
+
+ private:
+  enum class Cause { kReady, kDeath };
+  void on_ready(Cause cause);
+
+  Service& service_;
+  const OnMessage on_message_;
+  const OnEnd on_end_;
+  std::shared_ptr<link::Channel> channel_;
+  Service::Tag socket_tag_ = 0;
+  std::optional<Service::Tag> death_tag_;
+  int pidfd_ = -1;
+  bool closed_ = false;
+};
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tensorbus/platform/directory.hpp"
+#include "tensorbus/platform/fd.hpp"
+#include "tensorbus/platform/id.hpp"
+#include "tensorbus/platform/unix_socket.hpp"
+
+namespace tensorbus::bus {
+
+// The path of a domain: what was asked for (a path if it has a slash, else a name), else
+// TENSORBUS_DOMAIN, else "default".
+std::string domain_path(const std::string& asked);
+
+// The directory that names one bus. Thread-safe: every call is one system call or a few.
+class Domain {
+ public:
+  // Makes the directory if need be. Throws Error(kPermission) if others own it or may write to it.
+  explicit Domain(const std::string& asked);
+
+  const std::string& path() const noexcept { return path_; }
+  std::vector<std::string> list() const { return platform::list_directory(directory_.get()); }
+  platform::DirectoryWatch watch() const { return platform::DirectoryWatch(path_); }
+
+  platform::Fd listen(const Id& participant) const;
+  platform::Connection connect(const Id& participant) const;
+
+  void add_marker(const std::string& name) const { platform::create_file(directory_.get(), name); }
+  void remove_file(const std::string& name) const noexcept {
+    platform::remove_file(directory_.get(), name);
+  }
+  // Removes socket and markers of a participant that is gone.
+  void remove_files_of(const Id& participant) const;
+  // Removes what dead participants left behind. `self` is spared.
+  void sweep(const Id& self) const;
+
+ private:
+  std::string path_;
+  platform::Fd directory_;
+};
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "tensorbus/tensor/descriptor.hpp"
+#include "tensorbus/tensor/layout.hpp"
+
+namespace tensorbus {
+
+// A tensor that lies somewhere in this process.
+struct TensorView {
+  const void* data = nullptr;  // the first element
+  Layout layout;
+
+  // Row-major: TensorView::of(pixels.data(), {1080, 1920, 3}).
+  template <typename T>
+  static TensorView of(const T* data, Dims shape) {
+    return {data, Layout::contiguous(dtype_of<T>(), std::move(shape))};
+  }
+};
+
+// What publish() takes: tensors, and the small fields beside them as MessagePack (Value::encode()).
+struct Message {
+  std::vector<TensorView> tensors;
+  std::span<const std::byte> fields;
+  std::uint64_t fingerprint = 0;  // of the message type; 0: untyped
+  std::optional<Origin> origin;   // set by a bridge that publishes what came from elsewhere
+};
+
+}  // namespace tensorbus

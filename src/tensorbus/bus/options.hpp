@@ -1,0 +1,74 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace tensorbus {
+
+struct ParticipantOptions {
+  // A path if it has a slash, else a name beside the default domain; empty: TENSORBUS_DOMAIN, else
+  // "default".
+  std::string domain;
+  // The most host memory this participant takes. 0: TENSORBUS_BUDGET (bytes), else three quarters
+  // of the machine's memory.
+  std::size_t budget_bytes = 0;
+  // Freed memory that is kept for the next sample instead of going back to the kernel.
+  std::size_t warm_bytes = std::size_t{256} << 20;
+  std::size_t segment_bytes = std::size_t{64} << 20;
+};
+
+struct PublisherOptions {
+  // How many samples wait for a subscriber that did not say itself. When they are there, the
+  // oldest is dropped for a new one, so what a slow subscriber sees is at most so many samples old.
+  std::uint32_t depth = 8;
+  // How many of the last samples a subscriber gets that comes later.
+  std::uint32_t history = 0;
+  // Drop nothing: a full subscriber makes publish() wait up to `timeout`.
+  bool reliable = false;
+  std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
+};
+
+struct SubscriberOptions {
+  std::uint32_t depth = 0;       // 0: as the publisher says
+  std::uint32_t max_held = 256;  // samples of one publisher that may be held at once
+  // How long receive() looks by itself before it parks; costs a core for that time.
+  std::chrono::nanoseconds spin = std::chrono::microseconds(5);
+};
+
+struct PublisherStats {
+  std::uint64_t sent = 0;           // samples published
+  std::uint64_t delivered = 0;      // samples put into a subscriber's queue, summed
+  std::uint64_t dropped_depth = 0;  // taken out of a full queue for a newer one
+  std::uint64_t dropped_held = 0;   // not queued: the subscriber holds all that it may
+  std::uint64_t dropped_unsent = 0; // not queued: its memory could not be passed on (descriptors)
+  std::uint64_t timed_out = 0;      // publish() calls that gave up waiting for room
+  std::uint64_t waited = 0;         // publish() calls that had to wait
+  std::uint64_t bytes_copied = 0;   // of tensors that were not in the arena
+  std::uint64_t bytes_in_flight = 0;
+  std::uint32_t subscribers = 0;
+  std::uint32_t waiting = 0;        // threads in publish() that wait now
+  std::uint64_t bad_returns = 0;    // leases that subscribers returned and never had
+};
+
+struct SubscriberStats {
+  std::uint64_t received = 0;
+  std::uint64_t missed = 0;  // gaps in the publishers' sequences
+  std::uint64_t bad = 0;     // samples whose descriptor made no sense
+  std::uint32_t held = 0;    // samples whose memory somebody here still uses
+  std::uint32_t publishers = 0;
+  std::uint64_t refused = 0;
+  std::string last_refusal;  // why the last publisher was not connected; "" if none was refused
+};
+
+// What became of a call that may wait.
+enum class Outcome {
+  kDone,
+  kTimedOut,
+  kInterrupted,  // a signal handler ran; call again to go on
+  kClosed,
+  kHoldLimit,  // this subscriber holds max_held samples and there are more
+};
+
+}  // namespace tensorbus

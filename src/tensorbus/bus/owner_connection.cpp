@@ -1,0 +1,138 @@
+#include "tensorbus/bus/owner_connection.hpp"
+
+#include <utility>
+
+#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/step.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+constexpr std::size_t kMaxLinks = 65536;
+
+platform::Fd of_same_user(platform::Fd socket) {
+  link::check_same_user(socket.get());
+  return socket;
+}
+
+}  // namespace
+
+OwnerConnection::OwnerConnection(Surroundings& surroundings, platform::Fd socket,
+                                 FindPublisher find, OnEnd on_end)
+    : surroundings_(surroundings),
+      find_publisher_(std::move(find)),
+      on_end_(std::move(on_end)),
+      conversation_(
+          surroundings.service, of_same_user(std::move(socket)),
+          [this](link::Channel::Received& received) { on_message(received); },
+          [this](const std::string& why) { on_end_(*this, why); }),
+      segments_(std::make_shared<link::SegmentSender>(conversation_.channel(),
+                                                      surroundings.arena)) {}
+
+void OwnerConnection::end() {
+  conversation_.close();
+  for (auto& [number, link] : std::exchange(links_, {})) link.publisher->end_link(link.link);
+}
+
+void OwnerConnection::tell_ended(const PublisherCore& publisher) {
+  for (const auto& [number, link] : links_)
+    if (link.publisher.get() == &publisher) conversation_.channel()->send(link::Ended{number});
+}
+
+void OwnerConnection::tell_retired(std::uint32_t segment) { segments_->retire(segment); }
+
+void OwnerConnection::on_message(link::Channel::Received& received) {
+  if (!peer_) return greet(received);
+  switch (received.header.type) {
+    case link::ControlType::kSubscribe:
+      return subscribe(received);
+    case link::ControlType::kUnsubscribe: {
+      const Link& link = link_named(received.as<link::Unsubscribe>().number);
+      return link.publisher->stop_link(link.link);
+    }
+    case link::ControlType::kDone: {
+      const auto number = received.as<link::Done>().number;
+      const auto found = links_.find(number);
+      if (found == links_.end()) return;  // it was refused
+      found->second.publisher->end_link(found->second.link);
+      links_.erase(found);
+      return;
+    }
+    case link::ControlType::kEvent: {
+      const auto number = received.as<link::Event>().number;
+      platform::Fd event = received.take_fd();
+      if (!platform::is_event(event.get()))
+        throw Error(Code::kProtocol, "EVENT.eventfd: the descriptor is not an eventfd");
+      const auto found = links_.find(number);
+      if (found != links_.end())
+        found->second.publisher->set_event(found->second.link, std::move(event));
+      return;
+    }
+    default:
+      throw Error(Code::kProtocol, "unexpected message of type " +
+                                       std::to_string(static_cast<int>(received.header.type)));
+  }
+}
+
+void OwnerConnection::greet(link::Channel::Received& received) {
+  try {
+    peer_ = link::accept_hello(received);
+  } catch (const Error& error) {
+    refuse(0, error.code(), error.what());
+    throw;
+  }
+  if (peer_->pidfd) conversation_.watch_death(peer_->pidfd.get());
+  link::send_hello(*conversation_.channel(), surroundings_.self, *surroundings_.wake_page);
+}
+
+void OwnerConnection::subscribe(link::Channel::Received& received) {
+  const auto asked = received.as<link::Subscribe>();
+  if (links_.contains(asked.link) || asked.link == 0 || links_.size() >= kMaxLinks)
+    throw Error(Code::kProtocol, "SUBSCRIBE.link: " + std::to_string(asked.link));
+  link::Waker waker(peer_->wake_page, asked.wake_slot);
+  if (!received.datagram.fds.empty()) {
+    platform::Fd event = received.take_fd();
+    if (!platform::is_event(event.get()))
+      throw Error(Code::kProtocol, "SUBSCRIBE.eventfd: the descriptor is not an eventfd");
+    waker.set_event(std::move(event));
+  }
+  const std::shared_ptr<PublisherCore> publisher = find_publisher_(asked.publisher);
+  if (!publisher || publisher->topic() != asked.topic)
+    return refuse(asked.link, Code::kClosed, "there is no such publisher any more");
+  try {
+    auto [link, next_sequence] =
+        publisher->adopt({asked.depth, asked.max_held}, std::move(waker), segments_);
+    if (!link) return refuse(asked.link, Code::kClosed, "the publisher is closed");
+    links_.emplace(asked.link, Link{publisher, link});
+    std::vector<platform::Fd> fds;
+    fds.push_back(platform::duplicate(link->segment().memfd().get()));
+    const link::Geometry geometry = link->segment().geometry();
+    conversation_.channel()->send(
+        link::Accepted{.link = asked.link,
+                       .slots = geometry.slots,
+                       .returns = geometry.returns,
+                       .max_held = link->limits().max_held,
+                       .wake_slot = publisher->wake_slot(),
+                       .reliable = publisher->options().reliable,
+                       .next_sequence = next_sequence},
+        std::move(fds));
+    link->close_descriptor();
+    platform::step("accepted.sent");
+  } catch (const Error& error) {  // no memory or descriptors for a link: ours, not the peer's, fault
+    refuse(asked.link, error.code(), error.what());
+  }
+}
+
+void OwnerConnection::refuse(std::uint32_t link, Code code, const std::string& text) {
+  conversation_.channel()->send(
+      link::Refused{link, static_cast<std::uint32_t>(code), text.substr(0, 1024)});
+}
+
+OwnerConnection::Link& OwnerConnection::link_named(std::uint32_t number) {
+  const auto found = links_.find(number);
+  if (found == links_.end())
+    throw Error(Code::kProtocol, "there is no link " + std::to_string(number));
+  return found->second;
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,68 @@
+#include "tensorbus/bus/participant.hpp"
+
+#include <map>
+#include <mutex>
+
+#include "tensorbus/bus/participant_core.hpp"
+#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/fork_guard.hpp"
+
+namespace tensorbus {
+namespace {
+
+// The shared participants of this process, by domain path. Never destroyed: other static objects may
+// use it while the process ends.
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string, std::weak_ptr<bus::ParticipantCore>> participants;
+  std::uint32_t fork_generation = platform::fork_generation();
+};
+
+Registry& registry() {
+  static auto* registry = new Registry;
+  // In a child, the parent's registry (its mutex may be held there) is left behind.
+  if (registry->fork_generation != platform::fork_generation()) registry = new Registry;
+  return *registry;
+}
+
+// The last handle may go in a forked child, where the participant is the parent's.
+struct LeaveToParent {
+  void operator()(bus::ParticipantCore* core) const {
+    if (core->fork_generation() == platform::fork_generation()) delete core;
+  }
+};
+
+std::shared_ptr<bus::ParticipantCore> make_core(const ParticipantOptions& options) {
+  return {new bus::ParticipantCore(options), LeaveToParent()};
+}
+
+const bus::ParticipantCore& of_this_process(const bus::ParticipantCore& core) {
+  if (core.fork_generation() != platform::fork_generation())
+    throw Error(Code::kForked, "this participant was made before fork(): the child makes its own");
+  return core;
+}
+
+}  // namespace
+
+Participant::Participant(const ParticipantOptions& options) : core_(make_core(options)) {}
+
+Participant Participant::shared(const ParticipantOptions& options) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  auto& known = all.participants[bus::domain_path(options.domain)];
+  std::shared_ptr<bus::ParticipantCore> core = known.lock();
+  if (!core) known = core = make_core(options);
+  return Participant(std::move(core));
+}
+
+Id Participant::id() const { return of_this_process(*core_).id(); }
+
+std::string Participant::domain_path() const { return of_this_process(*core_).domain().path(); }
+
+ArenaUse Participant::arena() const {
+  const memory::ArenaStats stats = of_this_process(*core_).arena().stats();
+  return {stats.segments, stats.blocks, stats.used_bytes, stats.reserved_bytes,
+          stats.budget_bytes};
+}
+
+}  // namespace tensorbus

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "tensorbus/bus/options.hpp"
+#include "tensorbus/platform/export.hpp"
+#include "tensorbus/platform/id.hpp"
+
+namespace tensorbus {
+
+namespace bus {
+class ParticipantCore;
+}
+
+struct ArenaUse {
+  std::size_t segments = 0;
+  std::size_t blocks = 0;
+  std::size_t used_bytes = 0;      // in loans and samples that somebody still needs
+  std::size_t reserved_bytes = 0;  // taken from the machine: used, or kept warm
+  std::size_t budget_bytes = 0;
+};
+
+// This process on one domain. A handle: copies name the same participant, which lives until its last
+// handle, publisher and subscriber is gone.
+class TENSORBUS_API Participant {
+ public:
+  // A participant of its own. Throws Error(kPermission) for a domain directory that is not safe.
+  explicit Participant(const ParticipantOptions& options = {});
+  // The participant that this process shares on a domain, made on first use. A forked child gets
+  // one of its own. Options other than `domain` count on first use only.
+  static Participant shared(const ParticipantOptions& options = {});
+
+  Id id() const;
+  std::string domain_path() const;
+  ArenaUse arena() const;
+
+ private:
+  friend class Publisher;
+  friend class Subscriber;
+  explicit Participant(std::shared_ptr<bus::ParticipantCore> core) : core_(std::move(core)) {}
+  std::shared_ptr<bus::ParticipantCore> core_;
+};
+
+}  // namespace tensorbus

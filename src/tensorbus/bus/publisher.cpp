@@ -1,0 +1,108 @@
+#include "tensorbus/bus/publisher.hpp"
+
+#include <utility>
+
+#include "tensorbus/bus/fork_safe.hpp"
+#include "tensorbus/bus/participant_core.hpp"
+#include "tensorbus/bus/prepared_sample.hpp"
+
+namespace tensorbus {
+
+struct LoanState {
+  memory::BlockRef block;
+  Layout layout;
+  std::byte* first = nullptr;
+};
+
+struct Loan::Impl {
+  bus::ForkSafe<LoanState> state;
+};
+
+Loan::Loan(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Loan::Loan(Loan&&) noexcept = default;
+Loan& Loan::operator=(Loan&&) noexcept = default;
+Loan::~Loan() = default;
+
+const Layout& Loan::layout() const {
+  if (!impl_) throw Error(Code::kClosed, "this loan was published or moved from");
+  return impl_->state->layout;
+}
+
+std::byte* Loan::data() const {
+  if (!impl_) throw Error(Code::kClosed, "this loan was published or moved from");
+  return impl_->state->first;
+}
+
+TensorView Loan::view() const { return {data(), layout()}; }
+
+struct PublisherState {
+  std::shared_ptr<bus::ParticipantCore> participant;
+  std::shared_ptr<bus::PublisherCore> core;
+};
+
+struct Publisher::Impl {
+  bus::ForkSafe<PublisherState> state;
+
+  ~Impl() {
+    if (!state.forked()) state->participant->close_publisher(state->core);
+  }
+};
+
+Publisher::Publisher(const std::string& topic, const PublisherOptions& options,
+                     const Participant& participant)
+    : impl_(new Impl{bus::ForkSafe(
+          PublisherState{participant.core_, participant.core_->add_publisher(topic, options)})}) {}
+Publisher::Publisher(Publisher&&) noexcept = default;
+Publisher& Publisher::operator=(Publisher&&) noexcept = default;
+Publisher::~Publisher() = default;
+
+const std::string& Publisher::topic() const { return impl_->state->core->topic(); }
+
+Loan Publisher::loan(const Layout& layout) {
+  PublisherState& state = *impl_->state;
+  if (state.core->closed()) throw Error(Code::kClosed, "the publisher is closed");
+  const ByteSpan span = span_of(layout);
+  LoanState loan{state.participant->allocate(span.bytes()), layout, nullptr};
+  loan.first = loan.block->data() - span.begin;
+  return Loan(std::make_unique<Loan::Impl>(bus::ForkSafe(std::move(loan))));
+}
+
+Published Publisher::publish(const Message& message, std::chrono::nanoseconds timeout) {
+  PublisherState& state = *impl_->state;
+  if (state.core->closed()) return {Outcome::kClosed};
+  bus::PreparedSample sample(
+      message, state.participant->arena(),
+      [&](std::size_t bytes) { return state.participant->allocate(bytes); },
+      state.core->bytes_in_flight());
+  const bus::PublishResult result = state.core->publish(sample, timeout);
+  if (result.outcome == Outcome::kDone) sample.mark_done();
+  return {result.outcome, result.sequence, result.subscribers};
+}
+
+Published Publisher::publish(const Message& message) {
+  return publish(message, impl_->state->core->options().timeout);
+}
+
+Published Publisher::publish(const TensorView& tensor) {
+  Message message;
+  message.tensors.push_back(tensor);
+  return publish(message);
+}
+
+Published Publisher::publish(Loan&& loan) {
+  const Published published = publish(loan.view());
+  if (published.outcome == Outcome::kDone) loan.impl_.reset();
+  return published;
+}
+
+Outcome Publisher::wait_for_subscribers(std::uint32_t count, std::chrono::nanoseconds timeout) {
+  return impl_->state->core->wait_for_subscribers(count, timeout);
+}
+
+std::uint32_t Publisher::subscribers() const { return impl_->state->core->subscribers(); }
+
+PublisherStats Publisher::stats() const { return impl_->state->core->stats(); }
+
+void Publisher::close() { impl_->state->participant->close_publisher(impl_->state->core); }
+
+}  // namespace tensorbus

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "tensorbus/bus/loan.hpp"
+#include "tensorbus/bus/message.hpp"
+#include "tensorbus/bus/options.hpp"
+#include "tensorbus/bus/participant.hpp"
+#include "tensorbus/platform/export.hpp"
+
+namespace tensorbus {
+
+struct Published {
+  Outcome outcome = Outcome::kDone;  // kDone, kTimedOut, kInterrupted or kClosed
+  std::uint64_t sequence = 0;
+  std::uint32_t subscribers = 0;  // whose queues have it
+};
+
+// Sends samples to every subscriber of a topic, in any process of the domain. Thread-safe.
+//
+//   tensorbus::Publisher publisher("camera/image");
+//   tensorbus::Loan frame = publisher.loan<std::uint8_t>({1080, 1920, 3});
+//   capture(frame.as<std::uint8_t>());
+//   publisher.publish(std::move(frame));
+class TENSORBUS_API Publisher {
+ public:
+  // Throws Error(kInvalidArgument) for an empty topic.
+  explicit Publisher(const std::string& topic, const PublisherOptions& options = {},
+                     const Participant& participant = Participant::shared());
+  Publisher(Publisher&&) noexcept;
+  Publisher& operator=(Publisher&&) noexcept;
+  ~Publisher();  // close()
+
+  const std::string& topic() const;
+
+  // Memory for one tensor; its bytes are not cleared. Throws Error(kOutOfMemory) that names the limit,
+  // Error(kClosed) after close().
+  Loan loan(const Layout& layout);
+  template <typename T>
+  Loan loan(Dims shape) {
+    return loan(Layout::contiguous(dtype_of<T>(), std::move(shape)));
+  }
+
+  // Publishes a loan without a copy. With any outcome but kDone the loan is still the caller's.
+  // Throws Error(kInvalidArgument) for a loan that was published before.
+  Published publish(Loan&& loan);
+  // Publishes tensors and fields. Tensors that lie in a loan travel by reference, all others are copied
+  // once. Unless the outcome is kDone, nobody gets anything.
+  Published publish(const Message& message);
+  Published publish(const TensorView& tensor);
+  // The same with a timeout of its own; it matters to a reliable publisher only.
+  Published publish(const Message& message, std::chrono::nanoseconds timeout);
+
+  Outcome wait_for_subscribers(std::uint32_t count, std::chrono::nanoseconds timeout);
+  std::uint32_t subscribers() const;
+  PublisherStats stats() const;
+  // Subscribers still get what is in their queues. A second call does nothing.
+  void close();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tensorbus

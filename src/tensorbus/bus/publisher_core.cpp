@@ -1,0 +1,201 @@
+#include "tensorbus/bus/publisher_core.hpp"
+
+#include <algorithm>
+
+#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/step.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+std::uint32_t clamped(std::uint32_t value, std::uint32_t most) {
+  return std::clamp<std::uint32_t>(value, 1, most);
+}
+
+}  // namespace
+
+PublisherCore::PublisherCore(std::string topic, std::uint32_t number,
+                             const PublisherOptions& options, std::shared_ptr<memory::Arena> arena,
+                             std::shared_ptr<link::WakePage> wake_page)
+    : topic_(std::move(topic)),
+      number_(number),
+      options_(options),
+      arena_(std::move(arena)),
+      sleeper_(std::move(wake_page)) {}
+
+PublishResult PublisherCore::publish(const PreparedSample& sample,
+                                     std::chrono::nanoseconds timeout) {
+  std::unique_lock lock(mutex_);
+  if (closed_) return {Outcome::kClosed};
+  if (options_.reliable && !all_have_room()) {
+    ++stats_.waited;
+    ++stats_.waiting;
+    const platform::Deadline deadline(timeout);
+    Outcome outcome = Outcome::kDone;
+    while (outcome == Outcome::kDone && !closed_ && !all_have_room()) {
+      if (deadline.passed()) {
+        outcome = Outcome::kTimedOut;
+        break;
+      }
+      lock.unlock();
+      const auto parked = sleeper_.park(deadline.remaining(link::kParkSlice), [this] {
+        const std::lock_guard relock(mutex_);
+        return closed_ || all_have_room();
+      });
+      lock.lock();
+      if (parked == platform::FutexWait::kInterrupted) outcome = Outcome::kInterrupted;
+    }
+    --stats_.waiting;
+    if (closed_) outcome = Outcome::kClosed;
+    if (outcome == Outcome::kTimedOut) ++stats_.timed_out;
+    if (outcome != Outcome::kDone) return {outcome};
+  }
+  return push_to_all(sample);
+}
+
+bool PublisherCore::all_have_room() {
+  return std::all_of(links_.begin(), links_.end(), [](const auto& link) {
+    return link->room() == link::OwnerLink::Room::kYes;
+  });
+}
+
+PublishResult PublisherCore::push_to_all(const PreparedSample& sample) {
+  link::Entry entry = sample.entry();
+  entry.sequence = next_sequence_++;
+  entry.timestamp_ns = platform::wall_clock_ns();
+  std::uint32_t reached = 0;
+  for (const auto& link : links_) {
+    stats_.dropped_depth += link->drop_until_room();
+    if (link->room() != link::OwnerLink::Room::kYes) {
+      ++stats_.dropped_held;
+      continue;
+    }
+    try {
+      link->push(entry, sample.issued());
+      ++reached;
+    } catch (const Error&) {
+      ++stats_.dropped_unsent;
+    }
+  }
+  link::full_fence();  // one for all links; pairs with Sleeper::enter()
+  for (const auto& link : links_) link->subscriber().wake_if_sleeping();
+  platform::step("publish.woken");
+  ++stats_.sent;
+  stats_.bytes_copied += sample.copied_bytes();
+  stats_.delivered += reached;
+  remember(entry, sample.issued());
+  drain_links();
+  return {Outcome::kDone, entry.sequence, reached};
+}
+
+void PublisherCore::remember(const link::Entry& entry, const link::IssuedRef& sample) {
+  if (options_.history == 0) return;
+  if (history_.size() == options_.history) history_.pop_front();
+  history_.push_back({entry, sample});
+}
+
+PublisherCore::Adopted PublisherCore::adopt(link::LinkLimits asked, link::Waker subscriber,
+                                            std::shared_ptr<link::SegmentSender> segments) {
+  const link::LinkLimits limits{
+      clamped(asked.depth != 0 ? asked.depth : options_.depth, link::kMaxDepth),
+      clamped(asked.max_held, link::kMaxHeld - link::kMaxDepth)};
+  auto link = std::make_shared<link::OwnerLink>(limits, std::move(subscriber), std::move(segments));
+  const std::lock_guard lock(mutex_);
+  if (closed_) return {};
+  const std::size_t kept = std::min<std::size_t>(history_.size(), limits.depth);
+  for (auto at = history_.end() - static_cast<std::ptrdiff_t>(kept); at != history_.end(); ++at) {
+    link->push(at->entry, at->sample);  // an Error here refuses the link
+    ++stats_.delivered;
+  }
+  platform::step("link.adopted");
+  links_.push_back(link);
+  sleeper_.wake_own();
+  return {link, next_sequence_ - kept};
+}
+
+void PublisherCore::set_event(const std::shared_ptr<link::OwnerLink>& link, platform::Fd event) {
+  const std::lock_guard lock(mutex_);
+  link->subscriber().set_event(std::move(event));
+}
+
+void PublisherCore::remove(Links& links, const std::shared_ptr<link::OwnerLink>& link) {
+  std::erase(links, link);
+}
+
+void PublisherCore::stop_link(const std::shared_ptr<link::OwnerLink>& link) {
+  const std::lock_guard lock(mutex_);
+  remove(links_, link);
+  link->recall();
+  (void)link->drain();
+  if (link->outstanding() != 0) stopped_.push_back(link);
+  sleeper_.wake_own();
+}
+
+void PublisherCore::end_link(const std::shared_ptr<link::OwnerLink>& link) {
+  const std::lock_guard lock(mutex_);
+  remove(links_, link);
+  remove(stopped_, link);
+  stats_.bad_returns += link->bad_returns();
+  link->take_all_back();
+  sleeper_.wake_own();
+}
+
+void PublisherCore::drain() {
+  const std::lock_guard lock(mutex_);
+  drain_links();
+}
+
+void PublisherCore::drain_links() {
+  // A return ring that makes no sense gives nothing back: its link fills up and hurts itself alone.
+  for (const auto& link : links_) (void)link->drain();
+  for (const auto& link : stopped_) (void)link->drain();
+}
+
+bool PublisherCore::close() {
+  const std::lock_guard lock(mutex_);
+  if (closed_) return false;
+  closed_ = true;
+  history_.clear();
+  stopped_.insert(stopped_.end(), links_.begin(), links_.end());
+  links_.clear();
+  sleeper_.wake_own();
+  return true;
+}
+
+bool PublisherCore::closed() const {
+  const std::lock_guard lock(mutex_);
+  return closed_;
+}
+
+Outcome PublisherCore::wait_for_subscribers(std::uint32_t count, std::chrono::nanoseconds timeout) {
+  const platform::Deadline deadline(timeout);
+  const auto ready = [&] {
+    const std::lock_guard lock(mutex_);
+    return closed_ || links_.size() >= count;
+  };
+  while (!ready()) {
+    if (deadline.passed()) return Outcome::kTimedOut;
+    if (sleeper_.park(deadline.remaining(link::kParkSlice), ready) ==
+        platform::FutexWait::kInterrupted)
+      return Outcome::kInterrupted;
+  }
+  const std::lock_guard lock(mutex_);
+  return closed_ ? Outcome::kClosed : Outcome::kDone;
+}
+
+std::uint32_t PublisherCore::subscribers() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::uint32_t>(links_.size());
+}
+
+PublisherStats PublisherCore::stats() {
+  drain();
+  const std::lock_guard lock(mutex_);
+  PublisherStats stats = stats_;
+  stats.subscribers = static_cast<std::uint32_t>(links_.size());
+  stats.bytes_in_flight = in_flight_->load(std::memory_order_relaxed);
+  for (const auto& link : links_) stats.bad_returns += link->bad_returns();
+  return stats;
+}
+
+}  // namespace tensorbus::bus

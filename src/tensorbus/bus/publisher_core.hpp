@@ -1,0 +1,96 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tensorbus/bus/message.hpp"
+#include "tensorbus/bus/options.hpp"
+#include "tensorbus/bus/prepared_sample.hpp"
+#include "tensorbus/link/owner_link.hpp"
+#include "tensorbus/memory/arena.hpp"
+#include "tensorbus/platform/clock.hpp"
+
+namespace tensorbus::bus {
+
+struct PublishResult {
+  Outcome outcome = Outcome::kDone;
+  std::uint64_t sequence = 0;
+  std::uint32_t subscribers = 0;  // whose queues have it
+};
+
+// A publisher as its participant sees it: links, history, counters, and the books of what was issued.
+// Thread-safe. The service thread adopts and ends links under the same mutex as publish().
+class PublisherCore {
+ public:
+  PublisherCore(std::string topic, std::uint32_t number, const PublisherOptions& options,
+                std::shared_ptr<memory::Arena> arena, std::shared_ptr<link::WakePage> wake_page);
+
+  const std::string& topic() const noexcept { return topic_; }
+  std::uint32_t number() const noexcept { return number_; }
+  const PublisherOptions& options() const noexcept { return options_; }
+  std::uint32_t wake_slot() const noexcept { return sleeper_.index(); }
+
+  // All or nothing: unless the outcome is kDone, nobody gets the sample.
+  PublishResult publish(const PreparedSample& sample, std::chrono::nanoseconds timeout);
+
+  Outcome wait_for_subscribers(std::uint32_t count, std::chrono::nanoseconds timeout);
+  std::uint32_t subscribers() const;
+  PublisherStats stats();
+
+  // Takes back what subscribers returned.
+  void drain();
+  // No more samples; returns false if it was closed before. Links drain.
+  bool close();
+  bool closed() const;
+
+  // By the service thread.
+  struct Adopted {
+    std::shared_ptr<link::OwnerLink> link;
+    std::uint64_t next_sequence = 0;
+  };
+  // Makes a link and puts the history into it, all before the next publish() can run. Empty: closed.
+  Adopted adopt(link::LinkLimits asked, link::Waker subscriber,
+                std::shared_ptr<link::SegmentSender> segments);
+  void set_event(const std::shared_ptr<link::OwnerLink>& link, platform::Fd event);
+  // UNSUBSCRIBE: nothing new; what was not popped comes back.
+  void stop_link(const std::shared_ptr<link::OwnerLink>& link);
+  // DONE or death: all comes back.
+  void end_link(const std::shared_ptr<link::OwnerLink>& link);
+
+  const std::shared_ptr<link::ByteCounter>& bytes_in_flight() const noexcept { return in_flight_; }
+
+ private:
+  using Links = std::vector<std::shared_ptr<link::OwnerLink>>;
+
+  bool all_have_room();
+  PublishResult push_to_all(const PreparedSample& sample);
+  void drain_links();
+  void remember(const link::Entry& entry, const link::IssuedRef& sample);
+  void remove(Links& links, const std::shared_ptr<link::OwnerLink>& link);
+
+  const std::string topic_;
+  const std::uint32_t number_;
+  const PublisherOptions options_;
+  const std::shared_ptr<memory::Arena> arena_;
+  const std::shared_ptr<link::ByteCounter> in_flight_ = std::make_shared<link::ByteCounter>(0);
+  link::Sleeper sleeper_;  // parks in publish() and wait_for_subscribers()
+
+  struct Kept {
+    link::Entry entry;
+    link::IssuedRef sample;
+  };
+  mutable std::mutex mutex_;
+  Links links_;
+  Links stopped_;  // get nothing new, still hold leases
+  std::deque<Kept> history_;
+  std::uint64_t next_sequence_ = 0;
+  bool closed_ = false;
+  PublisherStats stats_;
+};
+
+}  // namespace tensorbus::bus

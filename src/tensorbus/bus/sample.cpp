@@ -1,0 +1,114 @@
+#include "tensorbus/bus/sample.hpp"
+
+#include <string>
+
+#include "tensorbus/bus/sample_parts.hpp"
+#include "tensorbus/platform/step.hpp"
+
+namespace tensorbus {
+
+namespace bus {
+namespace {
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw Error(Code::kProtocol, "sample: " + why);
+}
+
+// The bytes [offset, offset + bytes) of a mapping. Throws if they are not all there.
+const std::byte* place_in(const platform::Mapping& mapping, std::uint64_t offset,
+                          std::uint64_t bytes, const char* what) {
+  if (offset > mapping.size() || bytes > mapping.size() - offset)
+    refuse(std::string(what) + " lies beyond its segment");
+  return mapping.data() + offset;
+}
+
+std::span<const std::byte> descriptor_bytes(const link::Entry& entry,
+                                            const memory::BorrowedSegments::Ref& segment) {
+  if (!entry.is_inline())
+    return {place_in(*segment, entry.offset, entry.length, "the descriptor"), entry.length};
+  if (entry.length > link::kInlineBytes) refuse("an inline descriptor of more than 64 bytes");
+  return std::span(entry.inline_bytes).first(entry.length);
+}
+
+const std::byte* first_element(const TensorEntry& entry, const platform::Mapping& mapping) {
+  const ByteSpan span = span_of(entry.layout);
+  const auto before = static_cast<std::uint64_t>(-span.begin);
+  if (entry.offset < before) refuse("a tensor lies before its segment");
+  place_in(mapping, entry.offset - before, span.bytes(), "a tensor");
+  return mapping.data() + entry.offset;
+}
+
+}  // namespace
+
+std::optional<Sample> SampleParts::read(const std::shared_ptr<link::BorrowerLink>& link,
+                                        const link::Entry& entry) {
+  memory::BorrowedSegments::Ref segment;
+  if (!entry.is_inline() && !(segment = link->find_segment(entry.segment))) return std::nullopt;
+
+  // From here on the lease is ours, unless a tensor's segment turns out to be missing.
+  auto lease = std::make_shared<Lease>(link, entry.token);
+  auto parts = std::make_unique<SampleParts>();
+  const auto bytes = descriptor_bytes(entry, segment);
+  parts->descriptor.assign(bytes.begin(), bytes.end());
+  const Descriptor descriptor = Descriptor::decode(parts->descriptor);
+  parts->tensors.resize(descriptor.tensors.size());
+  std::uint32_t known = link::kInlineSegment;
+  memory::BorrowedSegments::Ref mapping;
+  for (std::size_t i = 0; i < descriptor.tensors.size(); ++i) {
+    const TensorEntry& from = descriptor.tensors[i];
+    Tensor& tensor = parts->tensors[i];
+    tensor.layout_ = from.layout;
+    if (span_of(from.layout).bytes() == 0) continue;  // nothing to point at
+    if (from.segment != known) {
+      mapping = link->find_segment(from.segment);
+      if (!mapping) {
+        lease->forget();
+        return std::nullopt;
+      }
+      known = from.segment;
+      lease->keep(mapping);
+    }
+    tensor.data_ = first_element(from, *mapping);
+  }
+  for (Tensor& tensor : parts->tensors)
+    if (tensor.data_ != nullptr) tensor.lease_ = lease;
+  platform::step("receive.described");
+
+  parts->fields = descriptor.fields;
+  parts->source = link->source();
+  parts->header = {.sequence = entry.sequence,
+                   .timestamp_ns = entry.timestamp_ns,
+                   .fingerprint = entry.fingerprint,
+                   .publisher = parts->source->participant,
+                   .publisher_number = parts->source->publisher,
+                   .topic = parts->source->topic,
+                   .origin = descriptor.origin};
+  Sample sample;
+  sample.parts_ = std::move(parts);
+  return sample;
+}
+
+}  // namespace bus
+
+Sample::Sample() = default;
+Sample::Sample(Sample&&) noexcept = default;
+Sample& Sample::operator=(Sample&&) noexcept = default;
+Sample::~Sample() = default;
+
+const SampleHeader& Sample::header() const noexcept { return parts_->header; }
+const std::vector<Tensor>& Sample::tensors() const noexcept { return parts_->tensors; }
+std::span<const std::byte> Sample::field_bytes() const noexcept { return parts_->fields; }
+
+const Tensor& Sample::tensor() const {
+  if (parts_->tensors.size() != 1)
+    throw Error(Code::kInvalidArgument, "this sample has " +
+                                            std::to_string(parts_->tensors.size()) +
+                                            " tensors: use tensors()");
+  return parts_->tensors.front();
+}
+
+Value Sample::fields() const {
+  return parts_->fields.empty() ? Value() : Value::decode(parts_->fields);
+}
+
+}  // namespace tensorbus

@@ -1,0 +1,76 @@
+#include "tensorbus/bus/subscriber.hpp"
+
+#include <utility>
+
+#include "tensorbus/bus/fork_safe.hpp"
+#include "tensorbus/bus/participant_core.hpp"
+#include "tensorbus/platform/clock.hpp"
+
+namespace tensorbus {
+
+struct SubscriberState {
+  std::shared_ptr<bus::ParticipantCore> participant;
+  std::shared_ptr<bus::SubscriberCore> core;
+};
+
+struct Subscriber::Impl {
+  bus::ForkSafe<SubscriberState> state;
+
+  ~Impl() {
+    if (!state.forked()) state->participant->close_subscriber(state->core);
+  }
+
+  // The sample of an outcome that a caller without interest in signals wants to hear of.
+  std::optional<Sample> sample_of(Outcome outcome, Sample&& sample) const {
+    if (outcome == Outcome::kDone) return std::move(sample);
+    if (outcome == Outcome::kHoldLimit)
+      throw Error(Code::kInvalidArgument,
+                  "max_held (" + std::to_string(state->core->options().max_held) +
+                      ") samples of one publisher are held: let some go, or raise max_held");
+    return std::nullopt;
+  }
+};
+
+Subscriber::Subscriber(const std::string& topic, const SubscriberOptions& options,
+                       const Participant& participant)
+    : impl_(new Impl{bus::ForkSafe(
+          SubscriberState{participant.core_, participant.core_->add_subscriber(topic, options)})}) {
+}
+Subscriber::Subscriber(Subscriber&&) noexcept = default;
+Subscriber& Subscriber::operator=(Subscriber&&) noexcept = default;
+Subscriber::~Subscriber() = default;
+
+const std::string& Subscriber::topic() const { return impl_->state->core->topic(); }
+
+Outcome Subscriber::receive(Sample& sample, std::chrono::nanoseconds timeout) {
+  return impl_->state->core->receive(sample, timeout);
+}
+
+Outcome Subscriber::try_receive(Sample& sample) { return impl_->state->core->try_receive(sample); }
+
+std::optional<Sample> Subscriber::receive(std::chrono::nanoseconds timeout) {
+  const platform::Deadline deadline(timeout);
+  Sample sample;
+  Outcome outcome = Outcome::kInterrupted;
+  while (outcome == Outcome::kInterrupted)
+    outcome = receive(sample, deadline.remaining(std::chrono::nanoseconds::max()));
+  return impl_->sample_of(outcome, std::move(sample));
+}
+
+std::optional<Sample> Subscriber::try_receive() {
+  Sample sample;
+  const Outcome outcome = try_receive(sample);
+  return impl_->sample_of(outcome, std::move(sample));
+}
+
+int Subscriber::event_descriptor() { return impl_->state->core->event_descriptor(); }
+
+Outcome Subscriber::wait_for_publishers(std::uint32_t count, std::chrono::nanoseconds timeout) {
+  return impl_->state->core->wait_for_publishers(count, timeout);
+}
+
+SubscriberStats Subscriber::stats() const { return impl_->state->core->stats(); }
+
+void Subscriber::close() { impl_->state->participant->close_subscriber(impl_->state->core); }
+
+}  // namespace tensorbus

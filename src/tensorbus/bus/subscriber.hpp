@@ -1,0 +1,55 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tensorbus/bus/options.hpp"
+#include "tensorbus/bus/participant.hpp"
+#include "tensorbus/bus/sample.hpp"
+#include "tensorbus/platform/export.hpp"
+
+namespace tensorbus {
+
+// Receives the samples of every publisher of a topic, in any process of the domain, whichever starts
+// first. Thread-safe.
+//
+//   tensorbus::Subscriber subscriber("camera/image");
+//   while (auto sample = subscriber.receive(std::chrono::seconds(1)))
+//     use(sample->tensor().as<std::uint8_t>());
+class TENSORBUS_API Subscriber {
+ public:
+  explicit Subscriber(const std::string& topic, const SubscriberOptions& options = {},
+                      const Participant& participant = Participant::shared());
+  Subscriber(Subscriber&&) noexcept;
+  Subscriber& operator=(Subscriber&&) noexcept;
+  ~Subscriber();  // close()
+
+  const std::string& topic() const;
+
+  // The next sample, or nothing after `timeout` or close(). Goes on after signals.
+  // Throws Error(kInvalidArgument) when max_held samples are held and there are more.
+  std::optional<Sample> receive(std::chrono::nanoseconds timeout);
+  // The next sample if there is one now.
+  std::optional<Sample> try_receive();
+  // The same with every outcome told: kDone, kTimedOut, kInterrupted, kClosed or kHoldLimit.
+  Outcome receive(Sample& sample, std::chrono::nanoseconds timeout);
+  Outcome try_receive(Sample& sample);
+
+  // For poll(), epoll and event loops: readable when try_receive() may find something. Owned by
+  // the subscriber. Call try_receive() until it finds nothing; that re-arms the descriptor.
+  int event_descriptor();
+
+  Outcome wait_for_publishers(std::uint32_t count, std::chrono::nanoseconds timeout);
+  SubscriberStats stats() const;
+  // Samples that are held stay valid. A second call does nothing.
+  void close();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tensorbus

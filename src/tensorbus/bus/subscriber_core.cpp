@@ -1,0 +1,241 @@
+#include "tensorbus/bus/subscriber_core.hpp"
+
+#include <algorithm>
+
+#include "tensorbus/bus/sample_parts.hpp"
+#include "tensorbus/platform/clock.hpp"
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+inline void relax_cpu() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+SubscriberCore::SubscriberCore(std::string topic, const SubscriberOptions& options,
+                               std::shared_ptr<link::WakePage> wake_page)
+    : topic_(std::move(topic)), options_(options), sleeper_(std::move(wake_page)) {}
+
+Outcome SubscriberCore::receive(Sample& sample, std::chrono::nanoseconds timeout) {
+  Outcome outcome = try_receive(sample);
+  if (outcome != Outcome::kTimedOut) return outcome;
+  const platform::Deadline deadline(timeout);
+  const platform::Deadline spin_until(std::min(options_.spin, timeout));
+  do {
+    for (int i = 0; i < 32; ++i) {
+      outcome = try_receive(sample);
+      if (outcome != Outcome::kTimedOut) return outcome;
+      relax_cpu();
+    }
+  } while (!spin_until.passed());
+  while (!deadline.passed()) {
+    const auto parked =
+        sleeper_.park(deadline.remaining(link::kParkSlice), [this] { return anything_ready(); });
+    outcome = try_receive(sample);
+    if (outcome != Outcome::kTimedOut) return outcome;
+    if (parked == platform::FutexWait::kInterrupted) return Outcome::kInterrupted;
+  }
+  return Outcome::kTimedOut;
+}
+
+Outcome SubscriberCore::try_receive(Sample& sample) {
+  const std::lock_guard lock(mutex_);
+  Outcome outcome = take_next(sample);
+  if (!event_) return outcome;
+  if (outcome == Outcome::kTimedOut && arm_event()) outcome = take_next(sample);
+  if (outcome != Outcome::kTimedOut) disarm_event();
+  return outcome;
+}
+
+Outcome SubscriberCore::take_next(Sample& sample) {
+  if (closed_) return Outcome::kClosed;
+  bool at_limit = false;
+  const std::size_t count = links_.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (turn_ >= count) turn_ = 0;
+    const LinkRef& link = links_[turn_++];
+    if (link->at_hold_limit()) {
+      at_limit = true;
+      continue;
+    }
+    if (take_from(link, sample)) return Outcome::kDone;
+  }
+  if (at_limit) return Outcome::kHoldLimit;
+  forget_ended_links();
+  return Outcome::kTimedOut;
+}
+
+// Reads the link's next sample. Those that make no sense are counted and skipped.
+bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
+  link::Entry entry;
+  while (true) {
+    if (link->waiting_for_segment)
+      entry = *link->waiting_for_segment;
+    else if (!link->pop(entry))
+      return false;
+    try {
+      std::optional<Sample> read = SampleParts::read(link, entry);
+      if (!read) {
+        if (!link->ended()) {
+          link->waiting_for_segment = entry;
+          return false;
+        }
+        link->release(entry.token);  // its segment will not come any more
+        ++stats_.bad;
+      }
+      link->waiting_for_segment.reset();
+      if (!read) continue;
+      stats_.missed += link->gap_before(entry.sequence);
+      ++stats_.received;
+      sample = std::move(*read);
+      return true;
+    } catch (const Error&) {
+      link->waiting_for_segment.reset();
+      ++stats_.bad;
+    }
+  }
+}
+
+bool SubscriberCore::anything_ready() const {
+  const std::lock_guard lock(mutex_);
+  return closed_ || std::any_of(links_.begin(), links_.end(),
+                                [](const LinkRef& link) { return link->ready(); });
+}
+
+// Asks for an event on the next sample; true if there is one already.
+bool SubscriberCore::arm_event() {
+  platform::clear_event(event_.get());
+  if (!event_armed_) sleeper_.arm_event();
+  event_armed_ = true;
+  return std::any_of(links_.begin(), links_.end(),
+                     [](const LinkRef& link) { return link->ready(); });
+}
+
+// There may be more: the descriptor stays readable until a try_receive() finds nothing, and until
+// then the publishers need not write to it.
+void SubscriberCore::disarm_event() {
+  if (!event_armed_) return;
+  event_armed_ = false;
+  sleeper_.disarm_event();
+  platform::signal_event(event_.get());
+}
+
+// A link that has ended goes when its ring is empty; leases keep what they need of it.
+void SubscriberCore::forget_ended_links() {
+  std::erase_if(links_, [](const LinkRef& link) {
+    return link->ended() && !link->ready() && !link->waiting_for_segment;
+  });
+}
+
+int SubscriberCore::event_descriptor() {
+  const std::lock_guard lock(mutex_);
+  if (!event_) {
+    event_ = platform::make_event();
+    platform::signal_event(event_.get());  // there may be something already
+    for (const LinkRef& link : links_) {
+      std::vector<platform::Fd> fds;
+      fds.push_back(event_copy());
+      link->channel().send(link::Event{link->id()}, std::move(fds));
+    }
+  }
+  return event_.get();
+}
+
+platform::Fd SubscriberCore::event_copy() const { return platform::duplicate(event_.get()); }
+
+Outcome SubscriberCore::wait_for_publishers(std::uint32_t count, std::chrono::nanoseconds timeout) {
+  const platform::Deadline deadline(timeout);
+  const auto ready = [&] {
+    const std::lock_guard lock(mutex_);
+    const auto live = std::count_if(links_.begin(), links_.end(), [](const LinkRef& link) {
+      return link->accepted() && !link->ended();
+    });
+    return closed_ || live >= static_cast<std::ptrdiff_t>(count);
+  };
+  while (!ready()) {
+    if (deadline.passed()) return Outcome::kTimedOut;
+    if (sleeper_.park(deadline.remaining(link::kParkSlice), ready) ==
+        platform::FutexWait::kInterrupted)
+      return Outcome::kInterrupted;
+  }
+  return closed() ? Outcome::kClosed : Outcome::kDone;
+}
+
+SubscriberStats SubscriberCore::stats() const {
+  const std::lock_guard lock(mutex_);
+  SubscriberStats stats = stats_;
+  for (const LinkRef& link : links_) {
+    stats.held += link->held();
+    if (link->accepted() && !link->ended()) ++stats.publishers;
+  }
+  return stats;
+}
+
+bool SubscriberCore::close() {
+  const std::lock_guard lock(mutex_);
+  if (closed_) return false;
+  closed_ = true;
+  for (const LinkRef& link : links_) link->channel().send(link::Unsubscribe{link->id()});
+  links_.clear();
+  sleeper_.wake_own();
+  if (event_) platform::signal_event(event_.get());
+  return true;
+}
+
+bool SubscriberCore::closed() const {
+  const std::lock_guard lock(mutex_);
+  return closed_;
+}
+
+void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
+  const std::lock_guard lock(mutex_);
+  if (closed_) return;
+  std::vector<platform::Fd> fds;
+  if (event_) fds.push_back(event_copy());
+  link->channel().send(link::Subscribe{.link = link->id(),
+                                       .publisher = link->source()->publisher,
+                                       .depth = options_.depth,
+                                       .max_held = options_.max_held,
+                                       .wake_slot = sleeper_.index(),
+                                       .fingerprint = 0,
+                                       .topic = topic_},
+                       std::move(fds));
+  links_.push_back(std::move(link));
+}
+
+void SubscriberCore::accept(const LinkRef& link, const link::Accepted& accepted,
+                            platform::Fd segment) {
+  const std::lock_guard lock(mutex_);
+  link->accept(accepted, std::move(segment));
+  sleeper_.wake_own();
+  if (event_) platform::signal_event(event_.get());
+}
+
+void SubscriberCore::end(const LinkRef& link) {
+  const std::lock_guard lock(mutex_);
+  link->end();
+  forget_ended_links();
+  sleeper_.wake_own();
+}
+
+void SubscriberCore::refuse(const LinkRef& link, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  std::erase(links_, link);
+  ++stats_.refused;
+  stats_.last_refusal = why;
+}
+
+void SubscriberCore::wake() {
+  const std::lock_guard lock(mutex_);
+  sleeper_.wake_own();
+  if (event_) platform::signal_event(event_.get());
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tensorbus/bus/options.hpp"
+#include "tensorbus/bus/sample.hpp"
+#include "tensorbus/link/borrower_link.hpp"
+#include "tensorbus/link/wake.hpp"
+#include "tensorbus/platform/fd.hpp"
+
+namespace tensorbus::bus {
+
+// A subscriber as its participant sees it: its links and what came over them. Thread-safe. The service
+// thread adds and ends links under the same mutex as receive().
+class SubscriberCore {
+ public:
+  SubscriberCore(std::string topic, const SubscriberOptions& options,
+                 std::shared_ptr<link::WakePage> wake_page);
+
+  const std::string& topic() const noexcept { return topic_; }
+  const SubscriberOptions& options() const noexcept { return options_; }
+  std::uint32_t wake_slot() const noexcept { return sleeper_.index(); }
+
+  // Spins, then parks. kClosed only after close(): publishers come and go.
+  Outcome receive(Sample& sample, std::chrono::nanoseconds timeout);
+  // kTimedOut: nothing there now.
+  Outcome try_receive(Sample& sample);
+
+  // A descriptor to poll: readable when try_receive() may find something. From then on every
+  // try_receive() that finds nothing re-arms it. The first call makes it and sends it to the publishers.
+  int event_descriptor();
+
+  Outcome wait_for_publishers(std::uint32_t count, std::chrono::nanoseconds timeout);
+  SubscriberStats stats() const;
+  // Held samples stay valid. Returns false if it was closed before.
+  bool close();
+  bool closed() const;
+
+  // By the service thread.
+  void add(std::shared_ptr<link::BorrowerLink> link);
+  void accept(const std::shared_ptr<link::BorrowerLink>& link, const link::Accepted& accepted,
+              platform::Fd segment);
+  // What is in its ring can still be received.
+  void end(const std::shared_ptr<link::BorrowerLink>& link);
+  void refuse(const std::shared_ptr<link::BorrowerLink>& link, const std::string& why);
+  void wake();
+
+ private:
+  using LinkRef = std::shared_ptr<link::BorrowerLink>;
+
+  Outcome take_next(Sample& sample);
+  bool take_from(const LinkRef& link, Sample& sample);
+  bool anything_ready() const;
+  bool arm_event();
+  void disarm_event();
+  void forget_ended_links();
+  platform::Fd event_copy() const;
+
+  const std::string topic_;
+  const SubscriberOptions options_;
+  link::Sleeper sleeper_;
+
+  mutable std::mutex mutex_;
+  std::vector<LinkRef> links_;
+  std::size_t turn_ = 0;  // links are asked in turn, so none starves
+  platform::Fd event_;
+  bool event_armed_ = false;
+  SubscriberStats stats_;
+  bool closed_ = false;
+};
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,70 @@
+#include "tensorbus/link/borrower_link.hpp"
+
+#include "tensorbus/platform/fork_guard.hpp"
+
+namespace tensorbus::link {
+
+BorrowerLink::BorrowerLink(std::uint32_t id, std::shared_ptr<const Source> source,
+                           std::shared_ptr<Connected> connected)
+    : id_(id),
+      fork_generation_(platform::fork_generation()),
+      source_(std::move(source)),
+      connected_(std::move(connected)) {}
+
+BorrowerLink::~BorrowerLink() {
+  if (forked()) return;
+  channel().send(Done{id_});
+}
+
+void BorrowerLink::accept(const Accepted& accepted, platform::Fd segment) {
+  if (segment_) throw Error(Code::kProtocol, "ACCEPTED.link: came twice");
+  if (accepted.max_held > kMaxHeld || accepted.max_held == 0)
+    throw Error(Code::kProtocol, "ACCEPTED.max_held: " + std::to_string(accepted.max_held));
+  publisher_ = Waker(connected_->wake_page, accepted.wake_slot);
+  segment_.emplace(std::move(segment), Geometry{accepted.slots, accepted.returns});
+  segment_->close_descriptor();
+  samples_ = SampleRingReader(segment_->slots());
+  returns_ = ReturnRingWriter(segment_->return_tail(), segment_->returns());
+  max_held_ = accepted.max_held;
+  publisher_waits_ = accepted.reliable != 0;
+  next_sequence_ = accepted.next_sequence;
+}
+
+bool BorrowerLink::pop(Entry& entry) noexcept {
+  if (!segment_ || !samples_.pop(entry)) return false;
+  // Relaxed: a count; what it bounds is ordered by the rings.
+  held_.fetch_add(1, std::memory_order_relaxed);
+  wake_publisher();
+  return true;
+}
+
+bool BorrowerLink::ready() const noexcept {
+  return segment_ && !waiting_for_segment && held() < max_held_ && samples_.ready();
+}
+
+std::uint64_t BorrowerLink::gap_before(std::uint64_t sequence) noexcept {
+  const std::uint64_t missed = sequence > next_sequence_ ? sequence - next_sequence_ : 0;
+  next_sequence_ = sequence + 1;
+  return missed;
+}
+
+bool BorrowerLink::forked() const noexcept {
+  return fork_generation_ != platform::fork_generation();
+}
+
+void BorrowerLink::release(std::uint64_t token) noexcept {
+  {
+    const std::lock_guard lock(release_mutex_);
+    returns_.push(token);
+  }
+  held_.fetch_sub(1, std::memory_order_relaxed);
+  wake_publisher();
+}
+
+void BorrowerLink::wake_publisher() noexcept {
+  if (!publisher_waits_) return;
+  full_fence();  // pairs with Sleeper::enter(): it sees our word, or we see that it sleeps
+  publisher_.wake_if_sleeping();
+}
+
+}  // namespace tensorbus::link

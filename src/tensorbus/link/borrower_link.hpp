@@ -1,0 +1,96 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "tensorbus/link/channel.hpp"
+#include "tensorbus/link/link_segment.hpp"
+#include "tensorbus/link/wake.hpp"
+#include "tensorbus/memory/borrowed_segments.hpp"
+#include "tensorbus/platform/id.hpp"
+
+namespace tensorbus::link {
+
+// Whose samples come over a link.
+struct Source {
+  Id participant;
+  std::uint32_t publisher = 0;
+  std::string topic;
+};
+
+// What a borrower shares among its links to one owner. Kept alive by leases, so that the socket stays
+// open, and the owner keeps its word, for as long as one of them is held.
+struct Connected {
+  std::shared_ptr<Channel> channel;
+  memory::BorrowedSegments segments;
+  PeerWakePage wake_page;
+  platform::Fd pidfd;
+};
+
+// The borrower's end of a link. pop() and the state are under the subscriber's mutex; release() is
+// for any thread. The last reference (subscriber or lease) gone tells the owner DONE.
+class BorrowerLink {
+ public:
+  BorrowerLink(std::uint32_t id, std::shared_ptr<const Source> source,
+               std::shared_ptr<Connected> connected);
+  ~BorrowerLink();
+  BorrowerLink(const BorrowerLink&) = delete;
+  BorrowerLink& operator=(const BorrowerLink&) = delete;
+
+  std::uint32_t id() const noexcept { return id_; }
+  const std::shared_ptr<const Source>& source() const noexcept { return source_; }
+  Channel& channel() const noexcept { return *connected_->channel; }
+
+  // ACCEPTED came. Throws Error(kProtocol).
+  void accept(const Accepted& accepted, platform::Fd segment);
+  bool accepted() const noexcept { return segment_.has_value(); }
+  // Nothing new will come: ENDED, or the owner's death.
+  void end() noexcept { ended_ = true; }
+  bool ended() const noexcept { return ended_; }
+
+  // The next sample whose memory is mapped here; its lease is the caller's to release.
+  [[nodiscard]] bool pop(Entry& entry) noexcept;
+  bool ready() const noexcept;
+  // Counts the samples that never came between the last one and this one.
+  std::uint64_t gap_before(std::uint64_t sequence) noexcept;
+
+  void release(std::uint64_t token) noexcept;
+  // Is this a child of the process that subscribed?
+  bool forked() const noexcept;
+  std::uint32_t held() const noexcept { return held_.load(std::memory_order_relaxed); }
+  // There is something, but the borrower holds all that it may.
+  bool at_hold_limit() const noexcept {
+    return segment_ && held() >= max_held_ && !waiting_for_segment && samples_.ready();
+  }
+
+  memory::BorrowedSegments::Ref find_segment(std::uint32_t id) const {
+    return connected_->segments.find(id);
+  }
+
+  // An entry that was popped before its segment arrived waits here, with its lease.
+  std::optional<Entry> waiting_for_segment;
+
+ private:
+  void wake_publisher() noexcept;
+
+  const std::uint32_t id_;
+  const std::uint32_t fork_generation_;
+  const std::shared_ptr<const Source> source_;
+  const std::shared_ptr<Connected> connected_;
+  std::optional<LinkSegment> segment_;
+  SampleRingReader samples_;
+  std::uint64_t next_sequence_ = 0;
+  std::uint32_t max_held_ = 0;
+  bool publisher_waits_ = false;  // it is reliable: it may sleep until we pop or release
+  bool ended_ = false;
+  Waker publisher_;
+  std::atomic<std::uint32_t> held_{0};
+  std::mutex release_mutex_;
+  ReturnRingWriter returns_;
+};
+
+}  // namespace tensorbus::link

@@ -1,0 +1,18 @@
+#include "tensorbus/link/control.hpp"
+
+namespace tensorbus::link {
+
+ControlHeader decode_control_header(std::span<const std::byte> datagram) {
+  ControlHeader header;
+  if (datagram.size() < sizeof header)
+    throw Error(Code::kProtocol,
+                "control message: " + std::to_string(datagram.size()) + " bytes, no header");
+  std::memcpy(&header, datagram.data(), sizeof header);
+  if (header.magic != kControlMagic)
+    throw Error(Code::kProtocol, "control message: wrong magic, this is not Tensorbus");
+  if (header.length != datagram.size() - sizeof header || header.zero != 0)
+    throw Error(Code::kProtocol, "control message: wrong length");
+  return header;
+}
+
+}  // namespace tensorbus::link

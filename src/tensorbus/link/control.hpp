@@ -1,0 +1,184 @@
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/id.hpp"
+
+// The control messages of docs/protocol.md, section 2. Each lists its fields once, in visit(), which
+// serves writing and reading alike.
+namespace tensorbus::link {
+
+inline constexpr std::uint32_t kControlMagic = 0x73756274;  // "tbus"
+inline constexpr std::uint16_t kProtocolVersion = 1;
+inline constexpr std::size_t kMaxControlBytes = 4096;
+inline constexpr std::size_t kMaxControlFds = 3;
+
+enum class ControlType : std::uint16_t {
+  kHello = 1,
+  kSubscribe = 2,
+  kAccepted = 3,
+  kRefused = 4,
+  kSegment = 5,
+  kRetired = 6,
+  kEnded = 7,
+  kUnsubscribe = 8,
+  kDone = 9,
+  kEvent = 10,
+};
+
+struct ControlHeader {
+  std::uint32_t magic = kControlMagic;
+  ControlType type = ControlType::kHello;
+  std::uint16_t version = kProtocolVersion;
+  std::uint32_t length = 0;
+  std::uint32_t zero = 0;
+};
+static_assert(sizeof(ControlHeader) == 16);
+
+struct Hello {  // descriptors: wake page, then the sender's pidfd if has_pidfd
+  static constexpr ControlType kType = ControlType::kHello;
+  Id id;
+  std::uint32_t pid = 0;
+  std::uint32_t wake_slots = 0;
+  std::uint32_t has_pidfd = 0;
+  void visit(auto& archive) { archive(id, pid, wake_slots, has_pidfd); }
+};
+
+struct Subscribe {  // descriptor: eventfd, or none
+  static constexpr ControlType kType = ControlType::kSubscribe;
+  std::uint32_t link = 0;
+  std::uint32_t publisher = 0;
+  std::uint32_t depth = 0;  // 0: as the publisher prefers
+  std::uint32_t max_held = 0;
+  std::uint32_t wake_slot = 0;
+  std::uint64_t fingerprint = 0;
+  std::string topic;
+  void visit(auto& archive) {
+    archive(link, publisher, depth, max_held, wake_slot, fingerprint, topic);
+  }
+};
+
+struct Accepted {  // descriptor: the link segment
+  static constexpr ControlType kType = ControlType::kAccepted;
+  std::uint32_t link = 0;
+  std::uint32_t slots = 0;
+  std::uint32_t returns = 0;
+  std::uint32_t max_held = 0;
+  std::uint32_t wake_slot = 0;
+  std::uint32_t reliable = 0;
+  std::uint64_t next_sequence = 0;  // of the first sample this link is to get
+  void visit(auto& archive) {
+    archive(link, slots, returns, max_held, wake_slot, reliable, next_sequence);
+  }
+};
+
+struct Refused {
+  static constexpr ControlType kType = ControlType::kRefused;
+  std::uint32_t link = 0;
+  std::uint32_t code = 0;  // a tensorbus::Code
+  std::string text;
+  void visit(auto& archive) { archive(link, code, text); }
+};
+
+struct SegmentMessage {  // descriptor: the segment, read-only
+  static constexpr ControlType kType = ControlType::kSegment;
+  std::uint32_t segment = 0;
+  std::uint64_t bytes = 0;
+  void visit(auto& archive) { archive(segment, bytes); }
+};
+
+// A message that names one link or segment and says no more.
+template <ControlType kOf>
+struct Notice {
+  static constexpr ControlType kType = kOf;
+  std::uint32_t number = 0;
+  void visit(auto& archive) { archive(number); }
+};
+using Retired = Notice<ControlType::kRetired>;
+using Ended = Notice<ControlType::kEnded>;
+using Unsubscribe = Notice<ControlType::kUnsubscribe>;
+using Done = Notice<ControlType::kDone>;
+using Event = Notice<ControlType::kEvent>;  // descriptor: eventfd
+
+namespace internal {
+
+class ControlWriter {
+ public:
+  std::vector<std::byte> bytes;
+  void operator()(const auto&... fields) { (put(fields), ...); }
+
+ private:
+  void put(const Id& id) { raw(id.bytes.data(), id.bytes.size()); }
+  void put(std::unsigned_integral auto value) { raw(&value, sizeof value); }
+  void put(const std::string& text) {
+    put(static_cast<std::uint32_t>(text.size()));
+    raw(text.data(), text.size());
+  }
+  void raw(const void* data, std::size_t count) {
+    const auto* from = static_cast<const std::byte*>(data);
+    bytes.insert(bytes.end(), from, from + count);
+  }
+};
+
+class ControlReader {
+ public:
+  explicit ControlReader(std::span<const std::byte> bytes) : rest_(bytes) {}
+  void operator()(auto&... fields) { (get(fields), ...); }
+  bool at_end() const { return rest_.empty(); }
+
+ private:
+  void get(Id& id) { std::memcpy(id.bytes.data(), take(id.bytes.size()).data(), id.bytes.size()); }
+  void get(std::unsigned_integral auto& value) {
+    std::memcpy(&value, take(sizeof value).data(), sizeof value);
+  }
+  void get(std::string& text) {
+    std::uint32_t length = 0;
+    get(length);
+    const auto part = take(length);
+    text.assign(reinterpret_cast<const char*>(part.data()), part.size());
+  }
+  std::span<const std::byte> take(std::size_t count) {
+    if (count > rest_.size()) throw Error(Code::kProtocol, "control message: cut short");
+    const auto part = rest_.first(count);
+    rest_ = rest_.subspan(count);
+    return part;
+  }
+
+  std::span<const std::byte> rest_;
+};
+
+}  // namespace internal
+
+template <typename Message>
+std::vector<std::byte> encode_control(Message message) {
+  internal::ControlWriter body;
+  message.visit(body);
+  const ControlHeader header{.type = Message::kType,
+                             .length = static_cast<std::uint32_t>(body.bytes.size())};
+  std::vector<std::byte> bytes(sizeof header + body.bytes.size());
+  std::memcpy(bytes.data(), &header, sizeof header);
+  std::memcpy(bytes.data() + sizeof header, body.bytes.data(), body.bytes.size());
+  return bytes;
+}
+
+// Checks magic and length; the version is the caller's to judge. Throws Error(kProtocol).
+ControlHeader decode_control_header(std::span<const std::byte> datagram);
+
+// Throws Error(kProtocol) for a body that is not exactly this message.
+template <typename Message>
+Message decode_control(std::span<const std::byte> datagram) {
+  internal::ControlReader reader(datagram.subspan(sizeof(ControlHeader)));
+  Message message;
+  message.visit(reader);
+  if (!reader.at_end()) throw Error(Code::kProtocol, "control message: bytes after the last field");
+  return message;
+}
+
+}  // namespace tensorbus::link

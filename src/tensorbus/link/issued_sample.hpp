@@ -1,0 +1,44 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tensorbus/memory/block.hpp"
+
+namespace tensorbus::link {
+
+using ByteCounter = std::atomic<std::uint64_t>;
+
+// What a published sample keeps alive. Every lease and every place in the history has a reference;
+// when the last one goes, the blocks go back to the arena.
+class IssuedSample {
+ public:
+  IssuedSample(std::vector<memory::BlockRef> blocks, std::shared_ptr<ByteCounter> in_flight)
+      : blocks_(std::move(blocks)), in_flight_(std::move(in_flight)) {
+    in_flight_->fetch_add(bytes(), std::memory_order_relaxed);  // a statistic
+  }
+  ~IssuedSample() { in_flight_->fetch_sub(bytes(), std::memory_order_relaxed); }
+  IssuedSample(const IssuedSample&) = delete;
+  IssuedSample& operator=(const IssuedSample&) = delete;
+
+  const std::vector<memory::BlockRef>& blocks() const noexcept { return blocks_; }
+
+ private:
+  std::size_t bytes() const noexcept {
+    std::size_t sum = 0;
+    for (const memory::BlockRef& block : blocks_) sum += block->bytes();
+    return sum;
+  }
+
+  std::vector<memory::BlockRef> blocks_;
+  std::shared_ptr<ByteCounter> in_flight_;
+};
+
+// Empty for a sample that rides in the ring entry itself.
+using IssuedRef = std::shared_ptr<const IssuedSample>;
+
+}  // namespace tensorbus::link

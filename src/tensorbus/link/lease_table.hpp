@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace tensorbus::link {
+
+// The owner's private record of what a link was given and has not returned: the only truth about
+// it. A token is serial << 32 | index; a token that does not match is somebody's bug and is refused.
+// Not thread-safe: under the publisher's mutex.
+template <typename Sample>
+class LeaseTable {
+ public:
+  explicit LeaseTable(std::uint32_t capacity) : rows_(capacity) {
+    free_.reserve(capacity);
+    for (std::uint32_t i = capacity; i-- > 0;) free_.push_back(i);
+  }
+
+  bool full() const noexcept { return free_.empty(); }
+  std::uint32_t outstanding() const noexcept {
+    return static_cast<std::uint32_t>(rows_.size() - free_.size());
+  }
+
+  // Must not be full.
+  std::uint64_t issue(Sample sample) {
+    const std::uint32_t index = free_.back();
+    free_.pop_back();
+    Row& row = rows_[index];
+    row.sample.emplace(std::move(sample));
+    return std::uint64_t{row.serial} << 32 | index;
+  }
+
+  std::optional<Sample> take_back(std::uint64_t token) noexcept {
+    const auto index = static_cast<std::uint32_t>(token);
+    if (index >= rows_.size()) return std::nullopt;
+    Row& row = rows_[index];
+    if (!row.sample || row.serial != token >> 32) return std::nullopt;
+    ++row.serial;
+    free_.push_back(index);
+    return std::exchange(row.sample, std::nullopt);
+  }
+
+ private:
+  struct Row {
+    std::optional<Sample> sample;
+    std::uint32_t serial = 1;
+  };
+
+  std::vector<Row> rows_;
+  std::vector<std::uint32_t> free_;
+};
+
+}  // namespace tensorbus::link

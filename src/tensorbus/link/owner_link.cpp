@@ -1,0 +1,68 @@
+#include "tensorbus/link/owner_link.hpp"
+
+#include "tensorbus/platform/check.hpp"
+#include "tensorbus/platform/step.hpp"
+
+namespace tensorbus::link {
+
+OwnerLink::OwnerLink(LinkLimits limits, Waker subscriber, std::shared_ptr<SegmentSender> segments)
+    : limits_(limits),
+      segment_(Geometry::for_link(limits.depth, limits.max_held)),
+      samples_(segment_.slots()),
+      returns_(segment_.return_tail(), segment_.returns()),
+      leases_(limits.depth + limits.max_held),
+      tokens_(segment_.geometry().slots),
+      subscriber_(std::move(subscriber)),
+      segments_(std::move(segments)) {}
+
+std::uint32_t OwnerLink::in_ring() noexcept {
+  // Looks at shared words only when the private count says that the ring may be full.
+  while (next_ - oldest_ >= limits_.depth && samples_.is_taken(oldest_)) ++oldest_;
+  return static_cast<std::uint32_t>(next_ - oldest_);
+}
+
+OwnerLink::Room OwnerLink::room() {
+  if (in_ring() >= limits_.depth) return Room::kRingFull;
+  return leases_.full() && (!drain() || leases_.full()) ? Room::kAllHeld : Room::kYes;
+}
+
+std::uint32_t OwnerLink::drop_until_room() {
+  std::uint32_t dropped = 0;
+  while (room() != Room::kYes && oldest_ != next_) dropped += drop_oldest() ? 1 : 0;
+  return dropped;
+}
+
+bool OwnerLink::drop_oldest() noexcept {
+  const std::uint64_t position = oldest_++;
+  if (!samples_.drop(position)) return false;
+  check(leases_.take_back(token_at(position)).has_value());
+  return true;
+}
+
+void OwnerLink::push(Entry entry, const IssuedRef& sample) {
+  if (sample) {
+    for (const memory::BlockRef& block : sample->blocks()) {
+      if (block->segment() == last_segment_) continue;
+      segments_->ensure_sent(block->segment());
+      last_segment_ = block->segment();
+    }
+  }
+  entry.token = leases_.issue(sample);
+  platform::step("publish.issued");
+  token_at(next_) = entry.token;
+  samples_.push(next_++, entry);
+}
+
+bool OwnerLink::drain() {
+  return returns_.drain([this](std::uint64_t token) {
+    if (!leases_.take_back(token)) ++bad_returns_;
+  });
+}
+
+void OwnerLink::recall() noexcept {
+  while (oldest_ != next_) drop_oldest();
+}
+
+void OwnerLink::take_all_back() noexcept { leases_ = LeaseTable<IssuedRef>(0); }
+
+}  // namespace tensorbus::link

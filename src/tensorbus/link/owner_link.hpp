@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tensorbus/link/issued_sample.hpp"
+#include "tensorbus/link/lease_table.hpp"
+#include "tensorbus/link/link_segment.hpp"
+#include "tensorbus/link/segment_sender.hpp"
+#include "tensorbus/link/wake.hpp"
+
+namespace tensorbus::link {
+
+struct LinkLimits {
+  std::uint32_t depth = 0;     // samples in the ring
+  std::uint32_t max_held = 0;  // samples popped and not returned
+};
+
+// The owner's end of a link: what goes out, what comes back, and the private books about it.
+// Not thread-safe: under the publisher's mutex.
+class OwnerLink {
+ public:
+  OwnerLink(LinkLimits limits, Waker subscriber, std::shared_ptr<SegmentSender> segments);
+
+  const LinkSegment& segment() const noexcept { return segment_; }
+  LinkLimits limits() const noexcept { return limits_; }
+  Waker& subscriber() noexcept { return subscriber_; }
+
+  enum class Room { kYes, kRingFull, kAllHeld };
+  Room room();
+  // Takes the oldest samples back until there is room; returns how many. Ends without room only
+  // when the borrower holds all that it may.
+  std::uint32_t drop_until_room();
+
+  // There must be room. Does not wake the subscriber. Throws Error, and leaves everything as it
+  // was, if a segment cannot be passed.
+  void push(Entry entry, const IssuedRef& sample);
+
+  // Takes back what the borrower returned. False if its return ring makes no sense.
+  [[nodiscard]] bool drain();
+  // Takes back everything that the borrower has not popped.
+  void recall() noexcept;
+  // The borrower is gone: everything comes back. Nothing may be pushed afterwards.
+  void take_all_back() noexcept;
+
+  std::uint32_t outstanding() const noexcept { return leases_.outstanding(); }
+  std::uint64_t bad_returns() const noexcept { return bad_returns_; }
+  void close_descriptor() noexcept { segment_.close_descriptor(); }
+
+ private:
+  std::uint32_t in_ring() noexcept;
+  bool drop_oldest() noexcept;
+  std::uint64_t& token_at(std::uint64_t position) noexcept {
+    return tokens_[position & (tokens_.size() - 1)];
+  }
+
+  LinkLimits limits_;
+  LinkSegment segment_;
+  SampleRingWriter samples_;
+  ReturnRingReader returns_;
+  LeaseTable<IssuedRef> leases_;
+  std::vector<std::uint64_t> tokens_;  // by slot: the lease that lies there
+  std::uint64_t next_ = 0;             // position of the next push
+  std::uint64_t oldest_ = 0;           // no position before this one is full
+  std::uint64_t bad_returns_ = 0;
+  std::uint32_t last_segment_ = kInlineSegment;  // the one we know was sent
+  Waker subscriber_;
+  std::shared_ptr<SegmentSender> segments_;
+};
+
+}  // namespace tensorbus::link

@@ -1,0 +1,51 @@
+#include "tensorbus/link/peer.hpp"
+
+#include <unistd.h>
+
+#include "tensorbus/platform/step.hpp"
+
+namespace tensorbus::link {
+
+void send_hello(Channel& channel, const Id& self, const WakePage& wake_page) {
+  std::vector<platform::Fd> fds;
+  fds.push_back(platform::duplicate(wake_page.memfd().get()));
+  platform::Fd pidfd = platform::open_own_pidfd();
+  const bool has_pidfd = static_cast<bool>(pidfd);
+  if (has_pidfd) fds.push_back(std::move(pidfd));
+  channel.send(Hello{self, static_cast<std::uint32_t>(::getpid()), kWakeSlots, has_pidfd},
+               std::move(fds));
+  platform::step("hello.sent");
+}
+
+void check_same_user(int socket) {
+  const platform::Credentials peer = platform::peer_credentials(socket);
+  if (peer.uid != ::geteuid())
+    throw Error(Code::kPermission, "the peer is of uid " + std::to_string(peer.uid) +
+                                       ", this process of uid " + std::to_string(::geteuid()));
+}
+
+Peer accept_hello(Channel::Received& received) {
+  if (received.header.type != ControlType::kHello)
+    throw Error(Code::kProtocol, "handshake: expected HELLO first, got message type " +
+                                     std::to_string(static_cast<int>(received.header.type)));
+  if (received.header.version != kProtocolVersion)
+    throw Error(Code::kVersionMismatch, "the peer speaks protocol version " +
+                                            std::to_string(received.header.version) +
+                                            ", this process speaks version " +
+                                            std::to_string(kProtocolVersion));
+  const auto hello = received.as<Hello>();
+  if (hello.wake_slots != kWakeSlots)
+    throw Error(Code::kProtocol, "HELLO.wake_slots: " + std::to_string(hello.wake_slots));
+  if (hello.has_pidfd > 1)
+    throw Error(Code::kProtocol, "HELLO.has_pidfd: " + std::to_string(hello.has_pidfd));
+  const std::size_t fds = 1 + hello.has_pidfd;
+  Peer peer{hello.id, hello.pid, {}, map_peer_wake_page(received.take_fd(0, fds))};
+  if (hello.has_pidfd != 0) {
+    peer.pidfd = received.take_fd(1, fds);
+    if (!platform::is_pidfd(peer.pidfd.get()))
+      throw Error(Code::kProtocol, "HELLO.pidfd: the descriptor is not a pidfd");
+  }
+  return peer;
+}
+
+}  // namespace tensorbus::link

@@ -1,0 +1,94 @@
+#include "tensorbus/link/sample_ring.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tensorbus/platform/step.hpp"
+
+namespace tensorbus::link {
+namespace {
+
+constexpr std::size_t kHeadWords = 7;
+constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
+
+constexpr std::uint64_t full(std::uint64_t position) { return 2 * position + 1; }
+constexpr std::uint64_t taken(std::uint64_t position) { return 2 * position + 2; }
+constexpr std::uint64_t position_of(std::uint64_t state) { return (state - 1) / 2; }
+
+// Words of an entry that carry something.
+std::size_t words_in_use(std::uint32_t segment, std::uint32_t length) {
+  if (segment != kInlineSegment) return kHeadWords;
+  const std::size_t bytes = std::min<std::size_t>(length, kInlineBytes);
+  return kHeadWords + (bytes + kWordBytes - 1) / kWordBytes;
+}
+
+}  // namespace
+
+void SampleRingWriter::push(std::uint64_t position, const Entry& entry) noexcept {
+  Slot& target = slot(position);
+  std::array<std::uint64_t, 15> words;
+  std::memcpy(words.data(), &entry, sizeof entry);
+  const std::size_t count = words_in_use(entry.segment, entry.length);
+  for (std::size_t i = 0; i < count; ++i)
+    target.words[i].store(words[i], std::memory_order_relaxed);
+  platform::step("publish.entry_written");
+  // Release: pairs with the acquire in pop(); the words and the tensor's bytes come first.
+  target.state.store(full(position), std::memory_order_release);
+  platform::step("publish.entry_full");
+}
+
+bool SampleRingWriter::drop(std::uint64_t position) noexcept {
+  std::uint64_t expected = full(position);
+  // Acquire: if the borrower won, what it did with the slot comes before we overwrite it.
+  const bool dropped = slot(position).state.compare_exchange_strong(
+      expected, taken(position), std::memory_order_acq_rel, std::memory_order_acquire);
+  if (dropped) platform::step("drop.taken");
+  return dropped;
+}
+
+bool SampleRingWriter::is_taken(std::uint64_t position) const noexcept {
+  // Acquire: pairs with the swap in pop(); the borrower's copy was made before we overwrite.
+  return slot(position).state.load(std::memory_order_acquire) != full(position);
+}
+
+bool SampleRingReader::pop(Entry& entry) noexcept {
+  // Every turn moves `next_` forward over what was dropped; a ring that never ends is a hostile one.
+  for (std::size_t turns = 0; turns <= 2 * slots_.size(); ++turns) {
+    Slot& source = slot(next_);
+    // Acquire: pairs with the release in push().
+    std::uint64_t state = source.state.load(std::memory_order_acquire);
+    if (state < full(next_)) return false;
+    if (state > taken(next_)) {  // the owner went round: the oldest it can still hold is this one
+      next_ = std::max(next_ + 1, position_of(state) - slots_.size() + 1);
+      continue;
+    }
+    if (state == full(next_)) {
+      std::array<std::uint64_t, 15> words;
+      for (std::size_t i = 0; i < kHeadWords; ++i)
+        words[i] = source.words[i].load(std::memory_order_relaxed);
+      std::memcpy(static_cast<void*>(&entry), words.data(), kHeadWords * kWordBytes);
+      const std::size_t count = words_in_use(entry.segment, entry.length);
+      for (std::size_t i = kHeadWords; i < count; ++i)
+        words[i] = source.words[i].load(std::memory_order_relaxed);
+      std::memcpy(entry.inline_bytes.data(), words.data() + kHeadWords,
+                  (count - kHeadWords) * kWordBytes);
+      // Release: the copy above is complete before the owner may see the slot taken. If the
+      // owner dropped it first, the copy may be torn and is thrown away.
+      if (source.state.compare_exchange_strong(state, taken(next_), std::memory_order_acq_rel,
+                                               std::memory_order_relaxed)) {
+        ++next_;
+        platform::step("receive.popped");
+        return true;
+      }
+    }
+    ++next_;
+  }
+  return false;
+}
+
+bool SampleRingReader::ready() const noexcept {
+  const std::uint64_t state = slot(next_).state.load(std::memory_order_acquire);
+  return state >= full(next_);
+}
+
+}  // namespace tensorbus::link

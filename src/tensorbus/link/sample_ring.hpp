@@ -1,0 +1,79 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace tensorbus::link {
+
+inline constexpr std::size_t kInlineBytes = 64;
+inline constexpr std::uint32_t kInlineSegment = 0xffffffff;
+
+// What travels in a slot beside its state. Offsets: docs/protocol.md, section 4.
+struct Entry {
+  std::uint64_t sequence = 0;
+  std::uint64_t timestamp_ns = 0;
+  std::uint64_t token = 0;
+  std::uint32_t length = 0;                  // bytes of the descriptor
+  std::uint32_t segment = kInlineSegment;    // where the descriptor is
+  std::uint64_t offset = 0;
+  std::uint64_t fingerprint = 0;
+  std::uint64_t reserved = 0;
+  std::array<std::byte, kInlineBytes> inline_bytes{};
+
+  bool is_inline() const noexcept { return segment == kInlineSegment; }
+};
+
+// 128 bytes: two cache lines that the adjacent-line prefetcher brings together. All words are
+// atomics, because a borrower may copy an entry while the owner overwrites it.
+struct alignas(128) Slot {
+  std::atomic<std::uint64_t> state;
+  std::array<std::atomic<std::uint64_t>, 15> words;
+};
+static_assert(sizeof(Slot) == 128 && sizeof(Entry) == 120);
+
+// One ring from the owner to one borrower (docs/protocol.md, section 3). Position p lives in slot p mod
+// slots, and slots is a power of two. Invariants:
+// 1. state(p): older, full(p) = 2p + 1, taken(p) = 2p + 2, newer; it only ever grows.
+// 2. Exactly one of pop(p) and drop(p) succeeds: both swap from full(p).
+// 3. The owner writes the words of p only when p - slots was taken.
+
+// The owner's end. Not thread-safe: under the publisher's mutex.
+class SampleRingWriter {
+ public:
+  SampleRingWriter() = default;
+  explicit SampleRingWriter(std::span<Slot> slots) : slots_(slots) {}
+
+  // `position` must be the next one, and its slot taken.
+  void push(std::uint64_t position, const Entry& entry) noexcept;
+  // Takes an entry back. False: the borrower has popped it.
+  [[nodiscard]] bool drop(std::uint64_t position) noexcept;
+  bool is_taken(std::uint64_t position) const noexcept;
+
+ private:
+  Slot& slot(std::uint64_t position) const noexcept { return slots_[position & (slots_.size() - 1)]; }
+
+  std::span<Slot> slots_;
+};
+
+// The borrower's end. Not thread-safe: under the subscriber's mutex. Trusts nothing it reads:
+// whatever the owner writes, pop() returns in bounded time with some entry or none.
+class SampleRingReader {
+ public:
+  SampleRingReader() = default;
+  explicit SampleRingReader(std::span<Slot> slots) : slots_(slots) {}
+
+  [[nodiscard]] bool pop(Entry& entry) noexcept;
+  // Would pop() find something? May be wrong when the owner drops at this moment.
+  bool ready() const noexcept;
+
+ private:
+  Slot& slot(std::uint64_t position) const noexcept { return slots_[position & (slots_.size() - 1)]; }
+
+  std::span<Slot> slots_;
+  std::uint64_t next_ = 0;
+};
+
+}  // namespace tensorbus::link

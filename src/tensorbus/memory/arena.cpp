@@ -1,0 +1,207 @@
+#include "tensorbus/memory/arena.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+
+#include "tensorbus/platform/check.hpp"
+#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/memfd.hpp"
+#include "tensorbus/platform/memory_room.hpp"
+#include "tensorbus/platform/step.hpp"
+
+namespace tensorbus::memory {
+namespace {
+
+std::size_t rounded(std::size_t bytes) {
+  // Large blocks are whole pages, so that freeing one can give all of its memory back.
+  const std::size_t step = bytes >= 16 * platform::page_bytes() ? platform::page_bytes()
+                                                                : kBlockAlignment;
+  return (std::max<std::size_t>(bytes, 1) + step - 1) / step * step;
+}
+
+std::size_t default_budget() {
+  return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * platform::page_bytes() / 4 * 3;
+}
+
+ArenaOptions completed(ArenaOptions options) {
+  if (options.budget_bytes == 0) options.budget_bytes = default_budget();
+  return options;
+}
+
+std::string mebibytes(std::size_t bytes) {
+  return std::to_string(bytes) + " bytes (" + std::to_string(bytes >> 20) + " MiB)";
+}
+
+}  // namespace
+
+void Block::release() noexcept {
+  // Release on the way down, acquire on the last: whoever frees sees every use before it.
+  if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  const std::shared_ptr<Arena> arena = std::move(arena_);
+  arena->free(*this);
+  delete this;
+}
+
+std::shared_ptr<Arena> Arena::create(const ArenaOptions& options) {
+  return std::shared_ptr<Arena>(new Arena(completed(options)));
+}
+
+Arena::Arena(const ArenaOptions& options) : options_(options) {}
+
+BlockRef Arena::allocate(std::size_t bytes) {
+  if (bytes > options_.budget_bytes)
+    throw Error(Code::kOutOfMemory, mebibytes(bytes) + " asked for, but the byte budget is " +
+                                        mebibytes(options_.budget_bytes) +
+                                        ": raise budget_bytes (TENSORBUS_BUDGET)");
+  const std::lock_guard lock(mutex_);
+  const Extent extent = take_extent(rounded(bytes));
+  auto* block = new Block;
+  block->arena_ = shared_from_this();
+  block->data_ = segments_.at(extent.segment).data() + extent.offset;
+  block->bytes_ = extent.bytes;
+  block->offset_ = extent.offset;
+  block->segment_ = extent.segment;
+  block->generation_ = next_generation_++;
+  live_.emplace(std::pair(extent.segment, extent.offset), block);
+  used_bytes_ += extent.bytes;
+  platform::step("loan.allocated");
+  return BlockRef(block);
+}
+
+Extent Arena::take_extent(std::size_t bytes) {
+  std::optional<Extent> extent = free_.take(bytes);
+  if (!extent) {
+    grow_for(bytes);
+    extent = free_.take(bytes);
+    check(extent.has_value());
+  }
+  try {
+    if (make_usable(*extent)) return *extent;
+  } catch (...) {
+    free_.give_back(*extent);
+    retire_if_empty(extent->segment);
+    throw;
+  }
+  free_.give_back(*extent);
+  retire_if_empty(extent->segment);
+  throw Error(Code::kOutOfMemory, "the kernel has no " + mebibytes(bytes) + " of shared memory");
+}
+
+void Arena::grow_for(std::size_t bytes) {
+  const std::size_t page = platform::page_bytes();
+  const std::size_t limit = platform::max_file_bytes() / page * page;
+  const std::size_t wanted = std::max(options_.segment_bytes, (bytes + page - 1) / page * page);
+  const std::size_t segment_bytes = std::max(bytes, std::min(wanted, limit));
+  const std::uint32_t id = next_segment_++;
+  const auto& segment = segments_.try_emplace(id, id, segment_bytes).first->second;
+  segment_by_address_.emplace(segment.data(), id);
+  free_.give_back({id, 0, segment_bytes});
+}
+
+bool Arena::make_usable(const Extent& extent) {
+  Segment& segment = segments_.at(extent.segment);
+  const Range range{extent.offset, extent.offset + extent.bytes};
+  std::size_t missing = 0;
+  for (const Range& part : segment.unreserved_in(range)) missing += part.bytes();
+  if (missing == 0) return true;
+  require_room(missing, extent.bytes);
+  const std::size_t before = segment.reserved_bytes();
+  if (!segment.reserve(range)) return false;
+  reserved_bytes_ += segment.reserved_bytes() - before;
+  return true;
+}
+
+void Arena::require_room(std::size_t bytes, std::size_t asked) {
+  if (reserved_bytes_ + bytes > options_.budget_bytes)
+    trim(options_.budget_bytes > bytes ? options_.budget_bytes - bytes : 0);
+  if (reserved_bytes_ + bytes > options_.budget_bytes)
+    throw Error(Code::kOutOfMemory,
+                mebibytes(asked) + " asked for, but " + mebibytes(used_bytes_) +
+                    " of the byte budget of " + mebibytes(options_.budget_bytes) +
+                    " are in use: wait for subscribers to let go, or raise budget_bytes "
+                    "(TENSORBUS_BUDGET)");
+  const platform::MemoryRoom room = platform::memory_room();
+  if (bytes > room.bytes)
+    throw Error(Code::kOutOfMemory, mebibytes(asked) + " asked for, but " + room.limit +
+                                        " leaves " + mebibytes(room.bytes));
+}
+
+void Arena::free(const Block& block) noexcept {
+  const std::lock_guard lock(mutex_);
+  live_.erase({block.segment_, block.offset_});
+  used_bytes_ -= block.bytes_;
+  free_.give_back({block.segment_, block.offset_, block.bytes_});
+  if (reserved_bytes_ - used_bytes_ > options_.warm_bytes)
+    trim(used_bytes_ + options_.warm_bytes);
+  retire_if_empty(block.segment_);
+}
+
+// Punches free memory, from the highest address down, until at most `reserved_target` is reserved.
+void Arena::trim(std::size_t reserved_target) {
+  free_.from_the_end([&](const Extent& extent) {
+    if (reserved_bytes_ <= reserved_target) return false;
+    Segment& segment = segments_.at(extent.segment);
+    const std::size_t before = segment.reserved_bytes();
+    segment.punch({extent.offset, extent.offset + extent.bytes});
+    reserved_bytes_ -= before - segment.reserved_bytes();
+    return true;
+  });
+}
+
+// A segment goes when nothing of it is used and nothing of it is warm; the first one stays.
+void Arena::retire_if_empty(std::uint32_t id) {
+  const auto found = segments_.find(id);
+  if (found == segments_.end() || segments_.size() == 1) return;
+  const Segment& segment = found->second;
+  if (segment.reserved_bytes() != 0 || !free_.covers(id, segment.bytes())) return;
+  free_.forget(id);
+  segment_by_address_.erase(segment.data());
+  segments_.erase(found);
+  retired_.push_back(id);
+  if (retired_listener_) retired_listener_();
+}
+
+BlockRef Arena::find(const void* address) const noexcept {
+  const auto* byte = static_cast<const std::byte*>(address);
+  const std::lock_guard lock(mutex_);
+  auto segment = segment_by_address_.upper_bound(byte);
+  if (segment == segment_by_address_.begin()) return {};
+  --segment;
+  const auto offset = static_cast<std::size_t>(byte - segment->first);
+  auto live = live_.upper_bound({segment->second, offset});
+  if (live == live_.begin()) return {};
+  Block* block = (--live)->second;
+  if (block->segment_ != segment->second || offset >= block->offset_ + block->bytes_) return {};
+  // The last reference may be gone already, its owner waiting for our mutex: never revive it.
+  std::uint32_t references = block->references_.load(std::memory_order_relaxed);
+  while (references != 0)
+    if (block->references_.compare_exchange_weak(references, references + 1,
+                                                 std::memory_order_relaxed))
+      return BlockRef(block);
+  return {};
+}
+
+Arena::SharedSegment Arena::share_segment(std::uint32_t id) const {
+  const std::lock_guard lock(mutex_);
+  const Segment& segment = segments_.at(id);
+  return {segment.read_only_descriptor(), segment.bytes()};
+}
+
+std::vector<std::uint32_t> Arena::take_retired() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(retired_, {});
+}
+
+void Arena::on_retired(std::function<void()> listener) {
+  const std::lock_guard lock(mutex_);
+  retired_listener_ = std::move(listener);
+}
+
+ArenaStats Arena::stats() const {
+  const std::lock_guard lock(mutex_);
+  return {segments_.size(), live_.size(), used_bytes_, reserved_bytes_, options_.budget_bytes};
+}
+
+}  // namespace tensorbus::memory

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "tensorbus/memory/block.hpp"
+#include "tensorbus/memory/free_extents.hpp"
+#include "tensorbus/memory/segment.hpp"
+
+namespace tensorbus::memory {
+
+struct ArenaOptions {
+  std::size_t segment_bytes = std::size_t{64} << 20;  // a larger tensor gets a larger segment
+  std::size_t budget_bytes = 0;                       // 0: three quarters of the machine's memory
+  std::size_t warm_bytes = std::size_t{256} << 20;    // free memory kept for reuse
+};
+
+struct ArenaStats {
+  std::size_t segments = 0;
+  std::size_t blocks = 0;
+  std::size_t used_bytes = 0;      // in blocks
+  std::size_t reserved_bytes = 0;  // taken from the machine: used, or warm
+  std::size_t budget_bytes = 0;
+};
+
+// A participant's host memory: sealed segments, carved into blocks. All book-keeping is private
+// memory of the owner, so nothing a borrower does can damage it.
+//
+// Invariants, under `mutex_`:
+// 1. Every byte of every segment is in exactly one block or one free extent.
+// 2. Every page of a block is reserved; reserved_bytes never exceeds the budget.
+// 3. A segment is removed only when it is entirely free.
+// Thread-safe. Blocks keep their arena alive.
+class Arena : public std::enable_shared_from_this<Arena> {
+ public:
+  static std::shared_ptr<Arena> create(const ArenaOptions& options);
+
+  // At least `bytes`, aligned to kBlockAlignment. Throws Error(kOutOfMemory) that names the limit.
+  BlockRef allocate(std::size_t bytes);
+
+  // The block that holds this address, or an empty reference.
+  BlockRef find(const void* address) const noexcept;
+
+  // A read-only descriptor of a segment that still has blocks.
+  struct SharedSegment {
+    platform::Fd fd;
+    std::size_t bytes = 0;
+  };
+  SharedSegment share_segment(std::uint32_t id) const;
+
+  // Segments that went since the last call; their borrowers are to be told.
+  std::vector<std::uint32_t> take_retired();
+  // `listener` is called whenever there are such segments, in any thread and under our mutex.
+  void on_retired(std::function<void()> listener);
+
+  ArenaStats stats() const;
+
+ private:
+  friend class Block;
+  explicit Arena(const ArenaOptions& options);
+
+  Extent take_extent(std::size_t bytes);
+  void grow_for(std::size_t bytes);
+  bool make_usable(const Extent& extent);
+  void require_room(std::size_t bytes, std::size_t asked);
+  void free(const Block& block) noexcept;
+  void trim(std::size_t reserved_target);
+  void retire_if_empty(std::uint32_t segment);
+
+  const ArenaOptions options_;
+  mutable std::mutex mutex_;
+  std::map<std::uint32_t, Segment> segments_;
+  std::map<const std::byte*, std::uint32_t> segment_by_address_;
+  std::map<std::pair<std::uint32_t, std::size_t>, Block*> live_;
+  FreeExtents free_;
+  std::vector<std::uint32_t> retired_;
+  std::function<void()> retired_listener_;
+  std::uint32_t next_segment_ = 0;
+  std::uint64_t next_generation_ = 1;
+  std::size_t used_bytes_ = 0;
+  std::size_t reserved_bytes_ = 0;
+};
+
+}  // namespace tensorbus::memory

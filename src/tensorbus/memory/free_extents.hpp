@@ -1,0 +1,58 @@
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "tensorbus/memory/ranges.hpp"
+
+namespace tensorbus::memory {
+
+struct Extent {
+  std::uint32_t segment = 0;
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+};
+
+// The free space of all segments: best fit, lowest address first among equals, neighbours merged
+// when they meet. A freed extent that fits exactly is found first, so a program that publishes
+// one frame size gets the same warm blocks again and again.
+class FreeExtents {
+ public:
+  // Takes `bytes` from the smallest extent that has them.
+  std::optional<Extent> take(std::size_t bytes);
+  void give_back(Extent extent);
+  // Forgets a segment whose space is entirely free.
+  void forget(std::uint32_t segment);
+
+  // Is all of the segment, [0, bytes), free?
+  bool covers(std::uint32_t segment, std::size_t bytes) const;
+
+  // Calls visit(extent) from the highest address down, until it returns false.
+  template <typename Visit>
+  void from_the_end(Visit visit) const {
+    for (auto segment = by_address_.rbegin(); segment != by_address_.rend(); ++segment)
+      for (auto at = segment->second.rbegin(); at != segment->second.rend(); ++at)
+        if (!visit(Extent{segment->first, at->first, at->second})) return;
+  }
+
+ private:
+  struct BySize {
+    std::size_t bytes;
+    std::uint32_t segment;
+    std::size_t offset;
+    auto operator<=>(const BySize&) const = default;
+  };
+  using Offsets = std::map<std::size_t, std::size_t>;  // offset -> bytes
+
+  void insert(Extent extent);
+  Offsets::iterator erase(std::uint32_t segment, Offsets& offsets, Offsets::iterator at);
+
+  std::set<BySize> by_size_;
+  std::map<std::uint32_t, Offsets> by_address_;
+};
+
+}  // namespace tensorbus::memory

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tensorbus/memory/ranges.hpp"
+#include "tensorbus/platform/fd.hpp"
+#include "tensorbus/platform/mapping.hpp"
+
+namespace tensorbus::memory {
+
+// One memfd of the arena, mapped writable by its owner. Pages are reserved before they are first
+// used, so that writing to a block never fails.
+class Segment {
+ public:
+  Segment(std::uint32_t id, std::size_t bytes);
+
+  std::uint32_t id() const noexcept { return id_; }
+  std::byte* data() const noexcept { return mapping_.data(); }
+  std::size_t bytes() const noexcept { return mapping_.size(); }
+  std::size_t reserved_bytes() const noexcept { return reserved_.bytes(); }
+
+  // What a reservation of `range` would take from the machine; the ranges are whole pages.
+  std::vector<Range> unreserved_in(Range range) const;
+  // False when the kernel has no pages left; then nothing is reserved that was not before.
+  [[nodiscard]] bool reserve(Range range);
+  // Gives back the pages that lie wholly inside `range`.
+  void punch(Range range);
+
+  // A descriptor for borrowers: it cannot be mapped writable.
+  platform::Fd read_only_descriptor() const;
+
+ private:
+  std::uint32_t id_;
+  platform::Fd memfd_;
+  platform::Mapping mapping_;
+  RangeSet reserved_;
+};
+
+}  // namespace tensorbus::memory

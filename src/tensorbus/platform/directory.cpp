@@ -1,0 +1,84 @@
+#include "tensorbus/platform/directory.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::platform {
+namespace {
+
+void make_with_parents(const std::string& path) {
+  for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+    const std::string part = path.substr(0, end);
+    if (::mkdir(part.c_str(), 0700) < 0 && errno != EEXIST)
+      throw_system("cannot make the domain directory " + part, errno);
+    if (end == std::string::npos) return;
+  }
+}
+
+}  // namespace
+
+Fd open_private_directory(const std::string& path) {
+  if (::access(path.c_str(), F_OK) < 0) make_with_parents(path);
+  Fd directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory) throw_system("cannot open the domain directory " + path, errno);
+  struct stat status{};
+  if (::fstat(directory.get(), &status) < 0) throw_system("fstat " + path, errno);
+  if (status.st_uid != ::geteuid())
+    throw Error(Code::kPermission, "the domain directory " + path + " belongs to uid " +
+                                       std::to_string(status.st_uid) + ", not to uid " +
+                                       std::to_string(::geteuid()) +
+                                       ": set TENSORBUS_DOMAIN to one of your own");
+  if ((status.st_mode & 022) != 0)
+    throw Error(Code::kPermission,
+                "others may write to the domain directory " + path + ": run chmod 700 on it");
+  return directory;
+}
+
+std::vector<std::string> list_directory(int directory) {
+  // A fresh description: the position of the caller's is not ours to move.
+  const int copy = ::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (copy < 0) throw_system("reading the domain directory", errno);
+  DIR* stream = ::fdopendir(copy);
+  if (stream == nullptr) {
+    ::close(copy);
+    throw_system("reading the domain directory", errno);
+  }
+  std::vector<std::string> names;
+  while (const dirent* entry = ::readdir(stream)) names.emplace_back(entry->d_name);
+  ::closedir(stream);
+  return names;
+}
+
+void create_file(int directory, const std::string& name) {
+  const Fd file(::openat(directory, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file) throw_system("cannot create " + name + " in the domain directory", errno);
+}
+
+void remove_file(int directory, const std::string& name) noexcept {
+  ::unlinkat(directory, name.c_str(), 0);
+}
+
+DirectoryWatch::DirectoryWatch(const std::string& path)
+    : inotify_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
+  if (!inotify_) return;
+  if (::inotify_add_watch(inotify_.get(), path.c_str(), IN_CREATE | IN_DELETE | IN_MOVED_TO) < 0)
+    inotify_.reset();
+}
+
+bool DirectoryWatch::drain_changes() noexcept {
+  if (!inotify_) return true;
+  bool changed = false;
+  alignas(inotify_event) std::array<char, 8192> events;
+  while (::read(inotify_.get(), events.data(), events.size()) > 0) changed = true;
+  return changed;
+}
+
+}  // namespace tensorbus::platform

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tensorbus/platform/fd.hpp"
+
+namespace tensorbus::platform {
+
+// A directory that is private to the user, made with its parents if need be (mode 0700).
+// Throws Error(kPermission) if it belongs to somebody else or others may write to it.
+Fd open_private_directory(const std::string& path);
+
+std::vector<std::string> list_directory(int directory);
+void create_file(int directory, const std::string& name);
+void remove_file(int directory, const std::string& name) noexcept;
+
+// Tells that entries of a directory came or went.
+class DirectoryWatch {
+ public:
+  explicit DirectoryWatch(const std::string& path);
+
+  // To be polled; -1 when the user is out of inotify instances and the caller has to list the
+  // directory from time to time.
+  int fd() const noexcept { return inotify_.get(); }
+  // Takes what happened off the descriptor. An overflow counts as a change like any other, since
+  // the answer to every change is a rescan.
+  bool drain_changes() noexcept;
+
+ private:
+  Fd inotify_;
+};
+
+}  // namespace tensorbus::platform

@@ -1,0 +1,67 @@
+#include "tensorbus/platform/fd.hpp"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <string_view>
+
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::platform {
+namespace {
+
+bool kernel_name_contains(int fd, std::string_view part) noexcept {
+  std::array<char, 64> path{};
+  std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", fd);
+  std::array<char, 128> name{};
+  const ssize_t length = ::readlink(path.data(), name.data(), name.size());
+  return length > 0 &&
+         std::string_view(name.data(), static_cast<std::size_t>(length)).find(part) !=
+             std::string_view::npos;
+}
+
+}  // namespace
+
+Fd duplicate(int fd) {
+  Fd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!copy) throw_system("duplicating a descriptor", errno);
+  return copy;
+}
+
+Fd make_event() {
+  Fd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!fd) throw_system("eventfd", errno);
+  return fd;
+}
+
+void signal_event(int event_fd) noexcept {
+  const std::uint64_t one = 1;
+  // EAGAIN means that the counter is full: the reader has plenty to wake up for.
+  [[maybe_unused]] const ssize_t written = ::write(event_fd, &one, sizeof one);
+}
+
+void clear_event(int event_fd) noexcept {
+  std::uint64_t count = 0;
+  [[maybe_unused]] const ssize_t read = ::read(event_fd, &count, sizeof count);
+}
+
+Fd open_own_pidfd() noexcept {
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+  return Fd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+}
+
+bool is_event(int fd) noexcept { return kernel_name_contains(fd, "[eventfd"); }
+
+bool is_pidfd(int fd) noexcept {
+  // "anon_inode:[pidfd]" up to Linux 6.8, "pidfd:[inode]" since.
+  return kernel_name_contains(fd, "[pidfd]") || kernel_name_contains(fd, "pidfd:");
+}
+
+}  // namespace tensorbus::platform

@@ -1,0 +1,80 @@
+#include "tensorbus/platform/memfd.hpp"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include <cerrno>
+#include <string>
+
+#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/memory_room.hpp"
+
+namespace tensorbus::platform {
+namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+[[noreturn]] void refuse(const std::string& field, const std::string& why) {
+  throw Error(Code::kProtocol, field + ": expected a sealed memfd, got " + why);
+}
+
+}  // namespace
+
+std::size_t page_bytes() noexcept {
+  static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+Fd create_sealed_memfd(const std::string& name, std::size_t bytes) {
+  if (bytes > max_file_bytes())  // ftruncate would answer with SIGXFSZ
+    throw Error(Code::kOutOfMemory, "cannot make " + std::to_string(bytes) +
+                                        " bytes of shared memory: RLIMIT_FSIZE (ulimit -f) is " +
+                                        std::to_string(max_file_bytes()));
+  Fd fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) throw_system("memfd_create", errno);
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) < 0) throw_system("sizing a memfd", errno);
+  if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) < 0) throw_system("sealing a memfd", errno);
+  return fd;
+}
+
+Fd reopen_read_only(int memfd) {
+  const std::string path = "/proc/self/fd/" + std::to_string(memfd);
+  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) throw_system("reopening a memfd read-only through /proc (is /proc mounted?)", errno);
+  return fd;
+}
+
+void verify_sealed_memfd(int fd, std::size_t bytes, const std::string& field) {
+  struct stat status{};
+  if (::fstat(fd, &status) < 0) refuse(field, "a descriptor that cannot be examined");
+  if (!S_ISREG(status.st_mode)) refuse(field, "something that is not a file");
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  if (seals < 0) refuse(field, "a file that cannot be sealed");
+  if ((seals & kSeals) != kSeals) refuse(field, "one that lacks seals");
+  if (static_cast<std::size_t>(status.st_size) != bytes)
+    refuse(field, "one of " + std::to_string(status.st_size) + " bytes, not " +
+                      std::to_string(bytes));
+  struct statfs filesystem{};
+  if (::fstatfs(fd, &filesystem) == 0 && filesystem.f_type == HUGETLBFS_MAGIC)
+    refuse(field, "one of huge pages");
+}
+
+bool reserve_pages(int memfd, std::size_t offset, std::size_t bytes) {
+  while (::fallocate(memfd, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) < 0) {
+    if (errno == ENOSPC || errno == ENOMEM) return false;
+    if (errno != EINTR) throw_system("reserving memory", errno);
+  }
+  return true;
+}
+
+void punch_pages(int memfd, std::size_t offset, std::size_t bytes) noexcept {
+  // Failing to give pages back costs memory, not correctness: the caller's books say the same.
+  [[maybe_unused]] const int done =
+      ::fallocate(memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                  static_cast<off_t>(bytes));
+}
+
+}  // namespace tensorbus::platform

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "tensorbus/platform/fd.hpp"
+
+namespace tensorbus::platform {
+
+std::size_t page_bytes() noexcept;
+
+// Anonymous shared memory of a fixed size: sealed against shrinking, growing and further seals,
+// so that nobody who maps it can be hit by SIGBUS. `name` shows up in /proc/<pid>/maps only.
+Fd create_sealed_memfd(const std::string& name, std::size_t bytes);
+
+// The same memory through a descriptor that can be neither mapped nor mprotect-ed writable.
+Fd reopen_read_only(int memfd);
+
+// Checks a descriptor that a peer handed over: a memfd of exactly `bytes`, sealed as above, not
+// on hugetlbfs. Throws Error(kProtocol) that names `field`.
+void verify_sealed_memfd(int fd, std::size_t bytes, const std::string& field);
+
+// Takes pages for [offset, offset + bytes) now, so that touching them later cannot fail.
+// False when the kernel has none (ENOSPC, ENOMEM).
+[[nodiscard]] bool reserve_pages(int memfd, std::size_t offset, std::size_t bytes);
+
+// Gives the pages of [offset, offset + bytes) back to the kernel; they read as zero afterwards.
+void punch_pages(int memfd, std::size_t offset, std::size_t bytes) noexcept;
+
+}  // namespace tensorbus::platform

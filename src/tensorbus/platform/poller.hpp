@@ -1,0 +1,33 @@
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <span>
+
+#include "tensorbus/platform/fd.hpp"
+
+namespace tensorbus::platform {
+
+// epoll with 64-bit tags.
+class Poller {
+ public:
+  Poller();
+
+  void add(int fd, std::uint64_t tag, bool writable = false);
+  void modify(int fd, std::uint64_t tag, bool writable);
+  void remove(int fd) noexcept;
+
+  // The tags that are ready; the span is valid until the next call.
+  std::span<const std::uint64_t> wait(std::chrono::milliseconds timeout);
+
+  int fd() const noexcept { return epoll_.get(); }
+
+ private:
+  Fd epoll_;
+  std::array<std::uint64_t, 64> ready_{};
+};
+
+}  // namespace tensorbus::platform

@@ -1,0 +1,146 @@
+#include "tensorbus/platform/unix_socket.hpp"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/step.hpp"
+
+namespace tensorbus::platform {
+namespace {
+
+constexpr std::size_t kMaxFdsPerMessage = 16;
+
+// "/proc/self/fd/<directory>/<name>" is short whatever the directory is called.
+sockaddr_un address_of(int directory, const std::string& name) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = "/proc/self/fd/" + std::to_string(directory) + "/" + name;
+  if (path.size() >= sizeof address.sun_path)
+    throw Error(Code::kInvalidArgument, "socket name too long: " + name);
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  return address;
+}
+
+Fd make_socket() {
+  Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) throw_system("socket", errno);
+  return socket;
+}
+
+bool peer_is_gone(int error_number) {
+  return error_number == EPIPE || error_number == ECONNRESET || error_number == ENOTCONN;
+}
+
+}  // namespace
+
+Fd listen_in(int directory, const std::string& temporary, const std::string& name) {
+  Fd socket = make_socket();
+  const sockaddr_un address = address_of(directory, temporary);
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0)
+    throw_system("creating a socket in the domain directory", errno);
+  step("socket.bound");
+  if (::listen(socket.get(), SOMAXCONN) < 0) throw_system("listen", errno);
+  step("socket.listening");
+  if (::renameat(directory, temporary.c_str(), directory, name.c_str()) < 0)
+    throw_system("naming a socket in the domain directory", errno);
+  return socket;
+}
+
+Connection connect_in(int directory, const std::string& name) {
+  Fd socket = make_socket();
+  const sockaddr_un address = address_of(directory, name);
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
+    return {Connect::kDone, std::move(socket)};
+  switch (errno) {
+    case EAGAIN:
+    case EINTR:
+      return {Connect::kBusy, {}};
+    case ECONNREFUSED:
+    case ENOENT:
+    case EPROTOTYPE:
+    case ENOTSOCK:
+      return {Connect::kDead, {}};
+    default:
+      throw_system("connecting to " + name, errno);
+  }
+}
+
+Fd accept_from(int listener) {
+  return Fd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+}
+
+Credentials peer_credentials(int socket) {
+  ucred credentials{};
+  socklen_t length = sizeof credentials;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) < 0)
+    throw_system("SO_PEERCRED", errno);
+  return {credentials.pid, credentials.uid};
+}
+
+Transfer send_datagram(int socket, std::span<const std::byte> bytes, std::span<const int> fds) {
+  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFdsPerMessage)] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (!fds.empty()) {
+    message.msg_control = control;
+    message.msg_controllen = CMSG_SPACE(sizeof(int) * fds.size());
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int) * fds.size());
+    std::memcpy(CMSG_DATA(header), fds.data(), sizeof(int) * fds.size());
+  }
+  while (::sendmsg(socket, &message, MSG_NOSIGNAL) < 0) {
+    if (errno == EINTR) continue;
+    // ETOOMANYREFS: too many descriptors of ours are under way; they drain like a full socket.
+    if (errno == EAGAIN || errno == ENOBUFS || errno == ETOOMANYREFS) return Transfer::kWouldBlock;
+    if (peer_is_gone(errno)) return Transfer::kEnded;
+    throw_system("sendmsg", errno);
+  }
+  return Transfer::kDone;
+}
+
+Transfer receive_datagram(int socket, std::size_t max_bytes, std::size_t max_fds,
+                          Datagram& datagram) {
+  datagram.bytes.resize(max_bytes);
+  datagram.fds.clear();
+  iovec part{datagram.bytes.data(), max_bytes};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFdsPerMessage)] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ssize_t length = 0;
+  while ((length = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC)) < 0) {
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN) return Transfer::kWouldBlock;
+    if (peer_is_gone(errno)) return Transfer::kEnded;
+    throw_system("recvmsg", errno);
+  }
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof fd);
+      datagram.fds.emplace_back(fd);
+    }
+  }
+  if (length == 0 && datagram.fds.empty()) return Transfer::kEnded;
+  datagram.bytes.resize(static_cast<std::size_t>(length));
+  datagram.truncated =
+      (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || datagram.fds.size() > max_fds;
+  return Transfer::kDone;
+}
+
+}  // namespace tensorbus::platform

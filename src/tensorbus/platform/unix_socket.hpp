@@ -1,0 +1,50 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tensorbus/platform/fd.hpp"
+
+namespace tensorbus::platform {
+
+// Unix sockets of type SOCK_SEQPACKET, non-blocking, in a directory that is already open. Names are
+// resolved through the directory's descriptor where the path would not fit into sockaddr_un.
+
+// Binds and listens under `temporary`, then renames it to `name`.
+Fd listen_in(int directory, const std::string& temporary, const std::string& name);
+
+enum class Connect { kDone, kBusy, kDead };
+struct Connection {
+  Connect outcome = Connect::kDead;
+  Fd socket;
+};
+// kBusy: alive, but its backlog is full. kDead: nobody listens there.
+Connection connect_in(int directory, const std::string& name);
+
+// A waiting connection, or an empty Fd.
+Fd accept_from(int listener);
+
+struct Credentials {
+  pid_t pid = 0;
+  uid_t uid = 0;
+};
+Credentials peer_credentials(int socket);
+
+enum class Transfer { kDone, kWouldBlock, kEnded };
+
+// Sends one datagram with descriptors. kEnded: the other side is gone.
+Transfer send_datagram(int socket, std::span<const std::byte> bytes, std::span<const int> fds);
+
+struct Datagram {
+  std::vector<std::byte> bytes;
+  std::vector<Fd> fds;
+  bool truncated = false;  // longer, or with more descriptors, than asked for
+};
+Transfer receive_datagram(int socket, std::size_t max_bytes, std::size_t max_fds,
+                          Datagram& datagram);
+
+}  // namespace tensorbus::platform

@@ -1,0 +1,162 @@
+#include "tensorbus/tensor/descriptor.hpp"
+
+#include <bit>
+#include <cstring>
+#include <string>
+
+#include "tensorbus/platform/check.hpp"
+#include "tensorbus/platform/error.hpp"
+
+static_assert(std::endian::native == std::endian::little, "descriptors are little-endian");
+
+namespace tensorbus {
+namespace {
+
+constexpr std::uint8_t kVersion = 1;
+constexpr std::uint8_t kHasOrigin = 1;
+constexpr std::uint8_t kContiguous = 1;  // in a tensor's flags: no strides follow
+
+struct Head {
+  std::uint8_t version = kVersion;
+  std::uint8_t flags = 0;
+  std::uint16_t tensors = 0;
+  std::uint32_t field_bytes = 0;
+};
+static_assert(sizeof(Head) == 8);
+
+struct TensorHead {
+  DType dtype = DType::kUInt8;
+  std::uint8_t dims = 0;
+  memory::BufferKind kind = memory::BufferKind::kHost;
+  std::uint8_t flags = 0;
+  std::uint32_t segment = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t generation = 0;
+};
+static_assert(sizeof(TensorHead) == 24);
+
+constexpr std::size_t kOriginBytes = 40;
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw Error(Code::kProtocol, "sample.descriptor: " + why);
+}
+
+std::size_t bytes_of(const Dims& dims) { return dims.size() * sizeof(std::int64_t); }
+
+class Cursor {
+ public:
+  explicit Cursor(std::span<const std::byte> bytes) : rest_(bytes) {}
+  void read(void* target, std::size_t count, const char* what) {
+    std::memcpy(target, take(count, what).data(), count);
+  }
+  Dims read_dims(std::size_t count, const char* what) {
+    const auto part = take(count * sizeof(std::int64_t), what);
+    Dims dims(count);
+    std::memcpy(dims.begin(), part.data(), part.size());
+    return dims;
+  }
+  std::span<const std::byte> take(std::size_t count, const char* what) {
+    if (count > rest_.size()) refuse(std::string("cut short in ") + what);
+    const auto part = rest_.first(count);
+    rest_ = rest_.subspan(count);
+    return part;
+  }
+  bool at_end() const { return rest_.empty(); }
+
+ private:
+  std::span<const std::byte> rest_;
+};
+
+TensorEntry read_tensor(Cursor& cursor) {
+  TensorHead head;
+  cursor.read(&head, sizeof head, "a tensor");
+  if (head.kind != memory::BufferKind::kHost)
+    refuse("buffer kind " + std::to_string(static_cast<int>(head.kind)) + " is not known here");
+  if (head.dims > kMaxDims) refuse(std::to_string(head.dims) + " dimensions");
+  TensorEntry entry;
+  entry.kind = head.kind;
+  entry.segment = head.segment;
+  entry.offset = head.offset;
+  entry.generation = head.generation;
+  const auto flags = static_cast<TensorFlags>(head.flags & ~kContiguous);
+  Dims shape = cursor.read_dims(head.dims, "a shape");
+  try {
+    if ((head.flags & kContiguous) != 0) {
+      entry.layout = Layout::contiguous(head.dtype, std::move(shape), flags);
+    } else {
+      entry.layout = {head.dtype, std::move(shape), cursor.read_dims(head.dims, "strides"), flags};
+      span_of(entry.layout);
+    }
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
+  return entry;
+}
+
+}  // namespace
+
+std::size_t Descriptor::encoded_bytes() const noexcept {
+  std::size_t bytes = sizeof(Head) + (origin ? kOriginBytes : 0) + fields.size();
+  for (const TensorEntry& entry : tensors)
+    bytes += sizeof(TensorHead) +
+             bytes_of(entry.layout.shape) * (entry.layout.is_contiguous() ? 1 : 2);
+  return bytes;
+}
+
+void Descriptor::encode(std::span<std::byte> target) const {
+  std::byte* at = target.data();
+  const auto put = [&](const void* from, std::size_t count) {
+    if (count != 0) std::memcpy(at, from, count);
+    at += count;
+  };
+  const Head head{.flags = origin ? kHasOrigin : std::uint8_t{0},
+                  .tensors = static_cast<std::uint16_t>(tensors.size()),
+                  .field_bytes = static_cast<std::uint32_t>(fields.size())};
+  put(&head, sizeof head);
+  if (origin) {
+    put(origin->host.bytes.data(), 16);
+    put(origin->writer.bytes.data(), 16);
+    put(&origin->sequence, 8);
+  }
+  for (const TensorEntry& entry : tensors) {
+    const Layout& layout = entry.layout;
+    const bool contiguous = layout.is_contiguous();
+    const TensorHead tensor{
+        layout.dtype,
+        static_cast<std::uint8_t>(layout.shape.size()),
+        entry.kind,
+        static_cast<std::uint8_t>(static_cast<unsigned>(layout.flags) |
+                                  (contiguous ? kContiguous : 0U)),
+        entry.segment,
+        entry.offset,
+        entry.generation};
+    put(&tensor, sizeof tensor);
+    put(layout.shape.begin(), bytes_of(layout.shape));
+    if (!contiguous) put(layout.strides.begin(), bytes_of(layout.strides));
+  }
+  put(fields.data(), fields.size());
+  check(at == target.data() + target.size());
+}
+
+Descriptor Descriptor::decode(std::span<const std::byte> bytes) {
+  Cursor cursor(bytes);
+  Head head;
+  cursor.read(&head, sizeof head, "its head");
+  if (head.version != kVersion)
+    refuse("version " + std::to_string(head.version) + ", expected " + std::to_string(kVersion));
+  Descriptor descriptor;
+  if ((head.flags & kHasOrigin) != 0) {
+    Origin& origin = descriptor.origin.emplace();
+    cursor.read(origin.host.bytes.data(), 16, "origin");
+    cursor.read(origin.writer.bytes.data(), 16, "origin");
+    cursor.read(&origin.sequence, 8, "origin");
+  }
+  if (head.tensors > bytes.size() / sizeof(TensorHead)) refuse("more tensors than bytes");
+  descriptor.tensors.reserve(head.tensors);
+  for (int i = 0; i < head.tensors; ++i) descriptor.tensors.push_back(read_tensor(cursor));
+  descriptor.fields = cursor.take(head.field_bytes, "the fields");
+  if (!cursor.at_end()) refuse("bytes after the fields");
+  return descriptor;
+}
+
+}  // namespace tensorbus

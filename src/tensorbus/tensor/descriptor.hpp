@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "tensorbus/memory/block.hpp"
+#include "tensorbus/platform/id.hpp"
+#include "tensorbus/tensor/layout.hpp"
+
+namespace tensorbus {
+
+// Where a tensor of a sample lies in its owner's arena.
+struct TensorEntry {
+  Layout layout;
+  memory::BufferKind kind = memory::BufferKind::kHost;
+  std::uint32_t segment = 0;
+  std::uint64_t offset = 0;  // of the first element, in the segment
+  std::uint64_t generation = 0;
+};
+
+// Who published a sample first, when a bridge published it again.
+struct Origin {
+  Id host;
+  Id writer;
+  std::uint64_t sequence = 0;
+  bool operator==(const Origin&) const = default;
+};
+
+// What a sample is: its tensors and the small fields beside them (docs/protocol.md, section 4).
+struct Descriptor {
+  std::vector<TensorEntry> tensors;
+  std::optional<Origin> origin;
+  std::span<const std::byte> fields;
+
+  std::size_t encoded_bytes() const noexcept;
+  // `target` has encoded_bytes().
+  void encode(std::span<std::byte> target) const;
+  // Takes bytes of any origin; throws Error(kProtocol) that names the field. `fields` of the result
+  // points into `bytes`. Whether the tensors lie inside their segments is the caller's to check.
+  static Descriptor decode(std::span<const std::byte> bytes);
+};
+
+}  // namespace tensorbus

@@ -1,0 +1,122 @@
+#include "tensorbus/tensor/layout.hpp"
+
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus {
+namespace {
+
+constexpr std::int64_t kMaxBytes = std::numeric_limits<std::int64_t>::max() / 2;
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw Error(Code::kInvalidArgument, "tensor: " + why);
+}
+
+std::int64_t multiplied(std::int64_t a, std::int64_t b) {
+  std::int64_t product = 0;
+  if (__builtin_mul_overflow(a, b, &product) || product > kMaxBytes || product < -kMaxBytes)
+    refuse("shape and strides reach beyond 2^62 bytes");
+  return product;
+}
+
+Dims row_major(const Dims& shape) {
+  Dims strides(shape.size());
+  std::int64_t stride = 1;
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    strides[i] = stride;
+    stride = multiplied(stride, std::max<std::int64_t>(shape[i], 1));
+  }
+  return strides;
+}
+
+// Copies dimension `axis` and all inside it; `target` walks forward through the packed copy.
+std::byte* pack(std::byte* target, const std::byte* source, const Layout& layout,
+                std::size_t axis, std::size_t item) {
+  if (axis == layout.shape.size()) {
+    std::memcpy(target, source, item);
+    return target + item;
+  }
+  const auto count = static_cast<std::size_t>(layout.shape[axis]);
+  const std::int64_t step = layout.strides[axis] * static_cast<std::int64_t>(item);
+  if (axis + 1 == layout.shape.size() && layout.strides[axis] == 1) {
+    std::memcpy(target, source, count * item);
+    return target + count * item;
+  }
+  for (std::size_t i = 0; i < count; ++i, source += step)
+    target = pack(target, source, layout, axis + 1, item);
+  return target;
+}
+
+}  // namespace
+
+Layout Layout::contiguous(DType dtype, Dims shape, TensorFlags flags) {
+  Layout layout{dtype, std::move(shape), {}, flags};
+  for (const std::int64_t size : layout.shape)
+    if (size < 0) refuse("negative size " + std::to_string(size));
+  layout.strides = row_major(layout.shape);
+  span_of(layout);
+  return layout;
+}
+
+std::size_t Layout::elements() const noexcept {
+  std::size_t count = 1;
+  for (const std::int64_t size : shape) count *= static_cast<std::size_t>(size);
+  return count;
+}
+
+bool Layout::is_contiguous() const noexcept {
+  std::int64_t expected = 1;
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    if (strides[i] != expected) return false;
+    expected *= std::max<std::int64_t>(shape[i], 1);
+  }
+  return true;
+}
+
+ByteSpan span_of(const Layout& layout) {
+  const auto item = static_cast<std::int64_t>(item_bytes(layout.dtype));
+  if (item == 0)
+    refuse("unknown dtype number " + std::to_string(static_cast<int>(layout.dtype)));
+  if (layout.shape.size() > kMaxDims)
+    refuse(std::to_string(layout.shape.size()) + " dimensions, more than " +
+           std::to_string(kMaxDims));
+  if (layout.shape.size() != layout.strides.size())
+    refuse("as many strides as sizes are needed");
+  std::int64_t elements = 1;
+  bool empty = false;
+  for (const std::int64_t size : layout.shape) {
+    if (size < 0) refuse("negative size " + std::to_string(size));
+    if (size == 0) empty = true;
+    elements = multiplied(elements, std::max<std::int64_t>(size, 1));
+  }
+  multiplied(elements, item);
+  if (empty) return {};
+  ByteSpan span{0, item};
+  for (std::size_t i = 0; i < layout.shape.size(); ++i) {
+    const std::int64_t reach =
+        multiplied(multiplied(layout.shape[i] - 1, layout.strides[i]), item);
+    (reach < 0 ? span.begin : span.end) += reach;
+    if (span.end > kMaxBytes || span.begin < -kMaxBytes)
+      refuse("shape and strides reach beyond 2^62 bytes");
+  }
+  return span;
+}
+
+Layout layout_of_copy(const Layout& layout) {
+  if (span_of(layout).bytes() <= layout.packed_bytes()) return layout;
+  return Layout::contiguous(layout.dtype, layout.shape, layout.flags);
+}
+
+void copy_elements(std::byte* target, const std::byte* source, const Layout& layout) {
+  const ByteSpan span = span_of(layout);
+  if (span.bytes() == 0) return;
+  if (span.bytes() <= layout.packed_bytes())
+    std::memcpy(target, source + span.begin, span.bytes());
+  else
+    pack(target, source, layout, 0, item_bytes(layout.dtype));
+}
+
+}  // namespace tensorbus

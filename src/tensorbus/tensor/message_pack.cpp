@@ -1,0 +1,247 @@
+// MessagePack for Value, after the format specification at https://github.com/msgpack/msgpack.
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include "tensorbus/platform/error.hpp"
+#include "tensorbus/tensor/value.hpp"
+
+namespace tensorbus {
+namespace {
+
+constexpr int kMaxDepth = 64;
+constexpr std::int8_t kTensorType = 1;
+constexpr std::int8_t kTupleType = 2;
+
+class Writer {
+ public:
+  void write(const Value& value) {
+    std::visit([this](const auto& alternative) { put(alternative); }, value.variant());
+  }
+  std::vector<std::byte> take() { return std::move(bytes_); }
+
+ private:
+  void put(std::nullptr_t) { byte(0xc0); }
+  void put(bool value) { byte(value ? 0xc3 : 0xc2); }
+  void put(std::int64_t value) {
+    if (value >= 0) return put(static_cast<std::uint64_t>(value));
+    if (value >= -32) return byte(static_cast<std::uint8_t>(value));
+    byte(0xd3);
+    big_endian(static_cast<std::uint64_t>(value), 8);
+  }
+  void put(std::uint64_t value) {
+    if (value < 128) return byte(static_cast<std::uint8_t>(value));
+    byte(0xcf);
+    big_endian(value, 8);
+  }
+  void put(double value) {
+    byte(0xcb);
+    big_endian(std::bit_cast<std::uint64_t>(value), 8);
+  }
+  void put(const std::string& value) {
+    if (value.size() < 32)
+      byte(static_cast<std::uint8_t>(0xa0 | value.size()));
+    else
+      header(0xd9, 0xda, 0xdb, value.size());
+    raw(value.data(), value.size());
+  }
+  void put(const Value::Bytes& value) {
+    header(0xc4, 0xc5, 0xc6, value.size());
+    raw(value.data(), value.size());
+  }
+  void put(const Value::List& value) {
+    if (value.size() < 16)
+      byte(static_cast<std::uint8_t>(0x90 | value.size()));
+    else
+      header(0xdc, 0xdd, value.size());
+    for (const Value& item : value) write(item);
+  }
+  void put(const Value::Map& value) {
+    if (value.size() < 16)
+      byte(static_cast<std::uint8_t>(0x80 | value.size()));
+    else
+      header(0xde, 0xdf, value.size());
+    for (const auto& [key, item] : value) {
+      write(key);
+      write(item);
+    }
+  }
+  void put(const Value::Tuple& value) {
+    Writer inner;
+    inner.put(value.items);
+    put(Value::Extension{kTupleType, inner.take()});
+  }
+  void put(Value::TensorIndex value) {
+    Value::Extension extension{kTensorType, std::vector<std::byte>(sizeof value.index)};
+    std::memcpy(extension.bytes.data(), &value.index, sizeof value.index);
+    put(extension);
+  }
+  void put(const Value::Extension& value) {
+    header(0xc7, 0xc8, 0xc9, value.bytes.size());
+    byte(static_cast<std::uint8_t>(value.type));
+    raw(value.bytes.data(), value.bytes.size());
+  }
+
+  void byte(std::uint8_t value) { bytes_.push_back(std::byte{value}); }
+  void raw(const void* data, std::size_t count) {
+    const auto* from = static_cast<const std::byte*>(data);
+    bytes_.insert(bytes_.end(), from, from + count);
+  }
+  void big_endian(std::uint64_t value, int count) {
+    for (int i = count; i-- > 0;) byte(static_cast<std::uint8_t>(value >> (8 * i)));
+  }
+  void header(std::uint8_t with16, std::uint8_t with32, std::size_t count) {
+    if (count > std::numeric_limits<std::uint32_t>::max())
+      throw Error(Code::kInvalidArgument, "fields of more than 4 GiB");
+    byte(count <= 0xffff ? with16 : with32);
+    big_endian(count, count <= 0xffff ? 2 : 4);
+  }
+  void header(std::uint8_t with8, std::uint8_t with16, std::uint8_t with32, std::size_t count) {
+    if (count > 0xff) return header(with16, with32, count);
+    byte(with8);
+    big_endian(count, 1);
+  }
+
+  std::vector<std::byte> bytes_;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> bytes, int depth = 0) : rest_(bytes), depth_(depth) {}
+
+  Value read_whole() {
+    Value value = read();
+    if (!rest_.empty()) refuse("bytes after the value");
+    return value;
+  }
+
+ private:
+  [[noreturn]] static void refuse(const char* why) {
+    throw Error(Code::kProtocol, std::string("sample.fields: ") + why);
+  }
+
+  Value read() {
+    const auto head = static_cast<std::uint8_t>(take(1)[0]);
+    if (head < 0x80) return std::int64_t{head};
+    if (head < 0x90) return read_map(head & 0x0fU);
+    if (head < 0xa0) return read_list(head & 0x0fU);
+    if (head < 0xc0) return read_string(head & 0x1fU);
+    if (head >= 0xe0) return std::int64_t{static_cast<std::int8_t>(head)};
+    switch (head) {
+      case 0xc0: return nullptr;
+      case 0xc2: return false;
+      case 0xc3: return true;
+      case 0xc4: return read_bytes(number(1));
+      case 0xc5: return read_bytes(number(2));
+      case 0xc6: return read_bytes(number(4));
+      case 0xc7: return read_extension(number(1));
+      case 0xc8: return read_extension(number(2));
+      case 0xc9: return read_extension(number(4));
+      case 0xca: return double{std::bit_cast<float>(static_cast<std::uint32_t>(number(4)))};
+      case 0xcb: return std::bit_cast<double>(number(8));
+      case 0xcc: return number(1);
+      case 0xcd: return number(2);
+      case 0xce: return number(4);
+      case 0xcf: return number(8);
+      case 0xd0: return std::int64_t{static_cast<std::int8_t>(number(1))};
+      case 0xd1: return std::int64_t{static_cast<std::int16_t>(number(2))};
+      case 0xd2: return std::int64_t{static_cast<std::int32_t>(number(4))};
+      case 0xd3: return static_cast<std::int64_t>(number(8));
+      case 0xd4: return read_extension(1);
+      case 0xd5: return read_extension(2);
+      case 0xd6: return read_extension(4);
+      case 0xd7: return read_extension(8);
+      case 0xd8: return read_extension(16);
+      case 0xd9: return read_string(number(1));
+      case 0xda: return read_string(number(2));
+      case 0xdb: return read_string(number(4));
+      case 0xdc: return read_list(number(2));
+      case 0xdd: return read_list(number(4));
+      case 0xde: return read_map(number(2));
+      case 0xdf: return read_map(number(4));
+      default: refuse("a byte that starts no value");
+    }
+  }
+
+  Value read_string(std::uint64_t count) {
+    const auto part = take(count);
+    return std::string(reinterpret_cast<const char*>(part.data()), part.size());
+  }
+  Value read_bytes(std::uint64_t count) {
+    const auto part = take(count);
+    return Value::Bytes(part.begin(), part.end());
+  }
+  Value read_list(std::uint64_t count) {
+    const Nesting nesting(*this);
+    if (count > rest_.size()) refuse("a list longer than its bytes");
+    Value::List list;
+    list.reserve(count);
+    for (std::uint64_t i = 0; i < count; ++i) list.push_back(read());
+    return list;
+  }
+  Value read_map(std::uint64_t count) {
+    const Nesting nesting(*this);
+    if (count > rest_.size() / 2) refuse("a map longer than its bytes");
+    Value::Map map;
+    map.reserve(count);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      Value key = read();
+      map.emplace_back(std::move(key), read());
+    }
+    return map;
+  }
+  Value read_extension(std::uint64_t count) {
+    const auto type = static_cast<std::int8_t>(take(1)[0]);
+    const auto part = take(count);
+    if (type == kTensorType) {
+      Value::TensorIndex tensor;
+      if (part.size() != sizeof tensor.index) refuse("a tensor reference that is not 4 bytes");
+      std::memcpy(&tensor.index, part.data(), sizeof tensor.index);
+      return tensor;
+    }
+    if (type == kTupleType) {
+      const Nesting nesting(*this);
+      const Value items = Reader(part, depth_).read_whole();
+      if (!items.is<Value::List>()) refuse("a tuple that is not a list");
+      return Value::Tuple{items.as<Value::List>()};
+    }
+    return Value::Extension{type, {part.begin(), part.end()}};
+  }
+
+  std::uint64_t number(int count) {
+    std::uint64_t value = 0;
+    for (const std::byte byte : take(static_cast<std::size_t>(count)))
+      value = value << 8 | static_cast<std::uint64_t>(byte);
+    return value;
+  }
+  std::span<const std::byte> take(std::uint64_t count) {
+    if (count > rest_.size()) refuse("cut short");
+    const auto part = rest_.first(count);
+    rest_ = rest_.subspan(count);
+    return part;
+  }
+
+  // Counts a level of nesting for as long as it is being read.
+  struct Nesting {
+    explicit Nesting(Reader& reader) : reader_(reader) {
+      if (++reader_.depth_ > kMaxDepth) refuse("nested deeper than 64 levels");
+    }
+    ~Nesting() { --reader_.depth_; }
+    Reader& reader_;
+  };
+
+  std::span<const std::byte> rest_;
+  int depth_;
+};
+
+}  // namespace
+
+std::vector<std::byte> Value::encode() const {
+  Writer writer;
+  writer.write(*this);
+  return writer.take();
+}
+
+Value Value::decode(std::span<const std::byte> bytes) { return Reader(bytes).read_whole(); }
+
+}  // namespace tensorbus

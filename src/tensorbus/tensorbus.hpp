@@ -1,0 +1,14 @@
+#pragma once
+
+// Everything a program needs that publishes or receives tensors.
+#include "tensorbus/bus/loan.hpp"
+#include "tensorbus/bus/message.hpp"
+#include "tensorbus/bus/options.hpp"
+#include "tensorbus/bus/participant.hpp"
+#include "tensorbus/bus/publisher.hpp"
+#include "tensorbus/bus/sample.hpp"
+#include "tensorbus/bus/subscriber.hpp"
+#include "tensorbus/platform/error.hpp"
+#include "tensorbus/tensor/dtype.hpp"
+#include "tensorbus/tensor/layout.hpp"
+#include "tensorbus/tensor/value.hpp"
