@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "tensorbus/tensor/descriptor.hpp"
 #include "tensorbus/tensor/layout.hpp"
+#include "tensorbus/tensor/origin.hpp"
 
 namespace tensorbus {
 

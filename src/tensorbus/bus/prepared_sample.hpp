@@ -8,6 +8,7 @@
 #include "tensorbus/link/issued_sample.hpp"
 #include "tensorbus/link/sample_ring.hpp"
 #include "tensorbus/memory/arena.hpp"
+#include "tensorbus/tensor/descriptor.hpp"
 
 namespace tensorbus::bus {
 

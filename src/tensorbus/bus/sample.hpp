@@ -12,8 +12,8 @@
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/platform/id.hpp"
-#include "tensorbus/tensor/descriptor.hpp"
 #include "tensorbus/tensor/layout.hpp"
+#include "tensorbus/tensor/origin.hpp"
 #include "tensorbus/tensor/value.hpp"
 
 namespace tensorbus {

@@ -7,6 +7,7 @@
 #include "tensorbus/bus/sample.hpp"
 #include "tensorbus/link/borrower_link.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
+#include "tensorbus/tensor/descriptor.hpp"
 
 namespace tensorbus::bus {
 

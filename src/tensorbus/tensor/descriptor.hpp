@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "tensorbus/memory/block.hpp"
-#include "tensorbus/platform/id.hpp"
 #include "tensorbus/tensor/layout.hpp"
+#include "tensorbus/tensor/origin.hpp"
 
 namespace tensorbus {
 
@@ -19,14 +19,6 @@ struct TensorEntry {
   std::uint32_t segment = 0;
   std::uint64_t offset = 0;  // of the first element, in the segment
   std::uint64_t generation = 0;
-};
-
-// Who published a sample first, when a bridge published it again.
-struct Origin {
-  Id host;
-  Id writer;
-  std::uint64_t sequence = 0;
-  bool operator==(const Origin&) const = default;
 };
 
 // What a sample is: its tensors and the small fields beside them (docs/protocol.md, section 4).

@@ -1,0 +1,71 @@
+"""The exception tree: catch `tensorbus.Error` for all of it, or the built-in beside it."""
+
+from __future__ import annotations
+
+
+class Error(Exception):
+    """The base of everything that Tensorbus raises."""
+
+
+class InvalidArgument(Error, ValueError):
+    """A value that makes no sense: an empty topic, a loan that was published before."""
+
+
+class Unsupported(Error, TypeError):
+    """Something that cannot travel; the message says what to do about it."""
+
+
+class OutOfMemory(Error, MemoryError):
+    """A limit was reached; the message names it."""
+
+
+class Closed(Error):
+    """The object is closed."""
+
+
+class Timeout(Error, TimeoutError):
+    """The time given was not enough."""
+
+
+class HoldLimit(Error):
+    """A subscriber holds `max_held` samples of one publisher and there are more."""
+
+
+class ProtocolError(Error):
+    """A peer sent something that is not the protocol."""
+
+
+class VersionMismatch(ProtocolError):
+    """A peer speaks another version of the protocol."""
+
+
+class AccessDenied(Error, PermissionError):
+    """The domain directory, or a peer, belongs to somebody else."""
+
+
+class Forked(Error, RuntimeError):
+    """The object was made before fork() and is used in the child."""
+
+
+class SystemCallError(Error, OSError):
+    """A system call failed."""
+
+
+# By the name of tensorbus._core.Code, in its order.
+_BY_CODE: tuple[type[Error], ...] = (
+    InvalidArgument,
+    Unsupported,
+    OutOfMemory,
+    Closed,
+    Timeout,
+    ProtocolError,
+    VersionMismatch,
+    AccessDenied,
+    Forked,
+    SystemCallError,
+)
+
+
+def of_code(code: int, message: str) -> Error:
+    """The exception for an error of the C++ core."""
+    return _BY_CODE[code](message)

@@ -1,0 +1,159 @@
+"""Publishing."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from tensorbus import _core
+from tensorbus._core import Outcome
+from tensorbus._errors import Closed, InvalidArgument, Timeout
+from tensorbus._fields import Flattener
+from tensorbus._participant import participant
+from tensorbus._tensors import dtype_name, library_of, tensor_from, view_of
+
+
+class Publisher:
+    """Sends tensors to every subscriber of a topic, in any process of the domain.
+
+    Args:
+        topic: any non-empty name.
+        depth: how many samples wait for a subscriber that did not choose itself. When they are
+            there, the oldest is dropped for a new one.
+        history: how many of the last samples a subscriber gets that comes later.
+        reliable: drop nothing; a full subscriber makes `publish` wait.
+        timeout: seconds that `publish` waits, if reliable; `None` for as long as it takes.
+        domain: see `tensorbus.participant`.
+
+    Raises:
+        InvalidArgument: an empty topic, or a depth below 1.
+        AccessDenied: a domain directory that others own or may write to.
+
+    >>> import numpy as np
+    >>> with Publisher("doc/publisher") as publisher:
+    ...     frame = publisher.loan((1080, 1920, 3), dtype="uint8")
+    ...     frame[:] = 0
+    ...     publisher.publish(frame)  # nothing is copied
+    ...     publisher.publish({"image": np.zeros((2, 3)), "id": 7})
+    0
+    0
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        depth: int = 8,
+        history: int = 0,
+        reliable: bool = False,
+        timeout: float | None = None,
+        domain: str | None = None,
+    ) -> None:
+        if depth < 1 or history < 0:
+            raise InvalidArgument(f"depth={depth}, history={history}: at least 1 and 0 are needed")
+        self._topic = topic
+        self._timeout = timeout
+        self._closed = False
+        self._core = _core.Publisher(
+            topic, participant(domain), depth=depth, history=history, reliable=reliable
+        )
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self._topic
+
+    def loan(self, shape: Any = None, dtype: Any = None, *, like: Any = None) -> Any:
+        """A tensor in shared memory, to fill and publish without a copy. Its bytes are not cleared.
+
+        Args:
+            shape: its sizes, or one size.
+            dtype: a torch dtype for a torch tensor; a NumPy dtype or its name for an array.
+            like: a tensor to take shape, dtype and library from.
+
+        Returns:
+            A contiguous torch tensor or NumPy array. After it was published its memory belongs to
+            its readers: do not write to it any more, take a new loan.
+
+        Raises:
+            OutOfMemory: a limit was reached; the message names it.
+            Closed: the publisher is closed.
+        """
+        library = library_of(like)
+        if like is not None and library is None:
+            raise InvalidArgument(f"like={type(like).__name__}: a tensor is needed")
+        if dtype is None and like is None:
+            raise InvalidArgument("a loan needs a dtype, or a tensor to be like")
+        name, dtype_library = dtype_name(like.dtype if dtype is None else dtype)
+        sizes = like.shape if shape is None and like is not None else shape
+        if sizes is None:
+            raise InvalidArgument("a loan needs a shape, or a tensor to be like")
+        memory = self._core.loan(name, [sizes] if isinstance(sizes, int) else list(sizes))
+        return tensor_from(memory, library if dtype is None and library else dtype_library)
+
+    def publish(self, data: Any, *, timeout: float | None = None) -> int:
+        """Publishes a tensor, or a dict, list or tuple of tensors with small fields beside them.
+
+        Loans travel by reference; other tensors are copied once, without the GIL. Strides are
+        kept, unless the tensor is a view with holes: that arrives packed.
+
+        Args:
+            data: what to send.
+            timeout: seconds to wait for room, if the publisher is reliable; the default is the
+                publisher's own.
+
+        Returns:
+            How many subscribers have it in their queues.
+
+        Raises:
+            Unsupported: something in it cannot travel; nothing was sent.
+            InvalidArgument: a loan that was published before.
+            OutOfMemory: a limit was reached; nothing was sent.
+            Timeout: a reliable publisher found no room in time; nobody got it.
+            Closed: the publisher is closed.
+        """
+        flattener = Flattener()
+        fields = flattener.flatten(data)
+        views = [view_of(tensor, library) for tensor, library in flattener.tensors]
+        outcome, subscribers = self._core.publish(
+            [view for view, _ in views], fields, 0, self._timeout if timeout is None else timeout
+        )
+        if outcome is Outcome.CLOSED:
+            raise Closed(f"the publisher of {self._topic!r} is closed")
+        if outcome is Outcome.TIMED_OUT:
+            raise Timeout(
+                f"a subscriber of {self._topic!r} had no room in time, and nobody got the sample"
+            )
+        return int(subscribers)
+
+    def wait_for_subscribers(self, count: int = 1, timeout: float | None = None) -> bool:
+        """Waits until at least `count` subscribers are connected; False after `timeout` seconds."""
+        outcome = self._core.wait_for_subscribers(count, timeout)
+        if outcome is Outcome.CLOSED:
+            raise Closed(f"the publisher of {self._topic!r} is closed")
+        return outcome is Outcome.DONE
+
+    @property
+    def stats(self) -> dict[str, int]:
+        """Counters: sent, delivered, dropped_depth, dropped_held, waited, bytes_copied, ..."""
+        return dict(self._core.stats)
+
+    def close(self) -> None:
+        """Ends it; subscribers still get what is in their queues. A second call does nothing."""
+        self._closed = True
+        self._core.close()
+
+    def __enter__(self) -> Publisher:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"subscribers={self.stats['subscribers']}"
+        return f"<tensorbus.Publisher {self._topic!r} {state}>"

@@ -1,0 +1,152 @@
+"""Receiving."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+from tensorbus import _core
+from tensorbus._core import Outcome
+from tensorbus._errors import Closed, HoldLimit, InvalidArgument, Timeout
+from tensorbus._participant import participant
+from tensorbus._sample import Sample
+from tensorbus._tensors import Library
+
+
+class Subscriber:
+    """Receives the samples of every publisher of a topic, whichever process starts first.
+
+    Args:
+        topic: any non-empty name.
+        depth: how many samples wait here; 0 for as many as the publisher says.
+        timeout: seconds that `receive` and iteration wait; `None` for as long as it takes.
+        max_held: how many samples of one publisher may be held at once.
+        spin: seconds that `receive` looks by itself before it parks; costs a core for that time.
+        access: "read" is the only way yet: received tensors are not to be written to. NumPy arrays
+            are flagged so; a write through a torch tensor ends the process.
+        as_: "torch" or "numpy"; by default a tensor arrives as what it was sent from.
+        domain: see `tensorbus.participant`.
+
+    >>> from tensorbus import Publisher
+    >>> with Publisher("doc/subscriber") as publisher, Subscriber("doc/subscriber") as subscriber:
+    ...     publisher.wait_for_subscribers(timeout=10)
+    ...     publisher.publish({"id": 7})
+    ...     subscriber.receive(timeout=10).data
+    True
+    1
+    {'id': 7}
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        depth: int = 0,
+        timeout: float | None = None,
+        max_held: int = 256,
+        spin: float = 5e-6,
+        access: str = "read",
+        as_: Library | None = None,
+        domain: str | None = None,
+    ) -> None:
+        if depth < 0 or max_held < 1:
+            raise InvalidArgument(f"depth={depth}, max_held={max_held}: at least 0 and 1 needed")
+        if access != "read":
+            raise InvalidArgument(f'access={access!r}: only "read" is there yet')
+        if as_ not in (None, "torch", "numpy"):
+            raise InvalidArgument(f'as_={as_!r}: expected "torch", "numpy" or None')
+        self._topic = topic
+        self._timeout = timeout
+        self._as = as_
+        self._max_held = max_held
+        self._closed = False
+        self._core = _core.Subscriber(
+            topic, participant(domain), depth=depth, max_held=max_held, spin=spin
+        )
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self._topic
+
+    def receive(self, timeout: float | None = None) -> Sample:
+        """The next sample; waits up to `timeout` seconds (default: the subscriber's own).
+
+        Raises:
+            Timeout: there was none in time.
+            Closed: the subscriber is closed.
+            HoldLimit: `max_held` samples are held and there are more.
+        """
+        result = self._core.receive(self._timeout if timeout is None else timeout)
+        if isinstance(result, _core.Sample):
+            return Sample(result, self._as)
+        self._raise_for(result)
+        raise Timeout(f"no sample on {self._topic!r} in time{self._hint()}")
+
+    def try_receive(self) -> Sample | None:
+        """The next sample if there is one now. Raises `Closed` and `HoldLimit` as `receive` does."""
+        result = self._core.try_receive()
+        if isinstance(result, _core.Sample):
+            return Sample(result, self._as)
+        self._raise_for(result)
+        return None
+
+    def __iter__(self) -> Iterator[Sample]:
+        """Samples until none comes for the subscriber's timeout, or it is closed."""
+        while True:
+            try:
+                yield self.receive()
+            except (Timeout, Closed):
+                return
+
+    def fileno(self) -> int:
+        """A descriptor for `select` and event loops: readable when `try_receive` may find something.
+
+        Call `try_receive` until it finds nothing; that re-arms it.
+        """
+        return int(self._core.fileno())
+
+    def wait_for_publishers(self, count: int = 1, timeout: float | None = None) -> bool:
+        """Waits until at least `count` publishers are connected; False after `timeout` seconds."""
+        outcome = self._core.wait_for_publishers(count, timeout)
+        self._raise_for(outcome)
+        return outcome is Outcome.DONE
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """Counters: received, missed (gaps), bad, held, publishers, refused, last_refusal."""
+        return dict(self._core.stats)
+
+    def close(self) -> None:
+        """Ends it; tensors that were received stay valid. A second call does nothing."""
+        self._closed = True
+        self._core.close()
+
+    def _raise_for(self, outcome: Any) -> None:
+        if outcome is Outcome.CLOSED:
+            raise Closed(f"the subscriber of {self._topic!r} is closed")
+        if outcome is Outcome.HOLD_LIMIT:
+            raise HoldLimit(
+                f"{self._max_held} samples of one publisher of {self._topic!r} are held and there "
+                "are more: let some go, keep copies, or raise max_held"
+            )
+
+    def _hint(self) -> str:
+        refusal = self._core.stats["last_refusal"]
+        return f" (a publisher refused: {refusal})" if refusal else ""
+
+    def __enter__(self) -> Subscriber:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"publishers={self.stats['publishers']}"
+        return f"<tensorbus.Subscriber {self._topic!r} {state}>"

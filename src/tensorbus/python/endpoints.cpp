@@ -1,0 +1,238 @@
+// Participants, publishers, subscribers and samples. Everything that may wait or copy runs without
+// the GIL; a signal that arrives meanwhile is handled by Python before the wait goes on.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tensorbus/platform/clock.hpp"
+#include "tensorbus/python/bindings.hpp"
+
+namespace tensorbus::python {
+
+nb::object memory_of(const Tensor& tensor);
+nb::object memory_of(Loan loan);
+
+namespace {
+
+using Seconds = std::optional<double>;
+
+// Calls wait(timeout) without the GIL until it ends with anything but an interruption. Throws what a
+// signal handler raised (KeyboardInterrupt, as a rule).
+template <typename Wait>
+Outcome wait_interruptibly(Seconds timeout, Wait wait) {
+  const platform::Deadline deadline(to_timeout(timeout));
+  while (true) {
+    Outcome outcome;
+    {
+      const nb::gil_scoped_release release;
+      outcome = wait(deadline.remaining(std::chrono::nanoseconds::max()));
+    }
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (outcome != Outcome::kInterrupted) return outcome;
+  }
+}
+
+Message to_message(const std::vector<TensorView>& tensors, nb::bytes fields,
+                   std::uint64_t fingerprint) {
+  return {tensors,
+          {reinterpret_cast<const std::byte*>(fields.data()), fields.size()},
+          fingerprint,
+          std::nullopt};
+}
+
+nb::tuple publish(Publisher& self, const std::vector<TensorView>& tensors, nb::bytes fields,
+                  std::uint64_t fingerprint, Seconds timeout) {
+  const Message message = to_message(tensors, fields, fingerprint);
+  Published published;
+  const Outcome outcome =
+      wait_interruptibly(timeout, [&](std::chrono::nanoseconds left) {
+        published = self.publish(message, left);
+        return published.outcome;
+      });
+  return nb::make_tuple(outcome, published.subscribers);
+}
+
+nb::object loan(Publisher& self, const std::string& dtype, const std::vector<std::int64_t>& shape) {
+  const auto known = dtype_named(dtype);
+  if (!known) throw Error(Code::kUnsupported, "dtype " + dtype + " cannot travel yet");
+  const Layout layout =
+      Layout::contiguous(*known, Dims(std::span<const std::int64_t>(shape)));
+  std::optional<Loan> made;
+  {
+    const nb::gil_scoped_release release;
+    made.emplace(self.loan(layout));
+  }
+  return memory_of(std::move(*made));
+}
+
+nb::object result(Outcome outcome, Sample&& sample) {
+  if (outcome == Outcome::kDone) return nb::cast(std::move(sample));
+  return nb::cast(outcome);
+}
+
+nb::object receive(Subscriber& self, Seconds timeout) {
+  Sample sample;
+  const Outcome outcome = wait_interruptibly(
+      timeout, [&](std::chrono::nanoseconds left) { return self.receive(sample, left); });
+  return result(outcome, std::move(sample));
+}
+
+nb::object try_receive(Subscriber& self) {
+  Sample sample;
+  const Outcome outcome = self.try_receive(sample);
+  return result(outcome, std::move(sample));
+}
+
+nb::bytes field_bytes(const Sample& self) {
+  const auto bytes = self.field_bytes();
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
+nb::list tensors(const Sample& self) {
+  nb::list list;
+  for (const Tensor& tensor : self.tensors()) list.append(memory_of(tensor));
+  return list;
+}
+
+nb::dict stats_of(const PublisherStats& stats) {
+  nb::dict dict;
+  dict["sent"] = stats.sent;
+  dict["delivered"] = stats.delivered;
+  dict["dropped_depth"] = stats.dropped_depth;
+  dict["dropped_held"] = stats.dropped_held;
+  dict["dropped_unsent"] = stats.dropped_unsent;
+  dict["timed_out"] = stats.timed_out;
+  dict["waited"] = stats.waited;
+  dict["waiting"] = stats.waiting;
+  dict["bytes_copied"] = stats.bytes_copied;
+  dict["bytes_in_flight"] = stats.bytes_in_flight;
+  dict["subscribers"] = stats.subscribers;
+  dict["bad_returns"] = stats.bad_returns;
+  return dict;
+}
+
+nb::dict stats_of(const SubscriberStats& stats) {
+  nb::dict dict;
+  dict["received"] = stats.received;
+  dict["missed"] = stats.missed;
+  dict["bad"] = stats.bad;
+  dict["held"] = stats.held;
+  dict["publishers"] = stats.publishers;
+  dict["refused"] = stats.refused;
+  dict["last_refusal"] = stats.last_refusal;
+  return dict;
+}
+
+nb::dict use_of(const ArenaUse& use) {
+  nb::dict dict;
+  dict["segments"] = use.segments;
+  dict["blocks"] = use.blocks;
+  dict["used_bytes"] = use.used_bytes;
+  dict["reserved_bytes"] = use.reserved_bytes;
+  dict["budget_bytes"] = use.budget_bytes;
+  return dict;
+}
+
+void bind_participant(nb::module_& module) {
+  nb::class_<Participant>(module, "Participant", "This process on one domain.")
+      .def_static(
+          "shared",
+          [](const std::string& domain, std::size_t budget_bytes) {
+            const nb::gil_scoped_release release;
+            return Participant::shared({.domain = domain, .budget_bytes = budget_bytes});
+          },
+          nb::arg("domain") = "", nb::arg("budget_bytes") = 0)
+      .def_prop_ro("id", [](const Participant& self) { return self.id().hex(); })
+      .def_prop_ro("domain", &Participant::domain_path)
+      .def_prop_ro("arena", [](const Participant& self) { return use_of(self.arena()); });
+}
+
+void bind_sample(nb::module_& module) {
+  nb::class_<Sample>(module, "Sample", "One received message.")
+      .def_prop_ro("sequence", [](const Sample& self) { return self.header().sequence; })
+      .def_prop_ro("timestamp_ns", [](const Sample& self) { return self.header().timestamp_ns; })
+      .def_prop_ro("fingerprint", [](const Sample& self) { return self.header().fingerprint; })
+      .def_prop_ro("topic", [](const Sample& self) { return std::string(self.header().topic); })
+      .def_prop_ro("publisher", [](const Sample& self) { return self.header().publisher.hex(); })
+      .def_prop_ro("publisher_number",
+                   [](const Sample& self) { return self.header().publisher_number; })
+      .def_prop_ro("tensors", tensors)
+      .def_prop_ro("fields", field_bytes);
+}
+
+void bind_publisher(nb::module_& module) {
+  nb::class_<Publisher>(module, "Publisher")
+      .def(
+          "__init__",
+          [](Publisher* self, const std::string& topic, const Participant& participant,
+             std::uint32_t depth, std::uint32_t history, bool reliable) {
+            const nb::gil_scoped_release release;
+            new (self) Publisher(
+                topic, {.depth = depth, .history = history, .reliable = reliable}, participant);
+          },
+          nb::arg("topic"), nb::arg("participant"), nb::kw_only(), nb::arg("depth"),
+          nb::arg("history"), nb::arg("reliable"))
+      .def("loan", loan, nb::arg("dtype"), nb::arg("shape"))
+      .def("publish", publish, nb::arg("tensors"), nb::arg("fields"), nb::arg("fingerprint"),
+           nb::arg("timeout").none())
+      .def(
+          "wait_for_subscribers",
+          [](Publisher& self, std::uint32_t count, Seconds timeout) {
+            return wait_interruptibly(timeout, [&](std::chrono::nanoseconds left) {
+              return self.wait_for_subscribers(count, left);
+            });
+          },
+          nb::arg("count"), nb::arg("timeout").none())
+      .def_prop_ro("stats", [](const Publisher& self) { return stats_of(self.stats()); })
+      .def("close", &Publisher::close, nb::call_guard<nb::gil_scoped_release>());
+}
+
+void bind_subscriber(nb::module_& module) {
+  nb::class_<Subscriber>(module, "Subscriber")
+      .def(
+          "__init__",
+          [](Subscriber* self, const std::string& topic, const Participant& participant,
+             std::uint32_t depth, std::uint32_t max_held, double spin) {
+            const nb::gil_scoped_release release;
+            new (self) Subscriber(
+                topic, {.depth = depth, .max_held = max_held, .spin = to_timeout(spin)},
+                participant);
+          },
+          nb::arg("topic"), nb::arg("participant"), nb::kw_only(), nb::arg("depth"),
+          nb::arg("max_held"), nb::arg("spin"))
+      .def("receive", receive, nb::arg("timeout").none(),
+           "A Sample, or the Outcome that says why there is none.")
+      .def("try_receive", try_receive)
+      .def("fileno", &Subscriber::event_descriptor)
+      .def(
+          "wait_for_publishers",
+          [](Subscriber& self, std::uint32_t count, Seconds timeout) {
+            return wait_interruptibly(timeout, [&](std::chrono::nanoseconds left) {
+              return self.wait_for_publishers(count, left);
+            });
+          },
+          nb::arg("count"), nb::arg("timeout").none())
+      .def_prop_ro("stats", [](const Subscriber& self) { return stats_of(self.stats()); })
+      .def("close", &Subscriber::close, nb::call_guard<nb::gil_scoped_release>());
+}
+
+}  // namespace
+
+void bind_endpoints(nb::module_& module) {
+  nb::enum_<Outcome>(module, "Outcome", "What became of a call that may wait.")
+      .value("DONE", Outcome::kDone)
+      .value("TIMED_OUT", Outcome::kTimedOut)
+      .value("INTERRUPTED", Outcome::kInterrupted)
+      .value("CLOSED", Outcome::kClosed)
+      .value("HOLD_LIMIT", Outcome::kHoldLimit);
+  bind_participant(module);
+  bind_sample(module);
+  bind_publisher(module);
+  bind_subscriber(module);
+}
+
+}  // namespace tensorbus::python

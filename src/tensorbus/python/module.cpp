@@ -1,0 +1,11 @@
+#include "tensorbus/python/bindings.hpp"
+#include "tensorbus/version.hpp"
+
+NB_MODULE(_core, module) {
+  using namespace tensorbus::python;
+  module.attr("__version__") = tensorbus::kVersion;
+  nb::set_leak_warnings(false);  // a program may end with samples in its hands
+  bind_errors(module);
+  bind_tensors(module);
+  bind_endpoints(module);
+}
