@@ -25,6 +25,8 @@ class BorrowerConnection {
   BorrowerConnection(Surroundings& surroundings, const Id& owner, platform::Fd socket,
                      OnEnd on_end);
 
+  ~BorrowerConnection() { conversation_.close(); }  // before the pidfd that it watches goes
+
   const Id& owner() const noexcept { return owner_; }
 
   void subscribe(const std::shared_ptr<SubscriberCore>& subscriber, std::uint32_t publisher);

@@ -39,7 +39,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
       watch_(domain_.watch()) {
   domain_.sweep(id());
   arena().on_retired([this] { service_.post([this] { tell_retired(); }); });
-  service_.watch(listener_.get(), [this] { on_connection(); });
+  watch_listener();
   if (watch_.fd() >= 0)
     service_.watch(watch_.fd(), [this] { on_directory_change(); });
   else
@@ -128,22 +128,35 @@ std::shared_ptr<PublisherCore> ParticipantCore::find_publisher(std::uint32_t num
   return found == publishers_.end() ? nullptr : found->second.lock();
 }
 
+void ParticipantCore::watch_listener() {
+  listener_tag_ = service_.watch(listener_.get(), [this] { on_connection(); });
+}
+
 void ParticipantCore::on_connection() {
-  while (platform::Fd socket = platform::accept_from(listener_.get())) {
-    try {
-      owner_connections_.push_back(std::make_unique<OwnerConnection>(
-          surroundings_, std::move(socket),
-          [this](std::uint32_t number) { return find_publisher(number); },
-          [this](OwnerConnection& connection, const std::string&) {
-            connection.end();
-            // Not at once: the connection is the one that calls us.
-            service_.post([this, gone = &connection] {
-              std::erase_if(owner_connections_, [&](const auto& c) { return c.get() == gone; });
-            });
-          }));
-    } catch (const Error&) {
-      // Another user's process, or no descriptors left: the socket closes and the peer sees that.
-    }
+  try {
+    while (platform::Fd socket = platform::accept_from(listener_.get()))
+      adopt_connection(std::move(socket));
+  } catch (const Error&) {
+    // Out of descriptors: who connects waits in the backlog until some are back.
+    service_.unwatch(listener_tag_, listener_.get());
+    service_.post_later(kRetryDelay, [this] { watch_listener(); });
+  }
+}
+
+void ParticipantCore::adopt_connection(platform::Fd socket) {
+  try {
+    owner_connections_.push_back(std::make_unique<OwnerConnection>(
+        surroundings_, std::move(socket),
+        [this](std::uint32_t number) { return find_publisher(number); },
+        [this](OwnerConnection& connection, const std::string&) {
+          connection.end();
+          // Not at once: the connection is the one that calls us.
+          service_.post([this, gone = &connection] {
+            std::erase_if(owner_connections_, [&](const auto& c) { return c.get() == gone; });
+          });
+        }));
+  } catch (const Error&) {
+    // Another user's process: the socket closes, and it sees that.
   }
 }
 

@@ -54,7 +54,9 @@ class ParticipantCore {
   };
 
   // On the service thread.
+  void watch_listener();
   void on_connection();
+  void adopt_connection(platform::Fd socket);
   void on_directory_change();
   void scan();
   void join(const std::shared_ptr<SubscriberCore>& subscriber, const PublisherName& publisher);
@@ -72,6 +74,7 @@ class ParticipantCore {
   Service service_;
   Surroundings surroundings_;
   platform::Fd listener_;
+  Service::Tag listener_tag_ = 0;
   platform::DirectoryWatch watch_;
 
   std::mutex mutex_;

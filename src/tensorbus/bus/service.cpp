@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <utility>
+
+#include "tensorbus/platform/error.hpp"
 
 namespace tensorbus::bus {
 
@@ -73,7 +76,7 @@ void Service::stop() noexcept {
 void Service::run() {
   while (!stopping_.load(std::memory_order_relaxed)) {
     for (const Tag tag : poller_.wait(until_next_timer())) dispatch(tag);
-    for (const Handler& task : take_due_tasks()) task();
+    for (const Handler& task : take_due_tasks()) guarded(task);
   }
 }
 
@@ -86,7 +89,15 @@ void Service::dispatch(Tag tag) {
     if (found == handlers_.end()) return;  // unwatched by a handler before this one
     handler = found->second;
   }
-  (*handler)();
+  guarded(*handler);
+}
+
+void Service::guarded(const Handler& handler) {
+  try {
+    handler();
+  } catch (const Error& error) {
+    std::fprintf(stderr, "tensorbus: %s\n", error.what());
+  }
 }
 
 std::vector<Service::Handler> Service::take_due_tasks() {

@@ -16,7 +16,8 @@
 namespace tensorbus::bus {
 
 // The one thread of a participant: calls handlers when descriptors are ready and runs what was
-// posted. It sleeps when there is nothing to do, blocks all signals, and never waits for a peer.
+// posted. It sleeps when there is nothing to do, blocks all signals, and never waits for a peer. An
+// Error that a handler lets through is told on stderr, and the thread goes on.
 class Service {
  public:
   using Handler = std::function<void()>;
@@ -51,6 +52,7 @@ class Service {
 
   void run();
   void dispatch(Tag tag);
+  static void guarded(const Handler& handler);
   std::vector<Handler> take_due_tasks();
   std::chrono::milliseconds until_next_timer();
 

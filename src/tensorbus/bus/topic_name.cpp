@@ -21,11 +21,13 @@ bool stands_for_itself(char c) {
          c == '_' || c == '.';
 }
 
+__extension__ using Uint128 = unsigned __int128;  // every compiler we support has it
+
 // FNV-1a, 128 bits: http://www.isthe.com/chongo/tech/comp/fnv/
 std::string hash_hex(std::string_view text) {
-  unsigned __int128 hash =
-      (static_cast<unsigned __int128>(0x6c62272e07bb0142ULL) << 64) | 0x62b821756295c58dULL;
-  const unsigned __int128 prime = (static_cast<unsigned __int128>(1) << 88) | 0x13b;
+  Uint128 hash =
+      (static_cast<Uint128>(0x6c62272e07bb0142ULL) << 64) | 0x62b821756295c58dULL;
+  const Uint128 prime = (static_cast<Uint128>(1) << 88) | 0x13b;
   for (const char c : text) {
     hash ^= static_cast<std::uint8_t>(c);
     hash *= prime;

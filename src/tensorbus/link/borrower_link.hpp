@@ -54,7 +54,12 @@ class BorrowerLink {
 
   // The next sample whose memory is mapped here; its lease is the caller's to release.
   [[nodiscard]] bool pop(Entry& entry) noexcept;
+  // Would pop() find something that may be popped now?
   bool ready() const noexcept;
+  // Neither here nor in the ring is anything left.
+  bool empty() const noexcept {
+    return !waiting_for_segment && !(segment_ && samples_.ready());
+  }
   // Counts the samples that never came between the last one and this one.
   std::uint64_t gap_before(std::uint64_t sequence) noexcept;
 

@@ -72,7 +72,10 @@ Connection connect_in(int directory, const std::string& name) {
 }
 
 Fd accept_from(int listener) {
-  return Fd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  Fd socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
+    throw_system("accepting a connection", errno);
+  return socket;
 }
 
 Credentials peer_credentials(int socket) {

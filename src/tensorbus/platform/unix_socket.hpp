@@ -25,7 +25,7 @@ struct Connection {
 // kBusy: alive, but its backlog is full. kDead: nobody listens there.
 Connection connect_in(int directory, const std::string& name);
 
-// A waiting connection, or an empty Fd.
+// A waiting connection, or an empty Fd. Throws Error(kSystem) when descriptors or memory are short.
 Fd accept_from(int listener);
 
 struct Credentials {

@@ -1,0 +1,179 @@
+#include "tensorbus/platform/directory.hpp"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+
+#include "tensorbus/platform/test_support.hpp"
+
+namespace tensorbus::platform {
+namespace {
+
+using test::error_of;
+using test::TemporaryDirectory;
+
+mode_t mode_of(const std::string& path) {
+  struct stat status{};
+  EXPECT_EQ(::stat(path.c_str(), &status), 0);
+  return status.st_mode & 07777;
+}
+
+std::vector<std::string> names_in(int directory) {
+  std::vector<std::string> names = list_directory(directory);
+  std::erase_if(names, [](const std::string& name) { return name == "." || name == ".."; });
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TEST(PrivateDirectory, is_made_with_its_parents_for_the_user_alone) {
+  const TemporaryDirectory base;
+  const Fd directory = open_private_directory(base / "a/b/c");
+  ASSERT_TRUE(directory);
+  for (const char* part : {"a", "a/b", "a/b/c"}) EXPECT_EQ(mode_of(base / part), 0700U) << part;
+  EXPECT_EQ(names_in(directory.get()), std::vector<std::string>{});
+}
+
+TEST(PrivateDirectory, is_opened_again_by_the_next_process) {
+  const TemporaryDirectory base;
+  const Fd first = open_private_directory(base / "domain");
+  create_file(first.get(), "marker");
+  test::Child child([&] {
+    const Fd second = open_private_directory(base / "domain/");
+    return names_in(second.get()) == std::vector<std::string>{"marker"};
+  });
+  EXPECT_EQ(child.wait(), "exit 0");
+}
+
+TEST(PrivateDirectory, is_refused_when_others_may_write_to_it) {
+  const TemporaryDirectory base;
+  for (const mode_t mode : {0720U, 0702U, 01777U, 0777U}) {
+    ASSERT_EQ(::chmod(base.path().c_str(), mode), 0);
+    std::string message;
+    EXPECT_EQ(error_of([&] { open_private_directory(base.path()); }, &message), "Permission");
+    EXPECT_NE(message.find("chmod 700"), std::string::npos) << message;
+  }
+  ASSERT_EQ(::chmod(base.path().c_str(), 0755), 0);
+  EXPECT_TRUE(open_private_directory(base.path()));
+}
+
+TEST(PrivateDirectory, is_refused_when_it_belongs_to_somebody_else) {
+  const TemporaryDirectory base;
+  std::string foreign = "/";
+  if (::geteuid() == 0) {
+    foreign = base.path();
+    ASSERT_EQ(::chown(foreign.c_str(), 65534, 65534), 0);
+  }
+  std::string message;
+  EXPECT_EQ(error_of([&] { open_private_directory(foreign); }, &message), "Permission");
+  EXPECT_NE(message.find("belongs to uid"), std::string::npos) << message;
+}
+
+TEST(PrivateDirectory, is_refused_when_it_is_no_directory_or_cannot_be_made) {
+  const TemporaryDirectory base;
+  base.write("file", "");
+  for (const std::string& path : {base / "file", base / "file/below", std::string()})
+    EXPECT_EQ(error_of([&] { open_private_directory(path); }), "System") << path;
+}
+
+TEST(Files, are_made_once_and_removed_at_will) {
+  const TemporaryDirectory base;
+  const Fd directory = open_private_directory(base.path());
+  create_file(directory.get(), "marker");
+  EXPECT_EQ(error_of([&] { create_file(directory.get(), "marker"); }), "System");
+  EXPECT_EQ(mode_of(base / "marker") & 077, 0U);
+  EXPECT_EQ(names_in(directory.get()), std::vector<std::string>{"marker"});
+  remove_file(directory.get(), "marker");
+  remove_file(directory.get(), "marker");
+  EXPECT_EQ(names_in(directory.get()), std::vector<std::string>{});
+}
+
+TEST(Files, are_listed_from_the_start_each_time_and_leave_no_descriptor_open) {
+  const TemporaryDirectory base;
+  const Fd directory = open_private_directory(base.path());
+  std::vector<std::string> expected;
+  for (int i = 0; i < 300; ++i) {
+    expected.push_back(std::to_string(1000 + i));
+    create_file(directory.get(), expected.back());
+  }
+  const std::size_t open_before = test::open_descriptors();
+  EXPECT_EQ(names_in(directory.get()), expected);
+  EXPECT_EQ(names_in(directory.get()), expected);
+  EXPECT_EQ(test::open_descriptors(), open_before);
+}
+
+TEST(Files, cannot_be_listed_or_made_where_no_directory_is) {
+  EXPECT_EQ(error_of([] { list_directory(-1); }), "System");
+  EXPECT_EQ(error_of([] { create_file(-1, "marker"); }), "System");
+}
+
+class DirectoryWatchTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (watch_.fd() < 0) GTEST_SKIP() << "no inotify instance left for this user";
+  }
+  bool notices() {
+    pollfd entry{watch_.fd(), POLLIN, 0};
+    return ::poll(&entry, 1, 0) == 1 && watch_.drain_changes();
+  }
+
+  TemporaryDirectory base_;
+  Fd directory_ = open_private_directory(base_.path());
+  DirectoryWatch watch_{base_.path()};
+};
+
+TEST_F(DirectoryWatchTest, says_nothing_when_nothing_happened) {
+  EXPECT_FALSE(watch_.drain_changes());
+}
+
+TEST_F(DirectoryWatchTest, notices_what_comes_goes_and_gets_its_name) {
+  create_file(directory_.get(), "marker");
+  EXPECT_TRUE(notices());
+  EXPECT_FALSE(watch_.drain_changes());
+  remove_file(directory_.get(), "marker");
+  EXPECT_TRUE(notices());
+  base_.write(".temporary", "");
+  EXPECT_TRUE(notices());
+  ASSERT_EQ(std::rename((base_ / ".temporary").c_str(), (base_ / "name").c_str()), 0);
+  EXPECT_TRUE(notices());
+  EXPECT_FALSE(watch_.drain_changes());
+}
+
+TEST_F(DirectoryWatchTest, notices_what_another_process_does) {
+  test::Child child([&] {
+    create_file(open_private_directory(base_.path()).get(), "marker");
+    return true;
+  });
+  pollfd entry{watch_.fd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&entry, 1, -1), 1);
+  EXPECT_TRUE(watch_.drain_changes());
+  EXPECT_EQ(child.wait(), "exit 0");
+}
+
+TEST_F(DirectoryWatchTest, takes_an_overflow_as_a_change) {
+  std::size_t most = 0;
+  std::ifstream("/proc/sys/fs/inotify/max_queued_events") >> most;
+  if (most == 0 || most > 100'000) GTEST_SKIP() << "a queue too long to fill: " << most;
+  for (std::size_t i = 0; i <= most / 2; ++i) {
+    create_file(directory_.get(), "marker");
+    remove_file(directory_.get(), "marker");
+  }
+  EXPECT_TRUE(watch_.drain_changes());
+  EXPECT_FALSE(watch_.drain_changes());
+  create_file(directory_.get(), "marker");
+  EXPECT_TRUE(notices());
+}
+
+TEST(DirectoryWatch, that_cannot_watch_makes_its_owner_look_each_time) {
+  const TemporaryDirectory base;
+  DirectoryWatch watch(base / "missing");
+  EXPECT_EQ(watch.fd(), -1);
+  EXPECT_TRUE(watch.drain_changes());
+  EXPECT_TRUE(watch.drain_changes());
+}
+
+}  // namespace
+}  // namespace tensorbus::platform
