@@ -11,7 +11,7 @@
             sample.data, sample.header
 """
 
-from tensorbus._core import __version__
+from tensorbus._core import version as __version__
 from tensorbus._errors import (
     AccessDenied,
     Closed,

@@ -1,0 +1,64 @@
+# Installs libtensorbus, its public headers, a CMake package and a pkg-config file. All paths in
+# them are relative, so that the installed tree can be moved, and can live in a wheel.
+
+include(CMakePackageConfigHelpers)
+
+# What users may include, as patterns below src/tensorbus. What these headers include must be
+# here too; tests/test_package.py compiles them all against the installed tree.
+set(TENSORBUS_PUBLIC_HEADERS
+    tensorbus.hpp
+    torch.hpp
+    dlpack.hpp
+    cuda.hpp
+    platform/error.hpp
+    platform/export.hpp
+    platform/id.hpp
+    memory/block.hpp
+    tensor/*.hpp
+    bus/loan.hpp
+    bus/message.hpp
+    bus/options.hpp
+    bus/participant.hpp
+    bus/publisher.hpp
+    bus/sample.hpp
+    bus/subscriber.hpp)
+
+list(TRANSFORM TENSORBUS_PUBLIC_HEADERS PREPEND "${TENSORBUS_SOURCE_DIR}/")
+file(GLOB public_headers CONFIGURE_DEPENDS ${TENSORBUS_PUBLIC_HEADERS})
+foreach(header IN LISTS public_headers)
+  cmake_path(RELATIVE_PATH header BASE_DIRECTORY "${PROJECT_SOURCE_DIR}/src"
+             OUTPUT_VARIABLE relative_header)
+  cmake_path(GET relative_header PARENT_PATH folder)
+  install(FILES "${header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/${folder}")
+endforeach()
+install(FILES "${TENSORBUS_GENERATED_DIR}/tensorbus/version.hpp"
+        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/tensorbus")
+
+set(namelink)
+if(SKBUILD)
+  set(namelink NAMELINK_SKIP)
+endif()
+install(TARGETS tensorbus EXPORT tensorbusTargets
+        LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" ${namelink})
+
+set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/tensorbus")
+install(EXPORT tensorbusTargets NAMESPACE tensorbus:: DESTINATION "${package_dir}")
+configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/tensorbusConfig.cmake.in"
+                              "${PROJECT_BINARY_DIR}/tensorbusConfig.cmake"
+                              INSTALL_DESTINATION "${package_dir}")
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/tensorbusConfigVersion.cmake"
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/tensorbusConfig.cmake"
+              "${PROJECT_BINARY_DIR}/tensorbusConfigVersion.cmake"
+        DESTINATION "${package_dir}")
+
+# In a wheel there is no libtensorbus.so for -ltensorbus to find, so no pkg-config file either.
+if(NOT SKBUILD)
+  set(pkgconfig_dir "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+  cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX
+             BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}/${pkgconfig_dir}"
+             OUTPUT_VARIABLE prefix_from_pkgconfig)
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/tensorbus.pc.in"
+                 "${PROJECT_BINARY_DIR}/tensorbus.pc" @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/tensorbus.pc" DESTINATION "${pkgconfig_dir}")
+endif()

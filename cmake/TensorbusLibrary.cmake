@@ -1,0 +1,41 @@
+# The core, compiled once: tensorbus (shared, what users link) and tensorbus_internal (static, in
+# which tests and benchmarks also see what the shared library hides).
+
+set(TENSORBUS_SOURCE_DIR "${PROJECT_SOURCE_DIR}/src/tensorbus")
+set(TENSORBUS_GENERATED_DIR "${PROJECT_BINARY_DIR}/generated")
+set(TENSORBUS_LAYERS platform memory tensor link bus)
+
+set(core_sources)
+foreach(layer IN LISTS TENSORBUS_LAYERS)
+  file(GLOB layer_sources CONFIGURE_DEPENDS "${TENSORBUS_SOURCE_DIR}/${layer}/*.cpp")
+  list(APPEND core_sources ${layer_sources})
+endforeach()
+list(FILTER core_sources EXCLUDE REGEX "_test\\.cpp$")
+
+configure_file("${PROJECT_SOURCE_DIR}/cmake/version.hpp.in"
+               "${TENSORBUS_GENERATED_DIR}/tensorbus/version.hpp" @ONLY)
+
+find_package(Threads REQUIRED)
+
+add_library(tensorbus_objects OBJECT ${core_sources})
+target_include_directories(tensorbus_objects PUBLIC "${PROJECT_SOURCE_DIR}/src"
+                                                    "${TENSORBUS_GENERATED_DIR}")
+target_compile_definitions(tensorbus_objects PRIVATE TENSORBUS_BUILD
+                                             PUBLIC TENSORBUS_STEPS=$<BOOL:${TENSORBUS_STEPS}>)
+target_link_libraries(tensorbus_objects PUBLIC Threads::Threads PRIVATE tensorbus_warnings)
+
+add_library(tensorbus SHARED)
+add_library(tensorbus::tensorbus ALIAS tensorbus)
+target_link_libraries(tensorbus PRIVATE tensorbus_objects)
+target_compile_features(tensorbus PUBLIC cxx_std_20)
+target_include_directories(
+  tensorbus PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>"
+                   "$<BUILD_INTERFACE:${TENSORBUS_GENERATED_DIR}>"
+                   "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+# No VERSION property: wheels hold no symbolic links, and each would become a copy of the library.
+set_target_properties(tensorbus PROPERTIES SOVERSION ${PROJECT_VERSION_MAJOR}
+                                           LINKER_LANGUAGE CXX)
+
+add_library(tensorbus_internal STATIC EXCLUDE_FROM_ALL)
+target_link_libraries(tensorbus_internal PUBLIC tensorbus_objects)
+set_target_properties(tensorbus_internal PROPERTIES LINKER_LANGUAGE CXX)

@@ -1,0 +1,37 @@
+# One test program per layer, from the *_test.cpp files beside the code, and one from tests/cpp;
+# one program for each tests/cpp/*_process.cpp, which the tests start and kill.
+
+find_package(GTest REQUIRED)
+include(GoogleTest)
+
+set(TENSORBUS_TEST_BIN_DIR "${PROJECT_BINARY_DIR}/bin")
+add_custom_target(tensorbus_test_processes)
+
+file(GLOB process_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/cpp/*_process.cpp")
+foreach(source IN LISTS process_sources)
+  cmake_path(GET source STEM name)
+  add_executable(${name} "${source}")
+  target_link_libraries(${name} PRIVATE tensorbus_internal tensorbus_warnings)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${TENSORBUS_TEST_BIN_DIR}")
+  add_dependencies(tensorbus_test_processes ${name})
+endforeach()
+
+function(tensorbus_add_tests label folder)
+  file(GLOB sources CONFIGURE_DEPENDS "${folder}/*_test.cpp")
+  if(NOT sources)
+    return()
+  endif()
+  set(name ${label}_tests)
+  add_executable(${name} ${sources})
+  target_link_libraries(${name} PRIVATE tensorbus_internal tensorbus_warnings GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE TENSORBUS_TEST_BIN_DIR="${TENSORBUS_TEST_BIN_DIR}")
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${TENSORBUS_TEST_BIN_DIR}")
+  add_dependencies(${name} tensorbus_test_processes)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${label}/"
+                       PROPERTIES TIMEOUT 120 LABELS ${label})
+endfunction()
+
+foreach(layer IN LISTS TENSORBUS_LAYERS)
+  tensorbus_add_tests(${layer} "${TENSORBUS_SOURCE_DIR}/${layer}")
+endforeach()
+tensorbus_add_tests(system "${PROJECT_SOURCE_DIR}/tests/cpp")

@@ -1,0 +1,136 @@
+# shellcheck shell=bash
+# Sourced by the scripts: each function makes sure of one thing that they need, and does nothing
+# where it is there already. Everything lands in .venv and build, apart from Debian packages.
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+mkdir -p build/logs
+
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
+step="setup"
+log=""
+
+say() { echo "-- $*"; }
+
+die() {
+  step=""
+  echo "error: $*" >&2
+  exit 1
+}
+
+at_exit() {
+  local status=$1
+  if [[ $status -eq 0 || -z $step ]]; then return; fi
+  # CI keeps no files, so that the log has to be told there.
+  if [[ -n $log && -n ${CI:-} ]]; then tail -n 60 "$log" >&2; fi
+  echo "error: $step failed (exit $status)${log:+, see $log}" >&2
+}
+trap 'at_exit $?' EXIT
+
+logged() { # logged NAME COMMAND...: runs it with its output in build/logs/NAME.log
+  step="step $1"
+  log=build/logs/$1.log
+  shift
+  "$@" >"$log" 2>&1
+  log=""
+}
+
+lock_setup() { # until unlock_setup, for scripts that are started at the same time
+  exec 9>build/.setup.lock
+  flock 9
+}
+
+unlock_setup() { exec 9>&-; }
+
+install_debian_packages() {
+  if [[ $# -eq 0 ]]; then return; fi
+  command -v apt-get >/dev/null || die "this machine lacks what Debian calls: $*"
+  local as_root=()
+  if [[ $EUID -ne 0 ]]; then
+    command -v sudo >/dev/null || die "run as root, or install sudo: apt-get install $*"
+    as_root=(sudo)
+  fi
+  local apt_get=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive
+    apt-get -y -o DPkg::Lock::Timeout=300)
+  say "installing Debian packages: $*"
+  # A broken source that we do not need is no reason to stop: the installation tells.
+  logged apt-update "${apt_get[@]}" update || true
+  logged apt-install "${apt_get[@]}" install --no-install-recommends "$@"
+}
+
+has_header() { echo "#include <$1>" | g++ -std=c++20 -fsyntax-only -x c++ - 2>/dev/null; }
+
+# setup_system [HEADER PACKAGE]...: a compiler, Python with what builds and environments need,
+# and the packages whose header is missing.
+setup_system() {
+  local missing=()
+  python=$(python3 -c 'import os, sys; print(os.path.realpath(sys._base_executable))') || die "python3 is missing"
+  local version
+  version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+  "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
+    die "Python 3.10 or newer is needed, but python3 is $version"
+  "$python" -c 'import ensurepip, venv' 2>/dev/null || missing+=("python$version-venv")
+  [[ -f $("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h ]] ||
+    missing+=("python$version-dev")
+  command -v g++ >/dev/null || missing+=(g++)
+  while [[ $# -gt 0 ]]; do
+    has_header "$1" || missing+=("$2")
+    shift 2
+  done
+  install_debian_packages "${missing[@]}"
+}
+
+# A torch that the machine has already is used as it is.
+setup_venv() {
+  local options=() wanted
+  if "$python" -c 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)'; then
+    options=(--system-site-packages)
+  fi
+  wanted="$PWD $("$python" -VV) $python ${options[*]}"
+  if [[ $(cat .venv/stamps/venv 2>/dev/null) != "$wanted" ]]; then
+    say "creating .venv: $("$python" -V) ${options[*]}"
+    rm -rf .venv
+    logged venv "$python" -m venv "${options[@]}" .venv
+    mkdir .venv/stamps
+    echo "$wanted" >.venv/stamps/venv
+  fi
+  export PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv"
+}
+
+setup_requirements() { # setup_requirements NAME...: those of scripts/requirements-NAME.txt
+  local name file
+  for name in "$@"; do
+    file=scripts/requirements-$name.txt
+    if cmp -s "$file" ".venv/stamps/$name"; then continue; fi
+    say "installing Python packages: $(sed '/^#/d; s/[=<>;].*//' "$file" | uniq | xargs)"
+    logged "pip-$name" python -m pip install -r "$file"
+    cp "$file" ".venv/stamps/$name"
+  done
+}
+
+setup_torch() {
+  python -c 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)' ||
+    setup_requirements torch
+}
+
+# The package itself, built again (incrementally, in build/wheel) when its sources changed.
+setup_package() {
+  local wanted
+  wanted=$(find VERSION CMakeLists.txt pyproject.toml cmake src python -type f \
+    ! -name '*_test.cpp' ! -name '*.pyc' -print0 | sort -z | xargs -0 sha256sum)
+  if [[ $(cat .venv/stamps/package 2>/dev/null) == "$wanted" ]]; then return; fi
+  say "building and installing the tensorbus package"
+  rm -f .venv/stamps/package
+  # First out with the old one: scikit-build-core imports what has a cmake.prefix entry point.
+  logged package-uninstall python -m pip uninstall -y tensorbus
+  logged package python -m pip install --no-build-isolation --no-deps .
+  echo "$wanted" >.venv/stamps/package
+}
+
+build_preset() { # build_preset PRESET [CMAKE OPTION]...
+  local preset=$1
+  shift
+  say "building build/$preset"
+  logged "configure-$preset" cmake --preset "$preset" "$@"
+  logged "build-$preset" cmake --build --preset "$preset"
+}

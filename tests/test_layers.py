@@ -1,0 +1,77 @@
+"""Each layer of the C++ core includes only what stands before it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).parent.parent / "src" / "tensorbus"
+LAYERS = ("platform", "memory", "tensor", "link", "bus")
+LEAVES = ("python", "tools")
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*(?P<quote>["<])(?P<path>[^">]+)[">]', re.MULTILINE)
+
+
+def code_files(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if path.suffix in {".hpp", ".cpp", ".h", ".in"})
+
+
+def may_include(folder: str, path: str) -> bool:
+    parts = path.split("/")
+    if len(parts) == 2:  # the version, or else the umbrella over all layers
+        return folder in LEAVES or path == "tensorbus/version.hpp"
+    if folder in LEAVES:
+        return parts[1] in {*LAYERS, folder}
+    return parts[1] in LAYERS[: LAYERS.index(folder) + 1]
+
+
+def refused_includes(folder: str, code: str) -> list[str]:
+    refused = []
+    for match in INCLUDE.finditer(code):
+        path = match["path"]
+        if path.startswith("tensorbus/"):
+            if not may_include(folder, path):
+                refused.append(path)
+        elif match["quote"] == '"':
+            refused.append(f"{path} (write it from the root: tensorbus/...)")
+    return refused
+
+
+@pytest.mark.parametrize("folder", LAYERS + LEAVES)
+def test_a_layer_includes_only_what_stands_before_it(folder: str) -> None:
+    refused = {
+        path.name: includes
+        for path in code_files(SOURCES / folder)
+        if (includes := refused_includes(folder, path.read_text()))
+    }
+    assert not refused
+
+
+def test_every_folder_of_the_core_is_a_layer_or_a_leaf() -> None:
+    folders = {path.name for path in SOURCES.iterdir() if path.is_dir()}
+    assert folders <= {*LAYERS, *LEAVES}
+
+
+@pytest.mark.parametrize(
+    ("folder", "line", "refused"),
+    [
+        ("memory", '#include "tensorbus/platform/fd.hpp"', False),
+        ("memory", '#include "tensorbus/memory/arena.hpp"', False),
+        ("memory", "#include <vector>", False),
+        ("memory", '#include "tensorbus/version.hpp"', False),
+        ("memory", '#include "tensorbus/tensor/dtype.hpp"', True),
+        ("memory", "  #  include <tensorbus/bus/sample.hpp>", True),
+        ("memory", '#include "tensorbus/tensorbus.hpp"', True),
+        ("memory", '#include "arena.hpp"', True),
+        ("memory", '#include "../bus/sample.hpp"', True),
+        ("bus", '#include "tensorbus/python/module.hpp"', True),
+        ("python", '#include "tensorbus/bus/sample.hpp"', False),
+        ("python", '#include "tensorbus/tensorbus.hpp"', False),
+        ("python", '#include "tensorbus/tools/list.hpp"', True),
+    ],
+)
+def test_the_check_itself(folder: str, line: str, refused: bool) -> None:
+    assert bool(refused_includes(folder, line)) == refused

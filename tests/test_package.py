@@ -1,0 +1,83 @@
+"""What the installed package holds beside its Python code."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import sysconfig
+from importlib.metadata import entry_points, version
+from pathlib import Path
+
+import pytest
+
+import tensorbus
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = Path(tensorbus.__file__).parent
+
+# Header-only, for those who have the library that each is named after.
+ADAPTERS = {"cuda.hpp", "dlpack.hpp", "torch.hpp"}
+
+
+def run(*command: str | Path) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+def config(option: str) -> str:
+    return run(Path(sysconfig.get_path("scripts")) / "tensorbus-config", option)
+
+
+def test_the_version_has_one_source() -> None:
+    wanted = (ROOT / "VERSION").read_text().strip()
+    assert version("tensorbus") == wanted
+    assert config("--version") == wanted
+
+
+def test_the_build_requirements_are_the_same_in_both_places() -> None:
+    pinned = set((ROOT / "scripts" / "requirements-build.txt").read_text().split())
+    requires = re.search(r"^requires = \[(.*)\]$", (ROOT / "pyproject.toml").read_text(), re.M)
+    assert requires
+    assert set(re.findall(r'"([^"]+)"', requires[1])) <= pinned
+
+
+def test_every_installed_header_compiles_alone(tmp_path: Path) -> None:
+    include = Path(config("--includedir"))
+    headers = [path for path in include.rglob("*.hpp") if path.name not in ADAPTERS]
+    assert include / "tensorbus" / "tensorbus.hpp" in headers
+    for number, header in enumerate(headers):
+        (tmp_path / f"{number}.cpp").write_text(f"#include <{header.relative_to(include)}>\n")
+    run("g++", "-std=c++20", "-Wall", "-fsyntax-only", "-I", include, *tmp_path.glob("*.cpp"))
+
+
+def test_a_cmake_project_builds_against_the_wheel_and_runs(tmp_path: Path) -> None:
+    wanted = version("tensorbus")
+    run(
+        "cmake",
+        *("-S", ROOT / "tests" / "consumer"),
+        *("-B", tmp_path),
+        *("-G", "Ninja"),
+        f"-DWANTED_VERSION={wanted}",
+        f"-Dtensorbus_DIR={config('--cmakedir')}",
+    )
+    run("cmake", "--build", tmp_path)
+    assert run(tmp_path / "consumer") == wanted
+
+
+def test_scikit_build_core_finds_the_cmake_package() -> None:
+    (entry,) = entry_points(group="cmake.prefix", name="tensorbus")
+    assert entry.load() is tensorbus
+    assert (PACKAGE / "lib/cmake/tensorbus/tensorbusConfig.cmake").is_file()
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="made with Python 3.11, as in CI")
+def test_the_stub_in_the_repository_is_the_one_that_the_build_makes() -> None:
+    committed = (ROOT / "python" / "tensorbus" / "_core.pyi").read_text()
+    assert committed == (PACKAGE / "_core.pyi").read_text(), "run scripts/lint --fix"
+
+
+def test_test_hooks_are_not_in_the_wheel() -> None:
+    (library,) = (PACKAGE / "lib").glob("libtensorbus.so*")
+    assert b"TENSORBUS_STEP" not in library.read_bytes()
