@@ -15,6 +15,14 @@ platform::Fd of_same_user(platform::Fd socket) {
   return socket;
 }
 
+platform::Fd take_event(link::Channel::Received& received) {
+  platform::Fd event = received.take_fd();
+  if (!platform::is_event(event.get()))
+    throw Error(Code::kProtocol, "eventfd: the descriptor is something else");
+  platform::make_non_blocking(event.get());
+  return event;
+}
+
 }  // namespace
 
 OwnerConnection::OwnerConnection(Surroundings& surroundings, platform::Fd socket,
@@ -47,8 +55,9 @@ void OwnerConnection::on_message(link::Channel::Received& received) {
     case link::ControlType::kSubscribe:
       return subscribe(received);
     case link::ControlType::kUnsubscribe: {
-      const Link& link = link_named(received.as<link::Unsubscribe>().number);
-      return link.publisher->stop_link(link.link);
+      const auto found = links_.find(received.as<link::Unsubscribe>().number);
+      if (found == links_.end()) return;  // its refusal is under way
+      return found->second.publisher->stop_link(found->second.link);
     }
     case link::ControlType::kDone: {
       const auto number = received.as<link::Done>().number;
@@ -60,9 +69,7 @@ void OwnerConnection::on_message(link::Channel::Received& received) {
     }
     case link::ControlType::kEvent: {
       const auto number = received.as<link::Event>().number;
-      platform::Fd event = received.take_fd();
-      if (!platform::is_event(event.get()))
-        throw Error(Code::kProtocol, "EVENT.eventfd: the descriptor is not an eventfd");
+      platform::Fd event = take_event(received);
       const auto found = links_.find(number);
       if (found != links_.end())
         found->second.publisher->set_event(found->second.link, std::move(event));
@@ -90,12 +97,7 @@ void OwnerConnection::subscribe(link::Channel::Received& received) {
   if (links_.contains(asked.link) || asked.link == 0 || links_.size() >= kMaxLinks)
     throw Error(Code::kProtocol, "SUBSCRIBE.link: " + std::to_string(asked.link));
   link::Waker waker(peer_->wake_page, asked.wake_slot);
-  if (!received.datagram.fds.empty()) {
-    platform::Fd event = received.take_fd();
-    if (!platform::is_event(event.get()))
-      throw Error(Code::kProtocol, "SUBSCRIBE.eventfd: the descriptor is not an eventfd");
-    waker.set_event(std::move(event));
-  }
+  if (!received.datagram.fds.empty()) waker.set_event(take_event(received));
   const std::shared_ptr<PublisherCore> publisher = find_publisher_(asked.publisher);
   if (!publisher || publisher->topic() != asked.topic)
     return refuse(asked.link, Code::kClosed, "there is no such publisher any more");
@@ -126,13 +128,6 @@ void OwnerConnection::subscribe(link::Channel::Received& received) {
 void OwnerConnection::refuse(std::uint32_t link, Code code, const std::string& text) {
   conversation_.channel()->send(
       link::Refused{link, static_cast<std::uint32_t>(code), text.substr(0, 1024)});
-}
-
-OwnerConnection::Link& OwnerConnection::link_named(std::uint32_t number) {
-  const auto found = links_.find(number);
-  if (found == links_.end())
-    throw Error(Code::kProtocol, "there is no link " + std::to_string(number));
-  return found->second;
 }
 
 }  // namespace tensorbus::bus

@@ -21,12 +21,18 @@ std::size_t rounded(std::size_t bytes) {
   return (std::max<std::size_t>(bytes, 1) + step - 1) / step * step;
 }
 
+std::size_t whole_pages(std::size_t bytes) {
+  const std::size_t page = platform::page_bytes();
+  return (bytes + page - 1) / page * page;
+}
+
 std::size_t default_budget() {
   return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * platform::page_bytes() / 4 * 3;
 }
 
 ArenaOptions completed(ArenaOptions options) {
   if (options.budget_bytes == 0) options.budget_bytes = default_budget();
+  options.segment_bytes = whole_pages(options.segment_bytes);
   return options;
 }
 
@@ -92,7 +98,7 @@ Extent Arena::take_extent(std::size_t bytes) {
 void Arena::grow_for(std::size_t bytes) {
   const std::size_t page = platform::page_bytes();
   const std::size_t limit = platform::max_file_bytes() / page * page;
-  const std::size_t wanted = std::max(options_.segment_bytes, (bytes + page - 1) / page * page);
+  const std::size_t wanted = std::max(options_.segment_bytes, whole_pages(bytes));
   const std::size_t segment_bytes = std::max(bytes, std::min(wanted, limit));
   const std::uint32_t id = next_segment_++;
   const auto& segment = segments_.try_emplace(id, id, segment_bytes).first->second;
@@ -102,11 +108,12 @@ void Arena::grow_for(std::size_t bytes) {
 
 bool Arena::make_usable(const Extent& extent) {
   Segment& segment = segments_.at(extent.segment);
-  const Range range{extent.offset, extent.offset + extent.bytes};
-  std::size_t missing = 0;
-  for (const Range& part : segment.unreserved_in(range)) missing += part.bytes();
-  if (missing == 0) return true;
-  require_room(missing, extent.bytes);
+  Range range{extent.offset, extent.offset + extent.bytes};
+  if (segment.unreserved_bytes(range) == 0) return true;
+  // What only saves system calls must not be what exceeds the budget.
+  const Range wide = segment.widened(range);
+  if (reserved_bytes_ + segment.unreserved_bytes(wide) <= options_.budget_bytes) range = wide;
+  require_room(segment.unreserved_bytes(range), extent.bytes);
   const std::size_t before = segment.reserved_bytes();
   if (!segment.reserve(range)) return false;
   reserved_bytes_ += segment.reserved_bytes() - before;
@@ -135,19 +142,20 @@ void Arena::free(const Block& block) noexcept {
   free_.give_back({block.segment_, block.offset_, block.bytes_});
   if (reserved_bytes_ - used_bytes_ > options_.warm_bytes)
     trim(used_bytes_ + options_.warm_bytes);
-  retire_if_empty(block.segment_);
 }
 
-// Punches free memory, from the highest address down, until at most `reserved_target` is reserved.
+// Punches free memory, from the highest address down, until at most `reserved_target` is reserved,
+// and lets go of the segments that are empty then.
 void Arena::trim(std::size_t reserved_target) {
   free_.from_the_end([&](const Extent& extent) {
     if (reserved_bytes_ <= reserved_target) return false;
     Segment& segment = segments_.at(extent.segment);
     const std::size_t before = segment.reserved_bytes();
-    segment.punch({extent.offset, extent.offset + extent.bytes});
+    segment.punch({extent.offset, extent.offset + extent.bytes}, reserved_bytes_ - reserved_target);
     reserved_bytes_ -= before - segment.reserved_bytes();
     return true;
   });
+  for (auto next = segments_.begin(); next != segments_.end();) retire_if_empty((next++)->first);
 }
 
 // A segment goes when nothing of it is used and nothing of it is warm; the first one stays.

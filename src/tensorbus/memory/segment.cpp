@@ -7,8 +7,8 @@
 namespace tensorbus::memory {
 namespace {
 
-// Reservations are made in steps of this, so that small blocks do not cost a system call each.
-constexpr std::size_t kReserveStep = 256 * 1024;
+// Pages are taken and given back in steps of this where there is room.
+constexpr std::size_t kStep = 256 * 1024;
 
 std::size_t round_down(std::size_t value, std::size_t step) { return value / step * step; }
 std::size_t round_up(std::size_t value, std::size_t step) {
@@ -23,8 +23,18 @@ Segment::Segment(std::uint32_t id, std::size_t bytes)
       mapping_(memfd_.get(), bytes, platform::Mapping::Access::kReadWrite) {}
 
 std::vector<Range> Segment::unreserved_in(Range range) const {
-  return reserved_.missing_in({round_down(range.begin, kReserveStep),
-                               std::min(round_up(range.end, kReserveStep), bytes())});
+  const std::size_t page = platform::page_bytes();
+  return reserved_.missing_in({round_down(range.begin, page), round_up(range.end, page)});
+}
+
+std::size_t Segment::unreserved_bytes(Range range) const {
+  std::size_t missing = 0;
+  for (const Range& part : unreserved_in(range)) missing += part.bytes();
+  return missing;
+}
+
+Range Segment::widened(Range range) const noexcept {
+  return {round_down(range.begin, kStep), std::min(round_up(range.end, kStep), bytes())};
 }
 
 bool Segment::reserve(Range range) {
@@ -40,13 +50,18 @@ bool Segment::reserve(Range range) {
   return true;
 }
 
-void Segment::punch(Range range) {
+void Segment::punch(Range range, std::size_t wanted_bytes) {
   const std::size_t page = platform::page_bytes();
   const Range inner{round_up(range.begin, page), round_down(range.end, page)};
   if (inner.begin >= inner.end) return;
-  for (const Range& part : reserved_.present_in(inner))
-    platform::punch_pages(memfd_.get(), part.begin, part.bytes());
-  reserved_.remove(inner);
+  std::size_t left = round_up(std::min(wanted_bytes, bytes()), kStep);
+  const std::vector<Range> present = reserved_.present_in(inner);
+  for (auto part = present.rbegin(); part != present.rend() && left > 0; ++part) {
+    const Range gone{part->end - std::min(left, part->bytes()), part->end};
+    platform::punch_pages(memfd_.get(), gone.begin, gone.bytes());
+    reserved_.remove(gone);
+    left -= gone.bytes();
+  }
 }
 
 platform::Fd Segment::read_only_descriptor() const {

@@ -21,17 +21,23 @@ class Segment {
   std::size_t bytes() const noexcept { return mapping_.size(); }
   std::size_t reserved_bytes() const noexcept { return reserved_.bytes(); }
 
-  // What a reservation of `range` would take from the machine; the ranges are whole pages.
-  std::vector<Range> unreserved_in(Range range) const;
+  // What a reservation of `range` would take from the machine.
+  std::size_t unreserved_bytes(Range range) const;
+  // The range in larger steps: reserved at once, small blocks do not cost a system call each.
+  Range widened(Range range) const noexcept;
   // False when the kernel has no pages left; then nothing is reserved that was not before.
   [[nodiscard]] bool reserve(Range range);
-  // Gives back the pages that lie wholly inside `range`.
-  void punch(Range range);
+  // Gives back pages that lie wholly inside `range`, the last ones first: `wanted_bytes`, rounded
+  // up, or all that there are.
+  void punch(Range range, std::size_t wanted_bytes);
 
   // A descriptor for borrowers: it cannot be mapped writable.
   platform::Fd read_only_descriptor() const;
 
  private:
+  // Whole pages.
+  std::vector<Range> unreserved_in(Range range) const;
+
   std::uint32_t id_;
   platform::Fd memfd_;
   platform::Mapping mapping_;

@@ -19,7 +19,9 @@ inline std::uint64_t wall_clock_ns() noexcept {
 class Deadline {
  public:
   explicit Deadline(std::chrono::nanoseconds timeout) noexcept
-      : at_(timeout > kForever ? Clock::time_point::max() : Clock::now() + timeout) {}
+      : at_(timeout > kForever
+                ? Clock::time_point::max()
+                : Clock::now() + std::max(timeout, std::chrono::nanoseconds::zero())) {}
 
   // How long a wait may last that re-checks at least every `slice`; 0 when the time is over.
   std::chrono::nanoseconds remaining(std::chrono::nanoseconds slice) const noexcept {

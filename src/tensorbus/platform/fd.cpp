@@ -15,14 +15,14 @@
 namespace tensorbus::platform {
 namespace {
 
-bool kernel_name_contains(int fd, std::string_view part) noexcept {
+// Files can be called anything, but their names start with a slash.
+bool kernel_name_starts_with(int fd, std::string_view start) noexcept {
   std::array<char, 64> path{};
   std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", fd);
   std::array<char, 128> name{};
   const ssize_t length = ::readlink(path.data(), name.data(), name.size());
   return length > 0 &&
-         std::string_view(name.data(), static_cast<std::size_t>(length)).find(part) !=
-             std::string_view::npos;
+         std::string_view(name.data(), static_cast<std::size_t>(length)).starts_with(start);
 }
 
 }  // namespace
@@ -57,11 +57,17 @@ Fd open_own_pidfd() noexcept {
   return Fd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
 }
 
-bool is_event(int fd) noexcept { return kernel_name_contains(fd, "[eventfd"); }
+bool is_event(int fd) noexcept { return kernel_name_starts_with(fd, "anon_inode:[eventfd"); }
+
+void make_non_blocking(int fd) noexcept {
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags >= 0) ::fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+}
 
 bool is_pidfd(int fd) noexcept {
   // "anon_inode:[pidfd]" up to Linux 6.8, "pidfd:[inode]" since.
-  return kernel_name_contains(fd, "[pidfd]") || kernel_name_contains(fd, "pidfd:");
+  return kernel_name_starts_with(fd, "anon_inode:[pidfd]") ||
+         kernel_name_starts_with(fd, "pidfd:[");
 }
 
 }  // namespace tensorbus::platform

@@ -55,6 +55,8 @@ Fd open_own_pidfd() noexcept;
 
 // What a peer handed over: is it what it says? By the name the kernel gives it under /proc/self/fd.
 bool is_event(int fd) noexcept;
+// Makes a descriptor that a peer handed over fail instead of waiting.
+void make_non_blocking(int fd) noexcept;
 bool is_pidfd(int fd) noexcept;
 
 }  // namespace tensorbus::platform

@@ -26,10 +26,9 @@ std::string kernel_flags(const void* address) {
   std::ifstream file("/proc/self/smaps");
   bool inside = false;
   for (std::string line; std::getline(file, line);) {
-    std::size_t used = 0;
     std::uintptr_t begin = 0;
     std::uintptr_t end = 0;
-    if (std::sscanf(line.c_str(), "%lx-%lx %*4s%zn", &begin, &end, &used) == 2 && used > 0)
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2)
       inside = begin <= wanted && wanted < end;
     if (inside && line.starts_with("VmFlags:")) return line + " ";
   }

@@ -54,6 +54,8 @@ void verify_sealed_memfd(int fd, std::size_t bytes, const std::string& field) {
   const int seals = ::fcntl(fd, F_GET_SEALS);
   if (seals < 0) refuse(field, "a file that cannot be sealed");
   if ((seals & kSeals) != kSeals) refuse(field, "one that lacks seals");
+  if ((::fcntl(fd, F_GETFL) & O_ACCMODE) == O_WRONLY) refuse(field, "one that cannot be read");
+  if (status.st_size == 0) refuse(field, "an empty one");
   if (static_cast<std::size_t>(status.st_size) != bytes)
     refuse(field, "one of " + std::to_string(status.st_size) + " bytes, not " +
                       std::to_string(bytes));

@@ -16,8 +16,8 @@ Fd create_sealed_memfd(const std::string& name, std::size_t bytes);
 // The same memory through a descriptor that can be neither mapped nor mprotect-ed writable.
 Fd reopen_read_only(int memfd);
 
-// Checks a descriptor that a peer handed over: a memfd of exactly `bytes`, sealed as above, not
-// on hugetlbfs. Throws Error(kProtocol) that names `field`.
+// Checks a descriptor that a peer handed over: a readable memfd of exactly `bytes`, not 0, sealed
+// as above, not on hugetlbfs. Throws Error(kProtocol) that names `field`.
 void verify_sealed_memfd(int fd, std::size_t bytes, const std::string& field);
 
 // Takes pages for [offset, offset + bytes) now, so that touching them later cannot fail.

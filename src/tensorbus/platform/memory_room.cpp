@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <fstream>
 #include <limits>
@@ -34,14 +35,27 @@ struct Hierarchy {
   std::string mount;
   std::string limit;
   std::string usage;
+  std::string cache_prefix;  // of the lines of memory.stat that count the groups below as well
 };
+
+// Pages of files, which count as used although the kernel drops them when somebody needs memory.
+std::size_t cached_bytes(const std::string& directory, const std::string& prefix) {
+  std::ifstream file(directory + "/memory.stat");
+  std::string key;
+  std::size_t bytes = 0;
+  std::size_t cached = 0;
+  while (file >> key >> bytes)
+    if (key == prefix + "inactive_file" || key == prefix + "active_file") cached += bytes;
+  return cached;
+}
 
 void narrow_by_cgroup(const Hierarchy& hierarchy, std::string path, MemoryRoom& room) {
   while (true) {
     const std::string directory = hierarchy.mount + path;
     const auto limit = read_number(directory + "/" + hierarchy.limit);
-    const auto usage = read_number(directory + "/" + hierarchy.usage);
+    auto usage = read_number(directory + "/" + hierarchy.usage);
     if (limit && usage) {
+      *usage -= std::min(*usage, cached_bytes(directory, hierarchy.cache_prefix));
       const std::size_t left = *limit > *usage ? *limit - *usage : 0;
       if (left < room.bytes)
         room = {left, hierarchy.limit + " of cgroup " + (path.empty() ? "/" : path)};
@@ -65,10 +79,11 @@ MemoryRoom memory_room(const std::string& proc, const std::string& cgroup) {
     std::string path = line.substr(second + 1);
     if (path == "/") path.clear();
     if (controllers.empty()) {
-      narrow_by_cgroup({cgroup, "memory.max", "memory.current"}, path, room);
+      narrow_by_cgroup({cgroup, "memory.max", "memory.current", ""}, path, room);
     } else if (controllers.find("memory") != std::string::npos) {
-      narrow_by_cgroup({cgroup + "/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"},
-                       path, room);
+      narrow_by_cgroup(
+          {cgroup + "/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"}, path,
+          room);
     }
   }
   return room;

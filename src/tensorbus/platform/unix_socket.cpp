@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "tensorbus/platform/check.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/step.hpp"
 
@@ -92,6 +93,7 @@ Transfer send_datagram(int socket, std::span<const std::byte> bytes, std::span<c
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
+  check(fds.size() <= kMaxFdsPerMessage);
   if (!fds.empty()) {
     message.msg_control = control;
     message.msg_controllen = CMSG_SPACE(sizeof(int) * fds.size());
@@ -124,7 +126,9 @@ Transfer receive_datagram(int socket, std::size_t max_bytes, std::size_t max_fds
   message.msg_controllen = sizeof control;
   ssize_t length = 0;
   while ((length = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC)) < 0) {
-    if (errno == EINTR) continue;
+    // ECONNRESET is told once, when the peer left something of ours unread; what it sent before
+    // follows, and then the end.
+    if (errno == EINTR || errno == ECONNRESET) continue;
     if (errno == EAGAIN) return Transfer::kWouldBlock;
     if (peer_is_gone(errno)) return Transfer::kEnded;
     throw_system("recvmsg", errno);

@@ -234,6 +234,11 @@ TEST_F(Datagrams, with_more_descriptors_than_allowed_are_marked_and_leak_none) {
   }
 }
 
+TEST_F(Datagrams, with_more_descriptors_than_any_message_has_are_our_bug) {
+  const std::vector<int> many(17, STDERR_FILENO);
+  EXPECT_DEATH((void)send("x", many), "internal invariant broken at .*unix_socket.cpp");
+}
+
 TEST_F(Datagrams, wait_while_the_socket_is_full_and_go_when_it_drained) {
   const std::string large(4096, 'x');
   std::size_t sent = 0;

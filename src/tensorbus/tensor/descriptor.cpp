@@ -144,6 +144,8 @@ Descriptor Descriptor::decode(std::span<const std::byte> bytes) {
   cursor.read(&head, sizeof head, "its head");
   if (head.version != kVersion)
     refuse("version " + std::to_string(head.version) + ", expected " + std::to_string(kVersion));
+  if ((head.flags & ~kHasOrigin) != 0)
+    refuse("flags " + std::to_string(head.flags) + ", which are not known here");
   Descriptor descriptor;
   if ((head.flags & kHasOrigin) != 0) {
     Origin& origin = descriptor.origin.emplace();

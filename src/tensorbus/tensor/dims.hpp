@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <utility>
 
 namespace tensorbus {
 
@@ -24,9 +25,15 @@ class Dims {
     if (count > kInline) spill_ = std::make_unique<std::int64_t[]>(count);
   }
   Dims(const Dims& other) : Dims(std::span<const std::int64_t>(other.begin(), other.count_)) {}
-  Dims(Dims&&) noexcept = default;
+  Dims(Dims&& other) noexcept
+      : count_(std::exchange(other.count_, 0)), few_(other.few_), spill_(std::move(other.spill_)) {}
   Dims& operator=(const Dims& other) { return *this = Dims(other); }
-  Dims& operator=(Dims&&) noexcept = default;
+  Dims& operator=(Dims&& other) noexcept {
+    count_ = std::exchange(other.count_, 0);
+    few_ = other.few_;
+    spill_ = std::move(other.spill_);
+    return *this;
+  }
 
   std::size_t size() const noexcept { return count_; }
   bool empty() const noexcept { return count_ == 0; }

@@ -1,4 +1,5 @@
 // MessagePack for Value, after the format specification at https://github.com/msgpack/msgpack.
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -10,11 +11,30 @@ namespace tensorbus {
 namespace {
 
 constexpr int kMaxDepth = 64;
+// Items for which a container makes room before it has seen them: a byte can announce one, and
+// each level of nesting could announce them all anew.
+constexpr std::uint64_t kMaxReserved = 1024;
 constexpr std::int8_t kTensorType = 1;
 constexpr std::int8_t kTupleType = 2;
 
+// Counts a level of nesting for as long as it is being read or written.
+class Nesting {
+ public:
+  Nesting(int& depth, Code code) : depth_(depth) {
+    if (depth_ == kMaxDepth) throw Error(code, "sample.fields: nested deeper than 64 levels");
+    ++depth_;
+  }
+  Nesting(const Nesting&) = delete;
+  Nesting& operator=(const Nesting&) = delete;
+  ~Nesting() { --depth_; }
+
+ private:
+  int& depth_;
+};
+
 class Writer {
  public:
+  explicit Writer(int depth = 0) : depth_(depth) {}
   void write(const Value& value) {
     std::visit([this](const auto& alternative) { put(alternative); }, value.variant());
   }
@@ -26,13 +46,16 @@ class Writer {
   void put(std::int64_t value) {
     if (value >= 0) return put(static_cast<std::uint64_t>(value));
     if (value >= -32) return byte(static_cast<std::uint8_t>(value));
-    byte(0xd3);
-    big_endian(static_cast<std::uint64_t>(value), 8);
+    // The smallest of int8 (0xd0) to int64 (0xd3): one bit goes for the sign.
+    const int size = size_class(static_cast<std::uint64_t>(-(value + 1)) << 1);
+    byte(static_cast<std::uint8_t>(0xd0 + size));
+    big_endian(static_cast<std::uint64_t>(value), 1 << size);
   }
   void put(std::uint64_t value) {
     if (value < 128) return byte(static_cast<std::uint8_t>(value));
-    byte(0xcf);
-    big_endian(value, 8);
+    const int size = size_class(value);  // uint8 (0xcc) to uint64 (0xcf)
+    byte(static_cast<std::uint8_t>(0xcc + size));
+    big_endian(value, 1 << size);
   }
   void put(double value) {
     byte(0xcb);
@@ -50,6 +73,7 @@ class Writer {
     raw(value.data(), value.size());
   }
   void put(const Value::List& value) {
+    const Nesting nesting(depth_, Code::kInvalidArgument);
     if (value.size() < 16)
       byte(static_cast<std::uint8_t>(0x90 | value.size()));
     else
@@ -57,6 +81,7 @@ class Writer {
     for (const Value& item : value) write(item);
   }
   void put(const Value::Map& value) {
+    const Nesting nesting(depth_, Code::kInvalidArgument);
     if (value.size() < 16)
       byte(static_cast<std::uint8_t>(0x80 | value.size()));
     else
@@ -67,7 +92,8 @@ class Writer {
     }
   }
   void put(const Value::Tuple& value) {
-    Writer inner;
+    const Nesting nesting(depth_, Code::kInvalidArgument);
+    Writer inner(depth_);
     inner.put(value.items);
     put(Value::Extension{kTupleType, inner.take()});
   }
@@ -77,11 +103,19 @@ class Writer {
     put(extension);
   }
   void put(const Value::Extension& value) {
-    header(0xc7, 0xc8, 0xc9, value.bytes.size());
+    const std::size_t count = value.bytes.size();
+    if (std::has_single_bit(count) && count <= 16)  // fixext 1 to 16
+      byte(static_cast<std::uint8_t>(0xd4 + std::countr_zero(count)));
+    else
+      header(0xc7, 0xc8, 0xc9, count);
     byte(static_cast<std::uint8_t>(value.type));
     raw(value.bytes.data(), value.bytes.size());
   }
 
+  // 0, 1, 2, 3 for a number of at most 1, 2, 4, 8 bytes.
+  static int size_class(std::uint64_t value) {
+    return value <= 0xff ? 0 : value <= 0xffff ? 1 : value <= 0xffffffff ? 2 : 3;
+  }
   void byte(std::uint8_t value) { bytes_.push_back(std::byte{value}); }
   void raw(const void* data, std::size_t count) {
     const auto* from = static_cast<const std::byte*>(data);
@@ -103,6 +137,7 @@ class Writer {
   }
 
   std::vector<std::byte> bytes_;
+  int depth_;
 };
 
 class Reader {
@@ -172,18 +207,18 @@ class Reader {
     return Value::Bytes(part.begin(), part.end());
   }
   Value read_list(std::uint64_t count) {
-    const Nesting nesting(*this);
+    const Nesting nesting(depth_, Code::kProtocol);
     if (count > rest_.size()) refuse("a list longer than its bytes");
     Value::List list;
-    list.reserve(count);
+    list.reserve(std::min(count, kMaxReserved));
     for (std::uint64_t i = 0; i < count; ++i) list.push_back(read());
     return list;
   }
   Value read_map(std::uint64_t count) {
-    const Nesting nesting(*this);
+    const Nesting nesting(depth_, Code::kProtocol);
     if (count > rest_.size() / 2) refuse("a map longer than its bytes");
     Value::Map map;
-    map.reserve(count);
+    map.reserve(std::min(count, kMaxReserved));
     for (std::uint64_t i = 0; i < count; ++i) {
       Value key = read();
       map.emplace_back(std::move(key), read());
@@ -200,7 +235,7 @@ class Reader {
       return tensor;
     }
     if (type == kTupleType) {
-      const Nesting nesting(*this);
+      const Nesting nesting(depth_, Code::kProtocol);
       const Value items = Reader(part, depth_).read_whole();
       if (!items.is<Value::List>()) refuse("a tuple that is not a list");
       return Value::Tuple{items.as<Value::List>()};
@@ -220,15 +255,6 @@ class Reader {
     rest_ = rest_.subspan(count);
     return part;
   }
-
-  // Counts a level of nesting for as long as it is being read.
-  struct Nesting {
-    explicit Nesting(Reader& reader) : reader_(reader) {
-      if (++reader_.depth_ > kMaxDepth) refuse("nested deeper than 64 levels");
-    }
-    ~Nesting() { --reader_.depth_; }
-    Reader& reader_;
-  };
 
   std::span<const std::byte> rest_;
   int depth_;

@@ -76,6 +76,7 @@ class TENSORBUS_API Value {
   const Variant& variant() const noexcept { return variant_; }
   bool operator==(const Value&) const = default;
 
+  // Throws Error(kInvalidArgument) for what decode() would refuse: more than 64 levels.
   std::vector<std::byte> encode() const;
   // Takes bytes of any origin. Throws Error(kProtocol) for anything that is not one whole value,
   // nests deeper than 64 levels, or announces more than is there.

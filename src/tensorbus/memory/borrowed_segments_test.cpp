@@ -1,0 +1,114 @@
+#include "tensorbus/memory/borrowed_segments.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cstring>
+
+#include "tensorbus/memory/arena.hpp"
+#include "tensorbus/platform/memfd.hpp"
+#include "tensorbus/platform/test_support.hpp"
+#include "tensorbus/platform/unix_socket.hpp"
+
+namespace tensorbus::memory {
+namespace {
+
+using platform::Fd;
+
+const std::size_t kBytes = platform::page_bytes();
+
+bool is_mapped(const void* address) {
+  unsigned char resident = 0;
+  return ::mincore(const_cast<void*>(address), 1, &resident) == 0;
+}
+
+TEST(BorrowedSegments, are_found_once_the_message_came_until_they_retire) {
+  BorrowedSegments segments;
+  EXPECT_EQ(segments.find(3), nullptr);
+  segments.add(3, platform::create_sealed_memfd("test", kBytes), kBytes);
+  ASSERT_NE(segments.find(3), nullptr);
+  EXPECT_EQ(segments.find(3)->size(), kBytes);
+  segments.retire(3);
+  segments.retire(3);
+  EXPECT_EQ(segments.find(3), nullptr);
+}
+
+TEST(BorrowedSegments, cannot_be_made_writable_even_if_the_owner_was_careless) {
+  BorrowedSegments segments;
+  segments.add(0, platform::create_sealed_memfd("test", kBytes), kBytes);
+  test::Child child([&] {
+    ::signal(SIGSEGV, SIG_DFL);
+    *reinterpret_cast<volatile char*>(segments.find(0)->data()) = 1;
+    return true;
+  });
+  EXPECT_EQ(child.wait(), "signal " + std::to_string(SIGSEGV));
+}
+
+TEST(BorrowedSegments, stay_mapped_for_as_long_as_somebody_refers_to_them) {
+  BorrowedSegments segments;
+  segments.add(0, platform::create_sealed_memfd("test", kBytes), kBytes);
+  BorrowedSegments::Ref lease = segments.find(0);
+  const void* address = lease->data();
+  segments.retire(0);
+  EXPECT_TRUE(is_mapped(address));
+  lease.reset();
+  EXPECT_FALSE(is_mapped(address));
+}
+
+TEST(BorrowedSegments, refuse_what_is_not_a_fresh_sealed_memfd) {
+  BorrowedSegments segments;
+  segments.add(1, platform::create_sealed_memfd("test", kBytes), kBytes);
+  const auto refusal = [&](std::uint32_t id, Fd fd, std::size_t bytes) {
+    return test::error_of([&] { segments.add(id, std::move(fd), bytes); });
+  };
+  EXPECT_EQ(refusal(1, platform::create_sealed_memfd("test", kBytes), kBytes), "Protocol");
+  EXPECT_EQ(refusal(2, platform::create_sealed_memfd("test", kBytes), 2 * kBytes), "Protocol");
+  EXPECT_EQ(refusal(2, platform::make_event(), kBytes), "Protocol");
+  EXPECT_EQ(refusal(2, Fd(), kBytes), "Protocol");
+  EXPECT_EQ(refusal(2, platform::create_sealed_memfd("test", 0), 0), "Protocol");
+  EXPECT_EQ(segments.find(2), nullptr);
+  EXPECT_EQ(segments.find(1)->size(), kBytes);
+}
+
+TEST(BorrowedSegments, refuse_a_memfd_that_cannot_be_read) {
+  BorrowedSegments segments;
+  const Fd memory = platform::create_sealed_memfd("test", kBytes);
+  const std::string path = "/proc/self/fd/" + std::to_string(memory.get());
+  Fd write_only(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  ASSERT_TRUE(write_only);
+  EXPECT_EQ(test::error_of([&] { segments.add(0, std::move(write_only), kBytes); }), "Protocol");
+}
+
+TEST(BorrowedSegments, keep_their_bytes_when_the_owner_is_killed) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), 0);
+  const Fd here(ends[0]);
+  test::Child owner([&] {
+    const auto arena = Arena::create({});
+    const BlockRef block = arena->allocate(1000);
+    std::memset(block->data(), 42, block->bytes());
+    const Arena::SharedSegment shared = arena->share_segment(block->segment());
+    const std::array words{std::uint64_t{shared.bytes}, block->offset()};
+    const std::array fds{shared.fd.get()};
+    (void)platform::send_datagram(ends[1], std::as_bytes(std::span(words)), fds);
+    ::pause();
+    return false;
+  });
+  ::close(ends[1]);
+  platform::Datagram datagram;
+  ASSERT_EQ(platform::receive_datagram(here.get(), 100, 1, datagram), platform::Transfer::kDone);
+  std::array<std::uint64_t, 2> words{};
+  ASSERT_EQ(datagram.bytes.size(), sizeof words);
+  std::memcpy(words.data(), datagram.bytes.data(), sizeof words);
+  BorrowedSegments segments;
+  segments.add(0, std::move(datagram.fds.at(0)), words[0]);
+  ::kill(owner.pid(), SIGKILL);
+  EXPECT_EQ(owner.wait(), "signal 9");
+  const std::byte* data = segments.find(0)->data() + words[1];
+  for (std::size_t i = 0; i < 1000; ++i) ASSERT_EQ(data[i], std::byte{42});
+}
+
+}  // namespace
+}  // namespace tensorbus::memory
