@@ -36,6 +36,14 @@ target_include_directories(
 set_target_properties(tensorbus PROPERTIES SOVERSION ${PROJECT_VERSION_MAJOR}
                                            LINKER_LANGUAGE CXX)
 
+# Publishing and receiving cross many small files: inlining between them is worth a tenth of the time.
+include(CheckIPOSupported)
+check_ipo_supported(RESULT has_ipo OUTPUT ipo_output LANGUAGES CXX)
+if(has_ipo)
+  set_target_properties(tensorbus_objects tensorbus PROPERTIES INTERPROCEDURAL_OPTIMIZATION_RELEASE
+                                                               ON)
+endif()
+
 add_library(tensorbus_internal STATIC EXCLUDE_FROM_ALL)
 target_link_libraries(tensorbus_internal PUBLIC tensorbus_objects)
 set_target_properties(tensorbus_internal PROPERTIES LINKER_LANGUAGE CXX)

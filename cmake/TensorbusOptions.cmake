@@ -1,5 +1,5 @@
 option(TENSORBUS_BUILD_TESTS "Build the C++ tests (needs GoogleTest)" OFF)
-option(TENSORBUS_BUILD_BENCH "Build the C++ benchmarks (needs Google Benchmark)" OFF)
+option(TENSORBUS_BUILD_BENCH "Build the C++ benchmarks" OFF)
 option(TENSORBUS_BUILD_EXAMPLES "Build the C++ examples" OFF)
 option(TENSORBUS_BUILD_PYTHON "Build the Python module (pip does this)" OFF)
 option(TENSORBUS_STEPS "Compile in the places at which a test can kill a process"

@@ -1,0 +1,88 @@
+// One way from one process to another, the receiver asleep: a message of the bus beside a futex in
+// memory that both processes map.
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+
+#include <climits>
+
+#include "harness/messages.hpp"
+#include "harness/report.hpp"
+
+namespace {
+
+using namespace bench;
+using namespace std::chrono_literals;
+using tensorbus::Loan;
+using tensorbus::Outcome;
+using tensorbus::Sample;
+
+struct FutexStage {
+  Line sent;
+  alignas(128) std::atomic<std::uint32_t> wake{0};
+};
+
+void futex_one_way(TwoProcesses& both, FutexStage& stage, const Pace& pace, int repetition) {
+  if (both.is_sender())
+    return send_paced(
+        both, pace, [] { return 0; },
+        [&](int) {
+          stage.sent.word.store(ticks_before(), std::memory_order_relaxed);
+          stage.wake.fetch_add(1, std::memory_order_release);
+          ::syscall(SYS_futex, &stage.wake, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+        });
+  Histogram latency;
+  std::uint32_t before = stage.wake.load(std::memory_order_acquire);
+  receive_paced(both, pace, latency, [&](std::uint64_t) {
+    while (stage.wake.load(std::memory_order_acquire) == before)
+      ::syscall(SYS_futex, &stage.wake, FUTEX_WAIT, before, nullptr, nullptr, 0);
+    const std::uint64_t now = ticks_after();
+    ++before;
+    return ticks_between(stage.sent.word.load(std::memory_order_relaxed), now);
+  });
+  report("futex", repetition, latency);
+}
+
+void bus_one_way(TwoProcesses& both, const tensorbus::Participant& participant, const char* name,
+                 const tensorbus::Layout& layout, const Pace& pace, int repetition) {
+  if (both.is_sender()) {
+    tensorbus::Publisher publisher(name, {}, participant);
+    require(publisher.wait_for_subscribers(1, 10s) == Outcome::kDone, "no subscriber came");
+    return send_paced(
+        both, pace, [&] { return publisher.loan(layout); },
+        [&](Loan& loan) {
+          write_ticks(loan.data(), ticks_before());
+          publisher.publish(std::move(loan));
+        });
+  }
+  tensorbus::Subscriber subscriber(name, {.spin = 0s}, participant);
+  require(subscriber.wait_for_publishers(1, 10s) == Outcome::kDone, "no publisher came");
+  Histogram latency;
+  receive_paced(both, pace, latency, [&](std::uint64_t) {
+    Sample sample;
+    require(subscriber.receive(sample, 10s) == Outcome::kDone, "no sample came");
+    const std::uint64_t now = ticks_after();
+    return ticks_between(read_ticks(sample.tensor().data()), now);
+  });
+  report(name, repetition, latency);
+}
+
+}  // namespace
+
+int main(int count, char** values) {
+  const Arguments arguments = Arguments::parse(count, values);
+  // The pause is long enough for the receiver to fall asleep.
+  const Pace pace{
+      .messages = arguments.quick ? 2'000U : 5'000U, .warm_up = 100, .pause_ns = 50'000};
+
+  Shared<FutexStage> stage;
+  TwoProcesses both;
+  {
+    const tensorbus::Participant participant(both.participant_options());
+    for (int repetition = 0; repetition < arguments.repetitions(); ++repetition) {
+      futex_one_way(both, *stage, pace, repetition);
+      bus_one_way(both, participant, "64 B loan, asleep", kSmall, pace, repetition);
+      bus_one_way(both, participant, "24.9 MB loan, asleep", kImage, pace, repetition);
+    }
+  }
+}

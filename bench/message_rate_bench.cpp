@@ -1,0 +1,110 @@
+// How many 64-byte messages a second, none of them lost: the bus beside a bare ring of cache lines
+// in memory that both processes map.
+
+#include <array>
+
+#include "harness/messages.hpp"
+#include "harness/report.hpp"
+
+namespace {
+
+using namespace bench;
+using namespace std::chrono_literals;
+using tensorbus::Outcome;
+using tensorbus::Sample;
+
+constexpr std::uint64_t kDepth = 1024;
+
+// The sender's half: `send` each message, as fast as it goes, until the receiver has the last one.
+template <typename Send>
+void send_all(TwoProcesses& both, const char* name, std::uint64_t messages, int repetition,
+              Send send) {
+  both.meet();
+  const std::uint64_t begin = monotonic_ns();
+  for (std::uint64_t message = 1; message <= messages; ++message) send(message);
+  both.wait_for_ack(messages);
+  const auto seconds = static_cast<double>(monotonic_ns() - begin) * 1e-9;
+  report(name, repetition, {{"per_second", static_cast<double>(messages) / seconds}});
+  both.meet();
+}
+
+template <typename Take>
+void receive_all(TwoProcesses& both, std::uint64_t messages, Take take) {
+  both.ack(0);
+  both.meet();
+  for (std::uint64_t message = 1; message <= messages; ++message) take(message);
+  both.ack(messages);
+  both.meet();
+}
+
+struct alignas(64) RingSlot {
+  std::atomic<std::uint64_t> full{0};   // the message that lies here
+  std::atomic<std::uint64_t> taken{0};  // the last one that was taken
+  std::array<std::byte, 48> bytes{};
+};
+using Ring = std::array<RingSlot, kDepth>;
+
+void ring_rate(TwoProcesses& both, Ring& ring, std::uint64_t messages, int repetition) {
+  for (RingSlot& slot : ring) slot.full = slot.taken = 0;
+  const auto slot_of = [&](std::uint64_t message) -> RingSlot& { return ring[message % kDepth]; };
+  if (both.is_sender())
+    return send_all(both, "bare ring", messages, repetition, [&](std::uint64_t message) {
+      RingSlot& slot = slot_of(message);
+      const std::uint64_t before = message > kDepth ? message - kDepth : 0;
+      while (slot.taken.load(std::memory_order_acquire) != before) relax();
+      write_ticks(slot.bytes.data(), message);
+      slot.full.store(message, std::memory_order_release);
+    });
+  receive_all(both, messages, [&](std::uint64_t message) {
+    RingSlot& slot = slot_of(message);
+    while (slot.full.load(std::memory_order_acquire) != message) relax();
+    require(read_ticks(slot.bytes.data()) == message, "a message was lost");
+    slot.taken.store(message, std::memory_order_release);
+  });
+}
+
+// `publish(publisher, message)` sends 64 bytes that begin with the message's number.
+template <typename Publish>
+void bus_rate(TwoProcesses& both, const tensorbus::Participant& participant, const char* name,
+              std::uint64_t messages, int repetition, Publish publish) {
+  if (both.is_sender()) {
+    tensorbus::Publisher publisher(name, {.depth = kDepth, .reliable = true}, participant);
+    require(publisher.wait_for_subscribers(1, 10s) == Outcome::kDone, "no subscriber came");
+    return send_all(both, name, messages, repetition,
+                    [&](std::uint64_t message) { publish(publisher, message); });
+  }
+  tensorbus::Subscriber subscriber(name, {}, participant);
+  require(subscriber.wait_for_publishers(1, 10s) == Outcome::kDone, "no publisher came");
+  receive_all(both, messages, [&](std::uint64_t message) {
+    Sample sample;
+    require(subscriber.receive(sample, 10s) == Outcome::kDone, "no sample came");
+    require(read_ticks(sample.tensor().data()) == message, "a sample was lost");
+  });
+}
+
+}  // namespace
+
+int main(int count, char** values) {
+  const Arguments arguments = Arguments::parse(count, values);
+  const std::uint64_t messages = arguments.quick ? 300'000 : 1'000'000;
+  Shared<Ring> ring;
+  TwoProcesses both;
+  {
+    const tensorbus::Participant participant(both.participant_options());
+    for (int repetition = 0; repetition < arguments.repetitions(); ++repetition) {
+      ring_rate(both, *ring, messages, repetition);
+      bus_rate(both, participant, "64 B loans", messages, repetition,
+               [](tensorbus::Publisher& publisher, std::uint64_t message) {
+                 tensorbus::Loan loan = publisher.loan(kSmall);
+                 write_ticks(loan.data(), message);
+                 publisher.publish(std::move(loan));
+               });
+      std::array<std::byte, 64> bytes{};
+      bus_rate(both, participant, "64 B copied", messages, repetition,
+               [&](tensorbus::Publisher& publisher, std::uint64_t message) {
+                 write_ticks(bytes.data(), message);
+                 publisher.publish(tensorbus::TensorView{bytes.data(), kSmall});
+               });
+    }
+  }
+}

@@ -1,0 +1,187 @@
+// One way from one process to another, the receiver polling: a message of the bus beside a cache
+// line that both processes map.
+
+#include <array>
+#include <optional>
+
+#include "harness/messages.hpp"
+#include "harness/report.hpp"
+
+namespace {
+
+using namespace bench;
+using namespace std::chrono_literals;
+using tensorbus::Loan;
+using tensorbus::Outcome;
+using tensorbus::Sample;
+
+// Half of the way there and back: needs no clock that two cores share.
+void line_round_trip(TwoProcesses& both, const Pace& pace, int repetition) {
+  Line& there = both.stage().sent;
+  Line& back = both.stage().answered;
+  const auto wait = [](Line& line, std::uint64_t value) {
+    while (line.word.load(std::memory_order_acquire) != value) {
+    }
+  };
+  const std::uint64_t last = pace.warm_up + pace.messages;
+  Histogram ticks;
+  both.meet();
+  if (both.is_sender()) {
+    for (std::uint64_t message = 1; message <= last; ++message) {
+      const std::uint64_t begin = ticks_before();
+      there.word.store(message, std::memory_order_release);
+      wait(back, message);
+      const std::uint64_t end = ticks_after();
+      if (message > pace.warm_up) ticks.add((end - begin) / 2);
+    }
+    report("line, half a round trip", repetition, ticks);
+  } else {
+    for (std::uint64_t message = 1; message <= last; ++message) {
+      wait(there, message);
+      back.word.store(message, std::memory_order_release);
+    }
+  }
+  both.meet();
+}
+
+// Paced and timed as the bus is.
+void line_one_way(TwoProcesses& both, const Pace& pace, int repetition) {
+  Line& line = both.stage().sent;
+  if (both.is_sender())
+    return send_paced(
+        both, pace, [] { return 0; },
+        [&](int) { line.word.store(ticks_before(), std::memory_order_release); });
+  Histogram latency;
+  std::uint64_t before = line.word.load(std::memory_order_acquire);
+  receive_paced(both, pace, latency, [&](std::uint64_t) {
+    std::uint64_t sent = before;
+    while ((sent = line.word.load(std::memory_order_acquire)) == before) {
+    }
+    const std::uint64_t now = ticks_after();
+    before = sent;
+    return ticks_between(sent, now);
+  });
+  report("line, one way", repetition, latency);
+}
+
+// Sends with `publish` and measures until the receiver has the message and, apart from that, until
+// it has read the message's first bytes.
+class BusRow {
+ public:
+  BusRow(TwoProcesses& both, const tensorbus::Participant& participant, const char* name)
+      : both_(both), name_(name) {
+    const std::string topic = name;
+    if (both.is_sender()) {
+      publisher_.emplace(topic, tensorbus::PublisherOptions{}, participant);
+      require(publisher_->wait_for_subscribers(1, 10s) == Outcome::kDone, "no subscriber came");
+    } else {
+      const tensorbus::SubscriberOptions options{.spin = 10s};
+      subscriber_.emplace(topic, options, participant);
+      require(subscriber_->wait_for_publishers(1, 10s) == Outcome::kDone, "no publisher came");
+    }
+  }
+
+  tensorbus::Publisher& publisher() { return *publisher_; }
+
+  template <typename Prepare, typename Send>
+  void run(const Pace& pace, int repetition, Prepare prepare, Send send) {
+    run_with(pace, repetition, prepare, send, [this](Sample& sample) {
+      while (subscriber_->try_receive(sample) != Outcome::kDone) {
+      }
+    });
+  }
+
+  // With receive(), which spins by itself.
+  template <typename Prepare, typename Send>
+  void run_receive(const Pace& pace, int repetition, Prepare prepare, Send send) {
+    run_with(pace, repetition, prepare, send, [this](Sample& sample) {
+      require(subscriber_->receive(sample, 10s) == Outcome::kDone, "no sample came");
+    });
+  }
+
+ private:
+  template <typename Prepare, typename Send, typename Receive>
+  void run_with(const Pace& pace, int repetition, Prepare prepare, Send send, Receive receive) {
+    if (both_.is_sender()) return send_paced(both_, pace, prepare, send);
+    Histogram latency;
+    Histogram to_bytes;
+    receive_paced(both_, pace, latency, [&](std::uint64_t message) {
+      Sample sample;
+      receive(sample);
+      const std::uint64_t now = ticks_after();
+      const std::uint64_t sent = read_ticks(first_bytes(sample));
+      const std::uint64_t read = ticks_after();
+      if (message > pace.warm_up) to_bytes.add(ticks_between(sent, read));
+      return ticks_between(sent, now);
+    });
+    report(name_, repetition, latency);
+    report(std::string(name_) + ", and read", repetition, to_bytes);
+  }
+
+  // Of the tensor, or behind the two bytes with which a MessagePack binary begins.
+  static const std::byte* first_bytes(const Sample& sample) {
+    return sample.tensors().empty() ? sample.field_bytes().data() + 2 : sample.tensor().data();
+  }
+
+  TwoProcesses& both_;
+  const char* name_;
+  std::optional<tensorbus::Publisher> publisher_;
+  std::optional<tensorbus::Subscriber> subscriber_;
+};
+
+void publish_now(tensorbus::Publisher& publisher, Loan& loan) {
+  write_ticks(loan.data(), ticks_before());
+  publisher.publish(std::move(loan));
+}
+
+}  // namespace
+
+int main(int count, char** values) {
+  const Arguments arguments = Arguments::parse(count, values);
+  const Pace pace{
+      .messages = arguments.quick ? 20'000U : 50'000U, .warm_up = 1'000, .pause_ns = 2'000};
+  const auto nothing = [] { return 0; };
+
+  TwoProcesses both;
+  {
+    const tensorbus::Participant participant(both.participant_options());
+    BusRow image(both, participant, "24.9 MB loan");
+    BusRow image_receive(both, participant, "24.9 MB loan, receive()");
+    BusRow image_and_loan(both, participant, "24.9 MB, loan() too");
+    BusRow small_loan(both, participant, "64 B loan");
+    BusRow small_copy(both, participant, "64 B copied");
+    BusRow fields(both, participant, "48 B of fields");
+
+    for (int repetition = 0; repetition < arguments.repetitions(); ++repetition) {
+      line_round_trip(both, pace, repetition);
+      line_one_way(both, pace, repetition);
+      image.run(
+          pace, repetition, [&] { return image.publisher().loan(kImage); },
+          [&](Loan& loan) { publish_now(image.publisher(), loan); });
+      image_receive.run_receive(
+          pace, repetition, [&] { return image_receive.publisher().loan(kImage); },
+          [&](Loan& loan) { publish_now(image_receive.publisher(), loan); });
+      image_and_loan.run(pace, repetition, nothing, [&](int) {
+        const std::uint64_t begin = ticks_before();
+        Loan loan = image_and_loan.publisher().loan(kImage);
+        write_ticks(loan.data(), begin);
+        image_and_loan.publisher().publish(std::move(loan));
+      });
+      small_loan.run(
+          pace, repetition, [&] { return small_loan.publisher().loan(kSmall); },
+          [&](Loan& loan) { publish_now(small_loan.publisher(), loan); });
+      std::array<std::byte, 64> bytes{};
+      small_copy.run(pace, repetition, nothing, [&](int) {
+        write_ticks(bytes.data(), ticks_before());
+        small_copy.publisher().publish(tensorbus::TensorView{bytes.data(), kSmall});
+      });
+      tensorbus::Message message;
+      std::array<std::byte, 48> packed{std::byte{0xc4}, std::byte{46}};  // MessagePack: binary
+      message.fields = packed;
+      fields.run(pace, repetition, nothing, [&](int) {
+        write_ticks(packed.data() + 2, ticks_before());
+        fields.publisher().publish(message);
+      });
+    }
+  }
+}

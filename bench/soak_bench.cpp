@@ -1,0 +1,81 @@
+// A million messages between two processes: does memory, or the number of descriptors, grow?
+
+#include <array>
+
+#include "harness/messages.hpp"
+#include "harness/process_use.hpp"
+#include "harness/report.hpp"
+
+namespace {
+
+using namespace bench;
+using namespace std::chrono_literals;
+using tensorbus::Outcome;
+using tensorbus::Sample;
+
+// The first is the warm-up; what is told after it must not grow.
+constexpr std::array<std::uint64_t, 5> kPortions{100'000, 250'000, 250'000, 250'000, 250'000};
+
+void report_use(const char* name, int when, const tensorbus::Participant& participant) {
+  const tensorbus::ArenaUse arena = participant.arena();
+  report(name, when,
+         {{"rss_bytes", rss_bytes()},
+          {"pss_bytes", pss_bytes()},
+          {"descriptors", open_descriptors()},
+          {"arena_used_bytes", static_cast<double>(arena.used_bytes)},
+          {"arena_reserved_bytes", static_cast<double>(arena.reserved_bytes)},
+          {"arena_segments", static_cast<double>(arena.segments)},
+          {"arena_blocks", static_cast<double>(arena.blocks)}});
+}
+
+void send(TwoProcesses& both, tensorbus::Publisher& publisher, std::uint64_t messages) {
+  for (std::uint64_t message = 1; message <= messages; ++message) {
+    tensorbus::Loan loan = publisher.loan(kSmall);
+    write_ticks(loan.data(), message);
+    publisher.publish(std::move(loan));
+  }
+  both.wait_for_ack(messages);
+  (void)publisher.stats();  // takes back what came back
+}
+
+void receive(TwoProcesses& both, tensorbus::Subscriber& subscriber, std::uint64_t messages) {
+  for (std::uint64_t message = 1; message <= messages; ++message) {
+    Sample sample;
+    require(subscriber.receive(sample, 10s) == Outcome::kDone, "no sample came");
+    require(read_ticks(sample.tensor().data()) == message, "a sample was lost");
+  }
+  both.ack(messages);
+}
+
+}  // namespace
+
+int main(int, char**) {
+  TwoProcesses both;
+  {
+    const tensorbus::Participant participant(both.participant_options());
+    const char* name = both.is_sender() ? "sender" : "receiver";
+    const auto run = [&](auto& endpoint, auto half) {
+      int when = 0;
+      (void)rss_bytes();  // the first call touches pages of its own
+      (void)open_descriptors();
+      for (const std::uint64_t messages : kPortions) {
+        if (!both.is_sender()) both.ack(0);
+        both.meet();
+        half(both, endpoint, messages);
+        both.meet();
+        report_use(name, when++, participant);
+      }
+    };
+    if (both.is_sender()) {
+      tensorbus::Publisher publisher("soak", {.depth = 256, .reliable = true}, participant);
+      require(publisher.wait_for_subscribers(1, 10s) == Outcome::kDone, "no subscriber came");
+      run(publisher, send);
+      both.meet();
+    } else {
+      tensorbus::Subscriber subscriber("soak", {}, participant);
+      require(subscriber.wait_for_publishers(1, 10s) == Outcome::kDone, "no publisher came");
+      run(subscriber, receive);
+      both.meet();
+    }
+  }
+}
