@@ -80,13 +80,21 @@ def unflatten(fields: bytes, tensor: Callable[[int], Any], count: int) -> Any:
     """The message that was flattened; `tensor(i)` is its i-th of `count` tensors."""
     if not fields:
         return tensor(0) if count == 1 else [tensor(i) for i in range(count)]
+    return _Unflattener(tensor).decode(fields)
 
-    def raised(code: int, payload: memoryview) -> Any:
+
+class _Unflattener:
+    """Not a pair of closures: their cycle would keep the tensors until the garbage collector runs."""
+
+    def __init__(self, tensor: Callable[[int], Any]) -> None:
+        self._tensor = tensor
+
+    def decode(self, fields: bytes | memoryview) -> Any:
+        return msgpack.decode(fields, ext_hook=self._raised)
+
+    def _raised(self, code: int, payload: memoryview) -> Any:
         if code == _TENSOR:
-            return tensor(int.from_bytes(payload, "little"))
+            return self._tensor(int.from_bytes(payload, "little"))
         if code == _TUPLE:
-            return tuple(decoder.decode(payload))
+            return tuple(self.decode(payload))
         return msgpack.Ext(code, bytes(payload))
-
-    decoder = msgpack.Decoder(ext_hook=raised)
-    return decoder.decode(fields)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
 from tensorbus import _core
 from tensorbus._core import Outcome
-from tensorbus._errors import Closed, InvalidArgument, Timeout
+from tensorbus._errors import Closed, Forked, InvalidArgument, Timeout
 from tensorbus._fields import Flattener
-from tensorbus._participant import participant
-from tensorbus._tensors import dtype_name, library_of, tensor_from, view_of
+from tensorbus._participant import participant, topic_name, whole_number
+from tensorbus._tensors import dtype_name, library_of, sizes_of, tensor_from, view_of
 
 
 class Publisher:
@@ -26,7 +27,7 @@ class Publisher:
         domain: see `tensorbus.participant`.
 
     Raises:
-        InvalidArgument: an empty topic, or a depth below 1.
+        InvalidArgument: a topic that is no name, or a depth below 1.
         AccessDenied: a domain directory that others own or may write to.
 
     >>> import numpy as np
@@ -49,13 +50,15 @@ class Publisher:
         timeout: float | None = None,
         domain: str | None = None,
     ) -> None:
-        if depth < 1 or history < 0:
-            raise InvalidArgument(f"depth={depth}, history={history}: at least 1 and 0 are needed")
-        self._topic = topic
+        self._topic = topic_name(topic)
         self._timeout = timeout
         self._closed = False
         self._core = _core.Publisher(
-            topic, participant(domain), depth=depth, history=history, reliable=reliable
+            topic,
+            participant(domain),
+            depth=whole_number("depth", depth, least=1),
+            history=whole_number("history", history, least=0),
+            reliable=reliable,
         )
 
     @property
@@ -88,7 +91,7 @@ class Publisher:
         sizes = like.shape if shape is None and like is not None else shape
         if sizes is None:
             raise InvalidArgument("a loan needs a shape, or a tensor to be like")
-        memory = self._core.loan(name, [sizes] if isinstance(sizes, int) else list(sizes))
+        memory = self._core.loan(name, sizes_of(sizes))
         return tensor_from(memory, library if dtype is None and library else dtype_library)
 
     def publish(self, data: Any, *, timeout: float | None = None) -> int:
@@ -152,7 +155,8 @@ class Publisher:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        with suppress(Forked):  # a child that leaves its parent's block leaves it to the parent
+            self.close()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"subscribers={self.stats['subscribers']}"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
 from tensorbus import _core
 from tensorbus._core import Outcome
-from tensorbus._errors import Closed, HoldLimit, InvalidArgument, Timeout
-from tensorbus._participant import participant
+from tensorbus._errors import Closed, Forked, HoldLimit, InvalidArgument, Timeout
+from tensorbus._participant import participant, topic_name, whole_number
 from tensorbus._sample import Sample
 from tensorbus._tensors import Library
 
@@ -50,19 +51,21 @@ class Subscriber:
         as_: Library | None = None,
         domain: str | None = None,
     ) -> None:
-        if depth < 0 or max_held < 1:
-            raise InvalidArgument(f"depth={depth}, max_held={max_held}: at least 0 and 1 needed")
         if access != "read":
             raise InvalidArgument(f'access={access!r}: only "read" is there yet')
         if as_ not in (None, "torch", "numpy"):
             raise InvalidArgument(f'as_={as_!r}: expected "torch", "numpy" or None')
-        self._topic = topic
+        self._topic = topic_name(topic)
         self._timeout = timeout
         self._as = as_
         self._max_held = max_held
         self._closed = False
         self._core = _core.Subscriber(
-            topic, participant(domain), depth=depth, max_held=max_held, spin=spin
+            topic,
+            participant(domain),
+            depth=whole_number("depth", depth, least=0),
+            max_held=whole_number("max_held", max_held, least=1),
+            spin=spin,
         )
 
     @property
@@ -145,7 +148,8 @@ class Subscriber:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        with suppress(Forked):  # a child that leaves its parent's block leaves it to the parent
+            self.close()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"publishers={self.stats['publishers']}"

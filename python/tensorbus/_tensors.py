@@ -6,10 +6,12 @@ Neither library is imported before it is needed: what a caller hands in has been
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from operator import index
 from typing import TYPE_CHECKING, Any, Literal
 
 from tensorbus._core import Memory, TensorFlags, TensorView
-from tensorbus._errors import Unsupported
+from tensorbus._errors import InvalidArgument, Unsupported
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,7 +49,28 @@ def dtype_name(dtype: object) -> tuple[str, Library]:
         raise Unsupported("NumPy has no bfloat16: pass dtype=torch.bfloat16")
     import numpy as np
 
-    return np.dtype(dtype).name, "numpy"  # type: ignore[call-overload]
+    try:
+        known = np.dtype(dtype)  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        raise Unsupported(f"dtype={dtype!r}: expected a dtype of NumPy or PyTorch") from None
+    if not known.isnative:
+        raise Unsupported(f"dtype={dtype!r} is not in this machine's byte order")
+    return known.name, "numpy"
+
+
+def sizes_of(shape: Any) -> list[int]:
+    """The sizes in a shape, which may be one size.
+
+    >>> sizes_of(5), sizes_of((2, 3))
+    ([5], [2, 3])
+    """
+    try:
+        sizes = [index(size) for size in shape] if isinstance(shape, Iterable) else [index(shape)]
+    except TypeError:
+        sizes = [-1]
+    if not all(0 <= size < 2**63 for size in sizes):
+        raise InvalidArgument(f"shape={shape!r}: expected one size or several, from 0 to 2**63 - 1")
+    return sizes
 
 
 def view_of(value: Any, library: Library) -> tuple[TensorView, object]:
@@ -65,6 +88,8 @@ def _view_of_torch(tensor: torch.Tensor) -> tuple[TensorView, object]:
         )
     if tensor.layout != torch.strided:
         raise Unsupported(f"{tensor.layout} tensors cannot travel yet: publish tensor.to_dense()")
+    if tensor.is_meta:
+        raise Unsupported("a meta tensor has no elements that could travel: publish its shape")
     if tensor.device.type != "cpu":
         raise Unsupported(
             f"tensors on {tensor.device} cannot travel yet: publish tensor.cpu()"
@@ -137,7 +162,13 @@ def _torch_from(memory: Memory, flags: int) -> torch.Tensor:
 
 
 def _numpy_from(memory: Memory) -> np.ndarray[Any, Any]:
-    import numpy as np
+    try:
+        import numpy as np
+    except ImportError:
+        raise Unsupported(
+            "this tensor is to be a NumPy array, and NumPy is not installed here: pip install "
+            'numpy, or receive it with as_="torch"'
+        ) from None
 
     array = np.asarray(memory)
     if memory.dtype == "bfloat16":

@@ -11,6 +11,8 @@
 namespace tensorbus::bus {
 namespace {
 
+constexpr int kListenAttempts = 10;
+
 std::string base_directory() {
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
   if (runtime != nullptr && runtime[0] == '/' && ::access(runtime, W_OK) == 0)
@@ -38,8 +40,16 @@ Domain::Domain(const std::string& asked)
     : path_(domain_path(asked)), directory_(platform::open_private_directory(path_)) {}
 
 platform::Fd Domain::listen(const Id& participant) const {
-  return platform::listen_in(directory_.get(), temporary_socket_name(participant),
-                             socket_name(participant));
+  const std::string temporary = temporary_socket_name(participant);
+  for (int attempt = 1;; ++attempt) {
+    try {
+      return platform::listen_in(directory_.get(), temporary, socket_name(participant));
+    } catch (const Error&) {
+      // A sweep may have taken the socket for dead before it listened: then it is made again.
+      remove_file(temporary);
+      if (attempt == kListenAttempts) throw;
+    }
+  }
 }
 
 platform::Connection Domain::connect(const Id& participant) const {
@@ -53,16 +63,24 @@ void Domain::remove_files_of(const Id& participant) const {
 
 void Domain::sweep(const Id& self) const {
   std::set<Id> owners;
-  for (const std::string& name : list())
-    if (const auto owner = owner_of_file(name); owner && *owner != self) owners.insert(*owner);
-  for (const Id& owner : owners) {
-    // A newborn has its temporary socket only; the dead with nothing but a temporary socket refuse
-    // a connection there as well.
-    const auto outcome = connect(owner).outcome;
-    if (outcome != platform::Connect::kDead) continue;
-    if (platform::connect_in(directory_.get(), temporary_socket_name(owner)).outcome ==
-        platform::Connect::kDead)
-      remove_files_of(owner);
+  for (const std::string& name : list()) {
+    const auto owner = owner_of_file(name);
+    if (!owner || *owner == self) continue;
+    if (name != temporary_socket_name(*owner))
+      owners.insert(*owner);
+    else if (is_dead(name))
+      remove_file(name);  // this name alone: a newborn may have got its final one just now
+  }
+  // These have listened once, so who refuses a connection is dead.
+  for (const Id& owner : owners)
+    if (is_dead(socket_name(owner))) remove_files_of(owner);
+}
+
+bool Domain::is_dead(const std::string& socket) const {
+  try {
+    return platform::connect_in(directory_.get(), socket).outcome == platform::Connect::kDead;
+  } catch (const Error&) {  // out of descriptors, or another user's: somebody else will find out
+    return false;
   }
 }
 

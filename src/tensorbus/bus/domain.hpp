@@ -37,6 +37,8 @@ class Domain {
   void sweep(const Id& self) const;
 
  private:
+  bool is_dead(const std::string& socket) const;
+
   std::string path_;
   platform::Fd directory_;
 };

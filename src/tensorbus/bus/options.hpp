@@ -10,7 +10,7 @@ namespace tensorbus {
 struct ParticipantOptions {
   // A path if it has a slash, else a name beside the default domain; empty: TENSORBUS_DOMAIN, else
   // "default".
-  std::string domain;
+  std::string domain{};
   // The most host memory this participant takes. 0: TENSORBUS_BUDGET (bytes), else three quarters
   // of the machine's memory.
   std::size_t budget_bytes = 0;

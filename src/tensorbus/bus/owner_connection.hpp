@@ -45,7 +45,6 @@ class OwnerConnection {
   void greet(link::Channel::Received& received);
   void subscribe(link::Channel::Received& received);
   void refuse(std::uint32_t link, Code code, const std::string& text);
-  Link& link_named(std::uint32_t number);
 
   Surroundings& surroundings_;
   const FindPublisher find_publisher_;

@@ -55,6 +55,11 @@ Participant Participant::shared(const ParticipantOptions& options) {
   return Participant(std::move(core));
 }
 
+const std::shared_ptr<bus::ParticipantCore>& Participant::core() const {
+  (void)of_this_process(*core_);
+  return core_;
+}
+
 Id Participant::id() const { return of_this_process(*core_).id(); }
 
 std::string Participant::domain_path() const { return of_this_process(*core_).domain().path(); }

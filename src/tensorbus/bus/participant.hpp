@@ -40,6 +40,9 @@ class TENSORBUS_API Participant {
   friend class Publisher;
   friend class Subscriber;
   explicit Participant(std::shared_ptr<bus::ParticipantCore> core) : core_(std::move(core)) {}
+  // For new endpoints. Throws Error(kForked) in a child of the process that made it.
+  const std::shared_ptr<bus::ParticipantCore>& core() const;
+
   std::shared_ptr<bus::ParticipantCore> core_;
 };
 

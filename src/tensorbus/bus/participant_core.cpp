@@ -14,6 +14,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kRetryDelay = 20ms;    // a backlog was full, or descriptors were short
+constexpr int kLooksAtTheDead = 10;
 constexpr auto kPollInterval = 100ms;  // without an inotify instance
 
 memory::ArenaOptions arena_options(const ParticipantOptions& options) {
@@ -234,13 +235,22 @@ void ParticipantCore::forget_owner(BorrowerConnection& connection, const std::st
   // Nobody finds it any more, but it is the one that calls us: it goes when the task has run.
   const auto node = borrower_connections_.extract(owner);
   service_.post([this, owner, gone = node.mapped()] {
-    try {
-      // An owner that broke the protocol but lives keeps its files.
-      if (domain_.connect(owner).outcome == platform::Connect::kDead) domain_.remove_files_of(owner);
-    } catch (const Error&) {  // the next one that looks will remove them
-    }
+    clear_up_after(owner, kLooksAtTheDead);
     scan();
   });
+}
+
+// Removes the files of an owner that hung up, if it is dead. One that broke the protocol but lives
+// keeps them; and the listener of one that is being killed may close after its connections, so we
+// look more than once.
+void ParticipantCore::clear_up_after(const Id& owner, int looks) {
+  try {
+    if (domain_.connect(owner).outcome == platform::Connect::kDead)
+      return domain_.remove_files_of(owner);
+  } catch (const Error&) {  // out of descriptors, for now
+  }
+  if (looks > 1)
+    service_.post_later(kRetryDelay, [this, owner, looks] { clear_up_after(owner, looks - 1); });
 }
 
 void ParticipantCore::drop_idle_connections() {

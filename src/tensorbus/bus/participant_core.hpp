@@ -62,6 +62,7 @@ class ParticipantCore {
   void join(const std::shared_ptr<SubscriberCore>& subscriber, const PublisherName& publisher);
   BorrowerConnection* connection_to(const Id& owner);
   void forget_owner(BorrowerConnection& connection, const std::string& why);
+  void clear_up_after(const Id& owner, int looks);
   void drop_idle_connections();
   void tell_retired();
   void scan_soon();

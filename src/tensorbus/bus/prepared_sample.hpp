@@ -3,12 +3,15 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "tensorbus/bus/message.hpp"
 #include "tensorbus/link/issued_sample.hpp"
 #include "tensorbus/link/sample_ring.hpp"
 #include "tensorbus/memory/arena.hpp"
 #include "tensorbus/tensor/descriptor.hpp"
+#include "tensorbus/tensor/few.hpp"
 
 namespace tensorbus::bus {
 
@@ -16,13 +19,19 @@ namespace tensorbus::bus {
 // any number of links. Until it is published, dropping it undoes everything.
 class PreparedSample {
  public:
-  // `allocate` gives a block of so many bytes, or throws. Tensors that lie in a loan travel by
-  // reference; all others are copied into one block. Throws Error(kInvalidArgument) for a loan
-  // that was published before and for a malformed layout.
-  PreparedSample(const Message& message, memory::Arena& arena,
-                 const std::function<memory::BlockRef(std::size_t)>& allocate,
-                 const std::shared_ptr<link::ByteCounter>& in_flight);
-  ~PreparedSample();
+  // Where memory comes from.
+  struct Supplies {
+    memory::Arena& arena;
+    std::function<memory::BlockRef(std::size_t)> allocate;  // throws when there is none
+    const std::shared_ptr<link::ByteCounter>& in_flight;
+  };
+
+  // `tensors` travel, and of `rest` everything but its tensors. Tensors that lie in a loan travel by
+  // reference, all others are copied into one block. If `loan` is given, all of them lie in it.
+  // Throws Error(kInvalidArgument) for a loan that was published before and for a malformed layout.
+  PreparedSample(std::span<const TensorView> tensors, const Message& rest, const Supplies& supplies,
+                 const memory::BlockRef* loan = nullptr);
+  ~PreparedSample() { return_loans(); }
   PreparedSample(const PreparedSample&) = delete;
   PreparedSample& operator=(const PreparedSample&) = delete;
 
@@ -31,16 +40,30 @@ class PreparedSample {
   std::size_t copied_bytes() const noexcept { return copied_bytes_; }
 
   // The loans are spent.
-  void mark_done() noexcept { loans_.clear(); }
+  void mark_done() noexcept { loans_ = 0; }
 
  private:
-  memory::BlockRef take_loan(const void* data, const ByteSpan& span, memory::Arena& arena);
+  // A tensor that is not in the arena, and where its copy goes in the block of copies.
+  struct Copy {
+    std::size_t tensor = 0;
+    std::size_t place = 0;
+    ByteSpan span;  // of the copy
+  };
+
+  memory::Block* take_loan(const std::byte* first, std::size_t bytes, const Supplies& supplies,
+                           const memory::BlockRef* loan);
+  std::size_t place_tensors(std::span<const TensorView> tensors, const Supplies& supplies,
+                            const memory::BlockRef* loan, Descriptor& descriptor);
+  void copy_tensors(std::span<const TensorView> tensors, memory::Block& block,
+                    Descriptor& descriptor);
   void return_loans() noexcept;
 
   link::Entry entry_;
-  link::IssuedRef issued_;
-  std::vector<memory::BlockRef> loans_;  // marked as published by us
+  Few<memory::BlockRef> blocks_;  // loans first; moves into issued_ when all is there
+  std::size_t loans_ = 0;         // so many of the blocks are loans that we marked as published
+  std::vector<Copy> copies_;
   std::size_t copied_bytes_ = 0;
+  link::IssuedRef issued_;
 };
 
 }  // namespace tensorbus::bus

@@ -51,7 +51,7 @@ struct Publisher::Impl {
 Publisher::Publisher(const std::string& topic, const PublisherOptions& options,
                      const Participant& participant)
     : impl_(new Impl{bus::ForkSafe(
-          PublisherState{participant.core_, participant.core_->add_publisher(topic, options)})}) {}
+          PublisherState{participant.core(), participant.core()->add_publisher(topic, options)})}) {}
 Publisher::Publisher(Publisher&&) noexcept = default;
 Publisher& Publisher::operator=(Publisher&&) noexcept = default;
 Publisher::~Publisher() = default;
@@ -67,16 +67,24 @@ Loan Publisher::loan(const Layout& layout) {
   return Loan(std::make_unique<Loan::Impl>(bus::ForkSafe(std::move(loan))));
 }
 
-Published Publisher::publish(const Message& message, std::chrono::nanoseconds timeout) {
+// `loan` is the block that all tensors lie in, if that is known.
+Published Publisher::publish(std::span<const TensorView> tensors, const Message& rest,
+                             std::chrono::nanoseconds timeout, const memory::BlockRef* loan) {
   PublisherState& state = *impl_->state;
   if (state.core->closed()) return {Outcome::kClosed};
   bus::PreparedSample sample(
-      message, state.participant->arena(),
-      [&](std::size_t bytes) { return state.participant->allocate(bytes); },
-      state.core->bytes_in_flight());
+      tensors, rest,
+      {state.participant->arena(),
+       [&](std::size_t bytes) { return state.participant->allocate(bytes); },
+       state.core->bytes_in_flight()},
+      loan);
   const bus::PublishResult result = state.core->publish(sample, timeout);
   if (result.outcome == Outcome::kDone) sample.mark_done();
   return {result.outcome, result.sequence, result.subscribers};
+}
+
+Published Publisher::publish(const Message& message, std::chrono::nanoseconds timeout) {
+  return publish(message.tensors, message, timeout, nullptr);
 }
 
 Published Publisher::publish(const Message& message) {
@@ -84,13 +92,13 @@ Published Publisher::publish(const Message& message) {
 }
 
 Published Publisher::publish(const TensorView& tensor) {
-  Message message;
-  message.tensors.push_back(tensor);
-  return publish(message);
+  return publish({&tensor, 1}, {}, impl_->state->core->options().timeout, nullptr);
 }
 
 Published Publisher::publish(Loan&& loan) {
-  const Published published = publish(loan.view());
+  const TensorView view = loan.view();
+  const Published published = publish({&view, 1}, {}, impl_->state->core->options().timeout,
+                                      &loan.impl_->state->block);
   if (published.outcome == Outcome::kDone) loan.impl_.reset();
   return published;
 }

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "tensorbus/bus/loan.hpp"
@@ -12,6 +13,10 @@
 #include "tensorbus/platform/export.hpp"
 
 namespace tensorbus {
+
+namespace memory {
+class BlockRef;
+}
 
 struct Published {
   Outcome outcome = Outcome::kDone;  // kDone, kTimedOut, kInterrupted or kClosed
@@ -62,6 +67,9 @@ class TENSORBUS_API Publisher {
 
  private:
   struct Impl;
+  Published publish(std::span<const TensorView> tensors, const Message& rest,
+                    std::chrono::nanoseconds timeout, const memory::BlockRef* loan);
+
   std::unique_ptr<Impl> impl_;
 };
 

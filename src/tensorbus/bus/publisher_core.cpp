@@ -162,10 +162,7 @@ bool PublisherCore::close() {
   return true;
 }
 
-bool PublisherCore::closed() const {
-  const std::lock_guard lock(mutex_);
-  return closed_;
-}
+bool PublisherCore::closed() const noexcept { return closed_.load(std::memory_order_relaxed); }
 
 Outcome PublisherCore::wait_for_subscribers(std::uint32_t count, std::chrono::nanoseconds timeout) {
   const platform::Deadline deadline(timeout);

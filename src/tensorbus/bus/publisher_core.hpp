@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -46,7 +47,7 @@ class PublisherCore {
   void drain();
   // No more samples; returns false if it was closed before. Links drain.
   bool close();
-  bool closed() const;
+  bool closed() const noexcept;
 
   // By the service thread.
   struct Adopted {
@@ -89,7 +90,7 @@ class PublisherCore {
   Links stopped_;  // get nothing new, still hold leases
   std::deque<Kept> history_;
   std::uint64_t next_sequence_ = 0;
-  bool closed_ = false;
+  std::atomic<bool> closed_{false};  // written under mutex_; relaxed, publish() looks again there
   PublisherStats stats_;
 };
 

@@ -30,12 +30,12 @@ std::span<const std::byte> descriptor_bytes(const link::Entry& entry,
   return std::span(entry.inline_bytes).first(entry.length);
 }
 
-const std::byte* first_element(const TensorEntry& entry, const platform::Mapping& mapping) {
-  const ByteSpan span = span_of(entry.layout);
+const std::byte* first_element(std::uint64_t offset, const ByteSpan& span,
+                               const platform::Mapping& mapping) {
   const auto before = static_cast<std::uint64_t>(-span.begin);
-  if (entry.offset < before) refuse("a tensor lies before its segment");
-  place_in(mapping, entry.offset - before, span.bytes(), "a tensor");
-  return mapping.data() + entry.offset;
+  if (offset < before) refuse("a tensor lies before its segment");
+  place_in(mapping, offset - before, span.bytes(), "a tensor");
+  return mapping.data() + offset;
 }
 
 }  // namespace
@@ -48,44 +48,53 @@ std::optional<Sample> SampleParts::read(const std::shared_ptr<link::BorrowerLink
   // From here on the lease is ours, unless a tensor's segment turns out to be missing.
   auto lease = std::make_shared<Lease>(link, entry.token);
   auto parts = std::make_unique<SampleParts>();
-  const auto bytes = descriptor_bytes(entry, segment);
-  parts->descriptor.assign(bytes.begin(), bytes.end());
-  const Descriptor descriptor = Descriptor::decode(parts->descriptor);
+  Descriptor descriptor = Descriptor::decode(parts->copy(descriptor_bytes(entry, segment), entry));
   parts->tensors.resize(descriptor.tensors.size());
-  std::uint32_t known = link::kInlineSegment;
-  memory::BorrowedSegments::Ref mapping;
+  Tensor* leased = nullptr;  // the last tensor that lies in the owner's memory
   for (std::size_t i = 0; i < descriptor.tensors.size(); ++i) {
-    const TensorEntry& from = descriptor.tensors[i];
+    TensorEntry& from = descriptor.tensors[i];
     Tensor& tensor = parts->tensors[i];
-    tensor.layout_ = from.layout;
-    if (span_of(from.layout).bytes() == 0) continue;  // nothing to point at
-    if (from.segment != known) {
-      mapping = link->find_segment(from.segment);
-      if (!mapping) {
-        lease->forget();
-        return std::nullopt;
-      }
-      known = from.segment;
-      lease->keep(mapping);
+    const ByteSpan span = span_of(from.layout);
+    tensor.layout_ = std::move(from.layout);
+    if (span.bytes() == 0) continue;  // nothing to point at
+    const memory::BorrowedSegments::Ref& mapping = link->find_segment(from.segment);
+    if (!mapping) {
+      lease->forget();
+      return std::nullopt;
     }
-    tensor.data_ = first_element(from, *mapping);
+    tensor.data_ = first_element(from.offset, span, *mapping);
+    lease->keep(mapping);
+    if (leased != nullptr) leased->lease_ = lease;
+    leased = &tensor;
   }
-  for (Tensor& tensor : parts->tensors)
-    if (tensor.data_ != nullptr) tensor.lease_ = lease;
+  const link::Source& source = *link->source();
+  if (leased != nullptr)
+    leased->lease_ = std::move(lease);
+  else
+    parts->source = link->source();
   platform::step("receive.described");
 
   parts->fields = descriptor.fields;
-  parts->source = link->source();
   parts->header = {.sequence = entry.sequence,
                    .timestamp_ns = entry.timestamp_ns,
                    .fingerprint = entry.fingerprint,
-                   .publisher = parts->source->participant,
-                   .publisher_number = parts->source->publisher,
-                   .topic = parts->source->topic,
+                   .publisher = source.participant,
+                   .publisher_number = source.publisher,
+                   .topic = source.topic,
                    .origin = descriptor.origin};
   Sample sample;
   sample.parts_ = std::move(parts);
   return sample;
+}
+
+std::span<const std::byte> SampleParts::copy(std::span<const std::byte> descriptor,
+                                             const link::Entry& entry) {
+  if (!entry.is_inline()) {
+    block_bytes.assign(descriptor.begin(), descriptor.end());
+    return block_bytes;
+  }
+  inline_bytes = entry.inline_bytes;
+  return std::span(inline_bytes).first(descriptor.size());
 }
 
 }  // namespace bus
@@ -96,7 +105,7 @@ Sample& Sample::operator=(Sample&&) noexcept = default;
 Sample::~Sample() = default;
 
 const SampleHeader& Sample::header() const noexcept { return parts_->header; }
-const std::vector<Tensor>& Sample::tensors() const noexcept { return parts_->tensors; }
+std::span<const Tensor> Sample::tensors() const noexcept { return parts_->tensors.span(); }
 std::span<const std::byte> Sample::field_bytes() const noexcept { return parts_->fields; }
 
 const Tensor& Sample::tensor() const {

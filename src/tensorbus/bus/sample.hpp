@@ -71,7 +71,7 @@ class TENSORBUS_API Sample {
   ~Sample();
 
   const SampleHeader& header() const noexcept;
-  const std::vector<Tensor>& tensors() const noexcept;
+  std::span<const Tensor> tensors() const noexcept;
   // The only tensor. Throws Error(kInvalidArgument) if there is not exactly one.
   const Tensor& tensor() const;
   // The small fields as they came, MessagePack, and decoded (throws Error(kProtocol) if they are

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "tensorbus/link/borrower_link.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
 #include "tensorbus/tensor/descriptor.hpp"
+#include "tensorbus/tensor/few.hpp"
 
 namespace tensorbus::bus {
 
@@ -30,20 +32,25 @@ class Lease {
   // The token stays with the link.
   void forget() noexcept { link_.reset(); }
   // The mappings that the sample lies in stay for as long as the lease.
-  void keep(memory::BorrowedSegments::Ref segment) { segments_.push_back(std::move(segment)); }
+  void keep(const memory::BorrowedSegments::Ref& segment) {
+    if (segments_.empty() || segments_.back() != segment) segments_.push_back(segment);
+  }
 
  private:
   std::shared_ptr<link::BorrowerLink> link_;
   std::uint64_t token_;
-  std::vector<memory::BorrowedSegments::Ref> segments_;
+  Few<memory::BorrowedSegments::Ref> segments_;
 };
 
 // What a Sample holds.
 struct SampleParts {
   SampleHeader header;
-  std::vector<Tensor> tensors;
-  std::vector<std::byte> descriptor;  // a private copy; `fields` points into it
+  Few<Tensor> tensors;
   std::span<const std::byte> fields;
+  // A private copy of the descriptor, which `fields` points into.
+  std::array<std::byte, link::kInlineBytes> inline_bytes;
+  std::vector<std::byte> block_bytes;
+  // Where the topic's name is, unless the lease of a tensor keeps it.
   std::shared_ptr<const link::Source> source;
 
   // Reads an entry whose lease the caller hands over. Empty: a segment has not arrived yet, and
@@ -51,6 +58,9 @@ struct SampleParts {
   // the lease has gone back.
   static std::optional<Sample> read(const std::shared_ptr<link::BorrowerLink>& link,
                                     const link::Entry& entry);
+
+ private:
+  std::span<const std::byte> copy(std::span<const std::byte> descriptor, const link::Entry& entry);
 };
 
 }  // namespace tensorbus::bus

@@ -28,13 +28,10 @@ Outcome SubscriberCore::receive(Sample& sample, std::chrono::nanoseconds timeout
   if (outcome != Outcome::kTimedOut) return outcome;
   const platform::Deadline deadline(timeout);
   const platform::Deadline spin_until(std::min(options_.spin, timeout));
-  do {
-    for (int i = 0; i < 32; ++i) {
-      outcome = try_receive(sample);
-      if (outcome != Outcome::kTimedOut) return outcome;
-      relax_cpu();
-    }
-  } while (!spin_until.passed());
+  while (!spin_until.passed()) {
+    outcome = look_for_a_while(sample);
+    if (outcome != Outcome::kTimedOut) return outcome;
+  }
   while (!deadline.passed()) {
     const auto parked =
         sleeper_.park(deadline.remaining(link::kParkSlice), [this] { return anything_ready(); });
@@ -51,6 +48,17 @@ Outcome SubscriberCore::try_receive(Sample& sample) {
   if (!event_) return outcome;
   if (outcome == Outcome::kTimedOut && arm_event()) outcome = take_next(sample);
   if (outcome != Outcome::kTimedOut) disarm_event();
+  return outcome;
+}
+
+// Under one lock, which keeps others out for about a microsecond.
+Outcome SubscriberCore::look_for_a_while(Sample& sample) {
+  const std::lock_guard lock(mutex_);
+  Outcome outcome = Outcome::kTimedOut;
+  for (int i = 0; i < 16 && outcome == Outcome::kTimedOut; ++i) {
+    relax_cpu();
+    outcome = take_next(sample);
+  }
   return outcome;
 }
 
@@ -222,7 +230,8 @@ void SubscriberCore::end(const LinkRef& link) {
   const std::lock_guard lock(mutex_);
   link->end();
   forget_ended_links();
-  sleeper_.wake_own();
+  sleeper_.wake_own();  // the owner may have died between its last sample and the wake-up
+  if (event_) platform::signal_event(event_.get());
 }
 
 void SubscriberCore::refuse(const LinkRef& link, const std::string& why) {

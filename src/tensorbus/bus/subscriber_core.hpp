@@ -53,6 +53,7 @@ class SubscriberCore {
  private:
   using LinkRef = std::shared_ptr<link::BorrowerLink>;
 
+  Outcome look_for_a_while(Sample& sample);
   Outcome take_next(Sample& sample);
   bool take_from(const LinkRef& link, Sample& sample);
   bool anything_ready() const;

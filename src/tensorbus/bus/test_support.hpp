@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <initializer_list>
 #include <optional>
 #include <set>
 #include <span>
@@ -155,7 +154,7 @@ inline Seeds seeds_from(std::uint64_t first, std::uint64_t count) {
 
 // Memory of samples and loans in use, after taking back what subscribers returned.
 inline std::size_t used_bytes(const Participant& participant,
-                              std::initializer_list<Publisher*> publishers) {
+                              const std::vector<Publisher*>& publishers) {
   for (Publisher* publisher : publishers) (void)publisher->stats();
   return participant.arena().used_bytes;
 }

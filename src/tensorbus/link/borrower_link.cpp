@@ -32,8 +32,7 @@ void BorrowerLink::accept(const Accepted& accepted, platform::Fd segment) {
 
 bool BorrowerLink::pop(Entry& entry) noexcept {
   if (!segment_ || !samples_.pop(entry)) return false;
-  // Relaxed: a count; what it bounds is ordered by the rings.
-  held_.fetch_add(1, std::memory_order_relaxed);
+  popped_.store(popped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   wake_publisher();
   return true;
 }
@@ -56,8 +55,8 @@ void BorrowerLink::release(std::uint64_t token) noexcept {
   {
     const std::lock_guard lock(release_mutex_);
     returns_.push(token);
+    released_.store(released_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
-  held_.fetch_sub(1, std::memory_order_relaxed);
   wake_publisher();
 }
 

@@ -66,14 +66,18 @@ class BorrowerLink {
   void release(std::uint64_t token) noexcept;
   // Is this a child of the process that subscribed?
   bool forked() const noexcept;
-  std::uint32_t held() const noexcept { return held_.load(std::memory_order_relaxed); }
+  // Relaxed: a count; what it bounds is ordered by the rings.
+  std::uint32_t held() const noexcept {
+    return popped_.load(std::memory_order_relaxed) - released_.load(std::memory_order_relaxed);
+  }
   // There is something, but the borrower holds all that it may.
   bool at_hold_limit() const noexcept {
     return segment_ && held() >= max_held_ && !waiting_for_segment && samples_.ready();
   }
 
-  memory::BorrowedSegments::Ref find_segment(std::uint32_t id) const {
-    return connected_->segments.find(id);
+  // Under the subscriber's mutex.
+  const memory::BorrowedSegments::Ref& find_segment(std::uint32_t id) {
+    return last_segment_.find(connected_->segments, id);
   }
 
   // An entry that was popped before its segment arrived waits here, with its lease.
@@ -93,8 +97,10 @@ class BorrowerLink {
   bool publisher_waits_ = false;  // it is reliable: it may sleep until we pop or release
   bool ended_ = false;
   Waker publisher_;
-  std::atomic<std::uint32_t> held_{0};
+  memory::LastSegment last_segment_;
+  std::atomic<std::uint32_t> popped_{0};  // written under the subscriber's mutex
   std::mutex release_mutex_;
+  std::atomic<std::uint32_t> released_{0};  // written under release_mutex_
   ReturnRingWriter returns_;
 };
 

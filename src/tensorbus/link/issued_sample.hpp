@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tensorbus/memory/block.hpp"
+#include "tensorbus/tensor/few.hpp"
 
 namespace tensorbus::link {
 
@@ -17,7 +18,7 @@ using ByteCounter = std::atomic<std::uint64_t>;
 // when the last one goes, the blocks go back to the arena.
 class IssuedSample {
  public:
-  IssuedSample(std::vector<memory::BlockRef> blocks, std::shared_ptr<ByteCounter> in_flight)
+  IssuedSample(Few<memory::BlockRef> blocks, std::shared_ptr<ByteCounter> in_flight)
       : blocks_(std::move(blocks)), in_flight_(std::move(in_flight)) {
     in_flight_->fetch_add(bytes(), std::memory_order_relaxed);  // a statistic
   }
@@ -25,7 +26,7 @@ class IssuedSample {
   IssuedSample(const IssuedSample&) = delete;
   IssuedSample& operator=(const IssuedSample&) = delete;
 
-  const std::vector<memory::BlockRef>& blocks() const noexcept { return blocks_; }
+  const Few<memory::BlockRef>& blocks() const noexcept { return blocks_; }
 
  private:
   std::size_t bytes() const noexcept {
@@ -34,7 +35,7 @@ class IssuedSample {
     return sum;
   }
 
-  std::vector<memory::BlockRef> blocks_;
+  Few<memory::BlockRef> blocks_;
   std::shared_ptr<ByteCounter> in_flight_;
 };
 

@@ -1,6 +1,5 @@
 #include "tensorbus/link/owner_link.hpp"
 
-#include "tensorbus/platform/check.hpp"
 #include "tensorbus/platform/step.hpp"
 
 namespace tensorbus::link {
@@ -16,6 +15,10 @@ OwnerLink::OwnerLink(LinkLimits limits, Waker subscriber, std::shared_ptr<Segmen
       segments_(std::move(segments)) {}
 
 std::uint32_t OwnerLink::in_ring() noexcept {
+  // What came back was popped before: often that alone says that there is room, and the slot that the
+  // borrower polls is left alone. One that returns what it never popped hurts its own link.
+  const std::uint64_t outstanding = leases_.outstanding();
+  if (next_ - oldest_ > outstanding) oldest_ = next_ - outstanding;
   // Looks at shared words only when the private count says that the ring may be full.
   while (next_ - oldest_ >= limits_.depth && samples_.is_taken(oldest_)) ++oldest_;
   return static_cast<std::uint32_t>(next_ - oldest_);
@@ -35,7 +38,8 @@ std::uint32_t OwnerLink::drop_until_room() {
 bool OwnerLink::drop_oldest() noexcept {
   const std::uint64_t position = oldest_++;
   if (!samples_.drop(position)) return false;
-  check(leases_.take_back(token_at(position)).has_value());
+  // A borrower that returned the lease without having popped it has hurt its own link alone.
+  if (!leases_.take_back(token_at(position))) ++bad_returns_;
   return true;
 }
 

@@ -29,7 +29,8 @@ void SampleRingWriter::push(std::uint64_t position, const Entry& entry) noexcept
   std::array<std::uint64_t, 15> words;
   std::memcpy(words.data(), &entry, sizeof entry);
   const std::size_t count = words_in_use(entry.segment, entry.length);
-  for (std::size_t i = 0; i < count; ++i)
+  // The second cache line first: it is on its way when the state, in the first, tells the borrower.
+  for (std::size_t i = count; i-- > 0;)
     target.words[i].store(words[i], std::memory_order_relaxed);
   platform::step("publish.entry_written");
   // Release: pairs with the acquire in pop(); the words and the tensor's bytes come first.
@@ -55,6 +56,7 @@ bool SampleRingReader::pop(Entry& entry) noexcept {
   // Every turn moves `next_` forward over what was dropped; a ring that never ends is a hostile one.
   for (std::size_t turns = 0; turns <= 2 * slots_.size(); ++turns) {
     Slot& source = slot(next_);
+    __builtin_prefetch(&source.words[kHeadWords]);  // the second cache line, beside the first
     // Acquire: pairs with the release in push().
     std::uint64_t state = source.state.load(std::memory_order_acquire);
     if (state < full(next_)) return false;

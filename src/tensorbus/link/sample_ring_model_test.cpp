@@ -29,9 +29,9 @@ TEST(SampleRingModel, finds_each_of_the_mistakes_that_one_could_make) {
   EXPECT_EQ(found(Mistake::kNone), "");
   EXPECT_EQ(found(Mistake::kStateBeforeWords), "a torn entry is accepted");
   EXPECT_EQ(found(Mistake::kTakeWithoutSwap), "a position has two winners");
-  EXPECT_EQ(found(Mistake::kOverwriteUntaken), "the borrower passes what nobody dropped");
-  EXPECT_EQ(found(Mistake::kTailBeforeToken), "a lease comes back that is not out");
-  EXPECT_EQ(found(Mistake::kReturnRingTooSmall, {1, 1, 3, 6}), "the return ring overflows");
+  EXPECT_EQ(found(Mistake::kOverwriteUntaken), "an honest borrower holds more than it may");
+  EXPECT_EQ(found(Mistake::kTailBeforeToken), "memory in use is not leased");
+  EXPECT_EQ(found(Mistake::kReturnRingTooSmall, {1, 1, 3, 6}), "memory in use is not leased");
   EXPECT_EQ(found(Mistake::kHeldIsNotBounded), "more held than allowed");
   EXPECT_EQ(found(Mistake::kJumpTooFar), "the borrower passes what nobody dropped");
 }

@@ -106,7 +106,8 @@ TEST(SampleRing, a_reader_that_was_overtaken_many_times_finds_the_oldest_that_is
     Ring ring(slots);
     std::uint64_t next = 0;
     for (; next < 5 * slots + 1; ++next) {
-      if (next >= slots) EXPECT_TRUE(ring.drop(next - slots));
+      const bool has_room = next < slots || ring.drop(next - slots);
+      EXPECT_TRUE(has_room);
       ring.push(next);
     }
     for (std::uint64_t p = next - slots; p < next; ++p)

@@ -19,6 +19,7 @@ void BorrowedSegments::add(std::uint32_t id, platform::Fd fd, std::size_t bytes)
 void BorrowedSegments::retire(std::uint32_t id) {
   const std::lock_guard lock(mutex_);
   mappings_.erase(id);
+  retirements_.fetch_add(1, std::memory_order_relaxed);
 }
 
 BorrowedSegments::Ref BorrowedSegments::find(std::uint32_t id) const {

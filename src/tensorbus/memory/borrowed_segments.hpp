@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -22,10 +23,35 @@ class BorrowedSegments {
   void retire(std::uint32_t id);
   // Empty if the owner's message has not come yet.
   Ref find(std::uint32_t id) const;
+  // Moves on with every retire(). Relaxed: no lease refers to a segment that was retired, so to notice
+  // it late costs address space for that long and no more.
+  std::uint32_t retirements() const noexcept {
+    return retirements_.load(std::memory_order_relaxed);
+  }
 
  private:
   mutable std::mutex mutex_;
   std::unordered_map<std::uint32_t, Ref> mappings_;
+  std::atomic<std::uint32_t> retirements_{0};
+};
+
+// The segment that was found last: most samples of a link lie in one. Not thread-safe.
+class LastSegment {
+ public:
+  const BorrowedSegments::Ref& find(const BorrowedSegments& segments, std::uint32_t id) {
+    const std::uint32_t retirements = segments.retirements();
+    if (!mapping_ || id_ != id || retirements_ != retirements) {
+      mapping_ = segments.find(id);
+      id_ = id;
+      retirements_ = retirements;
+    }
+    return mapping_;
+  }
+
+ private:
+  BorrowedSegments::Ref mapping_;
+  std::uint32_t id_ = 0;
+  std::uint32_t retirements_ = 0;
 };
 
 }  // namespace tensorbus::memory

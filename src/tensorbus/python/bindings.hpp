@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cxxabi.h>
 #include <nanobind/nanobind.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -17,9 +20,31 @@ void bind_errors(nb::module_& module);
 void bind_tensors(nb::module_& module);
 void bind_endpoints(nb::module_& module);
 
+// Lets other Python threads run for as long as it lives. Not nb::gil_scoped_release: while the
+// interpreter ends, CPython before 3.14 ends a daemon thread that asks for the GIL by pthread_exit, whose
+// unwinding must not pass the destructor. Such a thread waits here for the end of the process.
+class WithoutGil {
+ public:
+  WithoutGil() noexcept : state_(PyEval_SaveThread()) {}
+  ~WithoutGil() {
+    try {
+      PyEval_RestoreThread(state_);
+    } catch (const abi::__forced_unwind&) {
+      while (true) ::pause();
+    }
+  }
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
 // Seconds, as Python counts them; None waits for ever.
 inline std::chrono::nanoseconds to_timeout(std::optional<double> seconds) {
   constexpr double kForever = 1e9;
+  if (seconds && std::isnan(*seconds))
+    throw Error(Code::kInvalidArgument, "timeout=nan: expected seconds, or None");
   if (!seconds || *seconds >= kForever) return std::chrono::nanoseconds::max();
   if (!(*seconds > 0)) return std::chrono::nanoseconds::zero();
   return std::chrono::nanoseconds(static_cast<std::int64_t>(*seconds * 1e9));

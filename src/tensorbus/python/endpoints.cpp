@@ -28,7 +28,7 @@ Outcome wait_interruptibly(Seconds timeout, Wait wait) {
   while (true) {
     Outcome outcome;
     {
-      const nb::gil_scoped_release release;
+      const WithoutGil release;
       outcome = wait(deadline.remaining(std::chrono::nanoseconds::max()));
     }
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
@@ -63,7 +63,7 @@ nb::object loan(Publisher& self, const std::string& dtype, const std::vector<std
       Layout::contiguous(*known, Dims(std::span<const std::int64_t>(shape)));
   std::optional<Loan> made;
   {
-    const nb::gil_scoped_release release;
+    const WithoutGil release;
     made.emplace(self.loan(layout));
   }
   return memory_of(std::move(*made));
@@ -142,7 +142,7 @@ void bind_participant(nb::module_& module) {
       .def_static(
           "shared",
           [](const std::string& domain, std::size_t budget_bytes) {
-            const nb::gil_scoped_release release;
+            const WithoutGil release;
             return Participant::shared({.domain = domain, .budget_bytes = budget_bytes});
           },
           nb::arg("domain") = "", nb::arg("budget_bytes") = 0)
@@ -170,7 +170,7 @@ void bind_publisher(nb::module_& module) {
           "__init__",
           [](Publisher* self, const std::string& topic, const Participant& participant,
              std::uint32_t depth, std::uint32_t history, bool reliable) {
-            const nb::gil_scoped_release release;
+            const WithoutGil release;
             new (self) Publisher(
                 topic, {.depth = depth, .history = history, .reliable = reliable}, participant);
           },
@@ -188,7 +188,7 @@ void bind_publisher(nb::module_& module) {
           },
           nb::arg("count"), nb::arg("timeout").none())
       .def_prop_ro("stats", [](const Publisher& self) { return stats_of(self.stats()); })
-      .def("close", &Publisher::close, nb::call_guard<nb::gil_scoped_release>());
+      .def("close", &Publisher::close, nb::call_guard<WithoutGil>());
 }
 
 void bind_subscriber(nb::module_& module) {
@@ -197,7 +197,7 @@ void bind_subscriber(nb::module_& module) {
           "__init__",
           [](Subscriber* self, const std::string& topic, const Participant& participant,
              std::uint32_t depth, std::uint32_t max_held, double spin) {
-            const nb::gil_scoped_release release;
+            const WithoutGil release;
             new (self) Subscriber(
                 topic, {.depth = depth, .max_held = max_held, .spin = to_timeout(spin)},
                 participant);
@@ -217,7 +217,7 @@ void bind_subscriber(nb::module_& module) {
           },
           nb::arg("count"), nb::arg("timeout").none())
       .def_prop_ro("stats", [](const Subscriber& self) { return stats_of(self.stats()); })
-      .def("close", &Subscriber::close, nb::call_guard<nb::gil_scoped_release>());
+      .def("close", &Subscriber::close, nb::call_guard<WithoutGil>());
 }
 
 }  // namespace

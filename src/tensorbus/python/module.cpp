@@ -3,7 +3,7 @@
 
 NB_MODULE(_core, module) {
   using namespace tensorbus::python;
-  module.attr("__version__") = tensorbus::kVersion;
+  module.attr("version") = tensorbus::kVersion;
   nb::set_leak_warnings(false);  // a program may end with samples in its hands
   bind_errors(module);
   bind_tensors(module);

@@ -67,13 +67,12 @@ class Cursor {
   std::span<const std::byte> rest_;
 };
 
-TensorEntry read_tensor(Cursor& cursor) {
+void read_tensor(Cursor& cursor, TensorEntry& entry) {
   TensorHead head;
   cursor.read(&head, sizeof head, "a tensor");
   if (head.kind != memory::BufferKind::kHost)
     refuse("buffer kind " + std::to_string(static_cast<int>(head.kind)) + " is not known here");
   if (head.dims > kMaxDims) refuse(std::to_string(head.dims) + " dimensions");
-  TensorEntry entry;
   entry.kind = head.kind;
   entry.segment = head.segment;
   entry.offset = head.offset;
@@ -90,7 +89,6 @@ TensorEntry read_tensor(Cursor& cursor) {
   } catch (const Error& error) {
     refuse(error.what());
   }
-  return entry;
 }
 
 }  // namespace
@@ -154,8 +152,8 @@ Descriptor Descriptor::decode(std::span<const std::byte> bytes) {
     cursor.read(&origin.sequence, 8, "origin");
   }
   if (head.tensors > bytes.size() / sizeof(TensorHead)) refuse("more tensors than bytes");
-  descriptor.tensors.reserve(head.tensors);
-  for (int i = 0; i < head.tensors; ++i) descriptor.tensors.push_back(read_tensor(cursor));
+  descriptor.tensors.resize(head.tensors);
+  for (TensorEntry& entry : descriptor.tensors) read_tensor(cursor, entry);
   descriptor.fields = cursor.take(head.field_bytes, "the fields");
   if (!cursor.at_end()) refuse("bytes after the fields");
   return descriptor;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tensorbus/memory/block.hpp"
+#include "tensorbus/tensor/few.hpp"
 #include "tensorbus/tensor/layout.hpp"
 #include "tensorbus/tensor/origin.hpp"
 
@@ -23,7 +24,7 @@ struct TensorEntry {
 
 // What a sample is: its tensors and the small fields beside them (docs/protocol.md, section 4).
 struct Descriptor {
-  std::vector<TensorEntry> tensors;
+  Few<TensorEntry> tensors;
   std::optional<Origin> origin;
   std::span<const std::byte> fields;
 

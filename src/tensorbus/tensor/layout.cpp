@@ -15,7 +15,7 @@ constexpr std::int64_t kMaxBytes = std::numeric_limits<std::int64_t>::max() / 2;
   throw Error(Code::kInvalidArgument, "tensor: " + why);
 }
 
-std::int64_t multiplied(std::int64_t a, std::int64_t b) {
+[[gnu::always_inline]] inline std::int64_t multiplied(std::int64_t a, std::int64_t b) {
   std::int64_t product = 0;
   if (__builtin_mul_overflow(a, b, &product) || product > kMaxBytes || product < -kMaxBytes)
     refuse("shape and strides reach beyond 2^62 bytes");
@@ -94,6 +94,7 @@ ByteSpan span_of(const Layout& layout) {
   }
   multiplied(elements, item);
   if (empty) return {};
+  if (layout.is_contiguous()) return {0, elements * item};
   ByteSpan span{0, item};
   for (std::size_t i = 0; i < layout.shape.size(); ++i) {
     const std::int64_t reach =

@@ -1,0 +1,128 @@
+// event_descriptor(), as poll(), epoll and event loops use it.
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include "tensorbus/bus/test_support.hpp"
+
+namespace tensorbus {
+namespace {
+
+using namespace tensorbus::testing;
+
+class EventDescriptor : public ::testing::Test {
+ protected:
+  // With the segment, which follows the first sample.
+  void connect() {
+    ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
+    publish_patterns(publisher, 99, 1);
+    ASSERT_EQ(next_seeds(subscriber, 1), Seeds{99});
+  }
+  static bool readable(int fd, std::chrono::milliseconds limit) {
+    pollfd ready{fd, POLLIN, 0};
+    return ::poll(&ready, 1, static_cast<int>(limit.count())) == 1;
+  }
+  // As an event loop does it: wait, then take all there is.
+  Seeds by_polling(std::size_t count) {
+    Seeds seeds;
+    while (seeds.size() < count && readable(subscriber.event_descriptor(), kLong))
+      for (const auto& seed : seeds_now(subscriber)) seeds.push_back(seed);
+    return seeds;
+  }
+
+  const FreshDomain domain;
+  const Participant owner = domain.join();
+  const Participant borrower = domain.join();
+  Publisher publisher{"topic", {.depth = 1024}, owner};
+  Subscriber subscriber{"topic", {}, borrower};
+};
+
+TEST_F(EventDescriptor, is_readable_when_there_is_something_and_only_then) {
+  connect();
+  const int fd = subscriber.event_descriptor();
+  EXPECT_TRUE(readable(fd, 0ms)) << "there may have been something before";
+  EXPECT_FALSE(subscriber.try_receive());
+  EXPECT_FALSE(readable(fd, 0ms));
+  // The publisher learns of the descriptor by and by; the first sample is not missed either way.
+  EXPECT_TRUE(eventually([&] {
+    publish_patterns(publisher, 0, 1);
+    const bool told = readable(fd, 1ms);
+    seeds_now(subscriber);
+    return told;
+  }));
+  EXPECT_FALSE(readable(fd, 0ms));
+  publish_patterns(publisher, 1, 1);
+  EXPECT_TRUE(readable(fd, kLong));
+  EXPECT_EQ(seeds_now(subscriber), Seeds{1});
+  EXPECT_FALSE(readable(fd, 0ms));
+}
+
+TEST_F(EventDescriptor, stays_readable_until_nothing_is_left) {
+  connect();
+  const int fd = subscriber.event_descriptor();
+  publish_patterns(publisher, 0, 2);
+  EXPECT_TRUE(readable(fd, kLong));
+  EXPECT_TRUE(subscriber.try_receive());
+  EXPECT_TRUE(readable(fd, 0ms));
+  EXPECT_TRUE(subscriber.try_receive());
+  EXPECT_FALSE(subscriber.try_receive());
+  EXPECT_FALSE(readable(fd, 0ms));
+}
+
+TEST_F(EventDescriptor, made_before_the_publisher_is_found_works_the_same) {
+  const int fd = subscriber.event_descriptor();
+  EXPECT_FALSE(subscriber.try_receive());
+  ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
+  publish_patterns(publisher, 0, 1);
+  EXPECT_TRUE(readable(fd, kLong));
+  EXPECT_EQ(by_polling(1), Seeds{0});
+}
+
+TEST_F(EventDescriptor, tells_of_history) {
+  Publisher kept("kept", {.history = 2}, owner);
+  publish_patterns(kept, 5, 2);
+  Subscriber late("kept", {}, borrower);
+  const int fd = late.event_descriptor();
+  Seeds seeds;
+  while (seeds.size() < 2 && readable(fd, kLong))
+    for (const auto& seed : seeds_now(late)) seeds.push_back(seed);
+  EXPECT_EQ(seeds, seeds_from(5, 2));
+}
+
+TEST_F(EventDescriptor, misses_nothing_of_a_long_stream) {
+  connect();
+  (void)subscriber.event_descriptor();
+  constexpr std::uint64_t kSamples = kSanitized ? 2000 : 20'000;
+  Publisher reliable("stream", {.depth = 4, .reliable = true}, owner);
+  Subscriber polled("stream", {}, borrower);
+  const int fd = polled.event_descriptor();
+  ASSERT_EQ(reliable.wait_for_subscribers(1, kLong), Outcome::kDone);
+  std::thread thread([&] { publish_patterns(reliable, 0, kSamples); });
+  Seeds seeds;
+  while (seeds.size() < kSamples && readable(fd, kLong))
+    for (const auto& seed : seeds_now(polled)) seeds.push_back(seed);
+  thread.join();
+  EXPECT_EQ(seeds, seeds_from(0, kSamples));
+}
+
+TEST_F(EventDescriptor, becomes_readable_on_close) {
+  connect();
+  const int fd = subscriber.event_descriptor();
+  EXPECT_FALSE(subscriber.try_receive());
+  std::thread closer([&] { subscriber.close(); });
+  EXPECT_TRUE(readable(fd, kLong));
+  closer.join();
+  Sample sample;
+  EXPECT_EQ(subscriber.try_receive(sample), Outcome::kClosed);
+}
+
+TEST_F(EventDescriptor, a_receive_that_parks_works_beside_it) {
+  connect();
+  (void)subscriber.event_descriptor();
+  std::thread thread([&] { publish_patterns(publisher, 0, 100); });
+  EXPECT_EQ(next_seeds(subscriber, 100), seeds_from(0, 100));
+  thread.join();
+}
+
+}  // namespace
+}  // namespace tensorbus

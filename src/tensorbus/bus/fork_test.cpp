@@ -1,0 +1,136 @@
+// A forked child: its parent's objects refuse it, and whatever it does, the parent notices nothing.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <functional>
+
+#include "tensorbus/bus/test_support.hpp"
+
+namespace tensorbus {
+namespace {
+
+using namespace tensorbus::testing;
+
+// Runs `body` in a child. True if it returned true there.
+bool in_child(const std::function<bool()>& body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    bool good = false;
+    try {
+      good = body();
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "in the child: %s\n", error.what());
+    }
+    ::_exit(good ? 0 : 1);
+  }
+  int status = -1;
+  return ::waitpid(child, &status, 0) == child && status == 0;
+}
+
+class Forked : public ::testing::Test {
+ protected:
+  Forked() { EXPECT_EQ(publisher->wait_for_subscribers(1, kLong), Outcome::kDone); }
+
+  const FreshDomain domain;
+  std::optional<Participant> owner{domain.join()};
+  std::optional<Participant> borrower{domain.join()};
+  std::optional<Publisher> publisher{Publisher("topic", {}, *owner)};
+  std::optional<Subscriber> subscriber{Subscriber("topic", {}, *borrower)};
+};
+
+TEST_F(Forked, the_parents_objects_refuse_the_child) {
+  std::optional<Loan> loan{pattern_loan(*publisher, 1)};
+  const auto refuses = [](auto call) { return code_of(call) == Code::kForked; };
+  EXPECT_TRUE(in_child([&] { return refuses([&] { (void)owner->id(); }); }));
+  EXPECT_TRUE(in_child([&] { return refuses([&] { (void)owner->arena(); }); }));
+  EXPECT_TRUE(in_child([&] { return refuses([&] { (void)publisher->loan<int>({1}); }); }));
+  EXPECT_TRUE(in_child([&] { return refuses([&] { publisher->publish(Message()); }); }));
+  EXPECT_TRUE(in_child([&] { return refuses([&] { publisher->close(); }); }));
+  EXPECT_TRUE(in_child([&] { return refuses([&] { (void)publisher->stats(); }); }));
+  EXPECT_TRUE(in_child([&] { return refuses([&] { (void)subscriber->try_receive(); }); }));
+  EXPECT_TRUE(in_child([&] { return refuses([&] { (void)subscriber->receive(kLong); }); }));
+  EXPECT_TRUE(in_child([&] { return refuses([&] { subscriber->close(); }); }));
+  EXPECT_TRUE(in_child([&] { return refuses([&] { (void)loan->data(); }); }));
+}
+
+TEST_F(Forked, a_new_endpoint_on_the_parents_participant_is_refused) {
+  EXPECT_TRUE(in_child([&] {
+    return code_of([&] { Publisher("other", {}, *owner); }) == Code::kForked;
+  }));
+  EXPECT_TRUE(in_child([&] {
+    return code_of([&] { Subscriber("other", {}, *owner); }) == Code::kForked;
+  }));
+}
+
+TEST_F(Forked, what_the_child_destroys_stays_with_the_parent) {
+  publish_patterns(*publisher, 4, 1);
+  auto sample = subscriber->receive(kLong);
+  ASSERT_TRUE(sample);
+  std::optional<Loan> loan{pattern_loan(*publisher, 5)};
+  const std::size_t used = used_bytes(*owner, {&*publisher});
+  const auto files = domain.files();
+  EXPECT_TRUE(in_child([&] {
+    sample.reset();
+    loan.reset();
+    subscriber.reset();
+    publisher.reset();
+    borrower.reset();
+    owner.reset();
+    return true;
+  }));
+  EXPECT_EQ(domain.files(), files);
+  EXPECT_EQ(used_bytes(*owner, {&*publisher}), used);
+  EXPECT_EQ(seed_of(*sample), 4U);
+  EXPECT_EQ(seed_of(loan->as<std::uint64_t>()), 5U);
+  publish_patterns(*publisher, 6, 1);
+  EXPECT_EQ(next_seeds(*subscriber, 1), Seeds{6});
+  sample.reset();
+  loan.reset();
+  EXPECT_EQ(used_bytes(*owner, {&*publisher}), 0U);
+}
+
+TEST_F(Forked, a_sample_can_be_read_in_the_child) {
+  publish_patterns(*publisher, 4, 1);
+  const auto sample = subscriber->receive(kLong);
+  ASSERT_TRUE(sample);
+  EXPECT_TRUE(in_child([&] { return seed_of(*sample) == 4U; }));
+}
+
+TEST_F(Forked, the_child_holds_none_of_the_parents_descriptors) {
+  const int probe = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ::close(probe);
+  EXPECT_TRUE(in_child([&] { return open_descriptors() < 8; })) << open_descriptors() << " here";
+}
+
+TEST_F(Forked, the_child_can_join_as_itself) {
+  if (kSanitized) GTEST_SKIP() << "threads after fork() are not for sanitizers";
+  const Id parent = owner->id();
+  EXPECT_TRUE(in_child([&] {
+    const Participant own = domain.join();
+    Subscriber listening("topic", {}, own);
+    Publisher answering("answers", {}, own);
+    return listening.wait_for_publishers(1, kLong) == Outcome::kDone && own.id() != parent;
+  }));
+  EXPECT_TRUE(eventually([&] { return publisher->subscribers() == 1; })) << "its own has gone";
+  publish_patterns(*publisher, 1, 1);
+  EXPECT_EQ(next_seeds(*subscriber, 1), Seeds{1});
+}
+
+TEST_F(Forked, the_shared_participant_of_a_child_is_another) {
+  if (kSanitized) GTEST_SKIP() << "threads after fork() are not for sanitizers";
+  ParticipantOptions options;
+  options.domain = domain.path();
+  const Participant shared = Participant::shared(options);
+  EXPECT_EQ(Participant::shared(options).id(), shared.id());
+  EXPECT_TRUE(in_child([&] {
+    const Participant own = Participant::shared(options);
+    return own.id().hex() != "" && Participant::shared(options).id() == own.id();
+  }));
+}
+
+}  // namespace
+}  // namespace tensorbus
