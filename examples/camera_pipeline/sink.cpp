@@ -29,8 +29,7 @@ void receive_features(const std::filesystem::path& results, int frames) {
     const auto sample = subscriber.receive(std::chrono::seconds(30));
     if (!sample) throw std::runtime_error("no features came in 30 seconds");
     const tensorbus::Value message = sample->fields();
-    const auto place = message.at("features").as<tensorbus::TensorIndex>().index;
-    const std::span<const float> values = sample->tensors().at(place).as<float>();
+    const std::span<const float> values = sample->tensor("features").as<float>();
     const std::int64_t arrived_ns = wall_clock_ns();
 
     features.write(reinterpret_cast<const char*>(values.data()),

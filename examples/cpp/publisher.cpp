@@ -2,12 +2,10 @@
 // examples/hello/subscriber.py.
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <iostream>
 #include <span>
 #include <tensorbus/tensorbus.hpp>
 #include <thread>
-#include <vector>
 
 int main() {
   try {
@@ -20,13 +18,9 @@ int main() {
         multiples[i] = static_cast<float>(i) * count;
 
       // The dict {"count": count, "multiples": <the first tensor>}.
-      const tensorbus::Value dict =
-          tensorbus::Value::Map{{"count", count}, {"multiples", tensorbus::TensorIndex{0}}};
-      const std::vector<std::byte> fields = dict.encode();
-      tensorbus::Message message;
-      message.tensors = {loan.view()};
-      message.fields = fields;
-      publisher.publish(message);
+      publisher.publish(
+          tensorbus::Value::Map{{"count", count}, {"multiples", tensorbus::TensorIndex{0}}},
+          {loan.view()});
       std::this_thread::sleep_for(std::chrono::milliseconds(500));
     }
   } catch (const tensorbus::Error& error) {

@@ -11,10 +11,9 @@ int main() {
     tensorbus::Subscriber subscriber("hello");
     while (const auto sample = subscriber.receive(std::chrono::seconds(10))) {
       const tensorbus::Value dict = sample->fields();
-      const auto index = dict.at("multiples").as<tensorbus::TensorIndex>().index;
       std::cout << sample->header().sequence << " count=" << dict.at("count").as<std::int64_t>()
                 << " multiples=";
-      for (const float value : sample->tensors().at(index).as<float>()) std::cout << value << ' ';
+      for (const float value : sample->tensor("multiples").as<float>()) std::cout << value << ' ';
       std::cout << std::endl;
     }
   } catch (const std::exception& error) {  // tensorbus::Error, or a message of another shape

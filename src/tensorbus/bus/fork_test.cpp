@@ -58,12 +58,10 @@ TEST_F(Forked, the_parents_objects_refuse_the_child) {
 }
 
 TEST_F(Forked, a_new_endpoint_on_the_parents_participant_is_refused) {
-  EXPECT_TRUE(in_child([&] {
-    return code_of([&] { Publisher("other", {}, *owner); }) == Code::kForked;
-  }));
-  EXPECT_TRUE(in_child([&] {
-    return code_of([&] { Subscriber("other", {}, *owner); }) == Code::kForked;
-  }));
+  EXPECT_TRUE(
+      in_child([&] { return code_of([&] { Publisher("other", {}, *owner); }) == Code::kForked; }));
+  EXPECT_TRUE(
+      in_child([&] { return code_of([&] { Subscriber("other", {}, *owner); }) == Code::kForked; }));
 }
 
 TEST_F(Forked, what_the_child_destroys_stays_with_the_parent) {

@@ -148,10 +148,9 @@ TEST_F(LoanOf, of_more_than_the_budget_is_refused_and_the_publisher_goes_on) {
   connect();
   EXPECT_EQ(code_of([&] { (void)publisher.loan<std::uint8_t>({65 << 20}); }), Code::kOutOfMemory);
   const std::vector<std::uint8_t> big(65 << 20);
-  EXPECT_EQ(code_of([&] {
-              publisher.publish(TensorView::of(big.data(), {std::int64_t{65} << 20}));
-            }),
-            Code::kOutOfMemory);
+  EXPECT_EQ(
+      code_of([&] { publisher.publish(TensorView::of(big.data(), {std::int64_t{65} << 20})); }),
+      Code::kOutOfMemory);
   publish_patterns(publisher, 1, 1);
   EXPECT_EQ(next_seeds(subscriber, 1), Seeds{1});
 }

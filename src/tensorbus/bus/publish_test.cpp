@@ -162,7 +162,8 @@ TEST_F(Publish, holding_samples_holds_up_nobody_else) {
     EXPECT_EQ(next_seeds(other, 1), seeds_from(seed, 1));
     Sample sample;
     const bool more = held.size() < 2;
-    EXPECT_EQ(holder.receive(sample, more ? kLong : 0s), more ? Outcome::kDone : Outcome::kHoldLimit);
+    EXPECT_EQ(holder.receive(sample, more ? kLong : 0s),
+              more ? Outcome::kDone : Outcome::kHoldLimit);
     if (more) held.push_back(std::move(sample));
   }
   ASSERT_EQ(held.size(), 2U);

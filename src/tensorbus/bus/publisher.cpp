@@ -95,6 +95,13 @@ Published Publisher::publish(const TensorView& tensor) {
   return publish({&tensor, 1}, {}, impl_->state->core->options().timeout, nullptr);
 }
 
+Published Publisher::publish(const Value& fields, const std::vector<TensorView>& tensors) {
+  const std::vector<std::byte> bytes = fields.encode();
+  Message rest;
+  rest.fields = bytes;
+  return publish(tensors, rest, impl_->state->core->options().timeout, nullptr);
+}
+
 Published Publisher::publish(Loan&& loan) {
   const TensorView view = loan.view();
   const Published published = publish({&view, 1}, {}, impl_->state->core->options().timeout,

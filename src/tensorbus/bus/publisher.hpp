@@ -5,12 +5,14 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "tensorbus/bus/loan.hpp"
 #include "tensorbus/bus/message.hpp"
 #include "tensorbus/bus/options.hpp"
 #include "tensorbus/bus/participant.hpp"
 #include "tensorbus/platform/export.hpp"
+#include "tensorbus/tensor/value.hpp"
 
 namespace tensorbus {
 
@@ -56,6 +58,9 @@ class TENSORBUS_API Publisher {
   // once. Unless the outcome is kDone, nobody gets anything.
   Published publish(const Message& message);
   Published publish(const TensorView& tensor);
+  // The same, with the fields as a value: TensorIndex{i} in it stands for tensors[i].
+  //   publisher.publish(Value::Map{{"image", TensorIndex{0}}, {"id", 7}}, {loan.view()});
+  Published publish(const Value& fields, const std::vector<TensorView>& tensors);
   // The same with a timeout of its own; it matters to a reliable publisher only.
   Published publish(const Message& message, std::chrono::nanoseconds timeout);
 

@@ -116,6 +116,13 @@ const Tensor& Sample::tensor() const {
   return parts_->tensors.front();
 }
 
+const Tensor& Sample::tensor(std::string_view key) const {
+  const std::uint32_t index = fields().at(key).as<TensorIndex>().index;
+  if (index >= parts_->tensors.size())
+    throw Error(Code::kProtocol, "sample.fields: there is no tensor " + std::to_string(index));
+  return parts_->tensors[index];
+}
+
 Value Sample::fields() const {
   return parts_->fields.empty() ? Value() : Value::decode(parts_->fields);
 }

@@ -74,6 +74,9 @@ class TENSORBUS_API Sample {
   std::span<const Tensor> tensors() const noexcept;
   // The only tensor. Throws Error(kInvalidArgument) if there is not exactly one.
   const Tensor& tensor() const;
+  // The tensor at this key of the fields: sample.tensor("image"). Throws Error(kInvalidArgument) if
+  // there is none.
+  const Tensor& tensor(std::string_view key) const;
   // The small fields as they came, MessagePack, and decoded (throws Error(kProtocol) if they are
   // malformed). Empty if the message was nothing but a tensor.
   std::span<const std::byte> field_bytes() const noexcept;

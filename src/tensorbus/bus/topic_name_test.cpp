@@ -13,8 +13,9 @@ namespace {
 
 bool is_a_plain_file_name(const std::string& name) {
   return !name.empty() && name.size() <= 160 && name[0] != '.' &&
-         name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "-_.%~") == std::string::npos;
+         name.find_first_not_of(
+             "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+             "-_.%~") == std::string::npos;
 }
 
 TEST(TopicName, plain_names_stand_for_themselves) {

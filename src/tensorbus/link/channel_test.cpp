@@ -54,8 +54,7 @@ TEST_F(ChannelPair, what_does_not_fit_waits_and_goes_out_in_order) {
   near.flush();
   EXPECT_EQ(told, std::vector<bool>{true}) << "there is no room yet";
   for (std::uint32_t next = 0; next < sent; near.flush())
-    while (far.receive(received) == State::kMessage)
-      ASSERT_EQ(received.as<Done>().number, next++);
+    while (far.receive(received) == State::kMessage) ASSERT_EQ(received.as<Done>().number, next++);
   EXPECT_EQ(told, (std::vector<bool>{true, false}));
 }
 
@@ -122,8 +121,8 @@ TEST_F(ChannelPair, more_descriptors_than_a_message_can_hold_are_refused) {
   message.msg_control = control;
   message.msg_controllen = sizeof control;
   cmsghdr* header = CMSG_FIRSTHDR(&message);
-  *header = {.cmsg_len = CMSG_LEN(sizeof(int) * 253), .cmsg_level = SOL_SOCKET,
-             .cmsg_type = SCM_RIGHTS};
+  *header = {
+      .cmsg_len = CMSG_LEN(sizeof(int) * 253), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
   std::memcpy(CMSG_DATA(header), fds.data(), sizeof(int) * 253);
   ASSERT_GT(::sendmsg(near.fd(), &message, MSG_NOSIGNAL), 0);
   EXPECT_THROW(far.receive(received), Error);

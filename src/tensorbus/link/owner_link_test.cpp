@@ -42,7 +42,9 @@ class Link : public ::testing::Test {
     entry.offset = block->offset();
     dropped += owner->drop_until_room();
     ASSERT_EQ(owner->room(), OwnerLink::Room::kYes);
-    owner->push(entry, std::make_shared<const IssuedSample>(std::vector{block}, in_flight));
+    Few<memory::BlockRef> blocks;
+    blocks.push_back(std::move(block));
+    owner->push(entry, std::make_shared<const IssuedSample>(std::move(blocks), in_flight));
   }
   void push(int count) {
     for (int i = 0; i < count; ++i) push();

@@ -45,8 +45,8 @@ TEST_F(ReturnRing, takes_as_many_as_it_has_slots) {
 
 TEST_F(ReturnRing, a_garbage_tail_is_noticed_and_gives_nothing_back) {
   writer.push(1);
-  for (const std::uint64_t garbage : {std::uint64_t{5}, std::uint64_t{1} << 40,
-                                      std::numeric_limits<std::uint64_t>::max()}) {
+  for (const std::uint64_t garbage :
+       {std::uint64_t{5}, std::uint64_t{1} << 40, std::numeric_limits<std::uint64_t>::max()}) {
     tail = garbage;
     EXPECT_EQ(drained(), Tokens{}) << garbage;
     EXPECT_FALSE(sane);

@@ -28,13 +28,13 @@ struct Sizes {
 // Mistakes that the model must find, or it proves nothing.
 enum class Mistake {
   kNone,
-  kStateBeforeWords,     // push() stores the state first
-  kTakeWithoutSwap,      // pop() stores taken(p) instead of swapping
-  kOverwriteUntaken,     // the owner does not drop before it overwrites
-  kTailBeforeToken,      // release moves the tail first
-  kReturnRingTooSmall,   // one slot fewer than leases, rounded down
-  kHeldIsNotBounded,     // the borrower pops beyond max_held
-  kJumpTooFar,           // a reader that was overtaken skips one that is still there
+  kStateBeforeWords,    // push() stores the state first
+  kTakeWithoutSwap,     // pop() stores taken(p) instead of swapping
+  kOverwriteUntaken,    // the owner does not drop before it overwrites
+  kTailBeforeToken,     // release moves the tail first
+  kReturnRingTooSmall,  // one slot fewer than leases, rounded down
+  kHeldIsNotBounded,    // the borrower pops beyond max_held
+  kJumpTooFar,          // a reader that was overtaken skips one that is still there
 };
 
 enum class OwnerAt : std::uint8_t { kOldest, kDrop, kTail, kToken, kWords, kState, kOver };
@@ -86,15 +86,15 @@ struct State {
 
 struct Hash {
   std::size_t operator()(const State& state) const {
-    return std::hash<std::string_view>()(
-        {reinterpret_cast<const char*>(&state), sizeof(State)});
+    return std::hash<std::string_view>()({reinterpret_cast<const char*>(&state), sizeof(State)});
   }
 };
 static_assert(std::has_unique_object_representations_v<State>, "it is hashed by its bytes");
 
 class SampleRingModel {
  public:
-  explicit SampleRingModel(Sizes sizes, Mistake mistake = Mistake::kNone) : sizes_(sizes), mistake_(mistake) {
+  explicit SampleRingModel(Sizes sizes, Mistake mistake = Mistake::kNone)
+      : sizes_(sizes), mistake_(mistake) {
     returns_ = mistake == Mistake::kReturnRingTooSmall ? sizes.returns() / 2 : sizes.returns();
   }
 
@@ -188,11 +188,13 @@ class SampleRingModel {
 
   // drop_until_room() up to its next shared access, then LeaseTable::issue(): private.
   void before_push(State& s, bool has_drained = false) {
-    if (s.next == sizes_.publishes) {  // enough: drain on, and notice a death
+    if (s.next == sizes_.publishes) {     // enough: drain on, and notice a death
       if (s.borrower_dead) s.leases = 0;  // take_all_back()
       s.owner = s.borrower_dead ? OwnerAt::kOver : OwnerAt::kTail;
       return enter(s);
     }
+    // in_ring(): what came back was popped before.
+    s.oldest = static_cast<std::uint8_t>(std::max<int>(s.oldest, s.next - std::popcount(s.leases)));
     const bool ring_full = s.next - s.oldest >= sizes_.depth;
     if (ring_full && mistake_ != Mistake::kOverwriteUntaken) {
       s.owner = OwnerAt::kOldest;
@@ -258,7 +260,8 @@ class SampleRingModel {
       case BorrowerAt::kSwap:  // ... and the swap
         if (s.state[slot] == full(s.looking_at) || mistake_ == Mistake::kTakeWithoutSwap) {
           s.state[slot] = taken(s.looking_at);
-          expect(s.copy[0] == s.looking_at && s.copy[1] == s.looking_at, "a torn entry is accepted");
+          expect(s.copy[0] == s.looking_at && s.copy[1] == s.looking_at,
+                 "a torn entry is accepted");
           expect(((s.got | s.dropped) & only(s.looking_at)) == 0, "a position has two winners");
           s.got |= only(s.looking_at);
           s.held |= only(s.looking_at);  // held_: counted right after the swap

@@ -34,8 +34,11 @@ bool same(const Entry& a, const Entry& b) { return std::memcmp(&a, &b, sizeof a)
 
 class Ring {
  public:
-  explicit Ring(std::size_t slots) : slots_(new Slot[slots]()), writer_({slots_.get(), slots}),
-                                     reader_({slots_.get(), slots}), count_(slots) {}
+  explicit Ring(std::size_t slots)
+      : slots_(new Slot[slots]()),
+        writer_({slots_.get(), slots}),
+        reader_({slots_.get(), slots}),
+        count_(slots) {}
   void push(std::uint64_t position) { writer_.push(position, entry_of(position)); }
   bool drop(std::uint64_t position) { return writer_.drop(position); }
   bool taken(std::uint64_t position) { return writer_.is_taken(position); }

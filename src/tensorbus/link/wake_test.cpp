@@ -108,8 +108,7 @@ TEST_F(Wake, no_wake_up_is_lost_in_thousands_of_handoffs) {
       while (turn.load(std::memory_order_relaxed) != i) {
         const auto outcome =
             own.park(1h, [&] { return turn.load(std::memory_order_relaxed) == i; });
-        if (outcome == platform::FutexWait::kTimedOut &&
-            turn.load(std::memory_order_relaxed) == i)
+        if (outcome == platform::FutexWait::kTimedOut && turn.load(std::memory_order_relaxed) == i)
           ++slept_through;
       }
       turn.store(i + 1, std::memory_order_relaxed);

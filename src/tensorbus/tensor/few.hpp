@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <span>
 #include <utility>
 #include <vector>
@@ -11,6 +12,11 @@ namespace tensorbus {
 template <typename T>
 class Few {
  public:
+  Few() = default;
+  Few(std::initializer_list<T> values) {
+    for (const T& value : values) push_back(value);
+  }
+
   std::size_t size() const noexcept { return size_; }
   bool empty() const noexcept { return size_ == 0; }
   T* begin() noexcept { return size_ > 1 ? many_.data() : &one_; }

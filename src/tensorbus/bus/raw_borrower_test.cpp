@@ -1,0 +1,181 @@
+// An owner against borrowers that speak the control messages themselves, rightly and wrongly.
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include "tensorbus/bus/domain.hpp"
+#include "tensorbus/bus/raw_peer.hpp"
+#include "tensorbus/link/link_segment.hpp"
+#include "tensorbus/link/test_sockets.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+using namespace tensorbus::testing;
+using link::ControlType;
+using link::testing::fds_of;
+using testing::RawPeer;
+
+class RawBorrower : public ::testing::Test {
+ protected:
+  RawBorrower() { peer.say_hello(); }
+
+  link::Subscribe subscribe(std::uint32_t number) const {
+    return {.link = number, .publisher = 1, .depth = 2, .max_held = 2, .topic = "topic"};
+  }
+  // Everybody else goes on.
+  void others_go_on() {
+    publish_patterns(publisher, 1, 1);
+    EXPECT_EQ(next_seeds(subscriber, 1), Seeds{1});
+  }
+  void hangs_up() {
+    while (const auto type = peer.next()) EXPECT_EQ(*type, ControlType::kHello);
+    others_go_on();
+  }
+  void greeted() { ASSERT_EQ(peer.next(), ControlType::kHello); }
+
+  const FreshDomain fresh;
+  const Participant owner = fresh.join();
+  const Participant borrower = fresh.join();
+  Publisher publisher{"topic", {}, owner};
+  Subscriber subscriber{"topic", {}, borrower};
+  const Outcome connected = publisher.wait_for_subscribers(1, kLong);
+  const Domain domain{fresh.path()};
+  RawPeer peer{domain.connect(owner.id()).socket};
+};
+
+TEST_F(RawBorrower, that_says_the_right_things_is_accepted) {
+  greeted();
+  peer.channel.send(subscribe(1));
+  ASSERT_EQ(peer.next(), ControlType::kAccepted);
+  EXPECT_EQ(peer.received.as<link::Accepted>().max_held, 2U);
+  others_go_on();
+}
+
+TEST_F(RawBorrower, of_another_version_is_told_so) {
+  RawPeer old(domain.connect(owner.id()).socket);
+  std::vector<std::byte> bytes = link::encode_control(link::Hello{Id::random(), 1, 1, 0});
+  bytes[6] = std::byte{2};
+  ASSERT_GT(::send(old.channel.fd(), bytes.data(), bytes.size(), 0), 0);
+  ASSERT_EQ(old.next(), ControlType::kRefused);
+  const auto refused = old.received.as<link::Refused>();
+  EXPECT_EQ(refused.link, 0U);
+  EXPECT_EQ(refused.code, static_cast<std::uint32_t>(Code::kVersionMismatch));
+  EXPECT_NE(refused.text.find("version 2"), std::string::npos);
+  EXPECT_EQ(old.next(), std::nullopt);
+  others_go_on();
+}
+
+TEST_F(RawBorrower, asking_for_what_there_is_not_is_refused_and_may_ask_again) {
+  greeted();
+  link::Subscribe wrong = subscribe(1);
+  wrong.publisher = 77;
+  peer.channel.send(wrong);
+  EXPECT_EQ(peer.next(), ControlType::kRefused);
+  wrong = subscribe(2);
+  wrong.topic = "another";
+  peer.channel.send(wrong);
+  EXPECT_EQ(peer.next(), ControlType::kRefused);
+  peer.channel.send(subscribe(3));
+  EXPECT_EQ(peer.next(), ControlType::kAccepted);
+}
+
+// A subscriber may close while the refusal of its link is under way.
+TEST_F(RawBorrower, giving_up_a_link_that_was_refused_keeps_the_connection) {
+  greeted();
+  link::Subscribe wrong = subscribe(1);
+  wrong.publisher = 77;
+  peer.channel.send(wrong);
+  peer.channel.send(link::Unsubscribe{1});
+  peer.channel.send(link::Done{1});
+  EXPECT_EQ(peer.next(), ControlType::kRefused);
+  peer.channel.send(subscribe(2));
+  EXPECT_EQ(peer.next(), ControlType::kAccepted);
+}
+
+TEST_F(RawBorrower, using_a_link_number_twice_is_cut_off) {
+  greeted();
+  peer.channel.send(subscribe(1));
+  ASSERT_EQ(peer.next(), ControlType::kAccepted);
+  peer.channel.send(subscribe(1));
+  hangs_up();
+  EXPECT_TRUE(eventually([&] { return publisher.subscribers() == 1; }));
+}
+
+TEST_F(RawBorrower, with_a_wake_slot_beyond_its_page_is_cut_off) {
+  link::Subscribe wrong = subscribe(1);
+  wrong.wake_slot = link::kWakeSlots;
+  peer.channel.send(wrong);
+  hangs_up();
+}
+
+TEST_F(RawBorrower, with_a_pipe_for_an_event_is_cut_off) {
+  peer.channel.send(subscribe(1), fds_of(link::testing::some_pipe()));
+  hangs_up();
+}
+
+TEST_F(RawBorrower, with_two_events_is_cut_off) {
+  peer.channel.send(subscribe(1), fds_of(platform::make_event(), platform::make_event()));
+  hangs_up();
+}
+
+TEST_F(RawBorrower, saying_hello_twice_is_cut_off) {
+  peer.say_hello();
+  hangs_up();
+}
+
+TEST_F(RawBorrower, speaking_as_an_owner_is_cut_off) {
+  peer.channel.send(link::Ended{1});
+  hangs_up();
+}
+
+TEST_F(RawBorrower, talking_nonsense_is_cut_off) {
+  ASSERT_GT(::send(peer.channel.fd(), "nonsense", 8, 0), 0);
+  hangs_up();
+}
+
+TEST_F(RawBorrower, that_never_greets_costs_nothing) {
+  const RawPeer silent(domain.connect(owner.id()).socket);
+  others_go_on();
+}
+
+TEST_F(RawBorrower, asking_for_much_gets_what_is_possible) {
+  greeted();
+  link::Subscribe greedy = subscribe(1);
+  greedy.depth = 0xffffffff;
+  greedy.max_held = 0xffffffff;
+  peer.channel.send(greedy);
+  const auto answer = peer.next();
+  ASSERT_TRUE(answer);
+  if (answer == ControlType::kAccepted) {
+    EXPECT_LE(peer.received.as<link::Accepted>().slots, link::kMaxDepth);
+  }
+  others_go_on();
+}
+
+TEST_F(RawBorrower, that_writes_all_over_its_link_hurts_itself_alone) {
+  greeted();
+  peer.channel.send(subscribe(1));
+  ASSERT_EQ(peer.next(), ControlType::kAccepted);
+  const auto accepted = peer.received.as<link::Accepted>();
+  link::LinkSegment memory(peer.received.take_fd(), {accepted.slots, accepted.returns});
+  std::uint64_t word = 1;
+  const auto garbage = [&] {
+    return word = word * 6364136223846793005ULL + 1442695040888963407ULL;
+  };
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    publish_patterns(publisher, seed, 1);
+    EXPECT_EQ(next_seeds(subscriber, 1), Seeds{seed});
+    // First the leases of entries that were never popped, then anything.
+    for (std::size_t i = 0; i < memory.slots().size(); ++i)
+      memory.returns()[i] = memory.slots()[i].words[2].load();
+    *memory.return_tail() = seed < 250 ? seed : garbage();
+    if (seed % 3 == 0) memory.slots()[seed % memory.slots().size()].state = garbage() >> seed % 64;
+  }
+  peer.channel.send(link::Done{1});
+  EXPECT_TRUE(eventually([&] { return publisher.subscribers() == 1; }));
+  EXPECT_TRUE(eventually([&] { return used_bytes(owner, {&publisher}) == 0; }));
+}
+
+}  // namespace
+}  // namespace tensorbus::bus

@@ -1,0 +1,37 @@
+"""What every test has: a domain of its own, and a way to run things in other processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from harness import Elsewhere
+
+
+@pytest.fixture(autouse=True)
+def domain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The default domain of this test and of the processes that it starts."""
+    path = str(tmp_path / "domain")
+    monkeypatch.setenv("TENSORBUS_DOMAIN", path)
+    yield path
+    # A participant lives until its process ends: without this, the tests' would add up.
+    from tensorbus import _participant
+
+    _participant._shared.clear()
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, domain: str) -> Iterator[Elsewhere]:
+    """Runs functions in processes of their own; they must end well when the test does."""
+    processes = Elsewhere(tmp_path)
+    yield processes
+    processes.finish()
+
+
+@pytest.fixture
+def torch() -> ModuleType:
+    module: ModuleType = pytest.importorskip("torch", reason="PyTorch is not installed")
+    return module

@@ -1,0 +1,203 @@
+// What the death of one process leaves to the others.
+
+#include <poll.h>
+
+#include "support.hpp"
+
+namespace tensorbus {
+namespace {
+
+using namespace tensorbus::testing;
+
+class Death : public ::testing::Test {
+ protected:
+  // A child of `peer` that lives on for as long as this.
+  struct Orphan {
+    explicit Orphan(Peer& peer) {
+      const std::string reply = peer.ask("fork");
+      EXPECT_EQ(reply.substr(0, 3), "ok ");
+      pid = std::stoi(reply.substr(3));
+    }
+    ~Orphan() { ::kill(pid, SIGKILL); }
+    pid_t pid = 0;
+  };
+
+  const FreshDomain domain;
+  const Participant here = domain.join();
+};
+
+class DeadPublisher : public Death {
+ protected:
+  DeadPublisher() {
+    EXPECT_EQ(peer.ask("publisher topic seed=1"), "ok");
+    EXPECT_EQ(peer.ask("await_subscribers 1"), "ok");
+    EXPECT_EQ(subscriber.wait_for_publishers(1, kLong), Outcome::kDone);
+  }
+  bool gone() {
+    return eventually([&] {
+      (void)subscriber.try_receive();
+      return subscriber.stats().publishers == 0;
+    });
+  }
+
+  Subscriber subscriber{"topic", {}, here};
+  Peer peer{domain};
+};
+
+TEST_F(DeadPublisher, leaves_what_was_received_unchanged) {
+  ASSERT_EQ(peer.ask("publish 1 words=1000000"), "ok");
+  const auto sample = subscriber.receive(kLong);
+  ASSERT_TRUE(sample);
+  peer.kill_and_wait();
+  EXPECT_TRUE(gone());
+  EXPECT_EQ(seed_of(*sample), 1U);
+  subscriber.close();
+  EXPECT_EQ(seed_of(*sample), 1U);
+}
+
+TEST_F(DeadPublisher, leaves_what_was_not_yet_received) {
+  ASSERT_EQ(peer.ask("publish 5 words=10000"), "ok");
+  peer.kill_and_wait();
+  EXPECT_EQ(next_seeds(subscriber, 5), seeds_from(1, 5));
+  EXPECT_TRUE(gone());
+}
+
+TEST_F(DeadPublisher, leaves_no_files_to_its_subscribers) {
+  const auto marker_is_there = [&] {
+    for (const std::string& name : domain.files())
+      if (name.ends_with(".pub")) return true;
+    return false;
+  };
+  EXPECT_TRUE(marker_is_there());
+  peer.kill_and_wait();
+  EXPECT_TRUE(eventually([&] { return !marker_is_there(); }));
+}
+
+TEST_F(DeadPublisher, is_noticed_though_a_child_of_it_lives_on) {
+  const Orphan orphan(peer);
+  peer.kill_and_wait();
+  EXPECT_TRUE(gone());
+}
+
+TEST_F(DeadPublisher, ends_no_wait_before_its_time) {
+  peer.kill_and_wait();
+  EXPECT_TRUE(gone());
+  Sample sample;
+  EXPECT_EQ(subscriber.receive(sample, 5ms), Outcome::kTimedOut);
+  Publisher next("topic", {}, here);
+  ASSERT_EQ(next.wait_for_subscribers(1, kLong), Outcome::kDone);
+  publish_patterns(next, 9, 1);
+  EXPECT_EQ(next_seeds(subscriber, 1), Seeds{9});
+}
+
+class DeadSubscriber : public Death {
+ protected:
+  void connect() {
+    EXPECT_EQ(peer.ask("subscriber topic"), "ok");
+    EXPECT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
+  }
+  bool all_is_back() {
+    return eventually([&] { return used_bytes(here, {&publisher}) == 0; });
+  }
+
+  Publisher publisher{"topic", {}, here};
+  Peer peer{domain};
+};
+
+TEST_F(DeadSubscriber, gives_back_what_it_held_and_what_waited_for_it) {
+  connect();
+  publish_patterns(publisher, 0, 6);
+  ASSERT_EQ(peer.ask("receive 3 keep"), "ok 0 1 2");
+  EXPECT_GT(used_bytes(here, {&publisher}), 0U);
+  peer.kill_and_wait();
+  EXPECT_TRUE(all_is_back());
+  EXPECT_EQ(publisher.subscribers(), 0U);
+  EXPECT_EQ(publisher.stats().bytes_in_flight, 0U);
+}
+
+TEST_F(DeadSubscriber, gives_back_all_though_a_child_of_it_lives_on) {
+  connect();
+  publish_patterns(publisher, 0, 6);
+  ASSERT_EQ(peer.ask("receive 3 keep"), "ok 0 1 2");
+  const Orphan orphan(peer);
+  peer.kill_and_wait();
+  EXPECT_TRUE(all_is_back());
+}
+
+TEST_F(DeadSubscriber, that_left_in_order_gives_back_what_it_let_go) {
+  connect();
+  publish_patterns(publisher, 0, 6);
+  ASSERT_EQ(peer.ask("receive 3 keep"), "ok 0 1 2");
+  ASSERT_EQ(peer.ask("close_subscribers"), "ok");
+  EXPECT_TRUE(eventually([&] { return publisher.subscribers() == 0; }));
+  EXPECT_GT(used_bytes(here, {&publisher}), 0U) << "it still holds three";
+  for (std::uint64_t seed = 50; seed < 60; ++seed) publish_pattern(publisher, seed);
+  EXPECT_EQ(peer.ask("check_kept"), "ok 0 1 2");
+  ASSERT_EQ(peer.ask("let_go"), "ok");
+  EXPECT_TRUE(all_is_back());
+}
+
+TEST_F(DeadSubscriber, frees_a_publisher_that_waits_for_it) {
+  Publisher reliable("reliable", {.depth = 2, .reliable = true}, here);
+  ASSERT_EQ(peer.ask("subscriber reliable"), "ok");
+  ASSERT_EQ(reliable.wait_for_subscribers(1, kLong), Outcome::kDone);
+  publish_patterns(reliable, 0, 2);
+  Outcome outcome = Outcome::kTimedOut;
+  std::thread thread([&] { outcome = publish_pattern(reliable, 2).outcome; });
+  EXPECT_TRUE(eventually([&] { return reliable.stats().waiting == 1; }));
+  peer.kill_and_wait();
+  thread.join();
+  EXPECT_EQ(outcome, Outcome::kDone);
+}
+
+TEST_F(DeadSubscriber, costs_the_others_nothing) {
+  connect();
+  Subscriber other("topic", {}, here);
+  ASSERT_EQ(publisher.wait_for_subscribers(2, kLong), Outcome::kDone);
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    if (seed == 100) peer.signal(SIGKILL);
+    publish_patterns(publisher, seed, 1);
+    EXPECT_EQ(next_seeds(other, 1), Seeds{seed});
+  }
+  EXPECT_TRUE(eventually([&] { return publisher.subscribers() == 1; }));
+}
+
+TEST_F(DeadSubscriber, leaves_no_descriptor_behind) {
+  publish_patterns(publisher, 0, 1);  // the arena has its segment now
+  const std::size_t before = open_descriptors();
+  for (int round = 0; round < 5; ++round) {
+    Peer passing(domain);
+    ASSERT_EQ(passing.ask("subscriber topic"), "ok");
+    ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
+    publish_patterns(publisher, 0, 2);
+    passing.kill_and_wait();
+    ASSERT_TRUE(eventually([&] { return publisher.subscribers() == 0; }));
+  }
+  EXPECT_TRUE(eventually([&] { return open_descriptors() <= before; }));
+}
+
+// A subscriber that polls its event descriptor hears of a sample whose publisher died before it
+// could wake anybody.
+TEST_F(Death, of_a_publisher_before_it_woke_anybody_still_wakes_who_polls) {
+  Subscriber subscriber("topic", {}, here);
+  Peer peer(domain, "publish.entry_full:2:kill");
+  ASSERT_EQ(peer.ask("publisher topic seed=4"), "ok");
+  ASSERT_EQ(peer.ask("await_subscribers 1"), "ok");
+  ASSERT_EQ(subscriber.wait_for_publishers(1, kLong), Outcome::kDone);
+  ASSERT_EQ(peer.ask("publish 1"), "ok");
+  ASSERT_EQ(next_seeds(subscriber, 1), Seeds{4});
+  const int fd = subscriber.event_descriptor();
+  EXPECT_FALSE(subscriber.try_receive());
+  ASSERT_EQ(peer.ask("publish 1"), "dead");
+  (void)peer.exit_status();
+  std::optional<Sample> sample;
+  pollfd ready{fd, POLLIN, 0};
+  const auto limit = std::chrono::milliseconds(kLong);
+  while (!sample && ::poll(&ready, 1, static_cast<int>(limit.count())) == 1)
+    sample = subscriber.try_receive();
+  ASSERT_TRUE(sample);
+  EXPECT_EQ(seed_of(*sample), 5U);
+}
+
+}  // namespace
+}  // namespace tensorbus

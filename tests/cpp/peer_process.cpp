@@ -1,0 +1,208 @@
+// A process for tests to talk to, stop and kill: reads a command per line, answers with a line.
+// Publishers' samples are patterns (tensorbus/bus/test_support.hpp) with consecutive seeds.
+
+#include <unistd.h>
+
+#include <deque>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <sstream>
+#include <string>
+
+#include "tensorbus/bus/test_support.hpp"
+
+namespace {
+
+using namespace tensorbus;
+using namespace tensorbus::testing;
+
+// "topic depth=2 reliable": the first word, and the options after it.
+struct Arguments {
+  explicit Arguments(std::istream& line) {
+    line >> first;
+    for (std::string word; line >> word;) {
+      const auto equals = word.find('=');
+      options[word.substr(0, equals)] =
+          equals == std::string::npos ? 1 : std::stoull(word.substr(equals + 1));
+    }
+  }
+  std::uint64_t get(const std::string& name, std::uint64_t otherwise) const {
+    const auto found = options.find(name);
+    return found == options.end() ? otherwise : found->second;
+  }
+  std::string first;
+  std::map<std::string, std::uint64_t> options;
+};
+
+class PeerProcess {
+ public:
+  explicit PeerProcess(std::string domain) : domain_(std::move(domain)) { join(); }
+
+  std::string obey(const std::string& line) {
+    std::istringstream words(line);
+    std::string command;
+    words >> command;
+    const Arguments arguments(words);
+    const auto found = commands_.find(command);
+    if (found == commands_.end()) return "what is " + command;
+    try {
+      return found->second(*this, arguments);
+    } catch (const Error& error) {
+      return std::string("error ") + error.what();
+    }
+  }
+
+ private:
+  using Command = std::function<std::string(PeerProcess&, const Arguments&)>;
+
+  static std::string name_of(Outcome outcome) {
+    constexpr std::array names{"ok", "timed_out", "interrupted", "closed", "hold_limit"};
+    return names.at(static_cast<std::size_t>(outcome));
+  }
+
+  // A new participant; publishers and subscribers made from now on belong to it.
+  std::string join() {
+    ParticipantOptions options;
+    options.domain = domain_;
+    participants_.emplace_back(options);
+    return "ok " + participants_.back().id().hex();
+  }
+  std::string leave() {
+    kept_.clear();
+    publishers_.clear();
+    subscribers_.clear();
+    participants_.clear();
+    return "ok";
+  }
+  std::string publisher(const Arguments& with) {
+    PublisherOptions options;
+    options.depth = static_cast<std::uint32_t>(with.get("depth", options.depth));
+    options.history = static_cast<std::uint32_t>(with.get("history", 0));
+    options.reliable = with.get("reliable", 0) != 0;
+    options.timeout = std::chrono::milliseconds(with.get("timeout_ms", 3'600'000));
+    seed_ = with.get("seed", 0);
+    publishers_.emplace_back(with.first, options, participants_.back());
+    return "ok";
+  }
+  std::string subscriber(const Arguments& with) {
+    SubscriberOptions options;
+    options.depth = static_cast<std::uint32_t>(with.get("depth", 0));
+    options.max_held = static_cast<std::uint32_t>(with.get("held", options.max_held));
+    subscribers_.emplace_back(with.first, options, participants_.back());
+    return "ok";
+  }
+  // "publish 3 words=100 copy": on every publisher, the same seeds.
+  std::string publish(const Arguments& with) {
+    const std::size_t words = with.get("words", 64);
+    for (std::uint64_t i = 0; i < std::stoull(with.first); ++i, ++seed_) {
+      for (Publisher& publisher : publishers_) {
+        Published published;
+        if (with.get("copy", 0) != 0) {
+          std::vector<std::uint64_t> own(words);
+          write_pattern(own, seed_);
+          published =
+              publisher.publish(TensorView::of(own.data(), {static_cast<std::int64_t>(words)}));
+        } else {
+          published = publish_pattern(publisher, seed_, words);
+        }
+        if (published.outcome != Outcome::kDone) return name_of(published.outcome);
+      }
+    }
+    return "ok";
+  }
+  // Takes so many samples from every subscriber; "keep" holds them.
+  std::string receive(const Arguments& with) {
+    std::string seeds = "ok";
+    for (Subscriber& subscriber : subscribers_) {
+      for (std::uint64_t i = 0; i < std::stoull(with.first); ++i) {
+        auto sample = subscriber.receive(kLong);
+        if (!sample) return "nothing came after" + seeds.substr(2);
+        const auto seed = seed_of(*sample);
+        seeds += seed ? " " + std::to_string(*seed) : " torn";
+        if (with.get("keep", 0) != 0) kept_.push_back(std::move(*sample));
+      }
+    }
+    return seeds;
+  }
+  std::string check_kept() {
+    std::string seeds = "ok";
+    for (const Sample& sample : kept_) {
+      const auto seed = seed_of(sample);
+      seeds += seed ? " " + std::to_string(*seed) : " torn";
+    }
+    return seeds;
+  }
+  std::string await_subscribers(const Arguments& with) {
+    for (Publisher& publisher : publishers_) {
+      const auto count = static_cast<std::uint32_t>(std::stoul(with.first));
+      const Outcome outcome = publisher.wait_for_subscribers(count, kLong);
+      if (outcome != Outcome::kDone) return name_of(outcome);
+    }
+    return "ok";
+  }
+  std::string await_publishers(const Arguments& with) {
+    for (Subscriber& subscriber : subscribers_) {
+      const auto count = static_cast<std::uint32_t>(std::stoul(with.first));
+      const Outcome outcome = subscriber.wait_for_publishers(count, kLong);
+      if (outcome != Outcome::kDone) return name_of(outcome);
+    }
+    return "ok";
+  }
+  // A child that lives on, with everything it inherited.
+  static std::string fork_child() {
+    const pid_t child = ::fork();
+    if (child != 0) return "ok " + std::to_string(child);
+    while (true) ::pause();
+  }
+  std::string used() {
+    for (Publisher& publisher : publishers_) (void)publisher.stats();
+    std::size_t bytes = 0;
+    for (const Participant& participant : participants_) bytes += participant.arena().used_bytes;
+    return "ok " + std::to_string(bytes);
+  }
+
+  static const std::map<std::string, Command> commands_;
+
+  const std::string domain_;
+  std::deque<Participant> participants_;
+  std::deque<Publisher> publishers_;
+  std::deque<Subscriber> subscribers_;
+  std::vector<Sample> kept_;
+  std::uint64_t seed_ = 0;
+};
+
+const std::map<std::string, PeerProcess::Command> PeerProcess::commands_ = {
+    {"join", [](PeerProcess& p, const Arguments&) { return p.join(); }},
+    {"leave", [](PeerProcess& p, const Arguments&) { return p.leave(); }},
+    {"publisher", &PeerProcess::publisher},
+    {"subscriber", &PeerProcess::subscriber},
+    {"publish", &PeerProcess::publish},
+    {"receive", &PeerProcess::receive},
+    {"check_kept", [](PeerProcess& p, const Arguments&) { return p.check_kept(); }},
+    {"let_go", [](PeerProcess& p, const Arguments&) { return p.kept_.clear(), "ok"; }},
+    {"await_subscribers", &PeerProcess::await_subscribers},
+    {"await_publishers", &PeerProcess::await_publishers},
+    {"close_publishers",
+     [](PeerProcess& p, const Arguments&) { return p.publishers_.clear(), "ok"; }},
+    {"close_subscribers",
+     [](PeerProcess& p, const Arguments&) { return p.subscribers_.clear(), "ok"; }},
+    {"fork", [](PeerProcess&, const Arguments&) { return fork_child(); }},
+    {"used", [](PeerProcess& p, const Arguments&) { return p.used(); }},
+    {"fds",
+     [](PeerProcess&, const Arguments&) { return "ok " + std::to_string(open_descriptors()); }},
+    {"abandon", [](PeerProcess&, const Arguments&) -> std::string { ::_exit(0); }},
+};
+
+}  // namespace
+
+int main(int, char** arguments) {
+  try {
+    PeerProcess process(arguments[1]);
+    for (std::string line; std::getline(std::cin, line);)
+      std::cout << process.obey(line) << std::endl;
+  } catch (const tensorbus::Error& error) {
+    std::cout << "error " << error.what() << std::endl;
+    return 1;
+  }
+}

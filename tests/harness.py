@@ -1,0 +1,236 @@
+"""Runs pieces of a test in processes of their own, and talks with them.
+
+A function that is handed to `Elsewhere.start` is run by a fresh interpreter, with the modules,
+constants and functions that it names. It speaks to the test through `tell` and `hear`, which take
+anything that `repr` writes and `ast.literal_eval` reads. What goes wrong there fails the test here.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import tensorbus as tb
+
+# Seconds for what must happen: only a failure ever takes as long.
+PATIENCE = 30.0
+
+
+def tell(value: object) -> None:
+    """In the other process: says something to the test."""
+    print(repr(value), flush=True)
+
+
+def hear() -> Any:
+    """In the other process: what the test says next. The process ends when the test does."""
+    line = sys.stdin.readline()
+    if not line:
+        sys.exit()
+    return ast.literal_eval(line)
+
+
+def in_a_fork(function: Callable[[], None]) -> None:
+    """Runs a function in a forked child and waits for its end, which must be a good one."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            function()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    """Looks until something is so, for what sends no event: the state of another process."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"never so: {inspect.getsource(condition).strip()}"
+        time.sleep(0.002)
+
+
+@contextmanager
+def joined(
+    topic: str = "topic",
+    *,
+    publisher: Mapping[str, Any] | None = None,
+    subscriber: Mapping[str, Any] | None = None,
+) -> Iterator[tuple[tb.Publisher, tb.Subscriber]]:
+    """A publisher and a subscriber in this process that have found each other."""
+    import tensorbus as tb
+
+    with (
+        tb.Publisher(topic, **(publisher or {})) as sender,
+        tb.Subscriber(topic, **{"timeout": PATIENCE, **(subscriber or {})}) as receiver,
+    ):
+        assert sender.wait_for_subscribers(timeout=PATIENCE)
+        assert receiver.wait_for_publishers(timeout=PATIENCE)
+        yield sender, receiver
+
+
+class Process:
+    """A function that runs in a process of its own."""
+
+    def __init__(self, script: Path, env: Mapping[str, str]) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (a pipe could fill up)
+        self._running = subprocess.Popen(
+            [sys.executable, "-W", "ignore::DeprecationWarning", script],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent), **env},
+        )
+        assert self._running.stdin
+        assert self._running.stdout
+        self._to = self._running.stdin
+        self._from = self._running.stdout.fileno()
+        self._heard = b""
+        self._ended = False
+
+    @property
+    def pid(self) -> int:
+        return self._running.pid
+
+    def tell(self, value: object = None) -> None:
+        self._to.write(repr(value).encode() + b"\n")
+        self._to.flush()
+
+    def hear(self) -> Any:
+        """What the process tells next."""
+        while b"\n" not in self._heard:
+            readable, _, _ = select.select([self._from], [], [], PATIENCE)
+            chunk = os.read(self._from, 65536) if readable else b""
+            assert chunk, f"the other process said nothing more\n{self.errors()}"
+            self._heard += chunk
+        line, _, self._heard = self._heard.partition(b"\n")
+        return ast.literal_eval(line.decode())
+
+    def signal_when_asleep(self, number: signal.Signals) -> None:
+        """Sends a signal as soon as the main thread waits for something."""
+        status = Path(f"/proc/{self.pid}/stat")
+        eventually(lambda: status.read_text().rpartition(") ")[2].startswith("S"))
+        self.signal(number)
+
+    def signal(self, number: signal.Signals) -> None:
+        self._running.send_signal(number)
+
+    def kill(self) -> None:
+        """Ends it with SIGKILL, at whatever instruction it is."""
+        self._running.kill()
+        self._running.wait()
+        self._close()
+
+    def finish(self) -> None:
+        """Waits for its end, which must be without an error and without a word on stderr."""
+        if self._ended:
+            return
+        self._to.close()
+        try:
+            code = self._running.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._running.kill()
+            self._running.wait()
+            code = None
+        errors = self.errors()
+        self._close()
+        assert code is not None, f"the other process did not end\n{errors}"
+        assert (code, errors) == (0, ""), f"exit code {code}\n{errors}"
+
+    def errors(self) -> str:
+        self._errors.seek(0)
+        return self._errors.read().decode()
+
+    def _close(self) -> None:
+        self._ended = True
+        self._errors.close()
+        self._to.close()
+        if self._running.stdout:
+            self._running.stdout.close()
+
+
+class Elsewhere:
+    """The other processes of one test."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._processes: list[Process] = []
+
+    def start(
+        self,
+        function: Callable[..., None],
+        *arguments: object,
+        env: Mapping[str, str] | None = None,
+    ) -> Process:
+        script = self._folder / f"{function.__name__}_{len(self._processes)}.py"
+        script.write_text(_script(function, arguments))
+        self._processes.append(Process(script, env or {}))
+        return self._processes[-1]
+
+    def run(
+        self,
+        function: Callable[..., None],
+        *arguments: object,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """Starts it and waits for its end."""
+        self.start(function, *arguments, env=env).finish()
+
+    def finish(self) -> None:
+        for process in self._processes:
+            process.finish()
+
+
+def _script(function: Callable[..., None], arguments: tuple[object, ...]) -> str:
+    """A program that calls a function, with all that the function names."""
+    parts: dict[str, str] = {}
+    _add(function, parts)
+    call = f"{function.__name__}({', '.join(map(repr, arguments))})"
+    return "\n\n".join(
+        [
+            "from __future__ import annotations",
+            *parts.values(),
+            f'if __name__ == "__main__":\n    {call}\n',
+        ]
+    )
+
+
+def _add(function: Any, parts: dict[str, str]) -> None:
+    assert not function.__closure__, f"{function.__name__} uses variables of its test"
+    for name in _names(function.__code__):
+        value = function.__globals__.get(name)
+        if name in parts or name == function.__name__ or value is None or name.startswith("__"):
+            continue
+        if isinstance(value, ModuleType):
+            parts[name] = f"import {value.__name__} as {name}"
+        elif value is PATIENCE or getattr(value, "__module__", None) == __name__:
+            parts[name] = f"from {__name__} import {name}"
+        elif isinstance(value, FunctionType):
+            _add(value, parts)
+        else:
+            parts[name] = f"{name} = {value!r}"
+    parts[function.__name__] = textwrap.dedent(inspect.getsource(function))
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
+    # pytest's own, in the asserts that it rewrote, are no identifiers.
+    return {name for name in code.co_names if name.isidentifier()}.union(*map(_names, inner))

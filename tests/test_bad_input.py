@@ -1,0 +1,211 @@
+"""What makes no sense is refused with an error that says so, and the bus goes on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorbus as tb
+from harness import PATIENCE, Elsewhere, joined
+
+
+@pytest.mark.parametrize("endpoint", [tb.Publisher, tb.Subscriber])
+@pytest.mark.parametrize(
+    ("topic", "why"),
+    [
+        ("", "must not be empty"),
+        ("x" * 3000, "3000 bytes; at most 2048"),
+        ("ä" * 1025, "2050 bytes"),
+        ("\ud800", "expected a str"),
+        (7, "topic=7: expected a str"),
+        (None, "expected a str"),
+        (b"topic", "expected a str"),
+    ],
+)
+def test_a_topic_that_is_no_name_is_refused(
+    endpoint: Callable[[Any], object], topic: object, why: str
+) -> None:
+    with pytest.raises(tb.InvalidArgument, match=why):
+        endpoint(topic)
+
+
+NAMES = [
+    *("/a/b", "/a_b", "a%2Fb", "%2Fa%2Fb", "/a//b", "/A/B", "a/b", " a/b", ".a", "..", "a@b.1.pub"),
+    *("größe", "gro\u0308ße", "\U0001f980", "a\0b", "a\nb", "x" * 2048, "x" * 2047 + "y", "~", "-"),
+]
+
+
+def test_names_that_look_alike_are_different_topics() -> None:
+    subscribers = [tb.Subscriber(name, timeout=PATIENCE) for name in NAMES]
+    publishers = [tb.Publisher(name) for name in NAMES]
+    for publisher in publishers:
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        assert publisher.publish(publisher.topic) == 1
+    for name, subscriber in zip(NAMES, subscribers, strict=True):
+        sample = subscriber.receive()
+        assert (sample.data, sample.header.topic) == (name, name)
+        assert subscriber.try_receive() is None
+    for endpoint in (*publishers, *subscribers):
+        endpoint.close()
+
+
+@pytest.mark.parametrize("depth", [0, -1, 2**32, 2**64, 1.5, "8", None])
+def test_a_depth_that_is_no_count_is_refused(depth: Any) -> None:
+    with pytest.raises(tb.InvalidArgument, match="depth="):
+        tb.Publisher("topic", depth=depth)
+
+
+@pytest.mark.parametrize(
+    "option", [{"depth": -1}, {"depth": 1.5}, {"max_held": 0}, {"max_held": 2**32}]
+)
+def test_a_count_of_a_subscriber_that_is_none_is_refused(option: dict[str, Any]) -> None:
+    (name,) = option
+    with pytest.raises(tb.InvalidArgument, match=f"{name}="):
+        tb.Subscriber("topic", **option)
+
+
+@pytest.mark.parametrize("option", [{"access": "write"}, {"as_": "jax"}])
+def test_an_unknown_choice_is_refused(option: dict[str, Any]) -> None:
+    with pytest.raises(tb.InvalidArgument, match=next(iter(option))):
+        tb.Subscriber("topic", **option)
+
+
+def test_a_history_below_nothing_is_refused() -> None:
+    with pytest.raises(tb.InvalidArgument, match="history=-1"):
+        tb.Publisher("topic", history=-1)
+
+
+def test_a_timeout_must_be_a_number() -> None:
+    with joined(publisher={"reliable": True}) as (publisher, subscriber):
+        for call in (
+            lambda timeout: publisher.publish(1, timeout=timeout),
+            lambda timeout: publisher.wait_for_subscribers(timeout=timeout),
+            lambda timeout: subscriber.receive(timeout),
+            lambda timeout: subscriber.wait_for_publishers(timeout=timeout),
+        ):
+            with pytest.raises(TypeError):
+                call("1")
+            with pytest.raises(tb.InvalidArgument, match="timeout=nan"):
+                call(math.nan)
+        assert subscriber.try_receive() is None
+
+
+def test_an_endless_timeout_is_no_timeout() -> None:
+    with joined() as (publisher, subscriber):
+        publisher.publish(1)
+        assert subscriber.receive(math.inf).data == 1
+        publisher.publish(2)
+        assert subscriber.receive(1e300).data == 2
+
+
+ARRAYS: dict[str, tuple[Callable[[], Any], str]] = {
+    "objects": (lambda: np.array([object()]), "arrays of object cannot travel"),
+    "a structure": (lambda: np.zeros(3, [("a", "i4")]), "cannot travel"),
+    "strings": (lambda: np.array(["a"]), "arrays of <U1 cannot travel"),
+    "dates": (lambda: np.zeros(3, "M8[s]"), r"datetime64\[s\] cannot travel"),
+    "long doubles": (lambda: np.zeros(3, np.longdouble), "cannot travel"),
+    "the other byte order": (lambda: np.zeros(3, np.dtype("i4").newbyteorder()), "byte order.*ast"),
+    "a field of a packed structure": (
+        lambda: np.zeros(3, [("a", "u1"), ("b", "i4")])["b"],
+        "not whole elements.*ascontiguousarray",
+    ),
+    "a masked array": (lambda: np.ma.zeros(3), "MaskedArray is a subclass.*asarray"),
+    "a matrix": (lambda: np.matrix([[1]]), "matrix is a subclass"),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+def test_an_array_that_cannot_travel_is_refused(name: str) -> None:
+    make, why = ARRAYS[name]
+    assert_refused(make(), why)
+
+
+def assert_refused(tensor: Any, why: str) -> None:
+    with joined() as (publisher, subscriber):
+        for message in (tensor, {"good": np.zeros(3), "bad": [tensor]}):
+            with pytest.raises(tb.Unsupported, match=why):
+                publisher.publish(message)
+        publisher.publish("the next")
+        assert subscriber.receive().data == "the next"
+        assert publisher.stats["sent"] == 1
+        assert publisher.stats["bytes_in_flight"] == 0
+
+
+TENSORS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "sparse": (lambda torch: torch.eye(3).to_sparse(), r"sparse_coo.*to_dense\(\)"),
+    "compressed": (lambda torch: torch.eye(3).to_sparse_csr(), r"sparse_csr.*to_dense\(\)"),
+    "meta": (lambda torch: torch.zeros(3, device="meta"), "meta tensor has no elements"),
+    "complex halves": (lambda torch: torch.zeros(3, dtype=torch.complex32), "complex32"),
+    "a subclass": (
+        lambda torch: torch.zeros(3).as_subclass(type("Mine", (torch.Tensor,), {})),
+        r"Mine is a subclass.*as_subclass\(torch\.Tensor\)",
+    ),
+    "a buffer of a subclass of Parameter": (
+        lambda torch: type("Mine", (torch.nn.Parameter,), {})(torch.zeros(3)),
+        "Mine is a subclass",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TENSORS)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_tensor_that_cannot_travel_is_refused(torch: ModuleType, name: str) -> None:
+    make, why = TENSORS[name]
+    assert_refused(make(torch), why)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_quantized_tensor_is_refused(torch: ModuleType) -> None:
+    if not hasattr(torch, "quantize_per_tensor"):
+        pytest.skip("this PyTorch has no quantized tensors")
+    tensor = torch.quantize_per_tensor(torch.zeros(3), 0.1, 0, torch.qint8)
+    assert_refused(tensor, r"quantized.*dequantize\(\)")
+
+
+def test_a_tensor_beyond_the_budget_is_refused_and_the_bus_goes_on(elsewhere: Elsewhere) -> None:
+    def run() -> None:
+        with joined() as (publisher, subscriber):
+            assert tb.participant().arena["budget_bytes"] == 1 << 20
+            large = np.zeros(2 << 20, np.uint8)
+            for call in (
+                lambda: publisher.publish(large),
+                lambda: publisher.publish({"large": large}),
+                lambda: publisher.loan(2 << 20, dtype="uint8"),
+            ):
+                with pytest.raises(tb.OutOfMemory, match=r"byte budget.*\(TENSORBUS_BUDGET\)"):
+                    call()
+            publisher.publish(np.full(1000, 7))
+            assert (subscriber.receive().data == 7).all()
+            assert publisher.stats["sent"] == 1
+
+    elsewhere.run(run, env={"TENSORBUS_BUDGET": str(1 << 20)})
+
+
+def test_what_is_held_counts_against_the_budget_until_it_is_let_go(elsewhere: Elsewhere) -> None:
+    def run() -> None:
+        with joined() as (publisher, subscriber):
+            held = []
+            for _ in range(10):
+                publisher.publish(np.zeros(100_000, np.uint8))
+                held.append(subscriber.receive().data)
+            with pytest.raises(tb.OutOfMemory, match="wait for subscribers to let go"):
+                publisher.publish(np.zeros(100_000, np.uint8))
+            held.pop()
+            publisher.publish(np.zeros(100_000, np.uint8))
+
+    elsewhere.run(run, env={"TENSORBUS_BUDGET": str(1 << 20)})
+
+
+@pytest.mark.parametrize("budget", ["", "many", "1 MiB"])
+def test_a_budget_that_is_no_number_is_refused(
+    monkeypatch: pytest.MonkeyPatch, budget: str
+) -> None:
+    monkeypatch.setenv("TENSORBUS_BUDGET", budget)
+    with pytest.raises(tb.InvalidArgument, match="TENSORBUS_BUDGET: expected a number of bytes"):
+        tb.participant()

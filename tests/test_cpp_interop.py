@@ -1,0 +1,89 @@
+"""A C++ process and a Python process talk with each other: the programs of examples/cpp."""
+
+from __future__ import annotations
+
+import subprocess
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tensorbus as tb
+from harness import PATIENCE, eventually
+
+EXAMPLE = Path(__file__).parent.parent / "examples" / "cpp"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not EXAMPLE.is_dir(), reason="examples/cpp is not here"),
+]
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the programs, built against the installed package."""
+    build = tmp_path_factory.mktemp("cpp")
+    config = Path(sysconfig.get_path("scripts")) / "tensorbus-config"
+    folder = subprocess.check_output([config, "--cmakedir"], text=True).strip()
+    for command in (
+        ["cmake", "-S", EXAMPLE, "-B", build, "-G", "Ninja", f"-Dtensorbus_DIR={folder}"],
+        ["cmake", "--build", build],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return build
+
+
+@contextmanager
+def running(program: Path) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen([program], stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()  # both would go on for a while
+
+
+def test_python_hears_cpp(programs: Path) -> None:
+    with (
+        tb.Subscriber("hello", timeout=PATIENCE) as subscriber,
+        running(programs / "publisher"),
+    ):
+        samples = [subscriber.receive() for _ in range(3)]
+    for sample in samples:
+        count, multiples = sample.data["count"], sample.data["multiples"]
+        assert list(sample.data) == ["count", "multiples"]
+        assert count == sample.header.sequence
+        assert multiples.dtype == np.float32
+        assert multiples.tolist() == [count * number for number in range(5)]
+
+
+def test_cpp_hears_python(programs: Path) -> None:
+    with tb.Publisher("hello") as publisher, running(programs / "subscriber") as cpp:
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        assert cpp.stdout
+        for count in range(3):
+            multiples = publisher.loan(5, dtype="float32")
+            multiples[:] = np.arange(5) * count
+            publisher.publish({"count": count, "multiples": multiples})
+            numbers = " ".join(str(count * number) for number in range(5))
+            assert cpp.stdout.readline() == f"{count} count={count} multiples={numbers} \n"
+
+
+def test_cpp_that_is_killed_gives_back_what_it_held(programs: Path) -> None:
+    with tb.Publisher("hello") as publisher:
+        with running(programs / "subscriber") as cpp:
+            assert publisher.wait_for_subscribers(timeout=PATIENCE)
+            publisher.publish({"count": 1, "multiples": np.zeros(5, np.float32)})
+            assert cpp.stdout
+            assert cpp.stdout.readline()
+        publisher.publish({"count": 2, "multiples": np.zeros(5, np.float32)})
+        eventually(lambda: publisher.stats["subscribers"] == 0)
+        assert publisher.stats["bytes_in_flight"] == 0
+
+
+def test_two_cpp_processes_talk_with_each_other(programs: Path) -> None:
+    with running(programs / "subscriber") as cpp, running(programs / "publisher"):
+        assert cpp.stdout
+        sequence, count, *_ = cpp.stdout.readline().split()
+        assert count == f"count={sequence}"

@@ -1,0 +1,91 @@
+"""The tree of errors, and what is documented."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import tensorbus as tb
+from harness import PATIENCE
+
+ERRORS = {
+    tb.AccessDenied: PermissionError,
+    tb.Closed: Exception,
+    tb.Forked: RuntimeError,
+    tb.HoldLimit: Exception,
+    tb.InvalidArgument: ValueError,
+    tb.OutOfMemory: MemoryError,
+    tb.ProtocolError: Exception,
+    tb.SystemCallError: OSError,
+    tb.Timeout: TimeoutError,
+    tb.Unsupported: TypeError,
+    tb.VersionMismatch: tb.ProtocolError,
+}
+
+
+def test_every_error_is_an_error_of_the_bus() -> None:
+    exported = [getattr(tb, name) for name in tb.__all__]
+    errors = {e for e in exported if isinstance(e, type) and issubclass(e, BaseException)}
+    assert errors == {tb.Error, *ERRORS}
+    for error, built_in in ERRORS.items():
+        assert issubclass(error, tb.Error)
+        assert issubclass(error, built_in)
+
+
+def test_every_code_of_the_core_has_its_error() -> None:
+    from tensorbus import _core, _errors
+
+    wanted = {
+        "INVALID_ARGUMENT": tb.InvalidArgument,
+        "UNSUPPORTED": tb.Unsupported,
+        "OUT_OF_MEMORY": tb.OutOfMemory,
+        "CLOSED": tb.Closed,
+        "TIMEOUT": tb.Timeout,
+        "PROTOCOL": tb.ProtocolError,
+        "VERSION_MISMATCH": tb.VersionMismatch,
+        "PERMISSION": tb.AccessDenied,
+        "FORKED": tb.Forked,
+        "SYSTEM": tb.SystemCallError,
+    }
+    made = {code.name: _errors.of_code(code.value, "why") for code in _core.Code}
+    assert {name: type(error) for name, error in made.items()} == wanted
+    assert {str(error) for error in made.values()} == {"why"}
+
+
+def test_everything_exported_is_there_and_has_a_docstring() -> None:
+    for name in tb.__all__:
+        value = getattr(tb, name)
+        assert name == "__version__" or (value.__doc__ or "").strip(), name
+
+
+def test_objects_say_what_they_are() -> None:
+    with tb.Publisher("a/b") as publisher, tb.Subscriber("a/b") as subscriber:
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        assert repr(publisher) == "<tensorbus.Publisher 'a/b' subscribers=1>"
+        publisher.publish(1)
+        assert repr(subscriber.receive(PATIENCE)) == "<tensorbus.Sample 'a/b' sequence=0>"
+        assert repr(subscriber) == "<tensorbus.Subscriber 'a/b' publishers=1>"
+    assert repr(publisher) == "<tensorbus.Publisher 'a/b' closed>"
+    assert repr(subscriber) == "<tensorbus.Subscriber 'a/b' closed>"
+
+
+MODULES = ["tensorbus", *(f"tensorbus.{info.name}" for info in pkgutil.iter_modules(tb.__path__))]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_in_docstrings_are_true(name: str) -> None:
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_there_are_examples_in_docstrings() -> None:
+    finder = doctest.DocTestFinder()
+    examples = [
+        test.name
+        for name in MODULES
+        for test in finder.find(importlib.import_module(name))
+        if test.examples
+    ]
+    assert {"tensorbus._publisher.Publisher", "tensorbus._subscriber.Subscriber"} <= set(examples)
