@@ -145,7 +145,7 @@ class Process:
             return
         self._to.close()
         try:
-            code = self._running.wait(PATIENCE)
+            code = self._running.wait(2 * PATIENCE)  # it may have lost its own patience
         except subprocess.TimeoutExpired:
             self._running.kill()
             self._running.wait()

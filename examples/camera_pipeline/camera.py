@@ -4,12 +4,11 @@ import sys
 import time
 from pathlib import Path
 
+import tensorbus as tb
 from photographs import Photographs
 from plan import DEPTH, FRAME_SHAPE, FRAMES_TOPIC, TIMEOUT, Schedule
 from processes import leave
 from records import write_stats
-
-import tensorbus as tb
 
 
 def main(results: Path, schedule: Schedule) -> None:

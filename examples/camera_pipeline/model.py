@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+
+import tensorbus as tb
 from network import Network
 from plan import DEPTH, FEATURES_SHAPE, FEATURES_TOPIC, FRAMES_TOPIC, TIMEOUT
 from processes import leave
 from records import Arrivals, write_stats
-
-import tensorbus as tb
 
 
 def main(results: Path, frames: int) -> None:

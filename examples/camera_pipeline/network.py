@@ -1,8 +1,9 @@
 """A convolutional network with fixed weights: photographs in, features out."""
 
 import torch
-from plan import FEATURES_SHAPE, FRAME_SHAPE
 from torch import nn
+
+from plan import FEATURES_SHAPE, FRAME_SHAPE
 
 
 class Network:

@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 from PIL import Image
-from plan import FRAME_SHAPE
 from skimage import data
+
+from plan import FRAME_SHAPE
 
 _HEIGHT = 1400  # of the panorama: what is more than a frame's is room to move up and down
 _STEP = 24  # pixels that the window moves to the right from frame to frame

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+
 from network import Network
 from photographs import Photographs
 from plan import FEATURES_SHAPE, FRAME_SHAPE

@@ -12,6 +12,7 @@ from pathlib import Path
 
 try:
     import numpy as np
+
     from picture import draw
     from plan import TIMEOUT, Schedule, relaxed_rate
     from processes import Failed, Processes

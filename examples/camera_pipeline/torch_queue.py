@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.multiprocessing as mp
+
 from network import Network
 from photographs import Photographs
 from plan import DEPTH, FEATURES_SHAPE, FRAME_SHAPE, TIMEOUT, Schedule

@@ -1,14 +1,14 @@
 """Tensorbus hands tensors from one process to another by reference.
 
-    import tensorbus as tb
+import tensorbus as tb
 
-    with tb.Publisher("camera/image") as publisher:        # in one process
-        frame = publisher.loan((1080, 1920, 3), dtype="uint8")
-        publisher.publish(frame)
+with tb.Publisher("camera/image") as publisher:        # in one process
+    frame = publisher.loan((1080, 1920, 3), dtype="uint8")
+    publisher.publish(frame)
 
-    with tb.Subscriber("camera/image") as subscriber:      # in another
-        for sample in subscriber:
-            sample.data, sample.header
+with tb.Subscriber("camera/image") as subscriber:      # in another
+    for sample in subscriber:
+        sample.data, sample.header
 """
 
 from tensorbus._core import version as __version__

@@ -26,8 +26,8 @@ _encode = msgpack.Encoder().encode
 class Flattener:
     """Takes the tensors out of a message.
 
-    After `flatten(data)`, `tensors` holds them in order, and the result is the MessagePack of the rest;
-    empty if the message is nothing but one tensor.
+    After `flatten(data)`, `tensors` holds them in order, and the result is the MessagePack of the
+    rest; empty if the message is nothing but one tensor.
     """
 
     def __init__(self) -> None:
@@ -51,8 +51,7 @@ class Flattener:
                 if type(key) not in _KEYS:
                     raise Unsupported(f"{path}: {type(key).__name__} cannot be a key")
             return {
-                key: self._lower(item, f"{path}[{key!r}]", depth + 1)
-                for key, item in value.items()
+                key: self._lower(item, f"{path}[{key!r}]", depth + 1) for key, item in value.items()
             }
         if kind is list:
             return [self._lower(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
@@ -84,7 +83,7 @@ def unflatten(fields: bytes, tensor: Callable[[int], Any], count: int) -> Any:
 
 
 class _Unflattener:
-    """Not a pair of closures: their cycle would keep the tensors until the garbage collector runs."""
+    """Not two closures: their cycle would keep the tensors until the garbage collector runs."""
 
     def __init__(self, tensor: Callable[[int], Any]) -> None:
         self._tensor = tensor

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import atexit
 import os
-from operator import index
 
 from tensorbus._core import Participant
-from tensorbus._errors import InvalidArgument
 
 # Held here so that a domain's participant, with its warm memory, outlives the endpoints that come
 # and go on it.
@@ -33,29 +31,7 @@ def participant(domain: str | None = None, *, budget_bytes: int = 0) -> Particip
     return _shared.setdefault(shared.domain, shared)
 
 
-def topic_name(topic: object) -> str:
-    """The name of a topic, if it is one that every process can spell."""
-    if not isinstance(topic, str) or (not topic.isascii() and _has_surrogates(topic)):
-        raise InvalidArgument(f"topic={topic!r}: expected a str of Unicode characters")
-    return topic
-
-
-def whole_number(name: str, value: object, *, least: int) -> int:
-    """An option that counts something."""
-    try:
-        number = index(value)  # type: ignore[arg-type]
-    except TypeError:
-        number = -1
-    if not least <= number < 2**32:
-        raise InvalidArgument(f"{name}={value!r}: expected a whole number of at least {least}")
-    return number
-
-
-def _has_surrogates(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
-
-
-# A child makes its own; the parent's is the parent's to end. Ending it before the interpreter does lets
-# the peers see an orderly close.
+# A child makes its own; the parent's is the parent's to end. Ending it before the interpreter does
+# lets the peers see an orderly close.
 os.register_at_fork(after_in_child=_shared.clear)
 atexit.register(_shared.clear)

@@ -7,10 +7,11 @@ from types import TracebackType
 from typing import Any
 
 from tensorbus import _core
+from tensorbus._arguments import topic_name, whole_number
 from tensorbus._core import Outcome
 from tensorbus._errors import Closed, Forked, InvalidArgument, Timeout
 from tensorbus._fields import Flattener
-from tensorbus._participant import participant, topic_name, whole_number
+from tensorbus._participant import participant
 from tensorbus._tensors import dtype_name, library_of, sizes_of, tensor_from, view_of
 
 

@@ -8,9 +8,10 @@ from types import TracebackType
 from typing import Any
 
 from tensorbus import _core
+from tensorbus._arguments import topic_name, whole_number
 from tensorbus._core import Outcome
 from tensorbus._errors import Closed, Forked, HoldLimit, InvalidArgument, Timeout
-from tensorbus._participant import participant, topic_name, whole_number
+from tensorbus._participant import participant
 from tensorbus._sample import Sample
 from tensorbus._tensors import Library
 
@@ -88,7 +89,7 @@ class Subscriber:
         raise Timeout(f"no sample on {self._topic!r} in time{self._hint()}")
 
     def try_receive(self) -> Sample | None:
-        """The next sample if there is one now. Raises `Closed` and `HoldLimit` as `receive` does."""
+        """The next sample if there is one now. Raises `Closed` and `HoldLimit` like `receive`."""
         result = self._core.try_receive()
         if isinstance(result, _core.Sample):
             return Sample(result, self._as)
@@ -104,7 +105,7 @@ class Subscriber:
                 return
 
     def fileno(self) -> int:
-        """A descriptor for `select` and event loops: readable when `try_receive` may find something.
+        """A descriptor for `select` and event loops: readable when `try_receive` may find a sample.
 
         Call `try_receive` until it finds nothing; that re-arms it.
         """

@@ -1,6 +1,6 @@
 """Between the tensors of PyTorch and NumPy and the memory of the bus.
 
-Neither library is imported before it is needed: what a caller hands in has been imported by the caller.
+Neither library is imported before it is needed: what a caller hands in, the caller has imported.
 """
 
 from __future__ import annotations
@@ -91,9 +91,7 @@ def _view_of_torch(tensor: torch.Tensor) -> tuple[TensorView, object]:
     if tensor.is_meta:
         raise Unsupported("a meta tensor has no elements that could travel: publish its shape")
     if tensor.device.type != "cpu":
-        raise Unsupported(
-            f"tensors on {tensor.device} cannot travel yet: publish tensor.cpu()"
-        )
+        raise Unsupported(f"tensors on {tensor.device} cannot travel yet: publish tensor.cpu()")
     if tensor.is_quantized:
         raise Unsupported("quantized tensors cannot travel: publish tensor.dequantize()")
     flags = _FROM_TORCH

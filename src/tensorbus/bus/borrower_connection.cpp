@@ -95,8 +95,8 @@ void BorrowerConnection::greet(link::Channel::Received& received) {
                 "the publisher refused: " + received.as<link::Refused>().text);
   link::Peer peer = link::accept_hello(received);
   if (peer.id != owner_)
-    throw Error(Code::kProtocol, "HELLO.id: " + peer.id.hex() + " answers at the socket of " +
-                                     owner_.hex());
+    throw Error(Code::kProtocol,
+                "HELLO.id: " + peer.id.hex() + " answers at the socket of " + owner_.hex());
   connected_->wake_page = std::move(peer.wake_page);
   connected_->pidfd = std::move(peer.pidfd);
   if (connected_->pidfd) conversation_.watch_death(connected_->pidfd.get());

@@ -10,7 +10,8 @@
 
 namespace tensorbus::bus {
 
-// One end of a connection on the service thread: hands in what the peer says, and tells its end once.
+// One end of a connection on the service thread: hands in what the peer says, and tells its end
+// once.
 class Conversation {
  public:
   using OnMessage = std::function<void(link::Channel::Received&)>;

@@ -27,8 +27,7 @@ class ForkSafe {
   T* operator->() const { return &**this; }
   T& operator*() const {
     if (forked())
-      throw Error(Code::kForked,
-                  "this object was made before fork(): the child makes its own");
+      throw Error(Code::kForked, "this object was made before fork(): the child makes its own");
     if (!value_) throw Error(Code::kClosed, "this object was moved from");
     return *value_;
   }

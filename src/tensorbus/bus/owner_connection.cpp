@@ -34,8 +34,8 @@ OwnerConnection::OwnerConnection(Surroundings& surroundings, platform::Fd socket
           surroundings.service, of_same_user(std::move(socket)),
           [this](link::Channel::Received& received) { on_message(received); },
           [this](const std::string& why) { on_end_(*this, why); }),
-      segments_(std::make_shared<link::SegmentSender>(conversation_.channel(),
-                                                      surroundings.arena)) {}
+      segments_(
+          std::make_shared<link::SegmentSender>(conversation_.channel(), surroundings.arena)) {}
 
 void OwnerConnection::end() {
   conversation_.close();
@@ -109,18 +109,18 @@ void OwnerConnection::subscribe(link::Channel::Received& received) {
     std::vector<platform::Fd> fds;
     fds.push_back(platform::duplicate(link->segment().memfd().get()));
     const link::Geometry geometry = link->segment().geometry();
-    conversation_.channel()->send(
-        link::Accepted{.link = asked.link,
-                       .slots = geometry.slots,
-                       .returns = geometry.returns,
-                       .max_held = link->limits().max_held,
-                       .wake_slot = publisher->wake_slot(),
-                       .reliable = publisher->options().reliable,
-                       .next_sequence = next_sequence},
-        std::move(fds));
+    conversation_.channel()->send(link::Accepted{.link = asked.link,
+                                                 .slots = geometry.slots,
+                                                 .returns = geometry.returns,
+                                                 .max_held = link->limits().max_held,
+                                                 .wake_slot = publisher->wake_slot(),
+                                                 .reliable = publisher->options().reliable,
+                                                 .next_sequence = next_sequence},
+                                  std::move(fds));
     link->close_descriptor();
     platform::step("accepted.sent");
-  } catch (const Error& error) {  // no memory or descriptors for a link: ours, not the peer's, fault
+  } catch (
+      const Error& error) {  // no memory or descriptors for a link: ours, not the peer's, fault
     refuse(asked.link, error.code(), error.what());
   }
 }

@@ -28,7 +28,8 @@ class OwnerConnection {
   using OnEnd = std::function<void(OwnerConnection&, const std::string& why)>;
 
   // Throws Error(kPermission) if the peer is another user's.
-  OwnerConnection(Surroundings& surroundings, platform::Fd socket, FindPublisher find, OnEnd on_end);
+  OwnerConnection(Surroundings& surroundings, platform::Fd socket, FindPublisher find,
+                  OnEnd on_end);
 
   // The borrower is gone, or we are: takes all leases back.
   void end();

@@ -10,8 +10,8 @@
 namespace tensorbus {
 namespace {
 
-// The shared participants of this process, by domain path. Never destroyed: other static objects may
-// use it while the process ends.
+// The shared participants of this process, by domain path. Never destroyed: other static objects
+// may use it while the process ends.
 struct Registry {
   std::mutex mutex;
   std::map<std::string, std::weak_ptr<bus::ParticipantCore>> participants;
@@ -66,8 +66,7 @@ std::string Participant::domain_path() const { return of_this_process(*core_).do
 
 ArenaUse Participant::arena() const {
   const memory::ArenaStats stats = of_this_process(*core_).arena().stats();
-  return {stats.segments, stats.blocks, stats.used_bytes, stats.reserved_bytes,
-          stats.budget_bytes};
+  return {stats.segments, stats.blocks, stats.used_bytes, stats.reserved_bytes, stats.budget_bytes};
 }
 
 }  // namespace tensorbus

@@ -22,8 +22,8 @@ struct ArenaUse {
   std::size_t budget_bytes = 0;
 };
 
-// This process on one domain. A handle: copies name the same participant, which lives until its last
-// handle, publisher and subscriber is gone.
+// This process on one domain. A handle: copies name the same participant, which lives until its
+// last handle, publisher and subscriber is gone.
 class TENSORBUS_API Participant {
  public:
   // A participant of its own. Throws Error(kPermission) for a domain directory that is not safe.

@@ -13,7 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kRetryDelay = 20ms;    // a backlog was full, or descriptors were short
+constexpr auto kRetryDelay = 20ms;  // a backlog was full, or descriptors were short
 constexpr int kLooksAtTheDead = 10;
 constexpr auto kPollInterval = 100ms;  // without an inotify instance
 
@@ -23,8 +23,8 @@ memory::ArenaOptions arena_options(const ParticipantOptions& options) {
     char* end = nullptr;
     budget = std::strtoull(text, &end, 10);
     if (*text == '\0' || *end != '\0')
-      throw Error(Code::kInvalidArgument,
-                  "TENSORBUS_BUDGET: expected a number of bytes, got \"" + std::string(text) + "\"");
+      throw Error(Code::kInvalidArgument, "TENSORBUS_BUDGET: expected a number of bytes, got \"" +
+                                              std::string(text) + "\"");
   }
   return {options.segment_bytes, budget, options.warm_bytes};
 }
@@ -180,7 +180,8 @@ void ParticipantCore::scan() {
     std::multimap<std::string_view, PublisherName> markers;
     for (const std::string& name : names)
       if (const auto marker = parse_marker(name))
-        markers.emplace(marker->escaped_topic, PublisherName{marker->participant, marker->publisher});
+        markers.emplace(marker->escaped_topic,
+                        PublisherName{marker->participant, marker->publisher});
     for (Listening& listening : listening_) {
       std::set<PublisherName> present;
       const auto [begin, end] = markers.equal_range(listening.escaped_topic);

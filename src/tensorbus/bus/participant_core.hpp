@@ -19,7 +19,8 @@
 
 namespace tensorbus::bus {
 
-// One process on one domain: its endpoints, its arena, its connections and the thread that serves them.
+// One process on one domain: its endpoints, its arena, its connections and the thread that serves
+// them.
 //
 // Lock order: mutex_ here, then a publisher's or subscriber's mutex, then arena, channel, service.
 // Connections belong to the service thread and need no lock.

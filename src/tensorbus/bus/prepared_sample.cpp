@@ -77,8 +77,7 @@ std::size_t PreparedSample::place_tensors(std::span<const TensorView> tensors,
     TensorEntry& entry = descriptor.tensors[i];
     const auto* data = static_cast<const std::byte*>(view.data);
     const ByteSpan span = span_of(view.layout);
-    if (const memory::Block* block =
-            take_loan(data + span.begin, span.bytes(), supplies, loan)) {
+    if (const memory::Block* block = take_loan(data + span.begin, span.bytes(), supplies, loan)) {
       entry.layout = view.layout;
       point_at(entry, *block, static_cast<std::uint64_t>(data - block->data()));
     } else {
@@ -94,8 +93,7 @@ void PreparedSample::copy_tensors(std::span<const TensorView> tensors, memory::B
                                   Descriptor& descriptor) {
   for (const Copy& copy : copies_) {
     const TensorView& view = tensors[copy.tensor];
-    copy_elements(block.data() + copy.place, static_cast<const std::byte*>(view.data),
-                  view.layout);
+    copy_elements(block.data() + copy.place, static_cast<const std::byte*>(view.data), view.layout);
     point_at(descriptor.tensors[copy.tensor], block,
              copy.place - static_cast<std::uint64_t>(copy.span.begin));
     copied_bytes_ += copy.span.bytes();

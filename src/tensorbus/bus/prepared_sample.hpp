@@ -26,8 +26,8 @@ class PreparedSample {
     const std::shared_ptr<link::ByteCounter>& in_flight;
   };
 
-  // `tensors` travel, and of `rest` everything but its tensors. Tensors that lie in a loan travel by
-  // reference, all others are copied into one block. If `loan` is given, all of them lie in it.
+  // `tensors` travel, and of `rest` everything but its tensors. Tensors that lie in a loan travel
+  // by reference, all others are copied into one block. If `loan` is given, all of them lie in it.
   // Throws Error(kInvalidArgument) for a loan that was published before and for a malformed layout.
   PreparedSample(std::span<const TensorView> tensors, const Message& rest, const Supplies& supplies,
                  const memory::BlockRef* loan = nullptr);

@@ -50,8 +50,8 @@ struct Publisher::Impl {
 
 Publisher::Publisher(const std::string& topic, const PublisherOptions& options,
                      const Participant& participant)
-    : impl_(new Impl{bus::ForkSafe(
-          PublisherState{participant.core(), participant.core()->add_publisher(topic, options)})}) {}
+    : impl_(new Impl{bus::ForkSafe(PublisherState{
+          participant.core(), participant.core()->add_publisher(topic, options)})}) {}
 Publisher::Publisher(Publisher&&) noexcept = default;
 Publisher& Publisher::operator=(Publisher&&) noexcept = default;
 Publisher::~Publisher() = default;
@@ -72,12 +72,11 @@ Published Publisher::publish(std::span<const TensorView> tensors, const Message&
                              std::chrono::nanoseconds timeout, const memory::BlockRef* loan) {
   PublisherState& state = *impl_->state;
   if (state.core->closed()) return {Outcome::kClosed};
-  bus::PreparedSample sample(
-      tensors, rest,
-      {state.participant->arena(),
-       [&](std::size_t bytes) { return state.participant->allocate(bytes); },
-       state.core->bytes_in_flight()},
-      loan);
+  bus::PreparedSample sample(tensors, rest,
+                             {state.participant->arena(),
+                              [&](std::size_t bytes) { return state.participant->allocate(bytes); },
+                              state.core->bytes_in_flight()},
+                             loan);
   const bus::PublishResult result = state.core->publish(sample, timeout);
   if (result.outcome == Outcome::kDone) sample.mark_done();
   return {result.outcome, result.sequence, result.subscribers};
@@ -104,8 +103,8 @@ Published Publisher::publish(const Value& fields, const std::vector<TensorView>&
 
 Published Publisher::publish(Loan&& loan) {
   const TensorView view = loan.view();
-  const Published published = publish({&view, 1}, {}, impl_->state->core->options().timeout,
-                                      &loan.impl_->state->block);
+  const Published published =
+      publish({&view, 1}, {}, impl_->state->core->options().timeout, &loan.impl_->state->block);
   if (published.outcome == Outcome::kDone) loan.impl_.reset();
   return published;
 }

@@ -43,8 +43,8 @@ class TENSORBUS_API Publisher {
 
   const std::string& topic() const;
 
-  // Memory for one tensor; its bytes are not cleared. Throws Error(kOutOfMemory) that names the limit,
-  // Error(kClosed) after close().
+  // Memory for one tensor; its bytes are not cleared. Throws Error(kOutOfMemory) that names the
+  // limit, Error(kClosed) after close().
   Loan loan(const Layout& layout);
   template <typename T>
   Loan loan(Dims shape) {
@@ -54,8 +54,8 @@ class TENSORBUS_API Publisher {
   // Publishes a loan without a copy. With any outcome but kDone the loan is still the caller's.
   // Throws Error(kInvalidArgument) for a loan that was published before.
   Published publish(Loan&& loan);
-  // Publishes tensors and fields. Tensors that lie in a loan travel by reference, all others are copied
-  // once. Unless the outcome is kDone, nobody gets anything.
+  // Publishes tensors and fields. Tensors that lie in a loan travel by reference, all others are
+  // copied once. Unless the outcome is kDone, nobody gets anything.
   Published publish(const Message& message);
   Published publish(const TensorView& tensor);
   // The same, with the fields as a value: TensorIndex{i} in it stands for tensors[i].

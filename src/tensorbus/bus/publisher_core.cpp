@@ -54,9 +54,8 @@ PublishResult PublisherCore::publish(const PreparedSample& sample,
 }
 
 bool PublisherCore::all_have_room() {
-  return std::all_of(links_.begin(), links_.end(), [](const auto& link) {
-    return link->room() == link::OwnerLink::Room::kYes;
-  });
+  return std::all_of(links_.begin(), links_.end(),
+                     [](const auto& link) { return link->room() == link::OwnerLink::Room::kYes; });
 }
 
 PublishResult PublisherCore::push_to_all(const PreparedSample& sample) {
@@ -116,6 +115,8 @@ PublisherCore::Adopted PublisherCore::adopt(link::LinkLimits asked, link::Waker 
 void PublisherCore::set_event(const std::shared_ptr<link::OwnerLink>& link, platform::Fd event) {
   const std::lock_guard lock(mutex_);
   link->subscriber().set_event(std::move(event));
+  link::full_fence();  // what was pushed before could not signal it
+  link->subscriber().wake_if_sleeping();
 }
 
 void PublisherCore::remove(Links& links, const std::shared_ptr<link::OwnerLink>& link) {

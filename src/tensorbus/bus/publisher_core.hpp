@@ -24,8 +24,8 @@ struct PublishResult {
   std::uint32_t subscribers = 0;  // whose queues have it
 };
 
-// A publisher as its participant sees it: links, history, counters, and the books of what was issued.
-// Thread-safe. The service thread adopts and ends links under the same mutex as publish().
+// A publisher as its participant sees it: links, history, counters, and the books of what was
+// issued. Thread-safe. The service thread adopts and ends links under the same mutex as publish().
 class PublisherCore {
  public:
   PublisherCore(std::string topic, std::uint32_t number, const PublisherOptions& options,
@@ -54,7 +54,8 @@ class PublisherCore {
     std::shared_ptr<link::OwnerLink> link;
     std::uint64_t next_sequence = 0;
   };
-  // Makes a link and puts the history into it, all before the next publish() can run. Empty: closed.
+  // Makes a link and puts the history into it, all before the next publish() can run. Empty:
+  // closed.
   Adopted adopt(link::LinkLimits asked, link::Waker subscriber,
                 std::shared_ptr<link::SegmentSender> segments);
   void set_event(const std::shared_ptr<link::OwnerLink>& link, platform::Fd event);

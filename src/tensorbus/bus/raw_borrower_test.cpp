@@ -93,6 +93,19 @@ TEST_F(RawBorrower, giving_up_a_link_that_was_refused_keeps_the_connection) {
   EXPECT_EQ(peer.next(), ControlType::kAccepted);
 }
 
+// A publisher may push before it has the event that the subscriber asks it to signal.
+TEST_F(RawBorrower, that_hands_its_event_over_late_is_woken_for_what_came_before) {
+  greeted();
+  peer.channel.send(subscribe(1));
+  ASSERT_EQ(peer.next(), ControlType::kAccepted);
+  peer.page.slot(0).sleeping = link::kSleepsOnEvent;
+  publish_patterns(publisher, 1, 1);
+  const platform::Fd event = platform::make_event();
+  peer.channel.send(link::Event{1}, fds_of(platform::duplicate(event.get())));
+  pollfd ready{event.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&ready, 1, static_cast<int>(std::chrono::milliseconds(kLong).count())), 1);
+}
+
 TEST_F(RawBorrower, using_a_link_number_twice_is_cut_off) {
   greeted();
   peer.channel.send(subscribe(1));

@@ -10,9 +10,7 @@ namespace tensorbus {
 namespace bus {
 namespace {
 
-[[noreturn]] void refuse(const std::string& why) {
-  throw Error(Code::kProtocol, "sample: " + why);
-}
+[[noreturn]] void refuse(const std::string& why) { throw Error(Code::kProtocol, "sample: " + why); }
 
 // The bytes [offset, offset + bytes) of a mapping. Throws if they are not all there.
 const std::byte* place_in(const platform::Mapping& mapping, std::uint64_t offset,
@@ -110,9 +108,9 @@ std::span<const std::byte> Sample::field_bytes() const noexcept { return parts_-
 
 const Tensor& Sample::tensor() const {
   if (parts_->tensors.size() != 1)
-    throw Error(Code::kInvalidArgument, "this sample has " +
-                                            std::to_string(parts_->tensors.size()) +
-                                            " tensors: use tensors()");
+    throw Error(
+        Code::kInvalidArgument,
+        "this sample has " + std::to_string(parts_->tensors.size()) + " tensors: use tensors()");
   return parts_->tensors.front();
 }
 

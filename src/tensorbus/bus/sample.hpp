@@ -23,8 +23,8 @@ class Lease;
 struct SampleParts;
 }  // namespace bus
 
-// A received tensor: read-only memory of its owner, leased for as long as this object or a copy of it
-// lives, whatever happens to the publisher.
+// A received tensor: read-only memory of its owner, leased for as long as this object or a copy of
+// it lives, whatever happens to the publisher.
 class TENSORBUS_API Tensor {
  public:
   const Layout& layout() const noexcept { return layout_; }
@@ -33,8 +33,8 @@ class TENSORBUS_API Tensor {
   const Dims& strides() const noexcept { return layout_.strides; }  // in elements
   const std::byte* data() const noexcept { return data_; }          // the first element
 
-  // The elements of a contiguous tensor. Throws Error(kInvalidArgument) for another element type or a
-  // tensor that is not contiguous.
+  // The elements of a contiguous tensor. Throws Error(kInvalidArgument) for another element type or
+  // a tensor that is not contiguous.
   template <typename T>
   std::span<const T> as() const {
     if (layout_.dtype != dtype_of<T>())
@@ -58,8 +58,8 @@ struct SampleHeader {
   std::uint64_t fingerprint = 0;   // of the message type; 0: untyped
   Id publisher;                    // the participant that published it
   std::uint32_t publisher_number = 0;
-  std::string_view topic;          // valid while the sample lives
-  std::optional<Origin> origin;    // set if a bridge brought it from elsewhere
+  std::string_view topic;        // valid while the sample lives
+  std::optional<Origin> origin;  // set if a bridge brought it from elsewhere
 };
 
 // One received message. Moves, does not copy; its tensors may outlive it.

@@ -54,8 +54,8 @@ struct SampleParts {
   std::shared_ptr<const link::Source> source;
 
   // Reads an entry whose lease the caller hands over. Empty: a segment has not arrived yet, and
-  // the lease is still the caller's. Throws Error(kProtocol) for a descriptor that makes no sense; then
-  // the lease has gone back.
+  // the lease is still the caller's. Throws Error(kProtocol) for a descriptor that makes no sense;
+  // then the lease has gone back.
   static std::optional<Sample> read(const std::shared_ptr<link::BorrowerLink>& link,
                                     const link::Entry& entry);
 

@@ -116,8 +116,8 @@ std::chrono::milliseconds Service::until_next_timer() {
   const std::lock_guard lock(mutex_);
   if (timers_.empty()) return std::chrono::milliseconds(-1);
   const auto next = std::min_element(timers_.begin(), timers_.end(), [](auto& a, auto& b) {
-    return a.at < b.at;
-  })->at;
+                      return a.at < b.at;
+                    })->at;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now());
   return std::max(left, std::chrono::milliseconds::zero());
 }

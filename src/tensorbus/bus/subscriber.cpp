@@ -33,9 +33,8 @@ struct Subscriber::Impl {
 
 Subscriber::Subscriber(const std::string& topic, const SubscriberOptions& options,
                        const Participant& participant)
-    : impl_(new Impl{bus::ForkSafe(
-          SubscriberState{participant.core(), participant.core()->add_subscriber(topic, options)})}) {
-}
+    : impl_(new Impl{bus::ForkSafe(SubscriberState{
+          participant.core(), participant.core()->add_subscriber(topic, options)})}) {}
 Subscriber::Subscriber(Subscriber&&) noexcept = default;
 Subscriber& Subscriber::operator=(Subscriber&&) noexcept = default;
 Subscriber::~Subscriber() = default;

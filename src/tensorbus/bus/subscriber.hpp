@@ -13,8 +13,8 @@
 
 namespace tensorbus {
 
-// Receives the samples of every publisher of a topic, in any process of the domain, whichever starts
-// first. Thread-safe.
+// Receives the samples of every publisher of a topic, in any process of the domain, whichever
+// starts first. Thread-safe.
 //
 //   tensorbus::Subscriber subscriber("camera/image");
 //   while (auto sample = subscriber.receive(std::chrono::seconds(1)))

@@ -137,9 +137,7 @@ void SubscriberCore::disarm_event() {
 
 // A link that has ended goes when its ring is empty; leases keep what they need of it.
 void SubscriberCore::forget_ended_links() {
-  std::erase_if(links_, [](const LinkRef& link) {
-    return link->ended() && link->empty();
-  });
+  std::erase_if(links_, [](const LinkRef& link) { return link->ended() && link->empty(); });
 }
 
 int SubscriberCore::event_descriptor() {

@@ -15,8 +15,8 @@
 
 namespace tensorbus::bus {
 
-// A subscriber as its participant sees it: its links and what came over them. Thread-safe. The service
-// thread adds and ends links under the same mutex as receive().
+// A subscriber as its participant sees it: its links and what came over them. Thread-safe. The
+// service thread adds and ends links under the same mutex as receive().
 class SubscriberCore {
  public:
   SubscriberCore(std::string topic, const SubscriberOptions& options,
@@ -32,7 +32,8 @@ class SubscriberCore {
   Outcome try_receive(Sample& sample);
 
   // A descriptor to poll: readable when try_receive() may find something. From then on every
-  // try_receive() that finds nothing re-arms it. The first call makes it and sends it to the publishers.
+  // try_receive() that finds nothing re-arms it. The first call makes it and sends it to the
+  // publishers.
   int event_descriptor();
 
   Outcome wait_for_publishers(std::uint32_t count, std::chrono::nanoseconds timeout);

@@ -25,8 +25,7 @@ __extension__ using Uint128 = unsigned __int128;  // every compiler we support h
 
 // FNV-1a, 128 bits: http://www.isthe.com/chongo/tech/comp/fnv/
 std::string hash_hex(std::string_view text) {
-  Uint128 hash =
-      (static_cast<Uint128>(0x6c62272e07bb0142ULL) << 64) | 0x62b821756295c58dULL;
+  Uint128 hash = (static_cast<Uint128>(0x6c62272e07bb0142ULL) << 64) | 0x62b821756295c58dULL;
   const Uint128 prime = (static_cast<Uint128>(1) << 88) | 0x13b;
   for (const char c : text) {
     hash ^= static_cast<std::uint8_t>(c);
@@ -34,8 +33,7 @@ std::string hash_hex(std::string_view text) {
   }
   std::array<char, 33> hex{};
   std::snprintf(hex.data(), hex.size(), "%016llx%016llx",
-                static_cast<unsigned long long>(hash >> 64),
-                static_cast<unsigned long long>(hash));
+                static_cast<unsigned long long>(hash >> 64), static_cast<unsigned long long>(hash));
   return hex.data();
 }
 

@@ -22,8 +22,8 @@ struct Source {
   std::string topic;
 };
 
-// What a borrower shares among its links to one owner. Kept alive by leases, so that the socket stays
-// open, and the owner keeps its word, for as long as one of them is held.
+// What a borrower shares among its links to one owner. Kept alive by leases, so that the socket
+// stays open, and the owner keeps its word, for as long as one of them is held.
 struct Connected {
   std::shared_ptr<Channel> channel;
   memory::BorrowedSegments segments;
@@ -57,9 +57,7 @@ class BorrowerLink {
   // Would pop() find something that may be popped now?
   bool ready() const noexcept;
   // Neither here nor in the ring is anything left.
-  bool empty() const noexcept {
-    return !waiting_for_segment && !(segment_ && samples_.ready());
-  }
+  bool empty() const noexcept { return !waiting_for_segment && !(segment_ && samples_.ready()); }
   // Counts the samples that never came between the last one and this one.
   std::uint64_t gap_before(std::uint64_t sequence) noexcept;
 

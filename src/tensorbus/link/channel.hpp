@@ -17,8 +17,8 @@ namespace tensorbus::link {
 // into the socket waits here, in order. Sending is thread-safe; receiving is for one thread.
 class Channel {
  public:
-  // `wants_to_write(bool)` is told when the queue starts and stops waiting for the socket. It may be
-  // called in any sending thread and must not call back.
+  // `wants_to_write(bool)` is told when the queue starts and stops waiting for the socket. It may
+  // be called in any sending thread and must not call back.
   Channel(platform::Fd socket, std::function<void(bool)> wants_to_write);
 
   int fd() const noexcept { return socket_.get(); }

@@ -11,8 +11,8 @@
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/id.hpp"
 
-// The control messages of docs/protocol.md, section 2. Each lists its fields once, in visit(), which
-// serves writing and reading alike.
+// The control messages of docs/protocol.md, section 2. Each lists its fields once, in visit(),
+// which serves writing and reading alike.
 namespace tensorbus::link {
 
 inline constexpr std::uint32_t kControlMagic = 0x73756274;  // "tbus"

@@ -8,8 +8,8 @@
 namespace tensorbus::link {
 
 // The owner's private record of what a link was given and has not returned: the only truth about
-// it. A token is serial << 32 | index; a token that does not match is somebody's bug and is refused.
-// Not thread-safe: under the publisher's mutex.
+// it. A token is serial << 32 | index; a token that does not match is somebody's bug and is
+// refused. Not thread-safe: under the publisher's mutex.
 template <typename Sample>
 class LeaseTable {
  public:

@@ -9,7 +9,7 @@ namespace tensorbus::link {
 namespace {
 
 constexpr std::size_t kHeaderBytes = 4096;
-constexpr std::size_t kReturnTailOffset = 128;  // a cache line that only the borrower writes
+constexpr std::size_t kReturnTailOffset = 128;        // a cache line that only the borrower writes
 constexpr std::uint64_t kMagic = 0x316b6e696c737562;  // "buslink1"
 
 // For debuggers and core files; nobody reads it back.

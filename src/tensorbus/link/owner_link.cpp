@@ -15,8 +15,8 @@ OwnerLink::OwnerLink(LinkLimits limits, Waker subscriber, std::shared_ptr<Segmen
       segments_(std::move(segments)) {}
 
 std::uint32_t OwnerLink::in_ring() noexcept {
-  // What came back was popped before: often that alone says that there is room, and the slot that the
-  // borrower polls is left alone. One that returns what it never popped hurts its own link.
+  // What came back was popped before: often that alone says that there is room, and the slot that
+  // the borrower polls is left alone. One that returns what it never popped hurts its own link.
   const std::uint64_t outstanding = leases_.outstanding();
   if (next_ - oldest_ > outstanding) oldest_ = next_ - outstanding;
   // Looks at shared words only when the private count says that the ring may be full.

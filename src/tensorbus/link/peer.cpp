@@ -29,10 +29,9 @@ Peer accept_hello(Channel::Received& received) {
     throw Error(Code::kProtocol, "handshake: expected HELLO first, got message type " +
                                      std::to_string(static_cast<int>(received.header.type)));
   if (received.header.version != kProtocolVersion)
-    throw Error(Code::kVersionMismatch, "the peer speaks protocol version " +
-                                            std::to_string(received.header.version) +
-                                            ", this process speaks version " +
-                                            std::to_string(kProtocolVersion));
+    throw Error(Code::kVersionMismatch,
+                "the peer speaks protocol version " + std::to_string(received.header.version) +
+                    ", this process speaks version " + std::to_string(kProtocolVersion));
   const auto hello = received.as<Hello>();
   if (hello.wake_slots != kWakeSlots)
     throw Error(Code::kProtocol, "HELLO.wake_slots: " + std::to_string(hello.wake_slots));

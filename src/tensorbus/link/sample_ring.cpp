@@ -30,8 +30,7 @@ void SampleRingWriter::push(std::uint64_t position, const Entry& entry) noexcept
   std::memcpy(words.data(), &entry, sizeof entry);
   const std::size_t count = words_in_use(entry.segment, entry.length);
   // The second cache line first: it is on its way when the state, in the first, tells the borrower.
-  for (std::size_t i = count; i-- > 0;)
-    target.words[i].store(words[i], std::memory_order_relaxed);
+  for (std::size_t i = count; i-- > 0;) target.words[i].store(words[i], std::memory_order_relaxed);
   platform::step("publish.entry_written");
   // Release: pairs with the acquire in pop(); the words and the tensor's bytes come first.
   target.state.store(full(position), std::memory_order_release);
@@ -53,7 +52,8 @@ bool SampleRingWriter::is_taken(std::uint64_t position) const noexcept {
 }
 
 bool SampleRingReader::pop(Entry& entry) noexcept {
-  // Every turn moves `next_` forward over what was dropped; a ring that never ends is a hostile one.
+  // Every turn moves `next_` forward over what was dropped; a ring that never ends is a hostile
+  // one.
   for (std::size_t turns = 0; turns <= 2 * slots_.size(); ++turns) {
     Slot& source = slot(next_);
     __builtin_prefetch(&source.words[kHeadWords]);  // the second cache line, beside the first

@@ -16,8 +16,8 @@ struct Entry {
   std::uint64_t sequence = 0;
   std::uint64_t timestamp_ns = 0;
   std::uint64_t token = 0;
-  std::uint32_t length = 0;                  // bytes of the descriptor
-  std::uint32_t segment = kInlineSegment;    // where the descriptor is
+  std::uint32_t length = 0;                // bytes of the descriptor
+  std::uint32_t segment = kInlineSegment;  // where the descriptor is
   std::uint64_t offset = 0;
   std::uint64_t fingerprint = 0;
   std::uint64_t timeline = 0;  // zero for host memory
@@ -34,8 +34,8 @@ struct alignas(128) Slot {
 };
 static_assert(sizeof(Slot) == 128 && sizeof(Entry) == 120);
 
-// One ring from the owner to one borrower (docs/protocol.md, section 3). Position p lives in slot p mod
-// slots, and slots is a power of two. Invariants:
+// One ring from the owner to one borrower (docs/protocol.md, section 3). Position p lives in slot p
+// mod slots, and slots is a power of two. Invariants:
 // 1. state(p): older, full(p) = 2p + 1, taken(p) = 2p + 2, newer; it only ever grows.
 // 2. Exactly one of pop(p) and drop(p) succeeds: both swap from full(p).
 // 3. The owner writes the words of p only when p - slots was taken.
@@ -53,7 +53,9 @@ class SampleRingWriter {
   bool is_taken(std::uint64_t position) const noexcept;
 
  private:
-  Slot& slot(std::uint64_t position) const noexcept { return slots_[position & (slots_.size() - 1)]; }
+  Slot& slot(std::uint64_t position) const noexcept {
+    return slots_[position & (slots_.size() - 1)];
+  }
 
   std::span<Slot> slots_;
 };
@@ -70,7 +72,9 @@ class SampleRingReader {
   bool ready() const noexcept;
 
  private:
-  Slot& slot(std::uint64_t position) const noexcept { return slots_[position & (slots_.size() - 1)]; }
+  Slot& slot(std::uint64_t position) const noexcept {
+    return slots_[position & (slots_.size() - 1)];
+  }
 
   std::span<Slot> slots_;
   std::uint64_t next_ = 0;

@@ -19,8 +19,7 @@ std::uint32_t WakePage::take_slot() {
     return index;
   }
   if (next_ == kWakeSlots)
-    throw Error(Code::kOutOfMemory, "a participant can have at most " +
-                                        std::to_string(kWakeSlots) +
+    throw Error(Code::kOutOfMemory, "a participant can have at most " + std::to_string(kWakeSlots) +
                                         " publishers and subscribers");
   return next_++;
 }
@@ -54,8 +53,7 @@ void Sleeper::enter(std::uint32_t how) noexcept {
   const std::lock_guard lock(mutex_);
   if (how == kSleepsOnFutex) ++parked_;
   if (how == kSleepsOnEvent) event_armed_ = true;
-  slot().sleeping.store((parked_ > 0 ? kSleepsOnFutex : 0) |
-                            (event_armed_ ? kSleepsOnEvent : 0),
+  slot().sleeping.store((parked_ > 0 ? kSleepsOnFutex : 0) | (event_armed_ ? kSleepsOnEvent : 0),
                         std::memory_order_relaxed);
   full_fence();  // pairs with the waker's: it sees `sleeping`, or we see its entry
 }
@@ -64,8 +62,7 @@ void Sleeper::leave(std::uint32_t how) noexcept {
   const std::lock_guard lock(mutex_);
   if (how == kSleepsOnFutex) --parked_;
   if (how == kSleepsOnEvent) event_armed_ = false;
-  slot().sleeping.store((parked_ > 0 ? kSleepsOnFutex : 0) |
-                            (event_armed_ ? kSleepsOnEvent : 0),
+  slot().sleeping.store((parked_ > 0 ? kSleepsOnFutex : 0) | (event_armed_ ? kSleepsOnEvent : 0),
                         std::memory_order_relaxed);
 }
 
@@ -76,8 +73,8 @@ void Sleeper::wake_own() noexcept {
 
 Waker::Waker(PeerWakePage page, std::uint32_t index) : page_(std::move(page)) {
   if (index >= kWakeSlots)
-    throw Error(Code::kProtocol, "wake_slot: " + std::to_string(index) + " of " +
-                                     std::to_string(kWakeSlots));
+    throw Error(Code::kProtocol,
+                "wake_slot: " + std::to_string(index) + " of " + std::to_string(kWakeSlots));
   slot_ = reinterpret_cast<WakeSlot*>(page_->data()) + index;
 }
 

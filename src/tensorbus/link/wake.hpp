@@ -68,10 +68,10 @@ class Sleeper {
   platform::FutexWait park(std::chrono::nanoseconds timeout, Ready ready) {
     const std::uint32_t seen = slot().wake.load(std::memory_order_acquire);
     enter(kSleepsOnFutex);
-    const auto outcome = ready() ? platform::FutexWait::kWoken
-                                 : platform::futex_wait(slot().wake, seen,
-                                                        std::min<std::chrono::nanoseconds>(
-                                                            timeout, kParkSlice));
+    const auto outcome =
+        ready() ? platform::FutexWait::kWoken
+                : platform::futex_wait(slot().wake, seen,
+                                       std::min<std::chrono::nanoseconds>(timeout, kParkSlice));
     leave(kSleepsOnFutex);
     return outcome;
   }

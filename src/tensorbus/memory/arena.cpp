@@ -16,8 +16,8 @@ namespace {
 
 std::size_t rounded(std::size_t bytes) {
   // Large blocks are whole pages, so that freeing one can give all of its memory back.
-  const std::size_t step = bytes >= 16 * platform::page_bytes() ? platform::page_bytes()
-                                                                : kBlockAlignment;
+  const std::size_t step =
+      bytes >= 16 * platform::page_bytes() ? platform::page_bytes() : kBlockAlignment;
   return (std::max<std::size_t>(bytes, 1) + step - 1) / step * step;
 }
 
@@ -140,8 +140,7 @@ void Arena::free(const Block& block) noexcept {
   live_.erase({block.segment_, block.offset_});
   used_bytes_ -= block.bytes_;
   free_.give_back({block.segment_, block.offset_, block.bytes_});
-  if (reserved_bytes_ - used_bytes_ > options_.warm_bytes)
-    trim(used_bytes_ + options_.warm_bytes);
+  if (reserved_bytes_ - used_bytes_ > options_.warm_bytes) trim(used_bytes_ + options_.warm_bytes);
 }
 
 // Punches free memory, from the highest address down, until at most `reserved_target` is reserved,

@@ -23,8 +23,8 @@ class BorrowedSegments {
   void retire(std::uint32_t id);
   // Empty if the owner's message has not come yet.
   Ref find(std::uint32_t id) const;
-  // Moves on with every retire(). Relaxed: no lease refers to a segment that was retired, so to notice
-  // it late costs address space for that long and no more.
+  // Moves on with every retire(). Relaxed: no lease refers to a segment that was retired, so to
+  // notice it late costs address space for that long and no more.
   std::uint32_t retirements() const noexcept {
     return retirements_.load(std::memory_order_relaxed);
   }

@@ -10,7 +10,8 @@ namespace tensorbus {
 // instead of carrying on with wrong books. Never used on what a peer or a caller supplied.
 inline void check(bool holds,
                   std::source_location where = std::source_location::current()) noexcept {
-  if (holds) [[likely]] return;
+  if (holds) [[likely]]
+    return;
   std::fprintf(stderr, "tensorbus: internal invariant broken at %s:%u (%s)\n", where.file_name(),
                where.line(), where.function_name());
   std::abort();

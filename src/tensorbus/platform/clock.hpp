@@ -29,9 +29,7 @@ class Deadline {
     const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(at_ - Clock::now());
     return std::clamp(left, std::chrono::nanoseconds::zero(), slice);
   }
-  bool passed() const noexcept {
-    return at_ != Clock::time_point::max() && Clock::now() >= at_;
-  }
+  bool passed() const noexcept { return at_ != Clock::time_point::max() && Clock::now() >= at_; }
 
  private:
   static constexpr std::chrono::nanoseconds kForever = std::chrono::hours(24 * 365);

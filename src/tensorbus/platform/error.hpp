@@ -10,16 +10,16 @@ namespace tensorbus {
 // Why a call failed. Expected outcomes of the data path (nothing there yet, a full queue) are
 // values, not errors; see Receive and PublishResult.
 enum class Code {
-  kInvalidArgument,   // the caller's mistake
-  kUnsupported,       // a tensor or option that cannot travel
-  kOutOfMemory,       // a limit was reached; the message names it
-  kClosed,            // the object, or the other side, is closed
-  kTimeout,           // the time given was not enough
-  kProtocol,          // a peer sent something that is not the protocol
-  kVersionMismatch,   // a peer speaks another version
-  kPermission,        // the domain directory or a peer belongs to somebody else
-  kForked,            // the object was made before fork() and is used in the child
-  kSystem,            // a system call failed
+  kInvalidArgument,  // the caller's mistake
+  kUnsupported,      // a tensor or option that cannot travel
+  kOutOfMemory,      // a limit was reached; the message names it
+  kClosed,           // the object, or the other side, is closed
+  kTimeout,          // the time given was not enough
+  kProtocol,         // a peer sent something that is not the protocol
+  kVersionMismatch,  // a peer speaks another version
+  kPermission,       // the domain directory or a peer belongs to somebody else
+  kForked,           // the object was made before fork() and is used in the child
+  kSystem,           // a system call failed
 };
 
 // The one exception of this library: what was expected, what came, what to do.

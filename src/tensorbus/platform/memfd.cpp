@@ -57,8 +57,8 @@ void verify_sealed_memfd(int fd, std::size_t bytes, const std::string& field) {
   if ((::fcntl(fd, F_GETFL) & O_ACCMODE) == O_WRONLY) refuse(field, "one that cannot be read");
   if (status.st_size == 0) refuse(field, "an empty one");
   if (static_cast<std::size_t>(status.st_size) != bytes)
-    refuse(field, "one of " + std::to_string(status.st_size) + " bytes, not " +
-                      std::to_string(bytes));
+    refuse(field,
+           "one of " + std::to_string(status.st_size) + " bytes, not " + std::to_string(bytes));
   struct statfs filesystem{};
   if (::fstatfs(fd, &filesystem) == 0 && filesystem.f_type == HUGETLBFS_MAGIC)
     refuse(field, "one of huge pages");

@@ -13,7 +13,8 @@ struct MemoryRoom {
 
 // Reads MemAvailable and the room in every cgroup (v1 and v2) above the process.
 // `proc` and `cgroup` are the mount points; tests pass directories of their own.
-MemoryRoom memory_room(const std::string& proc = "/proc", const std::string& cgroup = "/sys/fs/cgroup");
+MemoryRoom memory_room(const std::string& proc = "/proc",
+                       const std::string& cgroup = "/sys/fs/cgroup");
 
 // RLIMIT_FSIZE, which also bounds a memfd.
 std::size_t max_file_bytes() noexcept;

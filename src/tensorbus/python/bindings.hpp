@@ -21,8 +21,9 @@ void bind_tensors(nb::module_& module);
 void bind_endpoints(nb::module_& module);
 
 // Lets other Python threads run for as long as it lives. Not nb::gil_scoped_release: while the
-// interpreter ends, CPython before 3.14 ends a daemon thread that asks for the GIL by pthread_exit, whose
-// unwinding must not pass the destructor. Such a thread waits here for the end of the process.
+// interpreter ends, CPython before 3.14 ends a daemon thread that asks for the GIL by pthread_exit,
+// whose unwinding must not pass the destructor. Such a thread waits here for the end of the
+// process.
 class WithoutGil {
  public:
   WithoutGil() noexcept : state_(PyEval_SaveThread()) {}

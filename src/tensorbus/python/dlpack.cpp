@@ -43,24 +43,37 @@ struct Managed {
 };
 
 DLDataType data_type(DType dtype) {
-  enum Kind : std::uint8_t { kInt = 0, kUInt = 1, kFloat = 2, kBFloat = 4, kComplex = 5, kBool = 6 };
+  enum Kind : std::uint8_t {
+    kInt = 0,
+    kUInt = 1,
+    kFloat = 2,
+    kBFloat = 4,
+    kComplex = 5,
+    kBool = 6
+  };
   const auto bits = static_cast<std::uint8_t>(8 * item_bytes(dtype));
   switch (dtype) {
-    case DType::kBool: return {kBool, bits, 1};
+    case DType::kBool:
+      return {kBool, bits, 1};
     case DType::kInt8:
     case DType::kInt16:
     case DType::kInt32:
-    case DType::kInt64: return {kInt, bits, 1};
+    case DType::kInt64:
+      return {kInt, bits, 1};
     case DType::kUInt8:
     case DType::kUInt16:
     case DType::kUInt32:
-    case DType::kUInt64: return {kUInt, bits, 1};
-    case DType::kBFloat16: return {kBFloat, bits, 1};
+    case DType::kUInt64:
+      return {kUInt, bits, 1};
+    case DType::kBFloat16:
+      return {kBFloat, bits, 1};
     case DType::kComplex64:
-    case DType::kComplex128: return {kComplex, bits, 1};
+    case DType::kComplex128:
+      return {kComplex, bits, 1};
     case DType::kFloat16:
     case DType::kFloat32:
-    case DType::kFloat64: break;
+    case DType::kFloat64:
+      break;
   }
   return {kFloat, bits, 1};
 }

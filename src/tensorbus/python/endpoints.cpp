@@ -25,8 +25,8 @@ constexpr std::chrono::nanoseconds kNoSlices = std::chrono::nanoseconds::max();
 // signal is not heard for the whole wait, Python is asked for it after every slice.
 constexpr std::chrono::nanoseconds kSignalSlice = std::chrono::milliseconds(100);
 
-// Calls wait(timeout) without the GIL until it ends with anything but an interruption. Throws what a
-// signal handler raised (KeyboardInterrupt, as a rule).
+// Calls wait(timeout) without the GIL until it ends with anything but an interruption. Throws what
+// a signal handler raised (KeyboardInterrupt, as a rule).
 template <typename Wait>
 Outcome wait_interruptibly(Seconds timeout, std::chrono::nanoseconds slice, Wait wait) {
   const platform::Deadline deadline(to_timeout(timeout));
@@ -37,8 +37,8 @@ Outcome wait_interruptibly(Seconds timeout, std::chrono::nanoseconds slice, Wait
       outcome = wait(deadline.remaining(slice));
     }
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    const bool goes_on = outcome == Outcome::kInterrupted ||
-                         (outcome == Outcome::kTimedOut && !deadline.passed());
+    const bool goes_on =
+        outcome == Outcome::kInterrupted || (outcome == Outcome::kTimedOut && !deadline.passed());
     if (!goes_on) return outcome;
   }
 }
@@ -66,8 +66,7 @@ nb::tuple publish(Publisher& self, const std::vector<TensorView>& tensors, nb::b
 nb::object loan(Publisher& self, const std::string& dtype, const std::vector<std::int64_t>& shape) {
   const auto known = dtype_named(dtype);
   if (!known) throw Error(Code::kUnsupported, "dtype " + dtype + " cannot travel yet");
-  const Layout layout =
-      Layout::contiguous(*known, Dims(std::span<const std::int64_t>(shape)));
+  const Layout layout = Layout::contiguous(*known, Dims(std::span<const std::int64_t>(shape)));
   std::optional<Loan> made;
   {
     const WithoutGil release;
@@ -83,9 +82,9 @@ nb::object result(Outcome outcome, Sample&& sample) {
 
 nb::object receive(Subscriber& self, Seconds timeout) {
   Sample sample;
-  const Outcome outcome = wait_interruptibly(
-      timeout, kSignalSlice,
-      [&](std::chrono::nanoseconds left) { return self.receive(sample, left); });
+  const Outcome outcome =
+      wait_interruptibly(timeout, kSignalSlice,
+                         [&](std::chrono::nanoseconds left) { return self.receive(sample, left); });
   return result(outcome, std::move(sample));
 }
 
@@ -156,7 +155,9 @@ void bind_participant(nb::module_& module) {
           nb::arg("domain") = "", nb::arg("budget_bytes") = 0)
       .def_prop_ro("id", [](const Participant& self) { return self.id().hex(); })
       .def_prop_ro("domain", &Participant::domain_path)
-      .def_prop_ro("arena", [](const Participant& self) { return use_of(self.arena()); });
+      .def_prop_ro(
+          "arena", [](const Participant& self) { return use_of(self.arena()); },
+          nb::sig("def arena(self) -> dict[str, int]"));
 }
 
 void bind_sample(nb::module_& module) {
@@ -168,7 +169,7 @@ void bind_sample(nb::module_& module) {
       .def_prop_ro("publisher", [](const Sample& self) { return self.header().publisher.hex(); })
       .def_prop_ro("publisher_number",
                    [](const Sample& self) { return self.header().publisher_number; })
-      .def_prop_ro("tensors", tensors)
+      .def_prop_ro("tensors", tensors, nb::sig("def tensors(self) -> list[Memory]"))
       .def_prop_ro("fields", field_bytes);
 }
 
@@ -179,14 +180,17 @@ void bind_publisher(nb::module_& module) {
           [](Publisher* self, const std::string& topic, const Participant& participant,
              std::uint32_t depth, std::uint32_t history, bool reliable) {
             const WithoutGil release;
-            new (self) Publisher(
-                topic, {.depth = depth, .history = history, .reliable = reliable}, participant);
+            new (self) Publisher(topic, {.depth = depth, .history = history, .reliable = reliable},
+                                 participant);
           },
           nb::arg("topic"), nb::arg("participant"), nb::kw_only(), nb::arg("depth"),
           nb::arg("history"), nb::arg("reliable"))
-      .def("loan", loan, nb::arg("dtype"), nb::arg("shape"))
+      .def("loan", loan, nb::arg("dtype"), nb::arg("shape"),
+           nb::sig("def loan(self, dtype: str, shape: Sequence[int]) -> Memory"))
       .def("publish", publish, nb::arg("tensors"), nb::arg("fields"), nb::arg("fingerprint"),
-           nb::arg("timeout").none())
+           nb::arg("timeout").none(),
+           nb::sig("def publish(self, tensors: Sequence[TensorView], fields: bytes, "
+                   "fingerprint: int, timeout: float | None) -> tuple[Outcome, int]"))
       .def(
           "wait_for_subscribers",
           [](Publisher& self, std::uint32_t count, Seconds timeout) {
@@ -195,7 +199,9 @@ void bind_publisher(nb::module_& module) {
             });
           },
           nb::arg("count"), nb::arg("timeout").none())
-      .def_prop_ro("stats", [](const Publisher& self) { return stats_of(self.stats()); })
+      .def_prop_ro(
+          "stats", [](const Publisher& self) { return stats_of(self.stats()); },
+          nb::sig("def stats(self) -> dict[str, int]"))
       .def("close", &Publisher::close, nb::call_guard<WithoutGil>());
 }
 
@@ -206,15 +212,16 @@ void bind_subscriber(nb::module_& module) {
           [](Subscriber* self, const std::string& topic, const Participant& participant,
              std::uint32_t depth, std::uint32_t max_held, double spin) {
             const WithoutGil release;
-            new (self) Subscriber(
-                topic, {.depth = depth, .max_held = max_held, .spin = to_timeout(spin)},
-                participant);
+            new (self)
+                Subscriber(topic, {.depth = depth, .max_held = max_held, .spin = to_timeout(spin)},
+                           participant);
           },
           nb::arg("topic"), nb::arg("participant"), nb::kw_only(), nb::arg("depth"),
           nb::arg("max_held"), nb::arg("spin"))
       .def("receive", receive, nb::arg("timeout").none(),
+           nb::sig("def receive(self, timeout: float | None) -> Sample | Outcome"),
            "A Sample, or the Outcome that says why there is none.")
-      .def("try_receive", try_receive)
+      .def("try_receive", try_receive, nb::sig("def try_receive(self) -> Sample | Outcome"))
       .def("fileno", &Subscriber::event_descriptor)
       .def(
           "wait_for_publishers",
@@ -224,7 +231,9 @@ void bind_subscriber(nb::module_& module) {
             });
           },
           nb::arg("count"), nb::arg("timeout").none())
-      .def_prop_ro("stats", [](const Subscriber& self) { return stats_of(self.stats()); })
+      .def_prop_ro(
+          "stats", [](const Subscriber& self) { return stats_of(self.stats()); },
+          nb::sig("def stats(self) -> dict[str, int | str]"))
       .def("close", &Subscriber::close, nb::call_guard<WithoutGil>());
 }
 

@@ -35,21 +35,36 @@ nb::tuple to_tuple(const Dims& dims) {
 // The struct-module letter of an element; bfloat16 has none and shows its bits.
 const char* buffer_format(DType dtype) {
   switch (dtype) {
-    case DType::kBool: return "?";
-    case DType::kUInt8: return "B";
-    case DType::kInt8: return "b";
-    case DType::kUInt16: return "H";
-    case DType::kInt16: return "h";
-    case DType::kUInt32: return "I";
-    case DType::kInt32: return "i";
-    case DType::kUInt64: return "Q";
-    case DType::kInt64: return "q";
-    case DType::kFloat16: return "e";
-    case DType::kBFloat16: return "H";
-    case DType::kFloat32: return "f";
-    case DType::kFloat64: return "d";
-    case DType::kComplex64: return "Zf";
-    case DType::kComplex128: return "Zd";
+    case DType::kBool:
+      return "?";
+    case DType::kUInt8:
+      return "B";
+    case DType::kInt8:
+      return "b";
+    case DType::kUInt16:
+      return "H";
+    case DType::kInt16:
+      return "h";
+    case DType::kUInt32:
+      return "I";
+    case DType::kInt32:
+      return "i";
+    case DType::kUInt64:
+      return "Q";
+    case DType::kInt64:
+      return "q";
+    case DType::kFloat16:
+      return "e";
+    case DType::kBFloat16:
+      return "H";
+    case DType::kFloat32:
+      return "f";
+    case DType::kFloat64:
+      return "d";
+    case DType::kComplex64:
+      return "Zf";
+    case DType::kComplex128:
+      return "Zd";
   }
   return "B";
 }
@@ -125,9 +140,9 @@ void bind_tensors(nb::module_& module) {
              unsigned flags) {
             const auto known = dtype_named(dtype);
             if (!known) throw Error(Code::kUnsupported, "dtype " + dtype + " cannot travel yet");
-            new (self) TensorView{reinterpret_cast<const void*>(address),
-                                  {*known, to_dims(shape), to_dims(strides),
-                                   static_cast<TensorFlags>(flags)}};
+            new (self) TensorView{
+                reinterpret_cast<const void*>(address),
+                {*known, to_dims(shape), to_dims(strides), static_cast<TensorFlags>(flags)}};
           },
           nb::arg("address"), nb::arg("dtype"), nb::arg("shape"), nb::arg("strides"),
           nb::arg("flags") = 0);

@@ -96,8 +96,8 @@ void read_tensor(Cursor& cursor, TensorEntry& entry) {
 std::size_t Descriptor::encoded_bytes() const noexcept {
   std::size_t bytes = sizeof(Head) + (origin ? kOriginBytes : 0) + fields.size();
   for (const TensorEntry& entry : tensors)
-    bytes += sizeof(TensorHead) +
-             bytes_of(entry.layout.shape) * (entry.layout.is_contiguous() ? 1 : 2);
+    bytes +=
+        sizeof(TensorHead) + bytes_of(entry.layout.shape) * (entry.layout.is_contiguous() ? 1 : 2);
   return bytes;
 }
 
@@ -119,15 +119,14 @@ void Descriptor::encode(std::span<std::byte> target) const {
   for (const TensorEntry& entry : tensors) {
     const Layout& layout = entry.layout;
     const bool contiguous = layout.is_contiguous();
-    const TensorHead tensor{
-        layout.dtype,
-        static_cast<std::uint8_t>(layout.shape.size()),
-        entry.kind,
-        static_cast<std::uint8_t>(static_cast<unsigned>(layout.flags) |
-                                  (contiguous ? kContiguous : 0U)),
-        entry.segment,
-        entry.offset,
-        entry.generation};
+    const TensorHead tensor{layout.dtype,
+                            static_cast<std::uint8_t>(layout.shape.size()),
+                            entry.kind,
+                            static_cast<std::uint8_t>(static_cast<unsigned>(layout.flags) |
+                                                      (contiguous ? kContiguous : 0U)),
+                            entry.segment,
+                            entry.offset,
+                            entry.generation};
     put(&tensor, sizeof tensor);
     put(layout.shape.begin(), bytes_of(layout.shape));
     if (!contiguous) put(layout.strides.begin(), bytes_of(layout.strides));

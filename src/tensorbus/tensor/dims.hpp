@@ -17,7 +17,8 @@ inline constexpr std::size_t kMaxDims = 64;
 class Dims {
  public:
   Dims() = default;
-  Dims(std::initializer_list<std::int64_t> values) : Dims(std::span(values.begin(), values.size())) {}
+  Dims(std::initializer_list<std::int64_t> values)
+      : Dims(std::span(values.begin(), values.size())) {}
   explicit Dims(std::span<const std::int64_t> values) : Dims(values.size()) {
     std::copy(values.begin(), values.end(), begin());
   }

@@ -11,7 +11,8 @@
 
 namespace tensorbus {
 
-// What an element is. The numbers travel in descriptors and never change; new ones are added at the end.
+// What an element is. The numbers travel in descriptors and never change; new ones are added at the
+// end.
 enum class DType : std::uint8_t {
   kBool = 1,
   kUInt8 = 2,
@@ -40,11 +41,16 @@ TENSORBUS_API std::optional<DType> dtype_named(std::string_view name) noexcept;
 // The dtype of a C++ element type.
 template <typename T>
 constexpr DType dtype_of() noexcept {
-  if constexpr (std::is_same_v<T, bool>) return DType::kBool;
-  else if constexpr (std::is_same_v<T, float>) return DType::kFloat32;
-  else if constexpr (std::is_same_v<T, double>) return DType::kFloat64;
-  else if constexpr (std::is_same_v<T, std::complex<float>>) return DType::kComplex64;
-  else if constexpr (std::is_same_v<T, std::complex<double>>) return DType::kComplex128;
+  if constexpr (std::is_same_v<T, bool>)
+    return DType::kBool;
+  else if constexpr (std::is_same_v<T, float>)
+    return DType::kFloat32;
+  else if constexpr (std::is_same_v<T, double>)
+    return DType::kFloat64;
+  else if constexpr (std::is_same_v<T, std::complex<float>>)
+    return DType::kComplex64;
+  else if constexpr (std::is_same_v<T, std::complex<double>>)
+    return DType::kComplex128;
   else {
     static_assert(std::is_integral_v<T> && sizeof(T) <= 8, "no dtype for this element type");
     constexpr int base = sizeof(T) == 1 ? 2 : sizeof(T) == 2 ? 4 : sizeof(T) == 4 ? 6 : 8;

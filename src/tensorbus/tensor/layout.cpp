@@ -33,8 +33,8 @@ Dims row_major(const Dims& shape) {
 }
 
 // Copies dimension `axis` and all inside it; `target` walks forward through the packed copy.
-std::byte* pack(std::byte* target, const std::byte* source, const Layout& layout,
-                std::size_t axis, std::size_t item) {
+std::byte* pack(std::byte* target, const std::byte* source, const Layout& layout, std::size_t axis,
+                std::size_t item) {
   if (axis == layout.shape.size()) {
     std::memcpy(target, source, item);
     return target + item;
@@ -78,13 +78,11 @@ bool Layout::is_contiguous() const noexcept {
 
 ByteSpan span_of(const Layout& layout) {
   const auto item = static_cast<std::int64_t>(item_bytes(layout.dtype));
-  if (item == 0)
-    refuse("unknown dtype number " + std::to_string(static_cast<int>(layout.dtype)));
+  if (item == 0) refuse("unknown dtype number " + std::to_string(static_cast<int>(layout.dtype)));
   if (layout.shape.size() > kMaxDims)
     refuse(std::to_string(layout.shape.size()) + " dimensions, more than " +
            std::to_string(kMaxDims));
-  if (layout.shape.size() != layout.strides.size())
-    refuse("as many strides as sizes are needed");
+  if (layout.shape.size() != layout.strides.size()) refuse("as many strides as sizes are needed");
   std::int64_t elements = 1;
   bool empty = false;
   for (const std::int64_t size : layout.shape) {
@@ -97,8 +95,7 @@ ByteSpan span_of(const Layout& layout) {
   if (layout.is_contiguous()) return {0, elements * item};
   ByteSpan span{0, item};
   for (std::size_t i = 0; i < layout.shape.size(); ++i) {
-    const std::int64_t reach =
-        multiplied(multiplied(layout.shape[i] - 1, layout.strides[i]), item);
+    const std::int64_t reach = multiplied(multiplied(layout.shape[i] - 1, layout.strides[i]), item);
     (reach < 0 ? span.begin : span.end) += reach;
     if (span.end > kMaxBytes || span.begin < -kMaxBytes)
       refuse("shape and strides reach beyond 2^62 bytes");

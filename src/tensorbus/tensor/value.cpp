@@ -8,9 +8,9 @@
 namespace tensorbus {
 namespace {
 
-constexpr std::array<const char*, 12> kTypeNames = {
-    "nil",  "bool", "int64", "uint64", "double", "string",
-    "bytes", "list", "map",   "tuple",  "tensor", "extension"};
+constexpr std::array<const char*, 12> kTypeNames = {"nil",    "bool",   "int64",  "uint64",
+                                                    "double", "string", "bytes",  "list",
+                                                    "map",    "tuple",  "tensor", "extension"};
 static_assert(kTypeNames.size() == std::variant_size_v<Value::Variant>);
 
 }  // namespace
@@ -34,8 +34,8 @@ const Value* Value::find(std::string_view key) const noexcept {
 
 const Value& Value::at(std::string_view key) const {
   if (const Value* value = find(key)) return *value;
-  throw Error(Code::kInvalidArgument, "no field \"" + std::string(key) + "\" in a " +
-                                          kTypeNames[variant_.index()]);
+  throw Error(Code::kInvalidArgument,
+              "no field \"" + std::string(key) + "\" in a " + kTypeNames[variant_.index()]);
 }
 
 void Value::throw_wrong_type(std::size_t wanted) const {

@@ -13,9 +13,9 @@
 
 namespace tensorbus {
 
-// The small fields of a sample, as a tree. Travels as MessagePack; a tensor in the tree is its index
-// among the sample's tensors (extension type 1, u32 little-endian), a Python tuple is extension
-// type 2 around a MessagePack array.
+// The small fields of a sample, as a tree. Travels as MessagePack; a tensor in the tree is its
+// index among the sample's tensors (extension type 1, u32 little-endian), a Python tuple is
+// extension type 2 around a MessagePack array.
 //
 //   Value fields = Value::Map{{"image", TensorIndex{0}}, {"id", 7}};
 //   fields.at("id").as<std::int64_t>();  // 7
