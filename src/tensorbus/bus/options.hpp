@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace tensorbus {
@@ -61,6 +62,10 @@ struct SubscriberStats {
   std::uint64_t refused = 0;
   std::string last_refusal;  // why the last publisher was not connected; "" if none was refused
 };
+
+// Asked at least ten times a second by a call that waits; true ends it with kInterrupted. Without
+// one, every signal that arrives while the call is parked does.
+using GiveUp = std::function<bool()>;
 
 // What became of a call that may wait.
 enum class Outcome {

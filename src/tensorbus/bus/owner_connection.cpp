@@ -102,23 +102,25 @@ void OwnerConnection::subscribe(link::Channel::Received& received) {
   if (!publisher || publisher->topic() != asked.topic)
     return refuse(asked.link, Code::kClosed, "there is no such publisher any more");
   try {
-    auto [link, next_sequence] =
-        publisher->adopt({asked.depth, asked.max_held}, std::move(waker), segments_);
+    const auto announce = [&](const PublisherCore::Adopted& adopted) {
+      std::vector<platform::Fd> fds;
+      fds.push_back(platform::duplicate(adopted.link->segment().memfd().get()));
+      const link::Geometry geometry = adopted.link->segment().geometry();
+      conversation_.channel()->send(link::Accepted{.link = asked.link,
+                                                   .slots = geometry.slots,
+                                                   .returns = geometry.returns,
+                                                   .max_held = adopted.link->limits().max_held,
+                                                   .wake_slot = publisher->wake_slot(),
+                                                   .reliable = publisher->options().reliable,
+                                                   .next_sequence = adopted.next_sequence},
+                                    std::move(fds));
+      adopted.link->close_descriptor();
+      platform::step("accepted.sent");
+    };
+    const auto link =
+        publisher->adopt({asked.depth, asked.max_held}, std::move(waker), segments_, announce).link;
     if (!link) return refuse(asked.link, Code::kClosed, "the publisher is closed");
     links_.emplace(asked.link, Link{publisher, link});
-    std::vector<platform::Fd> fds;
-    fds.push_back(platform::duplicate(link->segment().memfd().get()));
-    const link::Geometry geometry = link->segment().geometry();
-    conversation_.channel()->send(link::Accepted{.link = asked.link,
-                                                 .slots = geometry.slots,
-                                                 .returns = geometry.returns,
-                                                 .max_held = link->limits().max_held,
-                                                 .wake_slot = publisher->wake_slot(),
-                                                 .reliable = publisher->options().reliable,
-                                                 .next_sequence = next_sequence},
-                                  std::move(fds));
-    link->close_descriptor();
-    platform::step("accepted.sent");
   } catch (
       const Error& error) {  // no memory or descriptors for a link: ours, not the peer's, fault
     refuse(asked.link, error.code(), error.what());

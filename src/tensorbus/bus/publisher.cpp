@@ -69,7 +69,8 @@ Loan Publisher::loan(const Layout& layout) {
 
 // `loan` is the block that all tensors lie in, if that is known.
 Published Publisher::publish(std::span<const TensorView> tensors, const Message& rest,
-                             std::chrono::nanoseconds timeout, const memory::BlockRef* loan) {
+                             std::chrono::nanoseconds timeout, const memory::BlockRef* loan,
+                             const GiveUp& give_up) {
   PublisherState& state = *impl_->state;
   if (state.core->closed()) return {Outcome::kClosed};
   bus::PreparedSample sample(tensors, rest,
@@ -77,13 +78,14 @@ Published Publisher::publish(std::span<const TensorView> tensors, const Message&
                               [&](std::size_t bytes) { return state.participant->allocate(bytes); },
                               state.core->bytes_in_flight()},
                              loan);
-  const bus::PublishResult result = state.core->publish(sample, timeout);
+  const bus::PublishResult result = state.core->publish(sample, timeout, give_up);
   if (result.outcome == Outcome::kDone) sample.mark_done();
   return {result.outcome, result.sequence, result.subscribers};
 }
 
-Published Publisher::publish(const Message& message, std::chrono::nanoseconds timeout) {
-  return publish(message.tensors, message, timeout, nullptr);
+Published Publisher::publish(const Message& message, std::chrono::nanoseconds timeout,
+                             const GiveUp& give_up) {
+  return publish(message.tensors, message, timeout, nullptr, give_up);
 }
 
 Published Publisher::publish(const Message& message) {

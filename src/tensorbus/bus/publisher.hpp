@@ -62,7 +62,8 @@ class TENSORBUS_API Publisher {
   //   publisher.publish(Value::Map{{"image", TensorIndex{0}}, {"id", 7}}, {loan.view()});
   Published publish(const Value& fields, const std::vector<TensorView>& tensors);
   // The same with a timeout of its own; it matters to a reliable publisher only.
-  Published publish(const Message& message, std::chrono::nanoseconds timeout);
+  Published publish(const Message& message, std::chrono::nanoseconds timeout,
+                    const GiveUp& give_up = {});
 
   Outcome wait_for_subscribers(std::uint32_t count, std::chrono::nanoseconds timeout);
   std::uint32_t subscribers() const;
@@ -73,7 +74,8 @@ class TENSORBUS_API Publisher {
  private:
   struct Impl;
   Published publish(std::span<const TensorView> tensors, const Message& rest,
-                    std::chrono::nanoseconds timeout, const memory::BlockRef* loan);
+                    std::chrono::nanoseconds timeout, const memory::BlockRef* loan,
+                    const GiveUp& give_up = {});
 
   std::unique_ptr<Impl> impl_;
 };

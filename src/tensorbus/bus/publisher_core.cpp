@@ -23,34 +23,37 @@ PublisherCore::PublisherCore(std::string topic, std::uint32_t number,
       arena_(std::move(arena)),
       sleeper_(std::move(wake_page)) {}
 
-PublishResult PublisherCore::publish(const PreparedSample& sample,
-                                     std::chrono::nanoseconds timeout) {
+PublishResult PublisherCore::publish(const PreparedSample& sample, std::chrono::nanoseconds timeout,
+                                     const GiveUp& give_up) {
   std::unique_lock lock(mutex_);
-  if (closed_) return {Outcome::kClosed};
-  if (options_.reliable && !all_have_room()) {
+  if (!closed_ && options_.reliable && !all_have_room()) {
     ++stats_.waited;
     ++stats_.waiting;
-    const platform::Deadline deadline(timeout);
-    Outcome outcome = Outcome::kDone;
-    while (outcome == Outcome::kDone && !closed_ && !all_have_room()) {
-      if (deadline.passed()) {
-        outcome = Outcome::kTimedOut;
-        break;
-      }
-      lock.unlock();
-      const auto parked = sleeper_.park(deadline.remaining(link::kParkSlice), [this] {
-        const std::lock_guard relock(mutex_);
-        return closed_ || all_have_room();
-      });
-      lock.lock();
-      if (parked == platform::FutexWait::kInterrupted) outcome = Outcome::kInterrupted;
-    }
+    const Outcome outcome = wait_for_room(lock, timeout, give_up);
     --stats_.waiting;
-    if (closed_) outcome = Outcome::kClosed;
     if (outcome == Outcome::kTimedOut) ++stats_.timed_out;
     if (outcome != Outcome::kDone) return {outcome};
   }
+  if (closed_) return {Outcome::kClosed};
   return push_to_all(sample);
+}
+
+// Holds `lock` on mutex_ whenever it does not park.
+Outcome PublisherCore::wait_for_room(std::unique_lock<std::mutex>& lock,
+                                     std::chrono::nanoseconds timeout, const GiveUp& give_up) {
+  const platform::Deadline deadline(timeout);
+  while (!closed_ && !all_have_room()) {
+    if (deadline.passed()) return Outcome::kTimedOut;
+    lock.unlock();
+    const auto parked = sleeper_.park(deadline.remaining(link::kParkSlice), [this] {
+      const std::lock_guard relock(mutex_);
+      return closed_ || all_have_room();
+    });
+    const bool interrupted = give_up ? give_up() : parked == platform::FutexWait::kInterrupted;
+    lock.lock();
+    if (interrupted) return Outcome::kInterrupted;
+  }
+  return Outcome::kDone;
 }
 
 bool PublisherCore::all_have_room() {
@@ -94,7 +97,8 @@ void PublisherCore::remember(const link::Entry& entry, const link::IssuedRef& sa
 }
 
 PublisherCore::Adopted PublisherCore::adopt(link::LinkLimits asked, link::Waker subscriber,
-                                            std::shared_ptr<link::SegmentSender> segments) {
+                                            std::shared_ptr<link::SegmentSender> segments,
+                                            const Announce& announce) {
   const link::LinkLimits limits{
       clamped(asked.depth != 0 ? asked.depth : options_.depth, link::kMaxDepth),
       clamped(asked.max_held, link::kMaxHeld - link::kMaxDepth)};
@@ -107,9 +111,11 @@ PublisherCore::Adopted PublisherCore::adopt(link::LinkLimits asked, link::Waker 
     ++stats_.delivered;
   }
   platform::step("link.adopted");
+  Adopted adopted{link, next_sequence_ - kept};
+  announce(adopted);
   links_.push_back(link);
   sleeper_.wake_own();
-  return {link, next_sequence_ - kept};
+  return adopted;
 }
 
 void PublisherCore::set_event(const std::shared_ptr<link::OwnerLink>& link, platform::Fd event) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -37,7 +38,8 @@ class PublisherCore {
   std::uint32_t wake_slot() const noexcept { return sleeper_.index(); }
 
   // All or nothing: unless the outcome is kDone, nobody gets the sample.
-  PublishResult publish(const PreparedSample& sample, std::chrono::nanoseconds timeout);
+  PublishResult publish(const PreparedSample& sample, std::chrono::nanoseconds timeout,
+                        const GiveUp& give_up);
 
   Outcome wait_for_subscribers(std::uint32_t count, std::chrono::nanoseconds timeout);
   std::uint32_t subscribers() const;
@@ -54,10 +56,13 @@ class PublisherCore {
     std::shared_ptr<link::OwnerLink> link;
     std::uint64_t next_sequence = 0;
   };
+  // Tells the borrower about its link, before anybody here can count on it: what is published from
+  // then on arrives even if this process dies at once.
+  using Announce = std::function<void(const Adopted&)>;
   // Makes a link and puts the history into it, all before the next publish() can run. Empty:
-  // closed.
+  // closed. Should `announce` throw, there is no link.
   Adopted adopt(link::LinkLimits asked, link::Waker subscriber,
-                std::shared_ptr<link::SegmentSender> segments);
+                std::shared_ptr<link::SegmentSender> segments, const Announce& announce);
   void set_event(const std::shared_ptr<link::OwnerLink>& link, platform::Fd event);
   // UNSUBSCRIBE: nothing new; what was not popped comes back.
   void stop_link(const std::shared_ptr<link::OwnerLink>& link);
@@ -70,6 +75,8 @@ class PublisherCore {
   using Links = std::vector<std::shared_ptr<link::OwnerLink>>;
 
   bool all_have_room();
+  Outcome wait_for_room(std::unique_lock<std::mutex>& lock, std::chrono::nanoseconds timeout,
+                        const GiveUp& give_up);
   PublishResult push_to_all(const PreparedSample& sample);
   void drain_links();
   void remember(const link::Entry& entry, const link::IssuedRef& sample);

@@ -33,13 +33,17 @@ Outcome SubscriberCore::receive(Sample& sample, std::chrono::nanoseconds timeout
     if (outcome != Outcome::kTimedOut) return outcome;
   }
   while (!deadline.passed()) {
-    const auto parked =
-        sleeper_.park(deadline.remaining(link::kParkSlice), [this] { return anything_ready(); });
+    // Counted before we look: a segment that arrives after the look ends the park at once.
+    const std::uint32_t seen = sleeper_.wakes();
     outcome = try_receive(sample);
     if (outcome != Outcome::kTimedOut) return outcome;
-    if (parked == platform::FutexWait::kInterrupted) return Outcome::kInterrupted;
+    if (sleeper_.park(seen, deadline.remaining(link::kParkSlice),
+                      [this] { return anything_ready(); }) == platform::FutexWait::kInterrupted) {
+      outcome = try_receive(sample);
+      return outcome == Outcome::kTimedOut ? Outcome::kInterrupted : outcome;
+    }
   }
-  return Outcome::kTimedOut;
+  return try_receive(sample);
 }
 
 Outcome SubscriberCore::try_receive(Sample& sample) {

@@ -62,11 +62,14 @@ class Sleeper {
 
   std::uint32_t index() const noexcept { return index_; }
 
-  // Parks until woken, at most `timeout` and at most kParkSlice, unless `ready()`, asked after the
-  // others can see that we sleep, says that there is something. Several threads may park at once.
+  // How often we were woken. Acquire: pairs with the release of whoever wakes.
+  std::uint32_t wakes() const noexcept { return slot().wake.load(std::memory_order_acquire); }
+
+  // Parks until we were woken once more than `seen`, at most `timeout` and at most kParkSlice,
+  // unless `ready()`, asked after the others can see that we sleep, says that there is something.
+  // Several threads may park at once.
   template <typename Ready>
-  platform::FutexWait park(std::chrono::nanoseconds timeout, Ready ready) {
-    const std::uint32_t seen = slot().wake.load(std::memory_order_acquire);
+  platform::FutexWait park(std::uint32_t seen, std::chrono::nanoseconds timeout, Ready ready) {
     enter(kSleepsOnFutex);
     const auto outcome =
         ready() ? platform::FutexWait::kWoken
@@ -74,6 +77,12 @@ class Sleeper {
                                        std::min<std::chrono::nanoseconds>(timeout, kParkSlice));
     leave(kSleepsOnFutex);
     return outcome;
+  }
+
+  // The same from now on, for those whose `ready()` sees everything that they are woken for.
+  template <typename Ready>
+  platform::FutexWait park(std::chrono::nanoseconds timeout, Ready ready) {
+    return park(wakes(), timeout, ready);
   }
 
   // Wakes threads of this process that park here.

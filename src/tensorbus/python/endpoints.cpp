@@ -20,7 +20,6 @@ namespace {
 
 using Seconds = std::optional<double>;
 
-constexpr std::chrono::nanoseconds kNoSlices = std::chrono::nanoseconds::max();
 // A signal interrupts a thread that is parked, but not one that is about to park. So that such a
 // signal is not heard for the whole wait, Python is asked for it after every slice.
 constexpr std::chrono::nanoseconds kSignalSlice = std::chrono::milliseconds(100);
@@ -28,13 +27,13 @@ constexpr std::chrono::nanoseconds kSignalSlice = std::chrono::milliseconds(100)
 // Calls wait(timeout) without the GIL until it ends with anything but an interruption. Throws what
 // a signal handler raised (KeyboardInterrupt, as a rule).
 template <typename Wait>
-Outcome wait_interruptibly(Seconds timeout, std::chrono::nanoseconds slice, Wait wait) {
+Outcome wait_interruptibly(Seconds timeout, Wait wait) {
   const platform::Deadline deadline(to_timeout(timeout));
   while (true) {
     Outcome outcome;
     {
       const WithoutGil release;
-      outcome = wait(deadline.remaining(slice));
+      outcome = wait(deadline.remaining(kSignalSlice));
     }
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
     const bool goes_on =
@@ -55,12 +54,15 @@ nb::tuple publish(Publisher& self, const std::vector<TensorView>& tensors, nb::b
                   std::uint64_t fingerprint, Seconds timeout) {
   const Message message = to_message(tensors, fields, fingerprint);
   Published published;
-  const Outcome outcome =
-      wait_interruptibly(timeout, kNoSlices, [&](std::chrono::nanoseconds left) {
-        published = self.publish(message, left);
-        return published.outcome;
-      });
-  return nb::make_tuple(outcome, published.subscribers);
+  {
+    const WithoutGil release;
+    published = self.publish(message, to_timeout(timeout), [] {
+      const nb::gil_scoped_acquire acquire;
+      return PyErr_CheckSignals() != 0;
+    });
+  }
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  return nb::make_tuple(published.outcome, published.subscribers);
 }
 
 nb::object loan(Publisher& self, const std::string& dtype, const std::vector<std::int64_t>& shape) {
@@ -82,9 +84,8 @@ nb::object result(Outcome outcome, Sample&& sample) {
 
 nb::object receive(Subscriber& self, Seconds timeout) {
   Sample sample;
-  const Outcome outcome =
-      wait_interruptibly(timeout, kSignalSlice,
-                         [&](std::chrono::nanoseconds left) { return self.receive(sample, left); });
+  const Outcome outcome = wait_interruptibly(
+      timeout, [&](std::chrono::nanoseconds left) { return self.receive(sample, left); });
   return result(outcome, std::move(sample));
 }
 
@@ -194,7 +195,7 @@ void bind_publisher(nb::module_& module) {
       .def(
           "wait_for_subscribers",
           [](Publisher& self, std::uint32_t count, Seconds timeout) {
-            return wait_interruptibly(timeout, kSignalSlice, [&](std::chrono::nanoseconds left) {
+            return wait_interruptibly(timeout, [&](std::chrono::nanoseconds left) {
               return self.wait_for_subscribers(count, left);
             });
           },
@@ -226,7 +227,7 @@ void bind_subscriber(nb::module_& module) {
       .def(
           "wait_for_publishers",
           [](Subscriber& self, std::uint32_t count, Seconds timeout) {
-            return wait_interruptibly(timeout, kSignalSlice, [&](std::chrono::nanoseconds left) {
+            return wait_interruptibly(timeout, [&](std::chrono::nanoseconds left) {
               return self.wait_for_publishers(count, left);
             });
           },
