@@ -35,9 +35,17 @@ std::byte* Loan::data() const {
 
 TensorView Loan::view() const { return {data(), layout()}; }
 
+constexpr std::size_t kWorthTakingBackFirst = std::size_t{64} << 10;
+
 struct PublisherState {
   std::shared_ptr<bus::ParticipantCore> participant;
   std::shared_ptr<bus::PublisherCore> core;
+
+  memory::BlockRef allocate(std::size_t bytes) const {
+    // A block that was just returned is still in the caches, a fresh one is not.
+    if (bytes >= kWorthTakingBackFirst) core->drain();
+    return participant->allocate(bytes);
+  }
 };
 
 struct Publisher::Impl {
@@ -62,7 +70,7 @@ Loan Publisher::loan(const Layout& layout) {
   PublisherState& state = *impl_->state;
   if (state.core->closed()) throw Error(Code::kClosed, "the publisher is closed");
   const ByteSpan span = span_of(layout);
-  LoanState loan{state.participant->allocate(span.bytes()), layout, nullptr};
+  LoanState loan{state.allocate(span.bytes()), layout, nullptr};
   loan.first = loan.block->data() - span.begin;
   return Loan(std::make_unique<Loan::Impl>(bus::ForkSafe(std::move(loan))));
 }
@@ -73,11 +81,11 @@ Published Publisher::publish(std::span<const TensorView> tensors, const Message&
                              const GiveUp& give_up) {
   PublisherState& state = *impl_->state;
   if (state.core->closed()) return {Outcome::kClosed};
-  bus::PreparedSample sample(tensors, rest,
-                             {state.participant->arena(),
-                              [&](std::size_t bytes) { return state.participant->allocate(bytes); },
-                              state.core->bytes_in_flight()},
-                             loan);
+  bus::PreparedSample sample(
+      tensors, rest,
+      {state.participant->arena(), [&](std::size_t bytes) { return state.allocate(bytes); },
+       state.core->bytes_in_flight()},
+      loan);
   const bus::PublishResult result = state.core->publish(sample, timeout, give_up);
   if (result.outcome == Outcome::kDone) sample.mark_done();
   return {result.outcome, result.sequence, result.subscribers};

@@ -22,14 +22,19 @@ constexpr std::int64_t kMaxBytes = std::numeric_limits<std::int64_t>::max() / 2;
   return product;
 }
 
-Dims row_major(const Dims& shape) {
-  Dims strides(shape.size());
-  std::int64_t stride = 1;
-  for (std::size_t i = shape.size(); i-- > 0;) {
-    strides[i] = stride;
-    stride = multiplied(stride, std::max<std::int64_t>(shape[i], 1));
-  }
-  return strides;
+// Bytes of an element, if a layout can be of this dtype and so many dimensions.
+std::int64_t checked_item(DType dtype, std::size_t dims) {
+  const auto item = static_cast<std::int64_t>(item_bytes(dtype));
+  if (item == 0) refuse("unknown dtype number " + std::to_string(static_cast<int>(dtype)));
+  if (dims > kMaxDims)
+    refuse(std::to_string(dims) + " dimensions, more than " + std::to_string(kMaxDims));
+  return item;
+}
+
+// A size as a factor of strides: PyTorch and NumPy count an empty dimension as 1 there.
+std::int64_t counted(std::int64_t size) {
+  if (size < 0) refuse("negative size " + std::to_string(size));
+  return std::max<std::int64_t>(size, 1);
 }
 
 // Copies dimension `axis` and all inside it; `target` walks forward through the packed copy.
@@ -53,11 +58,15 @@ std::byte* pack(std::byte* target, const std::byte* source, const Layout& layout
 }  // namespace
 
 Layout Layout::contiguous(DType dtype, Dims shape, TensorFlags flags) {
+  const std::int64_t item = checked_item(dtype, shape.size());
   Layout layout{dtype, std::move(shape), {}, flags};
-  for (const std::int64_t size : layout.shape)
-    if (size < 0) refuse("negative size " + std::to_string(size));
-  layout.strides = row_major(layout.shape);
-  span_of(layout);
+  layout.strides = Dims(layout.shape.size());
+  std::int64_t elements = 1;
+  for (std::size_t i = layout.shape.size(); i-- > 0;) {
+    layout.strides[i] = elements;
+    elements = multiplied(elements, counted(layout.shape[i]));
+  }
+  multiplied(elements, item);
   return layout;
 }
 
@@ -77,22 +86,19 @@ bool Layout::is_contiguous() const noexcept {
 }
 
 ByteSpan span_of(const Layout& layout) {
-  const auto item = static_cast<std::int64_t>(item_bytes(layout.dtype));
-  if (item == 0) refuse("unknown dtype number " + std::to_string(static_cast<int>(layout.dtype)));
-  if (layout.shape.size() > kMaxDims)
-    refuse(std::to_string(layout.shape.size()) + " dimensions, more than " +
-           std::to_string(kMaxDims));
+  const std::int64_t item = checked_item(layout.dtype, layout.shape.size());
   if (layout.shape.size() != layout.strides.size()) refuse("as many strides as sizes are needed");
   std::int64_t elements = 1;
   bool empty = false;
-  for (const std::int64_t size : layout.shape) {
-    if (size < 0) refuse("negative size " + std::to_string(size));
-    if (size == 0) empty = true;
-    elements = multiplied(elements, std::max<std::int64_t>(size, 1));
+  bool contiguous = true;
+  for (std::size_t i = layout.shape.size(); i-- > 0;) {
+    empty |= layout.shape[i] == 0;
+    contiguous &= layout.strides[i] == elements;
+    elements = multiplied(elements, counted(layout.shape[i]));
   }
-  multiplied(elements, item);
+  const std::int64_t packed_bytes = multiplied(elements, item);
   if (empty) return {};
-  if (layout.is_contiguous()) return {0, elements * item};
+  if (contiguous) return {0, packed_bytes};
   ByteSpan span{0, item};
   for (std::size_t i = 0; i < layout.shape.size(); ++i) {
     const std::int64_t reach = multiplied(multiplied(layout.shape[i] - 1, layout.strides[i]), item);
