@@ -29,6 +29,14 @@ memory::ArenaOptions arena_options(const ParticipantOptions& options) {
   return {options.segment_bytes, budget, options.warm_bytes};
 }
 
+// `least` is 0 where that means "as the publisher says".
+void check_option(const char* name, std::uint32_t value, std::uint32_t least, std::uint32_t most) {
+  if (value < least || value > most)
+    throw Error(Code::kInvalidArgument, std::string(name) + "=" + std::to_string(value) +
+                                            ": expected " + std::to_string(least) + " to " +
+                                            std::to_string(most));
+}
+
 }  // namespace
 
 ParticipantCore::ParticipantCore(const ParticipantOptions& options)
@@ -60,6 +68,7 @@ ParticipantCore::~ParticipantCore() {
 std::shared_ptr<PublisherCore> ParticipantCore::add_publisher(const std::string& topic,
                                                               const PublisherOptions& options) {
   const std::string escaped = escape_topic(topic);
+  check_option("depth", options.depth, 1, link::kMaxDepth);
   std::shared_ptr<PublisherCore> publisher;
   {
     const std::lock_guard lock(mutex_);
@@ -85,6 +94,8 @@ void ParticipantCore::close_publisher(const std::shared_ptr<PublisherCore>& publ
 
 std::shared_ptr<SubscriberCore> ParticipantCore::add_subscriber(const std::string& topic,
                                                                 const SubscriberOptions& options) {
+  check_option("depth", options.depth, 0, link::kMaxDepth);
+  check_option("max_held", options.max_held, 1, link::kMaxHeld - link::kMaxDepth);
   auto subscriber = std::make_shared<SubscriberCore>(topic, options, surroundings_.wake_page);
   {
     const std::lock_guard lock(mutex_);
