@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -9,6 +10,10 @@ from types import ModuleType
 import pytest
 
 from harness import Elsewhere
+
+# A shell that starts the tests in the background has them ignore SIGINT, and the processes that
+# they start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
