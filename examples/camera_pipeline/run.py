@@ -94,7 +94,7 @@ def build_sink() -> Path:
     package = output_of("tensorbus-config", "--cmakedir").strip()
     settings = [f"-Dtensorbus_DIR={package}", "-DCMAKE_BUILD_TYPE=Release"]
     # --fresh: the folder may be left from another environment, or from a checkout that was moved.
-    output_of("cmake", "--fresh", "-S", str(HERE), "-B", str(build), *settings)
+    output_of("cmake", "--fresh", "-G", "Ninja", "-S", str(HERE), "-B", str(build), *settings)
     output_of("cmake", "--build", str(build))
     return build / "sink"
 
