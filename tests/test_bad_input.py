@@ -54,14 +54,22 @@ def test_names_that_look_alike_are_different_topics() -> None:
         endpoint.close()
 
 
-@pytest.mark.parametrize("depth", [0, -1, 2**32, 2**64, 1.5, "8", None])
+@pytest.mark.parametrize("depth", [0, -1, 65537, 2**32, 2**64, 1.5, "8", None])
 def test_a_depth_that_is_no_count_is_refused(depth: Any) -> None:
     with pytest.raises(tb.InvalidArgument, match="depth="):
         tb.Publisher("topic", depth=depth)
 
 
 @pytest.mark.parametrize(
-    "option", [{"depth": -1}, {"depth": 1.5}, {"max_held": 0}, {"max_held": 2**32}]
+    "option",
+    [
+        {"depth": -1},
+        {"depth": 65537},
+        {"max_held": 983041},
+        {"depth": 1.5},
+        {"max_held": 0},
+        {"max_held": 2**32},
+    ],
 )
 def test_a_count_of_a_subscriber_that_is_none_is_refused(option: dict[str, Any]) -> None:
     (name,) = option
