@@ -7,14 +7,14 @@ include(CMakePackageConfigHelpers)
 # here too; tests/test_package.py compiles them all against the installed tree.
 set(TENSORBUS_PUBLIC_HEADERS
     tensorbus.hpp
-    torch.hpp
-    dlpack.hpp
-    cuda.hpp
     platform/error.hpp
     platform/export.hpp
     platform/id.hpp
-    memory/block.hpp
-    tensor/*.hpp
+    tensor/dims.hpp
+    tensor/dtype.hpp
+    tensor/layout.hpp
+    tensor/origin.hpp
+    tensor/value.hpp
     bus/loan.hpp
     bus/message.hpp
     bus/options.hpp

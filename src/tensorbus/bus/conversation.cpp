@@ -5,6 +5,12 @@
 #include "tensorbus/platform/error.hpp"
 
 namespace tensorbus::bus {
+namespace {
+
+constexpr int kAtATime = 64;
+constexpr int kLastWords = 4096;  // more than a socket's buffer holds
+
+}  // namespace
 
 Conversation::Conversation(Service& service, platform::Fd socket, OnMessage on_message,
                            OnEnd on_end)
@@ -36,9 +42,10 @@ void Conversation::on_ready(Cause cause) {
   try {
     channel_->flush();
     link::Channel::Received received;
-    // What the peer said before it died is heard first. A bounded number at a time: a peer that
-    // talks without end must not keep the others waiting.
-    for (int i = 0; i < 64 || cause == Cause::kDeath; ++i) {
+    // A bounded number at a time: a peer that talks without end must not keep the others waiting.
+    // What it said before it died is heard first; a child of it that has the socket may go on
+    // talking.
+    for (int i = 0; i < (cause == Cause::kDeath ? kLastWords : kAtATime); ++i) {
       const auto state = channel_->receive(received);
       if (state == link::Channel::State::kEnded) cause = Cause::kDeath;
       if (state != link::Channel::State::kMessage) break;

@@ -121,8 +121,8 @@ void OwnerConnection::subscribe(link::Channel::Received& received) {
         publisher->adopt({asked.depth, asked.max_held}, std::move(waker), segments_, announce).link;
     if (!link) return refuse(asked.link, Code::kClosed, "the publisher is closed");
     links_.emplace(asked.link, Link{publisher, link});
-  } catch (
-      const Error& error) {  // no memory or descriptors for a link: ours, not the peer's, fault
+  } catch (const Error& error) {
+    // No memory or descriptors for a link: our fault, not the peer's.
     refuse(asked.link, error.code(), error.what());
   }
 }

@@ -67,10 +67,12 @@ PublishResult PublisherCore::push_to_all(const PreparedSample& sample) {
   entry.timestamp_ns = platform::wall_clock_ns();
   std::uint32_t reached = 0;
   for (const auto& link : links_) {
-    stats_.dropped_depth += link->drop_until_room();
     if (link->room() != link::OwnerLink::Room::kYes) {
-      ++stats_.dropped_held;
-      continue;
+      stats_.dropped_depth += link->drop_until_room();
+      if (link->room() != link::OwnerLink::Room::kYes) {
+        ++stats_.dropped_held;
+        continue;
+      }
     }
     try {
       link->push(entry, sample.issued());
@@ -125,13 +127,9 @@ void PublisherCore::set_event(const std::shared_ptr<link::OwnerLink>& link, plat
   link->subscriber().wake_if_sleeping();
 }
 
-void PublisherCore::remove(Links& links, const std::shared_ptr<link::OwnerLink>& link) {
-  std::erase(links, link);
-}
-
 void PublisherCore::stop_link(const std::shared_ptr<link::OwnerLink>& link) {
   const std::lock_guard lock(mutex_);
-  remove(links_, link);
+  std::erase(links_, link);
   link->recall();
   (void)link->drain();
   if (link->outstanding() != 0) stopped_.push_back(link);
@@ -140,8 +138,8 @@ void PublisherCore::stop_link(const std::shared_ptr<link::OwnerLink>& link) {
 
 void PublisherCore::end_link(const std::shared_ptr<link::OwnerLink>& link) {
   const std::lock_guard lock(mutex_);
-  remove(links_, link);
-  remove(stopped_, link);
+  std::erase(links_, link);
+  std::erase(stopped_, link);
   stats_.bad_returns += link->bad_returns();
   link->take_all_back();
   sleeper_.wake_own();

@@ -80,7 +80,6 @@ class PublisherCore {
   PublishResult push_to_all(const PreparedSample& sample);
   void drain_links();
   void remember(const link::Entry& entry, const link::IssuedRef& sample);
-  void remove(Links& links, const std::shared_ptr<link::OwnerLink>& link);
 
   const std::string topic_;
   const std::uint32_t number_;

@@ -9,6 +9,8 @@
 namespace tensorbus::bus {
 namespace {
 
+constexpr int kSkippedAtATime = 64;
+
 inline void relax_cpu() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -84,10 +86,11 @@ Outcome SubscriberCore::take_next(Sample& sample) {
   return Outcome::kTimedOut;
 }
 
-// Reads the link's next sample. Those that make no sense are counted and skipped.
+// Reads the link's next sample. Those that make no sense are counted and skipped, some at a time: a
+// publisher of nothing else must not keep us here.
 bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
   link::Entry entry;
-  while (true) {
+  for (int skipped = 0; skipped < kSkippedAtATime; ++skipped) {
     if (link->waiting_for_segment)
       entry = *link->waiting_for_segment;
     else if (!link->pop(entry))
@@ -113,6 +116,7 @@ bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
       ++stats_.bad;
     }
   }
+  return false;
 }
 
 bool SubscriberCore::anything_ready() const {

@@ -89,6 +89,7 @@ bool SampleRingReader::pop(Entry& entry) noexcept {
 }
 
 bool SampleRingReader::ready() const noexcept {
+  // Acquire: as in pop(), which is asked next.
   const std::uint64_t state = slot(next_).state.load(std::memory_order_acquire);
   return state >= full(next_);
 }
