@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+
 #include "tensorbus/bus/domain.hpp"
 #include "tensorbus/bus/raw_peer.hpp"
 #include "tensorbus/bus/topic_name.hpp"
@@ -126,6 +131,22 @@ TEST_F(RawOwner, whose_samples_make_no_sense_is_counted_and_the_good_ones_arrive
   EXPECT_EQ(next_seeds(*subscriber, 1), Seeds{3});
   EXPECT_EQ(subscriber->stats().bad, 3U);
   EXPECT_EQ(subscriber->stats().held, 0U);
+}
+
+TEST_F(RawOwner, that_floods_with_garbage_delivers_nothing) {
+  accept();
+  link::Entry garbage;
+  garbage.length = 1000;  // inline, which has room for 64
+  std::atomic<bool> enough{false};
+  std::thread flood([&] {
+    for (std::uint64_t position = 0; !enough; ++position) ring.push(position, garbage);
+  });
+  EXPECT_TRUE(eventually([&] {
+    EXPECT_FALSE(subscriber->receive(std::chrono::milliseconds(1)).has_value());
+    return subscriber->stats().bad > 1000;
+  }));
+  enough = true;
+  flood.join();
 }
 
 TEST_F(RawOwner, may_send_a_segment_after_the_sample_that_lies_in_it) {
