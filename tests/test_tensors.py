@@ -107,16 +107,17 @@ def test_an_array_of_any_layout_keeps_its_elements(there_and_back: Through, layo
     assert_same_array(there_and_back(array), array)
 
 
-@pytest.mark.parametrize("layout", [*DENSE, "all backwards"])
-def test_an_array_without_holes_keeps_its_strides(there_and_back: Through, layout: str) -> None:
-    array = (DENSE | BACKWARDS)[layout](arrays_of("uint16"))
+@pytest.mark.parametrize("layout", DENSE | WITH_HOLES | BACKWARDS | REPEATED)
+def test_an_array_of_any_layout_keeps_its_strides(there_and_back: Through, layout: str) -> None:
+    array = (DENSE | WITH_HOLES | BACKWARDS | REPEATED)[layout](arrays_of("uint16"))
     assert there_and_back(array).strides == array.strides
 
 
-@pytest.mark.parametrize("layout", WITH_HOLES)
-def test_an_array_with_holes_arrives_packed(there_and_back: Through, layout: str) -> None:
-    array = WITH_HOLES[layout](arrays_of("uint16"))
-    assert there_and_back(array).flags.c_contiguous
+def test_a_thin_slice_of_a_large_array_arrives_packed(there_and_back: Through) -> None:
+    column = np.arange(1_000_000.0).reshape(1000, 1000)[:, 7]
+    back = there_and_back(column)
+    assert_same_array(back, column)
+    assert back.flags.c_contiguous
 
 
 def test_a_memory_map_arrives_as_an_array(there_and_back: Through, tmp_path: Any) -> None:
@@ -179,8 +180,8 @@ def test_a_tensor_of_any_layout_keeps_its_elements(
     assert_same_tensor(there_and_back(tensor), tensor, torch)
 
 
-@pytest.mark.parametrize("layout", ["permuted", "transposed", "channels last"])
-def test_a_tensor_without_holes_keeps_its_strides(
+@pytest.mark.parametrize("layout", TORCH_LAYOUTS)
+def test_a_tensor_of_any_layout_keeps_its_strides(
     there_and_back: Through, torch: ModuleType, layout: str
 ) -> None:
     tensor = TORCH_LAYOUTS[layout](tensor_of("float32", torch))

@@ -100,12 +100,21 @@ TEST_F(MessageOf, negative_strides_keep_their_order) {
     for (int j = 0; j < 3; ++j) EXPECT_EQ(at(sample.tensor(), i, j), 11 - 3 * i - j);
 }
 
-TEST_F(MessageOf, a_column_with_gaps_is_packed) {
+TEST_F(MessageOf, a_column_with_small_gaps_keeps_them) {
   std::vector<int> numbers(1000);
   std::iota(numbers.begin(), numbers.end(), 0);
   const Sample sample = crossed(TensorView{numbers.data(), {DType::kInt32, {10, 1}, {100, 1}}});
+  EXPECT_EQ(sample.tensor().strides(), (Dims{100, 1}));
   EXPECT_EQ(publisher.stats().bytes_copied, 40U);
   for (int i = 0; i < 10; ++i) EXPECT_EQ(at(sample.tensor(), i, 0), 100 * i);
+}
+
+TEST_F(MessageOf, a_column_with_large_gaps_is_packed) {
+  std::vector<int> numbers(100'000);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const Sample sample = crossed(TensorView{numbers.data(), {DType::kInt32, {100, 1}, {1000, 1}}});
+  EXPECT_EQ(sample.tensor().strides(), (Dims{1, 1}));
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(at(sample.tensor(), i, 0), 1000 * i);
 }
 
 TEST_F(MessageOf, a_broadcast_row_stays_one_row) {

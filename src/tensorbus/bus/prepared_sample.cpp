@@ -9,12 +9,7 @@
 namespace tensorbus::bus {
 namespace {
 
-constexpr std::size_t kTensorAlignment = 64;
 constexpr std::size_t kMaxTensors = 65535;
-
-std::size_t aligned(std::size_t bytes) {
-  return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
-}
 
 void point_at(TensorEntry& entry, const memory::Block& block, std::uint64_t offset) {
   entry.segment = block.segment();
@@ -44,7 +39,7 @@ PreparedSample::PreparedSample(std::span<const TensorView> tensors, const Messag
       blocks_.push_back(supplies.allocate(block_bytes));
       block = &*blocks_.back();
       block->mark_published();
-      copy_tensors(tensors, *block, descriptor);
+      copy_tensors(*block, descriptor);
     }
     platform::step("publish.copied");
 
@@ -71,39 +66,34 @@ std::size_t PreparedSample::place_tensors(std::span<const TensorView> tensors,
                                           const Supplies& supplies, const memory::BlockRef* loan,
                                           Descriptor& descriptor) {
   descriptor.tensors.resize(tensors.size());
-  std::size_t copy_bytes = 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const TensorView& view = tensors[i];
     TensorEntry& entry = descriptor.tensors[i];
     const auto* data = static_cast<const std::byte*>(view.data);
     const ByteSpan span = span_of(view.layout);
-    if (const memory::Block* block = take_loan(data + span.begin, span.bytes(), supplies, loan)) {
-      entry.layout = view.layout;
+    entry.layout = view.layout;
+    if (span.bytes() == 0) continue;  // nothing to point at
+    if (const memory::Block* block = take_loan(data + span.begin, span.bytes(), supplies, loan))
       point_at(entry, *block, static_cast<std::uint64_t>(data - block->data()));
-    } else {
-      entry.layout = layout_of_copy(view.layout);
-      copies_.push_back({i, copy_bytes, span_of(entry.layout)});
-      copy_bytes += aligned(copies_.back().span.bytes());
-    }
+    else
+      copies_.add(i, view, span);
   }
+  const std::size_t copy_bytes = copies_.lay_out();
+  for (const CopyPlan::Copy& copy : copies_.copies())
+    descriptor.tensors[copy.tensor].layout = copy.layout;
   return copy_bytes;
 }
 
-void PreparedSample::copy_tensors(std::span<const TensorView> tensors, memory::Block& block,
-                                  Descriptor& descriptor) {
-  for (const Copy& copy : copies_) {
-    const TensorView& view = tensors[copy.tensor];
-    copy_elements(block.data() + copy.place, static_cast<const std::byte*>(view.data), view.layout);
+void PreparedSample::copy_tensors(memory::Block& block, Descriptor& descriptor) {
+  copied_bytes_ = copies_.fill(block.data());
+  for (const CopyPlan::Copy& copy : copies_.copies())
     point_at(descriptor.tensors[copy.tensor], block,
-             copy.place - static_cast<std::uint64_t>(copy.span.begin));
-    copied_bytes_ += copy.span.bytes();
-  }
+             copy.place - static_cast<std::uint64_t>(span_of(copy.layout).begin));
 }
 
 // The loan that holds these bytes, marked as published; null if they are not in a loan.
 memory::Block* PreparedSample::take_loan(const std::byte* first, std::size_t bytes,
                                          const Supplies& supplies, const memory::BlockRef* loan) {
-  if (bytes == 0) return nullptr;
   memory::BlockRef block = loan != nullptr ? *loan : supplies.arena.find(first);
   if (!block) return nullptr;
   if (first + bytes > block->data() + block->bytes())

@@ -4,8 +4,8 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <vector>
 
+#include "tensorbus/bus/copy_plan.hpp"
 #include "tensorbus/bus/message.hpp"
 #include "tensorbus/link/issued_sample.hpp"
 #include "tensorbus/link/sample_ring.hpp"
@@ -43,25 +43,17 @@ class PreparedSample {
   void mark_done() noexcept { loans_ = 0; }
 
  private:
-  // A tensor that is not in the arena, and where its copy goes in the block of copies.
-  struct Copy {
-    std::size_t tensor = 0;
-    std::size_t place = 0;
-    ByteSpan span;  // of the copy
-  };
-
   memory::Block* take_loan(const std::byte* first, std::size_t bytes, const Supplies& supplies,
                            const memory::BlockRef* loan);
   std::size_t place_tensors(std::span<const TensorView> tensors, const Supplies& supplies,
                             const memory::BlockRef* loan, Descriptor& descriptor);
-  void copy_tensors(std::span<const TensorView> tensors, memory::Block& block,
-                    Descriptor& descriptor);
+  void copy_tensors(memory::Block& block, Descriptor& descriptor);
   void return_loans() noexcept;
 
   link::Entry entry_;
   Few<memory::BlockRef> blocks_;  // loans first; moves into issued_ when all is there
   std::size_t loans_ = 0;         // so many of the blocks are loans that we marked as published
-  std::vector<Copy> copies_;
+  CopyPlan copies_;
   std::size_t copied_bytes_ = 0;
   link::IssuedRef issued_;
 };

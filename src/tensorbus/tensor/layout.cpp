@@ -37,22 +37,23 @@ std::int64_t counted(std::int64_t size) {
   return std::max<std::int64_t>(size, 1);
 }
 
-// Copies dimension `axis` and all inside it; `target` walks forward through the packed copy.
-std::byte* pack(std::byte* target, const std::byte* source, const Layout& layout, std::size_t axis,
-                std::size_t item) {
+// Copies dimension `axis` and all inside it.
+void copy_axis(std::byte* target, const Layout& copy, const std::byte* source, const Layout& layout,
+               std::size_t axis, std::size_t item) {
   if (axis == layout.shape.size()) {
     std::memcpy(target, source, item);
-    return target + item;
+    return;
   }
   const auto count = static_cast<std::size_t>(layout.shape[axis]);
-  const std::int64_t step = layout.strides[axis] * static_cast<std::int64_t>(item);
-  if (axis + 1 == layout.shape.size() && layout.strides[axis] == 1) {
+  const bool innermost = axis + 1 == layout.shape.size();
+  if (innermost && layout.strides[axis] == 1 && copy.strides[axis] == 1) {
     std::memcpy(target, source, count * item);
-    return target + count * item;
+    return;
   }
-  for (std::size_t i = 0; i < count; ++i, source += step)
-    target = pack(target, source, layout, axis + 1, item);
-  return target;
+  const std::int64_t target_step = copy.strides[axis] * static_cast<std::int64_t>(item);
+  const std::int64_t source_step = layout.strides[axis] * static_cast<std::int64_t>(item);
+  for (std::size_t i = 0; i < count; ++i, target += target_step, source += source_step)
+    copy_axis(target, copy, source, layout, axis + 1, item);
 }
 
 }  // namespace
@@ -110,17 +111,19 @@ ByteSpan span_of(const Layout& layout) {
 }
 
 Layout layout_of_copy(const Layout& layout) {
-  if (span_of(layout).bytes() <= layout.packed_bytes()) return layout;
+  const std::size_t bytes = span_of(layout).bytes();
+  if (bytes <= kHolesForFree || bytes / kHolesAllowed <= layout.packed_bytes()) return layout;
   return Layout::contiguous(layout.dtype, layout.shape, layout.flags);
 }
 
-void copy_elements(std::byte* target, const std::byte* source, const Layout& layout) {
+void copy_elements(std::byte* target, const Layout& copy, const std::byte* source,
+                   const Layout& layout) {
   const ByteSpan span = span_of(layout);
   if (span.bytes() == 0) return;
-  if (span.bytes() <= layout.packed_bytes())
-    std::memcpy(target, source + span.begin, span.bytes());
+  if (span.bytes() <= layout.packed_bytes() && copy.strides == layout.strides)
+    std::memcpy(target + span.begin, source + span.begin, span.bytes());
   else
-    pack(target, source, layout, 0, item_bytes(layout.dtype));
+    copy_axis(target, copy, source, layout, 0, item_bytes(layout.dtype));
 }
 
 }  // namespace tensorbus

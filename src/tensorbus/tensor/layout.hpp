@@ -54,12 +54,17 @@ struct ByteSpan {
 // and strides of different length, a negative size, an overflow. Takes input of any origin.
 TENSORBUS_API ByteSpan span_of(const Layout& layout);
 
-// How a layout is kept when its elements are copied: as it is, unless its span has holes (more
-// bytes than the elements need); then packed, row-major.
+// How a layout is kept when its elements are copied: as it is, unless the holes in its span would
+// cost more than kHolesAllowed times the elements (and more than kHolesForFree); then packed,
+// row-major.
+inline constexpr std::size_t kHolesAllowed = 4;
+inline constexpr std::size_t kHolesForFree = std::size_t{64} << 10;
 TENSORBUS_API Layout layout_of_copy(const Layout& layout);
 
-// Copies the elements of `source` (address of the first one) to `target`, whose layout is
-// layout_of_copy(layout). `target` is the lowest address of the copy, span_of(copy).bytes() long.
-TENSORBUS_API void copy_elements(std::byte* target, const std::byte* source, const Layout& layout);
+// Copies elements to where `copy` has them; the holes between them may be written too. Both
+// addresses are those of the first element. `copy` has the shape and the dtype of `layout`, and
+// strides of its own.
+TENSORBUS_API void copy_elements(std::byte* target, const Layout& copy, const std::byte* source,
+                                 const Layout& layout);
 
 }  // namespace tensorbus
