@@ -15,6 +15,15 @@ class Unsupported(Error, TypeError):
     """Something that cannot travel; the message says what to do about it."""
 
 
+class CannotTravel(Exception):
+    """Inside the package: a value, and why it is refused. Users see `Unsupported`."""
+
+    def __init__(self, value: object, why: str) -> None:
+        super().__init__(why)
+        self.value = value
+        self.why = why
+
+
 class OutOfMemory(Error, MemoryError):
     """A limit was reached; the message names it."""
 

@@ -1,99 +1,200 @@
 """A message as a tree: its tensors beside it, the rest as MessagePack.
 
-Tensors become extension 1 (their index), tuples extension 2 (a MessagePack array), so that a tuple
-arrives as a tuple. Nothing is ever pickled, and nothing is silently turned into something else.
+MessagePack has words for None, bool, int, float, str, bytes, list and dict. Extensions say the rest:
+
+====  ==========================================================================================
+code  payload
+====  ==========================================================================================
+1     a tensor: its index among the sample's tensors, u32 little-endian
+2     a tuple: a MessagePack array
+3     a record: a MessagePack array of a name (see `tensorbus._records`) and what it is made of
+====  ==========================================================================================
+
+Nothing is ever pickled, and nothing is silently turned into something else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any
 
-from msgspec import msgpack
+from msgspec import DecodeError, msgpack
 
-from tensorbus._errors import Unsupported
-from tensorbus._tensors import Library, library_of
+from tensorbus import _records
+from tensorbus._core import Memory, Outgoing
+from tensorbus._core import Sample as CoreSample
+from tensorbus._errors import CannotTravel, ProtocolError, Unsupported
+from tensorbus._tensors import TENSOR_CLASSES, Library, tensor_from
 
 _TENSOR = 1
 _TUPLE = 2
-_LEAVES = frozenset({type(None), bool, int, float, str, bytes})
-_KEYS = frozenset({type(None), bool, int, float, str, bytes})
+_RECORD = 3
 _MAX_DEPTH = 60
 
-_encode = msgpack.Encoder().encode
+_LEAVES = frozenset({type(None), bool, int, float, str, bytes})
+_LEAVES_BUT_INT = _LEAVES - {int}
+_REFERENCES = [msgpack.Ext(_TENSOR, index.to_bytes(4, "little")) for index in range(256)]
+
+
+def flatten(data: object) -> tuple[Outgoing, bytes]:
+    """The tensors of a message, and the MessagePack of the rest.
+
+    The latter is empty if the message is nothing but one tensor.
+    """
+    try:
+        try:
+            flattener = Flattener()
+            return flattener.outgoing, flattener.flatten(data)
+        except OverflowError:  # an int that MessagePack has no room for
+            flattener = Flattener(any_int=True)
+            return flattener.outgoing, flattener.flatten(data)
+    except CannotTravel as refusal:
+        raise Unsupported(f"{_path_to(refusal.value, data)}: {refusal.why}") from refusal.__cause__
+    except UnicodeEncodeError as error:
+        raise Unsupported(f"data: {error}") from None
 
 
 class Flattener:
-    """Takes the tensors out of a message.
+    """Takes the tensors out of one message. All but `flatten` is for the modules that lower."""
 
-    After `flatten(data)`, `tensors` holds them in order, and the result is the MessagePack of the
-    rest; empty if the message is nothing but one tensor.
-    """
-
-    def __init__(self) -> None:
-        self.tensors: list[tuple[Any, Library]] = []
+    def __init__(self, *, any_int: bool = False) -> None:
+        self.outgoing = Outgoing()
+        self._leaves = _LEAVES_BUT_INT if any_int else _LEAVES
+        self._encode = msgpack.Encoder(enc_hook=self._lower_tensor).encode
 
     def flatten(self, data: object) -> bytes:
-        library = library_of(data)
-        if library is not None:
-            self.tensors.append((data, library))
-            return b""
-        return self._encoded(self._lower(data, "data", 0), "data")
+        lowered = self.lower(data)
+        if type(lowered) in TENSOR_CLASSES:
+            lowered = self._lower_tensor(lowered)
+        return b"" if lowered is _REFERENCES[0] else self._encode(lowered)
 
-    def _lower(self, value: Any, path: str, depth: int) -> Any:
+    def lower(self, value: Any, depth: int = 0) -> Any:
+        """The value in words that the encoder knows; the value itself where it knows all of it."""
         kind = type(value)
-        if kind in _LEAVES:
+        if kind in self._leaves or kind in TENSOR_CLASSES:
             return value
-        if depth >= _MAX_DEPTH:
-            raise Unsupported(f"{path}: nested deeper than {_MAX_DEPTH} levels")
+        if depth > _MAX_DEPTH:
+            raise CannotTravel(value, f"nested deeper than {_MAX_DEPTH} levels")
         if kind is dict:
-            for key in value:
-                if type(key) not in _KEYS:
-                    raise Unsupported(f"{path}: {type(key).__name__} cannot be a key")
-            return {
-                key: self._lower(item, f"{path}[{key!r}]", depth + 1) for key, item in value.items()
-            }
+            return self._lower_dict(value, depth + 1)
         if kind is list:
-            return [self._lower(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
+            return self._lower_items(value, depth + 1)
         if kind is tuple:
-            items = [self._lower(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
-            return msgpack.Ext(_TUPLE, self._encoded(items, path))
-        library = library_of(value)
-        if library is not None:
-            self.tensors.append((value, library))
-            index = len(self.tensors) - 1
-            return msgpack.Ext(_TENSOR, index.to_bytes(4, "little"))
-        raise Unsupported(
-            f"{path}: {kind.__module__}.{kind.__qualname__} cannot travel; tensors, dict, list, "
-            "tuple, str, bytes, int, float, bool and None can"
-        )
+            return msgpack.Ext(_TUPLE, self._encode(self._lower_items(value, depth + 1)))
+        return _records.lower(self, value, depth)
 
-    def _encoded(self, value: object, path: str) -> bytes:
-        try:
-            return _encode(value)
-        except (OverflowError, UnicodeEncodeError) as error:
-            raise Unsupported(f"{path}: {error}") from None
+    def record(self, name: str, *parts: Any, depth: int = 0) -> msgpack.Ext:
+        """What `_records` knows how to make again from its parts."""
+        lowered = [name, *(self.lower(part, depth + 1) for part in parts)]
+        return msgpack.Ext(_RECORD, self._encode(lowered))
+
+    @staticmethod
+    def reference(index: int) -> msgpack.Ext:
+        """The tensor with this index."""
+        if index < len(_REFERENCES):
+            return _REFERENCES[index]
+        return msgpack.Ext(_TENSOR, index.to_bytes(4, "little"))
+
+    def _lower_items(self, items: Any, depth: int) -> list[Any]:
+        if self._knows_all(items):
+            return items if type(items) is list else list(items)
+        return [self.lower(item, depth) for item in items]
+
+    def _lower_dict(self, items: dict[Any, Any], depth: int) -> dict[Any, Any]:
+        if self._leaves.issuperset(map(type, items)) and self._knows_all(items.values()):
+            return items
+        return {self._lower_key(k): self.lower(item, depth) for k, item in items.items()}
+
+    def _knows_all(self, values: Iterable[Any]) -> bool:
+        kinds = set(map(type, values))
+        return kinds <= self._leaves or kinds - self._leaves <= TENSOR_CLASSES
+
+    def _lower_key(self, key: Any) -> Any:
+        if type(key) in self._leaves:
+            return key
+        outgoing_before = len(self.outgoing)
+        lowered = self.lower(key)
+        if len(self.outgoing) != outgoing_before:
+            raise CannotTravel(key, "a tensor cannot be a key")
+        return lowered
+
+    def _lower_tensor(self, value: Any) -> msgpack.Ext:
+        index = self.outgoing.add(value)
+        if index >= 0:
+            return _REFERENCES[index] if index < len(_REFERENCES) else self.reference(index)
+        lowered: msgpack.Ext = _records.lower(self, value, 0)
+        return lowered
 
 
-def unflatten(fields: bytes, tensor: Callable[[int], Any], count: int) -> Any:
-    """The message that was flattened; `tensor(i)` is its i-th of `count` tensors."""
-    if not fields:
-        return tensor(0) if count == 1 else [tensor(i) for i in range(count)]
-    return _Unflattener(tensor).decode(fields)
+def _path_to(wanted: object, data: object) -> str:
+    """Where in a message something is, as one would write it: data['a'][1]."""
+    seen: set[int] = set()
+    stack: list[tuple[object, str]] = [(data, "data")]
+    while stack:
+        value, path = stack.pop()
+        if value is wanted:
+            return path
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, dict):
+            if any(key is wanted for key in value):
+                return path
+            stack += [(item, f"{path}[{key!r}]") for key, item in value.items()]
+        elif isinstance(value, (list, tuple)):
+            stack += [(item, f"{path}[{index}]") for index, item in enumerate(value)]
+    return "data"
 
 
-class _Unflattener:
-    """Not two closures: their cycle would keep the tensors until the garbage collector runs."""
+def unflatten(core: CoreSample, as_: Library | None) -> Any:
+    """The message that was flattened.
 
-    def __init__(self, tensor: Callable[[int], Any]) -> None:
-        self._tensor = tensor
+    Raises:
+        ProtocolError: the fields make no sense.
+        Unsupported: it needs a library that is not installed here.
+    """
+    restorer = Restorer(core, as_)
+    fields = core.fields
+    try:
+        if fields:
+            return restorer.decode(fields)
+        count = core.tensor_count
+        return restorer.tensor(0) if count == 1 else [restorer.tensor(i) for i in range(count)]
+    except (DecodeError, RecursionError) as error:
+        raise ProtocolError(f"sample.fields: {error}") from None
+
+
+class Restorer:
+    """Puts the tensors of one sample back into their message."""
+
+    # Methods, not closures: a cycle would keep the tensors until the garbage collector runs.
+
+    def __init__(self, core: CoreSample, as_: Library | None) -> None:
+        self.as_ = as_
+        self._core = core
+        self._tensors = core.tensors(as_)
 
     def decode(self, fields: bytes | memoryview) -> Any:
-        return msgpack.decode(fields, ext_hook=self._raised)
+        return msgpack.decode(fields, ext_hook=self._extension)
 
-    def _raised(self, code: int, payload: memoryview) -> Any:
+    def tensor(self, index: int) -> Any:
+        """The tensor with this index, as the subscriber asked for: the same object every time."""
+        tensors = self._tensors
+        if index >= len(tensors):
+            raise ProtocolError(f"sample.fields: there is no tensor {index}")
+        if type(tensors[index]) is Memory:
+            tensors[index] = tensor_from(tensors[index], self.as_)
+        return tensors[index]
+
+    def memory(self, index: int) -> Memory:
+        """What the tensor with this index lies in."""
+        return self._core.memory(index)
+
+    def _extension(self, code: int, payload: memoryview) -> Any:
         if code == _TENSOR:
-            return self._tensor(int.from_bytes(payload, "little"))
+            return self.tensor(int.from_bytes(payload, "little"))
         if code == _TUPLE:
             return tuple(self.decode(payload))
+        if code == _RECORD:
+            return _records.restore(self, self.decode(payload))
         return msgpack.Ext(code, bytes(payload))

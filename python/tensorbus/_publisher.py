@@ -9,10 +9,10 @@ from typing import Any
 from tensorbus import _core
 from tensorbus._arguments import topic_name, whole_number
 from tensorbus._core import Outcome
-from tensorbus._errors import Closed, Forked, InvalidArgument, Timeout
-from tensorbus._fields import Flattener
+from tensorbus._errors import Closed, Forked, Timeout
+from tensorbus._fields import flatten
+from tensorbus._loans import loan_of
 from tensorbus._participant import participant
-from tensorbus._tensors import dtype_name, library_of, sizes_of, tensor_from, view_of
 
 
 class Publisher:
@@ -80,26 +80,21 @@ class Publisher:
             its readers: do not write to it any more, take a new loan.
 
         Raises:
+            Unsupported: a dtype that no library has, or elements that are Python objects.
             OutOfMemory: a limit was reached; the message names it.
             Closed: the publisher is closed.
         """
-        library = library_of(like)
-        if like is not None and library is None:
-            raise InvalidArgument(f"like={type(like).__name__}: a tensor is needed")
-        if dtype is None and like is None:
-            raise InvalidArgument("a loan needs a dtype, or a tensor to be like")
-        name, dtype_library = dtype_name(like.dtype if dtype is None else dtype)
-        sizes = like.shape if shape is None and like is not None else shape
-        if sizes is None:
-            raise InvalidArgument("a loan needs a shape, or a tensor to be like")
-        memory = self._core.loan(name, sizes_of(sizes))
-        return tensor_from(memory, library if dtype is None and library else dtype_library)
+        return loan_of(self._core, shape, dtype, like)
 
     def publish(self, data: Any, *, timeout: float | None = None) -> int:
-        """Publishes a tensor, or a dict, list or tuple of tensors with small fields beside them.
+        """Publishes a tensor, or a message of tensors and small values.
 
-        Loans travel by reference; other tensors are copied once, without the GIL. Strides are
-        kept, unless the tensor is a view with holes: that arrives packed.
+        A message is a dict, list, tuple or set, nested as you like, of tensors (PyTorch, NumPy,
+        and what offers `__dlpack__`, `__array_interface__` or the buffer protocol), None, bool,
+        int, float, complex, str, bytes and NumPy scalars. All arrive as they were: see
+        docs/tensors.md for what that means for each.
+
+        Loans travel by reference; other tensors are copied once, without the GIL.
 
         Args:
             data: what to send.
@@ -116,11 +111,9 @@ class Publisher:
             Timeout: a reliable publisher found no room in time; nobody got it.
             Closed: the publisher is closed.
         """
-        flattener = Flattener()
-        fields = flattener.flatten(data)
-        views = [view_of(tensor, library) for tensor, library in flattener.tensors]
+        outgoing, fields = flatten(data)
         outcome, subscribers = self._core.publish(
-            [view for view, _ in views], fields, 0, self._timeout if timeout is None else timeout
+            outgoing, fields, 0, self._timeout if timeout is None else timeout
         )
         if outcome is Outcome.CLOSED:
             raise Closed(f"the publisher of {self._topic!r} is closed")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from msgspec import DecodeError
-
 from tensorbus import _core
-from tensorbus._errors import ProtocolError
+from tensorbus._errors import Unsupported
 from tensorbus._fields import unflatten
-from tensorbus._tensors import Library, tensor_from
+from tensorbus._tensors import CONJUGATE, NEGATIVE, Library
 
 
 class Header(NamedTuple):
@@ -23,50 +21,71 @@ class Header(NamedTuple):
 
 
 class Sample:
-    """One received message. Its tensors stay valid for as long as any view of them lives."""
+    """One received message. Its tensors stay valid for as long as any view of them lives.
 
-    __slots__ = ("_as", "_core", "_data", "_header")
+    A sample of one tensor offers DLPack itself: `torch.from_dlpack(sample)`.
+    """
+
+    __slots__ = ("_as", "_core", "_data", "_header", "_restored")
 
     def __init__(self, core: _core.Sample, as_: Library | None) -> None:
-        self._core: _core.Sample | None = core
+        self._core = core
         self._as = as_
+        self._restored = False
         self._data: Any = None
-        self._header = Header(
-            core.sequence,
-            core.timestamp_ns,
-            core.topic,
-            f"{core.publisher}.{core.publisher_number}",
-            core.fingerprint,
-        )
+        self._header: Header | None = None
 
     @property
     def header(self) -> Header:
         """Sequence, timestamp, topic, publisher."""
+        if self._header is None:
+            core = self._core
+            self._header = Header(
+                core.sequence,
+                core.timestamp_ns,
+                core.topic,
+                f"{core.publisher}.{core.publisher_number}",
+                core.fingerprint,
+            )
         return self._header
 
     @property
     def data(self) -> Any:
-        """What was published: the same tensors in the same dicts, lists and tuples.
+        """What was published, with its tensors; the same objects every time.
 
         Raises:
             ProtocolError: the publisher sent fields that make no sense.
             Unsupported: a tensor of a library that is not installed here.
         """
-        if self._core is not None:
-            core = self._core
-            memories = core.tensors
-
-            def tensor(index: int) -> Any:
-                if index >= len(memories):
-                    raise ProtocolError(f"sample.fields: there is no tensor {index}")
-                return tensor_from(memories[index], self._as)
-
-            try:
-                self._data = unflatten(core.fields, tensor, len(memories))
-            except DecodeError as error:
-                raise ProtocolError(f"sample.fields: {error}") from None
-            self._core = None  # from here on the tensors alone hold the lease
+        if not self._restored:
+            self._data = unflatten(self._core, self._as)
+            self._restored = True
         return self._data
 
+    def __dlpack__(self, **options: Any) -> Any:
+        """Its only tensor as a DLPack capsule (https://data-apis.org/array-api/latest/).
+
+        Raises:
+            Unsupported: there is not exactly one tensor, or it is a conjugate or negative view.
+        """
+        return self._only_memory().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Where its only tensor is: (1, 0), main memory."""
+        return self._only_memory().__dlpack_device__()
+
+    def _only_memory(self) -> _core.Memory:
+        count = self._core.tensor_count
+        if count != 1:
+            raise Unsupported(f"this sample has {count} tensors: DLPack is for one, use .data")
+        memory = self._core.memory(0)
+        if memory.flags & (CONJUGATE | NEGATIVE):
+            raise Unsupported("DLPack has no conjugate and no negative views: use .data")
+        return memory
+
     def __repr__(self) -> str:
-        return f"<tensorbus.Sample {self._header.topic!r} sequence={self._header.sequence}>"
+        core = self._core
+        return (
+            f"<tensorbus.Sample {core.topic!r} sequence={core.sequence} "
+            f"tensors={core.tensor_count}>"
+        )

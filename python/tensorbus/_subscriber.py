@@ -13,7 +13,7 @@ from tensorbus._core import Outcome
 from tensorbus._errors import Closed, Forked, HoldLimit, InvalidArgument, Timeout
 from tensorbus._participant import participant
 from tensorbus._sample import Sample
-from tensorbus._tensors import Library
+from tensorbus._tensors import LIBRARIES, Library
 
 
 class Subscriber:
@@ -27,7 +27,8 @@ class Subscriber:
         spin: seconds that `receive` looks by itself before it parks; costs a core for that time.
         access: "read" is the only way yet: received tensors are not to be written to. NumPy arrays
             are flagged so; a write through a torch tensor ends the process.
-        as_: "torch" or "numpy"; by default a tensor arrives as what it was sent from.
+        as_: "torch", "numpy", "jax" or "dlpack" (an object that offers `__dlpack__` and the buffer
+            protocol); by default a tensor arrives as what it was sent from.
         domain: see `tensorbus.participant`.
 
     >>> from tensorbus import Publisher
@@ -54,8 +55,8 @@ class Subscriber:
     ) -> None:
         if access != "read":
             raise InvalidArgument(f'access={access!r}: only "read" is there yet')
-        if as_ not in (None, "torch", "numpy"):
-            raise InvalidArgument(f'as_={as_!r}: expected "torch", "numpy" or None')
+        if as_ is not None and as_ not in LIBRARIES:
+            raise InvalidArgument(f"as_={as_!r}: expected one of {LIBRARIES}, or None")
         self._topic = topic_name(topic)
         self._timeout = timeout
         self._as = as_

@@ -17,7 +17,10 @@ namespace nb = nanobind;
 
 // Each adds the classes of one file to the module.
 void bind_errors(nb::module_& module);
-void bind_tensors(nb::module_& module);
+void bind_memory(nb::module_& module);
+void bind_outgoing(nb::module_& module);
+void bind_samples(nb::module_& module);
+void bind_torch(nb::module_& module);
 void bind_endpoints(nb::module_& module);
 
 // Lets other Python threads run for as long as it lives. Not nb::gil_scoped_release: while the

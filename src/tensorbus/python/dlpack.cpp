@@ -1,113 +1,166 @@
 #include "tensorbus/python/dlpack.hpp"
 
-#include <cstdint>
+#include <array>
+#include <string>
 #include <utility>
-#include <vector>
 
 namespace tensorbus::python {
 namespace {
 
-// The structs of dlpack.h, which are its ABI.
-struct DLDevice {
-  std::int32_t type;
-  std::int32_t id;
-};
-struct DLDataType {
-  std::uint8_t code;
-  std::uint8_t bits;
-  std::uint16_t lanes;
-};
-struct DLTensor {
-  void* data;
-  DLDevice device;
-  std::int32_t ndim;
-  DLDataType dtype;
-  std::int64_t* shape;
-  std::int64_t* strides;
-  std::uint64_t byte_offset;
-};
-struct DLManagedTensor {
-  DLTensor tensor;
-  void* context;
-  void (*deleter)(DLManagedTensor*);
-};
-
-constexpr std::int32_t kCpu = 1;
 constexpr const char* kName = "dltensor";
+constexpr const char* kVersionedName = "dltensor_versioned";
 
-struct Managed {
-  DLManagedTensor tensor{};
-  Dims shape;
-  Dims strides;
-  std::shared_ptr<void> owner;
+enum Kind : std::uint8_t {
+  kInt = 0,
+  kUInt = 1,
+  kFloat = 2,
+  kBFloat = 4,
+  kComplex = 5,
+  kBool = 6,
+  kFloat8E3M4 = 7,
+  kFloat8E4M3 = 8,
+  kFloat8E4M3B11FNUZ = 9,
+  kFloat8E4M3FN = 10,
+  kFloat8E4M3FNUZ = 11,
+  kFloat8E5M2 = 12,
+  kFloat8E5M2FNUZ = 13,
+  kFloat8E8M0FNU = 14,
+  kFloat4E2M1FN = 17,
 };
 
-DLDataType data_type(DType dtype) {
-  enum Kind : std::uint8_t {
-    kInt = 0,
-    kUInt = 1,
-    kFloat = 2,
-    kBFloat = 4,
-    kComplex = 5,
-    kBool = 6
-  };
-  const auto bits = static_cast<std::uint8_t>(8 * item_bytes(dtype));
-  switch (dtype) {
-    case DType::kBool:
-      return {kBool, bits, 1};
-    case DType::kInt8:
-    case DType::kInt16:
-    case DType::kInt32:
-    case DType::kInt64:
-      return {kInt, bits, 1};
-    case DType::kUInt8:
-    case DType::kUInt16:
-    case DType::kUInt32:
-    case DType::kUInt64:
-      return {kUInt, bits, 1};
-    case DType::kBFloat16:
-      return {kBFloat, bits, 1};
-    case DType::kComplex64:
-    case DType::kComplex128:
-      return {kComplex, bits, 1};
-    case DType::kFloat16:
-    case DType::kFloat32:
-    case DType::kFloat64:
-      break;
-  }
-  return {kFloat, bits, 1};
+struct Named {
+  DType dtype;
+  DLDataType type;
+};
+constexpr auto kNamed = std::to_array<Named>({
+    {DType::kBool, {kBool, 8, 1}},
+    {DType::kUInt8, {kUInt, 8, 1}},
+    {DType::kInt8, {kInt, 8, 1}},
+    {DType::kUInt16, {kUInt, 16, 1}},
+    {DType::kInt16, {kInt, 16, 1}},
+    {DType::kUInt32, {kUInt, 32, 1}},
+    {DType::kInt32, {kInt, 32, 1}},
+    {DType::kUInt64, {kUInt, 64, 1}},
+    {DType::kInt64, {kInt, 64, 1}},
+    {DType::kFloat16, {kFloat, 16, 1}},
+    {DType::kBFloat16, {kBFloat, 16, 1}},
+    {DType::kFloat32, {kFloat, 32, 1}},
+    {DType::kFloat64, {kFloat, 64, 1}},
+    {DType::kComplex32, {kComplex, 32, 1}},
+    {DType::kComplex64, {kComplex, 64, 1}},
+    {DType::kComplex128, {kComplex, 128, 1}},
+    {DType::kFloat8E3M4, {kFloat8E3M4, 8, 1}},
+    {DType::kFloat8E4M3, {kFloat8E4M3, 8, 1}},
+    {DType::kFloat8E4M3B11FNUZ, {kFloat8E4M3B11FNUZ, 8, 1}},
+    {DType::kFloat8E4M3FN, {kFloat8E4M3FN, 8, 1}},
+    {DType::kFloat8E4M3FNUZ, {kFloat8E4M3FNUZ, 8, 1}},
+    {DType::kFloat8E5M2, {kFloat8E5M2, 8, 1}},
+    {DType::kFloat8E5M2FNUZ, {kFloat8E5M2FNUZ, 8, 1}},
+    {DType::kFloat8E8M0FNU, {kFloat8E8M0FNU, 8, 1}},
+    {DType::kFloat4E2M1FNx2, {kFloat4E2M1FN, 4, 2}},
+});
+
+// What both kinds of DLPack tensors point to.
+struct Managed {
+  DLManagedTensorVersioned versioned{};
+  DLManagedTensor plain{};
+  Memory memory;
+};
+
+Managed* make(const Memory& memory) {
+  auto* managed = new Managed;
+  managed->memory = memory;
+  Layout& layout = managed->memory.layout;
+  const auto bits = static_cast<std::uint8_t>(8 * item_bytes(layout.dtype));
+  const DLTensor tensor{.data = memory.first,
+                        .device = {kDLCpu, 0},
+                        .ndim = static_cast<std::int32_t>(layout.shape.size()),
+                        .dtype = to_dlpack(layout.dtype).value_or(DLDataType{kUInt, bits, 1}),
+                        .shape = layout.shape.begin(),
+                        .strides = layout.strides.begin(),
+                        .byte_offset = 0};
+  managed->versioned = {.version = kDLPackVersion,
+                        .context = managed,
+                        .deleter = [](auto* self) { delete static_cast<Managed*>(self->context); },
+                        .flags = 0,
+                        .tensor = tensor};
+  managed->plain = {tensor, managed,
+                    [](auto* self) { delete static_cast<Managed*>(self->context); }};
+  return managed;
 }
 
-void free_unused_capsule(PyObject* capsule) {
-  // A taker renames the capsule; if nobody did, the memory is still ours to let go.
-  if (!PyCapsule_IsValid(capsule, kName)) return;
-  auto* tensor = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, kName));
-  tensor->deleter(tensor);
+const char* name_for(const DLManagedTensor*) { return kName; }
+const char* name_for(const DLManagedTensorVersioned*) { return kVersionedName; }
+
+template <typename Tensor>
+nb::capsule capsule_of(Tensor* tensor) {
+  PyObject* capsule = PyCapsule_New(tensor, name_for(tensor), [](PyObject* unused) {
+    // A taker renames the capsule; if nobody did, the memory is still ours to let go.
+    const char* name = name_for(static_cast<Tensor*>(nullptr));
+    if (!PyCapsule_IsValid(unused, name)) return;
+    auto* ours = static_cast<Tensor*>(PyCapsule_GetPointer(unused, name));
+    ours->deleter(ours);
+  });
+  if (capsule == nullptr) {
+    tensor->deleter(tensor);
+    throw nb::python_error();
+  }
+  return nb::steal<nb::capsule>(capsule);
 }
 
 }  // namespace
 
-nanobind::capsule make_dlpack_capsule(const Layout& layout, std::byte* first,
-                                      std::shared_ptr<void> owner) {
-  auto managed = std::make_unique<Managed>();
-  managed->shape = layout.shape;
-  managed->strides = layout.strides;
-  managed->owner = std::move(owner);
-  managed->tensor.tensor = {.data = first,
-                            .device = {kCpu, 0},
-                            .ndim = static_cast<std::int32_t>(layout.shape.size()),
-                            .dtype = data_type(layout.dtype),
-                            .shape = managed->shape.begin(),
-                            .strides = managed->strides.begin(),
-                            .byte_offset = 0};
-  managed->tensor.context = managed.get();
-  managed->tensor.deleter = [](DLManagedTensor* self) {
-    delete static_cast<Managed*>(self->context);
-  };
-  PyObject* capsule = PyCapsule_New(&managed->tensor, kName, free_unused_capsule);
-  if (capsule == nullptr) throw nanobind::python_error();
-  (void)managed.release();
-  return nanobind::steal<nanobind::capsule>(capsule);
+std::optional<DLDataType> to_dlpack(DType dtype) {
+  for (const Named& named : kNamed)
+    if (named.dtype == dtype) return named.type;
+  return std::nullopt;
+}
+
+std::optional<DType> from_dlpack(const DLDataType& type) {
+  for (const Named& named : kNamed)
+    if (named.type == type) return named.dtype;
+  return std::nullopt;
+}
+
+DLManagedTensorVersioned* make_managed(const Memory& memory) { return &make(memory)->versioned; }
+
+nb::capsule make_capsule(const Memory& memory, bool versioned) {
+  Managed* managed = make(memory);
+  if (!versioned) return capsule_of(&managed->plain);
+  // Those who know DLPack 1.0 know the flag.
+  if (!memory.writable) managed->versioned.flags |= kDLReadOnly;
+  return capsule_of(&managed->versioned);
+}
+
+TensorView view_of(const DLTensor& tensor) {
+  if (tensor.device.type != kDLCpu && tensor.device.type != kDLCudaHost)
+    throw Error(Code::kUnsupported, "tensors on DLPack device type " +
+                                        std::to_string(tensor.device.type) +
+                                        " cannot travel yet: publish a copy in main memory");
+  const auto dtype = from_dlpack(tensor.dtype);
+  if (!dtype)
+    throw Error(Code::kUnsupported, "elements of DLPack type (" +
+                                        std::to_string(tensor.dtype.code) + ", " +
+                                        std::to_string(tensor.dtype.bits) + ", " +
+                                        std::to_string(tensor.dtype.lanes) + ") cannot travel");
+  const auto dims = static_cast<std::size_t>(tensor.ndim);
+  Dims shape(std::span<const std::int64_t>(tensor.shape, dims));
+  const void* data = static_cast<const std::byte*>(tensor.data) + tensor.byte_offset;
+  if (tensor.strides == nullptr) return {data, Layout::contiguous(*dtype, std::move(shape))};
+  return {data,
+          {*dtype, std::move(shape), Dims(std::span<const std::int64_t>(tensor.strides, dims))}};
+}
+
+TensorView view_of_capsule(const nb::capsule& capsule) {
+  if (PyCapsule_IsValid(capsule.ptr(), kVersionedName)) {
+    const auto& managed =
+        *static_cast<const DLManagedTensorVersioned*>(capsule.data(kVersionedName));
+    if (managed.version.major != kDLPackVersion.major)
+      throw Error(Code::kUnsupported,
+                  "DLPack " + std::to_string(managed.version.major) + ".x is not known here");
+    return view_of(managed.tensor);
+  }
+  return view_of(static_cast<const DLManagedTensor*>(capsule.data(kName))->tensor);
 }
 
 }  // namespace tensorbus::python

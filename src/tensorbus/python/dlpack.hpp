@@ -1,18 +1,29 @@
 #pragma once
 
-#include <nanobind/nanobind.h>
+#include <cstdint>
+#include <optional>
 
-#include <cstddef>
-#include <memory>
-
-#include "tensorbus/tensor/layout.hpp"
+#include "tensorbus/python/dlpack_abi.hpp"
+#include "tensorbus/python/memory.hpp"
 
 namespace tensorbus::python {
 
-// A capsule "dltensor" (DLPack, unversioned: https://dmlc.github.io/dlpack/latest/) over memory
-// that `owner` keeps. The owner is let go when the taker is done, in any thread, with or without
-// the GIL.
-nanobind::capsule make_dlpack_capsule(const Layout& layout, std::byte* first,
-                                      std::shared_ptr<void> owner);
+// Nothing for what DLPack has no name for.
+std::optional<DLDataType> to_dlpack(DType dtype);
+std::optional<DType> from_dlpack(const DLDataType& type);
+
+// A DLPack tensor over memory, which it keeps until its deleter is called, in any thread, with or
+// without the GIL. An element type that DLPack has no name for goes as unsigned integers of its
+// size.
+DLManagedTensorVersioned* make_managed(const Memory& memory);
+
+// A capsule of it: "dltensor_versioned", or "dltensor" for takers from before DLPack 1.0.
+nb::capsule make_capsule(const Memory& memory, bool versioned);
+
+// What a capsule of another library describes. Throws Error(kUnsupported) for what is not in this
+// machine's main memory, or has elements that we have no name for.
+TensorView view_of_capsule(const nb::capsule& capsule);
+// The same, of a tensor in the hands of its owner.
+TensorView view_of(const DLTensor& tensor);
 
 }  // namespace tensorbus::python

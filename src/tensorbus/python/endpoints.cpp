@@ -1,4 +1,4 @@
-// Participants, publishers, subscribers and samples. Everything that may wait or copy runs without
+// Participants, publishers and subscribers. Everything that may wait or copy runs without
 // the GIL; a signal that arrives meanwhile is handled by Python before the wait goes on.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -10,12 +10,10 @@
 
 #include "tensorbus/platform/clock.hpp"
 #include "tensorbus/python/bindings.hpp"
+#include "tensorbus/python/memory.hpp"
+#include "tensorbus/python/outgoing.hpp"
 
 namespace tensorbus::python {
-
-nb::object memory_of(const Tensor& tensor);
-nb::object memory_of(Loan loan);
-
 namespace {
 
 using Seconds = std::optional<double>;
@@ -42,17 +40,12 @@ Outcome wait_interruptibly(Seconds timeout, Wait wait) {
   }
 }
 
-Message to_message(const std::vector<TensorView>& tensors, nb::bytes fields,
-                   std::uint64_t fingerprint) {
-  return {tensors,
-          {reinterpret_cast<const std::byte*>(fields.data()), fields.size()},
-          fingerprint,
-          std::nullopt};
-}
-
-nb::tuple publish(Publisher& self, const std::vector<TensorView>& tensors, nb::bytes fields,
+nb::tuple publish(Publisher& self, const Outgoing& outgoing, nb::bytes fields,
                   std::uint64_t fingerprint, Seconds timeout) {
-  const Message message = to_message(tensors, fields, fingerprint);
+  Message message;
+  message.tensors = outgoing.tensors();
+  message.fields = {static_cast<const std::byte*>(fields.data()), fields.size()};
+  message.fingerprint = fingerprint;
   Published published;
   {
     const WithoutGil release;
@@ -65,9 +58,9 @@ nb::tuple publish(Publisher& self, const std::vector<TensorView>& tensors, nb::b
   return nb::make_tuple(published.outcome, published.subscribers);
 }
 
-nb::object loan(Publisher& self, const std::string& dtype, const std::vector<std::int64_t>& shape) {
+Memory loan(Publisher& self, const std::string& dtype, const std::vector<std::int64_t>& shape) {
   const auto known = dtype_named(dtype);
-  if (!known) throw Error(Code::kUnsupported, "dtype " + dtype + " cannot travel yet");
+  if (!known) throw Error(Code::kUnsupported, "dtype " + dtype + " cannot travel");
   const Layout layout = Layout::contiguous(*known, Dims(std::span<const std::int64_t>(shape)));
   std::optional<Loan> made;
   {
@@ -93,17 +86,6 @@ nb::object try_receive(Subscriber& self) {
   Sample sample;
   const Outcome outcome = self.try_receive(sample);
   return result(outcome, std::move(sample));
-}
-
-nb::bytes field_bytes(const Sample& self) {
-  const auto bytes = self.field_bytes();
-  return nb::bytes(bytes.data(), bytes.size());
-}
-
-nb::list tensors(const Sample& self) {
-  nb::list list;
-  for (const Tensor& tensor : self.tensors()) list.append(memory_of(tensor));
-  return list;
 }
 
 nb::dict stats_of(const PublisherStats& stats) {
@@ -161,19 +143,6 @@ void bind_participant(nb::module_& module) {
           nb::sig("def arena(self) -> dict[str, int]"));
 }
 
-void bind_sample(nb::module_& module) {
-  nb::class_<Sample>(module, "Sample", "One received message.")
-      .def_prop_ro("sequence", [](const Sample& self) { return self.header().sequence; })
-      .def_prop_ro("timestamp_ns", [](const Sample& self) { return self.header().timestamp_ns; })
-      .def_prop_ro("fingerprint", [](const Sample& self) { return self.header().fingerprint; })
-      .def_prop_ro("topic", [](const Sample& self) { return std::string(self.header().topic); })
-      .def_prop_ro("publisher", [](const Sample& self) { return self.header().publisher.hex(); })
-      .def_prop_ro("publisher_number",
-                   [](const Sample& self) { return self.header().publisher_number; })
-      .def_prop_ro("tensors", tensors, nb::sig("def tensors(self) -> list[Memory]"))
-      .def_prop_ro("fields", field_bytes);
-}
-
 void bind_publisher(nb::module_& module) {
   nb::class_<Publisher>(module, "Publisher")
       .def(
@@ -188,9 +157,9 @@ void bind_publisher(nb::module_& module) {
           nb::arg("history"), nb::arg("reliable"))
       .def("loan", loan, nb::arg("dtype"), nb::arg("shape"),
            nb::sig("def loan(self, dtype: str, shape: Sequence[int]) -> Memory"))
-      .def("publish", publish, nb::arg("tensors"), nb::arg("fields"), nb::arg("fingerprint"),
+      .def("publish", publish, nb::arg("outgoing"), nb::arg("fields"), nb::arg("fingerprint"),
            nb::arg("timeout").none(),
-           nb::sig("def publish(self, tensors: Sequence[TensorView], fields: bytes, "
+           nb::sig("def publish(self, outgoing: Outgoing, fields: bytes, "
                    "fingerprint: int, timeout: float | None) -> tuple[Outcome, int]"))
       .def(
           "wait_for_subscribers",
@@ -248,7 +217,6 @@ void bind_endpoints(nb::module_& module) {
       .value("CLOSED", Outcome::kClosed)
       .value("HOLD_LIMIT", Outcome::kHoldLimit);
   bind_participant(module);
-  bind_sample(module);
   bind_publisher(module);
   bind_subscriber(module);
 }

@@ -6,6 +6,9 @@ NB_MODULE(_core, module) {
   module.attr("version") = tensorbus::kVersion;
   nb::set_leak_warnings(false);  // a program may end with samples in its hands
   bind_errors(module);
-  bind_tensors(module);
+  bind_memory(module);
+  bind_torch(module);
+  bind_outgoing(module);
+  bind_samples(module);
   bind_endpoints(module);
 }

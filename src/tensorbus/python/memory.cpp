@@ -1,30 +1,20 @@
-// Tensors as Python sees them: through DLPack for PyTorch, through the buffer protocol for NumPy.
+// Memory of the bus as Python sees it: by the buffer protocol and by DLPack.
+#include "tensorbus/python/memory.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
-#include <nanobind/stl/vector.h>
 
-#include <array>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/dlpack.hpp"
 
 namespace tensorbus::python {
 namespace {
-
-// Memory that Python reads, or fills: a received tensor, or a loan.
-struct Memory {
-  Layout layout;
-  std::byte* first = nullptr;  // the first element
-  bool writable = false;
-  std::shared_ptr<void> owner;  // the lease or the loan
-};
-
-Dims to_dims(const std::vector<std::int64_t>& values) {
-  return Dims(std::span<const std::int64_t>(values));
-}
 
 nb::tuple to_tuple(const Dims& dims) {
   nb::list list;
@@ -32,31 +22,21 @@ nb::tuple to_tuple(const Dims& dims) {
   return nb::tuple(list);
 }
 
-// The struct-module letter of an element; bfloat16 has none and shows its bits.
+// The struct-module letter of an element; what has none shows its bits.
 const char* buffer_format(DType dtype) {
   switch (dtype) {
     case DType::kBool:
       return "?";
-    case DType::kUInt8:
-      return "B";
     case DType::kInt8:
       return "b";
-    case DType::kUInt16:
-      return "H";
     case DType::kInt16:
       return "h";
-    case DType::kUInt32:
-      return "I";
     case DType::kInt32:
       return "i";
-    case DType::kUInt64:
-      return "Q";
     case DType::kInt64:
       return "q";
     case DType::kFloat16:
       return "e";
-    case DType::kBFloat16:
-      return "H";
     case DType::kFloat32:
       return "f";
     case DType::kFloat64:
@@ -65,8 +45,19 @@ const char* buffer_format(DType dtype) {
       return "Zf";
     case DType::kComplex128:
       return "Zd";
+    default:
+      break;
   }
-  return "B";
+  switch (item_bytes(dtype)) {
+    case 1:
+      return "B";
+    case 2:
+      return "H";
+    case 4:
+      return "I";
+    default:
+      return "Q";
+  }
 }
 
 // The arrays that a Py_buffer points to; freed with it.
@@ -77,10 +68,15 @@ struct BufferShape {
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   const auto& memory = *nb::inst_ptr<Memory>(self);
-  if ((flags & PyBUF_WRITABLE) != 0 && !memory.writable) {
-    PyErr_SetString(PyExc_BufferError, "a received tensor is read-only: copy it to write to it");
+  const auto refuse = [&](const char* why) {
+    view->obj = nullptr;
+    PyErr_SetString(PyExc_BufferError, why);
     return -1;
-  }
+  };
+  if ((flags & PyBUF_WRITABLE) != 0 && !memory.writable)
+    return refuse("a received tensor is read-only: copy it to write to it");
+  if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES && !memory.layout.is_contiguous())
+    return refuse("this tensor is not contiguous");
   const auto item = static_cast<Py_ssize_t>(item_bytes(memory.layout.dtype));
   auto shape = std::make_unique<BufferShape>();
   shape->shape.assign(memory.layout.shape.begin(), memory.layout.shape.end());
@@ -108,55 +104,58 @@ PyType_Slot memory_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buff
                               {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
                               {0, nullptr}};
 
-nb::capsule to_capsule(const Memory& memory) {
-  return make_dlpack_capsule(memory.layout, memory.first, memory.owner);
+using Version = std::optional<std::pair<int, int>>;
+
+nb::capsule dlpack(const Memory& memory, nb::handle stream, Version max_version,
+                   std::optional<std::pair<int, int>> device, std::optional<bool> copy) {
+  if (!stream.is_none()) throw nb::value_error("stream: memory of the CPU has none, pass None");
+  if (device && *device != std::pair<int, int>(kDLCpu, 0))
+    throw nb::buffer_error("dl_device: this tensor is in main memory, (1, 0)");
+  if (copy.value_or(false)) throw nb::buffer_error("copy=True: copy what you receive instead");
+  return make_capsule(memory, max_version && max_version->first >= 1);
+}
+
+std::string repr(const Memory& memory) {
+  const auto shape = nb::cast<std::string>(nb::repr(to_tuple(memory.layout.shape)));
+  return "<tensorbus.Memory " + std::string(name_of(memory.layout.dtype)) + " " + shape +
+         (memory.writable ? ">" : " read-only>");
 }
 
 }  // namespace
 
-nb::object memory_of(const Tensor& tensor) {
-  return nb::cast(Memory{tensor.layout(), const_cast<std::byte*>(tensor.data()), false,
-                         std::make_shared<Tensor>(tensor)});
+Memory memory_of(const Tensor& tensor, std::string_view topic) {
+  return {tensor.layout(), const_cast<std::byte*>(tensor.data()), false,
+          std::make_shared<Tensor>(tensor), topic};
 }
 
-nb::object memory_of(Loan loan) {
+Memory memory_of(Loan loan) {
   auto owner = std::make_shared<Loan>(std::move(loan));
-  return nb::cast(Memory{owner->layout(), owner->data(), true, owner});
+  return {owner->layout(), owner->data(), true, owner, {}};
 }
 
-void bind_tensors(nb::module_& module) {
+void bind_memory(nb::module_& module) {
   nb::enum_<TensorFlags>(module, "TensorFlags", nb::is_arithmetic(), nb::is_flag())
       .value("REQUIRES_GRAD", TensorFlags::kRequiresGrad)
       .value("FROM_TORCH", TensorFlags::kFromTorch)
       .value("FROM_NUMPY", TensorFlags::kFromNumpy)
-      .value("PARAMETER", TensorFlags::kParameter);
-
-  nb::class_<TensorView>(module, "TensorView",
-                         "A tensor that lies somewhere in this process. Strides are in elements.")
-      .def(
-          "__init__",
-          [](TensorView* self, std::uintptr_t address, const std::string& dtype,
-             const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides,
-             unsigned flags) {
-            const auto known = dtype_named(dtype);
-            if (!known) throw Error(Code::kUnsupported, "dtype " + dtype + " cannot travel yet");
-            new (self) TensorView{
-                reinterpret_cast<const void*>(address),
-                {*known, to_dims(shape), to_dims(strides), static_cast<TensorFlags>(flags)}};
-          },
-          nb::arg("address"), nb::arg("dtype"), nb::arg("shape"), nb::arg("strides"),
-          nb::arg("flags") = 0);
+      .value("PARAMETER", TensorFlags::kParameter)
+      .value("CONJUGATE", TensorFlags::kConjugate)
+      .value("NEGATIVE", TensorFlags::kNegative);
 
   nb::class_<Memory>(module, "Memory", nb::type_slots(memory_slots),
-                     "Memory of the bus: a received tensor (read-only) or a loan. Offers the "
-                     "buffer protocol; strides are in elements.")
+                     "Memory of the bus: a received tensor, or a loan. Offers the buffer protocol "
+                     "and DLPack; strides are in elements.")
       .def_prop_ro("dtype", [](const Memory& self) { return name_of(self.layout.dtype); })
       .def_prop_ro("shape", [](const Memory& self) { return to_tuple(self.layout.shape); })
       .def_prop_ro("strides", [](const Memory& self) { return to_tuple(self.layout.strides); })
       .def_prop_ro("flags",
                    [](const Memory& self) { return static_cast<unsigned>(self.layout.flags); })
       .def_ro("writable", &Memory::writable)
-      .def("dlpack", to_capsule, "A DLPack capsule; whoever takes it keeps the memory.");
+      .def("__dlpack__", dlpack, nb::kw_only(), nb::arg("stream") = nb::none(),
+           nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(),
+           nb::arg("copy") = nb::none(), "A DLPack capsule; whoever takes it keeps the memory.")
+      .def("__dlpack_device__", [](const Memory&) { return std::pair<int, int>(kDLCpu, 0); })
+      .def("__repr__", repr);
 }
 
 }  // namespace tensorbus::python

@@ -1,0 +1,162 @@
+"""What MessagePack has no word for: how each kind of value is taken apart, and made again.
+
+A record is a name and parts; the parts may hold anything that a message may hold.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tensorbus import _numpy, _torch
+from tensorbus._core import Memory
+from tensorbus._errors import CannotTravel, ProtocolError
+from tensorbus._tensors import TENSOR_CLASSES, tensor_from
+
+if TYPE_CHECKING:
+    from tensorbus._fields import Flattener, Restorer
+
+_CAN_TRAVEL = (
+    "tensors and arrays, dict, list, tuple, set, str, bytes, int, float, complex, bool, None and "
+    "what offers DLPack or the buffer protocol can"
+)
+
+
+def lower(flattener: Flattener, value: Any, depth: int) -> Any:
+    """A value in words that the encoder knows.
+
+    Raises:
+        CannotTravel: there are none.
+    """
+    take_apart = _BUILT_IN.get(type(value))
+    if take_apart is not None:
+        return flattener.record(type(value).__name__, *take_apart(value), depth=depth)
+    lowered = _lower_numpy(flattener, value)
+    if lowered is None:
+        lowered = _lower_torch(flattener, value, depth)
+    if lowered is None:
+        lowered = _lower_foreign(flattener, value)
+    if lowered is None:
+        kind = type(value)
+        raise CannotTravel(
+            value, f"{kind.__module__}.{kind.__qualname__} cannot travel; {_CAN_TRAVEL}"
+        )
+    return lowered
+
+
+_BUILT_IN: dict[type, Callable[[Any], Any]] = {
+    int: lambda value: (hex(value),),  # only those of more than 64 bits come here
+    complex: lambda value: (value.real, value.imag),
+    set: tuple,
+    frozenset: tuple,
+    OrderedDict: lambda value: [list(item) for item in value.items()],
+}
+
+
+def _lower_torch(flattener: Flattener, value: Any, depth: int) -> Any:
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return None
+    if isinstance(value, torch.Tensor):
+        if torch.Tensor not in TENSOR_CLASSES:
+            _torch.learn()
+            if (index := flattener.outgoing.add(value)) >= 0:
+                return flattener.reference(index)
+        return _torch.lower(flattener, value, depth)
+    if type(value) is torch.Size:
+        return flattener.record("torch.Size", *value)
+    if isinstance(value, torch.dtype):
+        return flattener.record("torch.dtype", _torch.dtype_name(value))
+    if isinstance(value, torch.device):
+        return flattener.record("torch.device", str(value))
+    return None
+
+
+def _lower_numpy(flattener: Flattener, value: Any) -> Any:
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return None
+    if isinstance(value, numpy.ndarray):
+        if numpy.ndarray not in TENSOR_CLASSES:
+            _numpy.learn()
+            if (index := flattener.outgoing.add(value)) >= 0:
+                return flattener.reference(index)
+        return _numpy.lower(flattener, value)
+    if isinstance(value, numpy.generic):
+        return _numpy.lower_scalar(flattener, value)
+    if isinstance(value, numpy.dtype):
+        return flattener.record("numpy.dtype", _numpy.describe(value))
+    return None
+
+
+def _lower_foreign(flattener: Flattener, value: Any) -> Any:
+    """A tensor of any other library."""
+    kind = type(value)
+    if hasattr(kind, "__dlpack__"):
+        jax = sys.modules.get("jax")
+        origin = "jax" if jax is not None and isinstance(value, jax.Array) else "dlpack"
+        return flattener.record(origin, flattener.outgoing.add_capsule(_capsule_of(value), 0))
+    if hasattr(value, "__array_interface__"):  # a Pillow image
+        return _numpy.lower(flattener, _numpy.learn().asarray(value))
+    index = flattener.outgoing.add_buffer(value, 0)
+    return flattener.record("memoryview", index) if index >= 0 else None
+
+
+def _capsule_of(value: Any) -> Any:
+    try:
+        try:
+            return value.__dlpack__(max_version=(1, 3))
+        except TypeError:  # from before DLPack 1.0
+            return value.__dlpack__()
+    except (BufferError, RuntimeError, ValueError) as error:
+        raise CannotTravel(value, f"its __dlpack__ refuses: {error}") from error
+
+
+def restore(restorer: Restorer, record: Any) -> Any:
+    """The value that was taken apart.
+
+    Raises:
+        ProtocolError: the record makes no sense.
+    """
+    try:
+        name, *parts = record
+        make = _RESTORERS.get(name)
+        if make is None:
+            raise ProtocolError(f"sample.fields: there is no record {name!r}")
+        return make(restorer, *parts)
+    except (TypeError, ValueError, LookupError, AttributeError, RuntimeError) as error:
+        raise ProtocolError(f"sample.fields: {error}") from error
+
+
+def _restore_foreign(origin: Any) -> Callable[[Restorer, int], Any]:
+    return lambda restorer, index: tensor_from(restorer.memory(index), restorer.as_ or origin)
+
+
+def _restore_view(restorer: Restorer, index: int) -> Any:
+    memory: Memory = restorer.memory(index)
+    return memoryview(memory) if restorer.as_ is None else tensor_from(memory, restorer.as_)  # type: ignore[arg-type]
+
+
+_RESTORERS: dict[str, Callable[..., Any]] = {
+    "int": lambda _, text: int(text, 16),
+    "complex": lambda _, real, imag: complex(real, imag),
+    "set": lambda _, *items: set(items),
+    "frozenset": lambda _, *items: frozenset(items),
+    "OrderedDict": lambda _, *items: OrderedDict(items),
+    "dlpack": _restore_foreign("dlpack"),
+    "jax": _restore_foreign("jax"),
+    "memoryview": _restore_view,
+    "numpy.ndarray": _numpy.restore_array,
+    "numpy.scalar": _numpy.restore_scalar,
+    "numpy.dtype": lambda _, description: _numpy.dtype_of(description),
+    "torch.Size": lambda _, *sizes: _torch.learn().Size(sizes),
+    "torch.dtype": lambda _, name: _torch.dtype_named(name),
+    "torch.device": lambda _, text: _torch.learn().device(text),
+    "torch.meta": _torch.restore_meta,
+    "torch.sparse": _torch.restore_sparse,
+    "torch.nested": _torch.restore_nested,
+    "torch.jagged": _torch.restore_jagged,
+    "torch.subclass": _torch.restore_subclass,
+}

@@ -1,0 +1,300 @@
+"""PyTorch's tensors: what is special about each, and how it is made again.
+
+Plain tensors do not come here: the core reads and makes them by PyTorch's C interface.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tensorbus import _core
+from tensorbus._core import Memory
+from tensorbus._errors import CannotTravel, ProtocolError, Unsupported
+from tensorbus._tensors import (
+    CONJUGATE,
+    FROM_TORCH,
+    NEGATIVE,
+    PARAMETER,
+    REQUIRES_GRAD,
+    TENSOR_CLASSES,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+    from tensorbus._fields import Flattener, Restorer
+
+
+def learn() -> Any:
+    """PyTorch, imported; from then on the core knows its tensors.
+
+    Raises:
+        Unsupported: it is not installed.
+    """
+    try:
+        import torch
+    except ImportError:
+        raise Unsupported(
+            "this tensor was sent from PyTorch, which is not installed here: pip install torch, "
+            'or receive it with as_="numpy"'
+        ) from None
+    if torch.Tensor not in TENSOR_CLASSES:
+        TENSOR_CLASSES.update((torch.Tensor, torch.nn.Parameter))
+        dtypes = {value for value in vars(torch).values() if isinstance(value, torch.dtype)}
+        _core.know_torch(torch.Tensor, {dtype: dtype_name(dtype) for dtype in dtypes})
+    return torch
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def dtype_named(name: object) -> torch.dtype:
+    """The dtype of this name.
+
+    Raises:
+        Unsupported: this PyTorch does not have it.
+    """
+    torch = learn()
+    dtype = getattr(torch, name, None) if isinstance(name, str) else None
+    if not isinstance(dtype, torch.dtype):
+        raise Unsupported(
+            f"this PyTorch has no dtype {name}: install a newer one, or receive the tensor with "
+            'as_="numpy" or "dlpack"'
+        )
+    return dtype
+
+
+def from_memory(memory: Memory) -> torch.Tensor:
+    """The tensor over received or loaned memory."""
+    torch = learn()
+    dtype = dtype_named(memory.dtype)
+    tensor: torch.Tensor = torch.utils.dlpack.from_dlpack(memory.__dlpack__())
+    if tensor.dtype != dtype:
+        tensor = tensor.view(dtype)
+    flags = memory.flags
+    if flags & CONJUGATE:
+        tensor = tensor.conj()
+    if flags & NEGATIVE:
+        tensor = torch._neg_view(tensor) if hasattr(torch, "_neg_view") else -tensor
+    return _with_flags(tensor, flags)
+
+
+def _with_flags(tensor: torch.Tensor, flags: int) -> torch.Tensor:
+    """A leaf that requires gradients, or a parameter, if it was one."""
+    if flags & PARAMETER:
+        import torch
+
+        return torch.nn.Parameter(tensor, requires_grad=bool(flags & REQUIRES_GRAD))
+    return tensor.requires_grad_() if flags & REQUIRES_GRAD else tensor
+
+
+def _flags_of(tensor: torch.Tensor) -> int:
+    import torch
+
+    flags = FROM_TORCH
+    if tensor.requires_grad:
+        flags |= REQUIRES_GRAD
+    if isinstance(tensor, torch.nn.Parameter):
+        flags |= PARAMETER
+    return flags
+
+
+def lower(flattener: Flattener, tensor: torch.Tensor, depth: int) -> Any:
+    """A tensor in words that the encoder knows.
+
+    Raises:
+        CannotTravel: something about it would be lost; nothing was sent.
+    """
+    torch = learn()
+    if tensor.requires_grad and not tensor.is_leaf:
+        raise CannotTravel(
+            tensor,
+            "this tensor requires gradients and has a history, which cannot travel: publish "
+            "tensor.detach(), or compute it under torch.no_grad()",
+        )
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return _lower_subclass(flattener, tensor, depth)
+    if tensor.is_nested:
+        return _lower_nested(flattener, tensor, depth)
+    if tensor.layout != torch.strided:
+        return _lower_sparse(flattener, tensor, depth)
+    if tensor.is_quantized:
+        raise CannotTravel(
+            tensor,
+            "quantized tensors cannot travel, their quantizer would be lost: publish "
+            "tensor.dequantize(), or tensor.int_repr() with the scale and the zero point",
+        )
+    if any(name is not None for name in getattr(tensor, "names", ())):
+        raise CannotTravel(tensor, "names of dimensions cannot travel: publish tensor.rename(None)")
+    flags = _flags_of(tensor)
+    if tensor.is_meta:
+        name = dtype_name(tensor.dtype)
+        return flattener.record(
+            "torch.meta", name, list(tensor.shape), list(tensor.stride()), flags
+        )
+    return flattener.reference(_add_strided(flattener, tensor, flags))
+
+
+def _add_strided(flattener: Flattener, tensor: torch.Tensor, flags: int) -> int:
+    if tensor.device.type != "cpu":
+        raise CannotTravel(
+            tensor, f"tensors on {tensor.device} cannot travel yet: publish tensor.cpu()"
+        )
+    if tensor.is_conj():
+        flags |= CONJUGATE
+    if tensor.is_neg():
+        flags |= NEGATIVE
+    return flattener.outgoing.add_memory(
+        tensor.data_ptr(), dtype_name(tensor.dtype), tensor.shape, tensor.stride(), flags, tensor
+    )
+
+
+_COMPRESSED = {
+    "sparse_csr": ("crow_indices", "col_indices"),
+    "sparse_csc": ("ccol_indices", "row_indices"),
+    "sparse_bsr": ("crow_indices", "col_indices"),
+    "sparse_bsc": ("ccol_indices", "row_indices"),
+}
+
+
+def _lower_sparse(flattener: Flattener, tensor: torch.Tensor, depth: int) -> Any:
+    plain = tensor.detach()
+    layout = str(plain.layout).removeprefix("torch.")
+    if layout == "sparse_coo":
+        # The public ones refuse a tensor that is not coalesced.
+        parts = [plain._indices(), plain._values()]
+    elif layout in _COMPRESSED:
+        parts = [getattr(plain, name)() for name in _COMPRESSED[layout]] + [plain.values()]
+    else:
+        raise CannotTravel(tensor, f"{plain.layout} tensors cannot travel: publish to_dense()")
+    coalesced = layout == "sparse_coo" and plain.is_coalesced()
+    return flattener.record(
+        "torch.sparse", layout, list(plain.shape), coalesced, _flags_of(tensor), *parts, depth=depth
+    )
+
+
+def _lower_nested(flattener: Flattener, tensor: torch.Tensor, depth: int) -> Any:
+    parts = tensor.detach().unbind()
+    return flattener.record("torch.nested", _flags_of(tensor), *parts, depth=depth)
+
+
+def _lower_subclass(flattener: Flattener, tensor: torch.Tensor, depth: int) -> Any:
+    """By the protocol of torch.utils._python_dispatch: inner tensors, and a context."""
+    kind = type(tensor)
+    if not (hasattr(kind, "__tensor_flatten__") and hasattr(kind, "__tensor_unflatten__")):
+        raise CannotTravel(
+            tensor,
+            f"{kind.__name__} is a subclass of torch.Tensor without __tensor_flatten__, and its "
+            "meaning would be lost: publish tensor.as_subclass(torch.Tensor)",
+        )
+    plain = tensor.detach()
+    names, context = plain.__tensor_flatten__()  # type: ignore[attr-defined]
+    inner = {name: getattr(plain, name) for name in names}
+    if tensor.is_nested:
+        # Its sizes are symbols of this process, which its constructor makes anew.
+        parts = [inner["_values"], inner["_offsets"], inner.get("_lengths"), context["ragged_idx"]]
+        return flattener.record("torch.jagged", _flags_of(tensor), *parts, depth=depth)
+    flags = _flags_of(tensor)
+    sizes, strides = list(tensor.shape), list(tensor.stride())
+    try:
+        return flattener.record(
+            "torch.subclass",
+            kind.__module__,
+            kind.__qualname__,
+            flags,
+            sizes,
+            strides,
+            inner,
+            context,
+            depth=depth,
+        )
+    except CannotTravel as refusal:
+        raise CannotTravel(
+            tensor, f"what {kind.__name__}.__tensor_flatten__ gives: {refusal.why}"
+        ) from None
+
+
+def _require_torch(restorer: Restorer, what: str) -> Any:
+    if restorer.as_ not in (None, "torch"):
+        raise Unsupported(
+            f'{what} cannot be received with as_="{restorer.as_}": only PyTorch has them'
+        )
+    return learn()
+
+
+def restore_meta(
+    restorer: Restorer, name: str, sizes: list[int], strides: list[int], flags: int
+) -> torch.Tensor:
+    torch = _require_torch(restorer, "meta tensors")
+    tensor = torch.empty_strided(sizes, strides, dtype=dtype_named(name), device="meta")
+    return _with_flags(tensor, flags)
+
+
+def restore_sparse(
+    restorer: Restorer,
+    layout: str,
+    sizes: list[int],
+    coalesced: bool,
+    flags: int,
+    *parts: torch.Tensor,
+) -> torch.Tensor:
+    torch = _require_torch(restorer, "sparse tensors")
+    # The indices are input: PyTorch itself follows them without a look.
+    if layout == "sparse_coo":
+        tensor = torch.sparse_coo_tensor(
+            *parts, sizes, is_coalesced=coalesced or None, check_invariants=True
+        )
+    elif layout in _COMPRESSED:
+        tensor = torch.sparse_compressed_tensor(
+            *parts, sizes, layout=getattr(torch, layout), check_invariants=True
+        )
+    else:
+        raise ProtocolError(f"sample.fields: there is no layout {layout!r}")
+    return _with_flags(tensor, flags)
+
+
+def restore_nested(restorer: Restorer, flags: int, *parts: torch.Tensor) -> torch.Tensor:
+    torch = _require_torch(restorer, "nested tensors")
+    return _with_flags(torch.nested.as_nested_tensor(list(parts), layout=torch.strided), flags)
+
+
+def restore_jagged(
+    restorer: Restorer,
+    flags: int,
+    values: torch.Tensor,
+    offsets: torch.Tensor,
+    lengths: torch.Tensor | None,
+    ragged: int,
+) -> torch.Tensor:
+    torch = _require_torch(restorer, "nested tensors")
+    tensor = torch.nested.nested_tensor_from_jagged(values, offsets, lengths, jagged_dim=ragged)
+    return _with_flags(tensor.detach(), flags)
+
+
+def restore_subclass(
+    restorer: Restorer,
+    module: str,
+    name: str,
+    flags: int,
+    sizes: list[int],
+    strides: list[int],
+    inner: dict[str, torch.Tensor],
+    context: Any,
+) -> torch.Tensor:
+    torch = _require_torch(restorer, "subclasses of torch.Tensor")
+    # What a peer names is not imported, only found.
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not (
+        isinstance(found, type)
+        and issubclass(found, torch.Tensor)
+        and hasattr(found, "__tensor_unflatten__")
+    ):
+        raise Unsupported(
+            f"this is a {module}.{name}, which this process does not know: import {module} here"
+        )
+    tensor = found.__tensor_unflatten__(inner, context, torch.Size(sizes), tuple(strides))
+    return _with_flags(tensor, flags)

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+
+#include "tensorbus/python/bindings.hpp"
+
+namespace tensorbus::python {
+
+// Memory that Python reads, or fills: a received tensor, or a loan.
+struct Memory {
+  Layout layout;
+  std::byte* first = nullptr;  // the first element
+  bool writable = false;
+  std::shared_ptr<void> owner;  // the lease or the loan
+  std::string_view topic;       // of a received tensor; the owner keeps it
+};
+
+Memory memory_of(const Tensor& tensor, std::string_view topic);
+Memory memory_of(Loan loan);
+
+// A torch.Tensor over memory, made by PyTorch's own C interface. Nothing where that takes more:
+// PyTorch is not known yet or too old, the element type has to be named afterwards, or there are
+// flags.
+nb::object make_torch_tensor(const Memory& memory);
+
+}  // namespace tensorbus::python

@@ -1,0 +1,182 @@
+#include "tensorbus/python/outgoing.hpp"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "tensorbus/python/dlpack.hpp"
+#include "tensorbus/python/torch.hpp"
+
+namespace tensorbus::python {
+namespace {
+
+// numpy.ndarray, once Python told us.
+PyTypeObject* known_array = nullptr;
+
+template <typename T>
+DType integer(bool is_signed) {
+  return is_signed ? dtype_of<std::make_signed_t<T>>() : dtype_of<std::make_unsigned_t<T>>();
+}
+
+// What the struct module calls it; nothing for what is no dtype, or in another byte order.
+std::optional<DType> dtype_of_format(const char* text) {
+  if (text == nullptr) return DType::kUInt8;
+  std::string_view format(text);
+  if (format.size() > 1 && format.front() == '@') format.remove_prefix(1);
+  if (format == "Zf") return DType::kComplex64;
+  if (format == "Zd") return DType::kComplex128;
+  if (format.size() != 1) return std::nullopt;
+  switch (format.front()) {
+    case '?':
+      return DType::kBool;
+    case 'b':
+      return DType::kInt8;
+    case 'B':
+    case 'c':
+      return DType::kUInt8;
+    case 'h':
+    case 'H':
+      return integer<short>(format.front() == 'h');
+    case 'i':
+    case 'I':
+      return integer<int>(format.front() == 'i');
+    case 'l':
+    case 'L':
+      return integer<long>(format.front() == 'l');
+    case 'q':
+    case 'Q':
+      return integer<long long>(format.front() == 'q');
+    case 'e':
+      return DType::kFloat16;
+    case 'f':
+      return DType::kFloat32;
+    case 'd':
+      return DType::kFloat64;
+    default:
+      return std::nullopt;
+  }
+}
+
+// A Py_buffer that is released at the end.
+class Buffer {
+ public:
+  explicit Buffer(nb::handle value)
+      : valid_(PyObject_GetBuffer(value.ptr(), &view_, PyBUF_FULL_RO) == 0) {
+    if (!valid_) PyErr_Clear();
+  }
+  ~Buffer() {
+    if (valid_) PyBuffer_Release(&view_);
+  }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  // Nothing for elements that we have no name for, and for strides that are not whole elements.
+  std::optional<TensorView> view(TensorFlags flags) const {
+    const auto dtype = valid_ ? dtype_of_format(view_.format) : std::nullopt;
+    if (!dtype || view_.suboffsets != nullptr) return std::nullopt;
+    const auto item = static_cast<Py_ssize_t>(item_bytes(*dtype));
+    if (item != view_.itemsize) return std::nullopt;
+    const auto dims = static_cast<std::size_t>(view_.ndim);
+    Layout layout{*dtype, Dims(dims), Dims(dims), flags};
+    for (std::size_t i = 0; i < dims; ++i) {
+      if (view_.strides[i] % item != 0) return std::nullopt;
+      layout.shape[i] = view_.shape[i];
+      layout.strides[i] = view_.strides[i] / item;
+    }
+    return TensorView{view_.buf, std::move(layout)};
+  }
+
+ private:
+  Py_buffer view_{};
+  bool valid_;
+};
+
+}  // namespace
+
+int Outgoing::append(TensorView view, nb::object keeper) {
+  indices_.emplace(keeper.ptr(), static_cast<int>(tensors_.size()));
+  tensors_.push_back(std::move(view));
+  keepers_.push_back(std::move(keeper));
+  return static_cast<int>(tensors_.size()) - 1;
+}
+
+int Outgoing::add(nb::handle value) {
+  if (const auto known = indices_.find(value.ptr()); known != indices_.end()) return known->second;
+  if (Py_TYPE(value.ptr()) == known_array) return add_buffer(value, TensorFlags::kFromNumpy);
+  if (auto view = view_of_plain_torch(value)) return append(std::move(*view), nb::borrow(value));
+  return -1;
+}
+
+int Outgoing::add_buffer(nb::handle value, TensorFlags flags) {
+  auto view = Buffer(value).view(flags);
+  return view ? append(std::move(*view), nb::borrow(value)) : -1;
+}
+
+int Outgoing::add_capsule(nb::capsule capsule, TensorFlags flags) {
+  TensorView view = view_of_capsule(capsule);
+  view.layout.flags = flags;
+  return append(std::move(view), std::move(capsule));
+}
+
+int Outgoing::add_memory(std::uintptr_t address, const std::string& dtype,
+                         const std::vector<std::int64_t>& shape,
+                         const std::vector<std::int64_t>& strides, TensorFlags flags,
+                         nb::object keeper) {
+  const auto known = dtype_named(dtype);
+  if (!known) throw Error(Code::kUnsupported, "dtype " + dtype + " cannot travel");
+  return append({reinterpret_cast<const void*>(address),
+                 {*known, Dims(std::span(shape)), Dims(std::span(strides)), flags}},
+                std::move(keeper));
+}
+
+void bind_outgoing(nb::module_& module) {
+  const auto flags = nb::arg("flags");
+  nb::class_<Outgoing>(module, "Outgoing",
+                       "The tensors of a message that is about to be published. Each method "
+                       "returns the index of the tensor that it added.")
+      .def(nb::init<>())
+      .def("__len__", [](const Outgoing& self) { return self.tensors().size(); })
+      .def("add", &Outgoing::add, nb::arg("value"), nb::sig("def add(self, value: object) -> int"),
+           "A torch.Tensor or numpy.ndarray of which there is no more to say than where it lies; "
+           "-1 for anything else.")
+      .def(
+          "add_buffer",
+          [](Outgoing& self, nb::handle value, unsigned bits) {
+            return self.add_buffer(value, static_cast<TensorFlags>(bits));
+          },
+          nb::arg("value"), flags,
+          nb::sig("def add_buffer(self, value: object, flags: int) -> int"),
+          "What offers the buffer protocol in elements that have a dtype; -1 for anything else.")
+      .def(
+          "add_capsule",
+          [](Outgoing& self, nb::capsule capsule, unsigned bits) {
+            return self.add_capsule(std::move(capsule), static_cast<TensorFlags>(bits));
+          },
+          nb::arg("capsule"), flags)
+      .def(
+          "add_memory",
+          [](Outgoing& self, std::uintptr_t address, const std::string& dtype,
+             const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides,
+             unsigned bits, nb::object keeper) {
+            return self.add_memory(address, dtype, shape, strides, static_cast<TensorFlags>(bits),
+                                   std::move(keeper));
+          },
+          nb::arg("address"), nb::arg("dtype"), nb::arg("shape"), nb::arg("strides"), flags,
+          nb::arg("keeper"),
+          nb::sig("def add_memory(self, address: int, dtype: str, shape: Sequence[int], strides: "
+                  "Sequence[int], flags: int, keeper: object) -> int"),
+          "Strides are in elements. `keeper` lives until the memory was copied.");
+  module.def(
+      "know_numpy",
+      [](nb::type_object array) {
+        known_array = reinterpret_cast<PyTypeObject*>(nb::object(array).release().ptr());
+      },
+      nb::arg("array"), nb::sig("def know_numpy(array: type) -> None"),
+      "Tells the class of plain arrays.");
+}
+
+}  // namespace tensorbus::python

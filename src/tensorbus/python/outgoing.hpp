@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tensorbus/python/bindings.hpp"
+
+namespace tensorbus::python {
+
+// The tensors of a message that is about to be published, and what keeps them until then.
+class Outgoing {
+ public:
+  // Adds a torch.Tensor or a numpy.ndarray about which there is no more to say than where it lies.
+  // Returns its index, which an object that was added before has already, or -1 for anything else.
+  int add(nb::handle value);
+  // What offers the buffer protocol in the elements of one of our dtypes; -1 otherwise.
+  int add_buffer(nb::handle value, TensorFlags flags);
+  int add_capsule(nb::capsule capsule, TensorFlags flags);
+  // Memory that the caller describes; strides in elements. `keeper` lives until it was copied.
+  int add_memory(std::uintptr_t address, const std::string& dtype,
+                 const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides,
+                 TensorFlags flags, nb::object keeper);
+
+  const std::vector<TensorView>& tensors() const noexcept { return tensors_; }
+
+ private:
+  int append(TensorView view, nb::object keeper);
+
+  std::vector<TensorView> tensors_;
+  std::vector<nb::object> keepers_;
+  std::unordered_map<PyObject*, int> indices_;  // by keeper
+};
+
+}  // namespace tensorbus::python

@@ -1,0 +1,109 @@
+// PyTorch by its C interface for DLPack (PyTorch 2.10 and newer), without linking it: what a
+// message of a hundred tensors is fast by. All that is unusual about a tensor is left to
+// tensorbus/_torch.py.
+#include "tensorbus/python/torch.hpp"
+
+#include <nanobind/stl/string.h>
+
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "tensorbus/python/dlpack.hpp"
+#include "tensorbus/python/memory.hpp"
+
+namespace tensorbus::python {
+namespace {
+
+// What Python told us of PyTorch, once. Never freed: the interpreter may be gone before we are.
+struct Torch {
+  PyTypeObject* tensor = nullptr;
+  const DLPackExchangeAPI* api = nullptr;
+  std::unordered_map<PyObject*, DType> dtypes;  // torch.dtype objects are singletons
+  nb::object dtype_name = nb::steal(PyUnicode_InternFromString("dtype"));
+  nb::object requires_grad_name = nb::steal(PyUnicode_InternFromString("requires_grad"));
+  nb::object is_neg_name = nb::steal(PyUnicode_InternFromString("is_neg"));
+  nb::object is_conj_name = nb::steal(PyUnicode_InternFromString("is_conj"));
+};
+const Torch* known_torch = nullptr;
+
+void know_torch(nb::type_object tensor, nb::dict dtypes) {
+  const nb::object capsule = nb::getattr(tensor, "__dlpack_c_exchange_api__", nb::none());
+  if (known_torch != nullptr || !nb::isinstance<nb::capsule>(capsule)) return;
+  const auto* api = static_cast<const DLPackExchangeAPI*>(
+      nb::cast<nb::capsule>(capsule).data("dlpack_exchange_api"));
+  while (api != nullptr && api->version.major != kDLPackVersion.major) api = api->older;
+  if (api == nullptr || api->view_of_object == nullptr) return;
+  auto* torch = new Torch;
+  torch->tensor = reinterpret_cast<PyTypeObject*>(nb::object(tensor).release().ptr());
+  torch->api = api;
+  for (const auto& [dtype, name] : dtypes)
+    if (const auto known = dtype_named(nb::cast<std::string>(name)))
+      torch->dtypes.emplace(nb::object(nb::borrow(dtype)).release().ptr(), *known);
+  known_torch = torch;
+}
+
+nb::object checked(PyObject* made) {
+  if (made == nullptr) throw nb::python_error();
+  return nb::steal(made);
+}
+
+nb::object attribute(nb::handle value, const nb::object& name) {
+  return checked(PyObject_GetAttr(value.ptr(), name.ptr()));
+}
+
+bool answers_true(nb::handle value, const nb::object& method) {
+  return checked(PyObject_CallMethodNoArgs(value.ptr(), method.ptr())).ptr() != Py_False;
+}
+
+bool is_complex(DType dtype) {
+  return dtype == DType::kComplex64 || dtype == DType::kComplex128 || dtype == DType::kComplex32;
+}
+
+}  // namespace
+
+std::optional<TensorView> view_of_plain_torch(nb::handle value) {
+  const Torch* torch = known_torch;
+  if (torch == nullptr || Py_TYPE(value.ptr()) != torch->tensor) return std::nullopt;
+  DLTensor tensor{};
+  if (torch->api->view_of_object(value.ptr(), &tensor) != 0) {
+    PyErr_Clear();  // sparse, meta, quantized, ...
+    return std::nullopt;
+  }
+  if (tensor.device.type != kDLCpu) return std::nullopt;
+  // Not DLPack's type: that takes PyTorch's narrow integers for ordinary ones.
+  const auto dtype = torch->dtypes.find(attribute(value, torch->dtype_name).ptr());
+  if (dtype == torch->dtypes.end()) return std::nullopt;
+  if (attribute(value, torch->requires_grad_name).ptr() != Py_False) return std::nullopt;
+  if (answers_true(value, torch->is_neg_name)) return std::nullopt;
+  if (is_complex(dtype->second) && answers_true(value, torch->is_conj_name)) return std::nullopt;
+  const auto dims = static_cast<std::size_t>(tensor.ndim);
+  return TensorView{
+      static_cast<const std::byte*>(tensor.data) + tensor.byte_offset,
+      {dtype->second, Dims(std::span<const std::int64_t>(tensor.shape, dims)),
+       Dims(std::span<const std::int64_t>(tensor.strides, dims)), TensorFlags::kFromTorch}};
+}
+
+nb::object make_torch_tensor(const Memory& memory) {
+  const Torch* torch = known_torch;
+  constexpr TensorFlags kOrigins = TensorFlags::kFromTorch | TensorFlags::kFromNumpy;
+  if (torch == nullptr || (memory.layout.flags | kOrigins) != kOrigins ||
+      !to_dlpack(memory.layout.dtype))
+    return {};
+  DLManagedTensorVersioned* managed = make_managed(memory);
+  void* made = nullptr;
+  if (torch->api->object_from_managed(managed, &made) != 0) {
+    PyErr_Clear();  // an element type that this PyTorch does not have
+    managed->deleter(managed);
+    return {};
+  }
+  return nb::steal(static_cast<PyObject*>(made));
+}
+
+void bind_torch(nb::module_& module) {
+  module.def("know_torch", know_torch, nb::arg("tensor"), nb::arg("dtypes"),
+             nb::sig("def know_torch(tensor: type, dtypes: dict[object, str]) -> None"),
+             "Tells the class of plain tensors, and the name of each dtype.");
+}
+
+}  // namespace tensorbus::python
