@@ -1,0 +1,111 @@
+"""What was measured, as tables: rows of text, for the terminal and for Markdown."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+
+# row -> key -> one value for each repetition
+Rows = dict[str, dict[str, list[float]]]
+Table = list[list[str]]
+
+TITLES = {
+    "polled_latency": "One way, the receiver polls",
+    "blocking_latency": "One way, the receiver sleeps",
+    "copied_publish": "publish() of 24.9 MB that are not in a loan",
+    "message_rate": "Messages of 64 B a second, none lost",
+    "soak": "A million messages of 64 B: before (0: after the warm-up) and after",
+    "idle": "An idle participant, over the same process without one",
+    "python_latency": "Python: one way, the receiver polls",
+    "python_import": "Python: what an import takes, in a process of its own",
+    "python_gil": "Python: how often a second another thread counts",
+}
+FLOORS = {
+    "polled_latency": "line, half a round trip",
+    "blocking_latency": "futex",
+    "copied_publish": "memcpy to a memfd",
+    "message_rate": "bare ring",
+    "python_latency": "line, polled in Python",
+    "python_import": "pass",
+    "python_gil": "alone",
+}
+
+
+def number(key: str, value: float) -> str:
+    if key.endswith("_ns"):
+        if value >= 1e6:
+            return f"{value / 1e6:.2f} ms"
+        return f"{value / 1e3:.1f} us" if value >= 1e4 else f"{value:.0f} ns"
+    if key.endswith("_bytes"):
+        return f"{value / 1024:,.0f} KiB"
+    if key == "per_second":
+        return f"{value / 1e6:.2f} M"
+    return f"{value:,.0f}" if value == int(value) else f"{value:.1f}"
+
+
+def ratios(row: list[float], floor: list[float]) -> list[float]:
+    """One for each repetition: what was measured side by side is compared."""
+    return [a / b for a, b in zip(row, floor, strict=True)]
+
+
+def timed_table(name: str, rows: Rows) -> Table:
+    keys = list(dict.fromkeys(key for values in rows.values() for key in values))
+    main = keys[0]
+    floor = rows[FLOORS[name]][main]
+    table = [["", *(k.removesuffix("_ns").replace("_", " ") for k in keys), "spread", "x floor"]]
+    for row, values in rows.items():
+        medians = [
+            number(key, statistics.median(values[key])) if key in values else "" for key in keys
+        ]
+        spread = f"{number(main, min(values[main]))} - {number(main, max(values[main]))}"
+        times = statistics.median(ratios(values[main], floor))
+        table.append([row, *medians, spread, f"{times:.2f}"])
+    return table
+
+
+def soak_table(rows: Rows) -> Table:
+    table = [["", "before", "after"]]
+    for row, values in rows.items():
+        for key, series in values.items():
+            label = f"{row}: {key.removesuffix('_bytes').replace('_', ' ')}"
+            table.append([label, number(key, series[0]), number(key, series[-1])])
+    return table
+
+
+def idle_table(rows: Rows) -> Table:
+    table = [["", "rss", "pss", "cpu a second", "wake-ups a second"]]
+    for row, values in rows.items():
+        median = {key: statistics.median(series) for key, series in values.items()}
+        table.append(
+            [
+                row,
+                number("rss_bytes", median["rss_bytes"]),
+                number("pss_bytes", median["pss_bytes"]),
+                number("cpu_ns", median["cpu_ns_per_second"]),
+                number("", median["wake_ups_per_second"]),
+            ]
+        )
+    return table
+
+
+def table_of(bench: str, rows: Rows) -> Table:
+    makers: dict[str, Callable[[Rows], Table]] = {"soak": soak_table, "idle": idle_table}
+    return makers[bench](rows) if bench in makers else timed_table(bench, rows)
+
+
+def as_text(table: Table) -> str:
+    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+    lines = []
+    for row in table:
+        cells = [
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def as_markdown(table: Table) -> str:
+    head, *body = ["| " + " | ".join(row) + " |" for row in table]
+    rule = "|---|" + "---:|" * (len(table[0]) - 1)
+    return "\n".join([head, rule, *body])
