@@ -77,7 +77,7 @@ def test_a_count_of_a_subscriber_that_is_none_is_refused(option: dict[str, Any])
         tb.Subscriber("topic", **option)
 
 
-@pytest.mark.parametrize("option", [{"access": "write"}, {"as_": "jax"}])
+@pytest.mark.parametrize("option", [{"access": "write"}, {"as_": "tensorflow"}])
 def test_an_unknown_choice_is_refused(option: dict[str, Any]) -> None:
     with pytest.raises(tb.InvalidArgument, match=next(iter(option))):
         tb.Subscriber("topic", **option)
@@ -112,16 +112,8 @@ def test_an_endless_timeout_is_no_timeout() -> None:
 
 
 ARRAYS: dict[str, tuple[Callable[[], Any], str]] = {
-    "objects": (lambda: np.array([object()]), "arrays of object cannot travel"),
-    "a structure": (lambda: np.zeros(3, [("a", "i4")]), "cannot travel"),
-    "strings": (lambda: np.array(["a"]), "arrays of <U1 cannot travel"),
-    "dates": (lambda: np.zeros(3, "M8[s]"), r"datetime64\[s\] cannot travel"),
-    "long doubles": (lambda: np.zeros(3, np.longdouble), "cannot travel"),
-    "the other byte order": (lambda: np.zeros(3, np.dtype("i4").newbyteorder()), "byte order.*ast"),
-    "a field of a packed structure": (
-        lambda: np.zeros(3, [("a", "u1"), ("b", "i4")])["b"],
-        "not whole elements.*ascontiguousarray",
-    ),
+    "objects": (lambda: np.array([object()]), "elements of object are Python objects"),
+    "objects in a structure": (lambda: np.zeros(3, [("a", "O")]), "are Python objects.*a list"),
     "a masked array": (lambda: np.ma.zeros(3), "MaskedArray is a subclass.*asarray"),
     "a matrix": (lambda: np.matrix([[1]]), "matrix is a subclass"),
 }
@@ -146,10 +138,10 @@ def assert_refused(tensor: Any, why: str) -> None:
 
 
 TENSORS: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "sparse": (lambda torch: torch.eye(3).to_sparse(), r"sparse_coo.*to_dense\(\)"),
-    "compressed": (lambda torch: torch.eye(3).to_sparse_csr(), r"sparse_csr.*to_dense\(\)"),
-    "meta": (lambda torch: torch.zeros(3, device="meta"), "meta tensor has no elements"),
-    "complex halves": (lambda torch: torch.zeros(3, dtype=torch.complex32), "complex32"),
+    "a result with a history": (
+        lambda torch: torch.ones(3, requires_grad=True) * 2,
+        r"requires gradients and has a history.*tensor\.detach\(\).*no_grad",
+    ),
     "a subclass": (
         lambda torch: torch.zeros(3).as_subclass(type("Mine", (torch.Tensor,), {})),
         r"Mine is a subclass.*as_subclass\(torch\.Tensor\)",

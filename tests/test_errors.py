@@ -66,7 +66,7 @@ def test_objects_say_what_they_are() -> None:
         assert publisher.wait_for_subscribers(timeout=PATIENCE)
         assert repr(publisher) == "<tensorbus.Publisher 'a/b' subscribers=1>"
         publisher.publish(1)
-        assert repr(subscriber.receive(PATIENCE)) == "<tensorbus.Sample 'a/b' sequence=0>"
+        assert repr(subscriber.receive(PATIENCE)) == "<tensorbus.Sample 'a/b' sequence=0 tensors=0>"
         assert repr(subscriber) == "<tensorbus.Subscriber 'a/b' publishers=1>"
     assert repr(publisher) == "<tensorbus.Publisher 'a/b' closed>"
     assert repr(subscriber) == "<tensorbus.Subscriber 'a/b' closed>"

@@ -130,7 +130,7 @@ def test_a_refused_message_leaves_its_loan_to_be_published() -> None:
         spent = publisher.loan(10, dtype="uint8")
         publisher.publish(spent)
         with pytest.raises(tb.Unsupported):
-            publisher.publish({"loan": loan, "set": {1}})
+            publisher.publish({"loan": loan, "what": object()})
         with pytest.raises(tb.InvalidArgument):
             publisher.publish([loan, spent])
         publisher.publish(loan)
@@ -240,7 +240,6 @@ def test_freed_memory_is_used_again() -> None:
         ({"shape": 2**50, "dtype": "uint8"}, tb.OutOfMemory, "byte budget.*TENSORBUS_BUDGET"),
         ({"shape": 1, "dtype": "nonsense"}, tb.Unsupported, "nonsense"),
         ({"shape": 1, "dtype": object}, tb.Unsupported, "object"),
-        ({"shape": 1, "dtype": ">i4"}, tb.Unsupported, "byte order"),
         ({"shape": 1, "dtype": "bfloat16"}, tb.Unsupported, r"dtype=torch\.bfloat16"),
     ],
 )

@@ -1,5 +1,5 @@
-from collections.abc import Sequence
 import enum
+from typing import Any
 
 from typing_extensions import CapsuleType
 
@@ -43,14 +43,13 @@ class TensorFlags(enum.IntFlag):
 
     PARAMETER = 16
 
-class TensorView:
-    """A tensor that lies somewhere in this process. Strides are in elements."""
+    CONJUGATE = 32
 
-    def __init__(self, address: int, dtype: str, shape: Sequence[int], strides: Sequence[int], flags: int = 0) -> None: ...
+    NEGATIVE = 64
 
 class Memory:
     """
-    Memory of the bus: a received tensor (read-only) or a loan. Offers the buffer protocol; strides are in elements.
+    Memory of the bus: a received tensor, or a loan. Offers the buffer protocol and DLPack; strides are in elements.
     """
 
     @property
@@ -68,8 +67,79 @@ class Memory:
     @property
     def writable(self) -> bool: ...
 
-    def dlpack(self) -> CapsuleType:
+    def __dlpack__(self, *, stream: object | None = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> CapsuleType:
         """A DLPack capsule; whoever takes it keeps the memory."""
+
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+    def __repr__(self) -> str: ...
+
+def know_torch(tensor: type, int8: object, uint8: object) -> None:
+    """Tells the class of plain tensors, and two of its dtypes."""
+
+class Outgoing:
+    """
+    The tensors of a message that is about to be published. Each method returns the index of the tensor that it added.
+    """
+
+    def __init__(self) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    def add(self, value: object) -> int:
+        """
+        A torch.Tensor or numpy.ndarray of which there is no more to say than where it lies; -1 for anything else.
+        """
+
+    def add_all(self, values: Iterable[object]) -> list[int] | None:
+        """Adds all of them, until the first for which add() is -1: then None."""
+
+    def add_buffer(self, value: object, flags: int) -> int:
+        """
+        What offers the buffer protocol in elements that have a dtype; -1 for anything else.
+        """
+
+    def add_capsule(self, capsule: CapsuleType, flags: int) -> int: ...
+
+    def add_memory(self, address: int, dtype: str, shape: Sequence[int], strides: Sequence[int], flags: int, keeper: object) -> int:
+        """Strides are in elements. `keeper` lives until the memory was copied."""
+
+def know_numpy(array: type) -> None:
+    """Tells the class of plain arrays."""
+
+class Sample:
+    """One received message."""
+
+    @property
+    def sequence(self) -> int: ...
+
+    @property
+    def timestamp_ns(self) -> int: ...
+
+    @property
+    def fingerprint(self) -> int: ...
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def publisher(self) -> str: ...
+
+    @property
+    def publisher_number(self) -> int: ...
+
+    @property
+    def fields(self) -> bytes: ...
+
+    @property
+    def tensor_count(self) -> int: ...
+
+    def tensors(self, as_: str | None) -> list[Any]:
+        """
+        Each a torch.Tensor, if that is wanted (None: if it was one) and nothing about it is unusual; else its Memory.
+        """
+
+    def memory(self, index: int) -> Memory: ...
 
 class Outcome(enum.Enum):
     """What became of a call that may wait."""
@@ -99,39 +169,12 @@ class Participant:
     @property
     def arena(self) -> dict[str, int]: ...
 
-class Sample:
-    """One received message."""
-
-    @property
-    def sequence(self) -> int: ...
-
-    @property
-    def timestamp_ns(self) -> int: ...
-
-    @property
-    def fingerprint(self) -> int: ...
-
-    @property
-    def topic(self) -> str: ...
-
-    @property
-    def publisher(self) -> str: ...
-
-    @property
-    def publisher_number(self) -> int: ...
-
-    @property
-    def tensors(self) -> list[Memory]: ...
-
-    @property
-    def fields(self) -> bytes: ...
-
 class Publisher:
     def __init__(self, topic: str, participant: Participant, *, depth: int, history: int, reliable: bool) -> None: ...
 
     def loan(self, dtype: str, shape: Sequence[int]) -> Memory: ...
 
-    def publish(self, tensors: Sequence[TensorView], fields: bytes, fingerprint: int, timeout: float | None) -> tuple[Outcome, int]: ...
+    def publish(self, outgoing: Outgoing, fields: bytes, fingerprint: int, timeout: float | None) -> tuple[Outcome, int]: ...
 
     def wait_for_subscribers(self, count: int, timeout: float | None) -> Outcome: ...
 

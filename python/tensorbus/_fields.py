@@ -60,7 +60,6 @@ class Flattener:
     def __init__(self, *, any_int: bool = False) -> None:
         self.outgoing = Outgoing()
         self._leaves = _LEAVES_BUT_INT if any_int else _LEAVES
-        self._encode = msgpack.Encoder(enc_hook=self._lower_tensor).encode
 
     def flatten(self, data: object) -> bytes:
         lowered = self.lower(data)
@@ -68,12 +67,16 @@ class Flattener:
             lowered = self._lower_tensor(lowered)
         return b"" if lowered is _REFERENCES[0] else self._encode(lowered)
 
+    def _encode(self, lowered: Any) -> bytes:
+        # An encoder of our own would hold us by its hook, and we it.
+        return msgpack.encode(lowered, enc_hook=self._lower_tensor)
+
     def lower(self, value: Any, depth: int = 0) -> Any:
         """The value in words that the encoder knows; the value itself where it knows all of it."""
         kind = type(value)
         if kind in self._leaves or kind in TENSOR_CLASSES:
             return value
-        if depth > _MAX_DEPTH:
+        if depth >= _MAX_DEPTH:
             raise CannotTravel(value, f"nested deeper than {_MAX_DEPTH} levels")
         if kind is dict:
             return self._lower_dict(value, depth + 1)
@@ -96,27 +99,17 @@ class Flattener:
         return msgpack.Ext(_TENSOR, index.to_bytes(4, "little"))
 
     def _lower_items(self, items: Any, depth: int) -> list[Any]:
-        if self._knows_all(items):
+        kinds = set(map(type, items))
+        if kinds <= self._leaves:
             return items if type(items) is list else list(items)
+        if kinds <= TENSOR_CLASSES and (indices := self.outgoing.add_all(items)) is not None:
+            return [*map(self.reference, indices)]
         return [self.lower(item, depth) for item in items]
 
-    def _lower_dict(self, items: dict[Any, Any], depth: int) -> dict[Any, Any]:
-        if self._leaves.issuperset(map(type, items)) and self._knows_all(items.values()):
-            return items
-        return {self._lower_key(k): self.lower(item, depth) for k, item in items.items()}
-
-    def _knows_all(self, values: Iterable[Any]) -> bool:
-        kinds = set(map(type, values))
-        return kinds <= self._leaves or kinds - self._leaves <= TENSOR_CLASSES
-
-    def _lower_key(self, key: Any) -> Any:
-        if type(key) in self._leaves:
-            return key
-        outgoing_before = len(self.outgoing)
-        lowered = self.lower(key)
-        if len(self.outgoing) != outgoing_before:
-            raise CannotTravel(key, "a tensor cannot be a key")
-        return lowered
+    def _lower_dict(self, items: dict[Any, Any], depth: int) -> Any:
+        if not self._leaves.issuperset(map(type, items)):
+            return self.record("dict", *map(list, items.items()), depth=depth)
+        return dict(zip(items, self._lower_items(items.values(), depth), strict=True))
 
     def _lower_tensor(self, value: Any) -> msgpack.Ext:
         index = self.outgoing.add(value)

@@ -43,7 +43,7 @@ def learn() -> Any:
     return numpy
 
 
-def from_memory(memory: Memory) -> np.ndarray[Any, Any]:
+def from_memory(memory: Memory) -> Any:
     """The array over received or loaned memory; read-only if that is."""
     np = learn()
     array = np.asarray(memory)
@@ -159,14 +159,13 @@ def describe(dtype: np.dtype[Any]) -> Any:
     }
 
 
-def dtype_of(description: Any) -> np.dtype[Any]:
+def dtype_of(description: Any) -> Any:
     """The dtype that was described.
 
     >>> dtype_of("<M8[ns]")
     dtype('<M8[ns]')
     """
     np = learn()
-    dtype: np.dtype[Any]
     if isinstance(description, dict):
         parts = dict(description)
         aligned = bool(parts.pop("aligned"))
@@ -184,7 +183,7 @@ def dtype_of(description: Any) -> np.dtype[Any]:
     return dtype
 
 
-def over_bytes(memory: Memory, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+def over_bytes(memory: Memory, dtype: np.dtype[Any]) -> Any:
     """The array over its bytes, whose last dimension they are."""
     np = learn()
     raw = np.asarray(memory)

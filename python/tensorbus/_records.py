@@ -144,6 +144,7 @@ _RESTORERS: dict[str, Callable[..., Any]] = {
     "complex": lambda _, real, imag: complex(real, imag),
     "set": lambda _, *items: set(items),
     "frozenset": lambda _, *items: frozenset(items),
+    "dict": lambda _, *items: dict(items),
     "OrderedDict": lambda _, *items: OrderedDict(items),
     "dlpack": _restore_foreign("dlpack"),
     "jax": _restore_foreign("jax"),

@@ -41,8 +41,7 @@ def learn() -> Any:
         ) from None
     if torch.Tensor not in TENSOR_CLASSES:
         TENSOR_CLASSES.update((torch.Tensor, torch.nn.Parameter))
-        dtypes = {value for value in vars(torch).values() if isinstance(value, torch.dtype)}
-        _core.know_torch(torch.Tensor, {dtype: dtype_name(dtype) for dtype in dtypes})
+        _core.know_torch(torch.Tensor, torch.int8, torch.uint8)
     return torch
 
 
@@ -63,14 +62,14 @@ def dtype_named(name: object) -> torch.dtype:
             f"this PyTorch has no dtype {name}: install a newer one, or receive the tensor with "
             'as_="numpy" or "dlpack"'
         )
-    return dtype
+    return dtype  # type: ignore[no-any-return]
 
 
-def from_memory(memory: Memory) -> torch.Tensor:
+def from_memory(memory: Memory) -> Any:
     """The tensor over received or loaned memory."""
     torch = learn()
     dtype = dtype_named(memory.dtype)
-    tensor: torch.Tensor = torch.utils.dlpack.from_dlpack(memory.__dlpack__())
+    tensor: Any = torch.utils.dlpack.from_dlpack(memory.__dlpack__())
     if tensor.dtype != dtype:
         tensor = tensor.view(dtype)
     flags = memory.flags

@@ -4,6 +4,8 @@
 #include <span>
 #include <string_view>
 
+#include "tensorbus/platform/export.hpp"
+
 namespace tensorbus::platform {
 
 // While a note lives, a write to its memory, which this process maps read-only, says on stderr
@@ -17,7 +19,7 @@ namespace tensorbus::platform {
 // it does not pass a fault on as it came, with its address, there is no message.
 //
 // Made and dropped in any thread and in forked children, but not in a signal handler.
-class ReadOnlyNote {
+class TENSORBUS_API ReadOnlyNote {
  public:
   // The characters of `topic` are not copied: the caller keeps them for as long as the note lives.
   ReadOnlyNote(std::span<const std::byte> memory, std::string_view topic) noexcept;

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "tensorbus/platform/write_fault.hpp"
+
 namespace tensorbus::python {
 namespace {
 
@@ -65,12 +67,18 @@ struct Managed {
   DLManagedTensorVersioned versioned{};
   DLManagedTensor plain{};
   Memory memory;
+  std::optional<platform::ReadOnlyNote>
+      note;  // who has the tensor may not know that it is read-only
 };
 
 Managed* make(const Memory& memory) {
   auto* managed = new Managed;
   managed->memory = memory;
   Layout& layout = managed->memory.layout;
+  if (!memory.writable) {
+    const ByteSpan span = span_of(layout);
+    managed->note.emplace(std::span(memory.first + span.begin, span.bytes()), memory.topic);
+  }
   const auto bits = static_cast<std::uint8_t>(8 * item_bytes(layout.dtype));
   const DLTensor tensor{.data = memory.first,
                         .device = {kDLCpu, 0},

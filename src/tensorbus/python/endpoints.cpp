@@ -40,10 +40,10 @@ Outcome wait_interruptibly(Seconds timeout, Wait wait) {
   }
 }
 
-nb::tuple publish(Publisher& self, const Outgoing& outgoing, nb::bytes fields,
-                  std::uint64_t fingerprint, Seconds timeout) {
+nb::tuple publish(Publisher& self, Outgoing& outgoing, nb::bytes fields, std::uint64_t fingerprint,
+                  Seconds timeout) {
   Message message;
-  message.tensors = outgoing.tensors();
+  message.tensors = outgoing.take_tensors();
   message.fields = {static_cast<const std::byte*>(fields.data()), fields.size()};
   message.fingerprint = fingerprint;
   Published published;
@@ -54,6 +54,7 @@ nb::tuple publish(Publisher& self, const Outgoing& outgoing, nb::bytes fields,
       return PyErr_CheckSignals() != 0;
     });
   }
+  outgoing.clear();
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
   return nb::make_tuple(published.outcome, published.subscribers);
 }

@@ -1,5 +1,6 @@
 #include "tensorbus/python/outgoing.hpp"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -104,11 +105,27 @@ int Outgoing::append(TensorView view, nb::object keeper) {
   return static_cast<int>(tensors_.size()) - 1;
 }
 
+void Outgoing::clear() {
+  tensors_.clear();
+  indices_.clear();
+  keepers_.clear();
+}
+
 int Outgoing::add(nb::handle value) {
   if (const auto known = indices_.find(value.ptr()); known != indices_.end()) return known->second;
   if (Py_TYPE(value.ptr()) == known_array) return add_buffer(value, TensorFlags::kFromNumpy);
   if (auto view = view_of_plain_torch(value)) return append(std::move(*view), nb::borrow(value));
   return -1;
+}
+
+std::optional<std::vector<int>> Outgoing::add_all(nb::iterable values) {
+  std::vector<int> indices;
+  for (const nb::handle value : values) {
+    const int index = add(value);
+    if (index < 0) return std::nullopt;
+    indices.push_back(index);
+  }
+  return indices;
 }
 
 int Outgoing::add_buffer(nb::handle value, TensorFlags flags) {
@@ -139,10 +156,13 @@ void bind_outgoing(nb::module_& module) {
                        "The tensors of a message that is about to be published. Each method "
                        "returns the index of the tensor that it added.")
       .def(nb::init<>())
-      .def("__len__", [](const Outgoing& self) { return self.tensors().size(); })
+      .def("__len__", &Outgoing::size)
       .def("add", &Outgoing::add, nb::arg("value"), nb::sig("def add(self, value: object) -> int"),
            "A torch.Tensor or numpy.ndarray of which there is no more to say than where it lies; "
            "-1 for anything else.")
+      .def("add_all", &Outgoing::add_all, nb::arg("values"),
+           nb::sig("def add_all(self, values: Iterable[object]) -> list[int] | None"),
+           "Adds all of them, until the first for which add() is -1: then None.")
       .def(
           "add_buffer",
           [](Outgoing& self, nb::handle value, unsigned bits) {

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "tensorbus/python/bindings.hpp"
@@ -14,6 +16,8 @@ class Outgoing {
   // Adds a torch.Tensor or a numpy.ndarray about which there is no more to say than where it lies.
   // Returns its index, which an object that was added before has already, or -1 for anything else.
   int add(nb::handle value);
+  // The indices of all; nothing if one is anything else (those before it are added all the same).
+  std::optional<std::vector<int>> add_all(nb::iterable values);
   // What offers the buffer protocol in the elements of one of our dtypes; -1 otherwise.
   int add_buffer(nb::handle value, TensorFlags flags);
   int add_capsule(nb::capsule capsule, TensorFlags flags);
@@ -22,7 +26,10 @@ class Outgoing {
                  const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides,
                  TensorFlags flags, nb::object keeper);
 
-  const std::vector<TensorView>& tensors() const noexcept { return tensors_; }
+  std::size_t size() const noexcept { return tensors_.size(); }
+  // For the message; what keeps them stays here until clear().
+  std::vector<TensorView> take_tensors() { return std::exchange(tensors_, {}); }
+  void clear();
 
  private:
   int append(TensorView view, nb::object keeper);

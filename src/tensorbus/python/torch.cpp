@@ -3,10 +3,7 @@
 // tensorbus/_torch.py.
 #include "tensorbus/python/torch.hpp"
 
-#include <nanobind/stl/string.h>
-
-#include <string>
-#include <unordered_map>
+#include <optional>
 #include <utility>
 
 #include "tensorbus/python/dlpack.hpp"
@@ -19,7 +16,8 @@ namespace {
 struct Torch {
   PyTypeObject* tensor = nullptr;
   const DLPackExchangeAPI* api = nullptr;
-  std::unordered_map<PyObject*, DType> dtypes;  // torch.dtype objects are singletons
+  PyObject* int8 = nullptr;  // torch.dtype objects are singletons
+  PyObject* uint8 = nullptr;
   nb::object dtype_name = nb::steal(PyUnicode_InternFromString("dtype"));
   nb::object requires_grad_name = nb::steal(PyUnicode_InternFromString("requires_grad"));
   nb::object is_neg_name = nb::steal(PyUnicode_InternFromString("is_neg"));
@@ -27,7 +25,7 @@ struct Torch {
 };
 const Torch* known_torch = nullptr;
 
-void know_torch(nb::type_object tensor, nb::dict dtypes) {
+void know_torch(nb::type_object tensor, nb::object int8, nb::object uint8) {
   const nb::object capsule = nb::getattr(tensor, "__dlpack_c_exchange_api__", nb::none());
   if (known_torch != nullptr || !nb::isinstance<nb::capsule>(capsule)) return;
   const auto* api = static_cast<const DLPackExchangeAPI*>(
@@ -37,9 +35,8 @@ void know_torch(nb::type_object tensor, nb::dict dtypes) {
   auto* torch = new Torch;
   torch->tensor = reinterpret_cast<PyTypeObject*>(nb::object(tensor).release().ptr());
   torch->api = api;
-  for (const auto& [dtype, name] : dtypes)
-    if (const auto known = dtype_named(nb::cast<std::string>(name)))
-      torch->dtypes.emplace(nb::object(nb::borrow(dtype)).release().ptr(), *known);
+  torch->int8 = int8.release().ptr();
+  torch->uint8 = uint8.release().ptr();
   known_torch = torch;
 }
 
@@ -71,16 +68,20 @@ std::optional<TensorView> view_of_plain_torch(nb::handle value) {
     return std::nullopt;
   }
   if (tensor.device.type != kDLCpu) return std::nullopt;
-  // Not DLPack's type: that takes PyTorch's narrow integers for ordinary ones.
-  const auto dtype = torch->dtypes.find(attribute(value, torch->dtype_name).ptr());
-  if (dtype == torch->dtypes.end()) return std::nullopt;
+  const auto dtype = from_dlpack(tensor.dtype);
+  if (!dtype) return std::nullopt;
+  // DLPack takes PyTorch's narrow integers for ordinary ones.
+  const bool is_byte = *dtype == DType::kInt8 || *dtype == DType::kUInt8;
+  if (is_byte && attribute(value, torch->dtype_name).ptr() !=
+                     (*dtype == DType::kInt8 ? torch->int8 : torch->uint8))
+    return std::nullopt;
   if (attribute(value, torch->requires_grad_name).ptr() != Py_False) return std::nullopt;
   if (answers_true(value, torch->is_neg_name)) return std::nullopt;
-  if (is_complex(dtype->second) && answers_true(value, torch->is_conj_name)) return std::nullopt;
+  if (is_complex(*dtype) && answers_true(value, torch->is_conj_name)) return std::nullopt;
   const auto dims = static_cast<std::size_t>(tensor.ndim);
   return TensorView{
       static_cast<const std::byte*>(tensor.data) + tensor.byte_offset,
-      {dtype->second, Dims(std::span<const std::int64_t>(tensor.shape, dims)),
+      {*dtype, Dims(std::span<const std::int64_t>(tensor.shape, dims)),
        Dims(std::span<const std::int64_t>(tensor.strides, dims)), TensorFlags::kFromTorch}};
 }
 
@@ -101,9 +102,9 @@ nb::object make_torch_tensor(const Memory& memory) {
 }
 
 void bind_torch(nb::module_& module) {
-  module.def("know_torch", know_torch, nb::arg("tensor"), nb::arg("dtypes"),
-             nb::sig("def know_torch(tensor: type, dtypes: dict[object, str]) -> None"),
-             "Tells the class of plain tensors, and the name of each dtype.");
+  module.def("know_torch", know_torch, nb::arg("tensor"), nb::arg("int8"), nb::arg("uint8"),
+             nb::sig("def know_torch(tensor: type, int8: object, uint8: object) -> None"),
+             "Tells the class of plain tensors, and two of its dtypes.");
 }
 
 }  // namespace tensorbus::python
