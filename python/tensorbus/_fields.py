@@ -1,6 +1,6 @@
 """A message as a tree: its tensors beside it, the rest as MessagePack.
 
-MessagePack has words for None, bool, int, float, str, bytes, list and dict. Extensions say the rest:
+MessagePack has words for None, bool, int, float, str, bytes, list and dict; these are the rest:
 
 ====  ==========================================================================================
 code  payload
@@ -15,7 +15,6 @@ Nothing is ever pickled, and nothing is silently turned into something else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from msgspec import DecodeError, msgpack
