@@ -102,7 +102,7 @@ class Flattener:
         if kinds <= self._leaves:
             return items if type(items) is list else list(items)
         if kinds <= TENSOR_CLASSES and (indices := self.outgoing.add_all(items)) is not None:
-            return [*map(self.reference, indices)]
+            return [self.reference(index) for index in indices]
         return [self.lower(item, depth) for item in items]
 
     def _lower_dict(self, items: dict[Any, Any], depth: int) -> Any:
@@ -171,12 +171,13 @@ class Restorer:
 
     def tensor(self, index: int) -> Any:
         """The tensor with this index, as the subscriber asked for: the same object every time."""
-        tensors = self._tensors
-        if index >= len(tensors):
-            raise ProtocolError(f"sample.fields: there is no tensor {index}")
-        if type(tensors[index]) is Memory:
-            tensors[index] = tensor_from(tensors[index], self.as_)
-        return tensors[index]
+        try:
+            made = self._tensors[index]
+        except IndexError:
+            raise ProtocolError(f"sample.fields: there is no tensor {index}") from None
+        if type(made) is Memory:
+            made = self._tensors[index] = tensor_from(made, self.as_)
+        return made
 
     def memory(self, index: int) -> Memory:
         """What the tensor with this index lies in."""
