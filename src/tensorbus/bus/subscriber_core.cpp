@@ -125,6 +125,22 @@ bool SubscriberCore::anything_ready() const {
                                 [](const LinkRef& link) { return link->ready(); });
 }
 
+bool SubscriberCore::ready() {
+  const std::lock_guard lock(mutex_);
+  if (would_return()) return true;
+  if (!event_) return false;
+  arm_event();
+  if (!would_return()) return false;
+  disarm_event();  // it came before we armed, so nobody signals it
+  return true;
+}
+
+bool SubscriberCore::would_return() const {
+  return closed_ || std::any_of(links_.begin(), links_.end(), [](const LinkRef& link) {
+           return link->ready() || link->at_hold_limit();
+         });
+}
+
 // Asks for an event on the next sample; true if there is one already.
 bool SubscriberCore::arm_event() {
   platform::clear_event(event_.get());
