@@ -97,7 +97,7 @@ class Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent), **env},
+            env={**os.environ, "PYTHONPATH": _python_path(), **env},
         )
         assert self._running.stdin
         assert self._running.stdout
@@ -197,6 +197,11 @@ class Elsewhere:
     def finish(self) -> None:
         for process in self._processes:
             process.finish()
+
+
+def _python_path() -> str:
+    """This folder, and where the test itself looks."""
+    return os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
 
 
 def _script(function: Callable[..., None], arguments: tuple[object, ...]) -> str:

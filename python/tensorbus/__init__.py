@@ -11,6 +11,10 @@ with tb.Subscriber("camera/image") as subscriber:      # in another
         sample.data, sample.header
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from tensorbus._core import version as __version__
 from tensorbus._errors import (
     AccessDenied,
@@ -30,9 +34,14 @@ from tensorbus._participant import participant
 from tensorbus._publisher import Publisher
 from tensorbus._sample import Header, Sample
 from tensorbus._subscriber import Subscriber
+from tensorbus._wait_any import wait_any
+
+if TYPE_CHECKING:
+    from tensorbus._async_subscriber import AsyncSubscriber
 
 __all__ = [
     "AccessDenied",
+    "AsyncSubscriber",
     "Closed",
     "Error",
     "Forked",
@@ -50,4 +59,15 @@ __all__ = [
     "VersionMismatch",
     "__version__",
     "participant",
+    "wait_any",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """AsyncSubscriber on first use: asyncio takes longer to import than all of Tensorbus."""
+    if name != "AsyncSubscriber":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tensorbus._async_subscriber import AsyncSubscriber
+
+    globals()[name] = AsyncSubscriber
+    return AsyncSubscriber

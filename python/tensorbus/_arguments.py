@@ -6,6 +6,9 @@ from operator import index
 
 from tensorbus._errors import InvalidArgument
 
+# As the core has it.
+_FOREVER = 1e9
+
 
 def topic_name(topic: object) -> str:
     """The name of a topic, if it is one that every process can spell."""
@@ -23,6 +26,15 @@ def whole_number(name: str, value: object, *, least: int) -> int:
     if not least <= number < 2**32:
         raise InvalidArgument(f"{name}={value!r}: expected a whole number of at least {least}")
     return number
+
+
+def seconds(name: str, value: float | None) -> float | None:
+    """A time to wait: at least 0, None if it never ends."""
+    if value is None or value >= _FOREVER:
+        return None
+    if value != value:
+        raise InvalidArgument(f"{name}=nan: expected seconds, or None")
+    return max(value, 0.0)
 
 
 def _has_surrogates(text: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from types import TracebackType
 from typing import Any
@@ -105,10 +105,24 @@ class Subscriber:
             except (Timeout, Closed):
                 return
 
+    def __aiter__(self) -> AsyncIterator[Sample]:
+        """The same with `async for`. For more than a loop, see `AsyncSubscriber`."""
+        # Not above: asyncio takes longer to import than all of Tensorbus.
+        from tensorbus._async_receiver import AsyncReceiver
+
+        return AsyncReceiver(self, self._timeout)
+
+    def ready(self) -> bool:
+        """Would `receive` return or raise at once? Takes nothing.
+
+        For several subscribers at once see `tensorbus.wait_any`.
+        """
+        return bool(self._core.ready())
+
     def fileno(self) -> int:
         """A descriptor for `select` and event loops: readable when `try_receive` may find a sample.
 
-        Call `try_receive` until it finds nothing; that re-arms it.
+        Call `try_receive` until it finds nothing, or `ready` until it says no; that re-arms it.
         """
         return int(self._core.fileno())
 

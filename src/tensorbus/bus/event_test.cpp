@@ -116,6 +116,37 @@ TEST_F(EventDescriptor, becomes_readable_on_close) {
   EXPECT_EQ(subscriber.try_receive(sample), Outcome::kClosed);
 }
 
+TEST_F(EventDescriptor, is_armed_by_a_ready_that_says_no) {
+  connect();
+  const int fd = subscriber.event_descriptor();
+  EXPECT_TRUE(readable(fd, 0ms));
+  EXPECT_FALSE(subscriber.ready());
+  EXPECT_FALSE(readable(fd, 0ms));
+  EXPECT_TRUE(eventually([&] {  // that the publisher has learned of the descriptor
+    publish_patterns(publisher, 1, 1);
+    const bool told = readable(fd, 1ms);
+    EXPECT_TRUE(subscriber.ready());
+    seeds_now(subscriber);
+    return told;
+  }));
+  EXPECT_FALSE(subscriber.ready());
+  publish_patterns(publisher, 2, 1);
+  EXPECT_TRUE(readable(fd, kLong));
+  EXPECT_TRUE(subscriber.ready());
+  EXPECT_EQ(seeds_now(subscriber), Seeds{2}) << "ready() takes nothing";
+}
+
+TEST_F(EventDescriptor, and_ready_tell_of_the_limit_of_held_samples_and_of_close) {
+  Subscriber one("topic", {.max_held = 1}, borrower);
+  ASSERT_EQ(one.wait_for_publishers(1, kLong), Outcome::kDone);
+  publish_patterns(publisher, 0, 2);
+  const auto held = one.receive(kLong);
+  EXPECT_TRUE(one.ready());
+  EXPECT_TRUE(readable(one.event_descriptor(), 0ms));
+  one.close();
+  EXPECT_TRUE(one.ready());
+}
+
 TEST_F(EventDescriptor, a_receive_that_parks_works_beside_it) {
   connect();
   (void)subscriber.event_descriptor();

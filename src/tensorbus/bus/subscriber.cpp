@@ -62,6 +62,8 @@ std::optional<Sample> Subscriber::try_receive() {
   return impl_->sample_of(outcome, std::move(sample));
 }
 
+bool Subscriber::ready() { return impl_->state->core->ready(); }
+
 int Subscriber::event_descriptor() { return impl_->state->core->event_descriptor(); }
 
 Outcome Subscriber::wait_for_publishers(std::uint32_t count, std::chrono::nanoseconds timeout) {

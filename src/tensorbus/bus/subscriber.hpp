@@ -38,8 +38,13 @@ class TENSORBUS_API Subscriber {
   Outcome receive(Sample& sample, std::chrono::nanoseconds timeout);
   Outcome try_receive(Sample& sample);
 
+  // Would receive() return now: is there a sample, or max_held reached, or is it closed? Takes
+  // nothing.
+  bool ready();
+
   // For poll(), epoll and event loops: readable when try_receive() may find something. Owned by
-  // the subscriber. Call try_receive() until it finds nothing; that re-arms the descriptor.
+  // the subscriber. Call try_receive() until it finds nothing, or ready() until it says no; that
+  // re-arms the descriptor.
   int event_descriptor();
 
   Outcome wait_for_publishers(std::uint32_t count, std::chrono::nanoseconds timeout);

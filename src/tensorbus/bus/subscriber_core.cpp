@@ -52,8 +52,11 @@ Outcome SubscriberCore::try_receive(Sample& sample) {
   const std::lock_guard lock(mutex_);
   Outcome outcome = take_next(sample);
   if (!event_) return outcome;
-  if (outcome == Outcome::kTimedOut && arm_event()) outcome = take_next(sample);
-  if (outcome != Outcome::kTimedOut) disarm_event();
+  if (outcome == Outcome::kTimedOut) {
+    if (!arm_event()) return outcome;
+    outcome = take_next(sample);
+  }
+  disarm_event();  // there may be more
   return outcome;
 }
 
@@ -121,17 +124,29 @@ bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
 
 bool SubscriberCore::anything_ready() const {
   const std::lock_guard lock(mutex_);
-  return closed_ || std::any_of(links_.begin(), links_.end(),
-                                [](const LinkRef& link) { return link->ready(); });
+  return would_return();
 }
 
-// Asks for an event on the next sample; true if there is one already.
+bool SubscriberCore::ready() {
+  const std::lock_guard lock(mutex_);
+  if (would_return()) return true;
+  if (!event_ || !arm_event()) return false;
+  disarm_event();  // it came before we armed, so nobody signals it
+  return true;
+}
+
+bool SubscriberCore::would_return() const {
+  return closed_ || std::any_of(links_.begin(), links_.end(), [](const LinkRef& link) {
+           return link->ready() || link->at_hold_limit();
+         });
+}
+
+// Asks for an event on whatever ends a receive(); true if there is something already.
 bool SubscriberCore::arm_event() {
   platform::clear_event(event_.get());
   if (!event_armed_) sleeper_.arm_event();
   event_armed_ = true;
-  return std::any_of(links_.begin(), links_.end(),
-                     [](const LinkRef& link) { return link->ready(); });
+  return would_return();
 }
 
 // There may be more: the descriptor stays readable until a try_receive() finds nothing, and until

@@ -31,6 +31,9 @@ class SubscriberCore {
   // kTimedOut: nothing there now.
   Outcome try_receive(Sample& sample);
 
+  // Would receive() return now, with whatever outcome? If not, re-arms the descriptor.
+  bool ready();
+
   // A descriptor to poll: readable when try_receive() may find something. From then on every
   // try_receive() that finds nothing re-arms it. The first call makes it and sends it to the
   // publishers.
@@ -58,6 +61,7 @@ class SubscriberCore {
   Outcome take_next(Sample& sample);
   bool take_from(const LinkRef& link, Sample& sample);
   bool anything_ready() const;
+  bool would_return() const;
   bool arm_event();
   void disarm_event();
   void forget_ended_links();

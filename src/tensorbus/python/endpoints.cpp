@@ -193,6 +193,7 @@ void bind_subscriber(nb::module_& module) {
            nb::sig("def receive(self, timeout: float | None) -> Sample | Outcome"),
            "A Sample, or the Outcome that says why there is none.")
       .def("try_receive", try_receive, nb::sig("def try_receive(self) -> Sample | Outcome"))
+      .def("ready", &Subscriber::ready)
       .def("fileno", &Subscriber::event_descriptor)
       .def(
           "wait_for_publishers",

@@ -1,0 +1,109 @@
+"""Receiving in an event loop, for both kinds of subscribers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+from weakref import ref
+
+from tensorbus._arguments import seconds
+from tensorbus._errors import Closed, Timeout
+from tensorbus._loop_poller import Wait
+from tensorbus._sample import Sample
+
+if TYPE_CHECKING:
+    from tensorbus._subscriber import Subscriber
+
+# After so many samples that were there already, the other tasks of the loop have a turn.
+_IN_A_ROW = 64
+
+
+class AsyncReceiver:
+    """Awaits what a subscriber blocks for, and is the iterator of `async for`.
+
+    A sample is taken in the last step of a coroutine, never before: what is cancelled took none.
+
+    Args:
+        subscriber: to be received from in no other way while anybody is in `wait_for_publishers`.
+        timeout: as a subscriber's.
+        spin: seconds to look before the task waits; the loop stands still for that time.
+    """
+
+    def __init__(self, subscriber: Subscriber, timeout: float | None, spin: float = 0) -> None:
+        self._subscriber = subscriber
+        self._timeout = timeout
+        self._spin = spin
+        self._descriptor = subscriber.fileno()
+        self._in_a_row = 0
+        # Weak: the tasks of a loop that was closed over them are to go.
+        self._joining: set[ref[Wait]] = set()
+
+    async def receive(self, timeout: float | None = None) -> Sample:
+        timeout = seconds("timeout", self._timeout if timeout is None else timeout)
+        self._in_a_row += 1
+        if self._in_a_row >= _IN_A_ROW:
+            self._in_a_row = 0
+            await asyncio.sleep(0)
+        sample = self._spun(timeout) if self._spin > 0 else self.try_receive()
+        if sample is not None:
+            return sample
+        self._in_a_row = 0
+        with Wait(self._descriptor, timeout) as wait:
+            while not wait.over:
+                sample = self.try_receive()
+                if sample is not None:
+                    return sample
+                await wait.woken()
+        return self._last_look()
+
+    def try_receive(self) -> Sample | None:
+        sample = self._subscriber.try_receive()
+        if sample is None:
+            self._pass_on()
+        return sample
+
+    async def wait_for_publishers(self, count: int, timeout: float | None) -> bool:
+        with Wait(self._descriptor, seconds("timeout", timeout)) as wait:
+            joining = ref(wait, self._joining.discard)
+            self._joining.add(joining)
+            try:
+                while not self._subscriber.wait_for_publishers(count, 0):
+                    if wait.over:
+                        return False
+                    await wait.woken()
+                return True
+            finally:
+                self._joining.discard(joining)
+
+    def __aiter__(self) -> AsyncReceiver:
+        return self
+
+    async def __anext__(self) -> Sample:
+        try:
+            return await self.receive()
+        except (Timeout, Closed):
+            raise StopAsyncIteration from None
+
+    def _spun(self, timeout: float | None) -> Sample | None:
+        try:
+            return self._subscriber.receive(
+                self._spin if timeout is None else min(self._spin, timeout)
+            )
+        except Timeout:
+            return None
+        finally:
+            self._pass_on()
+
+    # Raises the Timeout in the subscriber's words.
+    def _last_look(self) -> Sample:
+        try:
+            return self._subscriber.receive(0)
+        finally:
+            self._pass_on()
+
+    # Who finds nothing has cleared the descriptor, which may have told of a publisher.
+    def _pass_on(self) -> None:
+        for joining in tuple(self._joining):
+            wait = joining()
+            if wait is not None:
+                wait.wake_soon()
