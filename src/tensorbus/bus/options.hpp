@@ -25,8 +25,9 @@ enum class Access {
   // Read them where they are; to write is a crash. What everybody has who says nothing.
   kRead,
   // Write them, for itself: a page that is written becomes a copy of its own, and nobody else sees
-  // it. Costs a mapping for each sample (some microseconds), and a page fault and memory for each
-  // page that is written. A page that is not shows what others write, if the publisher is `shared`.
+  // it. Costs a mapping for each sample (one or two microseconds), and a fault and memory for each
+  // page that is written: to write all of a large tensor, copy it, that is faster. A page that is
+  // not written shows what others write, if the publisher is `shared`.
   kPrivate,
   // Write them for all: the publisher and everybody else who holds the sample see it, in the order
   // that the processes agree upon themselves. Only of publishers that are `shared`.

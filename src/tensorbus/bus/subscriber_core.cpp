@@ -115,6 +115,7 @@ bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
     } catch (const Error& error) {
       if (error.code() == Code::kOutOfMemory) {
         link->set_aside = entry;
+        if (event_) platform::signal_event(event_.get());  // there is something still
         throw;
       }
       ++stats_.bad;
