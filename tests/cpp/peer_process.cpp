@@ -1,8 +1,10 @@
 // A process for tests to talk to, stop and kill: reads a command per line, answers with a line.
 // Publishers' samples are patterns (tensorbus/bus/test_support.hpp) with consecutive seeds.
 
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <deque>
 #include <functional>
 #include <iostream>
@@ -70,6 +72,7 @@ class PeerProcess {
   }
   std::string leave() {
     kept_.clear();
+    loans_.clear();
     publishers_.clear();
     subscribers_.clear();
     participants_.clear();
@@ -80,6 +83,7 @@ class PeerProcess {
     options.depth = static_cast<std::uint32_t>(with.get("depth", options.depth));
     options.history = static_cast<std::uint32_t>(with.get("history", 0));
     options.reliable = with.get("reliable", 0) != 0;
+    options.shared = with.get("shared", 0) != 0;
     options.timeout = std::chrono::milliseconds(with.get("timeout_ms", 3'600'000));
     seed_ = with.get("seed", 0);
     publishers_.emplace_back(with.first, options, participants_.back());
@@ -89,10 +93,12 @@ class PeerProcess {
     SubscriberOptions options;
     options.depth = static_cast<std::uint32_t>(with.get("depth", 0));
     options.max_held = static_cast<std::uint32_t>(with.get("held", options.max_held));
+    if (with.get("private", 0) != 0) options.access = Access::kPrivate;
+    if (with.get("shared", 0) != 0) options.access = Access::kShared;
     subscribers_.emplace_back(with.first, options, participants_.back());
     return "ok";
   }
-  // "publish 3 words=100 copy": on every publisher, the same seeds.
+  // "publish 3 words=100 copy": on every publisher, the same seeds. "hold" keeps the loans.
   std::string publish(const Arguments& with) {
     const std::size_t words = with.get("words", 64);
     for (std::uint64_t i = 0; i < std::stoull(with.first); ++i, ++seed_) {
@@ -103,6 +109,9 @@ class PeerProcess {
           write_pattern(own, seed_);
           published =
               publisher.publish(TensorView::of(own.data(), {static_cast<std::int64_t>(words)}));
+        } else if (with.get("hold", 0) != 0) {
+          loans_.push_back(pattern_loan(publisher, seed_, words));
+          published = publisher.publish(loans_.back().view());
         } else {
           published = publish_pattern(publisher, seed_, words);
         }
@@ -111,7 +120,7 @@ class PeerProcess {
     }
     return "ok";
   }
-  // Takes so many samples from every subscriber; "keep" holds them.
+  // Takes so many samples from every subscriber; "keep" holds them, "scribble" writes to them.
   std::string receive(const Arguments& with) {
     std::string seeds = "ok";
     for (Subscriber& subscriber : subscribers_) {
@@ -120,10 +129,46 @@ class PeerProcess {
         if (!sample) return "nothing came after" + seeds.substr(2);
         const auto seed = seed_of(*sample);
         seeds += seed ? " " + std::to_string(*seed) : " torn";
+        if (with.get("scribble", 0) != 0)
+          write_pattern(sample->tensor().as_mutable<std::uint64_t>(), 123456);
         if (with.get("keep", 0) != 0) kept_.push_back(std::move(*sample));
       }
     }
     return seeds;
+  }
+  // Writes the pattern of this seed into all kept samples.
+  std::string write(const Arguments& with) {
+    for (const Sample& sample : kept_)
+      write_pattern(sample.tensor().as_mutable<std::uint64_t>(), std::stoull(with.first));
+    return "ok";
+  }
+  // The same without asking: at kRead, a crash. "protect" asks the kernel first.
+  std::string force(const Arguments& with) {
+    for (const Sample& sample : kept_) {
+      const auto words = sample.tensor().as<std::uint64_t>();
+      auto* first = const_cast<std::uint64_t*>(words.data());
+      if (with.get("protect", 0) != 0) {
+        const auto address = reinterpret_cast<std::uintptr_t>(first) & ~std::uintptr_t{4095};
+        void* page = reinterpret_cast<void*>(address);
+        if (::mprotect(page, 4096, PROT_READ | PROT_WRITE) < 0)
+          return std::string("refused ") + (errno == EACCES ? "EACCES" : "otherwise");
+      }
+      write_pattern({first, words.size()}, std::stoull(with.first));
+    }
+    return "ok";
+  }
+  std::string check_loans() {
+    std::string seeds = "ok";
+    for (const Loan& loan : loans_) {
+      const auto seed = seed_of(loan.as<std::uint64_t>());
+      seeds += seed ? " " + std::to_string(*seed) : " torn";
+    }
+    return seeds;
+  }
+  std::string await_refusal() {
+    for (Subscriber& subscriber : subscribers_)
+      if (!eventually([&] { return subscriber.stats().refused != 0; })) return "nobody refused";
+    return "ok " + subscribers_.back().stats().last_refusal;
   }
   std::string check_kept() {
     std::string seeds = "ok";
@@ -169,6 +214,7 @@ class PeerProcess {
   std::deque<Publisher> publishers_;
   std::deque<Subscriber> subscribers_;
   std::vector<Sample> kept_;
+  std::vector<Loan> loans_;
   std::uint64_t seed_ = 0;
 };
 
@@ -179,6 +225,10 @@ const std::map<std::string, PeerProcess::Command> PeerProcess::commands_ = {
     {"subscriber", &PeerProcess::subscriber},
     {"publish", &PeerProcess::publish},
     {"receive", &PeerProcess::receive},
+    {"write", &PeerProcess::write},
+    {"force", &PeerProcess::force},
+    {"check_loans", [](PeerProcess& p, const Arguments&) { return p.check_loans(); }},
+    {"await_refusal", [](PeerProcess& p, const Arguments&) { return p.await_refusal(); }},
     {"check_kept", [](PeerProcess& p, const Arguments&) { return p.check_kept(); }},
     {"let_go", [](PeerProcess& p, const Arguments&) { return p.kept_.clear(), "ok"; }},
     {"await_subscribers", &PeerProcess::await_subscribers},

@@ -27,7 +27,8 @@ void BorrowerConnection::subscribe(const std::shared_ptr<SubscriberCore>& subscr
   auto source =
       std::make_shared<const link::Source>(link::Source{owner_, publisher, subscriber->topic()});
   const std::uint32_t number = next_link_++;
-  auto link = std::make_shared<link::BorrowerLink>(number, std::move(source), connected_);
+  auto link = std::make_shared<link::BorrowerLink>(number, std::move(source), connected_,
+                                                   subscriber->asks_for());
   links_.emplace(number, Link{subscriber, link});
   if (greeted_) {
     subscriber->add(std::move(link));
@@ -71,13 +72,20 @@ void BorrowerConnection::on_message(link::Channel::Received& received) {
     }
     case link::ControlType::kSegment: {
       const auto segment = received.as<link::SegmentMessage>();
-      connected_->segments.add(segment.segment, received.take_fd(), segment.bytes);
+      const bool writable =
+          link::grant_of(segment.writable, "SEGMENT.writable") == memory::Grant::kWrite;
+      (writable ? connected_->writable_segments : connected_->segments)
+          .add(segment.segment, received.take_fd(), segment.bytes);
       for (const auto& [number, link] : links_)
         if (const auto subscriber = link.subscriber.lock()) subscriber->wake();
       return;
     }
-    case link::ControlType::kRetired:
-      return connected_->segments.retire(received.as<link::Retired>().number);
+    case link::ControlType::kRetired: {
+      const auto number = received.as<link::Retired>().number;
+      connected_->segments.retire(number);
+      connected_->writable_segments.retire(number);
+      return;
+    }
     case link::ControlType::kEnded: {
       const auto [subscriber, link] = link_named(received.as<link::Ended>().number);
       if (subscriber && link) subscriber->end(link);

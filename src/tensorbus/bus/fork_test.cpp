@@ -98,6 +98,43 @@ TEST_F(Forked, a_sample_can_be_read_in_the_child) {
   EXPECT_TRUE(in_child([&] { return seed_of(*sample) == 4U; }));
 }
 
+TEST_F(Forked, a_private_sample_is_the_childs_own_there) {
+  Subscriber own("topic", {.access = Access::kPrivate}, *borrower);
+  ASSERT_EQ(publisher->wait_for_subscribers(2, kLong), Outcome::kDone);
+  publish_patterns(*publisher, 4, 1);
+  auto sample = own.receive(kLong);
+  ASSERT_TRUE(sample);
+  EXPECT_EQ(next_seeds(*subscriber, 1), Seeds{4});
+  EXPECT_TRUE(in_child([&] {
+    const Tensor kept = sample->tensor();
+    write_pattern(kept.as_mutable<std::uint64_t>(), 5);
+    sample.reset();
+    return seed_of(kept.as<std::uint64_t>()) == 5U;
+  }));
+  EXPECT_EQ(seed_of(*sample), 4U);
+  EXPECT_GT(used_bytes(*owner, {&*publisher}), 0U) << "the child returned no lease";
+  sample.reset();
+  EXPECT_EQ(used_bytes(*owner, {&*publisher}), 0U);
+}
+
+TEST_F(Forked, a_shared_sample_can_be_written_in_the_child_and_stays_leased) {
+  Publisher open("open", {.shared = true}, *owner);
+  Subscriber writing("open", {.access = Access::kShared}, *borrower);
+  ASSERT_EQ(open.wait_for_subscribers(1, kLong), Outcome::kDone);
+  publish_patterns(open, 4, 1);
+  auto sample = writing.receive(kLong);
+  ASSERT_TRUE(sample);
+  EXPECT_TRUE(in_child([&] {
+    write_pattern(sample->tensor().as_mutable<std::uint64_t>(), 5);
+    sample.reset();
+    return true;
+  }));
+  EXPECT_EQ(seed_of(*sample), 5U);
+  EXPECT_GT(used_bytes(*owner, {&open}), 0U);
+  sample.reset();
+  EXPECT_EQ(used_bytes(*owner, {&open}), 0U);
+}
+
 TEST_F(Forked, the_child_holds_none_of_the_parents_descriptors) {
   const int probe = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   ::close(probe);

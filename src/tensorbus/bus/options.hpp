@@ -20,6 +20,20 @@ struct ParticipantOptions {
   std::size_t segment_bytes = std::size_t{64} << 20;
 };
 
+// What a subscriber may do with the tensors that it receives.
+enum class Access {
+  // Read them where they are; to write is a crash. What everybody has who says nothing.
+  kRead,
+  // Write them, for itself: a page that is written becomes a copy of its own, and nobody else sees
+  // it. Costs a mapping for each sample (one or two microseconds), and a fault and memory for each
+  // page that is written: to write all of a large tensor, copy it, that is faster. A page that is
+  // not written shows what others write, if the publisher is `shared`.
+  kPrivate,
+  // Write them for all: the publisher and everybody else who holds the sample see it, in the order
+  // that the processes agree upon themselves. Only of publishers that are `shared`.
+  kShared,
+};
+
 struct PublisherOptions {
   // How many samples wait for a subscriber that did not say itself. When they are there, the
   // oldest is dropped for a new one, so what a slow subscriber sees is at most so many samples old.
@@ -29,6 +43,9 @@ struct PublisherOptions {
   // Drop nothing: a full subscriber makes publish() wait up to `timeout`.
   bool reliable = false;
   std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
+  // Subscribers that ask for Access::kShared may write to what is published here. They could write
+  // to any loan and sample of the shared publishers of this participant, and to nothing else.
+  bool shared = false;
 };
 
 struct SubscriberOptions {
@@ -36,6 +53,8 @@ struct SubscriberOptions {
   std::uint32_t max_held = 256;  // samples of one publisher that may be held at once
   // How long receive() looks by itself before it parks; costs a core for that time.
   std::chrono::nanoseconds spin = std::chrono::microseconds(5);
+  // With kShared, a publisher that is not `shared` refuses, and stats() says so.
+  Access access = Access::kRead;
 };
 
 struct PublisherStats {

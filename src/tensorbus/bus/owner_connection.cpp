@@ -96,11 +96,16 @@ void OwnerConnection::subscribe(link::Channel::Received& received) {
   const auto asked = received.as<link::Subscribe>();
   if (links_.contains(asked.link) || asked.link == 0 || links_.size() >= kMaxLinks)
     throw Error(Code::kProtocol, "SUBSCRIBE.link: " + std::to_string(asked.link));
+  const memory::Grant grant = link::grant_of(asked.writable, "SUBSCRIBE.writable");
   link::Waker waker(peer_->wake_page, asked.wake_slot);
   if (!received.datagram.fds.empty()) waker.set_event(take_event(received));
   const std::shared_ptr<PublisherCore> publisher = find_publisher_(asked.publisher);
   if (!publisher || publisher->topic() != asked.topic)
     return refuse(asked.link, Code::kClosed, "there is no such publisher any more");
+  if (grant > publisher->most_granted())
+    return refuse(asked.link, Code::kUnsupported,
+                  "the publisher is not shared, subscribers can only read its memory: make it with "
+                  "shared = true, or subscribe with access read or private");
   try {
     const auto announce = [&](const PublisherCore::Adopted& adopted) {
       std::vector<platform::Fd> fds;
@@ -118,7 +123,9 @@ void OwnerConnection::subscribe(link::Channel::Received& received) {
       platform::step("accepted.sent");
     };
     const auto link =
-        publisher->adopt({asked.depth, asked.max_held}, std::move(waker), segments_, announce).link;
+        publisher
+            ->adopt({asked.depth, asked.max_held}, std::move(waker), segments_, grant, announce)
+            .link;
     if (!link) return refuse(asked.link, Code::kClosed, "the publisher is closed");
     links_.emplace(asked.link, Link{publisher, link});
   } catch (const Error& error) {

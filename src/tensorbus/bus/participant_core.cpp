@@ -116,14 +116,14 @@ void ParticipantCore::close_subscriber(const std::shared_ptr<SubscriberCore>& su
   service_.post([this] { drop_idle_connections(); });
 }
 
-memory::BlockRef ParticipantCore::allocate(std::size_t bytes) {
+memory::BlockRef ParticipantCore::allocate(std::size_t bytes, memory::Grant most) {
   try {
-    return arena().allocate(bytes);
+    return arena().allocate(bytes, most);
   } catch (const Error& error) {
     if (error.code() != Code::kOutOfMemory) throw;
   }
   for (const auto& publisher : publishers()) publisher->drain();
-  return arena().allocate(bytes);
+  return arena().allocate(bytes, most);
 }
 
 std::vector<std::shared_ptr<PublisherCore>> ParticipantCore::publishers() {

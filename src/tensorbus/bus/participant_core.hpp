@@ -44,7 +44,7 @@ class ParticipantCore {
   void close_subscriber(const std::shared_ptr<SubscriberCore>& subscriber);
 
   // A block of the arena; takes back what subscribers returned before it gives up.
-  memory::BlockRef allocate(std::size_t bytes);
+  memory::BlockRef allocate(std::size_t bytes, memory::Grant most);
 
  private:
   using PublisherName = std::pair<Id, std::uint32_t>;

@@ -98,6 +98,14 @@ memory::Block* PreparedSample::take_loan(const std::byte* first, std::size_t byt
   if (!block) return nullptr;
   if (first + bytes > block->data() + block->bytes())
     throw Error(Code::kInvalidArgument, "the tensor reaches beyond the end of its loan");
+  if (block->most_granted() != supplies.most_granted)
+    throw Error(
+        Code::kInvalidArgument,
+        supplies.most_granted == memory::Grant::kWrite
+            ? "this publisher is shared, and this loan is of one that is not: take the loan "
+              "from the publisher that publishes it, or publish a copy"
+            : "this loan is of a shared publisher, whose subscribers could write to it: take "
+              "the loan from the publisher that publishes it, or publish a copy");
   memory::Block* found = &*block;
   if (std::find(blocks_.begin(), blocks_.end(), block) != blocks_.end()) return found;
   if (!block->mark_published())

@@ -23,12 +23,14 @@ class PreparedSample {
   struct Supplies {
     memory::Arena& arena;
     std::function<memory::BlockRef(std::size_t)> allocate;  // throws when there is none
+    memory::Grant most_granted;                             // of all that is published
     const std::shared_ptr<link::ByteCounter>& in_flight;
   };
 
   // `tensors` travel, and of `rest` everything but its tensors. Tensors that lie in a loan travel
   // by reference, all others are copied into one block. If `loan` is given, all of them lie in it.
-  // Throws Error(kInvalidArgument) for a loan that was published before and for a malformed layout.
+  // Throws Error(kInvalidArgument) for a loan that was published before, for one of a publisher
+  // that grants more or less than this one, and for a malformed layout.
   PreparedSample(std::span<const TensorView> tensors, const Message& rest, const Supplies& supplies,
                  const memory::BlockRef* loan = nullptr);
   ~PreparedSample() { return_loans(); }

@@ -44,7 +44,7 @@ struct PublisherState {
   memory::BlockRef allocate(std::size_t bytes) const {
     // A block that was just returned is still in the caches, a fresh one is not.
     if (bytes >= kWorthTakingBackFirst) core->drain();
-    return participant->allocate(bytes);
+    return participant->allocate(bytes, core->most_granted());
   }
 };
 
@@ -84,7 +84,7 @@ Published Publisher::publish(std::span<const TensorView> tensors, const Message&
   bus::PreparedSample sample(
       tensors, rest,
       {state.participant->arena(), [&](std::size_t bytes) { return state.allocate(bytes); },
-       state.core->bytes_in_flight()},
+       state.core->most_granted(), state.core->bytes_in_flight()},
       loan);
   const bus::PublishResult result = state.core->publish(sample, timeout, give_up);
   if (result.outcome == Outcome::kDone) sample.mark_done();

@@ -100,11 +100,12 @@ void PublisherCore::remember(const link::Entry& entry, const link::IssuedRef& sa
 
 PublisherCore::Adopted PublisherCore::adopt(link::LinkLimits asked, link::Waker subscriber,
                                             std::shared_ptr<link::SegmentSender> segments,
-                                            const Announce& announce) {
+                                            memory::Grant grant, const Announce& announce) {
   const link::LinkLimits limits{
       clamped(asked.depth != 0 ? asked.depth : options_.depth, link::kMaxDepth),
       clamped(asked.max_held, link::kMaxHeld - link::kMaxDepth)};
-  auto link = std::make_shared<link::OwnerLink>(limits, std::move(subscriber), std::move(segments));
+  auto link =
+      std::make_shared<link::OwnerLink>(limits, std::move(subscriber), std::move(segments), grant);
   const std::lock_guard lock(mutex_);
   if (closed_) return {};
   const std::size_t kept = std::min<std::size_t>(history_.size(), limits.depth);

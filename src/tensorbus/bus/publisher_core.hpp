@@ -36,6 +36,10 @@ class PublisherCore {
   std::uint32_t number() const noexcept { return number_; }
   const PublisherOptions& options() const noexcept { return options_; }
   std::uint32_t wake_slot() const noexcept { return sleeper_.index(); }
+  // The memory that is published here.
+  memory::Grant most_granted() const noexcept {
+    return options_.shared ? memory::Grant::kWrite : memory::Grant::kRead;
+  }
 
   // All or nothing: unless the outcome is kDone, nobody gets the sample.
   PublishResult publish(const PreparedSample& sample, std::chrono::nanoseconds timeout,
@@ -62,7 +66,8 @@ class PublisherCore {
   // Makes a link and puts the history into it, all before the next publish() can run. Empty:
   // closed. Should `announce` throw, there is no link.
   Adopted adopt(link::LinkLimits asked, link::Waker subscriber,
-                std::shared_ptr<link::SegmentSender> segments, const Announce& announce);
+                std::shared_ptr<link::SegmentSender> segments, memory::Grant grant,
+                const Announce& announce);
   void set_event(const std::shared_ptr<link::OwnerLink>& link, platform::Fd event);
   // UNSUBSCRIBE: nothing new; what was not popped comes back.
   void stop_link(const std::shared_ptr<link::OwnerLink>& link);

@@ -1,5 +1,6 @@
 // An owner against borrowers that speak the control messages themselves, rightly and wrongly.
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -104,6 +105,50 @@ TEST_F(RawBorrower, that_hands_its_event_over_late_is_woken_for_what_came_before
   peer.channel.send(link::Event{1}, fds_of(platform::duplicate(event.get())));
   pollfd ready{event.get(), POLLIN, 0};
   EXPECT_EQ(::poll(&ready, 1, static_cast<int>(std::chrono::milliseconds(kLong).count())), 1);
+}
+
+TEST_F(RawBorrower, asking_to_write_is_refused_unless_the_publisher_is_shared) {
+  greeted();
+  link::Subscribe writing = subscribe(1);
+  writing.writable = 1;
+  peer.channel.send(writing);
+  ASSERT_EQ(peer.next(), ControlType::kRefused);
+  const auto refused = peer.received.as<link::Refused>();
+  EXPECT_EQ(refused.code, static_cast<std::uint32_t>(Code::kUnsupported));
+  EXPECT_NE(refused.text.find("shared = true"), std::string::npos) << refused.text;
+  peer.channel.send(subscribe(2));
+  EXPECT_EQ(peer.next(), ControlType::kAccepted);
+  others_go_on();
+}
+
+TEST_F(RawBorrower, asking_to_write_and_to_read_gets_a_descriptor_for_each) {
+  Publisher open("open", {.shared = true}, owner);
+  greeted();
+  for (const std::uint32_t writable : {0U, 1U}) {
+    peer.channel.send(link::Subscribe{.link = 5 + writable,
+                                      .publisher = 2,
+                                      .depth = 2,
+                                      .max_held = 2,
+                                      .writable = writable,
+                                      .topic = "open"});
+    ASSERT_EQ(peer.next(), ControlType::kAccepted);
+  }
+  ASSERT_TRUE(eventually([&] { return open.subscribers() == 2; }));
+  publish_patterns(open, 1, 3);
+  for (const std::uint32_t writable : {0U, 1U}) {
+    ASSERT_EQ(peer.next(), ControlType::kSegment);
+    EXPECT_EQ(peer.received.as<link::SegmentMessage>().writable, writable);
+    const platform::Fd fd = peer.received.take_fd();
+    EXPECT_EQ(::fcntl(fd.get(), F_GETFL) & O_ACCMODE, writable == 1 ? O_RDWR : O_RDONLY);
+  }
+  EXPECT_EQ(peer.channel.receive(peer.received), link::Channel::State::kNothing);
+}
+
+TEST_F(RawBorrower, asking_for_what_is_neither_to_read_nor_to_write_is_cut_off) {
+  link::Subscribe wrong = subscribe(1);
+  wrong.writable = 2;
+  peer.channel.send(wrong);
+  hangs_up();
 }
 
 TEST_F(RawBorrower, using_a_link_number_twice_is_cut_off) {

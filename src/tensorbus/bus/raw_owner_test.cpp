@@ -25,9 +25,9 @@ using testing::RawPeer;
 
 class RawOwner : public ::testing::Test {
  protected:
-  RawOwner() {
+  explicit RawOwner(const SubscriberOptions& options = {}) {
     domain.add_marker(marker_name(escape_topic("topic"), self, 1));
-    subscriber.emplace("topic", SubscriberOptions{}, borrower);
+    subscriber.emplace("topic", options, borrower);
     EXPECT_TRUE(eventually([&] {
       if (platform::Fd socket = platform::accept_from(listener.get()))
         peer.emplace(std::move(socket));
@@ -39,7 +39,9 @@ class RawOwner : public ::testing::Test {
   void greet() {
     peer->say_hello(self);
     ASSERT_EQ(peer->next(), ControlType::kSubscribe);
-    number = peer->received.as<link::Subscribe>().link;
+    const auto asked = peer->received.as<link::Subscribe>();
+    number = asked.link;
+    asked_to_write = asked.writable;
   }
   void accept() {
     greet();
@@ -77,6 +79,7 @@ class RawOwner : public ::testing::Test {
   std::optional<Subscriber> subscriber;
   std::optional<RawPeer> peer;
   std::uint32_t number = 0;
+  std::uint32_t asked_to_write = 0;
   std::optional<link::LinkSegment> memory;
   link::SampleRingWriter ring;
 };
@@ -104,15 +107,97 @@ TEST_F(RawOwner, with_rings_that_make_no_sense_is_cut_off) {
 
 TEST_F(RawOwner, with_an_unsealed_segment_is_cut_off) {
   accept();
-  peer->channel.send(link::SegmentMessage{0, 4096}, fds_of(link::testing::unsealed_memfd(4096)));
+  peer->channel.send(link::SegmentMessage{0, 4096, 0}, fds_of(link::testing::unsealed_memfd(4096)));
   hangs_up();
 }
 
 TEST_F(RawOwner, with_a_segment_of_another_size_is_cut_off) {
   accept();
-  peer->channel.send(link::SegmentMessage{0, 8192},
+  peer->channel.send(link::SegmentMessage{0, 8192, 0},
                      fds_of(platform::create_sealed_memfd("x", 4096)));
   hangs_up();
+}
+
+TEST_F(RawOwner, that_grants_neither_to_read_nor_to_write_is_cut_off) {
+  accept();
+  peer->channel.send(link::SegmentMessage{0, 4096, 2},
+                     fds_of(platform::create_sealed_memfd("x", 4096)));
+  hangs_up();
+}
+
+TEST_F(RawOwner, that_grants_to_write_what_cannot_be_written_is_cut_off) {
+  accept();
+  const platform::Fd segment = platform::create_sealed_memfd("x", 4096);
+  peer->channel.send(link::SegmentMessage{0, 4096, 1},
+                     fds_of(platform::reopen_read_only(segment.get())));
+  hangs_up();
+}
+
+TEST_F(RawOwner, that_sends_a_segment_twice_with_one_grant_is_cut_off) {
+  accept();
+  for (int i = 0; i < 2; ++i)
+    peer->channel.send(link::SegmentMessage{0, 4096, 1},
+                       fds_of(platform::create_sealed_memfd("x", 4096)));
+  hangs_up();
+}
+
+// What was granted to others of this process is not what this subscriber asked for.
+TEST_F(RawOwner, that_is_careless_with_descriptors_makes_nothing_writable) {
+  accept();
+  EXPECT_EQ(asked_to_write, 0U);
+  const platform::Fd segment = platform::create_sealed_memfd("x", 4096);
+  const platform::Mapping mapping(segment.get(), 4096, platform::Mapping::Access::kReadWrite);
+  write_pattern({reinterpret_cast<std::uint64_t*>(mapping.data()), 64}, 3);
+  peer->channel.send(link::SegmentMessage{0, 4096, 1}, fds_of(platform::duplicate(segment.get())));
+  ring.push(0, entry_of(0, 64));
+  EXPECT_FALSE(subscriber->receive(5ms)) << "it waits for the one to read";
+  peer->channel.send(link::SegmentMessage{0, 4096, 0}, fds_of(platform::duplicate(segment.get())));
+  const auto sample = subscriber->receive(kLong);
+  ASSERT_TRUE(sample);
+  EXPECT_EQ(seed_of(*sample), 3U);
+  EXPECT_FALSE(sample->tensor().writable());
+}
+
+class RawOwnerOfWriters : public RawOwner {
+ protected:
+  RawOwnerOfWriters() : RawOwner({.access = Access::kShared}) {}
+};
+
+TEST_F(RawOwnerOfWriters, is_asked_for_memory_to_write) {
+  accept();
+  EXPECT_EQ(asked_to_write, 1U);
+  const platform::Fd segment = platform::create_sealed_memfd("x", 4096);
+  const platform::Mapping mapping(segment.get(), 4096, platform::Mapping::Access::kReadWrite);
+  ring.push(0, entry_of(0, 64));
+  peer->channel.send(link::SegmentMessage{0, 4096, 0},
+                     fds_of(platform::reopen_read_only(segment.get())));
+  EXPECT_FALSE(subscriber->receive(5ms)) << "it waits for the one to write";
+  peer->channel.send(link::SegmentMessage{0, 4096, 1}, fds_of(platform::duplicate(segment.get())));
+  const auto sample = subscriber->receive(kLong);
+  ASSERT_TRUE(sample);
+  sample->tensor().as_mutable<std::uint64_t>()[63] = 5;
+  EXPECT_EQ(reinterpret_cast<std::uint64_t*>(mapping.data())[63], 5U);
+}
+
+class RawOwnerOfPrivate : public RawOwner {
+ protected:
+  RawOwnerOfPrivate() : RawOwner({.access = Access::kPrivate}) {}
+};
+
+TEST_F(RawOwnerOfPrivate, may_have_a_segment_of_any_size_and_samples_that_make_no_sense) {
+  accept();
+  EXPECT_EQ(asked_to_write, 0U);
+  const platform::Fd segment = platform::create_sealed_memfd("x", 5000);
+  const platform::Mapping mapping(segment.get(), 5000, platform::Mapping::Access::kReadWrite);
+  write_pattern({reinterpret_cast<std::uint64_t*>(mapping.data() + 4488), 64}, 3);
+  peer->channel.send(link::SegmentMessage{0, 5000, 0},
+                     fds_of(platform::reopen_read_only(segment.get())));
+  ring.push(0, entry_of(4496, 64));  // beyond the segment, not beyond its page
+  ring.push(1, entry_of(~std::uint64_t{0} - 7, 2));
+  ring.push(2, entry_of(4488, 64));
+  EXPECT_EQ(next_seeds(*subscriber, 1), Seeds{3});
+  EXPECT_EQ(subscriber->stats().bad, 2U);
+  EXPECT_EQ(subscriber->stats().held, 0U);
 }
 
 TEST_F(RawOwner, whose_samples_make_no_sense_is_counted_and_the_good_ones_arrive) {
@@ -120,7 +205,7 @@ TEST_F(RawOwner, whose_samples_make_no_sense_is_counted_and_the_good_ones_arrive
   const platform::Fd segment = platform::create_sealed_memfd("x", 4096);
   const platform::Mapping mapping(segment.get(), 4096, platform::Mapping::Access::kReadWrite);
   write_pattern({reinterpret_cast<std::uint64_t*>(mapping.data()), 64}, 3);
-  peer->channel.send(link::SegmentMessage{0, 4096},
+  peer->channel.send(link::SegmentMessage{0, 4096, 0},
                      fds_of(platform::reopen_read_only(segment.get())));
   ring.push(0, entry_of(4096 - 8, 2));  // beyond the segment
   ring.push(1, entry_of(~std::uint64_t{0} - 7, 2));
@@ -156,7 +241,7 @@ TEST_F(RawOwner, may_send_a_segment_after_the_sample_that_lies_in_it) {
   const platform::Fd segment = platform::create_sealed_memfd("x", 4096);
   const platform::Mapping mapping(segment.get(), 4096, platform::Mapping::Access::kReadWrite);
   write_pattern({reinterpret_cast<std::uint64_t*>(mapping.data()), 64}, 3);
-  peer->channel.send(link::SegmentMessage{0, 4096},
+  peer->channel.send(link::SegmentMessage{0, 4096, 0},
                      fds_of(platform::reopen_read_only(segment.get())));
   EXPECT_EQ(next_seeds(*subscriber, 1), Seeds{3});
 }

@@ -1,8 +1,11 @@
 #include "tensorbus/bus/sample.hpp"
 
+#include <algorithm>
+#include <map>
 #include <string>
 
 #include "tensorbus/bus/sample_parts.hpp"
+#include "tensorbus/platform/memfd.hpp"
 #include "tensorbus/platform/step.hpp"
 
 namespace tensorbus {
@@ -39,7 +42,7 @@ const std::byte* first_element(std::uint64_t offset, const ByteSpan& span,
 }  // namespace
 
 std::optional<Sample> SampleParts::read(const std::shared_ptr<link::BorrowerLink>& link,
-                                        const link::Entry& entry) {
+                                        const link::Entry& entry, Access access) {
   memory::BorrowedSegments::Ref segment;
   if (!entry.is_inline() && !(segment = link->find_segment(entry.segment))) return std::nullopt;
 
@@ -54,6 +57,7 @@ std::optional<Sample> SampleParts::read(const std::shared_ptr<link::BorrowerLink
     Tensor& tensor = parts->tensors[i];
     const ByteSpan span = span_of(from.layout);
     tensor.layout_ = std::move(from.layout);
+    tensor.writable_ = access != Access::kRead;
     if (span.bytes() == 0) continue;  // nothing to point at
     const memory::BorrowedSegments::Ref& mapping = link->find_segment(from.segment);
     if (!mapping) {
@@ -64,6 +68,14 @@ std::optional<Sample> SampleParts::read(const std::shared_ptr<link::BorrowerLink
     lease->keep(mapping);
     if (leased != nullptr) leased->lease_ = lease;
     leased = &tensor;
+  }
+  if (access == Access::kPrivate && leased != nullptr) {
+    try {
+      parts->move_to_own_pages(*link, descriptor, *lease);
+    } catch (const Error& error) {
+      if (error.code() == Code::kOutOfMemory) lease->forget();
+      throw;
+    }
   }
   const link::Source& source = *link->source();
   if (leased != nullptr)
@@ -85,6 +97,37 @@ std::optional<Sample> SampleParts::read(const std::shared_ptr<link::BorrowerLink
   return sample;
 }
 
+// Has the tensors point into mappings of this sample alone, one for each segment: the pages that
+// its tensors lie in. Not one for all samples: a page that was written would show its old bytes in
+// every later sample that lies there.
+void SampleParts::move_to_own_pages(const link::BorrowerLink& link, const Descriptor& descriptor,
+                                    Lease& lease) {
+  struct Own {
+    memory::Range hull{~std::size_t{0}, 0};  // of the tensors, in the segment
+    std::byte* first_page = nullptr;
+  };
+  std::map<std::uint32_t, Own> segments;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].data_ == nullptr) continue;
+    const ByteSpan span = span_of(tensors[i].layout_);
+    const std::uint64_t offset = descriptor.tensors[i].offset;
+    memory::Range& hull = segments[descriptor.tensors[i].segment].hull;
+    hull.begin = std::min(hull.begin, offset + static_cast<std::uint64_t>(span.begin));
+    hull.end = std::max(hull.end, offset + static_cast<std::uint64_t>(span.end));
+  }
+  for (auto& [id, own] : segments) {
+    own.hull.begin -= own.hull.begin % platform::page_bytes();
+    const memory::BorrowedSegments::Ref mapping = link.map_own(id, own.hull);
+    own.first_page = mapping->data();
+    lease.keep(mapping);
+  }
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].data_ == nullptr) continue;
+    const Own& own = segments.at(descriptor.tensors[i].segment);
+    tensors[i].data_ = own.first_page + (descriptor.tensors[i].offset - own.hull.begin);
+  }
+}
+
 std::span<const std::byte> SampleParts::copy(std::span<const std::byte> descriptor,
                                              const link::Entry& entry) {
   if (!entry.is_inline()) {
@@ -96,6 +139,23 @@ std::span<const std::byte> SampleParts::copy(std::span<const std::byte> descript
 }
 
 }  // namespace bus
+
+void Tensor::require_elements_of(DType dtype) const {
+  if (layout_.dtype != dtype)
+    throw Error(Code::kInvalidArgument, "this tensor is " + std::string(name_of(layout_.dtype)) +
+                                            ", not " + std::string(name_of(dtype)));
+  if (!layout_.is_contiguous())
+    throw Error(Code::kInvalidArgument, "this tensor is not contiguous: use data(), strides()");
+}
+
+std::byte* Tensor::mutable_data() const {
+  if (!writable_)
+    throw Error(
+        Code::kInvalidArgument,
+        "this tensor is read-only: to write to it, subscribe with Access::kPrivate (only this "
+        "subscriber sees it) or Access::kShared (all see it), or copy it");
+  return const_cast<std::byte*>(data_);  // it points into a mapping that is writable
+}
 
 Sample::Sample() = default;
 Sample::Sample(Sample&&) noexcept = default;

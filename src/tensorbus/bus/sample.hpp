@@ -23,8 +23,12 @@ class Lease;
 struct SampleParts;
 }  // namespace bus
 
-// A received tensor: read-only memory of its owner, leased for as long as this object or a copy of
-// it lives, whatever happens to the publisher.
+// A received tensor: memory of its owner, leased for as long as this object or a copy of it lives,
+// whatever happens to the publisher. Read-only, unless the subscriber asked for more:
+//
+//   tensorbus::Subscriber subscriber("camera/image", {.access = tensorbus::Access::kPrivate});
+//   if (auto sample = subscriber.receive(std::chrono::seconds(1)))
+//     for (float& value : sample->tensor().as_mutable<float>()) value /= 255;
 class TENSORBUS_API Tensor {
  public:
   const Layout& layout() const noexcept { return layout_; }
@@ -37,18 +41,28 @@ class TENSORBUS_API Tensor {
   // a tensor that is not contiguous.
   template <typename T>
   std::span<const T> as() const {
-    if (layout_.dtype != dtype_of<T>())
-      throw Error(Code::kInvalidArgument, "this tensor is " + std::string(name_of(layout_.dtype)) +
-                                              ", not " + std::string(name_of(dtype_of<T>())));
-    if (!layout_.is_contiguous())
-      throw Error(Code::kInvalidArgument, "this tensor is not contiguous: use data(), strides()");
+    require_elements_of(dtype_of<T>());
     return {reinterpret_cast<const T*>(data_), layout_.elements()};
+  }
+
+  // May it be written? Who sees it then is what the subscriber asked for (Access, options.hpp).
+  bool writable() const noexcept { return writable_; }
+  // The same memory, to be written. Throw Error(kInvalidArgument) for a read-only tensor.
+  std::byte* mutable_data() const;
+  template <typename T>
+  std::span<T> as_mutable() const {
+    require_elements_of(dtype_of<T>());
+    return {reinterpret_cast<T*>(mutable_data()), layout_.elements()};
   }
 
  private:
   friend struct bus::SampleParts;
+  // Throws unless it is contiguous and of this type.
+  void require_elements_of(DType dtype) const;
+
   Layout layout_;
   const std::byte* data_ = nullptr;
+  bool writable_ = false;
   std::shared_ptr<const bus::Lease> lease_;
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "tensorbus/bus/options.hpp"
 #include "tensorbus/bus/sample.hpp"
 #include "tensorbus/link/borrower_link.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
@@ -54,12 +55,15 @@ struct SampleParts {
   std::shared_ptr<const link::Source> source;
 
   // Reads an entry whose lease the caller hands over. Empty: a segment has not arrived yet, and
-  // the lease is still the caller's. Throws Error(kProtocol) for a descriptor that makes no sense;
+  // the lease is still the caller's. It is, too, when Error(kOutOfMemory) is thrown: there is no
+  // room for mappings of the sample's own. Any other Error is for a descriptor that makes no sense;
   // then the lease has gone back.
   static std::optional<Sample> read(const std::shared_ptr<link::BorrowerLink>& link,
-                                    const link::Entry& entry);
+                                    const link::Entry& entry, Access access);
 
  private:
+  void move_to_own_pages(const link::BorrowerLink& link, const Descriptor& descriptor,
+                         Lease& lease);
   std::span<const std::byte> copy(std::span<const std::byte> descriptor, const link::Entry& entry);
 };
 

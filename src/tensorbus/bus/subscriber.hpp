@@ -19,6 +19,12 @@ namespace tensorbus {
 //   tensorbus::Subscriber subscriber("camera/image");
 //   while (auto sample = subscriber.receive(std::chrono::seconds(1)))
 //     use(sample->tensor().as<std::uint8_t>());
+//
+// To write to what comes, say for whom: for itself (kPrivate), or for all (kShared).
+//
+//   tensorbus::Subscriber editing("camera/image", {.access = tensorbus::Access::kPrivate});
+//   if (auto sample = editing.receive(std::chrono::seconds(1)))
+//     draw_boxes(sample->tensor().as_mutable<std::uint8_t>());  // nobody else sees them
 class TENSORBUS_API Subscriber {
  public:
   explicit Subscriber(const std::string& topic, const SubscriberOptions& options = {},
@@ -30,7 +36,9 @@ class TENSORBUS_API Subscriber {
   const std::string& topic() const;
 
   // The next sample, or nothing after `timeout` or close(). Goes on after signals.
-  // Throws Error(kInvalidArgument) when max_held samples are held and there are more.
+  // Throws Error(kInvalidArgument) when max_held samples are held and there are more, and with
+  // Access::kPrivate Error(kOutOfMemory) that names the limit when a sample cannot be mapped; it is
+  // not lost, the next call tries again.
   std::optional<Sample> receive(std::chrono::nanoseconds timeout);
   // The next sample if there is one now.
   std::optional<Sample> try_receive();

@@ -94,28 +94,33 @@ Outcome SubscriberCore::take_next(Sample& sample) {
 bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
   link::Entry entry;
   for (int skipped = 0; skipped < kSkippedAtATime; ++skipped) {
-    if (link->waiting_for_segment)
-      entry = *link->waiting_for_segment;
-    else if (!link->pop(entry))
+    if (link->set_aside) {
+      entry = *link->set_aside;
+      link->set_aside.reset();
+    } else if (!link->pop(entry)) {
       return false;
+    }
     try {
-      std::optional<Sample> read = SampleParts::read(link, entry);
+      std::optional<Sample> read = SampleParts::read(link, entry, options_.access);
       if (!read) {
         if (!link->ended()) {
-          link->waiting_for_segment = entry;
+          link->set_aside = entry;
           return false;
         }
         link->release(entry.token);  // its segment will not come any more
         ++stats_.bad;
+        continue;
       }
-      link->waiting_for_segment.reset();
-      if (!read) continue;
       stats_.missed += link->gap_before(entry.sequence);
       ++stats_.received;
       sample = std::move(*read);
       return true;
-    } catch (const Error&) {
-      link->waiting_for_segment.reset();
+    } catch (const Error& error) {
+      if (error.code() == Code::kOutOfMemory) {
+        link->set_aside = entry;
+        if (event_) platform::signal_event(event_.get());  // there is something still
+        throw;
+      }
       ++stats_.bad;
     }
   }
@@ -211,7 +216,11 @@ bool SubscriberCore::close() {
   const std::lock_guard lock(mutex_);
   if (closed_) return false;
   closed_ = true;
-  for (const LinkRef& link : links_) link->channel().send(link::Unsubscribe{link->id()});
+  for (const LinkRef& link : links_) {
+    if (link->set_aside) link->release(link->set_aside->token);  // others may be held for long
+    link->set_aside.reset();
+    link->channel().send(link::Unsubscribe{link->id()});
+  }
   links_.clear();
   sleeper_.wake_own();
   if (event_) platform::signal_event(event_.get());
@@ -233,6 +242,7 @@ void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
                                        .depth = options_.depth,
                                        .max_held = options_.max_held,
                                        .wake_slot = sleeper_.index(),
+                                       .writable = asks_for() == memory::Grant::kWrite ? 1U : 0U,
                                        .fingerprint = 0,
                                        .topic = topic_},
                        std::move(fds));

@@ -25,10 +25,15 @@ class SubscriberCore {
   const std::string& topic() const noexcept { return topic_; }
   const SubscriberOptions& options() const noexcept { return options_; }
   std::uint32_t wake_slot() const noexcept { return sleeper_.index(); }
+  // What it needs to do with its publishers' memory.
+  memory::Grant asks_for() const noexcept {
+    return options_.access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
+  }
 
-  // Spins, then parks. kClosed only after close(): publishers come and go.
+  // Spins, then parks. kClosed only after close(): publishers come and go. Throws
+  // Error(kOutOfMemory) if a sample cannot be mapped; it is there again with the next call.
   Outcome receive(Sample& sample, std::chrono::nanoseconds timeout);
-  // kTimedOut: nothing there now.
+  // kTimedOut: nothing there now. Throws the same.
   Outcome try_receive(Sample& sample);
 
   // Would receive() return now, with whatever outcome? If not, re-arms the descriptor.

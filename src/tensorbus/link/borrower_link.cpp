@@ -5,11 +5,13 @@
 namespace tensorbus::link {
 
 BorrowerLink::BorrowerLink(std::uint32_t id, std::shared_ptr<const Source> source,
-                           std::shared_ptr<Connected> connected)
+                           std::shared_ptr<Connected> connected, memory::Grant grant)
     : id_(id),
       fork_generation_(platform::fork_generation()),
       source_(std::move(source)),
-      connected_(std::move(connected)) {}
+      connected_(std::move(connected)),
+      segments_(grant == memory::Grant::kWrite ? connected_->writable_segments
+                                               : connected_->segments) {}
 
 BorrowerLink::~BorrowerLink() {
   if (forked()) return;
@@ -38,7 +40,7 @@ bool BorrowerLink::pop(Entry& entry) noexcept {
 }
 
 bool BorrowerLink::ready() const noexcept {
-  return segment_ && !waiting_for_segment && held() < max_held_ && samples_.ready();
+  return segment_ && !set_aside && held() < max_held_ && samples_.ready();
 }
 
 std::uint64_t BorrowerLink::gap_before(std::uint64_t sequence) noexcept {

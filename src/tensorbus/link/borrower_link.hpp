@@ -26,7 +26,8 @@ struct Source {
 // stays open, and the owner keeps its word, for as long as one of them is held.
 struct Connected {
   std::shared_ptr<Channel> channel;
-  memory::BorrowedSegments segments;
+  memory::BorrowedSegments segments{memory::Grant::kRead};
+  memory::BorrowedSegments writable_segments{memory::Grant::kWrite};
   PeerWakePage wake_page;
   platform::Fd pidfd;
 };
@@ -35,8 +36,9 @@ struct Connected {
 // for any thread. The last reference (subscriber or lease) gone tells the owner DONE.
 class BorrowerLink {
  public:
+  // `grant`: what is asked for.
   BorrowerLink(std::uint32_t id, std::shared_ptr<const Source> source,
-               std::shared_ptr<Connected> connected);
+               std::shared_ptr<Connected> connected, memory::Grant grant = memory::Grant::kRead);
   ~BorrowerLink();
   BorrowerLink(const BorrowerLink&) = delete;
   BorrowerLink& operator=(const BorrowerLink&) = delete;
@@ -57,7 +59,7 @@ class BorrowerLink {
   // Would pop() find something that may be popped now?
   bool ready() const noexcept;
   // Neither here nor in the ring is anything left.
-  bool empty() const noexcept { return !waiting_for_segment && !(segment_ && samples_.ready()); }
+  bool empty() const noexcept { return !set_aside && !(segment_ && samples_.ready()); }
   // Counts the samples that never came between the last one and this one.
   std::uint64_t gap_before(std::uint64_t sequence) noexcept;
 
@@ -70,16 +72,21 @@ class BorrowerLink {
   }
   // There is something, but the borrower holds all that it may.
   bool at_hold_limit() const noexcept {
-    return segment_ && held() >= max_held_ && !waiting_for_segment && samples_.ready();
+    return segment_ && held() >= max_held_ && !set_aside && samples_.ready();
   }
 
   // Under the subscriber's mutex.
   const memory::BorrowedSegments::Ref& find_segment(std::uint32_t id) {
-    return last_segment_.find(connected_->segments, id);
+    return last_segment_.find(segments_, id);
+  }
+  // Another mapping of bytes of a segment that was found: BorrowedSegments::map_own().
+  memory::BorrowedSegments::Ref map_own(std::uint32_t id, memory::Range range) const {
+    return segments_.map_own(id, range);
   }
 
-  // An entry that was popped before its segment arrived waits here, with its lease.
-  std::optional<Entry> waiting_for_segment;
+  // An entry that was popped and cannot be read yet waits here, with its lease: its segment has not
+  // arrived, or there was no room to map it.
+  std::optional<Entry> set_aside;
 
  private:
   void wake_publisher() noexcept;
@@ -88,6 +95,7 @@ class BorrowerLink {
   const std::uint32_t fork_generation_;
   const std::shared_ptr<const Source> source_;
   const std::shared_ptr<Connected> connected_;
+  const memory::BorrowedSegments& segments_;  // of connected_: those to read, or those to write
   std::optional<LinkSegment> segment_;
   SampleRingReader samples_;
   std::uint64_t next_sequence_ = 0;

@@ -15,4 +15,10 @@ ControlHeader decode_control_header(std::span<const std::byte> datagram) {
   return header;
 }
 
+memory::Grant grant_of(std::uint32_t writable, const std::string& field) {
+  if (writable > 1)
+    throw Error(Code::kProtocol, field + ": expected 0 or 1, got " + std::to_string(writable));
+  return writable == 1 ? memory::Grant::kWrite : memory::Grant::kRead;
+}
+
 }  // namespace tensorbus::link

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tensorbus/memory/grant.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/id.hpp"
 
@@ -58,10 +59,11 @@ struct Subscribe {  // descriptor: eventfd, or none
   std::uint32_t depth = 0;  // 0: as the publisher prefers
   std::uint32_t max_held = 0;
   std::uint32_t wake_slot = 0;
+  std::uint32_t writable = 0;  // 1: the memory of samples is to be written, too
   std::uint64_t fingerprint = 0;
   std::string topic;
   void visit(auto& archive) {
-    archive(link, publisher, depth, max_held, wake_slot, fingerprint, topic);
+    archive(link, publisher, depth, max_held, wake_slot, writable, fingerprint, topic);
   }
 };
 
@@ -87,11 +89,12 @@ struct Refused {
   void visit(auto& archive) { archive(link, code, text); }
 };
 
-struct SegmentMessage {  // descriptor: the segment, read-only
+struct SegmentMessage {  // descriptor: the segment
   static constexpr ControlType kType = ControlType::kSegment;
   std::uint32_t segment = 0;
   std::uint64_t bytes = 0;
-  void visit(auto& archive) { archive(segment, bytes); }
+  std::uint32_t writable = 0;  // 1: the descriptor is, for links that asked for it; 0: for others
+  void visit(auto& archive) { archive(segment, bytes, writable); }
 };
 
 // A message that names one link or segment and says no more.
@@ -106,6 +109,9 @@ using Ended = Notice<ControlType::kEnded>;
 using Unsubscribe = Notice<ControlType::kUnsubscribe>;
 using Done = Notice<ControlType::kDone>;
 using Event = Notice<ControlType::kEvent>;  // descriptor: eventfd
+
+// The field `writable` of a message. Throws Error(kProtocol) naming `field` for anything else.
+memory::Grant grant_of(std::uint32_t writable, const std::string& field);
 
 namespace internal {
 

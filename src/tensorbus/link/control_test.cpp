@@ -32,7 +32,7 @@ Hello sample_of() {
 }
 template <>
 Subscribe sample_of() {
-  return {1, 2, 3, 4, 5, 0x1234567890abcdefULL, std::string("a/\0b", 4)};
+  return {1, 2, 3, 4, 5, 1, 0x1234567890abcdefULL, std::string("a/\0b", 4)};
 }
 template <>
 Accepted sample_of() {
@@ -44,7 +44,7 @@ Refused sample_of() {
 }
 template <>
 SegmentMessage sample_of() {
-  return {9, 1ULL << 40};
+  return {9, 1ULL << 40, 1};
 }
 template <>
 Ended sample_of() {
@@ -120,6 +120,13 @@ TEST_F(ControlHeaderOf, a_wrong_length_is_refused) {
 }
 TEST_F(ControlHeaderOf, a_reserved_field_in_use_is_refused) {
   refuses([](ControlHeader& header) { header.zero = 1; });
+}
+
+TEST(ControlGrants, are_zero_or_one) {
+  EXPECT_EQ(grant_of(0, "x"), memory::Grant::kRead);
+  EXPECT_EQ(grant_of(1, "x"), memory::Grant::kWrite);
+  for (const std::uint32_t value : {2U, 3U, 0x100U, 0xffffffffU})
+    EXPECT_THROW((void)grant_of(value, "x"), Error) << value;
 }
 
 TEST(ControlStrings, a_string_longer_than_its_message_is_refused) {

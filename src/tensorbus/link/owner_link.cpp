@@ -4,7 +4,8 @@
 
 namespace tensorbus::link {
 
-OwnerLink::OwnerLink(LinkLimits limits, Waker subscriber, std::shared_ptr<SegmentSender> segments)
+OwnerLink::OwnerLink(LinkLimits limits, Waker subscriber, std::shared_ptr<SegmentSender> segments,
+                     memory::Grant grant)
     : limits_(limits),
       segment_(Geometry::for_link(limits.depth, limits.max_held)),
       samples_(segment_.slots()),
@@ -12,7 +13,8 @@ OwnerLink::OwnerLink(LinkLimits limits, Waker subscriber, std::shared_ptr<Segmen
       leases_(limits.depth + limits.max_held),
       tokens_(segment_.geometry().slots),
       subscriber_(std::move(subscriber)),
-      segments_(std::move(segments)) {}
+      segments_(std::move(segments)),
+      grant_(grant) {}
 
 std::uint32_t OwnerLink::in_ring() noexcept {
   // What came back was popped before: often that alone says that there is room, and the slot that
@@ -47,7 +49,7 @@ void OwnerLink::push(Entry entry, const IssuedRef& sample) {
   if (sample) {
     for (const memory::BlockRef& block : sample->blocks()) {
       if (block->segment() == last_segment_) continue;
-      segments_->ensure_sent(block->segment());
+      segments_->ensure_sent(block->segment(), grant_);
       last_segment_ = block->segment();
     }
   }

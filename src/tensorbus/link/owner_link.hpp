@@ -21,7 +21,9 @@ struct LinkLimits {
 // Not thread-safe: under the publisher's mutex.
 class OwnerLink {
  public:
-  OwnerLink(LinkLimits limits, Waker subscriber, std::shared_ptr<SegmentSender> segments);
+  // `grant`: what the subscriber may do with what is pushed.
+  OwnerLink(LinkLimits limits, Waker subscriber, std::shared_ptr<SegmentSender> segments,
+            memory::Grant grant = memory::Grant::kRead);
 
   const LinkSegment& segment() const noexcept { return segment_; }
   LinkLimits limits() const noexcept { return limits_; }
@@ -67,6 +69,7 @@ class OwnerLink {
   std::uint32_t last_segment_ = kInlineSegment;  // the one we know was sent
   Waker subscriber_;
   std::shared_ptr<SegmentSender> segments_;
+  memory::Grant grant_;
 };
 
 }  // namespace tensorbus::link

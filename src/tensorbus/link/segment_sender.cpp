@@ -7,20 +7,23 @@ namespace tensorbus::link {
 SegmentSender::SegmentSender(std::shared_ptr<Channel> channel, std::shared_ptr<memory::Arena> arena)
     : channel_(std::move(channel)), arena_(std::move(arena)) {}
 
-void SegmentSender::ensure_sent(std::uint32_t segment) {
+void SegmentSender::ensure_sent(std::uint32_t segment, memory::Grant grant) {
   const std::lock_guard lock(mutex_);
-  if (sent_.contains(segment)) return;
-  memory::Arena::SharedSegment shared = arena_->share_segment(segment);
+  if (sent_.contains({segment, grant})) return;
+  memory::Arena::SharedSegment shared = arena_->share_segment(segment, grant);
   std::vector<platform::Fd> fds;
   fds.push_back(std::move(shared.fd));
-  channel_->send(SegmentMessage{segment, shared.bytes}, std::move(fds));
-  sent_.insert(segment);
+  const std::uint32_t writable = grant == memory::Grant::kWrite ? 1 : 0;
+  channel_->send(SegmentMessage{segment, shared.bytes, writable}, std::move(fds));
+  sent_.insert({segment, grant});
   platform::step("publish.segment_sent");
 }
 
 void SegmentSender::retire(std::uint32_t segment) {
   const std::lock_guard lock(mutex_);
-  if (sent_.erase(segment) != 0) channel_->send(Retired{segment});
+  const std::size_t sent =
+      sent_.erase({segment, memory::Grant::kRead}) + sent_.erase({segment, memory::Grant::kWrite});
+  if (sent != 0) channel_->send(Retired{segment});
 }
 
 }  // namespace tensorbus::link

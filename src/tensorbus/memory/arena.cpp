@@ -56,19 +56,20 @@ std::shared_ptr<Arena> Arena::create(const ArenaOptions& options) {
 
 Arena::Arena(const ArenaOptions& options) : options_(options) {}
 
-BlockRef Arena::allocate(std::size_t bytes) {
+BlockRef Arena::allocate(std::size_t bytes, Grant most) {
   if (bytes > options_.budget_bytes)
     throw Error(Code::kOutOfMemory, mebibytes(bytes) + " asked for, but the byte budget is " +
                                         mebibytes(options_.budget_bytes) +
                                         ": raise budget_bytes (TENSORBUS_BUDGET)");
   const std::lock_guard lock(mutex_);
-  const Extent extent = take_extent(rounded(bytes));
+  const Extent extent = take_extent(rounded(bytes), most);
   auto* block = new Block;
   block->arena_ = shared_from_this();
   block->data_ = segments_.at(extent.segment).data() + extent.offset;
   block->bytes_ = extent.bytes;
   block->offset_ = extent.offset;
   block->segment_ = extent.segment;
+  block->most_granted_ = most;
   block->generation_ = next_generation_++;
   live_.emplace(std::pair(extent.segment, extent.offset), block);
   used_bytes_ += extent.bytes;
@@ -76,34 +77,36 @@ BlockRef Arena::allocate(std::size_t bytes) {
   return BlockRef(block);
 }
 
-Extent Arena::take_extent(std::size_t bytes) {
-  std::optional<Extent> extent = free_.take(bytes);
+Extent Arena::take_extent(std::size_t bytes, Grant most) {
+  FreeExtents& free = pool(most).free;
+  std::optional<Extent> extent = free.take(bytes);
   if (!extent) {
-    grow_for(bytes);
-    extent = free_.take(bytes);
+    grow_for(bytes, most);
+    extent = free.take(bytes);
     check(extent.has_value());
   }
   try {
     if (make_usable(*extent)) return *extent;
   } catch (...) {
-    free_.give_back(*extent);
+    free.give_back(*extent);
     retire_if_empty(extent->segment);
     throw;
   }
-  free_.give_back(*extent);
+  free.give_back(*extent);
   retire_if_empty(extent->segment);
   throw Error(Code::kOutOfMemory, "the kernel has no " + mebibytes(bytes) + " of shared memory");
 }
 
-void Arena::grow_for(std::size_t bytes) {
+void Arena::grow_for(std::size_t bytes, Grant most) {
   const std::size_t page = platform::page_bytes();
   const std::size_t limit = platform::max_file_bytes() / page * page;
   const std::size_t wanted = std::max(options_.segment_bytes, whole_pages(bytes));
   const std::size_t segment_bytes = std::max(bytes, std::min(wanted, limit));
   const std::uint32_t id = next_segment_++;
-  const auto& segment = segments_.try_emplace(id, id, segment_bytes).first->second;
+  const auto& segment = segments_.try_emplace(id, id, segment_bytes, most).first->second;
   segment_by_address_.emplace(segment.data(), id);
-  free_.give_back({id, 0, segment_bytes});
+  pool(most).free.give_back({id, 0, segment_bytes});
+  ++pool(most).segments;
 }
 
 bool Arena::make_usable(const Extent& extent) {
@@ -139,14 +142,20 @@ void Arena::free(const Block& block) noexcept {
   const std::lock_guard lock(mutex_);
   live_.erase({block.segment_, block.offset_});
   used_bytes_ -= block.bytes_;
-  free_.give_back({block.segment_, block.offset_, block.bytes_});
+  pool(block.most_granted_).free.give_back({block.segment_, block.offset_, block.bytes_});
   if (reserved_bytes_ - used_bytes_ > options_.warm_bytes) trim(used_bytes_ + options_.warm_bytes);
 }
 
-// Punches free memory, from the highest address down, until at most `reserved_target` is reserved,
-// and lets go of the segments that are empty then.
+// Punches free memory until at most `reserved_target` is reserved, and lets go of the segments that
+// are empty then.
 void Arena::trim(std::size_t reserved_target) {
-  free_.from_the_end([&](const Extent& extent) {
+  for (const Pool& pool : pools_) trim(pool.free, reserved_target);
+  for (auto next = segments_.begin(); next != segments_.end();) retire_if_empty((next++)->first);
+}
+
+// From the highest address down.
+void Arena::trim(const FreeExtents& free, std::size_t reserved_target) {
+  free.from_the_end([&](const Extent& extent) {
     if (reserved_bytes_ <= reserved_target) return false;
     Segment& segment = segments_.at(extent.segment);
     const std::size_t before = segment.reserved_bytes();
@@ -154,16 +163,18 @@ void Arena::trim(std::size_t reserved_target) {
     reserved_bytes_ -= before - segment.reserved_bytes();
     return true;
   });
-  for (auto next = segments_.begin(); next != segments_.end();) retire_if_empty((next++)->first);
 }
 
-// A segment goes when nothing of it is used and nothing of it is warm; the first one stays.
+// A segment goes when nothing of it is used and nothing of it is warm; the last of a pool stays.
 void Arena::retire_if_empty(std::uint32_t id) {
   const auto found = segments_.find(id);
-  if (found == segments_.end() || segments_.size() == 1) return;
+  if (found == segments_.end()) return;
   const Segment& segment = found->second;
-  if (segment.reserved_bytes() != 0 || !free_.covers(id, segment.bytes())) return;
-  free_.forget(id);
+  Pool& pool = this->pool(segment.most_granted());
+  if (pool.segments == 1) return;
+  if (segment.reserved_bytes() != 0 || !pool.free.covers(id, segment.bytes())) return;
+  pool.free.forget(id);
+  --pool.segments;
   segment_by_address_.erase(segment.data());
   segments_.erase(found);
   retired_.push_back(id);
@@ -190,10 +201,10 @@ BlockRef Arena::find(const void* address) const noexcept {
   return {};
 }
 
-Arena::SharedSegment Arena::share_segment(std::uint32_t id) const {
+Arena::SharedSegment Arena::share_segment(std::uint32_t id, Grant grant) const {
   const std::lock_guard lock(mutex_);
   const Segment& segment = segments_.at(id);
-  return {segment.read_only_descriptor(), segment.bytes()};
+  return {segment.descriptor(grant), segment.bytes()};
 }
 
 std::vector<std::uint32_t> Arena::take_retired() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -29,29 +30,32 @@ struct ArenaStats {
 };
 
 // A participant's host memory: sealed segments, carved into blocks. All book-keeping is private
-// memory of the owner, so nothing a borrower does can damage it.
+// memory of the owner, so nothing a borrower does can damage it. There are two pools of segments:
+// of one, borrowers only ever get to read; of the other, those who ask may write.
 //
 // Invariants, under `mutex_`:
 // 1. Every byte of every segment is in exactly one block or one free extent.
-// 2. Every page of a block is reserved; reserved_bytes never exceeds the budget.
+// 2. Every page of a block is reserved; reserved_bytes, of both pools, never exceeds the budget.
 // 3. A segment is removed only when it is entirely free.
+// 4. A segment is of one pool for ever, and its number belongs to no other segment, ever.
 // Thread-safe. Blocks keep their arena alive.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
   static std::shared_ptr<Arena> create(const ArenaOptions& options);
 
-  // At least `bytes`, aligned to kBlockAlignment. Throws Error(kOutOfMemory) that names the limit.
-  BlockRef allocate(std::size_t bytes);
+  // At least `bytes`, aligned to kBlockAlignment, of the pool of which `most` may be granted.
+  // Throws Error(kOutOfMemory) that names the limit.
+  BlockRef allocate(std::size_t bytes, Grant most = Grant::kRead);
 
   // The block that holds this address, or an empty reference.
   BlockRef find(const void* address) const noexcept;
 
-  // A read-only descriptor of a segment that still has blocks.
+  // A descriptor of a segment that still has blocks; for writing, of that pool only.
   struct SharedSegment {
     platform::Fd fd;
     std::size_t bytes = 0;
   };
-  SharedSegment share_segment(std::uint32_t id) const;
+  SharedSegment share_segment(std::uint32_t id, Grant grant = Grant::kRead) const;
 
   // Segments that went since the last call; their borrowers are to be told.
   std::vector<std::uint32_t> take_retired();
@@ -64,12 +68,19 @@ class Arena : public std::enable_shared_from_this<Arena> {
   friend class Block;
   explicit Arena(const ArenaOptions& options);
 
-  Extent take_extent(std::size_t bytes);
-  void grow_for(std::size_t bytes);
+  struct Pool {
+    FreeExtents free;
+    std::size_t segments = 0;
+  };
+  Pool& pool(Grant most) noexcept { return pools_[static_cast<std::size_t>(most)]; }
+
+  Extent take_extent(std::size_t bytes, Grant most);
+  void grow_for(std::size_t bytes, Grant most);
   bool make_usable(const Extent& extent);
   void require_room(std::size_t bytes, std::size_t asked);
   void free(const Block& block) noexcept;
   void trim(std::size_t reserved_target);
+  void trim(const FreeExtents& free, std::size_t reserved_target);
   void retire_if_empty(std::uint32_t segment);
 
   const ArenaOptions options_;
@@ -77,7 +88,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   std::map<std::uint32_t, Segment> segments_;
   std::map<const std::byte*, std::uint32_t> segment_by_address_;
   std::map<std::pair<std::uint32_t, std::size_t>, Block*> live_;
-  FreeExtents free_;
+  std::array<Pool, 2> pools_;  // by the most that may be granted
   std::vector<std::uint32_t> retired_;
   std::function<void()> retired_listener_;
   std::uint32_t next_segment_ = 0;

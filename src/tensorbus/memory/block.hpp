@@ -6,6 +6,8 @@
 #include <memory>
 #include <utility>
 
+#include "tensorbus/memory/grant.hpp"
+
 namespace tensorbus::memory {
 
 class Arena;
@@ -25,6 +27,8 @@ class Block {
   std::uint64_t offset() const noexcept { return offset_; }
   // Unique among all blocks of the arena, ever: a stale reference is told from a fresh one.
   std::uint64_t generation() const noexcept { return generation_; }
+  // Of its segment.
+  Grant most_granted() const noexcept { return most_granted_; }
 
   // A block is published at most once: afterwards its bytes belong to its readers.
   // False if it was before. Relaxed: the publisher's mutex orders what matters.
@@ -46,6 +50,7 @@ class Block {
   std::uint64_t offset_ = 0;
   std::uint64_t generation_ = 0;
   std::uint32_t segment_ = 0;
+  Grant most_granted_ = Grant::kRead;
   std::atomic<std::uint32_t> references_{1};
   std::atomic<bool> published_{false};
 };

@@ -7,22 +7,32 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "tensorbus/memory/grant.hpp"
+#include "tensorbus/memory/ranges.hpp"
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/mapping.hpp"
 
 namespace tensorbus::memory {
 
-// One owner's segments as a borrower sees them: mapped read-only. A lease keeps the mappings it
-// refers to, so its bytes stay readable when the owner retires the segment or dies. Thread-safe.
+// One owner's segments as a borrower sees them, all mapped to do the same with them. A lease keeps
+// the mappings it refers to, so its bytes stay readable when the owner retires the segment or dies.
+// Thread-safe.
 class BorrowedSegments {
  public:
   using Ref = std::shared_ptr<const platform::Mapping>;
 
-  // Maps what the owner sent. Throws Error(kProtocol) for anything but a fresh sealed memfd.
+  explicit BorrowedSegments(Grant grant) : grant_(grant) {}
+
+  // Maps what the owner sent. Throws Error(kProtocol) for anything but a fresh sealed memfd, and
+  // one that cannot be written where that was granted.
   void add(std::uint32_t id, platform::Fd fd, std::size_t bytes);
   void retire(std::uint32_t id);
   // Empty if the owner's message has not come yet.
   Ref find(std::uint32_t id) const;
+  // Another mapping of these bytes, from the start of a page on, whose pages become the caller's
+  // own when they are written; of a segment that is only read otherwise. Throws Error(kOutOfMemory)
+  // that names the limits, Error(kProtocol) if the segment has been retired.
+  Ref map_own(std::uint32_t id, Range range) const;
   // Moves on with every retire(). Relaxed: no lease refers to a segment that was retired, so to
   // notice it late costs address space for that long and no more.
   std::uint32_t retirements() const noexcept {
@@ -30,8 +40,14 @@ class BorrowedSegments {
   }
 
  private:
+  struct Segment {
+    Ref mapping;
+    platform::Fd fd;  // to map it once more; empty where nobody does
+  };
+
+  const Grant grant_;
   mutable std::mutex mutex_;
-  std::unordered_map<std::uint32_t, Ref> mappings_;
+  std::unordered_map<std::uint32_t, Segment> segments_;
   std::atomic<std::uint32_t> retirements_{0};
 };
 

@@ -25,7 +25,7 @@ bool is_mapped(const void* address) {
 }
 
 TEST(BorrowedSegments, are_found_once_the_message_came_until_they_retire) {
-  BorrowedSegments segments;
+  BorrowedSegments segments(Grant::kRead);
   EXPECT_EQ(segments.find(3), nullptr);
   segments.add(3, platform::create_sealed_memfd("test", kBytes), kBytes);
   ASSERT_NE(segments.find(3), nullptr);
@@ -36,7 +36,7 @@ TEST(BorrowedSegments, are_found_once_the_message_came_until_they_retire) {
 }
 
 TEST(BorrowedSegments, cannot_be_made_writable_even_if_the_owner_was_careless) {
-  BorrowedSegments segments;
+  BorrowedSegments segments(Grant::kRead);
   segments.add(0, platform::create_sealed_memfd("test", kBytes), kBytes);
   test::Child child([&] {
     ::signal(SIGSEGV, SIG_DFL);
@@ -47,7 +47,7 @@ TEST(BorrowedSegments, cannot_be_made_writable_even_if_the_owner_was_careless) {
 }
 
 TEST(BorrowedSegments, stay_mapped_for_as_long_as_somebody_refers_to_them) {
-  BorrowedSegments segments;
+  BorrowedSegments segments(Grant::kRead);
   segments.add(0, platform::create_sealed_memfd("test", kBytes), kBytes);
   BorrowedSegments::Ref lease = segments.find(0);
   const void* address = lease->data();
@@ -58,7 +58,7 @@ TEST(BorrowedSegments, stay_mapped_for_as_long_as_somebody_refers_to_them) {
 }
 
 TEST(BorrowedSegments, refuse_what_is_not_a_fresh_sealed_memfd) {
-  BorrowedSegments segments;
+  BorrowedSegments segments(Grant::kRead);
   segments.add(1, platform::create_sealed_memfd("test", kBytes), kBytes);
   const auto refusal = [&](std::uint32_t id, Fd fd, std::size_t bytes) {
     return test::error_of([&] { segments.add(id, std::move(fd), bytes); });
@@ -73,12 +73,59 @@ TEST(BorrowedSegments, refuse_what_is_not_a_fresh_sealed_memfd) {
 }
 
 TEST(BorrowedSegments, refuse_a_memfd_that_cannot_be_read) {
-  BorrowedSegments segments;
+  BorrowedSegments segments(Grant::kRead);
   const Fd memory = platform::create_sealed_memfd("test", kBytes);
   const std::string path = "/proc/self/fd/" + std::to_string(memory.get());
   Fd write_only(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
   ASSERT_TRUE(write_only);
   EXPECT_EQ(test::error_of([&] { segments.add(0, std::move(write_only), kBytes); }), "Protocol");
+}
+
+TEST(BorrowedSegments, of_pages_of_their_own_can_be_written_and_outlive_the_segment) {
+  BorrowedSegments segments(Grant::kRead);
+  const Fd memory = platform::create_sealed_memfd("test", 4 * kBytes);
+  segments.add(0, platform::reopen_read_only(memory.get()), 4 * kBytes);
+  const BorrowedSegments::Ref own = segments.map_own(0, {kBytes, 3 * kBytes});
+  const BorrowedSegments::Ref other = segments.map_own(0, {kBytes, 2 * kBytes});
+  EXPECT_EQ(own->size(), 2 * kBytes);
+  own->data()[5] = std::byte{7};
+  EXPECT_EQ(segments.find(0)->data()[kBytes + 5], std::byte{0});
+  EXPECT_EQ(other->data()[5], std::byte{0});
+  segments.retire(0);
+  EXPECT_EQ(own->data()[5], std::byte{7});
+  EXPECT_EQ(test::error_of([&] { (void)segments.map_own(0, {0, kBytes}); }), "Protocol");
+}
+
+TEST(BorrowedSegments, keep_one_descriptor_each_to_map_them_again) {
+  const std::size_t before = test::open_descriptors();
+  BorrowedSegments segments(Grant::kRead);
+  segments.add(0, platform::create_sealed_memfd("test", kBytes), kBytes);
+  segments.add(1, platform::create_sealed_memfd("test", kBytes), kBytes);
+  EXPECT_EQ(test::open_descriptors(), before + 2);
+  segments.retire(0);
+  EXPECT_EQ(test::open_descriptors(), before + 1);
+  BorrowedSegments writable(Grant::kWrite);
+  writable.add(0, platform::create_sealed_memfd("test", kBytes), kBytes);
+  EXPECT_EQ(test::open_descriptors(), before + 1);
+}
+
+TEST(BorrowedSegments, that_were_granted_to_be_written_change_for_all) {
+  const Fd memory = platform::create_sealed_memfd("test", kBytes);
+  BorrowedSegments readable(Grant::kRead);
+  BorrowedSegments writable(Grant::kWrite);
+  readable.add(4, platform::reopen_read_only(memory.get()), kBytes);
+  writable.add(4, platform::duplicate(memory.get()), kBytes);
+  writable.find(4)->data()[9] = std::byte{1};
+  EXPECT_EQ(readable.find(4)->data()[9], std::byte{1});
+}
+
+TEST(BorrowedSegments, that_were_granted_to_be_written_must_be_writable) {
+  const Fd memory = platform::create_sealed_memfd("test", kBytes);
+  BorrowedSegments segments(Grant::kWrite);
+  EXPECT_EQ(
+      test::error_of([&] { segments.add(0, platform::reopen_read_only(memory.get()), kBytes); }),
+      "Protocol");
+  EXPECT_EQ(segments.find(0), nullptr);
 }
 
 TEST(BorrowedSegments, keep_their_bytes_when_the_owner_is_killed) {
@@ -102,7 +149,7 @@ TEST(BorrowedSegments, keep_their_bytes_when_the_owner_is_killed) {
   std::array<std::uint64_t, 2> words{};
   ASSERT_EQ(datagram.bytes.size(), sizeof words);
   std::memcpy(words.data(), datagram.bytes.data(), sizeof words);
-  BorrowedSegments segments;
+  BorrowedSegments segments(Grant::kRead);
   segments.add(0, std::move(datagram.fds.at(0)), words[0]);
   ::kill(owner.pid(), SIGKILL);
   EXPECT_EQ(owner.wait(), "signal 9");

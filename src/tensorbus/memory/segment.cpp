@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tensorbus/platform/check.hpp"
 #include "tensorbus/platform/memfd.hpp"
 
 namespace tensorbus::memory {
@@ -17,8 +18,9 @@ std::size_t round_up(std::size_t value, std::size_t step) {
 
 }  // namespace
 
-Segment::Segment(std::uint32_t id, std::size_t bytes)
+Segment::Segment(std::uint32_t id, std::size_t bytes, Grant most)
     : id_(id),
+      most_(most),
       memfd_(platform::create_sealed_memfd("tensorbus-segment", bytes)),
       mapping_(memfd_.get(), bytes, platform::Mapping::Access::kReadWrite) {}
 
@@ -64,8 +66,10 @@ void Segment::punch(Range range, std::size_t wanted_bytes) {
   }
 }
 
-platform::Fd Segment::read_only_descriptor() const {
-  return platform::reopen_read_only(memfd_.get());
+platform::Fd Segment::descriptor(Grant grant) const {
+  if (grant == Grant::kRead) return platform::reopen_read_only(memfd_.get());
+  check(most_ == Grant::kWrite);
+  return platform::duplicate(memfd_.get());
 }
 
 }  // namespace tensorbus::memory

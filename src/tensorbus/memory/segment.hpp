@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tensorbus/memory/grant.hpp"
 #include "tensorbus/memory/ranges.hpp"
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/mapping.hpp"
@@ -14,9 +15,10 @@ namespace tensorbus::memory {
 // used, so that writing to a block never fails.
 class Segment {
  public:
-  Segment(std::uint32_t id, std::size_t bytes);
+  Segment(std::uint32_t id, std::size_t bytes, Grant most);
 
   std::uint32_t id() const noexcept { return id_; }
+  Grant most_granted() const noexcept { return most_; }
   std::byte* data() const noexcept { return mapping_.data(); }
   std::size_t bytes() const noexcept { return mapping_.size(); }
   std::size_t reserved_bytes() const noexcept { return reserved_.bytes(); }
@@ -31,14 +33,16 @@ class Segment {
   // up, or all that there are.
   void punch(Range range, std::size_t wanted_bytes);
 
-  // A descriptor for borrowers: it cannot be mapped writable.
-  platform::Fd read_only_descriptor() const;
+  // A descriptor for borrowers. One for reading cannot be mapped writable, and one for writing is
+  // never made of memory for which that is more than may be granted.
+  platform::Fd descriptor(Grant grant) const;
 
  private:
   // Whole pages.
   std::vector<Range> unreserved_in(Range range) const;
 
   std::uint32_t id_;
+  Grant most_;
   platform::Fd memfd_;
   platform::Mapping mapping_;
   RangeSet reserved_;

@@ -16,12 +16,12 @@ constexpr std::size_t kBytes = std::size_t{1} << 20;
 
 std::size_t resident_bytes(const Segment& segment) {
   struct stat status{};
-  EXPECT_EQ(::fstat(segment.read_only_descriptor().get(), &status), 0);
+  EXPECT_EQ(::fstat(segment.descriptor(Grant::kRead).get(), &status), 0);
   return static_cast<std::size_t>(status.st_blocks) * 512;
 }
 
 TEST(Segment, takes_memory_when_it_is_reserved_and_not_twice) {
-  Segment segment(7, kBytes);
+  Segment segment(7, kBytes, Grant::kRead);
   EXPECT_EQ(segment.id(), 7U);
   EXPECT_EQ(segment.bytes(), kBytes);
   EXPECT_EQ(segment.reserved_bytes(), 0U);
@@ -38,7 +38,7 @@ TEST(Segment, takes_memory_when_it_is_reserved_and_not_twice) {
 }
 
 TEST(Segment, gives_back_only_pages_that_lie_wholly_inside) {
-  Segment segment(0, kBytes);
+  Segment segment(0, kBytes, Grant::kRead);
   ASSERT_TRUE(segment.reserve({0, kBytes}));
   std::memset(segment.data(), 1, kBytes);
   segment.punch({1, 2 * kPage + 1}, kBytes);
@@ -53,7 +53,7 @@ TEST(Segment, gives_back_only_pages_that_lie_wholly_inside) {
 }
 
 TEST(Segment, can_be_given_back_to_the_last_page) {
-  Segment segment(0, kBytes);
+  Segment segment(0, kBytes, Grant::kRead);
   ASSERT_TRUE(segment.reserve({0, kBytes}));
   segment.punch({0, kBytes}, kBytes);
   EXPECT_EQ(segment.reserved_bytes(), 0U);
@@ -61,7 +61,7 @@ TEST(Segment, can_be_given_back_to_the_last_page) {
 }
 
 TEST(Segment, keeps_its_first_pages_when_not_all_have_to_go) {
-  Segment segment(0, kBytes);
+  Segment segment(0, kBytes, Grant::kRead);
   ASSERT_TRUE(segment.reserve({0, kBytes}));
   std::memset(segment.data(), 1, kBytes);
   segment.punch({0, kBytes}, kBytes / 2);
@@ -73,10 +73,10 @@ TEST(Segment, keeps_its_first_pages_when_not_all_have_to_go) {
 }
 
 TEST(Segment, is_readable_and_not_writable_through_the_descriptor_for_borrowers) {
-  Segment segment(0, kBytes);
+  Segment segment(0, kBytes, Grant::kRead);
   ASSERT_TRUE(segment.reserve({0, 1}));
   segment.data()[0] = std::byte{5};
-  const platform::Fd fd = segment.read_only_descriptor();
+  const platform::Fd fd = segment.descriptor(Grant::kRead);
   platform::verify_sealed_memfd(fd.get(), kBytes, "test");
   const platform::Mapping mapping(fd.get(), kBytes, platform::Mapping::Access::kRead);
   EXPECT_EQ(mapping.data()[0], std::byte{5});

@@ -9,17 +9,27 @@
 #include "tensorbus/platform/error.hpp"
 
 namespace tensorbus::platform {
+namespace {
 
-Mapping::Mapping(int fd, std::size_t bytes, Access access) : bytes_(bytes) {
+[[noreturn]] void cannot_map(std::size_t bytes, Mapping::Access access, int error_number) {
+  // EAGAIN: all memory of this process is locked, and may not be more.
+  if (error_number != ENOMEM && error_number != EAGAIN)
+    throw_system("mapping shared memory", error_number);
+  std::string limits = "address space (RLIMIT_AS) or mapping count (vm.max_map_count)";
+  if (access == Mapping::Access::kCopyOnWrite)
+    limits += ", or what may be private and writable (RLIMIT_DATA, vm.overcommit_memory=2),";
+  if (error_number == EAGAIN) limits = "locked memory (RLIMIT_MEMLOCK)";
+  throw Error(Code::kOutOfMemory,
+              "cannot map " + std::to_string(bytes) + " bytes: " + limits + " is used up");
+}
+
+}  // namespace
+
+Mapping::Mapping(int fd, std::size_t bytes, Access access, std::size_t offset) : bytes_(bytes) {
   const int protection = access == Access::kRead ? PROT_READ : PROT_READ | PROT_WRITE;
-  void* address = ::mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
-  if (address == MAP_FAILED) {
-    if (errno == ENOMEM)
-      throw Error(Code::kOutOfMemory, "cannot map " + std::to_string(bytes) +
-                                          " bytes: address space (RLIMIT_AS) or mapping count "
-                                          "(vm.max_map_count) is used up");
-    throw_system("mapping shared memory", errno);
-  }
+  const int flags = access == Access::kCopyOnWrite ? MAP_PRIVATE | MAP_NORESERVE : MAP_SHARED;
+  void* address = ::mmap(nullptr, bytes, protection, flags, fd, static_cast<off_t>(offset));
+  if (address == MAP_FAILED) cannot_map(bytes, access, errno);
   data_ = static_cast<std::byte*>(address);
   ::madvise(address, bytes, MADV_DONTDUMP);
 }

@@ -4,15 +4,20 @@
 
 namespace tensorbus::platform {
 
-// Owns one shared mapping of a whole descriptor; left out of core dumps. Closing the descriptor
-// does not end it.
+// Owns one mapping of a descriptor, as a rule of all of it; left out of core dumps. Closing the
+// descriptor does not end it.
 class Mapping {
  public:
-  enum class Access { kRead, kReadWrite };
+  enum class Access {
+    kRead,
+    kReadWrite,
+    kCopyOnWrite,  // a page that is written becomes our own; a read-only descriptor is enough
+  };
 
   Mapping() = default;
-  // Throws Error(kOutOfMemory) when there is no address space, Error(kSystem) otherwise.
-  Mapping(int fd, std::size_t bytes, Access access);
+  // `offset` is a multiple of the page. Throws Error(kOutOfMemory) that names the limits when there
+  // is no room for another mapping, Error(kSystem) otherwise.
+  Mapping(int fd, std::size_t bytes, Access access, std::size_t offset = 0);
   Mapping(Mapping&& other) noexcept;
   Mapping& operator=(Mapping&& other) noexcept;
   ~Mapping();

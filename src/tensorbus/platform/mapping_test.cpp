@@ -109,5 +109,21 @@ TEST(Mapping, names_the_address_space_when_it_is_used_up) {
   EXPECT_NE(message.find("RLIMIT_AS"), std::string::npos) << message;
 }
 
+TEST(Mapping, that_copies_on_write_needs_no_writable_descriptor_and_changes_nothing) {
+  const std::size_t page = page_bytes();
+  const Fd fd = create_sealed_memfd("test", 3 * page);
+  const Mapping shared(fd.get(), 3 * page, Access::kReadWrite);
+  const Fd read_only = reopen_read_only(fd.get());
+  const Mapping own(read_only.get(), 2 * page, Access::kCopyOnWrite, page);
+  own.data()[0] = std::byte{1};
+  EXPECT_EQ(shared.data()[page], std::byte{0});
+  shared.data()[page] = std::byte{2};
+  shared.data()[2 * page] = std::byte{3};
+  EXPECT_EQ(own.data()[0], std::byte{1}) << "written: its own from now on";
+  EXPECT_EQ(own.data()[page], std::byte{3}) << "not written: still the one page that all see";
+  EXPECT_NE(kernel_flags(own.data()).find(" dd "), std::string::npos) << "left out of core dumps";
+  EXPECT_NE(kernel_flags(own.data()).find(" nr "), std::string::npos) << "reserves nothing";
+}
+
 }  // namespace
 }  // namespace tensorbus::platform

@@ -17,6 +17,11 @@ namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+constexpr int kWriteSeals = F_SEAL_WRITE | F_SEAL_FUTURE_WRITE;
+
 [[noreturn]] void refuse(const std::string& field, const std::string& why) {
   throw Error(Code::kProtocol, field + ": expected a sealed memfd, got " + why);
 }
@@ -62,6 +67,11 @@ void verify_sealed_memfd(int fd, std::size_t bytes, const std::string& field) {
   struct statfs filesystem{};
   if (::fstatfs(fd, &filesystem) == 0 && filesystem.f_type == HUGETLBFS_MAGIC)
     refuse(field, "one of huge pages");
+}
+
+void verify_writable(int fd, const std::string& field) {
+  if ((::fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDWR) refuse(field, "one that cannot be written");
+  if ((::fcntl(fd, F_GET_SEALS) & kWriteSeals) != 0) refuse(field, "one sealed against writing");
 }
 
 bool reserve_pages(int memfd, std::size_t offset, std::size_t bytes) {

@@ -20,6 +20,9 @@ Fd reopen_read_only(int memfd);
 // as above, not on hugetlbfs. Throws Error(kProtocol) that names `field`.
 void verify_sealed_memfd(int fd, std::size_t bytes, const std::string& field);
 
+// Checks that a descriptor which passed that can be mapped writable. Throws the same.
+void verify_writable(int fd, const std::string& field);
+
 // Takes pages for [offset, offset + bytes) now, so that touching them later cannot fail.
 // False when the kernel has none (ENOSPC, ENOMEM).
 [[nodiscard]] bool reserve_pages(int memfd, std::size_t offset, std::size_t bytes);

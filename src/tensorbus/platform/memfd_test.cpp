@@ -170,5 +170,17 @@ TEST(FileSizeLimit, is_reported_instead_of_killing_the_process) {
   EXPECT_EQ(child.wait(), "exit 0");  // not SIGXFSZ
 }
 
+TEST(Writable, is_a_descriptor_that_can_be_written_of_memory_that_may) {
+  const Fd fd = create_sealed_memfd("test", page_bytes());
+  EXPECT_EQ(test::error_of([&] { verify_writable(fd.get(), "x"); }), "nothing thrown");
+  const Fd read_only = reopen_read_only(fd.get());
+  EXPECT_EQ(test::error_of([&] { verify_writable(read_only.get(), "x"); }), "Protocol");
+  for (const int seal : {F_SEAL_WRITE, 0x0010}) {
+    const Fd sealed(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (::fcntl(sealed.get(), F_ADD_SEALS, seal) < 0) continue;  // an old kernel
+    EXPECT_EQ(test::error_of([&] { verify_writable(sealed.get(), "x"); }), "Protocol") << seal;
+  }
+}
+
 }  // namespace
 }  // namespace tensorbus::platform
