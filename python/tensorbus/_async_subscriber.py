@@ -8,7 +8,7 @@ from typing import Any
 
 from tensorbus._async_receiver import AsyncReceiver
 from tensorbus._sample import Sample
-from tensorbus._subscriber import Subscriber
+from tensorbus._subscriber import Access, Subscriber
 from tensorbus._tensors import Library
 
 
@@ -28,8 +28,8 @@ class AsyncSubscriber:
         max_held: how many samples of one publisher may be held at once.
         spin: seconds that `receive` looks by itself before it waits; the whole event loop stands
             still for that time.
-        access: "read" is the only way yet: see `Subscriber`.
-        as_: "torch" or "numpy"; by default a tensor arrives as what it was sent from.
+        access: "read", "private" or "shared": see `Subscriber`.
+        as_: "torch", "numpy", "jax" or "dlpack"; by default a tensor arrives as what it was.
         domain: see `tensorbus.participant`.
 
     Raises:
@@ -60,7 +60,7 @@ class AsyncSubscriber:
         timeout: float | None = None,
         max_held: int = 256,
         spin: float = 0,
-        access: str = "read",
+        access: Access = "read",
         as_: Library | None = None,
         domain: str | None = None,
     ) -> None:

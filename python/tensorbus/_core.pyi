@@ -141,6 +141,8 @@ class Sample:
 
     def memory(self, index: int) -> Memory: ...
 
+    def copy(self) -> Sample: ...
+
 class Outcome(enum.Enum):
     """What became of a call that may wait."""
 
@@ -153,6 +155,15 @@ class Outcome(enum.Enum):
     CLOSED = 3
 
     HOLD_LIMIT = 4
+
+class Access(enum.Enum):
+    """What a subscriber may do with what it receives."""
+
+    READ = 0
+
+    PRIVATE = 1
+
+    SHARED = 2
 
 class Participant:
     """This process on one domain."""
@@ -170,7 +181,7 @@ class Participant:
     def arena(self) -> dict[str, int]: ...
 
 class Publisher:
-    def __init__(self, topic: str, participant: Participant, *, depth: int, history: int, reliable: bool) -> None: ...
+    def __init__(self, topic: str, participant: Participant, *, depth: int, history: int, reliable: bool, shared: bool) -> None: ...
 
     def loan(self, dtype: str, shape: Sequence[int]) -> Memory: ...
 
@@ -184,7 +195,7 @@ class Publisher:
     def close(self) -> None: ...
 
 class Subscriber:
-    def __init__(self, topic: str, participant: Participant, *, depth: int, max_held: int, spin: float) -> None: ...
+    def __init__(self, topic: str, participant: Participant, *, depth: int, max_held: int, spin: float, access: Access) -> None: ...
 
     def receive(self, timeout: float | None) -> Sample | Outcome:
         """A Sample, or the Outcome that says why there is none."""

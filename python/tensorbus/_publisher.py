@@ -24,6 +24,8 @@ class Publisher:
             there, the oldest is dropped for a new one.
         history: how many of the last samples a subscriber gets that comes later.
         reliable: drop nothing; a full subscriber makes `publish` wait.
+        shared: subscribers with `access="shared"` may write to what is published here, and to the
+            loans of this process's other shared publishers.
         timeout: seconds that `publish` waits, if reliable; `None` for as long as it takes.
         domain: see `tensorbus.participant`.
 
@@ -48,6 +50,7 @@ class Publisher:
         depth: int = 8,
         history: int = 0,
         reliable: bool = False,
+        shared: bool = False,
         timeout: float | None = None,
         domain: str | None = None,
     ) -> None:
@@ -60,6 +63,7 @@ class Publisher:
             depth=whole_number("depth", depth, least=1),
             history=whole_number("history", history, least=0),
             reliable=reliable,
+            shared=shared,
         )
 
     @property

@@ -62,6 +62,25 @@ class Sample:
             self._restored = True
         return self._data
 
+    def copy(self) -> Sample:
+        """The same sample in memory of this process alone, which can be written to.
+
+        It holds no lease, so that any number of copies can be kept. The copy is made without the
+        GIL.
+
+        >>> from tensorbus import Publisher, Subscriber
+        >>> import numpy as np
+        >>> with Publisher("doc/copy", history=1) as publisher:
+        ...     publisher.publish(np.arange(3))
+        ...     with Subscriber("doc/copy", timeout=10) as subscriber:
+        ...         kept = subscriber.receive().copy()
+        0
+        >>> kept.data[0] = 7
+        >>> kept.data
+        array([7, 1, 2])
+        """
+        return Sample(self._core.copy(), self._as)
+
     def __dlpack__(self, **options: Any) -> Any:
         """Its only tensor as a DLPack capsule (https://data-apis.org/array-api/latest/).
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from tensorbus import _core
 from tensorbus._arguments import topic_name, whole_number
@@ -14,6 +14,13 @@ from tensorbus._errors import Closed, Forked, HoldLimit, InvalidArgument, Timeou
 from tensorbus._participant import participant
 from tensorbus._sample import Sample
 from tensorbus._tensors import LIBRARIES, Library
+
+Access = Literal["read", "private", "shared"]
+_ACCESS: dict[str, _core.Access] = {
+    "read": _core.Access.READ,
+    "private": _core.Access.PRIVATE,
+    "shared": _core.Access.SHARED,
+}
 
 
 class Subscriber:
@@ -25,8 +32,11 @@ class Subscriber:
         timeout: seconds that `receive` and iteration wait; `None` for as long as it takes.
         max_held: how many samples of one publisher may be held at once.
         spin: seconds that `receive` looks by itself before it parks; costs a core for that time.
-        access: "read" is the only way yet: received tensors are not to be written to. NumPy arrays
-            are flagged so; a write through a torch tensor ends the process.
+        access: "read": received tensors are not to be written to. NumPy arrays are flagged so; a
+            write through a torch tensor ends the process, with a message that names the topic.
+            "private": writes are yours alone; each page that is written becomes a copy of yours.
+            "shared": writes are seen by all who hold the sample; only of a publisher with
+            `shared=True`, others refuse.
         as_: "torch", "numpy", "jax" or "dlpack" (an object that offers `__dlpack__` and the buffer
             protocol); by default a tensor arrives as what it was sent from.
         domain: see `tensorbus.participant`.
@@ -49,12 +59,12 @@ class Subscriber:
         timeout: float | None = None,
         max_held: int = 256,
         spin: float = 5e-6,
-        access: str = "read",
+        access: Access = "read",
         as_: Library | None = None,
         domain: str | None = None,
     ) -> None:
-        if access != "read":
-            raise InvalidArgument(f'access={access!r}: only "read" is there yet')
+        if access not in _ACCESS:
+            raise InvalidArgument(f"access={access!r}: expected one of {tuple(_ACCESS)}")
         if as_ is not None and as_ not in LIBRARIES:
             raise InvalidArgument(f"as_={as_!r}: expected one of {LIBRARIES}, or None")
         self._topic = topic_name(topic)
@@ -68,6 +78,7 @@ class Subscriber:
             depth=whole_number("depth", depth, least=0),
             max_held=whole_number("max_held", max_held, least=1),
             spin=spin,
+            access=_ACCESS[access],
         )
 
     @property

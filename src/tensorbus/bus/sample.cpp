@@ -66,7 +66,7 @@ std::optional<Sample> SampleParts::read(const std::shared_ptr<link::BorrowerLink
     }
     tensor.data_ = first_element(from.offset, span, *mapping);
     lease->keep(mapping);
-    if (leased != nullptr) leased->lease_ = lease;
+    if (leased != nullptr) leased->keeper_ = lease;
     leased = &tensor;
   }
   if (access == Access::kPrivate && leased != nullptr) {
@@ -79,7 +79,7 @@ std::optional<Sample> SampleParts::read(const std::shared_ptr<link::BorrowerLink
   }
   const link::Source& source = *link->source();
   if (leased != nullptr)
-    leased->lease_ = std::move(lease);
+    leased->keeper_ = std::move(lease);
   else
     parts->source = link->source();
   platform::step("receive.described");

@@ -19,7 +19,6 @@
 namespace tensorbus {
 
 namespace bus {
-class Lease;
 struct SampleParts;
 }  // namespace bus
 
@@ -63,7 +62,7 @@ class TENSORBUS_API Tensor {
   Layout layout_;
   const std::byte* data_ = nullptr;
   bool writable_ = false;
-  std::shared_ptr<const bus::Lease> lease_;
+  std::shared_ptr<const void> keeper_;  // the lease, or the memory of a copy
 };
 
 struct SampleHeader {
@@ -95,6 +94,10 @@ class TENSORBUS_API Sample {
   // malformed). Empty if the message was nothing but a tensor.
   std::span<const std::byte> field_bytes() const noexcept;
   Value fields() const;
+
+  // The same in writable memory of this process alone: it holds no lease, whoever keeps it. Tensors
+  // that overlap do so in the copy.
+  Sample copy() const;
 
  private:
   friend struct bus::SampleParts;

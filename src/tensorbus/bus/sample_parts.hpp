@@ -60,6 +60,7 @@ struct SampleParts {
   // then the lease has gone back.
   static std::optional<Sample> read(const std::shared_ptr<link::BorrowerLink>& link,
                                     const link::Entry& entry, Access access);
+  static Sample copy_of(const SampleParts& original);
 
  private:
   void move_to_own_pages(const link::BorrowerLink& link, const Descriptor& descriptor,

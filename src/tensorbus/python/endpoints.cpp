@@ -149,13 +149,14 @@ void bind_publisher(nb::module_& module) {
       .def(
           "__init__",
           [](Publisher* self, const std::string& topic, const Participant& participant,
-             std::uint32_t depth, std::uint32_t history, bool reliable) {
+             std::uint32_t depth, std::uint32_t history, bool reliable, bool shared) {
             const WithoutGil release;
-            new (self) Publisher(topic, {.depth = depth, .history = history, .reliable = reliable},
-                                 participant);
+            new (self) Publisher(
+                topic, {.depth = depth, .history = history, .reliable = reliable, .shared = shared},
+                participant);
           },
           nb::arg("topic"), nb::arg("participant"), nb::kw_only(), nb::arg("depth"),
-          nb::arg("history"), nb::arg("reliable"))
+          nb::arg("history"), nb::arg("reliable"), nb::arg("shared"))
       .def("loan", loan, nb::arg("dtype"), nb::arg("shape"),
            nb::sig("def loan(self, dtype: str, shape: Sequence[int]) -> Memory"))
       .def("publish", publish, nb::arg("outgoing"), nb::arg("fields"), nb::arg("fingerprint"),
@@ -181,14 +182,15 @@ void bind_subscriber(nb::module_& module) {
       .def(
           "__init__",
           [](Subscriber* self, const std::string& topic, const Participant& participant,
-             std::uint32_t depth, std::uint32_t max_held, double spin) {
+             std::uint32_t depth, std::uint32_t max_held, double spin, Access access) {
             const WithoutGil release;
-            new (self)
-                Subscriber(topic, {.depth = depth, .max_held = max_held, .spin = to_timeout(spin)},
-                           participant);
+            new (self) Subscriber(
+                topic,
+                {.depth = depth, .max_held = max_held, .spin = to_timeout(spin), .access = access},
+                participant);
           },
           nb::arg("topic"), nb::arg("participant"), nb::kw_only(), nb::arg("depth"),
-          nb::arg("max_held"), nb::arg("spin"))
+          nb::arg("max_held"), nb::arg("spin"), nb::arg("access"))
       .def("receive", receive, nb::arg("timeout").none(),
            nb::sig("def receive(self, timeout: float | None) -> Sample | Outcome"),
            "A Sample, or the Outcome that says why there is none.")
@@ -218,6 +220,10 @@ void bind_endpoints(nb::module_& module) {
       .value("INTERRUPTED", Outcome::kInterrupted)
       .value("CLOSED", Outcome::kClosed)
       .value("HOLD_LIMIT", Outcome::kHoldLimit);
+  nb::enum_<Access>(module, "Access", "What a subscriber may do with what it receives.")
+      .value("READ", Access::kRead)
+      .value("PRIVATE", Access::kPrivate)
+      .value("SHARED", Access::kShared);
   bind_participant(module);
   bind_publisher(module);
   bind_subscriber(module);

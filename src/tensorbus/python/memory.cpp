@@ -124,7 +124,7 @@ std::string repr(const Memory& memory) {
 }  // namespace
 
 Memory memory_of(const Tensor& tensor, std::string_view topic) {
-  return {tensor.layout(), const_cast<std::byte*>(tensor.data()), false,
+  return {tensor.layout(), const_cast<std::byte*>(tensor.data()), tensor.writable(),
           std::make_shared<Tensor>(tensor), topic};
 }
 

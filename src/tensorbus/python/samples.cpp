@@ -53,7 +53,8 @@ void bind_samples(nb::module_& module) {
            nb::sig("def tensors(self, as_: str | None) -> list[typing.Any]"),
            "Each a torch.Tensor, if that is wanted (None: if it was one) and nothing about it is "
            "unusual; else its Memory.")
-      .def("memory", memory, nb::arg("index"));
+      .def("memory", memory, nb::arg("index"))
+      .def("copy", &Sample::copy, nb::call_guard<WithoutGil>());
 }
 
 }  // namespace tensorbus::python

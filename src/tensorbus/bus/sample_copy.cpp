@@ -1,0 +1,60 @@
+#include <memory>
+#include <new>
+
+#include "tensorbus/bus/copy_plan.hpp"
+#include "tensorbus/bus/sample_parts.hpp"
+
+namespace tensorbus {
+
+namespace bus {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+
+std::shared_ptr<std::byte> private_memory(std::size_t bytes) {
+  return {static_cast<std::byte*>(::operator new(bytes, kAlignment)),
+          [](std::byte* memory) { ::operator delete(memory, kAlignment); }};
+}
+
+}  // namespace
+
+Sample SampleParts::copy_of(const SampleParts& original) {
+  auto parts = std::make_unique<SampleParts>();
+  parts->source = std::make_shared<const link::Source>(
+      link::Source{original.header.publisher, original.header.publisher_number,
+                   std::string(original.header.topic)});
+  parts->header = original.header;
+  parts->header.topic = parts->source->topic;
+  parts->block_bytes.assign(original.fields.begin(), original.fields.end());
+  parts->fields = parts->block_bytes;
+
+  const std::span<const Tensor> tensors = original.tensors.span();
+  std::vector<TensorView> views;
+  views.reserve(tensors.size());  // the plan points into them
+  CopyPlan plan;
+  parts->tensors.resize(tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    parts->tensors[i].layout_ = tensors[i].layout();
+    parts->tensors[i].writable_ = true;
+    const ByteSpan span = span_of(tensors[i].layout());
+    views.push_back({tensors[i].data(), tensors[i].layout()});
+    if (span.bytes() != 0) plan.add(i, views.back(), span);
+  }
+  const std::shared_ptr<std::byte> memory = private_memory(plan.lay_out());
+  plan.fill(memory.get());
+  for (const CopyPlan::Copy& copy : plan.copies()) {
+    Tensor& tensor = parts->tensors[copy.tensor];
+    tensor.data_ = memory.get() + copy.place - span_of(copy.layout).begin;
+    tensor.layout_ = copy.layout;
+    tensor.keeper_ = memory;
+  }
+  Sample sample;
+  sample.parts_ = std::move(parts);
+  return sample;
+}
+
+}  // namespace bus
+
+Sample Sample::copy() const { return bus::SampleParts::copy_of(*parts_); }
+
+}  // namespace tensorbus
