@@ -33,8 +33,10 @@ const char* buffer_format(DType dtype) {
       return "h";
     case DType::kInt32:
       return "i";
-    case DType::kInt64:
-      return "q";
+    case DType::kInt64:  // not "q", which NumPy shows as another type of the same size
+      return sizeof(long) == 8 ? "l" : "q";
+    case DType::kUInt64:
+      return sizeof(long) == 8 ? "L" : "Q";
     case DType::kFloat16:
       return "e";
     case DType::kFloat32:
