@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tensorbus._core import Memory
 from tensorbus._core import version as __version__
 from tensorbus._errors import (
     AccessDenied,
@@ -48,6 +49,7 @@ __all__ = [
     "Header",
     "HoldLimit",
     "InvalidArgument",
+    "Memory",
     "OutOfMemory",
     "ProtocolError",
     "Publisher",

@@ -58,6 +58,7 @@ class Flattener:
 
     def __init__(self, *, any_int: bool = False) -> None:
         self.outgoing = Outgoing()
+        self._unusual: dict[int, Any] = {}  # tensors that were lowered already, by identity
         self._leaves = _LEAVES_BUT_INT if any_int else _LEAVES
 
     def flatten(self, data: object) -> bytes:
@@ -102,6 +103,8 @@ class Flattener:
         if kinds <= self._leaves:
             return items if type(items) is list else list(items)
         if kinds <= TENSOR_CLASSES and (indices := self.outgoing.add_all(items)) is not None:
+            if len(self.outgoing) <= len(_REFERENCES):
+                return [_REFERENCES[index] for index in indices]
             return [self.reference(index) for index in indices]
         return [self.lower(item, depth) for item in items]
 
@@ -110,11 +113,13 @@ class Flattener:
             return self.record("dict", *map(list, items.items()), depth=depth)
         return dict(zip(items, self._lower_items(items.values(), depth), strict=True))
 
-    def _lower_tensor(self, value: Any) -> msgpack.Ext:
+    def _lower_tensor(self, value: Any) -> Any:
         index = self.outgoing.add(value)
         if index >= 0:
-            return _REFERENCES[index] if index < len(_REFERENCES) else self.reference(index)
-        lowered: msgpack.Ext = _records.lower(self, value, 0)
+            return self.reference(index)
+        lowered = self._unusual.get(id(value))
+        if lowered is None:
+            lowered = self._unusual[id(value)] = _records.lower(self, value, 0)
         return lowered
 
 
@@ -185,7 +190,11 @@ class Restorer:
 
     def _extension(self, code: int, payload: memoryview) -> Any:
         if code == _TENSOR:
-            return self.tensor(int.from_bytes(payload, "little"))
+            index = int.from_bytes(payload, "little")
+            # The call costs as much as the rest, and there may be hundreds of them.
+            if index < len(self._tensors) and type(made := self._tensors[index]) is not Memory:
+                return made
+            return self.tensor(index)
         if code == _TUPLE:
             return tuple(self.decode(payload))
         if code == _RECORD:

@@ -138,6 +138,10 @@ void bind_participant(nb::module_& module) {
           },
           nb::arg("domain") = "", nb::arg("budget_bytes") = 0)
       .def_prop_ro("id", [](const Participant& self) { return self.id().hex(); })
+      .def("__repr__",
+           [](const Participant& self) {
+             return "<tensorbus.Participant " + self.id().hex() + " of " + self.domain_path() + ">";
+           })
       .def_prop_ro("domain", &Participant::domain_path)
       .def_prop_ro(
           "arena", [](const Participant& self) { return use_of(self.arena()); },

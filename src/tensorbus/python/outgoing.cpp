@@ -99,7 +99,6 @@ class Buffer {
 }  // namespace
 
 int Outgoing::append(TensorView view, nb::object keeper) {
-  indices_.emplace(keeper.ptr(), static_cast<int>(tensors_.size()));
   tensors_.push_back(std::move(view));
   keepers_.push_back(std::move(keeper));
   return static_cast<int>(tensors_.size()) - 1;
@@ -112,10 +111,15 @@ void Outgoing::clear() {
 }
 
 int Outgoing::add(nb::handle value) {
-  if (const auto known = indices_.find(value.ptr()); known != indices_.end()) return known->second;
-  if (Py_TYPE(value.ptr()) == known_array) return add_buffer(value, TensorFlags::kFromNumpy);
-  if (auto view = view_of_plain_torch(value)) return append(std::move(*view), nb::borrow(value));
-  return -1;
+  const int known = indices_.find(value.ptr());
+  if (known >= 0) return known;
+  int index = -1;
+  if (Py_TYPE(value.ptr()) == known_array)
+    index = add_buffer(value, TensorFlags::kFromNumpy);
+  else if (auto view = view_of_plain_torch(value))
+    index = append(std::move(*view), nb::borrow(value));
+  if (index >= 0) indices_.enter(value.ptr(), index);
+  return index;
 }
 
 std::optional<std::vector<int>> Outgoing::add_all(nb::iterable values) {

@@ -2,11 +2,11 @@
 
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "tensorbus/python/bindings.hpp"
+#include "tensorbus/python/index_of.hpp"
 
 namespace tensorbus::python {
 
@@ -36,7 +36,7 @@ class Outgoing {
 
   std::vector<TensorView> tensors_;
   std::vector<nb::object> keepers_;
-  std::unordered_map<PyObject*, int> indices_;  // by keeper
+  IndexOf indices_;  // of what add() added
 };
 
 }  // namespace tensorbus::python
