@@ -71,10 +71,12 @@ std::size_t PreparedSample::place_tensors(std::span<const TensorView> tensors,
     TensorEntry& entry = descriptor.tensors[i];
     const auto* data = static_cast<const std::byte*>(view.data);
     const ByteSpan span = span_of(view.layout);
-    entry.layout = view.layout;
-    if (span.bytes() == 0) continue;  // nothing to point at
-    if (const memory::Block* block = take_loan(data + span.begin, span.bytes(), supplies, loan))
-      point_at(entry, *block, static_cast<std::uint64_t>(data - block->data()));
+    const bool empty = span.bytes() == 0;  // nothing to point at
+    const memory::Block* block =
+        empty ? nullptr : take_loan(data + span.begin, span.bytes(), supplies, loan);
+    if (block != nullptr) point_at(entry, *block, static_cast<std::uint64_t>(data - block->data()));
+    if (block != nullptr || empty)
+      entry.layout = view.layout;
     else
       copies_.add(i, view, span);
   }

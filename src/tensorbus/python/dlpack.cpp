@@ -71,10 +71,11 @@ struct Managed {
       note;  // who has the tensor may not know that it is read-only
 };
 
-Managed* make(const Memory& memory) {
+Managed* make(Memory taken) {
   auto* managed = new Managed;
-  managed->memory = memory;
-  Layout& layout = managed->memory.layout;
+  managed->memory = std::move(taken);
+  Memory& memory = managed->memory;
+  Layout& layout = memory.layout;
   if (!memory.writable) {
     const ByteSpan span = span_of(layout);
     managed->note.emplace(std::span(memory.first + span.begin, span.bytes()), memory.topic);
@@ -130,7 +131,9 @@ std::optional<DType> from_dlpack(const DLDataType& type) {
   return std::nullopt;
 }
 
-DLManagedTensorVersioned* make_managed(const Memory& memory) { return &make(memory)->versioned; }
+DLManagedTensorVersioned* make_managed(Memory memory) {
+  return &make(std::move(memory))->versioned;
+}
 
 nb::capsule make_capsule(const Memory& memory, bool versioned) {
   Managed* managed = make(memory);

@@ -15,7 +15,7 @@ std::optional<DType> from_dlpack(const DLDataType& type);
 // A DLPack tensor over memory, which it keeps until its deleter is called, in any thread, with or
 // without the GIL. An element type that DLPack has no name for goes as unsigned integers of its
 // size.
-DLManagedTensorVersioned* make_managed(const Memory& memory);
+DLManagedTensorVersioned* make_managed(Memory memory);
 
 // A capsule of it: "dltensor_versioned", or "dltensor" for takers from before DLPack 1.0.
 nb::capsule make_capsule(const Memory& memory, bool versioned);

@@ -20,9 +20,9 @@ struct Memory {
 Memory memory_of(const Tensor& tensor, std::string_view topic);
 Memory memory_of(Loan loan);
 
-// A torch.Tensor over memory, made by PyTorch's own C interface. Nothing where that takes more:
-// PyTorch is not known yet or too old, the element type has to be named afterwards, or there are
-// flags.
-nb::object make_torch_tensor(const Memory& memory);
+// Can PyTorch's own C interface make a tensor over this? Not if PyTorch is not known yet or too
+// old, the element type has to be named afterwards, or there are flags.
+bool can_be_plain_torch(const Memory& memory);
+nb::object make_plain_torch(Memory memory);
 
 }  // namespace tensorbus::python

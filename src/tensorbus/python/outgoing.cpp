@@ -124,6 +124,8 @@ int Outgoing::add(nb::handle value) {
 
 std::optional<std::vector<int>> Outgoing::add_all(nb::iterable values) {
   std::vector<int> indices;
+  tensors_.reserve(tensors_.size() +
+                   static_cast<std::size_t>(PyObject_LengthHint(values.ptr(), 0)));
   for (const nb::handle value : values) {
     const int index = add(value);
     if (index < 0) return std::nullopt;

@@ -28,10 +28,9 @@ nb::list tensors(const Sample& self, std::optional<std::string_view> as) {
   nb::list list;
   for (std::size_t i = 0; i < self.tensors().size(); ++i) {
     Memory found = memory(self, i);
-    nb::object made;
-    if (as ? *as == "torch" : has(found.layout.flags, TensorFlags::kFromTorch))
-      made = make_torch_tensor(found);
-    list.append(made.is_valid() ? made : nb::cast(std::move(found)));
+    const bool torch = as ? *as == "torch" : has(found.layout.flags, TensorFlags::kFromTorch);
+    list.append(torch && can_be_plain_torch(found) ? make_plain_torch(std::move(found))
+                                                   : nb::cast(std::move(found)));
   }
   return list;
 }

@@ -53,6 +53,11 @@ bool answers_true(nb::handle value, const nb::object& method) {
   return checked(PyObject_CallMethodNoArgs(value.ptr(), method.ptr())).ptr() != Py_False;
 }
 
+// The others that DLPack has names for are those of ml_dtypes alone.
+bool is_torch_dtype(DType dtype) {
+  return dtype < DType::kFloat8E3M4 || dtype > DType::kFloat8E4M3B11FNUZ;
+}
+
 bool is_complex(DType dtype) {
   return dtype == DType::kComplex64 || dtype == DType::kComplex128 || dtype == DType::kComplex32;
 }
@@ -85,18 +90,18 @@ std::optional<TensorView> view_of_plain_torch(nb::handle value) {
        Dims(std::span<const std::int64_t>(tensor.strides, dims)), TensorFlags::kFromTorch}};
 }
 
-nb::object make_torch_tensor(const Memory& memory) {
-  const Torch* torch = known_torch;
+bool can_be_plain_torch(const Memory& memory) {
   constexpr TensorFlags kOrigins = TensorFlags::kFromTorch | TensorFlags::kFromNumpy;
-  if (torch == nullptr || (memory.layout.flags | kOrigins) != kOrigins ||
-      !to_dlpack(memory.layout.dtype))
-    return {};
-  DLManagedTensorVersioned* managed = make_managed(memory);
+  return known_torch != nullptr && (memory.layout.flags | kOrigins) == kOrigins &&
+         is_torch_dtype(memory.layout.dtype) && to_dlpack(memory.layout.dtype);
+}
+
+nb::object make_plain_torch(Memory memory) {
+  DLManagedTensorVersioned* managed = make_managed(std::move(memory));
   void* made = nullptr;
-  if (torch->api->object_from_managed(managed, &made) != 0) {
-    PyErr_Clear();  // an element type that this PyTorch does not have
+  if (known_torch->api->object_from_managed(managed, &made) != 0) {
     managed->deleter(managed);
-    return {};
+    throw nb::python_error();
   }
   return nb::steal(static_cast<PyObject*>(made));
 }
