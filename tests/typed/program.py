@@ -1,0 +1,55 @@
+"""A user's program, for a type checker: tests/test_types.py has mypy read it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+
+import tensorbus as tb
+
+
+def publish() -> int:
+    with tb.Publisher("topic", reliable=True, shared=True, depth=4, timeout=1) as publisher:
+        frame = publisher.loan((2, 3), dtype=np.float32)
+        frame[:] = 0
+        publisher.wait_for_subscribers(timeout=1)
+        sent: int = publisher.publish({"frame": frame, "boxes": [np.zeros(4)], "id": 7})
+        print(publisher.stats["sent"], publisher.topic)
+        return sent
+
+
+def receive() -> list[Any]:
+    found: list[Any] = []
+    with tb.Subscriber("topic", access="private", as_="torch", max_held=4) as subscriber:
+        for sample in subscriber:
+            header: tb.Header = sample.header
+            found.append((header.sequence, sample.data, sample.copy().data))
+        maybe: tb.Sample | None = subscriber.try_receive()
+        ready: list[tb.Subscriber] = tb.wait_any([subscriber], timeout=1)
+        print(maybe, ready, subscriber.fileno(), np.from_dlpack(subscriber.receive(timeout=1)))
+    return found
+
+
+async def receive_async() -> None:
+    async with tb.AsyncSubscriber("topic", timeout=1.0) as subscriber:
+        sample: tb.Sample = await subscriber.receive()
+        print(sample.data)
+        async for sample in subscriber:
+            print(sample.header.topic)
+
+
+def errors() -> None:
+    try:
+        receive()
+    except (tb.Timeout, tb.Closed, tb.HoldLimit) as error:
+        print(error)
+    except tb.Error:
+        raise
+
+
+if __name__ == "__main__":
+    publish()
+    asyncio.run(receive_async())
+    print(tb.participant().arena["used_bytes"], tb.__version__)
