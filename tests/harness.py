@@ -87,6 +87,12 @@ def joined(
         yield sender, receiver
 
 
+def _python_path() -> str:
+    """The tests, before what the tests themselves were started with."""
+    given = os.environ.get("PYTHONPATH")
+    return os.pathsep.join([str(Path(__file__).parent), *([given] if given else [])])
+
+
 class Process:
     """A function that runs in a process of its own."""
 
@@ -97,7 +103,7 @@ class Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent), **env},
+            env={**os.environ, "PYTHONPATH": _python_path(), **env},
         )
         assert self._running.stdin
         assert self._running.stdout
