@@ -233,6 +233,21 @@ def test_a_buffer_arrives_as_what_was_asked_for(as_: str, torch: ModuleType) -> 
         assert back.tolist() == [1, 2]
 
 
+@pytest.mark.parametrize("shrink", ["clear", "close"])
+def test_a_buffer_cannot_be_resized_before_it_was_copied(shrink: str) -> None:
+    buffer: Any = bytearray(1 << 22) if shrink == "clear" else mmap.mmap(-1, 1 << 22)
+
+    class Meanwhile:
+        """What another thread could do."""
+
+        def __dlpack__(self, **options: Any) -> Any:
+            getattr(buffer, shrink)()
+
+    with joined() as (publisher, _), pytest.raises(tb.Unsupported, match="xport"):
+        publisher.publish([buffer, Meanwhile()])
+    getattr(buffer, shrink)()
+
+
 class Pair(ctypes.Structure):
     _fields_ = (("a", ctypes.c_int), ("b", ctypes.c_float))
 

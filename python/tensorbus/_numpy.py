@@ -122,15 +122,14 @@ def add_bytes(flattener: Flattener, array: np.ndarray[Any, Any]) -> int:
     )
 
 
-def add_buffer(flattener: Flattener, value: Any) -> int:
+def add_buffer(flattener: Flattener, view: memoryview) -> int:
     """Adds a buffer whose format says more than an element type of ours; -1 if it cannot be added.
 
     Such are those of ctypes, with a byte order in their format.
     """
     try:
-        memoryview(value).release()
-        array = learn().asarray(value)
-    except (TypeError, ValueError, BufferError, Unsupported):
+        array = learn().asarray(view)
+    except (TypeError, ValueError, Unsupported):
         return -1
     if not (has_name(array.dtype) and _is_aligned(array)):
         return -1

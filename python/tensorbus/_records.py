@@ -100,9 +100,14 @@ def _lower_foreign(flattener: Flattener, value: Any) -> Any:
         return flattener.record(origin, flattener.outgoing.add_capsule(_capsule_of(value), 0))
     if hasattr(value, "__array_interface__"):  # a Pillow image
         return _numpy.lower(flattener, _numpy.learn().asarray(value))
-    index = flattener.outgoing.add_buffer(value, 0)
+    try:
+        # Until it is copied, the view holds its memory: a bytearray cannot be resized meanwhile.
+        view = memoryview(value)
+    except (TypeError, ValueError, BufferError):
+        return None
+    index = flattener.outgoing.add_buffer(view, 0)
     if index < 0:
-        index = _numpy.add_buffer(flattener, value)
+        index = _numpy.add_buffer(flattener, view)
     return flattener.record("memoryview", index) if index >= 0 else None
 
 
