@@ -87,6 +87,12 @@ def joined(
         yield sender, receiver
 
 
+def _python_path() -> str:
+    """The tests, before what the tests themselves were started with."""
+    given = os.environ.get("PYTHONPATH")
+    return os.pathsep.join([str(Path(__file__).parent), *([given] if given else [])])
+
+
 class Process:
     """A function that runs in a process of its own."""
 

@@ -157,7 +157,7 @@ def unflatten(core: CoreSample, as_: Library | None) -> Any:
             return restorer.decode(fields)
         count = core.tensor_count
         return restorer.tensor(0) if count == 1 else [restorer.tensor(i) for i in range(count)]
-    except (DecodeError, RecursionError) as error:
+    except (DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise ProtocolError(f"sample.fields: {error}") from None
 
 
@@ -196,7 +196,10 @@ class Restorer:
                 return made
             return self.tensor(index)
         if code == _TUPLE:
-            return tuple(self.decode(payload))
+            items = self.decode(payload)
+            if type(items) is not list:
+                raise ProtocolError(f"sample.fields: a tuple of a {type(items).__name__}")
+            return tuple(items)
         if code == _RECORD:
             return _records.restore(self, self.decode(payload))
         return msgpack.Ext(code, bytes(payload))

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 from tensorbus import _core
 from tensorbus._core import Memory
 from tensorbus._errors import CannotTravel, ProtocolError, Unsupported
-from tensorbus._tensors import CONJUGATE, FROM_NUMPY, FROM_TORCH, NEGATIVE, TENSOR_CLASSES
+from tensorbus._tensors import (
+    CONJUGATE,
+    FROM_NUMPY,
+    FROM_TORCH,
+    NEGATIVE,
+    TENSOR_CLASSES,
+    from_array,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,11 +55,16 @@ def from_memory(memory: Memory) -> Any:
     np = learn()
     array = np.asarray(memory)
     name = memory.dtype
-    if name not in _OWN:
+    if array.dtype.char in "qQ":  # NumPy's long long: equal to int64, but not it
+        array = array.view(name)
+    elif name not in _OWN:
         array = array.view(_ml_dtype(name, bool(memory.flags & FROM_TORCH)))
     if memory.flags & CONJUGATE:
         array = array.conj()
-    return -array if memory.flags & NEGATIVE else array
+    if memory.flags & NEGATIVE:
+        check_negative(name)
+        array = -array
+    return array
 
 
 def _ml_dtype(name: str, from_torch: bool) -> Any:
@@ -95,7 +107,7 @@ def lower(flattener: Flattener, array: np.ndarray[Any, Any]) -> Any:
             _address(array), dtype.name, array.shape, strides, FROM_NUMPY, array
         )
         return flattener.reference(index)
-    return flattener.record("numpy.ndarray", _description(array), add_bytes(flattener, array))
+    return flattener.record("numpy.ndarray", description(array), add_bytes(flattener, array))
 
 
 def add_bytes(flattener: Flattener, array: np.ndarray[Any, Any]) -> int:
@@ -106,12 +118,30 @@ def add_bytes(flattener: Flattener, array: np.ndarray[Any, Any]) -> int:
         (*array.shape, array.itemsize),
         (*array.strides, 1),
         FROM_NUMPY,
-        array,
+        (array,),  # the array itself would be found again as a plain one
+    )
+
+
+def add_buffer(flattener: Flattener, view: memoryview) -> int:
+    """Adds a buffer whose format says more than an element type of ours; -1 if it cannot be added.
+
+    Such are those of ctypes, with a byte order in their format.
+    """
+    try:
+        array = learn().asarray(view)
+    except (TypeError, ValueError, Unsupported):
+        return -1
+    if not (has_name(array.dtype) and _is_aligned(array)):
+        return -1
+    strides = [stride // array.itemsize for stride in array.strides]
+    return flattener.outgoing.add_memory(
+        _address(array), array.dtype.name, array.shape, strides, 0, array
     )
 
 
 def lower_scalar(flattener: Flattener, scalar: np.generic[Any]) -> Any:
-    return flattener.record("numpy.scalar", _description(scalar), scalar.tobytes())
+    data = scalar.tobytes() if scalar.dtype.itemsize else b""
+    return flattener.record("numpy.scalar", description(scalar), data)
 
 
 def _address(array: np.ndarray[Any, Any]) -> int:
@@ -123,19 +153,30 @@ def _is_aligned(array: np.ndarray[Any, Any]) -> bool:
     return not any(stride % array.itemsize for stride in array.strides)
 
 
-def _description(value: np.ndarray[Any, Any] | np.generic[Any]) -> Any:
-    dtype = value.dtype
+def description(value: np.ndarray[Any, Any] | np.generic[Any] | np.dtype[Any]) -> Any:
+    """What `describe` says of a dtype, or of that of a value.
+
+    Raises:
+        CannotTravel: it has no words for it.
+    """
+    dtype: np.dtype[Any] = value if isinstance(value, learn().dtype) else value.dtype  # type: ignore[union-attr]
     if dtype.hasobject or dtype.kind in "OT":
         raise CannotTravel(
             value,
             f"elements of {dtype} are Python objects, which cannot travel: publish a list, or an "
             "array of another dtype",
         )
-    return describe(dtype)
+    try:
+        return describe(dtype)
+    except CannotTravel as refusal:
+        raise CannotTravel(value, refusal.why) from None
 
 
 def describe(dtype: np.dtype[Any]) -> Any:
     """A dtype in words that MessagePack has, for `dtype_of` to make again. Metadata are dropped.
+
+    Raises:
+        CannotTravel: a dtype of another library, which NumPy itself has no name for.
 
     >>> import numpy as np
     >>> describe(np.dtype("datetime64[ns]"))
@@ -145,10 +186,10 @@ def describe(dtype: np.dtype[Any]) -> Any:
     """
     if dtype.subdtype is not None:
         return [describe(dtype.subdtype[0]), list(dtype.shape)]
-    if dtype.fields is None:
-        return f"ml_dtypes.{dtype.name}" if dtype.type.__module__ == "ml_dtypes" else dtype.str
+    if dtype.fields is None and dtype.names is None:
+        return _name_for(dtype)
     names = list(dtype.names or ())
-    fields = [dtype.fields[name] for name in names]
+    fields = [dtype.fields[name] for name in names] if dtype.fields is not None else []
     return {
         "names": names,
         "formats": [describe(field[0]) for field in fields],
@@ -156,7 +197,21 @@ def describe(dtype: np.dtype[Any]) -> Any:
         "titles": [field[2] if len(field) > 2 else None for field in fields],
         "itemsize": dtype.itemsize,
         "aligned": dtype.isalignedstruct,
+        "record": dtype.type.__name__ == "record",
     }
+
+
+def _name_for(dtype: np.dtype[Any]) -> str:
+    if dtype.type.__module__ == "ml_dtypes":
+        if dtype.isnative:
+            return f"ml_dtypes.{dtype.name}"
+        raise CannotTravel(dtype, f"{dtype.name} in a foreign byte order cannot travel")
+    if learn().dtype(dtype.str) != dtype:
+        raise CannotTravel(
+            dtype,
+            f"elements of {dtype} cannot travel: NumPy cannot make this dtype from its name",
+        )
+    return dtype.str
 
 
 def dtype_of(description: Any) -> Any:
@@ -168,9 +223,11 @@ def dtype_of(description: Any) -> Any:
     np = learn()
     if isinstance(description, dict):
         parts = dict(description)
-        aligned = bool(parts.pop("aligned"))
+        aligned, is_record = bool(parts.pop("aligned")), parts.pop("record")
         parts["formats"] = [dtype_of(part) for part in parts["formats"]]
         dtype = np.dtype(parts, align=aligned)
+        if is_record:
+            dtype = np.dtype((np.record, dtype))
     elif isinstance(description, list):
         base, shape = description
         dtype = np.dtype((dtype_of(base), tuple(shape)))
@@ -189,19 +246,30 @@ def over_bytes(memory: Memory, dtype: np.dtype[Any]) -> Any:
     raw = np.asarray(memory)
     if raw.ndim == 0 or raw.dtype != np.uint8 or raw.shape[-1] != dtype.itemsize:
         raise ProtocolError(f"sample.fields: an array of {dtype} in other bytes")
-    if dtype.itemsize == 0:
-        return np.zeros(raw.shape[:-1], dtype)
+    if dtype.itemsize == 0:  # as a field, since NumPy makes the array of a lone "S0" one of "S1"
+        array = np.zeros(raw.shape[:-1], [("nothing", dtype)])["nothing"]
+        array.flags.writeable = memory.writable
+        return array
     return raw.view(dtype)[..., 0]
 
 
 def restore_array(restorer: Restorer, description: Any, index: int) -> Any:
     dtype = dtype_of(description)
-    if restorer.as_ not in (None, "numpy"):
+    array = over_bytes(restorer.memory(index), dtype)
+    if restorer.as_ in (None, "numpy"):
+        return array
+    if not has_name(dtype.newbyteorder("=")):
         raise Unsupported(
             f'an array of {dtype} cannot be received with as_="{restorer.as_}": only NumPy has '
             "such elements"
         )
-    return over_bytes(restorer.memory(index), dtype)
+    # In another byte order, or with strides that are not whole elements.
+    return from_array(array.astype(dtype.newbyteorder("="), order="C"), restorer.as_)
+
+
+def check_negative(dtype_name: str) -> None:
+    if dtype_name == "bool":
+        raise ProtocolError("sample.descriptor: a negative view of bools")
 
 
 def restore_scalar(restorer: Restorer, description: Any, data: bytes) -> Any:
@@ -210,5 +278,9 @@ def restore_scalar(restorer: Restorer, description: Any, data: bytes) -> Any:
     if len(data) != dtype.itemsize:
         raise ProtocolError(f"sample.fields: a scalar of {dtype} in {len(data)} bytes")
     if dtype.itemsize == 0:
-        return np.zeros((), dtype)[()]
-    return np.frombuffer(data, dtype)[0]
+        return dtype.type() if dtype.kind in "SU" else np.zeros((), dtype)[()]
+    if dtype.kind == "S":
+        return np.bytes_(data)  # an element of an array would lose its zeros at the end
+    if dtype.kind == "U":
+        return np.str_(data.decode("utf-32-le", "surrogatepass"))
+    return np.frombuffer(bytearray(data), dtype)[0]  # writable, as a void scalar is

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensorbus import _numpy, _torch
 from tensorbus._core import Memory
-from tensorbus._errors import CannotTravel, ProtocolError
+from tensorbus._errors import CannotTravel, Error, ProtocolError, Unsupported
 from tensorbus._tensors import TENSOR_CLASSES, tensor_from
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _lower_numpy(flattener: Flattener, value: Any) -> Any:
     if isinstance(value, numpy.generic):
         return _numpy.lower_scalar(flattener, value)
     if isinstance(value, numpy.dtype):
-        return flattener.record("numpy.dtype", _numpy.describe(value))
+        return flattener.record("numpy.dtype", _numpy.description(value))
     return None
 
 
@@ -100,7 +100,14 @@ def _lower_foreign(flattener: Flattener, value: Any) -> Any:
         return flattener.record(origin, flattener.outgoing.add_capsule(_capsule_of(value), 0))
     if hasattr(value, "__array_interface__"):  # a Pillow image
         return _numpy.lower(flattener, _numpy.learn().asarray(value))
-    index = flattener.outgoing.add_buffer(value, 0)
+    try:
+        # Until it is copied, the view holds its memory: a bytearray cannot be resized meanwhile.
+        view = memoryview(value)
+    except (TypeError, ValueError, BufferError):
+        return None
+    index = flattener.outgoing.add_buffer(view, 0)
+    if index < 0:
+        index = _numpy.add_buffer(flattener, view)
     return flattener.record("memoryview", index) if index >= 0 else None
 
 
@@ -110,7 +117,7 @@ def _capsule_of(value: Any) -> Any:
             return value.__dlpack__(max_version=(1, 3))
         except TypeError:  # from before DLPack 1.0
             return value.__dlpack__()
-    except (BufferError, RuntimeError, ValueError) as error:
+    except Exception as error:  # each library refuses with an exception of its own
         raise CannotTravel(value, f"its __dlpack__ refuses: {error}") from error
 
 
@@ -119,6 +126,7 @@ def restore(restorer: Restorer, record: Any) -> Any:
 
     Raises:
         ProtocolError: the record makes no sense.
+        Unsupported: it does, but it cannot be made here, or not in the library asked for.
     """
     try:
         name, *parts = record
@@ -126,12 +134,30 @@ def restore(restorer: Restorer, record: Any) -> Any:
         if make is None:
             raise ProtocolError(f"sample.fields: there is no record {name!r}")
         return make(restorer, *parts)
-    except (TypeError, ValueError, LookupError, AttributeError, RuntimeError) as error:
+    except Error:
+        raise
+    except Exception as error:  # what a peer says reaches deep into other libraries
         raise ProtocolError(f"sample.fields: {error}") from error
 
 
 def _restore_foreign(origin: Any) -> Callable[[Restorer, int], Any]:
     return lambda restorer, index: tensor_from(restorer.memory(index), restorer.as_ or origin)
+
+
+def _restore_hashed(container: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A container whose items, or keys, must have a hash."""
+
+    def restore_hashed(restorer: Restorer, *items: Any) -> Any:
+        try:
+            return container(items)
+        except TypeError as error:
+            if restorer.as_ is None:
+                raise
+            raise Unsupported(
+                f'a tensor in a set or a key has no hash when received with as_="{restorer.as_}"'
+            ) from error
+
+    return restore_hashed
 
 
 def _restore_view(restorer: Restorer, index: int) -> Any:
@@ -142,10 +168,10 @@ def _restore_view(restorer: Restorer, index: int) -> Any:
 _RESTORERS: dict[str, Callable[..., Any]] = {
     "int": lambda _, text: int(text, 16),
     "complex": lambda _, real, imag: complex(real, imag),
-    "set": lambda _, *items: set(items),
-    "frozenset": lambda _, *items: frozenset(items),
-    "dict": lambda _, *items: dict(items),
-    "OrderedDict": lambda _, *items: OrderedDict(items),
+    "set": _restore_hashed(set),
+    "frozenset": _restore_hashed(frozenset),
+    "dict": _restore_hashed(dict),
+    "OrderedDict": _restore_hashed(OrderedDict),
     "dlpack": _restore_foreign("dlpack"),
     "jax": _restore_foreign("jax"),
     "memoryview": _restore_view,

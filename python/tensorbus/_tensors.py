@@ -79,12 +79,49 @@ def tensor_from(memory: Memory, as_: Library | None) -> Any:
     return memory if as_ == "dlpack" else _jax_from(memory)
 
 
+def from_array(array: Any, as_: Library) -> Any:
+    """What a library makes of a NumPy array that is a copy already."""
+    if as_ == "torch":
+        from tensorbus import _torch
+
+        return _torch.from_array(array, array.dtype.name)
+    # An array itself offers all that "dlpack" promises.
+    return _checked_jax(_jax().numpy.asarray(array), array.dtype.name) if as_ == "jax" else array
+
+
 def _jax_from(memory: Memory) -> Any:
+    jax = _jax()
     try:
-        from jax import dlpack  # type: ignore[import-not-found,unused-ignore]
+        array = jax.dlpack.from_dlpack(memory)
+    except (RuntimeError, TypeError, ValueError):
+        array = None
+    if array is None or array.dtype.name != memory.dtype:
+        # Strides, or elements, that JAX does not take by DLPack.
+        from tensorbus import _numpy
+
+        try:
+            array = jax.numpy.asarray(_numpy.from_memory(memory))
+        except TypeError as error:
+            raise Unsupported(f"JAX has no {memory.dtype}: {error}") from error
+    return _checked_jax(array, memory.dtype)
+
+
+def _checked_jax(array: Any, dtype_name: str) -> Any:
+    if array.dtype.name != dtype_name:
+        raise Unsupported(
+            f"JAX would make {array.dtype.name} of this tensor of {dtype_name}: call "
+            'jax.config.update("jax_enable_x64", True), or receive it with as_="numpy"'
+        )
+    return array
+
+
+def _jax() -> Any:
+    try:
+        import jax  # type: ignore[import-not-found,unused-ignore]
+        import jax.dlpack  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         raise Unsupported(
             "this tensor is to be a JAX array, and JAX is not installed here: pip install jax, or "
             'receive it with as_="numpy"'
         ) from None
-    return dlpack.from_dlpack(memory)
+    return jax

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tensorbus import _core
+from tensorbus import _core, _numpy
 from tensorbus._core import Memory
 from tensorbus._errors import CannotTravel, ProtocolError, Unsupported
 from tensorbus._tensors import (
@@ -69,19 +69,37 @@ def from_memory(memory: Memory) -> Any:
     """The tensor over received or loaned memory."""
     torch = learn()
     dtype = dtype_named(memory.dtype)
+    flags = memory.flags
+    if min(memory.strides, default=0) < 0:  # which PyTorch does not have
+        return _with_flags(from_array(_numpy.learn().asarray(memory).copy(), memory.dtype), flags)
     tensor: Any = torch.utils.dlpack.from_dlpack(memory.__dlpack__())
     if tensor.dtype != dtype:
         tensor = tensor.view(dtype)
-    flags = memory.flags
-    if flags & CONJUGATE:
-        tensor = tensor.conj()
-    if flags & NEGATIVE:
-        tensor = torch._neg_view(tensor) if hasattr(torch, "_neg_view") else -tensor
     return _with_flags(tensor, flags)
 
 
+def from_array(array: Any, dtype_name: str) -> Any:
+    """The tensor over a contiguous NumPy array, or one of the bits of its elements."""
+    torch = learn()
+    dtype = dtype_named(dtype_name)
+    if array.dtype.type.__module__ == "ml_dtypes":
+        array = array.view(f"u{array.itemsize}")
+    tensor = torch.from_numpy(array)
+    return tensor if tensor.dtype == dtype else tensor.view(dtype)
+
+
 def _with_flags(tensor: torch.Tensor, flags: int) -> torch.Tensor:
-    """A leaf that requires gradients, or a parameter, if it was one."""
+    """A conjugate or negative view, a leaf that requires gradients, a parameter, if it was one."""
+    if flags & (CONJUGATE | NEGATIVE):
+        import torch
+
+        if flags & CONJUGATE:
+            tensor = tensor.conj()
+        if flags & NEGATIVE:
+            _numpy.check_negative(dtype_name(tensor.dtype))
+            tensor = torch._neg_view(tensor) if hasattr(torch, "_neg_view") else -tensor
+    if flags & REQUIRES_GRAD and not (tensor.is_floating_point() or tensor.is_complex()):
+        raise ProtocolError(f"sample: a tensor of {tensor.dtype} that requires gradients")
     if flags & PARAMETER:
         import torch
 
@@ -97,6 +115,15 @@ def _flags_of(tensor: torch.Tensor) -> int:
         flags |= REQUIRES_GRAD
     if isinstance(tensor, torch.nn.Parameter):
         flags |= PARAMETER
+    return flags
+
+
+def _flags_of_strided(tensor: torch.Tensor) -> int:
+    flags = _flags_of(tensor)
+    if tensor.is_conj():
+        flags |= CONJUGATE
+    if tensor.is_neg():
+        flags |= NEGATIVE
     return flags
 
 
@@ -127,7 +154,7 @@ def lower(flattener: Flattener, tensor: torch.Tensor, depth: int) -> Any:
         )
     if any(name is not None for name in getattr(tensor, "names", ())):
         raise CannotTravel(tensor, "names of dimensions cannot travel: publish tensor.rename(None)")
-    flags = _flags_of(tensor)
+    flags = _flags_of_strided(tensor)
     if tensor.is_meta:
         name = dtype_name(tensor.dtype)
         return flattener.record(
@@ -141,12 +168,16 @@ def _add_strided(flattener: Flattener, tensor: torch.Tensor, flags: int) -> int:
         raise CannotTravel(
             tensor, f"tensors on {tensor.device} cannot travel yet: publish tensor.cpu()"
         )
-    if tensor.is_conj():
-        flags |= CONJUGATE
-    if tensor.is_neg():
-        flags |= NEGATIVE
+    try:
+        address = tensor.data_ptr()
+    except RuntimeError as error:  # inside vmap, say
+        raise CannotTravel(tensor, str(error)) from error
+    if address == 0 and tensor.numel() > 0:
+        raise CannotTravel(
+            tensor, "this tensor has no memory: it stands for zeros, or its storage was resized"
+        )
     return flattener.outgoing.add_memory(
-        tensor.data_ptr(), dtype_name(tensor.dtype), tensor.shape, tensor.stride(), flags, tensor
+        address, dtype_name(tensor.dtype), tensor.shape, tensor.stride(), flags, tensor
     )
 
 
@@ -175,7 +206,13 @@ def _lower_sparse(flattener: Flattener, tensor: torch.Tensor, depth: int) -> Any
 
 
 def _lower_nested(flattener: Flattener, tensor: torch.Tensor, depth: int) -> Any:
-    parts = tensor.detach().unbind()
+    plain: Any = tensor.detach()
+    parts = [
+        plain.values(),
+        plain._nested_tensor_size(),
+        plain._nested_tensor_strides(),
+        plain._nested_tensor_storage_offsets(),
+    ]
     return flattener.record("torch.nested", _flags_of(tensor), *parts, depth=depth)
 
 
@@ -243,11 +280,19 @@ def restore_sparse(
     # The indices are input: PyTorch itself follows them without a look.
     if layout == "sparse_coo":
         tensor = torch.sparse_coo_tensor(
-            *parts, sizes, is_coalesced=coalesced or None, check_invariants=True
+            *parts,
+            sizes,
+            is_coalesced=coalesced or None,
+            check_invariants=True,
+            device=parts[-1].device,
         )
     elif layout in _COMPRESSED:
         tensor = torch.sparse_compressed_tensor(
-            *parts, sizes, layout=getattr(torch, layout), check_invariants=True
+            *parts,
+            sizes,
+            layout=getattr(torch, layout),
+            check_invariants=True,
+            device=parts[-1].device,
         )
     else:
         raise ProtocolError(f"sample.fields: there is no layout {layout!r}")
@@ -256,7 +301,13 @@ def restore_sparse(
 
 def restore_nested(restorer: Restorer, flags: int, *parts: torch.Tensor) -> torch.Tensor:
     torch = _require_torch(restorer, "nested tensors")
-    return _with_flags(torch.nested.as_nested_tensor(list(parts), layout=torch.strided), flags)
+    values, sizes, *_ = parts
+    if sizes.dim() == 0:  # there are none
+        tensor = torch.nested.nested_tensor([], dtype=values.dtype, device=values.device)
+        return _with_flags(tensor, flags)
+    tensor = torch._nested_view_from_buffer(*parts)
+    tensor.unbind()  # refuses a part that is not inside the buffer
+    return _with_flags(tensor, flags)
 
 
 def restore_jagged(
@@ -268,8 +319,17 @@ def restore_jagged(
     ragged: int,
 ) -> torch.Tensor:
     torch = _require_torch(restorer, "nested tensors")
+    _check_offsets(values.shape[ragged - 1], offsets, lengths)
     tensor = torch.nested.nested_tensor_from_jagged(values, offsets, lengths, jagged_dim=ragged)
     return _with_flags(tensor.detach(), flags)
+
+
+def _check_offsets(end: int, offsets: torch.Tensor, lengths: torch.Tensor | None) -> None:
+    """PyTorch itself follows them without a look."""
+    begins = offsets[:-1]
+    ends = offsets[1:] if lengths is None else begins + lengths
+    if not bool((begins >= 0).all() & (begins <= ends).all() & (ends <= end).all()):
+        raise ProtocolError("sample.fields: a nested tensor that reaches beyond its values")
 
 
 def restore_subclass(
@@ -286,7 +346,7 @@ def restore_subclass(
     # What a peer names is not imported, only found.
     found: Any = sys.modules.get(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
+        found = getattr(found, "__dict__", {}).get(part)  # getattr() may run code, or import
     if not (
         isinstance(found, type)
         and issubclass(found, torch.Tensor)
