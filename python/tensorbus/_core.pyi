@@ -70,6 +70,11 @@ class Memory:
     def __dlpack__(self, *, stream: object | None = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> CapsuleType:
         """A DLPack capsule; whoever takes it keeps the memory."""
 
+    def bits(self) -> Memory:
+        """
+        The same memory, as unsigned integers where DLPack has no name for the elements.
+        """
+
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
     def __repr__(self) -> str: ...
@@ -137,6 +142,11 @@ class Sample:
     def tensors(self, as_: str | None) -> list[Any]:
         """
         Each a torch.Tensor, if that is wanted (None: if it was one) and nothing about it is unusual; else its Memory.
+        """
+
+    def shared_storages(self, as_: str | None) -> list[tuple[Memory, list[tuple[int, int]]]]:
+        """
+        Memory in which several torch tensors overlap, with the index of each and its offset there in bytes.
         """
 
     def memory(self, index: int) -> Memory: ...

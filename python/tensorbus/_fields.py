@@ -19,7 +19,7 @@ from typing import Any
 
 from msgspec import DecodeError, msgpack
 
-from tensorbus import _records
+from tensorbus import _records, _torch
 from tensorbus._core import Memory, Outgoing
 from tensorbus._core import Sample as CoreSample
 from tensorbus._errors import CannotTravel, ProtocolError, Unsupported
@@ -170,6 +170,8 @@ class Restorer:
         self.as_ = as_
         self._core = core
         self._tensors = core.tensors(as_)
+        if len(self._tensors) > 1:
+            self._share_storages()
 
     def decode(self, fields: bytes | memoryview) -> Any:
         return msgpack.decode(fields, ext_hook=self._extension)
@@ -183,6 +185,15 @@ class Restorer:
         if type(made) is Memory:
             made = self._tensors[index] = tensor_from(made, self.as_)
         return made
+
+    def _share_storages(self) -> None:
+        """Torch tensors that overlap in memory share a storage, as views of one another do."""
+        for whole, members in self._core.shared_storages(self.as_):
+            memories = [(self._core.memory(index), offset) for index, offset in members]
+            shared = _torch.in_one_storage(whole, memories)
+            for (index, _), tensor in zip(members, shared, strict=True):
+                if tensor is not None:
+                    self._tensors[index] = tensor
 
     def memory(self, index: int) -> Memory:
         """What the tensor with this index lies in."""

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tensorbus import _numpy, _torch
+from tensorbus import _numpy, _torch, _torch_kinds
 from tensorbus._core import Memory
 from tensorbus._errors import CannotTravel, Error, ProtocolError, Unsupported
 from tensorbus._tensors import TENSOR_CLASSES, tensor_from
@@ -64,7 +64,7 @@ def _lower_torch(flattener: Flattener, value: Any, depth: int) -> Any:
             _torch.learn()
             if (index := flattener.outgoing.add(value)) >= 0:
                 return flattener.reference(index)
-        return _torch.lower(flattener, value, depth)
+        return _torch_kinds.lower(flattener, value, depth)
     if type(value) is torch.Size:
         return flattener.record("torch.Size", *value)
     if isinstance(value, torch.dtype):
@@ -181,9 +181,9 @@ _RESTORERS: dict[str, Callable[..., Any]] = {
     "torch.Size": lambda _, *sizes: _torch.learn().Size(sizes),
     "torch.dtype": lambda _, name: _torch.dtype_named(name),
     "torch.device": lambda _, text: _torch.learn().device(text),
-    "torch.meta": _torch.restore_meta,
-    "torch.sparse": _torch.restore_sparse,
-    "torch.nested": _torch.restore_nested,
-    "torch.jagged": _torch.restore_jagged,
-    "torch.subclass": _torch.restore_subclass,
+    "torch.meta": _torch_kinds.restore_meta,
+    "torch.sparse": _torch_kinds.restore_sparse,
+    "torch.nested": _torch_kinds.restore_nested,
+    "torch.jagged": _torch_kinds.restore_jagged,
+    "torch.subclass": _torch_kinds.restore_subclass,
 }

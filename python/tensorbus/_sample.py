@@ -82,25 +82,33 @@ class Sample:
         return Sample(self._core.copy(), self._as)
 
     def __dlpack__(self, **options: Any) -> Any:
-        """Its only tensor as a DLPack capsule (https://data-apis.org/array-api/latest/).
+        """The tensor that it is, as a DLPack capsule (https://data-apis.org/array-api/latest/).
 
         Raises:
-            Unsupported: there is not exactly one tensor, or it is a conjugate or negative view.
+            Unsupported: it is not one tensor, or a conjugate or negative view.
         """
-        return self._only_memory().__dlpack__(**options)
+        return self._exporter().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Where its only tensor is: (1, 0), main memory."""
-        return self._only_memory().__dlpack_device__()
+        """Where the tensor that it is lies: (1, 0), main memory."""
+        device: tuple[int, int] = self._exporter().__dlpack_device__()
+        return device
 
-    def _only_memory(self) -> _core.Memory:
-        count = self._core.tensor_count
-        if count != 1:
-            raise Unsupported(f"this sample has {count} tensors: DLPack is for one, use .data")
-        memory = self._core.memory(0)
-        if memory.flags & (CONJUGATE | NEGATIVE):
-            raise Unsupported("DLPack has no conjugate and no negative views: use .data")
-        return memory
+    def _exporter(self) -> Any:
+        core = self._core
+        if core.tensor_count == 1 and not core.fields:
+            memory = core.memory(0)
+            if memory.flags & (CONJUGATE | NEGATIVE):
+                raise Unsupported("DLPack has no conjugate and no negative views: use .data")
+            return memory
+        if isinstance(self.data, memoryview):
+            return core.memory(0)
+        if not hasattr(self.data, "__dlpack__"):
+            raise Unsupported(
+                f"this sample has {core.tensor_count} tensors in a message: DLPack is for one "
+                "tensor by itself, use .data"
+            )
+        return self.data
 
     def __repr__(self) -> str:
         core = self._core

@@ -80,11 +80,10 @@ Managed* make(Memory taken) {
     const ByteSpan span = span_of(layout);
     managed->note.emplace(std::span(memory.first + span.begin, span.bytes()), memory.topic);
   }
-  const auto bits = static_cast<std::uint8_t>(8 * item_bytes(layout.dtype));
   const DLTensor tensor{.data = memory.first,
                         .device = {kDLCpu, 0},
                         .ndim = static_cast<std::int32_t>(layout.shape.size()),
-                        .dtype = to_dlpack(layout.dtype).value_or(DLDataType{kUInt, bits, 1}),
+                        .dtype = to_dlpack(layout.dtype).value(),
                         .shape = layout.shape.begin(),
                         .strides = layout.strides.begin(),
                         .byte_offset = 0};

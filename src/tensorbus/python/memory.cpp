@@ -114,7 +114,19 @@ nb::capsule dlpack(const Memory& memory, nb::handle stream, Version max_version,
   if (device && *device != std::pair<int, int>(kDLCpu, 0))
     throw nb::buffer_error("dl_device: this tensor is in main memory, (1, 0)");
   if (copy.value_or(false)) throw nb::buffer_error("copy=True: copy what you receive instead");
+  if (!to_dlpack(memory.layout.dtype))
+    throw nb::buffer_error("DLPack has no name for these elements: take their bits()");
   return make_capsule(memory, max_version && max_version->first >= 1);
+}
+
+// The same for those who have no name for the elements, or name them afterwards.
+Memory bits(Memory memory) {
+  DType& dtype = memory.layout.dtype;
+  if (!to_dlpack(dtype))
+    dtype = item_bytes(dtype) == 1   ? DType::kUInt8
+            : item_bytes(dtype) == 2 ? DType::kUInt16
+                                     : DType::kUInt32;
+  return memory;
 }
 
 std::string repr(const Memory& memory) {
@@ -156,6 +168,8 @@ void bind_memory(nb::module_& module) {
       .def("__dlpack__", dlpack, nb::kw_only(), nb::arg("stream") = nb::none(),
            nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(),
            nb::arg("copy") = nb::none(), "A DLPack capsule; whoever takes it keeps the memory.")
+      .def("bits", bits,
+           "The same memory, as unsigned integers where DLPack has no name for the elements.")
       .def("__dlpack_device__", [](const Memory&) { return std::pair<int, int>(kDLCpu, 0); })
       .def("__repr__", repr);
 }

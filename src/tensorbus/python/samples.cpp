@@ -3,9 +3,12 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/memory.hpp"
@@ -24,13 +27,63 @@ Memory memory(const Sample& self, std::size_t index) {
   return memory_of(self.tensors()[index], self.header().topic);
 }
 
+bool is_for_torch(const Layout& layout, std::optional<std::string_view> as) {
+  return as ? *as == "torch" : has(layout.flags, TensorFlags::kFromTorch);
+}
+
+// The bytes of a tensor in this process.
+struct Placed {
+  std::byte* begin;
+  std::byte* end;
+  std::size_t tensor;
+};
+
+// The sample's torch tensors, the lowest first.
+std::vector<Placed> torch_tensors(const Sample& self, std::optional<std::string_view> as) {
+  std::vector<Placed> placed;
+  placed.reserve(self.tensors().size());
+  for (std::size_t i = 0; i < self.tensors().size(); ++i) {
+    const Tensor& tensor = self.tensors()[i];
+    const ByteSpan span = span_of(tensor.layout());
+    auto* first = const_cast<std::byte*>(tensor.data());
+    if (span.bytes() != 0 && is_for_torch(tensor.layout(), as))
+      placed.push_back({first + span.begin, first + span.end, i});
+  }
+  std::sort(placed.begin(), placed.end(),
+            [](const Placed& a, const Placed& b) { return a.begin < b.begin; });
+  return placed;
+}
+
 nb::list tensors(const Sample& self, std::optional<std::string_view> as) {
   nb::list list;
   for (std::size_t i = 0; i < self.tensors().size(); ++i) {
     Memory found = memory(self, i);
-    const bool torch = as ? *as == "torch" : has(found.layout.flags, TensorFlags::kFromTorch);
-    list.append(torch && can_be_plain_torch(found) ? make_plain_torch(std::move(found))
-                                                   : nb::cast(std::move(found)));
+    const bool plain = is_for_torch(found.layout, as) && can_be_plain_torch(found);
+    list.append(plain ? make_plain_torch(std::move(found)) : nb::cast(std::move(found)));
+  }
+  return list;
+}
+
+// For each stretch of memory in which several torch tensors overlap: its bytes, and these tensors
+// with their offsets there.
+nb::list shared_storages(const Sample& self, std::optional<std::string_view> as) {
+  nb::list list;
+  if (self.tensors().size() < 2) return list;
+  const std::vector<Placed> placed = torch_tensors(self, as);
+  for (std::size_t first = 0, last = 0; first < placed.size(); first = last) {
+    std::byte* const begin = placed[first].begin;
+    std::byte* end = placed[first].end;
+    for (last = first + 1; last < placed.size() && placed[last].begin < end; ++last)
+      end = std::max(end, placed[last].end);
+    if (last - first == 1) continue;
+    Memory whole = memory(self, placed[first].tensor);
+    whole.layout = Layout::contiguous(DType::kUInt8, {end - begin});
+    whole.first = begin;
+    nb::list members;
+    for (std::size_t i = first; i < last; ++i)
+      members.append(
+          nb::make_tuple(placed[i].tensor, self.tensors()[placed[i].tensor].data() - begin));
+    list.append(nb::make_tuple(std::move(whole), members));
   }
   return list;
 }
@@ -52,6 +105,11 @@ void bind_samples(nb::module_& module) {
            nb::sig("def tensors(self, as_: str | None) -> list[typing.Any]"),
            "Each a torch.Tensor, if that is wanted (None: if it was one) and nothing about it is "
            "unusual; else its Memory.")
+      .def("shared_storages", shared_storages, nb::arg("as_").none(),
+           nb::sig("def shared_storages(self, as_: str | None) -> "
+                   "list[tuple[Memory, list[tuple[int, int]]]]"),
+           "Memory in which several torch tensors overlap, with the index of each and its offset "
+           "there in bytes.")
       .def("memory", memory, nb::arg("index"))
       .def("copy", &Sample::copy, nb::call_guard<WithoutGil>());
 }

@@ -3,6 +3,7 @@
 // tensorbus/_torch.py.
 #include "tensorbus/python/torch.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -84,6 +85,10 @@ std::optional<TensorView> view_of_plain_torch(nb::handle value) {
   if (answers_true(value, torch->is_neg_name)) return std::nullopt;
   if (is_complex(*dtype) && answers_true(value, torch->is_conj_name)) return std::nullopt;
   const auto dims = static_cast<std::size_t>(tensor.ndim);
+  // Without memory: one that stands for zeros, or whose storage was resized.
+  if (tensor.data == nullptr &&
+      std::find(tensor.shape, tensor.shape + dims, 0) == tensor.shape + dims)
+    return std::nullopt;
   return TensorView{
       static_cast<const std::byte*>(tensor.data) + tensor.byte_offset,
       {*dtype, Dims(std::span<const std::int64_t>(tensor.shape, dims)),
@@ -93,7 +98,8 @@ std::optional<TensorView> view_of_plain_torch(nb::handle value) {
 bool can_be_plain_torch(const Memory& memory) {
   constexpr TensorFlags kOrigins = TensorFlags::kFromTorch | TensorFlags::kFromNumpy;
   return known_torch != nullptr && (memory.layout.flags | kOrigins) == kOrigins &&
-         is_torch_dtype(memory.layout.dtype) && to_dlpack(memory.layout.dtype);
+         is_torch_dtype(memory.layout.dtype) && to_dlpack(memory.layout.dtype) &&
+         std::ranges::none_of(memory.layout.strides, [](auto stride) { return stride < 0; });
 }
 
 nb::object make_plain_torch(Memory memory) {
