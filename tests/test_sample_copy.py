@@ -15,7 +15,6 @@ import pytest
 import tensorbus as tb
 from harness import PATIENCE, Elsewhere, eventually, in_a_fork, joined, tell
 
-
 # PyTorch says so of its CSR tensors.
 pytestmark = pytest.mark.filterwarnings("ignore:.*is in beta state")
 
