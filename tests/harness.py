@@ -147,8 +147,12 @@ class Process:
 
     def finish(self) -> None:
         """Waits for its end, which must be without an error and without a word on stderr."""
-        if self._ended:
-            return
+        if not self._ended:
+            code, errors = self.end()
+            assert (code, errors) == (0, ""), f"exit code {code}\n{errors}"
+
+    def end(self) -> tuple[int, str]:
+        """Waits for its end, whichever: its exit code, as subprocess has it, and its stderr."""
         self._to.close()
         try:
             code = self._running.wait(2 * PATIENCE)  # it may have lost its own patience
@@ -159,7 +163,7 @@ class Process:
         errors = self.errors()
         self._close()
         assert code is not None, f"the other process did not end\n{errors}"
-        assert (code, errors) == (0, ""), f"exit code {code}\n{errors}"
+        return code, errors
 
     def errors(self) -> str:
         self._errors.seek(0)

@@ -1,6 +1,7 @@
 // A process for tests to talk to, stop and kill: reads a command per line, answers with a line.
 // Publishers' samples are patterns (tensorbus/bus/test_support.hpp) with consecutive seeds.
 
+#include <poll.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -136,6 +137,34 @@ class PeerProcess {
     }
     return seeds;
   }
+  // As an event loop does it: takes samples from every subscriber until it finds nothing more, and
+  // says how that ended and what the descriptor says then.
+  std::string look() {
+    std::string seen = "ok";
+    for (Subscriber& subscriber : subscribers_) {
+      pollfd descriptor{subscriber.event_descriptor(), POLLIN, 0};
+      Sample sample;
+      Outcome outcome = Outcome::kDone;
+      while ((outcome = subscriber.try_receive(sample)) == Outcome::kDone) {
+        const auto seed = seed_of(sample);
+        seen += seed ? " " + std::to_string(*seed) : " torn";
+        sample = Sample();
+      }
+      seen += " " + name_of(outcome);
+      seen += ::poll(&descriptor, 1, 0) == 1 ? " readable" : " silent";
+    }
+    return seen;
+  }
+  // What ready() of every subscriber says, and then its descriptor.
+  std::string ready() {
+    std::string seen = "ok";
+    for (Subscriber& subscriber : subscribers_) {
+      pollfd descriptor{subscriber.event_descriptor(), POLLIN, 0};
+      seen += subscriber.ready() ? " yes" : " no";
+      seen += ::poll(&descriptor, 1, 0) == 1 ? " readable" : " silent";
+    }
+    return seen;
+  }
   // Writes the pattern of this seed into all kept samples.
   std::string write(const Arguments& with) {
     for (const Sample& sample : kept_)
@@ -225,6 +254,8 @@ const std::map<std::string, PeerProcess::Command> PeerProcess::commands_ = {
     {"subscriber", &PeerProcess::subscriber},
     {"publish", &PeerProcess::publish},
     {"receive", &PeerProcess::receive},
+    {"look", [](PeerProcess& p, const Arguments&) { return p.look(); }},
+    {"ready", [](PeerProcess& p, const Arguments&) { return p.ready(); }},
     {"write", &PeerProcess::write},
     {"force", &PeerProcess::force},
     {"check_loans", [](PeerProcess& p, const Arguments&) { return p.check_loans(); }},

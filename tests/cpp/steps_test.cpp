@@ -35,9 +35,9 @@ const std::vector<std::string_view> kAsPublisher = {"socket.bound",
                                                     "drop.taken",
                                                     "close.marker_removed"};
 const std::vector<std::string_view> kAsSubscriber = {
-    "socket.bound",          "socket.listening",  "hello.sent",
-    "subscribe.sent",        "receive.popped",    "receive.described",
-    "release.token_written", "release.tail_moved"};
+    "socket.bound",          "socket.listening",      "hello.sent",
+    "subscribe.sent",        "receive.popped",        "receive.described",
+    "receive.nothing_found", "release.token_written", "release.tail_moved"};
 
 using Place = std::tuple<std::string_view, int>;  // the n-th passage of a step
 
@@ -228,7 +228,7 @@ class StepsOfASubscriber : public Steps {
   }
   std::vector<std::string> script() override {
     return Steps::script("subscriber topic", {"await_publishers 3", "receive 2 keep", "let_go",
-                                              "receive 4", "close_subscribers"});
+                                              "receive 4", "look", "close_subscribers"});
   }
   void meanwhile() override {
     for (Publisher& publisher : publishers) (void)publish_pattern(publisher, ++seed);
@@ -283,9 +283,56 @@ INSTANTIATE_TEST_SUITE_P(At, StopsOfAPublisher,
                          place_name);
 INSTANTIATE_TEST_SUITE_P(At, StopsOfASubscriber,
                          ::testing::Combine(::testing::Values("subscribe.sent", "receive.popped",
+                                                              "receive.nothing_found",
                                                               "release.token_written"),
                                             ::testing::Values(1)),
                          place_name);
+
+// A subscriber that looks by its event descriptor finds nothing, and is stopped just there.
+class NothingFound : public ::testing::Test {
+ protected:
+  void stops_while_it_looks(const std::string& command = "look") {
+    ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
+    publish_patterns(publisher, 1, 1);
+    ASSERT_EQ(polling.ask("receive 1 keep"), "ok 1");
+    polling.tell(command);
+    ASSERT_TRUE(polling.wait_until_stopped());
+  }
+  std::string goes_on() {
+    polling.signal(SIGCONT);
+    return polling.reply();
+  }
+
+  const FreshDomain domain;
+  const Participant here = domain.join();
+  Publisher publisher{"topic", {}, here};
+  Peer polling{domain, "receive.nothing_found:1:stop"};
+};
+
+TEST_F(NothingFound, a_sample_that_comes_then_is_found) {
+  ASSERT_EQ(polling.ask("subscriber topic"), "ok");
+  stops_while_it_looks();
+  publish_patterns(publisher, 2, 1);
+  EXPECT_EQ(goes_on(), "ok 2 timed_out silent");
+}
+
+// It cannot be taken, but the descriptor has to tell: nobody signals it for a sample from before it
+// was armed.
+TEST_F(NothingFound, a_sample_beyond_the_limit_of_held_ones_that_comes_then_is_told) {
+  ASSERT_EQ(polling.ask("subscriber topic held=1"), "ok");
+  stops_while_it_looks();
+  publish_patterns(publisher, 2, 1);
+  EXPECT_EQ(goes_on(), "ok hold_limit readable");
+  ASSERT_EQ(polling.ask("let_go"), "ok");
+  EXPECT_EQ(polling.ask("look"), "ok 2 timed_out silent");
+}
+
+TEST_F(NothingFound, ready_tells_of_a_sample_beyond_the_limit_that_comes_then) {
+  ASSERT_EQ(polling.ask("subscriber topic held=1"), "ok");
+  stops_while_it_looks("ready");
+  publish_patterns(publisher, 2, 1);
+  EXPECT_EQ(goes_on(), "ok yes readable");
+}
 
 TEST(AllSteps, none_is_forgotten_here) {
   std::set<std::string_view> tested(kAsPublisher.begin(), kAsPublisher.end());

@@ -5,6 +5,7 @@
 #include "tensorbus/bus/sample_parts.hpp"
 #include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/step.hpp"
 
 namespace tensorbus::bus {
 namespace {
@@ -148,6 +149,7 @@ bool SubscriberCore::would_return() const {
 
 // Asks for an event on whatever ends a receive(); true if there is something already.
 bool SubscriberCore::arm_event() {
+  platform::step("receive.nothing_found");
   platform::clear_event(event_.get());
   if (!event_armed_) sleeper_.arm_event();
   event_armed_ = true;
