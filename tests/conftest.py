@@ -16,6 +16,11 @@ from harness import Elsewhere
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those with JAX come last: it starts threads, and other tests fork."""
+    items.sort(key=lambda item: "jax" in item.name or "jax" in getattr(item, "fixturenames", ()))
+
+
 @pytest.fixture(autouse=True)
 def domain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The default domain of this test and of the processes that it starts."""

@@ -314,9 +314,6 @@ def test_what_cannot_travel_is_refused_and_nothing_is_sent(name: str) -> None:
     assert_refused({"good": torch.ones(3), "bad": [make()]}, rf"data\['bad'\]\[0\]: .*{why}")
 
 
-@pytest.mark.xfail(
-    run=False, reason="view_of_plain_torch() in src/tensorbus/python/torch.cpp takes them"
-)
 def test_a_plain_tensor_without_memory_is_refused() -> None:
     zeros = torch._efficientzerotensor((3,))
     assert_refused(zeros, "has no memory")

@@ -93,7 +93,7 @@ def _jax_from(memory: Memory) -> Any:
     jax = _jax()
     try:
         array = jax.dlpack.from_dlpack(memory)
-    except (RuntimeError, TypeError, ValueError):
+    except (BufferError, RuntimeError, TypeError, ValueError):
         array = None
     if array is None or array.dtype.name != memory.dtype:
         # Strides, or elements, that JAX does not take by DLPack.

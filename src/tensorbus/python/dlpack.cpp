@@ -116,6 +116,25 @@ nb::capsule capsule_of(Tensor* tensor) {
   return nb::steal<nb::capsule>(capsule);
 }
 
+TensorView view_of(const DLTensor& tensor) {
+  if (tensor.device.type != kDLCpu && tensor.device.type != kDLCudaHost)
+    throw Error(Code::kUnsupported, "tensors on DLPack device type " +
+                                        std::to_string(tensor.device.type) +
+                                        " cannot travel yet: publish a copy in main memory");
+  const auto dtype = from_dlpack(tensor.dtype);
+  if (!dtype)
+    throw Error(Code::kUnsupported, "elements of DLPack type (" +
+                                        std::to_string(tensor.dtype.code) + ", " +
+                                        std::to_string(tensor.dtype.bits) + ", " +
+                                        std::to_string(tensor.dtype.lanes) + ") cannot travel");
+  const auto dims = static_cast<std::size_t>(tensor.ndim);
+  Dims shape(std::span<const std::int64_t>(tensor.shape, dims));
+  const void* data = static_cast<const std::byte*>(tensor.data) + tensor.byte_offset;
+  if (tensor.strides == nullptr) return {data, Layout::contiguous(*dtype, std::move(shape))};
+  return {data,
+          {*dtype, std::move(shape), Dims(std::span<const std::int64_t>(tensor.strides, dims))}};
+}
+
 }  // namespace
 
 std::optional<DLDataType> to_dlpack(DType dtype) {
@@ -140,25 +159,6 @@ nb::capsule make_capsule(const Memory& memory, bool versioned) {
   // Those who know DLPack 1.0 know the flag.
   if (!memory.writable) managed->versioned.flags |= kDLReadOnly;
   return capsule_of(&managed->versioned);
-}
-
-TensorView view_of(const DLTensor& tensor) {
-  if (tensor.device.type != kDLCpu && tensor.device.type != kDLCudaHost)
-    throw Error(Code::kUnsupported, "tensors on DLPack device type " +
-                                        std::to_string(tensor.device.type) +
-                                        " cannot travel yet: publish a copy in main memory");
-  const auto dtype = from_dlpack(tensor.dtype);
-  if (!dtype)
-    throw Error(Code::kUnsupported, "elements of DLPack type (" +
-                                        std::to_string(tensor.dtype.code) + ", " +
-                                        std::to_string(tensor.dtype.bits) + ", " +
-                                        std::to_string(tensor.dtype.lanes) + ") cannot travel");
-  const auto dims = static_cast<std::size_t>(tensor.ndim);
-  Dims shape(std::span<const std::int64_t>(tensor.shape, dims));
-  const void* data = static_cast<const std::byte*>(tensor.data) + tensor.byte_offset;
-  if (tensor.strides == nullptr) return {data, Layout::contiguous(*dtype, std::move(shape))};
-  return {data,
-          {*dtype, std::move(shape), Dims(std::span<const std::int64_t>(tensor.strides, dims))}};
 }
 
 TensorView view_of_capsule(const nb::capsule& capsule) {

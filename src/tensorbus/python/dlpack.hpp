@@ -13,8 +13,7 @@ std::optional<DLDataType> to_dlpack(DType dtype);
 std::optional<DType> from_dlpack(const DLDataType& type);
 
 // A DLPack tensor over memory, which it keeps until its deleter is called, in any thread, with or
-// without the GIL. An element type that DLPack has no name for goes as unsigned integers of its
-// size.
+// without the GIL. DLPack must have a name for its elements.
 DLManagedTensorVersioned* make_managed(Memory memory);
 
 // A capsule of it: "dltensor_versioned", or "dltensor" for takers from before DLPack 1.0.
@@ -23,7 +22,5 @@ nb::capsule make_capsule(const Memory& memory, bool versioned);
 // What a capsule of another library describes. Throws Error(kUnsupported) for what is not in this
 // machine's main memory, or has elements that we have no name for.
 TensorView view_of_capsule(const nb::capsule& capsule);
-// The same, of a tensor in the hands of its owner.
-TensorView view_of(const DLTensor& tensor);
 
 }  // namespace tensorbus::python
