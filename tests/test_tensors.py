@@ -190,6 +190,34 @@ def test_a_tensor_of_any_layout_keeps_its_strides(
     assert there_and_back(tensor).stride() == tensor.stride()
 
 
+def test_torch_tensors_that_overlap_share_a_storage(
+    there_and_back: Through, torch: ModuleType
+) -> None:
+    base = torch.arange(24.0)
+    message = {
+        "apart": torch.arange(24.0),
+        "grid": base.view(4, 6).t(),
+        "part": base[5:20:3],
+        "bits": base.view(torch.int32)[3:],
+        "weight": torch.nn.Parameter(base[2:4]),
+    }
+    back = there_and_back(message)
+    (storage,) = {back[name].untyped_storage().data_ptr() for name in back if name != "apart"}
+    assert back["apart"].untyped_storage().data_ptr() != storage
+    for name, tensor in message.items():
+        assert_same_tensor(back[name], tensor, torch)
+        assert back[name].storage_offset() == tensor.storage_offset()
+        assert back[name].stride() == tensor.stride()
+
+
+def test_arrays_that_overlap_do_so_when_they_arrive(there_and_back: Through) -> None:
+    base = np.arange(24.0)
+    back = there_and_back([base[::-1], base[3:8], base.view("V8")[20:], np.arange(24.0)])
+    addresses = [array.__array_interface__["data"][0] for array in back]
+    assert [address - addresses[0] for address in addresses[:3]] == [0, (3 - 23) * 8, (20 - 23) * 8]
+    assert not np.shares_memory(back[0], back[3])
+
+
 def test_requires_grad_travels(there_and_back: Through, torch: ModuleType) -> None:
     back = there_and_back(torch.ones(3, requires_grad=True))
     assert back.requires_grad
