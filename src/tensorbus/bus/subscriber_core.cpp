@@ -105,6 +105,7 @@ bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
       if (!read) {
         if (!link->ended()) {
           link->set_aside = entry;
+          link->look_again = false;
           return false;
         }
         link->release(entry.token);  // its segment will not come any more
@@ -118,6 +119,7 @@ bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
     } catch (const Error& error) {
       if (error.code() == Code::kOutOfMemory) {
         link->set_aside = entry;
+        link->look_again = true;  // there may be room by then
         if (event_) platform::signal_event(event_.get());  // there is something still
         throw;
       }
@@ -272,8 +274,9 @@ void SubscriberCore::refuse(const LinkRef& link, const std::string& why) {
   stats_.last_refusal = why;
 }
 
-void SubscriberCore::wake() {
+void SubscriberCore::segment_came() {
   const std::lock_guard lock(mutex_);
+  for (const LinkRef& link : links_) link->look_again = true;
   sleeper_.wake_own();
   if (event_) platform::signal_event(event_.get());
 }
