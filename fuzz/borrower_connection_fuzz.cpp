@@ -60,7 +60,8 @@ class Borrower {
     check(after.received == before.received + (outcome == Outcome::kDone ? 1 : 0));
     check(std::ranges::all_of(after.last_refusal, [](char c) { return c >= ' ' && c <= '~'; }));
     if (outcome != Outcome::kDone) return;
-    check(ready);
+    // A sample that has gone bad since, written to while it was leased, may hide one behind it.
+    check(ready || after.bad != before.bad);
     held_.push_back(std::move(sample));
     read_all();
   }

@@ -3,6 +3,7 @@
 // What the fuzz targets share: an input that is read piece by piece, and a word for "may refuse".
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -46,10 +47,13 @@ class Input {
   std::uint8_t byte() noexcept { return take<std::uint8_t>(); }
   std::uint32_t below(std::uint32_t end) noexcept { return byte() % end; }
   bool flag() noexcept { return (byte() & 1) != 0; }
-  // A number that is often small, often near a power of two or the largest, and can be any.
+  // A number that is often small, often near a power of two, the largest or the end of a segment,
+  // and can be any.
   std::uint64_t number() noexcept {
+    static constexpr std::array<std::uint64_t, 4> kEnds = {4096, 5000, 8192, 12288};
     const std::uint8_t kind = byte();
     if (kind < 0x80) return kind;
+    if (kind >= 0xf0) return kEnds[kind & 3] + take<std::int8_t>() / 8;
     const std::uint64_t power = std::uint64_t{1} << (kind & 63);
     return kind < 0xc0 ? take<std::uint64_t>() : power + take<std::int8_t>();
   }

@@ -119,8 +119,8 @@ bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
     } catch (const Error& error) {
       if (error.code() == Code::kOutOfMemory) {
         link->set_aside = entry;
-        link->look_again = true;  // there may be room by then
-        if (event_) platform::signal_event(event_.get());  // there is something still
+        link->look_again = true;  // there is something still
+        if (event_) platform::signal_event(event_.get());
         throw;
       }
       ++stats_.bad;
