@@ -1,11 +1,21 @@
 #include "tensorbus/bus/borrower_connection.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/step.hpp"
 
 namespace tensorbus::bus {
+namespace {
+
+// What the owner wrote for people to read: Python takes nothing but text for a string.
+std::string as_text(std::string bytes) {
+  std::ranges::replace_if(bytes, [](char c) { return c < ' ' || c > '~'; }, '?');
+  return bytes;
+}
+
+}  // namespace
 
 BorrowerConnection::BorrowerConnection(Surroundings& surroundings, const Id& owner,
                                        platform::Fd socket, OnEnd on_end)
@@ -67,7 +77,7 @@ void BorrowerConnection::on_message(link::Channel::Received& received) {
     case link::ControlType::kRefused: {
       const auto refused = received.as<link::Refused>();
       const auto [subscriber, link] = link_named(refused.link);
-      if (subscriber && link) subscriber->refuse(link, refused.text);
+      if (subscriber && link) subscriber->refuse(link, as_text(refused.text));
       return;
     }
     case link::ControlType::kSegment: {
@@ -77,7 +87,7 @@ void BorrowerConnection::on_message(link::Channel::Received& received) {
       (writable ? connected_->writable_segments : connected_->segments)
           .add(segment.segment, received.take_fd(), segment.bytes);
       for (const auto& [number, link] : links_)
-        if (const auto subscriber = link.subscriber.lock()) subscriber->wake();
+        if (const auto subscriber = link.subscriber.lock()) subscriber->segment_came();
       return;
     }
     case link::ControlType::kRetired: {
@@ -100,7 +110,7 @@ void BorrowerConnection::on_message(link::Channel::Received& received) {
 void BorrowerConnection::greet(link::Channel::Received& received) {
   if (received.header.type == link::ControlType::kRefused)
     throw Error(Code::kVersionMismatch,
-                "the publisher refused: " + received.as<link::Refused>().text);
+                "the publisher refused: " + as_text(received.as<link::Refused>().text));
   link::Peer peer = link::accept_hello(received);
   if (peer.id != owner_)
     throw Error(Code::kProtocol,

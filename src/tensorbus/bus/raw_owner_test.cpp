@@ -97,6 +97,13 @@ TEST_F(RawOwner, that_refuses_is_quoted) {
   EXPECT_EQ(subscriber->stats().refused, 1U);
 }
 
+TEST_F(RawOwner, that_refuses_with_noise_is_quoted_in_plain_text) {
+  greet();
+  peer->channel.send(link::Refused{number, 0, "no\xff\n"});
+  EXPECT_TRUE(eventually([&] { return subscriber->stats().refused == 1; }));
+  EXPECT_EQ(subscriber->stats().last_refusal, "no??");
+}
+
 TEST_F(RawOwner, with_rings_that_make_no_sense_is_cut_off) {
   greet();
   memory.emplace(link::Geometry::for_link(4, 4));
@@ -218,6 +225,18 @@ TEST_F(RawOwner, whose_samples_make_no_sense_is_counted_and_the_good_ones_arrive
   EXPECT_EQ(subscriber->stats().held, 0U);
 }
 
+TEST_F(RawOwner, that_places_a_tensor_at_an_odd_address_gets_no_elements_read_there) {
+  accept();
+  const platform::Fd segment = platform::create_sealed_memfd("x", 4096);
+  peer->channel.send(link::SegmentMessage{0, 4096, 0},
+                     fds_of(platform::reopen_read_only(segment.get())));
+  ring.push(0, entry_of(1, 64));
+  const auto sample = subscriber->receive(kLong);
+  ASSERT_TRUE(sample);
+  EXPECT_EQ(code_of([&] { (void)sample->tensor().as<std::uint64_t>(); }), Code::kInvalidArgument);
+  EXPECT_EQ(sample->tensor().data()[64 * 8 - 1], std::byte{0});
+}
+
 TEST_F(RawOwner, that_floods_with_garbage_delivers_nothing) {
   accept();
   link::Entry garbage;
@@ -244,6 +263,37 @@ TEST_F(RawOwner, may_send_a_segment_after_the_sample_that_lies_in_it) {
   peer->channel.send(link::SegmentMessage{0, 4096, 0},
                      fds_of(platform::reopen_read_only(segment.get())));
   EXPECT_EQ(next_seeds(*subscriber, 1), Seeds{3});
+}
+
+// Or else ready() re-arms the descriptor over the only signal that there will be.
+TEST_F(RawOwner, that_sends_a_segment_late_makes_the_subscriber_ready) {
+  accept();
+  (void)subscriber->event_descriptor();
+  ring.push(0, entry_of(0, 64));
+  EXPECT_FALSE(subscriber->try_receive());
+  EXPECT_FALSE(subscriber->ready());
+  peer->channel.send(link::SegmentMessage{0, 4096, 0},
+                     fds_of(platform::create_sealed_memfd("x", 4096)));
+  EXPECT_TRUE(eventually([&] { return subscriber->ready(); }));
+  EXPECT_TRUE(subscriber->try_receive());
+  EXPECT_FALSE(subscriber->ready());
+}
+
+TEST_F(RawOwner, that_dies_before_it_sent_a_segment_leaves_what_lies_behind_ready) {
+  accept();
+  (void)subscriber->event_descriptor();
+  Descriptor empty;
+  link::Entry entry;
+  entry.length = static_cast<std::uint32_t>(empty.encoded_bytes());
+  empty.encode(std::span(entry.inline_bytes).first(entry.length));
+  ring.push(0, entry_of(0, 64));
+  ring.push(1, entry);
+  EXPECT_FALSE(subscriber->try_receive());
+  EXPECT_FALSE(subscriber->ready());
+  peer.reset();
+  EXPECT_TRUE(eventually([&] { return subscriber->ready(); }));
+  EXPECT_TRUE(subscriber->try_receive());
+  EXPECT_EQ(subscriber->stats().bad, 1U);
 }
 
 TEST_F(RawOwner, that_dies_before_it_sent_a_segment_leaves_a_bad_sample) {

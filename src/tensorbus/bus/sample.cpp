@@ -140,12 +140,15 @@ std::span<const std::byte> SampleParts::copy(std::span<const std::byte> descript
 
 }  // namespace bus
 
-void Tensor::require_elements_of(DType dtype) const {
+void Tensor::require_elements_of(DType dtype, std::size_t alignment) const {
   if (layout_.dtype != dtype)
     throw Error(Code::kInvalidArgument, "this tensor is " + std::string(name_of(layout_.dtype)) +
                                             ", not " + std::string(name_of(dtype)));
   if (!layout_.is_contiguous())
     throw Error(Code::kInvalidArgument, "this tensor is not contiguous: use data(), strides()");
+  if (reinterpret_cast<std::uintptr_t>(data_) % alignment != 0)
+    throw Error(Code::kInvalidArgument,
+                "the elements of this tensor are not aligned: use data() and memcpy");
 }
 
 std::byte* Tensor::mutable_data() const {

@@ -36,11 +36,12 @@ class TENSORBUS_API Tensor {
   const Dims& strides() const noexcept { return layout_.strides; }  // in elements
   const std::byte* data() const noexcept { return data_; }          // the first element
 
-  // The elements of a contiguous tensor. Throws Error(kInvalidArgument) for another element type or
-  // a tensor that is not contiguous.
+  // The elements of a contiguous tensor. Throws Error(kInvalidArgument) for another element type,
+  // a tensor that is not contiguous, or one whose publisher placed it at an address that is no
+  // multiple of T's alignment.
   template <typename T>
   std::span<const T> as() const {
-    require_elements_of(dtype_of<T>());
+    require_elements_of(dtype_of<T>(), alignof(T));
     return {reinterpret_cast<const T*>(data_), layout_.elements()};
   }
 
@@ -50,14 +51,14 @@ class TENSORBUS_API Tensor {
   std::byte* mutable_data() const;
   template <typename T>
   std::span<T> as_mutable() const {
-    require_elements_of(dtype_of<T>());
+    require_elements_of(dtype_of<T>(), alignof(T));
     return {reinterpret_cast<T*>(mutable_data()), layout_.elements()};
   }
 
  private:
   friend struct bus::SampleParts;
-  // Throws unless it is contiguous and of this type.
-  void require_elements_of(DType dtype) const;
+  // Throws unless it is contiguous, of this type, and where such elements may lie.
+  void require_elements_of(DType dtype, std::size_t alignment) const;
 
   Layout layout_;
   const std::byte* data_ = nullptr;

@@ -74,10 +74,12 @@ void Service::stop() noexcept {
 }
 
 void Service::run() {
-  while (!stopping_.load(std::memory_order_relaxed)) {
-    for (const Tag tag : poller_.wait(until_next_timer())) dispatch(tag);
-    for (const Handler& task : take_due_tasks()) guarded(task);
-  }
+  while (!stopping_.load(std::memory_order_relaxed)) turn(until_next_timer());
+}
+
+void Service::turn(std::chrono::milliseconds timeout) {
+  for (const Tag tag : poller_.wait(timeout)) dispatch(tag);
+  for (const Handler& task : take_due_tasks()) guarded(task);
 }
 
 void Service::dispatch(Tag tag) {

@@ -42,6 +42,9 @@ class Service {
   void start();
   // Ends the thread and waits for it. Not from a handler.
   void stop() noexcept;
+  // What the thread does over and over; for whoever does without the thread. Waits for at most this
+  // long (-1: for ever) for something to do.
+  void turn(std::chrono::milliseconds timeout);
 
  private:
   using Clock = std::chrono::steady_clock;

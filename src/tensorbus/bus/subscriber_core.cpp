@@ -106,6 +106,7 @@ bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
       if (!read) {
         if (!link->ended()) {
           link->set_aside = entry;
+          link->look_again = false;
           return false;
         }
         link->release(entry.token);  // its segment will not come any more
@@ -119,7 +120,8 @@ bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
     } catch (const Error& error) {
       if (error.code() == Code::kOutOfMemory) {
         link->set_aside = entry;
-        if (event_) platform::signal_event(event_.get());  // there is something still
+        link->look_again = true;  // there is something still
+        if (event_) platform::signal_event(event_.get());
         throw;
       }
       ++stats_.bad;
@@ -274,8 +276,9 @@ void SubscriberCore::refuse(const LinkRef& link, const std::string& why) {
   stats_.last_refusal = why;
 }
 
-void SubscriberCore::wake() {
+void SubscriberCore::segment_came() {
   const std::lock_guard lock(mutex_);
+  for (const LinkRef& link : links_) link->look_again = true;
   sleeper_.wake_own();
   if (event_) platform::signal_event(event_.get());
 }

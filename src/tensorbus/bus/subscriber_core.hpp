@@ -57,7 +57,8 @@ class SubscriberCore {
   // What is in its ring can still be received.
   void end(const std::shared_ptr<link::BorrowerLink>& link);
   void refuse(const std::shared_ptr<link::BorrowerLink>& link, const std::string& why);
-  void wake();
+  // What was set aside may be readable now.
+  void segment_came();
 
  private:
   using LinkRef = std::shared_ptr<link::BorrowerLink>;

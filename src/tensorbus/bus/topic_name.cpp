@@ -100,8 +100,9 @@ bool is_socket_name(std::string_view file_name) {
 std::optional<Id> owner_of_file(std::string_view file_name) {
   if (const auto marker = parse_marker(file_name)) return marker->participant;
   if (take_suffix(file_name, kSocketSuffix)) return Id::parse(file_name);
-  if (file_name.starts_with('.') && take_suffix(file_name, kTemporarySuffix))
-    return Id::parse(file_name.substr(1));
+  if (!file_name.starts_with('.')) return std::nullopt;
+  file_name.remove_prefix(1);  // so that ".tmp" is not taken for dot and suffix
+  if (take_suffix(file_name, kTemporarySuffix)) return Id::parse(file_name);
   return std::nullopt;
 }
 

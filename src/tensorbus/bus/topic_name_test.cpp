@@ -92,7 +92,8 @@ TEST(MarkerName, the_longest_fits_into_a_file_name) {
 TEST(MarkerName, other_files_are_nobodys) {
   const std::string id = Id::random().hex();
   for (const std::string& name :
-       {std::string(), std::string("."), std::string(".."), std::string(".pub"), id, id + ".pub",
+       {std::string(), std::string("."), std::string(".."), std::string(".pub"),
+        std::string(".sock"), std::string(".tmp"), std::string("..tmp"), id, id + ".pub",
         "@" + id + ".1.pub", "t@" + id + ".pub", "t@" + id + ".x.pub", "t@" + id + ".1.pub.bak",
         "t@" + id.substr(1) + ".1.pub", "t@" + id + "..pub", "t@" + id + ".4294967296.pub"}) {
     EXPECT_FALSE(parse_marker(name)) << name;

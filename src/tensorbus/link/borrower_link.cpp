@@ -40,7 +40,8 @@ bool BorrowerLink::pop(Entry& entry) noexcept {
 }
 
 bool BorrowerLink::ready() const noexcept {
-  return segment_ && !set_aside && held() < max_held_ && samples_.ready();
+  if (set_aside) return look_again;
+  return segment_ && held() < max_held_ && samples_.ready();
 }
 
 std::uint64_t BorrowerLink::gap_before(std::uint64_t sequence) noexcept {

@@ -51,12 +51,12 @@ class BorrowerLink {
   void accept(const Accepted& accepted, platform::Fd segment);
   bool accepted() const noexcept { return segment_.has_value(); }
   // Nothing new will come: ENDED, or the owner's death.
-  void end() noexcept { ended_ = true; }
+  void end() noexcept { ended_ = look_again = true; }
   bool ended() const noexcept { return ended_; }
 
   // The next sample whose memory is mapped here; its lease is the caller's to release.
   [[nodiscard]] bool pop(Entry& entry) noexcept;
-  // Would pop() find something that may be popped now?
+  // Would pop() find something that may be popped now, or may what was set aside be readable?
   bool ready() const noexcept;
   // Neither here nor in the ring is anything left.
   bool empty() const noexcept { return !set_aside && !(segment_ && samples_.ready()); }
@@ -87,6 +87,8 @@ class BorrowerLink {
   // An entry that was popped and cannot be read yet waits here, with its lease: its segment has not
   // arrived, or there was no room to map it.
   std::optional<Entry> set_aside;
+  // Since then something changed, so that it may be readable now.
+  bool look_again = false;
 
  private:
   void wake_publisher() noexcept;

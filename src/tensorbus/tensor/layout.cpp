@@ -50,8 +50,10 @@ void copy_axis(std::byte* target, const Layout& copy, const std::byte* source, c
     std::memcpy(target, source, count * item);
     return;
   }
-  const std::int64_t target_step = copy.strides[axis] * static_cast<std::int64_t>(item);
-  const std::int64_t source_step = layout.strides[axis] * static_cast<std::int64_t>(item);
+  // The stride of a dimension of size 1 says nothing, and may be anything.
+  const std::int64_t scale = count > 1 ? static_cast<std::int64_t>(item) : 0;
+  const std::int64_t target_step = copy.strides[axis] * scale;
+  const std::int64_t source_step = layout.strides[axis] * scale;
   for (std::size_t i = 0; i < count; ++i, target += target_step, source += source_step)
     copy_axis(target, copy, source, layout, axis + 1, item);
 }

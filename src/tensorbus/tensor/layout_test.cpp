@@ -209,5 +209,17 @@ TEST(Copy, has_the_elements_of_the_source) {
   }
 }
 
+// Such a stride is never taken, so that it may be anything; a sanitizer sees one that is.
+TEST(Copy, does_not_look_at_the_stride_of_a_single_element) {
+  constexpr std::int64_t kWild = std::numeric_limits<std::int64_t>::max() / 2 + 1;
+  const Layout layout{DType::kUInt32, {1, 2, 1}, {kWild, 4, -kWild}};
+  const std::vector<std::uint32_t> source = {1, 0, 0, 0, 2};
+  std::vector<std::uint32_t> target(2);
+  copy_elements(reinterpret_cast<std::byte*>(target.data()),
+                Layout::contiguous(layout.dtype, layout.shape),
+                reinterpret_cast<const std::byte*>(source.data()), layout);
+  EXPECT_EQ(target, (std::vector<std::uint32_t>{1, 2}));
+}
+
 }  // namespace
 }  // namespace tensorbus

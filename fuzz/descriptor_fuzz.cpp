@@ -1,0 +1,65 @@
+// Descriptors of samples: what decodes has a span, which is the right one, and is written and read
+// again as the same.
+
+#include <vector>
+
+#include "fuzz/fuzz.hpp"
+#include "tensorbus/tensor/descriptor.hpp"
+
+namespace tensorbus::fuzz {
+namespace {
+
+__extension__ using Wide = __int128;  // of it, nothing here can overflow
+
+// span_of() once more, said differently.
+void require_span(const Layout& layout) {
+  const ByteSpan span = span_of(layout);
+  const auto item = static_cast<Wide>(item_bytes(layout.dtype));
+  Wide elements = 1;
+  Wide begin = 0;
+  Wide end = item;
+  for (std::size_t i = 0; i < layout.shape.size(); ++i) {
+    const Wide last = static_cast<Wide>(layout.shape[i]) - 1;
+    check(last >= -1);
+    elements *= last + 1;
+    const Wide reach = last * layout.strides[i] * item;
+    (reach < 0 ? begin : end) += reach;
+  }
+  if (elements == 0) begin = end = 0;
+  check(span.begin == begin && span.end == end);
+  check(layout.elements() == static_cast<std::size_t>(elements));
+  if (layout.is_contiguous() && elements != 0) check(begin == 0 && end == elements * item);
+}
+
+bool same(const Layout& a, const Layout& b) {
+  return a.dtype == b.dtype && a.shape == b.shape && a.strides == b.strides && a.flags == b.flags;
+}
+
+void run(std::span<const std::byte> bytes) {
+  Descriptor descriptor;
+  if (!accepts([&] { descriptor = Descriptor::decode(bytes); })) return;
+  for (const TensorEntry& entry : descriptor.tensors) require_span(entry.layout);
+  if (!descriptor.fields.empty())
+    check(descriptor.fields.data() + descriptor.fields.size() == bytes.data() + bytes.size());
+
+  check(descriptor.encoded_bytes() <= bytes.size());
+  std::vector<std::byte> written(descriptor.encoded_bytes());
+  descriptor.encode(written);
+  const Descriptor again = Descriptor::decode(written);
+  check(again.tensors.size() == descriptor.tensors.size() && again.origin == descriptor.origin);
+  check(std::ranges::equal(again.fields, descriptor.fields));
+  for (std::size_t i = 0; i < again.tensors.size(); ++i) {
+    const TensorEntry& a = again.tensors[i];
+    const TensorEntry& b = descriptor.tensors[i];
+    check(same(a.layout, b.layout) && a.segment == b.segment && a.offset == b.offset &&
+          a.generation == b.generation && a.kind == b.kind);
+  }
+}
+
+}  // namespace
+}  // namespace tensorbus::fuzz
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  tensorbus::fuzz::run(tensorbus::fuzz::Input(data, size).rest());
+  return 0;
+}

@@ -1,0 +1,31 @@
+// Fields of a sample: what decodes can be written, and what was written decodes to the same.
+
+#include <vector>
+
+#include "fuzz/fuzz.hpp"
+#include "tensorbus/tensor/value.hpp"
+
+namespace tensorbus::fuzz {
+namespace {
+
+void run(std::span<const std::byte> bytes) {
+  Value value;
+  if (!accepts([&] { value = Value::decode(bytes); })) return;
+  (void)value.find("image");
+  (void)accepts([&] { (void)value.at("image").as<TensorIndex>(); }, Code::kInvalidArgument);
+  // Whatever was read can be written. Compared as bytes, since a NaN equals nothing.
+  const std::vector<std::byte> written = value.encode();
+  const Value again = Value::decode(written);
+  check(again.variant().index() == value.variant().index());
+  check(again.encode() == written);
+  // The shortest form of everything, but for float32, which becomes float64.
+  check(written.size() <= 2 * bytes.size());
+}
+
+}  // namespace
+}  // namespace tensorbus::fuzz
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  tensorbus::fuzz::run(tensorbus::fuzz::Input(data, size).rest());
+  return 0;
+}

@@ -1,0 +1,214 @@
+// An owner's whole connection, over a real socket, in the hands of a borrower that says anything,
+// sends any descriptor, and writes to its link: the connection ends or goes on, the memory comes
+// back, and no descriptor is lost.
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "fuzz/fuzz.hpp"
+#include "fuzz/raw_talk.hpp"
+#include "tensorbus/bus/owner_connection.hpp"
+#include "tensorbus/memory/borrowed_segments.hpp"
+
+namespace tensorbus::fuzz {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Publisher 1 is like most, publisher 2 is shared and reliable and keeps history.
+class Owner {
+ public:
+  Owner(World& world, platform::Fd socket) : world_(world) {
+    const std::array<PublisherOptions, 2> options = {
+        {{}, {.depth = 2, .history = 3, .reliable = true, .shared = true}}};
+    for (std::uint32_t i = 0; i < options.size(); ++i)
+      publishers_[i] = std::make_shared<bus::PublisherCore>("topic", i + 1, options[i], world.arena,
+                                                            world.own_page);
+    publish(1, 0);
+    connection_.emplace(
+        world.surroundings, std::move(socket),
+        [this](std::uint32_t number) {
+          return number == 1 || number == 2 ? publishers_[number - 1] : nullptr;
+        },
+        [this](bus::OwnerConnection& gone, const std::string&) {
+          check(!ended_);
+          ended_ = true;
+          gone.end();
+        });
+  }
+  ~Owner() {
+    if (!ended_) connection_->end();
+    for (const auto& publisher : publishers_) check(publisher->stats().subscribers == 0);
+  }
+  Owner(const Owner&) = delete;
+  Owner& operator=(const Owner&) = delete;
+
+  bool ended() const { return ended_; }
+
+  void publish(std::size_t which, std::uint8_t words) {
+    bus::PublisherCore& publisher = *publishers_[which];
+    const std::vector<std::uint64_t> numbers(words);
+    const std::vector<TensorView> tensors(words == 0 ? 0 : 1,
+                                          TensorView::of(numbers.data(), {words}));
+    const std::array<std::byte, 100> fields{};  // too many for the entry itself
+    const bus::PreparedSample sample(
+        tensors,
+        {.tensors = {},
+         .fields = std::span(fields).first(words % fields.size()),
+         .fingerprint = 0,
+         .origin = {}},
+        {*world_.arena,
+         [&](std::size_t bytes) { return world_.arena->allocate(bytes, publisher.most_granted()); },
+         publisher.most_granted(), publisher.bytes_in_flight()});
+    (void)publisher.publish(sample, 0ns, {});
+  }
+  void close(std::size_t which) {
+    if (publishers_[which]->close() && !ended_) connection_->tell_ended(*publishers_[which]);
+  }
+  void tell_retired(std::uint32_t segment) {
+    if (!ended_) connection_->tell_retired(segment);
+  }
+
+ private:
+  World& world_;
+  std::array<std::shared_ptr<bus::PublisherCore>, 2> publishers_;
+  std::optional<bus::OwnerConnection> connection_;
+  bool ended_ = false;
+};
+
+// The borrower. What it is told must make sense; its link is its own to spoil.
+class Borrower : public RawTalk {
+ public:
+  using RawTalk::RawTalk;
+
+  void hear() {
+    link::Channel::Received received;
+    while (receive(received)) {
+      check(received.header.version == link::kProtocolVersion);
+      switch (received.header.type) {
+        case link::ControlType::kHello:
+          (void)link::accept_hello(received);
+          break;
+        case link::ControlType::kAccepted: {
+          const auto accepted = received.as<link::Accepted>();
+          rings_.emplace(received.take_fd(), link::Geometry{accepted.slots, accepted.returns});
+          break;
+        }
+        case link::ControlType::kSegment: {
+          const auto segment = received.as<link::SegmentMessage>();
+          memory::BorrowedSegments(link::grant_of(segment.writable, "writable"))
+              .add(segment.segment, received.take_fd(), segment.bytes);
+          break;
+        }
+        case link::ControlType::kRefused:
+          check(!received.as<link::Refused>().text.empty());
+          break;
+        default:
+          (void)received.as<link::Ended>();
+      }
+    }
+  }
+
+  void say_event(Input& input) {
+    const link::Event event{input.below(4)};
+    say(event, input.byte());
+  }
+  void spoil(Input& input) {
+    if (!rings_) return;
+    const auto slots = rings_->slots();
+    const auto returns = rings_->returns();
+    const std::size_t at = input.byte();
+    switch (input.below(4)) {
+      case 0:
+        *rings_->return_tail() += input.number();
+        break;
+      case 1:
+        returns[at % returns.size()] = input.number();
+        break;
+      case 2:  // a lease that is in the ring, or was
+        returns[at % returns.size()] = slots[input.byte() % slots.size()].words[2].load();
+        *rings_->return_tail() += 1;
+        break;
+      default:
+        slots[at % slots.size()].state += input.number() - 2;
+    }
+  }
+
+ private:
+  std::optional<link::LinkSegment> rings_;
+};
+
+link::Subscribe wild_subscribe(Input& input) {
+  return {.link = input.below(4),
+          .publisher = input.below(4),
+          .depth = input.below(9),
+          .max_held = input.below(9),
+          .wake_slot = input.flag() ? kSleeper : static_cast<std::uint32_t>(input.number()),
+          .writable = input.below(3),
+          .fingerprint = 0,
+          .topic = input.byte() < 0xf0 ? "topic" : "other"};
+}
+
+void say_something(Borrower& borrower, Owner& owner, Input& input) {
+  switch (input.below(12)) {
+    case 0:
+      return borrower.say_hello(input);
+    case 1:
+    case 2: {
+      const link::Subscribe subscribe = wild_subscribe(input);
+      return borrower.say(subscribe, input.flag() ? 0 : input.byte());
+    }
+    case 3:
+      return borrower.say(link::Unsubscribe{input.below(4)}, input);
+    case 4:
+      return borrower.say(link::Done{input.below(4)}, input);
+    case 5:
+      return borrower.say_event(input);
+    case 6:
+      return borrower.say_anything(input);
+    case 7: {
+      const std::size_t which = input.below(2);
+      return owner.publish(which, input.byte());
+    }
+    case 8:
+      return borrower.spoil(input);
+    case 9:
+      return owner.close(input.below(2));
+    case 10:
+      return owner.tell_retired(input.below(4));
+    default:
+      return borrower.hear();
+  }
+}
+
+void run(Input input) {
+  static World world;
+  const int first_free = lowest_free_descriptor();
+  {
+    auto sockets = link::testing::connected_sockets();
+    Borrower borrower(world, std::move(sockets.other));
+    Owner owner(world, std::move(sockets.one));
+    if (input.byte() < 0xc0) borrower.say_right_hello(Id{{1}});
+    world.service.turn(0ms);
+    while (!input.empty() && !owner.ended()) {
+      say_something(borrower, owner, input);
+      world.service.turn(0ms);
+    }
+    borrower.hear();
+    if (input.flag()) borrower.hang_up();
+    world.service.turn(0ms);
+  }
+  check(world.arena->stats().used_bytes == 0);
+  (void)world.arena->take_retired();
+  check(lowest_free_descriptor() == first_free);
+}
+
+}  // namespace
+}  // namespace tensorbus::fuzz
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  tensorbus::fuzz::run({data, size});
+  return 0;
+}

@@ -1,0 +1,67 @@
+#pragma once
+
+// Descriptors that are nearly right, which plain bytes seldom are.
+
+#include <array>
+#include <vector>
+
+#include "fuzz/fuzz.hpp"
+
+namespace tensorbus::fuzz {
+
+// Segments that they name; the last is never there.
+inline constexpr std::array<std::uint32_t, 4> kWildSegments = {0, 1, 7, 99};
+
+class WildDescriptor {
+ public:
+  explicit WildDescriptor(Input& input) : input_(input) {
+    const std::uint32_t tensors = input_.below(5);
+    const bool origin = input_.below(8) == 7;
+    const std::uint8_t field_bytes = input_.byte() % 64;
+    put(std::uint8_t{1});
+    put(std::uint8_t{origin});
+    put(static_cast<std::uint16_t>(tensors));
+    put(std::uint32_t{field_bytes});
+    if (origin) bytes_.resize(bytes_.size() + 40);
+    for (std::uint32_t i = 0; i < tensors; ++i) tensor();
+    const auto fields = input_.bytes(field_bytes);
+    bytes_.insert(bytes_.end(), fields.begin(), fields.end());
+    bytes_.resize(bytes_.size() + field_bytes - fields.size());
+    for (std::uint32_t i = input_.below(8); i >= 6; --i) {  // and a wrong byte or two
+      const std::size_t at = input_.take<std::uint16_t>() % bytes_.size();
+      bytes_[at] = std::byte{input_.byte()};
+    }
+  }
+
+  std::vector<std::byte> bytes() && { return std::move(bytes_); }
+
+ private:
+  void tensor() {
+    const std::uint8_t dims = input_.byte() % 5;
+    const bool contiguous = input_.flag();
+    put(static_cast<std::uint8_t>(1 + input_.byte() % 48));  // dtype
+    put(dims);
+    put(std::uint8_t{0});  // host memory
+    put(static_cast<std::uint8_t>((input_.byte() & 0x7e) | (contiguous ? 1 : 0)));
+    put(kWildSegments[input_.byte() % 16 < 15 ? input_.below(3) : 3]);
+    put(input_.number());
+    put(input_.number());
+    for (std::uint8_t i = 0; i < dims; ++i) put(input_.number());
+    for (std::uint8_t i = 0; i < dims && !contiguous; ++i)
+      put(input_.flag() ? std::uint64_t{0} - input_.number() : input_.number());
+  }
+  template <typename T>
+  void put(const T& value) {
+    const auto* from = reinterpret_cast<const std::byte*>(&value);
+    bytes_.insert(bytes_.end(), from, from + sizeof value);
+  }
+
+  Input& input_;
+  std::vector<std::byte> bytes_;
+};
+
+inline std::vector<std::byte> wild_descriptor(Input& input) {
+  return WildDescriptor(input).bytes();
+}
+
+}  // namespace tensorbus::fuzz
