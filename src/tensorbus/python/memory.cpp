@@ -82,7 +82,12 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   const auto item = static_cast<Py_ssize_t>(item_bytes(memory.layout.dtype));
   auto shape = std::make_unique<BufferShape>();
   shape->shape.assign(memory.layout.shape.begin(), memory.layout.shape.end());
-  for (const std::int64_t stride : memory.layout.strides) shape->strides.push_back(stride * item);
+  for (const std::int64_t stride : memory.layout.strides) {
+    Py_ssize_t bytes = 0;
+    // The stride of a dimension of size 1 is never walked along, and a peer may say anything.
+    if (__builtin_mul_overflow(stride, item, &bytes)) bytes = item;
+    shape->strides.push_back(bytes);
+  }
   static std::byte nothing{};  // an empty tensor points nowhere, a buffer must not
   view->buf = memory.first != nullptr ? memory.first : &nothing;
   view->obj = Py_NewRef(self);
