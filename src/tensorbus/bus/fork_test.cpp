@@ -33,7 +33,11 @@ bool in_child(const std::function<bool()>& body) {
 
 class Forked : public ::testing::Test {
  protected:
-  Forked() { EXPECT_EQ(publisher->wait_for_subscribers(1, kLong), Outcome::kDone); }
+  // Both ends: a descriptor that is on its way while we fork is one that the child may keep.
+  Forked() {
+    EXPECT_EQ(publisher->wait_for_subscribers(1, kLong), Outcome::kDone);
+    EXPECT_EQ(subscriber->wait_for_publishers(1, kLong), Outcome::kDone);
+  }
 
   const FreshDomain domain;
   std::optional<Participant> owner{domain.join()};
