@@ -346,13 +346,9 @@ def test_an_optimizer_steps_on_a_private_parameter(torch: ModuleType, optimizer:
             steps.zero_grad()
             (parameter**2).sum().backward()
             steps.step()
-    differing = (received - local).nonzero().tolist()
-    assert not differing, (
-        len(differing),
-        differing[0],
-        differing[-1],
-        received[tuple(differing[0])],
-    )
+    # Not bit by bit, which PyTorch does not promise of two runs.
+    differing = (~torch.isclose(received, local)).nonzero().tolist()
+    assert not differing, (len(differing), differing[0], differing[-1])
     assert not torch.equal(received, sent)
     assert all_are(sent, 1)
 
