@@ -423,7 +423,7 @@ def test_a_publisher_that_is_not_shared_refuses_and_says_what_to_do(elsewhere: E
     with tb.Subscriber("topic", access="shared") as subscriber:
         elsewhere.start(publish_when_told, "topic", False)
         eventually(lambda: subscriber.stats["refused"] == 1)
-        for way_out in ("make it with shared = true", "access read or private"):
+        for way_out in ("make it shared (shared=True)", "access read or private"):
             assert way_out in subscriber.stats["last_refusal"]
         with pytest.raises(tb.Timeout, match=r"a publisher refused: .*shared"):
             subscriber.receive(timeout=0.01)

@@ -68,6 +68,9 @@ class Sample:
         It holds no lease, so that any number of copies can be kept. The copy is made without the
         GIL.
 
+        Raises:
+            OutOfMemory: there is no room for it.
+
         >>> from tensorbus import Publisher, Subscriber
         >>> import numpy as np
         >>> with Publisher("doc/copy", history=1) as publisher:

@@ -11,7 +11,8 @@
 namespace tensorbus::bus {
 namespace {
 
-constexpr int kListenAttempts = 10;
+// Each may be lost to a sweep; all only if something else is wrong, and then a thousand take 20 ms.
+constexpr int kListenAttempts = 1000;
 
 std::string base_directory() {
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");

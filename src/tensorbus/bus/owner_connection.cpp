@@ -103,9 +103,10 @@ void OwnerConnection::subscribe(link::Channel::Received& received) {
   if (!publisher || publisher->topic() != asked.topic)
     return refuse(asked.link, Code::kClosed, "there is no such publisher any more");
   if (grant > publisher->most_granted())
-    return refuse(asked.link, Code::kUnsupported,
-                  "the publisher is not shared, subscribers can only read its memory: make it with "
-                  "shared = true, or subscribe with access read or private");
+    return refuse(
+        asked.link, Code::kUnsupported,
+        "the publisher is not shared, subscribers can only read its memory: make it shared "
+        "(shared=True), or subscribe with access read or private");
   try {
     const auto announce = [&](const PublisherCore::Adopted& adopted) {
       std::vector<platform::Fd> fds;

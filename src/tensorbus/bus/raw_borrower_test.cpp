@@ -115,7 +115,7 @@ TEST_F(RawBorrower, asking_to_write_is_refused_unless_the_publisher_is_shared) {
   ASSERT_EQ(peer.next(), ControlType::kRefused);
   const auto refused = peer.received.as<link::Refused>();
   EXPECT_EQ(refused.code, static_cast<std::uint32_t>(Code::kUnsupported));
-  EXPECT_NE(refused.text.find("shared = true"), std::string::npos) << refused.text;
+  EXPECT_NE(refused.text.find("shared=True"), std::string::npos) << refused.text;
   peer.channel.send(subscribe(2));
   EXPECT_EQ(peer.next(), ControlType::kAccepted);
   others_go_on();

@@ -97,7 +97,7 @@ class TENSORBUS_API Sample {
   Value fields() const;
 
   // The same in writable memory of this process alone: it holds no lease, whoever keeps it. Tensors
-  // that overlap do so in the copy.
+  // that overlap do so in the copy. Throws Error(kOutOfMemory).
   Sample copy() const;
 
  private:

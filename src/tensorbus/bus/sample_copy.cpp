@@ -1,8 +1,10 @@
 #include <memory>
 #include <new>
+#include <string>
 
 #include "tensorbus/bus/copy_plan.hpp"
 #include "tensorbus/bus/sample_parts.hpp"
+#include "tensorbus/platform/error.hpp"
 
 namespace tensorbus {
 
@@ -12,8 +14,13 @@ namespace {
 constexpr std::align_val_t kAlignment{64};
 
 std::shared_ptr<std::byte> private_memory(std::size_t bytes) {
-  return {static_cast<std::byte*>(::operator new(bytes, kAlignment)),
-          [](std::byte* memory) { ::operator delete(memory, kAlignment); }};
+  void* memory = ::operator new(bytes, kAlignment, std::nothrow);
+  if (memory == nullptr)
+    throw Error(Code::kOutOfMemory, "no " + std::to_string(bytes) +
+                                        " bytes for a copy: address space (RLIMIT_AS) or memory "
+                                        "is used up");
+  return {static_cast<std::byte*>(memory),
+          [](std::byte* mine) { ::operator delete(mine, kAlignment); }};
 }
 
 }  // namespace

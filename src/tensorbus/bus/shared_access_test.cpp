@@ -119,7 +119,7 @@ TEST_F(Shared, what_is_not_shared_is_refused_and_the_refusal_says_what_to_do) {
   Subscriber asking("closed", kSharing, borrower);
   ASSERT_TRUE(eventually([&] { return asking.stats().refused == 1; }));
   const std::string why = asking.stats().last_refusal;
-  EXPECT_NE(why.find("shared = true"), std::string::npos) << why;
+  EXPECT_NE(why.find("shared=True"), std::string::npos) << why;
   EXPECT_EQ(closed.subscribers(), 0U);
   EXPECT_EQ(asking.wait_for_publishers(1, 5ms), Outcome::kTimedOut);
   EXPECT_FALSE(asking.receive(5ms));
