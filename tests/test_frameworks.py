@@ -135,6 +135,16 @@ def test_views_by_dlpack_stay_views_of_one_another() -> None:
     assert two.__array_interface__["data"][0] == one.__array_interface__["data"][0] + 16
 
 
+def test_a_tensor_of_another_library_without_memory_is_refused(torch: ModuleType) -> None:
+    tensor = torch.zeros(3)
+    tensor.untyped_storage().resize_(0)
+    with joined() as (publisher, subscriber):
+        with pytest.raises(tb.Unsupported, match="has no memory"):
+            publisher.publish(Old(tensor))
+        publisher.publish(Old(torch.zeros(0)))  # which needs none
+        assert np.from_dlpack(subscriber.receive().data).shape == (0,)
+
+
 class Refusing:
     def __init__(self, error: Exception) -> None:
         self.error = error

@@ -64,7 +64,7 @@ void CopyPlan::lay_out_together(std::span<Copy> overlapping) {
     packed += copy.view->layout.packed_bytes();
   }
   const auto hull = static_cast<std::size_t>(end - begin);
-  if (hull > kHolesForFree && hull / kHolesAllowed > packed) {
+  if (!holes_are_cheap(hull, packed)) {
     for (Copy& copy : overlapping) lay_out_alone(copy);  // columns of a matrix, say
     return;
   }

@@ -1,5 +1,6 @@
 #include "tensorbus/python/dlpack.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -67,8 +68,8 @@ struct Managed {
   DLManagedTensorVersioned versioned{};
   DLManagedTensor plain{};
   Memory memory;
-  std::optional<platform::ReadOnlyNote>
-      note;  // who has the tensor may not know that it is read-only
+  // Who has the tensor may not know that it is read-only.
+  std::optional<platform::ReadOnlyNote> note;
 };
 
 Managed* make(Memory taken) {
@@ -129,6 +130,8 @@ TensorView view_of(const DLTensor& tensor) {
                                         std::to_string(tensor.dtype.lanes) + ") cannot travel");
   const auto dims = static_cast<std::size_t>(tensor.ndim);
   Dims shape(std::span<const std::int64_t>(tensor.shape, dims));
+  if (tensor.data == nullptr && std::ranges::find(shape, 0) == shape.end())
+    throw Error(Code::kUnsupported, "this tensor has no memory");
   const void* data = static_cast<const std::byte*>(tensor.data) + tensor.byte_offset;
   if (tensor.strides == nullptr) return {data, Layout::contiguous(*dtype, std::move(shape))};
   return {data,

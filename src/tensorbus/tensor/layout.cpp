@@ -113,8 +113,7 @@ ByteSpan span_of(const Layout& layout) {
 }
 
 Layout layout_of_copy(const Layout& layout) {
-  const std::size_t bytes = span_of(layout).bytes();
-  if (bytes <= kHolesForFree || bytes / kHolesAllowed <= layout.packed_bytes()) return layout;
+  if (holes_are_cheap(span_of(layout).bytes(), layout.packed_bytes())) return layout;
   return Layout::contiguous(layout.dtype, layout.shape, layout.flags);
 }
 

@@ -54,11 +54,14 @@ struct ByteSpan {
 // and strides of different length, a negative size, an overflow. Takes input of any origin.
 TENSORBUS_API ByteSpan span_of(const Layout& layout);
 
-// How a layout is kept when its elements are copied: as it is, unless the holes in its span would
-// cost more than kHolesAllowed times the elements (and more than kHolesForFree); then packed,
-// row-major.
-inline constexpr std::size_t kHolesAllowed = 4;
-inline constexpr std::size_t kHolesForFree = std::size_t{64} << 10;
+// May a copy of elements that need `packed_bytes` take `bytes`, for the holes between them? Up to
+// four times as many, and 64 KiB in any case.
+constexpr bool holes_are_cheap(std::size_t bytes, std::size_t packed_bytes) noexcept {
+  return bytes <= (std::size_t{64} << 10) || bytes / 4 <= packed_bytes;
+}
+
+// How a layout is kept when its elements are copied: as it is, unless its holes are not cheap; then
+// packed, row-major.
 TENSORBUS_API Layout layout_of_copy(const Layout& layout);
 
 // Copies elements to where `copy` has them; the holes between them may be written too. Both

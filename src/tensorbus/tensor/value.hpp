@@ -15,7 +15,8 @@ namespace tensorbus {
 
 // The small fields of a sample, as a tree. Travels as MessagePack; a tensor in the tree is its
 // index among the sample's tensors (extension type 1, u32 little-endian), a Python tuple is
-// extension type 2 around a MessagePack array.
+// extension type 2 around a MessagePack array. What else Python sends (sets, NumPy's dtypes, sparse
+// tensors, ...; docs/tensors.md) is extension type 3, kept as an Extension.
 //
 //   Value fields = Value::Map{{"image", TensorIndex{0}}, {"id", 7}};
 //   fields.at("id").as<std::int64_t>();  // 7
