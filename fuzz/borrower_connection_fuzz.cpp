@@ -25,12 +25,14 @@ constexpr Id kOwner{{1}};
 class Borrower {
  public:
   Borrower(World& world, platform::Fd socket, Access access) {
-    connection_.emplace(world.surroundings, kOwner, std::move(socket),
-                        [this](bus::BorrowerConnection& gone, const std::string& why) {
-                          check(!ended_);
-                          ended_ = true;
-                          gone.end(why);
-                        });
+    connection_.emplace(
+        world.surroundings, kOwner, std::move(socket),
+        [this](bus::BorrowerConnection& gone, const std::string& why) {
+          check(!ended_);
+          ended_ = true;
+          gone.end(why);
+        },
+        [](const auto&, std::uint32_t) {});
     const std::array<Access, 2> accesses = {access, Access::kRead};
     for (std::uint32_t i = 0; i < subscribers_.size(); ++i) {
       subscribers_[i] = std::make_shared<bus::SubscriberCore>(
@@ -114,7 +116,7 @@ class Owner : public RawTalk {
           check(received.as<link::Subscribe>().topic == "topic");
           break;
         case link::ControlType::kEvent:
-          check(platform::is_event(received.take_fd().get()));
+          check(platform::is_ringer(received.take_fd().get()));
           break;
         default:
           (void)received.as<link::Done>();

@@ -20,6 +20,7 @@
 #include "tensorbus/link/peer.hpp"
 #include "tensorbus/link/test_sockets.hpp"
 #include "tensorbus/memory/arena.hpp"
+#include "tensorbus/platform/bell.hpp"
 #include "tensorbus/platform/memfd.hpp"
 
 namespace tensorbus::fuzz {
@@ -49,7 +50,9 @@ struct World {
     peer_page.slot(kSleeper).sleeping = link::kSleepsOnFutex | link::kSleepsOnEvent;
     kinds[0] = platform::duplicate(peer_page.memfd().get());
     kinds[1] = platform::open_own_pidfd();
-    kinds[2] = platform::make_event();
+    platform::Bell bell = platform::make_bell();
+    kinds[2] = std::move(bell.ringer);
+    listener = std::move(bell.listener);
     kinds[3] = create_sealed_memfd("fuzz", 4096);
     kinds[4] = platform::reopen_read_only(kinds[3].get());
     kinds[5] = create_sealed_memfd("fuzz", 8192);
@@ -71,6 +74,7 @@ struct World {
   std::shared_ptr<memory::Arena> arena = memory::Arena::create(
       {.segment_bytes = std::size_t{1} << 20, .budget_bytes = std::size_t{16} << 20});
   bus::Surroundings surroundings{Id{{2}}, service, arena, own_page};
+  platform::Fd listener;               // never quietened: the bell is full before long
   std::array<platform::Fd, 16> kinds;  // of descriptors: those that are wanted, and others
 };
 

@@ -199,5 +199,25 @@ TEST_F(Death, of_a_publisher_before_it_woke_anybody_still_wakes_who_polls) {
   EXPECT_EQ(seed_of(*sample), 5U);
 }
 
+// The same of one that is only stopped there: the subscriber looks by itself from time to time.
+TEST_F(Death, or_stop_of_a_publisher_before_it_woke_anybody_still_wakes_who_polls) {
+  Subscriber subscriber("topic", {}, here);
+  Peer peer(domain, "publish.entry_full:2:stop");
+  ASSERT_EQ(peer.ask("publisher topic seed=4"), "ok");
+  ASSERT_EQ(peer.ask("await_subscribers 1"), "ok");
+  ASSERT_EQ(subscriber.wait_for_publishers(1, kLong), Outcome::kDone);
+  const int fd = subscriber.event_descriptor();
+  ASSERT_EQ(peer.ask("publish 1"), "ok");
+  ASSERT_EQ(next_seeds(subscriber, 1), Seeds{4});
+  EXPECT_FALSE(subscriber.try_receive());
+  peer.tell("publish 1");
+  ASSERT_TRUE(peer.wait_until_stopped());
+  pollfd ready{fd, POLLIN, 0};
+  EXPECT_EQ(::poll(&ready, 1, static_cast<int>(std::chrono::milliseconds(kLong).count())), 1);
+  EXPECT_EQ(seed_of(*subscriber.try_receive()), 5U);
+  peer.signal(SIGCONT);
+  EXPECT_EQ(peer.reply(), "ok");
+}
+
 }  // namespace
 }  // namespace tensorbus

@@ -18,10 +18,11 @@ std::string as_text(std::string bytes) {
 }  // namespace
 
 BorrowerConnection::BorrowerConnection(Surroundings& surroundings, const Id& owner,
-                                       platform::Fd socket, OnEnd on_end)
+                                       platform::Fd socket, OnEnd on_end, OnLost on_lost)
     : surroundings_(surroundings),
       owner_(owner),
       on_end_(std::move(on_end)),
+      on_lost_(std::move(on_lost)),
       conversation_(
           surroundings.service, std::move(socket),
           [this](link::Channel::Received& received) { on_message(received); },
@@ -50,12 +51,20 @@ void BorrowerConnection::subscribe(const std::shared_ptr<SubscriberCore>& subscr
 
 void BorrowerConnection::end(const std::string& why) {
   conversation_.close();
-  for (const Wanted& wanted : std::exchange(wanted_, {}))
-    wanted.subscriber->refuse(wanted.link, why.empty() ? "the publisher died" : why);
+  const auto lost = [&](const std::shared_ptr<SubscriberCore>& subscriber,
+                        const link::BorrowerLink& link) {
+    if (why.empty()) on_lost_(subscriber, link.source()->publisher);
+  };
+  for (const Wanted& wanted : std::exchange(wanted_, {})) {
+    wanted.subscriber->refuse(wanted.link, why.empty() ? "the publisher hung up" : why);
+    lost(wanted.subscriber, *wanted.link);
+  }
   for (const auto& [number, weak] : std::exchange(links_, {})) {
     const auto subscriber = weak.subscriber.lock();
     const auto link = weak.link.lock();
-    if (subscriber && link) subscriber->end(link);
+    if (!subscriber || !link) continue;
+    subscriber->end(link);
+    lost(subscriber, *link);
   }
 }
 
@@ -77,7 +86,11 @@ void BorrowerConnection::on_message(link::Channel::Received& received) {
     case link::ControlType::kRefused: {
       const auto refused = received.as<link::Refused>();
       const auto [subscriber, link] = link_named(refused.link);
-      if (subscriber && link) subscriber->refuse(link, as_text(refused.text));
+      if (!subscriber || !link) return;
+      subscriber->refuse(link, as_text(refused.text));
+      const auto code = static_cast<Code>(refused.code);
+      if (code == Code::kOutOfMemory || code == Code::kSystem)
+        on_lost_(subscriber, link->source()->publisher);
       return;
     }
     case link::ControlType::kSegment: {

@@ -29,6 +29,12 @@ void Conversation::watch_death(int pidfd) {
   death_tag_ = service_.watch(pidfd, [this] { on_ready(Cause::kDeath); });
 }
 
+void Conversation::listen_when_heard() {
+  if (deaf_ || channel_->waiting() == 0) return;
+  deaf_ = true;
+  service_.watch_readable(socket_tag_, channel_->fd(), false);
+}
+
 void Conversation::close() noexcept {
   if (closed_) return;
   closed_ = true;
@@ -41,6 +47,11 @@ void Conversation::on_ready(Cause cause) {
   std::string why;
   try {
     channel_->flush();
+    if (deaf_ && channel_->waiting() == 0) {
+      deaf_ = false;
+      service_.watch_readable(socket_tag_, channel_->fd(), true);
+    }
+    if (deaf_ && cause == Cause::kReady) return;
     link::Channel::Received received;
     // A bounded number at a time: a peer that talks without end must not keep the others waiting.
     // What it said before it died is heard first; a child of it that has the socket may go on
@@ -50,7 +61,7 @@ void Conversation::on_ready(Cause cause) {
       if (state == link::Channel::State::kEnded) cause = Cause::kDeath;
       if (state != link::Channel::State::kMessage) break;
       on_message_(received);
-      if (closed_) return;
+      if (closed_ || (deaf_ && cause == Cause::kReady)) return;
     }
     if (cause == Cause::kReady) return;
   } catch (const Error& error) {

@@ -26,6 +26,9 @@ class Conversation {
   Conversation& operator=(const Conversation&) = delete;
 
   const std::shared_ptr<link::Channel>& channel() const noexcept { return channel_; }
+  // Hears no more from the peer before it has read what it was told. For the side that answers:
+  // were both to do so, they could wait for each other.
+  void listen_when_heard();
   // Takes the peer's death from here as well as from the socket. The descriptor is the caller's.
   void watch_death(int pidfd);
   // Stops listening; the socket stays open while somebody holds the channel.
@@ -42,6 +45,7 @@ class Conversation {
   Service::Tag socket_tag_ = 0;
   std::optional<Service::Tag> death_tag_;
   int pidfd_ = -1;
+  bool deaf_ = false;  // until what waits in the channel was sent
   bool closed_ = false;
 };
 

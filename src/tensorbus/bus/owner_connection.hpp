@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -19,6 +20,7 @@ struct Surroundings {
   Service& service;
   std::shared_ptr<memory::Arena> arena;
   std::shared_ptr<link::WakePage> wake_page;
+  std::size_t link_bytes = 0;  // what all links of owner connections take; on the service thread
 };
 
 // A borrower that has connected to us, and its links to our publishers. On the service thread only.
@@ -31,6 +33,10 @@ class OwnerConnection {
   OwnerConnection(Surroundings& surroundings, platform::Fd socket, FindPublisher find,
                   OnEnd on_end);
 
+  // Has the borrower said who it is? Since when could it have?
+  bool greeted() const noexcept { return peer_.has_value(); }
+  std::chrono::steady_clock::time_point since() const noexcept { return since_; }
+
   // The borrower is gone, or we are: takes all leases back.
   void end();
   void tell_ended(const PublisherCore& publisher);
@@ -40,14 +46,17 @@ class OwnerConnection {
   struct Link {
     std::shared_ptr<PublisherCore> publisher;
     std::shared_ptr<link::OwnerLink> link;
+    std::size_t bytes = 0;  // in Surroundings::link_bytes
   };
 
   void on_message(link::Channel::Received& received);
   void greet(link::Channel::Received& received);
   void subscribe(link::Channel::Received& received);
+  void end_link(const Link& link);
   void refuse(std::uint32_t link, Code code, const std::string& text);
 
   Surroundings& surroundings_;
+  const std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
   const FindPublisher find_publisher_;
   const OnEnd on_end_;
   Conversation conversation_;

@@ -15,6 +15,8 @@ using namespace std::chrono_literals;
 
 constexpr auto kRetryDelay = 20ms;  // a backlog was full, or descriptors were short
 constexpr int kLooksAtTheDead = 10;
+constexpr auto kRejoinDelay = 1s;      // the other side lives, and had its reason
+constexpr auto kGreetingDelay = 5s;    // for who connects and does not say who it is
 constexpr auto kPollInterval = 100ms;  // without an inotify instance
 
 memory::ArenaOptions arena_options(const ParticipantOptions& options) {
@@ -116,6 +118,23 @@ void ParticipantCore::close_subscriber(const std::shared_ptr<SubscriberCore>& su
   service_.post([this] { drop_idle_connections(); });
 }
 
+int ParticipantCore::event_descriptor(const std::shared_ptr<SubscriberCore>& subscriber) {
+  const int fd = subscriber->event_descriptor();
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(looks_after_events_, true))
+    service_.post_later(link::kParkSlice, [this] { look_after_events(); });
+  return fd;
+}
+
+void ParticipantCore::look_after_events() {
+  const std::lock_guard lock(mutex_);
+  looks_after_events_ = false;
+  for (const Listening& listening : listening_)
+    if (const auto subscriber = listening.subscriber.lock(); subscriber)
+      looks_after_events_ |= subscriber->look_after_event();
+  if (looks_after_events_) service_.post_later(link::kParkSlice, [this] { look_after_events(); });
+}
+
 memory::BlockRef ParticipantCore::allocate(std::size_t bytes, memory::Grant most) {
   try {
     return arena().allocate(bytes, most);
@@ -147,7 +166,7 @@ void ParticipantCore::watch_listener() {
 void ParticipantCore::on_connection() {
   try {
     while (platform::Fd socket = platform::accept_from(listener_.get()))
-      adopt_connection(std::move(socket));
+      if (!platform::is_of_the_last(socket.get())) adopt_connection(std::move(socket));
   } catch (const Error&) {
     // Out of descriptors: who connects waits in the backlog until some are back.
     service_.unwatch(listener_tag_, listener_.get());
@@ -167,9 +186,23 @@ void ParticipantCore::adopt_connection(platform::Fd socket) {
             std::erase_if(owner_connections_, [&](const auto& c) { return c.get() == gone; });
           });
         }));
+    if (!std::exchange(drops_silent_connections_, true))
+      service_.post_later(kGreetingDelay, [this] { drop_silent_connections(); });
   } catch (const Error&) {
     // Another user's process: the socket closes, and it sees that.
   }
+}
+
+void ParticipantCore::drop_silent_connections() {
+  const auto overdue = std::chrono::steady_clock::now() - kGreetingDelay;
+  drops_silent_connections_ = false;
+  std::erase_if(owner_connections_, [&](const auto& connection) {
+    if (connection->greeted()) return false;
+    drops_silent_connections_ |= connection->since() > overdue;
+    return connection->since() <= overdue;
+  });
+  if (drops_silent_connections_)
+    service_.post_later(kGreetingDelay / 5, [this] { drop_silent_connections(); });
 }
 
 void ParticipantCore::on_directory_change() {
@@ -213,7 +246,7 @@ void ParticipantCore::join(const std::shared_ptr<SubscriberCore>& subscriber,
                            const PublisherName& publisher) {
   BorrowerConnection* connection = connection_to(publisher.first);
   if (connection != nullptr) return connection->subscribe(subscriber, publisher.second);
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(mutex_);  // looked for again by the next scan
   for (Listening& listening : listening_)
     if (listening.subscriber.lock() == subscriber) listening.joined.erase(publisher);
 }
@@ -227,7 +260,13 @@ BorrowerConnection* ParticipantCore::connection_to(const Id& owner) {
     if (connection.outcome == platform::Connect::kDone) {
       auto made = std::make_shared<BorrowerConnection>(
           surroundings_, owner, std::move(connection.socket),
-          [this](BorrowerConnection& gone, const std::string& why) { forget_owner(gone, why); });
+          [this](BorrowerConnection& gone, const std::string& why) { forget_owner(gone, why); },
+          [this, owner](const std::shared_ptr<SubscriberCore>& subscriber, std::uint32_t number) {
+            service_.post_later(kRejoinDelay, [this, weak = std::weak_ptr(subscriber),
+                                               name = PublisherName{owner, number}] {
+              join_again(weak.lock(), name);
+            });
+          });
       return borrower_connections_.emplace(owner, std::move(made)).first->second.get();
     }
     if (connection.outcome == platform::Connect::kDead) {
@@ -263,6 +302,17 @@ void ParticipantCore::clear_up_after(const Id& owner, int looks) {
   }
   if (looks > 1)
     service_.post_later(kRetryDelay, [this, owner, looks] { clear_up_after(owner, looks - 1); });
+}
+
+void ParticipantCore::join_again(const std::shared_ptr<SubscriberCore>& subscriber,
+                                 const PublisherName& name) {
+  if (!subscriber) return;
+  {
+    const std::lock_guard lock(mutex_);
+    for (Listening& listening : listening_)
+      if (listening.subscriber.lock() == subscriber) listening.joined.erase(name);
+  }
+  scan();
 }
 
 void ParticipantCore::drop_idle_connections() {

@@ -43,6 +43,9 @@ class ParticipantCore {
                                                  const SubscriberOptions& options);
   void close_subscriber(const std::shared_ptr<SubscriberCore>& subscriber);
 
+  // The subscriber's, which is looked after from now on.
+  int event_descriptor(const std::shared_ptr<SubscriberCore>& subscriber);
+
   // A block of the arena; takes back what subscribers returned before it gives up.
   memory::BlockRef allocate(std::size_t bytes, memory::Grant most);
 
@@ -64,9 +67,12 @@ class ParticipantCore {
   BorrowerConnection* connection_to(const Id& owner);
   void forget_owner(BorrowerConnection& connection, const std::string& why);
   void clear_up_after(const Id& owner, int looks);
+  void join_again(const std::shared_ptr<SubscriberCore>& subscriber, const PublisherName& name);
+  void drop_silent_connections();
   void drop_idle_connections();
   void tell_retired();
   void scan_soon();
+  void look_after_events();
 
   std::vector<std::shared_ptr<PublisherCore>> publishers();
   std::shared_ptr<PublisherCore> find_publisher(std::uint32_t number);
@@ -83,8 +89,10 @@ class ParticipantCore {
   std::map<std::uint32_t, std::weak_ptr<PublisherCore>> publishers_;
   std::vector<Listening> listening_;
   std::uint32_t next_publisher_ = 1;
+  bool looks_after_events_ = false;
 
   std::vector<std::unique_ptr<OwnerConnection>> owner_connections_;
+  bool drops_silent_connections_ = false;
   std::map<Id, std::shared_ptr<BorrowerConnection>> borrower_connections_;
 };
 

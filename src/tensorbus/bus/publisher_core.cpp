@@ -98,12 +98,15 @@ void PublisherCore::remember(const link::Entry& entry, const link::IssuedRef& sa
   history_.push_back({entry, sample});
 }
 
-PublisherCore::Adopted PublisherCore::adopt(link::LinkLimits asked, link::Waker subscriber,
+// What a subscriber that asks for this gets.
+link::LinkLimits PublisherCore::limits_of(link::LinkLimits asked) const noexcept {
+  return {clamped(asked.depth != 0 ? asked.depth : options_.depth, link::kMaxDepth),
+          clamped(asked.max_held, link::kMaxHeld - link::kMaxDepth)};
+}
+
+PublisherCore::Adopted PublisherCore::adopt(link::LinkLimits limits, link::Waker subscriber,
                                             std::shared_ptr<link::SegmentSender> segments,
                                             memory::Grant grant, const Announce& announce) {
-  const link::LinkLimits limits{
-      clamped(asked.depth != 0 ? asked.depth : options_.depth, link::kMaxDepth),
-      clamped(asked.max_held, link::kMaxHeld - link::kMaxDepth)};
   auto link =
       std::make_shared<link::OwnerLink>(limits, std::move(subscriber), std::move(segments), grant);
   const std::lock_guard lock(mutex_);
@@ -121,10 +124,10 @@ PublisherCore::Adopted PublisherCore::adopt(link::LinkLimits asked, link::Waker 
   return adopted;
 }
 
-void PublisherCore::set_event(const std::shared_ptr<link::OwnerLink>& link, platform::Fd event) {
+void PublisherCore::set_bell(const std::shared_ptr<link::OwnerLink>& link, platform::Fd bell) {
   const std::lock_guard lock(mutex_);
-  link->subscriber().set_event(std::move(event));
-  link::full_fence();  // what was pushed before could not signal it
+  link->subscriber().set_bell(std::move(bell));
+  link::full_fence();  // what was pushed before could not ring it
   link->subscriber().wake_if_sleeping();
 }
 

@@ -56,6 +56,7 @@ class PublisherCore {
   bool closed() const noexcept;
 
   // By the service thread.
+  link::LinkLimits limits_of(link::LinkLimits asked) const noexcept;
   struct Adopted {
     std::shared_ptr<link::OwnerLink> link;
     std::uint64_t next_sequence = 0;
@@ -65,10 +66,10 @@ class PublisherCore {
   using Announce = std::function<void(const Adopted&)>;
   // Makes a link and puts the history into it, all before the next publish() can run. Empty:
   // closed. Should `announce` throw, there is no link.
-  Adopted adopt(link::LinkLimits asked, link::Waker subscriber,
+  Adopted adopt(link::LinkLimits limits, link::Waker subscriber,
                 std::shared_ptr<link::SegmentSender> segments, memory::Grant grant,
                 const Announce& announce);
-  void set_event(const std::shared_ptr<link::OwnerLink>& link, platform::Fd event);
+  void set_bell(const std::shared_ptr<link::OwnerLink>& link, platform::Fd bell);
   // UNSUBSCRIBE: nothing new; what was not popped comes back.
   void stop_link(const std::shared_ptr<link::OwnerLink>& link);
   // DONE or death: all comes back.

@@ -2,12 +2,15 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include "tensorbus/bus/domain.hpp"
 #include "tensorbus/bus/raw_peer.hpp"
 #include "tensorbus/link/link_segment.hpp"
 #include "tensorbus/link/test_sockets.hpp"
+#include "tensorbus/platform/bell.hpp"
 
 namespace tensorbus::bus {
 namespace {
@@ -95,15 +98,15 @@ TEST_F(RawBorrower, giving_up_a_link_that_was_refused_keeps_the_connection) {
 }
 
 // A publisher may push before it has the event that the subscriber asks it to signal.
-TEST_F(RawBorrower, that_hands_its_event_over_late_is_woken_for_what_came_before) {
+TEST_F(RawBorrower, that_hands_its_bell_over_late_is_woken_for_what_came_before) {
   greeted();
   peer.channel.send(subscribe(1));
   ASSERT_EQ(peer.next(), ControlType::kAccepted);
   peer.page.slot(0).sleeping = link::kSleepsOnEvent;
   publish_patterns(publisher, 1, 1);
-  const platform::Fd event = platform::make_event();
-  peer.channel.send(link::Event{1}, fds_of(platform::duplicate(event.get())));
-  pollfd ready{event.get(), POLLIN, 0};
+  platform::Bell bell = platform::make_bell();
+  peer.channel.send(link::Event{1}, fds_of(std::move(bell.ringer)));
+  pollfd ready{bell.listener.get(), POLLIN, 0};
   EXPECT_EQ(::poll(&ready, 1, static_cast<int>(std::chrono::milliseconds(kLong).count())), 1);
 }
 
@@ -173,7 +176,8 @@ TEST_F(RawBorrower, with_a_pipe_for_an_event_is_cut_off) {
 }
 
 TEST_F(RawBorrower, with_two_events_is_cut_off) {
-  peer.channel.send(subscribe(1), fds_of(platform::make_event(), platform::make_event()));
+  peer.channel.send(subscribe(1),
+                    fds_of(platform::make_bell().ringer, platform::make_bell().ringer));
   hangs_up();
 }
 
@@ -233,6 +237,96 @@ TEST_F(RawBorrower, that_writes_all_over_its_link_hurts_itself_alone) {
   peer.channel.send(link::Done{1});
   EXPECT_TRUE(eventually([&] { return publisher.subscribers() == 1; }));
   EXPECT_TRUE(eventually([&] { return used_bytes(owner, {&publisher}) == 0; }));
+}
+
+// The flags of a socket that was handed over belong to both.
+TEST_F(RawBorrower, whose_bell_is_full_and_waits_for_room_holds_nobody_up) {
+  greeted();
+  const platform::Bell bell = platform::make_bell();
+  ::fcntl(bell.ringer.get(), F_SETFL, 0);
+  peer.page.slot(0).sleeping = link::kSleepsOnEvent;
+  peer.channel.send(subscribe(1), fds_of(platform::duplicate(bell.ringer.get())));
+  ASSERT_EQ(peer.next(), ControlType::kAccepted);
+  std::vector<char> rings(1 << 20);
+  (void)::send(bell.ringer.get(), rings.data(), rings.size(), MSG_DONTWAIT);
+  ASSERT_LT(::send(bell.ringer.get(), rings.data(), 1, MSG_DONTWAIT), 0) << "it is full";
+  for (int i = 0; i < 10; ++i) others_go_on();
+}
+
+TEST_F(RawBorrower, with_an_eventfd_for_a_bell_is_cut_off) {
+  peer.channel.send(subscribe(1), fds_of(platform::make_event()));
+  hangs_up();
+}
+
+// To close the last descriptor of such a socket is to wait until its network took everything.
+TEST_F(RawBorrower, that_hands_over_a_socket_that_lingers_holds_nobody_up) {
+  const platform::Fd network(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::listen(network.get(), 1), 0);
+  sockaddr_in address{};
+  socklen_t length = sizeof address;
+  ::getsockname(network.get(), reinterpret_cast<sockaddr*>(&address), &length);
+  platform::Fd lingering(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::connect(lingering.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+  std::vector<char> unread(1 << 20);
+  while (::send(lingering.get(), unread.data(), unread.size(), MSG_DONTWAIT) > 0) {
+  }
+  const linger for_long{.l_onoff = 1, .l_linger = 3600};
+  ::setsockopt(lingering.get(), SOL_SOCKET, SO_LINGER, &for_long, sizeof for_long);
+  peer.channel.send(link::Event{1}, fds_of(std::move(lingering)));
+  hangs_up();
+  RawPeer next(domain.connect(owner.id()).socket);
+  next.say_hello();
+  EXPECT_EQ(next.next(), ControlType::kHello);
+}
+
+TEST_F(RawBorrower, that_never_greets_is_cut_off_some_time) {
+  RawPeer silent(domain.connect(owner.id()).socket);
+  EXPECT_EQ(silent.next(), std::nullopt);
+  char none = 0;
+  EXPECT_EQ(::recv(silent.channel.fd(), &none, 1, MSG_DONTWAIT), 0) << "it hung up";
+  greeted();
+  others_go_on();
+}
+
+TEST_F(RawBorrower, that_asks_and_asks_and_reads_no_answer_is_heard_again_when_it_has) {
+  greeted();
+  link::Subscribe wrong = subscribe(1);
+  wrong.publisher = 77;
+  const std::vector<std::byte> question = link::encode_control(wrong);
+  constexpr std::uint64_t kFar = 100'000;
+  std::uint64_t asked = 0;
+  pollfd room{peer.channel.fd(), POLLOUT, 0};
+  // The owner hears each as long as it is rid of its answers; then both sockets are full.
+  while (asked < kFar && ::poll(&room, 1, 500) == 1)
+    asked += ::send(peer.channel.fd(), question.data(), question.size(), MSG_DONTWAIT) > 0 ? 1 : 0;
+  EXPECT_LT(asked, kFar) << "all of their answers wait in the owner's memory";
+  others_go_on();
+  for (std::uint64_t i = 0; i < asked; ++i) ASSERT_EQ(peer.next(), ControlType::kRefused) << i;
+  peer.channel.send(subscribe(2));
+  EXPECT_EQ(peer.next(), ControlType::kAccepted);
+}
+
+TEST_F(RawBorrower, asking_for_more_queues_than_a_process_can_bear_is_refused_until_some_are_gone) {
+  greeted();
+  std::uint32_t link = 0;
+  const auto next_answer = [&] {
+    link::Subscribe greedy = subscribe(++link);
+    greedy.depth = link::kMaxDepth;
+    greedy.max_held = link::kMaxHeld;
+    peer.channel.send(greedy);
+    auto answer = peer.next();
+    while (answer == ControlType::kSegment) answer = peer.next();  // of a link it has already
+    return answer;
+  };
+  while (next_answer() == ControlType::kAccepted && link < 1000) {
+  }
+  ASSERT_EQ(peer.received.header.type, ControlType::kRefused);
+  const auto refused = peer.received.as<link::Refused>();
+  EXPECT_EQ(refused.code, static_cast<std::uint32_t>(Code::kOutOfMemory)) << refused.text;
+  others_go_on();
+  peer.channel.send(link::Done{1});
+  EXPECT_EQ(next_answer(), ControlType::kAccepted);
 }
 
 }  // namespace

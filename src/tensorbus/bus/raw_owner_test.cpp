@@ -1,6 +1,8 @@
 // A borrower against owners that speak the control messages themselves, rightly and wrongly.
 
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <chrono>
@@ -12,6 +14,7 @@
 #include "tensorbus/bus/topic_name.hpp"
 #include "tensorbus/link/link_segment.hpp"
 #include "tensorbus/link/test_sockets.hpp"
+#include "tensorbus/platform/bell.hpp"
 #include "tensorbus/platform/memfd.hpp"
 #include "tensorbus/tensor/descriptor.hpp"
 
@@ -319,6 +322,47 @@ TEST_F(RawOwner, whose_ring_is_garbage_blocks_nobody) {
     (void)subscriber->try_receive(sample);
   }
   EXPECT_EQ(subscriber->stats().received, 0U);
+}
+
+TEST_F(RawOwner, that_is_short_of_memory_is_asked_again) {
+  greet();
+  peer->channel.send(
+      link::Refused{number, static_cast<std::uint32_t>(Code::kOutOfMemory), "no memory now"});
+  ASSERT_EQ(peer->next(), ControlType::kDone);
+  EXPECT_EQ(peer->next(), ControlType::kSubscribe);
+  EXPECT_EQ(subscriber->stats().last_refusal, "no memory now");
+}
+
+TEST_F(RawOwner, that_hangs_up_and_lives_is_called_again) {
+  accept();
+  peer.reset();
+  platform::Fd socket;
+  // First come those that only look whether it is dead.
+  EXPECT_TRUE(eventually([&] {
+    if (!(socket = platform::accept_from(listener.get()))) return false;
+    peer.emplace(std::move(socket));
+    return peer->next() == ControlType::kHello;
+  }));
+  accept();
+  ring.push(0, entry_of(0, 0));
+  Sample sample;
+  EXPECT_EQ(subscriber->receive(sample, kLong), Outcome::kDone);
+}
+
+// Whoever shuts a bell makes it readable for ever; the subscriber stops listening to that one.
+TEST_F(RawOwner, that_shuts_its_bell_keeps_nobody_awake) {
+  const int fd = subscriber->event_descriptor();
+  accept();
+  ASSERT_EQ(peer->received.datagram.fds.size(), 1U) << "the bell came with SUBSCRIBE";
+  const platform::Fd bell = std::move(peer->received.datagram.fds[0]);
+  ::shutdown(bell.get(), SHUT_RDWR);
+  EXPECT_FALSE(subscriber->try_receive());
+  pollfd ready{fd, POLLIN, 0};
+  EXPECT_EQ(::poll(&ready, 1, 0), 0);
+  ring.push(0, entry_of(0, 0));
+  EXPECT_EQ(::poll(&ready, 1, static_cast<int>(std::chrono::milliseconds(kLong).count())), 1)
+      << "without a bell the subscriber looks by itself from time to time";
+  EXPECT_TRUE(subscriber->try_receive());
 }
 
 }  // namespace

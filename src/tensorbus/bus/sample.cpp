@@ -46,8 +46,20 @@ std::optional<Sample> SampleParts::read(const std::shared_ptr<link::BorrowerLink
   memory::BorrowedSegments::Ref segment;
   if (!entry.is_inline() && !(segment = link->find_segment(entry.segment))) return std::nullopt;
 
-  // From here on the lease is ours, unless a tensor's segment turns out to be missing.
+  // From here on the lease is ours, unless a tensor's segment turns out to be missing, or room.
   auto lease = std::make_shared<Lease>(link, entry.token);
+  try {
+    return read_leased(link, entry, access, segment, lease);
+  } catch (const Error& error) {
+    if (lease && error.code() == Code::kOutOfMemory) lease->forget();
+    throw;
+  }
+}
+
+std::optional<Sample> SampleParts::read_leased(const std::shared_ptr<link::BorrowerLink>& link,
+                                               const link::Entry& entry, Access access,
+                                               const memory::BorrowedSegments::Ref& segment,
+                                               std::shared_ptr<Lease>& lease) {
   auto parts = std::make_unique<SampleParts>();
   Descriptor descriptor = Descriptor::decode(parts->copy(descriptor_bytes(entry, segment), entry));
   parts->tensors.resize(descriptor.tensors.size());
@@ -69,14 +81,8 @@ std::optional<Sample> SampleParts::read(const std::shared_ptr<link::BorrowerLink
     if (leased != nullptr) leased->keeper_ = lease;
     leased = &tensor;
   }
-  if (access == Access::kPrivate && leased != nullptr) {
-    try {
-      parts->move_to_own_pages(*link, descriptor, *lease);
-    } catch (const Error& error) {
-      if (error.code() == Code::kOutOfMemory) lease->forget();
-      throw;
-    }
-  }
+  if (access == Access::kPrivate && leased != nullptr)
+    parts->move_to_own_pages(*link, descriptor, *lease);
   const link::Source& source = *link->source();
   if (leased != nullptr)
     leased->keeper_ = std::move(lease);

@@ -19,22 +19,33 @@ Service::Tag Service::watch(int fd, Handler handler) {
   const std::lock_guard lock(mutex_);
   const Tag tag = next_tag_++;
   poller_.add(fd, tag);
-  handlers_.emplace(tag, std::make_shared<Handler>(std::move(handler)));
+  watched_.emplace(tag, Watched{std::make_shared<Handler>(std::move(handler))});
   return tag;
 }
 
 void Service::watch_writable(Tag tag, int fd, bool writable) {
   const std::lock_guard lock(mutex_);
-  if (handlers_.contains(tag)) poller_.modify(fd, tag, writable);
+  const auto found = watched_.find(tag);
+  if (found == watched_.end()) return;
+  found->second.interest.writable = writable;
+  poller_.modify(fd, tag, found->second.interest);
+}
+
+void Service::watch_readable(Tag tag, int fd, bool readable) {
+  const std::lock_guard lock(mutex_);
+  const auto found = watched_.find(tag);
+  if (found == watched_.end()) return;
+  found->second.interest.readable = readable;
+  poller_.modify(fd, tag, found->second.interest);
 }
 
 void Service::unwatch(Tag tag, int fd) noexcept {
   std::shared_ptr<Handler> handler;  // destroyed after the lock: it may own what calls us
   const std::lock_guard lock(mutex_);
-  const auto found = handlers_.find(tag);
-  if (found == handlers_.end()) return;
-  handler = std::move(found->second);
-  handlers_.erase(found);
+  const auto found = watched_.find(tag);
+  if (found == watched_.end()) return;
+  handler = std::move(found->second.handler);
+  watched_.erase(found);
   poller_.remove(fd);
 }
 
@@ -87,9 +98,9 @@ void Service::dispatch(Tag tag) {
   std::shared_ptr<Handler> handler;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = handlers_.find(tag);
-    if (found == handlers_.end()) return;  // unwatched by a handler before this one
-    handler = found->second;
+    const auto found = watched_.find(tag);
+    if (found == watched_.end()) return;  // unwatched by a handler before this one
+    handler = found->second.handler;
   }
   guarded(*handler);
 }

@@ -28,9 +28,11 @@ class Service {
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
-  // The handler runs whenever `fd` is readable, hung up, or (after watch_writable) writable.
+  // The handler runs whenever `fd` is readable, hung up, or (after watch_writable) writable; after
+  // watch_readable(false) no longer when it is readable.
   Tag watch(int fd, Handler handler);
   void watch_writable(Tag tag, int fd, bool writable);
+  void watch_readable(Tag tag, int fd, bool readable);
   // Before the descriptor is closed. The handler may run once more if this is another thread.
   void unwatch(Tag tag, int fd) noexcept;
 
@@ -53,6 +55,11 @@ class Service {
     Handler task;
   };
 
+  struct Watched {
+    std::shared_ptr<Handler> handler;
+    platform::Interest interest{};
+  };
+
   void run();
   void dispatch(Tag tag);
   static void guarded(const Handler& handler);
@@ -62,7 +69,7 @@ class Service {
   platform::Poller poller_;
   platform::Fd wake_;
   std::mutex mutex_;
-  std::unordered_map<Tag, std::shared_ptr<Handler>> handlers_;
+  std::unordered_map<Tag, Watched> watched_;
   std::vector<Handler> tasks_;
   std::vector<Timer> timers_;
   Tag next_tag_ = 1;  // 0 is wake_

@@ -64,7 +64,9 @@ std::optional<Sample> Subscriber::try_receive() {
 
 bool Subscriber::ready() { return impl_->state->core->ready(); }
 
-int Subscriber::event_descriptor() { return impl_->state->core->event_descriptor(); }
+int Subscriber::event_descriptor() {
+  return impl_->state->participant->event_descriptor(impl_->state->core);
+}
 
 Outcome Subscriber::wait_for_publishers(std::uint32_t count, std::chrono::nanoseconds timeout) {
   return impl_->state->core->wait_for_publishers(count, timeout);

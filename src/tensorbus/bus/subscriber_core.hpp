@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tensorbus/bus/options.hpp"
+#include "tensorbus/bus/polled_event.hpp"
 #include "tensorbus/bus/sample.hpp"
 #include "tensorbus/link/borrower_link.hpp"
 #include "tensorbus/link/wake.hpp"
@@ -40,9 +42,12 @@ class SubscriberCore {
   bool ready();
 
   // A descriptor to poll: readable when try_receive() may find something. From then on every
-  // try_receive() that finds nothing re-arms it. The first call makes it and sends it to the
-  // publishers.
+  // try_receive() that finds nothing re-arms it. The first call makes it and gives each publisher
+  // a bell.
   int event_descriptor();
+  // For every kParkSlice, since a publisher can be stopped between its entry and its bell. False:
+  // nobody polls.
+  bool look_after_event();
 
   Outcome wait_for_publishers(std::uint32_t count, std::chrono::nanoseconds timeout);
   SubscriberStats stats() const;
@@ -71,7 +76,8 @@ class SubscriberCore {
   bool arm_event();
   void disarm_event();
   void forget_ended_links();
-  platform::Fd event_copy() const;
+  void wake_all() noexcept;
+  std::vector<platform::Fd> bell_for(link::BorrowerLink& link);
 
   const std::string topic_;
   const SubscriberOptions options_;
@@ -80,7 +86,7 @@ class SubscriberCore {
   mutable std::mutex mutex_;
   std::vector<LinkRef> links_;
   std::size_t turn_ = 0;  // links are asked in turn, so none starves
-  platform::Fd event_;
+  std::optional<PolledEvent> event_;
   bool event_armed_ = false;
   SubscriberStats stats_;
   bool closed_ = false;

@@ -84,6 +84,9 @@ class BorrowerLink {
     return segments_.map_own(id, range);
   }
 
+  // Where the owner rings for those who poll; closed when the subscriber lets the link go.
+  platform::Fd bell;
+
   // An entry that was popped and cannot be read yet waits here, with its lease: its segment has not
   // arrived, or there was no room to map it.
   std::optional<Entry> set_aside;

@@ -28,6 +28,11 @@ void Channel::flush() {
   wants_to_write_(false);
 }
 
+std::size_t Channel::waiting() {
+  const std::lock_guard lock(mutex_);
+  return pending_.size();
+}
+
 void Channel::detach() {
   const std::lock_guard lock(mutex_);
   wants_to_write_ = [](bool) {};

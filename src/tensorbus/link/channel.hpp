@@ -31,6 +31,8 @@ class Channel {
   }
   // Sends what waits, as far as the socket takes it.
   void flush();
+  // Messages that wait because the peer does not read.
+  std::size_t waiting();
   // The reader of the socket is gone: nobody is told any more that something waits.
   void detach();
 

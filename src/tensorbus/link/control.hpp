@@ -52,7 +52,7 @@ struct Hello {  // descriptors: wake page, then the sender's pidfd if has_pidfd
   void visit(auto& archive) { archive(id, pid, wake_slots, has_pidfd); }
 };
 
-struct Subscribe {  // descriptor: eventfd, or none
+struct Subscribe {  // descriptor: a bell's ringer, or none
   static constexpr ControlType kType = ControlType::kSubscribe;
   std::uint32_t link = 0;
   std::uint32_t publisher = 0;
@@ -108,7 +108,7 @@ using Retired = Notice<ControlType::kRetired>;
 using Ended = Notice<ControlType::kEnded>;
 using Unsubscribe = Notice<ControlType::kUnsubscribe>;
 using Done = Notice<ControlType::kDone>;
-using Event = Notice<ControlType::kEvent>;  // descriptor: eventfd
+using Event = Notice<ControlType::kEvent>;  // descriptor: a bell's ringer
 
 // The field `writable` of a message. Throws Error(kProtocol) naming `field` for anything else.
 memory::Grant grant_of(std::uint32_t writable, const std::string& field);

@@ -18,6 +18,10 @@ class LeaseTable {
     for (std::uint32_t i = capacity; i-- > 0;) free_.push_back(i);
   }
 
+  static std::size_t bytes_for(std::size_t capacity) noexcept {
+    return capacity * (sizeof(Row) + sizeof(std::uint32_t));
+  }
+
   bool full() const noexcept { return free_.empty(); }
   std::uint32_t outstanding() const noexcept {
     return static_cast<std::uint32_t>(rows_.size() - free_.size());

@@ -16,6 +16,12 @@ OwnerLink::OwnerLink(LinkLimits limits, Waker subscriber, std::shared_ptr<Segmen
       segments_(std::move(segments)),
       grant_(grant) {}
 
+std::size_t OwnerLink::bytes_for(LinkLimits limits) noexcept {
+  const Geometry geometry = Geometry::for_link(limits.depth, limits.max_held);
+  return geometry.bytes() + geometry.slots * sizeof(std::uint64_t) +
+         LeaseTable<IssuedRef>::bytes_for(limits.depth + limits.max_held);
+}
+
 std::uint32_t OwnerLink::in_ring() noexcept {
   // What came back was popped before: often that alone says that there is room, and the slot that
   // the borrower polls is left alone. One that returns what it never popped hurts its own link.

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "tensorbus/link/test_sockets.hpp"
 
 namespace tensorbus::link {
@@ -56,6 +58,29 @@ TEST_F(Sender, retires_a_segment_once_and_with_all_its_grants) {
   ASSERT_EQ(borrower.receive(received), Channel::State::kMessage);
   EXPECT_EQ(received.as<Retired>().number, write->segment());
   EXPECT_TRUE(nothing_more());
+}
+
+// What waits for a borrower that was stopped has a descriptor each.
+TEST_F(Sender, passes_no_more_than_so_many_to_a_borrower_that_does_not_read) {
+  arena = memory::Arena::create({.segment_bytes = 4096, .warm_bytes = 0});
+  SegmentSender small(owner, arena);
+  std::vector<memory::BlockRef> blocks;
+  std::optional<Code> refused;
+  while (!refused && blocks.size() < 2000) {
+    blocks.push_back(arena->allocate(4096));
+    try {
+      small.ensure_sent(blocks.back()->segment(), Grant::kRead);
+    } catch (const Error& error) {
+      refused = error.code();
+    }
+  }
+  EXPECT_EQ(refused, Code::kSystem);
+  while (owner->waiting() != 0) {
+    while (borrower.receive(received) == Channel::State::kMessage) {
+    }
+    owner->flush();
+  }
+  small.ensure_sent(blocks.back()->segment(), Grant::kRead);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "tensorbus/platform/bell.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/memfd.hpp"
 
@@ -83,7 +84,7 @@ void Waker::wake(std::uint32_t sleeping) noexcept {
     slot_->wake.fetch_add(1, std::memory_order_release);  // pairs with the acquire in park()
     platform::futex_wake_all(slot_->wake);
   }
-  if ((sleeping & kSleepsOnEvent) != 0 && event_) platform::signal_event(event_.get());
+  if ((sleeping & kSleepsOnEvent) != 0 && bell_) platform::ring(bell_.get());
 }
 
 }  // namespace tensorbus::link

@@ -88,7 +88,7 @@ class Sleeper {
   // Wakes threads of this process that park here.
   void wake_own() noexcept;
 
-  // From now on until disarm_event(), wakers also write the eventfd.
+  // From now on until disarm_event(), wakers also ring the bell that they were given.
   void arm_event() noexcept { enter(kSleepsOnEvent); }
   void disarm_event() noexcept { leave(kSleepsOnEvent); }
 
@@ -111,7 +111,7 @@ class Waker {
   // Throws Error(kProtocol) for an index beyond the page.
   Waker(PeerWakePage page, std::uint32_t index);
 
-  void set_event(platform::Fd event) noexcept { event_ = std::move(event); }
+  void set_bell(platform::Fd bell) noexcept { bell_ = std::move(bell); }
 
   // After the caller stored what the sleeper waits for and made one full fence.
   void wake_if_sleeping() noexcept {
@@ -126,7 +126,7 @@ class Waker {
 
   PeerWakePage page_;
   WakeSlot* slot_ = nullptr;
-  platform::Fd event_;
+  platform::Fd bell_;
 };
 
 inline void full_fence() noexcept { std::atomic_thread_fence(std::memory_order_seq_cst); }

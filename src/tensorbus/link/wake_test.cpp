@@ -9,6 +9,7 @@
 #include <set>
 #include <thread>
 
+#include "tensorbus/platform/bell.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/memfd.hpp"
 
@@ -77,18 +78,18 @@ TEST_F(Wake, a_wake_between_the_look_and_the_park_is_not_lost) {
   EXPECT_EQ(outcome, platform::FutexWait::kWoken);
 }
 
-TEST_F(Wake, an_armed_event_becomes_readable) {
+TEST_F(Wake, an_armed_event_is_rung) {
   Sleeper sleeper(page);
   Waker waker = waker_of(sleeper.index());
-  const platform::Fd event = platform::make_event();
-  waker.set_event(platform::duplicate(event.get()));
-  pollfd ready{event.get(), POLLIN, 0};
+  platform::Bell bell = platform::make_bell();
+  waker.set_bell(std::move(bell.ringer));
+  pollfd ready{bell.listener.get(), POLLIN, 0};
   waker.wake_if_sleeping();
   EXPECT_EQ(::poll(&ready, 1, 0), 0) << "it was not armed";
   sleeper.arm_event();
   waker.wake_if_sleeping();
   EXPECT_EQ(::poll(&ready, 1, 0), 1);
-  platform::clear_event(event.get());
+  EXPECT_TRUE(platform::quieten(bell.listener.get()));
   sleeper.disarm_event();
   waker.wake_if_sleeping();
   EXPECT_EQ(::poll(&ready, 1, 0), 0);

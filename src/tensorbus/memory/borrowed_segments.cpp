@@ -9,28 +9,54 @@ namespace tensorbus::memory {
 
 using Access = platform::Mapping::Access;
 
+namespace {
+
+// What a hostile owner can take of our mappings (vm.max_map_count) and address space (128 TiB).
+constexpr std::size_t kMostSegments = 4096;
+constexpr std::size_t kMostBytes = std::size_t{1} << 44;
+
+}  // namespace
+
 void BorrowedSegments::add(std::uint32_t id, platform::Fd fd, std::size_t bytes) {
   platform::verify_sealed_memfd(fd.get(), bytes, "SEGMENT.segment");
-  const bool writable = grant_ == Grant::kWrite;
-  if (writable) platform::verify_writable(fd.get(), "SEGMENT.segment");
-  auto mapping = std::make_shared<const platform::Mapping>(
-      fd.get(), bytes, writable ? Access::kReadWrite : Access::kRead);
-  if (writable) fd.reset();
+  if (grant_ == Grant::kWrite) platform::verify_writable(fd.get(), "SEGMENT.segment");
+  Segment segment{nullptr, std::move(fd), bytes};
   const std::lock_guard lock(mutex_);
-  if (!segments_.emplace(id, Segment{std::move(mapping), std::move(fd)}).second)
+  if (segments_.contains(id))
     throw Error(Code::kProtocol, "SEGMENT.segment: " + std::to_string(id) + " came twice");
+  if (segments_.size() == kMostSegments || bytes > kMostBytes - bytes_)
+    throw Error(Code::kProtocol, "SEGMENT.bytes: more segments than one participant can need");
+  try {
+    map(segment);
+  } catch (const Error& error) {
+    if (error.code() != Code::kOutOfMemory) throw;
+  }
+  segments_.emplace(id, std::move(segment));
+  bytes_ += bytes;
+}
+
+void BorrowedSegments::map(Segment& segment) const {
+  const bool writable = grant_ == Grant::kWrite;
+  segment.mapping = std::make_shared<const platform::Mapping>(
+      segment.fd.get(), segment.bytes, writable ? Access::kReadWrite : Access::kRead);
+  if (writable) segment.fd.reset();
 }
 
 void BorrowedSegments::retire(std::uint32_t id) {
   const std::lock_guard lock(mutex_);
-  segments_.erase(id);
+  const auto found = segments_.find(id);
+  if (found == segments_.end()) return;
+  bytes_ -= found->second.bytes;
+  segments_.erase(found);
   retirements_.fetch_add(1, std::memory_order_relaxed);
 }
 
 BorrowedSegments::Ref BorrowedSegments::find(std::uint32_t id) const {
   const std::lock_guard lock(mutex_);
   const auto found = segments_.find(id);
-  return found == segments_.end() ? nullptr : found->second.mapping;
+  if (found == segments_.end()) return nullptr;
+  if (!found->second.mapping) map(found->second);
+  return found->second.mapping;
 }
 
 BorrowedSegments::Ref BorrowedSegments::map_own(std::uint32_t id, Range range) const {

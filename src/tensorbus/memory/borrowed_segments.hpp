@@ -23,11 +23,13 @@ class BorrowedSegments {
 
   explicit BorrowedSegments(Grant grant) : grant_(grant) {}
 
-  // Maps what the owner sent. Throws Error(kProtocol) for anything but a fresh sealed memfd, and
-  // one that cannot be written where that was granted.
+  // Maps what the owner sent, or tries again when it is found, if there is no room now. Throws
+  // Error(kProtocol) for anything but a fresh sealed memfd, one that cannot be written where that
+  // was granted, and more of them than an owner can need.
   void add(std::uint32_t id, platform::Fd fd, std::size_t bytes);
   void retire(std::uint32_t id);
-  // Empty if the owner's message has not come yet.
+  // Empty if the owner's message has not come yet. Throws Error(kOutOfMemory) that names the limits
+  // if there is no room to map it.
   Ref find(std::uint32_t id) const;
   // Another mapping of these bytes, from the start of a page on, whose pages become the caller's
   // own when they are written; of a segment that is only read otherwise. Throws Error(kOutOfMemory)
@@ -41,13 +43,16 @@ class BorrowedSegments {
 
  private:
   struct Segment {
-    Ref mapping;
+    Ref mapping;      // empty: there was no room yet
     platform::Fd fd;  // to map it once more; empty where nobody does
+    std::size_t bytes = 0;
   };
+  void map(Segment& segment) const;
 
   const Grant grant_;
   mutable std::mutex mutex_;
-  std::unordered_map<std::uint32_t, Segment> segments_;
+  mutable std::unordered_map<std::uint32_t, Segment> segments_;  // find() may still map one
+  std::size_t bytes_ = 0;                                        // of all
   std::atomic<std::uint32_t> retirements_{0};
 };
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -155,6 +156,47 @@ TEST(BorrowedSegments, keep_their_bytes_when_the_owner_is_killed) {
   EXPECT_EQ(owner.wait(), "signal 9");
   const std::byte* data = segments.find(0)->data() + words[1];
   for (std::size_t i = 0; i < 1000; ++i) ASSERT_EQ(data[i], std::byte{42});
+}
+
+// An owner that breaks its word could take all of our mappings, or all of our address space.
+TEST(BorrowedSegments, refuse_more_than_an_owner_can_need) {
+  constexpr std::size_t kHuge = std::size_t{1} << 43;
+  BorrowedSegments few(Grant::kRead);
+  few.add(0, platform::create_sealed_memfd("test", kHuge), kHuge);
+  few.add(1, platform::create_sealed_memfd("test", kHuge), kHuge);
+  EXPECT_EQ(
+      test::error_of([&] { few.add(2, platform::create_sealed_memfd("test", kHuge), kHuge); }),
+      "Protocol");
+  few.retire(0);
+  few.add(2, platform::create_sealed_memfd("test", kHuge), kHuge);
+
+  BorrowedSegments many(Grant::kWrite);  // which keep no descriptors
+  const Fd memory = platform::create_sealed_memfd("test", kBytes);
+  const auto add = [&](std::uint32_t id) {
+    many.add(id, platform::duplicate(memory.get()), kBytes);
+  };
+  for (std::uint32_t id = 0; id < 4096; ++id) add(id);
+  EXPECT_EQ(test::error_of([&] { add(4096); }), "Protocol");
+}
+
+TEST(BorrowedSegments, are_mapped_later_if_there_is_no_address_space_now) {
+  constexpr std::size_t kLarge = std::size_t{1} << 30;
+  test::Child child([] {
+    BorrowedSegments segments(Grant::kRead);
+    Fd memory = platform::create_sealed_memfd("test", kLarge);
+    rlimit before{};
+    ::getrlimit(RLIMIT_AS, &before);
+    rlimit tight = before;
+    tight.rlim_cur = kLarge;
+    ::setrlimit(RLIMIT_AS, &tight);
+    segments.add(0, std::move(memory), kLarge);
+    std::string text;
+    const std::string code = test::error_of([&] { (void)segments.find(0); }, &text);
+    ::setrlimit(RLIMIT_AS, &before);
+    return code == "OutOfMemory" && text.find("RLIMIT_AS") != std::string::npos &&
+           segments.find(0) != nullptr && segments.find(0)->size() == kLarge;
+  });
+  EXPECT_EQ(child.wait(), "exit 0");
 }
 
 }  // namespace

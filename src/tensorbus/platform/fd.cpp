@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include <array>
@@ -57,11 +58,10 @@ Fd open_own_pidfd() noexcept {
   return Fd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
 }
 
-bool is_event(int fd) noexcept { return kernel_name_starts_with(fd, "anon_inode:[eventfd"); }
-
-void make_non_blocking(int fd) noexcept {
-  const int flags = ::fcntl(fd, F_GETFL);
-  if (flags >= 0) ::fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+bool is_of_the_last(int fd) noexcept {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return false;
+  return static_cast<rlim_t>(fd) >= limit.rlim_cur - limit.rlim_cur / 16;
 }
 
 bool is_pidfd(int fd) noexcept {

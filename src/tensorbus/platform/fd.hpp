@@ -53,10 +53,11 @@ void clear_event(int event_fd) noexcept;
 // A pidfd of the calling process; empty where the kernel has none.
 Fd open_own_pidfd() noexcept;
 
+// Is this one of the last descriptors that the process may have (RLIMIT_NOFILE)? Those are left to
+// the program that we are in.
+bool is_of_the_last(int fd) noexcept;
+
 // What a peer handed over: is it what it says? By the name the kernel gives it under /proc/self/fd.
-bool is_event(int fd) noexcept;
-// Makes a descriptor that a peer handed over fail instead of waiting.
-void make_non_blocking(int fd) noexcept;
 bool is_pidfd(int fd) noexcept;
 
 }  // namespace tensorbus::platform

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -120,6 +120,15 @@ TEST(Pidfd, becomes_readable_when_its_process_dies) {
   ::close(quit[0]);
 }
 
+TEST(Fd, of_the_last_of_the_process_is_told_from_others) {
+  test::Child child([] {
+    const rlimit limit{160, 160};
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    return !is_of_the_last(149) && is_of_the_last(150) && is_of_the_last(159);
+  });
+  EXPECT_EQ(child.wait(), "exit 0");
+}
+
 TEST(WhatAPeerHandedOver, is_told_by_the_name_the_kernel_gives_it) {
   const Fd event = make_event();
   const Fd pidfd = open_own_pidfd();
@@ -129,25 +138,18 @@ TEST(WhatAPeerHandedOver, is_told_by_the_name_the_kernel_gives_it) {
   const Fd reader(ends[0]);
   const Fd writer(ends[1]);
   ASSERT_TRUE(pidfd);
-  EXPECT_TRUE(is_event(event.get()));
   EXPECT_TRUE(is_pidfd(pidfd.get()));
-  EXPECT_FALSE(is_event(pidfd.get()));
-  EXPECT_FALSE(is_pidfd(event.get()));
-  for (const int fd : {memory.get(), reader.get(), writer.get(), -1}) {
-    EXPECT_FALSE(is_event(fd)) << fd;
+  for (const int fd : {event.get(), memory.get(), reader.get(), writer.get(), -1})
     EXPECT_FALSE(is_pidfd(fd)) << fd;
-  }
 }
 
-// Signalling a full FIFO that blocks would hold the signaller for ever.
-TEST(WhatAPeerHandedOver, is_not_an_event_because_its_file_is_called_so) {
+TEST(WhatAPeerHandedOver, is_no_pidfd_because_its_file_is_called_so) {
   const test::TemporaryDirectory directory;
-  for (const char* name : {"anon_inode:[eventfd]", "anon_inode:[pidfd]", "pidfd:[1]"}) {
+  for (const char* name : {"anon_inode:[pidfd]", "pidfd:[1]"}) {
     const std::string path = directory / name;
     ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
     const Fd fifo(::open(path.c_str(), O_RDWR | O_CLOEXEC));
     ASSERT_TRUE(fifo);
-    EXPECT_FALSE(is_event(fifo.get())) << name;
     EXPECT_FALSE(is_pidfd(fifo.get())) << name;
   }
 }

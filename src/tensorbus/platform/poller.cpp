@@ -7,9 +7,9 @@
 namespace tensorbus::platform {
 namespace {
 
-epoll_event interest(std::uint64_t tag, bool writable) {
+epoll_event event_of(std::uint64_t tag, Interest interest) {
   epoll_event event{};
-  event.events = EPOLLIN | (writable ? EPOLLOUT : 0U);
+  event.events = (interest.readable ? EPOLLIN : 0U) | (interest.writable ? EPOLLOUT : 0U);
   event.data.u64 = tag;
   return event;
 }
@@ -20,13 +20,13 @@ Poller::Poller() : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
   if (!epoll_) throw_system("epoll_create1", errno);
 }
 
-void Poller::add(int fd, std::uint64_t tag, bool writable) {
-  epoll_event event = interest(tag, writable);
+void Poller::add(int fd, std::uint64_t tag, Interest interest) {
+  epoll_event event = event_of(tag, interest);
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) < 0) throw_system("epoll_ctl", errno);
 }
 
-void Poller::modify(int fd, std::uint64_t tag, bool writable) {
-  epoll_event event = interest(tag, writable);
+void Poller::modify(int fd, std::uint64_t tag, Interest interest) {
+  epoll_event event = event_of(tag, interest);
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) < 0) throw_system("epoll_ctl", errno);
 }
 

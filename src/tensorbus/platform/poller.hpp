@@ -11,13 +11,19 @@
 
 namespace tensorbus::platform {
 
+// What makes a descriptor ready, beside its being hung up.
+struct Interest {
+  bool readable = true;
+  bool writable = false;
+};
+
 // epoll with 64-bit tags.
 class Poller {
  public:
   Poller();
 
-  void add(int fd, std::uint64_t tag, bool writable = false);
-  void modify(int fd, std::uint64_t tag, bool writable);
+  void add(int fd, std::uint64_t tag, Interest interest = {});
+  void modify(int fd, std::uint64_t tag, Interest interest);
   void remove(int fd) noexcept;
 
   // The tags that are ready; the span is valid until the next call.

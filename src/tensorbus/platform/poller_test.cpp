@@ -41,9 +41,9 @@ TEST(Poller, watches_for_room_to_write_only_while_it_is_asked_to) {
   const Fd event = make_event();  // always writable
   poller.add(event.get(), 7);
   EXPECT_TRUE(poller.wait(0ms).empty());
-  poller.modify(event.get(), 8, true);
+  poller.modify(event.get(), 8, {.writable = true});
   EXPECT_EQ(ready_tags(poller, kLong), (std::multiset<std::uint64_t>{8}));
-  poller.modify(event.get(), 9, false);
+  poller.modify(event.get(), 9, {});
   EXPECT_TRUE(poller.wait(0ms).empty());
 }
 
@@ -81,7 +81,7 @@ TEST(Poller, refuses_what_cannot_be_watched) {
   Poller poller;
   const Fd event = make_event();
   EXPECT_EQ(test::error_of([&] { poller.add(-1, 0); }), "System");
-  EXPECT_EQ(test::error_of([&] { poller.modify(event.get(), 0, true); }), "System");
+  EXPECT_EQ(test::error_of([&] { poller.modify(event.get(), 0, {}); }), "System");
   poller.add(event.get(), 0);
   EXPECT_EQ(test::error_of([&] { poller.add(event.get(), 0); }), "System");
 }

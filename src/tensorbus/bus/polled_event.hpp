@@ -1,0 +1,29 @@
+#pragma once
+
+#include "tensorbus/platform/bell.hpp"
+#include "tensorbus/platform/poller.hpp"
+
+namespace tensorbus::bus {
+
+// What a subscriber hands out to be polled: one descriptor for a bell of each of its publishers,
+// which none of them shares with another, and an event of its own. Not thread-safe: under the
+// subscriber's mutex.
+class PolledEvent {
+ public:
+  // Signalled: there may be something already.
+  PolledEvent();
+
+  int fd() const noexcept { return poller_.fd(); }
+  // Until the descriptor is closed, which the caller does under the same mutex.
+  void listen_to(const platform::Fd& listener);
+
+  void signal() noexcept { platform::signal_event(own_.get()); }
+  // Not readable until somebody rings or signals anew.
+  void clear();
+
+ private:
+  platform::Poller poller_;
+  platform::Fd own_;
+};
+
+}  // namespace tensorbus::bus
