@@ -23,7 +23,8 @@ namespace tensorbus::testing {
 class Peer {
  public:
   // `step` is an order for platform/step.hpp, e.g. "publish.issued:1:kill".
-  explicit Peer(const FreshDomain& domain, const std::string& step = "") {
+  explicit Peer(const FreshDomain& domain, const std::string& step = "",
+                const std::string& name = "peer_process") {
     int commands[2];
     int replies[2];
     if (::pipe2(commands, O_CLOEXEC) < 0 || ::pipe2(replies, O_CLOEXEC) < 0) std::abort();
@@ -31,7 +32,7 @@ class Peer {
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, commands[0], STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions, replies[1], STDOUT_FILENO);
-    std::string program = TENSORBUS_TEST_BIN_DIR "/peer_process";
+    std::string program = TENSORBUS_TEST_BIN_DIR "/" + name;
     std::string path = domain.path();
     std::vector<char*> arguments{program.data(), path.data(), nullptr};
     std::string order = "TENSORBUS_STEP=" + step;

@@ -1,0 +1,130 @@
+// Processes of the same user that mean harm (hostile_process.cpp), among others that go about their
+// business: those neither crash nor hang, get every byte as it was sent, and afterwards everything
+// is back.
+
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "support.hpp"
+
+namespace tensorbus {
+namespace {
+
+using namespace tensorbus::testing;
+
+std::size_t mapped_segments() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);)
+    count += line.find("memfd:") != std::string::npos ? 1 : 0;
+  return count;
+}
+
+// How many things each of them does; more by TENSORBUS_HOSTILE_ROUNDS.
+int rounds() {
+  const char* text = std::getenv("TENSORBUS_HOSTILE_ROUNDS");
+  return text != nullptr ? std::atoi(text) : kSanitized ? 200 : 1000;
+}
+
+class Hostile : public ::testing::Test {
+ protected:
+  Hostile() {
+    EXPECT_EQ(publisher.wait_for_subscribers(3, kLong), Outcome::kDone);
+    EXPECT_EQ(sure.wait_for_subscribers(1, kLong), Outcome::kDone);
+    (void)polled.event_descriptor();
+    go_on();
+  }
+
+  // A round of the others' business.
+  void go_on() {
+    for (std::size_t words : {std::size_t{64}, std::size_t{100'000}})
+      ASSERT_EQ(publish_pattern(publisher, seed_++, words).outcome, Outcome::kDone);
+    for (Subscriber* subscriber : {&parked, &polled, &own_pages}) take_all(*subscriber);
+    ASSERT_EQ(publish_pattern(sure, seed_, 64).outcome, Outcome::kDone);
+    ASSERT_EQ(next_seeds(sure_here, 1), Seeds{seed_});
+  }
+  // Whatever a hostile publisher sent can be read; what ours sent is whole and in order.
+  void take_all(Subscriber& subscriber) {
+    Sample sample;
+    while (subscriber.try_receive(sample) == Outcome::kDone) {
+      if (sample.header().publisher != owner.id()) {
+        read(sample);
+        continue;
+      }
+      const auto seed = seed_of(sample);
+      ASSERT_TRUE(seed) << "sample " << sample.header().sequence << " is torn";
+      std::uint64_t& expected = next_[&subscriber];
+      EXPECT_GE(sample.header().sequence, expected);
+      expected = sample.header().sequence + 1;
+      ++received_[&subscriber];
+    }
+  }
+  void read(const Sample& sample) {
+    for (const Tensor& tensor : sample.tensors()) {
+      const ByteSpan span = span_of(tensor.layout());
+      for (std::int64_t i = span.begin; i < span.end; ++i)
+        sum_ = sum_ + static_cast<std::uint64_t>(tensor.data()[i]);
+    }
+    ++strange_;
+  }
+
+  const FreshDomain domain;
+  const Participant owner = domain.join();
+  const Participant borrower = domain.join();
+  Publisher publisher{"topic", {.depth = 8, .history = 2}, owner};
+  Publisher sure{"sure", {.depth = 2, .reliable = true}, owner};
+  Subscriber parked{"topic", {}, borrower};
+  Subscriber polled{"topic", {}, borrower};
+  Subscriber own_pages{"topic", {.access = Access::kPrivate}, borrower};
+  Subscriber sure_here{"sure", {}, borrower};
+  std::map<Subscriber*, std::uint64_t> next_;
+  std::map<Subscriber*, std::uint64_t> received_;
+  std::uint64_t seed_ = 1;
+  std::uint64_t strange_ = 0;
+  volatile std::uint64_t sum_ = 0;
+};
+
+TEST_F(Hostile, processes_hurt_nobody_else) {
+  const std::size_t descriptors = open_descriptors();
+  const std::size_t mappings = mapped_segments();
+  {
+    std::vector<std::unique_ptr<Peer>> hostiles;
+    for (const char* seed : {"1", "2"}) {
+      hostiles.push_back(std::make_unique<Peer>(domain, "", "hostile_process"));
+      hostiles.back()->tell("attack " + std::string(seed) + " " + std::to_string(rounds()));
+    }
+    for (const auto& hostile : hostiles) {
+      std::atomic<bool> done = false;
+      std::thread waiting([&] {
+        EXPECT_EQ(hostile->reply(), "ok");
+        done = true;
+      });
+      while (!done && !HasFatalFailure()) go_on();
+      waiting.join();
+    }
+    go_on();
+  }
+  EXPECT_GT(strange_, 0U) << "no sample of theirs was even received; refused "
+                          << parked.stats().refused << ", the last: " << parked.stats().last_refusal
+                          << ", bad " << parked.stats().bad;
+  for (Subscriber* subscriber : {&parked, &polled, &own_pages})
+    EXPECT_GT(received_[subscriber], 0U);
+  EXPECT_TRUE(eventually([&] {
+    go_on();
+    return publisher.subscribers() == 3 && parked.stats().publishers == 1 &&
+           polled.stats().publishers == 1 && own_pages.stats().publishers == 1;
+  }));
+  EXPECT_TRUE(eventually([&] { return open_descriptors() <= descriptors; }))
+      << open_descriptors() << " descriptors, there were " << descriptors;
+  EXPECT_TRUE(eventually([&] { return mapped_segments() <= mappings; }))
+      << mapped_segments() << " mappings, there were " << mappings;
+  Publisher fresh("topic", {}, domain.join());
+  EXPECT_EQ(fresh.wait_for_subscribers(3, kLong), Outcome::kDone);
+}
+
+}  // namespace
+}  // namespace tensorbus
