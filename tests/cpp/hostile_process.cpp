@@ -122,10 +122,13 @@ class Hostile {
                                   .returns = geometry.returns,
                                   .max_held = 8},
                    std::move(fds));
-      Fd memory = platform::create_sealed_memfd("hostile", kSegmentBytes);
-      remember(memory, kSegmentBytes);
       fds.clear();
-      fds.push_back(std::move(memory));
+      if (below(4) == 0) {
+        fds.push_back(that_will_shrink(kSegmentBytes));
+      } else {
+        fds.push_back(platform::create_sealed_memfd("hostile", kSegmentBytes));
+        remember(fds.back(), kSegmentBytes);
+      }
       channel.send(link::SegmentMessage{static_cast<std::uint32_t>(below(6)), kSegmentBytes, 0},
                    std::move(fds));
       for (int i = 0; i < 8; ++i) push();
@@ -445,5 +448,5 @@ int main(int, char** arguments) {
   tensorbus::Hostile hostile(arguments[1], seed);
   hostile.attack(rounds);
   std::cout << "ok" << std::endl;
-  while (true) ::pause();
+  std::cin >> command;  // never comes: it ends with who started it, or by a signal
 }

@@ -27,7 +27,7 @@ std::size_t mapped_segments() {
 // How many things each of them does; more by TENSORBUS_HOSTILE_ROUNDS.
 int rounds() {
   const char* text = std::getenv("TENSORBUS_HOSTILE_ROUNDS");
-  return text != nullptr ? std::atoi(text) : kSanitized ? 200 : 1000;
+  return text != nullptr ? std::atoi(text) : kSanitized ? 500 : 3000;
 }
 
 class Hostile : public ::testing::Test {
