@@ -4,9 +4,11 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
+#include <set>
 #include <thread>
 
 #include "support.hpp"
@@ -16,12 +18,28 @@ namespace {
 
 using namespace tensorbus::testing;
 
-std::size_t mapped_segments() {
+// What this process has open, and what shared memory it has mapped: each line of it.
+std::multiset<std::string> descriptors_now() {
+  std::multiset<std::string> names;
+  std::error_code gone;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::string name = std::filesystem::read_symlink(entry, gone).string();
+    names.insert(name.substr(0, name.find(":[")));  // without the number of a socket
+  }
+  return names;
+}
+std::multiset<std::string> mappings_now() {
+  std::multiset<std::string> names;
   std::ifstream maps("/proc/self/maps");
-  std::size_t count = 0;
   for (std::string line; std::getline(maps, line);)
-    count += line.find("memfd:") != std::string::npos ? 1 : 0;
-  return count;
+    if (const auto at = line.find("/memfd:"); at != std::string::npos)
+      names.insert(line.substr(at));
+  return names;
+}
+std::string listed(const std::multiset<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += name + " ";
+  return text;
 }
 
 // How many things each of them does; more by TENSORBUS_HOSTILE_ROUNDS.
@@ -33,9 +51,15 @@ int rounds() {
 class Hostile : public ::testing::Test {
  protected:
   Hostile() {
+    (void)polled.event_descriptor();
     EXPECT_EQ(publisher.wait_for_subscribers(3, kLong), Outcome::kDone);
     EXPECT_EQ(sure.wait_for_subscribers(1, kLong), Outcome::kDone);
-    (void)polled.event_descriptor();
+    for (Subscriber* subscriber : {&parked, &polled, &own_pages, &sure_here})
+      EXPECT_EQ(subscriber->wait_for_publishers(1, kLong), Outcome::kDone);
+    publish_patterns(publisher, 1,
+                     1);  // everybody has the segment then, and each link all of its own
+    for (Subscriber* subscriber : {&parked, &polled, &own_pages})
+      EXPECT_EQ(next_seeds(*subscriber, 1), Seeds{1});
     go_on();
   }
 
@@ -89,8 +113,8 @@ class Hostile : public ::testing::Test {
 };
 
 TEST_F(Hostile, processes_hurt_nobody_else) {
-  const std::size_t descriptors = open_descriptors();
-  const std::size_t mappings = mapped_segments();
+  const auto descriptors = descriptors_now();
+  const auto mappings = mappings_now();
   {
     std::vector<std::unique_ptr<Peer>> hostiles;
     for (const char* seed : {"1", "2"}) {
@@ -118,10 +142,10 @@ TEST_F(Hostile, processes_hurt_nobody_else) {
     return publisher.subscribers() == 3 && parked.stats().publishers == 1 &&
            polled.stats().publishers == 1 && own_pages.stats().publishers == 1;
   }));
-  EXPECT_TRUE(eventually([&] { return open_descriptors() <= descriptors; }))
-      << open_descriptors() << " descriptors, there were " << descriptors;
-  EXPECT_TRUE(eventually([&] { return mapped_segments() <= mappings; }))
-      << mapped_segments() << " mappings, there were " << mappings;
+  EXPECT_TRUE(eventually([&] { return descriptors_now().size() <= descriptors.size(); }))
+      << listed(descriptors_now()) << "\nthere were " << listed(descriptors);
+  EXPECT_TRUE(eventually([&] { return mappings_now().size() <= mappings.size(); }))
+      << listed(mappings_now()) << "\nthere were " << listed(mappings);
   Publisher fresh("topic", {}, domain.join());
   EXPECT_EQ(fresh.wait_for_subscribers(3, kLong), Outcome::kDone);
 }
