@@ -130,10 +130,14 @@ class Process:
         line, _, self._heard = self._heard.partition(b"\n")
         return ast.literal_eval(line.decode())
 
-    def signal_when_asleep(self, number: signal.Signals) -> None:
-        """Sends a signal as soon as the main thread waits for something."""
+    def wait_until_asleep(self) -> None:
+        """Waits until its main thread waits for something."""
         status = Path(f"/proc/{self.pid}/stat")
         eventually(lambda: status.read_text().rpartition(") ")[2].startswith("S"))
+
+    def signal_when_asleep(self, number: signal.Signals) -> None:
+        """Sends a signal as soon as the main thread waits for something."""
+        self.wait_until_asleep()
         self.signal(number)
 
     def signal(self, number: signal.Signals) -> None:
@@ -209,16 +213,18 @@ class Elsewhere:
             process.finish()
 
 
-def _python_path() -> str:
-    """This folder, and where the test itself looks."""
-    return os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-
-
 def _script(function: Callable[..., None], arguments: tuple[object, ...]) -> str:
-    """A program that calls a function, with all that the function names."""
+    """A program that calls a function, with all that the function and its arguments name."""
     parts: dict[str, str] = {}
+    written = []
+    for argument in arguments:
+        if isinstance(argument, FunctionType):
+            _add(argument, parts)
+            written.append(argument.__name__)
+        else:
+            written.append(repr(argument))
     _add(function, parts)
-    call = f"{function.__name__}({', '.join(map(repr, arguments))})"
+    call = f"{function.__name__}({', '.join(written)})"
     return "\n\n".join(
         [
             "from __future__ import annotations",
