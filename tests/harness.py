@@ -219,11 +219,11 @@ def _script(function: Callable[..., None], arguments: tuple[object, ...]) -> str
     written = []
     for argument in arguments:
         if isinstance(argument, FunctionType):
-            _add(argument, parts)
+            _add(argument.__name__, argument, parts)
             written.append(argument.__name__)
         else:
             written.append(repr(argument))
-    _add(function, parts)
+    _add(function.__name__, function, parts)
     call = f"{function.__name__}({', '.join(written)})"
     return "\n\n".join(
         [
@@ -234,21 +234,41 @@ def _script(function: Callable[..., None], arguments: tuple[object, ...]) -> str
     )
 
 
-def _add(function: Any, parts: dict[str, str]) -> None:
-    assert not function.__closure__, f"{function.__name__} uses variables of its test"
-    for name in _names(function.__code__):
-        value = function.__globals__.get(name)
-        if name in parts or name == function.__name__ or value is None or name.startswith("__"):
+def _add(name: str, value: Any, parts: dict[str, str]) -> None:
+    if name in parts or value is None:
+        return
+    module = _module_of(name, value)
+    if isinstance(value, ModuleType):
+        parts[name] = f"import {value.__name__} as {name}"
+    elif module is not None:
+        parts[name] = f"from {module} import {name}"
+    elif isinstance(value, FunctionType | type):
+        _add_source(name, value, parts)
+    else:
+        parts[name] = f"{name} = {value!r}"
+
+
+def _module_of(name: str, value: object) -> str | None:
+    """Where another process can import it from; None for what is in a test."""
+    for helper in (__name__, "waits"):
+        if helper in sys.modules and getattr(sys.modules[helper], name, None) is value:
+            return helper
+    module = getattr(value, "__module__", None)
+    return module if isinstance(module, str) and not module.startswith("test_") else None
+
+
+def _add_source(name: str, value: Any, parts: dict[str, str]) -> None:
+    parts[name] = ""  # it may name itself
+    functions = [value] if isinstance(value, FunctionType) else vars(value).values()
+    for function in functions:
+        if not isinstance(function, FunctionType):
             continue
-        if isinstance(value, ModuleType):
-            parts[name] = f"import {value.__name__} as {name}"
-        elif value is PATIENCE or getattr(value, "__module__", None) == __name__:
-            parts[name] = f"from {__name__} import {name}"
-        elif isinstance(value, FunctionType):
-            _add(value, parts)
-        else:
-            parts[name] = f"{name} = {value!r}"
-    parts[function.__name__] = textwrap.dedent(inspect.getsource(function))
+        assert not function.__closure__, f"{name} uses variables of its test"
+        for used in _names(function.__code__):
+            if not used.startswith("__"):
+                _add(used, function.__globals__.get(used), parts)
+    del parts[name]  # comes after what it names
+    parts[name] = textwrap.dedent(inspect.getsource(value))
 
 
 def _names(code: CodeType) -> set[str]:
