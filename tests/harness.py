@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 # Seconds for what must happen: only a failure ever takes as long.
 PATIENCE = 30.0
 
+_HERE = Path(__file__).parent
+# What tests share, which the other processes can import.
+_HELPERS = [path.stem for path in _HERE.glob("*.py") if not path.stem.startswith(("test_", "conf"))]
+
 
 def tell(value: object) -> None:
     """In the other process: says something to the test."""
@@ -90,7 +94,7 @@ def joined(
 def _python_path() -> str:
     """The tests, before what the tests themselves were started with."""
     given = os.environ.get("PYTHONPATH")
-    return os.pathsep.join([str(Path(__file__).parent), *([given] if given else [])])
+    return os.pathsep.join([str(_HERE), *([given] if given else [])])
 
 
 class Process:
@@ -250,7 +254,7 @@ def _add(name: str, value: Any, parts: dict[str, str]) -> None:
 
 def _module_of(name: str, value: object) -> str | None:
     """Where another process can import it from; None for what is in a test."""
-    for helper in (__name__, "waits"):
+    for helper in _HELPERS:
         if helper in sys.modules and getattr(sys.modules[helper], name, None) is value:
             return helper
     module = getattr(value, "__module__", None)

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 import tensorbus as tb
-from harness import PATIENCE, Elsewhere, hear, tell
+from harness import PATIENCE, Elsewhere, hear, joined, tell
 from waits import BLOCKING, IN_A_LOOP, Wait, receive, receive_by_looking
 
 
@@ -34,20 +34,18 @@ def test_ctrl_c_ends_a_wait(elsewhere: Elsewhere, wait: Wait, timeout: float | N
 
 def test_a_loan_that_ctrl_c_kept_from_being_published_is_still_ours(elsewhere: Elsewhere) -> None:
     def publish_reliably() -> None:
-        with tb.Publisher("topic", reliable=True, depth=1) as publisher:
-            with tb.Subscriber("topic") as subscriber:
-                assert publisher.wait_for_subscribers(timeout=PATIENCE)
-                loan = publisher.loan(10, dtype="uint8")
-                loan[:] = 7
-                publisher.publish(0)
-                tell("ready")
-                try:
-                    publisher.publish(loan)
-                except KeyboardInterrupt:
-                    tell("interrupted")
-                assert subscriber.receive(PATIENCE).data == 0
-                publisher.publish(loan, timeout=PATIENCE)
-                assert subscriber.receive(PATIENCE).data.tolist() == [7] * 10
+        with joined(publisher={"reliable": True, "depth": 1}) as (publisher, subscriber):
+            loan = publisher.loan(10, dtype="uint8")
+            loan[:] = 7
+            publisher.publish(0)
+            tell("ready")
+            try:
+                publisher.publish(loan)
+            except KeyboardInterrupt:
+                tell("interrupted")
+            assert subscriber.receive().data == 0
+            publisher.publish(loan, timeout=PATIENCE)
+            assert subscriber.receive().data.tolist() == [7] * 10
 
     other = elsewhere.start(publish_reliably)
     assert other.hear() == "ready"

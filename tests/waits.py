@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import tensorbus as tb
 from harness import PATIENCE
@@ -55,22 +56,22 @@ def wait_for_subscribers(ready: Ready, timeout: float | None) -> None:
 
 
 def wait_for_room(ready: Ready, timeout: float | None) -> None:
-    with tb.Publisher("full", reliable=True, depth=1, timeout=timeout) as publisher:
-        with tb.Subscriber("full"):
-            assert publisher.wait_for_subscribers(timeout=PATIENCE)
-            publisher.publish(1)
-            ready()
-            publisher.publish(2)
+    options: Any = {"reliable": True, "depth": 1, "timeout": timeout}
+    with tb.Publisher("full", **options) as publisher, tb.Subscriber("full"):
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        publisher.publish(1)
+        ready()
+        publisher.publish(2)
 
 
 def wait_for_room_for_a_loan(ready: Ready, timeout: float | None) -> None:
-    with tb.Publisher("full of loans", reliable=True, depth=1) as publisher:
-        with tb.Subscriber("full of loans"):
-            assert publisher.wait_for_subscribers(timeout=PATIENCE)
-            loans = [publisher.loan(1000, dtype="float32") for _ in range(2)]
-            publisher.publish(loans[0])
-            ready()
-            publisher.publish(loans[1], timeout=timeout)
+    options: Any = {"reliable": True, "depth": 1}
+    with tb.Publisher("loans", **options) as publisher, tb.Subscriber("loans"):
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        loans = [publisher.loan(1000, dtype="float32") for _ in range(2)]
+        publisher.publish(loans[0])
+        ready()
+        publisher.publish(loans[1], timeout=timeout)
 
 
 def wait_for_any(ready: Ready, timeout: float | None) -> None:
