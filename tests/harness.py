@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 # Seconds for what must happen: only a failure ever takes as long.
 PATIENCE = 30.0
 
+# Under the address sanitizer (scripts/test --asan), which some things cannot be done beside.
+SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
+
 _HERE = Path(__file__).parent
 # What tests share, which the other processes can import.
 _HELPERS = [path.stem for path in _HERE.glob("*.py") if not path.stem.startswith(("test_", "conf"))]
