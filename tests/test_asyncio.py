@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from harness import PATIENCE, Elsewhere, eventually, hear, joined, tell
+from harness import PATIENCE, SANITIZED, Elsewhere, eventually, hear, joined, tell
 from tensorbus._loop_poller import LoopPoller
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -657,6 +657,7 @@ def test_a_loop_that_is_closed_over_its_tasks_leaves_no_descriptor(kind: str) ->
         assert open_files() == before
 
 
+@pytest.mark.skipif(SANITIZED, reason="it looks at memory through a pipe, and takes none for bad")
 def test_a_wait_without_a_descriptor_left_is_an_error_of_the_bus_and_loses_nothing(
     kind: str, elsewhere: Elsewhere
 ) -> None:
@@ -667,7 +668,7 @@ def test_a_wait_without_a_descriptor_left_is_an_error_of_the_bus_and_loses_nothi
 
         async def main() -> None:
             async with tb.AsyncSubscriber("topic", timeout=PATIENCE) as subscriber:
-                highest = max(map(int, os.listdir("/proc/self/fd")))
+                before = open_files()
                 resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
                 for wait in (subscriber.receive, subscriber.wait_for_publishers):
                     try:
@@ -675,7 +676,7 @@ def test_a_wait_without_a_descriptor_left_is_an_error_of_the_bus_and_loses_nothi
                     except tb.SystemCallError as error:
                         tell(error.errno == errno.EMFILE)
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-                assert max(map(int, os.listdir("/proc/self/fd"))) == highest
+                eventually(lambda: open_files() == before)  # the bus has some for a moment
                 with tb.Publisher("topic") as publisher:
                     assert await subscriber.wait_for_publishers(timeout=PATIENCE)
                     publisher.publish(7)

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cxxabi.h>
 #include <nanobind/nanobind.h>
 #include <unistd.h>
 
@@ -25,12 +24,13 @@ void bind_endpoints(nb::module_& module);
 
 // Asks for the GIL. While the interpreter ends, CPython before 3.14 ends a daemon thread that asks
 // for it by pthread_exit, whose unwinding must pass no destructor and nothing noexcept. Such a
-// thread waits here for the end of the process, as it does in CPython 3.14.
+// thread waits here for the end of the process, as it does in CPython 3.14. Nothing else is thrown:
+// these are functions of C.
 template <typename Take>
 auto take_gil(Take take) noexcept {
   try {
     return take();
-  } catch (const abi::__forced_unwind&) {
+  } catch (...) {
     while (true) ::pause();
   }
 }
