@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 # Seconds for what must happen: only a failure ever takes as long.
 PATIENCE = 30.0
 
+# Under the address sanitizer (scripts/test --asan), which some things cannot be done beside.
+SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
+
+_HERE = Path(__file__).parent
+# What tests share, which the other processes can import.
+_HELPERS = [path.stem for path in _HERE.glob("*.py") if not path.stem.startswith(("test_", "conf"))]
+
 
 def tell(value: object) -> None:
     """In the other process: says something to the test."""
@@ -90,7 +97,7 @@ def joined(
 def _python_path() -> str:
     """The tests, before what the tests themselves were started with."""
     given = os.environ.get("PYTHONPATH")
-    return os.pathsep.join([str(Path(__file__).parent), *([given] if given else [])])
+    return os.pathsep.join([str(_HERE), *([given] if given else [])])
 
 
 class Process:
@@ -130,10 +137,14 @@ class Process:
         line, _, self._heard = self._heard.partition(b"\n")
         return ast.literal_eval(line.decode())
 
-    def signal_when_asleep(self, number: signal.Signals) -> None:
-        """Sends a signal as soon as the main thread waits for something."""
+    def wait_until_asleep(self) -> None:
+        """Waits until its main thread waits for something."""
         status = Path(f"/proc/{self.pid}/stat")
         eventually(lambda: status.read_text().rpartition(") ")[2].startswith("S"))
+
+    def signal_when_asleep(self, number: signal.Signals) -> None:
+        """Sends a signal as soon as the main thread waits for something."""
+        self.wait_until_asleep()
         self.signal(number)
 
     def signal(self, number: signal.Signals) -> None:
@@ -209,16 +220,18 @@ class Elsewhere:
             process.finish()
 
 
-def _python_path() -> str:
-    """This folder, and where the test itself looks."""
-    return os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-
-
 def _script(function: Callable[..., None], arguments: tuple[object, ...]) -> str:
-    """A program that calls a function, with all that the function names."""
+    """A program that calls a function, with all that the function and its arguments name."""
     parts: dict[str, str] = {}
-    _add(function, parts)
-    call = f"{function.__name__}({', '.join(map(repr, arguments))})"
+    written = []
+    for argument in arguments:
+        if isinstance(argument, FunctionType):
+            _add(argument.__name__, argument, parts)
+            written.append(argument.__name__)
+        else:
+            written.append(repr(argument))
+    _add(function.__name__, function, parts)
+    call = f"{function.__name__}({', '.join(written)})"
     return "\n\n".join(
         [
             "from __future__ import annotations",
@@ -228,21 +241,41 @@ def _script(function: Callable[..., None], arguments: tuple[object, ...]) -> str
     )
 
 
-def _add(function: Any, parts: dict[str, str]) -> None:
-    assert not function.__closure__, f"{function.__name__} uses variables of its test"
-    for name in _names(function.__code__):
-        value = function.__globals__.get(name)
-        if name in parts or name == function.__name__ or value is None or name.startswith("__"):
+def _add(name: str, value: Any, parts: dict[str, str]) -> None:
+    if name in parts or value is None:
+        return
+    module = _module_of(name, value)
+    if isinstance(value, ModuleType):
+        parts[name] = f"import {value.__name__} as {name}"
+    elif module is not None:
+        parts[name] = f"from {module} import {name}"
+    elif isinstance(value, FunctionType | type):
+        _add_source(name, value, parts)
+    else:
+        parts[name] = f"{name} = {value!r}"
+
+
+def _module_of(name: str, value: object) -> str | None:
+    """Where another process can import it from; None for what is in a test."""
+    for helper in _HELPERS:
+        if helper in sys.modules and getattr(sys.modules[helper], name, None) is value:
+            return helper
+    module = getattr(value, "__module__", None)
+    return module if isinstance(module, str) and not module.startswith("test_") else None
+
+
+def _add_source(name: str, value: Any, parts: dict[str, str]) -> None:
+    parts[name] = ""  # it may name itself
+    functions = [value] if isinstance(value, FunctionType) else vars(value).values()
+    for function in functions:
+        if not isinstance(function, FunctionType):
             continue
-        if isinstance(value, ModuleType):
-            parts[name] = f"import {value.__name__} as {name}"
-        elif value is PATIENCE or getattr(value, "__module__", None) == __name__:
-            parts[name] = f"from {__name__} import {name}"
-        elif isinstance(value, FunctionType):
-            _add(value, parts)
-        else:
-            parts[name] = f"{name} = {value!r}"
-    parts[function.__name__] = textwrap.dedent(inspect.getsource(function))
+        assert not function.__closure__, f"{name} uses variables of its test"
+        for used in _names(function.__code__):
+            if not used.startswith("__"):
+                _add(used, function.__globals__.get(used), parts)
+    del parts[name]  # comes after what it names
+    parts[name] = textwrap.dedent(inspect.getsource(value))
 
 
 def _names(code: CodeType) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import os
 import random
@@ -18,7 +19,7 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from harness import PATIENCE, Elsewhere, eventually, hear, joined, tell
+from harness import PATIENCE, SANITIZED, Elsewhere, eventually, hear, joined, tell
 from tensorbus._loop_poller import LoopPoller
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -654,6 +655,37 @@ def test_a_loop_that_is_closed_over_its_tasks_leaves_no_descriptor(kind: str) ->
             close_over(publisher, subscriber)
         gc.collect()
         assert open_files() == before
+
+
+@pytest.mark.skipif(SANITIZED, reason="it looks at memory through a pipe, and takes none for bad")
+def test_a_wait_without_a_descriptor_left_is_an_error_of_the_bus_and_loses_nothing(
+    kind: str, elsewhere: Elsewhere
+) -> None:
+    def run_out(kind: str) -> None:
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+        async def main() -> None:
+            async with tb.AsyncSubscriber("topic", timeout=PATIENCE) as subscriber:
+                before = open_files()
+                resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+                for wait in (subscriber.receive, subscriber.wait_for_publishers):
+                    try:
+                        await wait()
+                    except tb.SystemCallError as error:
+                        tell(error.errno == errno.EMFILE)
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+                eventually(lambda: open_files() == before)  # the bus has some for a moment
+                with tb.Publisher("topic") as publisher:
+                    assert await subscriber.wait_for_publishers(timeout=PATIENCE)
+                    publisher.publish(7)
+                    tell((await subscriber.receive()).data)
+
+        runner(kind)(main())
+
+    other = elsewhere.start(run_out, kind)
+    assert [other.hear() for _ in range(3)] == [True, True, 7]
 
 
 def test_ctrl_c_ends_the_loop(kind: str, elsewhere: Elsewhere) -> None:

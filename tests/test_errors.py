@@ -50,9 +50,8 @@ def test_every_code_of_the_core_has_its_error() -> None:
         "FORKED": tb.Forked,
         "SYSTEM": tb.SystemCallError,
     }
-    made = {code.name: _errors.of_code(code.value, "why") for code in _core.Code}
-    assert {name: type(error) for name, error in made.items()} == wanted
-    assert {str(error) for error in made.values()} == {"why"}
+    assert {code.name: _errors.BY_CODE[code.value] for code in _core.Code} == wanted
+    assert len(_errors.BY_CODE) == len(wanted)
 
 
 def test_everything_exported_is_there_and_has_a_docstring() -> None:

@@ -1,79 +1,155 @@
-"""Ctrl-C ends whatever waits."""
+"""Ctrl-C ends whatever waits, at once."""
 
 from __future__ import annotations
 
+import queue
 import signal
-from collections.abc import Callable
+import sys
+import threading
 
 import pytest
 
 import tensorbus as tb
-from harness import PATIENCE, Elsewhere, hear, tell
+from harness import PATIENCE, Elsewhere, hear, joined, tell
+from waits import BLOCKING, IN_A_LOOP, Wait, receive, receive_by_looking
 
 
-def receive() -> None:
-    with tb.Subscriber("topic") as subscriber:
-        tell("ready")
-        try:
-            subscriber.receive()
-        except KeyboardInterrupt:
-            tell("interrupted")
+def interrupted(wait: Wait, timeout: float | None) -> None:
+    try:
+        wait(lambda: tell("ready"), timeout)
+    except KeyboardInterrupt:
+        tell("interrupted")
 
 
-def iterate() -> None:
-    with tb.Subscriber("topic", timeout=PATIENCE) as subscriber:
-        tell("ready")
-        try:
-            for _ in subscriber:
-                pass
-        except KeyboardInterrupt:
-            tell("interrupted")
+@pytest.mark.parametrize("timeout", [None, PATIENCE])
+@pytest.mark.parametrize("wait", BLOCKING + IN_A_LOOP)
+def test_ctrl_c_ends_a_wait(elsewhere: Elsewhere, wait: Wait, timeout: float | None) -> None:
+    other = elsewhere.start(interrupted, wait, timeout)
+    assert other.hear() == "ready"
+    if wait is not receive_by_looking:
+        other.wait_until_asleep()
+    other.signal(signal.SIGINT)
+    assert other.hear() == "interrupted"
 
 
-def wait_for_subscribers() -> None:
-    with tb.Publisher("topic") as publisher:
-        tell("ready")
-        try:
-            publisher.wait_for_subscribers()
-        except KeyboardInterrupt:
-            tell("interrupted")
+def test_a_loan_that_ctrl_c_kept_from_being_published_is_still_ours(elsewhere: Elsewhere) -> None:
+    def publish_reliably() -> None:
+        with joined(publisher={"reliable": True, "depth": 1}) as (publisher, subscriber):
+            loan = publisher.loan(10, dtype="uint8")
+            loan[:] = 7
+            publisher.publish(0)
+            tell("ready")
+            try:
+                publisher.publish(loan)
+            except KeyboardInterrupt:
+                tell("interrupted")
+            assert subscriber.receive().data == 0
+            publisher.publish(loan, timeout=PATIENCE)
+            assert subscriber.receive().data.tolist() == [7] * 10
 
-
-def wait_for_publishers() -> None:
-    with tb.Subscriber("topic") as subscriber:
-        tell("ready")
-        try:
-            subscriber.wait_for_publishers(timeout=PATIENCE)
-        except KeyboardInterrupt:
-            tell("interrupted")
-
-
-def publish_reliably() -> None:
-    with tb.Publisher("topic", reliable=True, depth=1) as publisher, tb.Subscriber("topic"):
-        assert publisher.wait_for_subscribers(timeout=PATIENCE)
-        loan = publisher.loan(10, dtype="uint8")
-        publisher.publish(0)
-        tell("ready")
-        try:
-            publisher.publish(loan)
-        except KeyboardInterrupt:
-            tell("interrupted")
-        try:  # it was not published, so it still can be
-            publisher.publish(loan, timeout=0)
-        except tb.Timeout:
-            tell("still ours")
-
-
-@pytest.mark.parametrize(
-    "wait", [receive, iterate, wait_for_subscribers, wait_for_publishers, publish_reliably]
-)
-def test_ctrl_c_ends_a_wait(elsewhere: Elsewhere, wait: Callable[[], None]) -> None:
-    other = elsewhere.start(wait)
+    other = elsewhere.start(publish_reliably)
     assert other.hear() == "ready"
     other.signal_when_asleep(signal.SIGINT)
     assert other.hear() == "interrupted"
-    if wait is publish_reliably:
-        assert other.hear() == "still ours"
+
+
+@pytest.mark.parametrize("wait", BLOCKING)
+def test_a_signal_that_comes_to_another_thread_ends_the_wait_of_the_main_thread(
+    elsewhere: Elsewhere, wait: Wait
+) -> None:
+    """No system call of the main thread ends early then; nor does one that is about to begin."""
+
+    def interrupted_from_aside(wait: Wait) -> None:
+        def send() -> None:
+            waiting.wait(PATIENCE)
+            if hear() == "send":
+                signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+        def ready() -> None:
+            waiting.set()
+            tell("ready")
+
+        waiting = threading.Event()
+        sender = threading.Thread(target=send)
+        sender.start()
+        try:
+            wait(ready, None)
+        except KeyboardInterrupt:
+            tell("interrupted")
+        sender.join()
+
+    other = elsewhere.start(interrupted_from_aside, wait)
+    assert other.hear() == "ready"
+    if wait is not receive_by_looking:
+        other.wait_until_asleep()
+    other.tell("send")
+    assert other.hear() == "interrupted"
+
+
+def test_ctrl_c_ends_the_wait_of_the_main_thread_and_the_others_go_on(elsewhere: Elsewhere) -> None:
+    def receive_in_threads() -> None:
+        def receive() -> None:
+            for _ in range(2):
+                received.put(subscriber.receive().data)
+
+        received: queue.SimpleQueue[int] = queue.SimpleQueue()
+        with (
+            tb.Subscriber("topic", timeout=PATIENCE) as subscriber,
+            tb.Publisher("full", reliable=True, depth=1, timeout=PATIENCE) as publisher,
+            tb.Subscriber("full", timeout=PATIENCE) as late,
+        ):
+            assert publisher.wait_for_subscribers(timeout=PATIENCE)
+            publisher.publish(0)
+            waiting = [threading.Thread(target=receive) for _ in range(3)]
+            waiting.append(threading.Thread(target=publisher.publish, args=(1,)))
+            for thread in waiting:
+                thread.start()
+            tell("ready")
+            for _ in range(3):
+                try:
+                    subscriber.wait_for_publishers(2)
+                except KeyboardInterrupt:
+                    assert all(thread.is_alive() for thread in waiting)
+                    tell("interrupted")
+            assert [late.receive().data, late.receive().data] == [0, 1]
+            for thread in waiting:
+                thread.join(PATIENCE)
+            tell(sorted(received.get_nowait() for _ in range(6)))
+
+    with tb.Publisher("topic") as publisher:
+        other = elsewhere.start(receive_in_threads)
+        assert other.hear() == "ready"
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        for _ in range(3):
+            other.signal_when_asleep(signal.SIGINT)
+            assert other.hear() == "interrupted"
+        for number in range(6):
+            publisher.publish(number)
+        assert other.hear() == list(range(6))
+
+
+@pytest.mark.parametrize("wait", BLOCKING + IN_A_LOOP)
+def test_a_handler_of_sigterm_that_exits_ends_a_wait(elsewhere: Elsewhere, wait: Wait) -> None:
+    def wait_for_the_end(wait: Wait) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+        wait(lambda: tell("ready"), None)
+
+    other = elsewhere.start(wait_for_the_end, wait)
+    assert other.hear() == "ready"
+    if wait is not receive_by_looking:
+        other.wait_until_asleep()
+    other.signal(signal.SIGTERM)
+    assert other.end() == (3, "")
+
+
+def test_sigterm_without_a_handler_ends_a_wait(elsewhere: Elsewhere) -> None:
+    def wait_for_the_end() -> None:
+        receive(lambda: tell("ready"), None)
+
+    other = elsewhere.start(wait_for_the_end)
+    assert other.hear() == "ready"
+    other.signal_when_asleep(signal.SIGTERM)
+    assert other.end() == (-signal.SIGTERM, "")
 
 
 def test_a_wait_goes_on_after_a_signal_that_was_handled(elsewhere: Elsewhere) -> None:

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensorbus._core import Memory
+from tensorbus._core import Memory, know_errors
 from tensorbus._core import version as __version__
 from tensorbus._errors import (
+    BY_CODE,
     AccessDenied,
     Closed,
     Error,
@@ -63,6 +64,8 @@ __all__ = [
     "participant",
     "wait_any",
 ]
+
+know_errors(BY_CODE)
 
 
 def __getattr__(name: str) -> object:

@@ -29,6 +29,9 @@ class Code(enum.IntEnum):
 
     SYSTEM = 9
 
+def know_errors(by_code: tuple[type[Exception], ...]) -> None:
+    """Tells the exception of each Code."""
+
 class TensorFlags(enum.IntFlag):
     __str__ = __repr__
 

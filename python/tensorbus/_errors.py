@@ -61,7 +61,7 @@ class SystemCallError(Error, OSError):
 
 
 # By the name of tensorbus._core.Code, in its order.
-_BY_CODE: tuple[type[Error], ...] = (
+BY_CODE: tuple[type[Error], ...] = (
     InvalidArgument,
     Unsupported,
     OutOfMemory,
@@ -73,8 +73,3 @@ _BY_CODE: tuple[type[Error], ...] = (
     Forked,
     SystemCallError,
 )
-
-
-def of_code(code: int, message: str) -> Error:
-    """The exception for an error of the C++ core."""
-    return _BY_CODE[code](message)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import select
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from weakref import WeakKeyDictionary, ref
+
+from tensorbus._errors import SystemCallError
 
 
 class Wait:
@@ -18,6 +21,10 @@ class Wait:
     Args:
         descriptor: stays open for as long as the context.
         timeout: seconds until `over`, or None.
+
+    Raises:
+        SystemCallError: the loop can watch no more, for lack of descriptors as a rule. Here, or on
+            entering the context.
     """
 
     def __init__(self, descriptor: int, timeout: float | None) -> None:
@@ -78,9 +85,10 @@ class LoopPoller:
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._epoll = select.epoll()
         self._waits: dict[int, dict[Wait, None]] = {}
-        loop.add_reader(self._epoll.fileno(), self._on_ready)
+        with _told_as_ours():
+            self._epoll = select.epoll()
+            loop.add_reader(self._epoll.fileno(), self._on_ready)
 
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop) -> LoopPoller:
@@ -96,7 +104,8 @@ class LoopPoller:
         """Wakes it from now on; also for what was there, if it is the first at its descriptor."""
         waits = self._waits.get(wait.descriptor)
         if waits is None:
-            self._epoll.register(wait.descriptor, select.EPOLLIN | select.EPOLLET)
+            with _told_as_ours():
+                self._epoll.register(wait.descriptor, select.EPOLLIN | select.EPOLLET)
             waits = self._waits[wait.descriptor] = {}
         waits[wait] = None
 
@@ -112,6 +121,14 @@ class LoopPoller:
         for descriptor, _ in self._epoll.poll(0):
             for wait in self._waits.get(descriptor, ()):
                 wait.wake()
+
+
+@contextmanager
+def _told_as_ours() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SystemCallError(error.errno, f"epoll: {error.strerror}") from error
 
 
 # A loop's entry is touched by the loop's thread alone.

@@ -11,8 +11,9 @@ from tensorbus._arguments import seconds
 from tensorbus._errors import InvalidArgument
 from tensorbus._subscriber import Subscriber
 
-# poll() counts milliseconds in an int.
-_LONGEST = 86_400.0
+# As in the core: a signal that another thread got, or that comes just before the poll, does not
+# end the poll. Python handles it after this time.
+_SIGNAL_SLICE = 0.1
 
 
 def wait_any(subscribers: Iterable[Subscriber], timeout: float | None = None) -> list[Subscriber]:
@@ -55,7 +56,7 @@ def wait_any(subscribers: Iterable[Subscriber], timeout: float | None = None) ->
     while True:
         # This re-arms the descriptors of the others.
         ready = [subscriber for subscriber in watched if subscriber.ready()]
-        left = _LONGEST if deadline is None else deadline - time.monotonic()
+        left = _SIGNAL_SLICE if deadline is None else deadline - time.monotonic()
         if ready or left <= 0:
             return ready
-        poll.poll(math.ceil(min(left, _LONGEST) * 1000))
+        poll.poll(math.ceil(min(left, _SIGNAL_SLICE) * 1000))

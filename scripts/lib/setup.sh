@@ -113,11 +113,15 @@ setup_torch() {
     setup_requirements torch
 }
 
+package_sources() {
+  find VERSION CMakeLists.txt pyproject.toml cmake src python -type f \
+    ! -name '*_test.cpp' ! -name '*.pyc' -print0 | sort -z | xargs -0 sha256sum
+}
+
 # The package itself, built again (incrementally, in build/wheel) when its sources changed.
 setup_package() {
   local wanted
-  wanted=$(find VERSION CMakeLists.txt pyproject.toml cmake src python -type f \
-    ! -name '*_test.cpp' ! -name '*.pyc' -print0 | sort -z | xargs -0 sha256sum)
+  wanted=$(package_sources)
   if [[ $(cat .venv/stamps/package 2>/dev/null) == "$wanted" ]]; then return; fi
   say "building and installing the tensorbus package"
   rm -f .venv/stamps/package
@@ -125,6 +129,37 @@ setup_package() {
   logged package-uninstall python -m pip uninstall -y tensorbus
   logged package python -m pip install --no-build-isolation --no-deps .
   echo "$wanted" >.venv/stamps/package
+}
+
+sanitized=build/asan-package
+
+# A second one with the sanitizers in it, in a folder of its own.
+setup_sanitized_package() {
+  local wanted
+  wanted=$(package_sources)
+  if [[ $(cat "$sanitized/.stamp" 2>/dev/null) == "$wanted" ]]; then return; fi
+  say "building the tensorbus package with sanitizers"
+  rm -rf "$sanitized"
+  logged asan-package python -m pip install --no-build-isolation --no-deps --target "$sanitized" \
+    --config-settings=build-dir=build/asan-wheel \
+    --config-settings=cmake.build-type=RelWithDebInfo \
+    --config-settings=cmake.define.TENSORBUS_SANITIZE=address .
+  echo "$wanted" >"$sanitized/.stamp"
+}
+
+# For the Python tests and the processes that they start.
+use_sanitized_package() {
+  export PYTHONPATH="$PWD/$sanitized"
+  # Python is not built with it, so that it has to be there first; and it looks for the C++ library
+  # when it starts, which Python does not have.
+  local library
+  library=$(g++ -print-file-name=libasan.so)
+  export LD_PRELOAD="$library $(g++ -print-file-name=libstdc++.so.6)"
+  # CPython and PyTorch leave memory behind when they end. SIGSEGV is ours: what a write to a
+  # received tensor ends in is tested.
+  export ASAN_OPTIONS=detect_leaks=0:handle_segv=0:allow_user_segv_handler=1
+  export UBSAN_OPTIONS=print_stacktrace=1
+  export PYTHONMALLOC=malloc
 }
 
 build_preset() { # build_preset PRESET [CMAKE OPTION]...

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cxxabi.h>
 #include <nanobind/nanobind.h>
 #include <unistd.h>
 
@@ -23,25 +22,43 @@ void bind_samples(nb::module_& module);
 void bind_torch(nb::module_& module);
 void bind_endpoints(nb::module_& module);
 
-// Lets other Python threads run for as long as it lives. Not nb::gil_scoped_release: while the
-// interpreter ends, CPython before 3.14 ends a daemon thread that asks for the GIL by pthread_exit,
-// whose unwinding must not pass the destructor. Such a thread waits here for the end of the
-// process.
+// Asks for the GIL. While the interpreter ends, CPython before 3.14 ends a daemon thread that asks
+// for it by pthread_exit, whose unwinding must pass no destructor and nothing noexcept. Such a
+// thread waits here for the end of the process, as it does in CPython 3.14. Nothing else is thrown:
+// these are functions of C.
+template <typename Take>
+auto take_gil(Take take) noexcept {
+  try {
+    return take();
+  } catch (...) {
+    while (true) ::pause();
+  }
+}
+
+// Lets other Python threads run for as long as it lives; in place of nb::gil_scoped_release.
 class WithoutGil {
  public:
   WithoutGil() noexcept : state_(PyEval_SaveThread()) {}
   ~WithoutGil() {
-    try {
-      PyEval_RestoreThread(state_);
-    } catch (const abi::__forced_unwind&) {
-      while (true) ::pause();
-    }
+    take_gil([this] { PyEval_RestoreThread(state_); });
   }
   WithoutGil(const WithoutGil&) = delete;
   WithoutGil& operator=(const WithoutGil&) = delete;
 
  private:
   PyThreadState* state_;
+};
+
+// The other way round, inside a WithoutGil; in place of nb::gil_scoped_acquire.
+class WithGil {
+ public:
+  WithGil() noexcept : state_(take_gil(PyGILState_Ensure)) {}
+  ~WithGil() { PyGILState_Release(state_); }
+  WithGil(const WithGil&) = delete;
+  WithGil& operator=(const WithGil&) = delete;
+
+ private:
+  PyGILState_STATE state_;
 };
 
 // Seconds, as Python counts them; None waits for ever.

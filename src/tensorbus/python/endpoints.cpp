@@ -50,7 +50,7 @@ nb::tuple publish(Publisher& self, Outgoing& outgoing, nb::bytes fields, std::ui
   {
     const WithoutGil release;
     published = self.publish(message, to_timeout(timeout), [] {
-      const nb::gil_scoped_acquire acquire;
+      const WithGil acquire;
       return PyErr_CheckSignals() != 0;
     });
   }

@@ -1,16 +1,31 @@
+#include <atomic>
+
 #include "tensorbus/python/bindings.hpp"
 
 namespace tensorbus::python {
 namespace {
 
-// The classes are Python's (tensorbus/_errors.py), found by the code.
+// The classes are Python's (tensorbus/_errors.py): a tuple of them by code, told once and kept for
+// ever, since errors are raised to the end of an interpreter, when nothing can be imported any
+// more. Release on writing pairs with acquire on reading.
+std::atomic<PyObject*> known_errors{nullptr};
+
+void know_errors(nb::tuple by_code) {
+  known_errors.store(by_code.release().ptr(), std::memory_order_release);
+}
+
+PyObject* class_of(Code code) {
+  PyObject* classes = known_errors.load(std::memory_order_acquire);
+  const auto index = static_cast<Py_ssize_t>(code);
+  if (classes == nullptr || index >= PyTuple_GET_SIZE(classes)) return PyExc_RuntimeError;
+  return PyTuple_GET_ITEM(classes, index);
+}
+
 void raise_python_error(const std::exception_ptr& pointer, void*) {
   try {
     std::rethrow_exception(pointer);
   } catch (const Error& error) {
-    const nb::object make = nb::module_::import_("tensorbus._errors").attr("of_code");
-    const nb::object exception = make(static_cast<int>(error.code()), error.what());
-    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
+    PyErr_SetString(class_of(error.code()), error.what());
   }
 }
 
@@ -28,6 +43,9 @@ void bind_errors(nb::module_& module) {
       .value("PERMISSION", Code::kPermission)
       .value("FORKED", Code::kForked)
       .value("SYSTEM", Code::kSystem);
+  module.def("know_errors", know_errors, nb::arg("by_code"),
+             nb::sig("def know_errors(by_code: tuple[type[Exception], ...]) -> None"),
+             "Tells the exception of each Code.");
   nb::register_exception_translator(raise_python_error);
 }
 

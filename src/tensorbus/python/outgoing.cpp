@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <atomic>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -14,8 +15,9 @@
 namespace tensorbus::python {
 namespace {
 
-// numpy.ndarray, once Python told us.
-PyTypeObject* known_array = nullptr;
+// numpy.ndarray, once Python told us. Relaxed: whoever calls with an array has it from Python, and
+// another type of the same address there is not, since we keep this one for ever.
+std::atomic<PyTypeObject*> known_array{nullptr};
 
 template <typename T>
 DType integer(bool is_signed) {
@@ -113,7 +115,7 @@ int Outgoing::add(nb::handle value) {
   const int known = indices_.find(value.ptr());
   if (known >= 0) return known;
   int index = -1;
-  if (Py_TYPE(value.ptr()) == known_array)
+  if (Py_TYPE(value.ptr()) == known_array.load(std::memory_order_relaxed))
     index = add_buffer(value, TensorFlags::kFromNumpy);
   else if (auto view = view_of_plain_torch(value))
     index = append(std::move(*view), nb::borrow(value));
@@ -198,7 +200,8 @@ void bind_outgoing(nb::module_& module) {
   module.def(
       "know_numpy",
       [](nb::type_object array) {
-        known_array = reinterpret_cast<PyTypeObject*>(nb::object(array).release().ptr());
+        auto* kept = reinterpret_cast<PyTypeObject*>(nb::object(array).release().ptr());
+        known_array.store(kept, std::memory_order_relaxed);
       },
       nb::arg("array"), nb::sig("def know_numpy(array: type) -> None"),
       "Tells the class of plain arrays.");

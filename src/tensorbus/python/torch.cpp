@@ -4,6 +4,7 @@
 #include "tensorbus/python/torch.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <utility>
 
@@ -24,11 +25,14 @@ struct Torch {
   nb::object is_neg_name = nb::steal(PyUnicode_InternFromString("is_neg"));
   nb::object is_conj_name = nb::steal(PyUnicode_InternFromString("is_conj"));
 };
-const Torch* known_torch = nullptr;
+// Release on writing pairs with acquire on reading: who finds it finds it complete.
+std::atomic<const Torch*> known_torch{nullptr};
+
+const Torch* known() noexcept { return known_torch.load(std::memory_order_acquire); }
 
 void know_torch(nb::type_object tensor, nb::object int8, nb::object uint8) {
   const nb::object capsule = nb::getattr(tensor, "__dlpack_c_exchange_api__", nb::none());
-  if (known_torch != nullptr || !nb::isinstance<nb::capsule>(capsule)) return;
+  if (known() != nullptr || !nb::isinstance<nb::capsule>(capsule)) return;
   const auto* api = static_cast<const DLPackExchangeAPI*>(
       nb::cast<nb::capsule>(capsule).data("dlpack_exchange_api"));
   while (api != nullptr && api->version.major != kDLPackVersion.major) api = api->older;
@@ -38,7 +42,7 @@ void know_torch(nb::type_object tensor, nb::object int8, nb::object uint8) {
   torch->api = api;
   torch->int8 = int8.release().ptr();
   torch->uint8 = uint8.release().ptr();
-  known_torch = torch;
+  known_torch.store(torch, std::memory_order_release);
 }
 
 nb::object checked(PyObject* made) {
@@ -66,7 +70,7 @@ bool is_complex(DType dtype) {
 }  // namespace
 
 std::optional<TensorView> view_of_plain_torch(nb::handle value) {
-  const Torch* torch = known_torch;
+  const Torch* torch = known();
   if (torch == nullptr || Py_TYPE(value.ptr()) != torch->tensor) return std::nullopt;
   DLTensor tensor{};
   if (torch->api->view_of_object(value.ptr(), &tensor) != 0) {
@@ -97,7 +101,7 @@ std::optional<TensorView> view_of_plain_torch(nb::handle value) {
 
 bool can_be_plain_torch(const Memory& memory) {
   constexpr TensorFlags kOrigins = TensorFlags::kFromTorch | TensorFlags::kFromNumpy;
-  return known_torch != nullptr && (memory.layout.flags | kOrigins) == kOrigins &&
+  return known() != nullptr && (memory.layout.flags | kOrigins) == kOrigins &&
          is_torch_dtype(memory.layout.dtype) && to_dlpack(memory.layout.dtype) &&
          std::ranges::none_of(memory.layout.strides, [](auto stride) { return stride < 0; });
 }
@@ -105,7 +109,7 @@ bool can_be_plain_torch(const Memory& memory) {
 nb::object make_plain_torch(Memory memory) {
   DLManagedTensorVersioned* managed = make_managed(std::move(memory));
   void* made = nullptr;
-  if (known_torch->api->object_from_managed(managed, &made) != 0) {
+  if (known()->api->object_from_managed(managed, &made) != 0) {
     managed->deleter(managed);
     throw nb::python_error();
   }
