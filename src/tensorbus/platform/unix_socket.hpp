@@ -25,7 +25,8 @@ struct Connection {
 // kBusy: alive, but its backlog is full. kDead: nobody listens there.
 Connection connect_in(int directory, const std::string& name);
 
-// A waiting connection, or an empty Fd. Throws Error(kSystem) when descriptors or memory are short.
+// A waiting connection, or an empty Fd. Throws Error(kOutOfMemory) that names the
+// limit when descriptors or memory are short.
 Fd accept_from(int listener);
 
 struct Credentials {
@@ -44,6 +45,8 @@ struct Datagram {
   std::vector<Fd> fds;
   bool truncated = false;  // longer, or with more descriptors, than asked for
 };
+// Throws Error(kOutOfMemory) when this process has no descriptors left for those that came; the
+// datagram is still there then.
 Transfer receive_datagram(int socket, std::size_t max_bytes, std::size_t max_fds,
                           Datagram& datagram);
 
