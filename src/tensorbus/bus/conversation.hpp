@@ -19,7 +19,8 @@ class Conversation {
   using OnEnd = std::function<void(const std::string& why)>;
 
   // Both are called on the service thread, on_end at most once and as the last. An Error that
-  // on_message throws ends the conversation.
+  // on_message throws ends the conversation; but when it meets a limit (Error(kOutOfMemory),
+  // std::bad_alloc), it is handed the same message again later, and the next ones after it.
   Conversation(Service& service, platform::Fd socket, OnMessage on_message, OnEnd on_end);
   ~Conversation();
   Conversation(const Conversation&) = delete;
@@ -34,6 +35,8 @@ class Conversation {
  private:
   enum class Cause { kReady, kDeath };
   void on_ready(Cause cause);
+  // True: it is over.
+  bool hear(Cause cause);
 
   Service& service_;
   const OnMessage on_message_;
@@ -42,6 +45,8 @@ class Conversation {
   Service::Tag socket_tag_ = 0;
   std::optional<Service::Tag> death_tag_;
   int pidfd_ = -1;
+  link::Channel::Received received_;
+  bool unheard_ = false;  // received_ met a limit
   bool closed_ = false;
 };
 

@@ -1,5 +1,6 @@
 #include "tensorbus/bus/owner_connection.hpp"
 
+#include <new>
 #include <utility>
 
 #include "tensorbus/platform/error.hpp"
@@ -38,19 +39,23 @@ OwnerConnection::OwnerConnection(Surroundings& surroundings, platform::Fd socket
           std::make_shared<link::SegmentSender>(conversation_.channel(), surroundings.arena)) {}
 
 void OwnerConnection::end() {
+  ended_ = true;
   conversation_.close();
   for (auto& [number, link] : std::exchange(links_, {})) link.publisher->end_link(link.link);
 }
 
-void OwnerConnection::tell_ended(const PublisherCore& publisher) {
-  for (const auto& [number, link] : links_)
-    if (link.publisher.get() == &publisher) conversation_.channel()->send(link::Ended{number});
+void OwnerConnection::tell_ended() {
+  for (auto& [number, link] : links_) {
+    if (link.told_ended || !link.publisher->closed()) continue;
+    conversation_.channel()->send(link::Ended{number});
+    link.told_ended = true;
+  }
 }
 
 void OwnerConnection::tell_retired(std::uint32_t segment) { segments_->retire(segment); }
 
 void OwnerConnection::on_message(link::Channel::Received& received) {
-  if (!peer_) return greet(received);
+  if (!greeted_) return greet(received);
   switch (received.header.type) {
     case link::ControlType::kSubscribe:
       return subscribe(received);
@@ -83,13 +88,14 @@ void OwnerConnection::on_message(link::Channel::Received& received) {
 
 void OwnerConnection::greet(link::Channel::Received& received) {
   try {
-    peer_ = link::accept_hello(received);
+    if (!peer_) peer_ = link::accept_hello(received);
   } catch (const Error& error) {
-    refuse(0, error.code(), error.what());
+    if (error.code() != Code::kOutOfMemory) refuse(0, error.code(), error.what());
     throw;
   }
   if (peer_->pidfd) conversation_.watch_death(peer_->pidfd.get());
   link::send_hello(*conversation_.channel(), surroundings_.self, *surroundings_.wake_page);
+  greeted_ = true;
 }
 
 void OwnerConnection::subscribe(link::Channel::Received& received) {
@@ -107,6 +113,10 @@ void OwnerConnection::subscribe(link::Channel::Received& received) {
         asked.link, Code::kUnsupported,
         "the publisher is not shared, subscribers can only read its memory: make it shared "
         "(shared=True), or subscribe with access read or private");
+  // What takes memory here comes before the link, or refuses it: never after the borrower knows.
+  auto no_memory = link::Channel::prepare(link::Refused{
+      asked.link, static_cast<std::uint32_t>(Code::kOutOfMemory), "the publisher has no memory"});
+  const auto entry = links_.emplace(asked.link, Link{publisher, nullptr}).first;
   try {
     const auto announce = [&](const PublisherCore::Adopted& adopted) {
       std::vector<platform::Fd> fds;
@@ -123,15 +133,20 @@ void OwnerConnection::subscribe(link::Channel::Received& received) {
       adopted.link->close_descriptor();
       platform::step("accepted.sent");
     };
-    const auto link =
+    entry->second.link =
         publisher
             ->adopt({asked.depth, asked.max_held}, std::move(waker), segments_, grant, announce)
             .link;
-    if (!link) return refuse(asked.link, Code::kClosed, "the publisher is closed");
-    links_.emplace(asked.link, Link{publisher, link});
+    if (entry->second.link) return;
+    links_.erase(entry);
+    refuse(asked.link, Code::kClosed, "the publisher is closed");
   } catch (const Error& error) {
     // No memory or descriptors for a link: our fault, not the peer's.
+    links_.erase(asked.link);
     refuse(asked.link, error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    links_.erase(asked.link);
+    conversation_.channel()->send(std::move(no_memory));
   }
 }
 

@@ -33,13 +33,16 @@ class OwnerConnection {
 
   // The borrower is gone, or we are: takes all leases back.
   void end();
-  void tell_ended(const PublisherCore& publisher);
+  bool ended() const noexcept { return ended_; }
+  // Tells who subscribed to a publisher that has closed since.
+  void tell_ended();
   void tell_retired(std::uint32_t segment);
 
  private:
   struct Link {
     std::shared_ptr<PublisherCore> publisher;
     std::shared_ptr<link::OwnerLink> link;
+    bool told_ended = false;
   };
 
   void on_message(link::Channel::Received& received);
@@ -53,6 +56,8 @@ class OwnerConnection {
   Conversation conversation_;
   std::shared_ptr<link::SegmentSender> segments_;
   std::optional<link::Peer> peer_;  // empty until its HELLO came
+  bool greeted_ = false;            // and was answered
+  bool ended_ = false;
   std::unordered_map<std::uint32_t, Link> links_;
 };
 

@@ -1,6 +1,7 @@
 #include "tensorbus/bus/subscriber_core.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include "tensorbus/bus/sample_parts.hpp"
 #include "tensorbus/platform/clock.hpp"
@@ -119,15 +120,22 @@ bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
       return true;
     } catch (const Error& error) {
       if (error.code() == Code::kOutOfMemory) {
-        link->set_aside = entry;
-        link->look_again = true;  // there is something still
-        if (event_) platform::signal_event(event_.get());
+        try_again_later(*link, entry);
         throw;
       }
       ++stats_.bad;
+    } catch (const std::bad_alloc&) {
+      try_again_later(*link, entry);
+      throw;
     }
   }
   return false;
+}
+
+void SubscriberCore::try_again_later(link::BorrowerLink& link, const link::Entry& entry) noexcept {
+  link.set_aside = entry;
+  link.look_again = true;  // there is something still
+  if (event_) platform::signal_event(event_.get());
 }
 
 bool SubscriberCore::anything_ready() const {
@@ -223,7 +231,7 @@ bool SubscriberCore::close() {
   for (const LinkRef& link : links_) {
     if (link->set_aside) link->release(link->set_aside->token);  // others may be held for long
     link->set_aside.reset();
-    link->channel().send(link::Unsubscribe{link->id()});
+    link->unsubscribe();
   }
   links_.clear();
   sleeper_.wake_own();
@@ -239,6 +247,7 @@ bool SubscriberCore::closed() const {
 void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
   const std::lock_guard lock(mutex_);
   if (closed_) return;
+  links_.reserve(links_.size() + 1);
   std::vector<platform::Fd> fds;
   if (event_) fds.push_back(event_copy());
   link->channel().send(link::Subscribe{.link = link->id(),
@@ -269,11 +278,15 @@ void SubscriberCore::end(const LinkRef& link) {
   if (event_) platform::signal_event(event_.get());
 }
 
-void SubscriberCore::refuse(const LinkRef& link, const std::string& why) {
+void SubscriberCore::refuse(const LinkRef& link, std::string_view why) noexcept {
   const std::lock_guard lock(mutex_);
   std::erase(links_, link);
   ++stats_.refused;
-  stats_.last_refusal = why;
+  try {
+    stats_.last_refusal = why;
+  } catch (const std::bad_alloc&) {  // the count says it
+    stats_.last_refusal.clear();
+  }
 }
 
 void SubscriberCore::segment_came() {
