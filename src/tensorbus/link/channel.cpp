@@ -47,7 +47,7 @@ void Channel::detach() {
 }
 
 platform::Transfer Channel::transmit(const Pending& pending) {
-  std::array<int, kMaxControlFds> fds{};
+  std::array<int, platform::kMaxFdsPerMessage> fds{};
   check(pending.fds.size() <= fds.size());
   for (std::size_t i = 0; i < pending.fds.size(); ++i) fds[i] = pending.fds[i].get();
   return platform::send_datagram(socket_.get(), pending.bytes,

@@ -15,8 +15,6 @@
 namespace tensorbus::platform {
 namespace {
 
-constexpr std::size_t kMaxFdsPerMessage = 16;
-
 // "/proc/self/fd/<directory>/<name>" is short whatever the directory is called.
 sockaddr_un address_of(int directory, const std::string& name) {
   sockaddr_un address{};

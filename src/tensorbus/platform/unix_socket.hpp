@@ -37,7 +37,9 @@ Credentials peer_credentials(int socket);
 
 enum class Transfer { kDone, kWouldBlock, kEnded };
 
-// Sends one datagram with descriptors. kEnded: the other side is gone.
+inline constexpr std::size_t kMaxFdsPerMessage = 16;
+
+// Sends one datagram with descriptors, at most so many. kEnded: the other side is gone.
 Transfer send_datagram(int socket, std::span<const std::byte> bytes, std::span<const int> fds);
 
 struct Datagram {
