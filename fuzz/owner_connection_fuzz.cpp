@@ -65,7 +65,7 @@ class Owner {
     (void)publisher.publish(sample, 0ns, {});
   }
   void close(std::size_t which) {
-    if (publishers_[which]->close() && !ended_) connection_->tell_ended(*publishers_[which]);
+    if (publishers_[which]->close() && !ended_) connection_->tell_ended();
   }
   void tell_retired(std::uint32_t segment) {
     if (!ended_) connection_->tell_retired(segment);

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -236,6 +237,25 @@ class PeerProcess {
     return "ok " + std::to_string(bytes);
   }
 
+  // "limit descriptors extra=2", "limit address_space extra=1000000": from now on so many more than
+  // there are; "off" lifts it.
+  static std::string limit(const Arguments& with) {
+    const bool descriptors = with.first == "descriptors";
+    const auto which = descriptors ? RLIMIT_NOFILE : RLIMIT_AS;
+    rlimit limit{};
+    ::getrlimit(which, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    const std::size_t used = descriptors ? first_free_descriptor() : mapped_bytes();
+    if (with.get("off", 0) == 0) limit.rlim_cur = used + with.get("extra", 0);
+    return ::setrlimit(which, &limit) == 0 ? "ok" : "cannot set the limit";
+  }
+  // Of the last publisher.
+  std::string unsent() { return "ok " + std::to_string(publishers_.back().stats().dropped_unsent); }
+  std::string refusals() {
+    const SubscriberStats stats = subscribers_.back().stats();
+    return "ok " + std::to_string(stats.publishers) + " " + stats.last_refusal;
+  }
+
   static const std::map<std::string, Command> commands_;
 
   const std::string domain_;
@@ -272,6 +292,9 @@ const std::map<std::string, PeerProcess::Command> PeerProcess::commands_ = {
     {"used", [](PeerProcess& p, const Arguments&) { return p.used(); }},
     {"fds",
      [](PeerProcess&, const Arguments&) { return "ok " + std::to_string(open_descriptors()); }},
+    {"limit", [](PeerProcess&, const Arguments& with) { return limit(with); }},
+    {"unsent", [](PeerProcess& p, const Arguments&) { return p.unsent(); }},
+    {"refusals", [](PeerProcess& p, const Arguments&) { return p.refusals(); }},
     {"abandon", [](PeerProcess&, const Arguments&) -> std::string { ::_exit(0); }},
 };
 

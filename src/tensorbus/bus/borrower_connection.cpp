@@ -18,11 +18,12 @@ std::string as_text(std::string bytes) {
 }  // namespace
 
 BorrowerConnection::BorrowerConnection(Surroundings& surroundings, const Id& owner,
-                                       platform::Fd socket, OnEnd on_end, OnLost on_lost)
+                                       platform::Fd socket, OnEnd on_end,
+                                       OnRefusedForNow on_refused_for_now)
     : surroundings_(surroundings),
       owner_(owner),
       on_end_(std::move(on_end)),
-      on_lost_(std::move(on_lost)),
+      on_refused_for_now_(std::move(on_refused_for_now)),
       conversation_(
           surroundings.service, std::move(socket),
           [this](link::Channel::Received& received) { on_message(received); },
@@ -40,6 +41,7 @@ void BorrowerConnection::subscribe(const std::shared_ptr<SubscriberCore>& subscr
   const std::uint32_t number = next_link_++;
   auto link = std::make_shared<link::BorrowerLink>(number, std::move(source), connected_,
                                                    subscriber->asks_for());
+  if (!greeted_) wanted_.reserve(wanted_.size() + 1);
   links_.emplace(number, Link{subscriber, link});
   if (greeted_) {
     subscriber->add(std::move(link));
@@ -51,20 +53,13 @@ void BorrowerConnection::subscribe(const std::shared_ptr<SubscriberCore>& subscr
 
 void BorrowerConnection::end(const std::string& why) {
   conversation_.close();
-  const auto lost = [&](const std::shared_ptr<SubscriberCore>& subscriber,
-                        const link::BorrowerLink& link) {
-    if (why.empty()) on_lost_(subscriber, link.source()->publisher);
-  };
-  for (const Wanted& wanted : std::exchange(wanted_, {})) {
-    wanted.subscriber->refuse(wanted.link, why.empty() ? "the publisher hung up" : why);
-    lost(wanted.subscriber, *wanted.link);
-  }
+  for (const Wanted& wanted : std::exchange(wanted_, {}))
+    wanted.subscriber->refuse(
+        wanted.link, why.empty() ? std::string_view("the publisher died") : std::string_view(why));
   for (const auto& [number, weak] : std::exchange(links_, {})) {
     const auto subscriber = weak.subscriber.lock();
     const auto link = weak.link.lock();
-    if (!subscriber || !link) continue;
-    subscriber->end(link);
-    lost(subscriber, *link);
+    if (subscriber && link) subscriber->end(link);
   }
 }
 
@@ -88,9 +83,8 @@ void BorrowerConnection::on_message(link::Channel::Received& received) {
       const auto [subscriber, link] = link_named(refused.link);
       if (!subscriber || !link) return;
       subscriber->refuse(link, as_text(refused.text));
-      const auto code = static_cast<Code>(refused.code);
-      if (code == Code::kOutOfMemory || code == Code::kSystem)
-        on_lost_(subscriber, link->source()->publisher);
+      if (refused.code == static_cast<std::uint32_t>(Code::kOutOfMemory) && on_refused_for_now_)
+        on_refused_for_now_(subscriber, link->source()->publisher);
       return;
     }
     case link::ControlType::kSegment: {
@@ -124,18 +118,20 @@ void BorrowerConnection::greet(link::Channel::Received& received) {
   if (received.header.type == link::ControlType::kRefused)
     throw Error(Code::kVersionMismatch,
                 "the publisher refused: " + as_text(received.as<link::Refused>().text));
-  link::Peer peer = link::accept_hello(received);
-  if (peer.id != owner_)
-    throw Error(Code::kProtocol,
-                "HELLO.id: " + peer.id.hex() + " answers at the socket of " + owner_.hex());
-  connected_->wake_page = std::move(peer.wake_page);
-  connected_->pidfd = std::move(peer.pidfd);
+  if (!connected_->wake_page) {  // else there was no memory for the rest
+    link::Peer peer = link::accept_hello(received);
+    if (peer.id != owner_)
+      throw Error(Code::kProtocol,
+                  "HELLO.id: " + peer.id.hex() + " answers at the socket of " + owner_.hex());
+    connected_->wake_page = std::move(peer.wake_page);
+    connected_->pidfd = std::move(peer.pidfd);
+  }
   if (connected_->pidfd) conversation_.watch_death(connected_->pidfd.get());
-  greeted_ = true;
-  for (Wanted& wanted : std::exchange(wanted_, {})) {
-    wanted.subscriber->add(std::move(wanted.link));
+  for (; !wanted_.empty(); wanted_.erase(wanted_.begin())) {
+    wanted_.front().subscriber->add(wanted_.front().link);
     platform::step("subscribe.sent");
   }
+  greeted_ = true;
 }
 
 BorrowerConnection::Wanted BorrowerConnection::link_named(std::uint32_t number) const {

@@ -20,13 +20,14 @@ namespace tensorbus::bus {
 class BorrowerConnection {
  public:
   using OnEnd = std::function<void(BorrowerConnection&, const std::string& why)>;
-  // A subscription has ended, but not the publisher: the owner hung up or is short of something.
-  using OnLost =
+
+  // The owner has no room for a link now, and may have later.
+  using OnRefusedForNow =
       std::function<void(const std::shared_ptr<SubscriberCore>&, std::uint32_t publisher)>;
 
   // Throws Error(kPermission) if the peer is another user's.
   BorrowerConnection(Surroundings& surroundings, const Id& owner, platform::Fd socket, OnEnd on_end,
-                     OnLost on_lost);
+                     OnRefusedForNow on_refused_for_now = {});
 
   ~BorrowerConnection() { conversation_.close(); }  // before the pidfd that it watches goes
 
@@ -56,7 +57,7 @@ class BorrowerConnection {
   Surroundings& surroundings_;
   const Id owner_;
   const OnEnd on_end_;
-  const OnLost on_lost_;
+  const OnRefusedForNow on_refused_for_now_;
   Conversation conversation_;
   std::shared_ptr<link::Connected> connected_;
   bool greeted_ = false;

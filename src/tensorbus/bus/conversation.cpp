@@ -1,5 +1,6 @@
 #include "tensorbus/bus/conversation.hpp"
 
+#include <new>
 #include <utility>
 
 #include "tensorbus/platform/error.hpp"
@@ -25,14 +26,9 @@ Conversation::Conversation(Service& service, platform::Fd socket, OnMessage on_m
 Conversation::~Conversation() { close(); }
 
 void Conversation::watch_death(int pidfd) {
+  if (death_tag_) return;
   pidfd_ = pidfd;
   death_tag_ = service_.watch(pidfd, [this] { on_ready(Cause::kDeath); });
-}
-
-void Conversation::listen_when_heard() {
-  if (deaf_ || channel_->waiting() == 0) return;
-  deaf_ = true;
-  service_.watch_readable(socket_tag_, channel_->fd(), false);
 }
 
 void Conversation::close() noexcept {
@@ -46,29 +42,34 @@ void Conversation::close() noexcept {
 void Conversation::on_ready(Cause cause) {
   std::string why;
   try {
-    channel_->flush();
-    if (deaf_ && channel_->waiting() == 0) {
-      deaf_ = false;
-      service_.watch_readable(socket_tag_, channel_->fd(), true);
-    }
-    if (deaf_ && cause == Cause::kReady) return;
-    link::Channel::Received received;
-    // A bounded number at a time: a peer that talks without end must not keep the others waiting.
-    // What it said before it died is heard first; a child of it that has the socket may go on
-    // talking.
-    for (int i = 0; i < (cause == Cause::kDeath ? kLastWords : kAtATime); ++i) {
-      const auto state = channel_->receive(received);
-      if (state == link::Channel::State::kEnded) cause = Cause::kDeath;
-      if (state != link::Channel::State::kMessage) break;
-      on_message_(received);
-      if (closed_ || (deaf_ && cause == Cause::kReady)) return;
-    }
-    if (cause == Cause::kReady) return;
+    if (!hear(cause)) return;
   } catch (const Error& error) {
+    if (error.code() == Code::kOutOfMemory && cause == Cause::kReady) throw;
     why = error.what();
+  } catch (const std::bad_alloc&) {
+    // Nothing was lost, except with a peer that died: then what there is no room for goes with it.
+    if (cause == Cause::kReady) throw;
   }
   close();
   on_end_(why);
+}
+
+bool Conversation::hear(Cause cause) {
+  channel_->flush();
+  // A bounded number at a time: a peer that talks without end must not keep the others waiting.
+  // What it said before it died is heard first; a child of it that has the socket may go on
+  // talking.
+  for (int i = 0; i < (cause == Cause::kDeath ? kLastWords : kAtATime); ++i) {
+    const auto state = unheard_ ? link::Channel::State::kMessage : channel_->receive(received_);
+    if (state == link::Channel::State::kEnded) return true;
+    if (state != link::Channel::State::kMessage) break;
+    unheard_ = true;
+    on_message_(received_);
+    unheard_ = false;
+    received_.datagram.fds.clear();
+    if (closed_) return false;
+  }
+  return cause == Cause::kDeath;
 }
 
 }  // namespace tensorbus::bus

@@ -19,16 +19,14 @@ class Conversation {
   using OnEnd = std::function<void(const std::string& why)>;
 
   // Both are called on the service thread, on_end at most once and as the last. An Error that
-  // on_message throws ends the conversation.
+  // on_message throws ends the conversation; but when it meets a limit (Error(kOutOfMemory),
+  // std::bad_alloc), it is handed the same message again later, and the next ones after it.
   Conversation(Service& service, platform::Fd socket, OnMessage on_message, OnEnd on_end);
   ~Conversation();
   Conversation(const Conversation&) = delete;
   Conversation& operator=(const Conversation&) = delete;
 
   const std::shared_ptr<link::Channel>& channel() const noexcept { return channel_; }
-  // Hears no more from the peer before it has read what it was told. For the side that answers:
-  // were both to do so, they could wait for each other.
-  void listen_when_heard();
   // Takes the peer's death from here as well as from the socket. The descriptor is the caller's.
   void watch_death(int pidfd);
   // Stops listening; the socket stays open while somebody holds the channel.
@@ -37,6 +35,8 @@ class Conversation {
  private:
   enum class Cause { kReady, kDeath };
   void on_ready(Cause cause);
+  // True: it is over.
+  bool hear(Cause cause);
 
   Service& service_;
   const OnMessage on_message_;
@@ -45,7 +45,8 @@ class Conversation {
   Service::Tag socket_tag_ = 0;
   std::optional<Service::Tag> death_tag_;
   int pidfd_ = -1;
-  bool deaf_ = false;  // until what waits in the channel was sent
+  link::Channel::Received received_;
+  bool unheard_ = false;  // received_ met a limit
   bool closed_ = false;
 };
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <new>
 #include <set>
 
 #include "tensorbus/bus/topic_name.hpp"
@@ -45,10 +46,13 @@ platform::Fd Domain::listen(const Id& participant) const {
   for (int attempt = 1;; ++attempt) {
     try {
       return platform::listen_in(directory_.get(), temporary, socket_name(participant));
-    } catch (const Error&) {
+    } catch (const Error& error) {
       // A sweep may have taken the socket for dead before it listened: then it is made again.
       remove_file(temporary);
-      if (attempt == kListenAttempts) throw;
+      if (attempt == kListenAttempts || error.code() != Code::kSystem) throw;
+    } catch (const std::bad_alloc&) {
+      remove_file(temporary);
+      throw;
     }
   }
 }
@@ -76,6 +80,8 @@ void Domain::sweep(const Id& self) const {
   for (const Id& owner : owners)
     if (is_dead(socket_name(owner))) remove_files_of(owner);
 }
+
+bool Domain::is_dead(const Id& participant) const { return is_dead(socket_name(participant)); }
 
 bool Domain::is_dead(const std::string& socket) const {
   try {

@@ -31,6 +31,8 @@ class Domain {
   void remove_file(const std::string& name) const noexcept {
     platform::remove_file(directory_.get(), name);
   }
+  // Does nobody listen at the socket of this participant?
+  bool is_dead(const Id& participant) const;
   // Removes socket and markers of a participant that is gone.
   void remove_files_of(const Id& participant) const;
   // Removes what dead participants left behind. `self` is spared.

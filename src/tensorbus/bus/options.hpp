@@ -62,7 +62,7 @@ struct PublisherStats {
   std::uint64_t delivered = 0;       // samples put into a subscriber's queue, summed
   std::uint64_t dropped_depth = 0;   // taken out of a full queue for a newer one
   std::uint64_t dropped_held = 0;    // not queued: the subscriber holds all that it may
-  std::uint64_t dropped_unsent = 0;  // not queued: its memory could not be passed on (descriptors)
+  std::uint64_t dropped_unsent = 0;  // not queued: no descriptor or memory to pass it on
   std::uint64_t timed_out = 0;       // publish() calls that gave up waiting for room
   std::uint64_t waited = 0;          // publish() calls that had to wait
   std::uint64_t bytes_copied = 0;    // of tensors that were not in the arena

@@ -1,8 +1,8 @@
 #include "tensorbus/bus/owner_connection.hpp"
 
+#include <new>
 #include <utility>
 
-#include "tensorbus/platform/bell.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/step.hpp"
 
@@ -10,18 +10,18 @@ namespace tensorbus::bus {
 namespace {
 
 constexpr std::size_t kMaxLinks = 65536;
-constexpr std::size_t kMaxLinkBytes = std::size_t{1} << 30;  // of all borrowers together
 
 platform::Fd of_same_user(platform::Fd socket) {
   link::check_same_user(socket.get());
   return socket;
 }
 
-platform::Fd take_bell(link::Channel::Received& received) {
-  platform::Fd bell = received.take_fd();
-  if (!platform::is_ringer(bell.get()))
-    throw Error(Code::kProtocol, "bell: expected a Unix stream socket, got something else");
-  return bell;
+platform::Fd take_event(link::Channel::Received& received) {
+  platform::Fd event = received.take_fd();
+  if (!platform::is_event(event.get()))
+    throw Error(Code::kProtocol, "eventfd: the descriptor is something else");
+  platform::make_non_blocking(event.get());
+  return event;
 }
 
 }  // namespace
@@ -33,33 +33,29 @@ OwnerConnection::OwnerConnection(Surroundings& surroundings, platform::Fd socket
       on_end_(std::move(on_end)),
       conversation_(
           surroundings.service, of_same_user(std::move(socket)),
-          [this](link::Channel::Received& received) {
-            on_message(received);
-            conversation_.listen_when_heard();
-          },
+          [this](link::Channel::Received& received) { on_message(received); },
           [this](const std::string& why) { on_end_(*this, why); }),
       segments_(
           std::make_shared<link::SegmentSender>(conversation_.channel(), surroundings.arena)) {}
 
 void OwnerConnection::end() {
+  ended_ = true;
   conversation_.close();
-  for (auto& [number, link] : std::exchange(links_, {})) end_link(link);
+  for (auto& [number, link] : std::exchange(links_, {})) link.publisher->end_link(link.link);
 }
 
-void OwnerConnection::end_link(const Link& link) {
-  link.publisher->end_link(link.link);
-  surroundings_.link_bytes -= link.bytes;
-}
-
-void OwnerConnection::tell_ended(const PublisherCore& publisher) {
-  for (const auto& [number, link] : links_)
-    if (link.publisher.get() == &publisher) conversation_.channel()->send(link::Ended{number});
+void OwnerConnection::tell_ended() {
+  for (auto& [number, link] : links_) {
+    if (link.told_ended || !link.publisher->closed()) continue;
+    conversation_.channel()->send(link::Ended{number});
+    link.told_ended = true;
+  }
 }
 
 void OwnerConnection::tell_retired(std::uint32_t segment) { segments_->retire(segment); }
 
 void OwnerConnection::on_message(link::Channel::Received& received) {
-  if (!peer_) return greet(received);
+  if (!greeted_) return greet(received);
   switch (received.header.type) {
     case link::ControlType::kSubscribe:
       return subscribe(received);
@@ -72,16 +68,16 @@ void OwnerConnection::on_message(link::Channel::Received& received) {
       const auto number = received.as<link::Done>().number;
       const auto found = links_.find(number);
       if (found == links_.end()) return;  // it was refused
-      end_link(found->second);
+      found->second.publisher->end_link(found->second.link);
       links_.erase(found);
       return;
     }
     case link::ControlType::kEvent: {
       const auto number = received.as<link::Event>().number;
-      platform::Fd bell = take_bell(received);
+      platform::Fd event = take_event(received);
       const auto found = links_.find(number);
       if (found != links_.end())
-        found->second.publisher->set_bell(found->second.link, std::move(bell));
+        found->second.publisher->set_event(found->second.link, std::move(event));
       return;
     }
     default:
@@ -92,13 +88,14 @@ void OwnerConnection::on_message(link::Channel::Received& received) {
 
 void OwnerConnection::greet(link::Channel::Received& received) {
   try {
-    peer_ = link::accept_hello(received);
+    if (!peer_) peer_ = link::accept_hello(received);
   } catch (const Error& error) {
-    refuse(0, error.code(), error.what());
+    if (error.code() != Code::kOutOfMemory) refuse(0, error.code(), error.what());
     throw;
   }
   if (peer_->pidfd) conversation_.watch_death(peer_->pidfd.get());
   link::send_hello(*conversation_.channel(), surroundings_.self, *surroundings_.wake_page);
+  greeted_ = true;
 }
 
 void OwnerConnection::subscribe(link::Channel::Received& received) {
@@ -107,7 +104,7 @@ void OwnerConnection::subscribe(link::Channel::Received& received) {
     throw Error(Code::kProtocol, "SUBSCRIBE.link: " + std::to_string(asked.link));
   const memory::Grant grant = link::grant_of(asked.writable, "SUBSCRIBE.writable");
   link::Waker waker(peer_->wake_page, asked.wake_slot);
-  if (!received.datagram.fds.empty()) waker.set_bell(take_bell(received));
+  if (!received.datagram.fds.empty()) waker.set_event(take_event(received));
   const std::shared_ptr<PublisherCore> publisher = find_publisher_(asked.publisher);
   if (!publisher || publisher->topic() != asked.topic)
     return refuse(asked.link, Code::kClosed, "there is no such publisher any more");
@@ -116,12 +113,10 @@ void OwnerConnection::subscribe(link::Channel::Received& received) {
         asked.link, Code::kUnsupported,
         "the publisher is not shared, subscribers can only read its memory: make it shared "
         "(shared=True), or subscribe with access read or private");
-  const link::LinkLimits limits = publisher->limits_of({asked.depth, asked.max_held});
-  const std::size_t bytes = link::OwnerLink::bytes_for(limits);
-  if (bytes > kMaxLinkBytes - surroundings_.link_bytes)
-    return refuse(asked.link, Code::kOutOfMemory,
-                  "the queues of all subscribers of a process together may take 1 GiB of it: ask "
-                  "for a smaller depth or max_held");
+  // What takes memory here comes before the link, or refuses it: never after the borrower knows.
+  auto no_memory = link::Channel::prepare(link::Refused{
+      asked.link, static_cast<std::uint32_t>(Code::kOutOfMemory), "the publisher has no memory"});
+  const auto entry = links_.emplace(asked.link, Link{publisher, nullptr}).first;
   try {
     const auto announce = [&](const PublisherCore::Adopted& adopted) {
       std::vector<platform::Fd> fds;
@@ -138,13 +133,20 @@ void OwnerConnection::subscribe(link::Channel::Received& received) {
       adopted.link->close_descriptor();
       platform::step("accepted.sent");
     };
-    const auto link = publisher->adopt(limits, std::move(waker), segments_, grant, announce).link;
-    if (!link) return refuse(asked.link, Code::kClosed, "the publisher is closed");
-    links_.emplace(asked.link, Link{publisher, link, bytes});
-    surroundings_.link_bytes += bytes;
+    entry->second.link =
+        publisher
+            ->adopt({asked.depth, asked.max_held}, std::move(waker), segments_, grant, announce)
+            .link;
+    if (entry->second.link) return;
+    links_.erase(entry);
+    refuse(asked.link, Code::kClosed, "the publisher is closed");
   } catch (const Error& error) {
     // No memory or descriptors for a link: our fault, not the peer's.
+    links_.erase(asked.link);
     refuse(asked.link, error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    links_.erase(asked.link);
+    conversation_.channel()->send(std::move(no_memory));
   }
 }
 

@@ -4,8 +4,8 @@
 #include <mutex>
 
 #include "tensorbus/bus/participant_core.hpp"
-#include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
+#include "tensorbus/platform/limits.hpp"
 
 namespace tensorbus {
 namespace {
@@ -36,7 +36,9 @@ std::shared_ptr<bus::ParticipantCore> make_core(const ParticipantOptions& option
   return {new bus::ParticipantCore(options), LeaveToParent()};
 }
 
-const bus::ParticipantCore& of_this_process(const bus::ParticipantCore& core) {
+const bus::ParticipantCore& of_this_process(const std::shared_ptr<bus::ParticipantCore>& handle) {
+  if (!handle) throw Error(Code::kClosed, "this participant was moved from");
+  const bus::ParticipantCore& core = *handle;
   if (core.fork_generation() != platform::fork_generation())
     throw Error(Code::kForked, "this participant was made before fork(): the child makes its own");
   return core;
@@ -44,28 +46,31 @@ const bus::ParticipantCore& of_this_process(const bus::ParticipantCore& core) {
 
 }  // namespace
 
-Participant::Participant(const ParticipantOptions& options) : core_(make_core(options)) {}
+Participant::Participant(const ParticipantOptions& options)
+    : core_(platform::with_memory_errors([&] { return make_core(options); })) {}
 
 Participant Participant::shared(const ParticipantOptions& options) {
-  Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
-  auto& known = all.participants[bus::domain_path(options.domain)];
-  std::shared_ptr<bus::ParticipantCore> core = known.lock();
-  if (!core) known = core = make_core(options);
-  return Participant(std::move(core));
+  return platform::with_memory_errors([&] {
+    Registry& all = registry();
+    const std::lock_guard lock(all.mutex);
+    auto& known = all.participants[bus::domain_path(options.domain)];
+    std::shared_ptr<bus::ParticipantCore> core = known.lock();
+    if (!core) known = core = make_core(options);
+    return Participant(std::move(core));
+  });
 }
 
 const std::shared_ptr<bus::ParticipantCore>& Participant::core() const {
-  (void)of_this_process(*core_);
+  (void)of_this_process(core_);
   return core_;
 }
 
-Id Participant::id() const { return of_this_process(*core_).id(); }
+Id Participant::id() const { return of_this_process(core_).id(); }
 
-std::string Participant::domain_path() const { return of_this_process(*core_).domain().path(); }
+std::string Participant::domain_path() const { return of_this_process(core_).domain().path(); }
 
 ArenaUse Participant::arena() const {
-  const memory::ArenaStats stats = of_this_process(*core_).arena().stats();
+  const memory::ArenaStats stats = of_this_process(core_).arena().stats();
   return {stats.segments, stats.blocks, stats.used_bytes, stats.reserved_bytes, stats.budget_bytes};
 }
 

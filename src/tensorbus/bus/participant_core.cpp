@@ -13,10 +13,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kRetryDelay = 20ms;  // a backlog was full, or descriptors were short
+constexpr auto kRetryDelay = 20ms;     // a backlog was full
+constexpr auto kRefusalDelay = 100ms;  // an owner was short of memory or descriptors
 constexpr int kLooksAtTheDead = 10;
-constexpr auto kRejoinDelay = 1s;      // the other side lives, and had its reason
-constexpr auto kGreetingDelay = 5s;    // for who connects and does not say who it is
 constexpr auto kPollInterval = 100ms;  // without an inotify instance
 
 memory::ArenaOptions arena_options(const ParticipantOptions& options) {
@@ -41,30 +40,37 @@ void check_option(const char* name, std::uint32_t value, std::uint32_t least, st
 
 }  // namespace
 
+ParticipantCore::SocketFile::SocketFile(const Domain& in, const Id& self)
+    : domain(in), name(socket_name(self)) {}
+
 ParticipantCore::ParticipantCore(const ParticipantOptions& options)
     : fork_generation_(platform::fork_generation()),
       domain_(options.domain),
       surroundings_{Id::random(), service_, memory::Arena::create(arena_options(options)),
                     std::make_shared<link::WakePage>()},
+      socket_file_(domain_, surroundings_.self),
       listener_(domain_.listen(surroundings_.self)),
       watch_(domain_.watch()) {
   domain_.sweep(id());
-  arena().on_retired([this] { service_.post([this] { tell_retired(); }); });
-  watch_listener();
+  arena().on_retired([this] { service_.ask(telling_retired_); });
+  service_.watch(listener_.get(), [this] { on_connection(); });
   if (watch_.fd() >= 0)
     service_.watch(watch_.fd(), [this] { on_directory_change(); });
   else
-    service_.post_later(kPollInterval, [this] { on_directory_change(); });
+    service_.ask(scanning_, kPollInterval);
   service_.start();
 }
 
 ParticipantCore::~ParticipantCore() {
   service_.stop();
   arena().on_retired({});
-  for (const auto& publisher : publishers()) publisher->close();
-  domain_.remove_files_of(id());
+  domain_.remove_file(socket_file_.name);
+  for (const auto& [number, published] : publishers_) {
+    if (const auto publisher = published.publisher.lock()) publisher->close();
+    domain_.remove_file(published.marker);
+  }
   for (const auto& connection : owner_connections_) connection->end();
-  for (const auto& [owner, connection] : borrower_connections_) connection->end("");
+  for (const auto& [id, owner] : owners_) owner.connection->end("");
 }
 
 std::shared_ptr<PublisherCore> ParticipantCore::add_publisher(const std::string& topic,
@@ -72,26 +78,30 @@ std::shared_ptr<PublisherCore> ParticipantCore::add_publisher(const std::string&
   const std::string escaped = escape_topic(topic);
   check_option("depth", options.depth, 1, link::kMaxDepth);
   std::shared_ptr<PublisherCore> publisher;
+  std::string marker;
   {
     const std::lock_guard lock(mutex_);
-    std::erase_if(publishers_, [](const auto& item) { return item.second.expired(); });
+    std::erase_if(publishers_, [](const auto& item) { return item.second.publisher.expired(); });
     const std::uint32_t number = next_publisher_++;
+    marker = marker_name(escaped, id(), number);
     publisher = std::make_shared<PublisherCore>(topic, number, options, surroundings_.arena,
                                                 surroundings_.wake_page);
-    publishers_.emplace(number, publisher);
+    publishers_.emplace(number, Published{publisher, marker});
   }
   // Only now can it be found: whoever sees the marker finds the publisher.
-  domain_.add_marker(marker_name(escaped, id(), publisher->number()));
+  domain_.add_marker(marker);
   return publisher;
 }
 
 void ParticipantCore::close_publisher(const std::shared_ptr<PublisherCore>& publisher) {
   if (!publisher->close()) return;
-  domain_.remove_file(marker_name(escape_topic(publisher->topic()), id(), publisher->number()));
+  {
+    const std::lock_guard lock(mutex_);
+    const auto closed = publishers_.extract(publisher->number());
+    if (closed) domain_.remove_file(closed.mapped().marker);
+  }
   platform::step("close.marker_removed");
-  service_.post([this, publisher] {
-    for (const auto& connection : owner_connections_) connection->tell_ended(*publisher);
-  });
+  service_.ask(telling_ended_);
 }
 
 std::shared_ptr<SubscriberCore> ParticipantCore::add_subscriber(const std::string& topic,
@@ -103,7 +113,7 @@ std::shared_ptr<SubscriberCore> ParticipantCore::add_subscriber(const std::strin
     const std::lock_guard lock(mutex_);
     listening_.push_back({subscriber, escape_topic(topic), {}});
   }
-  scan_soon();
+  service_.ask(scanning_);
   return subscriber;
 }
 
@@ -115,24 +125,7 @@ void ParticipantCore::close_subscriber(const std::shared_ptr<SubscriberCore>& su
       return listening.subscriber.expired() || listening.subscriber.lock() == subscriber;
     });
   }
-  service_.post([this] { drop_idle_connections(); });
-}
-
-int ParticipantCore::event_descriptor(const std::shared_ptr<SubscriberCore>& subscriber) {
-  const int fd = subscriber->event_descriptor();
-  const std::lock_guard lock(mutex_);
-  if (!std::exchange(looks_after_events_, true))
-    service_.post_later(link::kParkSlice, [this] { look_after_events(); });
-  return fd;
-}
-
-void ParticipantCore::look_after_events() {
-  const std::lock_guard lock(mutex_);
-  looks_after_events_ = false;
-  for (const Listening& listening : listening_)
-    if (const auto subscriber = listening.subscriber.lock(); subscriber)
-      looks_after_events_ |= subscriber->look_after_event();
-  if (looks_after_events_) service_.post_later(link::kParkSlice, [this] { look_after_events(); });
+  service_.ask(dropping_idle_);
 }
 
 memory::BlockRef ParticipantCore::allocate(std::size_t bytes, memory::Grant most) {
@@ -148,29 +141,24 @@ memory::BlockRef ParticipantCore::allocate(std::size_t bytes, memory::Grant most
 std::vector<std::shared_ptr<PublisherCore>> ParticipantCore::publishers() {
   const std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<PublisherCore>> living;
-  for (const auto& [number, weak] : publishers_)
-    if (auto publisher = weak.lock()) living.push_back(std::move(publisher));
+  for (const auto& [number, published] : publishers_)
+    if (auto publisher = published.publisher.lock()) living.push_back(std::move(publisher));
   return living;
 }
 
 std::shared_ptr<PublisherCore> ParticipantCore::find_publisher(std::uint32_t number) {
   const std::lock_guard lock(mutex_);
   const auto found = publishers_.find(number);
-  return found == publishers_.end() ? nullptr : found->second.lock();
+  return found == publishers_.end() ? nullptr : found->second.publisher.lock();
 }
 
-void ParticipantCore::watch_listener() {
-  listener_tag_ = service_.watch(listener_.get(), [this] { on_connection(); });
-}
-
+// Who connects while descriptors or memory are short waits, in the backlog or here.
 void ParticipantCore::on_connection() {
-  try {
-    while (platform::Fd socket = platform::accept_from(listener_.get()))
-      if (!platform::is_of_the_last(socket.get())) adopt_connection(std::move(socket));
-  } catch (const Error&) {
-    // Out of descriptors: who connects waits in the backlog until some are back.
-    service_.unwatch(listener_tag_, listener_.get());
-    service_.post_later(kRetryDelay, [this] { watch_listener(); });
+  while (true) {
+    if (!newcomer_) newcomer_ = platform::accept_from(listener_.get());
+    if (!newcomer_) return;
+    adopt_connection(platform::duplicate(newcomer_.get()));
+    newcomer_.reset();
   }
 }
 
@@ -181,51 +169,44 @@ void ParticipantCore::adopt_connection(platform::Fd socket) {
         [this](std::uint32_t number) { return find_publisher(number); },
         [this](OwnerConnection& connection, const std::string&) {
           connection.end();
-          // Not at once: the connection is the one that calls us.
-          service_.post([this, gone = &connection] {
-            std::erase_if(owner_connections_, [&](const auto& c) { return c.get() == gone; });
-          });
+          service_.ask(dropping_ended_);  // not at once: the connection is the one that calls us
         }));
-    if (!std::exchange(drops_silent_connections_, true))
-      service_.post_later(kGreetingDelay, [this] { drop_silent_connections(); });
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    if (error.code() == Code::kOutOfMemory) throw;
     // Another user's process: the socket closes, and it sees that.
   }
 }
 
-void ParticipantCore::drop_silent_connections() {
-  const auto overdue = std::chrono::steady_clock::now() - kGreetingDelay;
-  drops_silent_connections_ = false;
-  std::erase_if(owner_connections_, [&](const auto& connection) {
-    if (connection->greeted()) return false;
-    drops_silent_connections_ |= connection->since() > overdue;
-    return connection->since() <= overdue;
-  });
-  if (drops_silent_connections_)
-    service_.post_later(kGreetingDelay / 5, [this] { drop_silent_connections(); });
+void ParticipantCore::drop_ended_connections() {
+  std::erase_if(owner_connections_, [](const auto& connection) { return connection->ended(); });
 }
 
 void ParticipantCore::on_directory_change() {
-  if (watch_.fd() < 0) service_.post_later(kPollInterval, [this] { on_directory_change(); });
-  if (watch_.drain_changes()) scan();
+  if (watch_.drain_changes()) service_.ask(scanning_);
 }
 
-void ParticipantCore::scan_soon() {
-  service_.post([this] { scan(); });
-}
-
-// Joins every subscriber with every publisher of its topic that it has not joined yet.
+// Joins every subscriber with every publisher of its topic that it has not joined yet. Meets it a
+// limit, the service has it done again.
 void ParticipantCore::scan() {
+  if (watch_.fd() < 0) service_.ask(scanning_, kPollInterval);
   std::vector<std::pair<std::shared_ptr<SubscriberCore>, PublisherName>> found;
-  try {
-    const std::vector<std::string> names = domain_.list();
+  {
     const std::lock_guard lock(mutex_);
     if (listening_.empty()) return;
-    std::multimap<std::string_view, PublisherName> markers;
-    for (const std::string& name : names)
-      if (const auto marker = parse_marker(name))
-        markers.emplace(marker->escaped_topic,
-                        PublisherName{marker->participant, marker->publisher});
+  }
+  std::vector<std::string> names;
+  try {
+    names = domain_.list();
+  } catch (const Error& error) {
+    if (error.code() == Code::kOutOfMemory) throw;
+    return service_.ask(scanning_, kRetryDelay);
+  }
+  std::multimap<std::string_view, PublisherName> markers;
+  for (const std::string& name : names)
+    if (const auto marker = parse_marker(name))
+      markers.emplace(marker->escaped_topic, PublisherName{marker->participant, marker->publisher});
+  {
+    const std::lock_guard lock(mutex_);
     for (Listening& listening : listening_) {
       std::set<PublisherName> present;
       const auto [begin, end] = markers.equal_range(listening.escaped_topic);
@@ -233,11 +214,9 @@ void ParticipantCore::scan() {
       std::erase_if(listening.joined, [&](const auto& name) { return !present.contains(name); });
       for (const PublisherName& name : present)
         if (auto subscriber = listening.subscriber.lock();
-            subscriber && listening.joined.insert(name).second)
+            subscriber && !listening.joined.contains(name))
           found.emplace_back(std::move(subscriber), name);
     }
-  } catch (const Error&) {
-    service_.post_later(kRetryDelay, [this] { scan(); });  // out of descriptors, for now
   }
   for (const auto& [subscriber, publisher] : found) join(subscriber, publisher);
 }
@@ -245,16 +224,31 @@ void ParticipantCore::scan() {
 void ParticipantCore::join(const std::shared_ptr<SubscriberCore>& subscriber,
                            const PublisherName& publisher) {
   BorrowerConnection* connection = connection_to(publisher.first);
-  if (connection != nullptr) return connection->subscribe(subscriber, publisher.second);
-  const std::lock_guard lock(mutex_);  // looked for again by the next scan
+  if (connection == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  for (Listening& listening : listening_) {
+    if (listening.subscriber.lock() != subscriber) continue;
+    const auto joined = listening.joined.insert(publisher).first;
+    try {
+      connection->subscribe(subscriber, publisher.second);
+    } catch (...) {
+      listening.joined.erase(joined);
+      throw;
+    }
+  }
+}
+
+void ParticipantCore::unjoin(const std::shared_ptr<SubscriberCore>& subscriber,
+                             const PublisherName& publisher) noexcept {
+  const std::lock_guard lock(mutex_);
   for (Listening& listening : listening_)
     if (listening.subscriber.lock() == subscriber) listening.joined.erase(publisher);
 }
 
 // The connection to an owner, made if need be. Null: it is dead, or to be tried again later.
 BorrowerConnection* ParticipantCore::connection_to(const Id& owner) {
-  const auto found = borrower_connections_.find(owner);
-  if (found != borrower_connections_.end()) return found->second.get();
+  const auto found = owners_.find(owner);
+  if (found != owners_.end()) return found->second.connection.get();
   try {
     platform::Connection connection = domain_.connect(owner);
     if (connection.outcome == platform::Connect::kDone) {
@@ -262,66 +256,62 @@ BorrowerConnection* ParticipantCore::connection_to(const Id& owner) {
           surroundings_, owner, std::move(connection.socket),
           [this](BorrowerConnection& gone, const std::string& why) { forget_owner(gone, why); },
           [this, owner](const std::shared_ptr<SubscriberCore>& subscriber, std::uint32_t number) {
-            service_.post_later(kRejoinDelay, [this, weak = std::weak_ptr(subscriber),
-                                               name = PublisherName{owner, number}] {
-              join_again(weak.lock(), name);
-            });
+            unjoin(subscriber, {owner, number});
+            service_.ask(scanning_, kRefusalDelay);
           });
-      return borrower_connections_.emplace(owner, std::move(made)).first->second.get();
+      return owners_.emplace(owner, Owner{std::move(made)}).first->second.connection.get();
     }
     if (connection.outcome == platform::Connect::kDead) {
       domain_.remove_files_of(owner);
       return nullptr;
     }
-  } catch (const Error&) {
-    // Descriptors are short, or the socket is another user's: as with a full backlog, try again.
+  } catch (const Error& error) {
+    if (error.code() == Code::kOutOfMemory) throw;
+    // The socket is another user's: as with a full backlog, try again.
   }
-  service_.post_later(kRetryDelay, [this] { scan(); });
+  service_.ask(scanning_, kRetryDelay);
   return nullptr;
 }
 
 void ParticipantCore::forget_owner(BorrowerConnection& connection, const std::string& why) {
   connection.end(why);
-  const Id owner = connection.owner();
-  // Nobody finds it any more, but it is the one that calls us: it goes when the task has run.
-  const auto node = borrower_connections_.extract(owner);
-  service_.post([this, owner, gone = node.mapped()] {
-    clear_up_after(owner, kLooksAtTheDead);
-    scan();
-  });
+  // Nobody finds it any more, but it is the one that calls us: it goes when the errand is done.
+  auto node = owners_.extract(connection.owner());
+  node.mapped().looks = kLooksAtTheDead;
+  departed_.insert(std::move(node));
+  service_.ask(clearing_up_);
 }
 
-// Removes the files of an owner that hung up, if it is dead. One that broke the protocol but lives
+// Removes the files of owners that hung up, if they are dead. One that broke the protocol but lives
 // keeps them; and the listener of one that is being killed may close after its connections, so we
 // look more than once.
-void ParticipantCore::clear_up_after(const Id& owner, int looks) {
-  try {
-    if (domain_.connect(owner).outcome == platform::Connect::kDead)
-      return domain_.remove_files_of(owner);
-  } catch (const Error&) {  // out of descriptors, for now
+void ParticipantCore::clear_up_after_owners() {
+  service_.ask(scanning_);
+  for (auto& [id, owner] : departed_) owner.connection.reset();
+  for (auto at = departed_.begin(); at != departed_.end();) {
+    const bool dead = domain_.is_dead(at->first);
+    if (dead) domain_.remove_files_of(at->first);
+    const auto looked_at = at++;
+    if (dead || --looked_at->second.looks <= 0) departed_.erase(looked_at);
   }
-  if (looks > 1)
-    service_.post_later(kRetryDelay, [this, owner, looks] { clear_up_after(owner, looks - 1); });
-}
-
-void ParticipantCore::join_again(const std::shared_ptr<SubscriberCore>& subscriber,
-                                 const PublisherName& name) {
-  if (!subscriber) return;
-  {
-    const std::lock_guard lock(mutex_);
-    for (Listening& listening : listening_)
-      if (listening.subscriber.lock() == subscriber) listening.joined.erase(name);
-  }
-  scan();
+  if (!departed_.empty()) service_.ask(clearing_up_, kRetryDelay);
 }
 
 void ParticipantCore::drop_idle_connections() {
-  std::erase_if(borrower_connections_, [](const auto& item) { return item.second->idle(); });
+  std::erase_if(owners_, [](const auto& item) { return item.second.connection->idle(); });
+}
+
+void ParticipantCore::tell_ended() {
+  for (const auto& connection : owner_connections_) connection->tell_ended();
 }
 
 void ParticipantCore::tell_retired() {
-  for (const std::uint32_t segment : arena().take_retired())
-    for (const auto& connection : owner_connections_) connection->tell_retired(segment);
+  while (true) {
+    if (untold_.empty()) untold_ = arena().take_retired();
+    if (untold_.empty()) return;
+    for (const auto& connection : owner_connections_) connection->tell_retired(untold_.back());
+    untold_.pop_back();
+  }
 }
 
 }  // namespace tensorbus::bus

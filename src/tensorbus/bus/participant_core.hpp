@@ -43,13 +43,27 @@ class ParticipantCore {
                                                  const SubscriberOptions& options);
   void close_subscriber(const std::shared_ptr<SubscriberCore>& subscriber);
 
-  // The subscriber's, which is looked after from now on.
-  int event_descriptor(const std::shared_ptr<SubscriberCore>& subscriber);
-
   // A block of the arena; takes back what subscribers returned before it gives up.
   memory::BlockRef allocate(std::size_t bytes, memory::Grant most);
 
  private:
+  // The participant's socket in the domain; goes with it, or with an attempt to make it.
+  struct SocketFile {
+    SocketFile(const Domain& in, const Id& self);
+    ~SocketFile() { domain.remove_file(name); }
+    SocketFile(const SocketFile&) = delete;
+    SocketFile& operator=(const SocketFile&) = delete;
+    const Domain& domain;
+    const std::string name;
+  };
+  struct Published {
+    std::weak_ptr<PublisherCore> publisher;
+    std::string marker;  // its file
+  };
+  struct Owner {
+    std::shared_ptr<BorrowerConnection> connection;
+    int looks = 0;  // after it hung up: whether it is dead
+  };
   using PublisherName = std::pair<Id, std::uint32_t>;
   struct Listening {
     std::weak_ptr<SubscriberCore> subscriber;
@@ -64,15 +78,15 @@ class ParticipantCore {
   void on_directory_change();
   void scan();
   void join(const std::shared_ptr<SubscriberCore>& subscriber, const PublisherName& publisher);
+  void unjoin(const std::shared_ptr<SubscriberCore>& subscriber,
+              const PublisherName& publisher) noexcept;
   BorrowerConnection* connection_to(const Id& owner);
   void forget_owner(BorrowerConnection& connection, const std::string& why);
-  void clear_up_after(const Id& owner, int looks);
-  void join_again(const std::shared_ptr<SubscriberCore>& subscriber, const PublisherName& name);
-  void drop_silent_connections();
+  void clear_up_after_owners();
   void drop_idle_connections();
+  void drop_ended_connections();
+  void tell_ended();
   void tell_retired();
-  void scan_soon();
-  void look_after_events();
 
   std::vector<std::shared_ptr<PublisherCore>> publishers();
   std::shared_ptr<PublisherCore> find_publisher(std::uint32_t number);
@@ -81,19 +95,27 @@ class ParticipantCore {
   const Domain domain_;
   Service service_;
   Surroundings surroundings_;
+  const SocketFile socket_file_;
   platform::Fd listener_;
-  Service::Tag listener_tag_ = 0;
   platform::DirectoryWatch watch_;
 
   std::mutex mutex_;
-  std::map<std::uint32_t, std::weak_ptr<PublisherCore>> publishers_;
+  std::map<std::uint32_t, Published> publishers_;
   std::vector<Listening> listening_;
   std::uint32_t next_publisher_ = 1;
-  bool looks_after_events_ = false;
 
+  platform::Fd newcomer_;  // accepted; there was no room for its connection yet
   std::vector<std::unique_ptr<OwnerConnection>> owner_connections_;
-  bool drops_silent_connections_ = false;
-  std::map<Id, std::shared_ptr<BorrowerConnection>> borrower_connections_;
+  std::map<Id, Owner> owners_;
+  std::multimap<Id, Owner> departed_;  // owners that hung up
+  std::vector<std::uint32_t> untold_;  // segments that went
+
+  Service::Errand& scanning_ = service_.add_errand([this] { scan(); });
+  Service::Errand& clearing_up_ = service_.add_errand([this] { clear_up_after_owners(); });
+  Service::Errand& dropping_idle_ = service_.add_errand([this] { drop_idle_connections(); });
+  Service::Errand& dropping_ended_ = service_.add_errand([this] { drop_ended_connections(); });
+  Service::Errand& telling_ended_ = service_.add_errand([this] { tell_ended(); });
+  Service::Errand& telling_retired_ = service_.add_errand([this] { tell_retired(); });
 };
 
 }  // namespace tensorbus::bus

@@ -110,11 +110,11 @@ memory::Block* PreparedSample::take_loan(const std::byte* first, std::size_t byt
               "the loan from the publisher that publishes it, or publish a copy");
   memory::Block* found = &*block;
   if (std::find(blocks_.begin(), blocks_.end(), block) != blocks_.end()) return found;
-  if (!block->mark_published())
+  blocks_.push_back(std::move(block));  // before it is marked: who has no memory for it stops here
+  if (!found->mark_published())
     throw Error(Code::kInvalidArgument,
                 "this loan was published before: its memory belongs to its readers now. Take a "
                 "new loan for each sample, or publish a copy");
-  blocks_.push_back(std::move(block));
   ++loans_;
   return found;
 }

@@ -5,6 +5,7 @@
 #include "tensorbus/bus/fork_safe.hpp"
 #include "tensorbus/bus/participant_core.hpp"
 #include "tensorbus/bus/prepared_sample.hpp"
+#include "tensorbus/platform/limits.hpp"
 
 namespace tensorbus {
 
@@ -52,43 +53,56 @@ struct Publisher::Impl {
   bus::ForkSafe<PublisherState> state;
 
   ~Impl() {
-    if (!state.forked()) state->participant->close_publisher(state->core);
+    if (!state.forked() && state->core) state->participant->close_publisher(state->core);
   }
 };
 
 Publisher::Publisher(const std::string& topic, const PublisherOptions& options,
-                     const Participant& participant)
-    : impl_(new Impl{bus::ForkSafe(PublisherState{
-          participant.core(), participant.core()->add_publisher(topic, options)})}) {}
+                     const Participant& participant) {
+  platform::with_memory_errors([&] {
+    // What takes memory comes first: once there is a publisher, somebody has to close it.
+    impl_.reset(new Impl{bus::ForkSafe(PublisherState{participant.core(), nullptr})});
+    impl_->state->core = participant.core()->add_publisher(topic, options);
+  });
+}
 Publisher::Publisher(Publisher&&) noexcept = default;
 Publisher& Publisher::operator=(Publisher&&) noexcept = default;
 Publisher::~Publisher() = default;
 
-const std::string& Publisher::topic() const { return impl_->state->core->topic(); }
+PublisherState& Publisher::state() const {
+  if (!impl_) throw Error(Code::kClosed, "this publisher was moved from");
+  return *impl_->state;
+}
+
+const std::string& Publisher::topic() const { return state().core->topic(); }
 
 Loan Publisher::loan(const Layout& layout) {
-  PublisherState& state = *impl_->state;
+  PublisherState& state = this->state();
   if (state.core->closed()) throw Error(Code::kClosed, "the publisher is closed");
-  const ByteSpan span = span_of(layout);
-  LoanState loan{state.allocate(span.bytes()), layout, nullptr};
-  loan.first = loan.block->data() - span.begin;
-  return Loan(std::make_unique<Loan::Impl>(bus::ForkSafe(std::move(loan))));
+  return platform::with_memory_errors([&] {
+    const ByteSpan span = span_of(layout);
+    LoanState loan{state.allocate(span.bytes()), layout, nullptr};
+    loan.first = loan.block->data() - span.begin;
+    return Loan(std::make_unique<Loan::Impl>(bus::ForkSafe(std::move(loan))));
+  });
 }
 
 // `loan` is the block that all tensors lie in, if that is known.
 Published Publisher::publish(std::span<const TensorView> tensors, const Message& rest,
                              std::chrono::nanoseconds timeout, const memory::BlockRef* loan,
                              const GiveUp& give_up) {
-  PublisherState& state = *impl_->state;
+  PublisherState& state = this->state();
   if (state.core->closed()) return {Outcome::kClosed};
-  bus::PreparedSample sample(
-      tensors, rest,
-      {state.participant->arena(), [&](std::size_t bytes) { return state.allocate(bytes); },
-       state.core->most_granted(), state.core->bytes_in_flight()},
-      loan);
-  const bus::PublishResult result = state.core->publish(sample, timeout, give_up);
-  if (result.outcome == Outcome::kDone) sample.mark_done();
-  return {result.outcome, result.sequence, result.subscribers};
+  return platform::with_memory_errors([&]() -> Published {
+    bus::PreparedSample sample(
+        tensors, rest,
+        {state.participant->arena(), [&](std::size_t bytes) { return state.allocate(bytes); },
+         state.core->most_granted(), state.core->bytes_in_flight()},
+        loan);
+    const bus::PublishResult result = state.core->publish(sample, timeout, give_up);
+    if (result.outcome == Outcome::kDone) sample.mark_done();
+    return {result.outcome, result.sequence, result.subscribers};
+  });
 }
 
 Published Publisher::publish(const Message& message, std::chrono::nanoseconds timeout,
@@ -97,36 +111,37 @@ Published Publisher::publish(const Message& message, std::chrono::nanoseconds ti
 }
 
 Published Publisher::publish(const Message& message) {
-  return publish(message, impl_->state->core->options().timeout);
+  return publish(message, state().core->options().timeout);
 }
 
 Published Publisher::publish(const TensorView& tensor) {
-  return publish({&tensor, 1}, {}, impl_->state->core->options().timeout, nullptr);
+  return publish({&tensor, 1}, {}, state().core->options().timeout, nullptr);
 }
 
 Published Publisher::publish(const Value& fields, const std::vector<TensorView>& tensors) {
-  const std::vector<std::byte> bytes = fields.encode();
+  const std::vector<std::byte> bytes =
+      platform::with_memory_errors([&] { return fields.encode(); });
   Message rest;
   rest.fields = bytes;
-  return publish(tensors, rest, impl_->state->core->options().timeout, nullptr);
+  return publish(tensors, rest, state().core->options().timeout, nullptr);
 }
 
 Published Publisher::publish(Loan&& loan) {
-  const TensorView view = loan.view();
+  const TensorView view = platform::with_memory_errors([&] { return loan.view(); });
   const Published published =
-      publish({&view, 1}, {}, impl_->state->core->options().timeout, &loan.impl_->state->block);
+      publish({&view, 1}, {}, state().core->options().timeout, &loan.impl_->state->block);
   if (published.outcome == Outcome::kDone) loan.impl_.reset();
   return published;
 }
 
 Outcome Publisher::wait_for_subscribers(std::uint32_t count, std::chrono::nanoseconds timeout) {
-  return impl_->state->core->wait_for_subscribers(count, timeout);
+  return state().core->wait_for_subscribers(count, timeout);
 }
 
-std::uint32_t Publisher::subscribers() const { return impl_->state->core->subscribers(); }
+std::uint32_t Publisher::subscribers() const { return state().core->subscribers(); }
 
-PublisherStats Publisher::stats() const { return impl_->state->core->stats(); }
+PublisherStats Publisher::stats() const { return state().core->stats(); }
 
-void Publisher::close() { impl_->state->participant->close_publisher(impl_->state->core); }
+void Publisher::close() { state().participant->close_publisher(state().core); }
 
 }  // namespace tensorbus

@@ -19,6 +19,7 @@ namespace tensorbus {
 namespace memory {
 class BlockRef;
 }
+struct PublisherState;
 
 struct Published {
   Outcome outcome = Outcome::kDone;  // kDone, kTimedOut, kInterrupted or kClosed
@@ -26,7 +27,9 @@ struct Published {
   std::uint32_t subscribers = 0;  // whose queues have it
 };
 
-// Sends samples to every subscriber of a topic, in any process of the domain. Thread-safe.
+// Sends samples to every subscriber of a topic, in any process of the domain. Thread-safe. Every
+// call throws Error(kOutOfMemory) that names the limit when it meets one, and then has done
+// nothing; of a publisher that was moved from, Error(kClosed).
 //
 //   tensorbus::Publisher publisher("camera/image");
 //   tensorbus::Loan frame = publisher.loan<std::uint8_t>({1080, 1920, 3});
@@ -73,6 +76,7 @@ class TENSORBUS_API Publisher {
 
  private:
   struct Impl;
+  PublisherState& state() const;
   Published publish(std::span<const TensorView> tensors, const Message& rest,
                     std::chrono::nanoseconds timeout, const memory::BlockRef* loan,
                     const GiveUp& give_up = {});

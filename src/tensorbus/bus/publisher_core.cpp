@@ -1,6 +1,7 @@
 #include "tensorbus/bus/publisher_core.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/step.hpp"
@@ -62,9 +63,15 @@ bool PublisherCore::all_have_room() {
 }
 
 PublishResult PublisherCore::push_to_all(const PreparedSample& sample) {
+  // What can fail comes first: then nobody got the sample. A reliable publisher may not leave out a
+  // subscriber that cannot be given the memory, any other one may.
+  if (options_.reliable)
+    for (const auto& link : links_) link->pass_segments(sample.issued());
   link::Entry entry = sample.entry();
-  entry.sequence = next_sequence_++;
+  entry.sequence = next_sequence_;
   entry.timestamp_ns = platform::wall_clock_ns();
+  remember(entry, sample.issued());
+  ++next_sequence_;
   std::uint32_t reached = 0;
   for (const auto& link : links_) {
     if (link->room() != link::OwnerLink::Room::kYes) {
@@ -79,6 +86,8 @@ PublishResult PublisherCore::push_to_all(const PreparedSample& sample) {
       ++reached;
     } catch (const Error&) {
       ++stats_.dropped_unsent;
+    } catch (const std::bad_alloc&) {
+      ++stats_.dropped_unsent;
     }
   }
   link::full_fence();  // one for all links; pairs with Sleeper::enter()
@@ -87,15 +96,14 @@ PublishResult PublisherCore::push_to_all(const PreparedSample& sample) {
   ++stats_.sent;
   stats_.bytes_copied += sample.copied_bytes();
   stats_.delivered += reached;
-  remember(entry, sample.issued());
   drain_links();
   return {Outcome::kDone, entry.sequence, reached};
 }
 
 void PublisherCore::remember(const link::Entry& entry, const link::IssuedRef& sample) {
   if (options_.history == 0) return;
-  if (history_.size() == options_.history) history_.pop_front();
   history_.push_back({entry, sample});
+  if (history_.size() > options_.history) history_.pop_front();
 }
 
 // What a subscriber that asks for this gets.
@@ -112,13 +120,15 @@ PublisherCore::Adopted PublisherCore::adopt(link::LinkLimits limits, link::Waker
   const std::lock_guard lock(mutex_);
   if (closed_) return {};
   const std::size_t kept = std::min<std::size_t>(history_.size(), limits.depth);
-  for (auto at = history_.end() - static_cast<std::ptrdiff_t>(kept); at != history_.end(); ++at) {
+  for (auto at = history_.end() - static_cast<std::ptrdiff_t>(kept); at != history_.end(); ++at)
     link->push(at->entry, at->sample);  // an Error here refuses the link
-    ++stats_.delivered;
-  }
   platform::step("link.adopted");
   Adopted adopted{link, next_sequence_ - kept};
+  // Before it is announced, and for links that stop: neither may fail then.
+  links_.reserve(links_.size() + 1);
+  stopped_.reserve(stopped_.size() + links_.size() + 1);
   announce(adopted);
+  stats_.delivered += kept;
   links_.push_back(link);
   sleeper_.wake_own();
   return adopted;

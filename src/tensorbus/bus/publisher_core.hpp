@@ -100,7 +100,7 @@ class PublisherCore {
   };
   mutable std::mutex mutex_;
   Links links_;
-  Links stopped_;  // get nothing new, still hold leases
+  Links stopped_;  // get nothing new, still hold leases; has room for all links
   std::deque<Kept> history_;
   std::uint64_t next_sequence_ = 0;
   std::atomic<bool> closed_{false};  // written under mutex_; relaxed, publish() looks again there

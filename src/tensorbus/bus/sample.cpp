@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <new>
 #include <string>
 
 #include "tensorbus/bus/sample_parts.hpp"
+#include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/memfd.hpp"
 #include "tensorbus/platform/step.hpp"
 
@@ -46,16 +48,20 @@ std::optional<Sample> SampleParts::read(const std::shared_ptr<link::BorrowerLink
   memory::BorrowedSegments::Ref segment;
   if (!entry.is_inline() && !(segment = link->find_segment(entry.segment))) return std::nullopt;
 
-  // From here on the lease is ours, unless a tensor's segment turns out to be missing, or room.
+  // From here on the lease is ours, unless a tensor's segment turns out to be missing, or memory.
   auto lease = std::make_shared<Lease>(link, entry.token);
   try {
     return read_leased(link, entry, access, segment, lease);
   } catch (const Error& error) {
-    if (lease && error.code() == Code::kOutOfMemory) lease->forget();
+    if (error.code() == Code::kOutOfMemory) lease->forget();
+    throw;
+  } catch (const std::bad_alloc&) {
+    lease->forget();
     throw;
   }
 }
 
+// Nothing throws once `lease` has moved into the sample.
 std::optional<Sample> SampleParts::read_leased(const std::shared_ptr<link::BorrowerLink>& link,
                                                const link::Entry& entry, Access access,
                                                const memory::BorrowedSegments::Ref& segment,
@@ -134,10 +140,21 @@ void SampleParts::move_to_own_pages(const link::BorrowerLink& link, const Descri
   }
 }
 
+void SampleParts::copy_block(std::span<const std::byte> descriptor) {
+  try {
+    block_bytes.assign(descriptor.begin(), descriptor.end());
+  } catch (const std::bad_alloc&) {
+    throw Error(Code::kOutOfMemory, "no " + std::to_string(descriptor.size()) +
+                                        " bytes for the fields of a sample: address space "
+                                        "(RLIMIT_AS) or memory is used up. Let go of some, or "
+                                        "raise the limit");
+  }
+}
+
 std::span<const std::byte> SampleParts::copy(std::span<const std::byte> descriptor,
                                              const link::Entry& entry) {
   if (!entry.is_inline()) {
-    block_bytes.assign(descriptor.begin(), descriptor.end());
+    copy_block(descriptor);
     return block_bytes;
   }
   inline_bytes = entry.inline_bytes;
@@ -171,27 +188,43 @@ Sample::Sample(Sample&&) noexcept = default;
 Sample& Sample::operator=(Sample&&) noexcept = default;
 Sample::~Sample() = default;
 
-const SampleHeader& Sample::header() const noexcept { return parts_->header; }
-std::span<const Tensor> Sample::tensors() const noexcept { return parts_->tensors.span(); }
-std::span<const std::byte> Sample::field_bytes() const noexcept { return parts_->fields; }
+namespace {
+
+const SampleHeader no_header;
+
+}  // namespace
+
+const bus::SampleParts& Sample::parts() const {
+  if (!parts_) throw Error(Code::kClosed, "this sample is empty, or was moved from");
+  return *parts_;
+}
+
+const SampleHeader& Sample::header() const noexcept { return parts_ ? parts_->header : no_header; }
+std::span<const Tensor> Sample::tensors() const noexcept {
+  return parts_ ? parts_->tensors.span() : std::span<const Tensor>();
+}
+std::span<const std::byte> Sample::field_bytes() const noexcept {
+  return parts_ ? parts_->fields : std::span<const std::byte>();
+}
 
 const Tensor& Sample::tensor() const {
-  if (parts_->tensors.size() != 1)
-    throw Error(
-        Code::kInvalidArgument,
-        "this sample has " + std::to_string(parts_->tensors.size()) + " tensors: use tensors()");
-  return parts_->tensors.front();
+  const Few<Tensor>& tensors = parts().tensors;
+  if (tensors.size() != 1)
+    throw Error(Code::kInvalidArgument,
+                "this sample has " + std::to_string(tensors.size()) + " tensors: use tensors()");
+  return tensors.front();
 }
 
 const Tensor& Sample::tensor(std::string_view key) const {
   const std::uint32_t index = fields().at(key).as<TensorIndex>().index;
-  if (index >= parts_->tensors.size())
+  if (index >= parts().tensors.size())
     throw Error(Code::kProtocol, "sample.fields: there is no tensor " + std::to_string(index));
-  return parts_->tensors[index];
+  return parts().tensors[index];
 }
 
 Value Sample::fields() const {
-  return parts_->fields.empty() ? Value() : Value::decode(parts_->fields);
+  return platform::with_memory_errors(
+      [&] { return parts().fields.empty() ? Value() : Value::decode(parts().fields); });
 }
 
 }  // namespace tensorbus

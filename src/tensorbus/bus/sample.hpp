@@ -76,7 +76,8 @@ struct SampleHeader {
   std::optional<Origin> origin;  // set if a bridge brought it from elsewhere
 };
 
-// One received message. Moves, does not copy; its tensors may outlive it.
+// One received message. Moves, does not copy; its tensors may outlive it. One that is empty, or was
+// moved from, has no tensors and an empty header, and what cannot say so throws Error(kClosed).
 class TENSORBUS_API Sample {
  public:
   Sample();
@@ -102,6 +103,8 @@ class TENSORBUS_API Sample {
 
  private:
   friend struct bus::SampleParts;
+  const bus::SampleParts& parts() const;
+
   std::unique_ptr<bus::SampleParts> parts_;
 };
 

@@ -4,7 +4,7 @@
 
 #include "tensorbus/bus/copy_plan.hpp"
 #include "tensorbus/bus/sample_parts.hpp"
-#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/limits.hpp"
 
 namespace tensorbus {
 
@@ -62,6 +62,8 @@ Sample SampleParts::copy_of(const SampleParts& original) {
 
 }  // namespace bus
 
-Sample Sample::copy() const { return bus::SampleParts::copy_of(*parts_); }
+Sample Sample::copy() const {
+  return platform::with_memory_errors([&] { return bus::SampleParts::copy_of(parts()); });
+}
 
 }  // namespace tensorbus

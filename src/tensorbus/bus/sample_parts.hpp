@@ -55,9 +55,9 @@ struct SampleParts {
   std::shared_ptr<const link::Source> source;
 
   // Reads an entry whose lease the caller hands over. Empty: a segment has not arrived yet, and
-  // the lease is still the caller's. It is, too, when Error(kOutOfMemory) is thrown: there is no
-  // room to map the sample. Any other Error is for a descriptor that makes no sense; then the lease
-  // has gone back.
+  // the lease is still the caller's. It is, too, when Error(kOutOfMemory) or std::bad_alloc is
+  // thrown: there is no room for the sample's books, or for mappings of its own. Any other Error is
+  // for a descriptor that makes no sense; then the lease has gone back.
   static std::optional<Sample> read(const std::shared_ptr<link::BorrowerLink>& link,
                                     const link::Entry& entry, Access access);
   static Sample copy_of(const SampleParts& original);
@@ -69,6 +69,7 @@ struct SampleParts {
                                            std::shared_ptr<Lease>& lease);
   void move_to_own_pages(const link::BorrowerLink& link, const Descriptor& descriptor,
                          Lease& lease);
+  void copy_block(std::span<const std::byte> descriptor);
   std::span<const std::byte> copy(std::span<const std::byte> descriptor, const link::Entry& entry);
 };
 

@@ -4,11 +4,13 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <unordered_map>
-#include <vector>
+#include <utility>
 
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/poller.hpp"
@@ -17,7 +19,9 @@ namespace tensorbus::bus {
 
 // The one thread of a participant: calls handlers when descriptors are ready and runs what was
 // posted. It sleeps when there is nothing to do, blocks all signals, and never waits for a peer. An
-// Error that a handler lets through is told on stderr, and the thread goes on.
+// Error that a handler lets through is told on stderr, and the thread goes on. A handler that meets
+// a limit (Error(kOutOfMemory), std::bad_alloc) is called again a little later, until there is
+// room: it has to be one that can start anew.
 class Service {
  public:
   using Handler = std::function<void()>;
@@ -28,11 +32,9 @@ class Service {
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
-  // The handler runs whenever `fd` is readable, hung up, or (after watch_writable) writable; after
-  // watch_readable(false) no longer when it is readable.
+  // The handler runs whenever `fd` is readable, hung up, or (after watch_writable) writable.
   Tag watch(int fd, Handler handler);
   void watch_writable(Tag tag, int fd, bool writable);
-  void watch_readable(Tag tag, int fd, bool readable);
   // Before the descriptor is closed. The handler may run once more if this is another thread.
   void unwatch(Tag tag, int fd) noexcept;
 
@@ -41,6 +43,14 @@ class Service {
   // Runs `task` on the thread after a delay of about this much.
   void post_later(std::chrono::milliseconds delay, Handler task);
 
+  // Something that is done over and over. To ask for it takes no memory, so it can be asked for in
+  // a destructor; asking twice before it is done is asking once.
+  class Errand;
+  // Lives as long as the service does.
+  Errand& add_errand(Handler task);
+  void ask(Errand& errand, std::chrono::milliseconds delay = {}) noexcept;
+
+  // Throws Error(kOutOfMemory) that names the limit when there is no room for a thread.
   void start();
   // Ends the thread and waits for it. Not from a handler.
   void stop() noexcept;
@@ -54,27 +64,49 @@ class Service {
     Clock::time_point at;
     Handler task;
   };
-
   struct Watched {
     std::shared_ptr<Handler> handler;
-    platform::Interest interest{};
+    int fd = -1;
+    bool writable = false;
+    std::optional<Clock::time_point> rests_until;  // the poller does not know of it till then
   };
+  // In lists, so that what is to be done again moves without taking memory.
+  using Timers = std::list<Timer>;
 
   void run();
   void dispatch(Tag tag);
-  static void guarded(const Handler& handler);
-  std::vector<Handler> take_due_tasks();
+  // False: there is no room for it now.
+  [[nodiscard]] bool guarded(const Handler& handler);
+  void tell_shortage(const char* what);
+  Timers take_due_tasks();
+  void do_errands();
+  void rest(Tag tag);
+  void end_rests();
+  std::optional<Tag> next_rested();
   std::chrono::milliseconds until_next_timer();
 
   platform::Poller poller_;
   platform::Fd wake_;
   std::mutex mutex_;
   std::unordered_map<Tag, Watched> watched_;
-  std::vector<Handler> tasks_;
-  std::vector<Timer> timers_;
-  Tag next_tag_ = 1;  // 0 is wake_
+  std::size_t resting_ = 0;  // of these
+  Timers tasks_;
+  Timers timers_;
+  std::list<Errand> errands_;
+  Clock::time_point silent_until_{};  // about shortages
+  Tag next_tag_ = 1;                  // 0 is wake_
   std::atomic<bool> stopping_{false};
   std::thread thread_;
+};
+
+class Service::Errand {
+ public:
+  explicit Errand(Handler task) : task_(std::move(task)) {}
+
+ private:
+  friend class Service;
+  const Handler task_;
+  std::optional<Clock::time_point> at_;  // when it was asked for
 };
 
 }  // namespace tensorbus::bus

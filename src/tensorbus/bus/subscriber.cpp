@@ -5,6 +5,7 @@
 #include "tensorbus/bus/fork_safe.hpp"
 #include "tensorbus/bus/participant_core.hpp"
 #include "tensorbus/platform/clock.hpp"
+#include "tensorbus/platform/limits.hpp"
 
 namespace tensorbus {
 
@@ -17,7 +18,7 @@ struct Subscriber::Impl {
   bus::ForkSafe<SubscriberState> state;
 
   ~Impl() {
-    if (!state.forked()) state->participant->close_subscriber(state->core);
+    if (!state.forked() && state->core) state->participant->close_subscriber(state->core);
   }
 
   // The sample of an outcome that a caller without interest in signals wants to hear of.
@@ -32,20 +33,33 @@ struct Subscriber::Impl {
 };
 
 Subscriber::Subscriber(const std::string& topic, const SubscriberOptions& options,
-                       const Participant& participant)
-    : impl_(new Impl{bus::ForkSafe(SubscriberState{
-          participant.core(), participant.core()->add_subscriber(topic, options)})}) {}
+                       const Participant& participant) {
+  platform::with_memory_errors([&] {
+    // What takes memory comes first: once there is a subscriber, somebody has to close it.
+    impl_.reset(new Impl{bus::ForkSafe(SubscriberState{participant.core(), nullptr})});
+    impl_->state->core = participant.core()->add_subscriber(topic, options);
+  });
+}
 Subscriber::Subscriber(Subscriber&&) noexcept = default;
 Subscriber& Subscriber::operator=(Subscriber&&) noexcept = default;
 Subscriber::~Subscriber() = default;
 
-const std::string& Subscriber::topic() const { return impl_->state->core->topic(); }
-
-Outcome Subscriber::receive(Sample& sample, std::chrono::nanoseconds timeout) {
-  return impl_->state->core->receive(sample, timeout);
+SubscriberState& Subscriber::state() const {
+  if (!impl_) throw Error(Code::kClosed, "this subscriber was moved from");
+  return *impl_->state;
 }
 
-Outcome Subscriber::try_receive(Sample& sample) { return impl_->state->core->try_receive(sample); }
+const std::string& Subscriber::topic() const { return state().core->topic(); }
+
+Outcome Subscriber::receive(Sample& sample, std::chrono::nanoseconds timeout) {
+  SubscriberState& state = this->state();
+  return platform::with_memory_errors([&] { return state.core->receive(sample, timeout); });
+}
+
+Outcome Subscriber::try_receive(Sample& sample) {
+  SubscriberState& state = this->state();
+  return platform::with_memory_errors([&] { return state.core->try_receive(sample); });
+}
 
 std::optional<Sample> Subscriber::receive(std::chrono::nanoseconds timeout) {
   const platform::Deadline deadline(timeout);
@@ -62,18 +76,22 @@ std::optional<Sample> Subscriber::try_receive() {
   return impl_->sample_of(outcome, std::move(sample));
 }
 
-bool Subscriber::ready() { return impl_->state->core->ready(); }
+bool Subscriber::ready() { return state().core->ready(); }
 
 int Subscriber::event_descriptor() {
-  return impl_->state->participant->event_descriptor(impl_->state->core);
+  SubscriberState& state = this->state();
+  return platform::with_memory_errors([&] { return state.core->event_descriptor(); });
 }
 
 Outcome Subscriber::wait_for_publishers(std::uint32_t count, std::chrono::nanoseconds timeout) {
-  return impl_->state->core->wait_for_publishers(count, timeout);
+  return state().core->wait_for_publishers(count, timeout);
 }
 
-SubscriberStats Subscriber::stats() const { return impl_->state->core->stats(); }
+SubscriberStats Subscriber::stats() const {
+  SubscriberState& state = this->state();
+  return platform::with_memory_errors([&] { return state.core->stats(); });
+}
 
-void Subscriber::close() { impl_->state->participant->close_subscriber(impl_->state->core); }
+void Subscriber::close() { state().participant->close_subscriber(state().core); }
 
 }  // namespace tensorbus

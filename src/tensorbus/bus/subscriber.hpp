@@ -13,8 +13,11 @@
 
 namespace tensorbus {
 
+struct SubscriberState;
+
 // Receives the samples of every publisher of a topic, in any process of the domain, whichever
-// starts first. Thread-safe.
+// starts first. Thread-safe. Every call throws Error(kOutOfMemory) that names the limit when it
+// meets one; of a subscriber that was moved from, Error(kClosed).
 //
 //   tensorbus::Subscriber subscriber("camera/image");
 //   while (auto sample = subscriber.receive(std::chrono::seconds(1)))
@@ -36,9 +39,9 @@ class TENSORBUS_API Subscriber {
   const std::string& topic() const;
 
   // The next sample, or nothing after `timeout` or close(). Goes on after signals.
-  // Throws Error(kInvalidArgument) when max_held samples are held and there are more, and with
-  // Access::kPrivate Error(kOutOfMemory) that names the limit when a sample cannot be mapped; it is
-  // not lost, the next call tries again.
+  // Throws Error(kInvalidArgument) when max_held samples are held and there are more, and
+  // Error(kOutOfMemory) that names the limit when there is no memory for a sample's books or, with
+  // Access::kPrivate, no room to map it; it is not lost, the next call tries again.
   std::optional<Sample> receive(std::chrono::nanoseconds timeout);
   // The next sample if there is one now.
   std::optional<Sample> try_receive();
@@ -62,6 +65,7 @@ class TENSORBUS_API Subscriber {
 
  private:
   struct Impl;
+  SubscriberState& state() const;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tensorbus/bus/options.hpp"
@@ -61,7 +62,7 @@ class SubscriberCore {
               platform::Fd segment);
   // What is in its ring can still be received.
   void end(const std::shared_ptr<link::BorrowerLink>& link);
-  void refuse(const std::shared_ptr<link::BorrowerLink>& link, const std::string& why);
+  void refuse(const std::shared_ptr<link::BorrowerLink>& link, std::string_view why) noexcept;
   // What was set aside may be readable now.
   void segment_came();
 
@@ -71,6 +72,7 @@ class SubscriberCore {
   Outcome look_for_a_while(Sample& sample);
   Outcome take_next(Sample& sample);
   bool take_from(const LinkRef& link, Sample& sample);
+  void try_again_later(link::BorrowerLink& link, const link::Entry& entry) noexcept;
   bool anything_ready() const;
   bool would_return() const;
   bool arm_event();

@@ -4,12 +4,14 @@
 // and a deadline that only a failure reaches.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <set>
 #include <span>
@@ -97,6 +99,20 @@ class FreshDomain : public FreshDirectory {
 inline std::size_t open_descriptors() {
   const std::filesystem::directory_iterator all("/proc/self/fd");
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+// The lowest number that has no descriptor.
+inline std::size_t first_free_descriptor() {
+  const int fd = ::dup(STDERR_FILENO);
+  ::close(fd);
+  return static_cast<std::size_t>(fd);
+}
+
+// The address space of this process that is in use.
+inline std::size_t mapped_bytes() {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
 // Tensors whose every word follows from the first: a torn one shows.

@@ -11,11 +11,13 @@ BorrowerLink::BorrowerLink(std::uint32_t id, std::shared_ptr<const Source> sourc
       source_(std::move(source)),
       connected_(std::move(connected)),
       segments_(grant == memory::Grant::kWrite ? connected_->writable_segments
-                                               : connected_->segments) {}
+                                               : connected_->segments),
+      unsubscribe_(Channel::prepare(Unsubscribe{id})),
+      done_(Channel::prepare(Done{id})) {}
 
 BorrowerLink::~BorrowerLink() {
   if (forked()) return;
-  channel().send(Done{id_});
+  channel().send(std::move(done_));
 }
 
 void BorrowerLink::accept(const Accepted& accepted, platform::Fd segment) {
@@ -31,6 +33,8 @@ void BorrowerLink::accept(const Accepted& accepted, platform::Fd segment) {
   publisher_waits_ = accepted.reliable != 0;
   next_sequence_ = accepted.next_sequence;
 }
+
+void BorrowerLink::unsubscribe() noexcept { channel().send(std::move(unsubscribe_)); }
 
 bool BorrowerLink::pop(Entry& entry) noexcept {
   if (!segment_ || !samples_.pop(entry)) return false;

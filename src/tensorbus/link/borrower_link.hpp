@@ -64,6 +64,8 @@ class BorrowerLink {
   std::uint64_t gap_before(std::uint64_t sequence) noexcept;
 
   void release(std::uint64_t token) noexcept;
+  // Tells the owner that nothing new is wanted. Once.
+  void unsubscribe() noexcept;
   // Is this a child of the process that subscribed?
   bool forked() const noexcept;
   // Relaxed: a count; what it bounds is ordered by the rings.
@@ -101,6 +103,9 @@ class BorrowerLink {
   const std::shared_ptr<const Source> source_;
   const std::shared_ptr<Connected> connected_;
   const memory::BorrowedSegments& segments_;  // of connected_: those to read, or those to write
+  // Said when the link goes, which has to work without memory.
+  Channel::Prepared unsubscribe_;
+  Channel::Prepared done_;
   std::optional<LinkSegment> segment_;
   SampleRingReader samples_;
   std::uint64_t next_sequence_ = 0;

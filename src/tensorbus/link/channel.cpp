@@ -1,6 +1,9 @@
 #include "tensorbus/link/channel.hpp"
 
+#include <array>
 #include <utility>
+
+#include "tensorbus/platform/check.hpp"
 
 namespace tensorbus::link {
 
@@ -8,14 +11,24 @@ Channel::Channel(platform::Fd socket, std::function<void(bool)> wants_to_write)
     : socket_(std::move(socket)), wants_to_write_(std::move(wants_to_write)) {}
 
 void Channel::send_bytes(std::vector<std::byte> bytes, std::vector<platform::Fd> fds) {
-  const std::lock_guard lock(mutex_);
-  Pending message{std::move(bytes), std::move(fds)};
-  if (!pending_.empty()) {
-    pending_.push_back(std::move(message));
-  } else if (transmit(message) == platform::Transfer::kWouldBlock) {
-    pending_.push_back(std::move(message));
-    wants_to_write_(true);
+  Queue message;
+  message.push_back({std::move(bytes), std::move(fds)});
+  send_or_queue(std::move(message));
+}
+
+void Channel::send(Prepared message) noexcept {
+  try {
+    send_or_queue(std::move(message.message_));
+  } catch (const Error&) {  // a socket that takes nothing more: its end is told by receive()
   }
+}
+
+void Channel::send_or_queue(Queue message) {
+  const std::lock_guard lock(mutex_);
+  const bool waits = pending_.empty();
+  if (waits && transmit(message.front()) != platform::Transfer::kWouldBlock) return;
+  pending_.splice(pending_.end(), message);
+  if (waits) wants_to_write_(true);
 }
 
 void Channel::flush() {
@@ -39,9 +52,11 @@ void Channel::detach() {
 }
 
 platform::Transfer Channel::transmit(const Pending& pending) {
-  std::vector<int> fds;
-  for (const platform::Fd& fd : pending.fds) fds.push_back(fd.get());
-  return platform::send_datagram(socket_.get(), pending.bytes, fds);
+  std::array<int, platform::kMaxFdsPerMessage> fds{};
+  check(pending.fds.size() <= fds.size());
+  for (std::size_t i = 0; i < pending.fds.size(); ++i) fds[i] = pending.fds[i].get();
+  return platform::send_datagram(socket_.get(), pending.bytes,
+                                 std::span(fds).first(pending.fds.size()));
 }
 
 Channel::State Channel::receive(Received& received) {
@@ -66,7 +81,7 @@ platform::Fd Channel::Received::take_fd(std::size_t i, std::size_t count) {
                                      std::to_string(static_cast<int>(header.type)) + ": " +
                                      std::to_string(datagram.fds.size()) +
                                      " descriptors, expected " + std::to_string(count));
-  return std::move(datagram.fds[i]);
+  return platform::duplicate(datagram.fds[i].get());  // the message may be handled once more
 }
 
 }  // namespace tensorbus::link

@@ -1,10 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "tensorbus/link/control.hpp"
@@ -16,6 +17,13 @@ namespace tensorbus::link {
 // One end of a connection: control messages in both directions, never blocking. What does not fit
 // into the socket waits here, in order. Sending is thread-safe; receiving is for one thread.
 class Channel {
+  struct Pending {
+    std::vector<std::byte> bytes;
+    std::vector<platform::Fd> fds;
+  };
+  // A list, so that what was made can join the queue without taking memory.
+  using Queue = std::list<Pending>;
+
  public:
   // `wants_to_write(bool)` is told when the queue starts and stops waiting for the socket. It may
   // be called in any sending thread and must not call back.
@@ -29,6 +37,19 @@ class Channel {
   void send(const Message& message, std::vector<platform::Fd> fds = {}) {
     send_bytes(encode_control(message), std::move(fds));
   }
+  // The same in two steps, of which only the first takes memory: for what has to be said whatever
+  // happens.
+  class Prepared {
+   private:
+    friend class Channel;
+    explicit Prepared(std::vector<std::byte> bytes) { message_.push_back({std::move(bytes), {}}); }
+    Queue message_;
+  };
+  template <typename Message>
+  static Prepared prepare(const Message& message) {
+    return Prepared(encode_control(message));
+  }
+  void send(Prepared message) noexcept;
   // Sends what waits, as far as the socket takes it.
   void flush();
   // Messages that wait because the peer does not read.
@@ -52,18 +73,14 @@ class Channel {
   State receive(Received& received);
 
  private:
-  struct Pending {
-    std::vector<std::byte> bytes;
-    std::vector<platform::Fd> fds;
-  };
-
   void send_bytes(std::vector<std::byte> bytes, std::vector<platform::Fd> fds);
+  void send_or_queue(Queue message);
   platform::Transfer transmit(const Pending& pending);
 
   platform::Fd socket_;
   std::function<void(bool)> wants_to_write_;
   std::mutex mutex_;
-  std::deque<Pending> pending_;  // not empty: wants_to_write_(true) was the last call
+  Queue pending_;  // not empty: wants_to_write_(true) was the last call
 };
 
 }  // namespace tensorbus::link

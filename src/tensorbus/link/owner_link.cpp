@@ -51,14 +51,17 @@ bool OwnerLink::drop_oldest() noexcept {
   return true;
 }
 
-void OwnerLink::push(Entry entry, const IssuedRef& sample) {
-  if (sample) {
-    for (const memory::BlockRef& block : sample->blocks()) {
-      if (block->segment() == last_segment_) continue;
-      segments_->ensure_sent(block->segment(), grant_);
-      last_segment_ = block->segment();
-    }
+void OwnerLink::pass_segments(const IssuedRef& sample) {
+  if (!sample) return;
+  for (const memory::BlockRef& block : sample->blocks()) {
+    if (block->segment() == last_segment_) continue;
+    segments_->ensure_sent(block->segment(), grant_);
+    last_segment_ = block->segment();
   }
+}
+
+void OwnerLink::push(Entry entry, const IssuedRef& sample) {
+  pass_segments(sample);
   entry.token = leases_.issue(sample);
   platform::step("publish.issued");
   token_at(next_) = entry.token;

@@ -38,8 +38,11 @@ class OwnerLink {
   // when the borrower holds all that it may.
   std::uint32_t drop_until_room();
 
-  // There must be room. Does not wake the subscriber. Throws Error, and leaves everything as it
-  // was, if a segment cannot be passed.
+  // Sees to it that the borrower gets the segments that the sample lies in. Throws Error or
+  // std::bad_alloc if one cannot be passed.
+  void pass_segments(const IssuedRef& sample);
+  // There must be room. Does not wake the subscriber. Throws the same, and leaves everything as it
+  // was; not after pass_segments().
   void push(Entry entry, const IssuedRef& sample);
 
   // Takes back what the borrower returned. False if its return ring makes no sense.

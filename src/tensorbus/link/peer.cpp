@@ -2,6 +2,9 @@
 
 #include <unistd.h>
 
+#include <cerrno>
+
+#include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/step.hpp"
 
 namespace tensorbus::link {
@@ -10,6 +13,8 @@ void send_hello(Channel& channel, const Id& self, const WakePage& wake_page) {
   std::vector<platform::Fd> fds;
   fds.push_back(platform::duplicate(wake_page.memfd().get()));
   platform::Fd pidfd = platform::open_own_pidfd();
+  // A kernel may have none; a limit passes.
+  if (!pidfd && platform::limit_behind(errno)) platform::throw_system("pidfd_open", errno);
   const bool has_pidfd = static_cast<bool>(pidfd);
   if (has_pidfd) fds.push_back(std::move(pidfd));
   channel.send(Hello{self, static_cast<std::uint32_t>(::getpid()), kWakeSlots, has_pidfd},

@@ -1,15 +1,8 @@
 #include "tensorbus/link/segment_sender.hpp"
 
-#include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/step.hpp"
 
 namespace tensorbus::link {
-namespace {
-
-// Each has a descriptor of ours, until a borrower that was stopped reads on.
-constexpr std::size_t kMostUnread = 256;
-
-}  // namespace
 
 SegmentSender::SegmentSender(std::shared_ptr<Channel> channel, std::shared_ptr<memory::Arena> arena)
     : channel_(std::move(channel)), arena_(std::move(arena)) {}
@@ -17,22 +10,25 @@ SegmentSender::SegmentSender(std::shared_ptr<Channel> channel, std::shared_ptr<m
 void SegmentSender::ensure_sent(std::uint32_t segment, memory::Grant grant) {
   const std::lock_guard lock(mutex_);
   if (sent_.contains({segment, grant})) return;
-  if (channel_->waiting() >= kMostUnread)
-    throw Error(Code::kSystem, "the subscriber's process does not read its messages");
+  decltype(sent_) one;  // takes its memory before the message is out
+  one.emplace(segment, grant);
   memory::Arena::SharedSegment shared = arena_->share_segment(segment, grant);
   std::vector<platform::Fd> fds;
   fds.push_back(std::move(shared.fd));
   const std::uint32_t writable = grant == memory::Grant::kWrite ? 1 : 0;
   channel_->send(SegmentMessage{segment, shared.bytes, writable}, std::move(fds));
-  sent_.insert({segment, grant});
+  sent_.merge(one);
   platform::step("publish.segment_sent");
 }
 
 void SegmentSender::retire(std::uint32_t segment) {
   const std::lock_guard lock(mutex_);
-  const std::size_t sent =
-      sent_.erase({segment, memory::Grant::kRead}) + sent_.erase({segment, memory::Grant::kWrite});
-  if (sent != 0) channel_->send(Retired{segment});
+  const bool sent = sent_.contains({segment, memory::Grant::kRead}) ||
+                    sent_.contains({segment, memory::Grant::kWrite});
+  if (!sent) return;
+  channel_->send(Retired{segment});
+  sent_.erase({segment, memory::Grant::kRead});
+  sent_.erase({segment, memory::Grant::kWrite});
 }
 
 }  // namespace tensorbus::link

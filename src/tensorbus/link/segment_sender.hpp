@@ -17,8 +17,7 @@ class SegmentSender {
  public:
   SegmentSender(std::shared_ptr<Channel> channel, std::shared_ptr<memory::Arena> arena);
 
-  // Throws Error(kSystem) when there is no descriptor left to pass it by, or the borrower has not
-  // read what it was passed before.
+  // Throws Error(kOutOfMemory) when there is no descriptor left to pass it by.
   void ensure_sent(std::uint32_t segment, memory::Grant grant);
   void retire(std::uint32_t segment);
 

@@ -10,7 +10,9 @@ namespace tensorbus::link {
 
 WakePage::WakePage()
     : memfd_(platform::create_sealed_memfd("tensorbus-wake", kWakePageBytes)),
-      mapping_(memfd_.get(), kWakePageBytes, platform::Mapping::Access::kReadWrite) {}
+      mapping_(memfd_.get(), kWakePageBytes, platform::Mapping::Access::kReadWrite) {
+  returned_.reserve(kWakeSlots);  // to give one back takes no memory
+}
 
 std::uint32_t WakePage::take_slot() {
   const std::lock_guard lock(mutex_);
@@ -21,7 +23,7 @@ std::uint32_t WakePage::take_slot() {
   }
   if (next_ == kWakeSlots)
     throw Error(Code::kOutOfMemory, "a participant can have at most " + std::to_string(kWakeSlots) +
-                                        " publishers and subscribers");
+                                        " publishers and subscribers at a time: close some");
   return next_++;
 }
 

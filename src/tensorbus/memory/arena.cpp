@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "tensorbus/platform/check.hpp"
 #include "tensorbus/platform/error.hpp"
@@ -62,39 +64,56 @@ BlockRef Arena::allocate(std::size_t bytes, Grant most) {
                                         mebibytes(options_.budget_bytes) +
                                         ": raise budget_bytes (TENSORBUS_BUDGET)");
   const std::lock_guard lock(mutex_);
-  const Extent extent = take_extent(rounded(bytes), most);
-  auto* block = new Block;
+  // All that takes memory first: nothing is to be undone when there is none.
+  struct Delete {
+    void operator()(Block* block) const { delete block; }
+  };
+  std::unique_ptr<Block, Delete> block(new Block);
+  Live one;
+  one.emplace(std::pair(0U, 0U), block.get());
+  FreeExtents::Taken taken = take_extent(rounded(bytes), most);
+  const Extent& extent = taken.extent;
   block->arena_ = shared_from_this();
   block->data_ = segments_.at(extent.segment).data() + extent.offset;
   block->bytes_ = extent.bytes;
   block->offset_ = extent.offset;
   block->segment_ = extent.segment;
+  block->place_ = std::move(taken.place);
   block->most_granted_ = most;
   block->generation_ = next_generation_++;
-  live_.emplace(std::pair(extent.segment, extent.offset), block);
+  Live::node_type node = one.extract(one.begin());
+  node.key() = {extent.segment, extent.offset};
+  live_.insert(std::move(node));
   used_bytes_ += extent.bytes;
   platform::step("loan.allocated");
-  return BlockRef(block);
+  return BlockRef(block.release());
 }
 
-Extent Arena::take_extent(std::size_t bytes, Grant most) {
+FreeExtents::Taken Arena::take_extent(std::size_t bytes, Grant most) {
   FreeExtents& free = pool(most).free;
-  std::optional<Extent> extent = free.take(bytes);
-  if (!extent) {
+  std::optional<FreeExtents::Taken> taken = free.take(bytes);
+  if (!taken) {
     grow_for(bytes, most);
-    extent = free.take(bytes);
-    check(extent.has_value());
+    taken = free.take(bytes);
+    check(taken.has_value());
   }
   try {
-    if (make_usable(*extent)) return *extent;
+    if (make_usable(taken->extent)) return *std::move(taken);
   } catch (...) {
-    free.give_back(*extent);
-    retire_if_empty(extent->segment);
+    give_back(*std::move(taken), most);
     throw;
   }
-  free.give_back(*extent);
-  retire_if_empty(extent->segment);
-  throw Error(Code::kOutOfMemory, "the kernel has no " + mebibytes(bytes) + " of shared memory");
+  give_back(*std::move(taken), most);
+  throw Error(Code::kOutOfMemory,
+              "the kernel has no " + mebibytes(bytes) +
+                  " of shared memory: the memory of this machine, or of a cgroup (memory.max), is "
+                  "used up. Let go of some, or raise the limit");
+}
+
+void Arena::give_back(FreeExtents::Taken taken, Grant most) noexcept {
+  const std::uint32_t segment = taken.extent.segment;
+  pool(most).free.give_back(std::move(taken));
+  retire_if_empty(segment);
 }
 
 void Arena::grow_for(std::size_t bytes, Grant most) {
@@ -103,9 +122,16 @@ void Arena::grow_for(std::size_t bytes, Grant most) {
   const std::size_t wanted = std::max(options_.segment_bytes, whole_pages(bytes));
   const std::size_t segment_bytes = std::max(bytes, std::min(wanted, limit));
   const std::uint32_t id = next_segment_++;
-  const auto& segment = segments_.try_emplace(id, id, segment_bytes, most).first->second;
-  segment_by_address_.emplace(segment.data(), id);
-  pool(most).free.give_back({id, 0, segment_bytes});
+  retired_.reserve(retired_.size() + segments_.size() + 1);
+  const auto at = segments_.try_emplace(id, id, segment_bytes, most).first;
+  try {
+    pool(most).free.add({id, 0, segment_bytes});
+    segment_by_address_.emplace(at->second.data(), id);
+  } catch (...) {
+    pool(most).free.forget(id);
+    segments_.erase(at);
+    throw;
+  }
   ++pool(most).segments;
 }
 
@@ -138,23 +164,24 @@ void Arena::require_room(std::size_t bytes, std::size_t asked) {
                                         " leaves " + mebibytes(room.bytes));
 }
 
-void Arena::free(const Block& block) noexcept {
+void Arena::free(Block& block) noexcept {
   const std::lock_guard lock(mutex_);
   live_.erase({block.segment_, block.offset_});
   used_bytes_ -= block.bytes_;
-  pool(block.most_granted_).free.give_back({block.segment_, block.offset_, block.bytes_});
+  pool(block.most_granted_)
+      .free.give_back({{block.segment_, block.offset_, block.bytes_}, std::move(block.place_)});
   if (reserved_bytes_ - used_bytes_ > options_.warm_bytes) trim(used_bytes_ + options_.warm_bytes);
 }
 
 // Punches free memory until at most `reserved_target` is reserved, and lets go of the segments that
 // are empty then.
-void Arena::trim(std::size_t reserved_target) {
+void Arena::trim(std::size_t reserved_target) noexcept {
   for (const Pool& pool : pools_) trim(pool.free, reserved_target);
   for (auto next = segments_.begin(); next != segments_.end();) retire_if_empty((next++)->first);
 }
 
 // From the highest address down.
-void Arena::trim(const FreeExtents& free, std::size_t reserved_target) {
+void Arena::trim(const FreeExtents& free, std::size_t reserved_target) noexcept {
   free.from_the_end([&](const Extent& extent) {
     if (reserved_bytes_ <= reserved_target) return false;
     Segment& segment = segments_.at(extent.segment);
@@ -166,7 +193,7 @@ void Arena::trim(const FreeExtents& free, std::size_t reserved_target) {
 }
 
 // A segment goes when nothing of it is used and nothing of it is warm; the last of a pool stays.
-void Arena::retire_if_empty(std::uint32_t id) {
+void Arena::retire_if_empty(std::uint32_t id) noexcept {
   const auto found = segments_.find(id);
   if (found == segments_.end()) return;
   const Segment& segment = found->second;
@@ -209,7 +236,10 @@ Arena::SharedSegment Arena::share_segment(std::uint32_t id, Grant grant) const {
 
 std::vector<std::uint32_t> Arena::take_retired() {
   const std::lock_guard lock(mutex_);
-  return std::exchange(retired_, {});
+  if (retired_.empty()) return {};
+  std::vector<std::uint32_t> room;
+  room.reserve(segments_.size());
+  return std::exchange(retired_, std::move(room));
 }
 
 void Arena::on_retired(std::function<void()> listener) {

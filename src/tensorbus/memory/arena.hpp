@@ -59,7 +59,8 @@ class Arena : public std::enable_shared_from_this<Arena> {
 
   // Segments that went since the last call; their borrowers are to be told.
   std::vector<std::uint32_t> take_retired();
-  // `listener` is called whenever there are such segments, in any thread and under our mutex.
+  // `listener` is called whenever there are such segments, in any thread and under our mutex. It
+  // must not throw.
   void on_retired(std::function<void()> listener);
 
   ArenaStats stats() const;
@@ -74,22 +75,24 @@ class Arena : public std::enable_shared_from_this<Arena> {
   };
   Pool& pool(Grant most) noexcept { return pools_[static_cast<std::size_t>(most)]; }
 
-  Extent take_extent(std::size_t bytes, Grant most);
+  FreeExtents::Taken take_extent(std::size_t bytes, Grant most);
+  void give_back(FreeExtents::Taken taken, Grant most) noexcept;
   void grow_for(std::size_t bytes, Grant most);
   bool make_usable(const Extent& extent);
   void require_room(std::size_t bytes, std::size_t asked);
-  void free(const Block& block) noexcept;
-  void trim(std::size_t reserved_target);
-  void trim(const FreeExtents& free, std::size_t reserved_target);
-  void retire_if_empty(std::uint32_t segment);
+  void free(Block& block) noexcept;
+  void trim(std::size_t reserved_target) noexcept;
+  void trim(const FreeExtents& free, std::size_t reserved_target) noexcept;
+  void retire_if_empty(std::uint32_t segment) noexcept;
 
   const ArenaOptions options_;
   mutable std::mutex mutex_;
   std::map<std::uint32_t, Segment> segments_;
   std::map<const std::byte*, std::uint32_t> segment_by_address_;
-  std::map<std::pair<std::uint32_t, std::size_t>, Block*> live_;
-  std::array<Pool, 2> pools_;  // by the most that may be granted
-  std::vector<std::uint32_t> retired_;
+  using Live = std::map<std::pair<std::uint32_t, std::size_t>, Block*>;
+  Live live_;
+  std::array<Pool, 2> pools_;           // by the most that may be granted
+  std::vector<std::uint32_t> retired_;  // has room for every segment that there is
   std::function<void()> retired_listener_;
   std::uint32_t next_segment_ = 0;
   std::uint64_t next_generation_ = 1;

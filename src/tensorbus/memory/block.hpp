@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "tensorbus/memory/free_extents.hpp"
 #include "tensorbus/memory/grant.hpp"
 
 namespace tensorbus::memory {
@@ -50,6 +51,7 @@ class Block {
   std::uint64_t offset_ = 0;
   std::uint64_t generation_ = 0;
   std::uint32_t segment_ = 0;
+  FreeExtents::Place place_;  // among the free, when it comes back
   Grant most_granted_ = Grant::kRead;
   std::atomic<std::uint32_t> references_{1};
   std::atomic<bool> published_{false};

@@ -1,59 +1,87 @@
 #include "tensorbus/memory/free_extents.hpp"
 
 #include <iterator>
+#include <utility>
 
 namespace tensorbus::memory {
 
-std::optional<Extent> FreeExtents::take(std::size_t bytes) {
+std::optional<FreeExtents::Taken> FreeExtents::take(std::size_t bytes) {
   const auto best = by_size_.lower_bound({bytes, 0, 0});
   if (best == by_size_.end()) return std::nullopt;
   const Extent found{best->segment, best->offset, best->bytes};
-  Offsets& offsets = by_address_[found.segment];
-  erase(found.segment, offsets, offsets.find(found.offset));
-  if (found.bytes > bytes) insert({found.segment, found.offset + bytes, found.bytes - bytes});
-  return Extent{found.segment, found.offset, bytes};
+  Place rest;
+  if (found.bytes > bytes) rest = new_place();
+  Offsets& offsets = by_address_.find(found.segment)->second;
+  Place place = extract(found.segment, offsets, offsets.find(found.offset));
+  if (found.bytes > bytes)
+    insert({found.segment, found.offset + bytes, found.bytes - bytes}, std::move(rest));
+  return Taken{{found.segment, found.offset, bytes}, std::move(place)};
 }
 
-void FreeExtents::give_back(Extent extent) {
-  Offsets& offsets = by_address_[extent.segment];
+void FreeExtents::give_back(Taken taken) noexcept {
+  Extent& extent = taken.extent;
+  Offsets& offsets = by_address_.find(extent.segment)->second;
   auto next = offsets.lower_bound(extent.offset);
   if (next != offsets.end() && next->first == extent.offset + extent.bytes) {
     extent.bytes += next->second;
-    next = erase(extent.segment, offsets, next);
+    const auto merged = next++;
+    extract(extent.segment, offsets, merged);
   }
   if (next != offsets.begin()) {
     const auto previous = std::prev(next);
     if (previous->first + previous->second == extent.offset) {
       extent.offset = previous->first;
       extent.bytes += previous->second;
-      erase(extent.segment, offsets, previous);
+      extract(extent.segment, offsets, previous);
     }
   }
-  insert(extent);
+  insert(extent, std::move(taken.place));
 }
 
-void FreeExtents::forget(std::uint32_t segment) {
+void FreeExtents::add(Extent extent) {
+  Place place = new_place();
+  by_address_.try_emplace(extent.segment);
+  give_back({extent, std::move(place)});
+}
+
+void FreeExtents::forget(std::uint32_t segment) noexcept {
   const auto found = by_address_.find(segment);
   if (found == by_address_.end()) return;
   for (const auto& [offset, bytes] : found->second) by_size_.erase({bytes, segment, offset});
   by_address_.erase(found);
 }
 
-bool FreeExtents::covers(std::uint32_t segment, std::size_t bytes) const {
+bool FreeExtents::covers(std::uint32_t segment, std::size_t bytes) const noexcept {
   const auto found = by_address_.find(segment);
   return found != by_address_.end() && found->second.size() == 1 &&
          found->second.begin()->second == bytes;
 }
 
-void FreeExtents::insert(Extent extent) {
-  by_address_[extent.segment].emplace(extent.offset, extent.bytes);
-  by_size_.insert({extent.bytes, extent.segment, extent.offset});
+FreeExtents::Place FreeExtents::new_place() {
+  Sizes size;
+  Offsets offset;
+  size.insert({0, 0, 0});
+  offset.emplace(0, 0);
+  Place place;
+  place.by_size = size.extract(size.begin());
+  place.by_address = offset.extract(offset.begin());
+  return place;
 }
 
-FreeExtents::Offsets::iterator FreeExtents::erase(std::uint32_t segment, Offsets& offsets,
-                                                  Offsets::iterator at) {
-  by_size_.erase({at->second, segment, at->first});
-  return offsets.erase(at);
+void FreeExtents::insert(Extent extent, Place place) noexcept {
+  place.by_size.value() = {extent.bytes, extent.segment, extent.offset};
+  place.by_address.key() = extent.offset;
+  place.by_address.mapped() = extent.bytes;
+  by_size_.insert(std::move(place.by_size));
+  by_address_.find(extent.segment)->second.insert(std::move(place.by_address));
+}
+
+FreeExtents::Place FreeExtents::extract(std::uint32_t segment, Offsets& offsets,
+                                        Offsets::iterator at) noexcept {
+  Place place;
+  place.by_size = by_size_.extract({at->second, segment, at->first});
+  place.by_address = offsets.extract(at);
+  return place;
 }
 
 }  // namespace tensorbus::memory

@@ -21,15 +21,42 @@ struct Extent {
 // when they meet. A freed extent that fits exactly is found first, so a program that publishes
 // one frame size gets the same warm blocks again and again.
 class FreeExtents {
+  struct BySize {
+    std::size_t bytes;
+    std::uint32_t segment;
+    std::size_t offset;
+    auto operator<=>(const BySize&) const = default;
+  };
+  using Sizes = std::set<BySize>;
+  using Offsets = std::map<std::size_t, std::size_t>;  // offset -> bytes
+
  public:
+  // What an extent needs to be written down as free. Whoever takes an extent keeps it, so that
+  // giving it back takes no memory, and so cannot fail.
+  class Place {
+   public:
+    Place() = default;
+
+   private:
+    friend class FreeExtents;
+    Sizes::node_type by_size;
+    Offsets::node_type by_address;
+  };
+  struct Taken {
+    Extent extent;
+    Place place;
+  };
+
   // Takes `bytes` from the smallest extent that has them.
-  std::optional<Extent> take(std::size_t bytes);
-  void give_back(Extent extent);
+  std::optional<Taken> take(std::size_t bytes);
+  void give_back(Taken taken) noexcept;
+  // Space that was not here before.
+  void add(Extent extent);
   // Forgets a segment whose space is entirely free.
-  void forget(std::uint32_t segment);
+  void forget(std::uint32_t segment) noexcept;
 
   // Is all of the segment, [0, bytes), free?
-  bool covers(std::uint32_t segment, std::size_t bytes) const;
+  bool covers(std::uint32_t segment, std::size_t bytes) const noexcept;
 
   // Calls visit(extent) from the highest address down, until it returns false.
   template <typename Visit>
@@ -40,19 +67,13 @@ class FreeExtents {
   }
 
  private:
-  struct BySize {
-    std::size_t bytes;
-    std::uint32_t segment;
-    std::size_t offset;
-    auto operator<=>(const BySize&) const = default;
-  };
-  using Offsets = std::map<std::size_t, std::size_t>;  // offset -> bytes
+  static Place new_place();
+  void insert(Extent extent, Place place) noexcept;
+  // Takes an extent out of the books.
+  Place extract(std::uint32_t segment, Offsets& offsets, Offsets::iterator at) noexcept;
 
-  void insert(Extent extent);
-  Offsets::iterator erase(std::uint32_t segment, Offsets& offsets, Offsets::iterator at);
-
-  std::set<BySize> by_size_;
-  std::map<std::uint32_t, Offsets> by_address_;
+  Sizes by_size_;
+  std::map<std::uint32_t, Offsets> by_address_;  // has every segment
 };
 
 }  // namespace tensorbus::memory

@@ -5,34 +5,62 @@
 
 namespace tensorbus::memory {
 
+RangeSet::Node RangeSet::node_for(Range range) {
+  Map one;
+  one.emplace(range.begin, range.end);
+  return one.extract(one.begin());
+}
+
 void RangeSet::add(Range range) {
-  if (range.bytes() == 0) return;
-  remove(range);
-  bytes_ += range.bytes();
-  auto next = end_by_begin_.lower_bound(range.begin);
-  if (next != end_by_begin_.end() && next->first == range.end) {
-    range.end = next->second;
+  std::vector<Node> nodes;
+  for (const Range& gap : missing_in(range)) nodes.push_back(node_for(gap));
+  for (Node& node : nodes) add(std::move(node));
+}
+
+void RangeSet::add(Node node) noexcept {
+  bytes_ += node.mapped() - node.key();
+  auto next = end_by_begin_.lower_bound(node.key());
+  if (next != end_by_begin_.end() && next->first == node.mapped()) {
+    node.mapped() = next->second;
     next = end_by_begin_.erase(next);
   }
   if (next != end_by_begin_.begin()) {
     const auto previous = std::prev(next);
-    if (previous->second == range.begin) {
-      previous->second = range.end;
+    if (previous->second == node.key()) {
+      previous->second = node.mapped();
       return;
     }
   }
-  end_by_begin_.emplace_hint(next, range.begin, range.end);
+  end_by_begin_.insert(next, std::move(node));
 }
 
 void RangeSet::remove(Range range) {
-  for (const Range& present : present_in(range)) {
-    const auto whole = std::prev(end_by_begin_.upper_bound(present.begin));
+  while (const auto gone = last_in(range)) {
+    const auto whole = std::prev(end_by_begin_.upper_bound(gone->begin));
     const Range old{whole->first, whole->second};
-    end_by_begin_.erase(whole);
-    if (old.begin < present.begin) end_by_begin_.emplace(old.begin, present.begin);
-    if (present.end < old.end) end_by_begin_.emplace(present.end, old.end);
-    bytes_ -= present.bytes();
+    if (old.begin < gone->begin) {
+      // Both sides stay only if all of `range` lies within: then this comes first.
+      if (gone->end < old.end) end_by_begin_.emplace_hint(std::next(whole), gone->end, old.end);
+      whole->second = gone->begin;
+    } else if (gone->end < old.end) {
+      const auto next = std::next(whole);
+      Node node = end_by_begin_.extract(whole);
+      node.key() = gone->end;
+      end_by_begin_.insert(next, std::move(node));
+    } else {
+      end_by_begin_.erase(whole);
+    }
+    bytes_ -= gone->bytes();
+    range.end = gone->begin;
   }
+}
+
+std::optional<Range> RangeSet::last_in(Range range) const noexcept {
+  auto at = end_by_begin_.lower_bound(range.end);
+  if (at == end_by_begin_.begin()) return std::nullopt;
+  --at;
+  const Range part{std::max(at->first, range.begin), std::min(at->second, range.end)};
+  return part.begin < part.end ? std::optional(part) : std::nullopt;
 }
 
 std::vector<Range> RangeSet::present_in(Range range) const {

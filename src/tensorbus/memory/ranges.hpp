@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <vector>
 
 namespace tensorbus::memory {
@@ -15,15 +16,26 @@ struct Range {
 
 // A set of bytes, kept as disjoint ranges that do not touch.
 class RangeSet {
+  using Map = std::map<std::size_t, std::size_t>;
+
  public:
+  // The memory that one more range takes, so that add() cannot fail.
+  using Node = Map::node_type;
+  static Node node_for(Range range);
+
   void add(Range range);
+  // Of a range that is missing here. What `node` was made for.
+  void add(Node node) noexcept;
+  // Should there be no memory to remember both sides of a gap, nothing has changed.
   void remove(Range range);
   std::vector<Range> missing_in(Range range) const;
   std::vector<Range> present_in(Range range) const;
+  // The last part of `range` that is present.
+  std::optional<Range> last_in(Range range) const noexcept;
   std::size_t bytes() const noexcept { return bytes_; }
 
  private:
-  std::map<std::size_t, std::size_t> end_by_begin_;
+  Map end_by_begin_;
   std::size_t bytes_ = 0;
 };
 

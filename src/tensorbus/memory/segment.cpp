@@ -1,6 +1,8 @@
 #include "tensorbus/memory/segment.hpp"
 
 #include <algorithm>
+#include <new>
+#include <utility>
 
 #include "tensorbus/platform/check.hpp"
 #include "tensorbus/platform/memfd.hpp"
@@ -41,6 +43,9 @@ Range Segment::widened(Range range) const noexcept {
 
 bool Segment::reserve(Range range) {
   const std::vector<Range> missing = unreserved_in(range);
+  std::vector<RangeSet::Node> nodes;  // first, so that pages which were taken are remembered
+  nodes.reserve(missing.size());
+  for (const Range& part : missing) nodes.push_back(RangeSet::node_for(part));
   for (std::size_t i = 0; i < missing.size(); ++i) {
     if (!platform::reserve_pages(memfd_.get(), missing[i].begin, missing[i].bytes())) {
       for (std::size_t k = 0; k <= i; ++k)  // the failed one may have got some pages
@@ -48,21 +53,25 @@ bool Segment::reserve(Range range) {
       return false;
     }
   }
-  for (const Range& part : missing) reserved_.add(part);
+  for (RangeSet::Node& node : nodes) reserved_.add(std::move(node));
   return true;
 }
 
-void Segment::punch(Range range, std::size_t wanted_bytes) {
+void Segment::punch(Range range, std::size_t wanted_bytes) noexcept {
   const std::size_t page = platform::page_bytes();
-  const Range inner{round_up(range.begin, page), round_down(range.end, page)};
-  if (inner.begin >= inner.end) return;
+  Range inner{round_up(range.begin, page), round_down(range.end, page)};
   std::size_t left = round_up(std::min(wanted_bytes, bytes()), kStep);
-  const std::vector<Range> present = reserved_.present_in(inner);
-  for (auto part = present.rbegin(); part != present.rend() && left > 0; ++part) {
-    const Range gone{part->end - std::min(left, part->bytes()), part->end};
-    platform::punch_pages(memfd_.get(), gone.begin, gone.bytes());
-    reserved_.remove(gone);
-    left -= gone.bytes();
+  try {
+    while (left > 0 && inner.begin < inner.end) {
+      const auto part = reserved_.last_in(inner);
+      if (!part) return;
+      const Range gone{part->end - std::min(left, part->bytes()), part->end};
+      reserved_.remove(gone);  // first: what is written down as reserved must be there
+      platform::punch_pages(memfd_.get(), gone.begin, gone.bytes());
+      left -= gone.bytes();
+      inner.end = gone.begin;
+    }
+  } catch (const std::bad_alloc&) {  // they stay warm, and are tried again
   }
 }
 

@@ -30,8 +30,8 @@ class Segment {
   // False when the kernel has no pages left; then nothing is reserved that was not before.
   [[nodiscard]] bool reserve(Range range);
   // Gives back pages that lie wholly inside `range`, the last ones first: `wanted_bytes`, rounded
-  // up, or all that there are.
-  void punch(Range range, std::size_t wanted_bytes);
+  // up, or all that there are; fewer if there is no memory to remember a gap.
+  void punch(Range range, std::size_t wanted_bytes) noexcept;
 
   // A descriptor for borrowers. One for reading cannot be mapped writable, and one for writing is
   // never made of memory for which that is more than may be granted.

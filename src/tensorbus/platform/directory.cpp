@@ -8,8 +8,9 @@
 
 #include <array>
 #include <cerrno>
+#include <memory>
 
-#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/limits.hpp"
 
 namespace tensorbus::platform {
 namespace {
@@ -18,7 +19,7 @@ void make_with_parents(const std::string& path) {
   for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string part = path.substr(0, end);
     if (::mkdir(part.c_str(), 0700) < 0 && errno != EEXIST)
-      throw_system("cannot make the domain directory " + part, errno);
+      throw_system("cannot make the domain directory " + part, errno, During::kDirectory);
     if (end == std::string::npos) return;
   }
 }
@@ -28,7 +29,8 @@ void make_with_parents(const std::string& path) {
 Fd open_private_directory(const std::string& path) {
   if (::access(path.c_str(), F_OK) < 0) make_with_parents(path);
   Fd directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!directory) throw_system("cannot open the domain directory " + path, errno);
+  if (!directory)
+    throw_system("cannot open the domain directory " + path, errno, During::kDirectory);
   struct stat status{};
   if (::fstat(directory.get(), &status) < 0) throw_system("fstat " + path, errno);
   if (status.st_uid != ::geteuid())
@@ -51,15 +53,16 @@ std::vector<std::string> list_directory(int directory) {
     ::close(copy);
     throw_system("reading the domain directory", errno);
   }
+  const std::unique_ptr<DIR, int (*)(DIR*)> closed_at_the_end(stream, ::closedir);
   std::vector<std::string> names;
   while (const dirent* entry = ::readdir(stream)) names.emplace_back(entry->d_name);
-  ::closedir(stream);
   return names;
 }
 
 void create_file(int directory, const std::string& name) {
   const Fd file(::openat(directory, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!file) throw_system("cannot create " + name + " in the domain directory", errno);
+  if (!file)
+    throw_system("cannot create " + name + " in the domain directory", errno, During::kDirectory);
 }
 
 void remove_file(int directory, const std::string& name) noexcept {

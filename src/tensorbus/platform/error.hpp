@@ -17,7 +17,7 @@ enum class Code {
   kTimeout,          // the time given was not enough
   kProtocol,         // a peer sent something that is not the protocol
   kVersionMismatch,  // a peer speaks another version
-  kPermission,       // the domain directory or a peer belongs to somebody else
+  kPermission,       // a domain directory or a peer is somebody else's, or not to be written to
   kForked,           // the object was made before fork() and is used in the child
   kSystem,           // a system call failed
 };
@@ -32,7 +32,8 @@ class TENSORBUS_API Error : public std::runtime_error {
   Code code_;
 };
 
-// Throws Error(kSystem) with `what` and the text of `error_number` (an errno value).
+// Throws an Error with `what` and what `error_number` (an errno value) tells: kOutOfMemory that
+// names the limit if one was met, else kSystem.
 [[noreturn]] TENSORBUS_API void throw_system(const std::string& what, int error_number);
 
 }  // namespace tensorbus

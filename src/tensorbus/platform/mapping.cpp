@@ -6,21 +6,15 @@
 #include <string>
 #include <utility>
 
-#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/limits.hpp"
 
 namespace tensorbus::platform {
 namespace {
 
 [[noreturn]] void cannot_map(std::size_t bytes, Mapping::Access access, int error_number) {
-  // EAGAIN: all memory of this process is locked, and may not be more.
-  if (error_number != ENOMEM && error_number != EAGAIN)
-    throw_system("mapping shared memory", error_number);
-  std::string limits = "address space (RLIMIT_AS) or mapping count (vm.max_map_count)";
-  if (access == Mapping::Access::kCopyOnWrite)
-    limits += ", or what may be private and writable (RLIMIT_DATA, vm.overcommit_memory=2),";
-  if (error_number == EAGAIN) limits = "locked memory (RLIMIT_MEMLOCK)";
-  throw Error(Code::kOutOfMemory,
-              "cannot map " + std::to_string(bytes) + " bytes: " + limits + " is used up");
+  throw_system(
+      "cannot map " + std::to_string(bytes) + " bytes of shared memory", error_number,
+      access == Mapping::Access::kCopyOnWrite ? During::kPrivateMapping : During::kMapping);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <string>
 
-#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/memory_room.hpp"
 
 namespace tensorbus::platform {
@@ -35,9 +35,7 @@ std::size_t page_bytes() noexcept {
 
 Fd create_sealed_memfd(const std::string& name, std::size_t bytes) {
   if (bytes > max_file_bytes())  // ftruncate would answer with SIGXFSZ
-    throw Error(Code::kOutOfMemory, "cannot make " + std::to_string(bytes) +
-                                        " bytes of shared memory: RLIMIT_FSIZE (ulimit -f) is " +
-                                        std::to_string(max_file_bytes()));
+    throw_system("cannot make " + std::to_string(bytes) + " bytes of shared memory", EFBIG);
   Fd fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) throw_system("memfd_create", errno);
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) < 0) throw_system("sizing a memfd", errno);

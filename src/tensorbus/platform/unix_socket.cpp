@@ -9,15 +9,11 @@
 #include <cstring>
 
 #include "tensorbus/platform/check.hpp"
-#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/step.hpp"
 
 namespace tensorbus::platform {
 namespace {
-
-constexpr std::size_t kMaxFdsPerMessage = 16;
-// To close a socket that lingers is to wait for its network: for what a peer hands over.
-constexpr linger kNoLinger{};
 
 // "/proc/self/fd/<directory>/<name>" is short whatever the directory is called.
 sockaddr_un address_of(int directory, const std::string& name) {
@@ -40,18 +36,24 @@ bool peer_is_gone(int error_number) {
   return error_number == EPIPE || error_number == ECONNRESET || error_number == ENOTCONN;
 }
 
+// Removes the datagram that was looked at.
+void take_off(int socket) noexcept {
+  while (::recv(socket, nullptr, 0, 0) < 0 && (errno == EINTR || errno == ECONNRESET)) {
+  }
+}
+
 }  // namespace
 
 Fd listen_in(int directory, const std::string& temporary, const std::string& name) {
   Fd socket = make_socket();
   const sockaddr_un address = address_of(directory, temporary);
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0)
-    throw_system("creating a socket in the domain directory", errno);
+    throw_system("cannot create a socket in the domain directory", errno, During::kDirectory);
   step("socket.bound");
   if (::listen(socket.get(), SOMAXCONN) < 0) throw_system("listen", errno);
   step("socket.listening");
   if (::renameat(directory, temporary.c_str(), directory, name.c_str()) < 0)
-    throw_system("naming a socket in the domain directory", errno);
+    throw_system("cannot name a socket in the domain directory", errno, During::kDirectory);
   return socket;
 }
 
@@ -107,8 +109,10 @@ Transfer send_datagram(int socket, std::span<const std::byte> bytes, std::span<c
   }
   while (::sendmsg(socket, &message, MSG_NOSIGNAL) < 0) {
     if (errno == EINTR) continue;
-    // ETOOMANYREFS: too many descriptors of ours are under way; they drain like a full socket.
-    if (errno == EAGAIN || errno == ENOBUFS || errno == ETOOMANYREFS) return Transfer::kWouldBlock;
+    // ETOOMANYREFS: too many descriptors of ours are under way; they drain like a full socket. So
+    // does a kernel without memory.
+    if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS)
+      return Transfer::kWouldBlock;
     if (peer_is_gone(errno)) return Transfer::kEnded;
     throw_system("sendmsg", errno);
   }
@@ -119,6 +123,7 @@ Transfer receive_datagram(int socket, std::size_t max_bytes, std::size_t max_fds
                           Datagram& datagram) {
   datagram.bytes.resize(max_bytes);
   datagram.fds.clear();
+  datagram.fds.reserve(kMaxFdsPerMessage);
   iovec part{datagram.bytes.data(), max_bytes};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFdsPerMessage)] = {};
   msghdr message{};
@@ -127,7 +132,8 @@ Transfer receive_datagram(int socket, std::size_t max_bytes, std::size_t max_fds
   message.msg_control = control;
   message.msg_controllen = sizeof control;
   ssize_t length = 0;
-  while ((length = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC)) < 0) {
+  // A look first: descriptors that find no place here would be gone with the datagram.
+  while ((length = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_PEEK)) < 0) {
     // ECONNRESET is told once, when the peer left something of ours unread; what it sent before
     // follows, and then the end.
     if (errno == EINTR || errno == ECONNRESET) continue;
@@ -143,13 +149,18 @@ Transfer receive_datagram(int socket, std::size_t max_bytes, std::size_t max_fds
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof fd);
       datagram.fds.emplace_back(fd);
-      ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &kNoLinger, sizeof kNoLinger);
     }
   }
+  const bool lost_some = (message.msg_flags & MSG_CTRUNC) != 0;
+  if (lost_some && datagram.fds.size() < kMaxFdsPerMessage) {
+    datagram.fds.clear();
+    throw_system("cannot take the descriptors that a peer sent", EMFILE, During::kAnything);
+  }
   if (length == 0 && datagram.fds.empty()) return Transfer::kEnded;
+  take_off(socket);
   datagram.bytes.resize(static_cast<std::size_t>(length));
   datagram.truncated =
-      (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || datagram.fds.size() > max_fds;
+      lost_some || (message.msg_flags & MSG_TRUNC) != 0 || datagram.fds.size() > max_fds;
   return Transfer::kDone;
 }
 

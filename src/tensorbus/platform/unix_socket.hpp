@@ -25,7 +25,8 @@ struct Connection {
 // kBusy: alive, but its backlog is full. kDead: nobody listens there.
 Connection connect_in(int directory, const std::string& name);
 
-// A waiting connection, or an empty Fd. Throws Error(kSystem) when descriptors or memory are short.
+// A waiting connection, or an empty Fd. Throws Error(kOutOfMemory) that names the
+// limit when descriptors or memory are short.
 Fd accept_from(int listener);
 
 struct Credentials {
@@ -36,7 +37,9 @@ Credentials peer_credentials(int socket);
 
 enum class Transfer { kDone, kWouldBlock, kEnded };
 
-// Sends one datagram with descriptors. kEnded: the other side is gone.
+inline constexpr std::size_t kMaxFdsPerMessage = 16;
+
+// Sends one datagram with descriptors, at most so many. kEnded: the other side is gone.
 Transfer send_datagram(int socket, std::span<const std::byte> bytes, std::span<const int> fds);
 
 struct Datagram {
@@ -44,6 +47,8 @@ struct Datagram {
   std::vector<Fd> fds;
   bool truncated = false;  // longer, or with more descriptors, than asked for
 };
+// Throws Error(kOutOfMemory) when this process has no descriptors left for those that came; the
+// datagram is still there then.
 Transfer receive_datagram(int socket, std::size_t max_bytes, std::size_t max_fds,
                           Datagram& datagram);
 

@@ -38,7 +38,11 @@ class Few {
     if (size_ == 0) {
       one_ = std::move(value);
     } else {
-      if (size_ == 1) many_.push_back(std::move(one_));
+      // Room for both first: without memory, nothing has changed.
+      if (size_ == 1) {
+        many_.reserve(2);
+        many_.push_back(std::move(one_));
+      }
       many_.push_back(std::move(value));
     }
     ++size_;
