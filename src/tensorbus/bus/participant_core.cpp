@@ -58,7 +58,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
 
 ParticipantCore::~ParticipantCore() {
   service_.stop();
-  arena().on_retired({});
+  arena().close();
   for (const auto& publisher : publishers()) publisher->close();
   domain_.remove_files_of(id());
   for (const auto& connection : owner_connections_) connection->end();
