@@ -67,7 +67,7 @@ Actor::Actor(std::string who, const Weather& weather, Round round)
     : weather_(weather), round_(std::move(round)), activity_(std::move(who)), thread_([this] {
         while (!weather_.over.load(std::memory_order_acquire)) {
           const std::uint64_t calm = weather_.calm.load(std::memory_order_acquire);
-          round_(activity_, calm != 0);
+          round_(activity_, calm);
           calm_.store(calm, std::memory_order_release);
         }
       }) {}

@@ -50,11 +50,11 @@ struct Weather {
   std::atomic<std::uint64_t> calm{0};  // 0 in the storm
 };
 
-// A thread that plays its part round by round. A round that began in a calm leaves nothing behind
-// that a calm should not find.
+// A thread that plays its part round by round, and is told the number of the calm. A round that
+// began in a calm leaves nothing behind that a calm should not find.
 class Actor {
  public:
-  using Round = std::function<void(Activity&, bool calm)>;
+  using Round = std::function<void(Activity&, std::uint64_t calm)>;
   Actor(std::string who, const Weather& weather, Round round);
   ~Actor() { thread_.join(); }
 

@@ -3,7 +3,7 @@
 //   kill_storm [--kills N] [--seed S]
 //
 // Two processes of survivors publish and receive all the time, on a few topics, in every manner
-// that there is (survivors.hpp). Victims (victim.hpp) do the same on the same topics, four at a
+// that there is (survivors.hpp). Victims (victim.hpp) do the same on the same topics, six at a
 // time, join and leave, open and close, and are killed at random moments: in the middle of joining
 // or of a sample, stopped or not, one by one or together, some of them with a child that lives on.
 // Every byte of every sample is checked when it comes and once more before it goes, also when who

@@ -99,7 +99,8 @@ std::vector<std::string> complaints(const std::vector<Report>& before,
   for (const Report& report : now) {
     for (const std::uint64_t inode : report.segments_seen)
       if (!segments.contains(inode))
-        wrong.push_back("a segment of the dead is open or mapped: inode " + std::to_string(inode));
+        wrong.push_back("process " + std::to_string(&report - now.data()) +
+                        ": a segment that no longer has an owner: inode " + std::to_string(inode));
     for (const auto& [reader, heard] : report.heard)
       for (const Report& other : now) {
         const auto written = other.written.find(heard.first);

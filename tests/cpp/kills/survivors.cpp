@@ -109,14 +109,14 @@ Survivors::~Survivors() {
 void Survivors::add_writer(const Topic& topic, const Participant& participant) {
   Writer& writer = writers_.emplace_back(topic, participant, random_, tally_);
   actors_.emplace_back(std::string("who writes ") + topic.name, weather_,
-                       [this, &writer, random = Random(random_()), settled = false](
-                           Activity& activity, bool calm) mutable {
-                         if (!calm) {
+                       [this, &writer, random = Random(random_()), settled = std::uint64_t{0}](
+                           Activity& activity, std::uint64_t calm) mutable {
+                         if (calm == 0) {
                            activity.does("publishing");
                            (void)writer.write(any_form(random));
                            activity.does("pausing");
                            sleep_about(random, 1500us);
-                         } else if (!settled) {
+                         } else if (settled != calm) {
                            activity.does("publishing the last ones");
                            for (int i = 0; i < 6; ++i)
                              if (writer.write(Form::kSettled, kSettling) != Outcome::kDone)
@@ -136,18 +136,19 @@ void Survivors::add_reader(const std::string& name, const Topic& topic,
   readers_.emplace_back(std::piecewise_construct, std::forward_as_tuple(name),
                         std::forward_as_tuple(topic, options, participant, tally_));
   Reader& reader = readers_.back().second;
-  actors_.emplace_back(name, weather_, [=, &reader](Activity& activity, bool calm) {
+  actors_.emplace_back(name, weather_, [=, &reader](Activity& activity, std::uint64_t calm) {
     wait(activity, reader);
     activity.does("letting go");
-    reader.release_until(calm ? 0 : holds);
+    reader.release_until(calm != 0 ? 0 : holds);
   });
 }
 
 void Survivors::add_passer_by() {
   auto passer_by = std::make_shared<PasserBy>(domain_, participants_[2], random_(), tally_);
-  actors_.emplace_back("who passes by", weather_, [passer_by](Activity& activity, bool calm) {
-    passer_by->round(activity, calm);
-  });
+  actors_.emplace_back("who passes by", weather_,
+                       [passer_by](Activity& activity, std::uint64_t calm) {
+                         passer_by->round(activity, calm != 0);
+                       });
 }
 
 void Survivors::wait_for_all() {

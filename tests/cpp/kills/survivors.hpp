@@ -25,7 +25,8 @@ class Survivors {
 
   // Returns when everybody has everybody.
   void wait_for_all();
-  // Returns when nobody holds anything, and every writer has written samples of one size.
+  // Returns when nobody holds anything, and every writer has written samples of one size; they do
+  // so again when it is called again.
   void calm_down();
   void storm();
   // In a calm.
@@ -35,13 +36,10 @@ class Survivors {
   const Participant& participant(std::size_t i) const { return participants_.at(i); }
 
  private:
-  struct Part;  // a reader and how it reads
-
   void add_writer(const Topic& topic, const Participant& participant);
   void add_reader(const std::string& name, const Topic& topic, const SubscriberOptions& options,
                   const Participant& participant, std::function<void(Activity&, Reader&)> wait,
                   std::size_t holds);
-  void play_writer(Activity& activity, Writer& writer, bool calm);
   void add_passer_by();
 
   const std::string domain_;
