@@ -30,8 +30,8 @@ LeaseProbe::LeaseProbe(const std::string& domain, Tally& tally)
   (void)publisher_.loan<std::uint64_t>({kWords});
 }
 
-void LeaseProbe::kill_one(Activity& activity, Random& random, Role leaves,
-                          std::vector<std::chrono::nanoseconds>& times) {
+void LeaseProbe::kill_one(Activity& activity, Role leaves, std::chrono::microseconds pause,
+                          LeaseTimes& times) {
   activity.does("starting a victim to measure");
   Child victim({"hoarder", domain_, std::to_string(static_cast<int>(leaves))}, {.output = true});
   activity.does("waiting for its subscriber");
@@ -43,9 +43,10 @@ void LeaseProbe::kill_one(Activity& activity, Random& random, Role leaves,
   char byte = 0;
   while (::read(victim.output(), &byte, 1) < 0) {
   }
-  std::this_thread::sleep_for(std::chrono::microseconds(below(random, 5000)));
+  std::this_thread::sleep_for(pause);
   if (participant_.arena().used_bytes == 0) tally_.complain("nothing is leased that was measured");
 
+  const auto kill = platform::Clock::now();
   victim.signal(SIGKILL);
   activity.does("waiting for the death");
   victim.wait_for_death();
@@ -58,7 +59,9 @@ void LeaseProbe::kill_one(Activity& activity, Random& random, Role leaves,
     }
     std::this_thread::sleep_for(20us);
   }
-  times.push_back(platform::Clock::now() - death);
+  const auto back = platform::Clock::now();
+  times.since_death.push_back(back - death);
+  times.since_kill.push_back(back - kill);
   activity.does("reaping it");
   (void)victim.reap();
   const int orphans = victim.end_orphans();

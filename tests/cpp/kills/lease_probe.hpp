@@ -16,14 +16,19 @@
 
 namespace tensorbus::kills {
 
+// Until all leases were back; from when the kernel told of the death, and from the signal.
+struct LeaseTimes {
+  std::vector<std::chrono::nanoseconds> since_death, since_kill;
+};
+
 class LeaseProbe {
  public:
   LeaseProbe(const std::string& domain, Tally& tally);
 
-  // Has a victim hold samples of ours, kills it, and watches our books without touching them.
-  // `leaves` says what child lives on. Returns when the victim and its child are gone.
-  void kill_one(Activity& activity, Random& random, Role leaves,
-                std::vector<std::chrono::nanoseconds>& times);
+  // Has a victim hold samples of ours, kills it after a pause, and watches our books without
+  // touching them. `leaves` says what child lives on. Returns when victim and child are gone.
+  void kill_one(Activity& activity, Role leaves, std::chrono::microseconds pause,
+                LeaseTimes& times);
   void add_to(Report& report) const;
 
  private:

@@ -100,8 +100,10 @@ void print_figures(const Storm& storm) {
   line("wrong samples", sum(storm.after(), "wrong"));
   line("calms, as before the storm", figures.calms);
   line("  the longest took, ms", static_cast<std::uint64_t>(figures.longest_calming.count()));
-  print_times("leases back in the storm, ms", figures.lease_times_in_storm);
-  print_times("leases back in a calm, ms", figures.lease_times_in_calm);
+  std::printf("ms from the death until all leases were back\n");
+  for (const auto& [what, times] : figures.lease_times) print_times("  " + what, times.since_death);
+  std::printf("ms from the signal until then\n");
+  for (const auto& [what, times] : figures.lease_times) print_times("  " + what, times.since_kill);
   print_before_and_after(storm);
 }
 
@@ -150,6 +152,10 @@ int run(std::uint64_t kills, std::uint64_t seed) {
     line("plain memory, process " + std::to_string(i),
          std::to_string(warm[i] >> 10) + " KiB after " + std::to_string(kBatch) + " kills, " +
              std::to_string(end >> 10) + " KiB at the end");
+    line("resident, process " + std::to_string(i),
+         std::to_string(storm.before()[i].totals.at("resident bytes") >> 10) + " KiB before, " +
+             std::to_string(storm.after()[i].totals.at("resident bytes") >> 10) +
+             " KiB at the end");
     if (end > warm[i] + kMostGrowth) wrong.push_back("plain memory grew");
   }
   char text[64];
@@ -181,7 +187,7 @@ int main_of(const std::vector<std::string>& words) {
     end_with_parent();
     return be_far_survivors(words.at(1), number(2));
   }
-  std::uint64_t kills = 250;
+  std::uint64_t kills = 200;
   std::uint64_t seed = std::random_device()();
   for (std::size_t i = 0; i < words.size(); i += 2) {
     if (words[i] == "--kills")

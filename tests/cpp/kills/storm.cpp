@@ -74,10 +74,11 @@ struct Storm::Victim {
   std::optional<Clock::time_point> stop_at, resume_at;
 };
 
-Storm::Storm(const std::string& domain, std::uint64_t seed) : domain_(domain), random_(seed) {
+Storm::Storm(const std::string& domain, std::uint64_t seed)
+    : domain_(domain), plans_(seed), random_(seed + 1) {
   activity_.does("starting the survivors");
-  far_ = std::make_unique<FarSurvivors>(domain, random_());
-  near_ = std::make_unique<Survivors>(domain, random_(), 2);
+  far_ = std::make_unique<FarSurvivors>(domain, plans_());
+  near_ = std::make_unique<Survivors>(domain, plans_(), 2);
   near_->wait_for_all();
   probe_ = std::make_unique<LeaseProbe>(domain, near_->tally());
   // Until two looks in a row are the same.
@@ -133,22 +134,22 @@ void Storm::calm_down() {
   figures_.longest_calming = std::max(
       figures_.longest_calming, std::chrono::ceil<std::chrono::milliseconds>(Clock::now() - start));
   ++figures_.calms;
-  if (chance(random_, 50)) measure(activity_, figures_.lease_times_in_calm);
+  if (chance(random_, 50)) measure("in a calm", random_);
 }
 
 Storm::Victim Storm::start_victim() {
-  const auto role = static_cast<Role>(below(random_, kRoles.size()));
+  const auto role = static_cast<Role>(below(plans_, kRoles.size()));
   const auto milliseconds = [&](std::uint64_t from, std::uint64_t to) {
-    return std::chrono::microseconds(1000 * from + below(random_, 1000 * (to - from)));
+    return std::chrono::microseconds(1000 * from + below(plans_, 1000 * (to - from)));
   };
   Victim victim{
-      Child({"victim", domain_, std::to_string(random_()), std::to_string(static_cast<int>(role))}),
+      Child({"victim", domain_, std::to_string(plans_()), std::to_string(static_cast<int>(role))}),
       role,
       Moment::kStarting,
       Clock::now(),
       {},
       {}};
-  const auto draw = below(random_, 100);
+  const auto draw = below(plans_, 100);
   if (draw < 35) {
     victim.kill_at += milliseconds(0, 30);
   } else if (draw < 65) {
@@ -179,8 +180,8 @@ void Storm::batch(std::uint64_t count) {
     while (started < count && alive.size() < kAlive) {
       ++started;
       activity_.does("starting a victim");
-      if (below(random_, kOneInMeasured) == 0)
-        measure(activity_, figures_.lease_times_in_storm);
+      if (below(plans_, kOneInMeasured) == 0)
+        measure("in the storm", plans_);
       else
         alive.push_back(start_victim());
     }
@@ -238,15 +239,22 @@ void Storm::end_orphans(bool all) {
   });
 }
 
-void Storm::measure(Activity& activity, std::vector<std::chrono::nanoseconds>& times) {
-  constexpr std::array leaves{Role::kSubscriber, Role::kForks, Role::kClones};
-  const Role role = leaves[below(random_, leaves.size())];
-  probe_->kill_one(activity, random_, role, times);
+void Storm::measure(const std::string& in, Random& random) {
+  struct Kind {
+    Role role;
+    const char* name;
+  };
+  constexpr std::array kinds{Kind{Role::kSubscriber, "no child"}, Kind{Role::kForks, "forked"},
+                             Kind{Role::kClones, "cloned"}};
+  const Kind& kind = kinds[below(random, kinds.size())];
+  const auto pause = std::chrono::microseconds(below(random, 5000));
+  probe_->kill_one(activity_, kind.role, pause, figures_.lease_times[in + ", " + kind.name]);
   ++figures_.by_moment[kMoments[static_cast<std::size_t>(Moment::kMeasured)]];
-  ++figures_.by_role[kRoles[static_cast<std::size_t>(role)]];
+  ++figures_.by_role[kRoles[static_cast<std::size_t>(kind.role)]];
 }
 
 void Storm::end() {
+  Participant(participant_options(domain_));  // clears up after who was measured last
   activity_.does("waiting for the other survivors to leave");
   if (const int status = far_->leave(); status != 0)
     wrong_.push_back("the other survivors ended with status " + std::to_string(status));

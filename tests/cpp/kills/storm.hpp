@@ -34,7 +34,7 @@ struct Figures {
   std::map<std::string, std::uint64_t> by_moment, by_role;
   std::uint64_t orphans = 0;
   std::uint64_t calms = 0;
-  std::vector<std::chrono::nanoseconds> lease_times_in_storm, lease_times_in_calm;
+  std::map<std::string, LeaseTimes> lease_times;  // by what it was in, and what child lived on
   std::chrono::milliseconds longest_calming{0};
 };
 
@@ -82,13 +82,14 @@ class Storm {
   void act_on(std::vector<Victim>& alive);
   void bury(std::vector<Victim> dead);
   void end_orphans(bool all);
-  void measure(Activity& activity, std::vector<std::chrono::nanoseconds>& times);
+  void measure(const std::string& in, Random& random);
   void calm_down();
   std::vector<Report> reports();
   std::vector<std::string> complaints_now();
 
   const std::string domain_;
-  Random random_;
+  Random plans_;   // what victims do, and when they are to be killed: the seed alone decides
+  Random random_;  // drawn from in an order that the machine decides
   Activity activity_{"who kills"};
   std::unique_ptr<Survivors> near_;
   std::unique_ptr<FarSurvivors> far_;
