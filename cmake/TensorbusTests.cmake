@@ -37,3 +37,11 @@ endforeach()
 tensorbus_add_tests(system "${PROJECT_SOURCE_DIR}/tests/cpp")
 # In a program of its own: its operator new fails when told to.
 tensorbus_add_tests(allocation "${PROJECT_SOURCE_DIR}/tests/cpp/allocation")
+
+# Kills processes at random: some hundred here, ten thousand by scripts/kills.
+file(GLOB kills_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/cpp/kills/*.cpp")
+add_executable(kill_storm ${kills_sources})
+target_link_libraries(kill_storm PRIVATE tensorbus_internal tensorbus_warnings)
+set_target_properties(kill_storm PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${TENSORBUS_TEST_BIN_DIR}")
+add_test(NAME system/kill_storm COMMAND kill_storm --kills 200)
+set_tests_properties(system/kill_storm PROPERTIES TIMEOUT 300 LABELS system)

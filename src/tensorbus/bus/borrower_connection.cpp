@@ -64,6 +64,8 @@ void BorrowerConnection::end(const std::string& why) {
 }
 
 bool BorrowerConnection::idle() {
+  // An owner that is stopped may never greet: who was closed meanwhile waits for it no longer.
+  std::erase_if(wanted_, [](const Wanted& wanted) { return wanted.subscriber->closed(); });
   std::erase_if(links_, [](const auto& item) { return item.second.link.expired(); });
   return links_.empty() && wanted_.empty();
 }

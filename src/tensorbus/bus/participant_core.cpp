@@ -63,7 +63,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
 
 ParticipantCore::~ParticipantCore() {
   service_.stop();
-  arena().on_retired({});
+  arena().close();
   domain_.remove_file(socket_file_.name);
   for (const auto& [number, published] : publishers_) {
     if (const auto publisher = published.publisher.lock()) publisher->close();

@@ -110,6 +110,21 @@ TEST_F(Publish, what_was_published_before_the_close_is_still_received) {
   EXPECT_EQ(publisher.publish(TensorView::of(&late, {1})).outcome, Outcome::kClosed);
 }
 
+// Of a whole participant: what comes back to it then has no pages to give back, others read them.
+TEST_F(Publish, what_was_published_before_the_owner_left_stays_whole) {
+  Subscriber subscriber("topic", {}, borrower);
+  std::optional<Participant> leaving = domain.join({.warm_bytes = 0});
+  std::optional<Publisher> publisher(std::in_place, "topic", PublisherOptions{}, *leaving);
+  ASSERT_EQ(publisher->wait_for_subscribers(1, kLong), Outcome::kDone);
+  for (std::uint64_t seed = 1; seed <= 2; ++seed) publish_pattern(*publisher, seed, 100'000);
+  const auto held = subscriber.receive(kLong);
+  publisher.reset();
+  leaving.reset();
+  ASSERT_TRUE(held);
+  EXPECT_EQ(seed_of(*held), 1U);
+  EXPECT_EQ(next_seeds(subscriber, 1), Seeds{2});
+}
+
 TEST_F(Publish, a_full_queue_drops_its_oldest_and_the_gap_is_counted) {
   auto [publisher, subscriber] = connected({.depth = 3});
   publish_patterns(publisher, 0, 10);

@@ -282,6 +282,13 @@ TEST_F(RawOwner, that_sends_a_segment_late_makes_the_subscriber_ready) {
   EXPECT_FALSE(subscriber->ready());
 }
 
+TEST_F(RawOwner, that_never_greets_keeps_no_subscriber_that_was_closed) {
+  subscriber->close();
+  EXPECT_TRUE(eventually([&] {
+    return peer->channel.receive(peer->received) == link::Channel::State::kEnded;
+  })) << "the connection stays";
+}
+
 TEST_F(RawOwner, that_dies_before_it_sent_a_segment_leaves_what_lies_behind_ready) {
   accept();
   (void)subscriber->event_descriptor();

@@ -170,7 +170,14 @@ void Arena::free(Block& block) noexcept {
   used_bytes_ -= block.bytes_;
   pool(block.most_granted_)
       .free.give_back({{block.segment_, block.offset_, block.bytes_}, std::move(block.place_)});
-  if (reserved_bytes_ - used_bytes_ > options_.warm_bytes) trim(used_bytes_ + options_.warm_bytes);
+  if (!closed_ && reserved_bytes_ - used_bytes_ > options_.warm_bytes)
+    trim(used_bytes_ + options_.warm_bytes);
+}
+
+void Arena::close() noexcept {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  retired_listener_ = {};
 }
 
 // Punches free memory until at most `reserved_target` is reserved, and lets go of the segments that

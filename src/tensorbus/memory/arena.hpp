@@ -63,6 +63,10 @@ class Arena : public std::enable_shared_from_this<Arena> {
   // must not throw.
   void on_retired(std::function<void()> listener);
 
+  // The participant goes; borrowers may read for longer what they were lent. Nothing is allocated
+  // from now on, and what is freed keeps its pages: the last mapping takes them along.
+  void close() noexcept;
+
   ArenaStats stats() const;
 
  private:
@@ -98,6 +102,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   std::uint64_t next_generation_ = 1;
   std::size_t used_bytes_ = 0;
   std::size_t reserved_bytes_ = 0;
+  bool closed_ = false;
 };
 
 }  // namespace tensorbus::memory

@@ -226,6 +226,15 @@ TEST(Warm, nothing_stays_when_nothing_may) {
   EXPECT_EQ(arena->stats().reserved_bytes, 0U);
 }
 
+TEST(Warm, memory_of_a_closed_arena_stays_whatever_the_limit) {
+  const auto arena = small_arena(16 * kMiB, 0);
+  BlockRef block = arena->allocate(3 * kMiB);
+  const std::uint32_t segment = block->segment();
+  arena->close();
+  block = {};
+  EXPECT_GE(resident_bytes(*arena, segment), 3 * kMiB);
+}
+
 TEST(Segments, retire_when_they_are_empty_and_tell_the_listener) {
   const auto arena = small_arena(64 * kMiB, 0);
   int told = 0;
