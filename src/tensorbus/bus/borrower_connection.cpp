@@ -18,12 +18,11 @@ std::string as_text(std::string bytes) {
 }  // namespace
 
 BorrowerConnection::BorrowerConnection(Surroundings& surroundings, const Id& owner,
-                                       platform::Fd socket, OnEnd on_end,
-                                       OnRefusedForNow on_refused_for_now)
+                                       platform::Fd socket, OnEnd on_end, OnLost on_lost)
     : surroundings_(surroundings),
       owner_(owner),
       on_end_(std::move(on_end)),
-      on_refused_for_now_(std::move(on_refused_for_now)),
+      on_lost_(std::move(on_lost)),
       conversation_(
           surroundings.service, std::move(socket),
           [this](link::Channel::Received& received) { on_message(received); },
@@ -53,14 +52,23 @@ void BorrowerConnection::subscribe(const std::shared_ptr<SubscriberCore>& subscr
 
 void BorrowerConnection::end(const std::string& why) {
   conversation_.close();
-  for (const Wanted& wanted : std::exchange(wanted_, {}))
-    wanted.subscriber->refuse(
-        wanted.link, why.empty() ? std::string_view("the publisher died") : std::string_view(why));
+  const std::string_view reason = why.empty() ? std::string_view("the publisher hung up") : why;
+  for (const Wanted& wanted : std::exchange(wanted_, {})) {
+    wanted.subscriber->refuse(wanted.link, reason);
+    if (why.empty()) lost(wanted.subscriber, *wanted.link);
+  }
   for (const auto& [number, weak] : std::exchange(links_, {})) {
     const auto subscriber = weak.subscriber.lock();
     const auto link = weak.link.lock();
-    if (subscriber && link) subscriber->end(link);
+    if (!subscriber || !link) continue;
+    subscriber->end(link);
+    if (why.empty()) lost(subscriber, *link);
   }
+}
+
+void BorrowerConnection::lost(const std::shared_ptr<SubscriberCore>& subscriber,
+                              const link::BorrowerLink& link) {
+  if (on_lost_) on_lost_(subscriber, link.source()->publisher);
 }
 
 bool BorrowerConnection::idle() {
@@ -85,8 +93,8 @@ void BorrowerConnection::on_message(link::Channel::Received& received) {
       const auto [subscriber, link] = link_named(refused.link);
       if (!subscriber || !link) return;
       subscriber->refuse(link, as_text(refused.text));
-      if (refused.code == static_cast<std::uint32_t>(Code::kOutOfMemory) && on_refused_for_now_)
-        on_refused_for_now_(subscriber, link->source()->publisher);
+      const auto code = static_cast<Code>(refused.code);
+      if (code == Code::kOutOfMemory || code == Code::kSystem) lost(subscriber, *link);
       return;
     }
     case link::ControlType::kSegment: {

@@ -20,14 +20,14 @@ namespace tensorbus::bus {
 class BorrowerConnection {
  public:
   using OnEnd = std::function<void(BorrowerConnection&, const std::string& why)>;
-
-  // The owner has no room for a link now, and may have later.
-  using OnRefusedForNow =
+  // A subscription has ended, but not the publisher: the owner hung up, or has no room for it now.
+  // Must not throw.
+  using OnLost =
       std::function<void(const std::shared_ptr<SubscriberCore>&, std::uint32_t publisher)>;
 
   // Throws Error(kPermission) if the peer is another user's.
   BorrowerConnection(Surroundings& surroundings, const Id& owner, platform::Fd socket, OnEnd on_end,
-                     OnRefusedForNow on_refused_for_now = {});
+                     OnLost on_lost = {});
 
   ~BorrowerConnection() { conversation_.close(); }  // before the pidfd that it watches goes
 
@@ -51,13 +51,14 @@ class BorrowerConnection {
 
   void on_message(link::Channel::Received& received);
   void greet(link::Channel::Received& received);
+  void lost(const std::shared_ptr<SubscriberCore>& subscriber, const link::BorrowerLink& link);
   // Both ends of a link that the owner names; either may be gone here.
   Wanted link_named(std::uint32_t number) const;
 
   Surroundings& surroundings_;
   const Id owner_;
   const OnEnd on_end_;
-  const OnRefusedForNow on_refused_for_now_;
+  const OnLost on_lost_;
   Conversation conversation_;
   std::shared_ptr<link::Connected> connected_;
   bool greeted_ = false;

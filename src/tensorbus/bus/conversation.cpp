@@ -31,6 +31,12 @@ void Conversation::watch_death(int pidfd) {
   death_tag_ = service_.watch(pidfd, [this] { on_ready(Cause::kDeath); });
 }
 
+void Conversation::listen_when_heard() {
+  if (deaf_ || channel_->waiting() == 0) return;
+  service_.watch_readable(socket_tag_, channel_->fd(), false);
+  deaf_ = true;
+}
+
 void Conversation::close() noexcept {
   if (closed_) return;
   closed_ = true;
@@ -56,6 +62,11 @@ void Conversation::on_ready(Cause cause) {
 
 bool Conversation::hear(Cause cause) {
   channel_->flush();
+  if (deaf_ && channel_->waiting() == 0) {
+    service_.watch_readable(socket_tag_, channel_->fd(), true);
+    deaf_ = false;
+  }
+  if (deaf_ && cause == Cause::kReady) return false;
   // A bounded number at a time: a peer that talks without end must not keep the others waiting.
   // What it said before it died is heard first; a child of it that has the socket may go on
   // talking.
@@ -67,7 +78,7 @@ bool Conversation::hear(Cause cause) {
     on_message_(received_);
     unheard_ = false;
     received_.datagram.fds.clear();
-    if (closed_) return false;
+    if (closed_ || (deaf_ && cause == Cause::kReady)) return false;
   }
   return cause == Cause::kDeath;
 }

@@ -27,6 +27,9 @@ class Conversation {
   Conversation& operator=(const Conversation&) = delete;
 
   const std::shared_ptr<link::Channel>& channel() const noexcept { return channel_; }
+  // Hears no more from the peer before it has read what it was told. For the side that answers: were
+  // both to do so, they could wait for each other.
+  void listen_when_heard();
   // Takes the peer's death from here as well as from the socket. The descriptor is the caller's.
   void watch_death(int pidfd);
   // Stops listening; the socket stays open while somebody holds the channel.
@@ -47,6 +50,7 @@ class Conversation {
   int pidfd_ = -1;
   link::Channel::Received received_;
   bool unheard_ = false;  // received_ met a limit
+  bool deaf_ = false;     // until what waits in the channel was sent
   bool closed_ = false;
 };
 

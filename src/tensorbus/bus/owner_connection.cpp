@@ -3,6 +3,7 @@
 #include <new>
 #include <utility>
 
+#include "tensorbus/platform/bell.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/step.hpp"
 
@@ -10,18 +11,18 @@ namespace tensorbus::bus {
 namespace {
 
 constexpr std::size_t kMaxLinks = 65536;
+constexpr std::size_t kMaxLinkBytes = std::size_t{1} << 30;  // of all borrowers together
 
 platform::Fd of_same_user(platform::Fd socket) {
   link::check_same_user(socket.get());
   return socket;
 }
 
-platform::Fd take_event(link::Channel::Received& received) {
-  platform::Fd event = received.take_fd();
-  if (!platform::is_event(event.get()))
-    throw Error(Code::kProtocol, "eventfd: the descriptor is something else");
-  platform::make_non_blocking(event.get());
-  return event;
+platform::Fd take_bell(link::Channel::Received& received) {
+  platform::Fd bell = received.take_fd();
+  if (!platform::is_ringer(bell.get()))
+    throw Error(Code::kProtocol, "bell: expected a Unix stream socket, got something else");
+  return bell;
 }
 
 }  // namespace
@@ -33,7 +34,10 @@ OwnerConnection::OwnerConnection(Surroundings& surroundings, platform::Fd socket
       on_end_(std::move(on_end)),
       conversation_(
           surroundings.service, of_same_user(std::move(socket)),
-          [this](link::Channel::Received& received) { on_message(received); },
+          [this](link::Channel::Received& received) {
+            on_message(received);
+            conversation_.listen_when_heard();
+          },
           [this](const std::string& why) { on_end_(*this, why); }),
       segments_(
           std::make_shared<link::SegmentSender>(conversation_.channel(), surroundings.arena)) {}
@@ -41,7 +45,13 @@ OwnerConnection::OwnerConnection(Surroundings& surroundings, platform::Fd socket
 void OwnerConnection::end() {
   ended_ = true;
   conversation_.close();
-  for (auto& [number, link] : std::exchange(links_, {})) link.publisher->end_link(link.link);
+  while (!links_.empty()) end_link(links_.begin());
+}
+
+void OwnerConnection::end_link(Links::iterator link) {
+  if (link->second.link) link->second.publisher->end_link(link->second.link);
+  surroundings_.link_bytes -= link->second.bytes;
+  links_.erase(link);
 }
 
 void OwnerConnection::tell_ended() {
@@ -68,16 +78,14 @@ void OwnerConnection::on_message(link::Channel::Received& received) {
       const auto number = received.as<link::Done>().number;
       const auto found = links_.find(number);
       if (found == links_.end()) return;  // it was refused
-      found->second.publisher->end_link(found->second.link);
-      links_.erase(found);
-      return;
+      return end_link(found);
     }
     case link::ControlType::kEvent: {
       const auto number = received.as<link::Event>().number;
-      platform::Fd event = take_event(received);
+      platform::Fd bell = take_bell(received);
       const auto found = links_.find(number);
       if (found != links_.end())
-        found->second.publisher->set_event(found->second.link, std::move(event));
+        found->second.publisher->set_bell(found->second.link, std::move(bell));
       return;
     }
     default:
@@ -104,7 +112,7 @@ void OwnerConnection::subscribe(link::Channel::Received& received) {
     throw Error(Code::kProtocol, "SUBSCRIBE.link: " + std::to_string(asked.link));
   const memory::Grant grant = link::grant_of(asked.writable, "SUBSCRIBE.writable");
   link::Waker waker(peer_->wake_page, asked.wake_slot);
-  if (!received.datagram.fds.empty()) waker.set_event(take_event(received));
+  if (!received.datagram.fds.empty()) waker.set_bell(take_bell(received));
   const std::shared_ptr<PublisherCore> publisher = find_publisher_(asked.publisher);
   if (!publisher || publisher->topic() != asked.topic)
     return refuse(asked.link, Code::kClosed, "there is no such publisher any more");
@@ -113,10 +121,17 @@ void OwnerConnection::subscribe(link::Channel::Received& received) {
         asked.link, Code::kUnsupported,
         "the publisher is not shared, subscribers can only read its memory: make it shared "
         "(shared=True), or subscribe with access read or private");
+  const link::LinkLimits limits = publisher->limits_of({asked.depth, asked.max_held});
+  const std::size_t bytes = link::OwnerLink::bytes_for(limits);
+  if (bytes > kMaxLinkBytes - surroundings_.link_bytes)
+    return refuse(asked.link, Code::kOutOfMemory,
+                  "the queues of all subscribers of a process together may take 1 GiB of it: ask "
+                  "for a smaller depth or max_held");
   // What takes memory here comes before the link, or refuses it: never after the borrower knows.
   auto no_memory = link::Channel::prepare(link::Refused{
       asked.link, static_cast<std::uint32_t>(Code::kOutOfMemory), "the publisher has no memory"});
-  const auto entry = links_.emplace(asked.link, Link{publisher, nullptr}).first;
+  const auto entry = links_.emplace(asked.link, Link{publisher, nullptr, bytes}).first;
+  surroundings_.link_bytes += bytes;
   try {
     const auto announce = [&](const PublisherCore::Adopted& adopted) {
       std::vector<platform::Fd> fds;
@@ -135,17 +150,17 @@ void OwnerConnection::subscribe(link::Channel::Received& received) {
     };
     entry->second.link =
         publisher
-            ->adopt({asked.depth, asked.max_held}, std::move(waker), segments_, grant, announce)
+            ->adopt(limits, std::move(waker), segments_, grant, announce)
             .link;
     if (entry->second.link) return;
-    links_.erase(entry);
+    end_link(entry);
     refuse(asked.link, Code::kClosed, "the publisher is closed");
   } catch (const Error& error) {
     // No memory or descriptors for a link: our fault, not the peer's.
-    links_.erase(asked.link);
+    end_link(entry);
     refuse(asked.link, error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    links_.erase(asked.link);
+    end_link(entry);
     conversation_.channel()->send(std::move(no_memory));
   }
 }

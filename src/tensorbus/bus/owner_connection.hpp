@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -19,6 +20,7 @@ struct Surroundings {
   Service& service;
   std::shared_ptr<memory::Arena> arena;
   std::shared_ptr<link::WakePage> wake_page;
+  std::size_t link_bytes = 0;  // what all links of owner connections take; on the service thread
 };
 
 // A borrower that has connected to us, and its links to our publishers. On the service thread only.
@@ -31,6 +33,10 @@ class OwnerConnection {
   OwnerConnection(Surroundings& surroundings, platform::Fd socket, FindPublisher find,
                   OnEnd on_end);
 
+  // Has the borrower said who it is, and since when could it have?
+  bool greeted() const noexcept { return greeted_; }
+  std::chrono::steady_clock::time_point since() const noexcept { return since_; }
+
   // The borrower is gone, or we are: takes all leases back.
   void end();
   bool ended() const noexcept { return ended_; }
@@ -42,15 +48,19 @@ class OwnerConnection {
   struct Link {
     std::shared_ptr<PublisherCore> publisher;
     std::shared_ptr<link::OwnerLink> link;
+    std::size_t bytes = 0;  // in Surroundings::link_bytes
     bool told_ended = false;
   };
 
   void on_message(link::Channel::Received& received);
   void greet(link::Channel::Received& received);
   void subscribe(link::Channel::Received& received);
+  using Links = std::unordered_map<std::uint32_t, Link>;
+  void end_link(Links::iterator link);
   void refuse(std::uint32_t link, Code code, const std::string& text);
 
   Surroundings& surroundings_;
+  const std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
   const FindPublisher find_publisher_;
   const OnEnd on_end_;
   Conversation conversation_;
@@ -58,7 +68,7 @@ class OwnerConnection {
   std::optional<link::Peer> peer_;  // empty until its HELLO came
   bool greeted_ = false;            // and was answered
   bool ended_ = false;
-  std::unordered_map<std::uint32_t, Link> links_;
+  Links links_;
 };
 
 }  // namespace tensorbus::bus

@@ -14,7 +14,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kRetryDelay = 20ms;     // a backlog was full
-constexpr auto kRefusalDelay = 100ms;  // an owner was short of memory or descriptors
+constexpr auto kRejoinDelay = 200ms;   // an owner hung up and lives, or was short of something
+constexpr auto kGreetingDelay = 5s;    // for who connects and does not say who it is
 constexpr int kLooksAtTheDead = 10;
 constexpr auto kPollInterval = 100ms;  // without an inotify instance
 
@@ -128,6 +129,21 @@ void ParticipantCore::close_subscriber(const std::shared_ptr<SubscriberCore>& su
   service_.ask(dropping_idle_);
 }
 
+int ParticipantCore::event_descriptor(const std::shared_ptr<SubscriberCore>& subscriber) {
+  const int fd = subscriber->event_descriptor();
+  service_.ask(looking_after_events_, link::kParkSlice);
+  return fd;
+}
+
+void ParticipantCore::look_after_events() {
+  const std::lock_guard lock(mutex_);
+  bool polled = false;
+  for (const Listening& listening : listening_)
+    if (const auto subscriber = listening.subscriber.lock())
+      polled = subscriber->look_after_event() || polled;
+  if (polled) service_.ask(looking_after_events_, link::kParkSlice);
+}
+
 memory::BlockRef ParticipantCore::allocate(std::size_t bytes, memory::Grant most) {
   try {
     return arena().allocate(bytes, most);
@@ -157,7 +173,7 @@ void ParticipantCore::on_connection() {
   while (true) {
     if (!newcomer_) newcomer_ = platform::accept_from(listener_.get());
     if (!newcomer_) return;
-    adopt_connection(platform::duplicate(newcomer_.get()));
+    if (!platform::is_of_the_last(newcomer_.get())) adopt_connection(platform::duplicate(newcomer_.get()));
     newcomer_.reset();
   }
 }
@@ -171,6 +187,7 @@ void ParticipantCore::adopt_connection(platform::Fd socket) {
           connection.end();
           service_.ask(dropping_ended_);  // not at once: the connection is the one that calls us
         }));
+    service_.ask(dropping_silent_, kGreetingDelay);
   } catch (const Error& error) {
     if (error.code() == Code::kOutOfMemory) throw;
     // Another user's process: the socket closes, and it sees that.
@@ -179,6 +196,17 @@ void ParticipantCore::adopt_connection(platform::Fd socket) {
 
 void ParticipantCore::drop_ended_connections() {
   std::erase_if(owner_connections_, [](const auto& connection) { return connection->ended(); });
+}
+
+void ParticipantCore::drop_silent_connections() {
+  const auto overdue = std::chrono::steady_clock::now() - kGreetingDelay;
+  bool silent = false;
+  std::erase_if(owner_connections_, [&](const auto& connection) {
+    if (connection->greeted()) return false;
+    silent = silent || connection->since() > overdue;
+    return connection->since() <= overdue;
+  });
+  if (silent) service_.ask(dropping_silent_, kGreetingDelay / 5);
 }
 
 void ParticipantCore::on_directory_change() {
@@ -211,7 +239,8 @@ void ParticipantCore::scan() {
       std::set<PublisherName> present;
       const auto [begin, end] = markers.equal_range(listening.escaped_topic);
       for (auto at = begin; at != end; ++at) present.insert(at->second);
-      std::erase_if(listening.joined, [&](const auto& name) { return !present.contains(name); });
+      std::erase_if(listening.joined,
+                    [&](const auto& item) { return !present.contains(item.first); });
       for (const PublisherName& name : present)
         if (auto subscriber = listening.subscriber.lock();
             subscriber && !listening.joined.contains(name))
@@ -228,7 +257,7 @@ void ParticipantCore::join(const std::shared_ptr<SubscriberCore>& subscriber,
   const std::lock_guard lock(mutex_);
   for (Listening& listening : listening_) {
     if (listening.subscriber.lock() != subscriber) continue;
-    const auto joined = listening.joined.insert(publisher).first;
+    const auto joined = listening.joined.emplace(publisher, Joined{}).first;
     try {
       connection->subscribe(subscriber, publisher.second);
     } catch (...) {
@@ -238,11 +267,25 @@ void ParticipantCore::join(const std::shared_ptr<SubscriberCore>& subscriber,
   }
 }
 
-void ParticipantCore::unjoin(const std::shared_ptr<SubscriberCore>& subscriber,
-                             const PublisherName& publisher) noexcept {
+// Not at once again: the publisher had its reason.
+void ParticipantCore::lose(const std::shared_ptr<SubscriberCore>& subscriber,
+                           const PublisherName& publisher) noexcept {
   const std::lock_guard lock(mutex_);
-  for (Listening& listening : listening_)
-    if (listening.subscriber.lock() == subscriber) listening.joined.erase(publisher);
+  for (Listening& listening : listening_) {
+    if (listening.subscriber.lock() != subscriber) continue;
+    const auto joined = listening.joined.find(publisher);
+    if (joined != listening.joined.end()) joined->second.lost = true;
+  }
+  service_.ask(joining_again_, kRejoinDelay);
+}
+
+void ParticipantCore::join_lost_again() {
+  {
+    const std::lock_guard lock(mutex_);
+    for (Listening& listening : listening_)
+      std::erase_if(listening.joined, [](const auto& item) { return item.second.lost; });
+  }
+  scan();
 }
 
 // The connection to an owner, made if need be. Null: it is dead, or to be tried again later.
@@ -256,8 +299,7 @@ BorrowerConnection* ParticipantCore::connection_to(const Id& owner) {
           surroundings_, owner, std::move(connection.socket),
           [this](BorrowerConnection& gone, const std::string& why) { forget_owner(gone, why); },
           [this, owner](const std::shared_ptr<SubscriberCore>& subscriber, std::uint32_t number) {
-            unjoin(subscriber, {owner, number});
-            service_.ask(scanning_, kRefusalDelay);
+            lose(subscriber, {owner, number});
           });
       return owners_.emplace(owner, Owner{std::move(made)}).first->second.connection.get();
     }

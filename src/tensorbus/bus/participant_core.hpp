@@ -43,6 +43,9 @@ class ParticipantCore {
                                                  const SubscriberOptions& options);
   void close_subscriber(const std::shared_ptr<SubscriberCore>& subscriber);
 
+  // The subscriber's, which is looked after from now on.
+  int event_descriptor(const std::shared_ptr<SubscriberCore>& subscriber);
+
   // A block of the arena; takes back what subscribers returned before it gives up.
   memory::BlockRef allocate(std::size_t bytes, memory::Grant most);
 
@@ -65,10 +68,13 @@ class ParticipantCore {
     int looks = 0;  // after it hung up: whether it is dead
   };
   using PublisherName = std::pair<Id, std::uint32_t>;
+  struct Joined {
+    bool lost = false;  // to be joined again in a while
+  };
   struct Listening {
     std::weak_ptr<SubscriberCore> subscriber;
     std::string escaped_topic;
-    std::set<PublisherName> joined;
+    std::map<PublisherName, Joined> joined;
   };
 
   // On the service thread.
@@ -78,13 +84,16 @@ class ParticipantCore {
   void on_directory_change();
   void scan();
   void join(const std::shared_ptr<SubscriberCore>& subscriber, const PublisherName& publisher);
-  void unjoin(const std::shared_ptr<SubscriberCore>& subscriber,
-              const PublisherName& publisher) noexcept;
+  void lose(const std::shared_ptr<SubscriberCore>& subscriber,
+            const PublisherName& publisher) noexcept;
+  void join_lost_again();
   BorrowerConnection* connection_to(const Id& owner);
   void forget_owner(BorrowerConnection& connection, const std::string& why);
   void clear_up_after_owners();
   void drop_idle_connections();
   void drop_ended_connections();
+  void drop_silent_connections();
+  void look_after_events();
   void tell_ended();
   void tell_retired();
 
@@ -114,6 +123,9 @@ class ParticipantCore {
   Service::Errand& clearing_up_ = service_.add_errand([this] { clear_up_after_owners(); });
   Service::Errand& dropping_idle_ = service_.add_errand([this] { drop_idle_connections(); });
   Service::Errand& dropping_ended_ = service_.add_errand([this] { drop_ended_connections(); });
+  Service::Errand& joining_again_ = service_.add_errand([this] { join_lost_again(); });
+  Service::Errand& dropping_silent_ = service_.add_errand([this] { drop_silent_connections(); });
+  Service::Errand& looking_after_events_ = service_.add_errand([this] { look_after_events(); });
   Service::Errand& telling_ended_ = service_.add_errand([this] { tell_ended(); });
   Service::Errand& telling_retired_ = service_.add_errand([this] { tell_retired(); });
 };

@@ -53,10 +53,10 @@ std::optional<Sample> SampleParts::read(const std::shared_ptr<link::BorrowerLink
   try {
     return read_leased(link, entry, access, segment, lease);
   } catch (const Error& error) {
-    if (error.code() == Code::kOutOfMemory) lease->forget();
+    if (lease && error.code() == Code::kOutOfMemory) lease->forget();
     throw;
   } catch (const std::bad_alloc&) {
-    lease->forget();
+    if (lease) lease->forget();
     throw;
   }
 }

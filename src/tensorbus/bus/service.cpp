@@ -30,7 +30,7 @@ Service::Tag Service::watch(int fd, Handler handler) {
   const std::lock_guard lock(mutex_);
   const Tag tag = next_tag_++;
   const auto entry =
-      watched_.emplace(tag, Watched{std::make_shared<Handler>(std::move(handler)), fd, false, {}})
+      watched_.emplace(tag, Watched{std::make_shared<Handler>(std::move(handler)), fd, {}, {}})
           .first;
   try {
     poller_.add(fd, tag);
@@ -45,8 +45,16 @@ void Service::watch_writable(Tag tag, int fd, bool writable) {
   const std::lock_guard lock(mutex_);
   const auto found = watched_.find(tag);
   if (found == watched_.end()) return;
-  found->second.writable = writable;
-  if (!found->second.rests_until) poller_.modify(fd, tag, writable);
+  found->second.interest.writable = writable;
+  if (!found->second.rests_until) poller_.modify(fd, tag, found->second.interest);
+}
+
+void Service::watch_readable(Tag tag, int fd, bool readable) {
+  const std::lock_guard lock(mutex_);
+  const auto found = watched_.find(tag);
+  if (found == watched_.end()) return;
+  found->second.interest.readable = readable;
+  if (!found->second.rests_until) poller_.modify(fd, tag, found->second.interest);
 }
 
 void Service::unwatch(Tag tag, int fd) noexcept {
@@ -203,7 +211,7 @@ std::optional<Service::Tag> Service::next_rested() {
   for (auto& [tag, watched] : watched_) {
     if (!watched.rests_until || *watched.rests_until > now) continue;
     try {
-      poller_.add(watched.fd, tag, watched.writable);
+      poller_.add(watched.fd, tag, watched.interest);
     } catch (const std::exception&) {  // no memory for that either
       watched.rests_until = now + kRestAtALimit;
       continue;

@@ -32,9 +32,11 @@ class Service {
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
-  // The handler runs whenever `fd` is readable, hung up, or (after watch_writable) writable.
+  // The handler runs whenever `fd` is readable, hung up, or (after watch_writable) writable; after
+  // watch_readable(false) no longer when it is readable.
   Tag watch(int fd, Handler handler);
   void watch_writable(Tag tag, int fd, bool writable);
+  void watch_readable(Tag tag, int fd, bool readable);
   // Before the descriptor is closed. The handler may run once more if this is another thread.
   void unwatch(Tag tag, int fd) noexcept;
 
@@ -67,7 +69,7 @@ class Service {
   struct Watched {
     std::shared_ptr<Handler> handler;
     int fd = -1;
-    bool writable = false;
+    platform::Interest interest{};
     std::optional<Clock::time_point> rests_until;  // the poller does not know of it till then
   };
   // In lists, so that what is to be done again moves without taking memory.

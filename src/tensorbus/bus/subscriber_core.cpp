@@ -135,7 +135,7 @@ bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
 void SubscriberCore::try_again_later(link::BorrowerLink& link, const link::Entry& entry) noexcept {
   link.set_aside = entry;
   link.look_again = true;  // there is something still
-  if (event_) platform::signal_event(event_.get());
+  if (event_) event_->signal();
 }
 
 bool SubscriberCore::anything_ready() const {
@@ -160,7 +160,7 @@ bool SubscriberCore::would_return() const {
 // Asks for an event on whatever ends a receive(); true if there is something already.
 bool SubscriberCore::arm_event() {
   platform::step("receive.nothing_found");
-  platform::clear_event(event_.get());
+  event_->clear();
   if (!event_armed_) sleeper_.arm_event();
   event_armed_ = true;
   return would_return();
@@ -172,29 +172,46 @@ void SubscriberCore::disarm_event() {
   if (!event_armed_) return;
   event_armed_ = false;
   sleeper_.disarm_event();
-  platform::signal_event(event_.get());
+  event_->signal();
 }
 
 // A link that has ended goes when its ring is empty; leases keep what they need of it.
 void SubscriberCore::forget_ended_links() {
-  std::erase_if(links_, [](const LinkRef& link) { return link->ended() && link->empty(); });
+  std::erase_if(links_, [](const LinkRef& link) {
+    if (!link->ended() || !link->empty()) return false;
+    link->bell.reset();
+    return true;
+  });
 }
 
 int SubscriberCore::event_descriptor() {
   const std::lock_guard lock(mutex_);
-  if (!event_) {
-    event_ = platform::make_event();
-    platform::signal_event(event_.get());  // there may be something already
-    for (const LinkRef& link : links_) {
-      std::vector<platform::Fd> fds;
-      fds.push_back(event_copy());
-      link->channel().send(link::Event{link->id()}, std::move(fds));
-    }
-  }
-  return event_.get();
+  if (!event_) event_.emplace();
+  for (const LinkRef& link : links_)
+    if (!link->bell) link->channel().send(link::Event{link->id()}, bell_for(*link));
+  return event_->fd();
 }
 
-platform::Fd SubscriberCore::event_copy() const { return platform::duplicate(event_.get()); }
+std::vector<platform::Fd> SubscriberCore::bell_for(link::BorrowerLink& link) {
+  platform::Bell bell = platform::make_bell();
+  event_->listen_to(bell.listener);
+  std::vector<platform::Fd> fds;
+  fds.push_back(std::move(bell.ringer));
+  link.bell = std::move(bell.listener);
+  return fds;
+}
+
+bool SubscriberCore::look_after_event() {
+  const std::lock_guard lock(mutex_);
+  if (event_armed_ && would_return()) event_->signal();
+  return event_.has_value();
+}
+
+// Those who park and those who poll.
+void SubscriberCore::wake_all() noexcept {
+  sleeper_.wake_own();
+  if (event_) event_->signal();
+}
 
 Outcome SubscriberCore::wait_for_publishers(std::uint32_t count, std::chrono::nanoseconds timeout) {
   const platform::Deadline deadline(timeout);
@@ -231,11 +248,11 @@ bool SubscriberCore::close() {
   for (const LinkRef& link : links_) {
     if (link->set_aside) link->release(link->set_aside->token);  // others may be held for long
     link->set_aside.reset();
+    link->bell.reset();
     link->unsubscribe();
   }
   links_.clear();
-  sleeper_.wake_own();
-  if (event_) platform::signal_event(event_.get());
+  wake_all();
   return true;
 }
 
@@ -249,7 +266,10 @@ void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
   if (closed_) return;
   links_.reserve(links_.size() + 1);
   std::vector<platform::Fd> fds;
-  if (event_) fds.push_back(event_copy());
+  try {
+    if (event_) fds = bell_for(*link);
+  } catch (const Error&) {  // out of descriptors: look_after_event() stands in for the bell
+  }
   link->channel().send(link::Subscribe{.link = link->id(),
                                        .publisher = link->source()->publisher,
                                        .depth = options_.depth,
@@ -266,21 +286,20 @@ void SubscriberCore::accept(const LinkRef& link, const link::Accepted& accepted,
                             platform::Fd segment) {
   const std::lock_guard lock(mutex_);
   link->accept(accepted, std::move(segment));
-  sleeper_.wake_own();
-  if (event_) platform::signal_event(event_.get());
+  wake_all();
 }
 
 void SubscriberCore::end(const LinkRef& link) {
   const std::lock_guard lock(mutex_);
   link->end();
   forget_ended_links();
-  sleeper_.wake_own();  // the owner may have died between its last sample and the wake-up
-  if (event_) platform::signal_event(event_.get());
+  wake_all();  // the owner may have died between its last sample and the wake-up
 }
 
 void SubscriberCore::refuse(const LinkRef& link, std::string_view why) noexcept {
   const std::lock_guard lock(mutex_);
   std::erase(links_, link);
+  link->bell.reset();
   ++stats_.refused;
   try {
     stats_.last_refusal = why;
@@ -292,8 +311,7 @@ void SubscriberCore::refuse(const LinkRef& link, std::string_view why) noexcept 
 void SubscriberCore::segment_came() {
   const std::lock_guard lock(mutex_);
   for (const LinkRef& link : links_) link->look_again = true;
-  sleeper_.wake_own();
-  if (event_) platform::signal_event(event_.get());
+  wake_all();
 }
 
 }  // namespace tensorbus::bus

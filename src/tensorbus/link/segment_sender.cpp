@@ -1,8 +1,15 @@
 #include "tensorbus/link/segment_sender.hpp"
 
+#include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/step.hpp"
 
 namespace tensorbus::link {
+namespace {
+
+// Each has a descriptor of ours, until a borrower that was stopped reads on.
+constexpr std::size_t kMostUnread = 256;
+
+}  // namespace
 
 SegmentSender::SegmentSender(std::shared_ptr<Channel> channel, std::shared_ptr<memory::Arena> arena)
     : channel_(std::move(channel)), arena_(std::move(arena)) {}
@@ -10,6 +17,8 @@ SegmentSender::SegmentSender(std::shared_ptr<Channel> channel, std::shared_ptr<m
 void SegmentSender::ensure_sent(std::uint32_t segment, memory::Grant grant) {
   const std::lock_guard lock(mutex_);
   if (sent_.contains({segment, grant})) return;
+  if (channel_->waiting() >= kMostUnread)
+    throw Error(Code::kSystem, "the subscriber's process does not read its messages");
   decltype(sent_) one;  // takes its memory before the message is out
   one.emplace(segment, grant);
   memory::Arena::SharedSegment shared = arena_->share_segment(segment, grant);

@@ -17,7 +17,8 @@ class SegmentSender {
  public:
   SegmentSender(std::shared_ptr<Channel> channel, std::shared_ptr<memory::Arena> arena);
 
-  // Throws Error(kOutOfMemory) when there is no descriptor left to pass it by.
+  // Throws Error(kOutOfMemory) when there is no descriptor left to pass it by, Error(kSystem) when
+  // the borrower has not read what it was passed before.
   void ensure_sent(std::uint32_t segment, memory::Grant grant);
   void retire(std::uint32_t segment);
 

@@ -15,6 +15,9 @@
 namespace tensorbus::platform {
 namespace {
 
+// To close a socket that lingers is to wait for its network: for what a peer hands over.
+constexpr linger kNoLinger{};
+
 // "/proc/self/fd/<directory>/<name>" is short whatever the directory is called.
 sockaddr_un address_of(int directory, const std::string& name) {
   sockaddr_un address{};
@@ -149,6 +152,7 @@ Transfer receive_datagram(int socket, std::size_t max_bytes, std::size_t max_fds
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof fd);
       datagram.fds.emplace_back(fd);
+      ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &kNoLinger, sizeof kNoLinger);
     }
   }
   const bool lost_some = (message.msg_flags & MSG_CTRUNC) != 0;
