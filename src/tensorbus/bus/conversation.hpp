@@ -27,8 +27,8 @@ class Conversation {
   Conversation& operator=(const Conversation&) = delete;
 
   const std::shared_ptr<link::Channel>& channel() const noexcept { return channel_; }
-  // Hears no more from the peer before it has read what it was told. For the side that answers: were
-  // both to do so, they could wait for each other.
+  // Hears no more from the peer before it has read what it was told. For the side that answers:
+  // were both to do so, they could wait for each other.
   void listen_when_heard();
   // Takes the peer's death from here as well as from the socket. The descriptor is the caller's.
   void watch_death(int pidfd);

@@ -149,9 +149,7 @@ void OwnerConnection::subscribe(link::Channel::Received& received) {
       platform::step("accepted.sent");
     };
     entry->second.link =
-        publisher
-            ->adopt(limits, std::move(waker), segments_, grant, announce)
-            .link;
+        publisher->adopt(limits, std::move(waker), segments_, grant, announce).link;
     if (entry->second.link) return;
     end_link(entry);
     refuse(asked.link, Code::kClosed, "the publisher is closed");

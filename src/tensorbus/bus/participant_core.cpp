@@ -13,9 +13,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kRetryDelay = 20ms;     // a backlog was full
-constexpr auto kRejoinDelay = 200ms;   // an owner hung up and lives, or was short of something
-constexpr auto kGreetingDelay = 5s;    // for who connects and does not say who it is
+constexpr auto kRetryDelay = 20ms;    // a backlog was full
+constexpr auto kRejoinDelay = 200ms;  // an owner hung up and lives, or was short of something
+constexpr auto kGreetingDelay = 5s;   // for who connects and does not say who it is
 constexpr int kLooksAtTheDead = 10;
 constexpr auto kPollInterval = 100ms;  // without an inotify instance
 
@@ -173,7 +173,10 @@ void ParticipantCore::on_connection() {
   while (true) {
     if (!newcomer_) newcomer_ = platform::accept_from(listener_.get());
     if (!newcomer_) return;
-    if (!platform::is_of_the_last(newcomer_.get())) adopt_connection(platform::duplicate(newcomer_.get()));
+    if (platform::is_of_the_last(newcomer_.get()))
+      platform::discard_unread(newcomer_.get());
+    else
+      adopt_connection(platform::duplicate(newcomer_.get()));
     newcomer_.reset();
   }
 }

@@ -2,9 +2,10 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+
+#include <cstring>
 
 #include "tensorbus/bus/domain.hpp"
 #include "tensorbus/bus/raw_peer.hpp"
@@ -259,25 +260,47 @@ TEST_F(RawBorrower, with_an_eventfd_for_a_bell_is_cut_off) {
 }
 
 // To close the last descriptor of such a socket is to wait until its network took everything.
-TEST_F(RawBorrower, that_hands_over_a_socket_that_lingers_holds_nobody_up) {
-  const platform::Fd network(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  ASSERT_EQ(::listen(network.get(), 1), 0);
-  sockaddr_in address{};
-  socklen_t length = sizeof address;
-  ::getsockname(network.get(), reinterpret_cast<sockaddr*>(&address), &length);
-  platform::Fd lingering(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  ASSERT_EQ(::connect(lingering.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
-  std::vector<char> unread(1 << 20);
-  while (::send(lingering.get(), unread.data(), unread.size(), MSG_DONTWAIT) > 0) {
+class Lingering : public RawBorrower {
+ protected:
+  void still_answers() {
+    hangs_up();
+    RawPeer next(domain.connect(owner.id()).socket);
+    next.say_hello();
+    EXPECT_EQ(next.next(), ControlType::kHello);
   }
-  const linger for_long{.l_onoff = 1, .l_linger = 3600};
-  ::setsockopt(lingering.get(), SOL_SOCKET, SO_LINGER, &for_long, sizeof for_long);
-  peer.channel.send(link::Event{1}, fds_of(std::move(lingering)));
-  hangs_up();
-  RawPeer next(domain.connect(owner.id()).socket);
-  next.say_hello();
-  EXPECT_EQ(next.next(), ControlType::kHello);
+
+  link::testing::LingeringSockets lingering;
+};
+
+TEST_F(Lingering, sockets_for_a_bell_hold_nobody_up) {
+  greeted();
+  peer.channel.send(link::Event{1}, fds_of(lingering()));
+  still_answers();
+}
+
+TEST_F(Lingering, sockets_behind_more_descriptors_than_allowed_hold_nobody_up) {
+  greeted();
+  std::vector<platform::Fd> many;
+  for (int i = 0; i < 20; ++i) many.push_back(platform::make_event());
+  many.push_back(lingering());
+  std::vector<int> numbers;
+  for (const platform::Fd& fd : many) numbers.push_back(fd.get());
+  std::vector<char> control(CMSG_SPACE(sizeof(int) * numbers.size()));
+  char byte = 0;
+  iovec part{&byte, 1};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int) * numbers.size());
+  std::memcpy(CMSG_DATA(header), numbers.data(), sizeof(int) * numbers.size());
+  ASSERT_EQ(::sendmsg(peer.channel.fd(), &message, 0), 1);
+  many.clear();
+  still_answers();
 }
 
 TEST_F(RawBorrower, that_never_greets_is_cut_off_some_time) {

@@ -80,7 +80,8 @@ bool Subscriber::ready() { return state().core->ready(); }
 
 int Subscriber::event_descriptor() {
   SubscriberState& state = this->state();
-  return platform::with_memory_errors([&] { return state.participant->event_descriptor(state.core); });
+  return platform::with_memory_errors(
+      [&] { return state.participant->event_descriptor(state.core); });
 }
 
 Outcome Subscriber::wait_for_publishers(std::uint32_t count, std::chrono::nanoseconds timeout) {

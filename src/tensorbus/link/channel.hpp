@@ -29,6 +29,10 @@ class Channel {
   // be called in any sending thread and must not call back.
   Channel(platform::Fd socket, std::function<void(bool)> wants_to_write);
 
+  ~Channel() { platform::discard_unread(socket_.get()); }
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
   int fd() const noexcept { return socket_.get(); }
 
   // `fds` are kept until sent. What cannot be delivered because the peer is gone is forgotten:

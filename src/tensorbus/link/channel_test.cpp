@@ -162,5 +162,16 @@ TEST_F(ChannelPair, many_threads_can_send) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// To close the last descriptor of such a socket is to wait until its network took everything.
+TEST_F(ChannelPair, that_ends_with_lingering_sockets_unread_waits_for_nobody) {
+  testing::LingeringSockets lingering;
+  testing::SocketPair others = testing::connected_sockets();
+  {
+    Channel unread(std::move(others.one), [](bool) {});
+    Channel peer(std::move(others.other), [](bool) {});
+    for (int i = 0; i < 3; ++i) peer.send(Event{1}, testing::fds_of(lingering()));
+  }
+}
+
 }  // namespace
 }  // namespace tensorbus::link

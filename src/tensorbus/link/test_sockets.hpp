@@ -3,6 +3,7 @@
 // A connected pair of sockets, as a borrower and an owner have one.
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -35,6 +36,31 @@ inline platform::Fd some_pipe() {
   ::close(fds[1]);
   return platform::Fd(fds[0]);
 }
+
+// Sockets that wait for a network that takes nothing, when the last descriptor of one is closed.
+class LingeringSockets {
+ public:
+  platform::Fd operator()() {
+    const platform::Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (::listen(listener.get(), 1) < 0) std::abort();
+    sockaddr_in address{};
+    socklen_t length = sizeof address;
+    ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    platform::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) < 0) std::abort();
+    readers_.emplace_back(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const std::vector<char> unread(1 << 20);
+    while (::send(socket.get(), unread.data(), unread.size(), MSG_DONTWAIT) > 0) {
+    }
+    const linger for_long{.l_onoff = 1, .l_linger = 3600};
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &for_long, sizeof for_long);
+    return socket;
+  }
+
+ private:
+  std::vector<platform::Fd> readers_;  // which read nothing
+};
 
 inline platform::Fd unsealed_memfd(std::size_t bytes) {
   platform::Fd fd(::memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));

@@ -15,8 +15,30 @@
 namespace tensorbus::platform {
 namespace {
 
-// To close a socket that lingers is to wait for its network: for what a peer hands over.
-constexpr linger kNoLinger{};
+constexpr int kMostUnread = 100'000;           // more than a socket's buffer holds
+constexpr std::size_t kMostFdsReceived = 253;  // SCM_MAX_FD: no datagram has more
+
+struct ControlBuffer {
+  alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(int) * kMostFdsReceived)] = {};
+};
+
+// Calls take(fd) for each descriptor that came with a datagram. To close the last descriptor of a
+// socket that lingers is to wait for its network: none of these does.
+template <typename Take>
+void for_each_descriptor(msghdr& message, Take take) {
+  constexpr linger kNoLinger{};
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof fd);
+      ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &kNoLinger, sizeof kNoLinger);
+      take(fd);
+    }
+  }
+}
 
 // "/proc/self/fd/<directory>/<name>" is short whatever the directory is called.
 sockaddr_un address_of(int directory, const std::string& name) {
@@ -126,14 +148,14 @@ Transfer receive_datagram(int socket, std::size_t max_bytes, std::size_t max_fds
                           Datagram& datagram) {
   datagram.bytes.resize(max_bytes);
   datagram.fds.clear();
-  datagram.fds.reserve(kMaxFdsPerMessage);
+  datagram.fds.reserve(kMostFdsReceived);
   iovec part{datagram.bytes.data(), max_bytes};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFdsPerMessage)] = {};
+  ControlBuffer control;
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
+  message.msg_control = control.bytes;
+  message.msg_controllen = sizeof control.bytes;
   ssize_t length = 0;
   // A look first: descriptors that find no place here would be gone with the datagram.
   while ((length = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_PEEK)) < 0) {
@@ -144,28 +166,33 @@ Transfer receive_datagram(int socket, std::size_t max_bytes, std::size_t max_fds
     if (peer_is_gone(errno)) return Transfer::kEnded;
     throw_system("recvmsg", errno);
   }
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
-       header = CMSG_NXTHDR(&message, header)) {
-    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof fd);
-      datagram.fds.emplace_back(fd);
-      ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &kNoLinger, sizeof kNoLinger);
-    }
-  }
+  for_each_descriptor(message, [&](int fd) { datagram.fds.emplace_back(fd); });
   const bool lost_some = (message.msg_flags & MSG_CTRUNC) != 0;
-  if (lost_some && datagram.fds.size() < kMaxFdsPerMessage) {
+  if (lost_some) {
     datagram.fds.clear();
     throw_system("cannot take the descriptors that a peer sent", EMFILE, During::kAnything);
   }
   if (length == 0 && datagram.fds.empty()) return Transfer::kEnded;
   take_off(socket);
   datagram.bytes.resize(static_cast<std::size_t>(length));
-  datagram.truncated =
-      lost_some || (message.msg_flags & MSG_TRUNC) != 0 || datagram.fds.size() > max_fds;
+  datagram.truncated = (message.msg_flags & MSG_TRUNC) != 0 || datagram.fds.size() > max_fds;
   return Transfer::kDone;
+}
+
+void discard_unread(int socket) noexcept {
+  ::shutdown(socket, SHUT_RD);
+  ControlBuffer control;
+  msghdr message{};
+  message.msg_control = control.bytes;
+  for (int i = 0; i < kMostUnread; ++i) {
+    message.msg_controllen = sizeof control.bytes;
+    const ssize_t length = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (length < 0 && errno != EINTR && errno != ECONNRESET) return;
+    if (length < 0) continue;
+    for_each_descriptor(message, [](int fd) { ::close(fd); });
+    const bool something = (message.msg_flags & MSG_TRUNC) != 0 || message.msg_controllen != 0;
+    if (!something) return;
+  }
 }
 
 }  // namespace tensorbus::platform

@@ -52,4 +52,8 @@ struct Datagram {
 Transfer receive_datagram(int socket, std::size_t max_bytes, std::size_t max_fds,
                           Datagram& datagram);
 
+// Before a socket is closed with datagrams that nobody read: nothing more comes, and what their
+// descriptors are of cannot make us wait.
+void discard_unread(int socket) noexcept;
+
 }  // namespace tensorbus::platform
