@@ -34,10 +34,19 @@ const std::vector<std::string_view> kAsPublisher = {"socket.bound",
                                                     "publish.woken",
                                                     "drop.taken",
                                                     "close.marker_removed"};
-const std::vector<std::string_view> kAsSubscriber = {
-    "socket.bound",          "socket.listening",      "hello.sent",
-    "subscribe.sent",        "receive.popped",        "receive.described",
-    "receive.nothing_found", "release.token_written", "release.tail_moved"};
+const std::vector<std::string_view> kAsSubscriber = {"socket.bound",
+                                                     "socket.listening",
+                                                     "hello.sent",
+                                                     "subscribe.sent",
+                                                     "receive.popped",
+                                                     "receive.described",
+                                                     "receive.nothing_found",
+                                                     "release.token_written",
+                                                     "release.tail_moved",
+                                                     "accepted.received",
+                                                     "segment.received",
+                                                     "unsubscribe.sent",
+                                                     "done.sent"};
 
 using Place = std::tuple<std::string_view, int>;  // the n-th passage of a step
 
@@ -281,12 +290,13 @@ INSTANTIATE_TEST_SUITE_P(At, StopsOfAPublisher,
                                                               "publish.entry_full", "drop.taken"),
                                             ::testing::Values(1)),
                          place_name);
-INSTANTIATE_TEST_SUITE_P(At, StopsOfASubscriber,
-                         ::testing::Combine(::testing::Values("subscribe.sent", "receive.popped",
-                                                              "receive.nothing_found",
-                                                              "release.token_written"),
-                                            ::testing::Values(1)),
-                         place_name);
+INSTANTIATE_TEST_SUITE_P(
+    At, StopsOfASubscriber,
+    ::testing::Combine(::testing::Values("subscribe.sent", "receive.popped",
+                                         "receive.nothing_found", "segment.received",
+                                         "unsubscribe.sent", "release.token_written"),
+                       ::testing::Values(1)),
+    place_name);
 
 // A subscriber that looks by its event descriptor finds nothing, and is stopped just there.
 class NothingFound : public ::testing::Test {

@@ -86,6 +86,7 @@ void BorrowerConnection::on_message(link::Channel::Received& received) {
       platform::Fd segment = received.take_fd();
       const auto [subscriber, link] = link_named(accepted.link);
       if (subscriber && link) subscriber->accept(link, accepted, std::move(segment));
+      platform::step("accepted.received");
       return;
     }
     case link::ControlType::kRefused: {
@@ -103,6 +104,7 @@ void BorrowerConnection::on_message(link::Channel::Received& received) {
           link::grant_of(segment.writable, "SEGMENT.writable") == memory::Grant::kWrite;
       (writable ? connected_->writable_segments : connected_->segments)
           .add(segment.segment, received.take_fd(), segment.bytes);
+      platform::step("segment.received");
       for (const auto& [number, link] : links_)
         if (const auto subscriber = link.subscriber.lock()) subscriber->segment_came();
       return;

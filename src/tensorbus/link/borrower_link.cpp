@@ -1,6 +1,7 @@
 #include "tensorbus/link/borrower_link.hpp"
 
 #include "tensorbus/platform/fork_guard.hpp"
+#include "tensorbus/platform/step.hpp"
 
 namespace tensorbus::link {
 
@@ -18,6 +19,7 @@ BorrowerLink::BorrowerLink(std::uint32_t id, std::shared_ptr<const Source> sourc
 BorrowerLink::~BorrowerLink() {
   if (forked()) return;
   channel().send(std::move(done_));
+  platform::step("done.sent");
 }
 
 void BorrowerLink::accept(const Accepted& accepted, platform::Fd segment) {
@@ -34,7 +36,10 @@ void BorrowerLink::accept(const Accepted& accepted, platform::Fd segment) {
   next_sequence_ = accepted.next_sequence;
 }
 
-void BorrowerLink::unsubscribe() noexcept { channel().send(std::move(unsubscribe_)); }
+void BorrowerLink::unsubscribe() noexcept {
+  channel().send(std::move(unsubscribe_));
+  platform::step("unsubscribe.sent");
+}
 
 bool BorrowerLink::pop(Entry& entry) noexcept {
   if (!segment_ || !samples_.pop(entry)) return false;

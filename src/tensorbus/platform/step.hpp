@@ -7,14 +7,31 @@ namespace tensorbus::platform {
 
 // Every place of the protocol at which a test can stop or kill a process; docs/protocol.md says
 // what a death at each leaves behind. Kept in one list so that a test can walk all of them.
-inline constexpr std::array<std::string_view, 21> kSteps = {
-    "socket.bound",          "socket.listening",     "hello.sent",
-    "subscribe.sent",        "link.adopted",         "accepted.sent",
-    "loan.allocated",        "publish.copied",       "publish.described",
-    "publish.issued",        "publish.segment_sent", "publish.entry_written",
-    "publish.entry_full",    "publish.woken",        "drop.taken",
-    "receive.popped",        "receive.described",    "receive.nothing_found",
-    "release.token_written", "release.tail_moved",   "close.marker_removed"};
+inline constexpr std::array<std::string_view, 25> kSteps = {"socket.bound",
+                                                            "socket.listening",
+                                                            "hello.sent",
+                                                            "subscribe.sent",
+                                                            "link.adopted",
+                                                            "accepted.sent",
+                                                            "loan.allocated",
+                                                            "publish.copied",
+                                                            "publish.described",
+                                                            "publish.issued",
+                                                            "publish.segment_sent",
+                                                            "publish.entry_written",
+                                                            "publish.entry_full",
+                                                            "publish.woken",
+                                                            "drop.taken",
+                                                            "receive.popped",
+                                                            "receive.described",
+                                                            "receive.nothing_found",
+                                                            "release.token_written",
+                                                            "release.tail_moved",
+                                                            "close.marker_removed",
+                                                            "accepted.received",
+                                                            "segment.received",
+                                                            "unsubscribe.sent",
+                                                            "done.sent"};
 
 #if TENSORBUS_STEPS
 // Acts on the environment of a test process: TENSORBUS_STEP="<name>:<n>:<kill|stop|exit>" makes

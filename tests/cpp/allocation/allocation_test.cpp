@@ -169,6 +169,9 @@ TEST_F(Publishing, of_loans_and_copies_in_one_message_leaves_the_loans_to_be_pub
                          }
                          renew();
                        });
+  const std::uint64_t last = publish().sequence;
+  std::uint64_t came = 0;
+  while (came != last) came = subscriber.receive(kLong).value().header().sequence;
   loans.clear();
   works(subscriber);
 }
