@@ -32,6 +32,9 @@ class Code(enum.IntEnum):
 def know_errors(by_code: tuple[type[Exception], ...]) -> None:
     """Tells the exception of each Code."""
 
+def raise_system_error(what: str, error_number: int) -> None:
+    """Raises the error of a system call of ours, which names the limit that it met."""
+
 class TensorFlags(enum.IntFlag):
     __str__ = __repr__
 

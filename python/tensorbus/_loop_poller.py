@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from weakref import WeakKeyDictionary, ref
 
-from tensorbus._errors import SystemCallError
+from tensorbus._core import raise_system_error
 
 
 class Wait:
@@ -23,8 +23,7 @@ class Wait:
         timeout: seconds until `over`, or None.
 
     Raises:
-        SystemCallError: the loop can watch no more, for lack of descriptors as a rule. Here, or on
-            entering the context.
+        OutOfMemory: there is no descriptor left to watch with. Here, or on entering the context.
     """
 
     def __init__(self, descriptor: int, timeout: float | None) -> None:
@@ -128,7 +127,7 @@ def _told_as_ours() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise SystemCallError(error.errno, f"epoll: {error.strerror}") from error
+        raise_system_error("waiting in an event loop", error.errno)
 
 
 # A loop's entry is touched by the loop's thread alone.

@@ -1,4 +1,7 @@
+#include <nanobind/stl/string.h>
+
 #include <atomic>
+#include <string>
 
 #include "tensorbus/python/bindings.hpp"
 
@@ -46,6 +49,12 @@ void bind_errors(nb::module_& module) {
   module.def("know_errors", know_errors, nb::arg("by_code"),
              nb::sig("def know_errors(by_code: tuple[type[Exception], ...]) -> None"),
              "Tells the exception of each Code.");
+  module.def(
+      "raise_system_error",
+      [](const std::string& what, int error_number) { throw_system(what, error_number); },
+      nb::arg("what"), nb::arg("error_number"),
+      nb::sig("def raise_system_error(what: str, error_number: int) -> None"),
+      "Raises the error of a system call of ours, which names the limit that it met.");
   nb::register_exception_translator(raise_python_error);
 }
 
