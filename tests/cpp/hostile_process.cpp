@@ -2,7 +2,8 @@
 // as an owner, rightly and wrongly, and writes all over the memory that it is given. What it does
 // follows from a seed; what the others do meanwhile does not.
 //
-//   attack SEED ROUNDS    does that many things, replies "ok", and keeps what it has
+//   attack SEED ROUNDS    does that many things, replies "ok", and keeps what it has; any number
+//                         of times, the first seed counts
 
 #include <fcntl.h>
 #include <poll.h>
@@ -16,6 +17,7 @@
 #include <cstring>
 #include <iostream>
 #include <list>
+#include <optional>
 #include <random>
 #include <string>
 
@@ -441,12 +443,13 @@ class Hostile {
 
 int main(int, char** arguments) {
   ::signal(SIGPIPE, SIG_IGN);
+  std::optional<tensorbus::Hostile> hostile;
   std::string command;
   std::uint64_t seed = 0;
   int rounds = 0;
-  std::cin >> command >> seed >> rounds;
-  tensorbus::Hostile hostile(arguments[1], seed);
-  hostile.attack(rounds);
-  std::cout << "ok" << std::endl;
-  std::cin >> command;  // never comes: it ends with who started it, or by a signal
+  while (std::cin >> command >> seed >> rounds) {
+    if (!hostile) hostile.emplace(arguments[1], seed);
+    hostile->attack(rounds);
+    std::cout << "ok" << std::endl;
+  }
 }
