@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from harness import PATIENCE, SANITIZED, Elsewhere, eventually, hear, joined, tell
+from harness import PATIENCE, Elsewhere, eventually, hear, joined, tell
 from tensorbus._loop_poller import LoopPoller
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -656,7 +656,6 @@ def test_a_loop_that_is_closed_over_its_tasks_leaves_no_descriptor(kind: str) ->
         assert open_files() == before
 
 
-@pytest.mark.skipif(SANITIZED, reason="it looks at memory through a pipe, and takes none for bad")
 def test_a_wait_without_a_descriptor_left_is_an_error_of_the_bus_and_loses_nothing(
     kind: str, elsewhere: Elsewhere
 ) -> None:

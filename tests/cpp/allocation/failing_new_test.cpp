@@ -76,7 +76,11 @@ TEST(FailingNew, fails_the_allocation_it_is_told_to) {
 TEST(FailingNew, leaves_other_threads_alone_unless_they_are_meant) {
   const auto elsewhere = [] {
     bool worked = false;
-    std::thread([&] { worked = ::operator new(1, std::nothrow) != nullptr; }).join();
+    std::thread([&] {
+      void* const memory = ::operator new(1, std::nothrow);
+      worked = memory != nullptr;
+      ::operator delete(memory);
+    }).join();
     return worked;
   };
   EXPECT_TRUE(elsewhere());
