@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -13,16 +12,24 @@ namespace {
 
 constexpr const char* kSegment = "/memfd:tensorbus-segment";
 
+// By its number, as text. All here goes by names: the descriptors are others', who close them.
+bool is_writable(const std::string& fd) {
+  std::ifstream info("/proc/self/fdinfo/" + fd);
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("flags:"))
+      return (std::stoi(line.substr(6), nullptr, 8) & O_ACCMODE) == O_RDWR;
+  return false;
+}
+
 void count_descriptors(Ledger& ledger) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    const int fd = std::stoi(entry.path().filename());
     std::string what = std::filesystem::read_symlink(entry.path(), ignored);
     if (what.starts_with(kSegment)) {
       struct stat status{};
-      if (::fstat(fd, &status) < 0) continue;
+      if (::stat(entry.path().c_str(), &status) < 0) continue;
       ledger.segments_seen.insert(status.st_ino);
-      if ((::fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR) ledger.segments_owned.insert(status.st_ino);
+      if (is_writable(entry.path().filename())) ledger.segments_owned.insert(status.st_ino);
     } else if (!what.starts_with("/proc/")) {  // the one that lists them
       if (const auto colon = what.find(":["); colon != std::string::npos) what.resize(colon);
       ++ledger.counts["descriptors: " + what];
