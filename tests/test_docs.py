@@ -1,0 +1,28 @@
+"""docs/reliability.md names the test of each promise; they are there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs/reliability.md").read_text()
+
+
+def test_the_tests_that_the_page_names_exist() -> None:
+    sources = [*ROOT.glob("src/**/*_test.cpp"), *ROOT.glob("tests/cpp/**/*_test.cpp")]
+    code = "\n".join(path.read_text() for path in sources)
+    named = re.findall(r"`(?:[A-Z]\w*)?\.([a-z]\w+)`", PAGE)  # `Suite.name`, or `.name` of the same
+    assert len(named) > 20
+    missing = [name for name in named if not re.search(rf"\b{name}\b", code)]
+    assert not missing
+
+
+def test_the_files_that_the_page_names_exist() -> None:
+    named = set(re.findall(r"`([\w/]+\.(?:cpp|py|md))`", PAGE))
+    assert len(named) > 15
+    present = {
+        path.name for folder in ("src", "tests", "docs") for path in (ROOT / folder).rglob("*")
+    }
+    missing = [name for name in named if Path(name).name not in present]
+    assert not missing
