@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import select
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -127,7 +128,7 @@ def _told_as_ours() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise_system_error("waiting in an event loop", error.errno)
+        raise_system_error("waiting in an event loop", error.errno or errno.EIO)
 
 
 # A loop's entry is touched by the loop's thread alone.
