@@ -674,7 +674,7 @@ def test_a_wait_without_a_descriptor_left_is_an_error_of_the_bus_and_loses_nothi
                     except tb.OutOfMemory as error:
                         tell("RLIMIT_NOFILE is 3" in str(error))
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-                eventually(lambda: open_files() == before)  # the bus has some for a moment
+                eventually(lambda: open_files() <= before)  # the bus has some for a moment
                 with tb.Publisher("topic") as publisher:
                     assert await subscriber.wait_for_publishers(timeout=PATIENCE)
                     publisher.publish(7)

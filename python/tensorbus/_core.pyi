@@ -33,7 +33,9 @@ def know_errors(by_code: tuple[type[Exception], ...]) -> None:
     """Tells the exception of each Code."""
 
 def raise_system_error(what: str, error_number: int) -> None:
-    """Raises the error of a system call of ours, which names the limit that it met."""
+    """
+    Raises the error of a system call of ours, which names the limit that it met.
+    """
 
 class TensorFlags(enum.IntFlag):
     __str__ = __repr__
