@@ -46,19 +46,24 @@ class WithoutGil {
   WithoutGil& operator=(const WithoutGil&) = delete;
 
  private:
+  friend class WithGil;
   PyThreadState* state_;
 };
 
-// The other way round, inside a WithoutGil; in place of nb::gil_scoped_acquire.
+// The other way round, for a while inside a WithoutGil, with the thread state that this one has put
+// aside. Not PyGILState_Ensure, nor nb::gil_scoped_acquire, which calls it: at the very end of an
+// interpreter it looks for a thread state in what is gone by then, and crashes.
 class WithGil {
  public:
-  WithGil() noexcept : state_(take_gil(PyGILState_Ensure)) {}
-  ~WithGil() { PyGILState_Release(state_); }
+  explicit WithGil(WithoutGil& outer) noexcept : outer_(outer) {
+    take_gil([this] { PyEval_RestoreThread(outer_.state_); });
+  }
+  ~WithGil() { outer_.state_ = PyEval_SaveThread(); }
   WithGil(const WithGil&) = delete;
   WithGil& operator=(const WithGil&) = delete;
 
  private:
-  PyGILState_STATE state_;
+  WithoutGil& outer_;
 };
 
 // Seconds, as Python counts them; None waits for ever.

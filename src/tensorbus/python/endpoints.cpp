@@ -48,9 +48,9 @@ nb::tuple publish(Publisher& self, Outgoing& outgoing, nb::bytes fields, std::ui
   message.fingerprint = fingerprint;
   Published published;
   {
-    const WithoutGil release;
-    published = self.publish(message, to_timeout(timeout), [] {
-      const WithGil acquire;
+    WithoutGil release;
+    published = self.publish(message, to_timeout(timeout), [&release] {
+      const WithGil acquire(release);
       return PyErr_CheckSignals() != 0;
     });
   }
