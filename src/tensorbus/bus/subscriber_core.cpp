@@ -97,6 +97,7 @@ bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
   link::Entry entry;
   for (int skipped = 0; skipped < kSkippedAtATime; ++skipped) {
     if (link->set_aside) {
+      if (!link->look_again) return false;  // as ready() says
       entry = *link->set_aside;
       link->set_aside.reset();
     } else if (!link->pop(entry)) {
