@@ -250,7 +250,6 @@ class PeerProcess {
     return ::setrlimit(which, &limit) == 0 ? "ok" : "cannot set the limit";
   }
   // Of the last publisher.
-  std::string unsent() { return "ok " + std::to_string(publishers_.back().stats().dropped_unsent); }
   std::string refusals() {
     const SubscriberStats stats = subscribers_.back().stats();
     return "ok " + std::to_string(stats.publishers) + " " + stats.last_refusal;
@@ -293,7 +292,6 @@ const std::map<std::string, PeerProcess::Command> PeerProcess::commands_ = {
     {"fds",
      [](PeerProcess&, const Arguments&) { return "ok " + std::to_string(open_descriptors()); }},
     {"limit", [](PeerProcess&, const Arguments& with) { return limit(with); }},
-    {"unsent", [](PeerProcess& p, const Arguments&) { return p.unsent(); }},
     {"refusals", [](PeerProcess& p, const Arguments&) { return p.refusals(); }},
     {"abandon", [](PeerProcess&, const Arguments&) -> std::string { ::_exit(0); }},
 };
