@@ -15,12 +15,14 @@ set(TENSORBUS_PUBLIC_HEADERS
     tensor/layout.hpp
     tensor/origin.hpp
     tensor/value.hpp
+    bus/handle.hpp
     bus/loan.hpp
     bus/message.hpp
     bus/options.hpp
     bus/participant.hpp
     bus/publisher.hpp
     bus/sample.hpp
+    bus/share.hpp
     bus/subscriber.hpp)
 
 list(TRANSFORM TENSORBUS_PUBLIC_HEADERS PREPEND "${TENSORBUS_SOURCE_DIR}/")

@@ -61,7 +61,8 @@ class Owner {
          .origin = {}},
         {*world_.arena,
          [&](std::size_t bytes) { return world_.arena->allocate(bytes, publisher.most_granted()); },
-         publisher.most_granted(), publisher.bytes_in_flight()});
+         publisher.most_granted(), publisher.bytes_in_flight(), world_.surroundings.self,
+         *world_.surroundings.lent});
     (void)publisher.publish(sample, 0ns, {});
   }
   void close(std::size_t which) {

@@ -10,6 +10,7 @@
 #include "fuzz/fuzz.hpp"
 #include "fuzz/wild_descriptor.hpp"
 #include "tensorbus/bus/sample_parts.hpp"
+#include "tensorbus/link/borrower_link.hpp"
 #include "tensorbus/link/test_sockets.hpp"
 #include "tensorbus/platform/memfd.hpp"
 
@@ -150,9 +151,10 @@ void run(Input input) {
   link::Entry popped;
   check(link->pop(popped) && link->held() == 1);
   std::optional<Sample> sample;
-  if (!accepts([&] { sample = bus::SampleParts::read(link, popped, access); }))
+  auto read = bus::SampleParts::Read::kDone;
+  if (!accepts([&] { read = bus::SampleParts::read(sample.emplace(), link, popped, access); }))
     return check(link->held() == 0);
-  if (!sample) {  // it waits for a segment, and holds its lease
+  if (read != bus::SampleParts::Read::kDone) {  // it waits for something, and holds its lease
     check(link->held() == 1);
     return link->release(popped.token);
   }

@@ -32,9 +32,11 @@ from tensorbus._errors import (
     Unsupported,
     VersionMismatch,
 )
+from tensorbus._handle import Handle
 from tensorbus._participant import participant
 from tensorbus._publisher import Publisher
 from tensorbus._sample import Header, Sample
+from tensorbus._share import Shared, attach, empty, share
 from tensorbus._subscriber import Subscriber
 from tensorbus._wait_any import wait_any
 
@@ -47,6 +49,7 @@ __all__ = [
     "Closed",
     "Error",
     "Forked",
+    "Handle",
     "Header",
     "HoldLimit",
     "InvalidArgument",
@@ -55,13 +58,17 @@ __all__ = [
     "ProtocolError",
     "Publisher",
     "Sample",
+    "Shared",
     "Subscriber",
     "SystemCallError",
     "Timeout",
     "Unsupported",
     "VersionMismatch",
     "__version__",
+    "attach",
+    "empty",
     "participant",
+    "share",
     "wait_any",
 ]
 

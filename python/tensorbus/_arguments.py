@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from operator import index
+from typing import Literal
 
+from tensorbus import _core
 from tensorbus._errors import InvalidArgument
+from tensorbus._tensors import LIBRARIES, Library
+
+Access = Literal["read", "private", "shared"]
+_ACCESS: dict[str, _core.Access] = {
+    "read": _core.Access.READ,
+    "private": _core.Access.PRIVATE,
+    "shared": _core.Access.SHARED,
+}
 
 # As the core has it.
 _FOREVER = 1e9
@@ -15,6 +25,20 @@ def topic_name(topic: object) -> str:
     if not isinstance(topic, str) or (not topic.isascii() and _has_surrogates(topic)):
         raise InvalidArgument(f"topic={topic!r}: expected a str of Unicode characters")
     return topic
+
+
+def access_named(access: object) -> _core.Access:
+    """What may be done with received tensors."""
+    if not isinstance(access, str) or access not in _ACCESS:
+        raise InvalidArgument(f"access={access!r}: expected one of {tuple(_ACCESS)}")
+    return _ACCESS[access]
+
+
+def library_or_none(as_: Library | None) -> Library | None:
+    """Whose tensors are wanted."""
+    if as_ is not None and as_ not in LIBRARIES:
+        raise InvalidArgument(f"as_={as_!r}: expected one of {LIBRARIES}, or None")
+    return as_
 
 
 def whole_number(name: str, value: object, *, least: int) -> int:

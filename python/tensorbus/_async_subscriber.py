@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Any
 
+from tensorbus._arguments import Access
 from tensorbus._async_receiver import AsyncReceiver
 from tensorbus._sample import Sample
-from tensorbus._subscriber import Access, Subscriber
+from tensorbus._subscriber import Subscriber
 from tensorbus._tensors import Library
 
 

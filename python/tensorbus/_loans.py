@@ -1,34 +1,38 @@
-"""Loans: tensors in shared memory, to fill and publish."""
+"""Tensors in shared memory, to be filled: loans, and memory that stays with its process."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
-from tensorbus import _core
+from tensorbus._core import Memory
 from tensorbus._errors import InvalidArgument, Unsupported
 from tensorbus._tensors import library_of, sizes_of
 
+# Memory for a contiguous tensor: of a dtype's name and its sizes.
+Allocate = Callable[[str, list[int]], Memory]
 
-def loan_of(publisher: _core.Publisher, shape: Any, dtype: Any, like: Any) -> Any:
-    """See `tensorbus.Publisher.loan`."""
+
+def tensor_in(allocate: Allocate, shape: Any, dtype: Any, like: Any) -> Any:
+    """A tensor to fill: see `tensorbus.Publisher.loan`."""
     if like is not None and library_of(like) is None:
         raise InvalidArgument(f"like={type(like).__name__}: a tensor is needed")
     if dtype is None and like is None:
-        raise InvalidArgument("a loan needs a dtype, or a tensor to be like")
+        raise InvalidArgument("a new tensor needs a dtype, or a tensor to be like")
     sizes = like.shape if shape is None and like is not None else shape
     if sizes is None:
-        raise InvalidArgument("a loan needs a shape, or a tensor to be like")
+        raise InvalidArgument("a new tensor needs a shape, or a tensor to be like")
     wanted = like.dtype if dtype is None else dtype
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(wanted, torch.dtype):
         from tensorbus import _torch
 
-        return _torch.from_memory(publisher.loan(_torch.dtype_name(wanted), sizes_of(sizes)))
-    return _array(publisher, sizes_of(sizes), wanted)
+        return _torch.from_memory(allocate(_torch.dtype_name(wanted), sizes_of(sizes)))
+    return _array(allocate, sizes_of(sizes), wanted)
 
 
-def _array(publisher: _core.Publisher, sizes: list[int], wanted: Any) -> Any:
+def _array(allocate: Allocate, sizes: list[int], wanted: Any) -> Any:
     from tensorbus import _numpy
 
     if isinstance(wanted, str) and wanted == "bfloat16":
@@ -41,5 +45,5 @@ def _array(publisher: _core.Publisher, sizes: list[int], wanted: Any) -> Any:
     if dtype.hasobject:
         raise Unsupported(f"dtype={wanted!r}: its elements are Python objects, which cannot travel")
     if _numpy.has_name(dtype):
-        return _numpy.from_memory(publisher.loan(dtype.name, sizes))
-    return _numpy.over_bytes(publisher.loan("uint8", [*sizes, dtype.itemsize]), dtype)
+        return _numpy.from_memory(allocate(dtype.name, sizes))
+    return _numpy.over_bytes(allocate("uint8", [*sizes, dtype.itemsize]), dtype)

@@ -11,7 +11,7 @@ from tensorbus._arguments import topic_name, whole_number
 from tensorbus._core import Outcome
 from tensorbus._errors import Closed, Forked, Timeout
 from tensorbus._fields import flatten
-from tensorbus._loans import loan_of
+from tensorbus._loans import tensor_in
 from tensorbus._participant import participant
 
 
@@ -88,7 +88,7 @@ class Publisher:
             OutOfMemory: a limit was reached; the message names it.
             Closed: the publisher is closed.
         """
-        return loan_of(self._core, shape, dtype, like)
+        return tensor_in(self._core.loan, shape, dtype, like)
 
     def publish(self, data: Any, *, timeout: float | None = None) -> int:
         """Publishes a tensor, or a message of tensors and small values.

@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any
 
 from tensorbus import _core
-from tensorbus._arguments import topic_name, whole_number
+from tensorbus._arguments import (
+    Access,
+    access_named,
+    library_or_none,
+    topic_name,
+    whole_number,
+)
 from tensorbus._core import Outcome
-from tensorbus._errors import Closed, Forked, HoldLimit, InvalidArgument, Timeout
+from tensorbus._errors import Closed, Forked, HoldLimit, Timeout
 from tensorbus._participant import participant
 from tensorbus._sample import Sample
-from tensorbus._tensors import LIBRARIES, Library
-
-Access = Literal["read", "private", "shared"]
-_ACCESS: dict[str, _core.Access] = {
-    "read": _core.Access.READ,
-    "private": _core.Access.PRIVATE,
-    "shared": _core.Access.SHARED,
-}
+from tensorbus._tensors import Library
 
 
 class Subscriber:
@@ -63,13 +62,9 @@ class Subscriber:
         as_: Library | None = None,
         domain: str | None = None,
     ) -> None:
-        if access not in _ACCESS:
-            raise InvalidArgument(f"access={access!r}: expected one of {tuple(_ACCESS)}")
-        if as_ is not None and as_ not in LIBRARIES:
-            raise InvalidArgument(f"as_={as_!r}: expected one of {LIBRARIES}, or None")
         self._topic = topic_name(topic)
         self._timeout = timeout
-        self._as = as_
+        self._as = library_or_none(as_)
         self._max_held = max_held
         self._closed = False
         self._core = _core.Subscriber(
@@ -78,7 +73,7 @@ class Subscriber:
             depth=whole_number("depth", depth, least=0),
             max_held=whole_number("max_held", max_held, least=1),
             spin=spin,
-            access=_ACCESS[access],
+            access=access_named(access),
         )
 
     @property

@@ -1,12 +1,14 @@
 #pragma once
 
-// Everything a program needs that publishes or receives tensors.
+// Everything a program needs that publishes, receives or shares tensors.
+#include "tensorbus/bus/handle.hpp"
 #include "tensorbus/bus/loan.hpp"
 #include "tensorbus/bus/message.hpp"
 #include "tensorbus/bus/options.hpp"
 #include "tensorbus/bus/participant.hpp"
 #include "tensorbus/bus/publisher.hpp"
 #include "tensorbus/bus/sample.hpp"
+#include "tensorbus/bus/share.hpp"
 #include "tensorbus/bus/subscriber.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/tensor/dtype.hpp"

@@ -1,22 +1,11 @@
 #include "tensorbus/bus/borrower_connection.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/step.hpp"
 
 namespace tensorbus::bus {
-namespace {
-
-// What the owner wrote for people to read: Python takes nothing but text for a string.
-std::string as_text(std::string bytes) {
-  std::ranges::replace_if(bytes, [](char c) { return c < ' ' || c > '~'; }, '?');
-  return bytes;
-}
-
-}  // namespace
-
 BorrowerConnection::BorrowerConnection(Surroundings& surroundings, const Id& owner,
                                        platform::Fd socket, OnEnd on_end, OnLost on_lost)
     : surroundings_(surroundings),
@@ -27,9 +16,12 @@ BorrowerConnection::BorrowerConnection(Surroundings& surroundings, const Id& own
           surroundings.service, std::move(socket),
           [this](link::Channel::Received& received) { on_message(received); },
           [this](const std::string& why) { on_end_(*this, why); }),
-      connected_(std::make_shared<link::Connected>()) {
+      connected_(std::make_shared<link::Connected>()),
+      segments_(std::make_shared<link::SegmentSender>(conversation_.channel(), surroundings.arena)),
+      exchange_(std::make_shared<Exchange>(surroundings, connected_, segments_)) {
   link::check_same_user(conversation_.channel()->fd());
   connected_->channel = conversation_.channel();
+  exchange_->know(owner_);
   link::send_hello(*conversation_.channel(), surroundings_.self, *surroundings_.wake_page);
 }
 
@@ -41,6 +33,7 @@ void BorrowerConnection::subscribe(const std::shared_ptr<SubscriberCore>& subscr
   auto link = std::make_shared<link::BorrowerLink>(number, std::move(source), connected_,
                                                    subscriber->asks_for());
   if (!greeted_) wanted_.reserve(wanted_.size() + 1);
+  surroundings_.lent->add(link);
   links_.emplace(number, Link{subscriber, link});
   if (greeted_) {
     subscriber->add(std::move(link));
@@ -52,6 +45,7 @@ void BorrowerConnection::subscribe(const std::shared_ptr<SubscriberCore>& subscr
 
 void BorrowerConnection::end(const std::string& why) {
   conversation_.close();
+  exchange_->end(why);
   const std::string_view reason = why.empty() ? std::string_view("the publisher hung up") : why;
   for (const Wanted& wanted : std::exchange(wanted_, {})) {
     wanted.subscriber->refuse(wanted.link, reason);
@@ -75,11 +69,15 @@ bool BorrowerConnection::idle() {
   // An owner that is stopped may never greet: who was closed meanwhile waits for it no longer.
   std::erase_if(wanted_, [](const Wanted& wanted) { return wanted.subscriber->closed(); });
   std::erase_if(links_, [](const auto& item) { return item.second.link.expired(); });
-  return links_.empty() && wanted_.empty();
+  return links_.empty() && wanted_.empty() && !exchange_->used();
 }
 
 void BorrowerConnection::on_message(link::Channel::Received& received) {
   if (!greeted_) return greet(received);
+  if (exchange_->on_message(received)) {
+    if (received.header.type == link::ControlType::kSegment) segment_came();
+    return;
+  }
   switch (received.header.type) {
     case link::ControlType::kAccepted: {
       const auto accepted = received.as<link::Accepted>();
@@ -93,26 +91,9 @@ void BorrowerConnection::on_message(link::Channel::Received& received) {
       const auto refused = received.as<link::Refused>();
       const auto [subscriber, link] = link_named(refused.link);
       if (!subscriber || !link) return;
-      subscriber->refuse(link, as_text(refused.text));
+      subscriber->refuse(link, link::as_text(refused.text));
       const auto code = static_cast<Code>(refused.code);
       if (code == Code::kOutOfMemory || code == Code::kSystem) lost(subscriber, *link);
-      return;
-    }
-    case link::ControlType::kSegment: {
-      const auto segment = received.as<link::SegmentMessage>();
-      const bool writable =
-          link::grant_of(segment.writable, "SEGMENT.writable") == memory::Grant::kWrite;
-      (writable ? connected_->writable_segments : connected_->segments)
-          .add(segment.segment, received.take_fd(), segment.bytes);
-      platform::step("segment.received");
-      for (const auto& [number, link] : links_)
-        if (const auto subscriber = link.subscriber.lock()) subscriber->segment_came();
-      return;
-    }
-    case link::ControlType::kRetired: {
-      const auto number = received.as<link::Retired>().number;
-      connected_->segments.retire(number);
-      connected_->writable_segments.retire(number);
       return;
     }
     case link::ControlType::kEnded: {
@@ -126,10 +107,15 @@ void BorrowerConnection::on_message(link::Channel::Received& received) {
   }
 }
 
+void BorrowerConnection::segment_came() {
+  for (const auto& [number, link] : links_)
+    if (const auto subscriber = link.subscriber.lock()) subscriber->segment_came();
+}
+
 void BorrowerConnection::greet(link::Channel::Received& received) {
   if (received.header.type == link::ControlType::kRefused)
     throw Error(Code::kVersionMismatch,
-                "the publisher refused: " + as_text(received.as<link::Refused>().text));
+                "the publisher refused: " + link::as_text(received.as<link::Refused>().text));
   if (!connected_->wake_page) {  // else there was no memory for the rest
     link::Peer peer = link::accept_hello(received);
     if (peer.id != owner_)

@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "tensorbus/bus/conversation.hpp"
-#include "tensorbus/bus/owner_connection.hpp"
+#include "tensorbus/bus/exchange.hpp"
 #include "tensorbus/bus/subscriber_core.hpp"
+#include "tensorbus/bus/surroundings.hpp"
 #include "tensorbus/link/borrower_link.hpp"
 #include "tensorbus/link/peer.hpp"
 
@@ -36,8 +37,10 @@ class BorrowerConnection {
   void subscribe(const std::shared_ptr<SubscriberCore>& subscriber, std::uint32_t publisher);
   // The owner is gone, or we are.
   void end(const std::string& why);
-  // Nobody here has a link or a lease any more.
+  // Nobody here has a link any more, and nothing was ever asked but for links.
   bool idle();
+  void tell_retired(std::uint32_t segment) { segments_->retire(segment); }
+  const std::shared_ptr<Exchange>& exchange() const noexcept { return exchange_; }
 
  private:
   struct Link {
@@ -50,6 +53,7 @@ class BorrowerConnection {
   };
 
   void on_message(link::Channel::Received& received);
+  void segment_came();
   void greet(link::Channel::Received& received);
   void lost(const std::shared_ptr<SubscriberCore>& subscriber, const link::BorrowerLink& link);
   // Both ends of a link that the owner names; either may be gone here.
@@ -61,6 +65,8 @@ class BorrowerConnection {
   const OnLost on_lost_;
   Conversation conversation_;
   std::shared_ptr<link::Connected> connected_;
+  std::shared_ptr<link::SegmentSender> segments_;  // ours, on the way to the owner
+  std::shared_ptr<Exchange> exchange_;
   bool greeted_ = false;
   std::vector<Wanted> wanted_;  // until the owner's HELLO came
   std::unordered_map<std::uint32_t, Link> links_;

@@ -35,6 +35,8 @@ class TENSORBUS_API Loan {
 
  private:
   friend class Publisher;
+  friend TENSORBUS_API Loan empty(const Layout& layout, bool shared,
+                                  const class Participant& participant);
   struct Impl;
   explicit Loan(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

@@ -25,10 +25,10 @@ struct TensorView {
 
 // What publish() takes: tensors, and the small fields beside them as MessagePack (Value::encode()).
 struct Message {
-  std::vector<TensorView> tensors;
-  std::span<const std::byte> fields;
-  std::uint64_t fingerprint = 0;  // of the message type; 0: untyped
-  std::optional<Origin> origin;   // set by a bridge that publishes what came from elsewhere
+  std::vector<TensorView> tensors{};
+  std::span<const std::byte> fields{};
+  std::uint64_t fingerprint = 0;   // of the message type; 0: untyped
+  std::optional<Origin> origin{};  // set by a bridge that publishes what came from elsewhere
 };
 
 }  // namespace tensorbus

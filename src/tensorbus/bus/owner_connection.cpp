@@ -39,12 +39,16 @@ OwnerConnection::OwnerConnection(Surroundings& surroundings, platform::Fd socket
             conversation_.listen_when_heard();
           },
           [this](const std::string& why) { on_end_(*this, why); }),
-      segments_(
-          std::make_shared<link::SegmentSender>(conversation_.channel(), surroundings.arena)) {}
+      segments_(std::make_shared<link::SegmentSender>(conversation_.channel(), surroundings.arena)),
+      connected_(std::make_shared<link::Connected>()),
+      exchange_(std::make_shared<Exchange>(surroundings, connected_, segments_)) {
+  connected_->channel = conversation_.channel();
+}
 
 void OwnerConnection::end() {
   ended_ = true;
   conversation_.close();
+  exchange_->end("");
   while (!links_.empty()) end_link(links_.begin());
 }
 
@@ -66,6 +70,7 @@ void OwnerConnection::tell_retired(std::uint32_t segment) { segments_->retire(se
 
 void OwnerConnection::on_message(link::Channel::Received& received) {
   if (!greeted_) return greet(received);
+  if (exchange_->on_message(received)) return;
   switch (received.header.type) {
     case link::ControlType::kSubscribe:
       return subscribe(received);
@@ -97,6 +102,7 @@ void OwnerConnection::on_message(link::Channel::Received& received) {
 void OwnerConnection::greet(link::Channel::Received& received) {
   try {
     if (!peer_) peer_ = link::accept_hello(received);
+    exchange_->know(peer_->id);
   } catch (const Error& error) {
     if (error.code() != Code::kOutOfMemory) refuse(0, error.code(), error.what());
     throw;

@@ -9,19 +9,12 @@
 #include <unordered_map>
 
 #include "tensorbus/bus/conversation.hpp"
+#include "tensorbus/bus/exchange.hpp"
 #include "tensorbus/bus/publisher_core.hpp"
+#include "tensorbus/bus/surroundings.hpp"
 #include "tensorbus/link/peer.hpp"
 
 namespace tensorbus::bus {
-
-// What both kinds of connection need of their participant. Outlives them.
-struct Surroundings {
-  Id self;
-  Service& service;
-  std::shared_ptr<memory::Arena> arena;
-  std::shared_ptr<link::WakePage> wake_page;
-  std::size_t link_bytes = 0;  // what all links of owner connections take; on the service thread
-};
 
 // A borrower that has connected to us, and its links to our publishers. On the service thread only.
 class OwnerConnection {
@@ -40,6 +33,7 @@ class OwnerConnection {
   // The borrower is gone, or we are: takes all leases back.
   void end();
   bool ended() const noexcept { return ended_; }
+  const std::shared_ptr<Exchange>& exchange() const noexcept { return exchange_; }
   // Tells who subscribed to a publisher that has closed since.
   void tell_ended();
   void tell_retired(std::uint32_t segment);
@@ -65,6 +59,8 @@ class OwnerConnection {
   const OnEnd on_end_;
   Conversation conversation_;
   std::shared_ptr<link::SegmentSender> segments_;
+  std::shared_ptr<link::Connected> connected_;  // what the borrower lends us
+  std::shared_ptr<Exchange> exchange_;
   std::optional<link::Peer> peer_;  // empty until its HELLO came
   bool greeted_ = false;            // and was answered
   bool ended_ = false;

@@ -38,6 +38,8 @@ class TENSORBUS_API Participant {
 
  private:
   friend class Publisher;
+  friend class Shared;
+  friend struct SharedState;
   friend class Subscriber;
   explicit Participant(std::shared_ptr<bus::ParticipantCore> core) : core_(std::move(core)) {}
   // For new endpoints. Throws Error(kForked) in a child of the process that made it.

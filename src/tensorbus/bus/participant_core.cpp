@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "tensorbus/bus/claiming.hpp"
+#include "tensorbus/bus/collect.hpp"
 #include "tensorbus/bus/topic_name.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
@@ -52,6 +54,13 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
       socket_file_(domain_, surroundings_.self),
       listener_(domain_.listen(surroundings_.self)),
       watch_(domain_.watch()) {
+  surroundings_.reach = [this](const Id& other, const Surroundings::OnReached& on_reached) {
+    reach(other, on_reached);
+  };
+  surroundings_.estate_of = [this](const Id& owner) { return estate_of(owner); };
+  surroundings_.inherit = [this](const Id& owner, const std::shared_ptr<link::Connected>& left) {
+    inherit(owner, left);
+  };
   domain_.sweep(id());
   arena().on_retired([this] { service_.ask(telling_retired_); });
   service_.watch(listener_.get(), [this] { on_connection(); });
@@ -110,6 +119,10 @@ std::shared_ptr<SubscriberCore> ParticipantCore::add_subscriber(const std::strin
   check_option("depth", options.depth, 0, link::kMaxDepth);
   check_option("max_held", options.max_held, 1, link::kMaxHeld - link::kMaxDepth);
   auto subscriber = std::make_shared<SubscriberCore>(topic, options, surroundings_.wake_page);
+  subscriber->claim_by([this, weak = std::weak_ptr(subscriber)](
+                           const std::shared_ptr<link::BorrowerLink>& link, Descriptor descriptor) {
+    if (const auto core = weak.lock()) claim_for(core, link, std::move(descriptor));
+  });
   {
     const std::lock_guard lock(mutex_);
     listening_.push_back({subscriber, escape_topic(topic), {}});
@@ -188,6 +201,8 @@ void ParticipantCore::adopt_connection(platform::Fd socket) {
         [this](std::uint32_t number) { return find_publisher(number); },
         [this](OwnerConnection& connection, const std::string&) {
           connection.end();
+          if (const auto source = connection.exchange()->source())
+            inherit(source->participant, connection.exchange()->connected());
           service_.ask(dropping_ended_);  // not at once: the connection is the one that calls us
         }));
     service_.ask(dropping_silent_, kGreetingDelay);
@@ -255,7 +270,7 @@ void ParticipantCore::scan() {
 
 void ParticipantCore::join(const std::shared_ptr<SubscriberCore>& subscriber,
                            const PublisherName& publisher) {
-  BorrowerConnection* connection = connection_to(publisher.first);
+  BorrowerConnection* connection = connection_to(publisher.first).connection;
   if (connection == nullptr) return;
   const std::lock_guard lock(mutex_);
   for (Listening& listening : listening_) {
@@ -291,10 +306,10 @@ void ParticipantCore::join_lost_again() {
   scan();
 }
 
-// The connection to an owner, made if need be. Null: it is dead, or to be tried again later.
-BorrowerConnection* ParticipantCore::connection_to(const Id& owner) {
+// The connection to an owner, made if need be.
+ParticipantCore::Reached ParticipantCore::connection_to(const Id& owner) {
   const auto found = owners_.find(owner);
-  if (found != owners_.end()) return found->second.connection.get();
+  if (found != owners_.end()) return {found->second.connection.get()};
   try {
     platform::Connection connection = domain_.connect(owner);
     if (connection.outcome == platform::Connect::kDone) {
@@ -304,22 +319,112 @@ BorrowerConnection* ParticipantCore::connection_to(const Id& owner) {
           [this, owner](const std::shared_ptr<SubscriberCore>& subscriber, std::uint32_t number) {
             lose(subscriber, {owner, number});
           });
-      return owners_.emplace(owner, Owner{std::move(made)}).first->second.connection.get();
+      return {owners_.emplace(owner, Owner{std::move(made)}).first->second.connection.get()};
     }
     if (connection.outcome == platform::Connect::kDead) {
       domain_.remove_files_of(owner);
-      return nullptr;
+      return {nullptr, true};
     }
   } catch (const Error& error) {
     if (error.code() == Code::kOutOfMemory) throw;
     // The socket is another user's: as with a full backlog, try again.
   }
   service_.ask(scanning_, kRetryDelay);
-  return nullptr;
+  return {};
+}
+
+// Called under the subscriber's mutex.
+void ParticipantCore::claim_for(const std::shared_ptr<SubscriberCore>& subscriber,
+                                const std::shared_ptr<link::BorrowerLink>& link,
+                                Descriptor descriptor) {
+  service_.post([this, weak = std::weak_ptr(subscriber), link, descriptor = std::move(descriptor)] {
+    reach(link->source()->participant,
+          [this, weak, link, descriptor](const std::shared_ptr<Exchange>& sender) {
+            const auto core = weak.lock();
+            if (!core) return;
+            Claiming::start(surroundings_, descriptor, sender, core->asks_for(),
+                            [weak, link](std::variant<Claimed, Error> result) {
+                              if (const auto living = weak.lock())
+                                living->claimed(link, std::move(result));
+                            });
+          });
+  });
+}
+
+void ParticipantCore::reach(const Id& other, const Surroundings::OnReached& on_reached) {
+  const Reached reached = connection_to(other);
+  if (reached.connection != nullptr) return on_reached(reached.connection->exchange());
+  if (reached.dead) return on_reached(nullptr);
+  service_.post_later(kRetryDelay, [this, other, on_reached] { reach(other, on_reached); });
+}
+
+// Of who is dead, nothing but an end of a connection that nobody has heard of yet tells it: then
+// the domain does.
+std::vector<std::shared_ptr<link::Connected>> ParticipantCore::estate_of(const Id& owner) {
+  std::vector<std::shared_ptr<link::Connected>> left;
+  const auto [begin, end] = estates_.equal_range(owner);
+  for (auto at = begin; at != end; ++at)
+    if (auto connected = at->second.lock()) left.push_back(std::move(connected));
+  if (!domain_.is_dead(owner)) return left;
+  if (const auto found = owners_.find(owner); found != owners_.end())
+    left.push_back(found->second.connection->exchange()->connected());
+  for (const auto& connection : owner_connections_)
+    if (connection->exchange()->source() && connection->exchange()->source()->participant == owner)
+      left.push_back(connection->exchange()->connected());
+  return left;
+}
+
+void ParticipantCore::inherit(const Id& owner, const std::shared_ptr<link::Connected>& left) {
+  std::erase_if(estates_, [&](const auto& item) {
+    const auto known = item.second.lock();
+    return !known || known == left;
+  });
+  estates_.emplace(owner, left);
+}
+
+Shares::Name ParticipantCore::share(const PreparedSample& sample, std::uint32_t uses,
+                                    Shares::Clock::time_point until) {
+  const memory::Grant grant = sample.most_granted();
+  const Shares::Name name =
+      surroundings_.shares.add({sample.entry(), sample.issued(), grant}, uses, until);
+  if (until != Shares::Clock::time_point::max()) service_.ask(ending_shares_);
+  return name;
+}
+
+void ParticipantCore::end_overdue_shares() {
+  const auto next = surroundings_.shares.end_overdue();
+  if (!next) return;
+  const auto rest = std::chrono::ceil<std::chrono::milliseconds>(*next - Shares::Clock::now());
+  service_.ask(ending_shares_, std::clamp<std::chrono::milliseconds>(rest, 1ms, 1h));
+}
+
+std::shared_ptr<Awaited<Sample>> ParticipantCore::attach(const Id& owner, const Shares::Name& share,
+                                                         Access access) {
+  const auto awaited = std::make_shared<Awaited<Sample>>();
+  const Receiver receiver{
+      [awaited](Sample sample) { awaited->set(std::move(sample)); },
+      [awaited](const Error& error) { awaited->fail(std::make_exception_ptr(error)); }};
+  service_.post([this, owner, share, access, receiver] {
+    reach(owner, [this, owner, share, access, receiver](const std::shared_ptr<Exchange>& other) {
+      if (!other)
+        return receiver.on_error(
+            Error(Code::kClosed, "participant " + owner.hex() + " is not in the domain " +
+                                     domain_.path() +
+                                     ": it has exited, or the handle is of another domain"));
+      const memory::Grant grant =
+          access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
+      other->attach(share, grant, [this, other, access, receiver](Exchange::Answer& answer) {
+        if (const auto* error = std::get_if<Error>(&answer)) return receiver.on_error(*error);
+        collect(surroundings_, other, std::get<link::Lent>(answer), access, receiver);
+      });
+    });
+  });
+  return awaited;
 }
 
 void ParticipantCore::forget_owner(BorrowerConnection& connection, const std::string& why) {
   connection.end(why);
+  inherit(connection.owner(), connection.exchange()->connected());
   // Nobody finds it any more, but it is the one that calls us: it goes when the errand is done.
   auto node = owners_.extract(connection.owner());
   node.mapped().looks = kLooksAtTheDead;
@@ -355,6 +460,7 @@ void ParticipantCore::tell_retired() {
     if (untold_.empty()) untold_ = arena().take_retired();
     if (untold_.empty()) return;
     for (const auto& connection : owner_connections_) connection->tell_retired(untold_.back());
+    for (const auto& [id, owner] : owners_) owner.connection->tell_retired(untold_.back());
     untold_.pop_back();
   }
 }

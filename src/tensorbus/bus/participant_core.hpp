@@ -9,13 +9,16 @@
 #include <utility>
 #include <vector>
 
+#include "tensorbus/bus/awaited.hpp"
 #include "tensorbus/bus/borrower_connection.hpp"
 #include "tensorbus/bus/domain.hpp"
 #include "tensorbus/bus/options.hpp"
 #include "tensorbus/bus/owner_connection.hpp"
+#include "tensorbus/bus/prepared_sample.hpp"
 #include "tensorbus/bus/publisher_core.hpp"
 #include "tensorbus/bus/service.hpp"
 #include "tensorbus/bus/subscriber_core.hpp"
+#include "tensorbus/bus/surroundings.hpp"
 
 namespace tensorbus::bus {
 
@@ -45,6 +48,17 @@ class ParticipantCore {
 
   // The subscriber's, which is looked after from now on.
   int event_descriptor(const std::shared_ptr<SubscriberCore>& subscriber);
+
+  // See share.hpp. The number closes it.
+  Shares::Name share(const PreparedSample& sample, std::uint32_t uses,
+                     Shares::Clock::time_point until);
+  void close_share(std::uint64_t number) noexcept { surroundings_.shares.close(number); }
+  bool shares(std::uint64_t number) const { return surroundings_.shares.open(number); }
+  std::shared_ptr<Awaited<Sample>> attach(const Id& owner, const Shares::Name& share,
+                                          Access access);
+
+  const std::shared_ptr<link::ByteCounter>& bytes_shared() const noexcept { return shared_bytes_; }
+  const link::LentMemory& lent() const noexcept { return *surroundings_.lent; }
 
   // A block of the arena; takes back what subscribers returned before it gives up.
   memory::BlockRef allocate(std::size_t bytes, memory::Grant most);
@@ -87,7 +101,17 @@ class ParticipantCore {
   void lose(const std::shared_ptr<SubscriberCore>& subscriber,
             const PublisherName& publisher) noexcept;
   void join_lost_again();
-  BorrowerConnection* connection_to(const Id& owner);
+  struct Reached {
+    BorrowerConnection* connection = nullptr;
+    bool dead = false;  // else, without a connection: to be tried again in a while
+  };
+  Reached connection_to(const Id& owner);
+  void reach(const Id& other, const Surroundings::OnReached& on_reached);
+  std::vector<std::shared_ptr<link::Connected>> estate_of(const Id& owner);
+  void inherit(const Id& owner, const std::shared_ptr<link::Connected>& left);
+  void end_overdue_shares();
+  void claim_for(const std::shared_ptr<SubscriberCore>& subscriber,
+                 const std::shared_ptr<link::BorrowerLink>& link, Descriptor descriptor);
   void forget_owner(BorrowerConnection& connection, const std::string& why);
   void clear_up_after_owners();
   void drop_idle_connections();
@@ -108,6 +132,8 @@ class ParticipantCore {
   platform::Fd listener_;
   platform::DirectoryWatch watch_;
 
+  const std::shared_ptr<link::ByteCounter> shared_bytes_ = std::make_shared<link::ByteCounter>(0);
+
   std::mutex mutex_;
   std::map<std::uint32_t, Published> publishers_;
   std::vector<Listening> listening_;
@@ -117,6 +143,8 @@ class ParticipantCore {
   std::vector<std::unique_ptr<OwnerConnection>> owner_connections_;
   std::map<Id, Owner> owners_;
   std::multimap<Id, Owner> departed_;  // owners that hung up
+  // What is mapped here of participants that are gone.
+  std::multimap<Id, std::weak_ptr<link::Connected>> estates_;
   std::vector<std::uint32_t> untold_;  // segments that went
 
   Service::Errand& scanning_ = service_.add_errand([this] { scan(); });
@@ -127,6 +155,7 @@ class ParticipantCore {
   Service::Errand& dropping_silent_ = service_.add_errand([this] { drop_silent_connections(); });
   Service::Errand& looking_after_events_ = service_.add_errand([this] { look_after_events(); });
   Service::Errand& telling_ended_ = service_.add_errand([this] { tell_ended(); });
+  Service::Errand& ending_shares_ = service_.add_errand([this] { end_overdue_shares(); });
   Service::Errand& telling_retired_ = service_.add_errand([this] { tell_retired(); });
 };
 

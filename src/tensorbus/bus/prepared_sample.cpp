@@ -20,12 +20,13 @@ void point_at(TensorEntry& entry, const memory::Block& block, std::uint64_t offs
 }  // namespace
 
 PreparedSample::PreparedSample(std::span<const TensorView> tensors, const Message& rest,
-                               const Supplies& supplies, const memory::BlockRef* loan) {
+                               const Supplies& supplies, const memory::BlockRef* loan)
+    : most_granted_(supplies.most_granted) {
   if (tensors.size() > kMaxTensors)
     throw Error(Code::kInvalidArgument, std::to_string(tensors.size()) +
                                             " tensors in one message; at most 65535 are possible");
   try {
-    Descriptor descriptor;
+    Descriptor& descriptor = descriptor_;
     descriptor.origin = rest.origin;
     descriptor.fields = rest.fields;
     const std::size_t copy_bytes = place_tensors(tensors, supplies, loan, descriptor);
@@ -52,9 +53,11 @@ PreparedSample::PreparedSample(std::span<const TensorView> tensors, const Messag
       entry_.offset = block->offset() + copy_bytes;
       descriptor.encode({block->data() + copy_bytes, descriptor_bytes});
     }
+    descriptor.fields = {};  // the caller's
     platform::step("publish.described");
-    if (!blocks_.empty())
-      issued_ = std::make_shared<link::IssuedSample>(std::move(blocks_), supplies.in_flight);
+    if (!blocks_.empty() || !kept_.empty())
+      issued_ = std::make_shared<link::IssuedSample>(std::move(blocks_), supplies.in_flight,
+                                                     std::move(kept_));
   } catch (...) {
     return_loans();
     throw;
@@ -75,7 +78,7 @@ std::size_t PreparedSample::place_tensors(std::span<const TensorView> tensors,
     const memory::Block* block =
         empty ? nullptr : take_loan(data + span.begin, span.bytes(), supplies, loan);
     if (block != nullptr) point_at(entry, *block, static_cast<std::uint64_t>(data - block->data()));
-    if (block != nullptr || empty)
+    if (block != nullptr || empty || hand_on(entry, data, span, supplies, descriptor))
       entry.layout = view.layout;
     else
       copies_.add(i, view, span);
@@ -93,6 +96,35 @@ void PreparedSample::copy_tensors(memory::Block& block, Descriptor& descriptor) 
              copy.place - static_cast<std::uint64_t>(span_of(copy.layout).begin));
 }
 
+// What was lent to us goes on under the name that its owner knows it by, if it may be had here for
+// no more and no less than there.
+bool PreparedSample::hand_on(TensorEntry& entry, const std::byte* data, const ByteSpan& span,
+                             const Supplies& supplies, Descriptor& descriptor) {
+  auto found = supplies.lent.find(data + span.begin, span.bytes());
+  if (!found || found->place.grant != supplies.most_granted) return false;
+  const link::Place& place = found->place;
+  entry.segment = place.segment;
+  entry.offset = place.offset - static_cast<std::uint64_t>(span.begin);
+  entry.generation = place.generation;
+  if (place.owner == supplies.self) {  // it comes back to where it was made
+    memory::BlockRef block = supplies.arena.find(place.segment, place.offset, place.generation);
+    if (!block) return false;
+    hold(std::move(block));
+    return true;
+  }
+  std::vector<Id>& owners = descriptor.owners;
+  auto owner = std::find(owners.begin(), owners.end(), place.owner);
+  if (owner == owners.end()) owner = owners.insert(owner, place.owner);
+  entry.owner = static_cast<std::uint16_t>(owner - owners.begin() + 1);
+  kept_.push_back(std::move(found->lease));
+  return true;
+}
+
+void PreparedSample::hold(memory::BlockRef block) {
+  if (std::find(blocks_.begin(), blocks_.end(), block) == blocks_.end())
+    blocks_.push_back(std::move(block));
+}
+
 // The loan that holds these bytes, marked as published; null if they are not in a loan.
 memory::Block* PreparedSample::take_loan(const std::byte* first, std::size_t bytes,
                                          const Supplies& supplies, const memory::BlockRef* loan) {
@@ -100,7 +132,9 @@ memory::Block* PreparedSample::take_loan(const std::byte* first, std::size_t byt
   if (!block) return nullptr;
   if (first + bytes > block->data() + block->bytes())
     throw Error(Code::kInvalidArgument, "the tensor reaches beyond the end of its loan");
-  if (block->most_granted() != supplies.most_granted)
+  const bool fits = block->most_granted() == supplies.most_granted;
+  if (!fits && block->standing()) return nullptr;
+  if (!fits)
     throw Error(
         Code::kInvalidArgument,
         supplies.most_granted == memory::Grant::kWrite
@@ -110,19 +144,20 @@ memory::Block* PreparedSample::take_loan(const std::byte* first, std::size_t byt
               "the loan from the publisher that publishes it, or publish a copy");
   memory::Block* found = &*block;
   if (std::find(blocks_.begin(), blocks_.end(), block) != blocks_.end()) return found;
-  blocks_.push_back(std::move(block));  // before it is marked: who has no memory for it stops here
-  if (!found->mark_published())
-    throw Error(Code::kInvalidArgument,
-                "this loan was published before: its memory belongs to its readers now. Take a "
-                "new loan for each sample, or publish a copy");
-  ++loans_;
-  return found;
+  blocks_.push_back(std::move(block));
+  if (found->standing()) return found;
+  marked_.push_back(found);  // before it is: who has no memory for it stops here
+  if (found->mark_published()) return found;
+  marked_.pop_back();
+  if (supplies.again) return found;
+  throw Error(Code::kInvalidArgument,
+              "this loan was published before: its memory belongs to its readers now. Take a "
+              "new loan for each sample, or publish a copy");
 }
 
 void PreparedSample::return_loans() noexcept {
-  const Few<memory::BlockRef>& blocks = issued_ ? issued_->blocks() : blocks_;
-  for (std::size_t i = 0; i < loans_; ++i) blocks[i]->unmark_published();
-  loans_ = 0;
+  for (memory::Block* block : marked_) block->unmark_published();
+  marked_.clear();
 }
 
 }  // namespace tensorbus::bus

@@ -8,6 +8,7 @@
 #include "tensorbus/bus/copy_plan.hpp"
 #include "tensorbus/bus/message.hpp"
 #include "tensorbus/link/issued_sample.hpp"
+#include "tensorbus/link/lent_memory.hpp"
 #include "tensorbus/link/sample_ring.hpp"
 #include "tensorbus/memory/arena.hpp"
 #include "tensorbus/tensor/descriptor.hpp"
@@ -25,12 +26,16 @@ class PreparedSample {
     std::function<memory::BlockRef(std::size_t)> allocate;  // throws when there is none
     memory::Grant most_granted;                             // of all that is published
     const std::shared_ptr<link::ByteCounter>& in_flight;
+    const Id& self;
+    const link::LentMemory& lent;
+    bool again = false;  // loans may have been published before, and may be again
   };
 
-  // `tensors` travel, and of `rest` everything but its tensors. Tensors that lie in a loan travel
-  // by reference, all others are copied into one block. If `loan` is given, all of them lie in it.
-  // Throws Error(kInvalidArgument) for a loan that was published before, for one of a publisher
-  // that grants more or less than this one, and for a malformed layout.
+  // `tensors` travel, and of `rest` everything but its tensors. Tensors that lie in a loan, or in
+  // memory that was lent to us, travel by reference, all others are copied into one block. If
+  // `loan` is given, all of them lie in it. Throws Error(kInvalidArgument) for a loan that was
+  // published before, for one of a publisher that grants more or less than this one, and for a
+  // malformed layout.
   PreparedSample(std::span<const TensorView> tensors, const Message& rest, const Supplies& supplies,
                  const memory::BlockRef* loan = nullptr);
   ~PreparedSample() { return_loans(); }
@@ -39,12 +44,18 @@ class PreparedSample {
 
   const link::Entry& entry() const noexcept { return entry_; }
   const link::IssuedRef& issued() const noexcept { return issued_; }
+  // Without its fields.
+  const Descriptor& descriptor() const noexcept { return descriptor_; }
+  memory::Grant most_granted() const noexcept { return most_granted_; }
   std::size_t copied_bytes() const noexcept { return copied_bytes_; }
 
   // The loans are spent.
-  void mark_done() noexcept { loans_ = 0; }
+  void mark_done() noexcept { marked_.clear(); }
 
  private:
+  bool hand_on(TensorEntry& entry, const std::byte* data, const ByteSpan& span,
+               const Supplies& supplies, Descriptor& descriptor);
+  void hold(memory::BlockRef block);
   memory::Block* take_loan(const std::byte* first, std::size_t bytes, const Supplies& supplies,
                            const memory::BlockRef* loan);
   std::size_t place_tensors(std::span<const TensorView> tensors, const Supplies& supplies,
@@ -53,10 +64,13 @@ class PreparedSample {
   void return_loans() noexcept;
 
   link::Entry entry_;
-  Few<memory::BlockRef> blocks_;  // loans first; moves into issued_ when all is there
-  std::size_t loans_ = 0;         // so many of the blocks are loans that we marked as published
+  Descriptor descriptor_;
+  Few<memory::BlockRef> blocks_;           // move into issued_ when all is there
+  Few<std::shared_ptr<const void>> kept_;  // leases of what is handed on; the same
+  Few<memory::Block*> marked_;             // the blocks that we marked as published
   CopyPlan copies_;
   std::size_t copied_bytes_ = 0;
+  memory::Grant most_granted_;
   link::IssuedRef issued_;
 };
 

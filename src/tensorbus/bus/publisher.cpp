@@ -2,39 +2,12 @@
 
 #include <utility>
 
-#include "tensorbus/bus/fork_safe.hpp"
+#include "tensorbus/bus/loan_impl.hpp"
 #include "tensorbus/bus/participant_core.hpp"
 #include "tensorbus/bus/prepared_sample.hpp"
 #include "tensorbus/platform/limits.hpp"
 
 namespace tensorbus {
-
-struct LoanState {
-  memory::BlockRef block;
-  Layout layout;
-  std::byte* first = nullptr;
-};
-
-struct Loan::Impl {
-  bus::ForkSafe<LoanState> state;
-};
-
-Loan::Loan(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Loan::Loan(Loan&&) noexcept = default;
-Loan& Loan::operator=(Loan&&) noexcept = default;
-Loan::~Loan() = default;
-
-const Layout& Loan::layout() const {
-  if (!impl_) throw Error(Code::kClosed, "this loan was published or moved from");
-  return impl_->state->layout;
-}
-
-std::byte* Loan::data() const {
-  if (!impl_) throw Error(Code::kClosed, "this loan was published or moved from");
-  return impl_->state->first;
-}
-
-TensorView Loan::view() const { return {data(), layout()}; }
 
 constexpr std::size_t kWorthTakingBackFirst = std::size_t{64} << 10;
 
@@ -79,12 +52,8 @@ const std::string& Publisher::topic() const { return state().core->topic(); }
 Loan Publisher::loan(const Layout& layout) {
   PublisherState& state = this->state();
   if (state.core->closed()) throw Error(Code::kClosed, "the publisher is closed");
-  return platform::with_memory_errors([&] {
-    const ByteSpan span = span_of(layout);
-    LoanState loan{state.allocate(span.bytes()), layout, nullptr};
-    loan.first = loan.block->data() - span.begin;
-    return Loan(std::make_unique<Loan::Impl>(bus::ForkSafe(std::move(loan))));
-  });
+  return platform::with_memory_errors(
+      [&] { return Loan::Impl::of(state.allocate(span_of(layout).bytes()), layout); });
 }
 
 // `loan` is the block that all tensors lie in, if that is known.
@@ -97,7 +66,8 @@ Published Publisher::publish(std::span<const TensorView> tensors, const Message&
     bus::PreparedSample sample(
         tensors, rest,
         {state.participant->arena(), [&](std::size_t bytes) { return state.allocate(bytes); },
-         state.core->most_granted(), state.core->bytes_in_flight()},
+         state.core->most_granted(), state.core->bytes_in_flight(), state.participant->id(),
+         state.participant->lent()},
         loan);
     const bus::PublishResult result = state.core->publish(sample, timeout, give_up);
     if (result.outcome == Outcome::kDone) sample.mark_done();

@@ -43,15 +43,28 @@ const std::byte* first_element(std::uint64_t offset, const ByteSpan& span,
 
 }  // namespace
 
-std::optional<Sample> SampleParts::read(const std::shared_ptr<link::BorrowerLink>& link,
-                                        const link::Entry& entry, Access access) {
-  memory::BorrowedSegments::Ref segment;
-  if (!entry.is_inline() && !(segment = link->find_segment(entry.segment))) return std::nullopt;
+namespace {
 
-  // From here on the lease is ours, unless a tensor's segment turns out to be missing, or memory.
-  auto lease = std::make_shared<Lease>(link, entry.token);
+link::Lender& lender_of(const TensorEntry& entry, link::Lender& sender, const Claimed* claimed) {
+  return entry.owner == 0 ? sender : *claimed->lenders[entry.owner - 1U];
+}
+
+}  // namespace
+
+SampleParts::Read SampleParts::read(Sample& sample, std::shared_ptr<link::Lender> owned,
+                                    const link::Entry& entry, Access access,
+                                    const Claimed* claimed) {
+  link::Lender* const lender = owned.get();
+  memory::BorrowedSegments::Ref segment;
+  if (!entry.is_inline() && !(segment = lender->find_segment(entry.segment)))
+    return Read::kSegmentMissing;
+
+  // From here on the lease is ours, unless something turns out to be missing.
+  auto lease = std::make_shared<link::Lease>(std::move(owned), entry.token);
   try {
-    return read_leased(link, entry, access, segment, lease);
+    const Read read = read_leased(sample, *lender, entry, access, claimed, segment, lease);
+    if (read != Read::kDone) lease->forget();
+    return read;
   } catch (const Error& error) {
     if (lease && error.code() == Code::kOutOfMemory) lease->forget();
     throw;
@@ -61,15 +74,30 @@ std::optional<Sample> SampleParts::read(const std::shared_ptr<link::BorrowerLink
   }
 }
 
+Descriptor SampleParts::handed_on(link::Lender& lender, const link::Entry& entry) {
+  const auto bytes =
+      descriptor_bytes(entry, entry.is_inline() ? nullptr : lender.find_segment(entry.segment));
+  const std::vector<std::byte> copy(bytes.begin(), bytes.end());
+  Descriptor descriptor = Descriptor::decode(copy);
+  descriptor.fields = {};
+  return descriptor;
+}
+
 // Nothing throws once `lease` has moved into the sample.
-std::optional<Sample> SampleParts::read_leased(const std::shared_ptr<link::BorrowerLink>& link,
-                                               const link::Entry& entry, Access access,
-                                               const memory::BorrowedSegments::Ref& segment,
-                                               std::shared_ptr<Lease>& lease) {
+SampleParts::Read SampleParts::read_leased(Sample& sample, link::Lender& lender,
+                                           const link::Entry& entry, Access access,
+                                           const Claimed* claimed,
+                                           const memory::BorrowedSegments::Ref& segment,
+                                           std::shared_ptr<link::Lease>& lease) {
   auto parts = std::make_unique<SampleParts>();
   Descriptor descriptor = Descriptor::decode(parts->copy(descriptor_bytes(entry, segment), entry));
+  if (!descriptor.owners.empty()) {
+    if (claimed == nullptr) return Read::kNotClaimed;
+    if (claimed->lenders.size() != descriptor.owners.size()) refuse("its owners have changed");
+    for (const auto& other : claimed->leases) lease->keep(other);
+  }
   parts->tensors.resize(descriptor.tensors.size());
-  Tensor* leased = nullptr;  // the last tensor that lies in the owner's memory
+  Tensor* leased = nullptr;  // the last tensor that lies in somebody's memory
   for (std::size_t i = 0; i < descriptor.tensors.size(); ++i) {
     TensorEntry& from = descriptor.tensors[i];
     Tensor& tensor = parts->tensors[i];
@@ -77,25 +105,26 @@ std::optional<Sample> SampleParts::read_leased(const std::shared_ptr<link::Borro
     tensor.layout_ = std::move(from.layout);
     tensor.writable_ = access != Access::kRead;
     if (span.bytes() == 0) continue;  // nothing to point at
-    const memory::BorrowedSegments::Ref& mapping = link->find_segment(from.segment);
-    if (!mapping) {
-      lease->forget();
-      return std::nullopt;
-    }
+    link::Lender& owner = lender_of(from, lender, claimed);
+    const memory::BorrowedSegments::Ref& mapping = owner.find_segment(from.segment);
+    if (!mapping) return Read::kSegmentMissing;
     tensor.data_ = first_element(from.offset, span, *mapping);
     lease->keep(mapping);
+    if (access != Access::kPrivate)
+      lease->add(
+          {.begin = tensor.data_ + span.begin,
+           .bytes = span.bytes(),
+           .owner = owner.source()->participant,
+           .segment = from.segment,
+           .offset = from.offset + static_cast<std::uint64_t>(span.begin),
+           .generation = from.generation,
+           .grant = access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead});
     if (leased != nullptr) leased->keeper_ = lease;
     leased = &tensor;
   }
   if (access == Access::kPrivate && leased != nullptr)
-    parts->move_to_own_pages(*link, descriptor, *lease);
-  const link::Source& source = *link->source();
-  if (leased != nullptr)
-    leased->keeper_ = std::move(lease);
-  else
-    parts->source = link->source();
-  platform::step("receive.described");
-
+    parts->move_to_own_pages(lender, claimed, descriptor, *lease);
+  const link::Source& source = *lender.source();
   parts->fields = descriptor.fields;
   parts->header = {.sequence = entry.sequence,
                    .timestamp_ns = entry.timestamp_ns,
@@ -104,38 +133,48 @@ std::optional<Sample> SampleParts::read_leased(const std::shared_ptr<link::Borro
                    .publisher_number = source.publisher,
                    .topic = source.topic,
                    .origin = descriptor.origin};
-  Sample sample;
+  if (leased != nullptr) {
+    lender.enter(*lease);
+    leased->keeper_ = std::move(lease);
+  } else {
+    parts->source = lender.source();
+  }
+  platform::step("receive.described");
   sample.parts_ = std::move(parts);
-  return sample;
+  return Read::kDone;
 }
 
 // Has the tensors point into mappings of this sample alone, one for each segment: the pages that
 // its tensors lie in. Not one for all samples: a page that was written would show its old bytes in
 // every later sample that lies there.
-void SampleParts::move_to_own_pages(const link::BorrowerLink& link, const Descriptor& descriptor,
-                                    Lease& lease) {
+void SampleParts::move_to_own_pages(link::Lender& lender, const Claimed* claimed,
+                                    const Descriptor& descriptor, link::Lease& lease) {
   struct Own {
     memory::Range hull{~std::size_t{0}, 0};  // of the tensors, in the segment
     std::byte* first_page = nullptr;
   };
-  std::map<std::uint32_t, Own> segments;
+  std::map<std::pair<link::Lender*, std::uint32_t>, Own> segments;
+  const auto own_of = [&](std::size_t i) -> Own& {
+    const TensorEntry& entry = descriptor.tensors[i];
+    return segments[{&lender_of(entry, lender, claimed), entry.segment}];
+  };
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (tensors[i].data_ == nullptr) continue;
     const ByteSpan span = span_of(tensors[i].layout_);
     const std::uint64_t offset = descriptor.tensors[i].offset;
-    memory::Range& hull = segments[descriptor.tensors[i].segment].hull;
+    memory::Range& hull = own_of(i).hull;
     hull.begin = std::min(hull.begin, offset + static_cast<std::uint64_t>(span.begin));
     hull.end = std::max(hull.end, offset + static_cast<std::uint64_t>(span.end));
   }
-  for (auto& [id, own] : segments) {
+  for (auto& [segment, own] : segments) {
     own.hull.begin -= own.hull.begin % platform::page_bytes();
-    const memory::BorrowedSegments::Ref mapping = link.map_own(id, own.hull);
+    const memory::BorrowedSegments::Ref mapping = segment.first->map_own(segment.second, own.hull);
     own.first_page = mapping->data();
     lease.keep(mapping);
   }
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (tensors[i].data_ == nullptr) continue;
-    const Own& own = segments.at(descriptor.tensors[i].segment);
+    const Own& own = own_of(i);
     tensors[i].data_ = own.first_page + (descriptor.tensors[i].offset - own.hull.begin);
   }
 }

@@ -104,21 +104,14 @@ bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
       return false;
     }
     try {
-      std::optional<Sample> read = SampleParts::read(link, entry, options_.access);
-      if (!read) {
-        if (!link->ended()) {
-          link->set_aside = entry;
-          link->look_again = false;
+      switch (take_entry(link, entry, sample)) {
+        case Taken::kDone:
+          return true;
+        case Taken::kLater:
           return false;
-        }
-        link->release(entry.token);  // its segment will not come any more
-        ++stats_.bad;
-        continue;
+        case Taken::kNever:
+          break;
       }
-      stats_.missed += link->gap_before(entry.sequence);
-      ++stats_.received;
-      sample = std::move(*read);
-      return true;
     } catch (const Error& error) {
       if (error.code() == Code::kOutOfMemory) {
         try_again_later(*link, entry);
@@ -131,6 +124,36 @@ bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
     }
   }
   return false;
+}
+
+SubscriberCore::Taken SubscriberCore::take_entry(const LinkRef& link, const link::Entry& entry,
+                                                 Sample& sample) {
+  const auto claim = claims_.empty() ? decltype(claims_)::node_type() : claims_.extract(link.get());
+  if (claim && std::holds_alternative<Error>(claim.mapped()))
+    return drop(*link, entry, stats_.gone);
+  const Claimed* const claimed = claim ? &std::get<Claimed>(claim.mapped()) : nullptr;
+  switch (SampleParts::read(sample, link, entry, options_.access, claimed)) {
+    case SampleParts::Read::kDone:
+      stats_.missed += link->gap_before(entry.sequence);
+      ++stats_.received;
+      return Taken::kDone;
+    case SampleParts::Read::kNotClaimed:
+      if (!claim_) return drop(*link, entry, stats_.gone);
+      claim_(link, SampleParts::handed_on(*link, entry));
+      break;
+    case SampleParts::Read::kSegmentMissing:
+      if (link->ended()) return drop(*link, entry, stats_.bad);  // it will not come any more
+  }
+  link->set_aside = entry;
+  link->look_again = false;
+  return Taken::kLater;
+}
+
+SubscriberCore::Taken SubscriberCore::drop(link::BorrowerLink& link, const link::Entry& entry,
+                                           std::uint64_t& counter) noexcept {
+  link.release(entry.token);
+  ++counter;
+  return Taken::kNever;
 }
 
 void SubscriberCore::try_again_later(link::BorrowerLink& link, const link::Entry& entry) noexcept {
@@ -253,6 +276,7 @@ bool SubscriberCore::close() {
     link->unsubscribe();
   }
   links_.clear();
+  claims_.clear();
   wake_all();
   return true;
 }
@@ -300,6 +324,7 @@ void SubscriberCore::end(const LinkRef& link) {
 void SubscriberCore::refuse(const LinkRef& link, std::string_view why) noexcept {
   const std::lock_guard lock(mutex_);
   std::erase(links_, link);
+  claims_.erase(link.get());
   link->bell.reset();
   ++stats_.refused;
   try {
@@ -307,6 +332,14 @@ void SubscriberCore::refuse(const LinkRef& link, std::string_view why) noexcept 
   } catch (const std::bad_alloc&) {  // the count says it
     stats_.last_refusal.clear();
   }
+}
+
+void SubscriberCore::claimed(const LinkRef& link, std::variant<Claimed, Error> result) {
+  const std::lock_guard lock(mutex_);
+  if (closed_ || !link->set_aside) return;
+  claims_.insert_or_assign(link.get(), std::move(result));
+  link->look_again = true;
+  wake_all();
 }
 
 void SubscriberCore::segment_came() {

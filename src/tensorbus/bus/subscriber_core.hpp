@@ -2,19 +2,25 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
+#include "tensorbus/bus/claimed.hpp"
 #include "tensorbus/bus/options.hpp"
 #include "tensorbus/bus/polled_event.hpp"
 #include "tensorbus/bus/sample.hpp"
 #include "tensorbus/link/borrower_link.hpp"
 #include "tensorbus/link/wake.hpp"
+#include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/fd.hpp"
+#include "tensorbus/tensor/descriptor.hpp"
 
 namespace tensorbus::bus {
 
@@ -24,6 +30,11 @@ class SubscriberCore {
  public:
   SubscriberCore(std::string topic, const SubscriberOptions& options,
                  std::shared_ptr<link::WakePage> wake_page);
+
+  // Has leases got on what the next sample of a link hands on; claimed() is told. Without it such
+  // samples are dropped.
+  using Claim = std::function<void(const std::shared_ptr<link::BorrowerLink>&, Descriptor)>;
+  void claim_by(Claim claim) { claim_ = std::move(claim); }
 
   const std::string& topic() const noexcept { return topic_; }
   const SubscriberOptions& options() const noexcept { return options_; }
@@ -62,6 +73,8 @@ class SubscriberCore {
               platform::Fd segment);
   // What is in its ring can still be received.
   void end(const std::shared_ptr<link::BorrowerLink>& link);
+  void claimed(const std::shared_ptr<link::BorrowerLink>& link,
+               std::variant<Claimed, Error> result);
   void refuse(const std::shared_ptr<link::BorrowerLink>& link, std::string_view why) noexcept;
   // What was set aside may be readable now.
   void segment_came();
@@ -72,6 +85,9 @@ class SubscriberCore {
   Outcome look_for_a_while(Sample& sample);
   Outcome take_next(Sample& sample);
   bool take_from(const LinkRef& link, Sample& sample);
+  enum class Taken { kDone, kLater, kNever };
+  Taken take_entry(const LinkRef& link, const link::Entry& entry, Sample& sample);
+  Taken drop(link::BorrowerLink& link, const link::Entry& entry, std::uint64_t& counter) noexcept;
   void try_again_later(link::BorrowerLink& link, const link::Entry& entry) noexcept;
   bool anything_ready() const;
   bool would_return() const;
@@ -90,6 +106,9 @@ class SubscriberCore {
   std::size_t turn_ = 0;  // links are asked in turn, so none starves
   std::optional<PolledEvent> event_;
   bool event_armed_ = false;
+  // Of the samples that are set aside, as they come.
+  std::map<const link::BorrowerLink*, std::variant<Claimed, Error>> claims_;
+  Claim claim_;
   SubscriberStats stats_;
   bool closed_ = false;
 };

@@ -1,18 +1,13 @@
 #include "tensorbus/link/borrower_link.hpp"
 
-#include "tensorbus/platform/fork_guard.hpp"
 #include "tensorbus/platform/step.hpp"
 
 namespace tensorbus::link {
 
 BorrowerLink::BorrowerLink(std::uint32_t id, std::shared_ptr<const Source> source,
                            std::shared_ptr<Connected> connected, memory::Grant grant)
-    : id_(id),
-      fork_generation_(platform::fork_generation()),
-      source_(std::move(source)),
-      connected_(std::move(connected)),
-      segments_(grant == memory::Grant::kWrite ? connected_->writable_segments
-                                               : connected_->segments),
+    : Lender(std::move(source), std::move(connected), grant),
+      id_(id),
       unsubscribe_(Channel::prepare(Unsubscribe{id})),
       done_(Channel::prepare(Done{id})) {}
 
@@ -26,11 +21,12 @@ void BorrowerLink::accept(const Accepted& accepted, platform::Fd segment) {
   if (segment_) throw Error(Code::kProtocol, "ACCEPTED.link: came twice");
   if (accepted.max_held > kMaxHeld || accepted.max_held == 0)
     throw Error(Code::kProtocol, "ACCEPTED.max_held: " + std::to_string(accepted.max_held));
-  publisher_ = Waker(connected_->wake_page, accepted.wake_slot);
+  publisher_ = Waker(connected()->wake_page, accepted.wake_slot);
   segment_.emplace(std::move(segment), Geometry{accepted.slots, accepted.returns});
   segment_->close_descriptor();
   samples_ = SampleRingReader(segment_->slots());
   returns_ = ReturnRingWriter(segment_->return_tail(), segment_->returns());
+  leases_ = std::vector<std::atomic<Lease*>>(segment_->returns().size());
   max_held_ = accepted.max_held;
   publisher_waits_ = accepted.reliable != 0;
   next_sequence_ = accepted.next_sequence;
@@ -59,13 +55,33 @@ std::uint64_t BorrowerLink::gap_before(std::uint64_t sequence) noexcept {
   return missed;
 }
 
-bool BorrowerLink::forked() const noexcept {
-  return fork_generation_ != platform::fork_generation();
+void BorrowerLink::enter(Lease& lease) {
+  const auto index = static_cast<std::uint32_t>(lease.token());
+  // Release: pairs with the load in find_lease(), which reads the lease's places.
+  if (index >= leases_.size()) return;
+  leases_[index].store(&lease, std::memory_order_release);
+  for (const Place& place : lease.places())
+    if (place.owner != source()->participant) hands_on_.store(true, std::memory_order_relaxed);
+}
+
+std::optional<Leased> BorrowerLink::find_lease(const std::byte* first, std::size_t bytes) {
+  if (!covers(first) && !hands_on_.load(std::memory_order_relaxed)) return std::nullopt;
+  const std::lock_guard lock(release_mutex_);
+  for (const auto& held : leases_) {
+    Lease* const lease = held.load(std::memory_order_acquire);
+    if (lease == nullptr) continue;
+    const auto place = lease->place_of(first, bytes);
+    if (!place) continue;
+    if (auto living = lease->weak_from_this().lock()) return Leased{std::move(living), *place};
+  }
+  return std::nullopt;
 }
 
 void BorrowerLink::release(std::uint64_t token) noexcept {
   {
     const std::lock_guard lock(release_mutex_);
+    const auto index = static_cast<std::uint32_t>(token);
+    if (index < leases_.size()) leases_[index].store(nullptr, std::memory_order_relaxed);
     returns_.push(token);
     released_.store(released_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }

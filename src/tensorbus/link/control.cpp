@@ -1,5 +1,7 @@
 #include "tensorbus/link/control.hpp"
 
+#include <algorithm>
+
 namespace tensorbus::link {
 
 ControlHeader decode_control_header(std::span<const std::byte> datagram) {
@@ -13,6 +15,17 @@ ControlHeader decode_control_header(std::span<const std::byte> datagram) {
   if (header.length != datagram.size() - sizeof header || header.zero != 0)
     throw Error(Code::kProtocol, "control message: wrong length");
   return header;
+}
+
+Code code_of(std::uint32_t code) {
+  if (code > static_cast<std::uint32_t>(Code::kSystem))
+    throw Error(Code::kProtocol, "code: " + std::to_string(code));
+  return static_cast<Code>(code);
+}
+
+std::string as_text(std::string bytes) {
+  std::ranges::replace_if(bytes, [](char c) { return c < ' ' || c > '~'; }, '?');
+  return bytes;
 }
 
 memory::Grant grant_of(std::uint32_t writable, const std::string& field) {

@@ -32,6 +32,13 @@ enum class ControlType : std::uint16_t {
   kUnsubscribe = 8,
   kDone = 9,
   kEvent = 10,
+  kAttach = 11,
+  kClaim = 12,
+  kHandOver = 13,
+  kLent = 14,
+  kHanded = 15,
+  kDenied = 16,
+  kReturn = 17,
 };
 
 struct ControlHeader {
@@ -110,6 +117,81 @@ using Unsubscribe = Notice<ControlType::kUnsubscribe>;
 using Done = Notice<ControlType::kDone>;
 using Event = Notice<ControlType::kEvent>;  // descriptor: a bell's ringer
 
+// What follows is asked and answered by either side; whoever asks numbers the requests.
+
+struct Attach {
+  static constexpr ControlType kType = ControlType::kAttach;
+  std::uint32_t request = 0;
+  std::uint64_t share = 0;
+  std::uint64_t key = 0;
+  std::uint32_t writable = 0;
+  void visit(auto& archive) { archive(request, share, key, writable); }
+};
+
+// A block of the receiver's arena.
+struct BlockName {
+  std::uint32_t segment = 0;
+  std::uint64_t offset = 0;  // of any byte of it
+  std::uint64_t generation = 0;
+  void visit(auto& archive) { archive(segment, offset, generation); }
+  auto operator<=>(const BlockName&) const = default;
+};
+
+struct Claim {
+  static constexpr ControlType kType = ControlType::kClaim;
+  static constexpr std::size_t kMostBlocks = 200;  // that fit into one message
+  std::uint32_t request = 0;
+  std::uint32_t writable = 0;
+  std::vector<BlockName> blocks;
+  void visit(auto& archive) { archive(request, writable, blocks); }
+};
+
+struct HandOver {
+  static constexpr ControlType kType = ControlType::kHandOver;
+  std::uint32_t request = 0;
+  Id owner;  // who is dead
+  std::uint32_t segment = 0;
+  std::uint32_t writable = 0;
+  void visit(auto& archive) { archive(request, owner, segment, writable); }
+};
+
+struct Lent {
+  static constexpr ControlType kType = ControlType::kLent;
+  std::uint32_t request = 0;
+  std::uint64_t token = 0;    // 0: a lease on nothing
+  std::uint32_t length = 0;   // of the descriptor; 0: there is none
+  std::uint32_t segment = 0;  // where it is, unless it is inline
+  std::uint64_t offset = 0;
+  std::string inline_bytes;
+  void visit(auto& archive) { archive(request, token, length, segment, offset, inline_bytes); }
+};
+
+struct Handed {  // descriptor: the segment
+  static constexpr ControlType kType = ControlType::kHanded;
+  std::uint32_t request = 0;
+  std::uint64_t bytes = 0;
+  void visit(auto& archive) { archive(request, bytes); }
+};
+
+struct Denied {
+  static constexpr ControlType kType = ControlType::kDenied;
+  std::uint32_t request = 0;
+  std::uint32_t code = 0;  // a tensorbus::Code
+  std::string text;
+  void visit(auto& archive) { archive(request, code, text); }
+};
+
+struct Return {
+  static constexpr ControlType kType = ControlType::kReturn;
+  std::uint64_t token = 0;
+  void visit(auto& archive) { archive(token); }
+};
+
+// The field `code` of a message. Throws Error(kProtocol) for one that there is not.
+Code code_of(std::uint32_t code);
+// What a peer wrote for people to read: Python takes nothing but text for a string.
+std::string as_text(std::string bytes);
+
 // The field `writable` of a message. Throws Error(kProtocol) naming `field` for anything else.
 memory::Grant grant_of(std::uint32_t writable, const std::string& field);
 
@@ -126,6 +208,11 @@ class ControlWriter {
   void put(const std::string& text) {
     put(static_cast<std::uint32_t>(text.size()));
     raw(text.data(), text.size());
+  }
+  template <typename Part>
+  void put(const std::vector<Part>& parts) {
+    put(static_cast<std::uint32_t>(parts.size()));
+    for (Part part : parts) part.visit(*this);
   }
   void raw(const void* data, std::size_t count) {
     const auto* from = static_cast<const std::byte*>(data);
@@ -149,6 +236,14 @@ class ControlReader {
     get(length);
     const auto part = take(length);
     text.assign(reinterpret_cast<const char*>(part.data()), part.size());
+  }
+  template <typename Part>
+  void get(std::vector<Part>& parts) {
+    std::uint32_t count = 0;
+    get(count);
+    if (count > rest_.size()) throw Error(Code::kProtocol, "control message: cut short");
+    parts.resize(count);
+    for (Part& part : parts) part.visit(*this);
   }
   std::span<const std::byte> take(std::size_t count) {
     if (count > rest_.size()) throw Error(Code::kProtocol, "control message: cut short");

@@ -18,8 +18,10 @@ using ByteCounter = std::atomic<std::uint64_t>;
 // when the last one goes, the blocks go back to the arena.
 class IssuedSample {
  public:
-  IssuedSample(Few<memory::BlockRef> blocks, std::shared_ptr<ByteCounter> in_flight)
-      : blocks_(std::move(blocks)), in_flight_(std::move(in_flight)) {
+  // `kept`: leases of what others own of it.
+  IssuedSample(Few<memory::BlockRef> blocks, std::shared_ptr<ByteCounter> in_flight,
+               Few<std::shared_ptr<const void>> kept = {})
+      : blocks_(std::move(blocks)), in_flight_(std::move(in_flight)), kept_(std::move(kept)) {
     in_flight_->fetch_add(bytes(), std::memory_order_relaxed);  // a statistic
   }
   ~IssuedSample() { in_flight_->fetch_sub(bytes(), std::memory_order_relaxed); }
@@ -37,6 +39,7 @@ class IssuedSample {
 
   Few<memory::BlockRef> blocks_;
   std::shared_ptr<ByteCounter> in_flight_;
+  Few<std::shared_ptr<const void>> kept_;
 };
 
 // Empty for a sample that rides in the ring entry itself.

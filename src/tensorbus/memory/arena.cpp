@@ -221,11 +221,24 @@ BlockRef Arena::find(const void* address) const noexcept {
   auto segment = segment_by_address_.upper_bound(byte);
   if (segment == segment_by_address_.begin()) return {};
   --segment;
-  const auto offset = static_cast<std::size_t>(byte - segment->first);
-  auto live = live_.upper_bound({segment->second, offset});
+  return living_at(segment->second, static_cast<std::uint64_t>(byte - segment->first));
+}
+
+BlockRef Arena::find(std::uint32_t segment, std::uint64_t offset,
+                     std::uint64_t generation) const noexcept {
+  if (generation == 0) return {};  // no block has it
+  const std::lock_guard lock(mutex_);
+  return living_at(segment, offset, generation);
+}
+
+// Generation 0 is any.
+BlockRef Arena::living_at(std::uint32_t segment, std::uint64_t offset,
+                          std::uint64_t generation) const noexcept {
+  auto live = live_.upper_bound({segment, offset});
   if (live == live_.begin()) return {};
   Block* block = (--live)->second;
-  if (block->segment_ != segment->second || offset >= block->offset_ + block->bytes_) return {};
+  if (block->segment_ != segment || offset >= block->offset_ + block->bytes_) return {};
+  if (generation != 0 && block->generation_ != generation) return {};
   // The last reference may be gone already, its owner waiting for our mutex: never revive it.
   std::uint32_t references = block->references_.load(std::memory_order_relaxed);
   while (references != 0)

@@ -50,6 +50,10 @@ class Arena : public std::enable_shared_from_this<Arena> {
   // The block that holds this address, or an empty reference.
   BlockRef find(const void* address) const noexcept;
 
+  // The block that a borrower names, or an empty reference if there is none, or no longer.
+  BlockRef find(std::uint32_t segment, std::uint64_t offset,
+                std::uint64_t generation) const noexcept;
+
   // A descriptor of a segment that still has blocks; for writing, of that pool only.
   struct SharedSegment {
     platform::Fd fd;
@@ -79,6 +83,8 @@ class Arena : public std::enable_shared_from_this<Arena> {
   };
   Pool& pool(Grant most) noexcept { return pools_[static_cast<std::size_t>(most)]; }
 
+  BlockRef living_at(std::uint32_t segment, std::uint64_t offset,
+                     std::uint64_t generation = 0) const noexcept;
   FreeExtents::Taken take_extent(std::size_t bytes, Grant most);
   void give_back(FreeExtents::Taken taken, Grant most) noexcept;
   void grow_for(std::size_t bytes, Grant most);

@@ -31,7 +31,12 @@ class Block {
   // Of its segment.
   Grant most_granted() const noexcept { return most_granted_; }
 
-  // A block is published at most once: afterwards its bytes belong to its readers.
+  // It is its process's to write for ever, and to send any number of times; whoever has it sees
+  // what is written. Said before anybody else knows of the block.
+  void let_stand() noexcept { standing_ = true; }
+  bool standing() const noexcept { return standing_; }
+
+  // Any other is published at most once: afterwards its bytes belong to its readers.
   // False if it was before. Relaxed: the publisher's mutex orders what matters.
   bool mark_published() noexcept { return !published_.exchange(true, std::memory_order_relaxed); }
   bool published() const noexcept { return published_.load(std::memory_order_relaxed); }
@@ -55,6 +60,7 @@ class Block {
   Grant most_granted_ = Grant::kRead;
   std::atomic<std::uint32_t> references_{1};
   std::atomic<bool> published_{false};
+  bool standing_ = false;
 };
 
 // Owns one reference to a block, or nothing.

@@ -1,5 +1,6 @@
 #include "tensorbus/memory/borrowed_segments.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "tensorbus/platform/error.hpp"
@@ -39,7 +40,6 @@ void BorrowedSegments::map(Segment& segment) const {
   const bool writable = grant_ == Grant::kWrite;
   segment.mapping = std::make_shared<const platform::Mapping>(
       segment.fd.get(), segment.bytes, writable ? Access::kReadWrite : Access::kRead);
-  if (writable) segment.fd.reset();
 }
 
 void BorrowedSegments::retire(std::uint32_t id) {
@@ -57,6 +57,22 @@ BorrowedSegments::Ref BorrowedSegments::find(std::uint32_t id) const {
   if (found == segments_.end()) return nullptr;
   if (!found->second.mapping) map(found->second);
   return found->second.mapping;
+}
+
+bool BorrowedSegments::covers(const std::byte* address) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(segments_.begin(), segments_.end(), [&](const auto& item) {
+    const Ref& mapping = item.second.mapping;
+    return mapping && address >= mapping->data() && address < mapping->data() + mapping->size();
+  });
+}
+
+BorrowedSegments::Handed BorrowedSegments::hand_on(std::uint32_t id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = segments_.find(id);
+  if (found == segments_.end())
+    throw Error(Code::kClosed, "segment " + std::to_string(id) + " is not here");
+  return {platform::duplicate(found->second.fd.get()), found->second.bytes};
 }
 
 BorrowedSegments::Ref BorrowedSegments::map_own(std::uint32_t id, Range range) const {

@@ -31,6 +31,14 @@ class BorrowedSegments {
   // Empty if the owner's message has not come yet. Throws Error(kOutOfMemory) that names the limits
   // if there is no room to map it.
   Ref find(std::uint32_t id) const;
+  // Does this address lie in one of them?
+  bool covers(const std::byte* address) const noexcept;
+  // A descriptor of one, to be handed on, and its size. Throws Error(kClosed) if there is none.
+  struct Handed {
+    platform::Fd fd;
+    std::size_t bytes = 0;
+  };
+  Handed hand_on(std::uint32_t id) const;
   // Another mapping of these bytes, from the start of a page on, whose pages become the caller's
   // own when they are written; of a segment that is only read otherwise. Throws Error(kOutOfMemory)
   // that names the limits, Error(kProtocol) if the segment has been retired.
@@ -44,7 +52,7 @@ class BorrowedSegments {
  private:
   struct Segment {
     Ref mapping;      // empty: there was no room yet
-    platform::Fd fd;  // to map it once more; empty where nobody does
+    platform::Fd fd;  // to map it once more, and to hand it on
     std::size_t bytes = 0;
   };
   void map(Segment& segment) const;

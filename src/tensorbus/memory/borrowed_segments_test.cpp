@@ -97,7 +97,7 @@ TEST(BorrowedSegments, of_pages_of_their_own_can_be_written_and_outlive_the_segm
   EXPECT_EQ(test::error_of([&] { (void)segments.map_own(0, {0, kBytes}); }), "Protocol");
 }
 
-TEST(BorrowedSegments, keep_one_descriptor_each_to_map_them_again) {
+TEST(BorrowedSegments, keep_one_descriptor_each_to_map_them_again_and_to_hand_them_on) {
   const std::size_t before = test::open_descriptors();
   BorrowedSegments segments(Grant::kRead);
   segments.add(0, platform::create_sealed_memfd("test", kBytes), kBytes);
@@ -107,7 +107,11 @@ TEST(BorrowedSegments, keep_one_descriptor_each_to_map_them_again) {
   EXPECT_EQ(test::open_descriptors(), before + 1);
   BorrowedSegments writable(Grant::kWrite);
   writable.add(0, platform::create_sealed_memfd("test", kBytes), kBytes);
-  EXPECT_EQ(test::open_descriptors(), before + 1);
+  EXPECT_EQ(test::open_descriptors(), before + 2);
+  const BorrowedSegments::Handed handed = writable.hand_on(0);
+  EXPECT_EQ(handed.bytes, kBytes);
+  EXPECT_EQ(test::open_descriptors(), before + 3);
+  EXPECT_EQ(test::error_of([&] { (void)writable.hand_on(1); }), "Closed");
 }
 
 TEST(BorrowedSegments, that_were_granted_to_be_written_change_for_all) {

@@ -21,6 +21,7 @@ void bind_outgoing(nb::module_& module);
 void bind_samples(nb::module_& module);
 void bind_torch(nb::module_& module);
 void bind_endpoints(nb::module_& module);
+void bind_shares(nb::module_& module);
 
 // Asks for the GIL. While the interpreter ends, CPython before 3.14 ends a daemon thread that asks
 // for it by pthread_exit, whose unwinding must pass no destructor and nothing noexcept. Such a
@@ -66,8 +67,10 @@ class WithGil {
   WithoutGil& outer_;
 };
 
-// Seconds, as Python counts them; None waits for ever.
-inline std::chrono::nanoseconds to_timeout(std::optional<double> seconds) {
+using Seconds = std::optional<double>;
+
+// As Python counts them; None waits for ever.
+inline std::chrono::nanoseconds to_timeout(Seconds seconds) {
   constexpr double kForever = 1e9;
   if (seconds && std::isnan(*seconds))
     throw Error(Code::kInvalidArgument, "timeout=nan: expected seconds, or None");

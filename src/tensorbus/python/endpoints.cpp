@@ -16,8 +16,6 @@
 namespace tensorbus::python {
 namespace {
 
-using Seconds = std::optional<double>;
-
 // A signal interrupts a thread that is parked, but not one that is about to park. So that such a
 // signal is not heard for the whole wait, Python is asked for it after every slice.
 constexpr std::chrono::nanoseconds kSignalSlice = std::chrono::milliseconds(100);
@@ -60,9 +58,7 @@ nb::tuple publish(Publisher& self, Outgoing& outgoing, nb::bytes fields, std::ui
 }
 
 Memory loan(Publisher& self, const std::string& dtype, const std::vector<std::int64_t>& shape) {
-  const auto known = dtype_named(dtype);
-  if (!known) throw Error(Code::kUnsupported, "dtype " + dtype + " cannot travel");
-  const Layout layout = Layout::contiguous(*known, Dims(std::span<const std::int64_t>(shape)));
+  const Layout layout = layout_named(dtype, shape);
   std::optional<Loan> made;
   {
     const WithoutGil release;
@@ -111,6 +107,7 @@ nb::dict stats_of(const SubscriberStats& stats) {
   dict["received"] = stats.received;
   dict["missed"] = stats.missed;
   dict["bad"] = stats.bad;
+  dict["gone"] = stats.gone;
   dict["held"] = stats.held;
   dict["publishers"] = stats.publishers;
   dict["refused"] = stats.refused;

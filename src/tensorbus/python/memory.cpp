@@ -152,6 +152,12 @@ Memory memory_of(Loan loan) {
   return {owner->layout(), owner->data(), true, owner, {}};
 }
 
+Layout layout_named(const std::string& dtype, const std::vector<std::int64_t>& shape) {
+  const auto known = dtype_named(dtype);
+  if (!known) throw Error(Code::kUnsupported, "dtype " + dtype + " cannot travel");
+  return Layout::contiguous(*known, Dims(std::span<const std::int64_t>(shape)));
+}
+
 void bind_memory(nb::module_& module) {
   nb::enum_<TensorFlags>(module, "TensorFlags", nb::is_arithmetic(), nb::is_flag())
       .value("REQUIRES_GRAD", TensorFlags::kRequiresGrad)

@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "tensorbus/python/bindings.hpp"
 
@@ -19,6 +21,8 @@ struct Memory {
 
 Memory memory_of(const Tensor& tensor, std::string_view topic);
 Memory memory_of(Loan loan);
+// Throws Error(kUnsupported) for a name that no dtype has.
+Layout layout_named(const std::string& dtype, const std::vector<std::int64_t>& shape);
 
 // Can PyTorch's own C interface make a tensor over this? Not if PyTorch is not known yet or too
 // old, the element type has to be named afterwards, or there are flags.

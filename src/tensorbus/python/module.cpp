@@ -11,4 +11,5 @@ NB_MODULE(_core, module) {
   bind_outgoing(module);
   bind_samples(module);
   bind_endpoints(module);
+  bind_shares(module);
 }

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::uint8_t kVersion = 1;
 constexpr std::uint8_t kHasOrigin = 1;
+constexpr std::uint8_t kHandedOn = 2;    // owners follow, and whose each tensor is
 constexpr std::uint8_t kContiguous = 1;  // in a tensor's flags: no strides follow
 
 struct Head {
@@ -91,10 +92,23 @@ void read_tensor(Cursor& cursor, TensorEntry& entry) {
   }
 }
 
+void read_owners(Cursor& cursor, Descriptor& descriptor) {
+  std::uint16_t count = 0;
+  cursor.read(&count, sizeof count, "the owners");
+  for (std::uint16_t i = 0; i < count; ++i)
+    cursor.read(descriptor.owners.emplace_back().bytes.data(), sizeof(Id), "the owners");
+  for (TensorEntry& entry : descriptor.tensors) {
+    cursor.read(&entry.owner, sizeof entry.owner, "the owners");
+    if (entry.owner > count) refuse("owner " + std::to_string(entry.owner) + " is not named");
+  }
+}
+
 }  // namespace
 
 std::size_t Descriptor::encoded_bytes() const noexcept {
   std::size_t bytes = sizeof(Head) + (origin ? kOriginBytes : 0) + fields.size();
+  if (!owners.empty())
+    bytes += sizeof(std::uint16_t) * (1 + tensors.size()) + sizeof(Id) * owners.size();
   for (const TensorEntry& entry : tensors)
     bytes +=
         sizeof(TensorHead) + bytes_of(entry.layout.shape) * (entry.layout.is_contiguous() ? 1 : 2);
@@ -107,7 +121,8 @@ void Descriptor::encode(std::span<std::byte> target) const {
     if (count != 0) std::memcpy(at, from, count);
     at += count;
   };
-  const Head head{.flags = origin ? kHasOrigin : std::uint8_t{0},
+  const Head head{.flags = static_cast<std::uint8_t>((origin ? kHasOrigin : 0) |
+                                                     (owners.empty() ? 0 : kHandedOn)),
                   .tensors = static_cast<std::uint16_t>(tensors.size()),
                   .field_bytes = static_cast<std::uint32_t>(fields.size())};
   put(&head, sizeof head);
@@ -115,6 +130,12 @@ void Descriptor::encode(std::span<std::byte> target) const {
     put(origin->host.bytes.data(), 16);
     put(origin->writer.bytes.data(), 16);
     put(&origin->sequence, 8);
+  }
+  if (!owners.empty()) {
+    const auto count = static_cast<std::uint16_t>(owners.size());
+    put(&count, sizeof count);
+    for (const Id& owner : owners) put(owner.bytes.data(), sizeof owner);
+    for (const TensorEntry& entry : tensors) put(&entry.owner, sizeof entry.owner);
   }
   for (const TensorEntry& entry : tensors) {
     const Layout& layout = entry.layout;
@@ -141,7 +162,7 @@ Descriptor Descriptor::decode(std::span<const std::byte> bytes) {
   cursor.read(&head, sizeof head, "its head");
   if (head.version != kVersion)
     refuse("version " + std::to_string(head.version) + ", expected " + std::to_string(kVersion));
-  if ((head.flags & ~kHasOrigin) != 0)
+  if ((head.flags & ~(kHasOrigin | kHandedOn)) != 0)
     refuse("flags " + std::to_string(head.flags) + ", which are not known here");
   Descriptor descriptor;
   if ((head.flags & kHasOrigin) != 0) {
@@ -152,6 +173,7 @@ Descriptor Descriptor::decode(std::span<const std::byte> bytes) {
   }
   if (head.tensors > bytes.size() / sizeof(TensorHead)) refuse("more tensors than bytes");
   descriptor.tensors.resize(head.tensors);
+  if ((head.flags & kHandedOn) != 0) read_owners(cursor, descriptor);
   for (TensorEntry& entry : descriptor.tensors) read_tensor(cursor, entry);
   descriptor.fields = cursor.take(head.field_bytes, "the fields");
   if (!cursor.at_end()) refuse("bytes after the fields");

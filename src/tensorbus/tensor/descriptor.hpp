@@ -7,16 +7,18 @@
 #include <vector>
 
 #include "tensorbus/memory/block.hpp"
+#include "tensorbus/platform/id.hpp"
 #include "tensorbus/tensor/few.hpp"
 #include "tensorbus/tensor/layout.hpp"
 #include "tensorbus/tensor/origin.hpp"
 
 namespace tensorbus {
 
-// Where a tensor of a sample lies in its owner's arena.
+// Where a tensor of a sample lies in the arena of its owner.
 struct TensorEntry {
   Layout layout;
   memory::BufferKind kind = memory::BufferKind::kHost;
+  std::uint16_t owner = 0;  // 0: whoever sends the sample; i: Descriptor::owners[i - 1]
   std::uint32_t segment = 0;
   std::uint64_t offset = 0;  // of the first element, in the segment
   std::uint64_t generation = 0;
@@ -26,6 +28,7 @@ struct TensorEntry {
 struct Descriptor {
   Few<TensorEntry> tensors;
   std::optional<Origin> origin;
+  std::vector<Id> owners;  // of tensors that are handed on
   std::span<const std::byte> fields;
 
   std::size_t encoded_bytes() const noexcept;

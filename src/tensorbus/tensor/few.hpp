@@ -47,6 +47,17 @@ class Few {
     }
     ++size_;
   }
+  void pop_back() noexcept {
+    if (size_ > 2) {
+      many_.pop_back();
+    } else if (size_ == 2) {
+      one_ = std::move(many_.front());
+      many_.clear();
+    } else {
+      one_ = T();
+    }
+    --size_;
+  }
   void clear() noexcept {
     one_ = T();
     many_.clear();

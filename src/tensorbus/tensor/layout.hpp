@@ -41,6 +41,10 @@ struct TENSORBUS_API Layout {
   std::size_t packed_bytes() const noexcept { return elements() * item_bytes(dtype); }
   // Are the strides exactly those that contiguous() writes for this shape?
   bool is_contiguous() const noexcept;
+
+  friend bool operator==(const Layout& a, const Layout& b) noexcept {
+    return a.dtype == b.dtype && a.shape == b.shape && a.strides == b.strides && a.flags == b.flags;
+  }
 };
 
 // The bytes that a layout touches, relative to its first element.

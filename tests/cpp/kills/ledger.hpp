@@ -16,7 +16,8 @@ struct Ledger {
   // Segments with tensors in them come and go; each that is open or mapped here must be somebody's
   // who lives. By inode.
   std::set<std::uint64_t> segments_seen;
-  std::set<std::uint64_t> segments_owned;  // those that are open for writing: owners alone do that
+  std::set<std::uint64_t>
+      segments_owned;  // those that are open for writing: its own, and what it may write
 };
 
 struct Resident {

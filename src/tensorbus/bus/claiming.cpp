@@ -1,0 +1,136 @@
+#include "tensorbus/bus/claiming.hpp"
+
+#include <new>
+
+#include "tensorbus/link/message_lender.hpp"
+
+namespace tensorbus::bus {
+
+void Claiming::start(Surroundings& surroundings, const Descriptor& descriptor,
+                     std::shared_ptr<Exchange> sender, memory::Grant grant, OnClaimed on_claimed) {
+  const std::shared_ptr<Claiming> self(
+      new Claiming(surroundings, std::move(sender), grant, std::move(on_claimed)));
+  self->shares_.resize(descriptor.owners.size());
+  self->claimed_.lenders.resize(descriptor.owners.size());
+  for (std::size_t i = 0; i < descriptor.owners.size(); ++i)
+    self->shares_[i].owner = descriptor.owners[i];
+  for (const TensorEntry& entry : descriptor.tensors) {
+    const ByteSpan span = span_of(entry.layout);
+    if (entry.owner == 0 || span.bytes() == 0) continue;
+    const std::uint64_t first = entry.offset + static_cast<std::uint64_t>(span.begin);
+    self->shares_[entry.owner - 1U].blocks.insert({entry.segment, first, entry.generation});
+  }
+  self->waiting_for_ = self->shares_.size() + 1;  // one is ours: nothing ends before all have begun
+  for (std::size_t i = 0; i < self->shares_.size(); ++i) self->claim(i);
+  self->one_done();
+}
+
+void Claiming::claim(std::size_t owner) {
+  surroundings_.reach(shares_[owner].owner, [self = shared_from_this(),
+                                             owner](const std::shared_ptr<Exchange>& exchange) {
+    self->guarded([&] {
+      if (exchange)
+        self->ask(owner, exchange);
+      else
+        self->inherit(owner);
+    });
+  });
+}
+
+void Claiming::ask(std::size_t owner, const std::shared_ptr<Exchange>& exchange) {
+  const std::set<link::BlockName>& blocks = shares_[owner].blocks;
+  std::vector<std::vector<link::BlockName>> parts(1);
+  for (const link::BlockName& block : blocks) {
+    if (parts.back().size() == link::Claim::kMostBlocks) parts.emplace_back();
+    parts.back().push_back(block);
+  }
+  waiting_for_ += parts.size() - 1;
+  for (std::vector<link::BlockName>& part : parts) {
+    exchange->claim(std::move(part), grant_,
+                    [self = shared_from_this(), owner, connected = exchange->connected(),
+                     exchange](Exchange::Answer& answer) {
+                      self->guarded([&] {
+                        if (const auto* lent = std::get_if<link::Lent>(&answer)) {
+                          self->add_lease(owner, connected, lent->token);
+                          return self->one_done();
+                        }
+                        // It may have died between our question and its answer.
+                        if (exchange->ended()) return self->inherit(owner);
+                        self->fail(std::get<Error>(answer));
+                      });
+                    });
+  }
+}
+
+// The owner is dead. What it left is here, or the sender has it.
+void Claiming::inherit(std::size_t owner) {
+  std::set<std::uint32_t> segments;
+  for (const link::BlockName& block : shares_[owner].blocks) segments.insert(block.segment);
+  for (const auto& left : surroundings_.estate_of(shares_[owner].owner)) {
+    bool all = true;
+    for (const std::uint32_t segment : segments)
+      all = all && left->segments_for(grant_).find(segment) != nullptr;
+    if (!all) continue;
+    add_lease(owner, left, 0);
+    return one_done();
+  }
+  auto& connected = shares_[owner].connected;
+  if (!connected) connected = std::make_shared<link::Connected>();
+  waiting_for_ += segments.size();
+  for (const std::uint32_t segment : segments) inherit_segment(owner, segment);
+  add_lease(owner, connected, 0);
+  one_done();
+}
+
+void Claiming::inherit_segment(std::size_t owner, std::uint32_t segment) {
+  if (!sender_) return fail(Error(Code::kClosed, "its owner and whoever handed it on are dead"));
+  sender_->hand_over(shares_[owner].owner, segment, grant_,
+                     [self = shared_from_this(), owner, segment](Exchange::Answer& answer) {
+                       self->guarded([&] {
+                         auto* handed = std::get_if<Exchange::HandedSegment>(&answer);
+                         if (handed == nullptr) return self->fail(std::get<Error>(answer));
+                         const Share& share = self->shares_[owner];
+                         share.connected->segments_for(self->grant_)
+                             .add(segment, std::move(handed->fd), handed->bytes);
+                         self->surroundings_.inherit(share.owner, share.connected);
+                         self->one_done();
+                       });
+                     });
+}
+
+void Claiming::add_lease(std::size_t owner, const std::shared_ptr<link::Connected>& connected,
+                         std::uint64_t token) {
+  auto source = std::make_shared<const link::Source>(link::Source{shares_[owner].owner, 0, {}});
+  auto lender = std::make_shared<link::MessageLender>(std::move(source), connected, grant_,
+                                                      surroundings_.lent, token);
+  auto lease = std::make_shared<link::Lease>(lender, token);
+  claimed_.leases.push_back(std::move(lease));
+  claimed_.lenders[owner] = std::move(lender);
+}
+
+void Claiming::one_done() {
+  if (--waiting_for_ != 0 || !on_claimed_) return;
+  std::exchange(on_claimed_, {})(std::move(claimed_));
+}
+
+void Claiming::fail(const Error& error) {
+  if (!on_claimed_) return;
+  std::exchange(on_claimed_, {})(
+      error.code() == Code::kClosed
+          ? Error(Code::kClosed,
+                  std::string("the memory of what was handed on is gone: ") + error.what())
+          : error);
+}
+
+template <typename Work>
+void Claiming::guarded(Work work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    fail(error);
+  } catch (const std::bad_alloc&) {
+    fail(Error(Code::kOutOfMemory, "no memory to take over a lease"));
+  }
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "tensorbus/bus/claimed.hpp"
+#include "tensorbus/bus/exchange.hpp"
+#include "tensorbus/tensor/descriptor.hpp"
+
+namespace tensorbus::bus {
+
+// Gets leases, of those who own them, on the blocks of one sample that its sender hands on
+// (docs/protocol.md, section 6). On the service thread.
+class Claiming : public std::enable_shared_from_this<Claiming> {
+ public:
+  using OnClaimed = std::function<void(std::variant<Claimed, Error>)>;
+
+  // Throws nothing but std::bad_alloc; `on_claimed` is called once, perhaps before this returns.
+  // `sender`, unless it is null, is asked for what owners that are dead have left.
+  static void start(Surroundings& surroundings, const Descriptor& descriptor,
+                    std::shared_ptr<Exchange> sender, memory::Grant grant, OnClaimed on_claimed);
+
+ private:
+  struct Share {  // what one owner has of the sample
+    Id owner;
+    std::set<link::BlockName> blocks;
+    std::shared_ptr<link::Connected> connected;
+  };
+
+  Claiming(Surroundings& surroundings, std::shared_ptr<Exchange> sender, memory::Grant grant,
+           OnClaimed on_claimed)
+      : surroundings_(surroundings),
+        sender_(std::move(sender)),
+        grant_(grant),
+        on_claimed_(std::move(on_claimed)) {}
+
+  void claim(std::size_t owner);
+  void ask(std::size_t owner, const std::shared_ptr<Exchange>& exchange);
+  void inherit(std::size_t owner);
+  void inherit_segment(std::size_t owner, std::uint32_t segment);
+  void add_lease(std::size_t owner, const std::shared_ptr<link::Connected>& connected,
+                 std::uint64_t token);
+  void one_done();
+  void fail(const Error& error);
+  // Has `work` done, whatever it meets is how the claiming ends.
+  template <typename Work>
+  void guarded(Work work);
+
+  Surroundings& surroundings_;
+  const std::shared_ptr<Exchange> sender_;
+  const memory::Grant grant_;
+  OnClaimed on_claimed_;  // empty: it was called
+  std::vector<Share> shares_;
+  Claimed claimed_;
+  std::size_t waiting_for_ = 0;
+};
+
+}  // namespace tensorbus::bus

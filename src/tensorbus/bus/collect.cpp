@@ -1,0 +1,97 @@
+#include "tensorbus/bus/collect.hpp"
+
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "tensorbus/bus/claiming.hpp"
+#include "tensorbus/bus/sample_parts.hpp"
+#include "tensorbus/link/message_lender.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+link::Entry entry_of(const link::Lent& lent) {
+  link::Entry entry;
+  entry.token = lent.token;
+  entry.length = lent.length;
+  entry.segment = lent.segment;
+  entry.offset = lent.offset;
+  if (entry.is_inline() &&
+      (lent.inline_bytes.size() != lent.length || lent.length > link::kInlineBytes))
+    throw Error(Code::kProtocol, "LENT.length: " + std::to_string(lent.length));
+  if (entry.is_inline())
+    std::memcpy(entry.inline_bytes.data(), lent.inline_bytes.data(), lent.length);
+  return entry;
+}
+
+struct Collecting {
+  std::shared_ptr<link::Lender> lender;
+  link::Entry entry;
+  Access access;
+  Receiver receiver;
+
+  // The lease, while it is nobody else's.
+  std::shared_ptr<link::Lease> hold() const {
+    return std::make_shared<link::Lease>(lender, entry.token);
+  }
+  SampleParts::Read read(const Claimed* claimed) {
+    Sample sample;
+    const auto read = SampleParts::read(sample, lender, entry, access, claimed);
+    if (read == SampleParts::Read::kDone) receiver.on_sample(std::move(sample));
+    return read;
+  }
+  void read_claimed(const Claimed& claimed) {
+    if (read(&claimed) == SampleParts::Read::kDone) return;
+    (void)hold();
+    receiver.on_error(Error(Code::kProtocol, "LENT: a segment that never came"));
+  }
+};
+
+template <typename Work>
+void guarded(const Receiver& receiver, Work work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    receiver.on_error(error);
+  } catch (const std::bad_alloc&) {
+    receiver.on_error(Error(Code::kOutOfMemory, "no memory for the books of a sample"));
+  }
+}
+
+}  // namespace
+
+void collect(Surroundings& surroundings, const std::shared_ptr<Exchange>& from,
+             const link::Lent& lent, Access access, Receiver receiver) noexcept {
+  guarded(receiver, [&] {
+    const memory::Grant grant =
+        access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
+    auto lender = std::make_shared<link::MessageLender>(from->source(), from->connected(), grant,
+                                                        surroundings.lent, lent.token);
+    const auto lease = std::make_shared<link::Lease>(lender, lent.token);
+    const auto all = std::make_shared<Collecting>(
+        Collecting{std::move(lender), entry_of(lent), access, receiver});
+    lease->forget();  // read() has it now
+    SampleParts::Read read{};
+    try {
+      read = all->read(nullptr);
+    } catch (const Error& error) {
+      if (error.code() == Code::kOutOfMemory) (void)all->hold();
+      throw;
+    }
+    if (read == SampleParts::Read::kDone) return;
+    const auto held = all->hold();
+    if (read == SampleParts::Read::kSegmentMissing)
+      throw Error(Code::kProtocol, "LENT: a segment that never came");
+    Claiming::start(surroundings, SampleParts::handed_on(*all->lender, all->entry), from, grant,
+                    [all, held](std::variant<Claimed, Error> claimed) {
+                      guarded(all->receiver, [&] {
+                        if (const auto* error = std::get_if<Error>(&claimed)) throw *error;
+                        held->forget();
+                        all->read_claimed(std::get<Claimed>(claimed));
+                      });
+                    });
+  });
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,206 @@
+#include "tensorbus/bus/exchange.hpp"
+
+#include <new>
+#include <utility>
+
+#include "tensorbus/platform/step.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+constexpr std::size_t kMostLent = std::size_t{1} << 20;
+constexpr std::size_t kMostUnheard = 4096;  // answers
+
+std::uint32_t as_field(memory::Grant grant) { return grant == memory::Grant::kWrite ? 1 : 0; }
+
+}  // namespace
+
+Exchange::Exchange(Surroundings& surroundings, std::shared_ptr<link::Connected> connected,
+                   std::shared_ptr<link::SegmentSender> segments)
+    : surroundings_(surroundings),
+      connected_(std::move(connected)),
+      segments_(std::move(segments)) {}
+
+void Exchange::know(const Id& peer) {
+  source_ = std::make_shared<const link::Source>(link::Source{peer, 0, {}});
+}
+
+template <typename Request>
+void Exchange::ask(Request request, OnAnswer on_answer) {
+  if (ended_) {
+    Answer closed = Error(Code::kClosed, "the other process has hung up");
+    return on_answer(closed);
+  }
+  used_ = true;
+  request.request = next_request_++;
+  asked_.emplace(request.request, std::move(on_answer));
+  connected_->channel->send(request);
+  platform::step("request.sent");
+}
+
+void Exchange::attach(const Shares::Name& share, memory::Grant grant, OnAnswer on_answer) {
+  ask(link::Attach{0, share.number, share.key, as_field(grant)}, std::move(on_answer));
+}
+
+void Exchange::claim(std::vector<link::BlockName> blocks, memory::Grant grant, OnAnswer on_answer) {
+  ask(link::Claim{0, as_field(grant), std::move(blocks)}, std::move(on_answer));
+}
+
+void Exchange::hand_over(const Id& owner, std::uint32_t segment, memory::Grant grant,
+                         OnAnswer on_answer) {
+  ask(link::HandOver{0, owner, segment, as_field(grant)}, std::move(on_answer));
+}
+
+bool Exchange::on_message(link::Channel::Received& received) {
+  switch (received.header.type) {
+    case link::ControlType::kSegment: {
+      const auto segment = received.as<link::SegmentMessage>();
+      const memory::Grant grant = link::grant_of(segment.writable, "SEGMENT.writable");
+      connected_->segments_for(grant).add(segment.segment, received.take_fd(), segment.bytes);
+      platform::step("segment.received");
+      return true;
+    }
+    case link::ControlType::kRetired: {
+      const auto number = received.as<link::Retired>().number;
+      connected_->segments.retire(number);
+      connected_->writable_segments.retire(number);
+      return true;
+    }
+    case link::ControlType::kAttach:
+      on_attach(received.as<link::Attach>());
+      return true;
+    case link::ControlType::kClaim:
+      on_claim(received.as<link::Claim>());
+      return true;
+    case link::ControlType::kHandOver:
+      on_hand_over(received.as<link::HandOver>());
+      return true;
+    case link::ControlType::kReturn:
+      lent_.erase(received.as<link::Return>().token);
+      return true;
+    case link::ControlType::kLent: {
+      auto lent = received.as<link::Lent>();
+      const std::uint32_t request = lent.request;
+      answer(request, std::move(lent));
+      return true;
+    }
+    case link::ControlType::kHanded: {
+      const auto handed = received.as<link::Handed>();
+      answer(handed.request, HandedSegment{received.take_fd(), handed.bytes});
+      return true;
+    }
+    case link::ControlType::kDenied: {
+      const auto denied = received.as<link::Denied>();
+      answer(denied.request, Error(link::code_of(denied.code), link::as_text(denied.text)));
+      return true;
+    }
+    default:
+      return false;
+  }
+}
+
+// An answer that nobody waits for is the peer's mistake; what it lent with it stays its own.
+void Exchange::answer(std::uint32_t request, Answer answer) {
+  const auto found = asked_.find(request);
+  if (found == asked_.end())
+    throw Error(Code::kProtocol, "answer.request: " + std::to_string(request) + " was not asked");
+  const OnAnswer on_answer = std::move(found->second);
+  asked_.erase(found);
+  on_answer(answer);
+}
+
+template <typename Work>
+void Exchange::serve(std::uint32_t request, Work work) {
+  used_ = true;
+  if (connected_->channel->waiting() >= kMostUnheard)
+    throw Error(Code::kProtocol, "the peer asks, and does not read the answers");
+  // Made first: to say that there is no memory must not take any.
+  auto no_memory =
+      link::Channel::prepare(link::Denied{request, static_cast<std::uint32_t>(Code::kOutOfMemory),
+                                          "the process that was asked has no memory left"});
+  try {
+    work();
+  } catch (const Error& error) {
+    connected_->channel->send(link::Denied{request, static_cast<std::uint32_t>(error.code()),
+                                           std::string(error.what()).substr(0, 1024)});
+  } catch (const std::bad_alloc&) {
+    connected_->channel->send(std::move(no_memory));
+  }
+}
+
+void Exchange::on_attach(const link::Attach& asked) {
+  const memory::Grant grant = link::grant_of(asked.writable, "ATTACH.writable");
+  serve(asked.request, [&] {
+    const Shares::Offer offer = surroundings_.shares.find({asked.share, asked.key}, grant);
+    lend(asked.request, offer.entry, offer.issued, grant);
+    surroundings_.shares.count_use(asked.share);
+  });
+}
+
+void Exchange::on_claim(const link::Claim& asked) {
+  const memory::Grant grant = link::grant_of(asked.writable, "CLAIM.writable");
+  serve(asked.request, [&] {
+    Few<memory::BlockRef> blocks;
+    for (const link::BlockName& name : asked.blocks) {
+      memory::BlockRef block =
+          surroundings_.arena->find(name.segment, name.offset, name.generation);
+      if (!block) throw Error(Code::kClosed, "CLAIM.blocks: one of them is gone");
+      if (grant > block->most_granted())
+        throw Error(Code::kPermission, "CLAIM.writable: this memory is only read");
+      blocks.push_back(std::move(block));
+    }
+    const auto none = std::make_shared<link::ByteCounter>(0);
+    lend(asked.request, {}, std::make_shared<link::IssuedSample>(std::move(blocks), none), grant);
+  });
+}
+
+void Exchange::on_hand_over(const link::HandOver& asked) {
+  const memory::Grant grant = link::grant_of(asked.writable, "HAND_OVER.writable");
+  serve(asked.request, [&] {
+    for (const auto& left : surroundings_.estate_of(asked.owner)) {
+      if (!left->segments_for(grant).find(asked.segment)) continue;
+      memory::BorrowedSegments::Handed handed = left->segments_for(grant).hand_on(asked.segment);
+      std::vector<platform::Fd> fds;
+      fds.push_back(std::move(handed.fd));
+      return connected_->channel->send(link::Handed{asked.request, handed.bytes}, std::move(fds));
+    }
+    throw Error(Code::kClosed, "HAND_OVER.segment: it is not here, or its owner lives");
+  });
+}
+
+// Enters the lease before anybody can know of it.
+void Exchange::lend(std::uint32_t request, const link::Entry& entry, const link::IssuedRef& issued,
+                    memory::Grant grant) {
+  if (lent_.size() >= kMostLent)
+    throw Error(Code::kOutOfMemory, "more than 2^20 leases of one process: let go of some");
+  link::Lent lent{request, 0, entry.length, entry.segment, entry.offset, {}};
+  if (entry.is_inline())
+    lent.inline_bytes.assign(reinterpret_cast<const char*>(entry.inline_bytes.data()),
+                             entry.length);
+  if (issued) {
+    for (const memory::BlockRef& block : issued->blocks())
+      segments_->ensure_sent(block->segment(), grant);
+    lent.token = next_token_++;
+    lent_.emplace(lent.token, issued);
+  }
+  try {
+    connected_->channel->send(lent);
+  } catch (...) {
+    lent_.erase(lent.token);
+    throw;
+  }
+  platform::step("lent.sent");
+}
+
+void Exchange::end(const std::string& why) {
+  ended_ = true;
+  lent_.clear();
+  auto asked = std::exchange(asked_, {});
+  for (auto& [request, on_answer] : asked) {
+    Answer closed =
+        Error(Code::kClosed, why.empty() ? "the other process has exited, or hung up" : why);
+    on_answer(closed);
+  }
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "tensorbus/bus/surroundings.hpp"
+#include "tensorbus/link/channel.hpp"
+#include "tensorbus/link/control.hpp"
+#include "tensorbus/link/lender.hpp"
+#include "tensorbus/link/segment_sender.hpp"
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::bus {
+
+// What two participants lend each other by message (docs/protocol.md, section 6): one end of a
+// connection, whoever opened it. On the service thread only.
+class Exchange {
+ public:
+  struct HandedSegment {
+    platform::Fd fd;
+    std::size_t bytes = 0;
+  };
+  // An Error: denied, or the peer is gone (kClosed).
+  using Answer = std::variant<link::Lent, HandedSegment, Error>;
+  // Called once.
+  using OnAnswer = std::function<void(Answer&)>;
+
+  Exchange(Surroundings& surroundings, std::shared_ptr<link::Connected> connected,
+           std::shared_ptr<link::SegmentSender> segments);
+
+  // Who said HELLO, or is expected to.
+  void know(const Id& peer);
+  const std::shared_ptr<const link::Source>& source() const noexcept { return source_; }
+  const std::shared_ptr<link::Connected>& connected() const noexcept { return connected_; }
+  // Has anything been asked or lent here?
+  bool used() const noexcept { return used_; }
+  bool ended() const noexcept { return ended_; }
+
+  void attach(const Shares::Name& share, memory::Grant grant, OnAnswer on_answer);
+  // At most Claim::kMostBlocks.
+  void claim(std::vector<link::BlockName> blocks, memory::Grant grant, OnAnswer on_answer);
+  void hand_over(const Id& owner, std::uint32_t segment, memory::Grant grant, OnAnswer on_answer);
+
+  // False: it is for somebody else. Throws Error(kProtocol).
+  bool on_message(link::Channel::Received& received);
+  // The peer is gone, or we are: what was lent comes back, who waits for an answer gets one.
+  void end(const std::string& why);
+
+ private:
+  template <typename Request>
+  void ask(Request request, OnAnswer on_answer);
+  void answer(std::uint32_t request, Answer answer);
+  void lend(std::uint32_t request, const link::Entry& entry, const link::IssuedRef& issued,
+            memory::Grant grant);
+  void on_attach(const link::Attach& asked);
+  void on_claim(const link::Claim& asked);
+  void on_hand_over(const link::HandOver& asked);
+  // Has `work` done, or the request denied.
+  template <typename Work>
+  void serve(std::uint32_t request, Work work);
+
+  Surroundings& surroundings_;
+  const std::shared_ptr<link::Connected> connected_;
+  const std::shared_ptr<link::SegmentSender> segments_;
+  std::shared_ptr<const link::Source> source_;
+  std::unordered_map<std::uint32_t, OnAnswer> asked_;
+  std::uint32_t next_request_ = 1;
+  std::unordered_map<std::uint64_t, link::IssuedRef> lent_;
+  std::uint64_t next_token_ = 1;  // 0 is a lease on nothing
+  bool used_ = false;
+  bool ended_ = false;
+};
+
+}  // namespace tensorbus::bus

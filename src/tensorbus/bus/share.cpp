@@ -1,0 +1,131 @@
+#include "tensorbus/bus/share.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "tensorbus/bus/loan_impl.hpp"
+#include "tensorbus/bus/participant_core.hpp"
+#include "tensorbus/bus/prepared_sample.hpp"
+#include "tensorbus/platform/limits.hpp"
+
+namespace tensorbus {
+namespace {
+
+using Clock = bus::Shares::Clock;
+
+Clock::time_point from_now(std::chrono::nanoseconds ttl) {
+  const Clock::time_point now = Clock::now();
+  return ttl >= Clock::time_point::max() - now ? Clock::time_point::max() : now + ttl;
+}
+
+void describe(Handle& handle, std::span<const TensorView> tensors, const Descriptor& found) {
+  handle.tensors = static_cast<std::uint32_t>(tensors.size());
+  const std::size_t described = std::min(tensors.size(), Handle::kMostDescribed);
+  for (std::size_t i = 0; i < described; ++i)
+    handle.described.push_back({found.tensors[i].layout, found.tensors[i].offset});
+}
+
+// A handle that came as a dictionary, or was changed and given a new checksum, may lie.
+void require_as_described(const Handle& handle, const Sample& sample) {
+  const auto refuse = [](const std::string& why) {
+    throw Error(Code::kInvalidArgument, "the handle is not what it says: " + why);
+  };
+  if (handle.tensors != sample.tensors().size())
+    refuse(std::to_string(handle.tensors) + " tensors, there are " +
+           std::to_string(sample.tensors().size()));
+  for (std::size_t i = 0; i < handle.described.size(); ++i)
+    if (!(handle.described[i].layout == sample.tensors()[i].layout()))
+      refuse("tensor " + std::to_string(i) + " has another dtype, shape, strides or flags");
+}
+
+}  // namespace
+
+struct SharedState {
+  std::shared_ptr<bus::ParticipantCore> participant;
+  Handle handle;
+
+  static const std::shared_ptr<bus::ParticipantCore>& core_of(const Participant& participant) {
+    return participant.core();
+  }
+};
+
+struct Shared::Impl {
+  bus::ForkSafe<SharedState> state;
+
+  ~Impl() {
+    if (!state.forked() && state) state->participant->close_share(state->handle.number);
+  }
+};
+
+Shared::Shared(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Shared::Shared(Shared&&) noexcept = default;
+Shared& Shared::operator=(Shared&&) noexcept = default;
+Shared::~Shared() = default;
+
+const Handle& Shared::handle() const {
+  if (!impl_) throw Error(Code::kClosed, "this share was moved from");
+  return impl_->state->handle;
+}
+
+bool Shared::open() const {
+  return impl_ && impl_->state->participant->shares(impl_->state->handle.number);
+}
+
+void Shared::close() {
+  if (impl_) impl_->state->participant->close_share(impl_->state->handle.number);
+}
+
+Loan empty(const Layout& layout, bool shared, const Participant& participant) {
+  return platform::with_memory_errors([&] {
+    memory::BlockRef block = SharedState::core_of(participant)
+                                 ->allocate(span_of(layout).bytes(),
+                                            shared ? memory::Grant::kWrite : memory::Grant::kRead);
+    block->let_stand();
+    return Loan::Impl::of(std::move(block), layout);
+  });
+}
+
+Shared share(const Message& message, const ShareOptions& options, const Participant& participant) {
+  return platform::with_memory_errors([&] {
+    const auto& core = SharedState::core_of(participant);
+    const memory::Grant grant = options.shared ? memory::Grant::kWrite : memory::Grant::kRead;
+    std::unique_ptr<Shared::Impl> impl(new Shared::Impl{bus::ForkSafe(SharedState{core, {}})});
+    bus::PreparedSample sample(
+        message.tensors, message,
+        {core->arena(), [&](std::size_t bytes) { return core->allocate(bytes, grant); }, grant,
+         core->bytes_shared(), core->id(), core->lent(), true});
+    Handle& handle = impl->state->handle;
+    handle.owner = core->id();
+    describe(handle, message.tensors, sample.descriptor());
+    const auto name = core->share(sample, options.uses, from_now(options.ttl));
+    handle.number = name.number;
+    handle.key = name.key;
+    sample.mark_done();
+    return Shared(std::move(impl));
+  });
+}
+
+Outcome attach(Sample& sample, const Handle& handle, const AttachOptions& options,
+               const Participant& participant) {
+  return platform::with_memory_errors([&] {
+    const auto& core = SharedState::core_of(participant);
+    const auto awaited = core->attach(handle.owner, {handle.number, handle.key}, options.access);
+    const Outcome outcome = awaited->wait(options.timeout, options.give_up);
+    if (outcome != Outcome::kDone) return outcome;
+    Sample found = awaited->take();
+    require_as_described(handle, found);
+    sample = std::move(found);
+    return outcome;
+  });
+}
+
+Sample attach(const Handle& handle, const AttachOptions& options, const Participant& participant) {
+  Sample sample;
+  if (attach(sample, handle, options, participant) != Outcome::kDone)
+    throw Error(Code::kTimeout,
+                "nobody answered in time: the process that shares it is stopped, "
+                "or very busy");
+  return sample;
+}
+
+}  // namespace tensorbus

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "tensorbus/bus/handle.hpp"
+#include "tensorbus/bus/loan.hpp"
+#include "tensorbus/bus/message.hpp"
+#include "tensorbus/bus/options.hpp"
+#include "tensorbus/bus/participant.hpp"
+#include "tensorbus/bus/sample.hpp"
+#include "tensorbus/platform/export.hpp"
+
+namespace tensorbus {
+
+// Memory of the bus that this process keeps: it is filled, shared and published by reference, any
+// number of times, and whoever has it sees what is written. `shared`: others may be given the right
+// to write to it, too. Its bytes are not cleared. Throws Error(kOutOfMemory) that names the limit.
+TENSORBUS_API Loan empty(const Layout& layout, bool shared = false,
+                         const Participant& participant = Participant::shared());
+
+struct ShareOptions {
+  // After so many have attached it is over, and the memory goes with the last of them. 0: any
+  // number.
+  std::uint32_t uses = 0;
+  // After this long it is over, whether anybody came or not.
+  std::chrono::nanoseconds ttl = std::chrono::nanoseconds::max();
+  // Those who attach with Access::kShared may write to it, for all. Tensors that lie elsewhere are
+  // copied into memory for that.
+  bool shared = false;
+};
+
+// Keeps tensors for whoever has the handle. Moves, does not copy. When it closes nobody new can
+// attach; who has attached keeps what they have.
+//
+//   tensorbus::Shared shared = tensorbus::share({.tensors = {TensorView::of(data, {n})}});
+//   send(shared.handle().text());
+class TENSORBUS_API Shared {
+ public:
+  Shared(Shared&&) noexcept;
+  Shared& operator=(Shared&&) noexcept;
+  ~Shared();  // close()
+
+  const Handle& handle() const;
+  // Can anybody attach still?
+  bool open() const;
+  void close();
+
+ private:
+  friend TENSORBUS_API Shared share(const Message& message, const ShareOptions& options,
+                                    const Participant& participant);
+  struct Impl;
+  explicit Shared(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Tensors that lie in memory of the bus, ours or others', are shared as they are, all others are
+// copied once. Throws Error(kOutOfMemory) that names the limit.
+TENSORBUS_API Shared share(const Message& message, const ShareOptions& options = {},
+                           const Participant& participant = Participant::shared());
+
+struct AttachOptions {
+  Access access = Access::kRead;
+  std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
+  GiveUp give_up{};
+};
+
+// The tensors behind a handle, by reference, any number of times, in the owner's process, too.
+// Throws Error(kClosed) when its owner is gone or shares it no longer, Error(kTimeout),
+// Error(kInvalidArgument) for a handle that is not what it says, Error(kPermission) for one that
+// may only be read, Error(kOutOfMemory) that names the limit.
+TENSORBUS_API Sample attach(const Handle& handle, const AttachOptions& options = {},
+                            const Participant& participant = Participant::shared());
+// The same, to be interrupted: kDone, kTimedOut or kInterrupted.
+TENSORBUS_API Outcome attach(Sample& sample, const Handle& handle, const AttachOptions& options,
+                             const Participant& participant = Participant::shared());
+
+}  // namespace tensorbus

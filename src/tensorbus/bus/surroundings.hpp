@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "tensorbus/bus/service.hpp"
+#include "tensorbus/bus/shares.hpp"
+#include "tensorbus/link/lent_memory.hpp"
+#include "tensorbus/link/wake.hpp"
+#include "tensorbus/memory/arena.hpp"
+#include "tensorbus/platform/id.hpp"
+
+namespace tensorbus::bus {
+
+class Exchange;
+
+// What connections need of their participant. Outlives them.
+struct Surroundings {
+  Id self;
+  Service& service;
+  std::shared_ptr<memory::Arena> arena;
+  std::shared_ptr<link::WakePage> wake_page;
+  Shares shares{};
+  std::shared_ptr<link::LentMemory> lent = std::make_shared<link::LentMemory>();
+
+  // The rest is for the service thread.
+  std::size_t link_bytes = 0;  // what all links of owner connections take
+  // Hands in the exchange with another participant, or null if it is dead.
+  using OnReached = std::function<void(const std::shared_ptr<Exchange>&)>;
+  std::function<void(const Id&, OnReached)> reach = [](const Id&, const OnReached& on_reached) {
+    on_reached(nullptr);
+  };
+  // What a participant that is dead has left here.
+  std::function<std::vector<std::shared_ptr<link::Connected>>(const Id& owner)> estate_of =
+      [](const Id&) { return std::vector<std::shared_ptr<link::Connected>>(); };
+  // From others, too.
+  std::function<void(const Id& owner, const std::shared_ptr<link::Connected>&)> inherit =
+      [](const Id&, const std::shared_ptr<link::Connected>&) {};
+};
+
+}  // namespace tensorbus::bus

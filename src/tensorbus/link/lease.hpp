@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "tensorbus/link/lender.hpp"
+#include "tensorbus/tensor/few.hpp"
+
+namespace tensorbus::link {
+
+// Where bytes that were lent to this process lie: here, and in the arena of their owner.
+struct Place {
+  const std::byte* begin = nullptr;
+  std::size_t bytes = 0;
+  Id owner;
+  std::uint32_t segment = 0;
+  std::uint64_t offset = 0;  // of `begin`
+  std::uint64_t generation = 0;
+  memory::Grant grant = memory::Grant::kRead;  // what may be done with them
+};
+
+// This process's right to read the memory of one sample. Dropping the last reference returns it.
+class Lease : public std::enable_shared_from_this<Lease> {
+ public:
+  Lease(std::shared_ptr<Lender> lender, std::uint64_t token)
+      : lender_(std::move(lender)), token_(token) {}
+  ~Lease() {
+    if (lender_ && lender_->forked()) {
+      platform::abandon(std::move(lender_));
+      platform::abandon(std::move(kept_));
+    } else if (lender_) {
+      lender_->give_back(*this);
+    }
+  }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+
+  std::uint64_t token() const noexcept { return token_; }
+  // The token stays with the lender.
+  void forget() noexcept { lender_.reset(); }
+  // Mappings that the sample lies in, and leases of what others own of it, for as long as this one.
+  void keep(const std::shared_ptr<const void>& what) {
+    if (kept_.empty() || kept_.back() != what) kept_.push_back(what);
+  }
+
+  void add(Place place) { places_.push_back(std::move(place)); }
+  const Few<Place>& places() const noexcept { return places_; }
+  // Where these bytes lie, if all of them are leased here.
+  std::optional<Place> place_of(const std::byte* first, std::size_t bytes) const;
+
+ private:
+  std::shared_ptr<Lender> lender_;
+  std::uint64_t token_;
+  Few<std::shared_ptr<const void>> kept_;
+  Few<Place> places_;
+};
+
+// A lease, and where in it something lies.
+struct Leased {
+  std::shared_ptr<const Lease> lease;
+  Place place;
+};
+
+}  // namespace tensorbus::link

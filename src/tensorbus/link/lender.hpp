@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "tensorbus/link/channel.hpp"
+#include "tensorbus/link/wake.hpp"
+#include "tensorbus/memory/borrowed_segments.hpp"
+#include "tensorbus/platform/fork_guard.hpp"
+#include "tensorbus/platform/id.hpp"
+
+namespace tensorbus::link {
+
+class Lease;
+
+// Whose samples are lent.
+struct Source {
+  Id participant;
+  std::uint32_t publisher = 0;
+  std::string topic;
+};
+
+// What this process has of one owner. Kept alive by leases, so that the socket stays open, and the
+// owner keeps its word, for as long as one of them is held.
+struct Connected {
+  std::shared_ptr<Channel> channel;  // empty: the owner is dead, others handed over what it left
+  memory::BorrowedSegments segments{memory::Grant::kRead};
+  memory::BorrowedSegments writable_segments{memory::Grant::kWrite};
+  PeerWakePage wake_page;
+  platform::Fd pidfd;
+
+  memory::BorrowedSegments& segments_for(memory::Grant grant) noexcept {
+    return grant == memory::Grant::kWrite ? writable_segments : segments;
+  }
+};
+
+// Whoever lent something to this process: where its segments are mapped here, and the way back for
+// leases.
+class Lender {
+ public:
+  // `grant`: what may be done with what is lent.
+  Lender(std::shared_ptr<const Source> source, std::shared_ptr<Connected> connected,
+         memory::Grant grant)
+      : source_(std::move(source)),
+        connected_(std::move(connected)),
+        segments_(connected_->segments_for(grant)) {}
+  virtual ~Lender() = default;
+  Lender(const Lender&) = delete;
+  Lender& operator=(const Lender&) = delete;
+
+  const std::shared_ptr<const Source>& source() const noexcept { return source_; }
+  const std::shared_ptr<Connected>& connected() const noexcept { return connected_; }
+  // Is this a child of the process that was lent to?
+  bool forked() const noexcept { return fork_generation_ != platform::fork_generation(); }
+
+  // For one thread at a time. Empty, or throws, as BorrowedSegments::find() does.
+  const memory::BorrowedSegments::Ref& find_segment(std::uint32_t id) {
+    return last_segment_.find(segments_, id);
+  }
+  // Another mapping of bytes of a segment that was found: BorrowedSegments::map_own().
+  memory::BorrowedSegments::Ref map_own(std::uint32_t id, memory::Range range) const {
+    return segments_.map_own(id, range);
+  }
+  bool covers(const std::byte* address) const { return segments_.covers(address); }
+
+  // From now on the lease can be found by the addresses of its places.
+  virtual void enter(Lease& lease) = 0;
+  // The last reference to the lease is gone: its token goes back. Any thread.
+  virtual void give_back(Lease& lease) noexcept = 0;
+
+ private:
+  const std::uint32_t fork_generation_ = platform::fork_generation();
+  const std::shared_ptr<const Source> source_;
+  const std::shared_ptr<Connected> connected_;
+  const memory::BorrowedSegments& segments_;  // of connected_: those to read, or those to write
+  memory::LastSegment last_segment_;
+};
+
+}  // namespace tensorbus::link

@@ -1,0 +1,25 @@
+#include "tensorbus/link/message_lender.hpp"
+
+#include <utility>
+
+#include "tensorbus/link/control.hpp"
+#include "tensorbus/link/lease.hpp"
+#include "tensorbus/platform/step.hpp"
+
+namespace tensorbus::link {
+
+MessageLender::MessageLender(std::shared_ptr<const Source> source,
+                             std::shared_ptr<Connected> connected, memory::Grant grant,
+                             std::shared_ptr<LentMemory> lent, std::uint64_t token)
+    : Lender(std::move(source), std::move(connected), grant),
+      lent_(std::move(lent)),
+      return_(Channel::prepare(Return{token})) {}
+
+void MessageLender::give_back(Lease& lease) noexcept {
+  lent_->remove(lease);
+  if (lease.token() == 0 || !connected()->channel) return;
+  connected()->channel->send(std::move(return_));
+  platform::step("return.sent");
+}
+
+}  // namespace tensorbus::link

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "tensorbus/link/lender.hpp"
+#include "tensorbus/link/lent_memory.hpp"
+
+namespace tensorbus::link {
+
+// Who lent one thing by message (LENT): its token goes back by message. With token 0, or an owner
+// that is dead, nothing does.
+class MessageLender final : public Lender {
+ public:
+  MessageLender(std::shared_ptr<const Source> source, std::shared_ptr<Connected> connected,
+                memory::Grant grant, std::shared_ptr<LentMemory> lent, std::uint64_t token);
+
+  void enter(Lease& lease) override { lent_->add(lease); }
+  void give_back(Lease& lease) noexcept override;
+
+ private:
+  const std::shared_ptr<LentMemory> lent_;
+  Channel::Prepared return_;  // said at the end, which has to work without memory
+};
+
+}  // namespace tensorbus::link

@@ -1,0 +1,119 @@
+// Shares and their handles.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tensorbus/python/bindings.hpp"
+#include "tensorbus/python/memory.hpp"
+#include "tensorbus/python/outgoing.hpp"
+
+namespace tensorbus::python {
+namespace {
+
+Memory empty_memory(const std::string& dtype, const std::vector<std::int64_t>& shape, bool shared,
+                    const Participant& participant) {
+  const Layout layout = layout_named(dtype, shape);
+  std::optional<Loan> made;
+  {
+    const WithoutGil release;
+    made.emplace(empty(layout, shared, participant));
+  }
+  return memory_of(std::move(*made));
+}
+
+Shared share_outgoing(Outgoing& outgoing, nb::bytes fields, std::uint32_t uses, Seconds ttl,
+                      bool shared, const Participant& participant) {
+  Message message;
+  message.tensors = outgoing.take_tensors();
+  message.fields = {static_cast<const std::byte*>(fields.data()), fields.size()};
+  std::optional<Shared> made;
+  {
+    const WithoutGil release;
+    made.emplace(
+        share(message, {.uses = uses, .ttl = to_timeout(ttl), .shared = shared}, participant));
+  }
+  outgoing.clear();
+  return std::move(*made);
+}
+
+nb::object attach_handle(const Handle& handle, Access access, Seconds timeout,
+                         const Participant& participant) {
+  Sample sample;
+  Outcome outcome;
+  {
+    WithoutGil release;
+    const AttachOptions options{.access = access, .timeout = to_timeout(timeout), .give_up = [&] {
+                                  const WithGil acquire(release);
+                                  return PyErr_CheckSignals() != 0;
+                                }};
+    outcome = attach(sample, handle, options, participant);
+  }
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  if (outcome != Outcome::kDone) return nb::cast(outcome);
+  return nb::cast(std::move(sample));
+}
+
+nb::list sizes(const Dims& dims) {
+  nb::list list;
+  for (const std::int64_t size : dims) list.append(size);
+  return list;
+}
+
+nb::list described(const Handle& self) {
+  nb::list all;
+  for (const Handle::Described& tensor : self.described)
+    all.append(nb::make_tuple(name_of(tensor.layout.dtype), sizes(tensor.layout.shape),
+                              sizes(tensor.layout.strides), tensor.offset,
+                              static_cast<unsigned>(tensor.layout.flags)));
+  return all;
+}
+
+nb::bytes bytes_of(const Handle& self) {
+  const auto bytes = self.bytes();
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
+}  // namespace
+
+void bind_shares(nb::module_& module) {
+  nb::class_<Handle>(module, "Handle", "The name of what somebody shares.")
+      .def_static(
+          "from_bytes",
+          [](nb::bytes bytes) {
+            return Handle::from_bytes({static_cast<const std::byte*>(bytes.data()), bytes.size()});
+          },
+          nb::arg("bytes"))
+      .def_static("parse", &Handle::parse, nb::arg("text"))
+      .def_prop_ro("owner", [](const Handle& self) { return self.owner.hex(); })
+      .def_ro("number", &Handle::number)
+      .def_ro("tensors", &Handle::tensors)
+      .def_prop_ro("described", described,
+                   nb::sig("def described(self) -> "
+                           "list[tuple[str, list[int], list[int], int, int]]"),
+                   "Of the first tensors: dtype, shape, strides in elements, offset, flags.")
+      .def("bytes", bytes_of)
+      .def("text", &Handle::text);
+  nb::class_<Shared>(module, "Shared", "Keeps tensors for whoever has the handle.")
+      .def_prop_ro("handle", [](const Shared& self) { return self.handle(); })
+      .def_prop_ro("open", &Shared::open)
+      .def("close", &Shared::close, nb::call_guard<WithoutGil>());
+  module.def("share", share_outgoing, nb::arg("outgoing"), nb::arg("fields"), nb::arg("uses"),
+             nb::arg("ttl").none(), nb::arg("shared"), nb::arg("participant"),
+             nb::sig("def share(outgoing: Outgoing, fields: bytes, uses: int, ttl: float | None, "
+                     "shared: bool, participant: Participant) -> Shared"));
+  module.def("attach", attach_handle, nb::arg("handle"), nb::arg("access"),
+             nb::arg("timeout").none(), nb::arg("participant"),
+             nb::sig("def attach(handle: Handle, access: Access, timeout: float | None, "
+                     "participant: Participant) -> Sample | Outcome"));
+  module.def("empty", empty_memory, nb::arg("dtype"), nb::arg("shape"), nb::arg("shared"),
+             nb::arg("participant"),
+             nb::sig("def empty(dtype: str, shape: Sequence[int], shared: bool, participant: "
+                     "Participant) -> Memory"));
+}
+
+}  // namespace tensorbus::python
