@@ -32,6 +32,7 @@ from tensorbus._errors import (
     Unsupported,
     VersionMismatch,
 )
+from tensorbus._files import MappedFile, flush, map_file
 from tensorbus._participant import participant
 from tensorbus._publisher import Publisher
 from tensorbus._sample import Header, Sample
@@ -50,6 +51,7 @@ __all__ = [
     "Header",
     "HoldLimit",
     "InvalidArgument",
+    "MappedFile",
     "Memory",
     "OutOfMemory",
     "ProtocolError",
@@ -61,6 +63,8 @@ __all__ = [
     "Unsupported",
     "VersionMismatch",
     "__version__",
+    "flush",
+    "map_file",
     "participant",
     "wait_any",
 ]
