@@ -227,9 +227,7 @@ def test_an_npy_file_that_was_made_is_one_for_numpy(
     assert is_of(as_, made)
     made[1] = 1
     tb.flush(made)
-    loaded = np.load(path)
-    assert loaded.shape == (2, 3)
-    assert loaded.tobytes() == np.ascontiguousarray(made).tobytes() if as_ == "numpy" else True
+    assert np.load(path).shape == (2, 3)
     again = tb.map_file(path, dtype=kind)
     assert again.dtype == kind
     assert again.tolist() == [[0] * 3, [1] * 3]
@@ -282,9 +280,10 @@ def test_a_bad_npy_file_is_refused(tmp_path: Path, content: bytes) -> None:
         tb.map_file(path)
 
 
-@pytest.mark.parametrize(
-    "shape", ["(-1,)", "(1.5,)", f"({2**62}, {2**62})", f"({2**64},)", "(99,)"]
-)
+BAD_SHAPES = ["(-1,)", "(1.5,)", f"({2**62}, {2**62})", f"({2**64},)", "(99,)"]
+
+
+@pytest.mark.parametrize("shape", BAD_SHAPES)
 def test_a_bad_shape_in_an_npy_file_is_refused(tmp_path: Path, shape: str) -> None:
     text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".encode()
     text += b" " * (63 - (10 + len(text)) % 64) + b"\n"
@@ -495,15 +494,16 @@ def read_all(path: Path) -> None:
             tensor.tolist() if as_ == "torch" else tensor.tobytes()
 
 
+PATCHES = [b"", b"0", b"9" * 20, b"-1", b"1e3", b"[", b"}", b'"', b"\\ud800", b"null", b"F4"]
+
+
 def mutated(content: bytes, seed: int) -> bytes:
     chance = random.Random(seed)
     found = bytearray(content)
     for _ in range(chance.randint(1, 4)):
         at = chance.randrange(len(found))
-        found[at : at + chance.randint(0, 3)] = chance.choice(
-            [b"", b"0", b"9" * 20, b"-1", b"1e3", b"[", b"}", b'"', b"\\ud800", b"null", b"F4"]
-            + [bytes([chance.randrange(256)])]
-        )
+        patch = chance.choice([*PATCHES, bytes([chance.randrange(256)])])
+        found[at : at + chance.randint(0, 3)] = patch
     return bytes(found)
 
 
@@ -513,15 +513,12 @@ def test_random_damage_is_an_error_of_ours_or_none(
 ) -> None:
     path = two_tensors(tmp_path) if kind == "safetensors" else write_npy(tmp_path)
     content = path.read_bytes()
-    for seed in range(1500):
+    for seed in range(1000):
         path.write_bytes(mutated(content, seed))
         try:
             read_all(path)
-        except BaseException as error:
-            error.add_note(f"seed {seed}: {path.read_bytes()!r}") if hasattr(
-                error, "add_note"
-            ) else None
-            raise
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {path.read_bytes()!r}") from error
 
 
 JSON = st.recursive(
@@ -539,7 +536,7 @@ FIELDS = st.fixed_dictionaries(
 
 
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(header=st.dictionaries(st.text(max_size=4) | st.just("__metadata__"), FIELDS | JSON))
 def test_any_json_is_an_error_of_ours_or_a_file(
@@ -557,14 +554,16 @@ def test_a_file_is_made_or_emptied_with_all_its_blocks(
 ) -> None:
     path = tmp_path / "made.bin"
     path.write_bytes(b"x" * 5)
-    tensor = tb.map_file(path, (1000, 100), "int32", "w+", as_=as_, offset=3)
-    assert path.stat().st_size == 3 + 400_000 if as_ == "numpy" else True
+    tensor = tb.map_file(path, (1000, 100), "int32", "w+", as_=as_, offset=8)
+    assert path.stat().st_size == 8 + 400_000
     assert path.stat().st_blocks * 512 >= 400_000
     assert not tensor.any()
     assert path.read_bytes() == b"\0" * path.stat().st_size
 
 
-def test_what_a_file_needs_to_be_made_is_asked_for_before_it_is_touched(tmp_path: Path) -> None:
+def test_what_a_file_needs_to_be_made_is_asked_for_before_it_is_touched(
+    tmp_path: Path, torch: ModuleType
+) -> None:
     path = write_raw(tmp_path)
     before = path.read_bytes()
     for shape, dtype, what in (
@@ -576,7 +575,9 @@ def test_what_a_file_needs_to_be_made_is_asked_for_before_it_is_touched(tmp_path
     ):
         with pytest.raises(tb.Error, match=what):
             tb.map_file(path, shape, dtype, "w+")
-    with pytest.raises(tb.InvalidArgument, match="mode='w'.*'r\\+'"):
+    with pytest.raises(tb.Unsupported, match="multiple of 4"):
+        tb.map_file(path, 3, "float32", "w+", offset=3, as_="torch")
+    with pytest.raises(tb.InvalidArgument, match=r"mode='w'.*'r\+'"):
         tb.map_file(path, 3, "f4", "w")  # type: ignore[arg-type]
     with pytest.raises(tb.InvalidArgument, match="as_='jax'"):
         tb.map_file(path, 3, "f4", as_="jax")  # type: ignore[arg-type]
@@ -586,9 +587,8 @@ def test_what_a_file_needs_to_be_made_is_asked_for_before_it_is_touched(tmp_path
 def read_with_read(path: str) -> bytes:
     """By another process, which knows nothing of mappings."""
     code = "import sys; sys.stdout.buffer.write(open(sys.argv[1], 'rb').read())"
-    return subprocess.run(
-        [sys.executable, "-c", code, path], capture_output=True, check=True
-    ).stdout
+    command = [sys.executable, "-c", code, path]
+    return subprocess.run(command, capture_output=True, check=True).stdout
 
 
 @pytest.mark.parametrize("as_", LIBRARIES)
@@ -699,11 +699,7 @@ def test_a_file_that_is_too_short_is_refused_with_both_sizes(tmp_path: Path) -> 
         tb.map_file(model)
 
 
-def use_what_is_cut_short(path: str, library: str, mode: str) -> None:
-    import os
-
-    import tensorbus as tb
-
+def use_what_is_cut_short(path: str, library: Any, mode: Any) -> None:
     file = tb.MappedFile(path, dtype="uint8", mode=mode, as_=library)
     data = file.data
     assert data[-1] == 7
@@ -715,14 +711,10 @@ def use_what_is_cut_short(path: str, library: str, mode: str) -> None:
         assert data[-1] == 3
     checks = [file.check] + [file.flush, lambda: tb.flush(data[5:])] * (mode == "r+")
     for check in checks:
-        try:
+        with pytest.raises(tb.SystemCallError) as refusal:
             check()
-        except tb.SystemCallError as error:
-            assert "was cut short" in str(error)
-            assert "bytes expected, 10 bytes there" in str(error)
-            assert path in str(error)
-        else:
-            raise AssertionError("nobody noticed")
+        for part in ("was cut short", "bytes expected, 10 bytes there", path):
+            assert part in str(refusal.value)
     tell("survived")
 
 
@@ -752,16 +744,16 @@ def test_the_guard_can_be_turned_off(tmp_path: Path, elsewhere: Elsewhere) -> No
     assert "tensorbus: the mapped file" not in errors
 
 
-def test_a_system_call_gets_an_error_where_a_reader_gets_zeros(
-    tmp_path: Path,
-) -> None:
+def test_a_system_call_gets_an_error_where_a_reader_gets_zeros(tmp_path: Path) -> None:
     path = tmp_path / "short.bin"
     path.write_bytes(b"\7" * 10 * PAGE)
     data = tb.map_file(path, dtype="u1")
     os.truncate(path, 0)
-    with open(tmp_path / "out", "wb", buffering=0) as out, pytest.raises(OSError) as refusal:
+    with (
+        open(tmp_path / "out", "wb", buffering=0) as out,
+        pytest.raises(OSError, match=os.strerror(errno.EFAULT)),
+    ):
         out.write(data)
-    assert refusal.value.errno == errno.EFAULT
 
 
 def test_who_only_reads_is_told_that_somebody_wrote(tmp_path: Path) -> None:

@@ -149,25 +149,38 @@ def read_bytes(fd: int, offset: int, count: int) -> bytes:
     return b"".join(parts)
 
 
-def check_library(elements: Elements, library: Library, path: str) -> None:
+def check_place(contents: Contents, place: Place, path: str) -> None:
     """
     Raises:
-        Unsupported: a library without such tensors.
+        Unsupported: the library has no such tensors, or not there.
     """
-    if elements.name is None and (elements.numpy is None or library == "torch"):
+    elements = place.elements
+    if elements.name is None and (elements.numpy is None or contents.library == "torch"):
         raise Unsupported(
             f"file {path!r}: there are no tensors of {elements.said} in "
             + ("NumPy or PyTorch" if elements.numpy is None else 'PyTorch: ask for as_="numpy"')
+        )
+    if contents.library == "numpy":
+        return
+    name = str(elements.name)
+    alignment = elements.bytes // (2 if "complex" in name else 1)
+    begin = contents.start + place.offset
+    if begin % alignment and 0 not in place.shape:
+        # On x86 most of PyTorch would work, but a compiler may have relied upon it anywhere.
+        raise Unsupported(
+            f"file {path!r}: a tensor of {name} begins at byte {begin}, which is no multiple of "
+            f'{alignment}, as PyTorch needs: ask for as_="numpy" and copy it '
+            "(torch.from_numpy(array.copy()))"
         )
 
 
 def tensor_at(file: MappedFile, contents: Contents, place: Place, path: str) -> Any:
     """The tensor that lies there, whose memory is that of the file."""
+    check_place(contents, place, path)
     elements = place.elements
-    check_library(elements, contents.library, path)
     shape = place.shape[::-1] if place.fortran else place.shape
     if contents.library == "torch":
-        return _torch_at(file, contents, place._replace(shape=shape), path)
+        return _torch_at(file, place._replace(shape=shape))
     from tensorbus import _numpy
 
     if elements.name is None:
@@ -178,18 +191,9 @@ def tensor_at(file: MappedFile, contents: Contents, place: Place, path: str) -> 
     return array.T if place.fortran else array
 
 
-def _torch_at(file: MappedFile, contents: Contents, place: Place, path: str) -> Any:
+def _torch_at(file: MappedFile, place: Place) -> Any:
     from tensorbus import _torch
 
-    name = str(place.elements.name)
-    alignment = place.elements.bytes // (2 if "complex" in name else 1)
-    begin = contents.start + place.offset
-    if begin % alignment and 0 not in place.shape:
-        # On x86 most of PyTorch would work, but a compiler may have relied upon it anywhere.
-        raise Unsupported(
-            f"file {path!r}: a tensor of {name} begins at byte {begin}, which is no multiple of "
-            f'{alignment}, as PyTorch needs: ask for as_="numpy" and copy it '
-            "(torch.from_numpy(array.copy()))"
-        )
-    tensor = _torch.from_memory(file.memory(name, place.shape, place.offset))
+    memory = file.memory(str(place.elements.name), place.shape, place.offset)
+    tensor = _torch.from_memory(memory)
     return tensor.permute(*reversed(range(tensor.dim()))) if place.fortran else tensor

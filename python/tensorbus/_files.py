@@ -12,7 +12,7 @@ from typing import Any, Literal
 from tensorbus import _core
 from tensorbus._core import FileMode
 from tensorbus._errors import Closed, InvalidArgument
-from tensorbus._file_contents import Contents, Library, check_library, refuse, tensor_at
+from tensorbus._file_contents import Contents, Library, check_place, refuse, tensor_at
 from tensorbus._tensors import library_of
 
 Mode = Literal["r", "r+", "c", "w+"]
@@ -303,7 +303,7 @@ def _planned(
         from tensorbus import _raw
 
         contents, header = _raw.planned(shape, dtype, offset, as_), b""
-    check_library(contents.places[""].elements, contents.library, path)
+    check_place(contents, contents.places[""], path)
     return contents, header
 
 
