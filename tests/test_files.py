@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import faulthandler
 import json
 import os
 import random
 import resource
+import signal
 import struct
 import subprocess
 import sys
@@ -700,6 +702,7 @@ def test_a_file_that_is_too_short_is_refused_with_both_sizes(tmp_path: Path) -> 
 
 
 def use_what_is_cut_short(path: str, library: Any, mode: Any) -> None:
+    faulthandler.enable()  # before: what is not ours is passed on to it
     file = tb.MappedFile(path, dtype="uint8", mode=mode, as_=library)
     data = file.data
     assert data[-1] == 7
@@ -740,8 +743,9 @@ def test_the_guard_can_be_turned_off(tmp_path: Path, elsewhere: Elsewhere) -> No
     off = {"TENSORBUS_BUS_GUARD": "0"}
     process = elsewhere.start(use_what_is_cut_short, str(path), "numpy", "r", env=off)
     code, errors = process.end()
-    assert code == -7, errors
+    assert code == -signal.SIGBUS, errors
     assert "tensorbus: the mapped file" not in errors
+    assert "Bus error" in errors, "said by faulthandler"
 
 
 def test_a_system_call_gets_an_error_where_a_reader_gets_zeros(tmp_path: Path) -> None:
@@ -794,6 +798,14 @@ def test_a_write_to_a_tensor_that_is_only_read_names_the_file(
 
     path = write_raw(tmp_path)
     code, errors = elsewhere.start(write, str(path)).end()
-    assert code == -11
+    assert code == -signal.SIGSEGV
     assert f"mapped from file '{path}' with mode=\"r\"" in errors
     assert 'mode="c"' in errors
+
+
+def test_the_example_of_the_documentation_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "files.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    exec(page.partition("```python")[2].partition("```")[0], {})
