@@ -62,6 +62,11 @@ def test_without_a_word_the_library_is_that_of_the_dtype(tmp_path: Path, torch: 
     path = write_raw(tmp_path)
     for dtype, library in ((torch.float32, "torch"), ("f4", "numpy"), (np.float32, "numpy")):
         assert is_of(library, tb.map_file(path, dtype=dtype))
+    for name in ("f4", "float32"):
+        assert tb.map_file(path, dtype=name, as_="torch").dtype == torch.float32
+    for name in ("abs", "Tensor", "no such"):
+        with pytest.raises(tb.Unsupported, match=r"dtype|Python objects"):
+            tb.map_file(path, dtype=name, as_="torch")
     npy = write_npy(tmp_path)
     assert is_of("numpy", tb.map_file(npy))
     assert is_of("torch", tb.map_file(npy, dtype=torch.float32))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -69,7 +70,7 @@ def elements_of(dtype: Any, library: Library | None) -> Elements:
     if library == "torch" and isinstance(dtype, str):
         from tensorbus import _torch
 
-        dtype = _torch.dtype_named(dtype)
+        dtype = getattr(_torch.learn(), dtype, dtype)  # "f4" is NumPy's name for one
     if is_torch_dtype(dtype):
         return Elements(str(dtype).removeprefix("torch."), 8 * dtype.itemsize, said=str(dtype))
     from tensorbus import _numpy
@@ -112,15 +113,16 @@ def sizes_in(shape: Any, elements: Elements, there: int, path: str) -> list[int]
     >>> sizes_in((-1, 3), Elements("float32", 32), 24, "a.bin")
     [2, 3]
     """
-    given = [-1] if shape is None else shape
-    unknown = [i for i, size in enumerate(given) if size == -1] if _is_sequence(given) else []
-    if not _is_sequence(given) and given == -1:
-        given, unknown = [-1], [0]
-    if len(unknown) > 1:
-        raise InvalidArgument(f"shape={shape!r}: only one size can be -1")
-    if not unknown:
+    given = -1 if shape is None else shape
+    sizes = list(given) if isinstance(given, Iterable) else [given]
+    unknown = sizes.count(-1)
+    if unknown == 0:
         return sizes_of(given)
-    sizes = sizes_of([1 if i in unknown else size for i, size in enumerate(given)])
+    if unknown > 1:
+        raise InvalidArgument(f"shape={shape!r}: only one size can be -1")
+    at = sizes.index(-1)
+    sizes[at] = 1
+    sizes = sizes_of(sizes)
     each = prod(sizes) * elements.bytes
     if each == 0 or there < 0 or there % each:
         raise refuse(
@@ -128,12 +130,8 @@ def sizes_in(shape: Any, elements: Elements, there: int, path: str) -> list[int]
             f"{max(there, 0)} bytes are there, which are no whole number of "
             f"{each} ({tuple(sizes)} of {elements.said})",
         )
-    sizes[unknown[0]] = there // each
+    sizes[at] = there // each
     return sizes
-
-
-def _is_sequence(shape: Any) -> bool:
-    return hasattr(shape, "__len__")
 
 
 def read_bytes(fd: int, offset: int, count: int) -> bytes:

@@ -12,8 +12,8 @@
 #include "tensorbus/platform/signal_message.hpp"
 
 // What runs in the signal handler calls what write_fault.cpp calls there, and mmap. POSIX does not
-// list mmap for handlers, but on Linux it is a bare system call, in glibc and musl alike, that
-// takes no lock of this process.
+// list mmap for handlers, but with glibc it is a bare system call, which takes no lock of the
+// process.
 
 namespace tensorbus::platform {
 
