@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
@@ -12,8 +14,9 @@
 #include "tensorbus/platform/signal_message.hpp"
 
 // What runs in the signal handler calls what write_fault.cpp calls there, and mmap. POSIX does not
-// list mmap for handlers, but with glibc it is a bare system call, which takes no lock of the
-// process.
+// list mmap for handlers; on Linux it is a plain system call, and is made as one: the function of a
+// C library may take locks (musl's does), and the thread sanitizer takes it for a write, in a race
+// with the threads that meet the same pages.
 
 namespace tensorbus::platform {
 
@@ -82,10 +85,11 @@ bool FileGuards::replace(FileGuard& guard, std::size_t from) noexcept {
   // Up to what was replaced before, which may have been written to since. Under the lock, so that
   // the guard's owner cannot unmap this meanwhile and somebody else map it.
   void* const begin = const_cast<std::byte*>(guard.link_.memory.data() + from);
-  const int protection = guard.writable_ ? PROT_READ | PROT_WRITE : PROT_READ;
+  const long protection = guard.writable_ ? PROT_READ | PROT_WRITE : PROT_READ;
   // NORESERVE: it may be far more than the machine has, of which hardly anything will be touched.
-  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
-  if (::mmap(begin, intact - from, protection, flags, -1, 0) == MAP_FAILED) return false;
+  const long flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
+  // Each argument as wide as a register: syscall() takes it for one.
+  if (::syscall(SYS_mmap, begin, intact - from, protection, flags, -1L, 0L) < 0) return false;
   guard.intact_.store(from, std::memory_order_relaxed);
   return true;
 }

@@ -261,7 +261,7 @@ TEST(BusFault, threads_that_meet_the_same_pages_all_go_on) {
     }
     expect(!guard.broken(), 2);
   });
-  EXPECT_EQ(end.how, "exit 0");
+  EXPECT_EQ(end.how, "exit 0") << end.said;
   EXPECT_EQ(count(end.said, "'own'"), 200);
 }
 
