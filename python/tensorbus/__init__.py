@@ -32,6 +32,7 @@ from tensorbus._errors import (
     Unsupported,
     VersionMismatch,
 )
+from tensorbus._files import MappedFile, flush, map_file
 from tensorbus._handle import Handle
 from tensorbus._participant import participant
 from tensorbus._publisher import Publisher
@@ -53,6 +54,7 @@ __all__ = [
     "Header",
     "HoldLimit",
     "InvalidArgument",
+    "MappedFile",
     "Memory",
     "OutOfMemory",
     "ProtocolError",
@@ -67,6 +69,8 @@ __all__ = [
     "__version__",
     "attach",
     "empty",
+    "flush",
+    "map_file",
     "participant",
     "share",
     "wait_any",

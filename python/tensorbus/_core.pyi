@@ -57,7 +57,7 @@ class TensorFlags(enum.IntFlag):
 
 class Memory:
     """
-    Memory of the bus: a received tensor, or a loan. Offers the buffer protocol and DLPack; strides are in elements.
+    Memory of the bus: a received tensor, a loan, or a stretch of a file. Offers the buffer protocol and DLPack; strides are in elements.
     """
 
     @property
@@ -86,6 +86,36 @@ class Memory:
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
     def __repr__(self) -> str: ...
+
+class FileMode(enum.Enum):
+    """What writing to a mapped file does."""
+
+    READ = 0
+
+    READ_WRITE = 1
+
+    COPY_ON_WRITE = 2
+
+class MappedFile:
+    """A stretch of a file in memory."""
+
+    def __init__(self, fd: int, path: str, offset: int, bytes: int, mode: FileMode) -> None: ...
+
+    @property
+    def mode(self) -> FileMode: ...
+
+    def memory(self, dtype: str, shape: Sequence[int], offset: int) -> Memory:
+        """A contiguous tensor, `offset` bytes after the first that is mapped."""
+
+    def check(self) -> None: ...
+
+    def flush(self) -> None: ...
+
+def flush_at(address: int) -> None:
+    """Flushes the file that this address is mapped from."""
+
+def allocate_file(fd: int, path: str, bytes: int) -> None:
+    """Makes a file of exactly so many bytes, with all its blocks."""
 
 def know_torch(tensor: type, int8: object, uint8: object) -> None:
     """Tells the class of plain tensors, and two of its dtypes."""

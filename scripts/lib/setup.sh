@@ -155,9 +155,9 @@ use_sanitized_package() {
   local library
   library=$(g++ -print-file-name=libasan.so)
   export LD_PRELOAD="$library $(g++ -print-file-name=libstdc++.so.6)"
-  # CPython and PyTorch leave memory behind when they end. SIGSEGV is ours: what a write to a
-  # received tensor ends in is tested.
-  export ASAN_OPTIONS=detect_leaks=0:handle_segv=0:allow_user_segv_handler=1
+  # CPython and PyTorch leave memory behind when they end. SIGSEGV and SIGBUS are ours: what a write
+  # to a received tensor ends in is tested, and a file that is cut short.
+  export ASAN_OPTIONS=detect_leaks=0:handle_segv=0:handle_sigbus=0:allow_user_segv_handler=1
   export UBSAN_OPTIONS=print_stacktrace=1
   export PYTHONMALLOC=malloc
 }

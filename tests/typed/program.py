@@ -20,6 +20,15 @@ def publish() -> int:
         return sent
 
 
+def map_files() -> None:
+    counts = tb.map_file("counts.npy", (2, 3), np.int64, "w+")
+    tb.flush(counts)
+    with tb.MappedFile("model.safetensors", mode="c", as_="numpy") as file:
+        names: list[str] = file.names
+        print(file.data, file.tensor(names[0]), file.metadata["format"], file.path)
+        file.check()
+
+
 def receive() -> list[Any]:
     found: list[Any] = []
     with tb.Subscriber("topic", access="private", as_="torch", max_held=4) as subscriber:

@@ -69,6 +69,17 @@ std::optional<std::string> limit_of_directory(int error_number) {
   }
 }
 
+std::optional<std::string> limit_of_file(int error_number) {
+  if (error_number == ENOSPC)
+    return "the file system is full (see df): make room there, or take another";
+  if (error_number == EFBIG)
+    return rlimit_text(RLIMIT_FSIZE, "RLIMIT_FSIZE", "-f") +
+           ", in bytes, and the file system has a limit of its own: raise it, or take another";
+  if (error_number == EDQUOT)
+    return "the user's disk quota there is used up: make room there, or take another file system";
+  return std::nullopt;
+}
+
 bool is_permission(int error_number) {
   return error_number == EROFS || error_number == EACCES || error_number == EPERM;
 }
@@ -78,6 +89,8 @@ bool is_permission(int error_number) {
 std::optional<std::string> limit_behind(int error_number, During during) {
   if (during == During::kDirectory)
     if (auto limit = limit_of_directory(error_number)) return limit;
+  if (during == During::kFile)
+    if (auto limit = limit_of_file(error_number)) return limit;
   switch (error_number) {
     case EMFILE:
       return rlimit_text(RLIMIT_NOFILE, "RLIMIT_NOFILE", "-n") +

@@ -10,7 +10,7 @@
 namespace tensorbus::platform {
 
 // What a system call was for: it decides which limit stands behind an errno.
-enum class During { kAnything, kDirectory, kThread, kMapping, kPrivateMapping };
+enum class During { kAnything, kDirectory, kFile, kThread, kMapping, kPrivateMapping };
 
 // The limit that a failed system call met: its name, how large it is now, and what to do. Empty for
 // an errno that tells of none. The one place that knows.

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 #include <array>
 #include <atomic>
@@ -20,6 +19,7 @@
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/mapping.hpp"
 #include "tensorbus/platform/memfd.hpp"
+#include "tensorbus/platform/signal_test_support.hpp"
 #include "tensorbus/platform/test_support.hpp"
 
 namespace tensorbus::platform {
@@ -28,42 +28,16 @@ namespace {
 constexpr std::string_view kSegmentationFault = "signal 11";
 static_assert(SIGSEGV == 11);
 
-struct End {
-  std::string how;   // see test::Child
-  std::string said;  // on stderr
-};
+using test::count;
+using test::End;
+using test::say;
 
-// Notes are made in children only, so that each child is the process that installs the handler, in
-// front of the default: a sanitizer's own handler is not what is tested.
 template <typename Body>
 End run_in_child(Body&& body) {
-  std::array<int, 2> ends{};
-  if (::pipe(ends.data()) != 0) std::abort();
-  test::Child child([&] {
-    ::dup2(ends[1], STDERR_FILENO);
-    for (const int fd : ends) ::close(fd);
-    const rlimit no_core{.rlim_cur = 0, .rlim_max = 0};
-    ::setrlimit(RLIMIT_CORE, &no_core);
-    std::signal(SIGSEGV, SIG_DFL);
-    body();
-    return true;
-  });
-  ::close(ends[1]);
-  std::string said;
-  std::array<char, 4096> buffer;
-  for (ssize_t got; (got = ::read(ends[0], buffer.data(), buffer.size())) > 0;)
-    said.append(buffer.data(), static_cast<std::size_t>(got));
-  ::close(ends[0]);
-  return {child.wait(), said};
+  return test::run_in_child(SIGSEGV, std::forward<Body>(body));
 }
 
 std::string topic_line(const std::string& topic) { return "received from topic '" + topic + "'."; }
-
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t found = 0;
-  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-  return found;
-}
 
 void write_to(const std::byte* address) {
   // Through a volatile pointer: the compiler is not to know what it points to.
@@ -87,14 +61,7 @@ struct ReadOnlyPages {
 
 void handle(void (*handler)(int, siginfo_t*, void*), int flags = 0,
             struct sigaction* before = nullptr) {
-  struct sigaction action{};
-  action.sa_sigaction = handler;
-  action.sa_flags = SA_SIGINFO | flags;
-  ::sigaction(SIGSEGV, &action, before);
-}
-
-void say(std::string_view text) {
-  if (::write(STDERR_FILENO, text.data(), text.size()) < 0) ::_exit(98);
+  test::handle(SIGSEGV, handler, flags, before);
 }
 
 TEST(WriteFault, names_the_topic_and_the_ways_out_and_ends_as_without_us) {
@@ -110,6 +77,20 @@ TEST(WriteFault, names_the_topic_and_the_ways_out_and_ends_as_without_us) {
             "sample.copy()), or subscribe with access=\"private\" (your own copy on write) or "
             "access=\"shared\" (writes seen by all). TENSORBUS_FAULT_MESSAGE=0 turns this message "
             "off.\n");
+}
+
+TEST(WriteFault, of_a_file_it_names_the_path_and_the_modes_that_can_be_written) {
+  const ReadOnlyPages pages;
+  const End end = run_in_child([&] {
+    const ReadOnlyNote note(pages.page(), "/data/a.npy", ReadOnlyNote::From::kFile);
+    write_to(pages.page().data());
+  });
+  EXPECT_EQ(end.how, kSegmentationFault);
+  EXPECT_EQ(end.said,
+            "tensorbus: a write to a read-only tensor that was mapped from file '/data/a.npy' with "
+            "mode=\"r\". Write to a copy (tensor.clone()), or map the file with mode=\"r+\" "
+            "(writes reach the file) or mode=\"c\" (your own copy on write). "
+            "TENSORBUS_FAULT_MESSAGE=0 turns this message off.\n");
 }
 
 TEST(WriteFault, knows_the_first_and_the_last_byte_of_its_memory_and_none_beside_them) {

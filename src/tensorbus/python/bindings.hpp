@@ -17,6 +17,7 @@ namespace nb = nanobind;
 // Each adds the classes of one file to the module.
 void bind_errors(nb::module_& module);
 void bind_memory(nb::module_& module);
+void bind_files(nb::module_& module);
 void bind_outgoing(nb::module_& module);
 void bind_samples(nb::module_& module);
 void bind_torch(nb::module_& module);

@@ -5,8 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "tensorbus/platform/write_fault.hpp"
-
 namespace tensorbus::python {
 namespace {
 
@@ -79,7 +77,8 @@ Managed* make(Memory taken) {
   Layout& layout = memory.layout;
   if (!memory.writable) {
     const ByteSpan span = span_of(layout);
-    managed->note.emplace(std::span(memory.first + span.begin, span.bytes()), memory.topic);
+    managed->note.emplace(std::span(memory.first + span.begin, span.bytes()), memory.source,
+                          memory.from);
   }
   const DLTensor tensor{.data = memory.first,
                         .device = {kDLCpu, 0},

@@ -76,7 +76,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
     return -1;
   };
   if ((flags & PyBUF_WRITABLE) != 0 && !memory.writable)
-    return refuse("a received tensor is read-only: copy it to write to it");
+    return refuse("this tensor is read-only: copy it to write to it");
   if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES && !memory.layout.is_contiguous())
     return refuse("this tensor is not contiguous");
   const auto item = static_cast<Py_ssize_t>(item_bytes(memory.layout.dtype));
@@ -167,9 +167,10 @@ void bind_memory(nb::module_& module) {
       .value("CONJUGATE", TensorFlags::kConjugate)
       .value("NEGATIVE", TensorFlags::kNegative);
 
-  nb::class_<Memory>(module, "Memory", nb::type_slots(memory_slots),
-                     "Memory of the bus: a received tensor, or a loan. Offers the buffer protocol "
-                     "and DLPack; strides are in elements.")
+  nb::class_<Memory>(
+      module, "Memory", nb::type_slots(memory_slots),
+      "Memory of the bus: a received tensor, a loan, or a stretch of a file. Offers the "
+      "buffer protocol and DLPack; strides are in elements.")
       .def_prop_ro("dtype", [](const Memory& self) { return name_of(self.layout.dtype); })
       .def_prop_ro("shape", [](const Memory& self) { return to_tuple(self.layout.shape); })
       .def_prop_ro("strides", [](const Memory& self) { return to_tuple(self.layout.strides); })

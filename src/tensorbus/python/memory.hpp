@@ -6,17 +6,19 @@
 #include <string_view>
 #include <vector>
 
+#include "tensorbus/platform/write_fault.hpp"
 #include "tensorbus/python/bindings.hpp"
 
 namespace tensorbus::python {
 
-// Memory that Python reads, or fills: a received tensor, or a loan.
+// Memory that Python reads, or fills: a received tensor, a loan, or a stretch of a file.
 struct Memory {
   Layout layout;
   std::byte* first = nullptr;  // the first element
   bool writable = false;
-  std::shared_ptr<void> owner;  // the lease or the loan
-  std::string_view topic;       // of a received tensor; the owner keeps it
+  std::shared_ptr<void> owner;  // the lease, the loan or the mapped file
+  std::string_view source;      // a received tensor's topic, or a file's path; the owner keeps it
+  platform::ReadOnlyNote::From from = platform::ReadOnlyNote::From::kTopic;
 };
 
 Memory memory_of(const Tensor& tensor, std::string_view topic);

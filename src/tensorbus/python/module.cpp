@@ -7,6 +7,7 @@ NB_MODULE(_core, module) {
   nb::set_leak_warnings(false);  // a program may end with samples in its hands
   bind_errors(module);
   bind_memory(module);
+  bind_files(module);
   bind_torch(module);
   bind_outgoing(module);
   bind_samples(module);

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <poll.h>
+#include <sched.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace tensorbus::platform {
+
+// What an object in an AddressList has of it.
+template <typename T>
+struct AddressLink {
+  std::span<const std::byte> memory;
+  T* newer = nullptr;
+  T* older = nullptr;
+};
+
+// All objects of one kind in the process that stand for a stretch of memory, newest first, for
+// signal handlers to look in. Under the lock nothing allocates or waits, so it is held for a few
+// nanoseconds. An object has a member `AddressLink<T> link_`, is in one list, and takes itself out.
+//
+// A list is a global, and whoever defines it has the forking thread hold its lock across fork()
+// (pthread_atfork): the child must not inherit the lock from a thread that does not exist there,
+// nor a list that such a thread was halfway through changing.
+template <typename T>
+class AddressList {
+ public:
+  void add(T& object) noexcept {
+    object.link_.older = newest_;
+    if (newest_ != nullptr) newest_->link_.newer = &object;
+    newest_ = &object;
+  }
+
+  void remove(T& object) noexcept {
+    const AddressLink<T>& link = object.link_;
+    (link.newer == nullptr ? newest_ : link.newer->link_.older) = link.older;
+    if (link.older != nullptr) link.older->link_.newer = link.newer;
+  }
+
+  T* find(const void* address) const noexcept {
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    for (T* object = newest_; object != nullptr; object = object->link_.older) {
+      const std::span<const std::byte> memory = object->link_.memory;
+      // Below its beginning the difference is huge: unsigned.
+      if (at - reinterpret_cast<std::uintptr_t>(memory.data()) < memory.size()) return object;
+    }
+    return nullptr;
+  }
+
+  // Everything above is called with the lock held.
+  void lock() noexcept {
+    while (!try_lock()) ::sched_yield();
+  }
+  // Release: pairs with the acquire in try_lock; the next holder sees the list as we leave it.
+  void unlock() noexcept { lock_.clear(std::memory_order_release); }
+
+  // In a signal handler. The holder may be a thread that waits for a core, so sleep between the
+  // attempts; and it may be this very thread if the list itself is damaged, so give up some time.
+  bool lock_in_handler() noexcept {
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+      if (try_lock()) return true;
+      ::poll(nullptr, 0, 1);
+    }
+    return false;
+  }
+
+ private:
+  static constexpr int kAttempts = 100;
+
+  // Acquire: pairs with the release in unlock.
+  bool try_lock() noexcept { return !lock_.test_and_set(std::memory_order_acquire); }
+
+  std::atomic_flag lock_;
+  T* newest_ = nullptr;
+};
+
+}  // namespace tensorbus::platform

@@ -1,0 +1,82 @@
+// Files that are mapped; what is in them is read in tensorbus/_files.py.
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensorbus/memory/mapped_file.hpp"
+#include "tensorbus/python/bindings.hpp"
+#include "tensorbus/python/memory.hpp"
+
+namespace tensorbus::python {
+namespace {
+
+using memory::MappedFile;
+
+[[noreturn]] void refuse(const std::string& why) { throw Error(Code::kInvalidArgument, why); }
+
+// A contiguous tensor at `offset` of what is mapped.
+Memory memory_at(const std::shared_ptr<MappedFile>& self, std::string_view dtype,
+                 const std::vector<std::int64_t>& shape, std::size_t offset) {
+  const auto known = dtype_named(dtype);
+  if (!known) refuse("dtype '" + std::string(dtype) + "': there is no such dtype");
+  Layout layout = Layout::contiguous(*known, Dims(std::span(shape)));
+  const std::span<std::byte> bytes = self->bytes();
+  const std::size_t needed = span_of(layout).bytes();
+  if (offset > bytes.size() || needed > bytes.size() - offset)
+    refuse("file '" + self->path() + "': " + std::to_string(needed) + " bytes at " +
+           std::to_string(offset) + " are not in the " + std::to_string(bytes.size()) + " mapped");
+  std::byte* const first = needed == 0 ? nullptr : bytes.data() + offset;
+  return {std::move(layout),
+          first,
+          self->mode() != MappedFile::Mode::kRead,
+          self,
+          self->path(),
+          platform::ReadOnlyNote::From::kFile};
+}
+
+void flush_at(std::size_t address) {
+  const MappedFile* file = MappedFile::at(reinterpret_cast<const void*>(address));
+  if (file == nullptr)
+    refuse(
+        "this tensor is not in the memory of a mapped file: only what map_file() returned, and "
+        "views of it, can be flushed");
+  const WithoutGil without_gil;
+  file->flush();
+}
+
+}  // namespace
+
+void bind_files(nb::module_& module) {
+  nb::enum_<MappedFile::Mode>(module, "FileMode", "What writing to a mapped file does.")
+      .value("READ", MappedFile::Mode::kRead)
+      .value("READ_WRITE", MappedFile::Mode::kReadWrite)
+      .value("COPY_ON_WRITE", MappedFile::Mode::kCopyOnWrite);
+
+  nb::class_<MappedFile>(module, "MappedFile", "A stretch of a file in memory.")
+      .def(nb::new_([](int fd, std::string path, std::size_t offset, std::size_t bytes,
+                       MappedFile::Mode mode) {
+             return std::make_shared<MappedFile>(fd, std::move(path), offset, bytes, mode);
+           }),
+           nb::arg("fd"), nb::arg("path"), nb::arg("offset"), nb::arg("bytes"), nb::arg("mode"))
+      .def_prop_ro("mode", &MappedFile::mode)
+      .def("memory", memory_at, nb::arg("dtype"), nb::arg("shape"), nb::arg("offset"),
+           nb::sig("def memory(self, dtype: str, shape: Sequence[int], offset: int) -> Memory"),
+           "A contiguous tensor, `offset` bytes after the first that is mapped.")
+      .def("check", &MappedFile::check, nb::call_guard<WithoutGil>())
+      .def("flush", &MappedFile::flush, nb::call_guard<WithoutGil>());
+
+  module.def("flush_at", flush_at, nb::arg("address"),
+             "Flushes the file that this address is mapped from.");
+  module.def("allocate_file", memory::allocate_file, nb::arg("fd"), nb::arg("path"),
+             nb::arg("bytes"), nb::call_guard<WithoutGil>(),
+             "Makes a file of exactly so many bytes, with all its blocks.");
+}
+
+}  // namespace tensorbus::python
