@@ -306,4 +306,9 @@ def share(outgoing: Outgoing, fields: bytes, uses: int, ttl: float | None, share
 
 def attach(handle: Handle, access: Access, timeout: float | None, participant: Participant) -> Sample | Outcome: ...
 
+def is_shared(address: int, bytes: int, participant: Participant) -> bool:
+    """
+    Does this memory belong to the bus, so that others may be let write to it?
+    """
+
 def empty(dtype: str, shape: Sequence[int], shared: bool, participant: Participant) -> Memory: ...

@@ -85,6 +85,16 @@ Loan empty(const Layout& layout, bool shared, const Participant& participant) {
   });
 }
 
+bool is_shared(const void* data, std::size_t bytes, const Participant& participant) {
+  const auto& core = SharedState::core_of(participant);
+  const auto* first = static_cast<const std::byte*>(data);
+  if (const memory::BlockRef block = core->arena().find(first))
+    return first + bytes <= block->data() + block->bytes() &&
+           block->most_granted() == memory::Grant::kWrite;
+  const auto found = core->lent().find(first, bytes);
+  return found && found->place.grant == memory::Grant::kWrite;
+}
+
 Shared share(const Message& message, const ShareOptions& options, const Participant& participant) {
   return platform::with_memory_errors([&] {
     const auto& core = SharedState::core_of(participant);
