@@ -30,6 +30,9 @@ _TUPLE = 2
 _RECORD = 3
 _MAX_DEPTH = 60
 
+# The record that only `tensorbus._pickling` makes and reads.
+PICKLED = "pickle"
+
 _LEAVES = frozenset({type(None), bool, int, float, str, bytes})
 _LEAVES_BUT_INT = _LEAVES - {int}
 _REFERENCES = [msgpack.Ext(_TENSOR, index.to_bytes(4, "little")) for index in range(256)]
@@ -62,10 +65,17 @@ class Flattener:
         self._leaves = _LEAVES_BUT_INT if any_int else _LEAVES
 
     def flatten(self, data: object) -> bytes:
-        lowered = self.lower(data)
-        if type(lowered) in TENSOR_CLASSES:
-            lowered = self._lower_tensor(lowered)
+        lowered = self.lower_all(data)
         return b"" if lowered is _REFERENCES[0] else self._encode(lowered)
+
+    def lower_all(self, value: Any) -> Any:
+        """The value in words that the encoder knows; a tensor, too."""
+        lowered = self.lower(value)
+        return self._lower_tensor(lowered) if type(lowered) in TENSOR_CLASSES else lowered
+
+    def pickled(self, pickled: bytes, tensors: list[Any]) -> bytes:
+        """The fields of a message of a pickle, and of what `lower_all` made of its tensors."""
+        return self._encode(msgpack.Ext(_RECORD, self._encode([PICKLED, pickled, tensors])))
 
     def _encode(self, lowered: Any) -> bytes:
         # An encoder of our own would hold us by its hook, and we it.
@@ -175,6 +185,25 @@ class Restorer:
 
     def decode(self, fields: bytes | memoryview) -> Any:
         return msgpack.decode(fields, ext_hook=self._extension)
+
+    def decode_pickled(self, fields: bytes) -> tuple[bytes, list[Any]] | None:
+        """The pickle and its tensors; None for fields of any other kind.
+
+        Raises:
+            ProtocolError: the fields make no sense.
+        """
+        try:
+            record = msgpack.decode(fields)
+            if type(record) is not msgpack.Ext or record.code != _RECORD:
+                return None
+            parts = self.decode(bytes(record.data))
+        except (DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise ProtocolError(f"sample.fields: {error}") from None
+        if type(parts) is not list or parts[:1] != [PICKLED]:
+            return None
+        if list(map(type, parts)) != [str, bytes, list]:
+            raise ProtocolError("sample.fields: a pickle that is none")
+        return parts[1], parts[2]
 
     def tensor(self, index: int) -> Any:
         """The tensor with this index, as the subscriber asked for: the same object every time."""

@@ -130,6 +130,11 @@ def restore(restorer: Restorer, record: Any) -> Any:
     """
     try:
         name, *parts = record
+        if name == "pickle":
+            raise Unsupported(
+                "this is a pickle, which may run any code: only queues and "
+                "tensorbus.multiprocessing read one"
+            )
         make = _RESTORERS.get(name)
         if make is None:
             raise ProtocolError(f"sample.fields: there is no record {name!r}")

@@ -98,22 +98,22 @@ void collect(Surroundings& surroundings, const std::shared_ptr<Exchange>& from,
       throw Error(Code::kProtocol, "LENT: a segment that never came");
     const Descriptor descriptor = SampleParts::handed_on(*all->lender, all->entry);
     // What is wholly others' is read without the sender's lease, which goes back at the end.
-    auto without = owns_any(descriptor) ? nullptr
-                                        : std::make_shared<link::MessageLender>(
-                                              from->source(), from->connected(), grant,
-                                              surroundings.lent, 0);
-    Claiming::start(surroundings, descriptor, from, grant,
-                    [all, held, without = std::move(without)](
-                        std::variant<Claimed, Error> claimed) {
-                      guarded(all->receiver, [&] {
-                        if (const auto* error = std::get_if<Error>(&claimed)) throw *error;
-                        if (without)
-                          all->read_without(without);
-                        else
-                          held->forget();
-                        all->read_claimed(std::get<Claimed>(claimed));
-                      });
-                    });
+    auto without = owns_any(descriptor)
+                       ? nullptr
+                       : std::make_shared<link::MessageLender>(from->source(), from->connected(),
+                                                               grant, surroundings.lent, 0);
+    Claiming::start(
+        surroundings, descriptor, from, grant,
+        [all, held, without = std::move(without)](std::variant<Claimed, Error> claimed) {
+          guarded(all->receiver, [&] {
+            if (const auto* error = std::get_if<Error>(&claimed)) throw *error;
+            if (without)
+              all->read_without(without);
+            else
+              held->forget();
+            all->read_claimed(std::get<Claimed>(claimed));
+          });
+        });
   });
 }
 

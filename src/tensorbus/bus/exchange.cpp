@@ -67,8 +67,7 @@ std::uint32_t Exchange::put(const link::QueueName& queue, std::uint32_t flags,
   }
 }
 
-std::uint32_t Exchange::get(const link::QueueName& queue, std::uint32_t flags,
-                            OnAnswer on_answer) {
+std::uint32_t Exchange::get(const link::QueueName& queue, std::uint32_t flags, OnAnswer on_answer) {
   return ask(link::Get{0, queue, flags}, std::move(on_answer));
 }
 

@@ -106,10 +106,8 @@ void HostedQueue::join(Party from) {
 }
 
 void HostedQueue::tell_state(const Party& from) const {
-  from.client->tell({.request = from.request,
-                     .first = items_.size(),
-                     .second = unfinished_,
-                     .third = lost_});
+  from.client->tell(
+      {.request = from.request, .first = items_.size(), .second = unfinished_, .third = lost_});
 }
 
 void HostedQueue::cancel(const Exchange& client, std::uint32_t request) {

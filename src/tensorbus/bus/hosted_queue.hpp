@@ -65,9 +65,7 @@ class HostedQueue {
     Sample item;  // empty without `redeliver`
   };
 
-  bool full() const noexcept {
-    return options_.maxsize != 0 && items_.size() >= options_.maxsize;
-  }
+  bool full() const noexcept { return options_.maxsize != 0 && items_.size() >= options_.maxsize; }
   void settle();
   bool deal();
   void finish(std::uint64_t items);

@@ -34,8 +34,9 @@ std::string address_of(const bus::QueueAddress& address) {
 bus::QueueAddress parse_address(std::string_view text) {
   bus::QueueAddress address;
   const auto refuse = [] {
-    throw Error(Code::kInvalidArgument, "this is no address of a queue: it is cut short, or was "
-                                        "changed");
+    throw Error(Code::kInvalidArgument,
+                "this is no address of a queue: it is cut short, or was "
+                "changed");
   };
   std::string_view rest = text.substr(kPrefix.size());
   const auto host = Id::parse(rest.substr(0, 32));
@@ -71,8 +72,8 @@ bus::QueueAddress wait_for(const bus::Domain& domain, const std::string& name,
   while (true) {
     if (const auto found = look_for(domain, name)) return *found;
     if (deadline.passed() || (give_up && give_up()))
-      throw Error(Code::kTimeout, "there is no queue \"" + name + "\" in the domain " +
-                                      domain.path());
+      throw Error(Code::kTimeout,
+                  "there is no queue \"" + name + "\" in the domain " + domain.path());
     watch.wait(deadline.remaining(link::kParkSlice));
   }
 }
@@ -126,8 +127,8 @@ Queue::Queue(const QueueOptions& options, const Participant& participant) {
     const auto& core = QueueState::core_of(participant);
     impl_.reset(new Impl{bus::ForkSafe(QueueState{core, options, {}, {}, {}, false})});
     QueueState& state = *impl_->state;
-    const auto made = bus::make_queue(
-        *core, {options.maxsize, options.redeliver, options.shared, options.name});
+    const auto made =
+        bus::make_queue(*core, {options.maxsize, options.redeliver, options.shared, options.name});
     state.address = {core->id(), made};
     state.made_here = true;
     state.text = address_of(state.address);
@@ -143,9 +144,8 @@ Queue Queue::open(const std::string& address_or_name, Timeout timeout, const Giv
   return platform::with_memory_errors([&] {
     const auto& core = QueueState::core_of(participant);
     const bool named = !address_or_name.starts_with(kPrefix);
-    bus::QueueAddress address = named
-                                    ? wait_for(core->domain(), address_or_name, timeout, give_up)
-                                    : parse_address(address_or_name);
+    bus::QueueAddress address = named ? wait_for(core->domain(), address_or_name, timeout, give_up)
+                                      : parse_address(address_or_name);
     const link::Told told = bus::QueueClient(*core, address).open(timeout, give_up);
     address.queue.key = told.third;
     QueueOptions options{.maxsize = static_cast<std::uint32_t>(told.first),
@@ -167,9 +167,7 @@ QueueState& state_of(const bus::ForkSafe<QueueState>* state) {
 
 }  // namespace
 
-const std::string& Queue::address() const {
-  return state_of(impl_ ? &impl_->state : nullptr).text;
-}
+const std::string& Queue::address() const { return state_of(impl_ ? &impl_->state : nullptr).text; }
 
 const QueueOptions& Queue::options() const {
   return state_of(impl_ ? &impl_->state : nullptr).options;
@@ -189,9 +187,8 @@ Outcome Queue::put(const Message& item, Timeout timeout, const GiveUp& give_up) 
 
 Outcome Queue::get(Sample& item, Timeout timeout, const GiveUp& give_up) {
   const QueueState& state = state_of(impl_ ? &impl_->state : nullptr);
-  return platform::with_memory_errors([&] {
-    return state.client().get(item, state.access(), timeout, give_up);
-  });
+  return platform::with_memory_errors(
+      [&] { return state.client().get(item, state.access(), timeout, give_up); });
 }
 
 struct Queue::Pending::Impl {

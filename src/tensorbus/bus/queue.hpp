@@ -64,8 +64,9 @@ class TENSORBUS_API Queue {
   // Does it live here?
   bool made_here() const;
 
-  // kDone, kTimedOut (there was no room; nothing was put), kInterrupted (the same) or kClosed. Throws
-  // Error(kOutOfMemory), and Error(kTimeout) when the host does not say whether the item is in it.
+  // kDone, kTimedOut (there was no room; nothing was put), kInterrupted (the same) or kClosed.
+  // Throws Error(kOutOfMemory), and Error(kTimeout) when the host does not say whether the item is
+  // in it.
   Outcome put(const Message& item, Timeout timeout = kForever, const GiveUp& give_up = {});
   // kDone, kTimedOut, kInterrupted or kClosed.
   Outcome get(Sample& item, Timeout timeout = kForever, const GiveUp& give_up = {});

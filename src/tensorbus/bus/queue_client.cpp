@@ -30,13 +30,14 @@ std::shared_ptr<Asked> ask(ParticipantCore& core, const Id& host, Start start, O
   auto asked = std::make_shared<Asked>();
   core.post([asked, host, start = std::move(start),
              on_gone = std::move(on_gone)](Surroundings& surroundings) {
-    surroundings.reach(host, [&surroundings, asked, start,
-                              on_gone](const std::shared_ptr<Exchange>& reached) {
-      if (asked->cancelled) return;
-      if (!reached) return on_gone(Error(Code::kClosed, "the process that has the queue is gone"));
-      asked->host = reached;
-      asked->request = start(surroundings, reached);
-    });
+    surroundings.reach(
+        host, [&surroundings, asked, start, on_gone](const std::shared_ptr<Exchange>& reached) {
+          if (asked->cancelled) return;
+          if (!reached)
+            return on_gone(Error(Code::kClosed, "the process that has the queue is gone"));
+          asked->host = reached;
+          asked->request = start(surroundings, reached);
+        });
   });
   return asked;
 }
@@ -60,7 +61,8 @@ Exchange::OnAnswer tell(AwaitedTold awaited) {
     else if (const auto* error = std::get_if<Error>(&answer))
       awaited->fail(std::make_exception_ptr(*error));
     else
-      awaited->fail(std::make_exception_ptr(Error(Code::kProtocol, "an answer to another question")));
+      awaited->fail(
+          std::make_exception_ptr(Error(Code::kProtocol, "an answer to another question")));
   };
 }
 
@@ -117,8 +119,7 @@ QueueClient::Request<AwaitedTold> QueueClient::start_put(const PreparedSample& i
   return {awaited, cancel(core_, std::move(asked))};
 }
 
-Outcome QueueClient::put(const PreparedSample& item, Timeout timeout,
-                         const GiveUp& give_up) const {
+Outcome QueueClient::put(const PreparedSample& item, Timeout timeout, const GiveUp& give_up) const {
   const bool waits = timeout > Timeout::zero();
   const auto [awaited, cancel] = start_put(item, waits);
   return closed_is_an_outcome([&] {
@@ -192,8 +193,9 @@ link::Told QueueClient::call(link::QueueVerb verb) const {
       },
       gone(awaited));
   if (awaited->wait(kGrace, [] { return false; }) != Outcome::kDone)
-    throw Error(Code::kTimeout, "the process that has the queue does not answer: it is stopped, or "
-                                "very busy");
+    throw Error(Code::kTimeout,
+                "the process that has the queue does not answer: it is stopped, or "
+                "very busy");
   return awaited->take();
 }
 

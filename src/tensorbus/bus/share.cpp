@@ -32,10 +32,9 @@ using AwaitedSample = std::shared_ptr<bus::Awaited<Sample>>;
 // Asks the owner; what becomes of it, `awaited` is told.
 void ask_for(bus::ParticipantCore& core, const Handle& handle, Access access,
              const AwaitedSample& awaited) {
-  const bus::Receiver receiver{[awaited](Sample sample) { awaited->set(std::move(sample)); },
-                               [awaited](const Error& error) {
-                                 awaited->fail(std::make_exception_ptr(error));
-                               }};
+  const bus::Receiver receiver{
+      [awaited](Sample sample) { awaited->set(std::move(sample)); },
+      [awaited](const Error& error) { awaited->fail(std::make_exception_ptr(error)); }};
   const auto absent = "participant " + handle.owner.hex() + " is not in the domain " +
                       core.domain().path() + ": it has exited, or the handle is of another domain";
   core.post([owner = handle.owner, name = bus::Shares::Name{handle.number, handle.key}, access,
@@ -45,15 +44,15 @@ void ask_for(bus::ParticipantCore& core, const Handle& handle, Access access,
       if (!other) return receiver.on_error(Error(Code::kClosed, absent));
       const memory::Grant grant =
           access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
-      other->attach(name, grant, [&surroundings, other, access,
-                                  receiver](bus::Exchange::Answer& answer) {
-        if (const auto* lent = std::get_if<link::Lent>(&answer))
-          bus::collect(surroundings, other, *lent, access, receiver);
-        else if (const auto* error = std::get_if<Error>(&answer))
-          receiver.on_error(*error);
-        else
-          receiver.on_error(Error(Code::kProtocol, "an answer to another question"));
-      });
+      other->attach(name, grant,
+                    [&surroundings, other, access, receiver](bus::Exchange::Answer& answer) {
+                      if (const auto* lent = std::get_if<link::Lent>(&answer))
+                        bus::collect(surroundings, other, *lent, access, receiver);
+                      else if (const auto* error = std::get_if<Error>(&answer))
+                        receiver.on_error(*error);
+                      else
+                        receiver.on_error(Error(Code::kProtocol, "an answer to another question"));
+                    });
     });
   });
 }
@@ -116,6 +115,16 @@ Loan empty(const Layout& layout, bool shared, const Participant& participant) {
     block->let_stand();
     return Loan::Impl::of(std::move(block), layout);
   });
+}
+
+bool is_shared(const void* data, std::size_t bytes, const Participant& participant) {
+  const auto& core = SharedState::core_of(participant);
+  const auto* first = static_cast<const std::byte*>(data);
+  if (const memory::BlockRef block = core->arena().find(first))
+    return first + bytes <= block->data() + block->bytes() &&
+           block->most_granted() == memory::Grant::kWrite;
+  const auto found = core->lent().find(first, bytes);
+  return found && found->place.grant == memory::Grant::kWrite;
 }
 
 Shared share(const Message& message, const ShareOptions& options, const Participant& participant) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -19,6 +20,11 @@ namespace tensorbus {
 // to write to it, too. Its bytes are not cleared. Throws Error(kOutOfMemory) that names the limit.
 TENSORBUS_API Loan empty(const Layout& layout, bool shared = false,
                          const Participant& participant = Participant::shared());
+
+// Do these bytes lie in memory of the bus, ours or lent to us, that others may be given the right
+// to write to? Then they are shared so by reference.
+TENSORBUS_API bool is_shared(const void* data, std::size_t bytes,
+                             const Participant& participant = Participant::shared());
 
 struct ShareOptions {
   // After so many have attached it is over, and the memory goes with the last of them. 0: any

@@ -28,7 +28,7 @@ struct Surroundings {
 
   // The rest is for the service thread.
   std::shared_ptr<QueueHost> queues{};  // empty: there can be none here
-  std::size_t link_bytes = 0;  // what all links of owner connections take
+  std::size_t link_bytes = 0;           // what all links of owner connections take
   // Hands in the exchange with another participant, or null if it is dead.
   using OnReached = std::function<void(const std::shared_ptr<Exchange>&)>;
   std::function<void(const Id&, OnReached)> reach = [](const Id&, const OnReached& on_reached) {

@@ -45,18 +45,16 @@ Queue open_queue(const std::string& address_or_name, Seconds timeout,
 
 Outcome put(Queue& self, Outgoing& outgoing, const nb::bytes& fields, Seconds timeout) {
   const Message message = message_of(outgoing, fields);
-  const Outcome outcome = wait_hearing_signals([&](const GiveUp& give_up) {
-    return self.put(message, to_timeout(timeout), give_up);
-  });
+  const Outcome outcome = wait_hearing_signals(
+      [&](const GiveUp& give_up) { return self.put(message, to_timeout(timeout), give_up); });
   outgoing.clear();
   return outcome;
 }
 
 nb::object get(Queue& self, Seconds timeout) {
   Sample sample;
-  const Outcome outcome = wait_hearing_signals([&](const GiveUp& give_up) {
-    return self.get(sample, to_timeout(timeout), give_up);
-  });
+  const Outcome outcome = wait_hearing_signals(
+      [&](const GiveUp& give_up) { return self.get(sample, to_timeout(timeout), give_up); });
   if (outcome == Outcome::kDone) return nb::cast(std::move(sample));
   return nb::cast(outcome);
 }
@@ -105,9 +103,9 @@ void bind_queues(nb::module_& module) {
           [](Queue* self, std::uint32_t maxsize, bool redeliver, bool shared,
              const std::string& name, const Participant& participant) {
             const WithoutGil release;
-            new (self) Queue(
-                {.maxsize = maxsize, .redeliver = redeliver, .shared = shared, .name = name},
-                participant);
+            new (self)
+                Queue({.maxsize = maxsize, .redeliver = redeliver, .shared = shared, .name = name},
+                      participant);
           },
           nb::kw_only(), nb::arg("maxsize"), nb::arg("redeliver"), nb::arg("shared"),
           nb::arg("name"), nb::arg("participant"))
@@ -133,9 +131,8 @@ void bind_queues(nb::module_& module) {
       .def(
           "join",
           [](Queue& self, Seconds timeout) {
-            return wait_hearing_signals([&](const GiveUp& give_up) {
-              return self.join(to_timeout(timeout), give_up);
-            });
+            return wait_hearing_signals(
+                [&](const GiveUp& give_up) { return self.join(to_timeout(timeout), give_up); });
           },
           nb::arg("timeout").none())
       .def_prop_ro("stats", stats_of, nb::sig("def stats(self) -> dict[str, int]"))

@@ -110,6 +110,13 @@ void bind_shares(nb::module_& module) {
              nb::arg("timeout").none(), nb::arg("participant"),
              nb::sig("def attach(handle: Handle, access: Access, timeout: float | None, "
                      "participant: Participant) -> Sample | Outcome"));
+  module.def(
+      "is_shared",
+      [](std::uintptr_t address, std::size_t bytes, const Participant& participant) {
+        return is_shared(reinterpret_cast<const void*>(address), bytes, participant);
+      },
+      nb::arg("address"), nb::arg("bytes"), nb::arg("participant"),
+      "Does this memory belong to the bus, so that others may be let write to it?");
   module.def("empty", empty_memory, nb::arg("dtype"), nb::arg("shape"), nb::arg("shared"),
              nb::arg("participant"),
              nb::sig("def empty(dtype: str, shape: Sequence[int], shared: bool, participant: "
