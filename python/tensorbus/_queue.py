@@ -19,9 +19,9 @@ from tensorbus._participant import participant
 class Queue:
     """Items from any process of the domain to any other, each to exactly one of them.
 
-    An item is any object that can be pickled; tensors and arrays anywhere in it travel by reference,
-    straight from the process that put them to the one that gets them. Those that do not lie in
-    memory of the bus are copied into it, once, in `put`.
+    An item is any object that can be pickled; tensors and arrays anywhere in it travel by
+    reference, straight from the process that put them to the one that gets them. Those that do not
+    lie in memory of the bus are copied into it, once, in `put`.
 
     It works like `queue.Queue`, with the same exceptions, and across processes: hand it to a child
     (fork or spawn), send it (it pickles), or open it by name. It lives in the process that made it:
