@@ -26,29 +26,32 @@ void Exchange::know(const Id& peer) {
 }
 
 template <typename Request>
-void Exchange::ask(Request request, OnAnswer on_answer) {
+void Exchange::ask(Request request, link::ControlType answered_by, OnAnswer on_answer) {
   if (ended_) {
     Answer closed = Error(Code::kClosed, "the other process has hung up");
     return on_answer(closed);
   }
   used_ = true;
   request.request = next_request_++;
-  asked_.emplace(request.request, std::move(on_answer));
+  asked_.emplace(request.request, Asked{answered_by, std::move(on_answer)});
   connected_->channel->send(request);
   platform::step("request.sent");
 }
 
 void Exchange::attach(const Shares::Name& share, memory::Grant grant, OnAnswer on_answer) {
-  ask(link::Attach{0, share.number, share.key, as_field(grant)}, std::move(on_answer));
+  ask(link::Attach{0, share.number, share.key, as_field(grant)}, link::ControlType::kLent,
+      std::move(on_answer));
 }
 
 void Exchange::claim(std::vector<link::BlockName> blocks, memory::Grant grant, OnAnswer on_answer) {
-  ask(link::Claim{0, as_field(grant), std::move(blocks)}, std::move(on_answer));
+  ask(link::Claim{0, as_field(grant), std::move(blocks)}, link::ControlType::kLent,
+      std::move(on_answer));
 }
 
 void Exchange::hand_over(const Id& owner, std::uint32_t segment, memory::Grant grant,
                          OnAnswer on_answer) {
-  ask(link::HandOver{0, owner, segment, as_field(grant)}, std::move(on_answer));
+  ask(link::HandOver{0, owner, segment, as_field(grant)}, link::ControlType::kHanded,
+      std::move(on_answer));
 }
 
 bool Exchange::on_message(link::Channel::Received& received) {
@@ -81,17 +84,18 @@ bool Exchange::on_message(link::Channel::Received& received) {
     case link::ControlType::kLent: {
       auto lent = received.as<link::Lent>();
       const std::uint32_t request = lent.request;
-      answer(request, std::move(lent));
+      answer(request, received.header.type, std::move(lent));
       return true;
     }
     case link::ControlType::kHanded: {
       const auto handed = received.as<link::Handed>();
-      answer(handed.request, HandedSegment{received.take_fd(), handed.bytes});
+      answer(handed.request, received.header.type, HandedSegment{received.take_fd(), handed.bytes});
       return true;
     }
     case link::ControlType::kDenied: {
       const auto denied = received.as<link::Denied>();
-      answer(denied.request, Error(link::code_of(denied.code), link::as_text(denied.text)));
+      answer(denied.request, received.header.type,
+             Error(link::code_of(denied.code), link::as_text(denied.text)));
       return true;
     }
     default:
@@ -100,11 +104,14 @@ bool Exchange::on_message(link::Channel::Received& received) {
 }
 
 // An answer that nobody waits for is the peer's mistake; what it lent with it stays its own.
-void Exchange::answer(std::uint32_t request, Answer answer) {
+void Exchange::answer(std::uint32_t request, link::ControlType by, Answer answer) {
   const auto found = asked_.find(request);
   if (found == asked_.end())
     throw Error(Code::kProtocol, "answer.request: " + std::to_string(request) + " was not asked");
-  const OnAnswer on_answer = std::move(found->second);
+  if (by != link::ControlType::kDenied && by != found->second.answered_by)
+    throw Error(Code::kProtocol,
+                "answer.request: " + std::to_string(request) + " asked for something else");
+  const OnAnswer on_answer = std::move(found->second.on_answer);
   asked_.erase(found);
   on_answer(answer);
 }
@@ -139,6 +146,7 @@ void Exchange::on_attach(const link::Attach& asked) {
 
 void Exchange::on_claim(const link::Claim& asked) {
   const memory::Grant grant = link::grant_of(asked.writable, "CLAIM.writable");
+  platform::step("claim.received");
   serve(asked.request, [&] {
     Few<memory::BlockRef> blocks;
     for (const link::BlockName& name : asked.blocks) {
@@ -162,7 +170,8 @@ void Exchange::on_hand_over(const link::HandOver& asked) {
       memory::BorrowedSegments::Handed handed = left->segments_for(grant).hand_on(asked.segment);
       std::vector<platform::Fd> fds;
       fds.push_back(std::move(handed.fd));
-      return connected_->channel->send(link::Handed{asked.request, handed.bytes}, std::move(fds));
+      connected_->channel->send(link::Handed{asked.request, handed.bytes}, std::move(fds));
+      return platform::step("handed.sent");
     }
     throw Error(Code::kClosed, "HAND_OVER.segment: it is not here, or its owner lives");
   });
@@ -196,10 +205,10 @@ void Exchange::end(const std::string& why) {
   ended_ = true;
   lent_.clear();
   auto asked = std::exchange(asked_, {});
-  for (auto& [request, on_answer] : asked) {
+  for (auto& [request, waiting] : asked) {
     Answer closed =
         Error(Code::kClosed, why.empty() ? "the other process has exited, or hung up" : why);
-    on_answer(closed);
+    waiting.on_answer(closed);
   }
 }
 

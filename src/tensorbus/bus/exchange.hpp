@@ -27,7 +27,7 @@ class Exchange {
   };
   // An Error: denied, or the peer is gone (kClosed).
   using Answer = std::variant<link::Lent, HandedSegment, Error>;
-  // Called once.
+  // Called once. What it is given, unless an Error: Lent, for a hand_over() a HandedSegment.
   using OnAnswer = std::function<void(Answer&)>;
 
   Exchange(Surroundings& surroundings, std::shared_ptr<link::Connected> connected,
@@ -52,9 +52,14 @@ class Exchange {
   void end(const std::string& why);
 
  private:
+  struct Asked {
+    link::ControlType answered_by;  // unless it is denied
+    OnAnswer on_answer;
+  };
+
   template <typename Request>
-  void ask(Request request, OnAnswer on_answer);
-  void answer(std::uint32_t request, Answer answer);
+  void ask(Request request, link::ControlType answered_by, OnAnswer on_answer);
+  void answer(std::uint32_t request, link::ControlType by, Answer answer);
   void lend(std::uint32_t request, const link::Entry& entry, const link::IssuedRef& issued,
             memory::Grant grant);
   void on_attach(const link::Attach& asked);
@@ -68,7 +73,7 @@ class Exchange {
   const std::shared_ptr<link::Connected> connected_;
   const std::shared_ptr<link::SegmentSender> segments_;
   std::shared_ptr<const link::Source> source_;
-  std::unordered_map<std::uint32_t, OnAnswer> asked_;
+  std::unordered_map<std::uint32_t, Asked> asked_;
   std::uint32_t next_request_ = 1;
   std::unordered_map<std::uint64_t, link::IssuedRef> lent_;
   std::uint64_t next_token_ = 1;  // 0 is a lease on nothing
