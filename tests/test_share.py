@@ -265,7 +265,7 @@ def test_who_may_only_read_cannot_write() -> None:
 def test_a_stopped_owner_is_waited_for_no_longer_than_asked(elsewhere: Elsewhere) -> None:
     owner = elsewhere.start(share_until_told, 11, {})
     text = owner.hear()
-    owner.signal(signal.SIGSTOP)
+    owner.stop()
     for _ in range(3):
         with pytest.raises(tb.Timeout):
             tb.attach(text, timeout=0.01)
@@ -285,7 +285,7 @@ def test_ctrl_c_ends_an_attach(elsewhere: Elsewhere) -> None:
 
     owner = elsewhere.start(share_until_told, 12, {})
     text = owner.hear()
-    owner.signal(signal.SIGSTOP)
+    owner.stop()
     other = elsewhere.start(attach_for_ever, text)
     assert other.hear() == "ready"
     other.signal_when_asleep(signal.SIGINT)
