@@ -139,8 +139,14 @@ void Exchange::on_attach(const link::Attach& asked) {
   const memory::Grant grant = link::grant_of(asked.writable, "ATTACH.writable");
   serve(asked.request, [&] {
     const Shares::Offer offer = surroundings_.shares.find({asked.share, asked.key}, grant);
-    lend(asked.request, offer.entry, offer.issued, grant);
     surroundings_.shares.count_use(asked.share);
+    try {
+      lend(asked.request, offer.entry, offer.issued, grant);
+    } catch (...) {
+      surroundings_.shares.undo_use(asked.share);
+      throw;
+    }
+    surroundings_.shares.end_if_spent(asked.share);
   });
 }
 
