@@ -210,10 +210,14 @@ void Exchange::on_attach(const link::Attach& asked) {
   const memory::Grant grant = link::grant_of(asked.writable, "ATTACH.writable");
   serve(asked.request, [&] {
     const Shares::Offer offer = surroundings_.shares.find({asked.share, asked.key}, grant);
-    link::Lent message = lent(offer.entry, offer.issued, grant);
-    message.request = asked.request;
-    surroundings_.shares.count_use(asked.share);  // before anybody knows of it
-    send_lent(message);
+    surroundings_.shares.count_use(asked.share);
+    try {
+      lend(asked.request, offer.entry, offer.issued, grant);
+    } catch (...) {
+      surroundings_.shares.undo_use(asked.share);
+      throw;
+    }
+    surroundings_.shares.end_if_spent(asked.share);
   });
 }
 
@@ -293,10 +297,6 @@ void Exchange::lend(std::uint32_t request, const link::Entry& entry, const link:
   link::Lent message = lent(entry, issued, grant);
   message.request = request;
   message.number = number;
-  send_lent(message);
-}
-
-void Exchange::send_lent(const link::Lent& message) {
   try {
     connected_->channel->send(message);
   } catch (...) {

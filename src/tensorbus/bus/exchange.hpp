@@ -80,7 +80,6 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void answer(std::uint32_t request, link::ControlType by, Answer answer);
   // Enters a lease before anybody can know of it.
   link::Lent lent(const link::Entry& entry, const link::IssuedRef& issued, memory::Grant grant);
-  void send_lent(const link::Lent& message);
   QueueHost& queues() const;
   void on_attach(const link::Attach& asked);
   void on_claim(const link::Claim& asked);
