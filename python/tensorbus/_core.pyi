@@ -142,6 +142,9 @@ class Outgoing:
         What offers the buffer protocol in elements that have a dtype; -1 for anything else.
         """
 
+    def add_received(self, memory: Memory) -> int:
+        """As it is."""
+
     def add_capsule(self, capsule: CapsuleType, flags: int) -> int: ...
 
     def add_memory(self, address: int, dtype: str, shape: Sequence[int], strides: Sequence[int], flags: int, keeper: object) -> int:

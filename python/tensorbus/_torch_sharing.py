@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tensorbus import _core
+from tensorbus._errors import Closed
 from tensorbus._participant import participant
 from tensorbus._torch import learn
 
@@ -21,13 +25,26 @@ _COMPRESSED_INDICES = {
 
 _moving = threading.Lock()  # of one storage, by several threads: each byte once
 
+# The memory of storages that this process moved and that live still, by address.
+_moved: dict[int, weakref.ref[memoryview]] = {}
+# Of those that processes before us had moved when they forked: the way to have each from its owner.
+_inherited: dict[int, Callable[[int, int], _core.Memory]] = {}
+# Set by tensorbus.multiprocessing: the way to what this process has moved, for its children.
+lend_to_child: Callable[[], Callable[[int, int], _core.Memory] | None] = lambda: None
+
 
 def is_shared(storage: torch.UntypedStorage) -> bool:
     """Does this storage lie in memory of the bus that others may be let write to?"""
-    size = storage.nbytes()
-    return storage.device.type == "cpu" and _core.is_shared(
-        storage.data_ptr(), max(size, 1), participant()
+    return (
+        storage.device.type == "cpu"
+        and (size := storage.nbytes()) > 0
+        and _core.is_shared(storage.data_ptr(), size, participant())
     )
+
+
+def is_inherited(storage: torch.UntypedStorage) -> bool:
+    """Has a process before us moved it, and forked then?"""
+    return storage.device.type == "cpu" and storage.data_ptr() in _inherited
 
 
 def move(tensor: torch.Tensor) -> None:
@@ -54,8 +71,26 @@ def move_storage(storage: torch.UntypedStorage) -> bool:
         return False
     with _moving:
         if storage.nbytes() > 0 and not is_shared(storage):
-            storage._swap_data_ptr_(_room_for(storage))
+            storage._swap_data_ptr_(_from_owner(storage) or _room_for(storage))
     return True
+
+
+def pin() -> list[memoryview]:
+    """The memory that a child which is forked now inherits; it must live as long as the child."""
+    return [memory for known in list(_moved.values()) if (memory := known()) is not None]
+
+
+def moved_at(address: int, size: int) -> memoryview:
+    """What this process has moved to an address.
+
+    Raises:
+        Closed: nothing of this size, or it is gone.
+    """
+    known = _moved.get(address)
+    memory = known() if known is not None else None
+    if memory is None or memory.nbytes != size:
+        raise Closed("the memory that was inherited by a fork is gone")
+    return memory
 
 
 def warn_of_hooks(tensor: torch.Tensor) -> None:
@@ -101,8 +136,42 @@ def _move_strided(tensor: torch.Tensor) -> None:
 
 def _room_for(storage: torch.UntypedStorage) -> Any:
     """A copy of a storage in memory of the bus."""
-    size = storage.nbytes()
-    memory = _core.empty("uint8", [size], True, participant())
-    room = learn().utils.dlpack.from_dlpack(memory).untyped_storage()
+    memory = memoryview(_core.empty("uint8", [storage.nbytes()], True, participant()))
+    room = _storage_over(memory)
     room.copy_(storage)
+    address = room.data_ptr()
+    _moved[address] = weakref.ref(memory, lambda gone: _forget(address, gone))
     return room
+
+
+def _forget(address: int, gone: weakref.ref[memoryview]) -> None:
+    if _moved.get(address) is gone:  # the memory may be another's by now
+        del _moved[address]
+
+
+def _from_owner(storage: torch.UntypedStorage) -> Any:
+    """The memory of a storage that a fork has left us, as its owner lends it; None for others."""
+    borrow = _inherited.pop(storage.data_ptr(), None)
+    if borrow is None:
+        return None
+    try:
+        return _storage_over(memoryview(borrow(storage.data_ptr(), storage.nbytes())))
+    except (Closed, OSError, EOFError):
+        return None
+
+
+def _storage_over(memory: memoryview) -> Any:
+    return learn().frombuffer(memory, dtype=learn().uint8).untyped_storage()
+
+
+def _after_fork() -> None:
+    """What our parent has moved is here too, but not ours to lend."""
+    global _moving
+    _moving = threading.Lock()
+    borrow = lend_to_child()
+    if borrow is not None:
+        _inherited.update(dict.fromkeys(_moved, borrow))
+    _moved.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
