@@ -21,6 +21,7 @@ set(TENSORBUS_PUBLIC_HEADERS
     bus/options.hpp
     bus/participant.hpp
     bus/publisher.hpp
+    bus/queue.hpp
     bus/sample.hpp
     bus/share.hpp
     bus/subscriber.hpp)

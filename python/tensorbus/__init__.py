@@ -43,6 +43,7 @@ from tensorbus._wait_any import wait_any
 
 if TYPE_CHECKING:
     from tensorbus._async_subscriber import AsyncSubscriber
+    from tensorbus._queue import Queue
 
 __all__ = [
     "AccessDenied",
@@ -59,6 +60,7 @@ __all__ = [
     "OutOfMemory",
     "ProtocolError",
     "Publisher",
+    "Queue",
     "Sample",
     "Shared",
     "Subscriber",
@@ -79,11 +81,18 @@ __all__ = [
 know_errors(BY_CODE)
 
 
-def __getattr__(name: str) -> object:
-    """AsyncSubscriber on first use: asyncio takes longer to import than all of Tensorbus."""
-    if name != "AsyncSubscriber":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from tensorbus._async_subscriber import AsyncSubscriber
+# On first use: what they need, asyncio and pickle, takes longer to import than all of Tensorbus.
+_LATER = {
+    "AsyncSubscriber": "tensorbus._async_subscriber",
+    "Queue": "tensorbus._queue",
+}
 
-    globals()[name] = AsyncSubscriber
-    return AsyncSubscriber
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    found: object = getattr(import_module(_LATER[name]), name)
+    globals()[name] = found
+    return found

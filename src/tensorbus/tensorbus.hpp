@@ -1,12 +1,13 @@
 #pragma once
 
-// Everything a program needs that publishes, receives or shares tensors.
+// Everything a program needs that publishes, receives, shares or queues tensors.
 #include "tensorbus/bus/handle.hpp"
 #include "tensorbus/bus/loan.hpp"
 #include "tensorbus/bus/message.hpp"
 #include "tensorbus/bus/options.hpp"
 #include "tensorbus/bus/participant.hpp"
 #include "tensorbus/bus/publisher.hpp"
+#include "tensorbus/bus/queue.hpp"
 #include "tensorbus/bus/sample.hpp"
 #include "tensorbus/bus/share.hpp"
 #include "tensorbus/bus/subscriber.hpp"

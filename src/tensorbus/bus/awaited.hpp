@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -20,14 +21,30 @@ namespace tensorbus::bus {
 template <typename T>
 class Awaited {
  public:
-  // By the service thread; what comes after the first is dropped.
-  void set(T value) noexcept {
-    finish([&] { value_.emplace(std::move(value)); });
+  // By the service thread. False: nobody waits any more, or it came before; then it is the caller's
+  // still.
+  bool set(T&& value) noexcept {
+    return finish([&] { value_.emplace(std::move(value)); });
   }
-  void fail(std::exception_ptr error) noexcept {
-    finish([&] { error_ = std::move(error); });
+  bool fail(std::exception_ptr error) noexcept {
+    return finish([&] { error_ = std::move(error); });
   }
 
+  // By whoever waits: called once, by whoever it comes from, when it has come; at once if it has.
+  void on_done(std::function<void()> tell) {
+    const std::lock_guard lock(mutex_);
+    if (done())
+      tell();
+    else
+      tell_ = std::move(tell);
+  }
+
+  // By whoever waits: no longer. False: it has come.
+  bool give_up() noexcept {
+    const std::lock_guard lock(mutex_);
+    given_up_ = !done();
+    return given_up_;
+  }
   // kDone, kTimedOut or kInterrupted. Throws what fail() was given.
   Outcome wait(std::chrono::nanoseconds timeout, const GiveUp& give_up) {
     const platform::Deadline deadline(timeout);
@@ -41,28 +58,32 @@ class Awaited {
     if (error_) std::rethrow_exception(error_);
     return Outcome::kDone;
   }
+  bool done() const noexcept {
+    return done_.load(std::memory_order_acquire) != 0;  // pairs with finish()
+  }
   // After kDone, once.
   T take() { return *std::exchange(value_, std::nullopt); }
 
  private:
-  bool done() const noexcept {
-    return done_.load(std::memory_order_acquire) != 0;  // pairs with finish()
-  }
   template <typename Store>
-  void finish(Store store) noexcept {
+  bool finish(Store store) noexcept {
     {
       const std::lock_guard lock(mutex_);
-      if (done()) return;
+      if (done() || given_up_) return false;
       store();
       done_.store(1, std::memory_order_release);
+      if (tell_) std::exchange(tell_, {})();
     }
     platform::futex_wake_all(done_);
+    return true;
   }
 
   std::mutex mutex_;
   std::atomic<std::uint32_t> done_{0};
   std::optional<T> value_;
   std::exception_ptr error_;
+  std::function<void()> tell_;
+  bool given_up_ = false;
 };
 
 }  // namespace tensorbus::bus

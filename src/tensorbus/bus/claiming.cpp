@@ -5,6 +5,14 @@
 #include "tensorbus/link/message_lender.hpp"
 
 namespace tensorbus::bus {
+namespace {
+
+Error error_in(const Exchange::Answer& answer) {
+  const auto* error = std::get_if<Error>(&answer);
+  return error != nullptr ? *error : Error(Code::kProtocol, "an answer to another question");
+}
+
+}  // namespace
 
 void Claiming::start(Surroundings& surroundings, const Descriptor& descriptor,
                      std::shared_ptr<Exchange> sender, memory::Grant grant, OnClaimed on_claimed) {
@@ -88,7 +96,7 @@ void Claiming::inherit_segment(std::size_t owner, std::uint32_t segment) {
                      [self = shared_from_this(), owner, segment](Exchange::Answer& answer) {
                        self->guarded([&] {
                          auto* handed = std::get_if<Exchange::HandedSegment>(&answer);
-                         if (handed == nullptr) return self->fail(std::get<Error>(answer));
+                         if (handed == nullptr) return self->fail(error_in(answer));
                          const Share& share = self->shares_[owner];
                          share.connected->segments_for(self->grant_)
                              .add(segment, std::move(handed->fd), handed->bytes);

@@ -1,5 +1,6 @@
 #include "tensorbus/bus/collect.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -41,12 +42,24 @@ struct Collecting {
     if (read == SampleParts::Read::kDone) receiver.on_sample(std::move(sample));
     return read;
   }
+  void read_without(std::shared_ptr<link::Lender> other) {
+    lender = std::move(other);
+    entry.token = 0;
+  }
   void read_claimed(const Claimed& claimed) {
     if (read(&claimed) == SampleParts::Read::kDone) return;
     (void)hold();
     receiver.on_error(Error(Code::kProtocol, "LENT: a segment that never came"));
   }
 };
+
+// Does the sender itself own some of it?
+bool owns_any(const Descriptor& descriptor) {
+  return std::any_of(descriptor.tensors.begin(), descriptor.tensors.end(),
+                     [](const TensorEntry& entry) {
+                       return entry.owner == 0 && span_of(entry.layout).bytes() != 0;
+                     });
+}
 
 template <typename Work>
 void guarded(const Receiver& receiver, Work work) {
@@ -83,14 +96,24 @@ void collect(Surroundings& surroundings, const std::shared_ptr<Exchange>& from,
     const auto held = all->hold();
     if (read == SampleParts::Read::kSegmentMissing)
       throw Error(Code::kProtocol, "LENT: a segment that never came");
-    Claiming::start(surroundings, SampleParts::handed_on(*all->lender, all->entry), from, grant,
-                    [all, held](std::variant<Claimed, Error> claimed) {
-                      guarded(all->receiver, [&] {
-                        if (const auto* error = std::get_if<Error>(&claimed)) throw *error;
-                        held->forget();
-                        all->read_claimed(std::get<Claimed>(claimed));
-                      });
-                    });
+    const Descriptor descriptor = SampleParts::handed_on(*all->lender, all->entry);
+    // What is wholly others' is read without the sender's lease, which goes back at the end.
+    auto without = owns_any(descriptor)
+                       ? nullptr
+                       : std::make_shared<link::MessageLender>(from->source(), from->connected(),
+                                                               grant, surroundings.lent, 0);
+    Claiming::start(
+        surroundings, descriptor, from, grant,
+        [all, held, without = std::move(without)](std::variant<Claimed, Error> claimed) {
+          guarded(all->receiver, [&] {
+            if (const auto* error = std::get_if<Error>(&claimed)) throw *error;
+            if (without)
+              all->read_without(without);
+            else
+              held->forget();
+            all->read_claimed(std::get<Claimed>(claimed));
+          });
+        });
   });
 }
 

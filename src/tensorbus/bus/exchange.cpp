@@ -3,6 +3,7 @@
 #include <new>
 #include <utility>
 
+#include "tensorbus/bus/queue_host.hpp"
 #include "tensorbus/platform/step.hpp"
 
 namespace tensorbus::bus {
@@ -26,16 +27,18 @@ void Exchange::know(const Id& peer) {
 }
 
 template <typename Request>
-void Exchange::ask(Request request, OnAnswer on_answer) {
+std::uint32_t Exchange::ask(Request request, OnAnswer on_answer) {
   if (ended_) {
     Answer closed = Error(Code::kClosed, "the other process has hung up");
-    return on_answer(closed);
+    on_answer(closed);
+    return 0;
   }
   used_ = true;
   request.request = next_request_++;
   asked_.emplace(request.request, std::move(on_answer));
   connected_->channel->send(request);
   platform::step("request.sent");
+  return request.request;
 }
 
 void Exchange::attach(const Shares::Name& share, memory::Grant grant, OnAnswer on_answer) {
@@ -49,6 +52,32 @@ void Exchange::claim(std::vector<link::BlockName> blocks, memory::Grant grant, O
 void Exchange::hand_over(const Id& owner, std::uint32_t segment, memory::Grant grant,
                          OnAnswer on_answer) {
   ask(link::HandOver{0, owner, segment, as_field(grant)}, std::move(on_answer));
+}
+
+std::uint32_t Exchange::put(const link::QueueName& queue, std::uint32_t flags,
+                            const link::Entry& entry, const link::IssuedRef& issued,
+                            memory::Grant grant, OnAnswer on_answer) {
+  if (ended_) return ask(link::Put{}, std::move(on_answer));
+  const link::Put request{0, queue, flags, lent(entry, issued, grant)};
+  try {
+    return ask(request, std::move(on_answer));
+  } catch (...) {
+    lent_.erase(request.lent.token);
+    throw;
+  }
+}
+
+std::uint32_t Exchange::get(const link::QueueName& queue, std::uint32_t flags, OnAnswer on_answer) {
+  return ask(link::Get{0, queue, flags}, std::move(on_answer));
+}
+
+std::uint32_t Exchange::call(const link::QueueName& queue, link::QueueVerb verb,
+                             OnAnswer on_answer) {
+  return ask(link::QueueCall{0, queue, static_cast<std::uint32_t>(verb)}, std::move(on_answer));
+}
+
+void Exchange::cancel(std::uint32_t request) {
+  if (!ended_ && asked_.contains(request)) connected_->channel->send(link::Cancel{request});
 }
 
 bool Exchange::on_message(link::Channel::Received& received) {
@@ -78,6 +107,31 @@ bool Exchange::on_message(link::Channel::Received& received) {
     case link::ControlType::kReturn:
       lent_.erase(received.as<link::Return>().token);
       return true;
+    case link::ControlType::kPut: {
+      const auto asked = received.as<link::Put>();
+      serve(asked.request, [&] { queues().on_put(shared_from_this(), asked); });
+      return true;
+    }
+    case link::ControlType::kGet: {
+      const auto asked = received.as<link::Get>();
+      serve(asked.request, [&] { queues().on_get(shared_from_this(), asked); });
+      return true;
+    }
+    case link::ControlType::kQueue: {
+      const auto asked = received.as<link::QueueCall>();
+      serve(asked.request, [&] { queues().on_call(shared_from_this(), asked); });
+      return true;
+    }
+    case link::ControlType::kCancel: {
+      const auto request = received.as<link::Cancel>().request;
+      if (surroundings_.queues) surroundings_.queues->on_cancel(*this, request);
+      return true;
+    }
+    case link::ControlType::kTold: {
+      const auto told = received.as<link::Told>();
+      answer(told.request, told);
+      return true;
+    }
     case link::ControlType::kLent: {
       auto lent = received.as<link::Lent>();
       const std::uint32_t request = lent.request;
@@ -121,11 +175,15 @@ void Exchange::serve(std::uint32_t request, Work work) {
   try {
     work();
   } catch (const Error& error) {
-    connected_->channel->send(link::Denied{request, static_cast<std::uint32_t>(error.code()),
-                                           std::string(error.what()).substr(0, 1024)});
+    deny(request, error);
   } catch (const std::bad_alloc&) {
     connected_->channel->send(std::move(no_memory));
   }
+}
+
+QueueHost& Exchange::queues() const {
+  if (!surroundings_.queues) throw Error(Code::kClosed, "there are no queues here");
+  return *surroundings_.queues;
 }
 
 void Exchange::on_attach(const link::Attach& asked) {
@@ -168,12 +226,16 @@ void Exchange::on_hand_over(const link::HandOver& asked) {
   });
 }
 
-// Enters the lease before anybody can know of it.
-void Exchange::lend(std::uint32_t request, const link::Entry& entry, const link::IssuedRef& issued,
-                    memory::Grant grant) {
+void Exchange::deny(std::uint32_t request, const Error& why) {
+  connected_->channel->send(link::Denied{request, static_cast<std::uint32_t>(why.code()),
+                                         std::string(why.what()).substr(0, 1024)});
+}
+
+link::Lent Exchange::lent(const link::Entry& entry, const link::IssuedRef& issued,
+                          memory::Grant grant) {
   if (lent_.size() >= kMostLent)
     throw Error(Code::kOutOfMemory, "more than 2^20 leases of one process: let go of some");
-  link::Lent lent{request, 0, entry.length, entry.segment, entry.offset, {}};
+  link::Lent lent{0, 0, entry.length, entry.segment, entry.offset, {}, 0};
   if (entry.is_inline())
     lent.inline_bytes.assign(reinterpret_cast<const char*>(entry.inline_bytes.data()),
                              entry.length);
@@ -183,10 +245,18 @@ void Exchange::lend(std::uint32_t request, const link::Entry& entry, const link:
     lent.token = next_token_++;
     lent_.emplace(lent.token, issued);
   }
+  return lent;
+}
+
+void Exchange::lend(std::uint32_t request, const link::Entry& entry, const link::IssuedRef& issued,
+                    memory::Grant grant, std::uint64_t number) {
+  link::Lent message = lent(entry, issued, grant);
+  message.request = request;
+  message.number = number;
   try {
-    connected_->channel->send(lent);
+    connected_->channel->send(message);
   } catch (...) {
-    lent_.erase(lent.token);
+    lent_.erase(message.token);
     throw;
   }
   platform::step("lent.sent");
@@ -195,6 +265,7 @@ void Exchange::lend(std::uint32_t request, const link::Entry& entry, const link:
 void Exchange::end(const std::string& why) {
   ended_ = true;
   lent_.clear();
+  if (surroundings_.queues) surroundings_.queues->forget(*this);
   auto asked = std::exchange(asked_, {});
   for (auto& [request, on_answer] : asked) {
     Answer closed =

@@ -19,14 +19,14 @@ namespace tensorbus::bus {
 
 // What two participants lend each other by message (docs/protocol.md, section 6): one end of a
 // connection, whoever opened it. On the service thread only.
-class Exchange {
+class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
   struct HandedSegment {
     platform::Fd fd;
     std::size_t bytes = 0;
   };
   // An Error: denied, or the peer is gone (kClosed).
-  using Answer = std::variant<link::Lent, HandedSegment, Error>;
+  using Answer = std::variant<link::Lent, HandedSegment, link::Told, Error>;
   // Called once.
   using OnAnswer = std::function<void(Answer&)>;
 
@@ -46,6 +46,20 @@ class Exchange {
   void claim(std::vector<link::BlockName> blocks, memory::Grant grant, OnAnswer on_answer);
   void hand_over(const Id& owner, std::uint32_t segment, memory::Grant grant, OnAnswer on_answer);
 
+  // To the host of a queue (section 7). Each returns the number of the request, 0 if it was
+  // answered already.
+  std::uint32_t put(const link::QueueName& queue, std::uint32_t flags, const link::Entry& entry,
+                    const link::IssuedRef& issued, memory::Grant grant, OnAnswer on_answer);
+  std::uint32_t get(const link::QueueName& queue, std::uint32_t flags, OnAnswer on_answer);
+  std::uint32_t call(const link::QueueName& queue, link::QueueVerb verb, OnAnswer on_answer);
+  void cancel(std::uint32_t request);
+
+  // To a client of a queue: the answers to its requests.
+  void lend(std::uint32_t request, const link::Entry& entry, const link::IssuedRef& issued,
+            memory::Grant grant, std::uint64_t number = 0);
+  void tell(link::Told told) { connected_->channel->send(told); }
+  void deny(std::uint32_t request, const Error& why);
+
   // False: it is for somebody else. Throws Error(kProtocol).
   bool on_message(link::Channel::Received& received);
   // The peer is gone, or we are: what was lent comes back, who waits for an answer gets one.
@@ -53,10 +67,11 @@ class Exchange {
 
  private:
   template <typename Request>
-  void ask(Request request, OnAnswer on_answer);
+  std::uint32_t ask(Request request, OnAnswer on_answer);
   void answer(std::uint32_t request, Answer answer);
-  void lend(std::uint32_t request, const link::Entry& entry, const link::IssuedRef& issued,
-            memory::Grant grant);
+  // Enters a lease before anybody can know of it.
+  link::Lent lent(const link::Entry& entry, const link::IssuedRef& issued, memory::Grant grant);
+  QueueHost& queues() const;
   void on_attach(const link::Attach& asked);
   void on_claim(const link::Claim& asked);
   void on_hand_over(const link::HandOver& asked);

@@ -38,7 +38,7 @@ class TENSORBUS_API Participant {
 
  private:
   friend class Publisher;
-  friend class Shared;
+  friend struct QueueState;
   friend struct SharedState;
   friend class Subscriber;
   explicit Participant(std::shared_ptr<bus::ParticipantCore> core) : core_(std::move(core)) {}

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "tensorbus/bus/claiming.hpp"
-#include "tensorbus/bus/collect.hpp"
+#include "tensorbus/bus/queue_host.hpp"
 #include "tensorbus/bus/topic_name.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
@@ -61,6 +61,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
   surroundings_.inherit = [this](const Id& owner, const std::shared_ptr<link::Connected>& left) {
     inherit(owner, left);
   };
+  surroundings_.queues = std::make_shared<QueueHost>(surroundings_);
   domain_.sweep(id());
   arena().on_retired([this] { service_.ask(telling_retired_); });
   service_.watch(listener_.get(), [this] { on_connection(); });
@@ -81,6 +82,7 @@ ParticipantCore::~ParticipantCore() {
   }
   for (const auto& connection : owner_connections_) connection->end();
   for (const auto& [id, owner] : owners_) owner.connection->end("");
+  surroundings_.queues.reset();
 }
 
 std::shared_ptr<PublisherCore> ParticipantCore::add_publisher(const std::string& topic,
@@ -396,30 +398,6 @@ void ParticipantCore::end_overdue_shares() {
   if (!next) return;
   const auto rest = std::chrono::ceil<std::chrono::milliseconds>(*next - Shares::Clock::now());
   service_.ask(ending_shares_, std::clamp<std::chrono::milliseconds>(rest, 1ms, 1h));
-}
-
-std::shared_ptr<Awaited<Sample>> ParticipantCore::attach(const Id& owner, const Shares::Name& share,
-                                                         Access access) {
-  const auto awaited = std::make_shared<Awaited<Sample>>();
-  const Receiver receiver{
-      [awaited](Sample sample) { awaited->set(std::move(sample)); },
-      [awaited](const Error& error) { awaited->fail(std::make_exception_ptr(error)); }};
-  service_.post([this, owner, share, access, receiver] {
-    reach(owner, [this, owner, share, access, receiver](const std::shared_ptr<Exchange>& other) {
-      if (!other)
-        return receiver.on_error(
-            Error(Code::kClosed, "participant " + owner.hex() + " is not in the domain " +
-                                     domain_.path() +
-                                     ": it has exited, or the handle is of another domain"));
-      const memory::Grant grant =
-          access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
-      other->attach(share, grant, [this, other, access, receiver](Exchange::Answer& answer) {
-        if (const auto* error = std::get_if<Error>(&answer)) return receiver.on_error(*error);
-        collect(surroundings_, other, std::get<link::Lent>(answer), access, receiver);
-      });
-    });
-  });
-  return awaited;
 }
 
 void ParticipantCore::forget_owner(BorrowerConnection& connection, const std::string& why) {

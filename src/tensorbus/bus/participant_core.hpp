@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -9,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "tensorbus/bus/awaited.hpp"
 #include "tensorbus/bus/borrower_connection.hpp"
 #include "tensorbus/bus/domain.hpp"
 #include "tensorbus/bus/options.hpp"
@@ -54,10 +54,13 @@ class ParticipantCore {
                      Shares::Clock::time_point until);
   void close_share(std::uint64_t number) noexcept { surroundings_.shares.close(number); }
   bool shares(std::uint64_t number) const { return surroundings_.shares.open(number); }
-  std::shared_ptr<Awaited<Sample>> attach(const Id& owner, const Shares::Name& share,
-                                          Access access);
 
   const std::shared_ptr<link::ByteCounter>& bytes_shared() const noexcept { return shared_bytes_; }
+  // Has `task` done on the service thread.
+  void post(std::function<void(Surroundings&)> task) {
+    service_.post([this, task = std::move(task)] { task(surroundings_); });
+  }
+
   const link::LentMemory& lent() const noexcept { return *surroundings_.lent; }
 
   // A block of the arena; takes back what subscribers returned before it gives up.

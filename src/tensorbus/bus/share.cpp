@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "tensorbus/bus/awaited.hpp"
+#include "tensorbus/bus/collect.hpp"
 #include "tensorbus/bus/loan_impl.hpp"
 #include "tensorbus/bus/participant_core.hpp"
 #include "tensorbus/bus/prepared_sample.hpp"
@@ -23,6 +25,36 @@ void describe(Handle& handle, std::span<const TensorView> tensors, const Descrip
   const std::size_t described = std::min(tensors.size(), Handle::kMostDescribed);
   for (std::size_t i = 0; i < described; ++i)
     handle.described.push_back({found.tensors[i].layout, found.tensors[i].offset});
+}
+
+using AwaitedSample = std::shared_ptr<bus::Awaited<Sample>>;
+
+// Asks the owner; what becomes of it, `awaited` is told.
+void ask_for(bus::ParticipantCore& core, const Handle& handle, Access access,
+             const AwaitedSample& awaited) {
+  const bus::Receiver receiver{
+      [awaited](Sample sample) { awaited->set(std::move(sample)); },
+      [awaited](const Error& error) { awaited->fail(std::make_exception_ptr(error)); }};
+  const auto absent = "participant " + handle.owner.hex() + " is not in the domain " +
+                      core.domain().path() + ": it has exited, or the handle is of another domain";
+  core.post([owner = handle.owner, name = bus::Shares::Name{handle.number, handle.key}, access,
+             receiver, absent](bus::Surroundings& surroundings) {
+    surroundings.reach(owner, [&surroundings, name, access, receiver,
+                               absent](const std::shared_ptr<bus::Exchange>& other) {
+      if (!other) return receiver.on_error(Error(Code::kClosed, absent));
+      const memory::Grant grant =
+          access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
+      other->attach(name, grant,
+                    [&surroundings, other, access, receiver](bus::Exchange::Answer& answer) {
+                      if (const auto* lent = std::get_if<link::Lent>(&answer))
+                        bus::collect(surroundings, other, *lent, access, receiver);
+                      else if (const auto* error = std::get_if<Error>(&answer))
+                        receiver.on_error(*error);
+                      else
+                        receiver.on_error(Error(Code::kProtocol, "an answer to another question"));
+                    });
+    });
+  });
 }
 
 // A handle that came as a dictionary, or was changed and given a new checksum, may lie.
@@ -119,7 +151,8 @@ Outcome attach(Sample& sample, const Handle& handle, const AttachOptions& option
                const Participant& participant) {
   return platform::with_memory_errors([&] {
     const auto& core = SharedState::core_of(participant);
-    const auto awaited = core->attach(handle.owner, {handle.number, handle.key}, options.access);
+    const auto awaited = std::make_shared<bus::Awaited<Sample>>();
+    ask_for(*core, handle, options.access, awaited);
     const Outcome outcome = awaited->wait(options.timeout, options.give_up);
     if (outcome != Outcome::kDone) return outcome;
     Sample found = awaited->take();

@@ -15,6 +15,7 @@
 namespace tensorbus::bus {
 
 class Exchange;
+class QueueHost;
 
 // What connections need of their participant. Outlives them.
 struct Surroundings {
@@ -26,7 +27,8 @@ struct Surroundings {
   std::shared_ptr<link::LentMemory> lent = std::make_shared<link::LentMemory>();
 
   // The rest is for the service thread.
-  std::size_t link_bytes = 0;  // what all links of owner connections take
+  std::shared_ptr<QueueHost> queues{};  // empty: there can be none here
+  std::size_t link_bytes = 0;           // what all links of owner connections take
   // Hands in the exchange with another participant, or null if it is dead.
   using OnReached = std::function<void(const std::shared_ptr<Exchange>&)>;
   std::function<void(const Id&, OnReached)> reach = [](const Id&, const OnReached& on_reached) {

@@ -39,6 +39,11 @@ enum class ControlType : std::uint16_t {
   kHanded = 15,
   kDenied = 16,
   kReturn = 17,
+  kPut = 18,
+  kGet = 19,
+  kQueue = 20,
+  kCancel = 21,
+  kTold = 22,
 };
 
 struct ControlHeader {
@@ -163,7 +168,10 @@ struct Lent {
   std::uint32_t segment = 0;  // where it is, unless it is inline
   std::uint64_t offset = 0;
   std::string inline_bytes;
-  void visit(auto& archive) { archive(request, token, length, segment, offset, inline_bytes); }
+  std::uint64_t number = 0;  // of an item of a queue
+  void visit(auto& archive) {
+    archive(request, token, length, segment, offset, inline_bytes, number);
+  }
 };
 
 struct Handed {  // descriptor: the segment
@@ -179,6 +187,74 @@ struct Denied {
   std::uint32_t code = 0;  // a tensorbus::Code
   std::string text;
   void visit(auto& archive) { archive(request, code, text); }
+};
+
+// A queue of the receiver's.
+struct QueueName {
+  std::uint64_t number = 0;
+  std::uint64_t key = 0;
+  void visit(auto& archive) { archive(number, key); }
+  bool operator==(const QueueName&) const = default;
+};
+
+struct Put {
+  static constexpr ControlType kType = ControlType::kPut;
+  static constexpr std::uint32_t kWait = 1;     // for room
+  static constexpr std::uint32_t kToFront = 2;  // it came back
+  std::uint32_t request = 0;
+  QueueName queue;
+  std::uint32_t flags = 0;
+  Lent lent;
+  void visit(auto& archive) {
+    archive(request);
+    queue.visit(archive);
+    archive(flags);
+    lent.visit(archive);
+  }
+};
+
+struct Get {
+  static constexpr ControlType kType = ControlType::kGet;
+  static constexpr std::uint32_t kWait = 1;  // for an item
+  std::uint32_t request = 0;
+  QueueName queue;
+  std::uint32_t flags = 0;
+  void visit(auto& archive) {
+    archive(request);
+    queue.visit(archive);
+    archive(flags);
+  }
+};
+
+enum class QueueVerb : std::uint32_t { kOpen, kState, kTaskDone, kJoin, kClose };
+
+struct QueueCall {
+  static constexpr ControlType kType = ControlType::kQueue;
+  std::uint32_t request = 0;
+  QueueName queue;
+  std::uint32_t verb = 0;  // a QueueVerb
+  void visit(auto& archive) {
+    archive(request);
+    queue.visit(archive);
+    archive(verb);
+  }
+};
+
+struct Cancel {
+  static constexpr ControlType kType = ControlType::kCancel;
+  std::uint32_t request = 0;
+  void visit(auto& archive) { archive(request); }
+};
+
+struct Told {
+  static constexpr ControlType kType = ControlType::kTold;
+  std::uint32_t request = 0;
+  std::uint32_t timed_out = 0;  // 1: there was no room, or no item
+  // Of an open queue: maxsize, flags, key. Of a state: items, unfinished, lost.
+  std::uint64_t first = 0;
+  std::uint64_t second = 0;
+  std::uint64_t third = 0;
+  void visit(auto& archive) { archive(request, timed_out, first, second, third); }
 };
 
 struct Return {

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -82,6 +83,13 @@ bool DirectoryWatch::drain_changes() noexcept {
   alignas(inotify_event) std::array<char, 8192> events;
   while (::read(inotify_.get(), events.data(), events.size()) > 0) changed = true;
   return changed;
+}
+
+void DirectoryWatch::wait(std::chrono::nanoseconds timeout) noexcept {
+  pollfd changed{inotify_.get(), POLLIN, 0};  // a negative descriptor is left out
+  const auto rest = std::chrono::ceil<std::chrono::milliseconds>(timeout);
+  (void)::poll(&changed, 1, static_cast<int>(rest.count()));
+  (void)drain_changes();
 }
 
 }  // namespace tensorbus::platform

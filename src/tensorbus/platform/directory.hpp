@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ class DirectoryWatch {
   // Takes what happened off the descriptor. An overflow counts as a change like any other, since
   // the answer to every change is a rescan.
   bool drain_changes() noexcept;
+  // Until something changes, a signal comes, or this long.
+  void wait(std::chrono::nanoseconds timeout) noexcept;
 
  private:
   Fd inotify_;

@@ -13,4 +13,5 @@ NB_MODULE(_core, module) {
   bind_samples(module);
   bind_endpoints(module);
   bind_shares(module);
+  bind_queues(module);
 }

@@ -1,0 +1,19 @@
+#include "tensorbus/bus/onward.hpp"
+
+namespace tensorbus::bus {
+
+PreparedSample onward(Surroundings& surroundings, const Sample& sample, memory::Grant grant) {
+  Message message;
+  message.fields = sample.field_bytes();
+  message.fingerprint = sample.header().fingerprint;
+  for (const Tensor& tensor : sample.tensors())
+    message.tensors.push_back({tensor.data(), tensor.layout()});
+  const auto none = std::make_shared<link::ByteCounter>(0);
+  return {message.tensors,
+          message,
+          {*surroundings.arena,
+           [&](std::size_t bytes) { return surroundings.arena->allocate(bytes, grant); }, grant,
+           none, surroundings.self, *surroundings.lent, true}};
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,297 @@
+#include "tensorbus/bus/queue.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <utility>
+
+#include "tensorbus/bus/fork_safe.hpp"
+#include "tensorbus/bus/participant_core.hpp"
+#include "tensorbus/bus/queue_client.hpp"
+#include "tensorbus/bus/queue_host.hpp"
+#include "tensorbus/bus/topic_name.hpp"
+#include "tensorbus/platform/limits.hpp"
+#include "tensorbus/platform/poller.hpp"
+
+namespace tensorbus {
+namespace {
+
+constexpr std::string_view kPrefix = "tensorbus-queue:";
+
+// "queue" and a name; '=' is in no topic's file name, so they cannot be taken for one another.
+std::string escaped_name(const std::string& name) { return "queue=" + bus::escape_topic(name); }
+
+std::string address_of(const bus::QueueAddress& address) {
+  const auto hex = [](std::uint64_t value) {
+    char digits[16];
+    const auto end = std::to_chars(std::begin(digits), std::end(digits), value, 16).ptr;
+    return std::string(std::begin(digits), end);
+  };
+  return std::string(kPrefix) + address.host.hex() + ":" + hex(address.queue.number) + ":" +
+         hex(address.queue.key);
+}
+
+bus::QueueAddress parse_address(std::string_view text) {
+  bus::QueueAddress address;
+  const auto refuse = [] {
+    throw Error(Code::kInvalidArgument,
+                "this is no address of a queue: it is cut short, or was "
+                "changed");
+  };
+  std::string_view rest = text.substr(kPrefix.size());
+  const auto host = Id::parse(rest.substr(0, 32));
+  if (!host || rest.size() < 33 || rest[32] != ':') refuse();
+  address.host = *host;
+  rest.remove_prefix(33);
+  for (std::uint64_t* number : {&address.queue.number, &address.queue.key}) {
+    const auto parsed = std::from_chars(rest.data(), rest.data() + rest.size(), *number, 16);
+    if (parsed.ec != std::errc()) refuse();
+    rest.remove_prefix(static_cast<std::size_t>(parsed.ptr - rest.data()));
+    if (number == &address.queue.number && !rest.empty() && rest[0] == ':') rest.remove_prefix(1);
+  }
+  if (!rest.empty()) refuse();
+  return address;
+}
+
+// The first queue of this name whose host has not died.
+std::optional<bus::QueueAddress> look_for(const bus::Domain& domain, const std::string& name) {
+  const std::string escaped = escaped_name(name);
+  for (const std::string& file : domain.list()) {
+    const auto marker = bus::parse_marker(file);
+    if (marker && marker->escaped_topic == escaped && !domain.is_dead(marker->participant))
+      return bus::QueueAddress{marker->participant, {marker->publisher, 0}};
+  }
+  return std::nullopt;
+}
+
+// Throws Error(kTimeout) when nobody makes one in time.
+bus::QueueAddress wait_for(const bus::Domain& domain, const std::string& name,
+                           Queue::Timeout timeout, const GiveUp& give_up) {
+  platform::DirectoryWatch watch = domain.watch();
+  const platform::Deadline deadline(timeout);
+  while (true) {
+    if (const auto found = look_for(domain, name)) return *found;
+    if (deadline.passed() || (give_up && give_up()))
+      throw Error(Code::kTimeout,
+                  "there is no queue \"" + name + "\" in the domain " + domain.path());
+    watch.wait(deadline.remaining(link::kParkSlice));
+  }
+}
+
+}  // namespace
+
+struct QueueState {
+  std::shared_ptr<bus::ParticipantCore> participant;
+  QueueOptions options;
+  bus::QueueAddress address;
+  std::string text;
+  std::string marker;  // of the one that made it, if it has a name
+  bool made_here = false;
+
+  bus::QueueClient client() const { return {*participant, address}; }
+  Access access() const noexcept { return options.shared ? Access::kShared : Access::kRead; }
+  bus::PreparedSample prepare(const Message& item) const {
+    bus::ParticipantCore& core = *participant;
+    return {item.tensors,
+            item,
+            {core.arena(), [&](std::size_t bytes) { return core.allocate(bytes, grant()); },
+             grant(), core.bytes_shared(), core.id(), core.lent(), true}};
+  }
+  memory::Grant grant() const noexcept {
+    return options.shared ? memory::Grant::kWrite : memory::Grant::kRead;
+  }
+  static const std::shared_ptr<bus::ParticipantCore>& core_of(const Participant& participant) {
+    return participant.core();
+  }
+};
+
+struct Queue::Impl {
+  bus::ForkSafe<QueueState> state;
+
+  ~Impl() {
+    if (!state.forked() && state && state->made_here) close();
+  }
+  void close() const {
+    if (!state->marker.empty()) state->participant->domain().remove_file(state->marker);
+    state->client().close();
+  }
+};
+
+Queue::Queue(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Queue::Queue(Queue&&) noexcept = default;
+Queue& Queue::operator=(Queue&&) noexcept = default;
+Queue::~Queue() = default;
+
+Queue::Queue(const QueueOptions& options, const Participant& participant) {
+  platform::with_memory_errors([&] {
+    const auto& core = QueueState::core_of(participant);
+    impl_.reset(new Impl{bus::ForkSafe(QueueState{core, options, {}, {}, {}, false})});
+    QueueState& state = *impl_->state;
+    const auto made =
+        bus::make_queue(*core, {options.maxsize, options.redeliver, options.shared, options.name});
+    state.address = {core->id(), made};
+    state.made_here = true;
+    state.text = address_of(state.address);
+    if (options.name.empty()) return;
+    const auto number = static_cast<std::uint32_t>(made.number);
+    state.marker = bus::marker_name(escaped_name(options.name), core->id(), number);
+    core->domain().add_marker(state.marker);
+  });
+}
+
+Queue Queue::open(const std::string& address_or_name, Timeout timeout, const GiveUp& give_up,
+                  const Participant& participant) {
+  return platform::with_memory_errors([&] {
+    const auto& core = QueueState::core_of(participant);
+    const bool named = !address_or_name.starts_with(kPrefix);
+    bus::QueueAddress address = named ? wait_for(core->domain(), address_or_name, timeout, give_up)
+                                      : parse_address(address_or_name);
+    const link::Told told = bus::QueueClient(*core, address).open(timeout, give_up);
+    address.queue.key = told.third;
+    QueueOptions options{.maxsize = static_cast<std::uint32_t>(told.first),
+                         .redeliver = (told.second & 1) != 0,
+                         .shared = (told.second & 2) != 0,
+                         .name = named ? address_or_name : ""};
+    std::unique_ptr<Impl> impl(new Impl{bus::ForkSafe(
+        QueueState{core, std::move(options), address, address_of(address), {}, false})});
+    return Queue(std::move(impl));
+  });
+}
+
+namespace {
+
+QueueState& state_of(const bus::ForkSafe<QueueState>* state) {
+  if (state == nullptr) throw Error(Code::kClosed, "this queue was moved from");
+  return **state;
+}
+
+}  // namespace
+
+const std::string& Queue::address() const { return state_of(impl_ ? &impl_->state : nullptr).text; }
+
+const QueueOptions& Queue::options() const {
+  return state_of(impl_ ? &impl_->state : nullptr).options;
+}
+
+bool Queue::made_here() const { return state_of(impl_ ? &impl_->state : nullptr).made_here; }
+
+Outcome Queue::put(const Message& item, Timeout timeout, const GiveUp& give_up) {
+  const QueueState& state = state_of(impl_ ? &impl_->state : nullptr);
+  return platform::with_memory_errors([&] {
+    bus::PreparedSample prepared = state.prepare(item);
+    const Outcome outcome = state.client().put(prepared, timeout, give_up);
+    if (outcome == Outcome::kDone) prepared.mark_done();
+    return outcome;
+  });
+}
+
+Outcome Queue::get(Sample& item, Timeout timeout, const GiveUp& give_up) {
+  const QueueState& state = state_of(impl_ ? &impl_->state : nullptr);
+  return platform::with_memory_errors(
+      [&] { return state.client().get(item, state.access(), timeout, give_up); });
+}
+
+struct Queue::Pending::Impl {
+  std::shared_ptr<bus::ParticipantCore> participant;
+  platform::Fd event;
+  bus::QueueClient::Request<bus::QueueClient::AwaitedTold> told;  // of a put or a join
+  bus::QueueClient::Request<bus::QueueClient::AwaitedItem> item;  // of a get
+  const std::uint32_t fork_generation = platform::fork_generation();
+
+  ~Impl() {
+    if (fork_generation != platform::fork_generation()) {
+      platform::abandon(std::move(participant));
+      platform::abandon(std::move(told));
+      platform::abandon(std::move(item));
+    } else if (told.awaited ? told.awaited->give_up() : item.awaited->give_up()) {
+      (told.awaited ? told.cancel : item.cancel)();
+    }
+  }
+  // The eventfd is the teller's, too: it may outlive us.
+  template <typename Awaited>
+  void ring_for(const Awaited& awaited) const {
+    auto ringer = std::make_shared<platform::Fd>(platform::duplicate(event.get()));
+    awaited->on_done([ringer] { platform::signal_event(ringer->get()); });
+  }
+};
+
+Queue::Pending::Pending(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Queue::Pending::Pending(Pending&&) noexcept = default;
+Queue::Pending& Queue::Pending::operator=(Pending&&) noexcept = default;
+Queue::Pending::~Pending() = default;
+
+int Queue::Pending::descriptor() const noexcept { return impl_->event.get(); }
+
+bool Queue::Pending::is_get() const noexcept { return impl_->item.awaited != nullptr; }
+
+Outcome Queue::Pending::take(Sample& item) {
+  try {
+    if (impl_->told.awaited) return impl_->told.awaited->wait(Timeout::zero(), {});
+    const Outcome outcome = impl_->item.awaited->wait(Timeout::zero(), {});
+    if (outcome == Outcome::kDone) item = *impl_->item.awaited->take();
+    return outcome;
+  } catch (const Error& error) {
+    if (error.code() != Code::kClosed) throw;
+    return Outcome::kClosed;
+  }
+}
+
+Queue::Pending Queue::start_put(const Message& item) {
+  const QueueState& state = state_of(impl_ ? &impl_->state : nullptr);
+  return platform::with_memory_errors([&] {
+    bus::PreparedSample prepared = state.prepare(item);
+    std::unique_ptr<Pending::Impl> impl(
+        new Pending::Impl{state.participant, platform::make_event(), {}, {}});
+    impl->told = state.client().start_put(prepared, true);
+    prepared.mark_done();
+    impl->ring_for(impl->told.awaited);
+    return Pending(std::move(impl));
+  });
+}
+
+Queue::Pending Queue::start_get() {
+  const QueueState& state = state_of(impl_ ? &impl_->state : nullptr);
+  return platform::with_memory_errors([&] {
+    std::unique_ptr<Pending::Impl> impl(
+        new Pending::Impl{state.participant, platform::make_event(), {}, {}});
+    impl->item = state.client().start_get(state.access(), true);
+    impl->ring_for(impl->item.awaited);
+    return Pending(std::move(impl));
+  });
+}
+
+Queue::Pending Queue::start_join() {
+  const QueueState& state = state_of(impl_ ? &impl_->state : nullptr);
+  return platform::with_memory_errors([&] {
+    std::unique_ptr<Pending::Impl> impl(
+        new Pending::Impl{state.participant, platform::make_event(), {}, {}});
+    impl->told = state.client().start_join();
+    impl->ring_for(impl->told.awaited);
+    return Pending(std::move(impl));
+  });
+}
+
+void Queue::task_done() {
+  const QueueState& state = state_of(impl_ ? &impl_->state : nullptr);
+  platform::with_memory_errors([&] { state.client().task_done(); });
+}
+
+Outcome Queue::join(Timeout timeout, const GiveUp& give_up) {
+  const QueueState& state = state_of(impl_ ? &impl_->state : nullptr);
+  return platform::with_memory_errors([&] { return state.client().join(timeout, give_up); });
+}
+
+QueueStats Queue::stats() const {
+  const QueueState& state = state_of(impl_ ? &impl_->state : nullptr);
+  return platform::with_memory_errors([&] {
+    const link::Told told = state.client().state();
+    return QueueStats{told.first, told.second, told.third};
+  });
+}
+
+void Queue::close() {
+  (void)state_of(impl_ ? &impl_->state : nullptr);
+  impl_->close();
+}
+
+}  // namespace tensorbus

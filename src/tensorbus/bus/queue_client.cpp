@@ -1,0 +1,248 @@
+#include "tensorbus/bus/queue_client.hpp"
+
+#include <utility>
+
+#include "tensorbus/bus/awaited.hpp"
+#include "tensorbus/bus/collect.hpp"
+#include "tensorbus/bus/onward.hpp"
+#include "tensorbus/bus/queue_host.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+using namespace std::chrono_literals;
+
+using Timeout = QueueClient::Timeout;
+
+// For an answer that the host owes at once.
+constexpr Timeout kGrace = 5s;
+
+// A request on its way. Written by the service thread.
+struct Asked {
+  std::shared_ptr<Exchange> host;
+  std::uint32_t request = 0;
+  bool cancelled = false;
+};
+using Start = std::function<std::uint32_t(Surroundings&, const std::shared_ptr<Exchange>& host)>;
+using OnGone = std::function<void(const Error&)>;
+
+std::shared_ptr<Asked> ask(ParticipantCore& core, const Id& host, Start start, OnGone on_gone) {
+  auto asked = std::make_shared<Asked>();
+  core.post([asked, host, start = std::move(start),
+             on_gone = std::move(on_gone)](Surroundings& surroundings) {
+    surroundings.reach(
+        host, [&surroundings, asked, start, on_gone](const std::shared_ptr<Exchange>& reached) {
+          if (asked->cancelled) return;
+          if (!reached)
+            return on_gone(Error(Code::kClosed, "the process that has the queue is gone"));
+          asked->host = reached;
+          asked->request = start(surroundings, reached);
+        });
+  });
+  return asked;
+}
+
+std::function<void()> cancel(ParticipantCore& core, std::shared_ptr<Asked> asked) {
+  return [&core, asked = std::move(asked)] {
+    core.post([asked](Surroundings&) {
+      asked->cancelled = true;
+      if (asked->host && asked->request != 0) asked->host->cancel(asked->request);
+    });
+  };
+}
+
+// What the answers to a request become, whoever waits for them.
+using AwaitedTold = QueueClient::AwaitedTold;
+
+Exchange::OnAnswer tell(AwaitedTold awaited) {
+  return [awaited = std::move(awaited)](Exchange::Answer& answer) {
+    if (const auto* told = std::get_if<link::Told>(&answer))
+      awaited->set(link::Told(*told));
+    else if (const auto* error = std::get_if<Error>(&answer))
+      awaited->fail(std::make_exception_ptr(*error));
+    else
+      awaited->fail(
+          std::make_exception_ptr(Error(Code::kProtocol, "an answer to another question")));
+  };
+}
+
+OnGone gone(AwaitedTold awaited) {
+  return [awaited = std::move(awaited)](const Error& error) {
+    awaited->fail(std::make_exception_ptr(error));
+  };
+}
+
+// kClosed is an outcome here.
+template <typename Wait>
+Outcome closed_is_an_outcome(Wait wait) {
+  try {
+    return wait();
+  } catch (const Error& error) {
+    if (error.code() != Code::kClosed) throw;
+    return Outcome::kClosed;
+  }
+}
+
+Timeout at_least(Timeout timeout, Timeout least) { return timeout > least ? timeout : least; }
+
+// An item that nobody waits for any more.
+void put_back(Surroundings& surroundings, const std::shared_ptr<Exchange>& host,
+              const link::QueueName& queue, const Sample& item, memory::Grant grant) {
+  PreparedSample prepared = onward(surroundings, item, grant);
+  host->put(queue, link::Put::kToFront, prepared.entry(), prepared.issued(), grant,
+            [](Exchange::Answer&) {});
+  prepared.mark_done();
+}
+
+}  // namespace
+
+link::QueueName make_queue(ParticipantCore& core, const HostedQueueOptions& options) {
+  const auto awaited = std::make_shared<Awaited<link::QueueName>>();
+  core.post([awaited, options](Surroundings& surroundings) {
+    awaited->set(surroundings.queues->make(options));
+  });
+  (void)awaited->wait(Timeout::max(), [] { return false; });
+  return awaited->take();
+}
+
+QueueClient::Request<AwaitedTold> QueueClient::start_put(const PreparedSample& item,
+                                                         bool waits) const {
+  const auto awaited = std::make_shared<Awaited<link::Told>>();
+  const std::uint32_t flags = waits ? link::Put::kWait : 0;
+  auto asked = ask(
+      core_, address_.host,
+      [queue = address_.queue, flags, entry = item.entry(), issued = item.issued(),
+       grant = item.most_granted(), awaited](Surroundings&, const std::shared_ptr<Exchange>& host) {
+        return host->put(queue, flags, entry, issued, grant, tell(awaited));
+      },
+      gone(awaited));
+  return {awaited, cancel(core_, std::move(asked))};
+}
+
+Outcome QueueClient::put(const PreparedSample& item, Timeout timeout, const GiveUp& give_up) const {
+  const bool waits = timeout > Timeout::zero();
+  const auto [awaited, cancel] = start_put(item, waits);
+  return closed_is_an_outcome([&] {
+    Outcome outcome = awaited->wait(waits ? timeout : kGrace, give_up);
+    if (outcome == Outcome::kDone) {
+      outcome = Outcome::kTimedOut;  // if there was no room
+    } else {
+      cancel();
+      if (awaited->wait(kGrace, [] { return false; }) != Outcome::kDone)
+        throw Error(Code::kTimeout,
+                    "the process that has the queue does not answer: it is stopped, or very busy. "
+                    "Whether the item is in the queue is not known");
+    }
+    return awaited->take().timed_out != 0 ? outcome : Outcome::kDone;
+  });
+}
+
+QueueClient::Request<QueueClient::AwaitedItem> QueueClient::start_get(Access access,
+                                                                      bool waits) const {
+  const auto awaited = std::make_shared<Awaited<std::optional<Sample>>>();
+  const auto fail = [awaited](const Error& error) {
+    awaited->fail(std::make_exception_ptr(error));
+  };
+  const auto start = [queue = address_.queue, waits, access, awaited, fail](
+                         Surroundings& surroundings, const std::shared_ptr<Exchange>& host) {
+    const auto on_item = [&surroundings, host, queue, access, awaited](Sample sample) {
+      std::optional<Sample> found(std::move(sample));
+      const memory::Grant grant =
+          access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
+      if (!awaited->set(std::move(found))) put_back(surroundings, host, queue, *found, grant);
+    };
+    const auto on_answer = [&surroundings, host, access, awaited, on_item,
+                            fail](Exchange::Answer& answer) {
+      if (const auto* lent = std::get_if<link::Lent>(&answer))
+        collect(surroundings, host, *lent, access, {on_item, fail});
+      else if (const auto* error = std::get_if<Error>(&answer))
+        fail(*error);
+      else
+        awaited->set(std::nullopt);
+    };
+    return host->get(queue, waits ? link::Get::kWait : 0, on_answer);
+  };
+  return {awaited, cancel(core_, ask(core_, address_.host, start, fail))};
+}
+
+Outcome QueueClient::get(Sample& item, Access access, Timeout timeout,
+                         const GiveUp& give_up) const {
+  const bool waits = timeout > Timeout::zero();
+  const auto [awaited, cancel] = start_get(access, waits);
+  return closed_is_an_outcome([&] {
+    const Outcome outcome = awaited->wait(waits ? timeout : kGrace, give_up);
+    if (outcome != Outcome::kDone && awaited->give_up()) {
+      cancel();
+      return outcome;
+    }
+    (void)awaited->wait(Timeout::zero(), {});  // throws what came
+    std::optional<Sample> found = awaited->take();
+    if (!found) return Outcome::kTimedOut;
+    item = *std::move(found);
+    return Outcome::kDone;
+  });
+}
+
+link::Told QueueClient::call(link::QueueVerb verb) const {
+  const auto awaited = std::make_shared<Awaited<link::Told>>();
+  ask(
+      core_, address_.host,
+      [queue = address_.queue, verb, awaited](Surroundings&,
+                                              const std::shared_ptr<Exchange>& host) {
+        return host->call(queue, verb, tell(awaited));
+      },
+      gone(awaited));
+  if (awaited->wait(kGrace, [] { return false; }) != Outcome::kDone)
+    throw Error(Code::kTimeout,
+                "the process that has the queue does not answer: it is stopped, or "
+                "very busy");
+  return awaited->take();
+}
+
+link::Told QueueClient::open(Timeout timeout, const GiveUp& give_up) const {
+  const auto awaited = std::make_shared<Awaited<link::Told>>();
+  ask(
+      core_, address_.host,
+      [queue = address_.queue, awaited](Surroundings&, const std::shared_ptr<Exchange>& host) {
+        return host->call(queue, link::QueueVerb::kOpen, tell(awaited));
+      },
+      gone(awaited));
+  if (awaited->wait(at_least(timeout, kGrace), give_up) != Outcome::kDone)
+    throw Error(Code::kTimeout, "the process that has the queue does not answer");
+  return awaited->take();
+}
+
+link::Told QueueClient::state() const { return call(link::QueueVerb::kState); }
+
+void QueueClient::task_done() const { (void)call(link::QueueVerb::kTaskDone); }
+
+QueueClient::Request<AwaitedTold> QueueClient::start_join() const {
+  const auto awaited = std::make_shared<Awaited<link::Told>>();
+  auto asked = ask(
+      core_, address_.host,
+      [queue = address_.queue, awaited](Surroundings&, const std::shared_ptr<Exchange>& host) {
+        return host->call(queue, link::QueueVerb::kJoin, tell(awaited));
+      },
+      gone(awaited));
+  return {awaited, cancel(core_, std::move(asked))};
+}
+
+Outcome QueueClient::join(Timeout timeout, const GiveUp& give_up) const {
+  const auto [awaited, cancel] = start_join();
+  return closed_is_an_outcome([&] {
+    const Outcome outcome = awaited->wait(timeout, give_up);
+    if (outcome != Outcome::kDone) cancel();
+    return outcome;
+  });
+}
+
+void QueueClient::close() const {
+  if (address_.host == core_.id())
+    core_.post([number = address_.queue.number](Surroundings& surroundings) {
+      surroundings.queues->close(number);
+    });
+  else
+    (void)call(link::QueueVerb::kClose);
+}
+
+}  // namespace tensorbus::bus

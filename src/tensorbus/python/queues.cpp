@@ -1,0 +1,142 @@
+// Queues. What may wait does so without the GIL, and hears signals.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <optional>
+#include <string>
+
+#include "tensorbus/python/bindings.hpp"
+#include "tensorbus/python/outgoing.hpp"
+
+namespace tensorbus::python {
+namespace {
+
+// Calls wait(give_up) without the GIL. Throws what a signal handler raised.
+template <typename Wait>
+Outcome wait_hearing_signals(Wait wait) {
+  Outcome outcome;
+  {
+    WithoutGil release;
+    outcome = wait([&release] {
+      const WithGil acquire(release);
+      return PyErr_CheckSignals() != 0;
+    });
+  }
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  return outcome;
+}
+
+Message message_of(Outgoing& outgoing, const nb::bytes& fields) {
+  Message message;
+  message.tensors = outgoing.take_tensors();
+  message.fields = {static_cast<const std::byte*>(fields.data()), fields.size()};
+  return message;
+}
+
+Queue open_queue(const std::string& address_or_name, Seconds timeout,
+                 const Participant& participant) {
+  std::optional<Queue> opened;
+  wait_hearing_signals([&](const GiveUp& give_up) {
+    opened.emplace(Queue::open(address_or_name, to_timeout(timeout), give_up, participant));
+    return Outcome::kDone;
+  });
+  return *std::move(opened);
+}
+
+Outcome put(Queue& self, Outgoing& outgoing, const nb::bytes& fields, Seconds timeout) {
+  const Message message = message_of(outgoing, fields);
+  const Outcome outcome = wait_hearing_signals(
+      [&](const GiveUp& give_up) { return self.put(message, to_timeout(timeout), give_up); });
+  outgoing.clear();
+  return outcome;
+}
+
+nb::object get(Queue& self, Seconds timeout) {
+  Sample sample;
+  const Outcome outcome = wait_hearing_signals(
+      [&](const GiveUp& give_up) { return self.get(sample, to_timeout(timeout), give_up); });
+  if (outcome == Outcome::kDone) return nb::cast(std::move(sample));
+  return nb::cast(outcome);
+}
+
+Queue::Pending start_put(Queue& self, Outgoing& outgoing, const nb::bytes& fields) {
+  const Message message = message_of(outgoing, fields);
+  std::optional<Queue::Pending> started;
+  {
+    const WithoutGil release;
+    started.emplace(self.start_put(message));
+  }
+  outgoing.clear();
+  return *std::move(started);
+}
+
+nb::object take(Queue::Pending& self) {
+  Sample sample;
+  const Outcome outcome = self.take(sample);
+  const bool is_item = outcome == Outcome::kDone && self.is_get();
+  return is_item ? nb::cast(std::move(sample)) : nb::cast(outcome);
+}
+
+nb::dict stats_of(const Queue& self) {
+  QueueStats stats;
+  {
+    const WithoutGil release;
+    stats = self.stats();
+  }
+  nb::dict dict;
+  dict["items"] = stats.items;
+  dict["unfinished"] = stats.unfinished;
+  dict["lost"] = stats.lost;
+  return dict;
+}
+
+}  // namespace
+
+void bind_queues(nb::module_& module) {
+  nb::class_<Queue::Pending>(module, "Pending", "A request of a queue that is under way.")
+      .def("fileno", &Queue::Pending::descriptor)
+      .def("take", take, nb::sig("def take(self) -> Sample | Outcome"),
+           "What became of it: the Sample of a get, else the Outcome; TIMED_OUT: not yet.");
+  nb::class_<Queue>(module, "Queue", "Items from any process to any other.")
+      .def(
+          "__init__",
+          [](Queue* self, std::uint32_t maxsize, bool redeliver, bool shared,
+             const std::string& name, const Participant& participant) {
+            const WithoutGil release;
+            new (self)
+                Queue({.maxsize = maxsize, .redeliver = redeliver, .shared = shared, .name = name},
+                      participant);
+          },
+          nb::kw_only(), nb::arg("maxsize"), nb::arg("redeliver"), nb::arg("shared"),
+          nb::arg("name"), nb::arg("participant"))
+      .def_static("open", open_queue, nb::arg("address_or_name"), nb::arg("timeout").none(),
+                  nb::arg("participant"),
+                  nb::sig("def open(address_or_name: str, timeout: float | None, participant: "
+                          "Participant) -> Queue"))
+      .def_prop_ro("address", &Queue::address)
+      .def_prop_ro("maxsize", [](const Queue& self) { return self.options().maxsize; })
+      .def_prop_ro("redeliver", [](const Queue& self) { return self.options().redeliver; })
+      .def_prop_ro("made_here", &Queue::made_here)
+      .def_prop_ro("shared", [](const Queue& self) { return self.options().shared; })
+      .def("put", put, nb::arg("outgoing"), nb::arg("fields"), nb::arg("timeout").none(),
+           nb::sig("def put(self, outgoing: Outgoing, fields: bytes, timeout: float | None) -> "
+                   "Outcome"))
+      .def("get", get, nb::arg("timeout").none(),
+           nb::sig("def get(self, timeout: float | None) -> Sample | Outcome"))
+      .def("start_put", start_put, nb::arg("outgoing"), nb::arg("fields"),
+           nb::sig("def start_put(self, outgoing: Outgoing, fields: bytes) -> Pending"))
+      .def("start_get", &Queue::start_get, nb::call_guard<WithoutGil>())
+      .def("start_join", &Queue::start_join, nb::call_guard<WithoutGil>())
+      .def("task_done", &Queue::task_done, nb::call_guard<WithoutGil>())
+      .def(
+          "join",
+          [](Queue& self, Seconds timeout) {
+            return wait_hearing_signals(
+                [&](const GiveUp& give_up) { return self.join(to_timeout(timeout), give_up); });
+          },
+          nb::arg("timeout").none())
+      .def_prop_ro("stats", stats_of, nb::sig("def stats(self) -> dict[str, int]"))
+      .def("close", &Queue::close, nb::call_guard<WithoutGil>());
+}
+
+}  // namespace tensorbus::python
