@@ -29,8 +29,8 @@ _moving = threading.Lock()  # of one storage, by several threads: each byte once
 _moved: dict[int, weakref.ref[memoryview]] = {}
 # Of those that processes before us had moved when they forked: the way to have each from its owner.
 _inherited: dict[int, Callable[[int, int], _core.Memory]] = {}
-# Set by tensorbus.multiprocessing: the way to what this process has moved, for its children.
-lend_to_child: Callable[[], Callable[[int, int], _core.Memory] | None] = lambda: None
+# For children: the way to what this process has moved. Of tensorbus.multiprocessing, if it is there.
+lend_to_child: Callable[[], Callable[[int, int], _core.Memory] | None] | None = None
 
 
 def is_shared(storage: torch.UntypedStorage) -> bool:
@@ -136,7 +136,8 @@ def _move_strided(tensor: torch.Tensor) -> None:
 
 def _room_for(storage: torch.UntypedStorage) -> Any:
     """A copy of a storage in memory of the bus."""
-    memory = memoryview(_core.empty("uint8", [storage.nbytes()], True, participant()))
+    empty = _core.empty("uint8", [storage.nbytes()], True, participant())
+    memory = memoryview(empty)  # type: ignore[arg-type]
     room = _storage_over(memory)
     room.copy_(storage)
     address = room.data_ptr()
@@ -155,7 +156,8 @@ def _from_owner(storage: torch.UntypedStorage) -> Any:
     if borrow is None:
         return None
     try:
-        return _storage_over(memoryview(borrow(storage.data_ptr(), storage.nbytes())))
+        lent = borrow(storage.data_ptr(), storage.nbytes())
+        return _storage_over(memoryview(lent))  # type: ignore[arg-type]
     except (Closed, OSError, EOFError):
         return None
 
@@ -168,7 +170,7 @@ def _after_fork() -> None:
     """What our parent has moved is here too, but not ours to lend."""
     global _moving
     _moving = threading.Lock()
-    borrow = lend_to_child()
+    borrow = lend_to_child() if lend_to_child is not None else None
     if borrow is not None:
         _inherited.update(dict.fromkeys(_moved, borrow))
     _moved.clear()

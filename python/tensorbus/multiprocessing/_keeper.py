@@ -27,12 +27,6 @@ from tensorbus._participant import participant
 _PATIENCE = 60.0
 
 
-class Offer(Struct, frozen=True):
-    """What a pipe carries of a message with tensors."""
-
-    handle: bytes
-
-
 class Keep(Struct, tag=True):
     """To the keeper: keep what is behind this handle, for so long at most."""
 
@@ -45,12 +39,6 @@ class Lend(Struct, tag=True):
 
     address: int
     size: int
-
-
-class Drop(Struct, tag=True):
-    """To the keeper: what was to be sent is not."""
-
-    handle: bytes
 
 
 class Answer(Struct):
@@ -84,12 +72,6 @@ class Kept:
                 self._shares = {key: kept for key, kept in self._shares.items() if kept.open}
                 self._look_at = 2 * len(self._shares) + 64
         return handle
-
-    def drop(self, handle: bytes) -> None:
-        with self._lock:
-            shared = self._shares.pop(handle, None)
-        if shared is not None:
-            shared.close()
 
 
 class Service:
@@ -128,7 +110,7 @@ class Client:
         self._lock = threading.Lock()
         self._connection = Connection(_connected(address))
 
-    def ask(self, question: Keep | Lend | Drop) -> bytes:
+    def ask(self, question: Keep | Lend) -> bytes:
         with self._lock:
             self._connection.send_bytes(msgpack.encode(question))
             answer = msgpack.decode(self._connection.recv_bytes(), type=Answer)
@@ -143,8 +125,8 @@ _service: Service | None = None
 _clients: dict[str, Client] = {}
 
 
-def offer(outgoing: _core.Outgoing, fields: bytes) -> Offer:
-    """Shares a message for one process to attach to, whatever becomes of this one.
+def offer(outgoing: _core.Outgoing, fields: bytes) -> bytes:
+    """Shares a message for one process to attach to, whatever becomes of this one: its handle.
 
     Raises:
         OutOfMemory: a limit was reached; the message names it.
@@ -153,16 +135,8 @@ def offer(outgoing: _core.Outgoing, fields: bytes) -> Offer:
     if settings.keeper:
         with suppress(OSError, EOFError):  # the keeper is gone: its children see to themselves
             handle = shared.handle.bytes()
-            return Offer(_client(settings.keeper).ask(Keep(handle, settings.ttl)))
-    return Offer(_kept.add(shared))
-
-
-def withdraw(offered: Offer) -> None:
-    """What was offered is not sent after all."""
-    _kept.drop(offered.handle)
-    if settings.keeper:
-        with suppress(OSError, EOFError):
-            _client(settings.keeper).ask(Drop(offered.handle))
+            return _client(settings.keeper).ask(Keep(handle, settings.ttl))
+    return _kept.add(shared)
 
 
 def attach(handle: bytes) -> _core.Sample:
@@ -248,7 +222,7 @@ def _serve(connection: Connection) -> None:
     """Answers one process for as long as it lives."""
     with connection, suppress(OSError, EOFError):
         while True:
-            question = msgpack.decode(connection.recv_bytes(), type=Keep | Lend | Drop)
+            question = msgpack.decode(connection.recv_bytes(), type=Keep | Lend)
             try:
                 answer = Answer(_answer(question))
             except Exception as error:  # whoever asked raises it
@@ -256,10 +230,7 @@ def _serve(connection: Connection) -> None:
             connection.send_bytes(msgpack.encode(answer))
 
 
-def _answer(question: Keep | Lend | Drop) -> bytes:
-    if isinstance(question, Drop):
-        _kept.drop(question.handle)
-        return b""
+def _answer(question: Keep | Lend) -> bytes:
     outgoing, fields = _core.Outgoing(), b""
     if isinstance(question, Keep):
         found = _core.attach(

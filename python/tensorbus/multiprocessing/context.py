@@ -18,13 +18,15 @@ __all__ = ["DefaultContext", "ForkContext", "ForkServerContext", "Process", "Spa
 class _Joined(multiprocessing.process.BaseProcess):
     """A process that knows who keeps what is on its way."""
 
+    _start_method: str | None
     _for_child: bytes
     _pinned: list[memoryview]
 
     def start(self) -> None:
         reductions.learn_libraries()
         # A forked child has our memory, and no lease of it: it stays until the child has ended.
-        pinned = _torch_sharing.pin()
+        method = self._start_method or multiprocessing.get_start_method()
+        pinned = _torch_sharing.pin() if method == "fork" else []
         if pinned:
             _keeper.service_address()  # for the child to borrow it
         self._for_child = _keeper.settings_for_child()
@@ -111,19 +113,19 @@ class _Ours:
         return context
 
 
-class ForkContext(_Ours, standard.ForkContext):
+class ForkContext(_Ours, standard.ForkContext):  # type: ignore[misc]
     """Starts processes by fork."""
 
     Process = ForkProcess
 
 
-class SpawnContext(_Ours, standard.SpawnContext):
+class SpawnContext(_Ours, standard.SpawnContext):  # type: ignore[misc]
     """Starts processes with fresh interpreters."""
 
     Process = SpawnProcess
 
 
-class ForkServerContext(_Ours, standard.ForkServerContext):
+class ForkServerContext(_Ours, standard.ForkServerContext):  # type: ignore[misc]
     """Starts processes by a server."""
 
     Process = ForkServerProcess
@@ -148,7 +150,7 @@ class Process(_Joined, multiprocessing.process.BaseProcess):
         default_context.get_context().Process._after_fork()
 
 
-class DefaultContext(_Ours, standard.BaseContext):
+class DefaultContext(_Ours, standard.BaseContext):  # type: ignore[misc]
     """Follows the start method of the standard library's `multiprocessing`, which it also sets."""
 
     Process = Process
@@ -159,9 +161,9 @@ class DefaultContext(_Ours, standard.BaseContext):
     def set_start_method(self, method: str | None, force: bool = False) -> None:
         """Sets it for all of the program, once."""
         reductions.learn_libraries()
-        multiprocessing.set_start_method(method, force)  # type: ignore[arg-type]
+        multiprocessing.set_start_method(method, force)
 
-    def get_start_method(self, allow_none: bool = False) -> str | None:
+    def get_start_method(self, allow_none: bool = False) -> Any:
         """See `multiprocessing.get_start_method`."""
         return multiprocessing.get_start_method(allow_none)
 

@@ -9,6 +9,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from tensorbus.multiprocessing.connection import Connection, Pipe, wait
@@ -117,10 +118,8 @@ class ProcessContext:
         error = self._errors[index]
         if error.closed:
             return
-        try:
+        with suppress(EOFError, OSError):
             self._tracebacks[index] = error.recv()
-        except (EOFError, OSError):
-            pass
         error.close()
 
     def _end(self, grace_period: float | None) -> None:

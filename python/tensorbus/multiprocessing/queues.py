@@ -3,61 +3,75 @@
 from __future__ import annotations
 
 import multiprocessing.queues
-import queue
 from typing import TYPE_CHECKING, Any
 
+import tensorbus
 from tensorbus.multiprocessing import reductions
 from tensorbus.multiprocessing.connection import Pipe
 
 if TYPE_CHECKING:
-    _Queue = multiprocessing.queues.Queue[Any]
-    _JoinableQueue = multiprocessing.queues.JoinableQueue[Any]
     _SimpleQueue = multiprocessing.queues.SimpleQueue[Any]
-else:  # not every Python has them to be subscripted
-    _Queue = multiprocessing.queues.Queue
-    _JoinableQueue = multiprocessing.queues.JoinableQueue
+else:  # not every Python has it to be subscripted
     _SimpleQueue = multiprocessing.queues.SimpleQueue
 
 __all__ = ["JoinableQueue", "Queue", "SimpleQueue"]
 
 
-class Queue(_Queue):
-    """See `multiprocessing.Queue`."""
+class Queue(tensorbus.Queue):
+    """See `multiprocessing.Queue`: a `tensorbus.Queue` whose tensors may be written to by all.
+
+    It lives in the process that made it. There is no thread that feeds it: what `put` returns from
+    is in the queue, and what is wrong with an item is raised there.
+    """
 
     def __init__(self, maxsize: int = 0, *, ctx: Any = None) -> None:
-        super().__init__(maxsize, ctx=ctx or _default())
+        reductions.learn_libraries()
+        super().__init__(max(maxsize, 0), shared=True)
 
-    def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
-        """Puts any picklable object. What is wrong with it is raised here, not in a thread."""
-        exported = reductions.Exported(obj)
-        try:
-            super().put(exported, block, timeout)
-        except (queue.Full, ValueError):
-            exported.withdraw()
-            raise
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        """Puts any picklable object in; see `tensorbus.Queue.put`."""
+        self._require_open()
+        super().put(item, block, timeout)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        """Takes the oldest item; see `tensorbus.Queue.get`."""
+        self._require_open()
+        item = super().get(block, timeout)
+        reductions.learn_libraries()  # it may have brought PyTorch
+        return item
+
+    def close(self) -> None:
+        """This process does not use it any more; others may, as long as its maker has it."""
+        self._left = True
+
+    def join_thread(self) -> None:
+        """Nothing to wait for: there is no thread."""
+
+    def cancel_join_thread(self) -> None:
+        """Nothing to cancel: there is no thread."""
+
+    _left = False
+
+    def _require_open(self) -> None:
+        if self._left:
+            raise ValueError(f"{self!r} is closed")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (type(self), *super().__reduce__()[1])
 
 
-class JoinableQueue(_JoinableQueue):
-    """See `multiprocessing.JoinableQueue`."""
-
-    def __init__(self, maxsize: int = 0, *, ctx: Any = None) -> None:
-        super().__init__(maxsize, ctx=ctx or _default())
-
-    def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
-        """See `Queue.put`."""
-        exported = reductions.Exported(obj)
-        try:
-            super().put(exported, block, timeout)
-        except (queue.Full, ValueError):
-            exported.withdraw()
-            raise
+class JoinableQueue(Queue):
+    """See `multiprocessing.JoinableQueue`; `tensorbus.Queue` has what makes it one."""
 
 
 class SimpleQueue(_SimpleQueue):
-    """See `multiprocessing.SimpleQueue`."""
+    """See `multiprocessing.SimpleQueue`: a pipe, so that it can be waited for."""
 
     def __init__(self, *, ctx: Any = None) -> None:
-        ctx = ctx or _default()
+        if ctx is None:
+            from tensorbus.multiprocessing.context import default_context
+
+            ctx = default_context.get_context()
         # All that the standard library's does, but for the ends of its pipe.
         self._reader, self._writer = Pipe(duplex=False)
         self._rlock = ctx.Lock()
@@ -71,7 +85,7 @@ class SimpleQueue(_SimpleQueue):
             self._writer.send_bytes(pickled)
 
 
-def _default() -> Any:
-    from tensorbus.multiprocessing.context import default_context
-
-    return default_context.get_context()
+def _reopen(kind: type[Queue], address: str, domain: str) -> Queue:
+    opened = kind.open(address, domain=domain)
+    assert isinstance(opened, Queue)
+    return opened

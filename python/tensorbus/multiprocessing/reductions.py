@@ -25,35 +25,14 @@ def dumps(item: object) -> bytes:
         RuntimeError: a tensor in it requires gradients and is no leaf.
         OutOfMemory: a limit was reached; the message names it.
     """
-    return dumps_offering(item)[0]
-
-
-def dumps_offering(item: object) -> tuple[bytes, _keeper.Offer | None]:
-    """The same, and what to withdraw if it is not sent."""
     packer = _pickling.Packer(shared=True)
     pickled = packer.pickle(item)
     if not packer.has_tensors:
-        return pickled, None
-    offered = _keeper.offer(packer.outgoing, packer.fields(pickled))
-    return pickle.dumps(_Attached(offered.handle)), offered
+        return pickled
+    return pickle.dumps(_Attached(_keeper.offer(packer.outgoing, packer.fields(pickled))))
 
 
 loads = pickle.loads
-
-
-class Exported:
-    """An item whose tensors have left already; its pickle is that of the item."""
-
-    def __init__(self, item: object) -> None:
-        self._pickled, self._offered = dumps_offering(item)
-
-    def withdraw(self) -> None:
-        """It is not sent after all."""
-        if self._offered is not None:
-            _keeper.withdraw(self._offered)
-
-    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
-        return loads, (self._pickled,)
 
 
 class _Attached:
@@ -78,15 +57,15 @@ def reduce_tensor(value: Any) -> Any:
     ):
         from torch.multiprocessing import reductions
 
-        return reductions.reduce_tensor(value)
-    return attached, (_keeper.offer(*_pickling.dump(value, shared=True)).handle,)
+        return reductions.reduce_tensor(value)  # type: ignore[no-untyped-call]
+    return attached, (_keeper.offer(*_pickling.dump(value, shared=True)),)
 
 
 def _reduce_storage(storage: Any) -> Any:
     if storage.device.type != "cpu":
         from torch.multiprocessing import reductions
 
-        return reductions.reduce_storage(storage)
+        return reductions.reduce_storage(storage)  # type: ignore[no-untyped-call]
     return _pickling.storage_of, (_pickling.bytes_of(storage),)
 
 
@@ -135,9 +114,9 @@ def _teach_storages(kind: Any) -> None:
 
     def share_memory_(self: Any, *args: Any, **kwargs: Any) -> Any:
         """Moves it into shared memory of Tensorbus, if it is in main memory."""
-        if self.device.type == "cpu" and not pytorchs_is_shared(self):
-            if self.nbytes() == 0 or is_shared(self) or _torch_sharing.move_storage(self):
-                return self
+        ours = self.device.type == "cpu" and self.nbytes() > 0 and not pytorchs_is_shared(self)
+        if ours and (is_shared(self) or _torch_sharing.move_storage(self)):
+            return self
         return pytorchs_share_memory_(self, *args, **kwargs)
 
     kind.is_shared, kind.share_memory_, kind._tensorbus = is_shared, share_memory_, True
