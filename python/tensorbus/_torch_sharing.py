@@ -29,7 +29,7 @@ _moving = threading.Lock()  # of one storage, by several threads: each byte once
 _moved: dict[int, weakref.ref[memoryview]] = {}
 # Of those that processes before us had moved when they forked: the way to have each from its owner.
 _inherited: dict[int, Callable[[int, int], _core.Memory]] = {}
-# For children: the way to what this process has moved. Of tensorbus.multiprocessing, if it is there.
+# For children: the way to what this process has moved; tensorbus.multiprocessing knows one.
 lend_to_child: Callable[[], Callable[[int, int], _core.Memory] | None] | None = None
 
 
