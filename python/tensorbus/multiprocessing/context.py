@@ -18,13 +18,14 @@ __all__ = ["DefaultContext", "ForkContext", "ForkServerContext", "Process", "Spa
 class _Joined(multiprocessing.process.BaseProcess):
     """A process that knows who keeps what is on its way."""
 
+    _start_method: Any
     _for_child: bytes
     _pinned: list[memoryview]
 
     def start(self) -> None:
         reductions.learn_libraries()
         # A forked child has our memory, and no lease of it: it stays until the child has ended.
-        method = getattr(self, "_start_method", None) or multiprocessing.get_start_method()
+        method = self._start_method or multiprocessing.get_start_method()
         pinned = _torch_sharing.pin() if method == "fork" else []
         if pinned:
             _keeper.service_address()  # for the child to borrow it
@@ -139,6 +140,8 @@ _CONTEXTS: dict[str, Any] = {
 
 class Process(_Joined, multiprocessing.process.BaseProcess):
     """A process of whatever start method is set."""
+
+    _start_method: str | None = None
 
     @staticmethod
     def _Popen(process_obj: Any) -> Any:
