@@ -136,10 +136,19 @@ def _move_strided(tensor: torch.Tensor) -> None:
 
 def _room_for(storage: torch.UntypedStorage) -> Any:
     """A copy of a storage in memory of the bus."""
-    empty = _core.empty("uint8", [storage.nbytes()], True, participant())
-    memory = memoryview(empty)  # type: ignore[arg-type]
-    room = _storage_over(memory)
+    room = new_storage(storage.nbytes())
     room.copy_(storage)
+    return room
+
+
+def new_storage(size: int) -> Any:
+    """Memory of the bus that others may write to; its bytes are not cleared.
+
+    Raises:
+        OutOfMemory: there is no room for it; the message names the limit.
+    """
+    memory = memoryview(_core.empty("uint8", [size], True, participant()))  # type: ignore[arg-type]
+    room = _storage_over(memory)
     address = room.data_ptr()
     _moved[address] = weakref.ref(memory, lambda gone: _forget(address, gone))
     return room

@@ -110,10 +110,18 @@ class Client:
         self._lock = threading.Lock()
         self._connection = Connection(_connected(address))
 
+    @property
+    def closed(self) -> bool:
+        return self._connection.closed
+
     def ask(self, question: Keep | Lend) -> bytes:
         with self._lock:
-            self._connection.send_bytes(msgpack.encode(question))
-            answer = msgpack.decode(self._connection.recv_bytes(), type=Answer)
+            try:
+                self._connection.send_bytes(msgpack.encode(question))
+                answer = msgpack.decode(self._connection.recv_bytes(), type=Answer)
+            except BaseException:  # an interrupt, too: the answer would be taken for the next one
+                self._connection.close()
+                raise
         if answer.error:
             raise Closed(answer.error)
         return answer.handle
@@ -199,7 +207,7 @@ def get_ttl() -> float:
 def _client(address: str) -> Client:
     with _starting:
         client = _clients.get(address)
-        if client is None:
+        if client is None or client.closed:
             client = _clients[address] = Client(address)
     return client
 

@@ -10,7 +10,7 @@ from typing import Any
 from tensorbus import _torch_sharing
 from tensorbus.multiprocessing import _keeper, reductions
 from tensorbus.multiprocessing.connection import Connection, Pipe
-from tensorbus.multiprocessing.queues import JoinableQueue, Queue, SimpleQueue
+from tensorbus.multiprocessing.queues import JoinableQueue, Queue, SimpleQueue, queues_of_child
 
 __all__ = ["DefaultContext", "ForkContext", "ForkServerContext", "Process", "SpawnContext"]
 
@@ -20,7 +20,7 @@ class _Joined(multiprocessing.process.BaseProcess):
 
     _start_method: Any
     _for_child: bytes
-    _pinned: list[memoryview]
+    _pinned: list[object]
 
     def start(self) -> None:
         reductions.learn_libraries()
@@ -30,8 +30,9 @@ class _Joined(multiprocessing.process.BaseProcess):
         if pinned:
             _keeper.service_address()  # for the child to borrow it
         self._for_child = _keeper.settings_for_child()
-        super().start()
-        self._pinned = pinned
+        with queues_of_child(method) as queues:
+            super().start()
+        self._pinned = [*pinned, *queues]
 
     def _bootstrap(self, parent_sentinel: int | None = None) -> int:
         _keeper.adopt(self._for_child)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing.context
 import multiprocessing.queues
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import tensorbus
@@ -17,6 +22,31 @@ else:  # not every Python has it to be subscripted
 __all__ = ["JoinableQueue", "Queue", "SimpleQueue"]
 
 
+# Those that this process has made. Whatever process is forked has them all.
+_made: weakref.WeakSet[Queue] = weakref.WeakSet()
+
+
+class _Leaving(threading.local):
+    """Those that this thread pickles for a process that it starts."""
+
+    def __init__(self) -> None:
+        self.queues: list[Queue] = []
+
+
+_leaving = _Leaving()
+
+
+@contextmanager
+def queues_of_child(method: str) -> Iterator[list[Queue]]:
+    """While a process is started: in the end, the queues that it has and that must not go first."""
+    found = list(_made) if method == "fork" else []
+    outer, _leaving.queues = _leaving.queues, found
+    try:
+        yield found
+    finally:
+        _leaving.queues = outer
+
+
 class Queue(tensorbus.Queue):
     """See `multiprocessing.Queue`: a `tensorbus.Queue` whose tensors may be written to by all.
 
@@ -27,6 +57,7 @@ class Queue(tensorbus.Queue):
     def __init__(self, maxsize: int = 0, *, ctx: Any = None) -> None:
         reductions.learn_libraries()
         super().__init__(max(maxsize, 0), shared=True)
+        _made.add(self)
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
         """Puts any picklable object in; see `tensorbus.Queue.put`."""
@@ -57,6 +88,8 @@ class Queue(tensorbus.Queue):
             raise ValueError(f"{self!r} is closed")
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if multiprocessing.context.get_spawning_popen() is not None:
+            _leaving.queues.append(self)
         return _reopen, (type(self), *super().__reduce__()[1])
 
 

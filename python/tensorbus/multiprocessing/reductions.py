@@ -97,7 +97,7 @@ def is_shared(tensor: Any) -> bool:
 
 
 def _teach_storages(kind: Any) -> None:
-    """PyTorch's own `share_memory_` and `is_shared` know memory of the bus from now on."""
+    """PyTorch's own methods that share memory do so in memory of the bus from now on."""
     if hasattr(kind, "_tensorbus"):
         return
     from tensorbus import _torch_sharing
@@ -120,6 +120,17 @@ def _teach_storages(kind: Any) -> None:
         return pytorchs_share_memory_(self, *args, **kwargs)
 
     kind.is_shared, kind.share_memory_, kind._tensorbus = is_shared, share_memory_, True
+    if not hasattr(kind, "_new_shared"):
+        return
+    pytorchs_new_shared = kind._new_shared
+
+    def new_shared(cls: Any, size: int, *, device: Any = "cpu") -> Any:
+        """Where the workers of a DataLoader put a batch together."""
+        if str(device) == "cpu" and size > 0:
+            return _torch_sharing.new_storage(size)
+        return pytorchs_new_shared(size, device=device)
+
+    kind._new_shared = classmethod(new_shared)
 
 
 learn_libraries()
