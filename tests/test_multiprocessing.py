@@ -520,6 +520,59 @@ def test_put_itself_says_what_is_wrong(elsewhere: Elsewhere) -> None:
     elsewhere.run(refuse_at_once)
 
 
+def get_late(items: Any, gone: Any, result: Any) -> None:
+    gone.wait()
+    result.send(items.get(timeout=PATIENCE)["tensor"] + 1)
+
+
+def forget_the_queue(method: str) -> None:
+    import torch
+
+    context = context_of(OURS, method)
+    items, gone, (here, there) = context.Queue(), context.Event(), context.Pipe()
+    other = context.Process(target=get_late, args=(items, gone, there))
+    other.start()
+    items.put({"tensor": torch.ones(2)})
+    items.close()
+    del items
+    gone.set()
+    assert here.recv().tolist() == [2, 2]
+    other.join()
+    eventually(lambda: used_bytes() == 0)
+
+
+@all_methods
+def test_a_queue_lives_as_long_as_the_child_that_has_it(elsewhere: Elsewhere, method: str) -> None:
+    elsewhere.run(forget_the_queue, method)
+
+
+class Rows:
+    """A data set."""
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> Any:
+        import torch
+
+        return torch.full((1000,), float(index)), index
+
+
+def load_batches(method: str) -> None:
+    from torch.utils.data import DataLoader
+
+    context = context_of(OURS, method)
+    batches = list(DataLoader(Rows(), 4, num_workers=2, multiprocessing_context=context))
+    assert [int(batch[0][0, 0]) for batch in batches] == [0, 4, 8]
+    assert all(batch[0].is_shared() for batch in batches)
+    assert not torch_files_are_mapped()
+
+
+@all_methods
+def test_a_data_loader_takes_our_context(elsewhere: Elsewhere, method: str) -> None:
+    elsewhere.run(load_batches, method)
+
+
 def use_inherited(tensor: Any, gone: Any, outbox: Any) -> None:
     gone.wait()
     tensor[1] = 5

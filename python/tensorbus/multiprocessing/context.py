@@ -5,6 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import multiprocessing.context as standard
 import multiprocessing.process
+import os
+import threading
+from multiprocessing.connection import wait
 from typing import Any
 
 from tensorbus import _torch_sharing
@@ -20,7 +23,6 @@ class _Joined(multiprocessing.process.BaseProcess):
 
     _start_method: Any
     _for_child: bytes
-    _pinned: list[object]
 
     def start(self) -> None:
         reductions.learn_libraries()
@@ -32,7 +34,7 @@ class _Joined(multiprocessing.process.BaseProcess):
         self._for_child = _keeper.settings_for_child()
         with queues_of_child(method) as queues:
             super().start()
-        self._pinned = [*pinned, *queues]
+        _keep_until_end(self.sentinel, [*pinned, *queues])
 
     def _bootstrap(self, parent_sentinel: int | None = None) -> int:
         _keeper.adopt(self._for_child)
@@ -40,14 +42,19 @@ class _Joined(multiprocessing.process.BaseProcess):
         code: int = super()._bootstrap(parent_sentinel)  # type: ignore[misc]
         return code
 
-    def join(self, timeout: float | None = None) -> None:
-        super().join(timeout)
-        if self.exitcode is not None:
-            self._pinned = []
 
-    def close(self) -> None:
-        super().close()
-        self._pinned = []
+def _keep_until_end(sentinel: int, kept: list[object]) -> None:
+    """Keeps things until a process has ended, whoever waits for that or does not."""
+    if not kept:
+        return
+    own = os.dup(sentinel)  # the process object may go, and its descriptor with it
+
+    def wait_for_end() -> None:
+        wait([own])
+        os.close(own)
+        kept.clear()
+
+    threading.Thread(target=wait_for_end, name="tensorbus-pins", daemon=True).start()
 
 
 class ForkProcess(_Joined, standard.ForkProcess):
