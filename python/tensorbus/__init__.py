@@ -44,6 +44,7 @@ from tensorbus._wait_any import wait_any
 if TYPE_CHECKING:
     from tensorbus._async_subscriber import AsyncSubscriber
     from tensorbus._queue import Queue
+    from tensorbus._weights import load_state_dict
 
 __all__ = [
     "AccessDenied",
@@ -72,6 +73,7 @@ __all__ = [
     "attach",
     "empty",
     "flush",
+    "load_state_dict",
     "map_file",
     "participant",
     "share",
@@ -85,6 +87,7 @@ know_errors(BY_CODE)
 _LATER = {
     "AsyncSubscriber": "tensorbus._async_subscriber",
     "Queue": "tensorbus._queue",
+    "load_state_dict": "tensorbus._weights",
 }
 
 

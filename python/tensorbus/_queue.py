@@ -273,10 +273,10 @@ async def _taken(pending: _core.Pending) -> _core.Sample | Outcome:
     import asyncio
 
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(pending.fileno(), lambda: done.done() or done.set_result(None))
+    answered = asyncio.Event()
+    loop.add_reader(pending.fileno(), answered.set)
     try:
-        await done
+        await answered.wait()
     finally:
         loop.remove_reader(pending.fileno())
     outcome = pending.take()

@@ -98,8 +98,12 @@ void Claiming::inherit_segment(std::size_t owner, std::uint32_t segment) {
                          auto* handed = std::get_if<Exchange::HandedSegment>(&answer);
                          if (handed == nullptr) return self->fail(error_in(answer));
                          const Share& share = self->shares_[owner];
-                         share.connected->segments_for(self->grant_)
-                             .add(segment, std::move(handed->fd), handed->bytes);
+                         auto& segments = share.connected->segments_for(self->grant_);
+                         if (handed->file)
+                           segments.add_file(segment, std::move(handed->fd), handed->bytes,
+                                             *handed->file);
+                         else
+                           segments.add(segment, std::move(handed->fd), handed->bytes);
                          self->surroundings_.inherit(share.owner, share.connected);
                          self->one_done();
                        });

@@ -89,6 +89,13 @@ bool Exchange::on_message(link::Channel::Received& received) {
       platform::step("segment.received");
       return true;
     }
+    case link::ControlType::kFile: {
+      const auto file = received.as<link::FileMessage>();
+      const memory::Grant grant = link::grant_of(file.writable, "FILE.writable");
+      connected_->segments_for(grant).add_file(file.segment, received.take_fd(), file.bytes,
+                                               {file.offset, link::as_text(file.path)});
+      return true;
+    }
     case link::ControlType::kRetired: {
       const auto number = received.as<link::Retired>().number;
       connected_->segments.retire(number);
@@ -140,7 +147,9 @@ bool Exchange::on_message(link::Channel::Received& received) {
     }
     case link::ControlType::kHanded: {
       const auto handed = received.as<link::Handed>();
-      answer(handed.request, HandedSegment{received.take_fd(), handed.bytes});
+      HandedSegment segment{received.take_fd(), handed.bytes, std::nullopt};
+      if (handed.is_file != 0) segment.file = {handed.offset, link::as_text(handed.path)};
+      answer(handed.request, std::move(segment));
       return true;
     }
     case link::ControlType::kDenied: {
@@ -199,7 +208,16 @@ void Exchange::on_claim(const link::Claim& asked) {
   const memory::Grant grant = link::grant_of(asked.writable, "CLAIM.writable");
   serve(asked.request, [&] {
     Few<memory::BlockRef> blocks;
+    Few<std::uint32_t> files;
+    Few<std::shared_ptr<const void>> kept;
     for (const link::BlockName& name : asked.blocks) {
+      if (const auto file = surroundings_.arena->files().find(name.segment)) {
+        if (grant == memory::Grant::kWrite && file->mode() != memory::MappedFile::Mode::kReadWrite)
+          throw Error(Code::kPermission, "CLAIM.writable: this file is only read");
+        files.push_back(name.segment);
+        kept.push_back(file);
+        continue;
+      }
       memory::BlockRef block =
           surroundings_.arena->find(name.segment, name.offset, name.generation);
       if (!block) throw Error(Code::kClosed, "CLAIM.blocks: one of them is gone");
@@ -208,7 +226,10 @@ void Exchange::on_claim(const link::Claim& asked) {
       blocks.push_back(std::move(block));
     }
     const auto none = std::make_shared<link::ByteCounter>(0);
-    lend(asked.request, {}, std::make_shared<link::IssuedSample>(std::move(blocks), none), grant);
+    lend(asked.request, {},
+         std::make_shared<link::IssuedSample>(std::move(blocks), none, std::move(files),
+                                              std::move(kept)),
+         grant);
   });
 }
 
@@ -220,7 +241,10 @@ void Exchange::on_hand_over(const link::HandOver& asked) {
       memory::BorrowedSegments::Handed handed = left->segments_for(grant).hand_on(asked.segment);
       std::vector<platform::Fd> fds;
       fds.push_back(std::move(handed.fd));
-      return connected_->channel->send(link::Handed{asked.request, handed.bytes}, std::move(fds));
+      link::Handed answer{asked.request, handed.bytes, handed.file ? 1U : 0U, 0, {}};
+      if (handed.file) answer.offset = handed.file->offset;
+      if (handed.file) answer.path = handed.file->path;
+      return connected_->channel->send(answer, std::move(fds));
     }
     throw Error(Code::kClosed, "HAND_OVER.segment: it is not here, or its owner lives");
   });
@@ -242,6 +266,7 @@ link::Lent Exchange::lent(const link::Entry& entry, const link::IssuedRef& issue
   if (issued) {
     for (const memory::BlockRef& block : issued->blocks())
       segments_->ensure_sent(block->segment(), grant);
+    for (const std::uint32_t file : issued->files()) segments_->ensure_sent(file, grant);
     lent.token = next_token_++;
     lent_.emplace(lent.token, issued);
   }

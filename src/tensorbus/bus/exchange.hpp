@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <variant>
@@ -24,6 +25,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   struct HandedSegment {
     platform::Fd fd;
     std::size_t bytes = 0;
+    std::optional<memory::BorrowedSegments::File> file;
   };
   // An Error: denied, or the peer is gone (kClosed).
   using Answer = std::variant<link::Lent, HandedSegment, link::Told, Error>;

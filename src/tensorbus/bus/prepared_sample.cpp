@@ -57,7 +57,7 @@ PreparedSample::PreparedSample(std::span<const TensorView> tensors, const Messag
     platform::step("publish.described");
     if (!blocks_.empty() || !kept_.empty())
       issued_ = std::make_shared<link::IssuedSample>(std::move(blocks_), supplies.in_flight,
-                                                     std::move(kept_));
+                                                     std::move(files_), std::move(kept_));
   } catch (...) {
     return_loans();
     throw;
@@ -78,7 +78,8 @@ std::size_t PreparedSample::place_tensors(std::span<const TensorView> tensors,
     const memory::Block* block =
         empty ? nullptr : take_loan(data + span.begin, span.bytes(), supplies, loan);
     if (block != nullptr) point_at(entry, *block, static_cast<std::uint64_t>(data - block->data()));
-    if (block != nullptr || empty || hand_on(entry, data, span, supplies, descriptor))
+    if (block != nullptr || empty || lend_file(entry, data, span, supplies) ||
+        hand_on(entry, data, span, supplies, descriptor))
       entry.layout = view.layout;
     else
       copies_.add(i, view, span);
@@ -94,6 +95,30 @@ void PreparedSample::copy_tensors(memory::Block& block, Descriptor& descriptor) 
   for (const CopyPlan::Copy& copy : copies_.copies())
     point_at(descriptor.tensors[copy.tensor], block,
              copy.place - static_cast<std::uint64_t>(span_of(copy.layout).begin));
+}
+
+// A file that we have mapped, others can map, too; not what we wrote for ourselves alone. Throws
+// Error(kSystem) if the file has changed.
+bool PreparedSample::lend_file(TensorEntry& entry, const std::byte* data, const ByteSpan& span,
+                               const Supplies& supplies) {
+  using Mode = memory::MappedFile::Mode;
+  const memory::MappedFile* const file = memory::MappedFile::at(data);
+  if (file == nullptr || file->mode() == Mode::kCopyOnWrite) return false;
+  if (supplies.most_granted == memory::Grant::kWrite && file->mode() != Mode::kReadWrite)
+    return false;
+  const std::byte* const first = data + span.begin;
+  const auto pages = file->pages();
+  if (first < pages.data() || first + span.bytes() > pages.data() + pages.size()) return false;
+  auto kept = file->weak_from_this().lock();
+  if (!kept) return false;  // whoever has it may unmap it at any moment
+  file->check();
+  entry.kind = memory::BufferKind::kFile;
+  entry.segment = supplies.arena.files().number_of(kept);
+  entry.offset = static_cast<std::uint64_t>(data - pages.data());
+  if (std::find(files_.begin(), files_.end(), entry.segment) == files_.end())
+    files_.push_back(entry.segment);
+  kept_.push_back(std::move(kept));
+  return true;
 }
 
 // What was lent to us goes on under the name that its owner knows it by, if it may be had here for

@@ -53,6 +53,8 @@ class PreparedSample {
   void mark_done() noexcept { marked_.clear(); }
 
  private:
+  bool lend_file(TensorEntry& entry, const std::byte* data, const ByteSpan& span,
+                 const Supplies& supplies);
   bool hand_on(TensorEntry& entry, const std::byte* data, const ByteSpan& span,
                const Supplies& supplies, Descriptor& descriptor);
   void hold(memory::BlockRef block);
@@ -66,7 +68,8 @@ class PreparedSample {
   link::Entry entry_;
   Descriptor descriptor_;
   Few<memory::BlockRef> blocks_;           // move into issued_ when all is there
-  Few<std::shared_ptr<const void>> kept_;  // leases of what is handed on; the same
+  Few<std::uint32_t> files_;               // segments of files that it lies in; the same
+  Few<std::shared_ptr<const void>> kept_;  // these files, and leases of what is handed on; the same
   Few<memory::Block*> marked_;             // the blocks that we marked as published
   CopyPlan copies_;
   std::size_t copied_bytes_ = 0;

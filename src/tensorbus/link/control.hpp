@@ -44,6 +44,7 @@ enum class ControlType : std::uint16_t {
   kQueue = 20,
   kCancel = 21,
   kTold = 22,
+  kFile = 23,
 };
 
 struct ControlHeader {
@@ -107,6 +108,17 @@ struct SegmentMessage {  // descriptor: the segment
   std::uint64_t bytes = 0;
   std::uint32_t writable = 0;  // 1: the descriptor is, for links that asked for it; 0: for others
   void visit(auto& archive) { archive(segment, bytes, writable); }
+};
+
+// In place of a SEGMENT: part of a file, which others may change, and cut short.
+struct FileMessage {  // descriptor: the file
+  static constexpr ControlType kType = ControlType::kFile;
+  std::uint32_t segment = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t offset = 0;  // in the file; a multiple of the page
+  std::uint32_t writable = 0;
+  std::string path;  // for messages
+  void visit(auto& archive) { archive(segment, bytes, offset, writable, path); }
 };
 
 // A message that names one link or segment and says no more.
@@ -178,7 +190,10 @@ struct Handed {  // descriptor: the segment
   static constexpr ControlType kType = ControlType::kHanded;
   std::uint32_t request = 0;
   std::uint64_t bytes = 0;
-  void visit(auto& archive) { archive(request, bytes); }
+  std::uint32_t is_file = 0;
+  std::uint64_t offset = 0;  // of a file, as its path is
+  std::string path;
+  void visit(auto& archive) { archive(request, bytes, is_file, offset, path); }
 };
 
 struct Denied {

@@ -18,10 +18,14 @@ using ByteCounter = std::atomic<std::uint64_t>;
 // when the last one goes, the blocks go back to the arena.
 class IssuedSample {
  public:
-  // `kept`: leases of what others own of it.
+  // `files`: segments of files that it lies in. `kept`: these files, and leases of what others own
+  // of it.
   IssuedSample(Few<memory::BlockRef> blocks, std::shared_ptr<ByteCounter> in_flight,
-               Few<std::shared_ptr<const void>> kept = {})
-      : blocks_(std::move(blocks)), in_flight_(std::move(in_flight)), kept_(std::move(kept)) {
+               Few<std::uint32_t> files = {}, Few<std::shared_ptr<const void>> kept = {})
+      : blocks_(std::move(blocks)),
+        in_flight_(std::move(in_flight)),
+        files_(std::move(files)),
+        kept_(std::move(kept)) {
     in_flight_->fetch_add(bytes(), std::memory_order_relaxed);  // a statistic
   }
   ~IssuedSample() { in_flight_->fetch_sub(bytes(), std::memory_order_relaxed); }
@@ -29,6 +33,7 @@ class IssuedSample {
   IssuedSample& operator=(const IssuedSample&) = delete;
 
   const Few<memory::BlockRef>& blocks() const noexcept { return blocks_; }
+  const Few<std::uint32_t>& files() const noexcept { return files_; }
 
  private:
   std::size_t bytes() const noexcept {
@@ -39,6 +44,7 @@ class IssuedSample {
 
   Few<memory::BlockRef> blocks_;
   std::shared_ptr<ByteCounter> in_flight_;
+  Few<std::uint32_t> files_;
   Few<std::shared_ptr<const void>> kept_;
 };
 

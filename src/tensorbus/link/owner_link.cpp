@@ -58,6 +58,7 @@ void OwnerLink::pass_segments(const IssuedRef& sample) {
     segments_->ensure_sent(block->segment(), grant_);
     last_segment_ = block->segment();
   }
+  for (const std::uint32_t file : sample->files()) segments_->ensure_sent(file, grant_);
 }
 
 void OwnerLink::push(Entry entry, const IssuedRef& sample) {

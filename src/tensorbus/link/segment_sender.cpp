@@ -21,13 +21,31 @@ void SegmentSender::ensure_sent(std::uint32_t segment, memory::Grant grant) {
     throw Error(Code::kSystem, "the subscriber's process does not read its messages");
   decltype(sent_) one;  // takes its memory before the message is out
   one.emplace(segment, grant);
+  if (memory::FileSegments::is_number(segment))
+    send_file(segment, grant);
+  else
+    send_segment(segment, grant);
+  sent_.merge(one);
+  platform::step("publish.segment_sent");
+}
+
+void SegmentSender::send_segment(std::uint32_t segment, memory::Grant grant) {
   memory::Arena::SharedSegment shared = arena_->share_segment(segment, grant);
   std::vector<platform::Fd> fds;
   fds.push_back(std::move(shared.fd));
   const std::uint32_t writable = grant == memory::Grant::kWrite ? 1 : 0;
   channel_->send(SegmentMessage{segment, shared.bytes, writable}, std::move(fds));
-  sent_.merge(one);
-  platform::step("publish.segment_sent");
+}
+
+void SegmentSender::send_file(std::uint32_t segment, memory::Grant grant) {
+  const auto file = arena_->files().find(segment);
+  if (!file) throw Error(Code::kClosed, "a file that is not mapped any more");
+  std::vector<platform::Fd> fds;
+  fds.push_back(file->descriptor(grant));
+  const std::uint32_t writable = grant == memory::Grant::kWrite ? 1 : 0;
+  const std::string path = file->path().substr(0, 1024);
+  channel_->send(FileMessage{segment, file->pages().size(), file->first_page(), writable, path},
+                 std::move(fds));
 }
 
 void SegmentSender::retire(std::uint32_t segment) {

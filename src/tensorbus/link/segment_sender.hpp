@@ -23,6 +23,9 @@ class SegmentSender {
   void retire(std::uint32_t segment);
 
  private:
+  void send_segment(std::uint32_t segment, memory::Grant grant);
+  void send_file(std::uint32_t segment, memory::Grant grant);
+
   std::shared_ptr<Channel> channel_;
   std::shared_ptr<memory::Arena> arena_;
   std::mutex mutex_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tensorbus/memory/block.hpp"
+#include "tensorbus/memory/file_segments.hpp"
 #include "tensorbus/memory/free_extents.hpp"
 #include "tensorbus/memory/segment.hpp"
 
@@ -54,6 +55,9 @@ class Arena : public std::enable_shared_from_this<Arena> {
   BlockRef find(std::uint32_t segment, std::uint64_t offset,
                 std::uint64_t generation) const noexcept;
 
+  // Files that are lent like segments.
+  FileSegments& files() const noexcept { return files_; }
+
   // A descriptor of a segment that still has blocks; for writing, of that pool only.
   struct SharedSegment {
     platform::Fd fd;
@@ -96,6 +100,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   void retire_if_empty(std::uint32_t segment) noexcept;
 
   const ArenaOptions options_;
+  mutable FileSegments files_;
   mutable std::mutex mutex_;
   std::map<std::uint32_t, Segment> segments_;
   std::map<const std::byte*, std::uint32_t> segment_by_address_;

@@ -1,8 +1,12 @@
 #include "tensorbus/memory/borrowed_segments.hpp"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <string>
+#include <utility>
 
+#include "tensorbus/platform/bus_fault.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/memfd.hpp"
 
@@ -16,12 +20,45 @@ namespace {
 constexpr std::size_t kMostSegments = 4096;
 constexpr std::size_t kMostBytes = std::size_t{1} << 44;
 
+// A mapping of a file, and what keeps it from ending the process.
+struct Guarded {
+  std::string path;
+  platform::Mapping mapping;
+  platform::FileGuard guard;
+
+  Guarded(const platform::Fd& fd, Range range, Access access, const BorrowedSegments::File& file)
+      : path(file.path),
+        mapping(fd.get(), range.bytes(), access, file.offset + range.begin),
+        guard({mapping.data(), mapping.size()}, path, access != Access::kRead) {}
+};
+
+BorrowedSegments::Ref mapped(const platform::Fd& fd, Range range, Access access,
+                             const std::optional<BorrowedSegments::File>& file) {
+  if (!file)
+    return std::make_shared<const platform::Mapping>(fd.get(), range.bytes(), access, range.begin);
+  const auto guarded = std::make_shared<const Guarded>(fd, range, access, *file);
+  return {guarded, &guarded->mapping};
+}
+
 }  // namespace
 
 void BorrowedSegments::add(std::uint32_t id, platform::Fd fd, std::size_t bytes) {
   platform::verify_sealed_memfd(fd.get(), bytes, "SEGMENT.segment");
   if (grant_ == Grant::kWrite) platform::verify_writable(fd.get(), "SEGMENT.segment");
-  Segment segment{nullptr, std::move(fd), bytes};
+  enter(id, {nullptr, std::move(fd), bytes});
+}
+
+void BorrowedSegments::add_file(std::uint32_t id, platform::Fd fd, std::size_t bytes, File file) {
+  struct stat status{};
+  if (::fstat(fd.get(), &status) < 0 || !S_ISREG(status.st_mode))
+    throw Error(Code::kProtocol, "FILE.segment: not a regular file");
+  if (bytes == 0 || file.offset % platform::page_bytes() != 0 || file.offset > kMostBytes)
+    throw Error(Code::kProtocol, "FILE.offset: " + std::to_string(file.offset));
+  enter(id, {nullptr, std::move(fd), bytes, std::move(file)});
+}
+
+void BorrowedSegments::enter(std::uint32_t id, Segment segment) {
+  const std::size_t bytes = segment.bytes;
   const std::lock_guard lock(mutex_);
   if (segments_.contains(id))
     throw Error(Code::kProtocol, "SEGMENT.segment: " + std::to_string(id) + " came twice");
@@ -37,9 +74,8 @@ void BorrowedSegments::add(std::uint32_t id, platform::Fd fd, std::size_t bytes)
 }
 
 void BorrowedSegments::map(Segment& segment) const {
-  const bool writable = grant_ == Grant::kWrite;
-  segment.mapping = std::make_shared<const platform::Mapping>(
-      segment.fd.get(), segment.bytes, writable ? Access::kReadWrite : Access::kRead);
+  const Access access = grant_ == Grant::kWrite ? Access::kReadWrite : Access::kRead;
+  segment.mapping = mapped(segment.fd, {0, segment.bytes}, access, segment.file);
 }
 
 void BorrowedSegments::retire(std::uint32_t id) {
@@ -72,7 +108,7 @@ BorrowedSegments::Handed BorrowedSegments::hand_on(std::uint32_t id) const {
   const auto found = segments_.find(id);
   if (found == segments_.end())
     throw Error(Code::kClosed, "segment " + std::to_string(id) + " is not here");
-  return {platform::duplicate(found->second.fd.get()), found->second.bytes};
+  return {platform::duplicate(found->second.fd.get()), found->second.bytes, found->second.file};
 }
 
 BorrowedSegments::Ref BorrowedSegments::map_own(std::uint32_t id, Range range) const {
@@ -81,8 +117,7 @@ BorrowedSegments::Ref BorrowedSegments::map_own(std::uint32_t id, Range range) c
   // Only an owner that breaks its word retires what is leased.
   if (found == segments_.end())
     throw Error(Code::kProtocol, "RETIRED.segment: " + std::to_string(id) + " is leased");
-  return std::make_shared<const platform::Mapping>(found->second.fd.get(), range.bytes(),
-                                                   Access::kCopyOnWrite, range.begin);
+  return mapped(found->second.fd, range, Access::kCopyOnWrite, found->second.file);
 }
 
 }  // namespace tensorbus::memory

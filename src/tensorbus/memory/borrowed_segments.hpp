@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <unordered_map>
 
 #include "tensorbus/memory/grant.hpp"
@@ -27,6 +29,13 @@ class BorrowedSegments {
   // Error(kProtocol) for anything but a fresh sealed memfd, one that cannot be written where that
   // was granted, and more of them than an owner can need.
   void add(std::uint32_t id, platform::Fd fd, std::size_t bytes);
+  // Part of a file, from the start of a page on, in place of a memfd: a page that the file does not
+  // have reads as zeros (platform::FileGuard). Throws Error(kProtocol) for what is no regular file.
+  struct File {
+    std::size_t offset = 0;
+    std::string path;  // for messages
+  };
+  void add_file(std::uint32_t id, platform::Fd fd, std::size_t bytes, File file);
   void retire(std::uint32_t id);
   // Empty if the owner's message has not come yet. Throws Error(kOutOfMemory) that names the limits
   // if there is no room to map it.
@@ -37,6 +46,7 @@ class BorrowedSegments {
   struct Handed {
     platform::Fd fd;
     std::size_t bytes = 0;
+    std::optional<File> file;
   };
   Handed hand_on(std::uint32_t id) const;
   // Another mapping of these bytes, from the start of a page on, whose pages become the caller's
@@ -54,7 +64,9 @@ class BorrowedSegments {
     Ref mapping;      // empty: there was no room yet
     platform::Fd fd;  // to map it once more, and to hand it on
     std::size_t bytes = 0;
+    std::optional<File> file{};
   };
+  void enter(std::uint32_t id, Segment segment);
   void map(Segment& segment) const;
 
   const Grant grant_;

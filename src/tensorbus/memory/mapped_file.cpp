@@ -101,6 +101,12 @@ std::span<std::byte> MappedFile::bytes() const noexcept {
   return {mapping_.data() + skip_, mapping_.size() - skip_};
 }
 
+// One that was opened to be written would let a reader write.
+platform::Fd MappedFile::descriptor(Grant grant) const {
+  if (grant == Grant::kWrite || mode_ != Mode::kReadWrite) return platform::duplicate(fd_.get());
+  return platform::reopen_read_only(fd_.get());
+}
+
 struct stat MappedFile::status() const {
   struct stat status{};
   if (::fstat(fd_.get(), &status) < 0) throw_system(quoted(path_) + "examining it", errno);

@@ -3,10 +3,12 @@
 #include <sys/stat.h>
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 
+#include "tensorbus/memory/grant.hpp"
 #include "tensorbus/platform/address_list.hpp"
 #include "tensorbus/platform/bus_fault.hpp"
 #include "tensorbus/platform/export.hpp"
@@ -21,7 +23,7 @@ namespace tensorbus::memory {
 // What touches a page that the file no longer has finds zeros there (platform::FileGuard), and
 // check() and flush() throw from then on. Methods may be called by any thread, and in forked
 // children: the descriptor stays open there.
-class TENSORBUS_API MappedFile {
+class TENSORBUS_API MappedFile : public std::enable_shared_from_this<MappedFile> {
  public:
   enum class Mode {
     kRead,         // writing to the memory is a fault
@@ -42,6 +44,11 @@ class TENSORBUS_API MappedFile {
   static const MappedFile* at(const void* address) noexcept;
 
   std::span<std::byte> bytes() const noexcept;
+  // All of the mapping, from the start of a page on, which is this byte of the file.
+  std::span<std::byte> pages() const noexcept { return {mapping_.data(), mapping_.size()}; }
+  std::size_t first_page() const noexcept { return end_ - mapping_.size(); }
+  // Of the same file, for others to map. Throws Error(kSystem) if it cannot be opened once more.
+  platform::Fd descriptor(Grant grant) const;
   const std::string& path() const noexcept { return path_; }
   Mode mode() const noexcept { return mode_; }
 
