@@ -114,6 +114,9 @@ class MappedFile:
 def flush_at(address: int) -> None:
     """Flushes the file that this address is mapped from."""
 
+def is_in_file(address: int) -> bool:
+    """Is this address mapped from a file, by map_file()?"""
+
 def allocate_file(fd: int, path: str, bytes: int) -> None:
     """Makes a file of exactly so many bytes, with all its blocks."""
 

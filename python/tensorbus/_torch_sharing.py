@@ -62,7 +62,7 @@ def move(tensor: torch.Tensor) -> None:
 
 
 def move_storage(storage: torch.UntypedStorage) -> bool:
-    """Moves a CPU storage; is that possible here?
+    """Moves a CPU storage, unless it is a file's; is that possible here?
 
     Raises:
         OutOfMemory: there is no room for it; nothing was moved.
@@ -70,7 +70,7 @@ def move_storage(storage: torch.UntypedStorage) -> bool:
     if not hasattr(storage, "_swap_data_ptr_"):
         return False
     with _moving:
-        if storage.nbytes() > 0 and not is_shared(storage):
+        if storage.nbytes() > 0 and not (is_shared(storage) or _is_of_file(storage)):
             storage._swap_data_ptr_(_from_owner(storage) or _room_for(storage))
     return True
 
@@ -125,7 +125,7 @@ def _move_strided(tensor: torch.Tensor) -> None:
     if storage.nbytes() == 0 or storage.data_ptr() == 0 or move_storage(storage):
         return
     with _moving, torch.no_grad():
-        if not is_shared(storage):
+        if not (is_shared(storage) or _is_of_file(storage)):
             tensor.data = torch.empty(0, dtype=tensor.dtype).set_(
                 _room_for(storage),
                 tensor.storage_offset(),
@@ -139,6 +139,10 @@ def _room_for(storage: torch.UntypedStorage) -> Any:
     room = new_storage(storage.nbytes())
     room.copy_(storage)
     return room
+
+
+def _is_of_file(storage: torch.UntypedStorage) -> bool:
+    return _core.is_in_file(storage.data_ptr())
 
 
 def new_storage(size: int) -> Any:
