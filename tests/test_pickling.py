@@ -142,6 +142,19 @@ def test_arrays_are_shared_onwards_too() -> None:
     assert first[1] == 5
 
 
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_a_tensor_over_a_file_stays_there(torch: Any, tmp_path: Any, mode: Any) -> None:
+    np.arange(10, dtype="float32").tofile(tmp_path / "x")
+    tensor = tb.map_file(tmp_path / "x", -1, torch.float32, mode)
+    place = tensor.data_ptr()
+    seen = shared_with([tensor])[0]
+    assert tensor.data_ptr() == place
+    if mode == "r+":
+        seen[1] = 50
+        assert tensor[1] == 50
+        assert tensor.untyped_storage().nbytes() >= 40
+
+
 def test_memory_goes_with_the_last_tensor(torch: Any) -> None:
     from harness import eventually
 

@@ -114,6 +114,9 @@ class MappedFile:
 def flush_at(address: int) -> None:
     """Flushes the file that this address is mapped from."""
 
+def is_in_file(address: int) -> bool:
+    """Is this address mapped from a file, by map_file()?"""
+
 def allocate_file(fd: int, path: str, bytes: int) -> None:
     """Makes a file of exactly so many bytes, with all its blocks."""
 
@@ -141,6 +144,9 @@ class Outgoing:
         """
         What offers the buffer protocol in elements that have a dtype; -1 for anything else.
         """
+
+    def add_received(self, memory: Memory) -> int:
+        """As it is."""
 
     def add_capsule(self, capsule: CapsuleType, flags: int) -> int: ...
 

@@ -46,8 +46,8 @@ def dump(item: object, *, shared: bool = False) -> tuple[_core.Outgoing, bytes]:
             return flatten(item)
         except Unsupported:  # an array of objects, say, which a pickle can carry
             pass
-    packer = _Packer(shared)
-    fields = packer.pack(item)
+    packer = Packer(shared=shared)
+    fields = packer.fields(packer.pickle(item))
     return packer.outgoing, fields
 
 
@@ -67,10 +67,10 @@ def load(core: _core.Sample, as_: Library | None = None) -> Any:
     return unflatten(core, as_)
 
 
-class _Packer:
+class Packer:
     """Puts the tensors of one object beside it."""
 
-    def __init__(self, shared: bool) -> None:
+    def __init__(self, *, shared: bool) -> None:
         self._shared = shared
         self._flattener = Flattener()
         self._lowered: list[Any] = []
@@ -80,17 +80,27 @@ class _Packer:
     def outgoing(self) -> _core.Outgoing:
         return self._flattener.outgoing
 
-    def pack(self, item: object) -> bytes:
-        written = io.BytesIO()
-        _Pickler(written, self.reduce).dump(item)
-        return self._flattener.pickled(written.getvalue(), self._lowered)
+    @property
+    def has_tensors(self) -> bool:
+        """Is there more than the pickle?"""
+        return bool(self._lowered)
 
-    def reduce(self, value: Any) -> Any:
+    def pickle(self, item: object) -> bytes:
+        """The object without its tensors."""
+        written = io.BytesIO()
+        _Pickler(written, self._reduce).dump(item)
+        return written.getvalue()
+
+    def fields(self, pickled: bytes) -> bytes:
+        """The fields of the message of that pickle."""
+        return self._flattener.pickled(pickled, self._lowered)
+
+    def _reduce(self, value: Any) -> Any:
         """What stands for a tensor in the pickle; NotImplemented for what pickles by itself."""
         if library_of(value) is not None:
             _prepare(value, self._shared)
         elif _is_storage(value):
-            return _as_storage, (_bytes_of(value),)
+            return storage_of, (bytes_of(value),)
         else:
             return NotImplemented
         try:
@@ -153,9 +163,9 @@ def _reduced_otherwise(value: Any) -> Any:
 
     On other devices torch.multiprocessing knows a way; in main memory, its way loses quantizers.
     """
-    if library_of(value) == "torch" and value.device.type == "cpu":
-        return value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
-    return NotImplemented
+    if library_of(value) == "torch" and value.device.type != "cpu":
+        return NotImplemented
+    return value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
 
 
 def _is_storage(value: Any) -> bool:
@@ -165,12 +175,13 @@ def _is_storage(value: Any) -> bool:
     )
 
 
-def _bytes_of(storage: Any) -> Any:
+def bytes_of(storage: Any) -> Any:
     """The tensor of all bytes of a storage."""
     import torch
 
     return torch.empty(0, dtype=torch.uint8).set_(storage)
 
 
-def _as_storage(tensor: Any) -> Any:
+def storage_of(tensor: Any) -> Any:
+    """Undoes `bytes_of`."""
     return tensor.untyped_storage()

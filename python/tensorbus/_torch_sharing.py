@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tensorbus import _core
+from tensorbus._errors import Closed
 from tensorbus._participant import participant
 from tensorbus._torch import learn
 
@@ -21,13 +25,26 @@ _COMPRESSED_INDICES = {
 
 _moving = threading.Lock()  # of one storage, by several threads: each byte once
 
+# The memory of storages that this process moved and that live still, by address.
+_moved: dict[int, weakref.ref[memoryview]] = {}
+# Of those that processes before us had moved when they forked: the way to have each from its owner.
+_inherited: dict[int, Callable[[int, int], _core.Memory]] = {}
+# For children: the way to what this process has moved; tensorbus.multiprocessing knows one.
+lend_to_child: Callable[[], Callable[[int, int], _core.Memory] | None] | None = None
+
 
 def is_shared(storage: torch.UntypedStorage) -> bool:
     """Does this storage lie in memory of the bus that others may be let write to?"""
-    size = storage.nbytes()
-    return storage.device.type == "cpu" and _core.is_shared(
-        storage.data_ptr(), max(size, 1), participant()
+    return (
+        storage.device.type == "cpu"
+        and (size := storage.nbytes()) > 0
+        and _core.is_shared(storage.data_ptr(), size, participant())
     )
+
+
+def is_inherited(storage: torch.UntypedStorage) -> bool:
+    """Has a process before us moved it, and forked then?"""
+    return storage.device.type == "cpu" and storage.data_ptr() in _inherited
 
 
 def move(tensor: torch.Tensor) -> None:
@@ -45,7 +62,7 @@ def move(tensor: torch.Tensor) -> None:
 
 
 def move_storage(storage: torch.UntypedStorage) -> bool:
-    """Moves a CPU storage; is that possible here?
+    """Moves a CPU storage, unless it is a file's; is that possible here?
 
     Raises:
         OutOfMemory: there is no room for it; nothing was moved.
@@ -53,9 +70,27 @@ def move_storage(storage: torch.UntypedStorage) -> bool:
     if not hasattr(storage, "_swap_data_ptr_"):
         return False
     with _moving:
-        if storage.nbytes() > 0 and not is_shared(storage):
-            storage._swap_data_ptr_(_room_for(storage))
+        if storage.nbytes() > 0 and not (is_shared(storage) or _is_of_file(storage)):
+            storage._swap_data_ptr_(_from_owner(storage) or _room_for(storage))
     return True
+
+
+def pin() -> list[memoryview]:
+    """The memory that a child which is forked now inherits; it must live as long as the child."""
+    return [memory for known in list(_moved.values()) if (memory := known()) is not None]
+
+
+def moved_at(address: int, size: int) -> memoryview:
+    """What this process has moved to an address.
+
+    Raises:
+        Closed: nothing of this size, or it is gone.
+    """
+    known = _moved.get(address)
+    memory = known() if known is not None else None
+    if memory is None or memory.nbytes != size:
+        raise Closed("the memory that was inherited by a fork is gone")
+    return memory
 
 
 def warn_of_hooks(tensor: torch.Tensor) -> None:
@@ -90,7 +125,7 @@ def _move_strided(tensor: torch.Tensor) -> None:
     if storage.nbytes() == 0 or storage.data_ptr() == 0 or move_storage(storage):
         return
     with _moving, torch.no_grad():
-        if not is_shared(storage):
+        if not (is_shared(storage) or _is_of_file(storage)):
             tensor.data = torch.empty(0, dtype=tensor.dtype).set_(
                 _room_for(storage),
                 tensor.storage_offset(),
@@ -101,8 +136,57 @@ def _move_strided(tensor: torch.Tensor) -> None:
 
 def _room_for(storage: torch.UntypedStorage) -> Any:
     """A copy of a storage in memory of the bus."""
-    size = storage.nbytes()
-    memory = _core.empty("uint8", [size], True, participant())
-    room = learn().utils.dlpack.from_dlpack(memory).untyped_storage()
+    room = new_storage(storage.nbytes())
     room.copy_(storage)
     return room
+
+
+def _is_of_file(storage: torch.UntypedStorage) -> bool:
+    return _core.is_in_file(storage.data_ptr())
+
+
+def new_storage(size: int) -> Any:
+    """Memory of the bus that others may write to; its bytes are not cleared.
+
+    Raises:
+        OutOfMemory: there is no room for it; the message names the limit.
+    """
+    memory = memoryview(_core.empty("uint8", [size], True, participant()))  # type: ignore[arg-type]
+    room = _storage_over(memory)
+    address = room.data_ptr()
+    _moved[address] = weakref.ref(memory, lambda gone: _forget(address, gone))
+    return room
+
+
+def _forget(address: int, gone: weakref.ref[memoryview]) -> None:
+    if _moved.get(address) is gone:  # the memory may be another's by now
+        del _moved[address]
+
+
+def _from_owner(storage: torch.UntypedStorage) -> Any:
+    """The memory of a storage that a fork has left us, as its owner lends it; None for others."""
+    borrow = _inherited.pop(storage.data_ptr(), None)
+    if borrow is None:
+        return None
+    try:
+        lent = borrow(storage.data_ptr(), storage.nbytes())
+        return _storage_over(memoryview(lent))  # type: ignore[arg-type]
+    except (Closed, OSError, EOFError):
+        return None
+
+
+def _storage_over(memory: memoryview) -> Any:
+    return learn().frombuffer(memory, dtype=learn().uint8).untyped_storage()
+
+
+def _after_fork() -> None:
+    """What our parent has moved is here too, but not ours to lend."""
+    global _moving
+    _moving = threading.Lock()
+    borrow = lend_to_child() if lend_to_child is not None else None
+    if borrow is not None:
+        _inherited.update(dict.fromkeys(_moved, borrow))
+    _moved.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

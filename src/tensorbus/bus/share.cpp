@@ -8,6 +8,7 @@
 #include "tensorbus/bus/loan_impl.hpp"
 #include "tensorbus/bus/participant_core.hpp"
 #include "tensorbus/bus/prepared_sample.hpp"
+#include "tensorbus/memory/mapped_file.hpp"
 #include "tensorbus/platform/limits.hpp"
 
 namespace tensorbus {
@@ -123,6 +124,8 @@ bool is_shared(const void* data, std::size_t bytes, const Participant& participa
   if (const memory::BlockRef block = core->arena().find(first))
     return first + bytes <= block->data() + block->bytes() &&
            block->most_granted() == memory::Grant::kWrite;
+  if (const memory::MappedFile* const file = memory::MappedFile::at(data))
+    return file->mode() == memory::MappedFile::Mode::kReadWrite;
   const auto found = core->lent().find(first, bytes);
   return found && found->place.grant == memory::Grant::kWrite;
 }

@@ -21,8 +21,8 @@ namespace tensorbus {
 TENSORBUS_API Loan empty(const Layout& layout, bool shared = false,
                          const Participant& participant = Participant::shared());
 
-// Do these bytes lie in memory of the bus, ours or lent to us, that others may be given the right
-// to write to? Then they are shared so by reference.
+// Do these bytes lie in memory of the bus, ours or lent to us, or of a mapped file, that others may
+// be given the right to write to? Then they are shared so by reference.
 TENSORBUS_API bool is_shared(const void* data, std::size_t bytes,
                              const Participant& participant = Participant::shared());
 

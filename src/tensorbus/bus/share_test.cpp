@@ -57,6 +57,21 @@ TEST_F(Shares, are_attached_by_reference_any_number_of_times_also_at_their_owner
   EXPECT_EQ(first.header().publisher, owner.id());
 }
 
+TEST_F(Shares, are_told_apart_by_whether_others_may_write_to_them) {
+  const Layout layout = Layout::contiguous(DType::kUInt8, {100});
+  const Loan open = empty(layout, true, owner);
+  const Loan closed = empty(layout, false, owner);
+  const std::array<std::byte, 100> elsewhere{};
+  EXPECT_TRUE(is_shared(open.data(), 100, owner));
+  EXPECT_FALSE(is_shared(open.data(), 100000, owner));
+  EXPECT_FALSE(is_shared(closed.data(), 100, owner));
+  EXPECT_FALSE(is_shared(elsewhere.data(), 100, owner));
+  const Shared shared = share({.tensors = {{open.data(), layout}}}, {.shared = true}, owner);
+  const Sample sample = attach(shared.handle(), {.access = Access::kShared}, borrower);
+  EXPECT_TRUE(is_shared(sample.tensor().data(), 100, borrower));
+  EXPECT_FALSE(is_shared(sample.tensor().data(), 100, owner));
+}
+
 TEST_F(Shares, keep_tensors_and_fields_as_they_were) {
   const auto words = pattern(2);
   const std::array<float, 6> floats{1, 2, 3, 4, 5, 6};

@@ -74,6 +74,12 @@ void bind_files(nb::module_& module) {
 
   module.def("flush_at", flush_at, nb::arg("address"),
              "Flushes the file that this address is mapped from.");
+  module.def(
+      "is_in_file",
+      [](std::size_t address) {
+        return MappedFile::at(reinterpret_cast<const void*>(address)) != nullptr;
+      },
+      nb::arg("address"), "Is this address mapped from a file, by map_file()?");
   module.def("allocate_file", memory::allocate_file, nb::arg("fd"), nb::arg("path"),
              nb::arg("bytes"), nb::call_guard<WithoutGil>(),
              "Makes a file of exactly so many bytes, with all its blocks.");

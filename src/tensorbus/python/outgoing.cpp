@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "tensorbus/python/dlpack.hpp"
+#include "tensorbus/python/memory.hpp"
 #include "tensorbus/python/torch.hpp"
 
 namespace tensorbus::python {
@@ -140,6 +141,11 @@ int Outgoing::add_buffer(nb::handle value, TensorFlags flags) {
   return view ? append(std::move(*view), nb::borrow(value)) : -1;
 }
 
+int Outgoing::add_received(nb::object memory) {
+  const auto& known = nb::cast<const Memory&>(memory);
+  return append({known.first, known.layout}, std::move(memory));
+}
+
 int Outgoing::add_capsule(nb::capsule capsule, TensorFlags flags) {
   TensorView view = view_of_capsule(capsule);
   view.layout.flags = flags;
@@ -178,6 +184,8 @@ void bind_outgoing(nb::module_& module) {
           nb::arg("value"), flags,
           nb::sig("def add_buffer(self, value: object, flags: int) -> int"),
           "What offers the buffer protocol in elements that have a dtype; -1 for anything else.")
+      .def("add_received", &Outgoing::add_received, nb::arg("memory"),
+           nb::sig("def add_received(self, memory: Memory) -> int"), "As it is.")
       .def(
           "add_capsule",
           [](Outgoing& self, nb::capsule capsule, unsigned bits) {

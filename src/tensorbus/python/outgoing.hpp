@@ -20,6 +20,8 @@ class Outgoing {
   std::optional<std::vector<int>> add_all(nb::iterable values);
   // What offers the buffer protocol in the elements of one of our dtypes; -1 otherwise.
   int add_buffer(nb::handle value, TensorFlags flags);
+  // A Memory: received, or this process's own.
+  int add_received(nb::object memory);
   int add_capsule(nb::capsule capsule, TensorFlags flags);
   // Memory that the caller describes; strides in elements. `keeper` lives until it was copied.
   int add_memory(std::uintptr_t address, const std::string& dtype,

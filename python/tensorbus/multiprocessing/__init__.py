@@ -1,0 +1,153 @@
+"""`torch.multiprocessing`'s names, with tensors and arrays by reference.
+
+import tensorbus.multiprocessing as mp      # instead of torch.multiprocessing
+
+def work(queue):
+    queue.get().mul_(2)                     # the other side sees it
+
+if __name__ == "__main__":
+    queue, weights = mp.Queue(), torch.ones(3)
+    worker = mp.Process(target=work, args=(queue,))
+    worker.start()
+    queue.put(weights)                      # moves into shared memory, and stays there
+    worker.join()
+
+What differs from PyTorch's is in docs/multiprocessing.md.
+"""
+
+from __future__ import annotations
+
+from tensorbus.multiprocessing import connection, context, pool, queues, reductions
+from tensorbus.multiprocessing._keeper import get_ttl, set_ttl
+from tensorbus.multiprocessing.context import Process, default_context
+from tensorbus.multiprocessing.processes import (
+    ProcessContext,
+    ProcessException,
+    ProcessExitedException,
+    ProcessRaisedException,
+    SpawnContext,
+    spawn,
+    start_processes,
+)
+from tensorbus.multiprocessing.reductions import is_shared
+
+_default = default_context
+Array = _default.Array
+AuthenticationError = _default.AuthenticationError
+Barrier = _default.Barrier
+BoundedSemaphore = _default.BoundedSemaphore
+BufferTooShort = _default.BufferTooShort
+Condition = _default.Condition
+Event = _default.Event
+JoinableQueue = _default.JoinableQueue
+Lock = _default.Lock
+Manager = _default.Manager
+Pipe = _default.Pipe
+Pool = _default.Pool
+ProcessError = _default.ProcessError
+Queue = _default.Queue
+RLock = _default.RLock
+RawArray = _default.RawArray
+RawValue = _default.RawValue
+Semaphore = _default.Semaphore
+SimpleQueue = _default.SimpleQueue
+TimeoutError = _default.TimeoutError
+Value = _default.Value
+active_children = _default.active_children
+allow_connection_pickling = _default.allow_connection_pickling
+cpu_count = _default.cpu_count
+current_process = _default.current_process
+freeze_support = _default.freeze_support
+get_all_start_methods = _default.get_all_start_methods
+get_context = _default.get_context
+get_logger = _default.get_logger
+get_start_method = _default.get_start_method
+log_to_stderr = _default.log_to_stderr
+parent_process = _default.parent_process
+reducer = _default.reducer
+set_executable = _default.set_executable
+set_forkserver_preload = _default.set_forkserver_preload
+set_start_method = _default.set_start_method
+
+_STRATEGIES = {"file_descriptor", "file_system"}
+_strategy = "file_descriptor"
+
+
+def get_all_sharing_strategies() -> set[str]:
+    """PyTorch's names of the ways to share; there is only one here."""
+    return set(_STRATEGIES)
+
+
+def get_sharing_strategy() -> str:
+    """What `set_sharing_strategy` was told last."""
+    return _strategy
+
+
+def set_sharing_strategy(new_strategy: str) -> None:
+    """Accepted, and of no effect: no tensor takes a descriptor or a file here."""
+    global _strategy
+    if new_strategy not in _STRATEGIES:
+        raise AssertionError(
+            f"new_strategy={new_strategy!r}: expected one of {sorted(_STRATEGIES)}"
+        )
+    reductions.learn_libraries()
+    _strategy = new_strategy
+
+
+__all__ = [
+    "Array",
+    "AuthenticationError",
+    "Barrier",
+    "BoundedSemaphore",
+    "BufferTooShort",
+    "Condition",
+    "Event",
+    "JoinableQueue",
+    "Lock",
+    "Manager",
+    "Pipe",
+    "Pool",
+    "Process",
+    "ProcessContext",
+    "ProcessError",
+    "ProcessException",
+    "ProcessExitedException",
+    "ProcessRaisedException",
+    "Queue",
+    "RLock",
+    "RawArray",
+    "RawValue",
+    "Semaphore",
+    "SimpleQueue",
+    "SpawnContext",
+    "TimeoutError",
+    "Value",
+    "active_children",
+    "allow_connection_pickling",
+    "connection",
+    "context",
+    "cpu_count",
+    "current_process",
+    "freeze_support",
+    "get_all_sharing_strategies",
+    "get_all_start_methods",
+    "get_context",
+    "get_logger",
+    "get_sharing_strategy",
+    "get_start_method",
+    "get_ttl",
+    "is_shared",
+    "log_to_stderr",
+    "parent_process",
+    "pool",
+    "queues",
+    "reducer",
+    "reductions",
+    "set_executable",
+    "set_forkserver_preload",
+    "set_sharing_strategy",
+    "set_start_method",
+    "set_ttl",
+    "spawn",
+    "start_processes",
+]

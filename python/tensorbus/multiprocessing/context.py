@@ -1,0 +1,185 @@
+"""Contexts: the standard library's, with our processes, queues and pipes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.context as standard
+import multiprocessing.process
+import os
+import threading
+from multiprocessing.connection import wait
+from typing import Any
+
+from tensorbus import _torch_sharing
+from tensorbus.multiprocessing import _keeper, reductions
+from tensorbus.multiprocessing.connection import Connection, Pipe
+from tensorbus.multiprocessing.queues import JoinableQueue, Queue, SimpleQueue, queues_of_child
+
+__all__ = ["DefaultContext", "ForkContext", "ForkServerContext", "Process", "SpawnContext"]
+
+
+class _Joined(multiprocessing.process.BaseProcess):
+    """A process that knows who keeps what is on its way."""
+
+    _start_method: Any
+    _for_child: bytes
+
+    def start(self) -> None:
+        reductions.learn_libraries()
+        # A forked child has our memory, and no lease of it: it stays until the child has ended.
+        method = self._start_method or multiprocessing.get_start_method()
+        pinned = _torch_sharing.pin() if method == "fork" else []
+        if pinned:
+            _keeper.service_address()  # for the child to borrow it
+        self._for_child = _keeper.settings_for_child()
+        with queues_of_child(method) as queues:
+            super().start()
+        _keep_until_end(self.sentinel, [*pinned, *queues])
+
+    def _bootstrap(self, parent_sentinel: int | None = None) -> int:
+        _keeper.adopt(self._for_child)
+        reductions.learn_libraries()
+        code: int = super()._bootstrap(parent_sentinel)  # type: ignore[misc]
+        return code
+
+
+def _keep_until_end(sentinel: int, kept: list[object]) -> None:
+    """Keeps things until a process has ended, whoever waits for that or does not."""
+    if not kept:
+        return
+    own = os.dup(sentinel)  # the process object may go, and its descriptor with it
+
+    def wait_for_end() -> None:
+        wait([own])
+        os.close(own)
+        kept.clear()
+
+    threading.Thread(target=wait_for_end, name="tensorbus-pins", daemon=True).start()
+
+
+class ForkProcess(_Joined, standard.ForkProcess):
+    """A forked process."""
+
+
+class SpawnProcess(_Joined, standard.SpawnProcess):
+    """A process with a fresh interpreter."""
+
+
+class ForkServerProcess(_Joined, standard.ForkServerProcess):
+    """A process that a server has forked, which has only been started for that."""
+
+
+class _Ours:
+    """What every context has in place of the standard library's."""
+
+    def Queue(self, maxsize: int = 0) -> Queue:
+        """A queue shared between processes."""
+        reductions.learn_libraries()
+        return Queue(maxsize, ctx=self.get_context())
+
+    def JoinableQueue(self, maxsize: int = 0) -> JoinableQueue:
+        """A queue that can be joined."""
+        reductions.learn_libraries()
+        return JoinableQueue(maxsize, ctx=self.get_context())
+
+    def SimpleQueue(self) -> SimpleQueue:
+        """A queue with only a pipe and two locks in it."""
+        reductions.learn_libraries()
+        return SimpleQueue(ctx=self.get_context())
+
+    def Pipe(self, duplex: bool = True) -> tuple[Connection, Connection]:
+        """Two connected ends of a pipe."""
+        reductions.learn_libraries()
+        return Pipe(duplex)
+
+    def Pool(
+        self,
+        processes: int | None = None,
+        initializer: Any = None,
+        initargs: Any = (),
+        maxtasksperchild: int | None = None,
+    ) -> Any:
+        """A pool of processes to call functions in."""
+        from tensorbus.multiprocessing.pool import Pool
+
+        return Pool(processes, initializer, initargs, maxtasksperchild, context=self.get_context())
+
+    def Manager(self) -> Any:
+        """A started server process for objects that others share."""
+        reductions.learn_libraries()
+        return super().Manager()  # type: ignore[misc]
+
+    def get_context(self, method: str | None = None) -> Any:
+        """The context of a start method; of no name, of the one that is set."""
+        if method is None:
+            return self
+        try:
+            context = _CONTEXTS[method]
+        except KeyError:
+            raise ValueError(f"cannot find context for {method!r}") from None
+        context._check_available()
+        return context
+
+
+class ForkContext(_Ours, standard.ForkContext):  # type: ignore[misc]
+    """Starts processes by fork."""
+
+    Process = ForkProcess
+
+
+class SpawnContext(_Ours, standard.SpawnContext):  # type: ignore[misc]
+    """Starts processes with fresh interpreters."""
+
+    Process = SpawnProcess
+
+
+class ForkServerContext(_Ours, standard.ForkServerContext):  # type: ignore[misc]
+    """Starts processes by a server."""
+
+    Process = ForkServerProcess
+
+
+_CONTEXTS: dict[str, Any] = {
+    "fork": ForkContext(),
+    "spawn": SpawnContext(),
+    "forkserver": ForkServerContext(),
+}
+
+
+class Process(_Joined, multiprocessing.process.BaseProcess):
+    """A process of whatever start method is set."""
+
+    _start_method: str | None = None
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:
+        return default_context.get_context().Process._Popen(process_obj)
+
+    @staticmethod
+    def _after_fork() -> None:
+        default_context.get_context().Process._after_fork()
+
+
+class DefaultContext(_Ours, standard.BaseContext):  # type: ignore[misc]
+    """Follows the start method of the standard library's `multiprocessing`, which it also sets."""
+
+    Process = Process
+
+    def get_context(self, method: str | None = None) -> Any:
+        return super().get_context(method or multiprocessing.get_start_method())
+
+    def set_start_method(self, method: str | None, force: bool = False) -> None:
+        """Sets it for all of the program, once."""
+        reductions.learn_libraries()
+        multiprocessing.set_start_method(method, force)
+
+    def get_start_method(self, allow_none: bool = False) -> Any:
+        """See `multiprocessing.get_start_method`."""
+        return multiprocessing.get_start_method(allow_none)
+
+    def get_all_start_methods(self) -> list[str]:
+        """See `multiprocessing.get_all_start_methods`."""
+        return multiprocessing.get_all_start_methods()
+
+
+default_context = DefaultContext()

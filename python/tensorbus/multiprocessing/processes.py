@@ -1,0 +1,230 @@
+"""Several processes that run one function: `spawn` and `start_processes`, as PyTorch has them."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from tensorbus.multiprocessing.connection import Connection, Pipe, wait
+from tensorbus.multiprocessing.context import default_context
+
+__all__ = [
+    "ProcessContext",
+    "ProcessException",
+    "ProcessExitedException",
+    "ProcessRaisedException",
+    "SpawnContext",
+    "spawn",
+    "start_processes",
+]
+
+_PR_SET_PDEATHSIG = 1
+# Seconds for the others to end when one has failed, before they are killed.
+_GRACE = 30.0
+
+
+class ProcessException(Exception):
+    """One of the processes failed: `error_index` and `error_pid` say which."""
+
+    def __init__(self, msg: str, error_index: int, error_pid: int) -> None:
+        super().__init__(msg, error_index, error_pid)
+        self.msg = msg
+        self.error_index = error_index
+        self.error_pid = error_pid
+
+    def __str__(self) -> str:
+        return self.msg
+
+
+class ProcessRaisedException(ProcessException):
+    """The function raised; the message has its traceback."""
+
+
+class ProcessExitedException(ProcessException):
+    """The process was ended by a signal, `signal_name`, or exited with an `exit_code`."""
+
+    def __init__(
+        self,
+        msg: str,
+        error_index: int,
+        error_pid: int,
+        exit_code: int,
+        signal_name: str | None = None,
+    ) -> None:
+        super().__init__(msg, error_index, error_pid)
+        self.args = (msg, error_index, error_pid, exit_code, signal_name)
+        self.exit_code = exit_code
+        self.signal_name = signal_name
+
+
+class ProcessContext:
+    """Processes that were started together."""
+
+    def __init__(self, processes: Sequence[Any], errors: Sequence[Connection]) -> None:
+        self.processes = list(processes)
+        self.sentinels = {process.sentinel: i for i, process in enumerate(processes)}
+        self._errors = list(errors)
+        self._tracebacks: dict[int, str] = {}
+
+    def pids(self) -> list[int]:
+        """Of all of them."""
+        return [process.pid for process in self.processes]
+
+    def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
+        """Waits until one fails or all have ended; have they?
+
+        Args:
+            timeout: seconds to wait; `None` for as long as it takes.
+            grace_period: when one has failed, seconds in which the others may end by themselves,
+                and then again after SIGTERM, before they are killed.
+
+        Raises:
+            ProcessRaisedException, ProcessExitedException: one failed; none runs any more.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        while self.sentinels:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            unread = [error for error in self._errors if not error.closed]
+            ready = wait([*self.sentinels, *unread], left)
+            failed = None
+            for one in ready:
+                if isinstance(one, Connection):
+                    self._read(self._errors.index(one))
+                elif isinstance(one, int) and self._has_failed(self.sentinels[one]):
+                    failed = self.sentinels[one] if failed is None else failed
+                if isinstance(one, int):
+                    del self.sentinels[one]
+            if failed is not None:
+                self._end(grace_period)
+                self._raise(failed)
+            if any(isinstance(one, int) for one in ready) or not ready:
+                break
+        return not self.sentinels
+
+    def _has_failed(self, index: int) -> bool:
+        process = self.processes[index]
+        process.join()
+        return bool(process.exitcode != 0)
+
+    def _read(self, index: int) -> None:
+        """What a process says of its end."""
+        error = self._errors[index]
+        if error.closed:
+            return
+        with suppress(EOFError, OSError):
+            self._tracebacks[index] = error.recv()
+        error.close()
+
+    def _end(self, grace_period: float | None) -> None:
+        """Ends those that still run."""
+        if grace_period is not None:
+            self._wait_for_all(grace_period)
+        for end in ("terminate", "kill"):
+            for process in self.processes:
+                if process.is_alive():
+                    getattr(process, end)()
+            self._wait_for_all(_GRACE if grace_period is None else grace_period)
+        for process in self.processes:
+            process.join()
+
+    def _wait_for_all(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        for process in self.processes:
+            process.join(max(0.0, until - time.monotonic()))
+
+    def _raise(self, index: int) -> None:
+        self._read(index)
+        process = self.processes[index]
+        if index in self._tracebacks:
+            raise ProcessRaisedException(
+                f"process {index} raised:\n\n{self._tracebacks[index]}", index, process.pid
+            )
+        code = process.exitcode
+        name = None
+        if code < 0:
+            try:
+                name = signal.Signals(-code).name
+            except ValueError:
+                name = f"signal {-code}"
+        how = f"was ended by {name}" if name else f"exited with code {code}"
+        raise ProcessExitedException(f"process {index} {how}", index, process.pid, code, name)
+
+
+class SpawnContext(ProcessContext):
+    """The old name of `ProcessContext`."""
+
+    def __init__(self, processes: Sequence[Any], errors: Sequence[Connection]) -> None:
+        warnings.warn("SpawnContext is called ProcessContext now", stacklevel=2)
+        super().__init__(processes, errors)
+
+
+def start_processes(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    nprocs: int = 1,
+    join: bool = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> ProcessContext | None:
+    """Runs `fn(index, *args)` in `nprocs` processes.
+
+    Args:
+        join: wait for all of them, and return nothing.
+        daemon: see `multiprocessing.Process.daemon`.
+        start_method: "spawn", "fork" or "forkserver".
+
+    Raises:
+        ProcessRaisedException, ProcessExitedException: one failed; the others were ended.
+    """
+    context = default_context.get_context(start_method)
+    processes, errors = [], []
+    for index in range(nprocs):
+        error, report = Pipe(duplex=False)
+        process = context.Process(target=_run, args=(fn, index, args, report), daemon=daemon)
+        process.start()
+        report.close()
+        processes.append(process)
+        errors.append(error)
+    started = ProcessContext(processes, errors)
+    if not join:
+        return started
+    while not started.join():
+        pass
+    return None
+
+
+def spawn(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    nprocs: int = 1,
+    join: bool = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> ProcessContext | None:
+    """Runs `fn(index, *args)` in `nprocs` fresh interpreters; see `start_processes`."""
+    if start_method != "spawn":
+        warnings.warn(
+            f"spawn() always spawns, and not by {start_method!r}: call start_processes()",
+            FutureWarning,
+            stacklevel=2,
+        )
+    return start_processes(fn, args, nprocs, join, daemon, "spawn")
+
+
+def _run(fn: Callable[..., Any], index: int, args: tuple[Any, ...], report: Connection) -> None:
+    # One that is no daemon would outlive a parent that dies.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
+    try:
+        fn(index, *args)
+    except KeyboardInterrupt:
+        pass  # the parent's end, or its user's wish
+    except Exception:
+        report.send(traceback.format_exc())
+        sys.exit(1)
