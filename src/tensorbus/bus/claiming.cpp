@@ -1,11 +1,17 @@
 #include "tensorbus/bus/claiming.hpp"
 
+#include <chrono>
 #include <new>
 
 #include "tensorbus/link/message_lender.hpp"
 
 namespace tensorbus::bus {
 namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kRetryDelay = 20ms;
+constexpr int kMostTries = 10;
 
 Error error_in(const Exchange::Answer& answer) {
   const auto* error = std::get_if<Error>(&answer);
@@ -62,12 +68,25 @@ void Claiming::ask(std::size_t owner, const std::shared_ptr<Exchange>& exchange)
                           self->add_lease(owner, connected, lent->token);
                           return self->one_done();
                         }
-                        // It may have died between our question and its answer.
-                        if (exchange->ended()) return self->inherit(owner);
+                        if (exchange->ended()) return self->claim_again(owner);
                         self->fail(std::get<Error>(answer));
                       });
                     });
   }
+}
+
+// The owner hung up between our question and its answer. Who dies closes one socket after the
+// other: whether it is dead is what all see alike, its listening socket.
+void Claiming::claim_again(std::size_t owner) {
+  Share& share = shares_[owner];
+  if (share.failing) return one_done();  // for another part of the same question
+  if (++share.tries == kMostTries)
+    return fail(Error(Code::kClosed, "its owner hangs up again and again"));
+  share.failing = true;
+  surroundings_.service.post_later(kRetryDelay, [self = shared_from_this(), owner] {
+    self->shares_[owner].failing = false;
+    self->guarded([&] { self->claim(owner); });
+  });
 }
 
 // The owner is dead. What it left is here, or the sender has it.
