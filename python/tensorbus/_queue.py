@@ -142,10 +142,7 @@ class Queue:
             Closed: the queue, or the process that has it, is gone.
             Exception: whatever unpickling the item raises.
         """
-        found = self._here.get(_wait(block, timeout))
-        if found is Outcome.TIMED_OUT:
-            raise queue.Empty
-        return self._item(found)
+        return _pickling.load(self._found(_wait(block, timeout)))
 
     def get_nowait(self) -> Any:
         """`get` that does not wait for an item."""
@@ -155,10 +152,13 @@ class Queue:
         """The items as they come, until the queue is closed."""
         while True:
             try:
-                item = self.get()
+                found = self._found(None)
             except Closed:
                 return
+            item = _pickling.load(found)
+            del found  # nothing is kept while we wait for the next
             yield item
+            del item
 
     async def put_async(self, item: Any) -> None:
         """`put` in an event loop. Cancelled, it may have put the item in, or not."""
@@ -167,7 +167,7 @@ class Queue:
 
     async def get_async(self) -> Any:
         """`get` in an event loop. Cancelled, it has taken none."""
-        return self._item(await _taken(self._here.start_get()))
+        return _pickling.load(await self._found_async())
 
     async def join_async(self) -> None:
         """`join` in an event loop."""
@@ -177,10 +177,13 @@ class Queue:
         """The items as they come, until the queue is closed."""
         while True:
             try:
-                item = await self.get_async()
+                found = await self._found_async()
             except Closed:
                 return
+            item = _pickling.load(found)
+            del found
             yield item
+            del item
 
     def qsize(self) -> int:
         """How many items wait."""
@@ -226,11 +229,19 @@ class Queue:
         if self._process == os.getpid() and self._core.made_here:
             self._core.close()
 
-    def _item(self, found: _core.Sample | Outcome) -> Any:
-        if isinstance(found, Outcome):
-            self._check(found)
-            raise Error(f"a queue answered {found}")
-        return _pickling.load(found)
+    def _found(self, timeout: float | None) -> _core.Sample:
+        return self._sample(self._here.get(timeout))
+
+    async def _found_async(self) -> _core.Sample:
+        return self._sample(await _taken(self._here.start_get()))
+
+    def _sample(self, found: _core.Sample | Outcome) -> _core.Sample:
+        if not isinstance(found, Outcome):
+            return found
+        if found is Outcome.TIMED_OUT:
+            raise queue.Empty
+        self._check(found)
+        raise Error(f"a queue answered {found}")
 
     @staticmethod
     def _check(outcome: Outcome) -> None:
@@ -277,6 +288,9 @@ async def _taken(pending: _core.Pending) -> _core.Sample | Outcome:
     loop.add_reader(pending.fileno(), lambda: done.done() or done.set_result(None))
     try:
         await done
+    except BaseException:
+        pending.cancel()
+        raise
     finally:
         loop.remove_reader(pending.fileno())
     outcome = pending.take()

@@ -18,12 +18,7 @@ Error closed() { return {Code::kClosed, "the queue is closed"}; }
 }  // namespace
 
 void HostedQueue::put(Party from, Sample item, std::uint32_t flags) {
-  const bool came_back = (flags & link::Put::kToFront) != 0;
-  if (came_back) {
-    items_.push_front(std::move(item));
-    tell_done(from);
-    finish(0);
-  } else if (!full()) {
+  if (!full()) {
     items_.push_back(std::move(item));
     ++unfinished_;
     tell_done(from);
@@ -32,6 +27,18 @@ void HostedQueue::put(Party from, Sample item, std::uint32_t flags) {
   } else {
     tell_timed_out(from);
   }
+  settle();
+}
+
+void HostedQueue::take_back(const Party& from, Sample item, std::uint64_t number) {
+  items_.push_front(std::move(item));
+  const Exchange* const client = from.client.get();
+  if (const auto found = in_hand_.find(number);
+      found != in_hand_.end() && found->second.client == client)
+    in_hand_.erase(found);
+  if (const auto undone = undone_.find(client); undone != undone_.end() && undone->second > 0)
+    --undone->second;
+  tell_done(from);
   settle();
 }
 
@@ -61,7 +68,10 @@ void HostedQueue::settle() {
 // One item to who has waited longest. One that cannot be lent to a client stays, and that client is
 // told why.
 bool HostedQueue::deal() {
-  if (items_.empty() || getters_.empty()) return false;
+  if (items_.empty()) return false;
+  // Who died while it waited gets nothing; we shall be told to forget it.
+  while (!getters_.empty() && getters_.front().client->peer_is_gone()) getters_.pop_front();
+  if (getters_.empty()) return false;
   // What takes memory comes first: nobody may be forgotten for want of it.
   const std::uint64_t number = next_number_++;
   const Exchange* const client = getters_.front().client.get();

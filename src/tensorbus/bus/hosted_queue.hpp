@@ -42,6 +42,8 @@ class HostedQueue {
   }
 
   void put(Party from, Sample item, std::uint32_t flags);
+  // One that a client got under this number, and nobody took there.
+  void take_back(const Party& from, Sample item, std::uint64_t number);
   void get(Party from, std::uint32_t flags);
   // Throws Error(kInvalidArgument) for one more than there were items.
   void task_done(const Party& from);
