@@ -90,7 +90,7 @@ void put_back(Surroundings& surroundings, const std::shared_ptr<Exchange>& host,
               const link::QueueName& queue, const QueueClient::Item& item, memory::Grant grant) {
   PreparedSample prepared = onward(surroundings, item.sample, grant);
   host->put(
-      queue, link::Put::kToFront, prepared.entry(), prepared.issued(), grant,
+      queue, link::Put::kCameBack, prepared.entry(), prepared.issued(), grant,
       [](Exchange::Answer&) {}, item.number);
   prepared.mark_done();
 }

@@ -42,7 +42,7 @@ void QueueHost::on_put(const std::shared_ptr<Exchange>& from, const link::Put& a
              try {
                HostedQueue& queue = find(asked.queue);
                const Party party{from, asked.request};
-               if ((asked.flags & link::Put::kToFront) != 0)
+               if ((asked.flags & link::Put::kCameBack) != 0)
                  queue.take_back(party, std::move(item), asked.lent.number);
                else
                  queue.put(party, std::move(item), asked.flags);
