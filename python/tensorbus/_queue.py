@@ -7,13 +7,16 @@ import queue
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorbus import _core, _pickling
 from tensorbus._arguments import seconds, topic_name, whole_number
 from tensorbus._core import Outcome
 from tensorbus._errors import Closed, Error, Forked, InvalidArgument
 from tensorbus._participant import participant
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class Queue:
@@ -210,7 +213,10 @@ class Queue:
 
     def join(self, timeout: float | None = None) -> bool:
         """Waits until `task_done` was called for every item that was put; False after `timeout`."""
-        outcome = self._here.join(seconds("timeout", timeout))
+        limit = seconds("timeout", timeout)
+        if limit == 0:
+            return self.stats["unfinished"] == 0
+        outcome = self._here.join(limit)
         if outcome is Outcome.TIMED_OUT:
             return False
         self._check(outcome)
@@ -285,7 +291,7 @@ async def _taken(pending: _core.Pending) -> _core.Sample | Outcome:
 
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(pending.fileno(), lambda: done.done() or done.set_result(None))
+    loop.add_reader(pending.fileno(), _finish, done)
     try:
         await done
     except BaseException:
@@ -297,3 +303,8 @@ async def _taken(pending: _core.Pending) -> _core.Sample | Outcome:
     if outcome is Outcome.CLOSED:
         raise Closed("the queue is closed, or the process that has it is gone")
     return outcome
+
+
+def _finish(done: asyncio.Future[None]) -> None:
+    if not done.done():
+        done.set_result(None)
