@@ -31,6 +31,7 @@ from tensorbus._errors import (
     Timeout,
     Unsupported,
     VersionMismatch,
+    WorkerDied,
 )
 from tensorbus._files import MappedFile, flush, map_file
 from tensorbus._handle import Handle
@@ -44,6 +45,7 @@ from tensorbus._wait_any import wait_any
 if TYPE_CHECKING:
     from tensorbus._async_subscriber import AsyncSubscriber
     from tensorbus._queue import Queue
+    from tensorbus._worker_pool import WorkerPool
 
 __all__ = [
     "AccessDenied",
@@ -68,6 +70,8 @@ __all__ = [
     "Timeout",
     "Unsupported",
     "VersionMismatch",
+    "WorkerDied",
+    "WorkerPool",
     "__version__",
     "attach",
     "empty",
@@ -85,6 +89,7 @@ know_errors(BY_CODE)
 _LATER = {
     "AsyncSubscriber": "tensorbus._async_subscriber",
     "Queue": "tensorbus._queue",
+    "WorkerPool": "tensorbus._worker_pool",
 }
 
 
