@@ -712,3 +712,4 @@ def test_twenty_thousand_items_need_a_few_descriptors(elsewhere: Elsewhere) -> N
 def test_the_example_of_the_documentation_runs() -> None:
     page = (Path(__file__).parent.parent / "docs" / "queues.md").read_text()
     exec(page.partition("```python")[2].partition("```")[0], {})
+    unused()

@@ -8,6 +8,7 @@ import itertools
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import threading
 from contextlib import suppress
@@ -637,3 +638,10 @@ def test_a_bar_without_rich_is_an_error_only_if_it_is_asked_for(
         assert pool.map([1]) == [2]
         with pytest.raises(ImportError, match="rich"):
             pool.map([1], progress=True)
+
+
+def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "worker_pool.md").read_text()
+    program = tmp_path / "program.py"
+    program.write_text(page.partition("```python")[2].partition("```")[0])
+    subprocess.run([sys.executable, program], check=True, timeout=PATIENCE)
