@@ -23,6 +23,7 @@ ERRORS = {
     tb.Timeout: TimeoutError,
     tb.Unsupported: TypeError,
     tb.VersionMismatch: tb.ProtocolError,
+    tb.WorkerDied: RuntimeError,
 }
 
 

@@ -31,6 +31,7 @@ from tensorbus._errors import (
     Timeout,
     Unsupported,
     VersionMismatch,
+    WorkerDied,
 )
 from tensorbus._files import MappedFile, flush, map_file
 from tensorbus._handle import Handle
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from tensorbus._async_subscriber import AsyncSubscriber
     from tensorbus._queue import Queue
     from tensorbus._weights import load_state_dict
+    from tensorbus._worker_pool import WorkerPool
 
 __all__ = [
     "AccessDenied",
@@ -69,6 +71,8 @@ __all__ = [
     "Timeout",
     "Unsupported",
     "VersionMismatch",
+    "WorkerDied",
+    "WorkerPool",
     "__version__",
     "attach",
     "empty",
@@ -88,6 +92,7 @@ _LATER = {
     "AsyncSubscriber": "tensorbus._async_subscriber",
     "Queue": "tensorbus._queue",
     "load_state_dict": "tensorbus._weights",
+    "WorkerPool": "tensorbus._worker_pool",
 }
 
 

@@ -324,6 +324,9 @@ class Pending:
 
     def fileno(self) -> int: ...
 
+    def cancel(self) -> None:
+        """Gives it up; an item that has come goes back."""
+
     def take(self) -> Sample | Outcome:
         """
         What became of it: the Sample of a get, else the Outcome; TIMED_OUT: not yet.

@@ -56,6 +56,10 @@ class Forked(Error, RuntimeError):
     """The object was made before fork() and is used in the child."""
 
 
+class WorkerDied(Error, RuntimeError):
+    """A process of a worker pool died at a task; the message says how."""
+
+
 class SystemCallError(Error, OSError):
     """A system call failed."""
 

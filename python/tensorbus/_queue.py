@@ -7,13 +7,16 @@ import queue
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorbus import _core, _pickling
 from tensorbus._arguments import seconds, topic_name, whole_number
 from tensorbus._core import Outcome
 from tensorbus._errors import Closed, Error, Forked, InvalidArgument
 from tensorbus._participant import participant
+
+if TYPE_CHECKING:
+    pass
 
 
 class Queue:
@@ -142,10 +145,7 @@ class Queue:
             Closed: the queue, or the process that has it, is gone.
             Exception: whatever unpickling the item raises.
         """
-        found = self._here.get(_wait(block, timeout))
-        if found is Outcome.TIMED_OUT:
-            raise queue.Empty
-        return self._item(found)
+        return _pickling.load(self._found(_wait(block, timeout)))
 
     def get_nowait(self) -> Any:
         """`get` that does not wait for an item."""
@@ -155,10 +155,13 @@ class Queue:
         """The items as they come, until the queue is closed."""
         while True:
             try:
-                item = self.get()
+                found = self._found(None)
             except Closed:
                 return
+            item = _pickling.load(found)
+            del found  # nothing is kept while we wait for the next
             yield item
+            del item
 
     async def put_async(self, item: Any) -> None:
         """`put` in an event loop. Cancelled, it may have put the item in, or not."""
@@ -167,7 +170,7 @@ class Queue:
 
     async def get_async(self) -> Any:
         """`get` in an event loop. Cancelled, it has taken none."""
-        return self._item(await _taken(self._here.start_get()))
+        return _pickling.load(await self._found_async())
 
     async def join_async(self) -> None:
         """`join` in an event loop."""
@@ -177,10 +180,13 @@ class Queue:
         """The items as they come, until the queue is closed."""
         while True:
             try:
-                item = await self.get_async()
+                found = await self._found_async()
             except Closed:
                 return
+            item = _pickling.load(found)
+            del found
             yield item
+            del item
 
     def qsize(self) -> int:
         """How many items wait."""
@@ -207,7 +213,10 @@ class Queue:
 
     def join(self, timeout: float | None = None) -> bool:
         """Waits until `task_done` was called for every item that was put; False after `timeout`."""
-        outcome = self._here.join(seconds("timeout", timeout))
+        limit = seconds("timeout", timeout)
+        if limit == 0:
+            return self.stats["unfinished"] == 0
+        outcome = self._here.join(limit)
         if outcome is Outcome.TIMED_OUT:
             return False
         self._check(outcome)
@@ -226,11 +235,19 @@ class Queue:
         if self._process == os.getpid() and self._core.made_here:
             self._core.close()
 
-    def _item(self, found: _core.Sample | Outcome) -> Any:
-        if isinstance(found, Outcome):
-            self._check(found)
-            raise Error(f"a queue answered {found}")
-        return _pickling.load(found)
+    def _found(self, timeout: float | None) -> _core.Sample:
+        return self._sample(self._here.get(timeout))
+
+    async def _found_async(self) -> _core.Sample:
+        return self._sample(await _taken(self._here.start_get()))
+
+    def _sample(self, found: _core.Sample | Outcome) -> _core.Sample:
+        if not isinstance(found, Outcome):
+            return found
+        if found is Outcome.TIMED_OUT:
+            raise queue.Empty
+        self._check(found)
+        raise Error(f"a queue answered {found}")
 
     @staticmethod
     def _check(outcome: Outcome) -> None:
@@ -277,6 +294,9 @@ async def _taken(pending: _core.Pending) -> _core.Sample | Outcome:
     loop.add_reader(pending.fileno(), answered.set)
     try:
         await answered.wait()
+    except BaseException:
+        pending.cancel()
+        raise
     finally:
         loop.remove_reader(pending.fileno())
     outcome = pending.take()

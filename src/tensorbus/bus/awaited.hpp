@@ -63,6 +63,8 @@ class Awaited {
   }
   // After kDone, once.
   T take() { return *std::exchange(value_, std::nullopt); }
+  // What has come, if it was not taken. By whoever waits, who is done with waiting.
+  std::optional<T> left() noexcept { return std::exchange(value_, std::nullopt); }
 
  private:
   template <typename Store>

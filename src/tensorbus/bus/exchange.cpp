@@ -61,9 +61,10 @@ void Exchange::hand_over(const Id& owner, std::uint32_t segment, memory::Grant g
 
 std::uint32_t Exchange::put(const link::QueueName& queue, std::uint32_t flags,
                             const link::Entry& entry, const link::IssuedRef& issued,
-                            memory::Grant grant, OnAnswer on_answer) {
+                            memory::Grant grant, OnAnswer on_answer, std::uint64_t number) {
   if (ended_) return ask(link::Put{}, link::ControlType::kTold, std::move(on_answer));
-  const link::Put request{0, queue, flags, lent(entry, issued, grant)};
+  link::Put request{0, queue, flags, lent(entry, issued, grant)};
+  request.lent.number = number;
   try {
     return ask(request, link::ControlType::kTold, std::move(on_answer));
   } catch (...) {

@@ -43,6 +43,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   // Has anything been asked or lent here?
   bool used() const noexcept { return used_; }
   bool ended() const noexcept { return ended_; }
+  // Asks the kernel: it knows before end() is called.
+  bool peer_is_gone() const noexcept { return ended_ || connected_->channel->peer_is_gone(); }
 
   void attach(const Shares::Name& share, memory::Grant grant, OnAnswer on_answer);
   // At most Claim::kMostBlocks.
@@ -52,7 +54,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   // To the host of a queue (section 7). Each returns the number of the request, 0 if it was
   // answered already.
   std::uint32_t put(const link::QueueName& queue, std::uint32_t flags, const link::Entry& entry,
-                    const link::IssuedRef& issued, memory::Grant grant, OnAnswer on_answer);
+                    const link::IssuedRef& issued, memory::Grant grant, OnAnswer on_answer,
+                    std::uint64_t number = 0);
   std::uint32_t get(const link::QueueName& queue, std::uint32_t flags, OnAnswer on_answer);
   std::uint32_t call(const link::QueueName& queue, link::QueueVerb verb, OnAnswer on_answer);
   void cancel(std::uint32_t request);

@@ -18,13 +18,8 @@ Error closed() { return {Code::kClosed, "the queue is closed"}; }
 }  // namespace
 
 void HostedQueue::put(Party from, Sample item, std::uint32_t flags) {
-  const bool came_back = (flags & link::Put::kToFront) != 0;
-  if (came_back) {
-    items_.push_front(std::move(item));
-    tell_done(from);
-    finish(0);
-  } else if (!full()) {
-    items_.push_back(std::move(item));
+  if (!full()) {
+    items_.emplace(next_number_++, std::move(item));
     ++unfinished_;
     tell_done(from);
   } else if ((flags & link::Put::kWait) != 0) {
@@ -32,6 +27,18 @@ void HostedQueue::put(Party from, Sample item, std::uint32_t flags) {
   } else {
     tell_timed_out(from);
   }
+  settle();
+}
+
+void HostedQueue::take_back(const Party& from, Sample item, std::uint64_t number) {
+  items_.emplace(number, std::move(item));
+  const Exchange* const client = from.client.get();
+  std::erase_if(in_hand_, [&](const auto& dealt) {
+    return dealt.second.client == client && dealt.second.number == number;
+  });
+  if (const auto undone = undone_.find(client); undone != undone_.end() && undone->second > 0)
+    --undone->second;
+  tell_done(from);
   settle();
 }
 
@@ -52,7 +59,7 @@ void HostedQueue::settle() {
     if (putters_.empty() || full()) continue;
     Offered offered = std::move(putters_.front());
     putters_.pop_front();
-    items_.push_back(std::move(offered.item));
+    items_.emplace(next_number_++, std::move(offered.item));
     ++unfinished_;
     tell_done(offered.from);
   }
@@ -61,24 +68,28 @@ void HostedQueue::settle() {
 // One item to who has waited longest. One that cannot be lent to a client stays, and that client is
 // told why.
 bool HostedQueue::deal() {
-  if (items_.empty() || getters_.empty()) return false;
+  if (items_.empty()) return false;
+  // Who died while it waited gets nothing; we shall be told to forget it.
+  while (!getters_.empty() && getters_.front().client->peer_is_gone()) getters_.pop_front();
+  if (getters_.empty()) return false;
   // What takes memory comes first: nobody may be forgotten for want of it.
-  const std::uint64_t number = next_number_++;
+  const auto oldest = items_.begin();
+  const std::uint64_t number = oldest->first;
   const Exchange* const client = getters_.front().client.get();
   std::uint64_t& undone = undone_[client];
-  const auto in_hand = in_hand_.emplace(number, InHand{client, {}}).first;
+  const auto in_hand = in_hand_.emplace(next_deal_++, InHand{client, number, {}}).first;
   const Party to = std::move(getters_.front());
   getters_.pop_front();
   try {
-    lend_(to, items_.front(), number);
+    lend_(to, oldest->second, number);
     ++undone;
   } catch (const Error& error) {
     in_hand_.erase(in_hand);
     to.client->deny(to.request, error);
     return true;
   }
-  if (options_.redeliver) in_hand->second.item = std::move(items_.front());
-  items_.pop_front();
+  if (options_.redeliver) in_hand->second.item = std::move(oldest->second);
+  items_.erase(oldest);
   return true;
 }
 
@@ -133,11 +144,14 @@ void HostedQueue::forget(const Exchange& client) {
   std::erase_if(getters_, is_its);
   std::erase_if(joiners_, is_its);
   std::erase_if(putters_, [&](const Offered& offered) { return is_its(offered.from); });
-  for (auto at = in_hand_.end(); at != in_hand_.begin();) {  // so that the oldest comes first
-    --at;
-    if (at->second.client != &client) continue;
+  for (auto at = in_hand_.begin(); at != in_hand_.end();) {
+    InHand& in_hand = at->second;
+    if (in_hand.client != &client) {
+      ++at;
+      continue;
+    }
     if (options_.redeliver)
-      items_.push_front(std::move(at->second.item));
+      items_.emplace(in_hand.number, std::move(in_hand.item));
     else
       ++lost_;
     at = in_hand_.erase(at);

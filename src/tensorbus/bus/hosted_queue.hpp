@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <list>
 #include <map>
@@ -42,6 +41,8 @@ class HostedQueue {
   }
 
   void put(Party from, Sample item, std::uint32_t flags);
+  // One that a client got under this number, and nobody took there: to where it was.
+  void take_back(const Party& from, Sample item, std::uint64_t number);
   void get(Party from, std::uint32_t flags);
   // Throws Error(kInvalidArgument) for one more than there were items.
   void task_done(const Party& from);
@@ -62,6 +63,7 @@ class HostedQueue {
   };
   struct InHand {
     const Exchange* client;
+    std::uint64_t number;
     Sample item;  // empty without `redeliver`
   };
 
@@ -72,12 +74,15 @@ class HostedQueue {
 
   const HostedQueueOptions options_;
   const Lend lend_;
-  std::deque<Sample> items_;
+  // By number, in the order of their puts; what comes back finds its place again. A client that
+  // lies may have several come back under one.
+  std::multimap<std::uint64_t, Sample> items_;
+  std::uint64_t next_number_ = 1;
   std::list<Offered> putters_;
   std::list<Party> getters_;
   std::list<Party> joiners_;
-  std::map<std::uint64_t, InHand> in_hand_;  // by number: the oldest first
-  std::uint64_t next_number_ = 1;
+  std::map<std::uint64_t, InHand> in_hand_;  // in the order in which they were dealt
+  std::uint64_t next_deal_ = 1;
   std::uint64_t unfinished_ = 0;
   std::map<const Exchange*, std::uint64_t> undone_;  // items that a client got and has not done
   std::uint64_t lost_ = 0;

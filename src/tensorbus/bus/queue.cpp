@@ -203,8 +203,15 @@ struct Queue::Pending::Impl {
       platform::abandon(std::move(participant));
       platform::abandon(std::move(told));
       platform::abandon(std::move(item));
-    } else if (told.awaited ? told.awaited->give_up() : item.awaited->give_up()) {
-      (told.awaited ? told.cancel : item.cancel)();
+    } else {
+      cancel();
+    }
+  }
+  void cancel() const noexcept {
+    try {
+      if (item.cancel) item.cancel();
+      if (told.cancel && told.awaited->give_up()) told.cancel();
+    } catch (const std::exception&) {  // no memory to say so: the host hears it when we end
     }
   }
   // The eventfd is the teller's, too: it may outlive us.
@@ -222,13 +229,15 @@ Queue::Pending::~Pending() = default;
 
 int Queue::Pending::descriptor() const noexcept { return impl_->event.get(); }
 
+void Queue::Pending::cancel() noexcept { impl_->cancel(); }
+
 bool Queue::Pending::is_get() const noexcept { return impl_->item.awaited != nullptr; }
 
 Outcome Queue::Pending::take(Sample& item) {
   try {
     if (impl_->told.awaited) return impl_->told.awaited->wait(Timeout::zero(), {});
     const Outcome outcome = impl_->item.awaited->wait(Timeout::zero(), {});
-    if (outcome == Outcome::kDone) item = *impl_->item.awaited->take();
+    if (outcome == Outcome::kDone) item = std::move(impl_->item.awaited->take()->sample);
     return outcome;
   } catch (const Error& error) {
     if (error.code() != Code::kClosed) throw;

@@ -83,6 +83,8 @@ class TENSORBUS_API Queue {
     // What put(), get() or join() would have returned, or thrown; once. `item` is for a get.
     // kTimedOut: not yet.
     Outcome take(Sample& item);
+    // As if it went: nobody waits for it any more.
+    void cancel() noexcept;
 
    private:
     friend class Queue;

@@ -87,10 +87,11 @@ Timeout at_least(Timeout timeout, Timeout least) { return timeout > least ? time
 
 // An item that nobody waits for any more.
 void put_back(Surroundings& surroundings, const std::shared_ptr<Exchange>& host,
-              const link::QueueName& queue, const Sample& item, memory::Grant grant) {
-  PreparedSample prepared = onward(surroundings, item, grant);
-  host->put(queue, link::Put::kToFront, prepared.entry(), prepared.issued(), grant,
-            [](Exchange::Answer&) {});
+              const link::QueueName& queue, const QueueClient::Item& item, memory::Grant grant) {
+  PreparedSample prepared = onward(surroundings, item.sample, grant);
+  host->put(
+      queue, link::Put::kCameBack, prepared.entry(), prepared.issued(), grant,
+      [](Exchange::Answer&) {}, item.number);
   prepared.mark_done();
 }
 
@@ -139,22 +140,27 @@ Outcome QueueClient::put(const PreparedSample& item, Timeout timeout, const Give
 
 QueueClient::Request<QueueClient::AwaitedItem> QueueClient::start_get(Access access,
                                                                       bool waits) const {
-  const auto awaited = std::make_shared<Awaited<std::optional<Sample>>>();
+  const auto awaited = std::make_shared<Awaited<std::optional<Item>>>();
+  const memory::Grant grant =
+      access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
   const auto fail = [awaited](const Error& error) {
     awaited->fail(std::make_exception_ptr(error));
   };
-  const auto start = [queue = address_.queue, waits, access, awaited, fail](
+  const auto start = [queue = address_.queue, waits, access, grant, awaited, fail](
                          Surroundings& surroundings, const std::shared_ptr<Exchange>& host) {
-    const auto on_item = [&surroundings, host, queue, access, awaited](Sample sample) {
-      std::optional<Sample> found(std::move(sample));
-      const memory::Grant grant =
-          access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
+    const auto on_item = [&surroundings, host, queue, grant, awaited](Sample sample,
+                                                                      std::uint64_t number) {
+      std::optional<Item> found(Item{std::move(sample), number});
       if (!awaited->set(std::move(found))) put_back(surroundings, host, queue, *found, grant);
     };
     const auto on_answer = [&surroundings, host, access, awaited, on_item,
                             fail](Exchange::Answer& answer) {
       if (const auto* lent = std::get_if<link::Lent>(&answer))
-        collect(surroundings, host, *lent, access, {on_item, fail});
+        collect(surroundings, host, *lent, access,
+                {[on_item, number = lent->number](Sample sample) {
+                   on_item(std::move(sample), number);
+                 },
+                 fail});
       else if (const auto* error = std::get_if<Error>(&answer))
         fail(*error);
       else
@@ -162,7 +168,16 @@ QueueClient::Request<QueueClient::AwaitedItem> QueueClient::start_get(Access acc
     };
     return host->get(queue, waits ? link::Get::kWait : 0, on_answer);
   };
-  return {awaited, cancel(core_, ask(core_, address_.host, start, fail))};
+  auto asked = ask(core_, address_.host, start, fail);
+  return {awaited, [&core = core_, queue = address_.queue, grant, awaited, asked] {
+            if (awaited->give_up()) return cancel(core, asked)();
+            auto left = awaited->left();
+            if (!left || !*left) return;
+            core.post([asked, queue, grant, item = std::make_shared<Item>(*std::move(*left))](
+                          Surroundings& surroundings) {
+              put_back(surroundings, asked->host, queue, *item, grant);
+            });
+          }};
 }
 
 Outcome QueueClient::get(Sample& item, Access access, Timeout timeout,
@@ -171,14 +186,14 @@ Outcome QueueClient::get(Sample& item, Access access, Timeout timeout,
   const auto [awaited, cancel] = start_get(access, waits);
   return closed_is_an_outcome([&] {
     const Outcome outcome = awaited->wait(waits ? timeout : kGrace, give_up);
-    if (outcome != Outcome::kDone && awaited->give_up()) {
+    if (outcome == Outcome::kInterrupted || (outcome != Outcome::kDone && awaited->give_up())) {
       cancel();
       return outcome;
     }
     (void)awaited->wait(Timeout::zero(), {});  // throws what came
-    std::optional<Sample> found = awaited->take();
+    std::optional<Item> found = awaited->take();
     if (!found) return Outcome::kTimedOut;
-    item = *std::move(found);
+    item = std::move(found->sample);
     return Outcome::kDone;
   });
 }

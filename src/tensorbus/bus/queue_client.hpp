@@ -32,12 +32,16 @@ class QueueClient {
   QueueClient(ParticipantCore& core, const QueueAddress& address)
       : core_(core), address_(address) {}
 
-  using AwaitedItem = std::shared_ptr<Awaited<std::optional<Sample>>>;  // empty: there was none
+  struct Item {
+    Sample sample;
+    std::uint64_t number = 0;  // the host's
+  };
+  using AwaitedItem = std::shared_ptr<Awaited<std::optional<Item>>>;  // empty: there was none
   using AwaitedTold = std::shared_ptr<Awaited<link::Told>>;
   template <typename What>
   struct Request {
     What awaited;
-    std::function<void()> cancel;
+    std::function<void()> cancel;  // nobody waits any more: an item that has come goes back
   };
   Request<AwaitedTold> start_put(const PreparedSample& item, bool waits) const;
   Request<AwaitedItem> start_get(Access access, bool waits) const;

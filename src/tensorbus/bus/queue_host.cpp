@@ -40,7 +40,12 @@ void QueueHost::on_put(const std::shared_ptr<Exchange>& from, const link::Put& a
   collect(surroundings_, from, asked.lent, access,
           {[this, from, asked](Sample item) {
              try {
-               find(asked.queue).put({from, asked.request}, std::move(item), asked.flags);
+               HostedQueue& queue = find(asked.queue);
+               const Party party{from, asked.request};
+               if ((asked.flags & link::Put::kCameBack) != 0)
+                 queue.take_back(party, std::move(item), asked.lent.number);
+               else
+                 queue.put(party, std::move(item), asked.flags);
              } catch (const Error& error) {  // it was closed meanwhile
                from->deny(asked.request, error);
              }

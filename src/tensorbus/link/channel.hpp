@@ -58,6 +58,8 @@ class Channel {
   void flush();
   // Messages that wait because the peer does not read.
   std::size_t waiting();
+  // Would what is sent now be forgotten?
+  bool peer_is_gone() const noexcept { return platform::peer_has_hung_up(socket_.get()); }
   // The reader of the socket is gone: nobody is told any more that something waits.
   void detach();
 

@@ -214,8 +214,8 @@ struct QueueName {
 
 struct Put {
   static constexpr ControlType kType = ControlType::kPut;
-  static constexpr std::uint32_t kWait = 1;     // for room
-  static constexpr std::uint32_t kToFront = 2;  // it came back
+  static constexpr std::uint32_t kWait = 1;      // for room
+  static constexpr std::uint32_t kCameBack = 2;  // to its place: nobody took it
   std::uint32_t request = 0;
   QueueName queue;
   std::uint32_t flags = 0;

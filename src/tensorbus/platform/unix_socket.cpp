@@ -1,6 +1,7 @@
 #include "tensorbus/platform/unix_socket.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -142,6 +143,11 @@ Transfer send_datagram(int socket, std::span<const std::byte> bytes, std::span<c
     throw_system("sendmsg", errno);
   }
   return Transfer::kDone;
+}
+
+bool peer_has_hung_up(int socket) noexcept {
+  pollfd entry{socket, POLLRDHUP, 0};
+  return ::poll(&entry, 1, 0) == 1 && (entry.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
 Transfer receive_datagram(int socket, std::size_t max_bytes, std::size_t max_fds,

@@ -39,6 +39,9 @@ enum class Transfer { kDone, kWouldBlock, kEnded };
 
 inline constexpr std::size_t kMaxFdsPerMessage = 16;
 
+// Would what is sent now be read by nobody?
+bool peer_has_hung_up(int socket) noexcept;
+
 // Sends one datagram with descriptors, at most so many. kEnded: the other side is gone.
 Transfer send_datagram(int socket, std::span<const std::byte> bytes, std::span<const int> fds);
 

@@ -14,13 +14,15 @@ namespace {
 // Calls wait(give_up) without the GIL. Throws what a signal handler raised.
 template <typename Wait>
 Outcome wait_hearing_signals(Wait wait) {
-  Outcome outcome;
-  {
+  Outcome outcome = Outcome::kInterrupted;
+  try {
     WithoutGil release;
     outcome = wait([&release] {
       const WithGil acquire(release);
       return PyErr_CheckSignals() != 0;
     });
+  } catch (const Error&) {  // of a wait that was given up; what the handler raised comes first
+    if (PyErr_Occurred() == nullptr) throw;
   }
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
   return outcome;
@@ -95,6 +97,8 @@ nb::dict stats_of(const Queue& self) {
 void bind_queues(nb::module_& module) {
   nb::class_<Queue::Pending>(module, "Pending", "A request of a queue that is under way.")
       .def("fileno", &Queue::Pending::descriptor)
+      .def("cancel", &Queue::Pending::cancel, nb::call_guard<WithoutGil>(),
+           "Gives it up; an item that has come goes back.")
       .def("take", take, nb::sig("def take(self) -> Sample | Outcome"),
            "What became of it: the Sample of a get, else the Outcome; TIMED_OUT: not yet.");
   nb::class_<Queue>(module, "Queue", "Items from any process to any other.")

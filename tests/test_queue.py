@@ -1,0 +1,715 @@
+"""Queues: what they promise, with real processes, kills and stops."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import multiprocessing
+import os
+import queue
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorbus as tb
+from harness import PATIENCE, SANITIZED, Elsewhere, eventually, hear, in_a_fork, tell
+
+METHODS = ["spawn"] if SANITIZED else ["fork", "spawn"]
+
+
+def unused() -> None:
+    """Nothing is left of any item in the memory of this process."""
+    gc.collect()
+    eventually(lambda: tb.participant().arena["used_bytes"] == 0)
+
+
+def started(method: str, work: Callable[..., None], *arguments: Any) -> Any:
+    process = multiprocessing.get_context(method).Process(target=work, args=arguments)
+    process.start()
+    return process
+
+
+def ended(process: Any) -> None:
+    process.join(PATIENCE)
+    assert process.exitcode == 0
+
+
+# What it shares with queue.Queue.
+
+
+@pytest.fixture(params=[queue.Queue, tb.Queue])
+def kind(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+def test_it_is_first_in_first_out_as_in_the_standard_library(kind: Any) -> None:
+    line = kind()
+    assert (line.empty(), line.full(), line.qsize(), line.maxsize) == (True, False, 0, 0)
+    for number in range(3):
+        line.put(number)
+    assert (line.empty(), line.full(), line.qsize()) == (False, False, 3)
+    assert [line.get(), line.get(timeout=PATIENCE), line.get_nowait()] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("options", [{"block": False}, {"timeout": 0.01}, {"timeout": 0}])
+def test_it_raises_empty_and_full_as_in_the_standard_library(
+    kind: Any, options: dict[str, Any]
+) -> None:
+    line = kind(maxsize=2)
+    with pytest.raises(queue.Empty):
+        line.get(**options)
+    line.put("a")
+    assert not line.full()
+    line.put_nowait("b")
+    assert line.full()
+    with pytest.raises(queue.Full):
+        line.put("c", **options)
+    assert (line.get(), line.get(), line.qsize()) == ("a", "b", 0)
+
+
+def test_it_counts_what_is_done_as_in_the_standard_library(kind: Any) -> None:
+    line = kind()
+    with pytest.raises(ValueError, match=r"task_done\(\) called"):
+        line.task_done()
+    line.join()
+    for number in range(2):
+        line.put(number)
+    done: list[int] = []
+
+    def work() -> None:
+        for _ in range(2):
+            done.append(line.get())
+            line.task_done()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    line.join()
+    assert done == [0, 1]
+    worker.join()
+    with pytest.raises(ValueError, match=r"task_done\(\) called"):
+        line.task_done()
+
+
+def test_a_negative_timeout_is_refused_and_a_negative_size_is_no_limit(kind: Any) -> None:
+    line = kind(-1)
+    with pytest.raises(ValueError, match="'timeout' must be a non-negative number"):
+        line.get(timeout=-1)
+    line.put(1)
+    assert not line.full()
+
+
+def test_a_thread_that_waits_gets_what_comes(kind: Any) -> None:
+    line = kind(1)
+    got: list[int] = []
+    reader = threading.Thread(target=lambda: got.extend(line.get() for _ in range(100)))
+    reader.start()
+    for number in range(100):
+        line.put(number)
+    reader.join()
+    assert got == list(range(100))
+
+
+# What is its own.
+
+
+def test_join_can_have_a_timeout() -> None:
+    with tb.Queue() as line:
+        assert line.join(0) is True
+        line.put(1)
+        assert line.join(0.01) is False
+        line.get()
+        line.task_done()
+        assert line.join(PATIENCE) is True
+
+
+class Batch:
+    def __init__(self, image: Any) -> None:
+        self.image = image
+        self.me = self
+
+
+def test_items_are_any_objects_with_tensors_anywhere(torch: ModuleType) -> None:
+    with tb.Queue() as line:
+        for item in (
+            None,
+            7,
+            {"a": [1, {"b": np.arange(3)}], "t": torch.ones(2)},
+            np.arange(3),
+            Batch(np.arange(10_000)),
+            torch.nn.Linear(3, 2),
+            len,
+            ValueError("x"),
+        ):
+            line.put(item)
+        assert line.get() is None
+        assert line.get() == 7
+        nested = line.get()
+        assert nested["a"][1]["b"].tolist() == [0, 1, 2]
+        assert torch.equal(nested["t"], torch.ones(2))
+        assert line.get().tolist() == [0, 1, 2]
+        batch = line.get()
+        assert batch.me is batch
+        assert batch.image.sum() == np.arange(10_000).sum()
+        assert line.get().weight.shape == (2, 3)
+        assert line.get() is len
+        assert isinstance(line.get(), ValueError)
+        del nested, batch
+        unused()
+
+
+def test_tensors_go_by_reference_and_those_of_a_shared_queue_can_be_written() -> None:
+    kept = tb.empty(1000, "int64", shared=True)
+    kept[:] = 1
+    with tb.Queue(shared=True) as line:
+        line.put({"kept": kept})
+        item = line.get()
+        item["kept"][3] = 5
+        assert kept[3] == 5
+    del item, kept
+    unused()
+
+
+def test_what_cannot_be_pickled_is_an_error_of_put() -> None:
+    with tb.Queue() as line:
+        with pytest.raises(Exception, match=r"pickle"):
+            line.put(lambda: None)
+        with pytest.raises(Exception, match=r"pickle"):
+            line.put({"a": np.arange(3), "b": threading.Lock()})
+        assert line.qsize() == 0
+        unused()
+
+
+def no_room(address: str) -> None:
+    tb.participant(budget_bytes=1 << 20)
+    line = tb.Queue.open(address)
+    with pytest.raises(tb.OutOfMemory, match="budget"):
+        line.put(np.zeros(1 << 21, np.uint8))
+    line.put("small")
+
+
+def test_a_limit_that_is_reached_is_an_error_of_put(elsewhere: Elsewhere) -> None:
+    with tb.Queue() as line:
+        elsewhere.run(no_room, line.address)
+        assert line.get(timeout=PATIENCE) == "small"
+
+
+def test_errors_of_unpickling_are_those_of_get_and_do_not_end_an_iteration() -> None:
+    gone = tb.Queue()
+    with tb.Queue() as line:
+        line.put(gone)
+        line.put(7)
+        gone.close()
+        with pytest.raises(tb.Closed):
+            next(iter(line))
+        assert next(iter(line)) == 7
+
+
+def test_a_closed_queue_is_closed_and_ends_iterations() -> None:
+    line = tb.Queue()
+    again = tb.Queue.open(line.address)
+    line.put(1)
+    numbers = iter(again)
+    assert next(numbers) == 1
+    line.close()
+    line.close()
+    assert list(numbers) == []
+    for each in (line, again):
+        for use in (each.get, lambda each=each: each.put(1), each.qsize, each.join, each.task_done):
+            with pytest.raises(tb.Closed):
+                use()
+    with pytest.raises(tb.Closed):
+        tb.Queue.open(line.address)
+    assert list(line) == []
+    unused()
+
+
+def test_one_that_was_opened_closes_for_itself_alone() -> None:
+    with tb.Queue() as line:
+        with tb.Queue.open(line.address) as other:
+            other.put(1)
+        with pytest.raises(tb.Closed):
+            other.get()
+        assert line.get() == 1
+
+
+# Processes.
+
+
+def double(line: Any, answers: Any) -> None:
+    with suppress(tb.Closed):
+        for item in line:
+            answers.put(item * 2)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_child_is_given_queues(method: str) -> None:
+    with tb.Queue() as line, tb.Queue() as answers:
+        child = started(method, double, line, answers)
+        line.put(np.arange(3))
+        assert answers.get(timeout=PATIENCE).tolist() == [0, 2, 4]
+        line.close()
+        ended(child)
+        unused()
+
+
+def test_a_forked_child_uses_the_queue_that_its_parent_was_using(elsewhere: Elsewhere) -> None:
+    def run() -> None:
+        line = tb.Queue()
+        opened = tb.Queue.open(line.address)
+        line.put("before")
+        assert line.get() == "before"
+
+        def child() -> None:
+            with line:
+                assert line.get(timeout=PATIENCE) == "to the child"
+                opened.put(np.arange(5))
+            line.close()
+
+        line.put("to the child")
+        in_a_fork(child)
+        assert line.get(timeout=PATIENCE).tolist() == [0, 1, 2, 3, 4]
+        line.close()
+        unused()
+
+    if not SANITIZED:
+        elsewhere.run(run)
+
+
+def answer_in_item(line: Any) -> None:
+    answers = line.get(timeout=PATIENCE)
+    answers.put(os.getpid())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_queue_travels_through_another(method: str) -> None:
+    with tb.Queue() as line, tb.Queue(maxsize=3) as answers:
+        child = started(method, answer_in_item, line)
+        line.put(answers)
+        assert answers.get(timeout=PATIENCE) == child.pid
+        ended(child)
+
+
+def open_and_put(name: str) -> None:
+    tell("ready")
+    tb.Queue.open(name, timeout=PATIENCE).put("found")
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_it_is_found_by_name_whoever_comes_first(elsewhere: Elsewhere, early: bool) -> None:
+    with pytest.raises(tb.Timeout, match='no queue "jobs"'):
+        tb.Queue.open("jobs", timeout=0)
+    if early:
+        other = elsewhere.start(open_and_put, "jobs")
+        assert other.hear() == "ready"
+        other.wait_until_asleep()
+    with tb.Queue(name="jobs", maxsize=4) as line:
+        if not early:
+            other = elsewhere.start(open_and_put, "jobs")
+            assert other.hear() == "ready"
+        assert line.get(timeout=PATIENCE) == "found"
+        assert tb.Queue.open("jobs").maxsize == 4
+
+
+def produce(line: Any, who: int, count: int) -> None:
+    for number in range(count):
+        line.put({"who": who, "number": number, "data": np.full(500, number)})
+
+
+def consume(line: Any, seen: Any) -> None:
+    found = []
+    for item in line:
+        if item is None:
+            break
+        assert (item["data"] == item["number"]).all()
+        found.append((item["who"], item["number"]))
+    seen.put(found)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("maxsize", [0, 3])
+def test_many_to_many_each_item_arrives_exactly_once(method: str, maxsize: int) -> None:
+    each = 200
+    with tb.Queue(maxsize=maxsize) as line, tb.Queue() as seen:
+        producers = [started(method, produce, line, who, each) for who in range(3)]
+        consumers = [started(method, consume, line, seen) for _ in range(3)]
+        for process in producers:
+            ended(process)
+        for _ in consumers:
+            line.put(None)
+        found = [seen.get(timeout=PATIENCE) for _ in consumers]
+        for process in consumers:
+            ended(process)
+        assert Counter(pair for one in found for pair in one) == Counter(
+            (who, number) for who in range(3) for number in range(each)
+        )
+        for one in found:  # each producer's in their order
+            for who in range(3):
+                numbers = [number for of, number in one if of == who]
+                assert numbers == sorted(numbers)
+        del one, found
+        unused()
+
+
+def test_threads_share_a_queue() -> None:
+    each = 100
+    seen: queue.SimpleQueue[int] = queue.SimpleQueue()
+    with tb.Queue(maxsize=4) as line:
+
+        def consume_some() -> None:
+            for _ in range(each):
+                seen.put(int(line.get(timeout=PATIENCE)["number"][0]))
+
+        def produce_some(who: int) -> None:
+            for number in range(each):
+                line.put({"number": np.full(300, who * each + number)})
+
+        threads = [threading.Thread(target=consume_some) for _ in range(4)]
+        threads += [threading.Thread(target=produce_some, args=(who,)) for who in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(seen.get() for _ in range(4 * each)) == list(range(4 * each))
+        unused()
+
+
+# Deaths and stops.
+
+
+def host(maxsize: int) -> None:
+    line = tb.Queue(maxsize=maxsize, name="hosted")
+    for number in range(maxsize):
+        line.put(number)
+    tell(line.address)
+    hear()
+
+
+@pytest.mark.parametrize("wait", ["get", "put", "join", "iteration", "async"])
+def test_the_death_of_its_maker_ends_every_wait(elsewhere: Elsewhere, wait: str) -> None:
+    other = elsewhere.start(host, 0 if wait in ("get", "iteration", "async") else 1)
+    line = tb.Queue.open(other.hear())
+    outcome: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def waits() -> None:
+        try:
+            if wait == "iteration":
+                outcome.put(list(line))
+            elif wait == "async":
+                asyncio.run(line.get_async())
+            elif wait == "put":
+                line.put(1)
+            else:
+                getattr(line, wait)()
+        except tb.Error as error:
+            outcome.put(error)
+
+    thread = threading.Thread(target=waits)
+    thread.start()
+    with pytest.raises(queue.Empty):
+        outcome.get(timeout=0.05)
+    other.kill()
+    thread.join()
+    found = outcome.get_nowait()
+    assert found == [] if wait == "iteration" else isinstance(found, tb.Closed)
+    with pytest.raises(tb.Closed):
+        line.qsize()
+    with pytest.raises(tb.Timeout):
+        tb.Queue.open("hosted", timeout=0)
+    unused()
+
+
+def test_a_stopped_maker_delays_and_loses_nothing(elsewhere: Elsewhere) -> None:
+    other = elsewhere.start(host, 3)
+    line = tb.Queue.open(other.hear())
+    assert line.get() == 0
+    stop(other)
+    for _ in range(3):
+        with pytest.raises(queue.Empty):
+            line.get(timeout=0.05)
+    other.signal(signal.SIGCONT)
+    assert [line.get(timeout=PATIENCE) for _ in range(2)] == [1, 2]
+    eventually(lambda: line.stats == {"items": 0, "unfinished": 3, "lost": 0})
+    other.tell()
+
+
+def stop(other: Any) -> None:
+    other.signal(signal.SIGSTOP)
+    status = Path(f"/proc/{other.pid}/stat")
+    eventually(lambda: status.read_text().rpartition(") ")[2].startswith("T"))
+
+
+def take_and_hang(address: str, count: int) -> None:
+    line = tb.Queue.open(address)
+    tell([line.get()["number"] for _ in range(count)])
+    hear()
+
+
+def test_what_the_dead_had_in_hand_is_redelivered_in_its_order(elsewhere: Elsewhere) -> None:
+    with tb.Queue(redeliver=True) as line:
+        produce(line, 0, 4)
+        other = elsewhere.start(take_and_hang, line.address, 2)
+        assert other.hear() == [0, 1]
+        assert line.get()["number"] == 2
+        other.kill()
+        eventually(lambda: line.qsize() == 3)
+        assert [line.get()["number"] for _ in range(3)] == [0, 1, 3]
+        assert line.stats["lost"] == 0
+        for _ in range(4):
+            line.task_done()
+        assert line.join(PATIENCE)
+        unused()
+
+
+def test_without_redeliver_it_is_lost_and_counted(elsewhere: Elsewhere) -> None:
+    with tb.Queue() as line:
+        produce(line, 0, 2)
+        other = elsewhere.start(take_and_hang, line.address, 1)
+        assert other.hear() == [0]
+        other.kill()
+        eventually(lambda: line.stats["lost"] == 1)
+        assert line.get()["number"] == 1
+        line.task_done()
+        assert line.join(PATIENCE)
+        unused()
+
+
+def wait_for_one(address: str) -> None:
+    line = tb.Queue.open(address)
+    tell("ready")
+    line.get()
+
+
+@pytest.mark.parametrize("redeliver", [False, True])
+def test_the_next_item_is_not_lost_to_one_that_died_while_it_waited(
+    elsewhere: Elsewhere, redeliver: bool
+) -> None:
+    with tb.Queue(redeliver=redeliver) as line:
+        for number in range(5):
+            other = elsewhere.start(wait_for_one, line.address)
+            assert other.hear() == "ready"
+            other.wait_until_asleep()
+            other.kill()
+            line.put(number)
+            assert line.get(timeout=PATIENCE) == number
+        assert line.stats["lost"] == 0
+
+
+def put_and(end: str, address: str) -> None:
+    line = tb.Queue.open(address)
+    for number in range(3):
+        line.put({"number": number, "data": np.full(100_000, number)})
+    tell("put")
+    if end == "stay":
+        hear()
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_items_outlive_the_process_that_put_them(elsewhere: Elsewhere, killed: bool) -> None:
+    with tb.Queue() as line:
+        other = elsewhere.start(put_and, "stay" if killed else "end", line.address)
+        assert other.hear() == "put"
+        if killed:
+            other.kill()
+        else:
+            other.finish()
+        third = elsewhere.start(take_whole, line.address)
+        assert third.hear() == "whole"
+        for number in range(1, 3):
+            item = line.get(timeout=PATIENCE)
+            assert item["number"] == number
+            assert (item["data"] == number).all()
+
+
+def take_whole(address: str) -> None:
+    item = tb.Queue.open(address).get(timeout=PATIENCE)
+    assert (item["data"] == item["number"]).all()
+    tell("whole")
+
+
+@pytest.mark.parametrize("redeliver", [False, True])
+def test_those_who_give_up_just_then_have_taken_nothing(redeliver: bool) -> None:
+    """An item that comes when its getter has gone comes back, and is in nobody's hand."""
+    count = 300
+    with tb.Queue(redeliver=redeliver) as line:
+        taken: list[int] = []
+
+        def take() -> None:
+            while len(taken) < count:
+                with suppress(queue.Empty):
+                    taken.append(line.get(timeout=0.0002))
+                    line.task_done()
+
+        taker = threading.Thread(target=take)
+        taker.start()
+        for number in range(count):
+            line.put(number)
+        taker.join()
+        assert sorted(taken) == list(range(count))
+        assert line.join(PATIENCE)
+        assert line.stats == {"items": 0, "unfinished": 0, "lost": 0}
+
+
+def give_up_often(address: str, count: int) -> None:
+    line = tb.Queue.open(address)
+    taken = []
+    while len(taken) < count:
+        with suppress(queue.Empty):
+            taken.append(line.get(timeout=0.0002))
+            line.task_done()
+    tell(taken)
+    hear()
+
+
+@pytest.mark.parametrize("redeliver", [False, True])
+def test_what_came_back_from_one_is_not_given_back_once_more_when_it_dies(
+    elsewhere: Elsewhere, redeliver: bool
+) -> None:
+    count = 300
+    with tb.Queue(redeliver=redeliver) as line:
+        other = elsewhere.start(give_up_often, line.address, count)
+        for number in range(count):
+            line.put(number)
+        assert sorted(other.hear()) == list(range(count))
+        other.kill()
+        line.put("next")
+        assert line.get(timeout=PATIENCE) == "next"
+        assert line.stats == {"items": 0, "unfinished": 1, "lost": 0}
+
+
+# Signals.
+
+
+def interrupted(use: str) -> None:
+    with tb.Queue(maxsize=1) as line:
+        if use != "get":
+            line.put(0)
+        tell("ready")
+        try:
+            if use == "get":
+                line.get()
+            elif use == "put":
+                line.put(1)
+            elif use == "join":
+                line.join()
+            else:
+                tb.Queue.open("nobody has it")
+        except KeyboardInterrupt:
+            tell("interrupted")
+        assert line.qsize() == (0 if use == "get" else 1)
+        line.put(2, timeout=PATIENCE) if use == "get" else None
+        assert line.get(timeout=PATIENCE) == (2 if use == "get" else 0)
+
+
+@pytest.mark.parametrize("use", ["get", "put", "join", "open"])
+def test_ctrl_c_ends_a_wait(elsewhere: Elsewhere, use: str) -> None:
+    other = elsewhere.start(interrupted, use)
+    assert other.hear() == "ready"
+    other.signal_when_asleep(signal.SIGINT)
+    assert other.hear() == "interrupted"
+
+
+# Event loops.
+
+
+def test_in_an_event_loop_it_waits_beside_other_tasks() -> None:
+    async def main() -> list[int]:
+        async def produce_some() -> None:
+            for number in range(50):
+                await line.put_async(number)
+
+        async def consume_some() -> None:
+            async for number in line:
+                got.append(number)
+                line.task_done()
+
+        got: list[int] = []
+        consumer = asyncio.create_task(consume_some())
+        await produce_some()
+        await line.join_async()
+        line.close()
+        await consumer
+        return got
+
+    line = tb.Queue(maxsize=2)
+    assert asyncio.run(main()) == list(range(50))
+
+
+def test_a_cancelled_get_has_taken_nothing() -> None:
+    async def main() -> None:
+        for number in range(100):
+            task = asyncio.create_task(line.get_async())
+            await asyncio.sleep(0)
+            line.put(number)
+            if number % 2:  # so that it has come, and the task has not run
+                eventually(lambda: line.qsize() == 0)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                assert await task == number
+                continue
+            assert await asyncio.wait_for(line.get_async(), PATIENCE) == number
+        assert line.stats == {"items": 0, "unfinished": 100, "lost": 0}
+
+    with tb.Queue(redeliver=True) as line:
+        asyncio.run(main())
+
+
+def test_a_cancelled_put_leaves_the_queue_in_order() -> None:
+    async def main() -> None:
+        with tb.Queue(maxsize=1) as line:
+            line.put("first")
+            for _ in range(20):
+                task = asyncio.create_task(line.put_async(np.arange(1000)))
+                await asyncio.sleep(0)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            assert await line.get_async() == "first"
+            line.put("second", timeout=PATIENCE)
+            assert await line.get_async() == "second"
+
+    asyncio.run(main())
+    unused()
+
+
+# Limits.
+
+
+def many_items() -> None:
+    import resource
+
+    import tensorbus as tb
+
+    with tb.Queue() as line:
+        line.put(np.zeros(1000))
+        line.get()
+        before = len(os.listdir("/proc/self/fd"))
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before + 40, hard))
+        for number in range(20_000):
+            line.put({"number": number, "data": np.full(8, number)})
+        assert line.qsize() == 20_000
+        for number in range(20_000):
+            item = line.get()
+            assert item["number"] == number
+            assert (item["data"] == number).all()
+        del item
+        unused()
+        assert len(os.listdir("/proc/self/fd")) <= before + 40
+
+
+def test_twenty_thousand_items_need_a_few_descriptors(elsewhere: Elsewhere) -> None:
+    elsewhere.run(many_items)
+
+
+def test_the_example_of_the_documentation_runs() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "queues.md").read_text()
+    exec(page.partition("```python")[2].partition("```")[0], {})
+    unused()
