@@ -13,6 +13,15 @@ void tell_timed_out(const Party& party) {
   party.client->tell({.request = party.request, .timed_out = 1});
 }
 
+// What a client that only ever asks can take of our memory.
+constexpr std::size_t kMostWaiting = 65'536;
+
+template <typename Waiting>
+void require_room_to_wait(const Waiting& waiting) {
+  if (waiting.size() >= kMostWaiting)
+    throw Error(Code::kOutOfMemory, "more than 65,536 calls wait for this queue already");
+}
+
 Error closed() { return {Code::kClosed, "the queue is closed"}; }
 
 }  // namespace
@@ -23,6 +32,7 @@ void HostedQueue::put(Party from, Sample item, std::uint32_t flags) {
     ++unfinished_;
     tell_done(from);
   } else if ((flags & link::Put::kWait) != 0) {
+    require_room_to_wait(putters_);
     putters_.push_back({std::move(from), std::move(item)});
   } else {
     tell_timed_out(from);
@@ -49,6 +59,7 @@ void HostedQueue::get(Party from, std::uint32_t flags) {
                   [&](const auto& item) { return item.second.client == from.client.get(); });
   const bool waits = (flags & link::Get::kWait) != 0;
   if (items_.empty() && !waits) return tell_timed_out(from);
+  require_room_to_wait(getters_);
   getters_.push_back(std::move(from));
   settle();
 }
@@ -112,6 +123,7 @@ void HostedQueue::finish(std::uint64_t items) {
 }
 
 void HostedQueue::join(Party from) {
+  require_room_to_wait(joiners_);
   joiners_.push_back(std::move(from));
   finish(0);
 }
