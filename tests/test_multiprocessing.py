@@ -573,6 +573,29 @@ def test_a_data_loader_takes_our_context(elsewhere: Elsewhere, method: str) -> N
     elsewhere.run(load_batches, method)
 
 
+def as_it_is(item: Any) -> Any:
+    return item
+
+
+def use_the_standard_librarys() -> None:
+    import multiprocessing
+
+    import numpy as np
+    import torch
+
+    importlib.import_module(OURS)
+    with multiprocessing.get_context("fork").Pool(1, maxtasksperchild=1) as pool:
+        arrays = pool.map(as_it_is, [np.arange(3)] * 10, chunksize=1)
+        assert all(array.tolist() == [0, 1, 2] for array in arrays)
+        tensor = torch.zeros(3)
+        assert pool.apply(as_it_is, (tensor,)).tolist() == [0, 0, 0]
+    assert used_bytes() == 0
+
+
+def test_importing_it_leaves_the_standard_librarys_pools_alone(elsewhere: Elsewhere) -> None:
+    elsewhere.run(use_the_standard_librarys)
+
+
 def use_inherited(tensor: Any, gone: Any, outbox: Any) -> None:
     gone.wait()
     tensor[1] = 5

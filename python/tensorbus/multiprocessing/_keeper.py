@@ -11,6 +11,7 @@ import os
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -25,6 +26,8 @@ from tensorbus._participant import participant
 
 # Seconds in which the keeper attaches to what a child hands over: the child waits for it.
 _PATIENCE = 60.0
+# Seconds until the keeper listens again after it could not.
+_PAUSE = 0.1
 
 
 class Keep(Struct, tag=True):
@@ -92,8 +95,9 @@ class Service:
         while True:
             try:
                 accepted, _ = self._socket.accept()
-            except OSError:
-                return
+            except OSError:  # no descriptor left, say
+                time.sleep(_PAUSE)
+                continue
             if not _is_ours(accepted):
                 accepted.close()
                 continue
@@ -167,6 +171,11 @@ def borrow(service: str, address: int, size: int) -> _core.Memory:
         OSError, EOFError: the owner is gone.
     """
     return attach(_client(service).ask(Lend(address, size))).memory(0)
+
+
+def in_use() -> bool:
+    """Is this process one of several that were started by our means?"""
+    return bool(settings.keeper) or _service is not None
 
 
 def service_address() -> str:
