@@ -18,6 +18,7 @@ TITLES = {
     "idle": "An idle participant, over the same process without one",
     "python_latency": "Python: one way, the receiver polls",
     "python_import": "Python: what an import takes, in a process of its own",
+    "python_queue": "Python: queues, one way, the receiver sleeps; and handles",
     "python_gil": "Python: how often a second another thread counts",
 }
 FLOORS = {
@@ -27,6 +28,7 @@ FLOORS = {
     "message_rate": "bare ring",
     "python_latency": "line, polled in Python",
     "python_import": "pass",
+    "python_queue": "eventfd, a round trip",
     "python_gil": "alone",
 }
 

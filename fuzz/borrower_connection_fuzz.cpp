@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "fuzz/exchange_talk.hpp"
 #include "fuzz/fuzz.hpp"
 #include "fuzz/raw_talk.hpp"
 #include "fuzz/wild_descriptor.hpp"
@@ -40,12 +41,15 @@ class Borrower {
           world.own_page);
       connection_->subscribe(subscribers_[i], i + 1);
     }
+    attaching_.emplace(world, connection_->exchange());
   }
   ~Borrower() {
     if (!ended_) connection_->end("");
+    attaching_->require_answers();
     connection_.reset();
     for (const auto& subscriber : subscribers_) subscriber->close();
     read_all();  // what is held outlives all of it
+    attaching_->read_all();
   }
   Borrower(const Borrower&) = delete;
   Borrower& operator=(const Borrower&) = delete;
@@ -67,7 +71,12 @@ class Borrower {
     held_.push_back(std::move(sample));
     read_all();
   }
+  void attach(Access access) {
+    attaching_->attach(access);
+    attaching_->read_all();
+  }
   void let_go(std::size_t i) {
+    if (i >= 0xe0) attaching_->let_go();
     if (!held_.empty()) held_.erase(held_.begin() + static_cast<std::ptrdiff_t>(i % held_.size()));
   }
   void close(std::size_t which) { subscribers_[which]->close(); }
@@ -90,6 +99,7 @@ class Borrower {
   }
 
   std::optional<bus::BorrowerConnection> connection_;
+  std::optional<Attaching> attaching_;
   bool ended_ = false;
   std::array<std::shared_ptr<bus::SubscriberCore>, 2> subscribers_;
   std::vector<Sample> held_;
@@ -119,7 +129,7 @@ class Owner : public RawTalk {
           check(platform::is_ringer(received.take_fd().get()));
           break;
         default:
-          (void)received.as<link::Done>();
+          if (!hears_exchange(received)) (void)received.as<link::Done>();
       }
     }
   }
@@ -197,8 +207,14 @@ class Owner : public RawTalk {
   std::uint64_t position_ = 0;
 };
 
-void do_something(Owner& owner, Borrower& borrower, Input& input) {
-  switch (input.below(16)) {
+void do_something(Owner& owner, Borrower& borrower, const SharedOnce& shared, Input& input) {
+  switch (input.below(20)) {
+    case 16:
+    case 17:
+    case 18:
+      return say_exchange(owner, shared, input);
+    case 19:
+      return borrower.attach(static_cast<Access>(input.below(3)));
     case 0:
       return owner.say_hello(input);
     case 1:
@@ -232,8 +248,10 @@ void do_something(Owner& owner, Borrower& borrower, Input& input) {
 
 void run(Input input) {
   static World world;
+  static const SharedOnce first(world);  // the arena has its segment now
   const int first_free = lowest_free_descriptor();
   {
+    const SharedOnce shared(world);
     auto sockets = link::testing::connected_sockets();
     Owner owner(world, std::move(sockets.other));
     const std::uint8_t start = input.byte();
@@ -241,7 +259,7 @@ void run(Input input) {
     if (start < 0xe0) owner.say_right_hello(kOwner);
     world.service.turn(0ms);
     while (!input.empty() && !borrower.ended()) {
-      do_something(owner, borrower, input);
+      do_something(owner, borrower, shared, input);
       world.service.turn(0ms);
     }
     for (std::size_t i = 0; i < 4; ++i) borrower.receive(i % 2);

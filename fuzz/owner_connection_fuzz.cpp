@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "fuzz/exchange_talk.hpp"
 #include "fuzz/fuzz.hpp"
 #include "fuzz/raw_talk.hpp"
 #include "tensorbus/bus/owner_connection.hpp"
@@ -37,15 +38,23 @@ class Owner {
           ended_ = true;
           gone.end();
         });
+    attaching_.emplace(world, connection_->exchange());
   }
   ~Owner() {
     if (!ended_) connection_->end();
+    attaching_->require_answers();
+    attaching_->read_all();
     for (const auto& publisher : publishers_) check(publisher->stats().subscribers == 0);
   }
   Owner(const Owner&) = delete;
   Owner& operator=(const Owner&) = delete;
 
   bool ended() const { return ended_; }
+  void attach(Input& input) {
+    attaching_->attach(static_cast<Access>(input.below(3)));
+    attaching_->read_all();
+    if (input.byte() >= 0xc0) attaching_->let_go();
+  }
 
   void publish(std::size_t which, std::uint8_t words) {
     bus::PublisherCore& publisher = *publishers_[which];
@@ -76,6 +85,7 @@ class Owner {
   World& world_;
   std::array<std::shared_ptr<bus::PublisherCore>, 2> publishers_;
   std::optional<bus::OwnerConnection> connection_;
+  std::optional<Attaching> attaching_;
   bool ended_ = false;
 };
 
@@ -107,7 +117,7 @@ class Borrower : public RawTalk {
           check(!received.as<link::Refused>().text.empty());
           break;
         default:
-          (void)received.as<link::Ended>();
+          if (!hears_exchange(received)) (void)received.as<link::Ended>();
       }
     }
   }
@@ -152,8 +162,14 @@ link::Subscribe wild_subscribe(Input& input) {
           .topic = input.byte() < 0xf0 ? "topic" : "other"};
 }
 
-void say_something(Borrower& borrower, Owner& owner, Input& input) {
-  switch (input.below(12)) {
+void say_something(Borrower& borrower, Owner& owner, const SharedOnce& shared, Input& input) {
+  switch (input.below(16)) {
+    case 12:
+    case 13:
+    case 14:
+      return say_exchange(borrower, shared, input);
+    case 15:
+      return owner.attach(input);
     case 0:
       return borrower.say_hello(input);
     case 1:
@@ -186,22 +202,25 @@ void say_something(Borrower& borrower, Owner& owner, Input& input) {
 
 void run(Input input) {
   static World world;
+  static const SharedOnce first(world);  // the arena has its segment now
   const int first_free = lowest_free_descriptor();
+  const std::size_t used_before = world.arena->stats().used_bytes;
   {
+    const SharedOnce shared(world);
     auto sockets = link::testing::connected_sockets();
     Borrower borrower(world, std::move(sockets.other));
     Owner owner(world, std::move(sockets.one));
     if (input.byte() < 0xc0) borrower.say_right_hello(Id{{1}});
     world.service.turn(0ms);
     while (!input.empty() && !owner.ended()) {
-      say_something(borrower, owner, input);
+      say_something(borrower, owner, shared, input);
       world.service.turn(0ms);
     }
     borrower.hear();
     if (input.flag()) borrower.hang_up();
     world.service.turn(0ms);
   }
-  check(world.arena->stats().used_bytes == 0);
+  check(world.arena->stats().used_bytes == used_before);
   (void)world.arena->take_retired();
   check(lowest_free_descriptor() == first_free);
 }

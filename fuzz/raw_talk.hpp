@@ -107,7 +107,7 @@ class RawTalk {
     const std::uint8_t kinds = input.byte();
     const std::uint8_t type = input.byte();
     const auto body = input.bytes(input.byte());
-    link::ControlHeader header{.type = static_cast<link::ControlType>(type % 12),
+    link::ControlHeader header{.type = static_cast<link::ControlType>(type % 19),
                                .length = static_cast<std::uint32_t>(body.size())};
     if (type >= 0xf0) header = input.take<link::ControlHeader>();
     std::vector<std::byte> bytes(sizeof header);

@@ -14,15 +14,18 @@ inline constexpr std::array<std::uint32_t, 4> kWildSegments = {0, 1, 7, 99};
 
 class WildDescriptor {
  public:
-  explicit WildDescriptor(Input& input) : input_(input) {
+  explicit WildDescriptor(Input& input, bool may_hand_on) : input_(input) {
     const std::uint32_t tensors = input_.below(5);
-    const bool origin = input_.below(8) == 7;
+    const std::uint32_t more = input_.below(8);
+    const bool origin = more == 7;
+    const bool handed_on = may_hand_on && more >= 5 && !origin;
     const std::uint8_t field_bytes = input_.byte() % 64;
     put(std::uint8_t{1});
-    put(std::uint8_t{origin});
+    put(static_cast<std::uint8_t>(handed_on ? 2 : origin));
     put(static_cast<std::uint16_t>(tensors));
     put(std::uint32_t{field_bytes});
     if (origin) bytes_.resize(bytes_.size() + 40);
+    if (handed_on) owners(tensors);
     for (std::uint32_t i = 0; i < tensors; ++i) tensor();
     const auto fields = input_.bytes(field_bytes);
     bytes_.insert(bytes_.end(), fields.begin(), fields.end());
@@ -36,6 +39,15 @@ class WildDescriptor {
   std::vector<std::byte> bytes() && { return std::move(bytes_); }
 
  private:
+  void owners(std::uint32_t tensors) {
+    const std::uint16_t count = input_.byte() % 3;
+    put(count);
+    for (std::uint16_t i = 0; i < count; ++i) {
+      put(std::uint64_t{input_.byte()});
+      put(std::uint64_t{0});
+    }
+    for (std::uint32_t i = 0; i < tensors; ++i) put(static_cast<std::uint16_t>(input_.byte() % 4));
+  }
   void tensor() {
     const std::uint8_t dims = input_.byte() % 5;
     const bool contiguous = input_.flag();
@@ -60,8 +72,8 @@ class WildDescriptor {
   std::vector<std::byte> bytes_;
 };
 
-inline std::vector<std::byte> wild_descriptor(Input& input) {
-  return WildDescriptor(input).bytes();
+inline std::vector<std::byte> wild_descriptor(Input& input, bool may_hand_on = false) {
+  return WildDescriptor(input, may_hand_on).bytes();
 }
 
 }  // namespace tensorbus::fuzz

@@ -150,6 +150,11 @@ class Process:
     def signal(self, number: signal.Signals) -> None:
         self._running.send_signal(number)
 
+    def stop(self) -> None:
+        """Stops it (SIGSTOP), and returns when each of its threads is stopped."""
+        self.signal(signal.SIGSTOP)
+        os.waitpid(self.pid, os.WUNTRACED)
+
     def kill(self) -> None:
         """Ends it with SIGKILL, at whatever instruction it is."""
         self._running.kill()

@@ -1,4 +1,4 @@
-"""docs/reliability.md names the test of each promise; they are there."""
+"""What the pages in docs say of tests is so, and what they show runs."""
 
 from __future__ import annotations
 
@@ -26,3 +26,9 @@ def test_the_files_that_the_page_names_exist() -> None:
     }
     missing = [name for name in named if Path(name).name not in present]
     assert not missing
+
+
+def test_the_example_of_the_page_on_handles_runs() -> None:
+    page = (ROOT / "docs/handles.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(compile(example, "docs/handles.md", "exec"), {})

@@ -14,6 +14,7 @@
 #include <sstream>
 #include <string>
 
+#include "tensorbus/bus/share.hpp"
 #include "tensorbus/bus/test_support.hpp"
 
 namespace {
@@ -74,6 +75,7 @@ class PeerProcess {
   }
   std::string leave() {
     kept_.clear();
+    shares_.clear();
     loans_.clear();
     publishers_.clear();
     subscribers_.clear();
@@ -122,6 +124,38 @@ class PeerProcess {
     }
     return "ok";
   }
+  // "publish_kept": what was received or attached last goes on, by reference, on every publisher.
+  std::string publish_kept() {
+    for (Publisher& publisher : publishers_)
+      if (publisher.publish(kept_view()).outcome != Outcome::kDone) return "not published";
+    return "ok";
+  }
+  TensorView kept_view() const {
+    const Tensor& tensor = kept_.back().tensor();
+    return {tensor.data(), tensor.layout()};
+  }
+  // "share 7 uses=2 shared": the pattern of this seed. Says the handle.
+  std::string share(const Arguments& with) {
+    std::vector<std::uint64_t> words(with.get("words", 64));
+    write_pattern(words, std::stoull(with.first));
+    const auto size = static_cast<std::int64_t>(words.size());
+    return keep_shared({.tensors = {TensorView::of(words.data(), {size})}},
+                       {.uses = static_cast<std::uint32_t>(with.get("uses", 0)),
+                        .shared = with.get("shared", 0) != 0});
+  }
+  std::string share_kept() { return keep_shared({.tensors = {kept_view()}}, {}); }
+  std::string keep_shared(const Message& message, const ShareOptions& options) {
+    shares_.push_back(tensorbus::share(message, options, participants_.back()));
+    return "ok " + shares_.back().handle().text();
+  }
+  // Attaches by this handle, with "own" by that of the last share, and keeps it.
+  std::string attach(const Arguments& with) {
+    const Handle handle = with.first == "own" ? shares_.back().handle() : Handle::parse(with.first);
+    kept_.push_back(tensorbus::attach(handle, {.timeout = kLong}, participants_.back()));
+    const auto seed = seed_of(kept_.back());
+    return seed ? "ok " + std::to_string(*seed) : "ok torn";
+  }
+
   // Takes so many samples from every subscriber; "keep" holds them, "scribble" writes to them.
   std::string receive(const Arguments& with) {
     std::string seeds = "ok";
@@ -262,6 +296,7 @@ class PeerProcess {
   std::deque<Publisher> publishers_;
   std::deque<Subscriber> subscribers_;
   std::vector<Sample> kept_;
+  std::vector<Shared> shares_;
   std::vector<Loan> loans_;
   std::uint64_t seed_ = 0;
 };
@@ -272,6 +307,11 @@ const std::map<std::string, PeerProcess::Command> PeerProcess::commands_ = {
     {"publisher", &PeerProcess::publisher},
     {"subscriber", &PeerProcess::subscriber},
     {"publish", &PeerProcess::publish},
+    {"publish_kept", [](PeerProcess& p, const Arguments&) { return p.publish_kept(); }},
+    {"share", &PeerProcess::share},
+    {"share_kept", [](PeerProcess& p, const Arguments&) { return p.share_kept(); }},
+    {"close_shares", [](PeerProcess& p, const Arguments&) { return p.shares_.clear(), "ok"; }},
+    {"attach", &PeerProcess::attach},
     {"receive", &PeerProcess::receive},
     {"look", [](PeerProcess& p, const Arguments&) { return p.look(); }},
     {"ready", [](PeerProcess& p, const Arguments&) { return p.ready(); }},

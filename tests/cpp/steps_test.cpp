@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "support.hpp"
+#include "tensorbus/bus/share.hpp"
 #include "tensorbus/platform/step.hpp"
 
 namespace tensorbus {
@@ -47,6 +48,11 @@ const std::vector<std::string_view> kAsSubscriber = {"socket.bound",
                                                      "segment.received",
                                                      "unsubscribe.sent",
                                                      "done.sent"};
+
+// And as one that shares and attaches. The others are passed by those who hand on
+// (handing_on_test.cpp).
+const std::vector<std::string_view> kAsSharer = {"request.sent", "lent.sent", "return.sent"};
+const std::vector<std::string_view> kAsMiddleman = {"claim.received", "handed.sent"};
 
 using Place = std::tuple<std::string_view, int>;  // the n-th passage of a step
 
@@ -268,6 +274,46 @@ TEST_P(StopsOfASubscriber, a_stop_costs_the_others_nothing_and_itself_only_time)
   all_is_as_before();
 }
 
+// What the victim shares it attaches itself, beside what a survivor shares.
+class StepsOfASharer : public Steps {
+ protected:
+  StepsOfASharer() {
+    std::vector<std::uint64_t> words(64);
+    write_pattern(words, kFirstSeed);
+    shared.emplace(share({.tensors = {TensorView::of(words.data(), {64})}}, {}, participants[0]));
+    for (const Participant& each : participants) held.push_back(attach(shared->handle(), {}, each));
+    remember();
+  }
+  std::vector<std::string> script() override {
+    const std::string attach = "attach " + shared->handle().text();
+    return Steps::script("share 9", {"attach own", attach, "share_kept", "attach own", attach,
+                                     "attach own", "close_shares", "let_go"});
+  }
+  void everybody_forgets_it() {
+    held.push_back(attach(shared->handle(), {.timeout = kLong}, participants[2]));
+    for (const Sample& sample : held) EXPECT_EQ(seed_of(sample), kFirstSeed);
+  }
+
+  std::optional<Shared> shared;
+  std::vector<Sample> held;
+};
+
+TEST_P(StepsOfASharer, a_death_costs_the_others_nothing) {
+  Peer victim(domain, order("kill"));
+  tell(victim);
+  dies(victim);
+  everybody_forgets_it();
+  all_is_as_before();
+}
+
+TEST_P(StepsOfASharer, a_stop_costs_the_others_nothing_and_itself_only_time) {
+  Peer victim(domain, order("stop"));
+  tell(victim);
+  is_stopped_and_goes_on(victim);
+  everybody_forgets_it();
+  all_is_as_before();
+}
+
 std::string place_name(const ::testing::TestParamInfo<Place>& place) {
   std::string name =
       std::string(std::get<0>(place.param)) + "_" + std::to_string(std::get<1>(place.param));
@@ -283,6 +329,8 @@ INSTANTIATE_TEST_SUITE_P(At, StepsOfAPublisher,
 INSTANTIATE_TEST_SUITE_P(At, StepsOfASubscriber,
                          ::testing::Combine(::testing::ValuesIn(kAsSubscriber), kPassages),
                          place_name);
+INSTANTIATE_TEST_SUITE_P(At, StepsOfASharer,
+                         ::testing::Combine(::testing::ValuesIn(kAsSharer), kPassages), place_name);
 INSTANTIATE_TEST_SUITE_P(At, StopsOfAPublisher,
                          ::testing::Combine(::testing::Values("socket.bound", "socket.listening",
                                                               "accepted.sent", "publish.issued",
@@ -346,7 +394,8 @@ TEST_F(NothingFound, ready_tells_of_a_sample_beyond_the_limit_that_comes_then) {
 
 TEST(AllSteps, none_is_forgotten_here) {
   std::set<std::string_view> tested(kAsPublisher.begin(), kAsPublisher.end());
-  tested.insert(kAsSubscriber.begin(), kAsSubscriber.end());
+  for (const auto* more : {&kAsSubscriber, &kAsSharer, &kAsMiddleman})
+    tested.insert(more->begin(), more->end());
   EXPECT_EQ(tested, (std::set<std::string_view>(platform::kSteps.begin(), platform::kSteps.end())));
 }
 

@@ -1,5 +1,6 @@
 #include "tensorbus/bus/claiming.hpp"
 
+#include <chrono>
 #include <new>
 
 #include "tensorbus/link/message_lender.hpp"
@@ -7,10 +8,10 @@
 namespace tensorbus::bus {
 namespace {
 
-Error error_in(const Exchange::Answer& answer) {
-  const auto* error = std::get_if<Error>(&answer);
-  return error != nullptr ? *error : Error(Code::kProtocol, "an answer to another question");
-}
+using namespace std::chrono_literals;
+
+constexpr auto kRetryDelay = 20ms;
+constexpr int kMostTries = 10;
 
 }  // namespace
 
@@ -62,12 +63,25 @@ void Claiming::ask(std::size_t owner, const std::shared_ptr<Exchange>& exchange)
                           self->add_lease(owner, connected, lent->token);
                           return self->one_done();
                         }
-                        // It may have died between our question and its answer.
-                        if (exchange->ended()) return self->inherit(owner);
+                        if (exchange->ended()) return self->claim_again(owner);
                         self->fail(std::get<Error>(answer));
                       });
                     });
   }
+}
+
+// The owner hung up between our question and its answer. Who dies closes one socket after the
+// other: whether it is dead is what all see alike, its listening socket.
+void Claiming::claim_again(std::size_t owner) {
+  Share& share = shares_[owner];
+  if (share.failing) return one_done();  // for another part of the same question
+  if (++share.tries == kMostTries)
+    return fail(Error(Code::kClosed, "its owner hangs up again and again"));
+  share.failing = true;
+  surroundings_.service.post_later(kRetryDelay, [self = shared_from_this(), owner] {
+    self->shares_[owner].failing = false;
+    self->guarded([&] { self->claim(owner); });
+  });
 }
 
 // The owner is dead. What it left is here, or the sender has it.
@@ -96,7 +110,7 @@ void Claiming::inherit_segment(std::size_t owner, std::uint32_t segment) {
                      [self = shared_from_this(), owner, segment](Exchange::Answer& answer) {
                        self->guarded([&] {
                          auto* handed = std::get_if<Exchange::HandedSegment>(&answer);
-                         if (handed == nullptr) return self->fail(error_in(answer));
+                         if (handed == nullptr) return self->fail(std::get<Error>(answer));
                          const Share& share = self->shares_[owner];
                          auto& segments = share.connected->segments_for(self->grant_);
                          if (handed->file)

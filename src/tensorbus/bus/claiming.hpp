@@ -30,6 +30,8 @@ class Claiming : public std::enable_shared_from_this<Claiming> {
     Id owner;
     std::set<link::BlockName> blocks;
     std::shared_ptr<link::Connected> connected;
+    int tries = 0;         // to claim them
+    bool failing = false;  // the last one did; there will be another
   };
 
   Claiming(Surroundings& surroundings, std::shared_ptr<Exchange> sender, memory::Grant grant,
@@ -40,6 +42,7 @@ class Claiming : public std::enable_shared_from_this<Claiming> {
         on_claimed_(std::move(on_claimed)) {}
 
   void claim(std::size_t owner);
+  void claim_again(std::size_t owner);
   void ask(std::size_t owner, const std::shared_ptr<Exchange>& exchange);
   void inherit(std::size_t owner);
   void inherit_segment(std::size_t owner, std::uint32_t segment);

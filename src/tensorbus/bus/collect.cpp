@@ -36,9 +36,20 @@ struct Collecting {
   std::shared_ptr<link::Lease> hold() const {
     return std::make_shared<link::Lease>(lender, entry.token);
   }
+  // With anything but kDone and an error of the descriptor the lease is still nobody else's; when
+  // memory is short it goes back.
   SampleParts::Read read(const Claimed* claimed) {
     Sample sample;
-    const auto read = SampleParts::read(sample, lender, entry, access, claimed);
+    SampleParts::Read read{};
+    try {
+      read = SampleParts::read(sample, lender, entry, access, claimed);
+    } catch (const Error& error) {
+      if (error.code() == Code::kOutOfMemory) (void)hold();
+      throw;
+    } catch (const std::bad_alloc&) {
+      (void)hold();
+      throw;
+    }
     if (read == SampleParts::Read::kDone) receiver.on_sample(std::move(sample));
     return read;
   }
@@ -85,13 +96,7 @@ void collect(Surroundings& surroundings, const std::shared_ptr<Exchange>& from,
     const auto all = std::make_shared<Collecting>(
         Collecting{std::move(lender), entry_of(lent), access, receiver});
     lease->forget();  // read() has it now
-    SampleParts::Read read{};
-    try {
-      read = all->read(nullptr);
-    } catch (const Error& error) {
-      if (error.code() == Code::kOutOfMemory) (void)all->hold();
-      throw;
-    }
+    const SampleParts::Read read = all->read(nullptr);
     if (read == SampleParts::Read::kDone) return;
     const auto held = all->hold();
     if (read == SampleParts::Read::kSegmentMissing)

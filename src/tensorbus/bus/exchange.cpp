@@ -1,6 +1,7 @@
 #include "tensorbus/bus/exchange.hpp"
 
 #include <new>
+#include <type_traits>
 #include <utility>
 
 #include "tensorbus/bus/queue_host.hpp"
@@ -27,7 +28,7 @@ void Exchange::know(const Id& peer) {
 }
 
 template <typename Request>
-std::uint32_t Exchange::ask(Request request, OnAnswer on_answer) {
+std::uint32_t Exchange::ask(Request request, link::ControlType answered_by, OnAnswer on_answer) {
   if (ended_) {
     Answer closed = Error(Code::kClosed, "the other process has hung up");
     on_answer(closed);
@@ -35,32 +36,36 @@ std::uint32_t Exchange::ask(Request request, OnAnswer on_answer) {
   }
   used_ = true;
   request.request = next_request_++;
-  asked_.emplace(request.request, std::move(on_answer));
+  constexpr bool kMayBeTold = std::is_same_v<Request, link::Get>;  // that there is no item
+  asked_.emplace(request.request, Asked{answered_by, kMayBeTold, std::move(on_answer)});
   connected_->channel->send(request);
   platform::step("request.sent");
   return request.request;
 }
 
 void Exchange::attach(const Shares::Name& share, memory::Grant grant, OnAnswer on_answer) {
-  ask(link::Attach{0, share.number, share.key, as_field(grant)}, std::move(on_answer));
+  ask(link::Attach{0, share.number, share.key, as_field(grant)}, link::ControlType::kLent,
+      std::move(on_answer));
 }
 
 void Exchange::claim(std::vector<link::BlockName> blocks, memory::Grant grant, OnAnswer on_answer) {
-  ask(link::Claim{0, as_field(grant), std::move(blocks)}, std::move(on_answer));
+  ask(link::Claim{0, as_field(grant), std::move(blocks)}, link::ControlType::kLent,
+      std::move(on_answer));
 }
 
 void Exchange::hand_over(const Id& owner, std::uint32_t segment, memory::Grant grant,
                          OnAnswer on_answer) {
-  ask(link::HandOver{0, owner, segment, as_field(grant)}, std::move(on_answer));
+  ask(link::HandOver{0, owner, segment, as_field(grant)}, link::ControlType::kHanded,
+      std::move(on_answer));
 }
 
 std::uint32_t Exchange::put(const link::QueueName& queue, std::uint32_t flags,
                             const link::Entry& entry, const link::IssuedRef& issued,
                             memory::Grant grant, OnAnswer on_answer) {
-  if (ended_) return ask(link::Put{}, std::move(on_answer));
+  if (ended_) return ask(link::Put{}, link::ControlType::kTold, std::move(on_answer));
   const link::Put request{0, queue, flags, lent(entry, issued, grant)};
   try {
-    return ask(request, std::move(on_answer));
+    return ask(request, link::ControlType::kTold, std::move(on_answer));
   } catch (...) {
     lent_.erase(request.lent.token);
     throw;
@@ -68,12 +73,13 @@ std::uint32_t Exchange::put(const link::QueueName& queue, std::uint32_t flags,
 }
 
 std::uint32_t Exchange::get(const link::QueueName& queue, std::uint32_t flags, OnAnswer on_answer) {
-  return ask(link::Get{0, queue, flags}, std::move(on_answer));
+  return ask(link::Get{0, queue, flags}, link::ControlType::kLent, std::move(on_answer));
 }
 
 std::uint32_t Exchange::call(const link::QueueName& queue, link::QueueVerb verb,
                              OnAnswer on_answer) {
-  return ask(link::QueueCall{0, queue, static_cast<std::uint32_t>(verb)}, std::move(on_answer));
+  return ask(link::QueueCall{0, queue, static_cast<std::uint32_t>(verb)}, link::ControlType::kTold,
+             std::move(on_answer));
 }
 
 void Exchange::cancel(std::uint32_t request) {
@@ -136,25 +142,26 @@ bool Exchange::on_message(link::Channel::Received& received) {
     }
     case link::ControlType::kTold: {
       const auto told = received.as<link::Told>();
-      answer(told.request, told);
+      answer(told.request, received.header.type, told);
       return true;
     }
     case link::ControlType::kLent: {
       auto lent = received.as<link::Lent>();
       const std::uint32_t request = lent.request;
-      answer(request, std::move(lent));
+      answer(request, received.header.type, std::move(lent));
       return true;
     }
     case link::ControlType::kHanded: {
       const auto handed = received.as<link::Handed>();
       HandedSegment segment{received.take_fd(), handed.bytes, std::nullopt};
       if (handed.is_file != 0) segment.file = {handed.offset, link::as_text(handed.path)};
-      answer(handed.request, std::move(segment));
+      answer(handed.request, received.header.type, std::move(segment));
       return true;
     }
     case link::ControlType::kDenied: {
       const auto denied = received.as<link::Denied>();
-      answer(denied.request, Error(link::code_of(denied.code), link::as_text(denied.text)));
+      answer(denied.request, received.header.type,
+             Error(link::code_of(denied.code), link::as_text(denied.text)));
       return true;
     }
     default:
@@ -163,11 +170,15 @@ bool Exchange::on_message(link::Channel::Received& received) {
 }
 
 // An answer that nobody waits for is the peer's mistake; what it lent with it stays its own.
-void Exchange::answer(std::uint32_t request, Answer answer) {
+void Exchange::answer(std::uint32_t request, link::ControlType by, Answer answer) {
   const auto found = asked_.find(request);
   if (found == asked_.end())
     throw Error(Code::kProtocol, "answer.request: " + std::to_string(request) + " was not asked");
-  const OnAnswer on_answer = std::move(found->second);
+  const bool to_get = by == link::ControlType::kTold && found->second.may_be_told;
+  if (by != link::ControlType::kDenied && by != found->second.answered_by && !to_get)
+    throw Error(Code::kProtocol,
+                "answer.request: " + std::to_string(request) + " asked for something else");
+  const OnAnswer on_answer = std::move(found->second.on_answer);
   asked_.erase(found);
   on_answer(answer);
 }
@@ -199,13 +210,20 @@ void Exchange::on_attach(const link::Attach& asked) {
   const memory::Grant grant = link::grant_of(asked.writable, "ATTACH.writable");
   serve(asked.request, [&] {
     const Shares::Offer offer = surroundings_.shares.find({asked.share, asked.key}, grant);
-    lend(asked.request, offer.entry, offer.issued, grant);
     surroundings_.shares.count_use(asked.share);
+    try {
+      lend(asked.request, offer.entry, offer.issued, grant);
+    } catch (...) {
+      surroundings_.shares.undo_use(asked.share);
+      throw;
+    }
+    surroundings_.shares.end_if_spent(asked.share);
   });
 }
 
 void Exchange::on_claim(const link::Claim& asked) {
   const memory::Grant grant = link::grant_of(asked.writable, "CLAIM.writable");
+  platform::step("claim.received");
   serve(asked.request, [&] {
     Few<memory::BlockRef> blocks;
     Few<std::uint32_t> files;
@@ -244,7 +262,8 @@ void Exchange::on_hand_over(const link::HandOver& asked) {
       link::Handed answer{asked.request, handed.bytes, handed.file ? 1U : 0U, 0, {}};
       if (handed.file) answer.offset = handed.file->offset;
       if (handed.file) answer.path = handed.file->path;
-      return connected_->channel->send(answer, std::move(fds));
+      connected_->channel->send(answer, std::move(fds));
+      return platform::step("handed.sent");
     }
     throw Error(Code::kClosed, "HAND_OVER.segment: it is not here, or its owner lives");
   });
@@ -292,10 +311,10 @@ void Exchange::end(const std::string& why) {
   lent_.clear();
   if (surroundings_.queues) surroundings_.queues->forget(*this);
   auto asked = std::exchange(asked_, {});
-  for (auto& [request, on_answer] : asked) {
+  for (auto& [request, waiting] : asked) {
     Answer closed =
         Error(Code::kClosed, why.empty() ? "the other process has exited, or hung up" : why);
-    on_answer(closed);
+    waiting.on_answer(closed);
   }
 }
 

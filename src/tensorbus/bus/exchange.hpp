@@ -29,7 +29,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   };
   // An Error: denied, or the peer is gone (kClosed).
   using Answer = std::variant<link::Lent, HandedSegment, link::Told, Error>;
-  // Called once.
+  // Called once. What it is given, unless an Error: Lent; for a hand_over() a HandedSegment; Told
+  // for what a queue is asked, or Lent when that is for an item.
   using OnAnswer = std::function<void(Answer&)>;
 
   Exchange(Surroundings& surroundings, std::shared_ptr<link::Connected> connected,
@@ -68,9 +69,15 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void end(const std::string& why);
 
  private:
+  struct Asked {
+    link::ControlType answered_by;  // unless it is denied
+    bool may_be_told = false;       // as well
+    OnAnswer on_answer;
+  };
+
   template <typename Request>
-  std::uint32_t ask(Request request, OnAnswer on_answer);
-  void answer(std::uint32_t request, Answer answer);
+  std::uint32_t ask(Request request, link::ControlType answered_by, OnAnswer on_answer);
+  void answer(std::uint32_t request, link::ControlType by, Answer answer);
   // Enters a lease before anybody can know of it.
   link::Lent lent(const link::Entry& entry, const link::IssuedRef& issued, memory::Grant grant);
   QueueHost& queues() const;
@@ -85,7 +92,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   const std::shared_ptr<link::Connected> connected_;
   const std::shared_ptr<link::SegmentSender> segments_;
   std::shared_ptr<const link::Source> source_;
-  std::unordered_map<std::uint32_t, OnAnswer> asked_;
+  std::unordered_map<std::uint32_t, Asked> asked_;
   std::uint32_t next_request_ = 1;
   std::unordered_map<std::uint64_t, link::IssuedRef> lent_;
   std::uint64_t next_token_ = 1;  // 0 is a lease on nothing

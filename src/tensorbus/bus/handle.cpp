@@ -62,6 +62,8 @@ std::vector<std::byte> from_base64(std::string_view text) {
     count -= 8;
     bytes.push_back(static_cast<std::byte>(bits >> count));
   }
+  // One text for each handle: what is left over is less than a character, and zero.
+  if (count >= 6 || (bits & ((1U << count) - 1)) != 0) refuse("it is cut short, or was changed");
   return bytes;
 }
 

@@ -360,14 +360,14 @@ void ParticipantCore::reach(const Id& other, const Surroundings::OnReached& on_r
   service_.post_later(kRetryDelay, [this, other, on_reached] { reach(other, on_reached); });
 }
 
-// Of who is dead, nothing but an end of a connection that nobody has heard of yet tells it: then
-// the domain does.
+// Nothing of who has hung up, and lives: it may write there. Of one that is dead, we may not have
+// heard the end of the connection yet.
 std::vector<std::shared_ptr<link::Connected>> ParticipantCore::estate_of(const Id& owner) {
   std::vector<std::shared_ptr<link::Connected>> left;
+  if (!domain_.is_dead(owner)) return left;
   const auto [begin, end] = estates_.equal_range(owner);
   for (auto at = begin; at != end; ++at)
     if (auto connected = at->second.lock()) left.push_back(std::move(connected));
-  if (!domain_.is_dead(owner)) return left;
   if (const auto found = owners_.find(owner); found != owners_.end())
     left.push_back(found->second.connection->exchange()->connected());
   for (const auto& connection : owner_connections_)

@@ -164,6 +164,8 @@ TEST_F(Shares, refuse_handles_that_were_cut_changed_or_made_up) {
   for (std::size_t length = 0; length < text.size(); ++length)
     EXPECT_EQ(code_of([&] { (void)Handle::parse(text.substr(0, length)); }),
               Code::kInvalidArgument);
+  for (const char* more : {"A", "AA", "AAA", "-", "="})
+    EXPECT_EQ(code_of([&] { (void)Handle::parse(text + more); }), Code::kInvalidArgument);
   const auto bytes = shared.handle().bytes();
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     auto changed = bytes;

@@ -21,7 +21,9 @@ std::uint64_t random_key() {
 Shares::Name Shares::add(Offer offer, std::uint32_t uses, Clock::time_point until) {
   const std::uint64_t key = random_key();
   const std::lock_guard lock(mutex_);
-  shares_.emplace(next_, Share{std::move(offer), key, uses, until});
+  Share share{std::move(offer), key, {}, until};
+  if (uses != 0) share.uses_left = uses;
+  shares_.emplace(next_, std::move(share));
   return {next_++, key};
 }
 
@@ -37,8 +39,8 @@ Shares::Offer Shares::find(const Name& name, memory::Grant grant) const {
   }
   if (found->second.key != name.key)
     throw Error(Code::kInvalidArgument, "its key does not fit: it was made up, or damaged");
-  if (found->second.until <= Clock::now())
-    throw Error(Code::kClosed, "it is no longer shared: its time is spent");
+  if (!found->second.open())
+    throw Error(Code::kClosed, "it is no longer shared: its uses or its time are spent");
   if (grant > found->second.offer.most_granted)
     throw Error(Code::kPermission,
                 "it is not shared to be written: share it with shared=True, or attach with access "
@@ -47,13 +49,24 @@ Shares::Offer Shares::find(const Name& name, memory::Grant grant) const {
 }
 
 void Shares::count_use(std::uint64_t number) noexcept {
-  Share spent;  // let go of when our mutex is free
   const std::lock_guard lock(mutex_);
   const auto found = shares_.find(number);
-  if (found == shares_.end() || found->second.uses_left == 0) return;
-  if (--found->second.uses_left > 0) return;
-  spent = std::move(found->second);
-  shares_.erase(found);
+  if (found != shares_.end() && found->second.uses_left) --*found->second.uses_left;
+}
+
+void Shares::undo_use(std::uint64_t number) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = shares_.find(number);
+  if (found != shares_.end() && found->second.uses_left) ++*found->second.uses_left;
+}
+
+void Shares::end_if_spent(std::uint64_t number) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = shares_.find(number);
+    if (found == shares_.end() || found->second.uses_left != 0U) return;
+  }
+  close(number);
 }
 
 void Shares::close(std::uint64_t number) noexcept {
@@ -68,7 +81,7 @@ void Shares::close(std::uint64_t number) noexcept {
 bool Shares::open(std::uint64_t number) const {
   const std::lock_guard lock(mutex_);
   const auto found = shares_.find(number);
-  return found != shares_.end() && found->second.until > Clock::now();
+  return found != shares_.end() && found->second.open();
 }
 
 std::optional<Shares::Clock::time_point> Shares::end_overdue() noexcept {

@@ -33,8 +33,11 @@ class Shares {
   // Throws Error(kClosed) if it is over, Error(kInvalidArgument) if there never was one,
   // Error(kPermission) if it is not shared to be written.
   Offer find(const Name& name, memory::Grant grant) const;
-  // Somebody has it.
+  // Somebody gets it: before they know. The last use ends it for others, and is followed by one of
+  // the two.
   void count_use(std::uint64_t number) noexcept;
+  void end_if_spent(std::uint64_t number) noexcept;
+  void undo_use(std::uint64_t number) noexcept;  // they did not get it
   void close(std::uint64_t number) noexcept;
   bool open(std::uint64_t number) const;
 
@@ -45,7 +48,8 @@ class Shares {
   struct Share {
     Offer offer;
     std::uint64_t key = 0;
-    std::uint32_t uses_left = 0;  // 0: any number
+    std::optional<std::uint32_t> uses_left;  // empty: any number
+    bool open() const { return uses_left != 0U && until > Clock::now(); }
     Clock::time_point until;
   };
 

@@ -1,5 +1,7 @@
 #include "tensorbus/link/borrower_link.hpp"
 
+#include <algorithm>
+
 #include "tensorbus/platform/step.hpp"
 
 namespace tensorbus::link {
@@ -22,11 +24,12 @@ void BorrowerLink::accept(const Accepted& accepted, platform::Fd segment) {
   if (accepted.max_held > kMaxHeld || accepted.max_held == 0)
     throw Error(Code::kProtocol, "ACCEPTED.max_held: " + std::to_string(accepted.max_held));
   publisher_ = Waker(connected()->wake_page, accepted.wake_slot);
+  // Before the link is made: who has no memory for it has accepted nothing.
+  leases_ = std::vector<std::atomic<Lease*>>(std::min(accepted.returns, 2 * kMaxHeld));
   segment_.emplace(std::move(segment), Geometry{accepted.slots, accepted.returns});
   segment_->close_descriptor();
   samples_ = SampleRingReader(segment_->slots());
   returns_ = ReturnRingWriter(segment_->return_tail(), segment_->returns());
-  leases_ = std::vector<std::atomic<Lease*>>(segment_->returns().size());
   max_held_ = accepted.max_held;
   publisher_waits_ = accepted.reliable != 0;
   next_sequence_ = accepted.next_sequence;

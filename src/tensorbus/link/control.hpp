@@ -117,7 +117,7 @@ struct FileMessage {  // descriptor: the file
   std::uint64_t bytes = 0;
   std::uint64_t offset = 0;  // in the file; a multiple of the page
   std::uint32_t writable = 0;
-  std::string path;  // for messages
+  std::string path{};  // for messages
   void visit(auto& archive) { archive(segment, bytes, offset, writable, path); }
 };
 
@@ -179,7 +179,7 @@ struct Lent {
   std::uint32_t length = 0;   // of the descriptor; 0: there is none
   std::uint32_t segment = 0;  // where it is, unless it is inline
   std::uint64_t offset = 0;
-  std::string inline_bytes;
+  std::string inline_bytes{};
   std::uint64_t number = 0;  // of an item of a queue
   void visit(auto& archive) {
     archive(request, token, length, segment, offset, inline_bytes, number);
@@ -192,7 +192,7 @@ struct Handed {  // descriptor: the segment
   std::uint64_t bytes = 0;
   std::uint32_t is_file = 0;
   std::uint64_t offset = 0;  // of a file, as its path is
-  std::string path;
+  std::string path{};
   void visit(auto& archive) { archive(request, bytes, is_file, offset, path); }
 };
 

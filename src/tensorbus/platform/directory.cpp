@@ -51,8 +51,10 @@ std::vector<std::string> list_directory(int directory) {
   if (copy < 0) throw_system("reading the domain directory", errno);
   DIR* stream = ::fdopendir(copy);
   if (stream == nullptr) {
+    const int error_number = errno;
     ::close(copy);
-    throw_system("reading the domain directory", errno);
+    if (error_number == ENOMEM) throw_no_memory();  // of ours: it is malloc that fails
+    throw_system("reading the domain directory", error_number);
   }
   const std::unique_ptr<DIR, int (*)(DIR*)> closed_at_the_end(stream, ::closedir);
   std::vector<std::string> names;

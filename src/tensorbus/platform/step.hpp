@@ -7,7 +7,7 @@ namespace tensorbus::platform {
 
 // Every place of the protocol at which a test can stop or kill a process; docs/protocol.md says
 // what a death at each leaves behind. Kept in one list so that a test can walk all of them.
-inline constexpr std::array<std::string_view, 25> kSteps = {"socket.bound",
+inline constexpr std::array<std::string_view, 30> kSteps = {"socket.bound",
                                                             "socket.listening",
                                                             "hello.sent",
                                                             "subscribe.sent",
@@ -31,7 +31,12 @@ inline constexpr std::array<std::string_view, 25> kSteps = {"socket.bound",
                                                             "accepted.received",
                                                             "segment.received",
                                                             "unsubscribe.sent",
-                                                            "done.sent"};
+                                                            "done.sent",
+                                                            "request.sent",
+                                                            "claim.received",
+                                                            "lent.sent",
+                                                            "handed.sent",
+                                                            "return.sent"};
 
 #if TENSORBUS_STEPS
 // Acts on the environment of a test process: TENSORBUS_STEP="<name>:<n>:<kill|stop|exit>" makes

@@ -1,0 +1,181 @@
+#pragma once
+
+// Lending by message (docs/protocol.md, section 6), for both connections: what the raw peer says
+// and hears of it, and our own end, which asks and holds what it is lent.
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fuzz/raw_talk.hpp"
+#include "fuzz/wild_descriptor.hpp"
+#include "tensorbus/bus/collect.hpp"
+#include "tensorbus/bus/prepared_sample.hpp"
+
+namespace tensorbus::fuzz {
+
+// What is shared while an input lasts.
+class SharedOnce {
+ public:
+  explicit SharedOnce(World& world) : world_(world) {
+    const std::vector<std::uint64_t> numbers(10);
+    const std::vector<TensorView> tensors(1, TensorView::of(numbers.data(), {10}));
+    const auto counter = std::make_shared<link::ByteCounter>(0);
+    bus::PreparedSample sample(
+        tensors, {.tensors = {}, .fields = {}, .fingerprint = 0, .origin = {}},
+        {*world.arena, [&](std::size_t bytes) { return world.arena->allocate(bytes); },
+         memory::Grant::kRead, counter, world.surroundings.self, *world.surroundings.lent, true});
+    const memory::BlockRef& block = sample.issued()->blocks()[0];
+    name_ = world.surroundings.shares.add({sample.entry(), sample.issued(), memory::Grant::kRead},
+                                          5, bus::Shares::Clock::time_point::max());
+    block_ = {block->segment(), block->offset(), block->generation()};
+    sample.mark_done();
+  }
+  ~SharedOnce() { world_.surroundings.shares.close(name_.number); }
+  SharedOnce(const SharedOnce&) = delete;
+  SharedOnce& operator=(const SharedOnce&) = delete;
+
+  const bus::Shares::Name& name() const { return name_; }
+  const link::BlockName& block() const { return block_; }
+
+ private:
+  World& world_;
+  bus::Shares::Name name_;
+  link::BlockName block_;
+};
+
+inline void say_lent(RawTalk& talk, Input& input) {
+  link::Lent lent;
+  lent.request = input.below(4);
+  lent.token = input.below(8);
+  const std::vector<std::byte> descriptor = wild_descriptor(input, true);
+  lent.length = static_cast<std::uint32_t>(descriptor.size());
+  lent.segment = descriptor.size() <= link::kInlineBytes ? 0xffffffff : kWildSegments[0];
+  if (input.byte() >= 0xe0) {
+    lent.length = static_cast<std::uint32_t>(input.number());
+    lent.segment = kWildSegments[input.below(4)];
+    lent.offset = input.number();
+  }
+  lent.inline_bytes.assign(text_of(descriptor));
+  talk.say(lent, input);
+}
+
+// One of the seven, with numbers that may be right.
+inline void say_exchange(RawTalk& talk, const SharedOnce& shared, Input& input) {
+  switch (input.below(8)) {
+    case 0: {
+      link::Attach attach{input.below(4), shared.name().number, shared.name().key, 0};
+      if (input.byte() >= 0xc0) attach = {1, input.number(), input.number(), input.below(3)};
+      return talk.say(attach, input);
+    }
+    case 1: {
+      link::Claim claim{input.below(4), input.byte() < 0xe0 ? 0 : input.below(3), {}};
+      for (std::uint32_t i = input.below(4); i > 0; --i) {
+        link::BlockName block = shared.block();
+        if (input.flag()) block.offset += input.number();
+        if (input.byte() >= 0xc0) block.segment = input.below(4);
+        if (input.byte() >= 0xc0) block.generation = input.number();
+        claim.blocks.push_back(block);
+      }
+      return talk.say(claim, input);
+    }
+    case 2: {
+      const std::uint32_t request = input.below(4);
+      const Id owner{{input.byte()}};
+      const link::HandOver hand_over{request, owner, input.below(4), 0};
+      return talk.say(hand_over, input);
+    }
+    case 3: {
+      const link::Handed handed{input.below(6), 4096};
+      return talk.say(handed, input.flag() ? 3 : input.byte());
+    }
+    case 4: {
+      const std::uint32_t request = input.below(6);
+      const std::uint32_t code = input.below(12);
+      const link::Denied denied{request, code, std::string(text_of(input.bytes(input.below(16))))};
+      return talk.say(denied, input);
+    }
+    case 5:
+      return talk.say(link::Return{input.below(8)}, input);
+    default:
+      return say_lent(talk, input);
+  }
+}
+
+// True: it was one of these, and makes sense.
+inline bool hears_exchange(link::Channel::Received& received) {
+  switch (received.header.type) {
+    case link::ControlType::kAttach:
+      check(received.as<link::Attach>().request != 0);
+      return true;
+    case link::ControlType::kClaim:
+      check(received.as<link::Claim>().blocks.size() <= link::Claim::kMostBlocks);
+      return true;
+    case link::ControlType::kHandOver:
+      check(received.as<link::HandOver>().request != 0);
+      return true;
+    case link::ControlType::kLent:
+      check(received.as<link::Lent>().inline_bytes.size() <= link::kInlineBytes);
+      return true;
+    case link::ControlType::kSegment:  // of whoever lends
+    case link::ControlType::kHanded:
+      (void)received.take_fd();
+      return true;
+    case link::ControlType::kDenied:
+      check(!received.as<link::Denied>().text.empty());
+      return true;
+    case link::ControlType::kReturn:
+      check(received.as<link::Return>().token != 0);
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Our end: attaches, and holds what it gets.
+class Attaching {
+ public:
+  Attaching(World& world, std::shared_ptr<bus::Exchange> exchange)
+      : world_(world), exchange_(std::move(exchange)) {}
+
+  void attach(Access access) {
+    const memory::Grant grant =
+        access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
+    ++asked_;
+    exchange_->attach({1, 2}, grant, [this, access](bus::Exchange::Answer& answer) {
+      if (std::holds_alternative<Error>(answer)) return answered();
+      bus::collect(world_.surroundings, exchange_, std::get<link::Lent>(answer), access,
+                   {[this](Sample sample) {
+                      held_.push_back(std::move(sample));
+                      answered();
+                    },
+                    [this](const Error&) { answered(); }});
+    });
+  }
+  void read_all() const {
+    std::uint8_t sum = 0;
+    for (const Sample& sample : held_)
+      for (const Tensor& tensor : sample.tensors()) {
+        const ByteSpan span = span_of(tensor.layout());
+        if (span.bytes() == 0) continue;
+        sum += static_cast<std::uint8_t>(tensor.data()[span.begin]);
+        sum += static_cast<std::uint8_t>(tensor.data()[span.end - 1]);
+        if (tensor.writable()) tensor.mutable_data()[span.end - 1] = std::byte{sum};
+      }
+  }
+  void let_go() { held_.clear(); }
+  // Who asked has heard, once, when the connection has ended.
+  void require_answers() const { check(answered_ == asked_); }
+
+ private:
+  void answered() { check(++answered_ <= asked_); }
+
+  World& world_;
+  const std::shared_ptr<bus::Exchange> exchange_;
+  std::vector<Sample> held_;
+  int asked_ = 0;
+  int answered_ = 0;
+};
+
+}  // namespace tensorbus::fuzz
