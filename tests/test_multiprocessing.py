@@ -504,6 +504,23 @@ def test_nothing_leaks_when_nobody_receives(elsewhere: Elsewhere) -> None:
     elsewhere.run(leave_unread)
 
 
+def kill_before_it_looks() -> None:
+    import torch
+
+    mp = importlib.import_module(OURS)
+    other = mp.get_context("spawn").Process(target=len, args=([torch.zeros(1000)],))
+    other.start()
+    other.kill()
+    other.join()
+    eventually(lambda: used_bytes() == 0)
+
+
+def test_nothing_leaks_when_a_process_dies_before_it_has_its_arguments(
+    elsewhere: Elsewhere,
+) -> None:
+    elsewhere.run(kill_before_it_looks)
+
+
 def refuse_at_once() -> None:
     import torch
 

@@ -12,8 +12,8 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from secrets import token_hex
@@ -76,6 +76,12 @@ class Kept:
                 self._look_at = 2 * len(self._shares) + 64
         return handle
 
+    def drop(self, handle: bytes) -> None:
+        with self._lock:
+            shared = self._shares.pop(handle, None)
+        if shared is not None:
+            shared.close()
+
 
 class Service:
     """Answers the processes that this one has started, in threads of its own."""
@@ -131,6 +137,13 @@ class Client:
         return answer.handle
 
 
+class _Offered(threading.local):
+    """What this thread offers to a process that it starts; None when it starts none."""
+
+    handles: list[bytes] | None = None
+
+
+_offered = _Offered()
 _starting = threading.Lock()
 _kept = Kept()
 _service: Service | None = None
@@ -148,7 +161,26 @@ def offer(outgoing: _core.Outgoing, fields: bytes) -> bytes:
         with suppress(OSError, EOFError):  # the keeper is gone: its children see to themselves
             handle = shared.handle.bytes()
             return _client(settings.keeper).ask(Keep(handle, settings.ttl))
-    return _kept.add(shared)
+    handle = _kept.add(shared)
+    if _offered.handles is not None:
+        _offered.handles.append(handle)
+    return handle
+
+
+@contextmanager
+def offers_to_child() -> Iterator[list[bytes]]:
+    """While a process is started: the handles of what this one keeps for it alone."""
+    outer, _offered.handles = _offered.handles, []
+    try:
+        yield _offered.handles
+    finally:
+        _offered.handles = outer
+
+
+def withdraw(handles: list[bytes]) -> None:
+    """Whoever they were for has them, or will never."""
+    for handle in handles:
+        _kept.drop(handle)
 
 
 def attach(handle: bytes) -> _core.Sample:
