@@ -504,6 +504,23 @@ def test_nothing_leaks_when_nobody_receives(elsewhere: Elsewhere) -> None:
     elsewhere.run(leave_unread)
 
 
+def kill_before_it_looks() -> None:
+    import torch
+
+    mp = importlib.import_module(OURS)
+    other = mp.get_context("spawn").Process(target=len, args=([torch.zeros(1000)],))
+    other.start()
+    other.kill()
+    other.join()
+    eventually(lambda: used_bytes() == 0)
+
+
+def test_nothing_leaks_when_a_process_dies_before_it_has_its_arguments(
+    elsewhere: Elsewhere,
+) -> None:
+    elsewhere.run(kill_before_it_looks)
+
+
 def refuse_at_once() -> None:
     import torch
 
@@ -571,6 +588,29 @@ def load_batches(method: str) -> None:
 @all_methods
 def test_a_data_loader_takes_our_context(elsewhere: Elsewhere, method: str) -> None:
     elsewhere.run(load_batches, method)
+
+
+def as_it_is(item: Any) -> Any:
+    return item
+
+
+def use_the_standard_librarys() -> None:
+    import multiprocessing
+
+    import numpy as np
+    import torch
+
+    importlib.import_module(OURS)
+    with multiprocessing.get_context("fork").Pool(1, maxtasksperchild=1) as pool:
+        arrays = pool.map(as_it_is, [np.arange(3)] * 10, chunksize=1)
+        assert all(array.tolist() == [0, 1, 2] for array in arrays)
+        tensor = torch.zeros(3)
+        assert pool.apply(as_it_is, (tensor,)).tolist() == [0, 0, 0]
+    assert used_bytes() == 0
+
+
+def test_importing_it_leaves_the_standard_librarys_pools_alone(elsewhere: Elsewhere) -> None:
+    elsewhere.run(use_the_standard_librarys)
 
 
 def use_inherited(tensor: Any, gone: Any, outbox: Any) -> None:

@@ -128,6 +128,22 @@ def test_a_moved_tensor_is_sent_again_without_a_copy(torch: Any) -> None:
     assert first.data_ptr() == second.data_ptr()
 
 
+def test_a_pytorch_that_cannot_swap_memory_moves_the_tensor_that_is_sent(
+    torch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tensorbus import _torch_sharing
+
+    monkeypatch.setattr(_torch_sharing, "move_storage", lambda storage: False)
+    parameter = torch.nn.Parameter(torch.ones(2, 3).t())
+    seen = shared_with([parameter])[0]
+    with torch.no_grad():
+        seen[0, 1] = 5
+    assert parameter[0, 1] == 5
+    place = parameter.data_ptr()
+    shared_with(parameter)
+    assert parameter.data_ptr() == place
+
+
 def test_what_was_received_goes_on_by_reference(torch: Any) -> None:
     tensor = torch.zeros(10)
     second = shared_with({"again": shared_with(tensor)})["again"]

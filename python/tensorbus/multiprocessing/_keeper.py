@@ -11,8 +11,9 @@ import os
 import socket
 import struct
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from secrets import token_hex
@@ -25,6 +26,8 @@ from tensorbus._participant import participant
 
 # Seconds in which the keeper attaches to what a child hands over: the child waits for it.
 _PATIENCE = 60.0
+# Seconds until the keeper listens again after it could not.
+_PAUSE = 0.1
 
 
 class Keep(Struct, tag=True):
@@ -73,6 +76,12 @@ class Kept:
                 self._look_at = 2 * len(self._shares) + 64
         return handle
 
+    def drop(self, handle: bytes) -> None:
+        with self._lock:
+            shared = self._shares.pop(handle, None)
+        if shared is not None:
+            shared.close()
+
 
 class Service:
     """Answers the processes that this one has started, in threads of its own."""
@@ -92,8 +101,9 @@ class Service:
         while True:
             try:
                 accepted, _ = self._socket.accept()
-            except OSError:
-                return
+            except OSError:  # no descriptor left, say
+                time.sleep(_PAUSE)
+                continue
             if not _is_ours(accepted):
                 accepted.close()
                 continue
@@ -127,6 +137,13 @@ class Client:
         return answer.handle
 
 
+class _Offered(threading.local):
+    """What this thread offers to a process that it starts; None when it starts none."""
+
+    handles: list[bytes] | None = None
+
+
+_offered = _Offered()
 _starting = threading.Lock()
 _kept = Kept()
 _service: Service | None = None
@@ -144,7 +161,26 @@ def offer(outgoing: _core.Outgoing, fields: bytes) -> bytes:
         with suppress(OSError, EOFError):  # the keeper is gone: its children see to themselves
             handle = shared.handle.bytes()
             return _client(settings.keeper).ask(Keep(handle, settings.ttl))
-    return _kept.add(shared)
+    handle = _kept.add(shared)
+    if _offered.handles is not None:
+        _offered.handles.append(handle)
+    return handle
+
+
+@contextmanager
+def offers_to_child() -> Iterator[list[bytes]]:
+    """While a process is started: the handles of what this one keeps for it alone."""
+    outer, _offered.handles = _offered.handles, []
+    try:
+        yield _offered.handles
+    finally:
+        _offered.handles = outer
+
+
+def withdraw(handles: list[bytes]) -> None:
+    """Whoever they were for has them, or will never."""
+    for handle in handles:
+        _kept.drop(handle)
 
 
 def attach(handle: bytes) -> _core.Sample:
@@ -167,6 +203,11 @@ def borrow(service: str, address: int, size: int) -> _core.Memory:
         OSError, EOFError: the owner is gone.
     """
     return attach(_client(service).ask(Lend(address, size))).memory(0)
+
+
+def in_use() -> bool:
+    """Is this process one of several that were started by our means?"""
+    return bool(settings.keeper) or _service is not None
 
 
 def service_address() -> str:

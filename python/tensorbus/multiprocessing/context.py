@@ -32,9 +32,9 @@ class _Joined(multiprocessing.process.BaseProcess):
         if pinned:
             _keeper.service_address()  # for the child to borrow it
         self._for_child = _keeper.settings_for_child()
-        with queues_of_child(method) as queues:
+        with queues_of_child(method) as queues, _keeper.offers_to_child() as offers:
             super().start()
-        _keep_until_end(self.sentinel, [*pinned, *queues])
+        _keep_until_end(self.sentinel, [*pinned, *queues], offers)
 
     def _bootstrap(self, parent_sentinel: int | None = None) -> int:
         _keeper.adopt(self._for_child)
@@ -43,9 +43,9 @@ class _Joined(multiprocessing.process.BaseProcess):
         return code
 
 
-def _keep_until_end(sentinel: int, kept: list[object]) -> None:
+def _keep_until_end(sentinel: int, kept: list[object], offers: list[bytes]) -> None:
     """Keeps things until a process has ended, whoever waits for that or does not."""
-    if not kept:
+    if not (kept or offers):
         return
     own = os.dup(sentinel)  # the process object may go, and its descriptor with it
 
@@ -53,6 +53,7 @@ def _keep_until_end(sentinel: int, kept: list[object]) -> None:
         wait([own])
         os.close(own)
         kept.clear()
+        _keeper.withdraw(offers)
 
     threading.Thread(target=wait_for_end, name="tensorbus-pins", daemon=True).start()
 

@@ -2,7 +2,8 @@
 
 Importing this registers it with the standard library's `multiprocessing`, as importing PyTorch
 registers `torch.multiprocessing`: so what the standard library pickles by itself (a manager's
-calls, the arguments of a process, an executor's work) goes by reference, too.
+calls, the arguments of a process, an executor's work) goes by reference, too, once our processes
+are in use. Until then it goes as it would without us.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from tensorbus import _numpy, _pickling, _torch
+from tensorbus import _numpy, _pickling, _torch, _torch_sharing
 from tensorbus.multiprocessing import _keeper
 
 __all__ = ["ForkingPickler", "dumps", "is_shared", "loads", "reduce_tensor"]
@@ -49,30 +50,43 @@ def attached(handle: bytes) -> Any:
     return _pickling.load(_keeper.attach(handle))
 
 
-def reduce_tensor(value: Any) -> Any:
-    """For a `ForkingPickler`: a tensor or an array by itself."""
-    if type(value).__module__.partition(".")[0] == "torch" and value.device.type not in (
-        "cpu",
-        "meta",
-    ):
+def reduce_tensor(tensor: Any) -> Any:
+    """For a `ForkingPickler`: a PyTorch tensor by itself."""
+    if tensor.device.type not in ("cpu", "meta") or not (_keeper.in_use() or _is_ours(tensor)):
         from torch.multiprocessing import reductions
 
-        return reductions.reduce_tensor(value)  # type: ignore[no-untyped-call]
-    return attached, (_keeper.offer(*_pickling.dump(value, shared=True)),)
+        return reductions.reduce_tensor(tensor)  # type: ignore[no-untyped-call]
+    return attached, (_keeper.offer(*_pickling.dump(tensor, shared=True)),)
+
+
+def reduce_array(array: Any) -> Any:
+    """For a `ForkingPickler`: a NumPy array by itself."""
+    if not _keeper.in_use():
+        return array.__reduce__()
+    return attached, (_keeper.offer(*_pickling.dump(array, shared=True)),)
 
 
 def _reduce_storage(storage: Any) -> Any:
-    if storage.device.type != "cpu":
+    if storage.device.type != "cpu" or not (_keeper.in_use() or _is_our_storage(storage)):
         from torch.multiprocessing import reductions
 
         return reductions.reduce_storage(storage)  # type: ignore[no-untyped-call]
     return _pickling.storage_of, (_pickling.bytes_of(storage),)
 
 
+def _is_ours(tensor: Any) -> bool:
+    strided = tensor.layout is sys.modules["torch"].strided and not tensor.is_nested
+    return bool(strided and _is_our_storage(tensor.untyped_storage()))
+
+
+def _is_our_storage(storage: Any) -> bool:
+    return _torch_sharing.is_shared(storage) or _torch_sharing.is_inherited(storage)
+
+
 def learn_libraries() -> None:
     """Registers those of PyTorch and NumPy that are imported: PyTorch registers its own ways."""
     if "numpy" in sys.modules:
-        _register(_numpy.learn().ndarray, reduce_tensor)
+        _register(_numpy.learn().ndarray, reduce_array)
     if "torch" in sys.modules:
         torch = _torch.learn()
         for kind in (torch.Tensor, torch.nn.Parameter):
@@ -100,17 +114,11 @@ def _teach_storages(kind: Any) -> None:
     """PyTorch's own methods that share memory do so in memory of the bus from now on."""
     if hasattr(kind, "_tensorbus"):
         return
-    from tensorbus import _torch_sharing
-
     pytorchs_is_shared, pytorchs_share_memory_ = kind.is_shared, kind.share_memory_
 
     def is_shared(self: Any) -> bool:
         """Is it in memory that several processes may write to: of Tensorbus, or PyTorch's own?"""
-        return (
-            _torch_sharing.is_shared(self)
-            or _torch_sharing.is_inherited(self)
-            or bool(pytorchs_is_shared(self))
-        )
+        return _is_our_storage(self) or bool(pytorchs_is_shared(self))
 
     def share_memory_(self: Any, *args: Any, **kwargs: Any) -> Any:
         """Moves it into shared memory of Tensorbus, if it is in main memory."""
@@ -126,7 +134,7 @@ def _teach_storages(kind: Any) -> None:
 
     def new_shared(cls: Any, size: int, *, device: Any = "cpu") -> Any:
         """Where the workers of a DataLoader put a batch together."""
-        if str(device) == "cpu" and size > 0:
+        if str(device) == "cpu" and size > 0 and _keeper.in_use():
             return _torch_sharing.new_storage(size)
         return pytorchs_new_shared(size, device=device)
 
