@@ -231,10 +231,19 @@ def test_a_closed_queue_is_closed_and_ends_iterations() -> None:
     unused()
 
 
+def is_closed(line: tb.Queue) -> bool:
+    try:
+        line.qsize()
+    except tb.Closed:
+        return True
+    return False
+
+
 def put_into_closed(address: str) -> None:
     line = tb.Queue.open(address)
     tell("open")
     hear()
+    eventually(lambda: is_closed(line))  # `close` tells nobody that it has told everybody
     for _ in range(3):
         with pytest.raises(tb.Closed):
             line.put(np.zeros(100_000))
