@@ -231,6 +231,34 @@ def test_a_closed_queue_is_closed_and_ends_iterations() -> None:
     unused()
 
 
+def is_closed(line: tb.Queue) -> bool:
+    try:
+        line.qsize()
+    except tb.Closed:
+        return True
+    return False
+
+
+def put_into_closed(address: str) -> None:
+    line = tb.Queue.open(address)
+    tell("open")
+    hear()
+    eventually(lambda: is_closed(line))  # `close` tells nobody that it has told everybody
+    for _ in range(3):
+        with pytest.raises(tb.Closed):
+            line.put(np.zeros(100_000))
+    unused()
+
+
+def test_what_is_put_into_a_closed_queue_leaves_nothing_behind(elsewhere: Elsewhere) -> None:
+    line = tb.Queue()
+    other = elsewhere.start(put_into_closed, line.address)
+    assert other.hear() == "open"
+    line.close()
+    other.tell()
+    other.finish()
+
+
 def test_one_that_was_opened_closes_for_itself_alone() -> None:
     with tb.Queue() as line:
         with tb.Queue.open(line.address) as other:

@@ -300,11 +300,13 @@ def test_closing_waits_for_what_was_submitted() -> None:
 
 def test_a_map_has_a_timeout() -> None:
     with Gate() as gate, tb.WorkerPool(wait_for, workers=1, **QUICK) as pool:
+        busy = pool.submit(gate)
+        gate.who()
         for form in (pool.map, pool.imap, pool.imap_unordered):
             with pytest.raises(tb.Timeout):
-                list(form([gate], timeout=0.05))
-            gate.who()
-            gate.let_one_through()
+                list(form([gate, gate], timeout=0.05))
+        gate.let_one_through()
+        assert busy.result(PATIENCE) == "through"
 
 
 def test_threads_share_a_pool() -> None:

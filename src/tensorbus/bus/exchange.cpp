@@ -307,6 +307,10 @@ void Exchange::lend(std::uint32_t request, const link::Entry& entry, const link:
   platform::step("lent.sent");
 }
 
+void Exchange::give_back(const link::Lent& lent) {
+  if (lent.token != 0) connected_->channel->send(link::Return{lent.token});
+}
+
 void Exchange::end(const std::string& why) {
   ended_ = true;
   lent_.clear();

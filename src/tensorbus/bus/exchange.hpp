@@ -66,6 +66,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void tell(link::Told told) { connected_->channel->send(told); }
   void deny(std::uint32_t request, const Error& why);
 
+  // What a peer lent us and nobody here takes.
+  void give_back(const link::Lent& lent);
+
   // False: it is for somebody else. Throws Error(kProtocol).
   bool on_message(link::Channel::Received& received);
   // The peer is gone, or we are: what was lent comes back, who waits for an answer gets one.

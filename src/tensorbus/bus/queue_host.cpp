@@ -36,7 +36,13 @@ HostedQueue& QueueHost::find(const link::QueueName& name, bool by_name) {
 }
 
 void QueueHost::on_put(const std::shared_ptr<Exchange>& from, const link::Put& asked) {
-  const Access access = find(asked.queue).options().shared ? Access::kShared : Access::kRead;
+  Access access{};
+  try {
+    access = find(asked.queue).options().shared ? Access::kShared : Access::kRead;
+  } catch (const Error&) {
+    from->give_back(asked.lent);
+    throw;
+  }
   collect(surroundings_, from, asked.lent, access,
           {[this, from, asked](Sample item) {
              try {
