@@ -685,9 +685,10 @@ def test_a_wait_without_a_descriptor_left_is_an_error_of_the_bus_and_loses_nothi
     other = elsewhere.start(run_out, kind)
     assert [other.hear() for _ in range(3)] == [True, True, 7]
     code, errors = other.end()
-    # The bus's own thread may have looked for something meanwhile, and said why it could not.
+    # The bus's own thread may have looked for something meanwhile, and said why it could not: with
+    # the limit as it is when it says so.
     assert code == 0
-    assert not errors or "RLIMIT_NOFILE is 3" in errors
+    assert not errors or "RLIMIT_NOFILE is" in errors
 
 
 def test_ctrl_c_ends_the_loop(kind: str, elsewhere: Elsewhere) -> None:

@@ -601,9 +601,11 @@ def use_the_standard_librarys() -> None:
     import torch
 
     importlib.import_module(OURS)
-    with multiprocessing.get_context("fork").Pool(1, maxtasksperchild=1) as pool:
+    context = multiprocessing.get_context("fork")
+    with context.Pool(1, maxtasksperchild=1) as pool:
         arrays = pool.map(as_it_is, [np.arange(3)] * 10, chunksize=1)
         assert all(array.tolist() == [0, 1, 2] for array in arrays)
+    with context.Pool(1) as pool:  # whose worker lives on: torch's own sender must not exit first
         tensor = torch.zeros(3)
         assert pool.apply(as_it_is, (tensor,)).tolist() == [0, 0, 0]
     assert used_bytes() == 0

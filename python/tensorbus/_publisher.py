@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from types import TracebackType
 from typing import Any
 
 from tensorbus import _core
 from tensorbus._arguments import topic_name, whole_number
+from tensorbus._closing import Closing
 from tensorbus._core import Outcome
-from tensorbus._errors import Closed, Forked, Timeout
+from tensorbus._errors import Closed, Timeout
 from tensorbus._fields import flatten
 from tensorbus._loans import tensor_in
 from tensorbus._participant import participant
 
 
-class Publisher:
+class Publisher(Closing):
     """Sends tensors to every subscriber of a topic, in any process of the domain.
 
     Args:
@@ -143,18 +142,6 @@ class Publisher:
         """Ends it; subscribers still get what is in their queues. A second call does nothing."""
         self._closed = True
         self._core.close()
-
-    def __enter__(self) -> Publisher:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        with suppress(Forked):  # a child that leaves its parent's block leaves it to the parent
-            self.close()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"subscribers={self.stats['subscribers']}"

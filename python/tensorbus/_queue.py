@@ -5,21 +5,20 @@ from __future__ import annotations
 import os
 import queue
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tensorbus import _core, _pickling
 from tensorbus._arguments import seconds, topic_name, whole_number
+from tensorbus._closing import Closing
 from tensorbus._core import Outcome
-from tensorbus._errors import Closed, Error, Forked, InvalidArgument
+from tensorbus._errors import Closed, Error, InvalidArgument
 from tensorbus._participant import participant
 
 if TYPE_CHECKING:
     pass
 
 
-class Queue:
+class Queue(Closing):
     """Items from any process of the domain to any other, each to exactly one of them.
 
     An item is any object that can be pickled; tensors and arrays anywhere in it travel by
@@ -256,18 +255,6 @@ class Queue:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (self._address, self._domain)
-
-    def __enter__(self) -> Queue:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        with suppress(Forked):  # a child that leaves its parent's block leaves it to the parent
-            self.close()
 
     def __repr__(self) -> str:
         return f"<tensorbus.Queue {self._address} maxsize={self._core.maxsize}>"

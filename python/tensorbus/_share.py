@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
-from types import TracebackType
 from typing import Any
 
 from tensorbus import _core
 from tensorbus._arguments import Access, access_named, library_or_none, whole_number
+from tensorbus._closing import Closing
 from tensorbus._core import Outcome
-from tensorbus._errors import Forked, InvalidArgument, Timeout
+from tensorbus._errors import InvalidArgument, Timeout
 from tensorbus._fields import flatten, unflatten
 from tensorbus._handle import Handle
 from tensorbus._loans import tensor_in
@@ -18,7 +17,7 @@ from tensorbus._participant import participant
 from tensorbus._tensors import Library
 
 
-class Shared:
+class Shared(Closing):
     """Keeps tensors for whoever has the handle, until it is closed. Made by `tensorbus.share`."""
 
     def __init__(self, core: _core.Shared) -> None:
@@ -38,18 +37,6 @@ class Shared:
     def close(self) -> None:
         """Nobody new can attach; who has attached keeps what they have."""
         self._core.close()
-
-    def __enter__(self) -> Shared:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        with suppress(Forked):  # a child that leaves its parent's block leaves it to the parent
-            self.close()
 
     def __repr__(self) -> str:
         return f"<tensorbus.Shared {self._handle!r} {'open' if self.open else 'closed'}>"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
-from types import TracebackType
 from typing import Any
 
 from tensorbus import _core
@@ -15,14 +13,15 @@ from tensorbus._arguments import (
     topic_name,
     whole_number,
 )
+from tensorbus._closing import Closing
 from tensorbus._core import Outcome
-from tensorbus._errors import Closed, Forked, HoldLimit, Timeout
+from tensorbus._errors import Closed, HoldLimit, Timeout
 from tensorbus._participant import participant
 from tensorbus._sample import Sample
 from tensorbus._tensors import Library
 
 
-class Subscriber:
+class Subscriber(Closing):
     """Receives the samples of every publisher of a topic, whichever process starts first.
 
     Args:
@@ -160,18 +159,6 @@ class Subscriber:
     def _hint(self) -> str:
         refusal = self._core.stats["last_refusal"]
         return f" (a publisher refused: {refusal})" if refusal else ""
-
-    def __enter__(self) -> Subscriber:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        with suppress(Forked):  # a child that leaves its parent's block leaves it to the parent
-            self.close()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"publishers={self.stats['publishers']}"
