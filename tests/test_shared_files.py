@@ -181,6 +181,19 @@ def test_a_file_is_published_by_reference(path: Path) -> None:
     np.testing.assert_array_equal(found, numbers)
 
 
+def test_a_sample_that_overtakes_its_file_waits_for_it(tmp_path: Path) -> None:
+    with (
+        tb.Publisher("files") as publisher,
+        tb.Subscriber("files", timeout=60, spin=1) as subscriber,
+    ):
+        publisher.wait_for_subscribers()
+        for number in range(50):  # each a file that the subscriber has not seen
+            path = tmp_path / f"{number}.u8"
+            path.write_bytes(bytes([number]) * 100)
+            publisher.publish(tb.map_file(path, dtype="uint8"))
+            assert subscriber.receive().data[99] == number
+
+
 def test_a_file_is_handed_on_and_outlives_who_mapped_it(
     path: Path, other: Process, third: Process
 ) -> None:

@@ -3,15 +3,16 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <exception>
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "tensorbus/bus/options.hpp"
 #include "tensorbus/link/wake.hpp"
 #include "tensorbus/platform/clock.hpp"
+#include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/futex.hpp"
 
 namespace tensorbus::bus {
@@ -26,8 +27,10 @@ class Awaited {
   bool set(T&& value) noexcept {
     return finish([&] { value_.emplace(std::move(value)); });
   }
-  bool fail(std::exception_ptr error) noexcept {
-    return finish([&] { error_ = std::move(error); });
+  // The text is a copy: what an exception counts by itself would be let go of by both threads.
+  bool fail(const Error& error) {
+    std::string text(error.what());
+    return finish([&] { failure_.emplace(Failure{error.code(), std::move(text)}); });
   }
 
   // By whoever waits: called once, by whoever it comes from, when it has come; at once if it has.
@@ -55,7 +58,7 @@ class Awaited {
       if (give_up ? give_up() : parked == platform::FutexWait::kInterrupted)
         return Outcome::kInterrupted;
     }
-    if (error_) std::rethrow_exception(error_);
+    if (failure_) throw Error(failure_->code, failure_->text);
     return Outcome::kDone;
   }
   bool done() const noexcept {
@@ -67,6 +70,11 @@ class Awaited {
   std::optional<T> left() noexcept { return std::exchange(value_, std::nullopt); }
 
  private:
+  struct Failure {
+    Code code;
+    std::string text;
+  };
+
   template <typename Store>
   bool finish(Store store) noexcept {
     {
@@ -83,7 +91,7 @@ class Awaited {
   std::mutex mutex_;
   std::atomic<std::uint32_t> done_{0};
   std::optional<T> value_;
-  std::exception_ptr error_;
+  std::optional<Failure> failure_;
   std::function<void()> tell_;
   bool given_up_ = false;
 };

@@ -75,7 +75,8 @@ bool BorrowerConnection::idle() {
 void BorrowerConnection::on_message(link::Channel::Received& received) {
   if (!greeted_) return greet(received);
   if (exchange_->on_message(received)) {
-    if (received.header.type == link::ControlType::kSegment) segment_came();
+    const link::ControlType type = received.header.type;
+    if (type == link::ControlType::kSegment || type == link::ControlType::kFile) segment_came();
     return;
   }
   switch (received.header.type) {

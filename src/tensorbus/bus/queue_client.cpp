@@ -59,17 +59,14 @@ Exchange::OnAnswer tell(AwaitedTold awaited) {
     if (const auto* told = std::get_if<link::Told>(&answer))
       awaited->set(link::Told(*told));
     else if (const auto* error = std::get_if<Error>(&answer))
-      awaited->fail(std::make_exception_ptr(*error));
+      awaited->fail(*error);
     else
-      awaited->fail(
-          std::make_exception_ptr(Error(Code::kProtocol, "an answer to another question")));
+      awaited->fail(Error(Code::kProtocol, "an answer to another question"));
   };
 }
 
 OnGone gone(AwaitedTold awaited) {
-  return [awaited = std::move(awaited)](const Error& error) {
-    awaited->fail(std::make_exception_ptr(error));
-  };
+  return [awaited = std::move(awaited)](const Error& error) { awaited->fail(error); };
 }
 
 // kClosed is an outcome here.
@@ -143,9 +140,7 @@ QueueClient::Request<QueueClient::AwaitedItem> QueueClient::start_get(Access acc
   const auto awaited = std::make_shared<Awaited<std::optional<Item>>>();
   const memory::Grant grant =
       access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
-  const auto fail = [awaited](const Error& error) {
-    awaited->fail(std::make_exception_ptr(error));
-  };
+  const auto fail = [awaited](const Error& error) { awaited->fail(error); };
   const auto start = [queue = address_.queue, waits, access, grant, awaited, fail](
                          Surroundings& surroundings, const std::shared_ptr<Exchange>& host) {
     const auto on_item = [&surroundings, host, queue, grant, awaited](Sample sample,
@@ -222,7 +217,7 @@ link::Told QueueClient::open(Timeout timeout, const GiveUp& give_up) const {
         return host->call(queue, link::QueueVerb::kOpen, tell(awaited));
       },
       gone(awaited));
-  if (awaited->wait(at_least(timeout, kGrace), give_up) != Outcome::kDone)
+  if (awaited->wait(at_least(timeout, link::kParkSlice), give_up) != Outcome::kDone)
     throw Error(Code::kTimeout, "the process that has the queue does not answer");
   return awaited->take();
 }

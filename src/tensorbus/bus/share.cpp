@@ -33,9 +33,8 @@ using AwaitedSample = std::shared_ptr<bus::Awaited<Sample>>;
 // Asks the owner; what becomes of it, `awaited` is told.
 void ask_for(bus::ParticipantCore& core, const Handle& handle, Access access,
              const AwaitedSample& awaited) {
-  const bus::Receiver receiver{
-      [awaited](Sample sample) { awaited->set(std::move(sample)); },
-      [awaited](const Error& error) { awaited->fail(std::make_exception_ptr(error)); }};
+  const bus::Receiver receiver{[awaited](Sample sample) { awaited->set(std::move(sample)); },
+                               [awaited](const Error& error) { awaited->fail(error); }};
   const auto absent = "participant " + handle.owner.hex() + " is not in the domain " +
                       core.domain().path() + ": it has exited, or the handle is of another domain";
   core.post([owner = handle.owner, name = bus::Shares::Name{handle.number, handle.key}, access,
