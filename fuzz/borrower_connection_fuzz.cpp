@@ -42,10 +42,12 @@ class Borrower {
       connection_->subscribe(subscribers_[i], i + 1);
     }
     attaching_.emplace(world, connection_->exchange());
+    queueing_.emplace(world, connection_->exchange());
   }
   ~Borrower() {
     if (!ended_) connection_->end("");
     attaching_->require_answers();
+    queueing_->require_answers();
     connection_.reset();
     for (const auto& subscriber : subscribers_) subscriber->close();
     read_all();  // what is held outlives all of it
@@ -71,12 +73,18 @@ class Borrower {
     held_.push_back(std::move(sample));
     read_all();
   }
-  void attach(Access access) {
-    attaching_->attach(access);
+  void ask(Input& input) {
+    const std::uint8_t what = input.byte();
+    if (what >= 0xe0) return queueing_->cancel();
+    if (what >= 0x80) return queueing_->ask(input);
+    attaching_->attach(static_cast<Access>(what % 3));
     attaching_->read_all();
   }
   void let_go(std::size_t i) {
-    if (i >= 0xe0) attaching_->let_go();
+    if (i >= 0xe0) {
+      attaching_->let_go();
+      queueing_->let_go();
+    }
     if (!held_.empty()) held_.erase(held_.begin() + static_cast<std::ptrdiff_t>(i % held_.size()));
   }
   void close(std::size_t which) { subscribers_[which]->close(); }
@@ -100,6 +108,7 @@ class Borrower {
 
   std::optional<bus::BorrowerConnection> connection_;
   std::optional<Attaching> attaching_;
+  std::optional<Queueing> queueing_;
   bool ended_ = false;
   std::array<std::shared_ptr<bus::SubscriberCore>, 2> subscribers_;
   std::vector<Sample> held_;
@@ -207,14 +216,15 @@ class Owner : public RawTalk {
   std::uint64_t position_ = 0;
 };
 
-void do_something(Owner& owner, Borrower& borrower, const SharedOnce& shared, Input& input) {
+void do_something(Owner& owner, Borrower& borrower, const SharedOnce& shared,
+                  const HostedOnce& hosted, Input& input) {
   switch (input.below(20)) {
     case 16:
     case 17:
     case 18:
-      return say_exchange(owner, shared, input);
+      return say_exchange(owner, shared, hosted, input);
     case 19:
-      return borrower.attach(static_cast<Access>(input.below(3)));
+      return borrower.ask(input);
     case 0:
       return owner.say_hello(input);
     case 1:
@@ -252,6 +262,7 @@ void run(Input input) {
   const int first_free = lowest_free_descriptor();
   {
     const SharedOnce shared(world);
+    const HostedOnce hosted(world);
     auto sockets = link::testing::connected_sockets();
     Owner owner(world, std::move(sockets.other));
     const std::uint8_t start = input.byte();
@@ -259,7 +270,7 @@ void run(Input input) {
     if (start < 0xe0) owner.say_right_hello(kOwner);
     world.service.turn(0ms);
     while (!input.empty() && !borrower.ended()) {
-      do_something(owner, borrower, shared, input);
+      do_something(owner, borrower, shared, hosted, input);
       world.service.turn(0ms);
     }
     for (std::size_t i = 0; i < 4; ++i) borrower.receive(i % 2);

@@ -48,6 +48,32 @@ void run(std::span<const std::byte> datagram) {
         check(writable == (granted ? 1U : 0U));
       });
       return;
+    case link::ControlType::kAttach:
+      return decode<link::Attach>(datagram);
+    case link::ControlType::kClaim:
+      return decode<link::Claim>(datagram);
+    case link::ControlType::kHandOver:
+      return decode<link::HandOver>(datagram);
+    case link::ControlType::kLent:
+      return decode<link::Lent>(datagram);
+    case link::ControlType::kHanded:
+      return decode<link::Handed>(datagram);
+    case link::ControlType::kDenied:
+      return decode<link::Denied>(datagram);
+    case link::ControlType::kReturn:
+      return decode<link::Return>(datagram);
+    case link::ControlType::kPut:
+      return decode<link::Put>(datagram);
+    case link::ControlType::kGet:
+      return decode<link::Get>(datagram);
+    case link::ControlType::kQueue:
+      return decode<link::QueueCall>(datagram);
+    case link::ControlType::kCancel:
+      return decode<link::Cancel>(datagram);
+    case link::ControlType::kTold:
+      return decode<link::Told>(datagram);
+    case link::ControlType::kFile:
+      return decode<link::FileMessage>(datagram);
     default:  // all others name one link or segment
       decode<link::Event>(datagram);
   }

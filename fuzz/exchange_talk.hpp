@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "fuzz/queue_talk.hpp"
 #include "fuzz/raw_talk.hpp"
-#include "fuzz/wild_descriptor.hpp"
 #include "tensorbus/bus/collect.hpp"
 #include "tensorbus/bus/prepared_sample.hpp"
 
@@ -45,25 +45,10 @@ class SharedOnce {
   link::BlockName block_;
 };
 
-inline void say_lent(RawTalk& talk, Input& input) {
-  link::Lent lent;
-  lent.request = input.below(4);
-  lent.token = input.below(8);
-  const std::vector<std::byte> descriptor = wild_descriptor(input, true);
-  lent.length = static_cast<std::uint32_t>(descriptor.size());
-  lent.segment = descriptor.size() <= link::kInlineBytes ? 0xffffffff : kWildSegments[0];
-  if (input.byte() >= 0xe0) {
-    lent.length = static_cast<std::uint32_t>(input.number());
-    lent.segment = kWildSegments[input.below(4)];
-    lent.offset = input.number();
-  }
-  lent.inline_bytes.assign(text_of(descriptor));
-  talk.say(lent, input);
-}
-
-// One of the seven, with numbers that may be right.
-inline void say_exchange(RawTalk& talk, const SharedOnce& shared, Input& input) {
-  switch (input.below(8)) {
+// One of them, with numbers that may be right.
+inline void say_exchange(RawTalk& talk, const SharedOnce& shared, const HostedOnce& hosted,
+                         Input& input) {
+  switch (input.below(9)) {
     case 0: {
       link::Attach attach{input.below(4), shared.name().number, shared.name().key, 0};
       if (input.byte() >= 0xc0) attach = {1, input.number(), input.number(), input.below(3)};
@@ -98,8 +83,16 @@ inline void say_exchange(RawTalk& talk, const SharedOnce& shared, Input& input) 
     }
     case 5:
       return talk.say(link::Return{input.below(8)}, input);
+    case 6: {
+      link::FileMessage file{.segment = kWildSegments[input.below(4)], .bytes = input.number()};
+      file.offset = input.byte() < 0xe0 ? 0 : input.number();
+      file.writable = input.below(2);
+      return talk.say(file, input.byte());
+    }
+    case 7:
+      return say_queue(talk, hosted, input);
     default:
-      return say_lent(talk, input);
+      return talk.say(wild_lent(input), input);
   }
 }
 
@@ -129,7 +122,7 @@ inline bool hears_exchange(link::Channel::Received& received) {
       check(received.as<link::Return>().token != 0);
       return true;
     default:
-      return false;
+      return hears_queue(received);
   }
 }
 

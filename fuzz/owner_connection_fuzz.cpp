@@ -39,10 +39,12 @@ class Owner {
           gone.end();
         });
     attaching_.emplace(world, connection_->exchange());
+    queueing_.emplace(world, connection_->exchange());
   }
   ~Owner() {
     if (!ended_) connection_->end();
     attaching_->require_answers();
+    queueing_->require_answers();
     attaching_->read_all();
     for (const auto& publisher : publishers_) check(publisher->stats().subscribers == 0);
   }
@@ -50,10 +52,15 @@ class Owner {
   Owner& operator=(const Owner&) = delete;
 
   bool ended() const { return ended_; }
-  void attach(Input& input) {
-    attaching_->attach(static_cast<Access>(input.below(3)));
+  void ask(Input& input) {
+    const std::uint8_t what = input.byte();
+    if (what >= 0xe0) return queueing_->cancel();
+    if (what >= 0x80) return queueing_->ask(input);
+    attaching_->attach(static_cast<Access>(what % 3));
     attaching_->read_all();
-    if (input.byte() >= 0xc0) attaching_->let_go();
+    if (input.byte() < 0xc0) return;
+    attaching_->let_go();
+    queueing_->let_go();
   }
 
   void publish(std::size_t which, std::uint8_t words) {
@@ -86,6 +93,7 @@ class Owner {
   std::array<std::shared_ptr<bus::PublisherCore>, 2> publishers_;
   std::optional<bus::OwnerConnection> connection_;
   std::optional<Attaching> attaching_;
+  std::optional<Queueing> queueing_;
   bool ended_ = false;
 };
 
@@ -162,14 +170,15 @@ link::Subscribe wild_subscribe(Input& input) {
           .topic = input.byte() < 0xf0 ? "topic" : "other"};
 }
 
-void say_something(Borrower& borrower, Owner& owner, const SharedOnce& shared, Input& input) {
+void say_something(Borrower& borrower, Owner& owner, const SharedOnce& shared,
+                   const HostedOnce& hosted, Input& input) {
   switch (input.below(16)) {
     case 12:
     case 13:
     case 14:
-      return say_exchange(borrower, shared, input);
+      return say_exchange(borrower, shared, hosted, input);
     case 15:
-      return owner.attach(input);
+      return owner.ask(input);
     case 0:
       return borrower.say_hello(input);
     case 1:
@@ -207,13 +216,14 @@ void run(Input input) {
   const std::size_t used_before = world.arena->stats().used_bytes;
   {
     const SharedOnce shared(world);
+    const HostedOnce hosted(world);
     auto sockets = link::testing::connected_sockets();
     Borrower borrower(world, std::move(sockets.other));
     Owner owner(world, std::move(sockets.one));
     if (input.byte() < 0xc0) borrower.say_right_hello(Id{{1}});
     world.service.turn(0ms);
     while (!input.empty() && !owner.ended()) {
-      say_something(borrower, owner, shared, input);
+      say_something(borrower, owner, shared, hosted, input);
       world.service.turn(0ms);
     }
     borrower.hear();

@@ -16,6 +16,7 @@
 
 #include "fuzz/fuzz.hpp"
 #include "tensorbus/bus/owner_connection.hpp"
+#include "tensorbus/bus/queue_host.hpp"
 #include "tensorbus/bus/service.hpp"
 #include "tensorbus/link/peer.hpp"
 #include "tensorbus/link/test_sockets.hpp"
@@ -46,6 +47,7 @@ inline constexpr std::uint32_t kSleeper = 3;
 // What outlives an input, and is the same for each.
 struct World {
   World() : peer_page(), own_page(std::make_shared<link::WakePage>()) {
+    surroundings.queues = std::make_shared<bus::QueueHost>(surroundings);
     using platform::create_sealed_memfd;
     peer_page.slot(kSleeper).sleeping = link::kSleepsOnFutex | link::kSleepsOnEvent;
     kinds[0] = platform::duplicate(peer_page.memfd().get());
@@ -107,7 +109,7 @@ class RawTalk {
     const std::uint8_t kinds = input.byte();
     const std::uint8_t type = input.byte();
     const auto body = input.bytes(input.byte());
-    link::ControlHeader header{.type = static_cast<link::ControlType>(type % 19),
+    link::ControlHeader header{.type = static_cast<link::ControlType>(type % 25),
                                .length = static_cast<std::uint32_t>(body.size())};
     if (type >= 0xf0) header = input.take<link::ControlHeader>();
     std::vector<std::byte> bytes(sizeof header);

@@ -68,11 +68,12 @@ void HostedQueue::get(Party from, std::uint32_t flags) {
 void HostedQueue::settle() {
   while (deal() || (!putters_.empty() && !full())) {
     if (putters_.empty() || full()) continue;
-    Offered offered = std::move(putters_.front());
-    putters_.pop_front();
-    items_.emplace(next_number_++, std::move(offered.item));
+    items_.emplace(next_number_, std::move(putters_.front().item));  // or it goes on waiting
+    ++next_number_;
     ++unfinished_;
-    tell_done(offered.from);
+    const Party from = std::move(putters_.front().from);
+    putters_.pop_front();
+    tell_done(from);
   }
 }
 

@@ -1,0 +1,163 @@
+#pragma once
+
+// Queues (docs/protocol.md, section 7), for both connections: what a raw client or host says and
+// hears of one, our own host, and our own client.
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "fuzz/raw_talk.hpp"
+#include "fuzz/wild_descriptor.hpp"
+#include "tensorbus/bus/collect.hpp"
+#include "tensorbus/bus/queue_host.hpp"
+
+namespace tensorbus::fuzz {
+
+// A queue that is ours while an input lasts: full with two items, each done when its client says
+// so.
+class HostedOnce {
+ public:
+  explicit HostedOnce(World& world)
+      : host_(*world.surroundings.queues), name_(host_.make({.maxsize = 2, .redeliver = true})) {}
+  ~HostedOnce() { host_.close(name_.number); }
+  HostedOnce(const HostedOnce&) = delete;
+  HostedOnce& operator=(const HostedOnce&) = delete;
+
+  const link::QueueName& name() const { return name_; }
+
+ private:
+  bus::QueueHost& host_;
+  const link::QueueName name_;
+};
+
+// A nearly right sample, of the sender's own memory or of others'.
+inline link::Lent wild_lent(Input& input) {
+  link::Lent lent;
+  lent.request = input.below(4);
+  lent.token = input.below(8);
+  const std::vector<std::byte> descriptor = wild_descriptor(input, true);
+  lent.length = static_cast<std::uint32_t>(descriptor.size());
+  lent.segment = descriptor.size() <= link::kInlineBytes ? 0xffffffff : kWildSegments[0];
+  if (input.byte() >= 0xe0) {
+    lent.length = static_cast<std::uint32_t>(input.number());
+    lent.segment = kWildSegments[input.below(4)];
+    lent.offset = input.number();
+  }
+  lent.inline_bytes.assign(text_of(descriptor));
+  return lent;
+}
+
+// A request to our host, or the answer of one.
+inline void say_queue(RawTalk& talk, const HostedOnce& hosted, Input& input) {
+  const std::uint32_t what = input.below(8);
+  const std::uint32_t request = input.below(8);
+  link::QueueName queue = hosted.name();
+  if (input.byte() >= 0xe0) queue.number = input.number();
+  if (input.byte() >= 0xf0) queue.key = input.number();
+  switch (what) {
+    case 0:
+    case 1: {
+      link::Put put{request, queue, input.below(4), wild_lent(input)};
+      put.lent.number = input.below(4);
+      return talk.say(put, input);
+    }
+    case 2:
+    case 3:
+      return talk.say(link::Get{request, queue, input.below(2)}, input);
+    case 4:
+      return talk.say(link::QueueCall{request, queue, input.below(6)}, input);
+    case 5:
+      return talk.say(link::Cancel{request}, input);
+    default: {
+      link::Told told{.request = request, .timed_out = input.below(2)};
+      told.first = input.number();
+      return talk.say(told, input);
+    }
+  }
+}
+
+// True: it was one of these, and makes sense.
+inline bool hears_queue(link::Channel::Received& received) {
+  switch (received.header.type) {
+    case link::ControlType::kPut:
+      check(received.as<link::Put>().lent.inline_bytes.size() <= link::kInlineBytes);
+      return true;
+    case link::ControlType::kGet:
+      check(received.as<link::Get>().request != 0);
+      return true;
+    case link::ControlType::kQueue:
+      check(received.as<link::QueueCall>().request != 0);
+      return true;
+    case link::ControlType::kCancel:
+      check(received.as<link::Cancel>().request != 0);
+      return true;
+    case link::ControlType::kTold:
+      check(received.as<link::Told>().timed_out <= 1);
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Our end, of a queue that is the peer's: each request is answered once, with what it asked for.
+class Queueing {
+ public:
+  Queueing(World& world, std::shared_ptr<bus::Exchange> exchange)
+      : world_(world), exchange_(std::move(exchange)) {}
+
+  void ask(Input& input) {
+    const std::uint32_t what = input.below(4);
+    const std::uint32_t argument = input.below(5);
+    ++asked_;
+    switch (what) {
+      case 0:
+        last_ = exchange_->put(kQueue, argument & 1U, {}, nothing(), memory::Grant::kRead,
+                               [this](bus::Exchange::Answer& answer) { hear_told(answer); });
+        return;
+      case 1:
+        last_ = exchange_->call(kQueue, static_cast<link::QueueVerb>(argument),
+                                [this](bus::Exchange::Answer& answer) { hear_told(answer); });
+        return;
+      default:
+        last_ = exchange_->get(kQueue, argument & 1U,
+                               [this](bus::Exchange::Answer& answer) { hear_item(answer); });
+    }
+  }
+  void cancel() { exchange_->cancel(last_); }
+  void let_go() { held_.clear(); }
+  // Who asked has heard, once, when the connection has ended.
+  void require_answers() const { check(answered_ == asked_); }
+
+ private:
+  static constexpr link::QueueName kQueue{3, 4};
+
+  static link::IssuedRef nothing() {
+    return std::make_shared<link::IssuedSample>(Few<memory::BlockRef>(),
+                                                std::make_shared<link::ByteCounter>(0));
+  }
+  void answered() { check(++answered_ <= asked_); }
+  void hear_told(const bus::Exchange::Answer& answer) {
+    check(std::holds_alternative<link::Told>(answer) || std::holds_alternative<Error>(answer));
+    answered();
+  }
+  void hear_item(const bus::Exchange::Answer& answer) {
+    const auto* lent = std::get_if<link::Lent>(&answer);
+    if (lent == nullptr) return hear_told(answer);
+    bus::collect(world_.surroundings, exchange_, *lent, Access::kRead,
+                 {[this](Sample sample) {
+                    held_.push_back(std::move(sample));
+                    answered();
+                  },
+                  [this](const Error&) { answered(); }});
+  }
+
+  World& world_;
+  const std::shared_ptr<bus::Exchange> exchange_;
+  std::vector<Sample> held_;
+  std::uint32_t last_ = 0;  // request
+  int asked_ = 0;
+  int answered_ = 0;
+};
+
+}  // namespace tensorbus::fuzz
