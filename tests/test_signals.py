@@ -210,3 +210,37 @@ def test_a_stopped_process_goes_on_where_it_was(elsewhere: Elsewhere) -> None:
             assert publisher.publish(number) == 1
         other.signal(signal.SIGCONT)
         assert other.hear() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("use", ["qsize", "task_done", "put", "put with a timeout"])
+def test_ctrl_c_ends_what_a_stopped_host_of_a_queue_does_not_answer(
+    elsewhere: Elsewhere, use: str
+) -> None:
+    def host() -> None:
+        with tb.Queue(maxsize=1) as line:
+            tell(line.address)
+            hear()
+
+    def ask(address: str, use: str) -> None:
+        line = tb.Queue.open(address)
+        tell("open")
+        hear()
+        tell("ready")
+        try:
+            if use == "put with a timeout":
+                line.put(1, timeout=0.01)
+            else:
+                getattr(line, use)(*([1] if use == "put" else []))
+        except KeyboardInterrupt as interrupt:
+            tell(interrupt.__context__)  # what the wait ended with, if that came first
+
+    hosting = elsewhere.start(host)
+    asking = elsewhere.start(ask, hosting.hear(), use)
+    assert asking.hear() == "open"
+    hosting.stop()
+    asking.tell()
+    assert asking.hear() == "ready"
+    asking.signal_when_asleep(signal.SIGINT)
+    assert asking.hear() is None
+    hosting.signal(signal.SIGCONT)
+    hosting.tell()

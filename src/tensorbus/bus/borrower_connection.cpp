@@ -92,7 +92,7 @@ void BorrowerConnection::on_message(link::Channel::Received& received) {
       const auto refused = received.as<link::Refused>();
       const auto [subscriber, link] = link_named(refused.link);
       if (!subscriber || !link) return;
-      subscriber->refuse(link, link::as_text(refused.text));
+      subscriber->refuse(link, link::as_reason(refused.text));
       const auto code = static_cast<Code>(refused.code);
       if (code == Code::kOutOfMemory || code == Code::kSystem) lost(subscriber, *link);
       return;
@@ -116,7 +116,7 @@ void BorrowerConnection::segment_came() {
 void BorrowerConnection::greet(link::Channel::Received& received) {
   if (received.header.type == link::ControlType::kRefused)
     throw Error(Code::kVersionMismatch,
-                "the publisher refused: " + link::as_text(received.as<link::Refused>().text));
+                "the publisher refused: " + link::as_reason(received.as<link::Refused>().text));
   if (!connected_->wake_page) {  // else there was no memory for the rest
     link::Peer peer = link::accept_hello(received);
     if (peer.id != owner_)

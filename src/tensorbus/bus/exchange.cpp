@@ -162,7 +162,7 @@ bool Exchange::on_message(link::Channel::Received& received) {
     case link::ControlType::kDenied: {
       const auto denied = received.as<link::Denied>();
       answer(denied.request, received.header.type,
-             Error(link::code_of(denied.code), link::as_text(denied.text)));
+             Error(link::code_of(denied.code), link::as_reason(denied.text)));
       return true;
     }
     default:

@@ -109,11 +109,11 @@ struct Queue::Impl {
   bus::ForkSafe<QueueState> state;
 
   ~Impl() {
-    if (!state.forked() && state && state->made_here) close();
+    if (!state.forked() && state && state->made_here) close({});
   }
-  void close() const {
+  void close(const GiveUp& give_up) const {
     if (!state->marker.empty()) state->participant->domain().remove_file(state->marker);
-    state->client().close();
+    state->client().close(give_up);
   }
 };
 
@@ -280,9 +280,9 @@ Queue::Pending Queue::start_join() {
   });
 }
 
-void Queue::task_done() {
+void Queue::task_done(const GiveUp& give_up) {
   const QueueState& state = state_of(impl_ ? &impl_->state : nullptr);
-  platform::with_memory_errors([&] { state.client().task_done(); });
+  platform::with_memory_errors([&] { state.client().task_done(give_up); });
 }
 
 Outcome Queue::join(Timeout timeout, const GiveUp& give_up) {
@@ -290,17 +290,17 @@ Outcome Queue::join(Timeout timeout, const GiveUp& give_up) {
   return platform::with_memory_errors([&] { return state.client().join(timeout, give_up); });
 }
 
-QueueStats Queue::stats() const {
+QueueStats Queue::stats(const GiveUp& give_up) const {
   const QueueState& state = state_of(impl_ ? &impl_->state : nullptr);
   return platform::with_memory_errors([&] {
-    const link::Told told = state.client().state();
+    const link::Told told = state.client().state(give_up);
     return QueueStats{told.first, told.second, told.third};
   });
 }
 
-void Queue::close() {
+void Queue::close(const GiveUp& give_up) {
   (void)state_of(impl_ ? &impl_->state : nullptr);
-  impl_->close();
+  impl_->close(give_up);
 }
 
 }  // namespace tensorbus

@@ -96,15 +96,18 @@ class TENSORBUS_API Queue {
   Pending start_get();
   Pending start_join();
 
+  // These three the host answers at once. Error(kTimeout): it did not in five seconds, being
+  // stopped or very busy, or we gave up.
+
   // Of the oldest item that this process got. Throws Error(kInvalidArgument) if there were fewer
   // items, Error(kClosed).
-  void task_done();
+  void task_done(const GiveUp& give_up = {});
   // Until every item that was put was done. kDone, kTimedOut, kInterrupted or kClosed.
   Outcome join(Timeout timeout = kForever, const GiveUp& give_up = {});
   // Throws Error(kClosed).
-  QueueStats stats() const;
+  QueueStats stats(const GiveUp& give_up = {}) const;
   // For everybody: items that wait are dropped.
-  void close();
+  void close(const GiveUp& give_up = {});
 
  private:
   explicit Queue(std::unique_ptr<Impl> impl);

@@ -80,6 +80,11 @@ Outcome closed_is_an_outcome(Wait wait) {
   }
 }
 
+// Signals that nobody asks about do not end a wait for what the host owes at once.
+GiveUp never() {
+  return [] { return false; };
+}
+
 Timeout at_least(Timeout timeout, Timeout least) { return timeout > least ? timeout : least; }
 
 // An item that nobody waits for any more.
@@ -99,7 +104,7 @@ link::QueueName make_queue(ParticipantCore& core, const HostedQueueOptions& opti
   core.post([awaited, options](Surroundings& surroundings) {
     awaited->set(surroundings.queues->make(options));
   });
-  (void)awaited->wait(Timeout::max(), [] { return false; });
+  (void)awaited->wait(Timeout::max(), never());
   return awaited->take();
 }
 
@@ -126,7 +131,9 @@ Outcome QueueClient::put(const PreparedSample& item, Timeout timeout, const Give
       outcome = Outcome::kTimedOut;  // if there was no room
     } else {
       cancel();
-      if (awaited->wait(kGrace, [] { return false; }) != Outcome::kDone)
+      const bool hurried = outcome == Outcome::kInterrupted;
+      if (awaited->wait(hurried ? link::kParkSlice : kGrace, hurried ? never() : give_up) !=
+          Outcome::kDone)
         throw Error(Code::kTimeout,
                     "the process that has the queue does not answer: it is stopped, or very busy. "
                     "Whether the item is in the queue is not known");
@@ -193,7 +200,7 @@ Outcome QueueClient::get(Sample& item, Access access, Timeout timeout,
   });
 }
 
-link::Told QueueClient::call(link::QueueVerb verb) const {
+link::Told QueueClient::call(link::QueueVerb verb, const GiveUp& give_up) const {
   const auto awaited = std::make_shared<Awaited<link::Told>>();
   ask(
       core_, address_.host,
@@ -202,10 +209,9 @@ link::Told QueueClient::call(link::QueueVerb verb) const {
         return host->call(queue, verb, tell(awaited));
       },
       gone(awaited));
-  if (awaited->wait(kGrace, [] { return false; }) != Outcome::kDone)
+  if (awaited->wait(kGrace, give_up ? give_up : never()) != Outcome::kDone)
     throw Error(Code::kTimeout,
-                "the process that has the queue does not answer: it is stopped, or "
-                "very busy");
+                "the process that has the queue does not answer: it is stopped, or very busy");
   return awaited->take();
 }
 
@@ -222,9 +228,13 @@ link::Told QueueClient::open(Timeout timeout, const GiveUp& give_up) const {
   return awaited->take();
 }
 
-link::Told QueueClient::state() const { return call(link::QueueVerb::kState); }
+link::Told QueueClient::state(const GiveUp& give_up) const {
+  return call(link::QueueVerb::kState, give_up);
+}
 
-void QueueClient::task_done() const { (void)call(link::QueueVerb::kTaskDone); }
+void QueueClient::task_done(const GiveUp& give_up) const {
+  (void)call(link::QueueVerb::kTaskDone, give_up);
+}
 
 QueueClient::Request<AwaitedTold> QueueClient::start_join() const {
   const auto awaited = std::make_shared<Awaited<link::Told>>();
@@ -246,13 +256,13 @@ Outcome QueueClient::join(Timeout timeout, const GiveUp& give_up) const {
   });
 }
 
-void QueueClient::close() const {
+void QueueClient::close(const GiveUp& give_up) const {
   if (address_.host == core_.id())
     core_.post([number = address_.queue.number](Surroundings& surroundings) {
       surroundings.queues->close(number);
     });
   else
-    (void)call(link::QueueVerb::kClose);
+    (void)call(link::QueueVerb::kClose, give_up);
 }
 
 }  // namespace tensorbus::bus

@@ -51,14 +51,14 @@ class QueueClient {
   Outcome put(const PreparedSample& item, Timeout timeout, const GiveUp& give_up) const;
   Outcome get(Sample& item, Access access, Timeout timeout, const GiveUp& give_up) const;
   link::Told open(Timeout timeout, const GiveUp& give_up) const;
-  link::Told state() const;
-  void task_done() const;
+  link::Told state(const GiveUp& give_up) const;
+  void task_done(const GiveUp& give_up) const;
   Outcome join(Timeout timeout, const GiveUp& give_up) const;
   // Waits for nobody.
-  void close() const;
+  void close(const GiveUp& give_up) const;
 
  private:
-  link::Told call(link::QueueVerb verb) const;
+  link::Told call(link::QueueVerb verb, const GiveUp& give_up) const;
 
   ParticipantCore& core_;
   const QueueAddress address_;

@@ -1,6 +1,7 @@
 #include "tensorbus/link/control.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace tensorbus::link {
 
@@ -26,6 +27,10 @@ Code code_of(std::uint32_t code) {
 std::string as_text(std::string bytes) {
   std::ranges::replace_if(bytes, [](char c) { return c < ' ' || c > '~'; }, '?');
   return bytes;
+}
+
+std::string as_reason(std::string bytes) {
+  return bytes.empty() ? "the other process gave no reason" : as_text(std::move(bytes));
 }
 
 memory::Grant grant_of(std::uint32_t writable, const std::string& field) {

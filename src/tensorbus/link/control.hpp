@@ -282,6 +282,8 @@ struct Return {
 Code code_of(std::uint32_t code);
 // What a peer wrote for people to read: Python takes nothing but text for a string.
 std::string as_text(std::string bytes);
+// The same of what has to say something.
+std::string as_reason(std::string bytes);
 
 // The field `writable` of a message. Throws Error(kProtocol) naming `field` for anything else.
 memory::Grant grant_of(std::uint32_t writable, const std::string& field);

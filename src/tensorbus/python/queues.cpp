@@ -81,10 +81,10 @@ nb::object take(Queue::Pending& self) {
 
 nb::dict stats_of(const Queue& self) {
   QueueStats stats;
-  {
-    const WithoutGil release;
-    stats = self.stats();
-  }
+  wait_hearing_signals([&](const GiveUp& give_up) {
+    stats = self.stats(give_up);
+    return Outcome::kDone;
+  });
   nb::dict dict;
   dict["items"] = stats.items;
   dict["unfinished"] = stats.unfinished;
@@ -131,7 +131,13 @@ void bind_queues(nb::module_& module) {
            nb::sig("def start_put(self, outgoing: Outgoing, fields: bytes) -> Pending"))
       .def("start_get", &Queue::start_get, nb::call_guard<WithoutGil>())
       .def("start_join", &Queue::start_join, nb::call_guard<WithoutGil>())
-      .def("task_done", &Queue::task_done, nb::call_guard<WithoutGil>())
+      .def("task_done",
+           [](Queue& self) {
+             wait_hearing_signals([&](const GiveUp& give_up) {
+               self.task_done(give_up);
+               return Outcome::kDone;
+             });
+           })
       .def(
           "join",
           [](Queue& self, Seconds timeout) {
@@ -140,7 +146,12 @@ void bind_queues(nb::module_& module) {
           },
           nb::arg("timeout").none())
       .def_prop_ro("stats", stats_of, nb::sig("def stats(self) -> dict[str, int]"))
-      .def("close", &Queue::close, nb::call_guard<WithoutGil>());
+      .def("close", [](Queue& self) {
+        wait_hearing_signals([&](const GiveUp& give_up) {
+          self.close(give_up);
+          return Outcome::kDone;
+        });
+      });
 }
 
 }  // namespace tensorbus::python
