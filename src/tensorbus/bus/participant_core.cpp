@@ -15,10 +15,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kRetryDelay = 20ms;    // a backlog was full
-constexpr auto kRejoinDelay = 200ms;  // an owner hung up and lives, or was short of something
-constexpr auto kGreetingDelay = 5s;   // for who connects and does not say who it is
-constexpr int kLooksAtTheDead = 10;
+constexpr auto kRetryDelay = 20ms;     // a backlog was full
+constexpr auto kRejoinDelay = 200ms;   // an owner hung up and lives, or was short of something
+constexpr auto kGreetingDelay = 5s;    // for who connects and does not say who it is
 constexpr auto kPollInterval = 100ms;  // without an inotify instance
 
 memory::ArenaOptions arena_options(const ParticipantOptions& options) {
@@ -53,13 +52,19 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
                     std::make_shared<link::WakePage>()},
       socket_file_(domain_, surroundings_.self),
       listener_(domain_.listen(surroundings_.self)),
-      watch_(domain_.watch()) {
+      watch_(domain_.watch()),
+      owners_(surroundings_, domain_, scanning_,
+              [this](const std::shared_ptr<SubscriberCore>& subscriber, const Id& owner,
+                     std::uint32_t publisher) {
+                subscriptions_.lose(subscriber, {owner, publisher});
+                service_.ask(joining_again_, kRejoinDelay);  // not at once: it had its reason
+              }) {
   surroundings_.reach = [this](const Id& other, const Surroundings::OnReached& on_reached) {
-    reach(other, on_reached);
+    owners_.reach(other, on_reached);
   };
   surroundings_.estate_of = [this](const Id& owner) { return estate_of(owner); };
   surroundings_.inherit = [this](const Id& owner, const std::shared_ptr<link::Connected>& left) {
-    inherit(owner, left);
+    owners_.inherit(owner, left);
   };
   surroundings_.queues = std::make_shared<QueueHost>(surroundings_);
   domain_.sweep(id());
@@ -81,7 +86,7 @@ ParticipantCore::~ParticipantCore() {
     domain_.remove_file(published.marker);
   }
   for (const auto& connection : owner_connections_) connection->end();
-  for (const auto& [id, owner] : owners_) owner.connection->end("");
+  owners_.end();
   surroundings_.queues.reset();
 }
 
@@ -125,22 +130,14 @@ std::shared_ptr<SubscriberCore> ParticipantCore::add_subscriber(const std::strin
                            const std::shared_ptr<link::BorrowerLink>& link, Descriptor descriptor) {
     if (const auto core = weak.lock()) claim_for(core, link, std::move(descriptor));
   });
-  {
-    const std::lock_guard lock(mutex_);
-    listening_.push_back({subscriber, escape_topic(topic), {}});
-  }
+  subscriptions_.add(subscriber, escape_topic(topic));
   service_.ask(scanning_);
   return subscriber;
 }
 
 void ParticipantCore::close_subscriber(const std::shared_ptr<SubscriberCore>& subscriber) {
   if (!subscriber->close()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(listening_, [&](const Listening& listening) {
-      return listening.subscriber.expired() || listening.subscriber.lock() == subscriber;
-    });
-  }
+  subscriptions_.remove(subscriber);
   service_.ask(dropping_idle_);
 }
 
@@ -151,12 +148,7 @@ int ParticipantCore::event_descriptor(const std::shared_ptr<SubscriberCore>& sub
 }
 
 void ParticipantCore::look_after_events() {
-  const std::lock_guard lock(mutex_);
-  bool polled = false;
-  for (const Listening& listening : listening_)
-    if (const auto subscriber = listening.subscriber.lock())
-      polled = subscriber->look_after_event() || polled;
-  if (polled) service_.ask(looking_after_events_, link::kParkSlice);
+  if (subscriptions_.look_after_events()) service_.ask(looking_after_events_, link::kParkSlice);
 }
 
 memory::BlockRef ParticipantCore::allocate(std::size_t bytes, memory::Grant most) {
@@ -204,7 +196,7 @@ void ParticipantCore::adopt_connection(platform::Fd socket) {
         [this](OwnerConnection& connection, const std::string&) {
           connection.end();
           if (const auto source = connection.exchange()->source())
-            inherit(source->participant, connection.exchange()->connected());
+            owners_.inherit(source->participant, connection.exchange()->connected());
           service_.ask(dropping_ended_);  // not at once: the connection is the one that calls us
         }));
     service_.ask(dropping_silent_, kGreetingDelay);
@@ -237,102 +229,20 @@ void ParticipantCore::on_directory_change() {
 // limit, the service has it done again.
 void ParticipantCore::scan() {
   if (watch_.fd() < 0) service_.ask(scanning_, kPollInterval);
-  std::vector<std::pair<std::shared_ptr<SubscriberCore>, PublisherName>> found;
-  {
-    const std::lock_guard lock(mutex_);
-    if (listening_.empty()) return;
-  }
-  std::vector<std::string> names;
+  if (subscriptions_.empty()) return;
+  std::vector<std::string> files;
   try {
-    names = domain_.list();
+    files = domain_.list();
   } catch (const Error& error) {
     if (error.code() == Code::kOutOfMemory) throw;
     return service_.ask(scanning_, kRetryDelay);
   }
-  std::multimap<std::string_view, PublisherName> markers;
-  for (const std::string& name : names)
-    if (const auto marker = parse_marker(name))
-      markers.emplace(marker->escaped_topic, PublisherName{marker->participant, marker->publisher});
-  {
-    const std::lock_guard lock(mutex_);
-    for (Listening& listening : listening_) {
-      std::set<PublisherName> present;
-      const auto [begin, end] = markers.equal_range(listening.escaped_topic);
-      for (auto at = begin; at != end; ++at) present.insert(at->second);
-      std::erase_if(listening.joined,
-                    [&](const auto& item) { return !present.contains(item.first); });
-      for (const PublisherName& name : present)
-        if (auto subscriber = listening.subscriber.lock();
-            subscriber && !listening.joined.contains(name))
-          found.emplace_back(std::move(subscriber), name);
-    }
-  }
-  for (const auto& [subscriber, publisher] : found) join(subscriber, publisher);
-}
-
-void ParticipantCore::join(const std::shared_ptr<SubscriberCore>& subscriber,
-                           const PublisherName& publisher) {
-  BorrowerConnection* connection = connection_to(publisher.first).connection;
-  if (connection == nullptr) return;
-  const std::lock_guard lock(mutex_);
-  for (Listening& listening : listening_) {
-    if (listening.subscriber.lock() != subscriber) continue;
-    const auto joined = listening.joined.emplace(publisher, Joined{}).first;
-    try {
-      connection->subscribe(subscriber, publisher.second);
-    } catch (...) {
-      listening.joined.erase(joined);
-      throw;
-    }
-  }
-}
-
-// Not at once again: the publisher had its reason.
-void ParticipantCore::lose(const std::shared_ptr<SubscriberCore>& subscriber,
-                           const PublisherName& publisher) noexcept {
-  const std::lock_guard lock(mutex_);
-  for (Listening& listening : listening_) {
-    if (listening.subscriber.lock() != subscriber) continue;
-    const auto joined = listening.joined.find(publisher);
-    if (joined != listening.joined.end()) joined->second.lost = true;
-  }
-  service_.ask(joining_again_, kRejoinDelay);
+  subscriptions_.join(files, owners_);
 }
 
 void ParticipantCore::join_lost_again() {
-  {
-    const std::lock_guard lock(mutex_);
-    for (Listening& listening : listening_)
-      std::erase_if(listening.joined, [](const auto& item) { return item.second.lost; });
-  }
+  subscriptions_.forget_lost();
   scan();
-}
-
-// The connection to an owner, made if need be.
-ParticipantCore::Reached ParticipantCore::connection_to(const Id& owner) {
-  const auto found = owners_.find(owner);
-  if (found != owners_.end()) return {found->second.connection.get()};
-  try {
-    platform::Connection connection = domain_.connect(owner);
-    if (connection.outcome == platform::Connect::kDone) {
-      auto made = std::make_shared<BorrowerConnection>(
-          surroundings_, owner, std::move(connection.socket),
-          [this](BorrowerConnection& gone, const std::string& why) { forget_owner(gone, why); },
-          [this, owner](const std::shared_ptr<SubscriberCore>& subscriber, std::uint32_t number) {
-            lose(subscriber, {owner, number});
-          });
-      return {owners_.emplace(owner, Owner{std::move(made)}).first->second.connection.get()};
-    }
-    if (connection.outcome == platform::Connect::kDead) {
-      domain_.remove_files_of(owner);
-      return {nullptr, true};
-    }
-  } catch (const Error& error) {
-    if (error.code() == Code::kOutOfMemory) throw;
-    // The socket is another user's: as with a full backlog, try again.
-  }
-  service_.ask(scanning_, kRetryDelay);
-  return {};
 }
 
 // Called under the subscriber's mutex.
@@ -340,48 +250,26 @@ void ParticipantCore::claim_for(const std::shared_ptr<SubscriberCore>& subscribe
                                 const std::shared_ptr<link::BorrowerLink>& link,
                                 Descriptor descriptor) {
   service_.post([this, weak = std::weak_ptr(subscriber), link, descriptor = std::move(descriptor)] {
-    reach(link->source()->participant,
-          [this, weak, link, descriptor](const std::shared_ptr<Exchange>& sender) {
-            const auto core = weak.lock();
-            if (!core) return;
-            Claiming::start(surroundings_, descriptor, sender, core->asks_for(),
-                            [weak, link](std::variant<Claimed, Error> result) {
-                              if (const auto living = weak.lock())
-                                living->claimed(link, std::move(result));
-                            });
-          });
+    const auto claim = [this, weak, link, descriptor](const std::shared_ptr<Exchange>& sender) {
+      const auto core = weak.lock();
+      if (!core) return;
+      Claiming::start(surroundings_, descriptor, sender, core->asks_for(),
+                      [weak, link](std::variant<Claimed, Error> result) {
+                        if (const auto living = weak.lock())
+                          living->claimed(link, std::move(result));
+                      });
+    };
+    owners_.reach(link->source()->participant, claim);
   });
 }
 
-void ParticipantCore::reach(const Id& other, const Surroundings::OnReached& on_reached) {
-  const Reached reached = connection_to(other);
-  if (reached.connection != nullptr) return on_reached(reached.connection->exchange());
-  if (reached.dead) return on_reached(nullptr);
-  service_.post_later(kRetryDelay, [this, other, on_reached] { reach(other, on_reached); });
-}
-
-// Nothing of who has hung up, and lives: it may write there. Of one that is dead, we may not have
-// heard the end of the connection yet.
 std::vector<std::shared_ptr<link::Connected>> ParticipantCore::estate_of(const Id& owner) {
-  std::vector<std::shared_ptr<link::Connected>> left;
+  auto left = owners_.estate_of(owner);
   if (!domain_.is_dead(owner)) return left;
-  const auto [begin, end] = estates_.equal_range(owner);
-  for (auto at = begin; at != end; ++at)
-    if (auto connected = at->second.lock()) left.push_back(std::move(connected));
-  if (const auto found = owners_.find(owner); found != owners_.end())
-    left.push_back(found->second.connection->exchange()->connected());
   for (const auto& connection : owner_connections_)
     if (connection->exchange()->source() && connection->exchange()->source()->participant == owner)
       left.push_back(connection->exchange()->connected());
   return left;
-}
-
-void ParticipantCore::inherit(const Id& owner, const std::shared_ptr<link::Connected>& left) {
-  std::erase_if(estates_, [&](const auto& item) {
-    const auto known = item.second.lock();
-    return !known || known == left;
-  });
-  estates_.emplace(owner, left);
 }
 
 Shares::Name ParticipantCore::share(const PreparedSample& sample, std::uint32_t uses,
@@ -400,35 +288,6 @@ void ParticipantCore::end_overdue_shares() {
   service_.ask(ending_shares_, std::clamp<std::chrono::milliseconds>(rest, 1ms, 1h));
 }
 
-void ParticipantCore::forget_owner(BorrowerConnection& connection, const std::string& why) {
-  connection.end(why);
-  inherit(connection.owner(), connection.exchange()->connected());
-  // Nobody finds it any more, but it is the one that calls us: it goes when the errand is done.
-  auto node = owners_.extract(connection.owner());
-  node.mapped().looks = kLooksAtTheDead;
-  departed_.insert(std::move(node));
-  service_.ask(clearing_up_);
-}
-
-// Removes the files of owners that hung up, if they are dead. One that broke the protocol but lives
-// keeps them; and the listener of one that is being killed may close after its connections, so we
-// look more than once.
-void ParticipantCore::clear_up_after_owners() {
-  service_.ask(scanning_);
-  for (auto& [id, owner] : departed_) owner.connection.reset();
-  for (auto at = departed_.begin(); at != departed_.end();) {
-    const bool dead = domain_.is_dead(at->first);
-    if (dead) domain_.remove_files_of(at->first);
-    const auto looked_at = at++;
-    if (dead || --looked_at->second.looks <= 0) departed_.erase(looked_at);
-  }
-  if (!departed_.empty()) service_.ask(clearing_up_, kRetryDelay);
-}
-
-void ParticipantCore::drop_idle_connections() {
-  std::erase_if(owners_, [](const auto& item) { return item.second.connection->idle(); });
-}
-
 void ParticipantCore::tell_ended() {
   for (const auto& connection : owner_connections_) connection->tell_ended();
 }
@@ -438,7 +297,7 @@ void ParticipantCore::tell_retired() {
     if (untold_.empty()) untold_ = arena().take_retired();
     if (untold_.empty()) return;
     for (const auto& connection : owner_connections_) connection->tell_retired(untold_.back());
-    for (const auto& [id, owner] : owners_) owner.connection->tell_retired(untold_.back());
+    owners_.tell_retired(untold_.back());
     untold_.pop_back();
   }
 }

@@ -5,19 +5,19 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "tensorbus/bus/borrower_connection.hpp"
 #include "tensorbus/bus/domain.hpp"
 #include "tensorbus/bus/options.hpp"
 #include "tensorbus/bus/owner_connection.hpp"
+#include "tensorbus/bus/owners.hpp"
 #include "tensorbus/bus/prepared_sample.hpp"
 #include "tensorbus/bus/publisher_core.hpp"
 #include "tensorbus/bus/service.hpp"
 #include "tensorbus/bus/subscriber_core.hpp"
+#include "tensorbus/bus/subscriptions.hpp"
 #include "tensorbus/bus/surroundings.hpp"
 
 namespace tensorbus::bus {
@@ -25,8 +25,8 @@ namespace tensorbus::bus {
 // One process on one domain: its endpoints, its arena, its connections and the thread that serves
 // them.
 //
-// Lock order: mutex_ here, then a publisher's or subscriber's mutex, then arena, channel, service.
-// Connections belong to the service thread and need no lock.
+// Lock order: mutex_ here or the subscriptions', then a publisher's or subscriber's mutex, then
+// arena, channel, service. Connections belong to the service thread and need no lock.
 class ParticipantCore {
  public:
   explicit ParticipantCore(const ParticipantOptions& options);
@@ -80,44 +80,17 @@ class ParticipantCore {
     std::weak_ptr<PublisherCore> publisher;
     std::string marker;  // its file
   };
-  struct Owner {
-    std::shared_ptr<BorrowerConnection> connection;
-    int looks = 0;  // after it hung up: whether it is dead
-  };
-  using PublisherName = std::pair<Id, std::uint32_t>;
-  struct Joined {
-    bool lost = false;  // to be joined again in a while
-  };
-  struct Listening {
-    std::weak_ptr<SubscriberCore> subscriber;
-    std::string escaped_topic;
-    std::map<PublisherName, Joined> joined;
-  };
-
   // On the service thread.
   void watch_listener();
   void on_connection();
   void adopt_connection(platform::Fd socket);
   void on_directory_change();
   void scan();
-  void join(const std::shared_ptr<SubscriberCore>& subscriber, const PublisherName& publisher);
-  void lose(const std::shared_ptr<SubscriberCore>& subscriber,
-            const PublisherName& publisher) noexcept;
   void join_lost_again();
-  struct Reached {
-    BorrowerConnection* connection = nullptr;
-    bool dead = false;  // else, without a connection: to be tried again in a while
-  };
-  Reached connection_to(const Id& owner);
-  void reach(const Id& other, const Surroundings::OnReached& on_reached);
   std::vector<std::shared_ptr<link::Connected>> estate_of(const Id& owner);
-  void inherit(const Id& owner, const std::shared_ptr<link::Connected>& left);
   void end_overdue_shares();
   void claim_for(const std::shared_ptr<SubscriberCore>& subscriber,
                  const std::shared_ptr<link::BorrowerLink>& link, Descriptor descriptor);
-  void forget_owner(BorrowerConnection& connection, const std::string& why);
-  void clear_up_after_owners();
-  void drop_idle_connections();
   void drop_ended_connections();
   void drop_silent_connections();
   void look_after_events();
@@ -135,24 +108,21 @@ class ParticipantCore {
   platform::Fd listener_;
   platform::DirectoryWatch watch_;
 
+  Service::Errand& scanning_ = service_.add_errand([this] { scan(); });
+  Subscriptions subscriptions_;
+  Owners owners_;
+
   const std::shared_ptr<link::ByteCounter> shared_bytes_ = std::make_shared<link::ByteCounter>(0);
 
   std::mutex mutex_;
   std::map<std::uint32_t, Published> publishers_;
-  std::vector<Listening> listening_;
   std::uint32_t next_publisher_ = 1;
 
   platform::Fd newcomer_;  // accepted; there was no room for its connection yet
   std::vector<std::unique_ptr<OwnerConnection>> owner_connections_;
-  std::map<Id, Owner> owners_;
-  std::multimap<Id, Owner> departed_;  // owners that hung up
-  // What is mapped here of participants that are gone.
-  std::multimap<Id, std::weak_ptr<link::Connected>> estates_;
   std::vector<std::uint32_t> untold_;  // segments that went
 
-  Service::Errand& scanning_ = service_.add_errand([this] { scan(); });
-  Service::Errand& clearing_up_ = service_.add_errand([this] { clear_up_after_owners(); });
-  Service::Errand& dropping_idle_ = service_.add_errand([this] { drop_idle_connections(); });
+  Service::Errand& dropping_idle_ = service_.add_errand([this] { owners_.drop_idle(); });
   Service::Errand& dropping_ended_ = service_.add_errand([this] { drop_ended_connections(); });
   Service::Errand& joining_again_ = service_.add_errand([this] { join_lost_again(); });
   Service::Errand& dropping_silent_ = service_.add_errand([this] { drop_silent_connections(); });
