@@ -13,6 +13,7 @@ set(TENSORBUS_PUBLIC_HEADERS
     tensor/dims.hpp
     tensor/dtype.hpp
     tensor/layout.hpp
+    tensor/message_type.hpp
     tensor/origin.hpp
     tensor/value.hpp
     bus/handle.hpp

@@ -29,6 +29,8 @@ class Code(enum.IntEnum):
 
     SYSTEM = 9
 
+    TYPE_MISMATCH = 10
+
 def know_errors(by_code: tuple[type[Exception], ...]) -> None:
     """Tells the exception of each Code."""
 
@@ -237,7 +239,7 @@ class Participant:
     def arena(self) -> dict[str, int]: ...
 
 class Publisher:
-    def __init__(self, topic: str, participant: Participant, *, depth: int, history: int, reliable: bool, shared: bool) -> None: ...
+    def __init__(self, topic: str, participant: Participant, *, depth: int, history: int, reliable: bool, shared: bool, type: str = '') -> None: ...
 
     def loan(self, dtype: str, shape: Sequence[int]) -> Memory: ...
 
@@ -251,7 +253,7 @@ class Publisher:
     def close(self) -> None: ...
 
 class Subscriber:
-    def __init__(self, topic: str, participant: Participant, *, depth: int, max_held: int, spin: float, access: Access) -> None: ...
+    def __init__(self, topic: str, participant: Participant, *, depth: int, max_held: int, spin: float, access: Access, type: str = '') -> None: ...
 
     def receive(self, timeout: float | None) -> Sample | Outcome:
         """A Sample, or the Outcome that says why there is none."""

@@ -56,6 +56,10 @@ class Forked(Error, RuntimeError):
     """The object was made before fork() and is used in the child."""
 
 
+class TypeMismatch(Error, TypeError):
+    """A publisher and a subscriber of a topic mean different messages; both types are shown."""
+
+
 class WorkerDied(Error, RuntimeError):
     """A process of a worker pool died at a task; the message says how."""
 
@@ -76,4 +80,5 @@ BY_CODE: tuple[type[Error], ...] = (
     AccessDenied,
     Forked,
     SystemCallError,
+    TypeMismatch,
 )

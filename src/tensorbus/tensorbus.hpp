@@ -14,4 +14,5 @@
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/tensor/dtype.hpp"
 #include "tensorbus/tensor/layout.hpp"
+#include "tensorbus/tensor/message_type.hpp"
 #include "tensorbus/tensor/value.hpp"

@@ -48,7 +48,7 @@ void BorrowerConnection::end(const std::string& why) {
   exchange_->end(why);
   const std::string_view reason = why.empty() ? std::string_view("the publisher hung up") : why;
   for (const Wanted& wanted : std::exchange(wanted_, {})) {
-    wanted.subscriber->refuse(wanted.link, reason);
+    wanted.subscriber->refuse(wanted.link, Code::kClosed, reason);
     if (why.empty()) lost(wanted.subscriber, *wanted.link);
   }
   for (const auto& [number, weak] : std::exchange(links_, {})) {
@@ -92,8 +92,8 @@ void BorrowerConnection::on_message(link::Channel::Received& received) {
       const auto refused = received.as<link::Refused>();
       const auto [subscriber, link] = link_named(refused.link);
       if (!subscriber || !link) return;
-      subscriber->refuse(link, link::as_reason(refused.text));
-      const auto code = static_cast<Code>(refused.code);
+      const Code code = link::code_of(refused.code);
+      subscriber->refuse(link, code, link::as_reason(refused.text));
       if (code == Code::kOutOfMemory || code == Code::kSystem) lost(subscriber, *link);
       return;
     }

@@ -6,6 +6,8 @@
 #include <functional>
 #include <string>
 
+#include "tensorbus/tensor/message_type.hpp"
+
 namespace tensorbus {
 
 struct ParticipantOptions {
@@ -46,6 +48,10 @@ struct PublisherOptions {
   // Subscribers that ask for Access::kShared may write to what is published here. They could write
   // to any loan and sample of the shared publishers of this participant, and to nothing else.
   bool shared = false;
+  // Of its messages; subscribers that expect another are refused.
+  MessageType type{};
+  // The node that it belongs to, if it does: for who lists the domain.
+  std::string node{};
 };
 
 struct SubscriberOptions {
@@ -55,6 +61,9 @@ struct SubscriberOptions {
   std::chrono::nanoseconds spin = std::chrono::microseconds(5);
   // With kShared, a publisher that is not `shared` refuses, and stats() says so.
   Access access = Access::kRead;
+  // What it expects. A publisher whose messages it could not read is not connected, and a receive()
+  // says so.
+  MessageType type{};
 };
 
 struct PublisherStats {

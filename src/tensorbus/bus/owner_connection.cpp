@@ -1,6 +1,7 @@
 #include "tensorbus/bus/owner_connection.hpp"
 
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "tensorbus/platform/bell.hpp"
@@ -12,6 +13,21 @@ namespace {
 
 constexpr std::size_t kMaxLinks = 65536;
 constexpr std::size_t kMaxLinkBytes = std::size_t{1} << 30;  // of all borrowers together
+constexpr std::size_t kMostText = 3000;                      // of a refusal
+
+// Why who asks could not read what is published.
+std::optional<std::string> mismatch(const link::Subscribe& asked, const MessageType& published) {
+  if (asked.fingerprint == 0 || published.is_any() || asked.fingerprint == published.fingerprint())
+    return std::nullopt;
+  try {
+    const MessageType expected(asked.type);
+    if (std::string why = expected.why_not(published); !why.empty()) return why;
+    if (expected.fingerprint() == asked.fingerprint) return std::nullopt;
+  } catch (const Error& error) {
+    throw Error(Code::kProtocol, std::string("SUBSCRIBE.type: ") + error.what());
+  }
+  return asked.type + ": not the published type, and too long a definition to be compared with it";
+}
 
 platform::Fd of_same_user(platform::Fd socket) {
   link::check_same_user(socket.get());
@@ -127,6 +143,11 @@ void OwnerConnection::subscribe(link::Channel::Received& received) {
         asked.link, Code::kUnsupported,
         "the publisher is not shared, subscribers can only read its memory: make it shared "
         "(shared=True), or subscribe with access read or private");
+  if (const auto why = mismatch(asked, publisher->options().type)) {
+    const std::string& theirs = publisher->options().type.definition();
+    return refuse(asked.link, Code::kTypeMismatch,
+                  *why + "\nThe publisher's type:\n" + theirs.substr(0, link::kMostDefinition));
+  }
   const link::LinkLimits limits = publisher->limits_of({asked.depth, asked.max_held});
   const std::size_t bytes = link::OwnerLink::bytes_for(limits);
   if (bytes > kMaxLinkBytes - surroundings_.link_bytes)
@@ -171,7 +192,7 @@ void OwnerConnection::subscribe(link::Channel::Received& received) {
 
 void OwnerConnection::refuse(std::uint32_t link, Code code, const std::string& text) {
   conversation_.channel()->send(
-      link::Refused{link, static_cast<std::uint32_t>(code), text.substr(0, 1024)});
+      link::Refused{link, static_cast<std::uint32_t>(code), text.substr(0, kMostText)});
 }
 
 }  // namespace tensorbus::bus

@@ -70,6 +70,7 @@ PublishResult PublisherCore::push_to_all(const PreparedSample& sample) {
   link::Entry entry = sample.entry();
   entry.sequence = next_sequence_;
   entry.timestamp_ns = platform::wall_clock_ns();
+  if (entry.fingerprint == 0) entry.fingerprint = options_.type.fingerprint();
   remember(entry, sample.issued());
   ++next_sequence_;
   std::uint32_t reached = 0;

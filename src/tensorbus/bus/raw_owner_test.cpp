@@ -104,7 +104,7 @@ TEST_F(RawOwner, that_refuses_with_noise_is_quoted_in_plain_text) {
   greet();
   peer->channel.send(link::Refused{number, 0, "no\xff\n"});
   EXPECT_TRUE(eventually([&] { return subscriber->stats().refused == 1; }));
-  EXPECT_EQ(subscriber->stats().last_refusal, "no??");
+  EXPECT_EQ(subscriber->stats().last_refusal, "no?\n");
 }
 
 TEST_F(RawOwner, with_rings_that_make_no_sense_is_cut_off) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include "tensorbus/bus/sample_parts.hpp"
 #include "tensorbus/platform/clock.hpp"
@@ -12,6 +13,12 @@ namespace tensorbus::bus {
 namespace {
 
 constexpr int kSkippedAtATime = 64;
+
+std::string definition_to_send(const MessageType& type) {
+  const std::string& definition = type.definition();
+  if (definition.size() <= link::kMostDefinition) return definition;
+  return std::string(type.name().substr(0, link::kMostDefinition));
+}
 
 inline void relax_cpu() noexcept {
 #if defined(__x86_64__)
@@ -75,6 +82,7 @@ Outcome SubscriberCore::look_for_a_while(Sample& sample) {
 
 Outcome SubscriberCore::take_next(Sample& sample) {
   if (closed_) return Outcome::kClosed;
+  if (mismatch_) throw Error(Code::kTypeMismatch, *std::exchange(mismatch_, std::nullopt));
   bool at_limit = false;
   const std::size_t count = links_.size();
   for (std::size_t i = 0; i < count; ++i) {
@@ -176,7 +184,7 @@ bool SubscriberCore::ready() {
 }
 
 bool SubscriberCore::would_return() const {
-  return closed_ || std::any_of(links_.begin(), links_.end(), [](const LinkRef& link) {
+  return closed_ || mismatch_ || std::any_of(links_.begin(), links_.end(), [](const LinkRef& link) {
            return link->ready() || link->at_hold_limit();
          });
 }
@@ -244,7 +252,7 @@ Outcome SubscriberCore::wait_for_publishers(std::uint32_t count, std::chrono::na
     const auto live = std::count_if(links_.begin(), links_.end(), [](const LinkRef& link) {
       return link->accepted() && !link->ended();
     });
-    return closed_ || live >= static_cast<std::ptrdiff_t>(count);
+    return closed_ || mismatch_ || live >= static_cast<std::ptrdiff_t>(count);
   };
   while (!ready()) {
     if (deadline.passed()) return Outcome::kTimedOut;
@@ -252,7 +260,13 @@ Outcome SubscriberCore::wait_for_publishers(std::uint32_t count, std::chrono::na
         platform::FutexWait::kInterrupted)
       return Outcome::kInterrupted;
   }
+  throw_mismatch();
   return closed() ? Outcome::kClosed : Outcome::kDone;
+}
+
+void SubscriberCore::throw_mismatch() {
+  const std::lock_guard lock(mutex_);
+  if (mismatch_) throw Error(Code::kTypeMismatch, *std::exchange(mismatch_, std::nullopt));
 }
 
 SubscriberStats SubscriberCore::stats() const {
@@ -301,8 +315,9 @@ void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
                                        .max_held = options_.max_held,
                                        .wake_slot = sleeper_.index(),
                                        .writable = asks_for() == memory::Grant::kWrite ? 1U : 0U,
-                                       .fingerprint = 0,
-                                       .topic = topic_},
+                                       .fingerprint = options_.type.fingerprint(),
+                                       .topic = topic_,
+                                       .type = definition_to_send(options_.type)},
                        std::move(fds));
   links_.push_back(std::move(link));
 }
@@ -321,7 +336,7 @@ void SubscriberCore::end(const LinkRef& link) {
   wake_all();  // the owner may have died between its last sample and the wake-up
 }
 
-void SubscriberCore::refuse(const LinkRef& link, std::string_view why) noexcept {
+void SubscriberCore::refuse(const LinkRef& link, Code code, std::string_view why) noexcept {
   const std::lock_guard lock(mutex_);
   std::erase(links_, link);
   claims_.erase(link.get());
@@ -329,6 +344,10 @@ void SubscriberCore::refuse(const LinkRef& link, std::string_view why) noexcept 
   ++stats_.refused;
   try {
     stats_.last_refusal = why;
+    if (code != Code::kTypeMismatch) return;
+    stats_.last_refusal += "\nThis subscriber's type:\n" + options_.type.definition();
+    mismatch_ = "topic \"" + topic_ + "\": " + stats_.last_refusal;
+    wake_all();
   } catch (const std::bad_alloc&) {  // the count says it
     stats_.last_refusal.clear();
   }

@@ -47,6 +47,7 @@ class SubscriberCore {
   // Spins, then parks. kClosed only after close(): publishers come and go. Throws
   // Error(kOutOfMemory) if a sample cannot be mapped; it is there again with the next call.
   Outcome receive(Sample& sample, std::chrono::nanoseconds timeout);
+  // Throws Error(kTypeMismatch), once for each publisher that has refused us for it.
   // kTimedOut: nothing there now. Throws the same.
   Outcome try_receive(Sample& sample);
 
@@ -75,7 +76,9 @@ class SubscriberCore {
   void end(const std::shared_ptr<link::BorrowerLink>& link);
   void claimed(const std::shared_ptr<link::BorrowerLink>& link,
                std::variant<Claimed, Error> result);
-  void refuse(const std::shared_ptr<link::BorrowerLink>& link, std::string_view why) noexcept;
+  // With kTypeMismatch, the next receive() throws it.
+  void refuse(const std::shared_ptr<link::BorrowerLink>& link, Code code,
+              std::string_view why) noexcept;
   // What was set aside may be readable now.
   void segment_came();
 
@@ -89,6 +92,7 @@ class SubscriberCore {
   Taken take_entry(const LinkRef& link, const link::Entry& entry, Sample& sample);
   Taken drop(link::BorrowerLink& link, const link::Entry& entry, std::uint64_t& counter) noexcept;
   void try_again_later(link::BorrowerLink& link, const link::Entry& entry) noexcept;
+  void throw_mismatch();
   bool anything_ready() const;
   bool would_return() const;
   bool arm_event();
@@ -109,6 +113,7 @@ class SubscriberCore {
   // Of the samples that are set aside, as they come.
   std::map<const link::BorrowerLink*, std::variant<Claimed, Error>> claims_;
   Claim claim_;
+  std::optional<std::string> mismatch_;  // why a publisher refused us, and nobody was told yet
   SubscriberStats stats_;
   bool closed_ = false;
 };

@@ -19,13 +19,13 @@ ControlHeader decode_control_header(std::span<const std::byte> datagram) {
 }
 
 Code code_of(std::uint32_t code) {
-  if (code > static_cast<std::uint32_t>(Code::kSystem))
+  if (code > static_cast<std::uint32_t>(Code::kTypeMismatch))
     throw Error(Code::kProtocol, "code: " + std::to_string(code));
   return static_cast<Code>(code);
 }
 
 std::string as_text(std::string bytes) {
-  std::ranges::replace_if(bytes, [](char c) { return c < ' ' || c > '~'; }, '?');
+  std::ranges::replace_if(bytes, [](char c) { return c != '\n' && (c < ' ' || c > '~'); }, '?');
   return bytes;
 }
 

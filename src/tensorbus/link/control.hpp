@@ -20,6 +20,7 @@ inline constexpr std::uint32_t kControlMagic = 0x73756274;  // "tbus"
 inline constexpr std::uint16_t kProtocolVersion = 1;
 inline constexpr std::size_t kMaxControlBytes = 4096;
 inline constexpr std::size_t kMaxControlFds = 3;
+inline constexpr std::size_t kMostDefinition = 1800;  // bytes, beside the longest topic
 
 enum class ControlType : std::uint16_t {
   kHello = 1,
@@ -72,11 +73,12 @@ struct Subscribe {  // descriptor: a bell's ringer, or none
   std::uint32_t depth = 0;  // 0: as the publisher prefers
   std::uint32_t max_held = 0;
   std::uint32_t wake_slot = 0;
-  std::uint32_t writable = 0;  // 1: the memory of samples is to be written, too
-  std::uint64_t fingerprint = 0;
+  std::uint32_t writable = 0;     // 1: the memory of samples is to be written, too
+  std::uint64_t fingerprint = 0;  // of the type; 0: any message
   std::string topic;
+  std::string type{};  // its definition, or its name if that is longer than kMostDefinition
   void visit(auto& archive) {
-    archive(link, publisher, depth, max_held, wake_slot, writable, fingerprint, topic);
+    archive(link, publisher, depth, max_held, wake_slot, writable, fingerprint, topic, type);
   }
 };
 
@@ -280,7 +282,7 @@ struct Return {
 
 // The field `code` of a message. Throws Error(kProtocol) for one that there is not.
 Code code_of(std::uint32_t code);
-// What a peer wrote for people to read: Python takes nothing but text for a string.
+// What a peer wrote for people to read, in lines: Python takes nothing but text for a string.
 std::string as_text(std::string bytes);
 // The same of what has to say something.
 std::string as_reason(std::string bytes);

@@ -10,8 +10,10 @@
 #include <array>
 #include <cerrno>
 #include <memory>
+#include <new>
 
 #include "tensorbus/platform/limits.hpp"
+#include "tensorbus/platform/memory_room.hpp"
 
 namespace tensorbus::platform {
 namespace {
@@ -62,10 +64,33 @@ std::vector<std::string> list_directory(int directory) {
   return names;
 }
 
-void create_file(int directory, const std::string& name) {
+void create_file(int directory, const std::string& name, std::string_view content) {
+  const auto refuse = [&name](int error_number) {
+    throw_system("cannot create " + name + " in the domain directory", error_number,
+                 During::kDirectory);
+  };
+  if (content.size() > max_file_bytes()) refuse(EFBIG);  // to write it would be SIGXFSZ
   const Fd file(::openat(directory, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!file)
-    throw_system("cannot create " + name + " in the domain directory", errno, During::kDirectory);
+  if (!file) refuse(errno);
+  if (content.empty()) return;
+  const ssize_t written = ::write(file.get(), content.data(), content.size());
+  if (written == static_cast<ssize_t>(content.size())) return;
+  const int error_number = written < 0 ? errno : ENOSPC;
+  remove_file(directory, name);
+  refuse(error_number);
+}
+
+std::string read_file(int directory, const std::string& name, std::size_t most) noexcept {
+  const Fd file(::openat(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!file) return {};
+  try {
+    std::string content(most, '\0');
+    const ssize_t count = ::read(file.get(), content.data(), content.size());
+    content.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
+    return content;
+  } catch (const std::bad_alloc&) {
+    return {};
+  }
 }
 
 void remove_file(int directory, const std::string& name) noexcept {

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tensorbus/platform/fd.hpp"
@@ -13,7 +14,10 @@ namespace tensorbus::platform {
 Fd open_private_directory(const std::string& path);
 
 std::vector<std::string> list_directory(int directory);
-void create_file(int directory, const std::string& name);
+// Throws Error(kOutOfMemory) that names the limit, and then there is no file.
+void create_file(int directory, const std::string& name, std::string_view content = {});
+// Of a file that is there, at most so many bytes; empty if it is gone, or cannot be read.
+std::string read_file(int directory, const std::string& name, std::size_t most) noexcept;
 void remove_file(int directory, const std::string& name) noexcept;
 
 // Tells that entries of a directory came or went.

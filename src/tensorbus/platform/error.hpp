@@ -20,6 +20,7 @@ enum class Code {
   kPermission,       // a domain directory or a peer is somebody else's, or not to be written to
   kForked,           // the object was made before fork() and is used in the child
   kSystem,           // a system call failed
+  kTypeMismatch,     // a publisher and a subscriber of a topic mean different messages
 };
 
 // The one exception of this library: what was expected, what came, what to do.

@@ -38,6 +38,11 @@ Outcome wait_interruptibly(Seconds timeout, Wait wait) {
   }
 }
 
+// Of a definition; "": any message.
+MessageType type_of(const std::string& definition) {
+  return definition.empty() ? MessageType() : MessageType(definition);
+}
+
 nb::tuple publish(Publisher& self, Outgoing& outgoing, nb::bytes fields, std::uint64_t fingerprint,
                   Seconds timeout) {
   Message message;
@@ -150,14 +155,19 @@ void bind_publisher(nb::module_& module) {
       .def(
           "__init__",
           [](Publisher* self, const std::string& topic, const Participant& participant,
-             std::uint32_t depth, std::uint32_t history, bool reliable, bool shared) {
+             std::uint32_t depth, std::uint32_t history, bool reliable, bool shared,
+             const std::string& type) {
             const WithoutGil release;
-            new (self) Publisher(
-                topic, {.depth = depth, .history = history, .reliable = reliable, .shared = shared},
-                participant);
+            new (self) Publisher(topic,
+                                 {.depth = depth,
+                                  .history = history,
+                                  .reliable = reliable,
+                                  .shared = shared,
+                                  .type = type_of(type)},
+                                 participant);
           },
           nb::arg("topic"), nb::arg("participant"), nb::kw_only(), nb::arg("depth"),
-          nb::arg("history"), nb::arg("reliable"), nb::arg("shared"))
+          nb::arg("history"), nb::arg("reliable"), nb::arg("shared"), nb::arg("type") = "")
       .def("loan", loan, nb::arg("dtype"), nb::arg("shape"),
            nb::sig("def loan(self, dtype: str, shape: Sequence[int]) -> Memory"))
       .def("publish", publish, nb::arg("outgoing"), nb::arg("fields"), nb::arg("fingerprint"),
@@ -183,15 +193,19 @@ void bind_subscriber(nb::module_& module) {
       .def(
           "__init__",
           [](Subscriber* self, const std::string& topic, const Participant& participant,
-             std::uint32_t depth, std::uint32_t max_held, double spin, Access access) {
+             std::uint32_t depth, std::uint32_t max_held, double spin, Access access,
+             const std::string& type) {
             const WithoutGil release;
-            new (self) Subscriber(
-                topic,
-                {.depth = depth, .max_held = max_held, .spin = to_timeout(spin), .access = access},
-                participant);
+            new (self) Subscriber(topic,
+                                  {.depth = depth,
+                                   .max_held = max_held,
+                                   .spin = to_timeout(spin),
+                                   .access = access,
+                                   .type = type_of(type)},
+                                  participant);
           },
           nb::arg("topic"), nb::arg("participant"), nb::kw_only(), nb::arg("depth"),
-          nb::arg("max_held"), nb::arg("spin"), nb::arg("access"))
+          nb::arg("max_held"), nb::arg("spin"), nb::arg("access"), nb::arg("type") = "")
       .def("receive", receive, nb::arg("timeout").none(),
            nb::sig("def receive(self, timeout: float | None) -> Sample | Outcome"),
            "A Sample, or the Outcome that says why there is none.")

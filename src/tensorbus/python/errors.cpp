@@ -45,7 +45,8 @@ void bind_errors(nb::module_& module) {
       .value("VERSION_MISMATCH", Code::kVersionMismatch)
       .value("PERMISSION", Code::kPermission)
       .value("FORKED", Code::kForked)
-      .value("SYSTEM", Code::kSystem);
+      .value("SYSTEM", Code::kSystem)
+      .value("TYPE_MISMATCH", Code::kTypeMismatch);
   module.def("know_errors", know_errors, nb::arg("by_code"),
              nb::sig("def know_errors(by_code: tuple[type[Exception], ...]) -> None"),
              "Tells the exception of each Code.");
