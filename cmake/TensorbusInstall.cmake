@@ -17,6 +17,7 @@ set(TENSORBUS_PUBLIC_HEADERS
     tensor/origin.hpp
     tensor/value.hpp
     bus/handle.hpp
+    bus/listing.hpp
     bus/loan.hpp
     bus/message.hpp
     bus/options.hpp

@@ -2,6 +2,7 @@
 
 // Everything a program needs that publishes, receives, shares or queues tensors.
 #include "tensorbus/bus/handle.hpp"
+#include "tensorbus/bus/listing.hpp"
 #include "tensorbus/bus/loan.hpp"
 #include "tensorbus/bus/message.hpp"
 #include "tensorbus/bus/options.hpp"

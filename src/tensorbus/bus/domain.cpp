@@ -7,6 +7,8 @@
 #include <set>
 
 #include "tensorbus/bus/topic_name.hpp"
+#include "tensorbus/link/wake.hpp"
+#include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/error.hpp"
 
 namespace tensorbus::bus {
@@ -59,6 +61,18 @@ platform::Fd Domain::listen(const Id& participant) const {
 
 platform::Connection Domain::connect(const Id& participant) const {
   return platform::connect_in(directory_.get(), socket_name(participant));
+}
+
+Outcome Domain::wait(std::chrono::nanoseconds timeout, const GiveUp& give_up,
+                     const std::function<bool()>& holds) const {
+  platform::DirectoryWatch changes = watch();
+  const platform::Deadline deadline(timeout);
+  while (!holds()) {
+    if (deadline.passed()) return Outcome::kTimedOut;
+    if (give_up && give_up()) return Outcome::kInterrupted;
+    changes.wait(deadline.remaining(link::kParkSlice));
+  }
+  return Outcome::kDone;
 }
 
 void Domain::remove_files_of(const Id& participant) const {

@@ -1,8 +1,12 @@
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "tensorbus/bus/options.hpp"
 #include "tensorbus/platform/directory.hpp"
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/id.hpp"
@@ -27,12 +31,22 @@ class Domain {
   platform::Fd listen(const Id& participant) const;
   platform::Connection connect(const Id& participant) const;
 
-  void add_marker(const std::string& name) const { platform::create_file(directory_.get(), name); }
+  // `content` tells about what is marked.
+  void add_marker(const std::string& name, std::string_view content = {}) const {
+    platform::create_file(directory_.get(), name, content);
+  }
+  std::string read_marker(const std::string& name, std::size_t most_bytes) const noexcept {
+    return platform::read_file(directory_.get(), name, most_bytes);
+  }
   void remove_file(const std::string& name) const noexcept {
     platform::remove_file(directory_.get(), name);
   }
   // Does nobody listen at the socket of this participant?
   bool is_dead(const Id& participant) const;
+  // Until `holds`, which is asked again when the directory changes. kDone, kTimedOut, kInterrupted.
+  Outcome wait(std::chrono::nanoseconds timeout, const GiveUp& give_up,
+               const std::function<bool()>& holds) const;
+
   // Removes socket and markers of a participant that is gone.
   void remove_files_of(const Id& participant) const;
   // Removes what dead participants left behind. `self` is spared.

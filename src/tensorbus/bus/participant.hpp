@@ -37,6 +37,7 @@ class TENSORBUS_API Participant {
   ArenaUse arena() const;
 
  private:
+  friend struct Listing;
   friend class Publisher;
   friend struct QueueState;
   friend struct SharedState;

@@ -1,8 +1,11 @@
 #include "tensorbus/bus/participant_core.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 
+#include "tensorbus/bus/advertisement.hpp"
 #include "tensorbus/bus/claiming.hpp"
 #include "tensorbus/bus/queue_host.hpp"
 #include "tensorbus/bus/topic_name.hpp"
@@ -106,8 +109,20 @@ std::shared_ptr<PublisherCore> ParticipantCore::add_publisher(const std::string&
     publishers_.emplace(number, Published{publisher, marker});
   }
   // Only now can it be found: whoever sees the marker finds the publisher.
-  domain_.add_marker(marker);
+  domain_.add_marker(marker, encode({static_cast<std::uint32_t>(::getpid()), topic, options.node,
+                                     options.type.definition()}));
   return publisher;
+}
+
+std::string ParticipantCore::advertise_node(const std::string& escaped_name,
+                                            const std::string& name) {
+  std::string marker;
+  {
+    const std::lock_guard lock(mutex_);
+    marker = marker_name(escaped_name, id(), next_publisher_++);
+  }
+  domain_.add_marker(marker, encode({static_cast<std::uint32_t>(::getpid()), name, {}, {}}));
+  return marker;
 }
 
 void ParticipantCore::close_publisher(const std::shared_ptr<PublisherCore>& publisher) {

@@ -42,6 +42,8 @@ class ParticipantCore {
   std::shared_ptr<PublisherCore> add_publisher(const std::string& topic,
                                                const PublisherOptions& options);
   void close_publisher(const std::shared_ptr<PublisherCore>& publisher);
+  // Returns the name of the marker, which is to be removed at the end.
+  std::string advertise_node(const std::string& escaped_name, const std::string& name);
   std::shared_ptr<SubscriberCore> add_subscriber(const std::string& topic,
                                                  const SubscriberOptions& options);
   void close_subscriber(const std::shared_ptr<SubscriberCore>& subscriber);

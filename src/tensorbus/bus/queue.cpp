@@ -67,15 +67,13 @@ std::optional<bus::QueueAddress> look_for(const bus::Domain& domain, const std::
 // Throws Error(kTimeout) when nobody makes one in time.
 bus::QueueAddress wait_for(const bus::Domain& domain, const std::string& name,
                            Queue::Timeout timeout, const GiveUp& give_up) {
-  platform::DirectoryWatch watch = domain.watch();
-  const platform::Deadline deadline(timeout);
-  while (true) {
-    if (const auto found = look_for(domain, name)) return *found;
-    if (deadline.passed() || (give_up && give_up()))
-      throw Error(Code::kTimeout,
-                  "there is no queue \"" + name + "\" in the domain " + domain.path());
-    watch.wait(deadline.remaining(link::kParkSlice));
-  }
+  std::optional<bus::QueueAddress> found;
+  const auto look = [&] {
+    found = look_for(domain, name);
+    return found.has_value();
+  };
+  if (domain.wait(timeout, give_up, look) == Outcome::kDone) return *found;
+  throw Error(Code::kTimeout, "there is no queue \"" + name + "\" in the domain " + domain.path());
 }
 
 }  // namespace

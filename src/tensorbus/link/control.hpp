@@ -6,6 +6,7 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tensorbus/memory/grant.hpp"
@@ -352,15 +353,32 @@ class ControlReader {
 
 }  // namespace internal
 
+// What visit() lists, one after the other.
+template <typename Fields>
+std::vector<std::byte> encode_fields(Fields fields) {
+  internal::ControlWriter writer;
+  fields.visit(writer);
+  return std::move(writer.bytes);
+}
+
+// Throws Error(kProtocol) for bytes that are not exactly these.
+template <typename Fields>
+Fields decode_fields(std::span<const std::byte> bytes) {
+  internal::ControlReader reader(bytes);
+  Fields fields;
+  fields.visit(reader);
+  if (!reader.at_end()) throw Error(Code::kProtocol, "control message: bytes after the last field");
+  return fields;
+}
+
 template <typename Message>
-std::vector<std::byte> encode_control(Message message) {
-  internal::ControlWriter body;
-  message.visit(body);
+std::vector<std::byte> encode_control(const Message& message) {
+  const std::vector<std::byte> body = encode_fields(message);
   const ControlHeader header{.type = Message::kType,
-                             .length = static_cast<std::uint32_t>(body.bytes.size())};
-  std::vector<std::byte> bytes(sizeof header + body.bytes.size());
+                             .length = static_cast<std::uint32_t>(body.size())};
+  std::vector<std::byte> bytes(sizeof header + body.size());
   std::memcpy(bytes.data(), &header, sizeof header);
-  std::memcpy(bytes.data() + sizeof header, body.bytes.data(), body.bytes.size());
+  if (!body.empty()) std::memcpy(bytes.data() + sizeof header, body.data(), body.size());
   return bytes;
 }
 
@@ -370,11 +388,7 @@ ControlHeader decode_control_header(std::span<const std::byte> datagram);
 // Throws Error(kProtocol) for a body that is not exactly this message.
 template <typename Message>
 Message decode_control(std::span<const std::byte> datagram) {
-  internal::ControlReader reader(datagram.subspan(sizeof(ControlHeader)));
-  Message message;
-  message.visit(reader);
-  if (!reader.at_end()) throw Error(Code::kProtocol, "control message: bytes after the last field");
-  return message;
+  return decode_fields<Message>(datagram.subspan(sizeof(ControlHeader)));
 }
 
 }  // namespace tensorbus::link

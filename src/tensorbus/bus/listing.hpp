@@ -1,0 +1,61 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tensorbus/bus/options.hpp"
+#include "tensorbus/bus/participant.hpp"
+#include "tensorbus/platform/export.hpp"
+#include "tensorbus/platform/id.hpp"
+#include "tensorbus/tensor/message_type.hpp"
+
+namespace tensorbus {
+
+// Who is in a domain, as its directory says. Asked of the living, without a daemon.
+
+struct PublisherInfo {
+  std::string topic;
+  std::string node;  // empty: of none
+  MessageType type;
+  Id participant;
+  std::uint32_t pid = 0;  // as its process sees it
+};
+
+struct NodeInfo {
+  std::string name;
+  Id participant;
+  std::uint32_t pid = 0;
+};
+
+TENSORBUS_API std::vector<PublisherInfo> list_publishers(
+    const Participant& participant = Participant::shared());
+TENSORBUS_API std::vector<NodeInfo> list_nodes(
+    const Participant& participant = Participant::shared());
+
+// Until there is a publisher of the topic, or a node of the name. kDone, kTimedOut or kInterrupted.
+TENSORBUS_API Outcome wait_for_topic(const std::string& topic, std::chrono::nanoseconds timeout,
+                                     const GiveUp& give_up = {},
+                                     const Participant& participant = Participant::shared());
+TENSORBUS_API Outcome wait_for_node(const std::string& name, std::chrono::nanoseconds timeout,
+                                    const GiveUp& give_up = {},
+                                    const Participant& participant = Participant::shared());
+
+// A node's name in the domain, for as long as it lives. Several may have the same.
+class TENSORBUS_API NodeName {
+ public:
+  // Throws Error(kInvalidArgument) for an empty name or one of more than 2,048 bytes.
+  explicit NodeName(const std::string& name,
+                    const Participant& participant = Participant::shared());
+  NodeName(NodeName&&) noexcept;
+  NodeName& operator=(NodeName&&) noexcept;
+  ~NodeName();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tensorbus
