@@ -8,6 +8,7 @@ anything that `repr` writes and `ast.literal_eval` reads. What goes wrong there 
 from __future__ import annotations
 
 import ast
+import gc
 import inspect
 import os
 import select
@@ -73,6 +74,14 @@ def eventually(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"never so: {inspect.getsource(condition).strip()}"
         time.sleep(0.002)
+
+
+def unused() -> None:
+    """Nothing is left of any item in the memory of this process."""
+    import tensorbus as tb
+
+    gc.collect()
+    eventually(lambda: tb.participant().arena["used_bytes"] == 0)
 
 
 @contextmanager
