@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness import Elsewhere
+from warm import Warm
 
 if TYPE_CHECKING:
     from loops import Run
@@ -43,6 +44,14 @@ def elsewhere(tmp_path: Path, domain: str) -> Iterator[Elsewhere]:
     processes = Elsewhere(tmp_path)
     yield processes
     processes.finish()
+
+
+@pytest.fixture(scope="session")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+    """Runs functions of test modules in processes that have imported PyTorch already."""
+    warm = Warm(tmp_path_factory.mktemp("warm"))
+    yield warm
+    warm.finish()
 
 
 @pytest.fixture

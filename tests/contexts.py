@@ -11,7 +11,13 @@ OURS = "tensorbus.multiprocessing"
 METHODS = ["fork", "spawn"]
 
 all_methods = pytest.mark.parametrize("method", METHODS)
+# For programs of several processes. To the server of forks that has imported PyTorch everything
+# goes as to one that is spawned, and each process that it starts takes milliseconds.
+quick_methods = pytest.mark.parametrize("method", ["fork", "forkserver"])
 
 
 def context_of(library: str, method: str) -> Any:
-    return importlib.import_module(library).get_context(method)
+    context = importlib.import_module(library).get_context(method)
+    if method == "forkserver":
+        context.set_forkserver_preload(["torch", "pytest"])
+    return context

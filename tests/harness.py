@@ -136,10 +136,10 @@ class Process:
         self._to.write(repr(value).encode() + b"\n")
         self._to.flush()
 
-    def hear(self) -> Any:
+    def hear(self, patience: float = PATIENCE) -> Any:
         """What the process tells next."""
         while b"\n" not in self._heard:
-            readable, _, _ = select.select([self._from], [], [], PATIENCE)
+            readable, _, _ = select.select([self._from], [], [], patience)
             chunk = os.read(self._from, 65536) if readable else b""
             assert chunk, f"the other process said nothing more\n{self.errors()}"
             self._heard += chunk

@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from contexts import OURS, all_methods, context_of
+from contexts import OURS, all_methods, context_of, quick_methods
 from harness import PATIENCE, Elsewhere
+from warm import Warm
 
 pytestmark = pytest.mark.usefixtures("torch")
 
-# The bodies run in processes of their own: torch.multiprocessing and ours both change how all of
+# The programs run in processes of their own: torch.multiprocessing and ours both change how all of
 # a process pickles.
 both = pytest.mark.parametrize("library", ["torch.multiprocessing", OURS])
 
@@ -104,8 +105,8 @@ def share_by_queue(library: str, method: str) -> None:
 
 @both
 @all_methods
-def test_tensors_are_shared_by_queues(elsewhere: Elsewhere, library: str, method: str) -> None:
-    elsewhere.run(share_by_queue, library, method)
+def test_tensors_are_shared_by_queues(warm: Warm, library: str, method: str) -> None:
+    warm.run(share_by_queue, library, method)
 
 
 def send_back(connection: Any, done: Any) -> None:
@@ -142,8 +143,8 @@ def share_by_pipe(library: str, method: str) -> None:
 
 @both
 @all_methods
-def test_tensors_are_shared_by_pipes(elsewhere: Elsewhere, library: str, method: str) -> None:
-    elsewhere.run(share_by_pipe, library, method)
+def test_tensors_are_shared_by_pipes(warm: Warm, library: str, method: str) -> None:
+    warm.run(share_by_pipe, library, method)
 
 
 def add_one(tensor: Any) -> Any:
@@ -176,9 +177,9 @@ def share_by_pools(library: str, method: str) -> None:
 
 
 @both
-@all_methods
-def test_tensors_are_shared_by_pools(elsewhere: Elsewhere, library: str, method: str) -> None:
-    elsewhere.run(share_by_pools, library, method)
+@quick_methods
+def test_tensors_are_shared_by_pools(warm: Warm, library: str, method: str) -> None:
+    warm.run(share_by_pools, library, method)
 
 
 def share_by_manager(library: str) -> None:
@@ -197,8 +198,8 @@ def share_by_manager(library: str) -> None:
 
 
 @both
-def test_tensors_are_shared_by_managers(elsewhere: Elsewhere, library: str) -> None:
-    elsewhere.run(share_by_manager, library)
+def test_tensors_are_shared_by_managers(warm: Warm, library: str) -> None:
+    warm.run(share_by_manager, library)
 
 
 def fill(index: int, tensor: Any, *others: Any) -> None:
@@ -227,8 +228,7 @@ def start_several(library: str, method: str) -> None:
     import torch
 
     logging.disable(logging.WARNING)  # PyTorch tells whom it ends
-    mp = importlib.import_module(library)
-    context = mp.get_context(method)
+    mp, context = importlib.import_module(library), context_of(library, method)
     tensor = torch.zeros(3).share_memory_()
     mp.start_processes(fill, (tensor,), 3, start_method=method)
     assert tensor.tolist() == [1, 2, 3]
@@ -250,11 +250,23 @@ def start_several(library: str, method: str) -> None:
 
 
 @both
-@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_several_processes_run_one_function(
-    elsewhere: Elsewhere, library: str, method: str
-) -> None:
-    elsewhere.run(start_several, library, method)
+@quick_methods
+def test_several_processes_run_one_function(warm: Warm, library: str, method: str) -> None:
+    warm.run(start_several, library, method)
+
+
+def spawn_several(library: str) -> None:
+    import torch
+
+    mp = importlib.import_module(library)
+    tensor = torch.zeros(2).share_memory_()
+    mp.spawn(fill, (tensor,), 2)
+    assert tensor.tolist() == [1, 2]
+
+
+@both
+def test_spawned_processes_run_one_function(warm: Warm, library: str) -> None:
+    warm.run(spawn_several, library)
 
 
 def train(model: Any, barrier: Any) -> None:
@@ -287,9 +299,9 @@ def train_together(library: str, method: str) -> None:
 
 
 @both
-@all_methods
-def test_processes_train_one_model(elsewhere: Elsewhere, library: str, method: str) -> None:
-    elsewhere.run(train_together, library, method)
+@quick_methods
+def test_processes_train_one_model(warm: Warm, library: str, method: str) -> None:
+    warm.run(train_together, library, method)
 
 
 def work_off(items: Any) -> None:
@@ -324,8 +336,8 @@ def queue_up(library: str) -> None:
 
 
 @both
-def test_queues_are_full_empty_joined_and_closed(elsewhere: Elsewhere, library: str) -> None:
-    elsewhere.run(queue_up, library)
+def test_queues_are_full_empty_joined_and_closed(warm: Warm, library: str) -> None:
+    warm.run(queue_up, library)
 
 
 def test_all_names_of_pytorchs_are_there(elsewhere: Elsewhere) -> None:

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from contexts import METHODS, OURS, all_methods, context_of
+from contexts import METHODS, OURS, all_methods, context_of, quick_methods
 from harness import PATIENCE, Elsewhere, eventually
 from test_imports import without_torch_and_numpy
+from warm import Warm
 
 pytestmark = pytest.mark.usefixtures("torch")
 
@@ -61,8 +62,8 @@ def receive_from_the_dead(method: str) -> None:
 
 
 @all_methods
-def test_the_sender_may_be_killed_first(elsewhere: Elsewhere, method: str) -> None:
-    elsewhere.run(receive_from_the_dead, method)
+def test_the_sender_may_be_killed_first(warm: Warm, method: str) -> None:
+    warm.run(receive_from_the_dead, method)
 
 
 def pass_on(inbox: Any, outbox: Any) -> None:
@@ -86,9 +87,9 @@ def chain(method: str) -> None:
     assert tensor[0] == 8
 
 
-@all_methods
-def test_received_tensors_are_sent_on_by_reference(elsewhere: Elsewhere, method: str) -> None:
-    elsewhere.run(chain, method)
+@quick_methods
+def test_received_tensors_are_sent_on_by_reference(warm: Warm, method: str) -> None:
+    warm.run(chain, method)
 
 
 def collect(items: Any, begin: Any, count: int) -> None:
@@ -127,12 +128,12 @@ def many_in_flight(count: int) -> None:
 
 
 @pytest.mark.slow
-def test_twenty_thousand_tensors_in_flight_take_no_descriptors(elsewhere: Elsewhere) -> None:
-    elsewhere.run(many_in_flight, 20_000)
+def test_twenty_thousand_tensors_in_flight_take_no_descriptors(warm: Warm) -> None:
+    warm.run(many_in_flight, 20_000)
 
 
-def test_two_thousand_tensors_in_flight_take_no_descriptors(elsewhere: Elsewhere) -> None:
-    elsewhere.run(many_in_flight, 2_000)
+def test_two_thousand_tensors_in_flight_take_no_descriptors(warm: Warm) -> None:
+    warm.run(many_in_flight, 2_000)
 
 
 def leave_unread() -> None:
@@ -151,8 +152,8 @@ def leave_unread() -> None:
         here.recv()
 
 
-def test_nothing_leaks_when_nobody_receives(elsewhere: Elsewhere) -> None:
-    elsewhere.run(leave_unread)
+def test_nothing_leaks_when_nobody_receives(warm: Warm) -> None:
+    warm.run(leave_unread)
 
 
 def kill_before_it_looks() -> None:
@@ -184,8 +185,8 @@ def refuse_at_once() -> None:
     assert items.empty()
 
 
-def test_put_itself_says_what_is_wrong(elsewhere: Elsewhere) -> None:
-    elsewhere.run(refuse_at_once)
+def test_put_itself_says_what_is_wrong(warm: Warm) -> None:
+    warm.run(refuse_at_once)
 
 
 def get_late(items: Any, gone: Any, result: Any) -> None:
@@ -210,8 +211,8 @@ def forget_the_queue(method: str) -> None:
 
 
 @all_methods
-def test_a_queue_lives_as_long_as_the_child_that_has_it(elsewhere: Elsewhere, method: str) -> None:
-    elsewhere.run(forget_the_queue, method)
+def test_a_queue_lives_as_long_as_the_child_that_has_it(warm: Warm, method: str) -> None:
+    warm.run(forget_the_queue, method)
 
 
 class Rows:
@@ -236,9 +237,9 @@ def load_batches(method: str) -> None:
     assert not torch_files_are_mapped()
 
 
-@all_methods
-def test_a_data_loader_takes_our_context(elsewhere: Elsewhere, method: str) -> None:
-    elsewhere.run(load_batches, method)
+@quick_methods
+def test_a_data_loader_takes_our_context(warm: Warm, method: str) -> None:
+    warm.run(load_batches, method)
 
 
 def as_it_is(item: Any) -> Any:
@@ -294,8 +295,8 @@ def inherit_by_fork() -> None:
     assert received.tolist() == [1, 5, 6]
 
 
-def test_a_forked_child_shares_what_it_has_inherited(elsewhere: Elsewhere) -> None:
-    elsewhere.run(inherit_by_fork)
+def test_a_forked_child_shares_what_it_has_inherited(warm: Warm) -> None:
+    warm.run(inherit_by_fork)
 
 
 def double(array: Any) -> Any:
@@ -340,8 +341,8 @@ def start_by_the_default(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", [*METHODS, "forkserver"])
-def test_process_uses_the_start_method_that_is_set(elsewhere: Elsewhere, method: str) -> None:
-    elsewhere.run(start_by_the_default, method)
+def test_process_uses_the_start_method_that_is_set(warm: Warm, method: str) -> None:
+    warm.run(start_by_the_default, method)
 
 
 def grow_old(depth: int, outbox: Any) -> None:
@@ -365,8 +366,8 @@ def send_from_a_grandchild() -> None:
     assert here.recv().tolist() == [3, 3]
 
 
-def test_what_a_grandchild_sent_outlives_it(elsewhere: Elsewhere) -> None:
-    elsewhere.run(send_from_a_grandchild)
+def test_what_a_grandchild_sent_outlives_it(warm: Warm) -> None:
+    warm.run(send_from_a_grandchild)
 
 
 def test_it_is_there_without_torch_and_numpy(elsewhere: Elsewhere) -> None:
