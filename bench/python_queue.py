@@ -7,7 +7,6 @@ which has to get into shared memory; "shared" is one that is there already: for 
 
 The floor is a round trip of two sleepers over eventfds, in Python. `share`, `attach` and `release`
 are timed each in its own process, with a handle that crosses as bytes; the row is their sum.
-"There and back" is small tensors through two queues, as fast as they go: the time for each.
 """
 
 from __future__ import annotations
@@ -80,9 +79,6 @@ def consume(link: Connection, queues: dict[str, Any], events: tuple[int, int]) -
             for _ in range(argument):
                 os.eventfd_read(ping)
                 os.eventfd_write(pong, 1)
-        elif verb == "relay":
-            for _ in range(argument):
-                queues["back"].put(queues["tensorbus"].get())
         else:
             return
 
@@ -129,26 +125,6 @@ def round_trips(link: Connection, events: tuple[int, int], times: int) -> list[i
     return trips
 
 
-def relay(link: Connection, queues: dict[str, Any], items: int) -> float:
-    """Nanoseconds for each item, from us through the other process and back to a thread of ours."""
-    from threading import Thread
-
-    tensor = shared_by_us(SMALL)
-    link.send(("relay", items))
-
-    def sink() -> None:
-        for _ in range(items):
-            queues["back"].get()
-
-    thread = Thread(target=sink)
-    begin = now()
-    thread.start()
-    for _ in range(items):
-        queues["tensorbus"].put(tensor)
-    thread.join()
-    return (now() - begin) / items
-
-
 def figures(times: list[int]) -> dict[str, float]:
     times = times[len(times) // 10 :]  # warm
     return {"p50_ns": percentile(times, 0.5), "p99_ns": percentile(times, 0.99)}
@@ -161,7 +137,6 @@ def main() -> None:
     queues: dict[str, Any] = {
         "torch": torch_multiprocessing.get_context("spawn").Queue(),
         "tensorbus": tb.Queue(maxsize=256),
-        "back": tb.Queue(maxsize=256),
         "domain": domain,
     }
     events = (os.eventfd(0), os.eventfd(0))
@@ -187,8 +162,6 @@ def main() -> None:
         sums = [sum(parts) for parts in zip(shares, attaches, releases, strict=True)]
         report("share, attach, release", repetition, **figures(sums))
         report("of which attach", repetition, **figures(attaches))
-        each = relay(ours, queues, 10_000 if quick else 100_000)
-        report("64 B there and back, each", repetition, p50_ns=each, p99_ns=each)
     ours.send(("end", None))
     other.join()
 

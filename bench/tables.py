@@ -19,6 +19,7 @@ TITLES = {
     "python_latency": "Python: one way, the receiver polls",
     "python_import": "Python: what an import takes, in a process of its own",
     "python_queue": "Python: queues, one way, the receiver sleeps; and handles",
+    "python_relay": "Python: small items through three processes",
     "python_gil": "Python: how often a second another thread counts",
 }
 FLOORS = {
@@ -29,6 +30,7 @@ FLOORS = {
     "python_latency": "line, polled in Python",
     "python_import": "pass",
     "python_queue": "eventfd, a round trip",
+    "python_relay": "64 bytes, multiprocessing.Queue",
     "python_gil": "alone",
 }
 

@@ -6,10 +6,15 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
 
 from harness import Elsewhere
+from warm import Warm
+
+if TYPE_CHECKING:
+    from loops import Run
 
 # A shell that starts the tests in the background has them ignore SIGINT, and the processes that
 # they start would inherit that.
@@ -41,7 +46,31 @@ def elsewhere(tmp_path: Path, domain: str) -> Iterator[Elsewhere]:
     processes.finish()
 
 
+@pytest.fixture(scope="session")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+    """Runs functions of test modules in processes that have imported PyTorch already."""
+    warm = Warm(tmp_path_factory.mktemp("warm"))
+    yield warm
+    warm.finish()
+
+
 @pytest.fixture
 def torch() -> ModuleType:
     module: ModuleType = pytest.importorskip("torch", reason="PyTorch is not installed")
     return module
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def loop_kind(request: pytest.FixtureRequest) -> str:
+    kind: str = request.param
+    if kind == "uvloop":
+        pytest.importorskip("uvloop", reason="uvloop is not installed")
+    return kind
+
+
+@pytest.fixture
+def run(loop_kind: str) -> Run:
+    """Runs a coroutine in an event loop of each kind."""
+    from loops import runner
+
+    return runner(loop_kind)

@@ -8,6 +8,7 @@ anything that `repr` writes and `ast.literal_eval` reads. What goes wrong there 
 from __future__ import annotations
 
 import ast
+import gc
 import inspect
 import os
 import select
@@ -75,6 +76,14 @@ def eventually(condition: Callable[[], object]) -> None:
         time.sleep(0.002)
 
 
+def unused() -> None:
+    """Nothing is left of any item in the memory of this process."""
+    import tensorbus as tb
+
+    gc.collect()
+    eventually(lambda: tb.participant().arena["used_bytes"] == 0)
+
+
 @contextmanager
 def joined(
     topic: str = "topic",
@@ -127,10 +136,10 @@ class Process:
         self._to.write(repr(value).encode() + b"\n")
         self._to.flush()
 
-    def hear(self) -> Any:
+    def hear(self, patience: float = PATIENCE) -> Any:
         """What the process tells next."""
         while b"\n" not in self._heard:
-            readable, _, _ = select.select([self._from], [], [], PATIENCE)
+            readable, _, _ = select.select([self._from], [], [], patience)
             chunk = os.read(self._from, 65536) if readable else b""
             assert chunk, f"the other process said nothing more\n{self.errors()}"
             self._heard += chunk

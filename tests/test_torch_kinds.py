@@ -7,18 +7,14 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
 import tensorbus as tb
 from harness import PATIENCE, Elsewhere, joined
-from tensorbus._core import Outgoing
-
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+from torch_kinds import NESTED, SPARSE, Pair, torch
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # "beta", "prototype"
-
 DTYPES = sorted(
     {
         str(dtype).removeprefix("torch.")
@@ -136,21 +132,6 @@ def test_a_tensor_may_be_in_a_set_and_be_a_key() -> None:
         received({torch.arange(3)}, "numpy")
 
 
-SPARSE: dict[str, Callable[[], Any]] = {
-    "COO, not coalesced": lambda: torch.sparse_coo_tensor([[1, 0, 1]], [1.0, 2, 3], (4,)),
-    "COO, coalesced": lambda: torch.sparse_coo_tensor([[1, 0, 1]], [1, 2, 3], (4,)).coalesce(),
-    "COO, hybrid": lambda: torch.sparse_coo_tensor([[2]], torch.ones(1, 3), (4, 3)),
-    "COO, empty": lambda: torch.sparse_coo_tensor(size=(2, 3)),
-    "CSR": lambda: torch.eye(3).to_sparse_csr(),
-    "CSC": lambda: torch.eye(3).to_sparse_csc(),
-    "BSR": lambda: torch.eye(4).to_sparse_bsr((2, 2)),
-    "BSC": lambda: torch.eye(4).to_sparse_bsc((2, 1)),
-    "CSR, in batches": lambda: torch.eye(3).expand(2, 3, 3).to_sparse_csr(),
-    "a leaf": lambda: torch.eye(3).to_sparse().requires_grad_(),
-    "a parameter": lambda: torch.nn.Parameter(torch.eye(3).to_sparse_csr()),
-}
-
-
 @pytest.mark.parametrize("name", SPARSE)
 def test_a_sparse_tensor_arrives_as_one(name: str) -> None:
     tensor = SPARSE[name]()
@@ -169,23 +150,6 @@ def test_sparse_tensors_that_share_their_values_share_them_there() -> None:
     csr = torch.eye(3).to_sparse_csr()
     back, values = received([csr, csr.values()[1:]])
     assert values.data_ptr() == back.values().data_ptr() + 4
-
-
-NESTED: dict[str, Callable[[], Any]] = {
-    "strided": lambda: torch.nested.nested_tensor([torch.ones(2, 3), torch.zeros(4, 3)]),
-    "strided, transposed": lambda: NESTED["strided"]().transpose(1, 2),
-    "strided, nothing": lambda: torch.nested.nested_tensor([], dtype=torch.int64),
-    "strided, a leaf": lambda: NESTED["strided"]().requires_grad_(),
-    "strided, a parameter": lambda: torch.nn.Parameter(NESTED["strided"]()),
-    "jagged": lambda: torch.nested.nested_tensor(
-        [torch.ones(2, 3), torch.zeros(4, 3)], layout=torch.jagged
-    ),
-    "jagged, transposed": lambda: NESTED["jagged"]().transpose(1, 2),
-    "jagged, a leaf": lambda: NESTED["jagged"]().detach().requires_grad_(),
-    "jagged, with gaps": lambda: torch.nested.narrow(
-        torch.arange(24).reshape(2, 4, 3), 1, 0, torch.tensor([2, 3]), layout=torch.jagged
-    ),
-}
 
 
 @pytest.mark.parametrize("name", NESTED)
@@ -207,34 +171,6 @@ def test_jagged_tensors_of_one_shape_can_still_be_added() -> None:
     assert torch.equal((one + two).values(), (tensor * 3).values())
 
 
-class Pair(torch.Tensor):
-    """Two tensors, by the protocol of torch.utils._python_dispatch."""
-
-    @staticmethod
-    def __new__(cls, a: Any, b: Any, name: Any = None) -> Any:
-        return torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
-            cls, a.shape, strides=a.stride(), dtype=a.dtype, requires_grad=a.requires_grad
-        )
-
-    def __init__(self, a: Any, b: Any, name: Any = None) -> None:
-        self.a, self.b, self.name_of_it = a, b, name
-
-    def __tensor_flatten__(self) -> Any:
-        return ["a", "b"], {"name": self.name_of_it}
-
-    @staticmethod
-    def __tensor_unflatten__(inner: Any, context: Any, size: Any, stride: Any) -> Any:
-        return Pair(inner["a"], inner["b"], context["name"])
-
-    @classmethod
-    def __torch_dispatch__(
-        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        if function is torch.ops.aten.detach.default:
-            return Pair(args[0].a.detach(), args[0].b.detach(), args[0].name_of_it)
-        raise NotImplementedError(function)
-
-
 def test_a_subclass_with_the_flatten_protocol_arrives_as_one() -> None:
     whole = torch.arange(6.0)
     back, base = received([Pair(whole[2:].view(2, 2).t(), Pair(whole, whole), ("x", 1)), whole])
@@ -245,16 +181,15 @@ def test_a_subclass_with_the_flatten_protocol_arrives_as_one() -> None:
     assert back.a.data_ptr() == base.data_ptr() + 8
 
 
-def test_a_subclass_that_nobody_there_knows_is_refused_with_its_name() -> None:
+def test_a_subclass_that_nobody_there_knows_is_refused_with_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with joined() as (publisher, subscriber):
         publisher.publish(Pair(torch.ones(3), torch.ones(3)))
         sample = subscriber.receive()
-        known = globals().pop("Pair")
-        try:
-            with pytest.raises(tb.Unsupported, match=r"Pair, which this process does not know"):
-                _ = sample.data
-        finally:
-            globals()["Pair"] = known
+        monkeypatch.delattr("torch_kinds.Pair")
+        with pytest.raises(tb.Unsupported, match=r"Pair, which this process does not know"):
+            _ = sample.data
 
 
 def test_a_default_device_of_the_receiver_changes_nothing() -> None:
@@ -335,136 +270,7 @@ def test_only_torch_receives_what_only_torch_has() -> None:
             received(make(), "numpy")
 
 
-# What a peer may say. ----------------------------------------------------------------------------
-
-
-def said(*record: Any, tensors: Any = (), as_: Any = None) -> Any:
-    """What becomes of a record that a hand-made publisher sends, with tensors beside it."""
-    with joined(subscriber={"as_": as_}) as (publisher, subscriber):
-        outgoing = Outgoing()
-        references = [
-            msgspec.msgpack.Ext(1, outgoing.add(tensor).to_bytes(4, "little")) for tensor in tensors
-        ]
-        fields = msgspec.msgpack.encode([*record, *references])
-        publisher._core.publish(
-            outgoing, msgspec.msgpack.encode(msgspec.msgpack.Ext(3, fields)), 0, None
-        )
-        return subscriber.receive().data
-
-
-def longs(*values: Any) -> Any:
-    return torch.tensor(values, dtype=torch.int64)
-
-
-HOSTILE: dict[str, tuple[tuple[Any, ...], list[Any]]] = {
-    "a COO index beyond": (("torch.sparse", "sparse_coo", [3], False, 4), [longs([5]), longs(1)]),
-    "a negative COO index": (
-        ("torch.sparse", "sparse_coo", [3], False, 4),
-        [longs([-1]), longs(1)],
-    ),
-    "not coalesced": (
-        ("torch.sparse", "sparse_coo", [3], True, 4),
-        [longs([1, 0]), longs(1, 2)],
-    ),
-    "negative sizes": (("torch.sparse", "sparse_coo", [-3], False, 4), [longs([0]), longs(1)]),
-    "a CSR column beyond": (
-        ("torch.sparse", "sparse_csr", [1, 3], False, 4),
-        [longs(0, 1), longs(7), longs(1)],
-    ),
-    "CSR rows beyond": (
-        ("torch.sparse", "sparse_csr", [1, 3], False, 4),
-        [longs(0, 9), longs(0), longs(1)],
-    ),
-    "an unknown layout": (("torch.sparse", "strided", [3], False, 4), [longs([0]), longs(1)]),
-    "sparse parts that are numbers": (("torch.sparse", "sparse_coo", [3], False, 4, 1, 2), []),
-    "sparse without parts": (("torch.sparse", "sparse_coo", [3], False, 4), []),
-    "an int that requires gradients": (
-        ("torch.sparse", "sparse_coo", [3], False, 6),
-        [longs([0]), longs(1)],
-    ),
-    "nested beyond its buffer": (
-        ("torch.nested", 4),
-        [longs(1, 2), longs([100]), longs([1]), longs(0)],
-    ),
-    "nested before its buffer": (
-        ("torch.nested", 4),
-        [longs(1, 2), longs([1]), longs([1]), longs(-5)],
-    ),
-    "nested sizes of another shape": (
-        ("torch.nested", 4),
-        [longs(1, 2), longs(1, 1, 1), longs([1]), longs(0)],
-    ),
-    "jagged beyond its values": (
-        ("torch.jagged", 4),
-        [longs([1], [2]), longs(0, 100), longs(100), longs(1)],
-    ),
-    "meta of negative size": (("torch.meta", "float32", [-1], [1], 4), []),
-    "meta of words": (("torch.meta", "float32", ["a"], [1], 4), []),
-    "meta of too few strides": (("torch.meta", "float32", [1, 2], [1], 4), []),
-    "a size that is none": (("torch.Size", "a"), []),
-    "a device that is none": (("torch.device", "no such device"), []),
-    "a subclass that refuses": (
-        ("torch.subclass", __name__, "Pair", 4, [1], [1], {"a": 1}, {"name": None}),
-        [],
-    ),
-    "a subclass without a context": (("torch.subclass", __name__, "Pair", 4, [1], [1], {}), []),
-    "a module that is a list": (("torch.subclass", [], "Pair", 4, [1], [1], {}, {}), []),
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_record_that_makes_no_sense_is_a_protocol_error(name: str) -> None:
-    record, tensors = HOSTILE[name]
-    with pytest.raises(tb.ProtocolError, match="sample"):
-        said(*record, tensors=tensors)
-
-
-def test_jagged_offsets_that_reach_beyond_are_refused() -> None:
-    for offsets in ([0, 3], [-1, 2], [2, 1]):
-        outgoing = Outgoing()
-        values = msgspec.msgpack.Ext(1, outgoing.add(torch.ones(2, 3)).to_bytes(4, "little"))
-        others = msgspec.msgpack.Ext(1, outgoing.add(longs(*offsets)).to_bytes(4, "little"))
-        fields = msgspec.msgpack.encode(["torch.jagged", 4, values, others, None, 1])
-        with joined() as (publisher, subscriber):
-            publisher._core.publish(
-                outgoing, msgspec.msgpack.encode(msgspec.msgpack.Ext(3, fields)), 0, None
-            )
-            with pytest.raises(tb.ProtocolError, match="reaches beyond its values"):
-                _ = subscriber.receive().data
-
-
-@pytest.mark.parametrize("name", ["no_such_dtype", "Tensor", 7])
-def test_a_dtype_that_this_torch_lacks_is_unsupported(name: object) -> None:
-    with pytest.raises(tb.Unsupported, match=f"no dtype {name}"):
-        said("torch.dtype", name)
-
-
-@pytest.mark.parametrize("kind", [("os", "system"), ("torch", "nn"), (__name__, "REFUSED")])
-def test_what_is_no_subclass_is_not_called(kind: tuple[str, str]) -> None:
-    with pytest.raises(tb.Unsupported, match="does not know"):
-        said("torch.subclass", *kind, 4, [1], [1], {}, {})
-
-
-FLAGS = {
-    "an int that requires gradients": ("int64", 4 | 2),
-    "an int parameter that does": ("int64", 4 | 2 | 16),
-    "a negative bool": ("bool", 4 | 64),
-}
-
-
-@pytest.mark.parametrize("name", FLAGS)
-def test_flags_that_make_no_sense_are_a_protocol_error(name: str) -> None:
-    dtype, flags = FLAGS[name]
-    memory = np.zeros(64, np.uint8)
-    with joined() as (publisher, subscriber):
-        outgoing = Outgoing()
-        outgoing.add_memory(memory.ctypes.data, dtype, [2], [1], flags, memory)
-        publisher._core.publish(outgoing, b"", 0, None)
-        with pytest.raises(tb.ProtocolError, match="sample"):
-            _ = subscriber.receive().data
-
-
-# Who keeps what. ---------------------------------------------------------------------------------
+# Who keeps what.
 
 
 KINDS: dict[str, Callable[[], Any]] = {

@@ -1,0 +1,170 @@
+// Lending by message (docs/protocol.md, section 6) to peers that ask for it rightly and wrongly.
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <limits>
+
+#include "tensorbus/bus/raw_exchange.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+using namespace testing;
+
+// It asks, and answers what nobody asked.
+class RawAsker : public RawExchange {
+ protected:
+  RawAsker() {
+    peer.say_hello();
+    EXPECT_EQ(peer.next(), ControlType::kHello);
+  }
+  link::Attach attach_to(const Handle& handle, std::uint32_t request = 1) const {
+    return {request, handle.number, handle.key, 0};
+  }
+  // The lease of what is shared, and the names of its blocks.
+  link::Lent attached() {
+    peer.channel.send(attach_to(shared->handle()));
+    EXPECT_EQ(peer.next(), ControlType::kSegment);
+    EXPECT_EQ(peer.next(), ControlType::kLent);
+    return peer.received.as<link::Lent>();
+  }
+  static link::BlockName block_of(const link::Lent& lent) {
+    const auto bytes = std::as_bytes(std::span(lent.inline_bytes));
+    const Descriptor descriptor = Descriptor::decode(bytes);
+    const TensorEntry& entry = descriptor.tensors[0];
+    return {entry.segment, entry.offset, entry.generation};
+  }
+  Code denied() {
+    EXPECT_EQ(peer.next(), ControlType::kDenied);
+    return link::code_of(peer.received.as<link::Denied>().code);
+  }
+  void hangs_up() {
+    while (peer.next()) {
+    }
+    others_go_on();
+    all_comes_back();
+  }
+
+  RawPeer peer{domain.connect(honest.id()).socket};
+};
+
+TEST_F(RawAsker, that_attaches_before_it_greets_is_cut_off) {
+  RawPeer rude(domain.connect(honest.id()).socket);
+  rude.channel.send(attach_to(shared->handle()));
+  while (const auto type = rude.next()) EXPECT_EQ(type, ControlType::kRefused);
+  others_go_on();
+}
+
+TEST_F(RawAsker, that_takes_a_lease_returns_it_by_its_end) {
+  EXPECT_NE(attached().token, 0U);
+  shared->close();
+  EXPECT_GT(honest.arena().used_bytes, 0U);
+  peer.channel.send(link::Return{0});
+  ::shutdown(peer.channel.fd(), SHUT_RDWR);
+  all_comes_back();
+}
+
+TEST_F(RawAsker, that_returns_twice_or_what_was_never_lent_returns_nothing_of_others) {
+  const Sample held = attach(shared->handle(), {}, other);
+  const link::Lent lent = attached();
+  for (const std::uint64_t token : {lent.token, lent.token, lent.token + 1, std::uint64_t{0},
+                                    std::numeric_limits<std::uint64_t>::max()})
+    peer.channel.send(link::Return{token});
+  peer.channel.send(attach_to(shared->handle(), 2));
+  EXPECT_EQ(peer.next(), ControlType::kLent);
+  EXPECT_EQ(seed_of(held), kSeed);
+}
+
+TEST_F(RawAsker, that_answers_with_lent_what_was_not_asked_is_cut_off) {
+  peer.channel.send(link::Lent{1, 1, 0, 0, 0, {}});
+  hangs_up();
+}
+
+TEST_F(RawAsker, that_answers_with_denied_what_was_not_asked_is_cut_off) {
+  peer.channel.send(link::Denied{1, 0, "no"});
+  hangs_up();
+}
+
+TEST_F(RawAsker, that_answers_with_handed_what_was_not_asked_is_cut_off) {
+  peer.channel.send(link::Handed{1, 4096}, fds_of(platform::create_sealed_memfd("x", 4096)));
+  hangs_up();
+}
+
+TEST_F(RawAsker, that_attaches_neither_to_read_nor_to_write_is_cut_off) {
+  link::Attach wrong = attach_to(shared->handle());
+  wrong.writable = 2;
+  peer.channel.send(wrong);
+  hangs_up();
+}
+
+TEST_F(RawAsker, that_claims_what_is_not_there_is_denied) {
+  const link::BlockName right = block_of(attached());
+  constexpr std::uint64_t kFar = std::numeric_limits<std::uint64_t>::max();
+  const link::BlockName wrong[] = {{right.segment, right.offset, 0},
+                                   {right.segment, right.offset, right.generation + 1},
+                                   {right.segment, right.offset, kFar},
+                                   {right.segment, kFar, right.generation},
+                                   {right.segment + 1, right.offset, right.generation},
+                                   {0xffffffff, kFar, kFar}};
+  for (const link::BlockName& block : wrong) {
+    peer.channel.send(link::Claim{5, 0, {right, block}});
+    EXPECT_EQ(denied(), Code::kClosed) << block.segment << " " << block.offset;
+  }
+  peer.channel.send(link::Claim{6, 1, {right}});
+  EXPECT_EQ(denied(), Code::kPermission);
+  peer.channel.send(link::Claim{7, 0, {right}});
+  EXPECT_EQ(peer.next(), ControlType::kLent);
+  peer.channel.send(link::Claim{8, 0, {}});
+  EXPECT_EQ(peer.next(), ControlType::kLent) << "a lease on nothing";
+}
+
+TEST_F(RawAsker, that_claims_more_than_a_message_can_name_is_cut_off) {
+  peer.channel.send(link::Claim{5, 0, std::vector<link::BlockName>(250)});
+  hangs_up();
+}
+
+TEST_F(RawAsker, that_says_there_are_more_blocks_than_there_are_is_cut_off) {
+  auto bytes = link::encode_control(link::Claim{5, 0, {{1, 2, 3}}});
+  bytes[sizeof(link::ControlHeader) + 8] = std::byte{2};
+  ASSERT_GT(::send(peer.channel.fd(), bytes.data(), bytes.size(), 0), 0);
+  hangs_up();
+}
+
+TEST_F(RawAsker, that_wants_what_the_living_own_is_denied) {
+  const Shared of_other = share_pattern(other);
+  const Sample held = attach(of_other.handle(), {}, honest);
+  for (const Id& owner : {other.id(), honest.id(), Id::random(), Id{}})
+    for (const std::uint32_t segment : {0U, 1U, 0xffffffffU}) {
+      peer.channel.send(link::HandOver{9, owner, segment, 0});
+      EXPECT_EQ(denied(), Code::kClosed);
+    }
+}
+
+TEST_F(RawAsker, may_lend_too_but_passes_a_segment_once) {
+  peer.channel.send(link::SegmentMessage{0, 4096, 0},
+                    fds_of(platform::create_sealed_memfd("x", 4096)));
+  peer.channel.send(link::Retired{0});
+  peer.channel.send(link::SegmentMessage{1, 4096, 0},
+                    fds_of(platform::create_sealed_memfd("x", 4096)));
+  (void)attached();
+  peer.channel.send(link::SegmentMessage{1, 4096, 0},
+                    fds_of(platform::create_sealed_memfd("x", 4096)));
+  hangs_up();
+}
+
+TEST_F(RawAsker, that_attaches_and_attaches_and_reads_no_answer_is_heard_no_more) {
+  const std::vector<std::byte> question = link::encode_control(attach_to(shared->handle()));
+  constexpr std::uint64_t kFar = 100'000;
+  std::uint64_t asked = 0;
+  pollfd room{peer.channel.fd(), POLLOUT, 0};
+  while (asked < kFar && ::poll(&room, 1, 500) == 1)
+    asked += ::send(peer.channel.fd(), question.data(), question.size(), MSG_DONTWAIT) > 0 ? 1 : 0;
+  EXPECT_LT(asked, kFar) << "all of their answers wait in the owner's memory";
+  others_go_on();
+  ::shutdown(peer.channel.fd(), SHUT_RDWR);
+  all_comes_back();
+}
+
+}  // namespace
+}  // namespace tensorbus::bus

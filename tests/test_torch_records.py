@@ -1,0 +1,143 @@
+"""What a peer may say of torch tensors that PyTorch would not: it is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import tensorbus as tb
+from harness import joined
+from tensorbus._core import Outgoing
+from torch_kinds import Pair, torch
+
+
+def said(*record: Any, tensors: Any = (), as_: Any = None) -> Any:
+    """What becomes of a record that a hand-made publisher sends, with tensors beside it."""
+    with joined(subscriber={"as_": as_}) as (publisher, subscriber):
+        outgoing = Outgoing()
+        references = [
+            msgspec.msgpack.Ext(1, outgoing.add(tensor).to_bytes(4, "little")) for tensor in tensors
+        ]
+        fields = msgspec.msgpack.encode([*record, *references])
+        publisher._core.publish(
+            outgoing, msgspec.msgpack.encode(msgspec.msgpack.Ext(3, fields)), 0, None
+        )
+        return subscriber.receive().data
+
+
+def longs(*values: Any) -> Any:
+    return torch.tensor(values, dtype=torch.int64)
+
+
+HOSTILE: dict[str, tuple[tuple[Any, ...], list[Any]]] = {
+    "a COO index beyond": (("torch.sparse", "sparse_coo", [3], False, 4), [longs([5]), longs(1)]),
+    "a negative COO index": (
+        ("torch.sparse", "sparse_coo", [3], False, 4),
+        [longs([-1]), longs(1)],
+    ),
+    "not coalesced": (
+        ("torch.sparse", "sparse_coo", [3], True, 4),
+        [longs([1, 0]), longs(1, 2)],
+    ),
+    "negative sizes": (("torch.sparse", "sparse_coo", [-3], False, 4), [longs([0]), longs(1)]),
+    "a CSR column beyond": (
+        ("torch.sparse", "sparse_csr", [1, 3], False, 4),
+        [longs(0, 1), longs(7), longs(1)],
+    ),
+    "CSR rows beyond": (
+        ("torch.sparse", "sparse_csr", [1, 3], False, 4),
+        [longs(0, 9), longs(0), longs(1)],
+    ),
+    "an unknown layout": (("torch.sparse", "strided", [3], False, 4), [longs([0]), longs(1)]),
+    "sparse parts that are numbers": (("torch.sparse", "sparse_coo", [3], False, 4, 1, 2), []),
+    "sparse without parts": (("torch.sparse", "sparse_coo", [3], False, 4), []),
+    "an int that requires gradients": (
+        ("torch.sparse", "sparse_coo", [3], False, 6),
+        [longs([0]), longs(1)],
+    ),
+    "nested beyond its buffer": (
+        ("torch.nested", 4),
+        [longs(1, 2), longs([100]), longs([1]), longs(0)],
+    ),
+    "nested before its buffer": (
+        ("torch.nested", 4),
+        [longs(1, 2), longs([1]), longs([1]), longs(-5)],
+    ),
+    "nested sizes of another shape": (
+        ("torch.nested", 4),
+        [longs(1, 2), longs(1, 1, 1), longs([1]), longs(0)],
+    ),
+    "jagged beyond its values": (
+        ("torch.jagged", 4),
+        [longs([1], [2]), longs(0, 100), longs(100), longs(1)],
+    ),
+    "meta of negative size": (("torch.meta", "float32", [-1], [1], 4), []),
+    "meta of words": (("torch.meta", "float32", ["a"], [1], 4), []),
+    "meta of too few strides": (("torch.meta", "float32", [1, 2], [1], 4), []),
+    "a size that is none": (("torch.Size", "a"), []),
+    "a device that is none": (("torch.device", "no such device"), []),
+    "a subclass that refuses": (
+        ("torch.subclass", Pair.__module__, "Pair", 4, [1], [1], {"a": 1}, {"name": None}),
+        [],
+    ),
+    "a subclass without a context": (
+        ("torch.subclass", Pair.__module__, "Pair", 4, [1], [1], {}),
+        [],
+    ),
+    "a module that is a list": (("torch.subclass", [], "Pair", 4, [1], [1], {}, {}), []),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_record_that_makes_no_sense_is_a_protocol_error(name: str) -> None:
+    record, tensors = HOSTILE[name]
+    with pytest.raises(tb.ProtocolError, match="sample"):
+        said(*record, tensors=tensors)
+
+
+def test_jagged_offsets_that_reach_beyond_are_refused() -> None:
+    for offsets in ([0, 3], [-1, 2], [2, 1]):
+        outgoing = Outgoing()
+        values = msgspec.msgpack.Ext(1, outgoing.add(torch.ones(2, 3)).to_bytes(4, "little"))
+        others = msgspec.msgpack.Ext(1, outgoing.add(longs(*offsets)).to_bytes(4, "little"))
+        fields = msgspec.msgpack.encode(["torch.jagged", 4, values, others, None, 1])
+        with joined() as (publisher, subscriber):
+            publisher._core.publish(
+                outgoing, msgspec.msgpack.encode(msgspec.msgpack.Ext(3, fields)), 0, None
+            )
+            with pytest.raises(tb.ProtocolError, match="reaches beyond its values"):
+                _ = subscriber.receive().data
+
+
+@pytest.mark.parametrize("name", ["no_such_dtype", "Tensor", 7])
+def test_a_dtype_that_this_torch_lacks_is_unsupported(name: object) -> None:
+    with pytest.raises(tb.Unsupported, match=f"no dtype {name}"):
+        said("torch.dtype", name)
+
+
+@pytest.mark.parametrize("kind", [("os", "system"), ("torch", "nn"), (__name__, "HOSTILE")])
+def test_what_is_no_subclass_is_not_called(kind: tuple[str, str]) -> None:
+    with pytest.raises(tb.Unsupported, match="does not know"):
+        said("torch.subclass", *kind, 4, [1], [1], {}, {})
+
+
+FLAGS = {
+    "an int that requires gradients": ("int64", 4 | 2),
+    "an int parameter that does": ("int64", 4 | 2 | 16),
+    "a negative bool": ("bool", 4 | 64),
+}
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_flags_that_make_no_sense_are_a_protocol_error(name: str) -> None:
+    dtype, flags = FLAGS[name]
+    memory = np.zeros(64, np.uint8)
+    with joined() as (publisher, subscriber):
+        outgoing = Outgoing()
+        outgoing.add_memory(memory.ctypes.data, dtype, [2], [1], flags, memory)
+        publisher._core.publish(outgoing, b"", 0, None)
+        with pytest.raises(tb.ProtocolError, match="sample"):
+            _ = subscriber.receive().data
