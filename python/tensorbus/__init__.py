@@ -45,6 +45,15 @@ from tensorbus._wait_any import wait_any
 
 if TYPE_CHECKING:
     from tensorbus._async_subscriber import AsyncSubscriber
+    from tensorbus._listing import (
+        NodeInfo,
+        PublisherInfo,
+        TopicInfo,
+        list_nodes,
+        list_topics,
+        wait_for_node,
+        wait_for_topic,
+    )
     from tensorbus._queue import Queue
     from tensorbus._weights import load_state_dict
     from tensorbus._worker_pool import WorkerPool
@@ -61,15 +70,18 @@ __all__ = [
     "InvalidArgument",
     "MappedFile",
     "Memory",
+    "NodeInfo",
     "OutOfMemory",
     "ProtocolError",
     "Publisher",
+    "PublisherInfo",
     "Queue",
     "Sample",
     "Shared",
     "Subscriber",
     "SystemCallError",
     "Timeout",
+    "TopicInfo",
     "TypeMismatch",
     "Unsupported",
     "VersionMismatch",
@@ -79,11 +91,15 @@ __all__ = [
     "attach",
     "empty",
     "flush",
+    "list_nodes",
+    "list_topics",
     "load_state_dict",
     "map_file",
     "participant",
     "share",
     "wait_any",
+    "wait_for_node",
+    "wait_for_topic",
 ]
 
 know_errors(BY_CODE)
@@ -92,6 +108,13 @@ know_errors(BY_CODE)
 # On first use: what they need, asyncio and pickle, takes longer to import than all of Tensorbus.
 _LATER = {
     "AsyncSubscriber": "tensorbus._async_subscriber",
+    "NodeInfo": "tensorbus._listing",
+    "PublisherInfo": "tensorbus._listing",
+    "TopicInfo": "tensorbus._listing",
+    "list_nodes": "tensorbus._listing",
+    "list_topics": "tensorbus._listing",
+    "wait_for_node": "tensorbus._listing",
+    "wait_for_topic": "tensorbus._listing",
     "Queue": "tensorbus._queue",
     "load_state_dict": "tensorbus._weights",
     "WorkerPool": "tensorbus._worker_pool",

@@ -156,18 +156,20 @@ void bind_publisher(nb::module_& module) {
           "__init__",
           [](Publisher* self, const std::string& topic, const Participant& participant,
              std::uint32_t depth, std::uint32_t history, bool reliable, bool shared,
-             const std::string& type) {
+             const std::string& type, const std::string& node) {
             const WithoutGil release;
             new (self) Publisher(topic,
                                  {.depth = depth,
                                   .history = history,
                                   .reliable = reliable,
                                   .shared = shared,
-                                  .type = type_of(type)},
+                                  .type = type_of(type),
+                                  .node = node},
                                  participant);
           },
           nb::arg("topic"), nb::arg("participant"), nb::kw_only(), nb::arg("depth"),
-          nb::arg("history"), nb::arg("reliable"), nb::arg("shared"), nb::arg("type") = "")
+          nb::arg("history"), nb::arg("reliable"), nb::arg("shared"), nb::arg("type") = "",
+          nb::arg("node") = "")
       .def("loan", loan, nb::arg("dtype"), nb::arg("shape"),
            nb::sig("def loan(self, dtype: str, shape: Sequence[int]) -> Memory"))
       .def("publish", publish, nb::arg("outgoing"), nb::arg("fields"), nb::arg("fingerprint"),

@@ -14,4 +14,5 @@ NB_MODULE(_core, module) {
   bind_endpoints(module);
   bind_shares(module);
   bind_queues(module);
+  bind_listing(module);
 }

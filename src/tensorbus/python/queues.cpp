@@ -7,26 +7,10 @@
 
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/outgoing.hpp"
+#include "tensorbus/python/waiting.hpp"
 
 namespace tensorbus::python {
 namespace {
-
-// Calls wait(give_up) without the GIL. Throws what a signal handler raised.
-template <typename Wait>
-Outcome wait_hearing_signals(Wait wait) {
-  Outcome outcome = Outcome::kInterrupted;
-  try {
-    WithoutGil release;
-    outcome = wait([&release] {
-      const WithGil acquire(release);
-      return PyErr_CheckSignals() != 0;
-    });
-  } catch (const Error&) {  // of a wait that was given up; what the handler raised comes first
-    if (PyErr_Occurred() == nullptr) throw;
-  }
-  if (PyErr_Occurred() != nullptr) throw nb::python_error();
-  return outcome;
-}
 
 Message message_of(Outgoing& outgoing, const nb::bytes& fields) {
   Message message;

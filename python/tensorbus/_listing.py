@@ -1,0 +1,94 @@
+"""Who is in a domain, as its directory says: no daemon is asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorbus import _core
+from tensorbus._core import Outcome
+from tensorbus._participant import participant
+
+
+@dataclass(frozen=True)
+class PublisherInfo:
+    """A publisher of some process."""
+
+    topic: str
+    node: str  # the name of the node that it belongs to; "": of none
+    type: str  # the definition of its messages' type (docs/messages.md); "": any
+    fingerprint: int  # of that type; 0: any
+    pid: int  # as its own process sees it
+    participant: str
+
+
+@dataclass(frozen=True)
+class TopicInfo:
+    """A topic, and who publishes there."""
+
+    name: str
+    publishers: tuple[PublisherInfo, ...]
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The definitions of what is published there: one, as a rule."""
+        return tuple(sorted({publisher.type for publisher in self.publishers}))
+
+
+@dataclass(frozen=True)
+class NodeInfo:
+    """A node of some process, and the topics that it publishes."""
+
+    name: str
+    topics: tuple[str, ...]
+    pid: int
+    participant: str
+
+
+def list_topics(domain: str | None = None) -> list[TopicInfo]:
+    """The topics that somebody publishes now, by name.
+
+    >>> from tensorbus import Publisher
+    >>> with Publisher("doc/listing", domain="doc-listing"):
+    ...     [topic.name for topic in list_topics("doc-listing")]
+    ['doc/listing']
+    """
+    topics: dict[str, list[PublisherInfo]] = {}
+    for publisher in _publishers(domain):
+        topics.setdefault(publisher.topic, []).append(publisher)
+    return [TopicInfo(name, tuple(topics[name])) for name in sorted(topics)]
+
+
+def list_nodes(domain: str | None = None) -> list[NodeInfo]:
+    """The nodes that live now, by name."""
+    published: dict[tuple[str, str], set[str]] = {}
+    for publisher in _publishers(domain):
+        published.setdefault((publisher.participant, publisher.node), set()).add(publisher.topic)
+    nodes = [
+        NodeInfo(
+            node.name,
+            tuple(sorted(published.get((node.participant, node.name), ()))),
+            node.pid,
+            node.participant,
+        )
+        for node in _core.list_nodes(participant(domain))
+    ]
+    return sorted(nodes, key=lambda node: (node.name, node.pid))
+
+
+def wait_for_topic(name: str, timeout: float | None = None, domain: str | None = None) -> bool:
+    """Waits until somebody publishes on a topic; False after `timeout` seconds."""
+    return _core.wait_for_topic(name, timeout, participant(domain)) is Outcome.DONE
+
+
+def wait_for_node(name: str, timeout: float | None = None, domain: str | None = None) -> bool:
+    """Waits until there is a node of this name; False after `timeout` seconds."""
+    return _core.wait_for_node(name, timeout, participant(domain)) is Outcome.DONE
+
+
+def _publishers(domain: str | None) -> list[PublisherInfo]:
+    return [
+        PublisherInfo(
+            found.topic, found.node, found.type, found.fingerprint, found.pid, found.participant
+        )
+        for found in _core.list_publishers(participant(domain))
+    ]

@@ -1,0 +1,65 @@
+// Who is in a domain.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <string>
+#include <vector>
+
+#include "tensorbus/python/bindings.hpp"
+#include "tensorbus/python/waiting.hpp"
+
+namespace tensorbus::python {
+
+void bind_listing(nb::module_& module) {
+  nb::class_<PublisherInfo>(module, "PublisherInfo")
+      .def_ro("topic", &PublisherInfo::topic)
+      .def_ro("node", &PublisherInfo::node)
+      .def_prop_ro("type", [](const PublisherInfo& self) { return self.type.definition(); })
+      .def_prop_ro("fingerprint", [](const PublisherInfo& self) { return self.type.fingerprint(); })
+      .def_prop_ro("participant", [](const PublisherInfo& self) { return self.participant.hex(); })
+      .def_ro("pid", &PublisherInfo::pid);
+  nb::class_<NodeInfo>(module, "NodeInfo")
+      .def_ro("name", &NodeInfo::name)
+      .def_prop_ro("participant", [](const NodeInfo& self) { return self.participant.hex(); })
+      .def_ro("pid", &NodeInfo::pid);
+  nb::class_<NodeName>(module, "NodeName", "A node's name in the domain, for as long as it lives.")
+      .def(nb::init<const std::string&, const Participant&>(), nb::arg("name"),
+           nb::arg("participant"));
+  module.def("list_publishers", &list_publishers, nb::arg("participant"),
+             nb::call_guard<WithoutGil>());
+  module.def("list_nodes", &list_nodes, nb::arg("participant"), nb::call_guard<WithoutGil>());
+  module.def(
+      "wait_for_topic",
+      [](const std::string& topic, Seconds timeout, const Participant& participant) {
+        return wait_hearing_signals([&](const GiveUp& give_up) {
+          return wait_for_topic(topic, to_timeout(timeout), give_up, participant);
+        });
+      },
+      nb::arg("topic"), nb::arg("timeout").none(), nb::arg("participant"),
+      nb::sig("def wait_for_topic(topic: str, timeout: float | None, participant: Participant) -> "
+              "Outcome"));
+  module.def(
+      "wait_for_node",
+      [](const std::string& name, Seconds timeout, const Participant& participant) {
+        return wait_hearing_signals([&](const GiveUp& give_up) {
+          return wait_for_node(name, to_timeout(timeout), give_up, participant);
+        });
+      },
+      nb::arg("name"), nb::arg("timeout").none(), nb::arg("participant"),
+      nb::sig("def wait_for_node(name: str, timeout: float | None, participant: Participant) -> "
+              "Outcome"));
+  module.def(
+      "fingerprint_of",
+      [](const std::string& definition) { return MessageType(definition).fingerprint(); },
+      nb::arg("definition"));
+  module.def(
+      "why_not",
+      [](const std::string& expected, const std::string& published) {
+        return MessageType(expected).why_not(MessageType(published));
+      },
+      nb::arg("expected"), nb::arg("published"),
+      "Why who expects the one definition cannot read messages of the other; empty if it can.");
+}
+
+}  // namespace tensorbus::python
