@@ -15,7 +15,8 @@ Nothing is ever pickled, and nothing is silently turned into something else.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from msgspec import DecodeError, msgpack
 
@@ -30,6 +31,8 @@ _TUPLE = 2
 _RECORD = 3
 _MAX_DEPTH = 60
 
+Tensors = TypeVar("Tensors")
+
 # The record that only `tensorbus._pickling` makes and reads.
 PICKLED = "pickle"
 
@@ -43,13 +46,16 @@ def flatten(data: object) -> tuple[Outgoing, bytes]:
 
     The latter is empty if the message is nothing but one tensor.
     """
+    return flatten_into(Outgoing, data)
+
+
+def flatten_into(collect: Callable[[], Tensors], data: object) -> tuple[Tensors, bytes]:
+    """The same, with the tensors in what `collect` makes, which has the methods of `Outgoing`."""
     try:
         try:
-            flattener = Flattener()
-            return flattener.outgoing, flattener.flatten(data)
+            return (tensors := collect()), Flattener(tensors).flatten(data)
         except OverflowError:  # an int that MessagePack has no room for
-            flattener = Flattener(any_int=True)
-            return flattener.outgoing, flattener.flatten(data)
+            return (tensors := collect()), Flattener(tensors, any_int=True).flatten(data)
     except CannotTravel as refusal:
         raise Unsupported(f"{_path_to(refusal.value, data)}: {refusal.why}") from refusal.__cause__
     except UnicodeEncodeError as error:
@@ -59,8 +65,8 @@ def flatten(data: object) -> tuple[Outgoing, bytes]:
 class Flattener:
     """Takes the tensors out of one message. All but `flatten` is for the modules that lower."""
 
-    def __init__(self, *, any_int: bool = False) -> None:
-        self.outgoing = Outgoing()
+    def __init__(self, outgoing: Any = None, *, any_int: bool = False) -> None:
+        self.outgoing: Outgoing = Outgoing() if outgoing is None else outgoing
         self._unusual: dict[int, Any] = {}  # tensors that were lowered already, by identity
         self._leaves = _LEAVES_BUT_INT if any_int else _LEAVES
 
@@ -148,6 +154,8 @@ def _path_to(wanted: object, data: object) -> str:
             if any(key is wanted for key in value):
                 return path
             stack += [(item, f"{path}[{key!r}]") for key, item in value.items()]
+        elif isinstance(value, _records.LoweredMessage):
+            stack += [(item, f"{path}.{name}") for name, item in value.fields.items()]
         elif isinstance(value, (list, tuple)):
             stack += [(item, f"{path}[{index}]") for index, item in enumerate(value)]
     return "data"

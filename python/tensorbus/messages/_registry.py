@@ -1,0 +1,121 @@
+"""The message types of this process."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import WeakValueDictionary, ref
+
+from tensorbus._errors import Error, InvalidArgument, ProtocolError, Unsupported
+from tensorbus._tensors import Library
+from tensorbus.messages._plan import Plan, is_message_class, plan_of
+
+if TYPE_CHECKING:
+    from tensorbus.messages._message import Message
+
+
+class MessageType:
+    """The message types of this process, by fingerprint.
+
+    Every class that inherits from `Message` is here by itself, for as long as somebody else holds
+    it, and the standard messages always are. Of two classes of one definition, as after a module is
+    reloaded, the newer one counts.
+
+    >>> from tensorbus import ImageMessage
+    >>> MessageType.get(ImageMessage.fingerprint())
+    <class 'tensorbus.messages._standard.ImageMessage'>
+    """
+
+    # The new ones have no fingerprints yet: that takes a dataclass, whose decorator comes later.
+    _lock = Lock()
+    _new: ClassVar[list[ref[type[Any]]]] = []
+    _by_fingerprint: ClassVar[WeakValueDictionary[int, type[Any]]] = WeakValueDictionary()
+    _by_name: ClassVar[WeakValueDictionary[str, type[Any]]] = WeakValueDictionary()
+
+    @staticmethod
+    def get(fingerprint: int) -> type[Message] | None:
+        """The class with this fingerprint, if there is one here."""
+        return MessageType.get_all().get(fingerprint)
+
+    @staticmethod
+    def get_all() -> dict[int, type[Message]]:
+        """All classes, by fingerprint. Those that are no dataclasses yet are not among them."""
+        known: dict[int, type[Any]] = {
+            plan_of(cls).fingerprint: cls for cls in _standard_types().values()
+        }
+        with MessageType._lock:
+            _take_in_new()
+            known.update(MessageType._by_fingerprint)
+        return known
+
+    @staticmethod
+    def register(cls: type[Message]) -> type[Message]:
+        """Makes a class known, again or after `clear`. May be used as a decorator.
+
+        Raises:
+            InvalidArgument: it is no message class.
+        """
+        if not is_message_class(cls):
+            raise InvalidArgument(f"{cls!r} does not inherit from tensorbus.Message")
+        with MessageType._lock:
+            MessageType._new.append(ref(cls))
+            MessageType._by_name[cls._message_name] = cls
+        return cls
+
+    @staticmethod
+    def clear() -> None:
+        """Forgets all but the standard messages."""
+        with MessageType._lock:
+            MessageType._new.clear()
+            MessageType._by_fingerprint.clear()
+            MessageType._by_name.clear()
+
+
+def plan_named(name: object) -> Plan:
+    """That of the newest class of this name; nothing is imported because a peer names it.
+
+    Raises:
+        Unsupported: there is none here.
+    """
+    found = MessageType._by_name.get(name) if isinstance(name, str) else None
+    if found is None:
+        found = _standard_types().get(name)
+    if found is None:
+        raise Unsupported(
+            f"this is a message of type {name}, which this process does not know: import the "
+            "module that defines its class"
+        )
+    return plan_of(found)
+
+
+def restore_named(name: object, fields: object, as_: Library | None) -> Any:
+    """A message that came in another one, or without a type.
+
+    Raises:
+        MessageError: a field is missing, or not of its type.
+        Unsupported: its type is not known here; the text names it.
+    """
+    plan = plan_named(name)
+    if type(fields) is not dict:
+        raise ProtocolError(f"a message of type {name} without fields")
+    return plan.received(fields, as_)
+
+
+def _take_in_new() -> None:
+    """Computes the fingerprints of classes that are ready for it."""
+    waiting = []
+    for reference in MessageType._new:
+        cls = reference()
+        if cls is None:
+            continue
+        try:
+            MessageType._by_fingerprint[plan_of(cls).fingerprint] = cls
+        except Error:
+            waiting.append(reference)
+    MessageType._new[:] = waiting
+
+
+def _standard_types() -> dict[object, type[Any]]:
+    from tensorbus.messages import _standard
+
+    return {f"tensorbus.{name}": getattr(_standard, name) for name in _standard.__all__}
