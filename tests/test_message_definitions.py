@@ -31,7 +31,7 @@ class Level(enum.IntEnum):
 
 
 @dataclass
-class Pose(tb.Message, name="robot.Pose"):
+class Spot(tb.Message, name="robot.Spot"):
     x: float
     y: float = 0.0
 
@@ -85,15 +85,15 @@ SPELLED = [
     (tuple[int, str], "tuple<int,str>"),
     (tuple[int, ...], "tuple<int,...>"),
     (tuple[()], "tuple<>"),
-    (Optional[int], "int|none"),
+    (Optional[int], "int|none"),  # noqa: UP045
     (int | None, "int|none"),
-    (Union[str, int, Union[None, str]], "int|none|str"),
+    (Union[str, int, None | str], "int|none|str"),  # noqa: UP007
     (list[str | int], "list<int|str>"),
     (Color, 'enum<Color: RED=1,GREEN="green">'),
     (Level, "enum<Level: LOW=0,HIGH=9>"),
     (Literal["b", "a", 1, None, True, b"a"], 'literal<"a","b",1,b"61",none,true>'),
     ("int | None", "int|none"),
-    (list["Pose"], f"list<robot.Pose#{Pose.fingerprint():016x}>"),
+    (list["Spot"], f"list<robot.Spot#{Spot.fingerprint():016x}>"),
 ]
 
 
@@ -132,10 +132,10 @@ def test_a_definition_has_a_line_for_each_field_in_the_order_of_their_names() ->
 # From draft-eastlake-fnv and computed by hand: C++ must find the same.
 def test_the_fingerprint_is_fnv_1a_of_the_definition_without_defaults() -> None:
     value = 14695981039346656037
-    for byte in b"robot.Pose\nx: float\ny: float":
+    for byte in b"robot.Spot\nx: float\ny: float":
         value = (value ^ byte) * 1099511628211 % 2**64
-    assert Pose.fingerprint() == value
-    assert Pose.definition() == "robot.Pose\nx: float\ny: float = ..."
+    assert Spot.fingerprint() == value
+    assert Spot.definition() == "robot.Spot\nx: float\ny: float = ..."
 
 
 def test_the_fingerprints_of_standard_messages_stay_as_they_are() -> None:
@@ -260,14 +260,14 @@ def test_what_is_no_definition_is_refused() -> None:
 
 
 annotations = st.recursive(
-    st.sampled_from([int, str, float, None, bytes, np.ndarray, Pose, Any, np.uint8]),
+    st.sampled_from([int, str, float, None, bytes, np.ndarray, Spot, Any, np.uint8]),
     lambda inner: (
         inner.map(lambda item: list[item])
-        | inner.map(lambda item: Optional[item])
+        | inner.map(lambda item: Optional[item])  # noqa: UP045
         | inner.map(lambda item: tuple[item, ...])
         | st.tuples(inner, inner).map(lambda pair: dict[pair])
         | st.tuples(inner, inner).map(lambda pair: tuple[pair])
-        | st.tuples(inner, inner).map(lambda pair: Union[pair])
+        | st.tuples(inner, inner).map(lambda pair: Union[pair])  # noqa: UP007
     ),
     max_leaves=6,
 )
