@@ -34,6 +34,8 @@ class Publisher(Closing):
 
     Raises:
         InvalidArgument: a topic that is no name, or a depth below 1.
+        MessageError: a message type that is no dataclass.
+        Unsupported: a message type with a field that cannot travel.
         AccessDenied: a domain directory that others own or may write to.
 
     >>> import numpy as np
@@ -60,6 +62,7 @@ class Publisher(Closing):
     ) -> None:
         self._topic = topic_name(topic)
         self._type = plan_or_none(message_type)
+        self._fingerprint = 0 if self._type is None else self._type.fingerprint
         self._timeout = timeout
         self._closed = False
         self._core = _core.Publisher(
@@ -122,12 +125,9 @@ class Publisher(Closing):
             Timeout: a reliable publisher found no room in time; nobody got it.
             Closed: the publisher is closed.
         """
-        fingerprint = 0
-        if self._type is not None:
-            data, fingerprint = self._type.checked(data), self._type.fingerprint
-        outgoing, fields = flatten(data)
+        outgoing, fields = flatten(data if self._type is None else self._type.checked(data))
         outcome, subscribers = self._core.publish(
-            outgoing, fields, fingerprint, self._timeout if timeout is None else timeout
+            outgoing, fields, self._fingerprint, self._timeout if timeout is None else timeout
         )
         if outcome is Outcome.CLOSED:
             raise Closed(f"the publisher of {self._topic!r} is closed")

@@ -45,6 +45,11 @@ class Subscriber(Closing):
             protocol); by default a tensor arrives as what it was sent from.
         domain: see `tensorbus.participant`.
 
+    Raises:
+        InvalidArgument: a topic that is no name, or an option out of range.
+        MessageError: a message type that is no dataclass.
+        AccessDenied: a domain directory that others own or may write to.
+
     >>> from tensorbus import Publisher
     >>> with Publisher("doc/subscriber") as publisher, Subscriber("doc/subscriber") as subscriber:
     ...     publisher.wait_for_subscribers(timeout=10)

@@ -138,10 +138,11 @@ class Enumeration(Kind):
     """Members of an enum, which travel as their values."""
 
     def __init__(self, kind: type[enum.Enum]) -> None:
-        members = [f"{member.name}={spelled(member.value)}" for member in kind]
-        super().__init__(f"enum<{kind.__name__}: {','.join(members)}>")
+        members = [member for member in kind if not _is_combination(member)]
+        spelled_out = ",".join(f"{member.name}={spelled(member.value)}" for member in members)
+        super().__init__(f"enum<{kind.__name__}: {spelled_out}>")
         self._kind = kind
-        self.values = {type(member.value) for member in kind}
+        self.values = {type(member.value) for member in members}
 
     def lower(self, value: Any) -> Any:
         if type(value) is not self._kind:
@@ -153,8 +154,13 @@ class Enumeration(Kind):
             raise refused(self.text, value)
         try:
             return self._kind(value)
-        except ValueError:
+        except (ValueError, TypeError):
             raise Mismatch(self.text, spelled(value)) from None
+
+
+def _is_combination(member: enum.Enum) -> bool:
+    """Of flags, or of none: which of these an enum iterates over depends on Python's version."""
+    return isinstance(member, enum.Flag) and member.value.bit_count() != 1
 
 
 class Choice(Kind):

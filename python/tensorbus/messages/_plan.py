@@ -170,6 +170,8 @@ class Plan:
             return self.read(came, as_)
         except Mismatch as mismatch:
             raise MessageError(f"{self.cls.__name__}{mismatch}") from None
+        except RecursionError:
+            raise MessageError(f"{self.name}: what came is nested too deep") from None
 
     def _made(self, given: dict[str, Any]) -> Any:
         try:
