@@ -11,6 +11,7 @@ import pytest
 
 import tensorbus as tb
 from harness import PATIENCE, Elsewhere, joined, tell
+from message_examples import same, typed
 
 FIELDS = {
     "StringMessage": {"data": ...},
@@ -71,21 +72,11 @@ def examples() -> list[tb.Message]:
     ]
 
 
-def same(one: Any, other: Any) -> bool:
-    if isinstance(one, np.ndarray):
-        return one.dtype == other.dtype and np.array_equal(one, other)
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, (list, tuple)):
-        return type(one) is type(other) and all(map(same, one, other))
-    return type(one) is type(other) and one == other
-
-
 @pytest.mark.parametrize("index", range(len(examples())))
 def test_each_arrives_over_the_bus_and_in_bytes(index: int) -> None:
     message = examples()[index]
     cls = type(message)
-    with joined(publisher={"message_type": cls}, subscriber={"message_type": cls}) as (
+    with joined(**typed(cls)) as (
         publisher,
         subscriber,
     ):
@@ -98,10 +89,7 @@ def test_each_arrives_over_the_bus_and_in_bytes(index: int) -> None:
 
 def test_tensors_keep_dtype_strides_and_requires_grad(torch: Any) -> None:
     tensor = torch.arange(6, dtype=torch.bfloat16).reshape(2, 3).t().requires_grad_()
-    with joined(
-        publisher={"message_type": tb.TensorMessage},
-        subscriber={"message_type": tb.TensorMessage},
-    ) as (publisher, subscriber):
+    with joined(**typed(tb.TensorMessage)) as (publisher, subscriber):
         publisher.publish(tb.TensorMessage(tensor, "weights"))
         received = subscriber.receive().data
     assert received.name == "weights"
@@ -112,10 +100,7 @@ def test_tensors_keep_dtype_strides_and_requires_grad(torch: Any) -> None:
 
 
 def test_tensors_by_name_arrive(torch: Any) -> None:
-    with joined(
-        publisher={"message_type": tb.MultiTensorMessage},
-        subscriber={"message_type": tb.MultiTensorMessage},
-    ) as (publisher, subscriber):
+    with joined(**typed(tb.MultiTensorMessage)) as (publisher, subscriber):
         publisher.publish(tb.MultiTensorMessage({"a": torch.ones(2), "b": torch.zeros(())}))
         received = subscriber.receive().data.tensors
     assert {name: tensor.tolist() for name, tensor in received.items()} == {"a": [1, 1], "b": 0}

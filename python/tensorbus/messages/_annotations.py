@@ -43,7 +43,7 @@ def hints_of(cls: type) -> dict[str, Any]:
         written = types.SimpleNamespace(__annotations__={field.name: field.type})
         try:
             hints = typing.get_type_hints(written, _names_at(_owner_of(cls, field.name)))
-        except (NameError, AttributeError, SyntaxError, TypeError) as error:
+        except Exception as error:  # it may be any expression
             raise Unsupported(
                 f"{cls.__qualname__}.{field.name}: its type {field.type!r} cannot be read: {error}"
             ) from error

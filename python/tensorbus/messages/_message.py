@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tensorbus._errors import InvalidArgument
 from tensorbus._records import LoweredMessage
@@ -61,7 +61,7 @@ class Message:
             cls._message_names = names_in(cls, sys._getframe(1))
         MessageType.register(cls)
 
-    def __init__(self, *_: object, **__: object) -> NoReturn:
+    def __init__(self, *_: object, **__: object) -> None:
         check_is_dataclass(type(self))
         raise InvalidArgument(f"{type(self).__qualname__} is a dataclass without an __init__")
 

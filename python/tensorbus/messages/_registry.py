@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakValueDictionary, ref
 
@@ -27,7 +27,7 @@ class MessageType:
     """
 
     # The new ones have no fingerprints yet: that takes a dataclass, whose decorator comes later.
-    _lock = Lock()
+    _lock = RLock()  # reading annotations may define a class
     _new: ClassVar[list[ref[type[Any]]]] = []
     _by_fingerprint: ClassVar[WeakValueDictionary[int, type[Any]]] = WeakValueDictionary()
     _by_name: ClassVar[WeakValueDictionary[str, type[Any]]] = WeakValueDictionary()
@@ -35,18 +35,19 @@ class MessageType:
     @staticmethod
     def get(fingerprint: int) -> type[Message] | None:
         """The class with this fingerprint, if there is one here."""
-        return MessageType.get_all().get(fingerprint)
+        with MessageType._lock:
+            _take_in_new()
+            found = MessageType._by_fingerprint.get(fingerprint)
+        if found is None:
+            found = _standard_by_fingerprint().get(fingerprint)
+        return found
 
     @staticmethod
     def get_all() -> dict[int, type[Message]]:
         """All classes, by fingerprint. Those that are no dataclasses yet are not among them."""
-        known: dict[int, type[Any]] = {
-            plan_of(cls).fingerprint: cls for cls in _standard_types().values()
-        }
         with MessageType._lock:
             _take_in_new()
-            known.update(MessageType._by_fingerprint)
-        return known
+            return {**_standard_by_fingerprint(), **MessageType._by_fingerprint}
 
     @staticmethod
     def register(cls: type[Message]) -> type[Message]:
@@ -119,3 +120,7 @@ def _standard_types() -> dict[object, type[Any]]:
     from tensorbus.messages import _standard
 
     return {f"tensorbus.{name}": getattr(_standard, name) for name in _standard.__all__}
+
+
+def _standard_by_fingerprint() -> dict[int, type[Any]]:
+    return {plan_of(cls).fingerprint: cls for cls in _standard_types().values()}

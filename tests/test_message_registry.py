@@ -1,0 +1,64 @@
+"""The message types that a process knows."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass
+
+import pytest
+
+import tensorbus as tb
+from harness import joined
+from message_examples import Pose
+
+
+def made(value: type) -> type[tb.Message]:
+    @dataclass
+    class Made(tb.Message, name="robot.Made"):
+        value: value  # type: ignore[valid-type]
+
+    return Made
+
+
+def test_every_class_is_registered_and_the_newer_of_two_counts() -> None:
+    first, second, other = made(int), made(int), made(float)
+    assert tb.MessageType.get(first.fingerprint()) is second
+    assert tb.MessageType.get_all()[other.fingerprint()] is other
+    assert tb.MessageType.get(tb.ImageMessage.fingerprint()) is tb.ImageMessage
+    assert tb.MessageType.get(1) is None
+    tb.MessageType.register(first)
+    assert tb.MessageType.get(first.fingerprint()) is first
+
+
+def test_a_registered_class_goes_when_nobody_holds_it() -> None:
+    fingerprint = made(bytes).fingerprint()
+    gc.collect()
+    assert tb.MessageType.get(fingerprint) is None
+
+
+def test_what_was_cleared_can_be_registered_again() -> None:
+    kept = tb.MessageType.get_all()
+    try:
+        tb.MessageType.clear()
+        assert tb.MessageType.get(Pose.fingerprint()) is None
+        assert tb.MessageType.get(tb.ImageMessage.fingerprint()) is tb.ImageMessage
+        with joined() as (publisher, subscriber):
+            publisher.publish([Pose(1.0)])
+            with pytest.raises(tb.Unsupported, match=r"robot\.Pose"):
+                _ = subscriber.receive().data
+    finally:
+        for cls in kept.values():
+            tb.MessageType.register(cls)
+    assert tb.MessageType.get(Pose.fingerprint()) is Pose
+    with pytest.raises(tb.InvalidArgument, match="does not inherit"):
+        tb.MessageType.register(int)  # type: ignore[arg-type]
+
+
+def test_a_class_that_was_made_anew_takes_what_the_old_one_is() -> None:
+    old, new = made(int), made(int)
+    with joined(publisher={"message_type": old}, subscriber={"message_type": new}) as (
+        publisher,
+        subscriber,
+    ):
+        publisher.publish(new(1))  # type: ignore[call-arg]
+        assert type(subscriber.receive().data) is new
