@@ -9,7 +9,7 @@ import pytest
 
 import tensorbus as tb
 from harness import joined
-from message_examples import Pose
+from message_examples import Detection, Pose, typed
 
 
 def made(value: type) -> type[tb.Message]:
@@ -62,3 +62,16 @@ def test_a_class_that_was_made_anew_takes_what_the_old_one_is() -> None:
     ):
         publisher.publish(new(1))  # type: ignore[call-arg]
         assert type(subscriber.receive().data) is new
+
+
+def test_the_class_that_is_declared_counts_before_all_others_of_its_name() -> None:
+    @dataclass
+    class Other(tb.Message, name="robot.Pose"):
+        angle: float
+
+    assert tb.MessageType.get(Other.fingerprint()) is Other
+    sent = Detection("cup", pose=Pose(1.0))
+    with joined(**typed(Detection)) as (publisher, subscriber):
+        publisher.publish(sent)
+        assert subscriber.receive().data == sent
+    tb.MessageType.register(Pose)

@@ -180,6 +180,40 @@ def test_a_newer_type_reads_what_an_older_one_wrote(elsewhere: Elsewhere) -> Non
     other.tell()
 
 
+def test_a_field_that_is_not_wanted_may_hold_what_is_not_known_here(elsewhere: Elsewhere) -> None:
+    def publish() -> None:
+        from dataclasses import dataclass, field
+
+        import tensorbus as tb
+
+        @dataclass
+        class Unknown(tb.Message, name="robot.Unknown"):
+            a: int = 1
+
+        @dataclass
+        class Nested(tb.Message, name="robot.Pose"):
+            added: str = "so that it has no x"
+
+        @dataclass
+        class Detection(tb.Message, name="robot.Detection"):
+            label: str
+            unknown: Unknown = field(default_factory=Unknown)
+            changed: Nested = field(default_factory=Nested)
+
+        with tb.Publisher("topic", Detection, history=1) as publisher:
+            publisher.publish(Detection("cup"))
+            tell(Detection("cup").to_bytes())
+            hear_the_end()
+
+    other = elsewhere.start(publish)
+    assert Detection.from_bytes(other.hear())[0] == Detection("cup")
+    with tb.Subscriber("topic", Detection) as subscriber:
+        assert subscriber.receive(PATIENCE).data == Detection("cup")
+    with tb.Subscriber("topic") as subscriber, pytest.raises(tb.Unsupported, match="Unknown"):
+        _ = subscriber.receive(PATIENCE).data
+    other.tell()
+
+
 def test_a_nested_message_of_a_class_that_is_not_known_names_it(elsewhere: Elsewhere) -> None:
     def receive() -> None:
         import tensorbus as tb

@@ -15,16 +15,19 @@ Nothing is ever pickled, and nothing is silently turned into something else.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec import DecodeError, msgpack
+from msgspec import DecodeError, Raw, ValidationError, msgpack
 
 from tensorbus import _records, _torch
 from tensorbus._core import Memory, Outgoing
 from tensorbus._core import Sample as CoreSample
-from tensorbus._errors import CannotTravel, ProtocolError, Unsupported
+from tensorbus._errors import CannotTravel, MessageError, ProtocolError, Unsupported
 from tensorbus._tensors import TENSOR_CLASSES, Library, tensor_from
+
+if TYPE_CHECKING:
+    from tensorbus.messages._plan import Plan
 
 _TENSOR = 1
 _TUPLE = 2
@@ -161,8 +164,8 @@ def _path_to(wanted: object, data: object) -> str:
     return "data"
 
 
-def unflatten(core: CoreSample, as_: Library | None) -> Any:
-    """The message that was flattened.
+def unflatten(core: CoreSample, as_: Library | None, plan: Plan | None = None) -> Any:
+    """The message that was flattened; if it has a type, the fields by name that this wants.
 
     Raises:
         ProtocolError: the fields make no sense.
@@ -172,7 +175,7 @@ def unflatten(core: CoreSample, as_: Library | None) -> Any:
     fields = core.fields
     try:
         if fields:
-            return restorer.decode(fields)
+            return restorer.decode(fields) if plan is None else restorer.decode_for(plan, fields)
         count = core.tensor_count
         return restorer.tensor(0) if count == 1 else [restorer.tensor(i) for i in range(count)]
     except (DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -186,13 +189,28 @@ class Restorer:
 
     def __init__(self, core: CoreSample, as_: Library | None) -> None:
         self.as_ = as_
+        self.types: Mapping[str, Plan] = {}  # of messages, before all others of the same name
         self._core = core
         self._tensors = core.tensors(as_)
         if len(self._tensors) > 1:
             self._share_storages()
 
-    def decode(self, fields: bytes | memoryview) -> Any:
+    def decode(self, fields: bytes | memoryview | Raw) -> Any:
         return msgpack.decode(fields, ext_hook=self._extension)
+
+    def decode_for(self, plan: Plan, fields: bytes) -> Any:
+        """The fields of a typed message. Those that are not wanted need not be known here."""
+        self.types = plan.types
+        try:
+            return self.decode(fields)
+        except (Unsupported, MessageError):
+            try:
+                parts = msgpack.decode(fields, type=dict[str, Raw])
+            except ValidationError:
+                parts = {}
+            if parts.keys() <= plan.names:
+                raise
+            return {name: self.decode(part) for name, part in parts.items() if name in plan.names}
 
     def decode_pickled(self, fields: bytes) -> tuple[bytes, list[Any]] | None:
         """The pickle and its tensors; None for fields of any other kind.

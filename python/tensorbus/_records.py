@@ -188,7 +188,7 @@ def _restore_message(restorer: Restorer, name: str, fields: dict[str, Any]) -> A
         restore_named,
     )  # where nobody sends one, it costs nothing
 
-    return restore_named(name, fields, restorer.as_)
+    return restore_named(name, fields, restorer.as_, restorer.types)
 
 
 def _restore_view(restorer: Restorer, index: int) -> Any:

@@ -75,7 +75,6 @@ class Subscriber(Closing):
     ) -> None:
         self._topic = topic_name(topic)
         self._type = plan_or_none(message_type)
-        self._read = None if self._type is None else self._type.received
         self._timeout = timeout
         self._as = library_or_none(as_)
         self._max_held = max_held
@@ -104,7 +103,7 @@ class Subscriber(Closing):
         """
         result = self._core.receive(self._timeout if timeout is None else timeout)
         if isinstance(result, _core.Sample):
-            return Sample(result, self._as, self._read)
+            return Sample(result, self._as, self._type)
         self._raise_for(result)
         raise Timeout(f"no sample on {self._topic!r} in time{self._hint()}")
 
@@ -112,7 +111,7 @@ class Subscriber(Closing):
         """The next sample if there is one now. Raises `Closed` and `HoldLimit` like `receive`."""
         result = self._core.try_receive()
         if isinstance(result, _core.Sample):
-            return Sample(result, self._as, self._read)
+            return Sample(result, self._as, self._type)
         self._raise_for(result)
         return None
 

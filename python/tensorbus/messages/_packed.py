@@ -68,7 +68,7 @@ def unpack(data: bytes, cls: type[Any] | None) -> tuple[Any, Header]:
         header, (name, fields, table), rest = _parts_of(view.cast("B"))
         plan = _plan_for(name, cls)
         tensors = _tensors_in(table, rest)
-    return plan.received(_decoded(fields, tensors)), header
+    return plan.received(_decoded(plan, fields, tensors)), header
 
 
 def _parts_of(view: memoryview) -> tuple[Header, _Table, memoryview]:
@@ -109,8 +109,8 @@ def _tensors_in(table: list[Any], rest: memoryview) -> list[PackedTensor]:
     return tensors
 
 
-def _decoded(fields: bytes, tensors: list[PackedTensor]) -> Any:
+def _decoded(plan: Plan, fields: bytes, tensors: list[PackedTensor]) -> Any:
     try:
-        return Unpacker(tensors).decode(fields)
+        return Unpacker(tensors).decode_for(plan, fields)
     except (DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise ProtocolError(f"the fields of a message: {error}") from None

@@ -118,6 +118,7 @@ class Unpacker(Restorer):
 
     def __init__(self, packed: list[PackedTensor]) -> None:
         self.as_ = None
+        self.types = {}
         self._tensors = []  # none that the core made
         self._packed = packed
         self._made: dict[int, Any] = {}

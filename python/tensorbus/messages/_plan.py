@@ -41,10 +41,39 @@ class Plan:
         self.cls = cls
         self.name: str = cls._message_name
         hints = hints_of(cls)
-        self.fields = [_field(self.name, field, hints[field.name]) for field in fields(cls)]
+        self._nested: list[type] = []
+        self.fields = [self._field(field, hints[field.name]) for field in fields(cls)]
         self._names = [field.name for field in self.fields]
+        self.names = frozenset(self._names)
         self._values_of = _getter(self._names)
         self._checked = [(field.name, field.exact, field.kind) for field in self.fields]
+
+    def _field(self, field: dataclasses.Field[Any], hint: Any) -> Field:
+        try:
+            kind = kind_of(hint, self._nested_kind)
+        except Unsupported as error:
+            raise Unsupported(f"{self.name}.{field.name}: {error}") from None
+        # One that __init__ does not take is its class's own business.
+        has_default = not field.init or not (field.default is field.default_factory is MISSING)
+        return Field(field.name, kind, kind.exact, has_default, field.init)
+
+    def _nested_kind(self, cls: type) -> Kind | None:
+        if not is_message_class(cls):
+            return None
+        self._nested.append(cls)
+        return NestedMessage(cls)
+
+    @cached_property
+    def types(self) -> dict[str, Plan]:
+        """Of this type and of all that its fields name, by name."""
+        found: dict[str, Plan] = {}
+        waiting = [self]
+        while waiting:
+            plan = waiting.pop()
+            if plan.name not in found:
+                found[plan.name] = plan
+                waiting += map(plan_of, plan._nested)
+        return found
 
     @cached_property
     def definition(self) -> str:
@@ -182,16 +211,6 @@ class Plan:
             raise MessageError(f"{self.name} refuses what came: {error}") from error
 
 
-def _field(name: str, field: dataclasses.Field[Any], hint: Any) -> Field:
-    try:
-        kind = kind_of(hint, _nested)
-    except Unsupported as error:
-        raise Unsupported(f"{name}.{field.name}: {error}") from None
-    # One that __init__ does not take is its class's own business.
-    has_default = not field.init or not (field.default is field.default_factory is MISSING)
-    return Field(field.name, kind, kind.exact, has_default, field.init)
-
-
 def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
     if len(names) > 1:
         return attrgetter(*names)
@@ -216,10 +235,6 @@ class NestedMessage(Kind):
 
     def restore(self, value: Any, as_: Library | None) -> Any:
         return plan_of(self._cls).read(value, as_)
-
-
-def _nested(cls: type) -> Kind | None:
-    return NestedMessage(cls) if is_message_class(cls) else None
 
 
 def is_message_class(cls: object) -> bool:

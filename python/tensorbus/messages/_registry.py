@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakValueDictionary, ref
@@ -89,14 +90,22 @@ def plan_named(name: object) -> Plan:
     return plan_of(found)
 
 
-def restore_named(name: object, fields: object, as_: Library | None) -> Any:
+def restore_named(
+    name: str, fields: object, as_: Library | None, declared: Mapping[str, Plan]
+) -> Any:
     """A message that came in another one, or without a type.
+
+    Args:
+        name: that of its type.
+        fields: by name.
+        as_: whose tensors were asked for in place of what was sent.
+        declared: the types that the message around it declares: they come before the registry.
 
     Raises:
         MessageError: a field is missing, or not of its type.
         Unsupported: its type is not known here; the text names it.
     """
-    plan = plan_named(name)
+    plan = declared.get(name) or plan_named(name)
     if type(fields) is not dict:
         raise ProtocolError(f"a message of type {name} without fields")
     return plan.received(fields, as_)
