@@ -23,7 +23,6 @@ class Field(NamedTuple):
 
     name: str
     kind: Kind
-    exact: set[type]  # the kind's
     has_default: bool
     in_init: bool
 
@@ -46,7 +45,9 @@ class Plan:
         self._names = [field.name for field in self.fields]
         self.names = frozenset(self._names)
         self._values_of = _getter(self._names)
-        self._checked = [(field.name, field.exact, field.kind) for field in self.fields]
+        self._required = {field.name for field in self.fields if not field.has_default}
+        self._not_in_init = [field.name for field in self.fields if not field.in_init]
+        self._checked = [(field.name, field.kind.exact, field.kind) for field in self.fields]
 
     def _field(self, field: dataclasses.Field[Any], hint: Any) -> Field:
         try:
@@ -55,7 +56,7 @@ class Plan:
             raise Unsupported(f"{self.name}.{field.name}: {error}") from None
         # One that __init__ does not take is its class's own business.
         has_default = not field.init or not (field.default is field.default_factory is MISSING)
-        return Field(field.name, kind, kind.exact, has_default, field.init)
+        return Field(field.name, kind, has_default, field.init)
 
     def _nested_kind(self, cls: type) -> Kind | None:
         if not is_message_class(cls):
@@ -101,14 +102,14 @@ class Plan:
         )
 
     def fits(self, cls: type) -> bool:
-        """Is this class the plan's, one that inherits from it, or one of the same definition?"""
+        """Is this class the plan's, one that inherits from it, or one of the same fingerprint?"""
         return issubclass(cls, self.cls) or self.is_same_as(cls)
 
     def is_same_as(self, cls: type) -> bool:
-        """Is this class the plan's, or another one of the same definition, as after a reload?"""
+        """Is this class the plan's, or another one of the same fingerprint, as after a reload?"""
         return cls is self.cls or (
             getattr(cls, "_message_name", None) == self.name
-            and plan_of(cls).definition == self.definition
+            and plan_of(cls).fingerprint == self.fingerprint
         )
 
     def lower(self, message: Any) -> dict[str, Any]:
@@ -137,27 +138,30 @@ class Plan:
             Mismatch: a field is missing, or not of its type.
             MessageError: the class itself refuses them.
         """
-        given: dict[str, Any] = {}
-        set_later: dict[str, Any] = {}
-        for name, kind, exact, has_default, in_init in self.fields:
-            try:
-                value = came[name]
-            except KeyError:
-                if has_default:
-                    continue
-                raise Mismatch(f"{kind.text}, which has no default", "nothing").inside(
-                    f".{name}"
-                ) from None
-            if type(value) not in exact:
-                try:
-                    value = kind.restore(value, as_)
-                except Mismatch as mismatch:
-                    raise mismatch.inside(f".{name}") from None
-            (given if in_init else set_later)[name] = value
-        message = self._made(given)
+        found = self._restored(came, as_)
+        set_later = {name: found.pop(name) for name in self._not_in_init if name in found}
+        message = self._made(found)
         for name, value in set_later.items():
             object.__setattr__(message, name, value)
         return message
+
+    def _restored(self, came: dict[str, Any], as_: Library | None) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, exact, kind in self._checked:
+            value = came.get(name, MISSING)
+            if value is MISSING:
+                if name in self._required:
+                    raise Mismatch(f"{kind.text}, which has no default", "nothing").inside(
+                        f".{name}"
+                    )
+            elif type(value) in exact:
+                found[name] = value
+            else:
+                try:
+                    found[name] = kind.restore(value, as_)
+                except Mismatch as mismatch:
+                    raise mismatch.inside(f".{name}") from None
+        return found
 
     def read(self, came: object, as_: Library | None) -> Any:
         """The message of what came: its fields, or the message itself.
