@@ -93,6 +93,7 @@ SPELLED = [
     (Level, "enum<Level: LOW=0,HIGH=9>"),
     (Literal["b", "a", 1, None, True, b"a"], 'literal<"a","b",1,b"61",none,true>'),
     ("int | None", "int|none"),
+    (dict[str, list["Spot"]], f"dict<str,list<robot.Spot#{Spot.fingerprint():016x}>>"),
     (list["Spot"], f"list<robot.Spot#{Spot.fingerprint():016x}>"),
 ]
 

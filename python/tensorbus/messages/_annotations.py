@@ -40,15 +40,25 @@ def hints_of(cls: type) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for field in dataclasses.fields(cls):
-        written = types.SimpleNamespace(__annotations__={field.name: field.type})
+        names = _names_at(_owner_of(cls, field.name))
         try:
-            hints = typing.get_type_hints(written, _names_at(_owner_of(cls, field.name)))
+            found[field.name] = _evaluated(field.type, names)
         except Exception as error:  # it may be any expression
             raise Unsupported(
                 f"{cls.__qualname__}.{field.name}: its type {field.type!r} cannot be read: {error}"
             ) from error
-        found.update(hints)
     return found
+
+
+def _evaluated(hint: Any, names: dict[str, Any]) -> Any:
+    written = types.SimpleNamespace(__annotations__={"field": hint})
+    evaluated: Any = typing.get_type_hints(written, names)["field"]
+    if sys.version_info < (3, 11) and isinstance(evaluated, types.GenericAlias):
+        # Strings inside it are still strings.
+        inside = [_evaluated(argument, names) for argument in get_args(evaluated)]
+        origin: Any = get_origin(evaluated)
+        return origin[tuple(inside)]
+    return evaluated
 
 
 def _owner_of(cls: type, field: str) -> type:
@@ -125,6 +135,7 @@ def kind_of(hint: Any, nested: Nested) -> Kind:
     >>> kind_of(dict[str, list[float] | None], lambda cls: None).text
     'dict<str,list<float>|none>'
     """
+    hint = _unaliased(hint)
     origin = get_origin(hint)
     if origin is None:
         return _plain(hint, nested)
@@ -140,6 +151,15 @@ def kind_of(hint: Any, nested: Nested) -> Kind:
     if origin is tuple:
         return _tuple(arguments, nested)
     return _plain(origin, nested)  # numpy.ndarray[...]: of any shape and dtype
+
+
+def _unaliased(hint: Any) -> Any:
+    """What a `type X = ...` stands for, such as NumPy's NDArray."""
+    origin = get_origin(hint)
+    alias = hint if origin is None else origin
+    if type(alias).__name__ != "TypeAliasType":
+        return hint
+    return _unaliased(alias.__value__ if origin is None else alias.__value__[get_args(hint)])
 
 
 _ITEMS = (list, set, frozenset)
