@@ -30,6 +30,13 @@ class Level(enum.IntEnum):
     HIGH = 9
 
 
+class Mode(enum.Flag):
+    NONE = 0
+    FAST = 1
+    SAFE = 2
+    BOTH = 3
+
+
 @dataclass
 class Spot(tb.Message, name="robot.Spot"):
     x: float
@@ -91,6 +98,7 @@ SPELLED = [
     (list[str | int], "list<int|str>"),
     (Color, 'enum<Color: RED=1,GREEN="green">'),
     (Level, "enum<Level: LOW=0,HIGH=9>"),
+    (Mode, "enum<Mode: FAST=1,SAFE=2>"),
     (Literal["b", "a", 1, None, True, b"a"], 'literal<"a","b",1,b"61",none,true>'),
     ("int | None", "int|none"),
     (dict[str, list["Spot"]], f"dict<str,list<robot.Spot#{Spot.fingerprint():016x}>>"),

@@ -36,6 +36,16 @@ def test_a_registered_class_goes_when_nobody_holds_it() -> None:
     assert tb.MessageType.get(fingerprint) is None
 
 
+def test_the_older_class_counts_again_when_the_newer_is_gone() -> None:
+    older = made(complex)
+    fingerprint = made(complex).fingerprint()
+    assert older.fingerprint() == fingerprint
+    gc.collect()
+    assert tb.MessageType.get(fingerprint) is older
+    sent = older(1j)  # type: ignore[call-arg]
+    assert tb.Message.decode(sent.to_bytes())[0] == sent
+
+
 def test_what_was_cleared_can_be_registered_again() -> None:
     kept = tb.MessageType.get_all()
     try:

@@ -238,6 +238,15 @@ def test_a_nested_message_of_a_class_that_is_not_known_names_it(elsewhere: Elsew
         assert other.hear() == "TimestampMessage"
 
 
+def test_handles_and_queues_carry_messages_too() -> None:
+    sent = Detection("cup", [np.arange(2)], Pose(1.0))
+    with tb.share(sent) as shared:
+        assert same(tb.attach(shared.handle), sent)
+    with tb.Queue() as queue:
+        queue.put(sent)
+        assert same(queue.get(timeout=PATIENCE), sent)
+
+
 def test_with_asyncio_too() -> None:
     import asyncio
 

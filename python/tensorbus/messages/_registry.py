@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from threading import RLock
-from typing import TYPE_CHECKING, Any, ClassVar
-from weakref import WeakValueDictionary, ref
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from weakref import ref
 
 from tensorbus._errors import Error, InvalidArgument, ProtocolError, Unsupported
 from tensorbus._tensors import Library
@@ -13,6 +13,34 @@ from tensorbus.messages._plan import Plan, is_message_class, plan_of
 
 if TYPE_CHECKING:
     from tensorbus.messages._message import Message
+
+
+Key = TypeVar("Key")
+
+
+class _Newest(Generic[Key]):
+    """Classes by a key, held weakly: of each key the newest that is still there."""
+
+    def __init__(self) -> None:
+        self._found: dict[Key, list[ref[type[Any]]]] = {}
+
+    def add(self, key: Key, cls: type[Any]) -> None:
+        others = [other for other in self._found.get(key, ()) if other() not in (None, cls)]
+        self._found[key] = [*others, ref(cls)]
+
+    def get(self, key: Key) -> type[Any] | None:
+        for reference in reversed(self._found.get(key, ())):
+            cls: type[Any] | None = reference()
+            if cls is not None:
+                return cls
+        return None
+
+    def all(self) -> dict[Key, type[Any]]:
+        found = {key: self.get(key) for key in self._found}
+        return {key: cls for key, cls in found.items() if cls is not None}
+
+    def clear(self) -> None:
+        self._found.clear()
 
 
 class MessageType:
@@ -30,8 +58,8 @@ class MessageType:
     # The new ones have no fingerprints yet: that takes a dataclass, whose decorator comes later.
     _lock = RLock()  # reading annotations may define a class
     _new: ClassVar[list[ref[type[Any]]]] = []
-    _by_fingerprint: ClassVar[WeakValueDictionary[int, type[Any]]] = WeakValueDictionary()
-    _by_name: ClassVar[WeakValueDictionary[str, type[Any]]] = WeakValueDictionary()
+    _by_fingerprint: ClassVar[_Newest[int]] = _Newest()
+    _by_name: ClassVar[_Newest[str]] = _Newest()
 
     @staticmethod
     def get(fingerprint: int) -> type[Message] | None:
@@ -48,7 +76,7 @@ class MessageType:
         """All classes, by fingerprint. Those that are no dataclasses yet are not among them."""
         with MessageType._lock:
             _take_in_new()
-            return {**_standard_by_fingerprint(), **MessageType._by_fingerprint}
+            return {**_standard_by_fingerprint(), **MessageType._by_fingerprint.all()}
 
     @staticmethod
     def register(cls: type[Message]) -> type[Message]:
@@ -61,7 +89,7 @@ class MessageType:
             raise InvalidArgument(f"{cls!r} does not inherit from tensorbus.Message")
         with MessageType._lock:
             MessageType._new.append(ref(cls))
-            MessageType._by_name[cls._message_name] = cls
+            MessageType._by_name.add(cls._message_name, cls)
         return cls
 
     @staticmethod
@@ -119,7 +147,7 @@ def _take_in_new() -> None:
         if cls is None:
             continue
         try:
-            MessageType._by_fingerprint[plan_of(cls).fingerprint] = cls
+            MessageType._by_fingerprint.add(plan_of(cls).fingerprint, cls)
         except Error:
             waiting.append(reference)
     MessageType._new[:] = waiting
