@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs/reliability.md").read_text()
 
@@ -28,7 +30,9 @@ def test_the_files_that_the_page_names_exist() -> None:
     assert not missing
 
 
-def test_the_example_of_the_page_on_handles_runs() -> None:
-    page = (ROOT / "docs/handles.md").read_text()
-    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    exec(compile(example, "docs/handles.md", "exec"), {})
+@pytest.mark.parametrize("page", ["handles", "messages"])
+def test_the_example_of_the_page_runs(page: str) -> None:
+    text = (ROOT / f"docs/{page}.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    program = compile(example, f"docs/{page}.md", "exec", dont_inherit=True)
+    exec(program, {"__name__": "__main__"})

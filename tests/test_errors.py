@@ -10,6 +10,7 @@ import pytest
 
 import tensorbus as tb
 from harness import PATIENCE
+from tensorbus import messages
 
 ERRORS = {
     tb.AccessDenied: PermissionError,
@@ -17,6 +18,7 @@ ERRORS = {
     tb.Forked: RuntimeError,
     tb.HoldLimit: Exception,
     tb.InvalidArgument: ValueError,
+    tb.MessageError: TypeError,
     tb.OutOfMemory: MemoryError,
     tb.ProtocolError: Exception,
     tb.SystemCallError: OSError,
@@ -72,7 +74,11 @@ def test_objects_say_what_they_are() -> None:
     assert repr(subscriber) == "<tensorbus.Subscriber 'a/b' closed>"
 
 
-MODULES = ["tensorbus", *(f"tensorbus.{info.name}" for info in pkgutil.iter_modules(tb.__path__))]
+MODULES = [
+    "tensorbus",
+    *(f"tensorbus.{info.name}" for info in pkgutil.iter_modules(tb.__path__)),
+    *(f"tensorbus.messages.{info.name}" for info in pkgutil.iter_modules(messages.__path__)),
+]
 
 
 @pytest.mark.parametrize("name", MODULES)

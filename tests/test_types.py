@@ -15,6 +15,7 @@ WRONG = {
     "access": 'tb.Subscriber("topic", access="write")',
     "as_": 'tb.Subscriber("topic", as_="tensorflow")',
     "positional": 'tb.Publisher("topic", 4)',
+    "message type": 'tb.Subscriber("topic", int)',
     "await": "tb.Subscriber('topic').receive().__await__()",
     "sequence": "sequence: str = tb.Subscriber('topic').receive().header.sequence",
 }

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from operator import index
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tensorbus import _core
 from tensorbus._errors import InvalidArgument
 from tensorbus._tensors import LIBRARIES, Library
+
+if TYPE_CHECKING:
+    from tensorbus.messages import Message
+    from tensorbus.messages._plan import Plan
 
 Access = Literal["read", "private", "shared"]
 _ACCESS: dict[str, _core.Access] = {
@@ -39,6 +43,17 @@ def library_or_none(as_: Library | None) -> Library | None:
     if as_ is not None and as_ not in LIBRARIES:
         raise InvalidArgument(f"as_={as_!r}: expected one of {LIBRARIES}, or None")
     return as_
+
+
+def plan_or_none(message_type: type[Message] | None) -> Plan | None:
+    """What is known of the type of a topic's messages."""
+    if message_type is None:
+        return None
+    if not isinstance(message_type, type) or not hasattr(message_type, "_plan"):
+        raise InvalidArgument(
+            f"message_type={message_type!r}: expected a class that inherits from tensorbus.Message"
+        )
+    return message_type._plan()
 
 
 def whole_number(name: str, value: object, *, least: int) -> int:

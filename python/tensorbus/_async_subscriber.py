@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorbus._arguments import Access
 from tensorbus._async_receiver import AsyncReceiver
 from tensorbus._sample import Sample
 from tensorbus._subscriber import Subscriber
 from tensorbus._tensors import Library
+
+if TYPE_CHECKING:
+    from tensorbus.messages import Message
 
 
 class AsyncSubscriber:
@@ -24,6 +27,7 @@ class AsyncSubscriber:
 
     Args:
         topic: any non-empty name.
+        message_type: the class of the messages: see `Subscriber`.
         depth: how many samples wait here; 0 for as many as the publisher says.
         timeout: seconds that `receive` and iteration wait; `None` for as long as it takes.
         max_held: how many samples of one publisher may be held at once.
@@ -56,6 +60,7 @@ class AsyncSubscriber:
     def __init__(
         self,
         topic: str,
+        message_type: type[Message] | None = None,
         *,
         depth: int = 0,
         timeout: float | None = None,
@@ -68,6 +73,7 @@ class AsyncSubscriber:
         self._closed = False
         self._subscriber = Subscriber(
             topic,
+            message_type,
             depth=depth,
             timeout=timeout,
             max_held=max_held,

@@ -24,6 +24,10 @@ class CannotTravel(Exception):
         self.why = why
 
 
+class MessageError(Error, TypeError):
+    """A message, or a field of one, is not of its declared type; the text says where."""
+
+
 class OutOfMemory(Error, MemoryError):
     """A limit was reached; the message names it."""
 

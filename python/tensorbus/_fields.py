@@ -15,20 +15,26 @@ Nothing is ever pickled, and nothing is silently turned into something else.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec import DecodeError, msgpack
+from msgspec import DecodeError, Raw, ValidationError, msgpack
 
 from tensorbus import _records, _torch
 from tensorbus._core import Memory, Outgoing
 from tensorbus._core import Sample as CoreSample
-from tensorbus._errors import CannotTravel, ProtocolError, Unsupported
+from tensorbus._errors import CannotTravel, MessageError, ProtocolError, Unsupported
 from tensorbus._tensors import TENSOR_CLASSES, Library, tensor_from
+
+if TYPE_CHECKING:
+    from tensorbus.messages._plan import Plan
 
 _TENSOR = 1
 _TUPLE = 2
 _RECORD = 3
 _MAX_DEPTH = 60
+
+Tensors = TypeVar("Tensors")
 
 # The record that only `tensorbus._pickling` makes and reads.
 PICKLED = "pickle"
@@ -43,13 +49,16 @@ def flatten(data: object) -> tuple[Outgoing, bytes]:
 
     The latter is empty if the message is nothing but one tensor.
     """
+    return flatten_into(Outgoing, data)
+
+
+def flatten_into(collect: Callable[[], Tensors], data: object) -> tuple[Tensors, bytes]:
+    """The same, with the tensors in what `collect` makes, which has the methods of `Outgoing`."""
     try:
         try:
-            flattener = Flattener()
-            return flattener.outgoing, flattener.flatten(data)
+            return (tensors := collect()), Flattener(tensors).flatten(data)
         except OverflowError:  # an int that MessagePack has no room for
-            flattener = Flattener(any_int=True)
-            return flattener.outgoing, flattener.flatten(data)
+            return (tensors := collect()), Flattener(tensors, any_int=True).flatten(data)
     except CannotTravel as refusal:
         raise Unsupported(f"{_path_to(refusal.value, data)}: {refusal.why}") from refusal.__cause__
     except UnicodeEncodeError as error:
@@ -59,8 +68,8 @@ def flatten(data: object) -> tuple[Outgoing, bytes]:
 class Flattener:
     """Takes the tensors out of one message. All but `flatten` is for the modules that lower."""
 
-    def __init__(self, *, any_int: bool = False) -> None:
-        self.outgoing = Outgoing()
+    def __init__(self, outgoing: Any = None, *, any_int: bool = False) -> None:
+        self.outgoing: Outgoing = Outgoing() if outgoing is None else outgoing
         self._unusual: dict[int, Any] = {}  # tensors that were lowered already, by identity
         self._leaves = _LEAVES_BUT_INT if any_int else _LEAVES
 
@@ -148,13 +157,15 @@ def _path_to(wanted: object, data: object) -> str:
             if any(key is wanted for key in value):
                 return path
             stack += [(item, f"{path}[{key!r}]") for key, item in value.items()]
+        elif isinstance(value, _records.LoweredMessage):
+            stack += [(item, f"{path}.{name}") for name, item in value.fields.items()]
         elif isinstance(value, (list, tuple)):
             stack += [(item, f"{path}[{index}]") for index, item in enumerate(value)]
     return "data"
 
 
-def unflatten(core: CoreSample, as_: Library | None) -> Any:
-    """The message that was flattened.
+def unflatten(core: CoreSample, as_: Library | None, plan: Plan | None = None) -> Any:
+    """The message that was flattened; if it has a type, the fields by name that this wants.
 
     Raises:
         ProtocolError: the fields make no sense.
@@ -164,7 +175,7 @@ def unflatten(core: CoreSample, as_: Library | None) -> Any:
     fields = core.fields
     try:
         if fields:
-            return restorer.decode(fields)
+            return restorer.decode(fields) if plan is None else restorer.decode_for(plan, fields)
         count = core.tensor_count
         return restorer.tensor(0) if count == 1 else [restorer.tensor(i) for i in range(count)]
     except (DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -178,13 +189,28 @@ class Restorer:
 
     def __init__(self, core: CoreSample, as_: Library | None) -> None:
         self.as_ = as_
+        self.types: Mapping[str, Plan] = {}  # of messages, before all others of the same name
         self._core = core
         self._tensors = core.tensors(as_)
         if len(self._tensors) > 1:
             self._share_storages()
 
-    def decode(self, fields: bytes | memoryview) -> Any:
+    def decode(self, fields: bytes | memoryview | Raw) -> Any:
         return msgpack.decode(fields, ext_hook=self._extension)
+
+    def decode_for(self, plan: Plan, fields: bytes) -> Any:
+        """The fields of a typed message. Those that are not wanted need not be known here."""
+        self.types = plan.types
+        try:
+            return self.decode(fields)
+        except (Unsupported, MessageError):
+            try:
+                parts = msgpack.decode(fields, type=dict[str, Raw])
+            except ValidationError:
+                parts = {}
+            if parts.keys() <= plan.names:
+                raise
+            return {name: self.decode(part) for name, part in parts.items() if name in plan.names}
 
     def decode_pickled(self, fields: bytes) -> tuple[bytes, list[Any]] | None:
         """The pickle and its tensors; None for fields of any other kind.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tensorbus._fields import Flattener, Restorer
 
 # Those that NumPy has by itself and calls as we do.
-_OWN = frozenset(("bool", "float16", "float32", "float64", "complex64", "complex128")) | {
+OWN = frozenset(("bool", "float16", "float32", "float64", "complex64", "complex128")) | {
     f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
 }
 
@@ -57,7 +57,7 @@ def from_memory(memory: Memory) -> Any:
     name = memory.dtype
     if array.dtype.char in "qQ":  # NumPy's long long: equal to int64, but not it
         array = array.view(name)
-    elif name not in _OWN:
+    elif name not in OWN:
         array = array.view(_ml_dtype(name, bool(memory.flags & FROM_TORCH)))
     if memory.flags & CONJUGATE:
         array = array.conj()
@@ -84,7 +84,7 @@ def _ml_dtype(name: str, from_torch: bool) -> Any:
 
 def has_name(dtype: np.dtype[Any]) -> bool:
     """Is it one of our dtypes, in this machine's byte order?"""
-    return dtype.isnative and (dtype.name in _OWN or dtype.type.__module__ == "ml_dtypes")
+    return dtype.isnative and (dtype.name in OWN or dtype.type.__module__ == "ml_dtypes")
 
 
 def lower(flattener: Flattener, array: np.ndarray[Any, Any]) -> Any:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorbus import _core
-from tensorbus._arguments import topic_name, whole_number
+from tensorbus._arguments import plan_or_none, topic_name, whole_number
 from tensorbus._closing import Closing
 from tensorbus._core import Outcome
 from tensorbus._errors import Closed, Timeout
@@ -13,12 +13,16 @@ from tensorbus._fields import flatten
 from tensorbus._loans import tensor_in
 from tensorbus._participant import participant
 
+if TYPE_CHECKING:
+    from tensorbus.messages import Message
+
 
 class Publisher(Closing):
     """Sends tensors to every subscriber of a topic, in any process of the domain.
 
     Args:
         topic: any non-empty name.
+        message_type: the class of all that is published, which inherits from `Message`.
         depth: how many samples wait for a subscriber that did not choose itself. When they are
             there, the oldest is dropped for a new one.
         history: how many of the last samples a subscriber gets that comes later.
@@ -30,6 +34,8 @@ class Publisher(Closing):
 
     Raises:
         InvalidArgument: a topic that is no name, or a depth below 1.
+        MessageError: a message type that is no dataclass.
+        Unsupported: a message type with a field that cannot travel.
         AccessDenied: a domain directory that others own or may write to.
 
     >>> import numpy as np
@@ -45,6 +51,7 @@ class Publisher(Closing):
     def __init__(
         self,
         topic: str,
+        message_type: type[Message] | None = None,
         *,
         depth: int = 8,
         history: int = 0,
@@ -54,6 +61,7 @@ class Publisher(Closing):
         domain: str | None = None,
     ) -> None:
         self._topic = topic_name(topic)
+        self._type = plan_or_none(message_type)
         self._timeout = timeout
         self._closed = False
         self._core = _core.Publisher(
@@ -63,6 +71,7 @@ class Publisher(Closing):
             history=whole_number("history", history, least=0),
             reliable=reliable,
             shared=shared,
+            type="" if self._type is None else self._type.definition,
         )
 
     @property
@@ -109,14 +118,16 @@ class Publisher(Closing):
 
         Raises:
             Unsupported: something in it cannot travel; nothing was sent.
+            MessageError: it is not of the publisher's message type, or one of its fields not of the
+                type that was declared; nothing was sent.
             InvalidArgument: a loan that was published before.
             OutOfMemory: a limit was reached; nothing was sent.
             Timeout: a reliable publisher found no room in time; nobody got it.
             Closed: the publisher is closed.
         """
-        outgoing, fields = flatten(data)
+        outgoing, fields = flatten(data if self._type is None else self._type.checked(data))
         outcome, subscribers = self._core.publish(
-            outgoing, fields, 0, self._timeout if timeout is None else timeout
+            outgoing, fields, self._timeout if timeout is None else timeout
         )
         if outcome is Outcome.CLOSED:
             raise Closed(f"the publisher of {self._topic!r} is closed")

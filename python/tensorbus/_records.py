@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensorbus import _numpy, _torch, _torch_kinds
 from tensorbus._core import Memory
@@ -24,16 +24,27 @@ _CAN_TRAVEL = (
 )
 
 
+class LoweredMessage(NamedTuple):
+    """A typed message: the name of its type, and its fields in words that travel."""
+
+    name: str
+    fields: dict[str, Any]
+
+
 def lower(flattener: Flattener, value: Any, depth: int) -> Any:
     """A value in words that the encoder knows.
 
     Raises:
         CannotTravel: there are none.
     """
+    if type(value) is LoweredMessage:
+        return flattener.record("message", *value, depth=depth)
     take_apart = _BUILT_IN.get(type(value))
     if take_apart is not None:
         return flattener.record(type(value).__name__, *take_apart(value), depth=depth)
     lowered = _lower_numpy(flattener, value)
+    if lowered is None:
+        lowered = _lower_message(flattener, value, depth)
     if lowered is None:
         lowered = _lower_torch(flattener, value, depth)
     if lowered is None:
@@ -89,6 +100,13 @@ def _lower_numpy(flattener: Flattener, value: Any) -> Any:
     if isinstance(value, numpy.dtype):
         return flattener.record("numpy.dtype", _numpy.description(value))
     return None
+
+
+def _lower_message(flattener: Flattener, value: Any, depth: int) -> Any:
+    messages = sys.modules.get("tensorbus.messages._message")
+    if messages is None or not isinstance(value, messages.Message):
+        return None
+    return lower(flattener, messages.lower_message(value), depth)
 
 
 def _lower_foreign(flattener: Flattener, value: Any) -> Any:
@@ -165,6 +183,14 @@ def _restore_hashed(container: Callable[[Any], Any]) -> Callable[..., Any]:
     return restore_hashed
 
 
+def _restore_message(restorer: Restorer, name: str, fields: dict[str, Any]) -> Any:
+    from tensorbus.messages._registry import (
+        restore_named,
+    )  # where nobody sends one, it costs nothing
+
+    return restore_named(name, fields, restorer.as_, restorer.types)
+
+
 def _restore_view(restorer: Restorer, index: int) -> Any:
     memory: Memory = restorer.memory(index)
     return memoryview(memory) if restorer.as_ is None else tensor_from(memory, restorer.as_)  # type: ignore[arg-type]
@@ -180,6 +206,7 @@ _RESTORERS: dict[str, Callable[..., Any]] = {
     "dlpack": _restore_foreign("dlpack"),
     "jax": _restore_foreign("jax"),
     "memoryview": _restore_view,
+    "message": _restore_message,
     "numpy.ndarray": _numpy.restore_array,
     "numpy.scalar": _numpy.restore_scalar,
     "numpy.dtype": lambda _, description: _numpy.dtype_of(description),

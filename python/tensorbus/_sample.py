@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensorbus import _core
 from tensorbus._errors import Unsupported
 from tensorbus._fields import unflatten
 from tensorbus._tensors import CONJUGATE, NEGATIVE, Library
+
+if TYPE_CHECKING:
+    from tensorbus.messages._plan import Plan
 
 
 class Header(NamedTuple):
@@ -26,11 +29,12 @@ class Sample:
     A sample of one tensor offers DLPack itself: `torch.from_dlpack(sample)`.
     """
 
-    __slots__ = ("_as", "_core", "_data", "_header", "_restored")
+    __slots__ = ("_as", "_core", "_data", "_header", "_plan", "_restored")
 
-    def __init__(self, core: _core.Sample, as_: Library | None) -> None:
+    def __init__(self, core: _core.Sample, as_: Library | None, plan: Plan | None = None) -> None:
         self._core = core
         self._as = as_
+        self._plan = plan
         self._restored = False
         self._data: Any = None
         self._header: Header | None = None
@@ -53,12 +57,16 @@ class Sample:
     def data(self) -> Any:
         """What was published, with its tensors; the same objects every time.
 
+        Of a subscriber with a message type, an instance of that.
+
         Raises:
             ProtocolError: the publisher sent fields that make no sense.
-            Unsupported: a tensor of a library that is not installed here.
+            MessageError: a field is missing, or not of its type.
+            Unsupported: a tensor of a library, or a message of a type, that is not known here.
         """
         if not self._restored:
-            self._data = unflatten(self._core, self._as)
+            data = unflatten(self._core, self._as, self._plan)
+            self._data = data if self._plan is None else self._plan.received(data, self._as)
             self._restored = True
         return self._data
 
@@ -82,7 +90,7 @@ class Sample:
         >>> kept.data
         array([7, 1, 2])
         """
-        return Sample(self._core.copy(), self._as)
+        return Sample(self._core.copy(), self._as, self._plan)
 
     def __dlpack__(self, **options: Any) -> Any:
         """The tensor that it is, as a DLPack capsule (https://data-apis.org/array-api/latest/).

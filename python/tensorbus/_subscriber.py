@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorbus import _core
 from tensorbus._arguments import (
     Access,
     access_named,
     library_or_none,
+    plan_or_none,
     topic_name,
     whole_number,
 )
@@ -20,12 +21,17 @@ from tensorbus._participant import participant
 from tensorbus._sample import Sample
 from tensorbus._tensors import Library
 
+if TYPE_CHECKING:
+    from tensorbus.messages import Message
+
 
 class Subscriber(Closing):
     """Receives the samples of every publisher of a topic, whichever process starts first.
 
     Args:
         topic: any non-empty name.
+        message_type: the class, which inherits from `Message`, that `sample.data` is to be of; by
+            default it is what was published, and of a typed publisher a dict of the fields.
         depth: how many samples wait here; 0 for as many as the publisher says.
         timeout: seconds that `receive` and iteration wait; `None` for as long as it takes.
         max_held: how many samples of one publisher may be held at once.
@@ -38,6 +44,11 @@ class Subscriber(Closing):
         as_: "torch", "numpy", "jax" or "dlpack" (an object that offers `__dlpack__` and the buffer
             protocol); by default a tensor arrives as what it was sent from.
         domain: see `tensorbus.participant`.
+
+    Raises:
+        InvalidArgument: a topic that is no name, or an option out of range.
+        MessageError: a message type that is no dataclass.
+        AccessDenied: a domain directory that others own or may write to.
 
     >>> from tensorbus import Publisher
     >>> with Publisher("doc/subscriber") as publisher, Subscriber("doc/subscriber") as subscriber:
@@ -52,6 +63,7 @@ class Subscriber(Closing):
     def __init__(
         self,
         topic: str,
+        message_type: type[Message] | None = None,
         *,
         depth: int = 0,
         timeout: float | None = None,
@@ -62,6 +74,7 @@ class Subscriber(Closing):
         domain: str | None = None,
     ) -> None:
         self._topic = topic_name(topic)
+        self._type = plan_or_none(message_type)
         self._timeout = timeout
         self._as = library_or_none(as_)
         self._max_held = max_held
@@ -73,6 +86,7 @@ class Subscriber(Closing):
             max_held=whole_number("max_held", max_held, least=1),
             spin=spin,
             access=access_named(access),
+            type="" if self._type is None else self._type.definition,
         )
 
     @property
@@ -85,12 +99,14 @@ class Subscriber(Closing):
 
         Raises:
             Timeout: there was none in time.
+            TypeMismatch: a publisher's messages could not be read as ours, so it is not connected;
+                once for each. Others go on.
             Closed: the subscriber is closed.
             HoldLimit: `max_held` samples are held and there are more.
         """
         result = self._core.receive(self._timeout if timeout is None else timeout)
         if isinstance(result, _core.Sample):
-            return Sample(result, self._as)
+            return Sample(result, self._as, self._type)
         self._raise_for(result)
         raise Timeout(f"no sample on {self._topic!r} in time{self._hint()}")
 
@@ -98,7 +114,7 @@ class Subscriber(Closing):
         """The next sample if there is one now. Raises `Closed` and `HoldLimit` like `receive`."""
         result = self._core.try_receive()
         if isinstance(result, _core.Sample):
-            return Sample(result, self._as)
+            return Sample(result, self._as, self._type)
         self._raise_for(result)
         return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,24 @@ def publish() -> int:
         sent: int = publisher.publish({"frame": frame, "boxes": [np.zeros(4)], "id": 7})
         print(publisher.stats["sent"], publisher.topic)
         return sent
+
+
+@dataclass
+class Detection(tb.Message, name="robot.Detection"):
+    label: str
+    boxes: list[np.ndarray[Any, Any]]
+
+
+def messages() -> tuple[str, int]:
+    with tb.Publisher("detections", Detection) as publisher:
+        publisher.publish(Detection("cup", [np.zeros(4)]))
+    with tb.Subscriber("detections", message_type=Detection) as subscriber:
+        found: Detection = subscriber.receive(timeout=1).data
+    again, header = Detection.from_bytes(found.to_bytes())
+    known: type[tb.Message] | None = tb.MessageType.get(header.fingerprint)
+    print(known, tb.ImageMessage(np.zeros((2, 3))).width, Detection.definition())
+    found.validate()
+    return again.label, header.timestamp_ns
 
 
 def map_files() -> None:

@@ -43,12 +43,10 @@ MessageType type_of(const std::string& definition) {
   return definition.empty() ? MessageType() : MessageType(definition);
 }
 
-nb::tuple publish(Publisher& self, Outgoing& outgoing, nb::bytes fields, std::uint64_t fingerprint,
-                  Seconds timeout) {
+nb::tuple publish(Publisher& self, Outgoing& outgoing, nb::bytes fields, Seconds timeout) {
   Message message;
   message.tensors = outgoing.take_tensors();
   message.fields = {static_cast<const std::byte*>(fields.data()), fields.size()};
-  message.fingerprint = fingerprint;
   Published published;
   {
     WithoutGil release;
@@ -172,10 +170,9 @@ void bind_publisher(nb::module_& module) {
           nb::arg("node") = "")
       .def("loan", loan, nb::arg("dtype"), nb::arg("shape"),
            nb::sig("def loan(self, dtype: str, shape: Sequence[int]) -> Memory"))
-      .def("publish", publish, nb::arg("outgoing"), nb::arg("fields"), nb::arg("fingerprint"),
-           nb::arg("timeout").none(),
+      .def("publish", publish, nb::arg("outgoing"), nb::arg("fields"), nb::arg("timeout").none(),
            nb::sig("def publish(self, outgoing: Outgoing, fields: bytes, "
-                   "fingerprint: int, timeout: float | None) -> tuple[Outcome, int]"))
+                   "timeout: float | None) -> tuple[Outcome, int]"))
       .def(
           "wait_for_subscribers",
           [](Publisher& self, std::uint32_t count, Seconds timeout) {

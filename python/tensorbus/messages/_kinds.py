@@ -1,0 +1,200 @@
+"""The types that a field may have: those of values without an inside.
+
+A kind knows how its type is spelled in a definition, and takes a value there and back: `lower`
+checks it and puts it in words that `tensorbus._fields` knows, `restore` does the opposite with what
+came. Both return the value itself where there is nothing to do.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tensorbus._errors import Unsupported
+from tensorbus._tensors import Library
+from tensorbus.messages._mismatch import Mismatch, refused
+
+# How a nested message is called: by its name, with or without its fingerprint.
+NameOf = Callable[[type], str]
+
+
+class Kind:
+    """One type."""
+
+    # Values of these classes are as they should be, on both sides.
+    exact: set[type]
+
+    def __init__(self, text: str, exact: Iterable[type] = ()) -> None:
+        self.text = text
+        self.exact = set(exact)
+
+    def spell(self, name_of: NameOf) -> str:
+        """The type as definitions have it."""
+        return self.text
+
+    def lower(self, value: Any) -> Any:
+        """
+        Raises:
+            Mismatch: the value is not of this type.
+        """
+        if type(value) in self.exact:
+            return value
+        raise refused(self.text, value)
+
+    def restore(self, value: Any, as_: Library | None) -> Any:
+        """
+        Args:
+            value: what `lower` returned in another process, or anything else.
+            as_: whose tensors were asked for in place of what was sent.
+
+        Raises:
+            Mismatch: the value is not of this type.
+        """
+        return self.lower(value)
+
+
+class _Everything(set[type]):
+    def __contains__(self, kind: object) -> bool:
+        return True
+
+    def issuperset(self, kinds: Iterable[Any]) -> bool:
+        return True
+
+
+class AnyKind(Kind):
+    """Whatever can travel."""
+
+    def __init__(self) -> None:
+        super().__init__("any")
+        self.exact = _Everything()
+
+
+class Scalar(Kind):
+    """A built-in class, and what is exactly one of its values.
+
+    Args:
+        kind: the class.
+        builtin: classes whose values become its own: an int where a float is declared.
+        numpy: the same, by name, of NumPy's classes of up to 64 bits (complex: 128).
+    """
+
+    def __init__(
+        self, kind: type, builtin: tuple[type, ...] = (), numpy: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__("none" if kind is type(None) else kind.__name__, {kind})
+        self._kind = kind
+        self._builtin = builtin
+        self._numpy = numpy
+
+    def lower(self, value: Any) -> Any:
+        if type(value) in self.exact:
+            return value
+        if type(value) in self._builtin or self._is_numpy(value):
+            try:
+                return self._kind(value)
+            except OverflowError:
+                raise Mismatch(self.text, "an int beyond its range") from None
+        raise refused(self.text, value)
+
+    def _is_numpy(self, value: Any) -> bool:
+        numpy: Any = sys.modules.get("numpy")
+        if numpy is None or not isinstance(value, numpy.generic):
+            return False
+        classes = tuple(getattr(numpy, name) for name in self._numpy)
+        return isinstance(value, classes) and value.dtype.char not in "gG"  # of more than 64 bits
+
+
+class Instances(Kind):
+    """Instances of a library's class, which is not imported for it: tensors, NumPy scalars."""
+
+    def __init__(self, text: str, library: str, name: str) -> None:
+        super().__init__(text)
+        self._library = library
+        self._name = name
+
+    def lower(self, value: Any) -> Any:
+        kind = type(value)
+        if kind not in self.exact:
+            found = getattr(sys.modules.get(self._library), self._name, None)
+            if found is None or not isinstance(value, found):
+                raise refused(self.text, value)
+            self.exact.add(kind)
+        return value
+
+
+class Tensors(Instances):
+    """Tensors of one library, unless the receiver asked for another's."""
+
+    def restore(self, value: Any, as_: Library | None) -> Any:
+        if as_ is not None and hasattr(type(value), "__dlpack__"):
+            return value
+        return self.lower(value)
+
+
+class Enumeration(Kind):
+    """Members of an enum, which travel as their values."""
+
+    def __init__(self, kind: type[enum.Enum]) -> None:
+        members = [member for member in kind if not _is_combination(member)]
+        spelled_out = ",".join(f"{member.name}={spelled(member.value)}" for member in members)
+        super().__init__(f"enum<{kind.__name__}: {spelled_out}>")
+        self._kind = kind
+        self.values = {type(member.value) for member in members}
+
+    def lower(self, value: Any) -> Any:
+        if type(value) is not self._kind:
+            raise refused(self.text, value)
+        return value.value
+
+    def restore(self, value: Any, as_: Library | None) -> Any:
+        if type(value) not in self.values:
+            raise refused(self.text, value)
+        try:
+            return self._kind(value)
+        except (ValueError, TypeError):
+            raise Mismatch(self.text, spelled(value)) from None
+
+
+def _is_combination(member: enum.Enum) -> bool:
+    """Of flags, or of none: which of these an enum iterates over depends on Python's version."""
+    return isinstance(member, enum.Flag) and member.value.bit_count() != 1
+
+
+class Choice(Kind):
+    """One of a few values."""
+
+    def __init__(self, values: Iterable[Any]) -> None:
+        by_text = {spelled(value): value for value in values}
+        super().__init__(f"literal<{','.join(sorted(by_text))}>")
+        self._values = {(type(value), value) for value in by_text.values()}
+
+    def lower(self, value: Any) -> Any:
+        if type(value) not in _LITERALS:
+            raise refused(self.text, value)
+        if (type(value), value) not in self._values:
+            raise Mismatch(self.text, spelled(value))
+        return value
+
+
+_LITERALS = (type(None), bool, int, float, str, bytes)
+
+
+def spelled(value: Any) -> str:
+    """A literal, the same in every language.
+
+    >>> [spelled(value) for value in (None, True, -1, 0.5, "a\\n", b"ab")]
+    ['none', 'true', '-1', '0.5', '"a\\\\n"', 'b"6162"']
+    """
+    if type(value) not in _LITERALS:
+        raise Unsupported(
+            f"{value!r} is neither None, bool, int, float, str nor bytes, and so no value of an "
+            "enum or a Literal that can travel"
+        )
+    if value is None:
+        return "none"
+    if type(value) is bytes:
+        return f'b"{value.hex()}"'
+    return json.dumps(value)

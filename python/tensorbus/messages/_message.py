@@ -1,0 +1,158 @@
+"""The base of message types."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from tensorbus._errors import InvalidArgument
+from tensorbus._records import LoweredMessage
+from tensorbus.messages import _packed
+from tensorbus.messages._annotations import names_in
+from tensorbus.messages._plan import Plan, check_is_dataclass, plan_of
+from tensorbus.messages._registry import MessageType
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_OURS = "tensorbus.messages."
+
+
+class MessageHeader(NamedTuple):
+    """What bytes of a message say beside it."""
+
+    fingerprint: int  # of the type that it was written as
+    timestamp_ns: int  # wall clock
+    sequence: int
+
+
+class Message:
+    """The base of message types, which are dataclasses.
+
+    A type has a name, by default its module and class, and a fingerprint of its name and fields:
+    the same in every process, and in C++. See docs/messages.md.
+
+    >>> from dataclasses import dataclass, field
+    >>> import numpy as np
+    >>> @dataclass
+    ... class Detection(Message, name="robot.Detection"):
+    ...     label: str
+    ...     score: float
+    ...     boxes: list[np.ndarray] = field(default_factory=list)
+    >>> print(Detection.definition())
+    robot.Detection
+    boxes: list<array> = ...
+    label: str
+    score: float
+    >>> Detection("cup", "high").validate()
+    Traceback (most recent call last):
+    tensorbus._errors.MessageError: Detection.score: expected float, got str
+    """
+
+    __slots__ = ()
+
+    _message_name: ClassVar[str]
+    _message_names: ClassVar[dict[str, Any]]
+
+    def __init_subclass__(cls, *, name: str | None = None, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "_message_name" not in cls.__dict__:  # as when @dataclass(slots=True) makes it anew
+            cls._message_name = _default_name(cls) if name is None else _checked_name(name)
+            cls._message_names = names_in(cls, sys._getframe(1))
+        MessageType.register(cls)
+
+    def __init__(self, *_: object, **__: object) -> None:
+        check_is_dataclass(type(self))
+        raise InvalidArgument(f"{type(self).__qualname__} is a dataclass without an __init__")
+
+    @classmethod
+    def _plan(cls) -> Plan:
+        return plan_of(cls)
+
+    @classmethod
+    def definition(cls) -> str:
+        """The type's name, and its fields with their types and which of them have defaults.
+
+        Raises:
+            MessageError: the class is no dataclass.
+            Unsupported: a field is of a type that cannot travel; the text names it.
+        """
+        return plan_of(cls).definition
+
+    @classmethod
+    def fingerprint(cls) -> int:
+        """64 bits of the definition, without the defaults; never 0."""
+        return plan_of(cls).fingerprint
+
+    def validate(self) -> None:
+        """Checks each field against its annotation, as publishing does.
+
+        Raises:
+            MessageError: one is of another type; the text says where, what was expected, what came.
+        """
+        plan_of(type(self)).checked(self)
+
+    def to_bytes(self, *, timestamp_ns: int | None = None, sequence: int = 0) -> bytes:
+        """The message with its arrays and tensors, for a file or any other way than the bus.
+
+        Args:
+            timestamp_ns: for its header; by default the wall clock.
+            sequence: for its header.
+
+        Raises:
+            MessageError: a field is of another type than declared.
+            Unsupported: something in it cannot be in bytes.
+        """
+        return _packed.pack(self, timestamp_ns, sequence)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> tuple[Self, MessageHeader]:
+        """The message in these bytes, which was perhaps written by another version of its class.
+
+        Its arrays and tensors are copies that can be written to.
+
+        Raises:
+            ProtocolError: they are cut short, or nothing that `to_bytes` made.
+            MessageError: they are of another type, or a field does not fit.
+            Unsupported: they need a library or a nested message that is not known here.
+
+        >>> from tensorbus import PoseMessage, StringMessage
+        >>> message, header = StringMessage.from_bytes(StringMessage("hello").to_bytes())
+        >>> message, header.sequence
+        (StringMessage(data='hello'), 0)
+        """
+        message, header = _packed.unpack(data, cls)
+        return message, MessageHeader(*header)
+
+    @staticmethod
+    def decode(data: bytes) -> tuple[Message, MessageHeader]:
+        """The message in these bytes, of whichever type; it must be known in this process.
+
+        Raises:
+            ProtocolError, MessageError: see `from_bytes`.
+            Unsupported: its type is not known here; the text names it.
+        """
+        message, header = _packed.unpack(data, None)
+        return message, MessageHeader(*header)
+
+
+def lower_message(message: Message) -> LoweredMessage:
+    """A message that lies in another one, or in what is published without a type.
+
+    Raises:
+        MessageError: a field is of another type than declared.
+    """
+    plan = plan_of(type(message))
+    return LoweredMessage(plan.name, plan.checked(message))
+
+
+def _default_name(cls: type) -> str:
+    """Our own are called as users see them; where a function defines a class says nothing."""
+    module = "tensorbus" if cls.__module__.startswith(_OURS) else cls.__module__
+    return f"{module}.{cls.__qualname__.replace('<locals>.', '')}"
+
+
+def _checked_name(name: object) -> str:
+    if isinstance(name, str) and all(part.isidentifier() for part in name.split(".")):
+        return name
+    raise InvalidArgument(f'name={name!r}: expected identifiers with dots, as in "robot.Pose"')

@@ -1,0 +1,116 @@
+"""A message in bytes of its own: for files, and for whatever else is not the bus.
+
+The bytes, little-endian:
+
+======  ==================================================================================
+offset  what
+======  ==================================================================================
+0       the letters TBM1
+4       u32: length of the table
+8       u64: fingerprint of the type
+16      u64: timestamp_ns
+24      u64: sequence
+32      the table, a MessagePack array: the type's name, the fields as on the bus
+        (`tensorbus._fields`), and an array of dtype, shape, flags and length in bytes for each
+        tensor
+...     the elements of each tensor, row-major, without gaps
+======  ==================================================================================
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from typing import Any
+
+from msgspec import DecodeError, ValidationError, msgpack
+
+from tensorbus._errors import MessageError, ProtocolError
+from tensorbus._fields import flatten_into
+from tensorbus.messages import _registry
+from tensorbus.messages._packed_tensors import PackedTensor, Packing, Unpacker
+from tensorbus.messages._plan import Plan, plan_of
+
+_HEAD = struct.Struct("<4sIQQQ")
+_MAGIC = b"TBM1"
+
+_Table = tuple[str, bytes, list[tuple[str, list[int], int, int]]]
+Header = tuple[int, int, int]
+
+
+def pack(message: Any, timestamp_ns: int | None, sequence: int) -> bytes:
+    """
+    Raises:
+        MessageError: a field is of another type than declared.
+        Unsupported: something in it cannot be in bytes.
+    """
+    plan = plan_of(type(message))
+    packing, fields = flatten_into(Packing, plan.checked(message))
+    table = msgpack.encode((plan.name, fields, packing.table))
+    at = time.time_ns() if timestamp_ns is None else timestamp_ns
+    head = _HEAD.pack(_MAGIC, len(table), plan.fingerprint, at, sequence)
+    return b"".join([head, table, *packing.elements])
+
+
+def unpack(data: bytes, cls: type[Any] | None) -> tuple[Any, Header]:
+    """The message, and fingerprint, timestamp and sequence.
+
+    Args:
+        data: input of who knows whom.
+        cls: the class that it is to be of; None for that of its name.
+
+    Raises:
+        ProtocolError: the bytes are not what `pack` makes.
+        MessageError: they are of another type, or a field does not fit.
+        Unsupported: they need what is not known or not installed here.
+    """
+    with memoryview(data) as view:
+        header, (name, fields, table), rest = _parts_of(view.cast("B"))
+        plan = _plan_for(name, cls)
+        tensors = _tensors_in(table, rest)
+    return plan.received(_decoded(plan, fields, tensors)), header
+
+
+def _parts_of(view: memoryview) -> tuple[Header, _Table, memoryview]:
+    if len(view) < _HEAD.size:
+        raise ProtocolError(f"a message of {len(view)} bytes: its head alone has {_HEAD.size}")
+    magic, length, *header = _HEAD.unpack_from(view)
+    if magic != _MAGIC:
+        raise ProtocolError(f"these bytes begin with {magic!r}, a message with {_MAGIC!r}")
+    end = _HEAD.size + length
+    if end > len(view):
+        raise ProtocolError(f"a message of {len(view)} bytes, whose table alone ends at {end}")
+    try:
+        table = msgpack.decode(view[_HEAD.size : end], type=_Table)
+    except (DecodeError, ValidationError, RecursionError, UnicodeDecodeError) as error:
+        raise ProtocolError(f"the table of a message: {error}") from None
+    return (header[0], header[1], header[2]), table, view[end:]
+
+
+def _plan_for(name: str, cls: type[Any] | None) -> Plan:
+    if cls is not None:
+        plan = plan_of(cls)
+        if plan.name != name:
+            raise MessageError(f"these are the bytes of a {name}, expected {plan.name}")
+        return plan
+    return _registry.plan_named(name)
+
+
+def _tensors_in(table: list[Any], rest: memoryview) -> list[PackedTensor]:
+    """Nothing is copied before all lengths are known to be true."""
+    there = sum(length for *_, length in table)
+    if there != len(rest) or any(length < 0 for *_, length in table):
+        raise ProtocolError(f"{len(rest)} bytes of tensors, where their lengths say {there}")
+    tensors, start = [], 0
+    for dtype, shape, flags, length in table:
+        elements = bytearray(rest[start : start + length])
+        tensors.append(PackedTensor(dtype, tuple(shape), flags, elements))
+        start += length
+    return tensors
+
+
+def _decoded(plan: Plan, fields: bytes, tensors: list[PackedTensor]) -> Any:
+    try:
+        return Unpacker(tensors).decode_for(plan, fields)
+    except (DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise ProtocolError(f"the fields of a message: {error}") from None

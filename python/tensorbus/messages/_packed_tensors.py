@@ -1,0 +1,141 @@
+"""Tensors in the bytes of a message, in place of memory of the bus."""
+
+from __future__ import annotations
+
+import ctypes
+from math import prod
+from typing import Any, NoReturn
+
+from tensorbus import _numpy, _torch
+from tensorbus._errors import ProtocolError, Unsupported
+from tensorbus._fields import Restorer
+from tensorbus._tensors import CONJUGATE, FROM_TORCH, NEGATIVE
+
+
+class Packing:
+    """Takes the tensors of a message, as `tensorbus._core.Outgoing` does, and copies their bytes.
+
+    What `Outgoing` does by itself for plain tensors is left to the modules that know all kinds.
+    """
+
+    def __init__(self) -> None:
+        self.table: list[tuple[str, list[int], int, int]] = []  # dtype, shape, flags, bytes
+        self.elements: list[bytes] = []
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def add(self, value: object) -> int:
+        return -1
+
+    def add_all(self, values: object) -> None:
+        return None
+
+    def add_buffer(self, value: object, flags: int) -> int:
+        return -1
+
+    def add_capsule(self, capsule: object, flags: int) -> NoReturn:
+        raise Unsupported(
+            "only NumPy arrays and torch tensors can be in bytes: convert the others to one of them"
+        )
+
+    def add_memory(
+        self, address: int, dtype: str, shape: Any, strides: Any, flags: int, keeper: Any
+    ) -> int:
+        is_torch = flags & FROM_TORCH
+        elements = _of_torch(keeper) if is_torch else _of_numpy(keeper)
+        self.table.append((dtype, list(shape), flags & ~(CONJUGATE | NEGATIVE), len(elements)))
+        self.elements.append(elements)
+        return len(self.table) - 1
+
+
+def _of_numpy(keeper: Any) -> bytes:
+    array = keeper[0] if type(keeper) is tuple else keeper
+    elements: bytes = array.tobytes()
+    return elements
+
+
+def _of_torch(tensor: Any) -> bytes:
+    plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    return ctypes.string_at(plain.data_ptr(), plain.numel() * plain.element_size())
+
+
+class PackedTensor:
+    """What is known of one tensor; looks to `tensorbus._numpy` like memory of the bus."""
+
+    writable = True
+
+    def __init__(self, dtype: str, shape: tuple[int, ...], flags: int, elements: bytearray) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.flags = flags
+        self._elements = elements
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        np = _numpy.learn()
+        known = self.dtype in _numpy.OWN
+        dtype = np.dtype(self.dtype if known else f"u{self._itemsize()}")
+        self.check_size(dtype.itemsize)
+        return {
+            "version": 3,
+            "shape": self.shape,
+            "typestr": dtype.str,
+            "data": self._elements or bytearray(1),
+        }
+
+    def _itemsize(self) -> int:
+        count = prod(self.shape)
+        return len(self._elements) // count if count else 1
+
+    def check_size(self, itemsize: int) -> None:
+        """
+        Raises:
+            ProtocolError: the bytes are not those of such a tensor.
+        """
+        if min(self.shape, default=0) < 0 or prod(self.shape) * itemsize != len(self._elements):
+            raise ProtocolError(
+                f"{len(self._elements)} bytes for a tensor of {self.dtype}, shape {self.shape}"
+            )
+
+    def tensor(self) -> Any:
+        """The tensor, over these bytes."""
+        return self._of_torch() if self.flags & FROM_TORCH else _numpy.from_memory(self)  # type: ignore[arg-type]
+
+    def _of_torch(self) -> Any:
+        torch = _torch.learn()
+        dtype = _torch.dtype_named(self.dtype)
+        self.check_size(dtype.itemsize)
+        if self._elements:
+            plain = torch.frombuffer(self._elements, dtype=dtype).reshape(self.shape)
+        else:
+            plain = torch.empty(self.shape, dtype=dtype)
+        return _torch.finished(plain, self.flags)
+
+
+class Unpacker(Restorer):
+    """Puts the tensors that lie in bytes back into their message."""
+
+    def __init__(self, packed: list[PackedTensor]) -> None:
+        self.as_ = None
+        self.types = {}
+        self._tensors = []  # none that the core made
+        self._packed = packed
+        self._made: dict[int, Any] = {}
+
+    def tensor(self, index: int) -> Any:
+        made = self._made.get(index)
+        if made is None:
+            made = self._made[index] = self._tensor(self.memory(index))
+        return made
+
+    def _tensor(self, packed: Any) -> Any:
+        try:
+            return packed.tensor()
+        except (ValueError, TypeError, RuntimeError, OverflowError) as error:
+            raise ProtocolError(f"a tensor of {packed.dtype}: {error}") from error
+
+    def memory(self, index: int) -> Any:
+        if not 0 <= index < len(self._packed):
+            raise ProtocolError(f"there is no tensor {index}")
+        return self._packed[index]

@@ -1,0 +1,265 @@
+"""What is known of a message class: how its instances are taken apart, and made again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from functools import cached_property
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from tensorbus._errors import Error, MessageError, Unsupported
+from tensorbus._records import LoweredMessage
+from tensorbus._tensors import Library
+from tensorbus.messages._annotations import hints_of, kind_of
+from tensorbus.messages._definition import Line, definition_text, fingerprint_of
+from tensorbus.messages._kinds import Kind, NameOf
+from tensorbus.messages._mismatch import Mismatch, class_name, refused
+
+
+class Field(NamedTuple):
+    """One field of a message class."""
+
+    name: str
+    kind: Kind
+    has_default: bool
+    in_init: bool
+
+
+class Plan:
+    """Of one class. Made when it is first needed, when all names in its annotations are known.
+
+    Raises:
+        MessageError: the class is no dataclass.
+        Unsupported: a field has a type that cannot travel.
+    """
+
+    def __init__(self, cls: type[Any]) -> None:
+        check_is_dataclass(cls)
+        self.cls = cls
+        self.name: str = cls._message_name
+        hints = hints_of(cls)
+        self._nested: list[type] = []
+        self.fields = [self._field(field, hints[field.name]) for field in fields(cls)]
+        self._names = [field.name for field in self.fields]
+        self.names = frozenset(self._names)
+        self._values_of = _getter(self._names)
+        self._required = {field.name for field in self.fields if not field.has_default}
+        self._not_in_init = [field.name for field in self.fields if not field.in_init]
+        self._checked = [(field.name, field.kind.exact, field.kind) for field in self.fields]
+
+    def _field(self, field: dataclasses.Field[Any], hint: Any) -> Field:
+        try:
+            kind = kind_of(hint, self._nested_kind)
+        except Unsupported as error:
+            raise Unsupported(f"{self.name}.{field.name}: {error}") from None
+        # One that __init__ does not take is its class's own business.
+        has_default = not field.init or not (field.default is field.default_factory is MISSING)
+        return Field(field.name, kind, has_default, field.init)
+
+    def _nested_kind(self, cls: type) -> Kind | None:
+        if not is_message_class(cls):
+            return None
+        self._nested.append(cls)
+        return NestedMessage(cls)
+
+    @cached_property
+    def types(self) -> dict[str, Plan]:
+        """Of this type and of all that its fields name, by name."""
+        found: dict[str, Plan] = {}
+        waiting = [self]
+        while waiting:
+            plan = waiting.pop()
+            if plan.name not in found:
+                found[plan.name] = plan
+                waiting += map(plan_of, plan._nested)
+        return found
+
+    @cached_property
+    def definition(self) -> str:
+        return self._definition((self.name,))
+
+    @cached_property
+    def fingerprint(self) -> int:
+        return fingerprint_of(self.definition)
+
+    def _definition(self, open_: tuple[str, ...]) -> str:
+        """Types that are open around this one are named alone."""
+
+        def name_of(cls: type) -> str:
+            plan = plan_of(cls)
+            if plan.name in open_:
+                return plan.name
+            return f"{plan.name}#{fingerprint_of(plan._definition((*open_, plan.name))):016x}"
+
+        return definition_text(
+            self.name,
+            (
+                Line(field.name, field.kind.spell(name_of), field.has_default)
+                for field in self.fields
+            ),
+        )
+
+    def fits(self, cls: type) -> bool:
+        """Is this class the plan's, one that inherits from it, or one of the same fingerprint?"""
+        return issubclass(cls, self.cls) or self.is_same_as(cls)
+
+    def is_same_as(self, cls: type) -> bool:
+        """Is this class the plan's, or another one of the same fingerprint, as after a reload?"""
+        return cls is self.cls or (
+            getattr(cls, "_message_name", None) == self.name
+            and plan_of(cls).fingerprint == self.fingerprint
+        )
+
+    def lower(self, message: Any) -> dict[str, Any]:
+        """The fields of a message by name, checked, in words that `tensorbus._fields` knows.
+
+        Raises:
+            Mismatch: a field is not of its type.
+        """
+        try:
+            lowered = dict(zip(self._names, self._values_of(message), strict=True))
+        except AttributeError as error:
+            raise Mismatch("all its fields", str(error)) from None
+        for name, exact, kind in self._checked:
+            value = lowered[name]
+            if type(value) not in exact:
+                try:
+                    lowered[name] = kind.lower(value)
+                except Mismatch as mismatch:
+                    raise mismatch.inside(f".{name}") from None
+        return lowered
+
+    def restore(self, came: dict[str, Any], as_: Library | None) -> Any:
+        """The message of these fields; those that its class does not have are ignored.
+
+        Raises:
+            Mismatch: a field is missing, or not of its type.
+            MessageError: the class itself refuses them.
+        """
+        found = self._restored(came, as_)
+        set_later = {name: found.pop(name) for name in self._not_in_init if name in found}
+        message = self._made(found)
+        for name, value in set_later.items():
+            object.__setattr__(message, name, value)
+        return message
+
+    def _restored(self, came: dict[str, Any], as_: Library | None) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, exact, kind in self._checked:
+            value = came.get(name, MISSING)
+            if value is MISSING:
+                if name in self._required:
+                    raise Mismatch(f"{kind.text}, which has no default", "nothing").inside(
+                        f".{name}"
+                    )
+            elif type(value) in exact:
+                found[name] = value
+            else:
+                try:
+                    found[name] = kind.restore(value, as_)
+                except Mismatch as mismatch:
+                    raise mismatch.inside(f".{name}") from None
+        return found
+
+    def read(self, came: object, as_: Library | None) -> Any:
+        """The message of what came: its fields, or the message itself.
+
+        Raises:
+            Mismatch: a field is missing or not of its type, or something else came.
+            MessageError: the class itself refuses it.
+        """
+        if type(came) is dict:
+            return self.restore(came, as_)
+        if not self.fits(type(came)):
+            raise refused(self.name, came)
+        return came
+
+    def checked(self, message: Any) -> dict[str, Any]:
+        """What `lower` returns, for a message of exactly this type.
+
+        Raises:
+            MessageError: it is of another one, or a field is; the text says where, what was
+                expected and what came.
+            Unsupported: it holds itself.
+        """
+        if type(message) is not self.cls and not self.is_same_as(type(message)):
+            raise MessageError(f"expected {self.name}, got {class_name(type(message))}")
+        try:
+            return self.lower(message)
+        except Mismatch as mismatch:
+            raise MessageError(f"{self.cls.__name__}{mismatch}") from None
+        except RecursionError:
+            raise Unsupported(f"{self.name}: nested too deep, or inside itself") from None
+
+    def received(self, came: object, as_: Library | None = None) -> Any:
+        """What `read` returns.
+
+        Raises:
+            MessageError: a field is missing or not of its type, or something else came.
+        """
+        try:
+            return self.read(came, as_)
+        except Mismatch as mismatch:
+            raise MessageError(f"{self.cls.__name__}{mismatch}") from None
+        except RecursionError:
+            raise MessageError(f"{self.name}: what came is nested too deep") from None
+
+    def _made(self, given: dict[str, Any]) -> Any:
+        try:
+            return self.cls(**given)
+        except Error:
+            raise
+        except Exception as error:  # its __post_init__ is not ours
+            raise MessageError(f"{self.name} refuses what came: {error}") from error
+
+
+def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda message: tuple(getattr(message, name) for name in names)
+
+
+class NestedMessage(Kind):
+    """A message in a message, which travels as a record of its own name and fields."""
+
+    def __init__(self, cls: type[Any]) -> None:
+        super().__init__(cls._message_name)
+        self._cls = cls
+
+    def spell(self, name_of: NameOf) -> str:
+        return name_of(self._cls)
+
+    def lower(self, value: Any) -> LoweredMessage:
+        if not plan_of(self._cls).fits(type(value)):
+            raise refused(self.text, value)
+        plan = plan_of(type(value))
+        return LoweredMessage(plan.name, plan.lower(value))
+
+    def restore(self, value: Any, as_: Library | None) -> Any:
+        return plan_of(self._cls).read(value, as_)
+
+
+def is_message_class(cls: object) -> bool:
+    """Does it inherit from `Message`?"""
+    return isinstance(cls, type) and hasattr(cls, "_message_name")
+
+
+def plan_of(cls: type[Any]) -> Plan:
+    """What is known of a message class."""
+    plan = cls.__dict__.get("_message_plan")
+    if plan is None:
+        plan = cls._message_plan = Plan(cls)
+    return plan
+
+
+def check_is_dataclass(cls: type) -> None:
+    """
+    Raises:
+        MessageError: it is not one by itself, whatever it inherits from.
+    """
+    if "__dataclass_fields__" not in cls.__dict__:
+        raise MessageError(
+            f"{class_name(cls)} is no dataclass: write @dataclass above `class {cls.__name__}`"
+        )

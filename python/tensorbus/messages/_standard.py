@@ -1,0 +1,211 @@
+"""The standard messages: what robots and networks say most often."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tensorbus._errors import MessageError, Unsupported
+from tensorbus.messages._message import Message
+from tensorbus.messages._mismatch import class_name
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from typing_extensions import Self
+
+__all__ = [
+    "ArrayMessage",
+    "BytesMessage",
+    "DictMessage",
+    "FloatMessage",
+    "HeaderMessage",
+    "ImageMessage",
+    "IntMessage",
+    "ListMessage",
+    "MultiArrayMessage",
+    "MultiTensorMessage",
+    "PointCloudMessage",
+    "PoseMessage",
+    "StringMessage",
+    "TensorMessage",
+    "TimestampMessage",
+    "TransformMessage",
+]
+
+
+@dataclass
+class StringMessage(Message):
+    """A text."""
+
+    data: str
+
+
+@dataclass
+class IntMessage(Message):
+    """A whole number; C++ reads those of 64 bits."""
+
+    data: int
+
+
+@dataclass
+class FloatMessage(Message):
+    """A number."""
+
+    data: float
+
+
+@dataclass
+class BytesMessage(Message):
+    """Bytes."""
+
+    data: bytes
+
+
+@dataclass
+class DictMessage(Message):
+    """A dict of whatever can travel, with arrays and tensors anywhere; keys keep their types."""
+
+    data: dict[Any, Any]
+
+
+@dataclass
+class ListMessage(Message):
+    """A list of whatever can travel, with arrays and tensors anywhere."""
+
+    data: list[Any]
+
+
+@dataclass
+class ArrayMessage(Message):
+    """A NumPy array of any shape and dtype.
+
+    >>> import numpy as np
+    >>> ArrayMessage(np.zeros(3), name="joints").validate()
+    """
+
+    data: np.ndarray[Any, Any]
+    name: str = ""
+    frame_id: str = ""
+
+
+@dataclass
+class MultiArrayMessage(Message):
+    """NumPy arrays by name."""
+
+    arrays: dict[str, np.ndarray[Any, Any]]
+    frame_id: str = ""
+
+
+@dataclass
+class TensorMessage(Message):
+    """A torch tensor: dtype, shape, strides and `requires_grad` arrive, gradients do not.
+
+    Raises:
+        MessageError: `data` is no torch tensor.
+        Unsupported: PyTorch is not installed.
+    """
+
+    data: torch.Tensor
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        _check_is_tensor("TensorMessage.data", self.data)
+
+
+@dataclass
+class MultiTensorMessage(Message):
+    """Torch tensors by name. Raises what `TensorMessage` does."""
+
+    tensors: dict[str, torch.Tensor]
+
+    def __post_init__(self) -> None:
+        for name, tensor in self.tensors.items():
+            _check_is_tensor(f"MultiTensorMessage.tensors[{name!r}]", tensor)
+
+
+@dataclass
+class ImageMessage(Message):
+    """An image of shape (height, width) or (height, width, channels).
+
+    >>> import numpy as np
+    >>> image = ImageMessage(np.zeros((480, 640, 3), np.uint8))
+    >>> image.width, image.height, image.encoding
+    (640, 480, 'rgb8')
+    """
+
+    data: np.ndarray[Any, Any]
+    encoding: str = "rgb8"
+    width: int = 0
+    height: int = 0
+
+    def __post_init__(self) -> None:
+        shape: Any = getattr(self.data, "shape", ())
+        if len(shape) >= 2:
+            self.width = self.width or int(shape[1])
+            self.height = self.height or int(shape[0])
+
+
+@dataclass
+class PointCloudMessage(Message):
+    """Points of shape (N, 3), and what is known of each of them."""
+
+    points: np.ndarray[Any, Any]
+    colors: np.ndarray[Any, Any] | None = None  # (N, 3)
+    intensity: np.ndarray[Any, Any] | None = None  # (N,)
+    normals: np.ndarray[Any, Any] | None = None  # (N, 3)
+    frame_id: str = ""
+
+
+@dataclass
+class PoseMessage(Message):
+    """Where a frame is in another one."""
+
+    position: np.ndarray[Any, Any]  # (3,)
+    orientation: np.ndarray[Any, Any]  # (4,): a quaternion x, y, z, w
+    frame_id: str = ""
+    child_frame_id: str = ""
+
+
+@dataclass
+class TransformMessage(Message):
+    """The homogeneous transform from one frame to another, of shape (4, 4)."""
+
+    matrix: np.ndarray[Any, Any]
+    frame_id: str = ""
+    child_frame_id: str = ""
+
+
+@dataclass
+class TimestampMessage(Message):
+    """A time, in seconds and nanoseconds since 1970."""
+
+    sec: int
+    nanosec: int
+
+    @classmethod
+    def now(cls) -> Self:
+        """The wall clock."""
+        return cls(*divmod(time.time_ns(), 1_000_000_000))
+
+
+@dataclass
+class HeaderMessage(Message):
+    """When, where and which: for messages that have it as a field."""
+
+    stamp_sec: int
+    stamp_nanosec: int
+    frame_id: str = ""
+    sequence: int = 0
+
+
+def _check_is_tensor(path: str, value: object) -> None:
+    try:
+        import torch
+    except ImportError:
+        raise Unsupported(
+            f"{path} is a torch tensor, and PyTorch is not installed: pip install tensorbus[torch]"
+        ) from None
+    if not isinstance(value, torch.Tensor):
+        raise MessageError(f"{path}: expected tensor, got {class_name(type(value))}")
