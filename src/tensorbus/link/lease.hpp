@@ -41,11 +41,12 @@ class Lease : public std::enable_shared_from_this<Lease> {
   // The token stays with the lender.
   void forget() noexcept { lender_.reset(); }
   // Mappings that the sample lies in, and leases of what others own of it, for as long as this one.
-  void keep(const std::shared_ptr<const void>& what) {
-    if (kept_.empty() || kept_.back() != what) kept_.push_back(what);
+  template <typename T>
+  void keep(const std::shared_ptr<T>& what) {  // one count more, and no other on the way
+    if (kept_.empty() || kept_.back() != what) kept_.push_back(std::shared_ptr<const void>(what));
   }
 
-  void add(Place place) { places_.push_back(std::move(place)); }
+  void add(const Place& place) { places_.push_back(place); }
   const Few<Place>& places() const noexcept { return places_; }
   // Where these bytes lie, if all of them are leased here.
   std::optional<Place> place_of(const std::byte* first, std::size_t bytes) const;

@@ -34,19 +34,8 @@ class Few {
     if (size > 1) many_.resize(size);
     size_ = size;
   }
-  void push_back(T value) {
-    if (size_ == 0) {
-      one_ = std::move(value);
-    } else {
-      // Room for both first: without memory, nothing has changed.
-      if (size_ == 1) {
-        many_.reserve(2);
-        many_.push_back(std::move(one_));
-      }
-      many_.push_back(std::move(value));
-    }
-    ++size_;
-  }
+  void push_back(const T& value) { add(value); }
+  void push_back(T&& value) { add(std::move(value)); }
   void pop_back() noexcept {
     if (size_ > 2) {
       many_.pop_back();
@@ -65,6 +54,21 @@ class Few {
   }
 
  private:
+  template <typename Value>
+  void add(Value&& value) {
+    if (size_ == 0) {
+      one_ = std::forward<Value>(value);
+    } else {
+      // Room for both first: without memory, nothing has changed.
+      if (size_ == 1) {
+        many_.reserve(2);
+        many_.push_back(std::move(one_));
+      }
+      many_.push_back(std::forward<Value>(value));
+    }
+    ++size_;
+  }
+
   T one_{};
   std::vector<T> many_;
   std::size_t size_ = 0;
