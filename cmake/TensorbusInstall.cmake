@@ -20,13 +20,17 @@ set(TENSORBUS_PUBLIC_HEADERS
     bus/listing.hpp
     bus/loan.hpp
     bus/message.hpp
+    bus/message_fields.hpp
+    bus/message_struct.hpp
     bus/options.hpp
     bus/participant.hpp
     bus/publisher.hpp
     bus/queue.hpp
     bus/sample.hpp
     bus/share.hpp
-    bus/subscriber.hpp)
+    bus/standard_messages.hpp
+    bus/subscriber.hpp
+    bus/typed_message.hpp)
 
 list(TRANSFORM TENSORBUS_PUBLIC_HEADERS PREPEND "${TENSORBUS_SOURCE_DIR}/")
 file(GLOB public_headers CONFIGURE_DEPENDS ${TENSORBUS_PUBLIC_HEADERS})

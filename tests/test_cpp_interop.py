@@ -6,6 +6,7 @@ import subprocess
 import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 import tensorbus as tb
 from harness import PATIENCE, eventually
+from tensorbus import messages
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "cpp"
 
@@ -87,3 +89,51 @@ def test_two_cpp_processes_talk_with_each_other(programs: Path) -> None:
         assert cpp.stdout
         sequence, count, *_ = cpp.stdout.readline().split()
         assert count == f"count={sequence}"
+
+
+@dataclass
+class Brightness(tb.Message, name="example.Brightness"):
+    """What examples/cpp/brightness.cpp declares as a struct."""
+
+    mean: float
+    by_row: np.ndarray
+    encoding: str
+
+
+def test_cpp_structs_are_the_types_of_python(programs: Path) -> None:
+    types = subprocess.check_output([programs / "brightness", "--types"], text=True)
+    fingerprints = {name: int(text) for name, text in map(str.split, types.splitlines())}
+    assert fingerprints.pop("example.Brightness") == Brightness.fingerprint()
+    assert fingerprints == {
+        f"tensorbus.{name}": getattr(messages, name).fingerprint()
+        for name in messages.__all__
+        if name.endswith("Message") and name != "Message"
+    }
+
+
+def test_cpp_reads_and_writes_typed_messages(programs: Path) -> None:
+    image = np.arange(4 * 5 * 3, dtype=np.uint8).reshape(4, 5, 3)
+    with (
+        tb.Publisher("image", tb.ImageMessage) as publisher,
+        tb.Subscriber("brightness", Brightness, timeout=PATIENCE) as subscriber,
+        running(programs / "brightness"),
+    ):
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        assert subscriber.wait_for_publishers(timeout=PATIENCE)
+        publisher.publish(tb.ImageMessage(image, "bgr8"))
+        answer = subscriber.receive().data
+    assert answer.encoding == "bgr8"
+    assert answer.mean == pytest.approx(image.mean())
+    assert np.allclose(answer.by_row, image.mean(axis=(1, 2)))
+
+
+def test_cpp_of_another_type_is_told_both(programs: Path) -> None:
+    with (
+        tb.Publisher("image", tb.PoseMessage),
+        subprocess.Popen([programs / "brightness"], stderr=subprocess.PIPE, text=True) as refused,
+    ):
+        errors = refused.communicate(timeout=PATIENCE)[1]
+    assert refused.returncode == 1
+    assert "expected tensorbus.ImageMessage, published is tensorbus.PoseMessage" in errors
+    assert tb.PoseMessage.definition() in errors
+    assert tb.ImageMessage.definition().splitlines()[1] in errors

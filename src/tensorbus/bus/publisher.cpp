@@ -57,6 +57,8 @@ Loan Publisher::loan(const Layout& layout) {
 }
 
 // `loan` is the block that all tensors lie in, if that is known.
+const MessageType& Publisher::type() const { return state().core->options().type; }
+
 Published Publisher::publish(std::span<const TensorView> tensors, const Message& rest,
                              std::chrono::nanoseconds timeout, const memory::BlockRef* loan,
                              const GiveUp& give_up) {

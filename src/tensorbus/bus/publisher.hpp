@@ -45,6 +45,7 @@ class TENSORBUS_API Publisher {
   ~Publisher();  // close()
 
   const std::string& topic() const;
+  const MessageType& type() const;
 
   // Memory for one tensor; its bytes are not cleared. Throws Error(kOutOfMemory) that names the
   // limit, Error(kClosed) after close().

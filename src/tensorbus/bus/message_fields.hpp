@@ -1,0 +1,295 @@
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tensorbus/bus/message.hpp"
+#include "tensorbus/bus/message_struct.hpp"
+#include "tensorbus/bus/sample.hpp"
+#include "tensorbus/tensor/message_type.hpp"
+#include "tensorbus/tensor/value.hpp"
+
+namespace tensorbus {
+
+// A tensor in a message. One that is to be published points at memory that stays until then, which
+// a loan's travels by reference, as ever; one that was received keeps its lease.
+class TENSORBUS_API TensorField {
+ public:
+  TensorField() = default;
+  TensorField(TensorView view) : view_(std::move(view)) {}
+  TensorField(Tensor received)
+      : view_{received.data(), received.layout()}, received_(std::move(received)) {}
+
+  const TensorView& view() const noexcept { return view_; }
+  // What was received. Throws Error(kInvalidArgument) for a field that was not.
+  const Tensor& tensor() const;
+
+ private:
+  TensorView view_;
+  std::optional<Tensor> received_;
+};
+// What Python declares as np.ndarray: it is one there.
+struct ArrayField : TensorField {
+  using TensorField::TensorField;
+};
+// What Python declares as torch.Tensor.
+struct TorchField : TensorField {
+  using TensorField::TensorField;
+};
+
+namespace internal {
+
+// A message on its way: its tensors in the order in which its fields name them.
+struct Outgoing {
+  std::vector<TensorView> tensors;
+  TENSORBUS_API Value add(const TensorField& field, TensorFlags library);
+};
+struct Incoming {
+  std::span<const Tensor> tensors;
+  TENSORBUS_API Tensor at(const Value& value) const;
+};
+
+// Throws Error(kTypeMismatch): what was expected.
+[[noreturn]] TENSORBUS_API void throw_unexpected(std::string_view expected);
+// The same, from inside a field.
+[[noreturn]] TENSORBUS_API void rethrow_in_field(std::string_view field, const Error& error);
+[[noreturn]] TENSORBUS_API void rethrow_in_type(std::string_view type, const Error& error);
+TENSORBUS_API std::string sorted_union(std::string one, std::string other);
+TENSORBUS_API Value record_of(std::string_view type, Value fields);
+// Throws Error(kTypeMismatch) for a message of another type.
+TENSORBUS_API Value fields_of_record(std::string_view type, const Value& value);
+
+// How fields of one C++ type are spelled in a definition, written and read.
+template <typename T>
+struct Field;
+
+template <>
+struct Field<bool> {
+  static std::string spell() { return "bool"; }
+  static Value write(Outgoing&, bool value) { return value; }
+  static void read(const Incoming&, const Value& from, bool& to) {
+    if (!from.is<bool>()) throw_unexpected("bool");
+    to = from.as<bool>();
+  }
+};
+
+template <std::integral T>
+struct Field<T> {
+  static std::string spell() { return "int"; }
+  static Value write(Outgoing&, T value) {
+    if constexpr (std::is_signed_v<T>)
+      return static_cast<std::int64_t>(value);
+    else
+      return static_cast<std::uint64_t>(value);
+  }
+  static void read(const Incoming&, const Value& from, T& to) {
+    if (from.is<std::int64_t>() && std::in_range<T>(from.as<std::int64_t>()))
+      to = static_cast<T>(from.as<std::int64_t>());
+    else if (from.is<std::uint64_t>() && std::in_range<T>(from.as<std::uint64_t>()))
+      to = static_cast<T>(from.as<std::uint64_t>());
+    else
+      throw_unexpected("int of " + std::to_string(8 * sizeof(T)) + " bits");
+  }
+};
+
+template <std::floating_point T>
+struct Field<T> {
+  static std::string spell() { return "float"; }
+  static Value write(Outgoing&, T value) { return static_cast<double>(value); }
+  static void read(const Incoming&, const Value& from, T& to) {
+    if (from.is<double>())
+      to = static_cast<T>(from.as<double>());
+    else if (from.is<std::int64_t>())
+      to = static_cast<T>(from.as<std::int64_t>());
+    else
+      throw_unexpected("float");
+  }
+};
+
+template <>
+struct Field<std::string> {
+  static std::string spell() { return "str"; }
+  static Value write(Outgoing&, const std::string& value) { return value; }
+  static void read(const Incoming&, const Value& from, std::string& to) {
+    if (!from.is<std::string>()) throw_unexpected("str");
+    to = from.as<std::string>();
+  }
+};
+
+template <>
+struct Field<Value::Bytes> {
+  static std::string spell() { return "bytes"; }
+  static Value write(Outgoing&, const Value::Bytes& value) { return value; }
+  static void read(const Incoming&, const Value& from, Value::Bytes& to) {
+    if (!from.is<Value::Bytes>()) throw_unexpected("bytes");
+    to = from.as<Value::Bytes>();
+  }
+};
+
+// Anything that has no tensors in it.
+template <>
+struct Field<Value> {
+  static std::string spell() { return "any"; }
+  static Value write(Outgoing&, const Value& value) { return value; }
+  static void read(const Incoming&, const Value& from, Value& to) { to = from; }
+};
+
+template <>
+struct Field<Value::Map> {
+  static std::string spell() { return "dict<any,any>"; }
+  static Value write(Outgoing&, const Value::Map& value) { return value; }
+  static void read(const Incoming&, const Value& from, Value::Map& to) {
+    if (!from.is<Value::Map>()) throw_unexpected("dict");
+    to = from.as<Value::Map>();
+  }
+};
+
+template <>
+struct Field<ArrayField> {
+  static std::string spell() { return "array"; }
+  static Value write(Outgoing& to, const ArrayField& field) {
+    return to.add(field, TensorFlags::kFromNumpy);
+  }
+  static void read(const Incoming& from, const Value& value, ArrayField& to) {
+    to = from.at(value);
+  }
+};
+
+template <>
+struct Field<TorchField> {
+  static std::string spell() { return "tensor"; }
+  static Value write(Outgoing& to, const TorchField& field) {
+    return to.add(field, TensorFlags::kFromTorch);
+  }
+  static void read(const Incoming& from, const Value& value, TorchField& to) {
+    to = from.at(value);
+  }
+};
+
+template <typename T>
+struct Field<std::optional<T>> {
+  static std::string spell() { return sorted_union(Field<T>::spell(), "none"); }
+  static Value write(Outgoing& to, const std::optional<T>& field) {
+    return field ? Field<T>::write(to, *field) : Value();
+  }
+  static void read(const Incoming& from, const Value& value, std::optional<T>& to) {
+    to.reset();
+    if (!value.is<std::nullptr_t>()) Field<T>::read(from, value, to.emplace());
+  }
+};
+
+template <typename T>
+struct Field<std::vector<T>> {
+  static std::string spell() { return "list<" + Field<T>::spell() + ">"; }
+  static Value write(Outgoing& to, const std::vector<T>& items) {
+    Value::List list;
+    list.reserve(items.size());
+    for (const T& item : items) list.push_back(Field<T>::write(to, item));
+    return list;
+  }
+  static void read(const Incoming& from, const Value& value, std::vector<T>& to) {
+    if (!value.is<Value::List>()) throw_unexpected("list");
+    to.clear();
+    for (const Value& item : value.as<Value::List>()) {
+      T made{};
+      Field<T>::read(from, item, made);
+      to.push_back(std::move(made));
+    }
+  }
+};
+
+template <typename K, typename V>
+struct Field<std::map<K, V>> {
+  static std::string spell() { return "dict<" + Field<K>::spell() + "," + Field<V>::spell() + ">"; }
+  static Value write(Outgoing& to, const std::map<K, V>& items) {
+    Value::Map map;
+    for (const auto& [key, item] : items)
+      map.emplace_back(Field<K>::write(to, key), Field<V>::write(to, item));
+    return map;
+  }
+  static void read(const Incoming& from, const Value& value, std::map<K, V>& to) {
+    if (!value.is<Value::Map>()) throw_unexpected("dict");
+    to.clear();
+    for (const auto& [key, item] : value.as<Value::Map>()) {
+      K made{};
+      Field<K>::read(from, key, made);
+      Field<V>::read(from, item, to[std::move(made)]);
+    }
+  }
+};
+
+template <typename T>
+inline constexpr bool kMayBeLeftOut = false;
+template <typename T>
+inline constexpr bool kMayBeLeftOut<std::optional<T>> = true;
+
+template <IsMessageStruct Struct>
+MessageType type_of_struct() {
+  std::map<std::string_view, std::string> lines;
+  Struct object{};
+  MessageStruct<Struct>::visit(object, [&]<typename T>(std::string_view name, T&) {
+    lines[name] = Field<T>::spell() + (kMayBeLeftOut<T> ? " = ..." : "");
+  });
+  std::string definition(MessageStruct<Struct>::kName);
+  for (const auto& [name, type] : lines)
+    definition.append("\n").append(name).append(": ").append(type);
+  return MessageType(std::move(definition));
+}
+
+template <IsMessageStruct Struct>
+Value write_struct(Outgoing& to, const Struct& object) {
+  Value::Map map;
+  MessageStruct<Struct>::visit(object, [&]<typename T>(const char* name, const T& field) {
+    map.emplace_back(name, Field<T>::write(to, field));
+  });
+  return map;
+}
+
+template <IsMessageStruct Struct>
+void read_struct(const Incoming& from, const Value& value, Struct& to) {
+  if (!value.is<Value::Map>()) throw_unexpected(MessageStruct<Struct>::kName);
+  MessageStruct<Struct>::visit(to, [&]<typename T>(std::string_view name, T& field) {
+    try {
+      if (const Value* found = value.find(name))
+        Field<T>::read(from, *found, field);
+      else if (!kMayBeLeftOut<T>)
+        throw_unexpected("a value, there is none");
+    } catch (const Error& error) {
+      rethrow_in_field(name, error);
+    }
+  });
+}
+
+// A message in a message is a record of its type's name and its fields.
+template <IsMessageStruct Struct>
+struct Field<Struct> {
+  static std::string spell();
+  static Value write(Outgoing& to, const Struct& object) {
+    return record_of(MessageStruct<Struct>::kName, write_struct(to, object));
+  }
+  static void read(const Incoming& from, const Value& value, Struct& to) {
+    read_struct(from, fields_of_record(MessageStruct<Struct>::kName, value), to);
+  }
+};
+
+template <IsMessageStruct Struct>
+std::string Field<Struct>::spell() {
+  const MessageType type = type_of_struct<Struct>();
+  static constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text = std::string(type.name()) + "#";
+  for (int shift = 60; shift >= 0; shift -= 4) text += kDigits[(type.fingerprint() >> shift) & 15U];
+  return text;
+}
+
+}  // namespace internal
+}  // namespace tensorbus

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+// Which fields of a struct are those of a message, declared once, at namespace scope outside of any
+// namespace:
+//
+//   struct Detection {
+//     std::string label;
+//     double score = 0;
+//     std::vector<tensorbus::ArrayField> boxes;
+//   };
+//   TENSORBUS_MESSAGE(Detection, "robot.Detection", label, score, boxes)
+//
+// The name, and the names and types of the fields, are what makes the type: a Python class that has
+// the same is the same type (docs/messages.md).
+#define TENSORBUS_MESSAGE(Struct, name_of_type, ...)                                    \
+  template <>                                                                           \
+  struct tensorbus::MessageStruct<Struct> {                                             \
+    static constexpr std::string_view kName = name_of_type;                             \
+    static void visit([[maybe_unused]] auto& object, [[maybe_unused]] auto&& visitor) { \
+      TENSORBUS_FOR_EACH_(TENSORBUS_VISIT_FIELD_, __VA_ARGS__)                          \
+    }                                                                                   \
+  };
+
+#define TENSORBUS_VISIT_FIELD_(field) visitor(#field, object.field);
+
+// macro(a) macro(b) ... for up to 256 arguments: after David Mazieres, "Recursive macros with C++20
+// __VA_OPT__".
+#define TENSORBUS_PARENS_ ()
+#define TENSORBUS_EXPAND_(...) \
+  TENSORBUS_EXPAND4_(TENSORBUS_EXPAND4_(TENSORBUS_EXPAND4_(TENSORBUS_EXPAND4_(__VA_ARGS__))))
+#define TENSORBUS_EXPAND4_(...) \
+  TENSORBUS_EXPAND3_(TENSORBUS_EXPAND3_(TENSORBUS_EXPAND3_(TENSORBUS_EXPAND3_(__VA_ARGS__))))
+#define TENSORBUS_EXPAND3_(...) \
+  TENSORBUS_EXPAND2_(TENSORBUS_EXPAND2_(TENSORBUS_EXPAND2_(TENSORBUS_EXPAND2_(__VA_ARGS__))))
+#define TENSORBUS_EXPAND2_(...) \
+  TENSORBUS_EXPAND1_(TENSORBUS_EXPAND1_(TENSORBUS_EXPAND1_(TENSORBUS_EXPAND1_(__VA_ARGS__))))
+#define TENSORBUS_EXPAND1_(...) __VA_ARGS__
+#define TENSORBUS_FOR_EACH_(macro, ...) \
+  __VA_OPT__(TENSORBUS_EXPAND_(TENSORBUS_FOR_EACH_HELPER_(macro, __VA_ARGS__)))
+#define TENSORBUS_FOR_EACH_HELPER_(macro, first, ...) \
+  macro(first) __VA_OPT__(TENSORBUS_FOR_EACH_AGAIN_ TENSORBUS_PARENS_(macro, __VA_ARGS__))
+#define TENSORBUS_FOR_EACH_AGAIN_() TENSORBUS_FOR_EACH_HELPER_
+
+namespace tensorbus {
+
+// See TENSORBUS_MESSAGE.
+template <typename Struct>
+struct MessageStruct;
+
+template <typename T>
+concept IsMessageStruct = requires { MessageStruct<T>::kName; };
+
+}  // namespace tensorbus

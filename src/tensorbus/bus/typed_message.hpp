@@ -1,0 +1,60 @@
+#pragma once
+
+#include "tensorbus/bus/message_fields.hpp"
+#include "tensorbus/bus/message_struct.hpp"
+#include "tensorbus/bus/publisher.hpp"
+#include "tensorbus/bus/sample.hpp"
+
+namespace tensorbus {
+
+// Structs as messages, the same as Python's dataclasses of the same name and fields.
+//
+//   struct Pose {
+//     tensorbus::ArrayField position;
+//     std::string frame_id = "map";
+//   };
+//   TENSORBUS_MESSAGE(Pose, "robot.Pose", position, frame_id)
+//
+//   tensorbus::Publisher publisher("pose", {.type = tensorbus::message_type<Pose>()});
+//   publish(publisher, Pose{tensorbus::TensorView::of(xyz.data(), {3})});
+//
+//   tensorbus::Subscriber subscriber("pose", {.type = tensorbus::message_type<Pose>()});
+//   if (auto sample = subscriber.receive(std::chrono::seconds(1)))
+//     use(read_message<Pose>(*sample).position.tensor().as<float>());
+//
+// Fields are bool, integers, float and double, std::string, std::vector<std::byte> (bytes),
+// ArrayField, TorchField, Value (anything without tensors), other such structs, and std::optional,
+// std::vector and std::map of all of these.
+
+template <IsMessageStruct Struct>
+MessageType message_type() {
+  return internal::type_of_struct<Struct>();
+}
+
+// As Publisher::publish() does. Throws Error(kTypeMismatch) if the publisher has another type.
+template <IsMessageStruct Struct>
+Published publish(Publisher& publisher, const Struct& message) {
+  static const MessageType type = message_type<Struct>();
+  if (!publisher.type().is_any() && publisher.type().fingerprint() != type.fingerprint())
+    throw Error(Code::kTypeMismatch, "the publisher of \"" + publisher.topic() + "\" is of type " +
+                                         std::string(publisher.type().name()) +
+                                         ", this is another " + std::string(type.name()));
+  internal::Outgoing outgoing;
+  const Value fields = internal::write_struct(outgoing, message);
+  return publisher.publish(fields, outgoing.tensors);
+}
+
+// Throws Error(kTypeMismatch) that names the field which is of another type, or not there.
+template <IsMessageStruct Struct>
+Struct read_message(const Sample& sample) {
+  Struct message{};
+  const Value fields = sample.fields();
+  try {
+    internal::read_struct({sample.tensors()}, fields, message);
+  } catch (const Error& error) {
+    internal::rethrow_in_type(MessageStruct<Struct>::kName, error);
+  }
+  return message;
+}
+
+}  // namespace tensorbus
