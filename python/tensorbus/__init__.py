@@ -28,6 +28,7 @@ from tensorbus._errors import (
     MessageError,
     OutOfMemory,
     ProtocolError,
+    ServiceError,
     SystemCallError,
     Timeout,
     TypeMismatch,
@@ -81,9 +82,11 @@ if TYPE_CHECKING:
     )
     from tensorbus.nodes import (
         AsyncExecutor,
+        Client,
         Node,
         Parameter,
         RateExecutor,
+        Service,
         Subscription,
         SyncRateExecutor,
         Timer,
@@ -96,6 +99,7 @@ __all__ = [
     "AsyncExecutor",
     "AsyncSubscriber",
     "BytesMessage",
+    "Client",
     "Closed",
     "DictMessage",
     "Error",
@@ -129,6 +133,8 @@ __all__ = [
     "Queue",
     "RateExecutor",
     "Sample",
+    "Service",
+    "ServiceError",
     "Shared",
     "StringMessage",
     "Subscriber",
@@ -205,9 +211,11 @@ _LATER = {
     **dict.fromkeys(
         [
             "AsyncExecutor",
+            "Client",
             "Node",
             "Parameter",
             "RateExecutor",
+            "Service",
             "Subscription",
             "SyncRateExecutor",
             "Timer",

@@ -44,21 +44,15 @@ class Failures:
             where: the topic, timer, service or thread, in words.
             sequence: of the sample that it was called with.
         """
-        at = "" if sequence is None else f", sequence {sequence}"
-        log.error(
-            "node %r, %s%s: %s: %s",
-            self._node,
-            where,
-            at,
-            type(error).__name__,
-            error,
-            exc_info=error,
-            extra={"node": self._node, "where": where, "sequence": sequence},
-        )
+        self._log(logging.ERROR, error, where, sequence)
         if self._on_error == "raise":
             self.end_with(error)
         elif self._on_error == "stop":
             self._stop()
+
+    def warn(self, error: BaseException, where: str) -> None:
+        """Of what somebody else has done: it is logged, and nothing more."""
+        self._log(logging.WARNING, error, where, None)
 
     def end_with(self, error: BaseException) -> None:
         """Stops the node and raises this, if it is the first, whatever `on_error` says."""
@@ -72,3 +66,16 @@ class Failures:
             error, self._first = self._first, None
         if error is not None:
             raise error
+
+    def _log(self, level: int, error: BaseException, where: str, sequence: int | None) -> None:
+        log.log(
+            level,
+            "node %r, %s%s: %s: %s",
+            self._node,
+            where,
+            "" if sequence is None else f", sequence {sequence}",
+            type(error).__name__,
+            error,
+            exc_info=error,
+            extra={"node": self._node, "where": where, "sequence": sequence},
+        )

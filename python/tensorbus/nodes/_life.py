@@ -80,7 +80,7 @@ class Life:
             )
 
     async def run(self) -> None:
-        """Until `stop`. Then the tasks are cancelled, and the threads have ended."""
+        """Until `stop`. Then tasks are cancelled, work is closed, and threads have ended."""
         if self.in_loop:
             raise RuntimeError(f"node {self._node!r} runs already")
         self._loop = asyncio.get_running_loop()
@@ -136,7 +136,7 @@ class Life:
     def close_sync(self) -> None:
         """Ends all; returns when the threads have ended, but for the one that calls."""
         self.stop()
-        self._close_sync_work()
+        self._close_work()
         self.threads.join()
 
     def _start_all(self) -> None:
@@ -175,11 +175,10 @@ class Life:
             self._afterwards()
 
     async def _join(self) -> None:
-        self._close_sync_work()
+        self._close_work()
         if self.threads:
             await asyncio.get_running_loop().run_in_executor(None, self.threads.join)
 
-    def _close_sync_work(self) -> None:
+    def _close_work(self) -> None:
         for work in self._work:
-            if work.mode == "sync":
-                work.close()
+            work.close()

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tensorbus import _core
-from tensorbus._arguments import whole_number
+from tensorbus._arguments import topic_name, whole_number
+from tensorbus._closing import Closing
 from tensorbus._core import Outcome
 from tensorbus._errors import Closed, InvalidArgument, Timeout
 from tensorbus._participant import participant
 from tensorbus._publisher import Publisher
 from tensorbus._subscriber import Subscriber
+from tensorbus._tensors import Library
 from tensorbus.nodes._callbacks import Callback, Mode, called, checked_callback, checked_mode
+from tensorbus.nodes._client import Client
 from tensorbus.nodes._failures import OnError
 from tensorbus.nodes._life import Life
 from tensorbus.nodes._parameters import Parameter, found
 from tensorbus.nodes._run import EndedBySigterm
+from tensorbus.nodes._service import Service
 from tensorbus.nodes._subscription import Subscription
 from tensorbus.nodes._threads import Place
 from tensorbus.nodes._timer import Timer
@@ -86,7 +90,7 @@ class Node:
         self.__parameters: dict[str, Parameter] = {}
         self.__publishers: dict[str, Publisher] = {}
         self.__subscriptions: list[Subscription] = []
-        self.__closing: list[Callable[[], None]] = []
+        self.__closing: list[Closing] = []
         self.__closed = False
         self.__life = Life(name, on_error)
         self.__listed: _core.NodeName | None = _core.NodeName(name, participant(domain))
@@ -239,6 +243,69 @@ class Node:
         self.__life.add(timer, place)
         return timer
 
+    def create_service(
+        self,
+        name: str,
+        request_type: type[Message] | None = None,
+        reply_type: type[Message] | None = None,
+        callback: Callback | None = None,
+        *,
+        concurrency: int = 1,
+        mode: Mode = "async",
+        cpu_affinity: int | Iterable[int] | None = None,
+        sched_priority: int | None = None,
+        as_: Library | None = None,
+    ) -> Service:
+        """Answers requests with what `callback(request)` returns, while the node runs.
+
+        What the callback raises is logged here and raised in the client.
+
+        Args:
+            name: any number of processes may offer the same; each client asks one of them.
+            request_type, reply_type: classes that inherit from `Message`; `None` for any value.
+            concurrency: how many requests may be under way at once: tasks, or threads.
+            as_: whose tensors are wanted, see `tensorbus.Subscriber`.
+            mode, cpu_affinity, sched_priority: see `create_subscriber`.
+
+        Raises:
+            InvalidArgument, TypeError, AccessDenied: see `create_subscriber`.
+        """
+        self._check_open()
+        callback = checked_callback(callback, checked_mode(mode))
+        place = self._place(mode, cpu_affinity, sched_priority)
+        service = Service(
+            topic_name(name),
+            request_type,
+            reply_type,
+            callback,
+            mode=mode,
+            concurrency=concurrency,
+            as_=as_,
+            domain=self.__domain,
+            failures=self.__life.failures,
+        )
+        self.__closing.append(service)
+        self.__life.add(service, place)
+        return service
+
+    def create_client(
+        self,
+        name: str,
+        request_type: type[Message] | None = None,
+        reply_type: type[Message] | None = None,
+        **options: Any,
+    ) -> Client:
+        """A client of a service, which may be offered later.
+
+        Args:
+            name, request_type, reply_type, options: see `Client`.
+        """
+        self._check_open()
+        options.setdefault("domain", self.__domain)
+        client = Client(name, request_type, reply_type, **options)
+        self.__closing.append(client)
+        return client
+
     def spawn_thread(
         self, target: Callback, *args: Any, name: str | None = None, **kwargs: Any
     ) -> threading.Thread:
@@ -319,10 +386,8 @@ class Node:
         if self.__closed:
             return
         self.__closed = True
-        for closing in (*self.__subscriptions, *self.__publishers.values()):
+        for closing in (*self.__subscriptions, *self.__publishers.values(), *self.__closing):
             closing.close()
-        for close in self.__closing:
-            close()
         self.__listed = None
 
     def _check_open(self) -> None:
