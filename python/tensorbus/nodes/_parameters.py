@@ -78,8 +78,9 @@ def _read(text: str, default: Any, where: str) -> Any:
     >>> _read("on", False, ""), _read("3", 1, ""), _read("3", 1.0, ""), _read("[1, 2]", (), "")
     (True, 3, 3.0, (1, 2))
     """
+    read = _reader(default)
     try:
-        return _reader(default)(text)
+        return read(text)
     except ValueError:
         wanted = "text" if default is None else type(default).__name__
         raise InvalidArgument(f"{where}: expected {wanted}") from None
