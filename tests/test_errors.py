@@ -21,8 +21,10 @@ ERRORS = {
     tb.MessageError: TypeError,
     tb.OutOfMemory: MemoryError,
     tb.ProtocolError: Exception,
+    tb.ServiceError: RuntimeError,
     tb.SystemCallError: OSError,
     tb.Timeout: TimeoutError,
+    tb.TypeMismatch: TypeError,
     tb.Unsupported: TypeError,
     tb.VersionMismatch: tb.ProtocolError,
     tb.WorkerDied: RuntimeError,
@@ -52,6 +54,7 @@ def test_every_code_of_the_core_has_its_error() -> None:
         "PERMISSION": tb.AccessDenied,
         "FORKED": tb.Forked,
         "SYSTEM": tb.SystemCallError,
+        "TYPE_MISMATCH": tb.TypeMismatch,
     }
     assert {code.name: _errors.BY_CODE[code.value] for code in _core.Code} == wanted
     assert len(_errors.BY_CODE) == len(wanted)
