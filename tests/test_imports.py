@@ -23,7 +23,7 @@ def test_the_import_brings_nothing_that_takes_longer_than_itself(elsewhere: Else
 
         import tensorbus as tb
 
-        later = {"asyncio", "inspect", "pickle", "tensorbus.nodes", "tensorbus.messages"}
+        later = {"asyncio", "pickle", "tensorbus.nodes", "tensorbus.messages"}
         assert not later & set(sys.modules)
         assert tb.Node.__module__ == "tensorbus.nodes._node"
         assert not {"torch", "numpy"} & set(sys.modules)
