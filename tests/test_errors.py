@@ -10,7 +10,7 @@ import pytest
 
 import tensorbus as tb
 from harness import PATIENCE
-from tensorbus import messages, nodes
+from tensorbus import cortex, messages, nodes
 
 ERRORS = {
     tb.AccessDenied: PermissionError,
@@ -81,6 +81,7 @@ MODULES = [
     "tensorbus",
     *(f"tensorbus.{info.name}" for info in pkgutil.iter_modules(tb.__path__)),
     *(f"tensorbus.messages.{info.name}" for info in pkgutil.iter_modules(messages.__path__)),
+    *(info.name for info in pkgutil.walk_packages(cortex.__path__, "tensorbus.cortex.")),
     *(f"tensorbus.nodes.{info.name}" for info in pkgutil.iter_modules(nodes.__path__)),
 ]
 

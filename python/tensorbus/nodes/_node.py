@@ -164,6 +164,7 @@ class Node:
         mode: Mode = "async",
         wait_for_topic: bool = True,
         topic_timeout: float | None = None,
+        strict: bool = False,
         cpu_affinity: int | Iterable[int] | None = None,
         sched_priority: int | None = None,
         **options: Any,
@@ -180,6 +181,8 @@ class Node:
             wait_for_topic: it may be published later; otherwise that it is not now is a Timeout.
             topic_timeout: seconds of `run` after which that nobody publishes is told as an error,
                 once; it goes on waiting.
+            strict: a publisher of another type ends `run`, or `spin`, with `TypeMismatch`.
+                Otherwise it is told as an error of a callback is, and others go on.
             cpu_affinity: the CPU, or CPUs, for the thread of mode "sync".
             sched_priority: that thread's real-time priority (SCHED_FIFO), 1 to 99.
 
@@ -208,6 +211,7 @@ class Node:
             mode=mode,
             failures=self.__life.failures,
             topic_timeout=topic_timeout,
+            strict=strict,
         )
         self.__subscriptions.append(subscription)
         self.__life.add(subscription, place)

@@ -38,6 +38,7 @@ class Subscription(Closing):
         mode: Mode,
         failures: Failures,
         topic_timeout: float | None,
+        strict: bool = False,
     ) -> None:
         self.mode = mode
         self.callback = callback
@@ -50,6 +51,7 @@ class Subscription(Closing):
         self._receiver = AsyncReceiver(subscriber, None) if mode == "async" else None
         self._failures = failures
         self._topic_timeout = topic_timeout
+        self._strict = strict
         self._stuck: type[Error] | None = None  # what was reported since the last sample
         self._last_stats: dict[str, Any] | None = None
 
@@ -176,7 +178,9 @@ class Subscription(Closing):
                 silence = Timeout(f"nobody has published on {self.topic!r} in {waited} s")
                 self._failures.report(silence, self.label)
             return 0
-        if isinstance(error, TypeMismatch) or self._stuck is not type(error):
+        if isinstance(error, TypeMismatch) and self._strict:
+            self._failures.end_with(error)
+        elif isinstance(error, TypeMismatch) or self._stuck is not type(error):
             self._stuck = type(error)
             self._failures.report(error, self.label)
         return _PAUSE
