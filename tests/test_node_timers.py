@@ -16,7 +16,7 @@ from node_runs import becomes, running
 
 
 def test_ticks_stay_on_the_grid_whatever_each_of_them_takes(run: Run) -> None:
-    """Were each period counted from the end of the last callback, forty would add up to 80 ms."""
+    """Were each period counted from the end of the last callback, the last fifty would be 100 ms late."""
 
     async def main() -> tuple[float, tb.Timer]:
         ticks: list[float] = []
@@ -29,14 +29,14 @@ def test_ticks_stay_on_the_grid_whatever_each_of_them_takes(run: Run) -> None:
             begin = time.monotonic()
             timer = node.create_timer(0.005, tick)
             async with running(node):
-                await becomes(lambda: len(ticks) >= 40)
-        grid = [begin + 0.005 * (number + 1) for number in range(40)]
+                await becomes(lambda: len(ticks) >= 100)
+        grid = [begin + 0.005 * (number + 1) for number in range(100)]
         assert all(tick >= due for tick, due in zip(ticks, grid, strict=False))  # never early
-        return min(tick - due for tick, due in zip(ticks[20:], grid[20:], strict=False)), timer
+        return min(tick - due for tick, due in zip(ticks[50:], grid[50:], strict=False)), timer
 
     least_late, timer = run(main())
-    assert least_late < 0.04
-    assert timer.ticks >= 40
+    assert least_late < 0.1
+    assert timer.ticks >= 100
 
 
 @pytest.mark.parametrize("skip", [False, True])
@@ -44,39 +44,32 @@ def test_ticks_stay_on_the_grid_whatever_each_of_them_takes(run: Run) -> None:
 def test_ticks_that_were_missed_come_late_or_are_left_out_and_are_counted(
     mode: Any, skip: bool
 ) -> None:
-    """The first tick lasts until five more are due."""
-    ticks: list[float] = []
-    begin = time.monotonic()
+    """The first tick lasts for more than five periods."""
+    counted: list[int] = []
 
     def tick() -> None:
-        ticks.append(time.monotonic())
-        if len(ticks) == 1:
-            while time.monotonic() < begin + 0.01 * 6.5:
-                time.sleep(0.001)
-        if len(ticks) == 6:
+        counted.append(timer.overruns)
+        if len(counted) == 1:
+            time.sleep(0.055)
+        else:
             node.stop()
 
+    async def main() -> None:
+        async with node:
+            await node.run()
+
+    node = tb.Node("node")
+    timer = node.create_timer(0.01, tick, skip=skip, mode=mode)
     if mode == "async":
-
-        async def main() -> tb.Timer:
-            nonlocal node
-            async with tb.Node("node") as node:
-                timer = node.create_timer(0.01, tick, skip=skip)
-                await node.run()
-            return timer
-
-        node: Any = None
-        timer = asyncio.run(main())
+        asyncio.run(main())
     else:
-        with tb.Node("node") as node:
-            timer = node.create_timer(0.01, tick, skip=skip, mode="sync")
+        with node:
             assert node.spin(PATIENCE)
-    assert timer.overruns >= 5
+    assert counted[0] == 0
     if skip:  # the second tick is one after those that were missed
-        assert ticks[5] >= begin + 0.01 * 11
-    else:  # it is the one that was due then, and the sixth with it
-        assert ticks[1] - ticks[0] >= 0.05
-        assert timer.ticks == 6
+        assert counted[1] >= 5
+    else:  # it is the one that was due
+        assert counted[1] == 1
 
 
 @pytest.mark.parametrize("mode", ["async", "sync"])
