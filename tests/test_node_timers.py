@@ -16,7 +16,7 @@ from node_runs import becomes, running
 
 
 def test_ticks_stay_on_the_grid_whatever_each_of_them_takes(run: Run) -> None:
-    """Were each period counted from the end of the last callback, the last fifty would be 100 ms late."""
+    """Counted from the end of the last callback each, the last fifty would be 100 ms late."""
 
     async def main() -> tuple[float, tb.Timer]:
         ticks: list[float] = []
