@@ -30,7 +30,7 @@ def test_the_files_that_the_page_names_exist() -> None:
     assert not missing
 
 
-@pytest.mark.parametrize("page", ["handles", "messages"])
+@pytest.mark.parametrize("page", ["cortex", "handles", "messages", "nodes"])
 def test_the_example_of_the_page_runs(page: str) -> None:
     text = (ROOT / f"docs/{page}.md").read_text()
     (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

@@ -10,7 +10,7 @@ import pytest
 
 import tensorbus as tb
 from harness import PATIENCE
-from tensorbus import messages
+from tensorbus import cortex, messages, nodes
 
 ERRORS = {
     tb.AccessDenied: PermissionError,
@@ -21,8 +21,10 @@ ERRORS = {
     tb.MessageError: TypeError,
     tb.OutOfMemory: MemoryError,
     tb.ProtocolError: Exception,
+    tb.ServiceError: RuntimeError,
     tb.SystemCallError: OSError,
     tb.Timeout: TimeoutError,
+    tb.TypeMismatch: TypeError,
     tb.Unsupported: TypeError,
     tb.VersionMismatch: tb.ProtocolError,
     tb.WorkerDied: RuntimeError,
@@ -52,6 +54,7 @@ def test_every_code_of_the_core_has_its_error() -> None:
         "PERMISSION": tb.AccessDenied,
         "FORKED": tb.Forked,
         "SYSTEM": tb.SystemCallError,
+        "TYPE_MISMATCH": tb.TypeMismatch,
     }
     assert {code.name: _errors.BY_CODE[code.value] for code in _core.Code} == wanted
     assert len(_errors.BY_CODE) == len(wanted)
@@ -78,6 +81,8 @@ MODULES = [
     "tensorbus",
     *(f"tensorbus.{info.name}" for info in pkgutil.iter_modules(tb.__path__)),
     *(f"tensorbus.messages.{info.name}" for info in pkgutil.iter_modules(messages.__path__)),
+    *(info.name for info in pkgutil.walk_packages(cortex.__path__, "tensorbus.cortex.")),
+    *(f"tensorbus.nodes.{info.name}" for info in pkgutil.iter_modules(nodes.__path__)),
 ]
 
 

@@ -17,6 +17,20 @@ def test_the_import_brings_neither_torch_nor_numpy(elsewhere: Elsewhere) -> None
     elsewhere.run(look)
 
 
+def test_the_import_brings_nothing_that_takes_longer_than_itself(elsewhere: Elsewhere) -> None:
+    def look() -> None:
+        import sys
+
+        import tensorbus as tb
+
+        later = {"asyncio", "pickle", "tensorbus.nodes", "tensorbus.messages"}
+        assert not later & set(sys.modules)
+        assert tb.Node.__module__ == "tensorbus.nodes._node"
+        assert not {"torch", "numpy"} & set(sys.modules)
+
+    elsewhere.run(look)
+
+
 def test_messages_without_tensors_bring_neither(elsewhere: Elsewhere) -> None:
     def send() -> None:
         import sys

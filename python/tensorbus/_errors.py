@@ -68,6 +68,10 @@ class WorkerDied(Error, RuntimeError):
     """A process of a worker pool died at a task; the message says how."""
 
 
+class ServiceError(Error, RuntimeError):
+    """The callback of a service raised; `__cause__` has the traceback there."""
+
+
 class SystemCallError(Error, OSError):
     """A system call failed."""
 

@@ -31,6 +31,7 @@ class Publisher(Closing):
             loans of this process's other shared publishers.
         timeout: seconds that `publish` waits, if reliable; `None` for as long as it takes.
         domain: see `tensorbus.participant`.
+        node: the node's name that `list_topics` shows; `Node.create_publisher` says its own.
 
     Raises:
         InvalidArgument: a topic that is no name, or a depth below 1.
@@ -59,6 +60,7 @@ class Publisher(Closing):
         shared: bool = False,
         timeout: float | None = None,
         domain: str | None = None,
+        node: str = "",
     ) -> None:
         self._topic = topic_name(topic)
         self._type = plan_or_none(message_type)
@@ -72,6 +74,7 @@ class Publisher(Closing):
             reliable=reliable,
             shared=shared,
             type="" if self._type is None else self._type.definition,
+            node=node,
         )
 
     @property

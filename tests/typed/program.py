@@ -68,6 +68,36 @@ async def receive_async() -> None:
             print(sample.header.topic)
 
 
+class Detector(tb.Node):
+    def __init__(self) -> None:
+        super().__init__("detector", on_error="raise", parameters={"rate": 10.0})
+        self.found = self.create_publisher("found", Detection, depth=4)
+        self.images = self.create_subscriber("image", callback=self.on_image, as_="numpy")
+        self.create_subscriber("image", None, print, mode="sync", cpu_affinity=[0])
+        self.timer = self.create_timer(0.1, self.tick, skip=True)
+        self.create_service("detect", Detection, Detection, self.on_request, concurrency=2)
+        self.client: tb.Client = self.create_client("detect", Detection, timeout=1)
+
+    async def on_image(self, image: Any, header: tb.Header) -> None:
+        self.found.publish(Detection(str(header.sequence), [image]))
+        await self.client.call(Detection("cup", []), timeout=2)
+
+    def tick(self) -> None:
+        print(self.timer.overruns, self.images.dropped_count, self.parameters["rate"].source)
+
+    def on_request(self, request: Detection) -> Detection:
+        return request
+
+
+async def nodes() -> None:
+    async with Detector() as detector, tb.Node("other") as other:
+        await asyncio.gather(detector.run(), other.run())
+    with tb.Node("threads") as threads:
+        stopped: bool = threads.spin(timeout=1)
+        print(stopped, threads.stop_event.is_set(), threads.publishers)
+    await tb.RateExecutor(50, print).run()
+
+
 def errors() -> None:
     try:
         receive()
@@ -80,4 +110,5 @@ def errors() -> None:
 if __name__ == "__main__":
     publish()
     asyncio.run(receive_async())
+    tb.run(nodes())
     print(tb.participant().arena["used_bytes"], tb.__version__)

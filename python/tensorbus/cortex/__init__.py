@@ -1,0 +1,17 @@
+"""Cortex's names over Tensorbus: a program ports by its imports. See docs/cortex.md."""
+
+from tensorbus.cortex.core.node import Node
+from tensorbus.cortex.core.publisher import Publisher
+from tensorbus.cortex.core.subscriber import Subscriber
+from tensorbus.cortex.messages.base import Message, MessageFingerprintError, MessageType
+from tensorbus.cortex.utils.loop import run
+
+__all__ = [
+    "Message",
+    "MessageFingerprintError",
+    "MessageType",
+    "Node",
+    "Publisher",
+    "Subscriber",
+    "run",
+]

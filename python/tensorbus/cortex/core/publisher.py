@@ -1,0 +1,84 @@
+"""Cortex's publisher."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from tensorbus._closing import Closing
+from tensorbus._errors import Closed, OutOfMemory
+from tensorbus._publisher import Publisher as Ours
+from tensorbus.messages import Message
+
+log = logging.getLogger("tensorbus.cortex")
+
+
+class Publisher(Closing):
+    """Publishes messages of one type.
+
+    Args:
+        topic_name: any non-empty name.
+        message_type: the class of the messages.
+        node_name: by which `tensorbus.list_topics` shows whose it is.
+        discovery_address: ignored; there is no daemon.
+        queue_size: how many messages wait for a subscriber that did not choose itself.
+
+    >>> from tensorbus.cortex.messages.standard import IntMessage
+    >>> with Publisher("doc/cortex", IntMessage) as publisher:
+    ...     publisher.publish(IntMessage(7)), publisher.publish_count
+    (True, 1)
+    """
+
+    def __init__(
+        self,
+        topic_name: str,
+        message_type: type[Message],
+        node_name: str = "anonymous",
+        discovery_address: object = None,
+        queue_size: int = 10,
+        **options: Any,
+    ) -> None:
+        self._take(
+            Ours(topic_name, message_type, depth=queue_size, node=node_name, **options),
+            message_type,
+        )
+
+    @classmethod
+    def over(cls, ours: Ours, message_type: type[Message]) -> Publisher:
+        """The same publisher, by Cortex's names."""
+        publisher = cls.__new__(cls)
+        publisher._take(ours, message_type)
+        return publisher
+
+    def _take(self, ours: Ours, message_type: type[Message]) -> None:
+        self.publisher = ours  # with all that Cortex's has not
+        self.topic_name = ours.topic
+        self.message_type = message_type
+        self.publish_count = 0
+        self.last_publish_time: float | None = None  # as time.time() has it
+        self.is_registered = True  # with the domain, until it is closed
+
+    def publish(self, message: Message) -> bool:
+        """Is it on its way? False when the publisher is closed or there is no memory for it.
+
+        Raises:
+            TypeError: it is of another type, or something in it cannot travel; the text says what.
+        """
+        try:
+            self.publisher.publish(message)
+        except (Closed, OutOfMemory) as error:
+            log.error("topic %r: a message was not published: %s", self.topic_name, error)
+            return False
+        self.publish_count += 1
+        self.last_publish_time = time.time()
+        return True
+
+    def loan(self, *arguments: Any, **options: Any) -> Any:
+        """A tensor in shared memory, which no other Cortex has: see `tensorbus.Publisher.loan`."""
+        return self.publisher.loan(*arguments, **options)
+
+    def close(self) -> None:
+        """Ends it. A second call does nothing."""
+        self.is_registered = False
+        self.publisher.close()

@@ -1,0 +1,12 @@
+"""Messages, by Cortex's module names."""
+
+from tensorbus.cortex.messages.base import (
+    Message,
+    MessageFingerprintError,
+    MessageHeader,
+    MessageType,
+)
+from tensorbus.cortex.messages.standard import *  # noqa: F403
+from tensorbus.cortex.messages.standard import __all__ as _standard
+
+__all__ = ["Message", "MessageFingerprintError", "MessageHeader", "MessageType", *_standard]

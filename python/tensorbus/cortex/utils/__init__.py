@@ -1,0 +1,1 @@
+"""What programs are run with."""

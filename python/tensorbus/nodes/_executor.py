@@ -1,0 +1,225 @@
+"""Calling something again and again: at a rate, or as fast as it goes."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from collections.abc import Callable
+
+from tensorbus._errors import InvalidArgument
+from tensorbus.nodes._callbacks import (
+    Callback,
+    called,
+    checked_callback,
+    is_cancelled,
+    outcome_of,
+)
+from tensorbus.nodes._failures import log
+from tensorbus.nodes._grid import Grid
+
+OnException = Callable[[BaseException], None]
+
+# uvloop rounds to whole milliseconds: less than half of one would be a turn without a wait.
+_LEAST_SLEEP = 0.0006
+
+
+def period_of(rate_hz: float) -> float:
+    """
+    >>> period_of(50)
+    0.02
+    """
+    return 1 / positive("rate_hz", rate_hz)
+
+
+def positive(name: str, value: float) -> float:
+    """A number of seconds, or of times a second."""
+    if not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise InvalidArgument(f"{name}={value!r}: expected a number above 0")
+    return value
+
+
+class AsyncExecutor:
+    """Calls a function, plain or `async def`, again and again in an event loop, until `stop`.
+
+    Exceptions are handed to `on_error`, by default logged, and it goes on. The other tasks of the
+    loop have a turn after each call.
+
+    >>> calls = []
+    >>> def work():
+    ...     calls.append(1)
+    ...     if len(calls) == 3:
+    ...         executor.stop()
+    >>> executor = AsyncExecutor(work)
+    >>> asyncio.run(executor.run())
+    >>> len(calls)
+    3
+    """
+
+    def __init__(self, callback: Callback, *, on_error: OnException | None = None) -> None:
+        self._callback = checked_callback(callback, "async")
+        self._on_error = on_error or _logged(callback)
+        self._stopped = False
+        self._wait: asyncio.Future[None] | None = None
+        self.ticks = 0  # how often it was called
+
+    async def run(self) -> None:
+        """Until `stop`, or until the task is cancelled."""
+        while not self._stopped:
+            await self._tick()
+            await asyncio.sleep(0)
+
+    def stop(self) -> None:
+        """Ends `run` after the call that is under way, for good. In the loop's thread."""
+        self._stopped = True
+        if self._wait is not None and not self._wait.done():
+            self._wait.set_result(None)
+
+    async def _tick(self) -> None:
+        self.ticks += 1
+        try:
+            await outcome_of(self._callback())
+        except asyncio.CancelledError as error:
+            if is_cancelled():
+                raise
+            self._on_error(error)
+        except Exception as error:
+            self._on_error(error)
+
+
+class RateExecutor(AsyncExecutor):
+    """Calls a function, plain or `async def`, so many times a second in an event loop.
+
+    The calls stay on a fixed grid of the monotonic clock, whatever each of them takes. One that
+    was due before the last had ended comes late, or is left out (`skip=True`); `overruns` counts
+    both. The first comes one period after `run`.
+
+    Args:
+        rate_hz: calls a second.
+        callback: without arguments.
+        skip: leave out what comes too late.
+        on_error: is handed each exception; by default it is logged. The calls go on.
+
+    Raises:
+        InvalidArgument: a rate that is no number above 0.
+    """
+
+    def __init__(
+        self,
+        rate_hz: float,
+        callback: Callback,
+        *,
+        skip: bool = False,
+        on_error: OnException | None = None,
+    ) -> None:
+        super().__init__(callback, on_error=on_error)
+        self._period = period_of(rate_hz)
+        self._skip = skip
+        self._grid: Grid | None = None
+
+    @property
+    def overruns(self) -> int:
+        """Calls that were due before the one before them had ended, in this run."""
+        return 0 if self._grid is None else self._grid.overruns
+
+    async def run(self) -> None:
+        """Until `stop`, or until the task is cancelled."""
+        grid = self._grid = Grid(self._period, skip=self._skip)
+        while not self._stopped:
+            await self._until(grid)
+            if self._stopped:
+                return
+            await self._tick()
+            if grid.advance():
+                await asyncio.sleep(0)  # late, but the others of the loop have a turn
+
+    async def _until(self, grid: Grid) -> None:
+        loop = asyncio.get_running_loop()
+        while not self._stopped and (left := grid.left()) > 0:
+            self._wait = wait = loop.create_future()
+            handle = loop.call_later(max(left, _LEAST_SLEEP), _done, wait)
+            try:
+                await wait
+            finally:
+                handle.cancel()
+
+
+class SyncRateExecutor:
+    """The same without an event loop: `run` blocks its thread, and needs a plain function.
+
+    Args:
+        rate_hz: calls a second.
+        callback: without arguments.
+        skip: leave out what comes too late.
+        on_error: is handed each exception; by default it is logged. The calls go on.
+        stop_event: what ends it, beside `stop`.
+
+    Raises:
+        InvalidArgument: a rate that is no number above 0.
+        TypeError: a coroutine function.
+
+    >>> def work():
+    ...     if executor.ticks == 3:
+    ...         executor.stop()
+    >>> executor = SyncRateExecutor(1000, work)
+    >>> executor.run()
+    >>> executor.ticks
+    3
+    """
+
+    def __init__(
+        self,
+        rate_hz: float,
+        callback: Callback,
+        *,
+        skip: bool = False,
+        on_error: OnException | None = None,
+        stop_event: threading.Event | None = None,
+    ) -> None:
+        self._callback = checked_callback(callback, "sync")
+        self._on_error = on_error or _logged(callback)
+        self._period = period_of(rate_hz)
+        self._skip = skip
+        self._stop = stop_event or threading.Event()
+        self._grid: Grid | None = None
+        self.ticks = 0  # how often it was called
+
+    @property
+    def overruns(self) -> int:
+        """Calls that were due before the one before them had ended, in this run."""
+        return 0 if self._grid is None else self._grid.overruns
+
+    def run(self, timeout: float | None = None) -> None:
+        """Until `stop`, or for `timeout` seconds."""
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        grid = self._grid = Grid(self._period, skip=self._skip)
+        while grid.due <= end:
+            if self._stop.wait(max(grid.left(), 0)):
+                return
+            self._tick()
+            grid.advance()
+        self._stop.wait(max(end - time.monotonic(), 0))
+
+    def stop(self) -> None:
+        """Ends `run` after the call that is under way. From any thread; for good."""
+        self._stop.set()
+
+    def _tick(self) -> None:
+        self.ticks += 1
+        try:
+            self._callback()
+        except Exception as error:
+            self._on_error(error)
+
+
+def _done(wait: asyncio.Future[None]) -> None:
+    if not wait.done():
+        wait.set_result(None)
+
+
+def _logged(callback: Callback) -> OnException:
+    def report(error: BaseException) -> None:
+        log.error("%s raised %s", called(callback), type(error).__name__, exc_info=error)
+
+    return report

@@ -1,0 +1,184 @@
+"""What a node runs, and how that begins and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+from tensorbus.nodes._callbacks import Mode
+from tensorbus.nodes._failures import Failures
+from tensorbus.nodes._threads import Place, Threads
+
+
+class Work(Protocol):
+    """A subscriber, timer or service of a node."""
+
+    mode: Mode
+    label: str
+
+    @property
+    def parallel(self) -> int:
+        """In how many tasks or threads it is to run."""
+
+    async def work(self) -> None:
+        """In the event loop, until it is cancelled or has nothing more to do."""
+
+    def work_sync(self, stop: threading.Event) -> None:
+        """In a thread, until `close` is called."""
+
+    def close(self) -> None:
+        """Ends it. From any thread; a second call does nothing."""
+
+
+class Life:
+    """Starts work when the node runs, each piece in its own task or thread, and ends it.
+
+    `stop` is for any thread; the rest is the event loop's, or, without one, the main thread's.
+    """
+
+    def __init__(self, node: str, on_error: str) -> None:
+        self.stopped = threading.Event()
+        self.failures = Failures(node, on_error, self.stop)
+        self.threads = Threads(node, lambda error, name: self.failures.report(error, name))
+        self._node = node
+        self._work: dict[Work, Place | None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake: asyncio.Event | None = None
+        self._ended: asyncio.Event | None = None
+        self._threads_run = False
+        self._afterwards: Callable[[], None] | None = None
+
+    def add(self, work: Work, place: Place | None = None) -> None:
+        """Starts it if the node runs, else when it does."""
+        self._work[work] = place
+        if work.mode == "async" and self._loop is not None:
+            self._start_task(work)
+        elif work.mode == "sync" and self._threads_run:
+            self._start_thread(work)
+
+    @property
+    def in_loop(self) -> bool:
+        """Does it run in an event loop now?"""
+        return self._loop is not None
+
+    @property
+    def running(self) -> bool:
+        """Does it run now, in whichever way?"""
+        return (self.in_loop or self._threads_run) and not self.stopped.is_set()
+
+    def check_all_sync(self, call: str) -> None:
+        """Raises RuntimeError if something needs an event loop."""
+        names = [work.label for work in self._work if work.mode == "async"]
+        if names or self.in_loop:
+            raise RuntimeError(
+                f"node {self._node!r} has async work ({', '.join(names)}), which {call} cannot "
+                "serve: use `await node.run()` and `await node.close()`, or mode='sync'"
+            )
+
+    async def run(self) -> None:
+        """Until `stop`. Then tasks are cancelled, work is closed, and threads have ended."""
+        if self.in_loop:
+            raise RuntimeError(f"node {self._node!r} runs already")
+        self._loop = asyncio.get_running_loop()
+        self._wake, self._ended = asyncio.Event(), asyncio.Event()
+        try:
+            self._start_all()
+            if not self.stopped.is_set():
+                await self._wake.wait()
+        finally:
+            try:
+                await self._end()
+            finally:
+                self._loop = None
+                self._ended.set()
+        self.failures.raise_first()
+
+    def spin(self, timeout: float | None) -> bool:
+        """Blocks until `stop`, or for `timeout` seconds; False after that."""
+        self.start_threads()
+        stopped = self.stopped.wait(timeout)
+        self.failures.raise_first()
+        return stopped
+
+    def start_threads(self) -> None:
+        if not self._threads_run and not self.stopped.is_set():
+            self._threads_run = True
+            for work in list(self._work):
+                if work.mode == "sync":
+                    self._start_thread(work)
+
+    def stop(self) -> None:
+        """Ends `run` and `spin`, for good. From any thread."""
+        self.stopped.set()
+        loop, wake = self._loop, self._wake
+        if loop is not None and wake is not None:
+            with suppress(RuntimeError):  # it was closed over its tasks
+                loop.call_soon_threadsafe(wake.set)
+
+    async def close(self, afterwards: Callable[[], None]) -> None:
+        """Ends all, and calls `afterwards` when that is done.
+
+        From a callback of the node itself it returns before that, for `run` waits for callbacks.
+        """
+        self.stop()
+        if asyncio.current_task() in self._tasks:
+            self._afterwards = afterwards
+            return
+        if self.in_loop and self._ended is not None:
+            await self._ended.wait()
+        await self._join()
+        afterwards()
+
+    def close_sync(self) -> None:
+        """Ends all; returns when the threads have ended, but for the one that calls."""
+        self.stop()
+        self._close_work()
+        self.threads.join()
+
+    def _start_all(self) -> None:
+        if self.stopped.is_set():
+            return
+        self.start_threads()
+        for work in list(self._work):
+            if work.mode == "async":
+                self._start_task(work)
+
+    def _start_task(self, work: Work) -> None:
+        assert self._loop is not None
+        for _ in range(work.parallel):
+            task = self._loop.create_task(work.work(), name=f"{self._node}: {work.label}")
+            self._tasks.add(task)
+            task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.failures.end_with(error)  # ours: callbacks' never come here
+
+    def _start_thread(self, work: Work) -> None:
+        for _ in range(work.parallel):
+            self.threads.start(work.label, lambda: work.work_sync(self.stopped), self._work[work])
+
+    async def _end(self) -> None:
+        self.stop()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await self._join()
+        if self._afterwards is not None:
+            self._afterwards()
+
+    async def _join(self) -> None:
+        self._close_work()
+        if self.threads:
+            await asyncio.get_running_loop().run_in_executor(None, self.threads.join)
+
+    def _close_work(self) -> None:
+        for work in self._work:
+            work.close()

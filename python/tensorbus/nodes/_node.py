@@ -1,0 +1,439 @@
+"""Nodes: callbacks on topics, timers and services that live and end together."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tensorbus import _core
+from tensorbus._arguments import topic_name, whole_number
+from tensorbus._closing import Closing
+from tensorbus._core import Outcome
+from tensorbus._errors import Closed, InvalidArgument, Timeout
+from tensorbus._participant import participant
+from tensorbus._publisher import Publisher
+from tensorbus._subscriber import Subscriber
+from tensorbus._tensors import Library
+from tensorbus.nodes._callbacks import Callback, Mode, called, checked_callback, checked_mode
+from tensorbus.nodes._client import Client
+from tensorbus.nodes._failures import OnError
+from tensorbus.nodes._life import Life
+from tensorbus.nodes._parameters import Parameter, found
+from tensorbus.nodes._run import EndedBySigterm
+from tensorbus.nodes._service import Service
+from tensorbus.nodes._subscription import Subscription
+from tensorbus.nodes._threads import Place
+from tensorbus.nodes._timer import Timer
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from tensorbus.messages import Message
+
+
+class Node:
+    """Publishers, subscribers with callbacks, timers and services under one name.
+
+    In an event loop, `async with Node(...) as node: await node.run()`, callbacks are `async def` or
+    plain functions and each subscriber has its own task. Without one, `with Node(...) as node:
+    node.spin()`, they are plain functions with `mode="sync"` and each has its own thread. See
+    docs/nodes.md.
+
+    Args:
+        name: by which `list_nodes` shows it. Any number of nodes may share one.
+        domain: see `tensorbus.participant`.
+        on_error: what an exception in a callback does, beside being logged: "log" nothing more;
+            "stop" ends `run`; "raise" makes `run` raise it.
+        parameters: values for `declare_parameter`, where neither the command line nor the
+            environment has one.
+
+    Raises:
+        InvalidArgument: a name that is none, or another `on_error`.
+        AccessDenied: a domain directory that others own or may write to.
+
+    >>> import asyncio
+    >>> async def main():
+    ...     async with Node("doubler") as node:
+    ...         doubled = node.create_publisher("doc/doubled")
+    ...         numbers = node.create_publisher("doc/numbers")
+    ...         def double(number, header):
+    ...             doubled.publish(number * 2)
+    ...         def show(number, header):
+    ...             print(number)
+    ...             node.stop()
+    ...         node.create_subscriber("doc/numbers", callback=double)
+    ...         node.create_subscriber("doc/doubled", callback=show)
+    ...         for publisher in (doubled, numbers):
+    ...             assert publisher.wait_for_subscribers(timeout=10)
+    ...         numbers.publish(21)
+    ...         await node.run()
+    >>> asyncio.run(main())
+    42
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        domain: str | None = None,
+        on_error: OnError = "log",
+        parameters: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(name, str) or not name:
+            raise InvalidArgument(f"name={name!r}: expected a str that is not empty")
+        self.__name = name
+        self.__domain = domain
+        self.__given = dict(parameters or {})
+        self.__parameters: dict[str, Parameter] = {}
+        self.__publishers: dict[str, Publisher] = {}
+        self.__subscriptions: list[Subscription] = []
+        self.__closing: list[Closing] = []
+        self.__closed = False
+        self.__life = Life(name, on_error)
+        self.__listed: _core.NodeName | None = _core.NodeName(name, participant(domain))
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.__name
+
+    @property
+    def publishers(self) -> list[str]:
+        """The topics that it publishes."""
+        return list(self.__publishers)
+
+    @property
+    def subscribers(self) -> list[str]:
+        """The topics that it subscribes to, each once."""
+        return list(dict.fromkeys(each.topic for each in self.__subscriptions))
+
+    @property
+    def parameters(self) -> Mapping[str, Parameter]:
+        """What was declared, by name."""
+        return MappingProxyType(self.__parameters)
+
+    @property
+    def is_running(self) -> bool:
+        """Is it in `run`, or between the first `spin` and the end?"""
+        return self.__life.running
+
+    @property
+    def stop_event(self) -> threading.Event:
+        """Set when it is to end."""
+        return self.__life.stopped
+
+    def get_publisher(self, topic: str) -> Publisher | None:
+        """The publisher of a topic, if there is one."""
+        return self.__publishers.get(topic)
+
+    def get_subscriber(self, topic: str) -> Subscription | None:
+        """The first subscriber of a topic, if there is one."""
+        return next((each for each in self.__subscriptions if each.topic == topic), None)
+
+    def create_publisher(
+        self, topic: str, message_type: type[Message] | None = None, **options: Any
+    ) -> Publisher:
+        """A publisher that ends with the node; of a topic that has one, that one, with a warning.
+
+        Args:
+            topic, message_type, options: see `Publisher`.
+        """
+        self._check_open()
+        if topic in self.__publishers:
+            warnings.warn(
+                f"node {self.__name!r} publishes {topic!r} already: this is the same publisher",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return self.__publishers[topic]
+        options.setdefault("domain", self.__domain)
+        publisher = Publisher(topic, message_type, node=self.__name, **options)
+        self.__publishers[topic] = publisher
+        return publisher
+
+    def create_subscriber(
+        self,
+        topic: str,
+        message_type: type[Message] | None = None,
+        callback: Callback | None = None,
+        *,
+        queue_size: int = 10,
+        mode: Mode = "async",
+        wait_for_topic: bool = True,
+        topic_timeout: float | None = None,
+        strict: bool = False,
+        cpu_affinity: int | Iterable[int] | None = None,
+        sched_priority: int | None = None,
+        **options: Any,
+    ) -> Subscription:
+        """Calls `callback(message, header)` for each sample; without one, `receive` from it.
+
+        A topic may have several. The callback may be `async def`; its samples come one after the
+        other. The message is `sample.data`, the header `sample.header`.
+
+        Args:
+            topic, message_type, options: see `Subscriber`.
+            queue_size: how many samples wait for the callback; more drop the oldest.
+            mode: "async": in the event loop. "sync": in a thread of its own.
+            wait_for_topic: it may be published later; otherwise that it is not now is a Timeout.
+            topic_timeout: seconds of `run` after which that nobody publishes is told as an error,
+                once; it goes on waiting.
+            strict: a publisher of another type ends `run`, or `spin`, with `TypeMismatch`.
+                Otherwise it is told as an error of a callback is, and others go on.
+            cpu_affinity: the CPU, or CPUs, for the thread of mode "sync".
+            sched_priority: that thread's real-time priority (SCHED_FIFO), 1 to 99.
+
+        Raises:
+            InvalidArgument: another mode, a synchronous one without a callback, CPUs that are not
+                there.
+            TypeError: a coroutine function in mode "sync".
+            AccessDenied: the system grants no such priority; the message says what is missing.
+            Timeout: nobody publishes the topic now, with `wait_for_topic=False`.
+        """
+        self._check_open()
+        if callback is not None or checked_mode(mode) == "sync":
+            callback = checked_callback(callback, checked_mode(mode))
+        place = self._place(mode, cpu_affinity, sched_priority)
+        domain = options.setdefault("domain", self.__domain)
+        if not wait_for_topic:
+            _check_topic(topic, domain)
+        subscription = Subscription(
+            Subscriber(
+                topic,
+                message_type,
+                depth=whole_number("queue_size", queue_size, least=1),
+                **options,
+            ),
+            callback,
+            mode=mode,
+            failures=self.__life.failures,
+            topic_timeout=topic_timeout,
+            strict=strict,
+        )
+        self.__subscriptions.append(subscription)
+        self.__life.add(subscription, place)
+        return subscription
+
+    def create_timer(
+        self,
+        period: float,
+        callback: Callback,
+        *,
+        skip: bool = False,
+        mode: Mode = "async",
+        cpu_affinity: int | Iterable[int] | None = None,
+        sched_priority: int | None = None,
+    ) -> Timer:
+        """Calls `callback()` every `period` seconds while the node runs, first after one period.
+
+        Ticks stay on a fixed grid of the monotonic clock. One that was due before the last had
+        ended comes late, or is left out with `skip=True`; `timer.overruns` counts both.
+
+        Args:
+            mode, cpu_affinity, sched_priority: see `create_subscriber`.
+
+        Raises:
+            InvalidArgument: a period that is no number above 0, another mode.
+            TypeError: a coroutine function in mode "sync".
+            AccessDenied: see `create_subscriber`.
+        """
+        self._check_open()
+        callback = checked_callback(callback, checked_mode(mode))
+        place = self._place(mode, cpu_affinity, sched_priority)
+        timer = Timer(period, callback, skip=skip, mode=mode, failures=self.__life.failures)
+        self.__life.add(timer, place)
+        return timer
+
+    def create_service(
+        self,
+        name: str,
+        request_type: type[Message] | None = None,
+        reply_type: type[Message] | None = None,
+        callback: Callback | None = None,
+        *,
+        concurrency: int = 1,
+        mode: Mode = "async",
+        cpu_affinity: int | Iterable[int] | None = None,
+        sched_priority: int | None = None,
+        as_: Library | None = None,
+    ) -> Service:
+        """Answers requests with what `callback(request)` returns, while the node runs.
+
+        What the callback raises is logged here and raised in the client.
+
+        Args:
+            name: any number of processes may offer the same; each client asks one of them.
+            request_type, reply_type: classes that inherit from `Message`; `None` for any value.
+            concurrency: how many requests may be under way at once: tasks, or threads.
+            as_: whose tensors are wanted, see `tensorbus.Subscriber`.
+            mode, cpu_affinity, sched_priority: see `create_subscriber`.
+
+        Raises:
+            InvalidArgument, TypeError, AccessDenied: see `create_subscriber`.
+        """
+        self._check_open()
+        callback = checked_callback(callback, checked_mode(mode))
+        place = self._place(mode, cpu_affinity, sched_priority)
+        service = Service(
+            topic_name(name),
+            request_type,
+            reply_type,
+            callback,
+            mode=mode,
+            concurrency=concurrency,
+            as_=as_,
+            domain=self.__domain,
+            failures=self.__life.failures,
+        )
+        self.__closing.append(service)
+        self.__life.add(service, place)
+        return service
+
+    def create_client(
+        self,
+        name: str,
+        request_type: type[Message] | None = None,
+        reply_type: type[Message] | None = None,
+        **options: Any,
+    ) -> Client:
+        """A client of a service, which may be offered later.
+
+        Args:
+            name, request_type, reply_type, options: see `Client`.
+        """
+        self._check_open()
+        options.setdefault("domain", self.__domain)
+        client = Client(name, request_type, reply_type, **options)
+        self.__closing.append(client)
+        return client
+
+    def spawn_thread(
+        self, target: Callback, *args: Any, name: str | None = None, **kwargs: Any
+    ) -> threading.Thread:
+        """Runs `target(stop_event, *args, **kwargs)` in a thread, from now on.
+
+        It is to return soon after `stop_event` is set; closing the node waits for that.
+        """
+        self._check_open()
+        checked_callback(target, "sync")
+        label = name or called(target)
+        return self.__life.threads.start(
+            label, lambda: target(self.__life.stopped, *args, **kwargs)
+        )
+
+    def declare_parameter(self, name: str, default: Any, help: str = "") -> Any:
+        """The value of a parameter: from outside, or the default, whose type it has.
+
+        From the command line, `--NODE.NAME=VALUE` or `--NAME=VALUE`; else from the environment,
+        `TENSORBUS_NODE_<NODE>_<NAME>` in capitals; else from `Node(parameters=...)`.
+
+        Raises:
+            InvalidArgument: a text that cannot be read as that type; the message names it.
+
+        >>> with Node("camera", parameters={"rate": 10.0}) as node:
+        ...     node.declare_parameter("rate", 30.0, help="frames a second")
+        10.0
+        """
+        parameter = found(self.__name, name, default, help, self.__given)
+        self.__parameters[name] = parameter
+        return parameter.value
+
+    async def run(self) -> None:
+        """Calls the callbacks until `stop`. Then they are cancelled, and threads have ended.
+
+        Raises:
+            Exception: the first of a callback, with `on_error="raise"`.
+            RuntimeError: it runs already.
+            Closed: the node is closed.
+        """
+        self._check_open()
+        await self.__life.run()
+
+    def spin(self, timeout: float | None = None) -> bool:
+        """Runs a node without an event loop until `stop`; False after `timeout` seconds.
+
+        The threads go on between two calls. SIGTERM raises `SystemExit(143)` here, as Ctrl-C
+        raises `KeyboardInterrupt`.
+
+        Raises:
+            RuntimeError: something in it needs an event loop.
+            Exception: the first of a callback, with `on_error="raise"`.
+            Closed: the node is closed.
+        """
+        self._check_open()
+        self.__life.check_all_sync("spin()")
+        with EndedBySigterm():
+            return self.__life.spin(timeout)
+
+    def stop(self) -> None:
+        """Ends `run` and `spin`, for good. From any thread or callback."""
+        self.__life.stop()
+
+    async def close(self) -> None:
+        """Ends it all: callbacks, threads, publishers, subscribers. A second call does nothing."""
+        await self.__life.close(self._close_all)
+
+    def close_sync(self) -> None:
+        """The same without an event loop.
+
+        Raises:
+            RuntimeError: something in it needs one.
+        """
+        self.__life.check_all_sync("close_sync()")
+        self.__life.close_sync()
+        self._close_all()
+
+    def _close_all(self) -> None:
+        if self.__closed:
+            return
+        self.__closed = True
+        for closing in (*self.__subscriptions, *self.__publishers.values(), *self.__closing):
+            closing.close()
+        self.__listed = None
+
+    def _check_open(self) -> None:
+        if self.__closed:
+            raise Closed(f"node {self.__name!r} is closed")
+
+    @staticmethod
+    def _place(
+        mode: Mode, cpu_affinity: int | Iterable[int] | None, sched_priority: int | None
+    ) -> Place:
+        place = Place.of(cpu_affinity, sched_priority)
+        if mode == "async" and place != Place():
+            raise InvalidArgument("cpu_affinity and sched_priority are for mode='sync'")
+        return place
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close_sync()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.__closed else "running" if self.is_running else "open"
+        return f"<tensorbus.Node {self.__name!r} {state}>"
+
+
+def _check_topic(topic: str, domain: str | None) -> None:
+    if _core.wait_for_topic(topic, 0, participant(domain)) is not Outcome.DONE:
+        raise Timeout(f"nobody publishes {topic!r}, and wait_for_topic=False")

@@ -1,0 +1,170 @@
+"""The side of a service that answers."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import OrderedDict
+
+from tensorbus._arguments import library_or_none, plan_or_none, whole_number
+from tensorbus._closing import Closing
+from tensorbus._core import Sample
+from tensorbus._errors import Closed, Error
+from tensorbus._queue import Queue, _taken
+from tensorbus._tensors import Library
+from tensorbus.messages import Message
+from tensorbus.nodes import _calls
+from tensorbus.nodes._callbacks import Callback, Mode, is_cancelled, outcome_of
+from tensorbus.nodes._failures import Failures
+
+# Queues of clients that are kept open.
+_CLIENTS = 256
+# Seconds until the next look when requests cannot be taken.
+_PAUSE = 0.01
+
+
+class Service(Closing):
+    """Answers requests while its node runs. Made by `Node.create_service`.
+
+    Any number of processes may offer a service of one name: each client stays with one of them for
+    as long as that lives.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        request_type: type[Message] | None,
+        reply_type: type[Message] | None,
+        callback: Callback,
+        *,
+        mode: Mode,
+        concurrency: int,
+        as_: Library | None,
+        domain: str | None,
+        failures: Failures,
+    ) -> None:
+        self.name = name
+        self.mode = mode
+        self.label = f"service {name!r}"
+        self.parallel = whole_number("concurrency", concurrency, least=1)
+        self.calls = 0  # requests that came
+        self._types = _calls.Types(plan_or_none(request_type), plan_or_none(reply_type))
+        self._callback = callback
+        self._as = library_or_none(as_)
+        self._failures = failures
+        self._queue = Queue(name=_calls.queue_name(name), domain=domain)
+        self._domain = domain
+        self._clients: OrderedDict[str, Queue] = OrderedDict()
+        self._lock = threading.Lock()
+        self._known: dict[tuple[str, str], str | None] = {}
+
+    def close(self) -> None:
+        """Ends it: clients that wait for an answer get `Closed`. A second call does nothing."""
+        self._queue.close()
+        with self._lock:
+            self._clients.clear()
+
+    async def work(self) -> None:
+        while True:
+            try:
+                found = await _taken(self._queue._here.start_get())
+            except Closed:
+                return
+            except Error as error:
+                self._failures.report(error, self.label)
+                await asyncio.sleep(_PAUSE)
+                continue
+            if isinstance(found, Sample):
+                await self._serve(found)
+            del found
+
+    def work_sync(self, stop: threading.Event) -> None:
+        while not stop.is_set():
+            try:
+                found = self._queue._found(None)
+            except Closed:
+                return
+            except Error as error:
+                self._failures.report(error, self.label)
+                stop.wait(_PAUSE)
+                continue
+            self._serve_sync(found)
+            del found
+
+    async def _serve(self, sample: Sample) -> None:
+        try:
+            request = self._read(sample)
+            item = request.refusal or await self._answer(request.data)
+            await _taken(self._client(request.reply)._here.start_put(*item))
+        except Closed:
+            pass  # the client gave up
+        except Error as error:
+            self._failures.warn(error, self.label)
+
+    def _serve_sync(self, sample: Sample) -> None:
+        try:
+            request = self._read(sample)
+            item = request.refusal or self._answer_sync(request.data)
+            self._client(request.reply)._here.put(*item, None)
+        except Closed:
+            pass
+        except Error as error:
+            self._failures.warn(error, self.label)
+
+    async def _answer(self, message: object) -> _calls.Item:
+        try:
+            reply = await outcome_of(self._callback(message))
+            return _calls.reply_item(self._types, reply)
+        except asyncio.CancelledError as error:
+            if is_cancelled():
+                raise
+            return self._failed(error)
+        except Exception as error:
+            return self._failed(error)
+
+    def _answer_sync(self, message: object) -> _calls.Item:
+        try:
+            return _calls.reply_item(self._types, self._callback(message))
+        except Exception as error:
+            return self._failed(error)
+
+    def _failed(self, error: BaseException) -> _calls.Item:
+        self._failures.report(error, self.label)
+        return _calls.error_item(error)
+
+    def _read(self, sample: Sample) -> _calls.Request:
+        self.calls += 1
+        request = _calls.read_request(sample, self._as)
+        why = self._why_not(request.types)
+        if why is not None:
+            return request._replace(refusal=_calls.mismatch_item(why))
+        plan = self._types.request
+        if plan is None:
+            return request
+        try:
+            return request._replace(data=plan.received(request.data, self._as))
+        except Error as error:
+            self._failures.warn(error, self.label)
+            return request._replace(refusal=_calls.error_item(error))
+
+    def _why_not(self, types: tuple[str, str]) -> str | None:
+        if types not in self._known:
+            if len(self._known) >= _CLIENTS:
+                self._known.clear()
+            self._known[types] = _calls.why_not(self._types, types)
+        return self._known[types]
+
+    def _client(self, address: str) -> Queue:
+        """The queue of a client; the one that was not used for longest makes room."""
+        with self._lock:
+            found = self._clients.pop(address, None)
+        if found is None:
+            found = Queue.open(address, domain=self._domain)
+        with self._lock:
+            self._clients[address] = found
+            if len(self._clients) > _CLIENTS:
+                self._clients.popitem(last=False)
+        return found
+
+    def __repr__(self) -> str:
+        return f"<tensorbus.Service {self.name!r} calls={self.calls}>"

@@ -1,0 +1,192 @@
+"""A node's subscribers."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from tensorbus._async_receiver import AsyncReceiver
+from tensorbus._closing import Closing
+from tensorbus._errors import Closed, Error, Timeout, TypeMismatch
+from tensorbus._sample import Sample
+from tensorbus._subscriber import Subscriber
+from tensorbus.nodes._callbacks import Callback, Mode, is_cancelled, outcome_of
+from tensorbus.nodes._failures import Failures
+
+# Seconds of callbacks in a row after which the other tasks of the loop have a turn.
+_TURN = 0.001
+# Seconds until the next look when samples cannot be taken.
+_PAUSE = 0.01
+
+
+class Subscription(Closing):
+    """Samples of a topic for a node: for its callback, or to be received. Made by `Node`.
+
+    What a slow callback leaves in the queue is dropped from its old end, and counted.
+    """
+
+    parallel = 1
+
+    def __init__(
+        self,
+        subscriber: Subscriber,
+        callback: Callback | None,
+        *,
+        mode: Mode,
+        failures: Failures,
+        topic_timeout: float | None,
+        strict: bool = False,
+    ) -> None:
+        self.mode = mode
+        self.callback = callback
+        self.topic = subscriber.topic
+        self.label = f"topic {self.topic!r}"
+        self.receive_count = 0
+        self.last_receive_time: float | None = None  # as time.time() has it
+        self.running = False
+        self._subscriber = subscriber
+        self._receiver = AsyncReceiver(subscriber, None) if mode == "async" else None
+        self._failures = failures
+        self._topic_timeout = topic_timeout
+        self._strict = strict
+        self._stuck: type[Error] | None = None  # what was reported since the last sample
+        self._last_stats: dict[str, Any] | None = None
+
+    async def receive(self, timeout: float | None = None) -> Sample:
+        """The next sample: see `AsyncSubscriber.receive`. Not while a callback takes them all.
+
+        Raises:
+            Timeout, TypeMismatch, Closed, HoldLimit: see `Subscriber.receive`.
+            RuntimeError: the subscriber is synchronous.
+        """
+        if self._receiver is None:
+            raise RuntimeError(f"the subscriber of {self.topic!r} has mode='sync'")
+        sample = await self._receiver.receive(timeout)
+        self._count()
+        return sample
+
+    async def __aiter__(self) -> AsyncIterator[Sample]:
+        """Samples until it is closed."""
+        while True:
+            try:
+                yield await self.receive()
+            except Closed:
+                return
+
+    @property
+    def dropped_count(self) -> int:
+        """Samples that were dropped because the queue was full."""
+        return int(self.stats["missed"])
+
+    @property
+    def is_connected(self) -> bool:
+        """Is there a publisher?"""
+        return bool(self.stats["publishers"])
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """See `Subscriber.stats`; after the end, as they were."""
+        return self._subscriber.stats if self._last_stats is None else self._last_stats
+
+    def close(self) -> None:
+        """Ends it, and what waits for it. From any thread; a second call does nothing."""
+        if self._last_stats is None:
+            self._last_stats = {**self._subscriber.stats, "publishers": 0}
+        self._subscriber.close()
+
+    async def work(self) -> None:
+        """Hands samples to the callback in the event loop, until it is closed."""
+        if self.callback is None:
+            return
+        self.running = True
+        try:
+            await self._deliver(self.callback)
+        finally:
+            self.running = False
+
+    def work_sync(self, stop: threading.Event) -> None:
+        """Hands samples to the callback in this thread, until it is closed."""
+        assert self.callback is not None
+        self.running = True
+        try:
+            self._deliver_sync(self.callback, stop)
+        finally:
+            self.running = False
+
+    async def _deliver(self, callback: Callback) -> None:
+        assert self._receiver is not None
+        busy = 0.0
+        while True:
+            try:
+                sample = await self._receiver.receive(self._topic_timeout)
+            except Closed:
+                return
+            except Error as error:
+                await asyncio.sleep(self._reported(error))
+                continue
+            self._count()
+            begin = time.perf_counter()
+            await self._call(callback, sample)
+            del sample  # nothing is held while we wait for the next
+            busy += time.perf_counter() - begin
+            if busy > _TURN:
+                busy = 0.0
+                await asyncio.sleep(0)
+
+    async def _call(self, callback: Callback, sample: Sample) -> None:
+        try:
+            result = callback(sample.data, sample.header)
+            if result is not None:
+                await outcome_of(result)
+        except asyncio.CancelledError as error:
+            if is_cancelled():
+                raise
+            self._failures.report(error, self.label, sample.header.sequence)
+        except Exception as error:
+            self._failures.report(error, self.label, sample.header.sequence)
+
+    def _deliver_sync(self, callback: Callback, stop: threading.Event) -> None:
+        while not stop.is_set():
+            try:
+                sample = self._subscriber.receive(self._topic_timeout)
+            except Closed:
+                return
+            except Error as error:
+                stop.wait(self._reported(error))
+                continue
+            self._count()
+            try:
+                callback(sample.data, sample.header)
+            except Exception as error:
+                self._failures.report(error, self.label, sample.header.sequence)
+            del sample
+
+    def _count(self) -> None:
+        self.receive_count += 1
+        self.last_receive_time = time.time()
+        self._stuck = None
+        self._topic_timeout = None
+
+    def _reported(self, error: Error) -> float:
+        """Tells what keeps samples from coming, once for each kind; seconds until the next look."""
+        if isinstance(error, Timeout):
+            self._topic_timeout, waited = None, self._topic_timeout
+            if not self.is_connected:
+                silence = Timeout(f"nobody has published on {self.topic!r} in {waited} s")
+                self._failures.report(silence, self.label)
+            return 0
+        if isinstance(error, TypeMismatch) and self._strict:
+            self._failures.end_with(error)
+        elif isinstance(error, TypeMismatch) or self._stuck is not type(error):
+            self._stuck = type(error)
+            self._failures.report(error, self.label)
+        return _PAUSE
+
+    def __repr__(self) -> str:
+        return (
+            f"<tensorbus.Subscription {self.topic!r} received={self.receive_count} "
+            f"dropped={self.dropped_count}>"
+        )

@@ -1,0 +1,130 @@
+"""A node's threads: where they run, and their end."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from tensorbus._errors import AccessDenied, InvalidArgument
+from tensorbus.nodes._failures import log
+
+# Seconds after which one that has not ended is named in the log.
+_SOON = 5.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a thread is to run, and how urgent it is: CPU numbers, SCHED_FIFO's priority."""
+
+    cpus: tuple[int, ...] | None = None
+    priority: int | None = None
+
+    @staticmethod
+    def of(cpu_affinity: int | Iterable[int] | None, sched_priority: int | None) -> Place:
+        """Such a place, if a thread of ours may have it.
+
+        Raises:
+            InvalidArgument: CPUs that are not there, or not ours; a priority out of range.
+            AccessDenied: what is missing for the priority.
+        """
+        if isinstance(cpu_affinity, int):
+            cpu_affinity = (cpu_affinity,)
+        place = Place(None if cpu_affinity is None else tuple(cpu_affinity), sched_priority)
+        if place != Place():
+            place._try()
+        return place
+
+    def take(self) -> None:
+        """For the calling thread."""
+        if self.cpus is not None:
+            _run_on(self.cpus)
+        if self.priority is not None:
+            _be_urgent(self.priority)
+
+    def _try(self) -> None:
+        errors: list[Exception] = []
+
+        def take() -> None:
+            try:
+                self.take()
+            except Exception as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        thread.join()
+        if errors:
+            raise errors[0]
+
+
+def _run_on(cpus: tuple[int, ...]) -> None:
+    try:
+        os.sched_setaffinity(0, cpus)
+    except (OSError, ValueError, TypeError, OverflowError) as error:
+        ours = sorted(os.sched_getaffinity(0))
+        raise InvalidArgument(
+            f"cpu_affinity={cpus}: {error}; this process may run on CPUs {ours}"
+        ) from None
+
+
+def _be_urgent(priority: int) -> None:
+    least, most = (
+        os.sched_get_priority_min(os.SCHED_FIFO),
+        os.sched_get_priority_max(os.SCHED_FIFO),
+    )
+    if not isinstance(priority, int) or not least <= priority <= most:
+        raise InvalidArgument(f"sched_priority={priority!r}: expected {least} to {most}")
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
+    except PermissionError:
+        raise AccessDenied(
+            f"sched_priority={priority}: SCHED_FIFO needs CAP_SYS_NICE, or a limit on real-time "
+            f"priority of at least {priority} (`ulimit -r`, LimitRTPRIO= in systemd, rtprio in "
+            "/etc/security/limits.conf; a container needs --cap-add=SYS_NICE)"
+        ) from None
+
+
+class Threads:
+    """Threads that end when they are asked to. In any thread.
+
+    Args:
+        node: its name, which stands before the threads'.
+        failed: is handed what ends a thread too early, and the thread's name.
+    """
+
+    def __init__(self, node: str, failed: Callable[[BaseException, str], None]) -> None:
+        self._node = node
+        self._failed = failed
+        self._threads: list[threading.Thread] = []
+
+    def start(
+        self, name: str, function: Callable[[], object], place: Place | None = None
+    ) -> threading.Thread:
+        def run() -> None:
+            try:
+                if place is not None:
+                    place.take()
+                function()
+            except Exception as error:
+                self._failed(error, name)
+
+        thread = threading.Thread(target=run, name=f"{self._node}: {name}")
+        self._threads = [each for each in self._threads if each.is_alive()]
+        self._threads.append(thread)
+        thread.start()
+        return thread
+
+    def join(self) -> None:
+        """Waits for all of them, but for the one that calls."""
+        for thread in self._threads:
+            if thread is threading.current_thread():
+                continue
+            thread.join(_SOON)
+            if thread.is_alive():
+                log.warning("node %r waits for its thread %r to end", self._node, thread.name)
+                thread.join()
+
+    def __bool__(self) -> bool:
+        return any(thread.is_alive() for thread in self._threads)

@@ -1,0 +1,57 @@
+"""A node's timers."""
+
+from __future__ import annotations
+
+import threading
+
+from tensorbus.nodes._callbacks import Callback, Mode, called
+from tensorbus.nodes._executor import RateExecutor, SyncRateExecutor, positive
+from tensorbus.nodes._failures import Failures
+
+
+class Timer:
+    """Calls back every `period` seconds while its node runs. Made by `Node.create_timer`."""
+
+    parallel = 1
+
+    def __init__(
+        self, period: float, callback: Callback, *, skip: bool, mode: Mode, failures: Failures
+    ) -> None:
+        self.period = positive("period", period)
+        self.mode = mode
+        self.label = f"timer {called(callback)}"
+        self._failures = failures
+        kind = RateExecutor if mode == "async" else SyncRateExecutor
+        self._executor: RateExecutor | SyncRateExecutor = kind(
+            1 / period, callback, skip=skip, on_error=self._failed
+        )
+
+    @property
+    def ticks(self) -> int:
+        """How often it has called back."""
+        return self._executor.ticks
+
+    @property
+    def overruns(self) -> int:
+        """Ticks that were due before the one before them had ended."""
+        return self._executor.overruns
+
+    def cancel(self) -> None:
+        """No more ticks. In the loop's thread, or, of a synchronous one, from any."""
+        self._executor.stop()
+
+    close = cancel
+
+    async def work(self) -> None:
+        assert isinstance(self._executor, RateExecutor)
+        await self._executor.run()
+
+    def work_sync(self, stop: threading.Event) -> None:
+        assert isinstance(self._executor, SyncRateExecutor)
+        self._executor.run()
+
+    def _failed(self, error: BaseException) -> None:
+        self._failures.report(error, self.label)
+
+    def __repr__(self) -> str:
+        return f"<tensorbus.Timer period={self.period} ticks={self.ticks} overruns={self.overruns}>"
