@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import threading
 import time
 
@@ -36,6 +37,11 @@ def live_in_a_loop() -> None:
     tell([node.name for node in tb.list_nodes()])
 
 
+def live_without_uvloop() -> None:
+    sys.modules["uvloop"] = None  # type: ignore[assignment]
+    live_in_a_loop()
+
+
 def live_in_threads() -> None:
     def wait(stop: threading.Event) -> None:
         stop.wait()
@@ -53,7 +59,7 @@ def live_in_threads() -> None:
 
 
 @pytest.mark.parametrize(("number", "ending"), ENDS)
-@pytest.mark.parametrize("live", [live_in_a_loop, live_in_threads])
+@pytest.mark.parametrize("live", [live_in_a_loop, live_without_uvloop, live_in_threads])
 def test_a_signal_ends_nodes_with_all_their_clean_up(
     elsewhere: Elsewhere, live: object, number: signal.Signals, ending: str
 ) -> None:
@@ -171,8 +177,6 @@ def test_run_uses_uvloop_where_it_is_installed() -> None:
 
 def test_run_does_without_uvloop_and_in_other_threads(elsewhere: Elsewhere) -> None:
     def live() -> None:
-        import sys
-
         sys.modules["uvloop"] = None  # type: ignore[assignment]
 
         async def loop() -> str:
