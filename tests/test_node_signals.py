@@ -86,6 +86,25 @@ def test_sigterm_ends_the_program_with_143_and_without_a_word(elsewhere: Elsewhe
     assert other.end() == (143, "")
 
 
+@pytest.mark.parametrize("by", ["a signal", "its end"])
+def test_a_program_that_leaves_its_node_open_ends(elsewhere: Elsewhere, by: str) -> None:
+    def live(by: str) -> None:
+        node = tb.Node("node")
+        node.create_subscriber("topic", callback=lambda m, h: None, mode="sync")
+        node.create_timer(0.001, lambda: None, mode="sync")
+        node.spawn_thread(lambda stop: stop.wait())
+        node.spin(0.001)
+        tell("ready")
+        if by == "a signal":
+            node.spin()
+
+    other = elsewhere.start(live, by)
+    assert other.hear() == "ready"
+    if by == "a signal":
+        other.signal_when_asleep(signal.SIGTERM)
+        assert other.end() == (143, "")
+
+
 def test_ctrl_c_ends_the_program_as_it_does_with_asyncio_run(elsewhere: Elsewhere) -> None:
     def live() -> None:
         async def main() -> None:

@@ -98,9 +98,19 @@ class Life:
         self.failures.raise_first()
 
     def spin(self, timeout: float | None) -> bool:
-        """Blocks until `stop`, or for `timeout` seconds; False after that."""
+        """Blocks until `stop`, or for `timeout` seconds; False after that.
+
+        When it is interrupted, too, the threads are told to end.
+        """
         self.start_threads()
-        stopped = self.stopped.wait(timeout)
+        try:
+            stopped = self.stopped.wait(timeout)
+        except BaseException:
+            self.stop()
+            self._close_work()
+            raise
+        if stopped:
+            self._close_work()
         self.failures.raise_first()
         return stopped
 

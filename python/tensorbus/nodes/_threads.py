@@ -110,7 +110,8 @@ class Threads:
             except Exception as error:
                 self._failed(error, name)
 
-        thread = threading.Thread(target=run, name=f"{self._node}: {name}")
+        # A program that ends without closing its node does not wait for it.
+        thread = threading.Thread(target=run, name=f"{self._node}: {name}", daemon=True)
         self._threads = [each for each in self._threads if each.is_alive()]
         self._threads.append(thread)
         thread.start()
