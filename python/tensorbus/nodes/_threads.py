@@ -120,7 +120,8 @@ class Threads:
     def join(self) -> None:
         """Waits for all of them, but for the one that calls."""
         for thread in self._threads:
-            if thread is threading.current_thread():
+            # One that a signal kept from being started is not alive, and cannot be joined.
+            if thread is threading.current_thread() or not thread.is_alive():
                 continue
             thread.join(_SOON)
             if thread.is_alive():
