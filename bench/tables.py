@@ -20,6 +20,7 @@ TITLES = {
     "python_import": "Python: what an import takes, in a process of its own",
     "python_queue": "Python: queues, one way, the receiver sleeps; and handles",
     "python_relay": "Python: small items through three processes",
+    "python_nodes": "Python: a node's callbacks, and their answers",
     "python_gil": "Python: how often a second another thread counts",
 }
 FLOORS = {
@@ -31,6 +32,7 @@ FLOORS = {
     "python_import": "pass",
     "python_queue": "eventfd, a round trip",
     "python_relay": "64 bytes, multiprocessing.Queue",
+    "python_nodes": "for sample in subscriber",
     "python_gil": "alone",
 }
 

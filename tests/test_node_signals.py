@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import threading
 import time
 
@@ -36,6 +37,11 @@ def live_in_a_loop() -> None:
     tell([node.name for node in tb.list_nodes()])
 
 
+def live_without_uvloop() -> None:
+    sys.modules["uvloop"] = None  # type: ignore[assignment]
+    live_in_a_loop()
+
+
 def live_in_threads() -> None:
     def wait(stop: threading.Event) -> None:
         stop.wait()
@@ -53,7 +59,7 @@ def live_in_threads() -> None:
 
 
 @pytest.mark.parametrize(("number", "ending"), ENDS)
-@pytest.mark.parametrize("live", [live_in_a_loop, live_in_threads])
+@pytest.mark.parametrize("live", [live_in_a_loop, live_without_uvloop, live_in_threads])
 def test_a_signal_ends_nodes_with_all_their_clean_up(
     elsewhere: Elsewhere, live: object, number: signal.Signals, ending: str
 ) -> None:
@@ -78,6 +84,25 @@ def test_sigterm_ends_the_program_with_143_and_without_a_word(elsewhere: Elsewhe
     assert other.hear() == "ready"
     other.signal_when_asleep(signal.SIGTERM)
     assert other.end() == (143, "")
+
+
+@pytest.mark.parametrize("by", ["a signal", "its end"])
+def test_a_program_that_leaves_its_node_open_ends(elsewhere: Elsewhere, by: str) -> None:
+    def live(by: str) -> None:
+        node = tb.Node("node")
+        node.create_subscriber("topic", callback=lambda m, h: None, mode="sync")
+        node.create_timer(0.001, lambda: None, mode="sync")
+        node.spawn_thread(lambda stop: stop.wait())
+        node.spin(0.001)
+        tell("ready")
+        if by == "a signal":
+            node.spin()
+
+    other = elsewhere.start(live, by)
+    assert other.hear() == "ready"
+    if by == "a signal":
+        other.signal_when_asleep(signal.SIGTERM)
+        assert other.end() == (143, "")
 
 
 def test_ctrl_c_ends_the_program_as_it_does_with_asyncio_run(elsewhere: Elsewhere) -> None:
@@ -171,8 +196,6 @@ def test_run_uses_uvloop_where_it_is_installed() -> None:
 
 def test_run_does_without_uvloop_and_in_other_threads(elsewhere: Elsewhere) -> None:
     def live() -> None:
-        import sys
-
         sys.modules["uvloop"] = None  # type: ignore[assignment]
 
         async def loop() -> str:

@@ -98,7 +98,7 @@ def test_a_timer_whose_callback_raises_goes_on_at_its_pace(
             node.create_timer(0.01, fail, mode="sync")
             assert node.spin(PATIENCE)
     assert ticks[4] >= begin + 0.05
-    assert len(caplog.records) == 5
+    assert len(caplog.records) == len(ticks)
     assert "node 'frail', timer " in caplog.records[0].getMessage()
     assert "ValueError: no" in caplog.records[0].getMessage()
 

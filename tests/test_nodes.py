@@ -402,6 +402,26 @@ def test_a_node_runs_once_at_a_time(run: Run) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("mode", ["async", "sync"])
+def test_no_callback_is_called_after_stop(mode: Any) -> None:
+    got: list[int] = []
+
+    async def main() -> None:
+        def stop(message: int, header: tb.Header) -> None:
+            got.append(message)
+            node.stop()
+
+        async with tb.Node("node") as node:
+            node.create_subscriber("topic", callback=stop, mode=mode)
+            publisher = connected(node.create_publisher("topic"))
+            for number in range(5):
+                publisher.publish(number)
+            await asyncio.wait_for(node.run(), PATIENCE)
+
+    asyncio.run(main())
+    assert got == [0]
+
+
 @pytest.mark.parametrize("by", ["stop", "cancel", "close"])
 def test_the_end_cancels_callbacks_that_wait(run: Run, by: str) -> None:
     async def main() -> None:

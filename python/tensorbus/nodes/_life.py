@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
+from tensorbus._errors import Closed
 from tensorbus.nodes._callbacks import Mode
 from tensorbus.nodes._failures import Failures
 from tensorbus.nodes._threads import Place, Threads
@@ -23,11 +24,11 @@ class Work(Protocol):
     def parallel(self) -> int:
         """In how many tasks or threads it is to run."""
 
-    async def work(self) -> None:
-        """In the event loop, until it is cancelled or has nothing more to do."""
+    async def work(self, stop: threading.Event) -> None:
+        """In the event loop, until it is cancelled; no callback is called after `stop`."""
 
     def work_sync(self, stop: threading.Event) -> None:
-        """In a thread, until `close` is called."""
+        """In a thread, until `close` is called; no callback is called after `stop`."""
 
     def close(self) -> None:
         """Ends it. From any thread; a second call does nothing."""
@@ -37,9 +38,15 @@ class Life:
     """Starts work when the node runs, each piece in its own task or thread, and ends it.
 
     `stop` is for any thread; the rest is the event loop's, or, without one, the main thread's.
+
+    Args:
+        node: its name.
+        on_error: see `Failures`.
+        afterwards: called once, when it is closed and all work has ended.
     """
 
-    def __init__(self, node: str, on_error: str) -> None:
+    def __init__(self, node: str, on_error: str, afterwards: Callable[[], None]) -> None:
+        self.closed = False
         self.stopped = threading.Event()
         self.failures = Failures(node, on_error, self.stop)
         self.threads = Threads(node, lambda error, name: self.failures.report(error, name))
@@ -50,7 +57,8 @@ class Life:
         self._wake: asyncio.Event | None = None
         self._ended: asyncio.Event | None = None
         self._threads_run = False
-        self._afterwards: Callable[[], None] | None = None
+        self._afterwards = afterwards
+        self._close_at_end = False
 
     def add(self, work: Work, place: Place | None = None) -> None:
         """Starts it if the node runs, else when it does."""
@@ -59,6 +67,10 @@ class Life:
             self._start_task(work)
         elif work.mode == "sync" and self._threads_run:
             self._start_thread(work)
+
+    def check_open(self) -> None:
+        if self.closed:
+            raise Closed(f"node {self._node!r} is closed")
 
     @property
     def in_loop(self) -> bool:
@@ -98,9 +110,19 @@ class Life:
         self.failures.raise_first()
 
     def spin(self, timeout: float | None) -> bool:
-        """Blocks until `stop`, or for `timeout` seconds; False after that."""
+        """Blocks until `stop`, or for `timeout` seconds; False after that.
+
+        When it is interrupted, too, the threads are told to end.
+        """
         self.start_threads()
-        stopped = self.stopped.wait(timeout)
+        try:
+            stopped = self.stopped.wait(timeout)
+        except BaseException:
+            self.stop()
+            self._close_work()
+            raise
+        if stopped:
+            self._close_work()
         self.failures.raise_first()
         return stopped
 
@@ -119,25 +141,26 @@ class Life:
             with suppress(RuntimeError):  # it was closed over its tasks
                 loop.call_soon_threadsafe(wake.set)
 
-    async def close(self, afterwards: Callable[[], None]) -> None:
-        """Ends all, and calls `afterwards` when that is done.
+    async def close(self) -> None:
+        """Ends all. A second call does nothing.
 
         From a callback of the node itself it returns before that, for `run` waits for callbacks.
         """
         self.stop()
         if asyncio.current_task() in self._tasks:
-            self._afterwards = afterwards
+            self._close_at_end = True
             return
         if self.in_loop and self._ended is not None:
             await self._ended.wait()
         await self._join()
-        afterwards()
+        self._finish()
 
     def close_sync(self) -> None:
         """Ends all; returns when the threads have ended, but for the one that calls."""
         self.stop()
         self._close_work()
         self.threads.join()
+        self._finish()
 
     def _start_all(self) -> None:
         if self.stopped.is_set():
@@ -150,7 +173,9 @@ class Life:
     def _start_task(self, work: Work) -> None:
         assert self._loop is not None
         for _ in range(work.parallel):
-            task = self._loop.create_task(work.work(), name=f"{self._node}: {work.label}")
+            task = self._loop.create_task(
+                work.work(self.stopped), name=f"{self._node}: {work.label}"
+            )
             self._tasks.add(task)
             task.add_done_callback(self._task_ended)
 
@@ -171,13 +196,18 @@ class Life:
         if tasks:
             await asyncio.wait(tasks)
         await self._join()
-        if self._afterwards is not None:
-            self._afterwards()
+        if self._close_at_end:
+            self._finish()
 
     async def _join(self) -> None:
         self._close_work()
         if self.threads:
             await asyncio.get_running_loop().run_in_executor(None, self.threads.join)
+
+    def _finish(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._afterwards()
 
     def _close_work(self) -> None:
         for work in self._work:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tensorbus import _core
 from tensorbus._arguments import topic_name, whole_number
 from tensorbus._closing import Closing
 from tensorbus._core import Outcome
-from tensorbus._errors import Closed, InvalidArgument, Timeout
+from tensorbus._errors import InvalidArgument, Timeout
 from tensorbus._participant import participant
 from tensorbus._publisher import Publisher
 from tensorbus._subscriber import Subscriber
@@ -21,20 +21,18 @@ from tensorbus.nodes._callbacks import Callback, Mode, called, checked_callback,
 from tensorbus.nodes._client import Client
 from tensorbus.nodes._failures import OnError
 from tensorbus.nodes._life import Life
+from tensorbus.nodes._living import Living
 from tensorbus.nodes._parameters import Parameter, found
-from tensorbus.nodes._run import EndedBySigterm
 from tensorbus.nodes._service import Service
 from tensorbus.nodes._subscription import Subscription
 from tensorbus.nodes._threads import Place
 from tensorbus.nodes._timer import Timer
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from tensorbus.messages import Message
 
 
-class Node:
+class Node(Living):
     """Publishers, subscribers with callbacks, timers and services under one name.
 
     In an event loop, `async with Node(...) as node: await node.run()`, callbacks are `async def` or
@@ -91,14 +89,9 @@ class Node:
         self.__publishers: dict[str, Publisher] = {}
         self.__subscriptions: list[Subscription] = []
         self.__closing: list[Closing] = []
-        self.__closed = False
-        self.__life = Life(name, on_error)
+        self.__life = Life(name, on_error, self.__close_all)
+        super().__init__(name, self.__life)
         self.__listed: _core.NodeName | None = _core.NodeName(name, participant(domain))
-
-    @property
-    def name(self) -> str:
-        """The node's name."""
-        return self.__name
 
     @property
     def publishers(self) -> list[str]:
@@ -114,16 +107,6 @@ class Node:
     def parameters(self) -> Mapping[str, Parameter]:
         """What was declared, by name."""
         return MappingProxyType(self.__parameters)
-
-    @property
-    def is_running(self) -> bool:
-        """Is it in `run`, or between the first `spin` and the end?"""
-        return self.__life.running
-
-    @property
-    def stop_event(self) -> threading.Event:
-        """Set when it is to end."""
-        return self.__life.stopped
 
     def get_publisher(self, topic: str) -> Publisher | None:
         """The publisher of a topic, if there is one."""
@@ -141,7 +124,7 @@ class Node:
         Args:
             topic, message_type, options: see `Publisher`.
         """
-        self._check_open()
+        self.__life.check_open()
         if topic in self.__publishers:
             warnings.warn(
                 f"node {self.__name!r} publishes {topic!r} already: this is the same publisher",
@@ -193,10 +176,10 @@ class Node:
             AccessDenied: the system grants no such priority; the message says what is missing.
             Timeout: nobody publishes the topic now, with `wait_for_topic=False`.
         """
-        self._check_open()
+        self.__life.check_open()
         if callback is not None or checked_mode(mode) == "sync":
             callback = checked_callback(callback, checked_mode(mode))
-        place = self._place(mode, cpu_affinity, sched_priority)
+        place = _place(mode, cpu_affinity, sched_priority)
         domain = options.setdefault("domain", self.__domain)
         if not wait_for_topic:
             _check_topic(topic, domain)
@@ -240,9 +223,9 @@ class Node:
             TypeError: a coroutine function in mode "sync".
             AccessDenied: see `create_subscriber`.
         """
-        self._check_open()
+        self.__life.check_open()
         callback = checked_callback(callback, checked_mode(mode))
-        place = self._place(mode, cpu_affinity, sched_priority)
+        place = _place(mode, cpu_affinity, sched_priority)
         timer = Timer(period, callback, skip=skip, mode=mode, failures=self.__life.failures)
         self.__life.add(timer, place)
         return timer
@@ -274,9 +257,9 @@ class Node:
         Raises:
             InvalidArgument, TypeError, AccessDenied: see `create_subscriber`.
         """
-        self._check_open()
+        self.__life.check_open()
         callback = checked_callback(callback, checked_mode(mode))
-        place = self._place(mode, cpu_affinity, sched_priority)
+        place = _place(mode, cpu_affinity, sched_priority)
         service = Service(
             topic_name(name),
             request_type,
@@ -304,7 +287,7 @@ class Node:
         Args:
             name, request_type, reply_type, options: see `Client`.
         """
-        self._check_open()
+        self.__life.check_open()
         options.setdefault("domain", self.__domain)
         client = Client(name, request_type, reply_type, **options)
         self.__closing.append(client)
@@ -317,7 +300,7 @@ class Node:
 
         It is to return soon after `stop_event` is set; closing the node waits for that.
         """
-        self._check_open()
+        self.__life.check_open()
         checked_callback(target, "sync")
         label = name or called(target)
         return self.__life.threads.start(
@@ -341,99 +324,21 @@ class Node:
         self.__parameters[name] = parameter
         return parameter.value
 
-    async def run(self) -> None:
-        """Calls the callbacks until `stop`. Then they are cancelled, and threads have ended.
-
-        Raises:
-            Exception: the first of a callback, with `on_error="raise"`.
-            RuntimeError: it runs already.
-            Closed: the node is closed.
-        """
-        self._check_open()
-        await self.__life.run()
-
-    def spin(self, timeout: float | None = None) -> bool:
-        """Runs a node without an event loop until `stop`; False after `timeout` seconds.
-
-        The threads go on between two calls. SIGTERM raises `SystemExit(143)` here, as Ctrl-C
-        raises `KeyboardInterrupt`.
-
-        Raises:
-            RuntimeError: something in it needs an event loop.
-            Exception: the first of a callback, with `on_error="raise"`.
-            Closed: the node is closed.
-        """
-        self._check_open()
-        self.__life.check_all_sync("spin()")
-        with EndedBySigterm():
-            return self.__life.spin(timeout)
-
-    def stop(self) -> None:
-        """Ends `run` and `spin`, for good. From any thread or callback."""
-        self.__life.stop()
-
-    async def close(self) -> None:
-        """Ends it all: callbacks, threads, publishers, subscribers. A second call does nothing."""
-        await self.__life.close(self._close_all)
-
-    def close_sync(self) -> None:
-        """The same without an event loop.
-
-        Raises:
-            RuntimeError: something in it needs one.
-        """
-        self.__life.check_all_sync("close_sync()")
-        self.__life.close_sync()
-        self._close_all()
-
-    def _close_all(self) -> None:
-        if self.__closed:
-            return
-        self.__closed = True
+    def __close_all(self) -> None:
         for closing in (*self.__subscriptions, *self.__publishers.values(), *self.__closing):
             closing.close()
         self.__listed = None
-
-    def _check_open(self) -> None:
-        if self.__closed:
-            raise Closed(f"node {self.__name!r} is closed")
-
-    @staticmethod
-    def _place(
-        mode: Mode, cpu_affinity: int | Iterable[int] | None, sched_priority: int | None
-    ) -> Place:
-        place = Place.of(cpu_affinity, sched_priority)
-        if mode == "async" and place != Place():
-            raise InvalidArgument("cpu_affinity and sched_priority are for mode='sync'")
-        return place
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close_sync()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-    def __repr__(self) -> str:
-        state = "closed" if self.__closed else "running" if self.is_running else "open"
-        return f"<tensorbus.Node {self.__name!r} {state}>"
 
 
 def _check_topic(topic: str, domain: str | None) -> None:
     if _core.wait_for_topic(topic, 0, participant(domain)) is not Outcome.DONE:
         raise Timeout(f"nobody publishes {topic!r}, and wait_for_topic=False")
+
+
+def _place(
+    mode: Mode, cpu_affinity: int | Iterable[int] | None, sched_priority: int | None
+) -> Place:
+    place = Place.of(cpu_affinity, sched_priority)
+    if mode == "async" and place != Place():
+        raise InvalidArgument("cpu_affinity and sched_priority are for mode='sync'")
+    return place

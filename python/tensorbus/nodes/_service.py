@@ -64,8 +64,8 @@ class Service(Closing):
         with self._lock:
             self._clients.clear()
 
-    async def work(self) -> None:
-        while True:
+    async def work(self, stop: threading.Event) -> None:
+        while not stop.is_set():
             try:
                 found = await _taken(self._queue._here.start_get())
             except Closed:

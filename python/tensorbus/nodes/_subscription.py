@@ -97,18 +97,18 @@ class Subscription(Closing):
             self._last_stats = {**self._subscriber.stats, "publishers": 0}
         self._subscriber.close()
 
-    async def work(self) -> None:
-        """Hands samples to the callback in the event loop, until it is closed."""
+    async def work(self, stop: threading.Event) -> None:
+        """Hands samples to the callback in the event loop, until `stop`, or it is closed."""
         if self.callback is None:
             return
         self.running = True
         try:
-            await self._deliver(self.callback)
+            await self._deliver(self.callback, stop)
         finally:
             self.running = False
 
     def work_sync(self, stop: threading.Event) -> None:
-        """Hands samples to the callback in this thread, until it is closed."""
+        """Hands samples to the callback in this thread, until it is closed, which wakes it."""
         assert self.callback is not None
         self.running = True
         try:
@@ -116,10 +116,10 @@ class Subscription(Closing):
         finally:
             self.running = False
 
-    async def _deliver(self, callback: Callback) -> None:
+    async def _deliver(self, callback: Callback, stop: threading.Event) -> None:
         assert self._receiver is not None
         busy = 0.0
-        while True:
+        while not stop.is_set():
             try:
                 sample = await self._receiver.receive(self._topic_timeout)
             except Closed:

@@ -110,7 +110,8 @@ class Threads:
             except Exception as error:
                 self._failed(error, name)
 
-        thread = threading.Thread(target=run, name=f"{self._node}: {name}")
+        # A program that ends without closing its node does not wait for it.
+        thread = threading.Thread(target=run, name=f"{self._node}: {name}", daemon=True)
         self._threads = [each for each in self._threads if each.is_alive()]
         self._threads.append(thread)
         thread.start()
@@ -119,7 +120,8 @@ class Threads:
     def join(self) -> None:
         """Waits for all of them, but for the one that calls."""
         for thread in self._threads:
-            if thread is threading.current_thread():
+            # One that a signal kept from being started is not alive, and cannot be joined.
+            if thread is threading.current_thread() or not thread.is_alive():
                 continue
             thread.join(_SOON)
             if thread.is_alive():

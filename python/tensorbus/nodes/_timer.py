@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 from tensorbus.nodes._callbacks import Callback, Mode, called
 from tensorbus.nodes._executor import RateExecutor, SyncRateExecutor, positive
@@ -21,9 +22,11 @@ class Timer:
         self.mode = mode
         self.label = f"timer {called(callback)}"
         self._failures = failures
+        self._callback = callback
+        self._stop = threading.Event()  # the node's, when that runs
         kind = RateExecutor if mode == "async" else SyncRateExecutor
         self._executor: RateExecutor | SyncRateExecutor = kind(
-            1 / period, callback, skip=skip, on_error=self._failed
+            1 / period, self._call, skip=skip, on_error=self._failed
         )
 
     @property
@@ -42,13 +45,18 @@ class Timer:
 
     close = cancel
 
-    async def work(self) -> None:
+    async def work(self, stop: threading.Event) -> None:
+        self._stop = stop
         assert isinstance(self._executor, RateExecutor)
         await self._executor.run()
 
     def work_sync(self, stop: threading.Event) -> None:
+        self._stop = stop
         assert isinstance(self._executor, SyncRateExecutor)
         self._executor.run()
+
+    def _call(self) -> Any:
+        return None if self._stop.is_set() else self._callback()
 
     def _failed(self, error: BaseException) -> None:
         self._failures.report(error, self.label)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 from tensorbus._closing import Closing
@@ -105,7 +106,7 @@ class Subscriber(Closing):
         """
         if self._failures is None:
             raise RuntimeError(f"the subscriber of {self.topic_name!r} is run by its node")
-        self._task = asyncio.ensure_future(self.subscription.work())
+        self._task = asyncio.ensure_future(self.subscription.work(threading.Event()))
         try:
             await asyncio.wait([self._task])
         finally:
