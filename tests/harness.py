@@ -271,10 +271,12 @@ def _add(name: str, value: Any, parts: dict[str, str]) -> None:
 
 def _module_of(name: str, value: object) -> str | None:
     """Where another process can import it from; None for what is in a test."""
+    module = getattr(value, "__module__", None)
+    if module in _HELPERS:  # its own: others that have the name may import more
+        return str(module)
     for helper in _HELPERS:
         if helper in sys.modules and getattr(sys.modules[helper], name, None) is value:
             return helper
-    module = getattr(value, "__module__", None)
     return module if isinstance(module, str) and not module.startswith("test_") else None
 
 

@@ -276,7 +276,7 @@ def said(fields: Any, *arrays: Any, as_: Any = None) -> Any:
         outgoing = Outgoing()
         for array in arrays:
             outgoing.add(array)
-        publisher._core.publish(outgoing, raw, 0, None)
+        publisher._core.publish(outgoing, raw, None)
         return subscriber.receive().data
 
 
@@ -379,7 +379,7 @@ def test_words_and_their_mutations_never_do_harm() -> None:
                 fields[numbers.integers(len(fields))] = numbers.integers(256)
             outgoing = Outgoing()
             outgoing.add(EIGHT)
-            publisher._core.publish(outgoing, bytes(fields), 0, None)
+            publisher._core.publish(outgoing, bytes(fields), None)
             sample = subscriber.receive()
             try:
                 _ = sample.data

@@ -23,7 +23,7 @@ def said(*record: Any, tensors: Any = (), as_: Any = None) -> Any:
         ]
         fields = msgspec.msgpack.encode([*record, *references])
         publisher._core.publish(
-            outgoing, msgspec.msgpack.encode(msgspec.msgpack.Ext(3, fields)), 0, None
+            outgoing, msgspec.msgpack.encode(msgspec.msgpack.Ext(3, fields)), None
         )
         return subscriber.receive().data
 
@@ -106,7 +106,7 @@ def test_jagged_offsets_that_reach_beyond_are_refused() -> None:
         fields = msgspec.msgpack.encode(["torch.jagged", 4, values, others, None, 1])
         with joined() as (publisher, subscriber):
             publisher._core.publish(
-                outgoing, msgspec.msgpack.encode(msgspec.msgpack.Ext(3, fields)), 0, None
+                outgoing, msgspec.msgpack.encode(msgspec.msgpack.Ext(3, fields)), None
             )
             with pytest.raises(tb.ProtocolError, match="reaches beyond its values"):
                 _ = subscriber.receive().data
@@ -138,6 +138,6 @@ def test_flags_that_make_no_sense_are_a_protocol_error(name: str) -> None:
     with joined() as (publisher, subscriber):
         outgoing = Outgoing()
         outgoing.add_memory(memory.ctypes.data, dtype, [2], [1], flags, memory)
-        publisher._core.publish(outgoing, b"", 0, None)
+        publisher._core.publish(outgoing, b"", None)
         with pytest.raises(tb.ProtocolError, match="sample"):
             _ = subscriber.receive().data
