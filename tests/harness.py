@@ -35,8 +35,10 @@ PATIENCE = 30.0
 SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
 
 _HERE = Path(__file__).parent
-# What tests share, which the other processes can import.
-_HELPERS = [path.stem for path in _HERE.glob("*.py") if not path.stem.startswith(("test_", "conf"))]
+# What tests share, which the other processes can import. This one comes first: it imports less than
+# those that have its names.
+_OTHERS = [path.stem for path in _HERE.glob("*.py") if not path.stem.startswith(("test_", "conf"))]
+_HELPERS = sorted(_OTHERS, key=lambda name: (name != "harness", name))
 
 
 def tell(value: object) -> None:
