@@ -1,6 +1,6 @@
 """Runs the benchmarks and sets what they measured beside its floors.
 
-    python bench/run.py            everything, about three and a half minutes
+    python bench/run.py            everything, about four and a half minutes
     python bench/run.py --quick    the same with fewer messages, about one minute
     python bench/run.py --only polled_latency,soak
 

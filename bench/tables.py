@@ -21,6 +21,7 @@ TITLES = {
     "python_queue": "Python: queues, one way, the receiver sleeps; and handles",
     "python_relay": "Python: small items through three processes",
     "python_nodes": "Python: a node's callbacks, and their answers",
+    "python_graph": "Python: ten nodes in a graph, 300 kB at 100 Hz, on two cores",
     "python_gil": "Python: how often a second another thread counts",
 }
 FLOORS = {
@@ -94,8 +95,21 @@ def idle_table(rows: Rows) -> Table:
     return table
 
 
+def graph_table(rows: Rows) -> Table:
+    keys = ["sent", "received", "dropped", "lost", "p50_ns", "p99_ns"]
+    table = [["", *(key.removesuffix("_ns") for key in keys)]]
+    for row, values in rows.items():
+        cells = [number(key, values[key][0]) if key in values else "" for key in keys]
+        table.append([row, *cells])
+    return table
+
+
 def table_of(bench: str, rows: Rows) -> Table:
-    makers: dict[str, Callable[[Rows], Table]] = {"soak": soak_table, "idle": idle_table}
+    makers: dict[str, Callable[[Rows], Table]] = {
+        "soak": soak_table,
+        "idle": idle_table,
+        "python_graph": graph_table,
+    }
     return makers[bench](rows) if bench in makers else timed_table(bench, rows)
 
 
