@@ -70,7 +70,8 @@ TEST_F(ReturnRing, garbage_tokens_are_handed_on_as_they_are) {
 }
 
 TEST_F(ReturnRing, nothing_is_lost_or_doubled_between_two_threads) {
-  constexpr std::uint64_t kTokens = 200'000;
+  // Where others keep both cores, each yield may cost a time slice of theirs.
+  constexpr std::uint64_t kTokens = 20'000;
   std::atomic<std::uint64_t> returned{0};
   std::thread borrower([&] {
     for (std::uint64_t token = 0; token < kTokens; ++token) {
