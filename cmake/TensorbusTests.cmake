@@ -38,6 +38,8 @@ tensorbus_add_tests(system "${PROJECT_SOURCE_DIR}/tests/cpp")
 # In a program of its own: its operator new fails when told to.
 tensorbus_add_tests(allocation "${PROJECT_SOURCE_DIR}/tests/cpp/allocation")
 
+include(TensorbusStandin)
+
 # Kills processes at random: some hundred here, ten thousand by scripts/kills.
 file(GLOB kills_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/cpp/kills/*.cpp")
 add_executable(kill_storm ${kills_sources})

@@ -1,0 +1,20 @@
+# A stand-in for libcuda.so.1, to test our use of the driver without a GPU, and its own tests.
+
+set(TENSORBUS_STANDIN_DIR "${PROJECT_SOURCE_DIR}/tests/cuda/standin")
+file(GLOB standin_sources CONFIGURE_DEPENDS "${TENSORBUS_STANDIN_DIR}/*.cpp")
+list(FILTER standin_sources EXCLUDE REGEX "_test\\.cpp$")
+
+add_library(cuda_standin SHARED ${standin_sources})
+target_include_directories(cuda_standin PUBLIC "${TENSORBUS_STANDIN_DIR}" "${PROJECT_SOURCE_DIR}/src")
+target_link_libraries(cuda_standin PRIVATE tensorbus_warnings Threads::Threads)
+# Never unloaded: its streams' threads run in it.
+target_link_options(cuda_standin PRIVATE
+                    -Wl,-z,nodelete -Wl,--version-script=${TENSORBUS_STANDIN_DIR}/exports.map)
+set_target_properties(cuda_standin PROPERTIES LINK_DEPENDS "${TENSORBUS_STANDIN_DIR}/exports.map")
+set_target_properties(cuda_standin PROPERTIES OUTPUT_NAME cuda SOVERSION 1
+                                              LIBRARY_OUTPUT_DIRECTORY "${TENSORBUS_TEST_BIN_DIR}/cuda")
+
+tensorbus_add_tests(standin "${TENSORBUS_STANDIN_DIR}")
+if(TARGET standin_tests)
+  target_link_libraries(standin_tests PRIVATE cuda_standin)
+endif()

@@ -1,0 +1,81 @@
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "call.hpp"
+#include "stream.hpp"
+
+// cuMemAlloc's memory, which has an address from the start.
+namespace standin {
+namespace {
+
+Result allocate(Memory& memory, DevicePtr* address, std::size_t bytes, Context context) {
+  MemoryFile file = create_memory_file("legacy", bytes, context->physical);
+  if (file.physical < 0) return Result::kOperatingSystem;
+  void* const mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd.get(), 0);
+  if (mapped == MAP_FAILED) return Result::kOutOfMemory;
+  Range range;
+  range.kind = Range::Kind::kAllocation;
+  range.bytes = bytes;
+  range.physical = context->physical;
+  range.buffer_id = ++memory.last_buffer_id;
+  range.file = std::move(file);
+  range.context = context;
+  *address = address_of(mapped);
+  memory.ranges.emplace(*address, std::move(range));
+  return Result::kSuccess;
+}
+
+// What freeing waits for: all that the streams of its device have been given.
+std::vector<Point> ends_of_all(const World& all, Context context) {
+  std::vector<Point> ends;
+  for (const StreamRef& stream : all.streams)
+    if (stream->context == context) ends.push_back(end_of(stream));
+  return ends;
+}
+
+Range* allocation_at(World& all, DevicePtr address) {
+  const auto found = all.memory.ranges.find(address);
+  if (found == all.memory.ranges.end()) return nullptr;
+  return found->second.kind == Range::Kind::kAllocation ? &found->second : nullptr;
+}
+
+}  // namespace
+
+extern "C" Result cuMemAlloc_v2(DevicePtr* address, std::size_t bytes) {
+  return call_in_context(__func__, [&](World& all, Context context) {
+    if (bytes == 0) return Result::kInvalidValue;
+    if (!take_room(all.memory, context->physical, bytes)) return Result::kOutOfMemory;
+    const Result result = allocate(all.memory, address, bytes, context);
+    if (result != Result::kSuccess) give_room(all.memory, context->physical, bytes);
+    return result;
+  });
+}
+
+extern "C" Result cuMemFree_v2(DevicePtr address) {
+  if (const Result refused = admit(__func__); refused != Result::kSuccess) return refused;
+  World& all = world();
+  std::unique_lock lock(all.mutex);
+  if (current_context() == nullptr) return Result::kInvalidContext;
+  const Range* range = allocation_at(all, address);
+  if (range == nullptr) return Result::kInvalidValue;
+  for (const Point& end : ends_of_all(all, range->context))
+    while (!end.is_reached()) all.changed.wait(lock);
+  range = allocation_at(all, address);
+  if (range == nullptr) return Result::kInvalidValue;  // freed twice at once
+  ::munmap(pointer_to(address), range->bytes);
+  give_room(all.memory, range->physical, range->bytes);
+  all.memory.ranges.erase(address);
+  return Result::kSuccess;
+}
+
+extern "C" Result cuMemGetAddressRange_v2(DevicePtr* base, std::size_t* bytes, DevicePtr address) {
+  return call_in_context(__func__, [&](World& all, Context) {
+    const auto* const found = holder_of(all.memory.ranges, address, 1);
+    if (found == nullptr) return Result{500};  // CUDA_ERROR_NOT_FOUND
+    if (base != nullptr) *base = found->first;
+    if (bytes != nullptr) *bytes = found->second.bytes;
+    return Result::kSuccess;
+  });
+}
+
+}  // namespace standin

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+
+#include "tensorbus/platform/cuda_api.hpp"
+
+// What a test tells the stand-in for libcuda.so.1: linked, or looked up by name with dlsym.
+//
+// Environment of a process, read at its first call:
+//   STANDIN_DEVICES       how many devices the machine has (2)
+//   CUDA_VISIBLE_DEVICES  their numbers on the machine, in the order of this process's ordinals
+//   STANDIN_MEMORY        bytes that this process may allocate on each device (1 GiB)
+//   STANDIN_WITHOUT       what they cannot do: "vmm", "posix_fd", "mem_ops", "host_register",
+//                         "ipc_event", "legacy_ipc", "peer", with commas between
+//   STANDIN_FAIL          standin_fail for another process: "cuMemCreate:2:801,cuInit:0:803"
+#define STANDIN_EXPORT __attribute__((visibility("default")))
+
+extern "C" {
+
+// After `after_calls` more calls of the function with this symbol ("cuMemAlloc_v2"), all return
+// `result` and do nothing else; a result of 0 ends that.
+STANDIN_EXPORT void standin_fail(const char* symbol, int after_calls, int result);
+// How often it was called in this process, failures included.
+STANDIN_EXPORT std::size_t standin_calls(const char* symbol);
+
+// A paused stream starts no further operation: what is queued on it is "running".
+STANDIN_EXPORT void standin_pause(tensorbus::platform::cu::Stream stream);
+STANDIN_EXPORT void standin_resume(tensorbus::platform::cu::Stream stream);
+// A kernel: any code, run in the stream's order. It may not call the driver.
+STANDIN_EXPORT void standin_launch(tensorbus::platform::cu::Stream stream, void (*kernel)(void*),
+                                   void* argument);
+// Begins and ends a capture. What is captured is not run.
+STANDIN_EXPORT void standin_capture(tensorbus::platform::cu::Stream stream, bool capturing);
+
+// Bytes that this process has allocated on a device and that are not free yet.
+STANDIN_EXPORT std::size_t standin_allocated_bytes(tensorbus::platform::cu::Device device);
+// Mappings of chunks and of other processes' legacy allocations that are still there.
+STANDIN_EXPORT std::size_t standin_open_mappings();
+
+}  // extern "C"

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "control.hpp"
+
+// Every function of the interface, under its symbol: a definition that differs does not compile.
+namespace standin {
+namespace cu = tensorbus::platform::cu;
+using namespace cu;  // NOLINT: the parameter lists name its types
+
+extern "C" {
+#define STANDIN_DECLARE(name, symbol, parameters) STANDIN_EXPORT Result symbol parameters;
+TENSORBUS_CUDA_FUNCTIONS(STANDIN_DECLARE)
+#undef STANDIN_DECLARE
+}
+
+}  // namespace standin

@@ -1,0 +1,51 @@
+#include "process.hpp"
+
+namespace standin::test {
+namespace {
+
+using tensorbus::platform::page_bytes;
+
+TEST(HostMemory, is_registered_in_whole_pages_and_once) {
+  in_process([] {
+    const Session session;
+    alignas(4096) static std::byte pages[4 * 4096];
+    EXPECT_RESULT(kInvalidValue, cuMemHostRegister_v2(pages, 0, 0));
+    EXPECT_RESULT(kInvalidValue, cuMemHostRegister_v2(pages + 8, page_bytes(), 0));
+    EXPECT_OK(cuMemHostRegister_v2(pages + page_bytes(), 2 * page_bytes(), 0));
+    EXPECT_RESULT(kHostMemoryAlreadyRegistered, cuMemHostRegister_v2(pages, 2 * page_bytes(), 0));
+    EXPECT_OK(cuMemHostRegister_v2(pages, page_bytes(), 0));
+    EXPECT_EQ(static_cast<int>(cuMemHostUnregister(pages + 2 * page_bytes())), 713);
+    EXPECT_OK(cuMemHostUnregister(pages + page_bytes()));
+    EXPECT_OK(cuMemHostUnregister(pages));
+  });
+}
+
+TEST(HostMemory, has_the_same_address_on_every_device_where_it_was_asked_for) {
+  in_process([] {
+    const Session session;
+    const RegisteredPage page;
+    alignas(4096) static std::byte own[4096];
+    DevicePtr address = 0;
+    EXPECT_OK(cuMemHostRegister_v2(own, sizeof own, kHostRegisterDeviceMap));
+    EXPECT_OK(cuMemHostGetDevicePointer_v2(&address, own, 0));
+    const Session other(1);
+    EXPECT_OK(cuMemHostGetDevicePointer_v2(&address, page.data() + 8, 0));
+    EXPECT_EQ(address, page.address(1));
+    EXPECT_RESULT(kInvalidValue, cuMemHostGetDevicePointer_v2(&address, own, 0));
+    EXPECT_RESULT(kInvalidValue, cuMemHostGetDevicePointer_v2(&address, &address, 0));
+  });
+}
+
+TEST(HostMemory, may_not_be_unregistered_while_a_stream_uses_it) {
+  EXPECT_EQ(outcome_in_process({},
+                               [] {
+                                 const Session session;
+                                 const RegisteredPage page;
+                                 const Stream stream = new_stream();
+                                 EXPECT_OK(cuStreamWaitValue64_v2(stream, page.address(), 1, 0));
+                               }),
+            "signal 6");
+}
+
+}  // namespace
+}  // namespace standin::test

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "exports.hpp"
+#include "memory.hpp"
+#include "settings.hpp"
+
+// A primary context; there is one for each device, which is never destroyed.
+struct tensorbus::platform::cu::ContextTag {
+  Device device = 0;
+  int physical = 0;
+  unsigned retained = 0;
+};
+
+namespace standin {
+
+using StreamRef = std::shared_ptr<StreamTag>;
+
+// All that a process has of the driver. One mutex guards it: this is for tests, not for speed.
+struct World {
+  std::mutex mutex;
+  std::condition_variable changed;  // a stream has more to do, or has done something
+
+  std::vector<std::unique_ptr<ContextTag>> contexts;  // by device
+  Memory memory;
+  std::list<StreamRef> streams;  // also destroyed ones, until they have run what they had
+  std::set<Event> events;
+  bool exiting = false;  // main has returned: nothing more is run
+};
+
+const Settings& settings();  // of this process, read once
+World& world();              // never destroyed: streams outlive main
+
+// Null when this thread has none, or it was released.
+Context current_context();
+inline bool is_device(Device device) {
+  return device >= 0 && static_cast<std::size_t>(device) < settings().physical.size();
+}
+
+// The test, or Tensorbus, did what it must not: says so and aborts.
+[[noreturn]] void fail_test(const std::string& what);
+
+}  // namespace standin
