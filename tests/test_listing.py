@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
+from pathlib import Path
 
 import pytest
 
@@ -75,3 +77,18 @@ def test_ctrl_c_ends_such_a_wait(elsewhere: Elsewhere, what: str) -> None:
     assert other.hear() == "ready"
     other.signal_when_asleep(signal.SIGINT)
     assert other.hear() == "interrupted"
+
+
+def mark(domain: str, name: str, *texts: bytes) -> None:
+    """Writes a marker as docs/protocol.md has it, section 1."""
+    content = b"".join(struct.pack("<I", len(text)) + text for text in texts)
+    Path(domain, name).write_bytes(struct.pack("<I", os.getpid()) + content)
+
+
+def test_what_a_peer_wrote_in_no_utf_8_is_listed_all_the_same(domain: str) -> None:
+    me = tb.participant().id
+    mark(domain, f"topic@{me}.901.pub", b"t\xff", b"n\xfe", b"robot.P\xc3\nf\xe9: int")
+    mark(domain, f"node=n@{me}.902.pub", b"n\xfe", b"", b"")
+    (topic,) = tb.list_topics()
+    assert (topic.name, topic.types) == ("t\ufffd", ("robot.P\ufffd\nf\ufffd: int",))
+    assert [(node.name, node.topics) for node in tb.list_nodes()] == [("n\ufffd", ("t\ufffd",))]

@@ -10,17 +10,29 @@
 #include "tensorbus/python/waiting.hpp"
 
 namespace tensorbus::python {
+namespace {
+
+// Peers wrote it, and Python takes nothing but UTF-8.
+nb::str text_of(const std::string& bytes) {
+  PyObject* const text =
+      PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace");
+  if (text == nullptr) nb::raise_python_error();
+  return nb::steal<nb::str>(text);
+}
+
+}  // namespace
 
 void bind_listing(nb::module_& module) {
   nb::class_<PublisherInfo>(module, "PublisherInfo")
-      .def_ro("topic", &PublisherInfo::topic)
-      .def_ro("node", &PublisherInfo::node)
-      .def_prop_ro("type", [](const PublisherInfo& self) { return self.type.definition(); })
+      .def_prop_ro("topic", [](const PublisherInfo& self) { return text_of(self.topic); })
+      .def_prop_ro("node", [](const PublisherInfo& self) { return text_of(self.node); })
+      .def_prop_ro("type",
+                   [](const PublisherInfo& self) { return text_of(self.type.definition()); })
       .def_prop_ro("fingerprint", [](const PublisherInfo& self) { return self.type.fingerprint(); })
       .def_prop_ro("participant", [](const PublisherInfo& self) { return self.participant.hex(); })
       .def_ro("pid", &PublisherInfo::pid);
   nb::class_<NodeInfo>(module, "NodeInfo")
-      .def_ro("name", &NodeInfo::name)
+      .def_prop_ro("name", [](const NodeInfo& self) { return text_of(self.name); })
       .def_prop_ro("participant", [](const NodeInfo& self) { return self.participant.hex(); })
       .def_ro("pid", &NodeInfo::pid);
   nb::class_<NodeName>(module, "NodeName", "A node's name in the domain, for as long as it lives.")
