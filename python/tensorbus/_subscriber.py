@@ -100,7 +100,7 @@ class Subscriber(Closing):
         Raises:
             Timeout: there was none in time.
             TypeMismatch: a publisher's messages could not be read as ours, so it is not connected;
-                once for each. Others go on.
+                once for each, the last 16 if nobody received for long. Others go on.
             Closed: the subscriber is closed.
             HoldLimit: `max_held` samples are held and there are more.
         """

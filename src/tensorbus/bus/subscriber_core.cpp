@@ -13,6 +13,7 @@ namespace tensorbus::bus {
 namespace {
 
 constexpr int kSkippedAtATime = 64;
+constexpr std::size_t kMostMismatches = 16;  // that nobody was told yet
 
 std::string definition_to_send(const MessageType& type) {
   const std::string& definition = type.definition();
@@ -82,7 +83,7 @@ Outcome SubscriberCore::look_for_a_while(Sample& sample) {
 
 Outcome SubscriberCore::take_next(Sample& sample) {
   if (closed_) return Outcome::kClosed;
-  if (mismatch_) throw Error(Code::kTypeMismatch, *std::exchange(mismatch_, std::nullopt));
+  throw_mismatch();
   bool at_limit = false;
   const std::size_t count = links_.size();
   for (std::size_t i = 0; i < count; ++i) {
@@ -184,9 +185,9 @@ bool SubscriberCore::ready() {
 }
 
 bool SubscriberCore::would_return() const {
-  return closed_ || mismatch_ || std::any_of(links_.begin(), links_.end(), [](const LinkRef& link) {
-           return link->ready() || link->at_hold_limit();
-         });
+  return closed_ || !mismatches_.empty() ||
+         std::any_of(links_.begin(), links_.end(),
+                     [](const LinkRef& link) { return link->ready() || link->at_hold_limit(); });
 }
 
 // Asks for an event on whatever ends a receive(); true if there is something already.
@@ -252,7 +253,7 @@ Outcome SubscriberCore::wait_for_publishers(std::uint32_t count, std::chrono::na
     const auto live = std::count_if(links_.begin(), links_.end(), [](const LinkRef& link) {
       return link->accepted() && !link->ended();
     });
-    return closed_ || mismatch_ || live >= static_cast<std::ptrdiff_t>(count);
+    return closed_ || !mismatches_.empty() || live >= static_cast<std::ptrdiff_t>(count);
   };
   while (!ready()) {
     if (deadline.passed()) return Outcome::kTimedOut;
@@ -260,13 +261,17 @@ Outcome SubscriberCore::wait_for_publishers(std::uint32_t count, std::chrono::na
         platform::FutexWait::kInterrupted)
       return Outcome::kInterrupted;
   }
+  const std::lock_guard lock(mutex_);
   throw_mismatch();
-  return closed() ? Outcome::kClosed : Outcome::kDone;
+  return closed_ ? Outcome::kClosed : Outcome::kDone;
 }
 
+// The next that nobody was told yet.
 void SubscriberCore::throw_mismatch() {
-  const std::lock_guard lock(mutex_);
-  if (mismatch_) throw Error(Code::kTypeMismatch, *std::exchange(mismatch_, std::nullopt));
+  if (mismatches_.empty()) return;
+  Error error(Code::kTypeMismatch, mismatches_.front());
+  mismatches_.pop_front();
+  throw error;
 }
 
 SubscriberStats SubscriberCore::stats() const {
@@ -346,7 +351,8 @@ void SubscriberCore::refuse(const LinkRef& link, Code code, std::string_view why
     stats_.last_refusal = why;
     if (code != Code::kTypeMismatch) return;
     stats_.last_refusal += "\nThis subscriber's type:\n" + options_.type.definition();
-    mismatch_ = "topic \"" + topic_ + "\": " + stats_.last_refusal;
+    mismatches_.push_back("topic \"" + topic_ + "\": " + stats_.last_refusal);
+    if (mismatches_.size() > kMostMismatches) mismatches_.pop_front();
     wake_all();
   } catch (const std::bad_alloc&) {  // the count says it
     stats_.last_refusal.clear();

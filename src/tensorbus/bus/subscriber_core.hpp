@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -45,9 +46,10 @@ class SubscriberCore {
   }
 
   // Spins, then parks. kClosed only after close(): publishers come and go. Throws
-  // Error(kOutOfMemory) if a sample cannot be mapped; it is there again with the next call.
+  // Error(kOutOfMemory) if a sample cannot be mapped; it is there again with the next call. Throws
+  // Error(kTypeMismatch), once for each publisher that has refused us for it; of more than 16 since
+  // the last call, for the last 16.
   Outcome receive(Sample& sample, std::chrono::nanoseconds timeout);
-  // Throws Error(kTypeMismatch), once for each publisher that has refused us for it.
   // kTimedOut: nothing there now. Throws the same.
   Outcome try_receive(Sample& sample);
 
@@ -76,7 +78,7 @@ class SubscriberCore {
   void end(const std::shared_ptr<link::BorrowerLink>& link);
   void claimed(const std::shared_ptr<link::BorrowerLink>& link,
                std::variant<Claimed, Error> result);
-  // With kTypeMismatch, the next receive() throws it.
+  // With kTypeMismatch, a receive() throws it.
   void refuse(const std::shared_ptr<link::BorrowerLink>& link, Code code,
               std::string_view why) noexcept;
   // What was set aside may be readable now.
@@ -113,7 +115,7 @@ class SubscriberCore {
   // Of the samples that are set aside, as they come.
   std::map<const link::BorrowerLink*, std::variant<Claimed, Error>> claims_;
   Claim claim_;
-  std::optional<std::string> mismatch_;  // why a publisher refused us, and nobody was told yet
+  std::deque<std::string> mismatches_;  // why publishers refused us, and nobody was told yet
   SubscriberStats stats_;
   bool closed_ = false;
 };

@@ -82,6 +82,37 @@ TEST_F(TypedTopic, says_it_once_and_goes_on_with_others) {
   EXPECT_EQ(next_seeds(subscriber, 1), Seeds{5});
 }
 
+TEST_F(TypedTopic, says_it_once_for_each_publisher_in_their_order) {
+  Subscriber subscriber = subscriber_of(kOther);
+  const auto refused = [&](std::uint64_t count) {
+    return eventually([&] { return subscriber.stats().refused == count; });
+  };
+  Publisher first = publisher_of(kFirst);
+  ASSERT_TRUE(refused(1));
+  Publisher second = publisher_of(kSecond);
+  ASSERT_TRUE(refused(2));
+  for (const MessageType& type : {kFirst, kSecond}) {
+    EXPECT_TRUE(subscriber.ready());
+    EXPECT_NE(refusal(subscriber).find("publisher's type:\n" + type.definition()),
+              std::string::npos);
+  }
+  EXPECT_FALSE(subscriber.ready());
+  EXPECT_EQ(subscriber.try_receive(), std::nullopt);
+}
+
+TEST_F(TypedTopic, says_the_last_16_when_nobody_asked_for_long) {
+  Subscriber subscriber = subscriber_of(MessageType("m"));
+  std::vector<Publisher> publishers;
+  for (int i = 0; i < 20; ++i) {
+    publishers.push_back(publisher_of(MessageType("m" + std::to_string(i))));
+    ASSERT_TRUE(eventually([&] { return subscriber.stats().refused == publishers.size(); }));
+  }
+  for (int i = 4; i < 20; ++i)
+    EXPECT_NE(refusal(subscriber).find("published is m" + std::to_string(i) + "\n"),
+              std::string::npos);
+  EXPECT_EQ(subscriber.try_receive(), std::nullopt);
+}
+
 TEST_F(TypedTopic, says_it_to_who_waits_for_publishers) {
   Publisher publisher = publisher_of(kFirst);
   Subscriber subscriber = subscriber_of(kOther);
