@@ -57,11 +57,9 @@ void Owners::reach(const Id& owner, const Surroundings::OnReached& on_reached) {
                                    [this, owner, on_reached] { reach(owner, on_reached); });
 }
 
-// One that has hung up, and lives, may write to what it left. Of one that is dead, we may not have
-// heard the end of the connection yet.
+// Of one that is dead, we may not have heard the end of the connection yet.
 std::vector<std::shared_ptr<link::Connected>> Owners::estate_of(const Id& owner) {
   std::vector<std::shared_ptr<link::Connected>> left;
-  if (!domain_.is_dead(owner)) return left;
   const auto [begin, end] = estates_.equal_range(owner);
   for (auto at = begin; at != end; ++at)
     if (auto connected = at->second.lock()) left.push_back(std::move(connected));

@@ -31,7 +31,8 @@ class Owners {
   // Hands in the exchange with it, now or later, or null if it is dead.
   void reach(const Id& owner, const Surroundings::OnReached& on_reached);
 
-  // What is mapped here of a participant that is dead; nothing of one that lives.
+  // What is mapped here of a participant that is dead: one that has hung up, and lives, may write
+  // to what it left.
   std::vector<std::shared_ptr<link::Connected>> estate_of(const Id& owner);
   void inherit(const Id& owner, const std::shared_ptr<link::Connected>& left);
 

@@ -279,8 +279,8 @@ void ParticipantCore::claim_for(const std::shared_ptr<SubscriberCore>& subscribe
 }
 
 std::vector<std::shared_ptr<link::Connected>> ParticipantCore::estate_of(const Id& owner) {
+  if (!domain_.is_dead(owner)) return {};
   auto left = owners_.estate_of(owner);
-  if (!domain_.is_dead(owner)) return left;
   for (const auto& connection : owner_connections_)
     if (connection->exchange()->source() && connection->exchange()->source()->participant == owner)
       left.push_back(connection->exchange()->connected());

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <memory>
@@ -82,9 +83,10 @@ void create_file(int directory, const std::string& name, std::string_view conten
 
 std::string read_file(int directory, const std::string& name, std::size_t most) noexcept {
   const Fd file(::openat(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  if (!file) return {};
+  struct stat now{};
+  if (!file || ::fstat(file.get(), &now) != 0 || now.st_size <= 0) return {};
   try {
-    std::string content(most, '\0');
+    std::string content(std::min(most, static_cast<std::size_t>(now.st_size)), '\0');
     const ssize_t count = ::read(file.get(), content.data(), content.size());
     content.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
     return content;

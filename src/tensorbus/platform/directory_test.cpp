@@ -91,6 +91,17 @@ TEST(Files, are_made_once_and_removed_at_will) {
   EXPECT_EQ(names_in(directory.get()), std::vector<std::string>{});
 }
 
+TEST(Files, are_read_up_to_a_limit_and_are_empty_when_there_is_nothing_to_read) {
+  const TemporaryDirectory base;
+  const Fd directory = open_private_directory(base.path());
+  create_file(directory.get(), "marker", "content");
+  EXPECT_EQ(read_file(directory.get(), "marker", 100), "content");
+  EXPECT_EQ(read_file(directory.get(), "marker", 3), "con");
+  create_file(directory.get(), "empty");
+  for (const char* name : {"empty", "missing", "."})
+    EXPECT_EQ(read_file(directory.get(), name, 100), "") << name;
+}
+
 TEST(Files, are_listed_from_the_start_each_time_and_leave_no_descriptor_open) {
   const TemporaryDirectory base;
   const Fd directory = open_private_directory(base.path());
