@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import tensorbus as tb
+from tensorbus.cortex.messages import IntMessage, standard
 
 
 def publish() -> int:
@@ -37,6 +38,10 @@ def messages() -> tuple[str, int]:
     print(known, tb.ImageMessage(np.zeros((2, 3))).width, Detection.definition())
     found.validate()
     return again.label, header.timestamp_ns
+
+
+def messages_of_cortex() -> tuple[int, str]:
+    return IntMessage(7).data, standard.StringMessage("text").data
 
 
 def map_files() -> None:

@@ -3,44 +3,8 @@
 from tensorbus.messages._definition import compatible
 from tensorbus.messages._message import Message, MessageHeader
 from tensorbus.messages._registry import MessageType
-from tensorbus.messages._standard import (
-    ArrayMessage,
-    BytesMessage,
-    DictMessage,
-    FloatMessage,
-    HeaderMessage,
-    ImageMessage,
-    IntMessage,
-    ListMessage,
-    MultiArrayMessage,
-    MultiTensorMessage,
-    PointCloudMessage,
-    PoseMessage,
-    StringMessage,
-    TensorMessage,
-    TimestampMessage,
-    TransformMessage,
-)
+from tensorbus.messages._standard import *  # noqa: F403
+from tensorbus.messages._standard import __all__ as __all__
 
-__all__ = [
-    "ArrayMessage",
-    "BytesMessage",
-    "DictMessage",
-    "FloatMessage",
-    "HeaderMessage",
-    "ImageMessage",
-    "IntMessage",
-    "ListMessage",
-    "Message",
-    "MessageHeader",
-    "MessageType",
-    "MultiArrayMessage",
-    "MultiTensorMessage",
-    "PointCloudMessage",
-    "PoseMessage",
-    "StringMessage",
-    "TensorMessage",
-    "TimestampMessage",
-    "TransformMessage",
-    "compatible",
-]
+# The standard messages are listed where they are: mypy takes the names of an imported list along.
+__all__ = ["Message", "MessageHeader", "MessageType", "compatible", *__all__]

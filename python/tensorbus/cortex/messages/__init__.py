@@ -7,6 +7,6 @@ from tensorbus.cortex.messages.base import (
     MessageType,
 )
 from tensorbus.cortex.messages.standard import *  # noqa: F403
-from tensorbus.cortex.messages.standard import __all__ as _standard
+from tensorbus.cortex.messages.standard import __all__ as __all__
 
-__all__ = ["Message", "MessageFingerprintError", "MessageHeader", "MessageType", *_standard]
+__all__ = ["Message", "MessageFingerprintError", "MessageHeader", "MessageType", *__all__]

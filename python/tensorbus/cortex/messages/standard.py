@@ -1,39 +1,4 @@
 """The standard messages."""
 
-from tensorbus.messages import (
-    ArrayMessage,
-    BytesMessage,
-    DictMessage,
-    FloatMessage,
-    HeaderMessage,
-    ImageMessage,
-    IntMessage,
-    ListMessage,
-    MultiArrayMessage,
-    MultiTensorMessage,
-    PointCloudMessage,
-    PoseMessage,
-    StringMessage,
-    TensorMessage,
-    TimestampMessage,
-    TransformMessage,
-)
-
-__all__ = [
-    "ArrayMessage",
-    "BytesMessage",
-    "DictMessage",
-    "FloatMessage",
-    "HeaderMessage",
-    "ImageMessage",
-    "IntMessage",
-    "ListMessage",
-    "MultiArrayMessage",
-    "MultiTensorMessage",
-    "PointCloudMessage",
-    "PoseMessage",
-    "StringMessage",
-    "TensorMessage",
-    "TimestampMessage",
-    "TransformMessage",
-]
+from tensorbus.messages._standard import *  # noqa: F403
+from tensorbus.messages._standard import __all__ as __all__
