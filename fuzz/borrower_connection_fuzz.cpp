@@ -10,6 +10,7 @@
 #include "fuzz/exchange_talk.hpp"
 #include "fuzz/fuzz.hpp"
 #include "fuzz/raw_talk.hpp"
+#include "fuzz/type_talk.hpp"
 #include "fuzz/wild_descriptor.hpp"
 #include "tensorbus/bus/borrower_connection.hpp"
 #include "tensorbus/bus/subscriber_core.hpp"
@@ -22,7 +23,7 @@ using namespace std::chrono_literals;
 constexpr std::uint32_t kMaxHeld = 3;
 constexpr Id kOwner{{1}};
 
-// Two subscribers over one connection, and what they hold.
+// Two subscribers over one connection, the first with a type, and what they hold.
 class Borrower {
  public:
   Borrower(World& world, platform::Fd socket, Access access) {
@@ -34,11 +35,11 @@ class Borrower {
           gone.end(why);
         },
         [](const auto&, std::uint32_t) {});
-    const std::array<Access, 2> accesses = {access, Access::kRead};
+    std::array<SubscriberOptions, 2> options = {{{.access = access, .type = our_type()}, {}}};
     for (std::uint32_t i = 0; i < subscribers_.size(); ++i) {
-      subscribers_[i] = std::make_shared<bus::SubscriberCore>(
-          "topic", SubscriberOptions{.depth = 2, .max_held = kMaxHeld, .access = accesses[i]},
-          world.own_page);
+      options[i].depth = 2;
+      options[i].max_held = kMaxHeld;
+      subscribers_[i] = std::make_shared<bus::SubscriberCore>("topic", options[i], world.own_page);
       connection_->subscribe(subscribers_[i], i + 1);
     }
     attaching_.emplace(world, connection_->exchange());
@@ -62,12 +63,12 @@ class Borrower {
     Sample sample;
     const auto before = subscribers_[which]->stats();
     const bool ready = subscribers_[which]->ready();
-    const Outcome outcome = subscribers_[which]->try_receive(sample);
+    const std::optional<Outcome> outcome = try_receive(which, sample);
     check(outcome != Outcome::kInterrupted);
+    check(outcome || ready);
     const auto after = subscribers_[which]->stats();
     check(after.received == before.received + (outcome == Outcome::kDone ? 1 : 0));
-    check(std::ranges::all_of(after.last_refusal,
-                              [](char c) { return c == '\n' || (c >= ' ' && c <= '~'); }));
+    require_text(after.last_refusal);
     if (outcome != Outcome::kDone) return;
     // A sample that has gone bad since, written to while it was leased, may hide one behind it.
     check(ready || after.bad != before.bad);
@@ -93,6 +94,22 @@ class Borrower {
   void forget_idle() { (void)connection_->idle(); }
 
  private:
+  // Nothing: a publisher means other messages, which is told once for each that said so.
+  std::optional<Outcome> try_receive(std::size_t which, Sample& sample) {
+    try {
+      return subscribers_[which]->try_receive(sample);
+    } catch (const Error& error) {
+      check(error.code() == Code::kTypeMismatch);
+      require_text(error.what());
+      const std::string& ours = subscribers_[which]->options().type.definition();
+      check(std::string_view(error.what()).ends_with("\nThis subscriber's type:\n" + ours));
+      check(++told_[which] <= subscribers_[which]->stats().refused);
+      return std::nullopt;
+    }
+  }
+  static void require_text(std::string_view text) {
+    check(std::ranges::all_of(text, [](char c) { return c == '\n' || (c >= ' ' && c <= '~'); }));
+  }
   void read_all() const {
     std::uint8_t sum = 0;
     for (const Sample& sample : held_) {
@@ -112,6 +129,7 @@ class Borrower {
   std::optional<Queueing> queueing_;
   bool ended_ = false;
   std::array<std::shared_ptr<bus::SubscriberCore>, 2> subscribers_;
+  std::array<std::uint64_t, 2> told_{};
   std::vector<Sample> held_;
 };
 
@@ -133,7 +151,7 @@ class Owner : public RawTalk {
           (void)link::accept_hello(received);
           break;
         case link::ControlType::kSubscribe:
-          check(received.as<link::Subscribe>().topic == "topic");
+          require_sense(received.as<link::Subscribe>());
           break;
         case link::ControlType::kEvent:
           check(platform::is_ringer(received.take_fd().get()));
@@ -171,8 +189,13 @@ class Owner : public RawTalk {
     say(message, wrong < 0xf0 ? kMemfds[which] : input.byte());
   }
   void refuse(Input& input) {
-    const link::Refused refused{input.below(4), input.byte(),
-                                std::string(text_of(input.bytes(input.byte())))};
+    link::Refused refused{.link = input.below(4), .code = input.byte(), .text = {}};
+    if (refused.code < 0x80) {
+      refused.text = text_of(input.bytes(input.byte()));
+    } else {
+      refused.code = static_cast<std::uint32_t>(Code::kTypeMismatch);
+      refused.text = "why\nThe publisher's type:\n" + wild_definition(input);
+    }
     say(refused, input);
   }
   void push(Input& input) {
@@ -198,6 +221,12 @@ class Owner : public RawTalk {
   }
 
  private:
+  static void require_sense(const link::Subscribe& asked) {
+    const MessageType& type = asked.publisher == 1 ? our_type() : MessageType();
+    check(asked.topic == "topic" && asked.type == type.definition() &&
+          asked.fingerprint == type.fingerprint());
+  }
+
   static constexpr std::array<std::uint8_t, 3> kMemfds = {3, 5, 14};  // in World::kinds
   static constexpr std::array<std::uint64_t, 3> kBytes = {4096, 8192, 5000};
 

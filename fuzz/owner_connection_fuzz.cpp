@@ -3,6 +3,8 @@
 // back, and no descriptor is lost.
 
 #include <array>
+#include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "fuzz/exchange_talk.hpp"
 #include "fuzz/fuzz.hpp"
 #include "fuzz/raw_talk.hpp"
+#include "fuzz/type_talk.hpp"
 #include "tensorbus/bus/owner_connection.hpp"
 #include "tensorbus/memory/borrowed_segments.hpp"
 
@@ -18,12 +21,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Publisher 1 is like most, publisher 2 is shared and reliable and keeps history.
+// Publisher 1 has a type, as most have, publisher 2 is shared and reliable and keeps history.
 class Owner {
  public:
   Owner(World& world, platform::Fd socket) : world_(world) {
     const std::array<PublisherOptions, 2> options = {
-        {{}, {.depth = 2, .history = 3, .reliable = true, .shared = true}}};
+        {{.type = our_type()}, {.depth = 2, .history = 3, .reliable = true, .shared = true}}};
     for (std::uint32_t i = 0; i < options.size(); ++i)
       publishers_[i] = std::make_shared<bus::PublisherCore>("topic", i + 1, options[i], world.arena,
                                                             world.own_page);
@@ -102,6 +105,11 @@ class Borrower : public RawTalk {
  public:
   using RawTalk::RawTalk;
 
+  void subscribe(Input& input);
+  void say_anything(Input& input) {
+    checks_answers_ = false;  // it may ask for links that we know nothing of
+    RawTalk::say_anything(input);
+  }
   void hear() {
     link::Channel::Received received;
     while (receive(received)) {
@@ -112,6 +120,7 @@ class Borrower : public RawTalk {
           break;
         case link::ControlType::kAccepted: {
           const auto accepted = received.as<link::Accepted>();
+          require_accepted(accepted.link);
           rings_.emplace(received.take_fd(), link::Geometry{accepted.slots, accepted.returns});
           break;
         }
@@ -122,7 +131,7 @@ class Borrower : public RawTalk {
           break;
         }
         case link::ControlType::kRefused:
-          check(!received.as<link::Refused>().text.empty());
+          require_refused(received.as<link::Refused>());
           break;
         default:
           if (!hears_exchange(received)) (void)received.as<link::Ended>();
@@ -156,18 +165,58 @@ class Borrower : public RawTalk {
   }
 
  private:
+  // What the next answer for a link is to; they come in order.
+  std::optional<link::Subscribe> next_asked(std::uint32_t link) {
+    auto& asked = asked_[link];
+    if (!checks_answers_ || asked.empty()) return std::nullopt;
+    link::Subscribe next = std::move(asked.front());
+    asked.pop_front();
+    return next;
+  }
+  void require_accepted(std::uint32_t link) {
+    if (const auto asked = next_asked(link))
+      check(asked->topic == "topic" &&
+            (asked->publisher == 2 || (asked->publisher == 1 && reads_ours(*asked))));
+    else
+      check(!checks_answers_);
+  }
+  void require_refused(const link::Refused& refused) {
+    check(!refused.text.empty());
+    const auto asked = next_asked(refused.link);
+    const bool mismatch = link::code_of(refused.code) == Code::kTypeMismatch;
+    if (asked)
+      check(mismatch == (asked->publisher == 1 && asked->topic == "topic" && asked->writable == 0 &&
+                         !reads_ours(*asked)));
+    if (mismatch) check(refused.text.find(our_type().definition()) != refused.text.npos);
+  }
+
   std::optional<link::LinkSegment> rings_;
+  std::map<std::uint32_t, std::deque<link::Subscribe>> asked_;
+  bool checks_answers_ = true;
 };
 
 link::Subscribe wild_subscribe(Input& input) {
-  return {.link = input.below(4),
-          .publisher = input.below(4),
-          .depth = input.below(9),
-          .max_held = input.below(9),
-          .wake_slot = input.flag() ? kSleeper : static_cast<std::uint32_t>(input.number()),
-          .writable = input.below(3),
-          .fingerprint = 0,
-          .topic = input.byte() < 0xf0 ? "topic" : "other"};
+  link::Subscribe asked{
+      .link = input.below(4),
+      .publisher = input.below(4),
+      .depth = input.below(9),
+      .max_held = input.below(9),
+      .wake_slot = input.flag() ? kSleeper : static_cast<std::uint32_t>(input.number()),
+      .writable = input.below(3),
+      .fingerprint = 0,
+      .topic = "topic"};
+  const std::uint8_t kind = input.byte();
+  if (kind >= 0xf0) asked.topic = "other";
+  if (kind < 0xa0) return asked;
+  asked.type = wild_definition(input);
+  asked.fingerprint = wild_fingerprint(asked.type, input);
+  return asked;
+}
+
+void Borrower::subscribe(Input& input) {
+  const link::Subscribe asked = wild_subscribe(input);
+  if (asked.link != 0) asked_[asked.link].push_back(asked);
+  say(asked, input.flag() ? 0 : input.byte());
 }
 
 void say_something(Borrower& borrower, Owner& owner, const SharedOnce& shared,
@@ -182,10 +231,8 @@ void say_something(Borrower& borrower, Owner& owner, const SharedOnce& shared,
     case 0:
       return borrower.say_hello(input);
     case 1:
-    case 2: {
-      const link::Subscribe subscribe = wild_subscribe(input);
-      return borrower.say(subscribe, input.flag() ? 0 : input.byte());
-    }
+    case 2:
+      return borrower.subscribe(input);
     case 3:
       return borrower.say(link::Unsubscribe{input.below(4)}, input);
     case 4:

@@ -43,10 +43,9 @@ std::uint64_t fingerprint_of(std::string_view definition) {
   std::uint64_t state = 0xcbf29ce484222325;
   Lines lines(definition);
   std::string_view line;
-  for (bool first = true; lines.next(line); first = false) {
-    if (!first) state = hash(state, "\n");
-    state = hash(state, without_default(line));
-  }
+  lines.next(line);  // the name, which may end like a default
+  state = hash(state, line);
+  while (lines.next(line)) state = hash(hash(state, "\n"), without_default(line));
   return std::max<std::uint64_t>(state, 1);
 }
 

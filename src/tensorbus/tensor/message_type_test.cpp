@@ -39,6 +39,13 @@ TEST(MessageType, has_a_fingerprint_that_tells_types_from_one_another_and_knows_
             MessageType("other.Detection\nboxes: array\nlabel: str").fingerprint());
 }
 
+TEST(MessageType, is_not_one_whose_name_ends_like_a_default) {
+  const MessageType type("m\na: int");
+  const MessageType other("m = ...\na: int");
+  EXPECT_NE(type.fingerprint(), other.fingerprint());
+  EXPECT_NE(type.why_not(other), "");
+}
+
 TEST(MessageType, refuses_what_is_no_definition) {
   for (const char* text :
        {"", "\n", "\na: int", "name\n", "name\nfield", "name\n: int",
