@@ -18,3 +18,11 @@ tensorbus_add_tests(standin "${TENSORBUS_STANDIN_DIR}")
 if(TARGET standin_tests)
   target_link_libraries(standin_tests PRIVATE cuda_standin)
 endif()
+
+# Compares what is declared of CUDA's interface with cuda.h, where that is installed.
+file(GLOB cuda_include_hints /usr/local/cuda*/include)
+find_path(TENSORBUS_CUDA_INCLUDE_DIR cuda.h HINTS ${cuda_include_hints})
+tensorbus_add_tests(cuda "${PROJECT_SOURCE_DIR}/tests/cuda")
+if(TENSORBUS_CUDA_INCLUDE_DIR)
+  target_include_directories(cuda_tests SYSTEM PRIVATE "${TENSORBUS_CUDA_INCLUDE_DIR}")
+endif()

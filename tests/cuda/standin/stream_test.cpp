@@ -168,22 +168,31 @@ TEST(HostFunctions, run_in_order_and_may_not_call_the_driver) {
   });
 }
 
-// Neither a stream that waits for ever nor what comes after it keeps the process, or runs in its
-// end.
-TEST(Exit, does_not_wait_for_streams) {
-  static int* const unregistered_page = nullptr;
-  EXPECT_EQ(outcome_in_process({},
-                               [] {
-                                 static const Session session;
-                                 const auto* const page = new RegisteredPage;
-                                 const Stream stream = new_stream();
-                                 EXPECT_OK(cuStreamWaitValue64_v2(stream, page->address(), 1, 0));
-                                 standin_launch(
-                                     stream, [](void*) { *unregistered_page = 1; }, nullptr);
-                                 std::atexit([] {});
-                                 std::exit(0);
-                               }),
-            "exit 0");
+// Registered before cuInit, so it runs after the stand-in has stopped all streams.
+Stream stream_at_exit = nullptr;
+void resume_at_exit() {
+  standin_resume(stream_at_exit);
+  for (int turn = 0; turn < 1000; ++turn) std::this_thread::yield();
+}
+
+TEST(Exit, is_not_held_up_by_a_stream_that_waits_for_ever) {
+  in_process([] {
+    static const Session session;
+    const auto* const page = new RegisteredPage;
+    EXPECT_OK(cuStreamWaitValue64_v2(new_stream(), page->address(), 1, 0));
+    std::exit(0);
+  });
+}
+
+TEST(Exit, runs_nothing_more) {
+  in_process([] {
+    std::atexit(resume_at_exit);
+    [[maybe_unused]] static const auto* const session = new Session;
+    stream_at_exit = new_stream();
+    standin_pause(stream_at_exit);
+    standin_launch(stream_at_exit, [](void*) { std::abort(); }, nullptr);
+    std::exit(0);
+  });
 }
 
 }  // namespace
