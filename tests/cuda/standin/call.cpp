@@ -24,11 +24,6 @@ Calls& calls() {
 std::atomic<pid_t> initialized_by{0};
 thread_local bool in_operation = false;
 
-bool is_forked_child() {
-  const pid_t process = initialized_by.load();
-  return process != 0 && process != ::getpid();
-}
-
 // Aborts at a name that the interface does not have.
 void require_symbol(const std::string& symbol) {
 #define STANDIN_COMPARE(name, known, parameters) \
@@ -50,8 +45,13 @@ Result count_call(const char* symbol) {
 
 }  // namespace
 
+bool is_forked_child() {
+  const pid_t process = initialized_by.load();
+  return process != 0 && process != ::getpid();
+}
+
 Result admit_uninitialized(const char* symbol) {
-  if (is_forked_child()) return Result::kNotInitialized;  // the parent's locks may be held here
+  if (is_forked_child()) return Result::kNotInitialized;
   if (in_operation) return Result::kNotPermitted;
   return count_call(symbol);
 }

@@ -12,6 +12,8 @@ namespace standin {
 Result admit(const char* symbol);
 // For the few that need no cuInit.
 Result admit_uninitialized(const char* symbol);
+// Of a process that had called cuInit: its threads may hold any lock here, and will not return it.
+bool is_forked_child();
 // From here on this process, and none that it forks, may call.
 void mark_initialized();
 

@@ -13,6 +13,8 @@
 //   STANDIN_WITHOUT       what they cannot do: "vmm", "posix_fd", "mem_ops", "host_register",
 //                         "ipc_event", "legacy_ipc", "peer", with commas between
 //   STANDIN_FAIL          standin_fail for another process: "cuMemCreate:2:801,cuInit:0:803"
+//
+// None of these functions may be called in a child forked after cuInit.
 #define STANDIN_EXPORT __attribute__((visibility("default")))
 
 extern "C" {

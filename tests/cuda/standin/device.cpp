@@ -73,6 +73,7 @@ Result call_on_device(const char* symbol, Device device, Body&& body) {
 
 // Runs before what was made ready for exit earlier: streams start nothing after that.
 void stop_streams() {
+  if (is_forked_child()) return;
   const std::lock_guard lock(world().mutex);
   world().exiting = true;
 }

@@ -66,6 +66,22 @@ TEST(Init, is_not_inherited_by_a_forked_child) {
   });
 }
 
+// Streams that wait lock what the child's end would lock too.
+TEST(Init, does_not_hold_up_a_forked_child_that_ends) {
+  in_process([] {
+    const Session session;
+    const RegisteredPage page;
+    const Stream stream = new_stream();
+    EXPECT_OK(cuStreamWaitValue64_v2(stream, page.address(), 1, 0));
+    for (int count = 0; count < 20; ++count) {
+      Child child([]() -> bool { std::exit(0); });
+      EXPECT_EQ(child.wait(), "exit 0");
+    }
+    page.word() = 1;
+    EXPECT_OK(cuStreamSynchronize(stream));
+  });
+}
+
 TEST(Devices, keep_their_uuid_where_their_ordinal_differs) {
   in_two_processes(
       [](int wire) {

@@ -1,5 +1,9 @@
 #include <unistd.h>
 
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
+
 #include "call.hpp"
 #include "stream.hpp"
 
@@ -16,6 +20,21 @@ bool overlaps(const Memory& memory, DevicePtr address, std::size_t bytes) {
   return base + registration.bytes > address;
 }
 
+// The driver takes pages that are there and that it could write.
+bool is_writable(DevicePtr address, DevicePtr end) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; address < end && std::getline(maps, line);) {
+    DevicePtr from = 0;
+    DevicePtr to = 0;
+    char write = '-';
+    if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %*c%c", &from, &to, &write) != 3) break;
+    if (to <= address) continue;
+    if (from > address || write != 'w') return false;
+    address = to;
+  }
+  return address >= end;
+}
+
 }  // namespace
 
 extern "C" Result cuMemHostRegister_v2(void* pointer, std::size_t bytes, unsigned flags) {
@@ -26,6 +45,7 @@ extern "C" Result cuMemHostRegister_v2(void* pointer, std::size_t bytes, unsigne
     if (address == 0 || bytes == 0 || address % page != 0 || bytes % page != 0 ||
         (flags & ~(kHostRegisterPortable | kHostRegisterDeviceMap)) != 0)
       return Result::kInvalidValue;
+    if (!is_writable(address, address + bytes)) return Result::kInvalidValue;
     if (overlaps(all.memory, address, bytes)) return Result::kHostMemoryAlreadyRegistered;
     all.memory.registrations[address] = {bytes, flags, context, ++all.memory.last_buffer_id};
     return Result::kSuccess;

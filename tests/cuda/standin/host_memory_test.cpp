@@ -1,3 +1,5 @@
+#include <sys/mman.h>
+
 #include "process.hpp"
 
 namespace standin::test {
@@ -17,6 +19,22 @@ TEST(HostMemory, is_registered_in_whole_pages_and_once) {
     EXPECT_EQ(static_cast<int>(cuMemHostUnregister(pages + 2 * page_bytes())), 713);
     EXPECT_OK(cuMemHostUnregister(pages + page_bytes()));
     EXPECT_OK(cuMemHostUnregister(pages));
+  });
+}
+
+TEST(HostMemory, is_there_and_can_be_written) {
+  in_process([] {
+    const Session session;
+    const std::size_t page = page_bytes();
+    auto* const pages = static_cast<std::byte*>(
+        ::mmap(nullptr, 3 * page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    ASSERT_EQ(::mprotect(pages + page, page, PROT_READ), 0);
+    ASSERT_EQ(::munmap(pages + 2 * page, page), 0);
+    EXPECT_OK(cuMemHostRegister_v2(pages, page, 0));
+    EXPECT_RESULT(kInvalidValue, cuMemHostRegister_v2(pages + page, page, 0));
+    ASSERT_EQ(::mprotect(pages + page, page, PROT_READ | PROT_WRITE), 0);
+    EXPECT_RESULT(kInvalidValue, cuMemHostRegister_v2(pages + page, 2 * page, 0));
+    EXPECT_OK(cuMemHostRegister_v2(pages + page, page, 0));
   });
 }
 

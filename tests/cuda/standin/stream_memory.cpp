@@ -27,45 +27,45 @@ void wait_for_value(DevicePtr address, std::uint64_t value) {
   while (!has_value(address, value)) std::this_thread::sleep_for(50us);
 }
 
-bool is_accessible(Memory& memory, DevicePtr address, std::size_t bytes) {
-  const auto* const found = holder_of(memory.ranges, address, bytes);
-  if (found == nullptr) return false;
-  return found->second.kind != Range::Kind::kMapping || !found->second.access.empty();
+// A chunk by the devices that were given access where it is mapped.
+bool has_access(const Range& range, const StreamTag& stream, AccessFlags wanted) {
+  if (range.kind != Range::Kind::kMapping) return true;
+  const auto given = range.access.find(stream.context->device);
+  const int flags = given != range.access.end() ? static_cast<int>(given->second) : 0;
+  return (flags & static_cast<int>(wanted)) == static_cast<int>(wanted);
 }
 
-Result check_word(World& all, DevicePtr address, Context context) {
-  if (address % sizeof(std::uint64_t) != 0) return Result::kInvalidValue;
-  return is_accessible(all.memory, address, sizeof(std::uint64_t)) ||
-                 is_registered(all.memory, address, sizeof(std::uint64_t), context)
-             ? Result::kSuccess
-             : Result::kInvalidValue;
+// Another device's allocation is only for copies.
+bool has_word(Memory& memory, DevicePtr address, const StreamTag& stream, AccessFlags wanted) {
+  if (address % sizeof(std::uint64_t) != 0) return false;
+  if (is_registered(memory, address, sizeof(std::uint64_t), stream.context)) return true;
+  const auto* const found = holder_of(memory.ranges, address, sizeof(std::uint64_t));
+  if (found == nullptr || !has_access(found->second, stream, wanted)) return false;
+  return found->second.kind == Range::Kind::kMapping || found->second.context == stream.context;
 }
 
-Result enqueue_on_word(World& all, Stream handle, DevicePtr address, std::function<void()> run) {
+Result enqueue_on_word(World& all, Stream handle, DevicePtr address, AccessFlags wanted,
+                       std::function<void()> run) {
   if (!settings().has("mem_ops")) return Result::kNotSupported;
   return on_stream(all, handle, [&](const StreamRef& stream) {
-    Result refused = refuse_capture(*stream);
-    if (refused == Result::kSuccess) refused = check_word(all, address, stream->context);
+    const Result refused = refuse_capture(*stream);
     if (refused != Result::kSuccess) return refused;
+    if (!has_word(all.memory, address, *stream, wanted)) return Result::kInvalidValue;
     enqueue(all, stream, {.run = std::move(run), .touched = {{address, sizeof(std::uint64_t)}}});
     return Result::kSuccess;
   });
 }
 
-// Reserved addresses hold nothing until they are mapped and access is set; others may be the
-// host's.
-bool can_copy(Memory& memory, DevicePtr address, std::size_t bytes) {
-  if (address == 0) return false;
-  if (holder_of(memory.reservations, address, 1) == nullptr &&
-      holder_of(memory.ranges, address, 1) == nullptr)
-    return true;
-  while (bytes > 0) {  // over the mappings that follow each other
-    if (!is_accessible(memory, address, 1)) return false;
-    const auto* const range = holder_of(memory.ranges, address, 1);
-    const std::size_t there = range->first + range->second.bytes - address;
-    if (range->second.kind != Range::Kind::kMapping && there < bytes) return false;
-    address += std::min(there, bytes);
-    bytes -= std::min(there, bytes);
+// Over the ranges that follow each other; what is neither a range's nor reserved is the host's.
+bool can_copy(Memory& memory, DevicePtr address, std::size_t bytes, const StreamTag& stream,
+              AccessFlags wanted) {
+  const DevicePtr end = address + bytes;
+  if (holder_of(memory.ranges, address, 1) == nullptr)
+    return address != 0 && holder_of(memory.reservations, address, 1) == nullptr;
+  while (address < end) {
+    const auto* const found = holder_of(memory.ranges, address, 1);
+    if (found == nullptr || !has_access(found->second, stream, wanted)) return false;
+    address = found->first + found->second.bytes;
   }
   return true;
 }
@@ -75,7 +75,8 @@ bool can_copy(Memory& memory, DevicePtr address, std::size_t bytes) {
 extern "C" Result cuMemcpyAsync(DevicePtr to, DevicePtr from, std::size_t bytes, Stream handle) {
   return call(__func__, [&](World& all) {
     return on_stream(all, handle, [&](const StreamRef& stream) {
-      if (!can_copy(all.memory, to, bytes) || !can_copy(all.memory, from, bytes))
+      if (!can_copy(all.memory, to, bytes, *stream, AccessFlags::kReadWrite) ||
+          !can_copy(all.memory, from, bytes, *stream, AccessFlags::kRead))
         return Result::kInvalidValue;
       enqueue(all, stream,
               {.run = [=] { std::memmove(pointer_to(to), pointer_to(from), bytes); },
@@ -89,7 +90,7 @@ extern "C" Result cuStreamWriteValue64_v2(Stream handle, DevicePtr address, std:
                                           unsigned flags) {
   return call(__func__, [&](World& all) {
     if (flags != kWriteValueDefault) return Result::kInvalidValue;
-    return enqueue_on_word(all, handle, address,
+    return enqueue_on_word(all, handle, address, AccessFlags::kReadWrite,
                            [=] { word_at(address).store(value, std::memory_order_release); });
   });
 }
@@ -98,7 +99,8 @@ extern "C" Result cuStreamWaitValue64_v2(Stream handle, DevicePtr address, std::
                                          unsigned flags) {
   return call(__func__, [&](World& all) {
     if (flags != kWaitValueGeq) return Result::kInvalidValue;
-    return enqueue_on_word(all, handle, address, [=] { wait_for_value(address, value); });
+    return enqueue_on_word(all, handle, address, AccessFlags::kRead,
+                           [=] { wait_for_value(address, value); });
   });
 }
 

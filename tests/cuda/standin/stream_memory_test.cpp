@@ -44,6 +44,22 @@ TEST(Values, are_written_and_waited_for_in_registered_or_device_memory) {
   });
 }
 
+TEST(DeviceMemory, is_used_by_streams_of_devices_with_access) {
+  in_process([] {
+    const Session session(1);
+    const Stream stream = new_stream();
+    const MappedChunk chunk = new_chunk(0);
+    const AccessDesc read{{LocationType::kDevice, 1}, AccessFlags::kRead};
+    EXPECT_RESULT(kInvalidValue, cuStreamWriteValue64_v2(stream, chunk.address, 6, 0));
+    EXPECT_RESULT(kInvalidValue, cuMemcpyAsync(chunk.address, chunk.address + 8, 8, stream));
+    EXPECT_OK(cuMemSetAccess(chunk.address, chunk.bytes, &read, 1));
+    EXPECT_RESULT(kInvalidValue, cuStreamWriteValue64_v2(stream, chunk.address, 6, 0));
+    EXPECT_OK(cuStreamWaitValue64_v2(stream, chunk.address, 0, 0));
+    EXPECT_RESULT(kInvalidValue, cuMemcpyAsync(chunk.address, chunk.address + 8, 8, stream));
+    EXPECT_OK(cuStreamSynchronize(stream));
+  });
+}
+
 TEST(Values, are_compared_in_a_circle) {
   in_process([] {
     const Session session;
