@@ -73,7 +73,7 @@ TEST(Init, does_not_hold_up_a_forked_child_that_ends) {
     const RegisteredPage page;
     const Stream stream = new_stream();
     EXPECT_OK(cuStreamWaitValue64_v2(stream, page.address(), 1, 0));
-    for (int count = 0; count < 20; ++count) {
+    for (int count = 0; count < 5; ++count) {
       Child child([]() -> bool { std::exit(0); });
       EXPECT_EQ(child.wait(), "exit 0");
     }

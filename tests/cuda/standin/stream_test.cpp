@@ -178,7 +178,7 @@ void resume_at_exit() {
 TEST(Exit, is_not_held_up_by_a_stream_that_waits_for_ever) {
   in_process([] {
     static const Session session;
-    const auto* const page = new RegisteredPage;
+    static const auto* const page = new RegisteredPage;
     EXPECT_OK(cuStreamWaitValue64_v2(new_stream(), page->address(), 1, 0));
     std::exit(0);
   });
