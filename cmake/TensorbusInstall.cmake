@@ -10,6 +10,7 @@ set(TENSORBUS_PUBLIC_HEADERS
     platform/error.hpp
     platform/export.hpp
     platform/id.hpp
+    tensor/device.hpp
     tensor/dims.hpp
     tensor/dtype.hpp
     tensor/layout.hpp

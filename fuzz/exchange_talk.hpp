@@ -22,10 +22,16 @@ class SharedOnce {
     const std::vector<std::uint64_t> numbers(10);
     const std::vector<TensorView> tensors(1, TensorView::of(numbers.data(), {10}));
     const auto counter = std::make_shared<link::ByteCounter>(0);
-    bus::PreparedSample sample(
-        tensors, {.tensors = {}, .fields = {}, .fingerprint = 0, .origin = {}},
-        {*world.arena, [&](std::size_t bytes) { return world.arena->allocate(bytes); },
-         memory::Grant::kRead, counter, world.surroundings.self, *world.surroundings.lent, true});
+    bus::PreparedSample sample(tensors, {},
+                               {*world.arena,
+                                *world.cuda,
+                                [&](std::size_t bytes) { return world.arena->allocate(bytes); },
+                                {},
+                                memory::Grant::kRead,
+                                counter,
+                                world.surroundings.self,
+                                *world.surroundings.lent,
+                                true});
     const memory::BlockRef& block = sample.issued()->blocks()[0];
     name_ = world.surroundings.shares.add({sample.entry(), sample.issued(), memory::Grant::kRead},
                                           5, bus::Shares::Clock::time_point::max());

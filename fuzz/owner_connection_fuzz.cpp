@@ -77,10 +77,15 @@ class Owner {
         {.tensors = {},
          .fields = std::span(fields).first(words % fields.size()),
          .fingerprint = 0,
-         .origin = {}},
+         .origin = {},
+         .stream = nullptr},
         {*world_.arena,
+         *world_.cuda,
          [&](std::size_t bytes) { return world_.arena->allocate(bytes, publisher.most_granted()); },
-         publisher.most_granted(), publisher.bytes_in_flight(), world_.surroundings.self,
+         {},
+         publisher.most_granted(),
+         publisher.bytes_in_flight(),
+         world_.surroundings.self,
          *world_.surroundings.lent});
     (void)publisher.publish(sample, 0ns, {});
   }
@@ -153,10 +158,10 @@ class Borrower : public RawTalk {
         *rings_->return_tail() += input.number();
         break;
       case 1:
-        returns[at % returns.size()] = input.number();
+        returns[at % returns.size()].token = input.number();
         break;
       case 2:  // a lease that is in the ring, or was
-        returns[at % returns.size()] = slots[input.byte() % slots.size()].words[2].load();
+        returns[at % returns.size()].token = slots[input.byte() % slots.size()].words[2].load();
         *rings_->return_tail() += 1;
         break;
       default:

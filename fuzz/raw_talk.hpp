@@ -75,7 +75,9 @@ struct World {
   bus::Service service;  // never started
   std::shared_ptr<memory::Arena> arena = memory::Arena::create(
       {.segment_bytes = std::size_t{1} << 20, .budget_bytes = std::size_t{16} << 20});
-  bus::Surroundings surroundings{Id{{2}}, service, arena, own_page};
+  std::shared_ptr<memory::CudaMemory> cuda =
+      std::make_shared<memory::CudaMemory>(memory::CudaArenaOptions{});
+  bus::Surroundings surroundings{Id{{2}}, service, arena, cuda, own_page};
   platform::Fd listener;               // never quietened: the bell is full before long
   std::array<platform::Fd, 16> kinds;  // of descriptors: those that are wanted, and others
 };

@@ -54,7 +54,7 @@ class Link {
     std::uint64_t bad = link_.bad_returns();
     std::vector<std::weak_ptr<const link::IssuedSample>> back;
     for (; makes_sense && returned_ != tail; ++returned_) {
-      const auto found = live_.find(returns[returned_ % returns.size()]);
+      const auto found = live_.find(returns[returned_ % returns.size()].token);
       if (found == live_.end()) {
         ++bad;
         continue;
@@ -76,7 +76,7 @@ class Link {
 
   // What a borrower can do.
   void give_back(std::uint64_t token) {
-    memory_.returns()[tail_++ % memory_.returns().size()] = token;
+    memory_.returns()[tail_++ % memory_.returns().size()].token = token;
     *memory_.return_tail() = tail_;
   }
   std::uint64_t some_token(std::size_t i) const {
@@ -84,7 +84,7 @@ class Link {
   }
   void move_tail(std::uint64_t by) { *memory_.return_tail() = tail_ += by; }
   void overwrite_return(std::size_t i, std::uint64_t value) {
-    memory_.returns()[i % memory_.returns().size()] = value;
+    memory_.returns()[i % memory_.returns().size()].token = value;
   }
   void overwrite_state(std::uint64_t back, std::uint64_t which) {
     const std::uint64_t position = position_ - back;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "tensorbus/bus/death_release.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/step.hpp"
 
@@ -17,7 +18,8 @@ BorrowerConnection::BorrowerConnection(Surroundings& surroundings, const Id& own
           [this](link::Channel::Received& received) { on_message(received); },
           [this](const std::string& why) { on_end_(*this, why); }),
       connected_(std::make_shared<link::Connected>()),
-      segments_(std::make_shared<link::SegmentSender>(conversation_.channel(), surroundings.arena)),
+      segments_(std::make_shared<link::SegmentSender>(conversation_.channel(), surroundings.arena,
+                                                      surroundings.cuda)),
       exchange_(std::make_shared<Exchange>(surroundings, connected_, segments_)) {
   link::check_same_user(conversation_.channel()->fd());
   connected_->channel = conversation_.channel();
@@ -46,6 +48,7 @@ void BorrowerConnection::subscribe(const std::shared_ptr<SubscriberCore>& subscr
 void BorrowerConnection::end(const std::string& why) {
   conversation_.close();
   exchange_->end(why);
+  release_when_dead(surroundings_.service, connected_, connected_->pidfd);
   const std::string_view reason = why.empty() ? std::string_view("the publisher hung up") : why;
   for (const Wanted& wanted : std::exchange(wanted_, {})) {
     wanted.subscriber->refuse(wanted.link, Code::kClosed, reason);
@@ -76,7 +79,9 @@ void BorrowerConnection::on_message(link::Channel::Received& received) {
   if (!greeted_) return greet(received);
   if (exchange_->on_message(received)) {
     const link::ControlType type = received.header.type;
-    if (type == link::ControlType::kSegment || type == link::ControlType::kFile) segment_came();
+    if (type == link::ControlType::kSegment || type == link::ControlType::kFile ||
+        type == link::ControlType::kCudaSegment || type == link::ControlType::kTimeline)
+      segment_came();
     return;
   }
   switch (received.header.type) {

@@ -27,7 +27,9 @@ void Claiming::start(Surroundings& surroundings, const Descriptor& descriptor,
     const ByteSpan span = span_of(entry.layout);
     if (entry.owner == 0 || span.bytes() == 0) continue;
     const std::uint64_t first = entry.offset + static_cast<std::uint64_t>(span.begin);
-    self->shares_[entry.owner - 1U].blocks.insert({entry.segment, first, entry.generation});
+    Share& share = self->shares_[entry.owner - 1U];
+    share.blocks.insert({entry.segment, first, entry.generation});
+    share.on_device = share.on_device || entry.kind == memory::BufferKind::kCuda;
   }
   self->waiting_for_ = self->shares_.size() + 1;  // one is ours: nothing ends before all have begun
   for (std::size_t i = 0; i < self->shares_.size(); ++i) self->claim(i);
@@ -60,7 +62,7 @@ void Claiming::ask(std::size_t owner, const std::shared_ptr<Exchange>& exchange)
                      exchange](Exchange::Answer& answer) {
                       self->guarded([&] {
                         if (const auto* lent = std::get_if<link::Lent>(&answer)) {
-                          self->add_lease(owner, connected, lent->token);
+                          self->add_lease(owner, connected, *lent);
                           return self->one_done();
                         }
                         if (exchange->ended()) return self->claim_again(owner);
@@ -86,6 +88,8 @@ void Claiming::claim_again(std::size_t owner) {
 
 // The owner is dead. What it left is here, or the sender has it.
 void Claiming::inherit(std::size_t owner) {
+  if (shares_[owner].on_device)  // nobody could say whether it was whole when its owner died
+    return fail(Error(Code::kClosed, "its owner is dead, and it is memory of a GPU"));
   std::set<std::uint32_t> segments;
   for (const link::BlockName& block : shares_[owner].blocks) segments.insert(block.segment);
   for (const auto& left : surroundings_.estate_of(shares_[owner].owner)) {
@@ -93,14 +97,14 @@ void Claiming::inherit(std::size_t owner) {
     for (const std::uint32_t segment : segments)
       all = all && left->segments_for(grant_).find(segment) != nullptr;
     if (!all) continue;
-    add_lease(owner, left, 0);
+    add_lease(owner, left, {});
     return one_done();
   }
   auto& connected = shares_[owner].connected;
   if (!connected) connected = std::make_shared<link::Connected>();
   waiting_for_ += segments.size();
   for (const std::uint32_t segment : segments) inherit_segment(owner, segment);
-  add_lease(owner, connected, 0);
+  add_lease(owner, connected, {});
   one_done();
 }
 
@@ -125,11 +129,12 @@ void Claiming::inherit_segment(std::size_t owner, std::uint32_t segment) {
 }
 
 void Claiming::add_lease(std::size_t owner, const std::shared_ptr<link::Connected>& connected,
-                         std::uint64_t token) {
+                         const link::Lent& lent) {
   auto source = std::make_shared<const link::Source>(link::Source{shares_[owner].owner, 0, {}});
   auto lender = std::make_shared<link::MessageLender>(std::move(source), connected, grant_,
-                                                      surroundings_.lent, token);
-  auto lease = std::make_shared<link::Lease>(lender, token);
+                                                      surroundings_.lent, lent.token);
+  auto lease = std::make_shared<link::Lease>(lender, lent.token);
+  if (shares_[owner].on_device) lease->on_device(memory::Mark::unpack(lent.mark));
   claimed_.leases.push_back(std::move(lease));
   claimed_.lenders[owner] = std::move(lender);
 }

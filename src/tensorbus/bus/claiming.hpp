@@ -30,8 +30,9 @@ class Claiming : public std::enable_shared_from_this<Claiming> {
     Id owner;
     std::set<link::BlockName> blocks;
     std::shared_ptr<link::Connected> connected;
-    int tries = 0;         // to claim them
-    bool failing = false;  // the last one did; there will be another
+    bool on_device = false;  // some of it
+    int tries = 0;           // to claim them
+    bool failing = false;    // the last one did; there will be another
   };
 
   Claiming(Surroundings& surroundings, std::shared_ptr<Exchange> sender, memory::Grant grant,
@@ -47,7 +48,7 @@ class Claiming : public std::enable_shared_from_this<Claiming> {
   void inherit(std::size_t owner);
   void inherit_segment(std::size_t owner, std::uint32_t segment);
   void add_lease(std::size_t owner, const std::shared_ptr<link::Connected>& connected,
-                 std::uint64_t token);
+                 const link::Lent& lent);
   void one_done();
   void fail(const Error& error);
   // Has `work` done, whatever it meets is how the claiming ends.

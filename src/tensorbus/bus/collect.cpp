@@ -18,6 +18,7 @@ link::Entry entry_of(const link::Lent& lent) {
   entry.length = lent.length;
   entry.segment = lent.segment;
   entry.offset = lent.offset;
+  entry.timeline = lent.mark;
   if (entry.is_inline() &&
       (lent.inline_bytes.size() != lent.length || lent.length > link::kInlineBytes))
     throw Error(Code::kProtocol, "LENT.length: " + std::to_string(lent.length));
@@ -101,6 +102,8 @@ void collect(Surroundings& surroundings, const std::shared_ptr<Exchange>& from,
     const auto held = all->hold();
     if (read == SampleParts::Read::kSegmentMissing)
       throw Error(Code::kProtocol, "LENT: a segment that never came");
+    if (read == SampleParts::Read::kHalfWritten)
+      throw Error(Code::kClosed, "its owner died before the GPU had written it");
     const Descriptor descriptor = SampleParts::handed_on(*all->lender, all->entry);
     // What is wholly others' is read without the sender's lease, which goes back at the end.
     auto without = owns_any(descriptor)

@@ -1,5 +1,6 @@
 #include "tensorbus/bus/exchange.hpp"
 
+#include <chrono>
 #include <new>
 #include <type_traits>
 #include <utility>
@@ -12,6 +13,7 @@ namespace {
 
 constexpr std::size_t kMostLent = std::size_t{1} << 20;
 constexpr std::size_t kMostUnheard = 4096;  // answers
+constexpr std::chrono::milliseconds kLookAtMarks{2};
 
 std::uint32_t as_field(memory::Grant grant) { return grant == memory::Grant::kWrite ? 1 : 0; }
 
@@ -103,8 +105,19 @@ bool Exchange::on_message(link::Channel::Received& received) {
                                                {file.offset, link::as_text(file.path)});
       return true;
     }
+    case link::ControlType::kCudaSegment: {
+      const auto segment = received.as<link::CudaSegment>();
+      connected_->cuda.add(segment.segment, received.take_fd(), segment.bytes,
+                           platform::cu::Uuid{segment.device.bytes});
+      platform::step("segment.received");
+      return true;
+    }
+    case link::ControlType::kTimeline:
+      connected_->cuda.set_timeline(received.take_fd());
+      return true;
     case link::ControlType::kRetired: {
       const auto number = received.as<link::Retired>().number;
+      connected_->cuda.retire(number);
       connected_->segments.retire(number);
       connected_->writable_segments.retire(number);
       return true;
@@ -119,7 +132,7 @@ bool Exchange::on_message(link::Channel::Received& received) {
       on_hand_over(received.as<link::HandOver>());
       return true;
     case link::ControlType::kReturn:
-      lent_.erase(received.as<link::Return>().token);
+      on_return(received.as<link::Return>());
       return true;
     case link::ControlType::kPut: {
       const auto asked = received.as<link::Put>();
@@ -237,8 +250,7 @@ void Exchange::on_claim(const link::Claim& asked) {
         kept.push_back(file);
         continue;
       }
-      memory::BlockRef block =
-          surroundings_.arena->find(name.segment, name.offset, name.generation);
+      memory::BlockRef block = surroundings_.find_block(name.segment, name.offset, name.generation);
       if (!block) throw Error(Code::kClosed, "CLAIM.blocks: one of them is gone");
       if (grant > block->most_granted())
         throw Error(Code::kPermission, "CLAIM.writable: this memory is only read");
@@ -270,6 +282,30 @@ void Exchange::on_hand_over(const link::HandOver& asked) {
   });
 }
 
+// A GPU tells nobody when it has written a counter: it is looked at, for as long as one is awaited.
+void Exchange::on_return(const link::Return& returned) {
+  if (segments_->reached(returned.mark)) {
+    lent_.erase(returned.token);
+    return;
+  }
+  if (!lent_.contains(returned.token)) return;
+  const bool first = returning_.empty();
+  returning_.emplace(returned.token, returned.mark);
+  if (first) take_back_what_is_reached();
+}
+
+void Exchange::take_back_what_is_reached() {
+  std::erase_if(returning_, [this](const auto& item) {
+    if (!segments_->reached(item.second)) return false;
+    lent_.erase(item.first);
+    return true;
+  });
+  if (returning_.empty() || ended_) return;
+  surroundings_.service.post_later(kLookAtMarks, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->take_back_what_is_reached();
+  });
+}
+
 void Exchange::deny(std::uint32_t request, const Error& why) {
   connected_->channel->send(link::Denied{request, static_cast<std::uint32_t>(why.code()),
                                          std::string(why.what()).substr(0, 1024)});
@@ -287,6 +323,7 @@ link::Lent Exchange::lent(const link::Entry& entry, const link::IssuedRef& issue
     for (const memory::BlockRef& block : issued->blocks())
       segments_->ensure_sent(block->segment(), grant);
     for (const std::uint32_t file : issued->files()) segments_->ensure_sent(file, grant);
+    lent.mark = segments_->mark_for(issued, nullptr).packed();
     lent.token = next_token_++;
     lent_.emplace(lent.token, issued);
   }
@@ -314,6 +351,7 @@ void Exchange::give_back(const link::Lent& lent) {
 void Exchange::end(const std::string& why) {
   ended_ = true;
   lent_.clear();
+  returning_.clear();
   if (surroundings_.queues) surroundings_.queues->forget(*this);
   auto asked = std::exchange(asked_, {});
   for (auto& [request, waiting] : asked) {

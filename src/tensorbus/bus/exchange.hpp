@@ -90,6 +90,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void on_attach(const link::Attach& asked);
   void on_claim(const link::Claim& asked);
   void on_hand_over(const link::HandOver& asked);
+  void on_return(const link::Return& returned);
+  void take_back_what_is_reached();
   // Has `work` done, or the request denied.
   template <typename Work>
   void serve(std::uint32_t request, Work work);
@@ -101,6 +103,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   std::unordered_map<std::uint32_t, Asked> asked_;
   std::uint32_t next_request_ = 1;
   std::unordered_map<std::uint64_t, link::IssuedRef> lent_;
+  // Of these: on their way back, behind a stream of the peer's that has yet to reach the mark.
+  std::unordered_map<std::uint64_t, std::uint64_t> returning_;
   std::uint64_t next_token_ = 1;  // 0 is a lease on nothing
   bool used_ = false;
   bool ended_ = false;

@@ -6,8 +6,8 @@
 
 namespace tensorbus {
 
-Loan Loan::Impl::of(memory::BlockRef block, const Layout& layout) {
-  LoanState state{std::move(block), layout, nullptr};
+Loan Loan::Impl::of(memory::BlockRef block, const Layout& layout, Device device) {
+  LoanState state{std::move(block), layout, nullptr, device};
   state.first = state.block->data() - span_of(layout).begin;
   return Loan(std::make_unique<Impl>(bus::ForkSafe(std::move(state))));
 }
@@ -27,6 +27,17 @@ std::byte* Loan::data() const {
   return impl_->state->first;
 }
 
-TensorView Loan::view() const { return {data(), layout()}; }
+TensorView Loan::view() const { return {data(), layout(), device()}; }
+
+Device Loan::device() const {
+  if (!impl_) throw Error(Code::kClosed, "this loan was published or moved from");
+  return impl_->state->device;
+}
+
+void Loan::require_host() const {
+  if (device().is_cuda())
+    throw Error(Code::kInvalidArgument,
+                "this loan lies on a GPU: give data() to a kernel, the host cannot use it");
+}
 
 }  // namespace tensorbus

@@ -12,8 +12,8 @@
 
 namespace tensorbus {
 
-// Shared memory to fill and publish: nothing is copied. Moves, does not copy. A loan that is
-// dropped without being published gives its memory back.
+// Shared memory, of the host or of a GPU, to fill and publish: nothing is copied. Moves, does not
+// copy. A loan that is dropped without being published gives its memory back.
 class TENSORBUS_API Loan {
  public:
   Loan(Loan&&) noexcept;
@@ -21,12 +21,14 @@ class TENSORBUS_API Loan {
   ~Loan();
 
   const Layout& layout() const;
-  std::byte* data() const;
+  Device device() const;
+  std::byte* data() const;  // of a GPU's memory: for its kernels, not for the host
   TensorView view() const;
 
   // The elements, to be written. Throws Error(kInvalidArgument) for another element type.
   template <typename T>
   std::span<T> as() const {
+    require_host();
     if (layout().dtype != dtype_of<T>())
       throw Error(Code::kInvalidArgument, "this loan is " + std::string(name_of(layout().dtype)) +
                                               ", not " + std::string(name_of(dtype_of<T>())));
@@ -34,9 +36,10 @@ class TENSORBUS_API Loan {
   }
 
  private:
+  void require_host() const;
   friend class Publisher;
   friend TENSORBUS_API Loan empty(const Layout& layout, bool shared,
-                                  const class Participant& participant);
+                                  const class Participant& participant, Device device);
   struct Impl;
   explicit Loan(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

@@ -12,13 +12,14 @@ struct LoanState {
   memory::BlockRef block;
   Layout layout;
   std::byte* first = nullptr;
+  Device device{};
 };
 
 struct Loan::Impl {
   bus::ForkSafe<LoanState> state;
 
   // `block` is large enough for the layout.
-  static Loan of(memory::BlockRef block, const Layout& layout);
+  static Loan of(memory::BlockRef block, const Layout& layout, Device device = Device::host());
 };
 
 }  // namespace tensorbus

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "tensorbus/tensor/device.hpp"
 #include "tensorbus/tensor/layout.hpp"
 #include "tensorbus/tensor/origin.hpp"
 
@@ -15,6 +16,7 @@ namespace tensorbus {
 struct TensorView {
   const void* data = nullptr;  // the first element
   Layout layout;
+  Device device{};
 
   // Row-major: TensorView::of(pixels.data(), {1080, 1920, 3}).
   template <typename T>
@@ -29,6 +31,9 @@ struct Message {
   std::span<const std::byte> fields{};
   std::uint64_t fingerprint = 0;   // of the message type; 0: untyped
   std::optional<Origin> origin{};  // set by a bridge that publishes what came from elsewhere
+  // The stream (a CUstream or cudaStream_t) on which tensors of GPUs are written: subscribers read
+  // them when what is enqueued on it now has run. Null: the legacy default stream.
+  void* stream = nullptr;
 };
 
 }  // namespace tensorbus

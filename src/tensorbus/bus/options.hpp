@@ -20,6 +20,9 @@ struct ParticipantOptions {
   // Freed memory that is kept for the next sample instead of going back to the kernel.
   std::size_t warm_bytes = std::size_t{256} << 20;
   std::size_t segment_bytes = std::size_t{64} << 20;
+  // The most memory this participant takes of each GPU. 0: TENSORBUS_CUDA_BUDGET (bytes), else half
+  // of what the GPU has.
+  std::size_t cuda_budget_bytes = 0;
 };
 
 // What a subscriber may do with the tensors that it receives.

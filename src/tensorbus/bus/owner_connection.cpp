@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "tensorbus/bus/death_release.hpp"
 #include "tensorbus/platform/bell.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/step.hpp"
@@ -55,7 +56,8 @@ OwnerConnection::OwnerConnection(Surroundings& surroundings, platform::Fd socket
             conversation_.listen_when_heard();
           },
           [this](const std::string& why) { on_end_(*this, why); }),
-      segments_(std::make_shared<link::SegmentSender>(conversation_.channel(), surroundings.arena)),
+      segments_(std::make_shared<link::SegmentSender>(conversation_.channel(), surroundings.arena,
+                                                      surroundings.cuda)),
       connected_(std::make_shared<link::Connected>()),
       exchange_(std::make_shared<Exchange>(surroundings, connected_, segments_)) {
   connected_->channel = conversation_.channel();
@@ -65,6 +67,7 @@ void OwnerConnection::end() {
   ended_ = true;
   conversation_.close();
   exchange_->end("");
+  if (peer_) release_when_dead(surroundings_.service, connected_, peer_->pidfd);
   while (!links_.empty()) end_link(links_.begin());
 }
 

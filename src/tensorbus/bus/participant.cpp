@@ -74,4 +74,13 @@ ArenaUse Participant::arena() const {
   return {stats.segments, stats.blocks, stats.used_bytes, stats.reserved_bytes, stats.budget_bytes};
 }
 
+ArenaUse Participant::arena(Device device) const {
+  if (!device.is_cuda()) return arena();
+  const auto all = of_this_process(core_).cuda().stats();
+  const auto found = all.find(device.ordinal);
+  if (found == all.end()) return {};
+  const memory::CudaArenaStats& stats = found->second;
+  return {stats.segments, stats.blocks, stats.used_bytes, stats.reserved_bytes, stats.budget_bytes};
+}
+
 }  // namespace tensorbus

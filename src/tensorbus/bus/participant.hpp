@@ -7,6 +7,7 @@
 #include "tensorbus/bus/options.hpp"
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/platform/id.hpp"
+#include "tensorbus/tensor/device.hpp"
 
 namespace tensorbus {
 
@@ -35,6 +36,8 @@ class TENSORBUS_API Participant {
   Id id() const;
   std::string domain_path() const;
   ArenaUse arena() const;
+  // The same of its memory on a GPU: nothing before the first loan there.
+  ArenaUse arena(Device device) const;
 
  private:
   friend struct Listing;

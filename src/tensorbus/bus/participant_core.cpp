@@ -23,16 +23,25 @@ constexpr auto kRejoinDelay = 200ms;   // an owner hung up and lives, or was sho
 constexpr auto kGreetingDelay = 5s;    // for who connects and does not say who it is
 constexpr auto kPollInterval = 100ms;  // without an inotify instance
 
+// What the options say, else the environment, else 0.
+std::size_t budget(std::size_t option, const char* variable) {
+  const char* const text = std::getenv(variable);
+  if (option != 0 || text == nullptr) return option;
+  char* end = nullptr;
+  const std::size_t bytes = std::strtoull(text, &end, 10);
+  if (*text == '\0' || *end != '\0')
+    throw Error(Code::kInvalidArgument,
+                std::string(variable) + ": expected a number of bytes, got \"" + text + "\"");
+  return bytes;
+}
+
 memory::ArenaOptions arena_options(const ParticipantOptions& options) {
-  std::size_t budget = options.budget_bytes;
-  if (const char* text = std::getenv("TENSORBUS_BUDGET"); budget == 0 && text != nullptr) {
-    char* end = nullptr;
-    budget = std::strtoull(text, &end, 10);
-    if (*text == '\0' || *end != '\0')
-      throw Error(Code::kInvalidArgument, "TENSORBUS_BUDGET: expected a number of bytes, got \"" +
-                                              std::string(text) + "\"");
-  }
-  return {options.segment_bytes, budget, options.warm_bytes};
+  return {options.segment_bytes, budget(options.budget_bytes, "TENSORBUS_BUDGET"),
+          options.warm_bytes};
+}
+
+memory::CudaArenaOptions cuda_options(const ParticipantOptions& options) {
+  return {options.segment_bytes, budget(options.cuda_budget_bytes, "TENSORBUS_CUDA_BUDGET")};
 }
 
 // `least` is 0 where that means "as the publisher says".
@@ -52,6 +61,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
     : fork_generation_(platform::fork_generation()),
       domain_(options.domain),
       surroundings_{Id::random(), service_, memory::Arena::create(arena_options(options)),
+                    std::make_shared<memory::CudaMemory>(cuda_options(options)),
                     std::make_shared<link::WakePage>()},
       socket_file_(domain_, surroundings_.self),
       listener_(domain_.listen(surroundings_.self)),
@@ -166,14 +176,24 @@ void ParticipantCore::look_after_events() {
   if (subscriptions_.look_after_events()) service_.ask(looking_after_events_, link::kParkSlice);
 }
 
-memory::BlockRef ParticipantCore::allocate(std::size_t bytes, memory::Grant most) {
+template <typename Allocate>
+memory::BlockRef ParticipantCore::take_back_first(Allocate allocate) {
   try {
-    return arena().allocate(bytes, most);
+    return allocate();
   } catch (const Error& error) {
     if (error.code() != Code::kOutOfMemory) throw;
   }
   for (const auto& publisher : publishers()) publisher->drain();
-  return arena().allocate(bytes, most);
+  return allocate();
+}
+
+memory::BlockRef ParticipantCore::allocate(std::size_t bytes, memory::Grant most) {
+  return take_back_first([&] { return arena().allocate(bytes, most); });
+}
+
+memory::BlockRef ParticipantCore::allocate(const Device& device, std::size_t bytes) {
+  const auto& cuda = platform::CudaDevice::at(device.ordinal);
+  return take_back_first([&] { return this->cuda().allocate(cuda, bytes); });
 }
 
 std::vector<std::shared_ptr<PublisherCore>> ParticipantCore::publishers() {

@@ -37,6 +37,7 @@ class ParticipantCore {
   const Id& id() const noexcept { return surroundings_.self; }
   const Domain& domain() const noexcept { return domain_; }
   memory::Arena& arena() const noexcept { return *surroundings_.arena; }
+  memory::CudaMemory& cuda() const noexcept { return *surroundings_.cuda; }
   std::uint32_t fork_generation() const noexcept { return fork_generation_; }
 
   std::shared_ptr<PublisherCore> add_publisher(const std::string& topic,
@@ -67,6 +68,8 @@ class ParticipantCore {
 
   // A block of the arena; takes back what subscribers returned before it gives up.
   memory::BlockRef allocate(std::size_t bytes, memory::Grant most);
+  // The same of a GPU.
+  memory::BlockRef allocate(const Device& device, std::size_t bytes);
 
  private:
   // The participant's socket in the domain; goes with it, or with an attempt to make it.
@@ -99,6 +102,8 @@ class ParticipantCore {
   void tell_ended();
   void tell_retired();
 
+  template <typename Allocate>
+  memory::BlockRef take_back_first(Allocate allocate);
   std::vector<std::shared_ptr<PublisherCore>> publishers();
   std::shared_ptr<PublisherCore> find_publisher(std::uint32_t number);
 

@@ -12,6 +12,7 @@ namespace {
 constexpr std::size_t kMaxTensors = 65535;
 
 void point_at(TensorEntry& entry, const memory::Block& block, std::uint64_t offset) {
+  entry.kind = block.kind();
   entry.segment = block.segment();
   entry.offset = block.offset() + offset;
   entry.generation = block.generation();
@@ -21,7 +22,7 @@ void point_at(TensorEntry& entry, const memory::Block& block, std::uint64_t offs
 
 PreparedSample::PreparedSample(std::span<const TensorView> tensors, const Message& rest,
                                const Supplies& supplies, const memory::BlockRef* loan)
-    : most_granted_(supplies.most_granted) {
+    : device_tensors_(rest.stream), most_granted_(supplies.most_granted) {
   if (tensors.size() > kMaxTensors)
     throw Error(Code::kInvalidArgument, std::to_string(tensors.size()) +
                                             " tensors in one message; at most 65535 are possible");
@@ -54,6 +55,7 @@ PreparedSample::PreparedSample(std::span<const TensorView> tensors, const Messag
       descriptor.encode({block->data() + copy_bytes, descriptor_bytes});
     }
     descriptor.fields = {};  // the caller's
+    device_tensors_.mark(supplies.cuda.marks(), blocks_);
     platform::step("publish.described");
     if (!blocks_.empty() || !kept_.empty())
       issued_ = std::make_shared<link::IssuedSample>(std::move(blocks_), supplies.in_flight,
@@ -75,11 +77,11 @@ std::size_t PreparedSample::place_tensors(std::span<const TensorView> tensors,
     const auto* data = static_cast<const std::byte*>(view.data);
     const ByteSpan span = span_of(view.layout);
     const bool empty = span.bytes() == 0;  // nothing to point at
-    const memory::Block* block =
-        empty ? nullptr : take_loan(data + span.begin, span.bytes(), supplies, loan);
+    const memory::Block* block = empty ? nullptr : take_loan(view, span, supplies, loan);
     if (block != nullptr) point_at(entry, *block, static_cast<std::uint64_t>(data - block->data()));
     if (block != nullptr || empty || lend_file(entry, data, span, supplies) ||
-        hand_on(entry, data, span, supplies, descriptor))
+        hand_on(entry, data, span, supplies, descriptor) ||
+        copy_on_device(entry, view, span, supplies))
       entry.layout = view.layout;
     else
       copies_.add(i, view, span);
@@ -91,7 +93,7 @@ std::size_t PreparedSample::place_tensors(std::span<const TensorView> tensors,
 }
 
 void PreparedSample::copy_tensors(memory::Block& block, Descriptor& descriptor) {
-  copied_bytes_ = copies_.fill(block.data());
+  copied_bytes_ += copies_.fill(block.data());
   for (const CopyPlan::Copy& copy : copies_.copies())
     point_at(descriptor.tensors[copy.tensor], block,
              copy.place - static_cast<std::uint64_t>(span_of(copy.layout).begin));
@@ -132,16 +134,36 @@ bool PreparedSample::hand_on(TensorEntry& entry, const std::byte* data, const By
   entry.offset = place.offset - static_cast<std::uint64_t>(span.begin);
   entry.generation = place.generation;
   if (place.owner == supplies.self) {  // it comes back to where it was made
-    memory::BlockRef block = supplies.arena.find(place.segment, place.offset, place.generation);
+    memory::BlockRef block =
+        memory::CudaMemory::is_number(place.segment)
+            ? supplies.cuda.find(place.segment, place.offset, place.generation)
+            : supplies.arena.find(place.segment, place.offset, place.generation);
     if (!block) return false;
+    entry.kind = block->kind();
     hold(std::move(block));
     return true;
   }
+  if (memory::CudaMemory::is_number(place.segment)) entry.kind = memory::BufferKind::kCuda;
   std::vector<Id>& owners = descriptor.owners;
   auto owner = std::find(owners.begin(), owners.end(), place.owner);
   if (owner == owners.end()) owner = owners.insert(owner, place.owner);
   entry.owner = static_cast<std::uint16_t>(owner - owners.begin() + 1);
   kept_.push_back(std::move(found->lease));
+  return true;
+}
+
+// What lies on a GPU and nowhere that others can be given is copied there.
+bool PreparedSample::copy_on_device(TensorEntry& entry, const TensorView& view,
+                                    const ByteSpan& span, const Supplies& supplies) {
+  if (!view.device.is_cuda()) return false;
+  if (supplies.most_granted == memory::Grant::kWrite)
+    throw Error(Code::kUnsupported,
+                "memory of a GPU is only read by others: publish it without `shared`");
+  memory::BlockRef block = device_tensors_.copy(view, span, supplies.allocate_on);
+  point_at(entry, *block, static_cast<std::uint64_t>(-span.begin));
+  copied_bytes_ += span.bytes();
+  block->mark_published();
+  blocks_.push_back(std::move(block));
   return true;
 }
 
@@ -151,11 +173,16 @@ void PreparedSample::hold(memory::BlockRef block) {
 }
 
 // The loan that holds these bytes, marked as published; null if they are not in a loan.
-memory::Block* PreparedSample::take_loan(const std::byte* first, std::size_t bytes,
+memory::Block* PreparedSample::take_loan(const TensorView& view, const ByteSpan& span,
                                          const Supplies& supplies, const memory::BlockRef* loan) {
-  memory::BlockRef block = loan != nullptr ? *loan : supplies.arena.find(first);
+  const std::byte* const first = static_cast<const std::byte*>(view.data) + span.begin;
+  const bool on_device = view.device.is_cuda();
+  memory::BlockRef block = loan != nullptr ? *loan
+                           : on_device     ? supplies.cuda.find(first)
+                                           : supplies.arena.find(first);
   if (!block) return nullptr;
-  if (first + bytes > block->data() + block->bytes())
+  if (on_device) device_tensors_.add(view.device);
+  if (first + span.bytes() > block->data() + block->bytes())
     throw Error(Code::kInvalidArgument, "the tensor reaches beyond the end of its loan");
   const bool fits = block->most_granted() == supplies.most_granted;
   if (!fits && block->standing()) return nullptr;

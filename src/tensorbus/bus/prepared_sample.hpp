@@ -6,6 +6,7 @@
 #include <span>
 
 #include "tensorbus/bus/copy_plan.hpp"
+#include "tensorbus/bus/device_tensors.hpp"
 #include "tensorbus/bus/message.hpp"
 #include "tensorbus/link/issued_sample.hpp"
 #include "tensorbus/link/lent_memory.hpp"
@@ -23,7 +24,9 @@ class PreparedSample {
   // Where memory comes from.
   struct Supplies {
     memory::Arena& arena;
+    memory::CudaMemory& cuda;
     std::function<memory::BlockRef(std::size_t)> allocate;  // throws when there is none
+    DeviceTensors::Allocate allocate_on;                    // the same
     memory::Grant most_granted;                             // of all that is published
     const std::shared_ptr<link::ByteCounter>& in_flight;
     const Id& self;
@@ -49,6 +52,9 @@ class PreparedSample {
   memory::Grant most_granted() const noexcept { return most_granted_; }
   std::size_t copied_bytes() const noexcept { return copied_bytes_; }
 
+  // The stream that writes it, as far as it lies on GPUs; else null.
+  const platform::CudaStream* writer() const noexcept { return device_tensors_.writer(); }
+
   // The loans are spent.
   void mark_done() noexcept { marked_.clear(); }
 
@@ -57,8 +63,10 @@ class PreparedSample {
                  const Supplies& supplies);
   bool hand_on(TensorEntry& entry, const std::byte* data, const ByteSpan& span,
                const Supplies& supplies, Descriptor& descriptor);
+  bool copy_on_device(TensorEntry& entry, const TensorView& view, const ByteSpan& span,
+                      const Supplies& supplies);
   void hold(memory::BlockRef block);
-  memory::Block* take_loan(const std::byte* first, std::size_t bytes, const Supplies& supplies,
+  memory::Block* take_loan(const TensorView& view, const ByteSpan& span, const Supplies& supplies,
                            const memory::BlockRef* loan);
   std::size_t place_tensors(std::span<const TensorView> tensors, const Supplies& supplies,
                             const memory::BlockRef* loan, Descriptor& descriptor);
@@ -72,6 +80,7 @@ class PreparedSample {
   Few<std::shared_ptr<const void>> kept_;  // these files, and leases of what is handed on; the same
   Few<memory::Block*> marked_;             // the blocks that we marked as published
   CopyPlan copies_;
+  DeviceTensors device_tensors_;
   std::size_t copied_bytes_ = 0;
   memory::Grant most_granted_;
   link::IssuedRef issued_;

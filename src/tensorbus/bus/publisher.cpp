@@ -20,6 +20,12 @@ struct PublisherState {
     if (bytes >= kWorthTakingBackFirst) core->drain();
     return participant->allocate(bytes, core->most_granted());
   }
+  memory::BlockRef allocate_on(const Device& device, std::size_t bytes) const {
+    if (core->options().shared)
+      throw Error(Code::kUnsupported, "a loan of a shared publisher can lie in host memory only");
+    core->drain();
+    return participant->allocate(device, bytes);
+  }
 };
 
 struct Publisher::Impl {
@@ -49,11 +55,15 @@ PublisherState& Publisher::state() const {
 
 const std::string& Publisher::topic() const { return state().core->topic(); }
 
-Loan Publisher::loan(const Layout& layout) {
+Loan Publisher::loan(const Layout& layout, Device device) {
   PublisherState& state = this->state();
   if (state.core->closed()) throw Error(Code::kClosed, "the publisher is closed");
-  return platform::with_memory_errors(
-      [&] { return Loan::Impl::of(state.allocate(span_of(layout).bytes()), layout); });
+  return platform::with_memory_errors([&] {
+    const std::size_t bytes = span_of(layout).bytes();
+    return Loan::Impl::of(
+        device.is_cuda() ? state.allocate_on(device, bytes) : state.allocate(bytes), layout,
+        device);
+  });
 }
 
 // `loan` is the block that all tensors lie in, if that is known.
@@ -67,7 +77,9 @@ Published Publisher::publish(std::span<const TensorView> tensors, const Message&
   return platform::with_memory_errors([&]() -> Published {
     bus::PreparedSample sample(
         tensors, rest,
-        {state.participant->arena(), [&](std::size_t bytes) { return state.allocate(bytes); },
+        {state.participant->arena(), state.participant->cuda(),
+         [&](std::size_t bytes) { return state.allocate(bytes); },
+         [&](const Device& device, std::size_t bytes) { return state.allocate_on(device, bytes); },
          state.core->most_granted(), state.core->bytes_in_flight(), state.participant->id(),
          state.participant->lent()},
         loan);
@@ -98,10 +110,12 @@ Published Publisher::publish(const Value& fields, const std::vector<TensorView>&
   return publish(tensors, rest, state().core->options().timeout, nullptr);
 }
 
-Published Publisher::publish(Loan&& loan) {
+Published Publisher::publish(Loan&& loan, void* stream) {
   const TensorView view = platform::with_memory_errors([&] { return loan.view(); });
+  Message rest;
+  rest.stream = stream;
   const Published published =
-      publish({&view, 1}, {}, state().core->options().timeout, &loan.impl_->state->block);
+      publish({&view, 1}, rest, state().core->options().timeout, &loan.impl_->state->block);
   if (published.outcome == Outcome::kDone) loan.impl_.reset();
   return published;
 }

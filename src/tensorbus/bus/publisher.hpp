@@ -47,17 +47,18 @@ class TENSORBUS_API Publisher {
   const std::string& topic() const;
   const MessageType& type() const;
 
-  // Memory for one tensor; its bytes are not cleared. Throws Error(kOutOfMemory) that names the
-  // limit, Error(kClosed) after close().
-  Loan loan(const Layout& layout);
+  // Memory for one tensor, of the host or of a GPU; its bytes are not cleared. Throws
+  // Error(kOutOfMemory) that names the limit, Error(kClosed) after close(), Error(kUnsupported)
+  // that says why a GPU's memory cannot be had.
+  Loan loan(const Layout& layout, Device device = Device::host());
   template <typename T>
-  Loan loan(Dims shape) {
-    return loan(Layout::contiguous(dtype_of<T>(), std::move(shape)));
+  Loan loan(Dims shape, Device device = Device::host()) {
+    return loan(Layout::contiguous(dtype_of<T>(), std::move(shape)), device);
   }
 
   // Publishes a loan without a copy. With any outcome but kDone the loan is still the caller's.
-  // Throws Error(kInvalidArgument) for a loan that was published before.
-  Published publish(Loan&& loan);
+  // `stream`: see Message. Throws Error(kInvalidArgument) for a loan that was published before.
+  Published publish(Loan&& loan, void* stream = nullptr);
   // Publishes tensors and fields. Tensors that lie in a loan travel by reference, all others are
   // copied once. Unless the outcome is kDone, nobody gets anything.
   Published publish(const Message& message);

@@ -45,8 +45,9 @@ Outcome PublisherCore::wait_for_room(std::unique_lock<std::mutex>& lock,
   const platform::Deadline deadline(timeout);
   while (!closed_ && !all_have_room()) {
     if (deadline.passed()) return Outcome::kTimedOut;
+    const auto longest = longest_park();
     lock.unlock();
-    const auto parked = sleeper_.park(deadline.remaining(link::kParkSlice), [this] {
+    const auto parked = sleeper_.park(deadline.remaining(longest), [this] {
       const std::lock_guard relock(mutex_);
       return closed_ || all_have_room();
     });
@@ -55,6 +56,13 @@ Outcome PublisherCore::wait_for_room(std::unique_lock<std::mutex>& lock,
     if (interrupted) return Outcome::kInterrupted;
   }
   return Outcome::kDone;
+}
+
+// A GPU wakes nobody.
+std::chrono::nanoseconds PublisherCore::longest_park() const {
+  const bool awaits_streams = std::any_of(links_.begin(), links_.end(),
+                                          [](const auto& link) { return link->awaits_streams(); });
+  return awaits_streams ? std::chrono::milliseconds(1) : link::kParkSlice;
 }
 
 bool PublisherCore::all_have_room() {
@@ -83,7 +91,7 @@ PublishResult PublisherCore::push_to_all(const PreparedSample& sample) {
       }
     }
     try {
-      link->push(entry, sample.issued());
+      link->push(entry, sample.issued(), sample.writer());
       ++reached;
     } catch (const Error&) {
       ++stats_.dropped_unsent;

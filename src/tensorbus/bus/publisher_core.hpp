@@ -84,6 +84,7 @@ class PublisherCore {
   Outcome wait_for_room(std::unique_lock<std::mutex>& lock, std::chrono::nanoseconds timeout,
                         const GiveUp& give_up);
   PublishResult push_to_all(const PreparedSample& sample);
+  std::chrono::nanoseconds longest_park() const;
   void drain_links();
   void remember(const link::Entry& entry, const link::IssuedRef& sample);
 

@@ -92,7 +92,9 @@ struct QueueState {
     bus::ParticipantCore& core = *participant;
     return {item.tensors,
             item,
-            {core.arena(), [&](std::size_t bytes) { return core.allocate(bytes, grant()); },
+            {core.arena(), core.cuda(),
+             [&](std::size_t bytes) { return core.allocate(bytes, grant()); },
+             [&](const Device& device, std::size_t bytes) { return core.allocate(device, bytes); },
              grant(), core.bytes_shared(), core.id(), core.lent(), true}};
   }
   memory::Grant grant() const noexcept {

@@ -60,13 +60,13 @@ TEST_F(RawBorrower, that_says_the_right_things_is_accepted) {
 TEST_F(RawBorrower, of_another_version_is_told_so) {
   RawPeer old(domain.connect(owner.id()).socket);
   std::vector<std::byte> bytes = link::encode_control(link::Hello{Id::random(), 1, 1, 0});
-  bytes[6] = std::byte{2};
+  bytes[6] = std::byte{99};
   ASSERT_GT(::send(old.channel.fd(), bytes.data(), bytes.size(), 0), 0);
   ASSERT_EQ(old.next(), ControlType::kRefused);
   const auto refused = old.received.as<link::Refused>();
   EXPECT_EQ(refused.link, 0U);
   EXPECT_EQ(refused.code, static_cast<std::uint32_t>(Code::kVersionMismatch));
-  EXPECT_NE(refused.text.find("version 2"), std::string::npos);
+  EXPECT_NE(refused.text.find("version 99"), std::string::npos);
   EXPECT_EQ(old.next(), std::nullopt);
   others_go_on();
 }
@@ -231,7 +231,7 @@ TEST_F(RawBorrower, that_writes_all_over_its_link_hurts_itself_alone) {
     EXPECT_EQ(next_seeds(subscriber, 1), Seeds{seed});
     // First the leases of entries that were never popped, then anything.
     for (std::size_t i = 0; i < memory.slots().size(); ++i)
-      memory.returns()[i] = memory.slots()[i].words[2].load();
+      memory.returns()[i].token = memory.slots()[i].words[2].load();
     *memory.return_tail() = seed < 250 ? seed : garbage();
     if (seed % 3 == 0) memory.slots()[seed % memory.slots().size()].state = garbage() >> seed % 64;
   }

@@ -18,8 +18,9 @@ namespace {
 [[noreturn]] void refuse(const std::string& why) { throw Error(Code::kProtocol, "sample: " + why); }
 
 // The bytes [offset, offset + bytes) of a mapping. Throws if they are not all there.
-const std::byte* place_in(const platform::Mapping& mapping, std::uint64_t offset,
-                          std::uint64_t bytes, const char* what) {
+template <typename Mapping>
+const std::byte* place_in(const Mapping& mapping, std::uint64_t offset, std::uint64_t bytes,
+                          const char* what) {
   if (offset > mapping.size() || bytes > mapping.size() - offset)
     refuse(std::string(what) + " lies beyond its segment");
   return mapping.data() + offset;
@@ -33,8 +34,8 @@ std::span<const std::byte> descriptor_bytes(const link::Entry& entry,
   return std::span(entry.inline_bytes).first(entry.length);
 }
 
-const std::byte* first_element(std::uint64_t offset, const ByteSpan& span,
-                               const platform::Mapping& mapping) {
+template <typename Mapping>
+const std::byte* first_element(std::uint64_t offset, const ByteSpan& span, const Mapping& mapping) {
   const auto before = static_cast<std::uint64_t>(-span.begin);
   if (offset < before) refuse("a tensor lies before its segment");
   place_in(mapping, offset - before, span.bytes(), "a tensor");
@@ -96,6 +97,8 @@ SampleParts::Read SampleParts::read_leased(Sample& sample, link::Lender& lender,
     if (claimed->lenders.size() != descriptor.owners.size()) refuse("its owners have changed");
     for (const auto& other : claimed->leases) lease->keep(other);
   }
+  const memory::Mark whole_at = memory::Mark::unpack(entry.timeline);
+  if (whole_at && lender.connected()->cuda.timeline() == nullptr) return Read::kSegmentMissing;
   parts->tensors.resize(descriptor.tensors.size());
   Tensor* leased = nullptr;  // the last tensor that lies in somebody's memory
   for (std::size_t i = 0; i < descriptor.tensors.size(); ++i) {
@@ -106,10 +109,15 @@ SampleParts::Read SampleParts::read_leased(Sample& sample, link::Lender& lender,
     tensor.writable_ = access != Access::kRead;
     if (span.bytes() == 0) continue;  // nothing to point at
     link::Lender& owner = lender_of(from, lender, claimed);
-    const memory::BorrowedSegments::Ref& mapping = owner.find_segment(from.segment);
-    if (!mapping) return Read::kSegmentMissing;
-    tensor.data_ = first_element(from.offset, span, *mapping);
-    lease->keep(mapping);
+    if (from.kind == memory::BufferKind::kCuda) {
+      if (!tensor.find_on_device(owner, from, span, access, *lease)) return Read::kSegmentMissing;
+      if (!lease->is_on_device()) lease->on_device(whole_at);
+    } else {
+      const memory::BorrowedSegments::Ref& mapping = owner.find_segment(from.segment);
+      if (!mapping) return Read::kSegmentMissing;
+      tensor.data_ = first_element(from.offset, span, *mapping);
+      lease->keep(mapping);
+    }
     if (access != Access::kPrivate)
       lease->add(
           {.begin = tensor.data_ + span.begin,
@@ -124,6 +132,11 @@ SampleParts::Read SampleParts::read_leased(Sample& sample, link::Lender& lender,
   }
   if (access == Access::kPrivate && leased != nullptr)
     parts->move_to_own_pages(lender, claimed, descriptor, *lease);
+  if (lease && lease->is_on_device()) {
+    if (claimed != nullptr)
+      for (const auto& other : claimed->leases) lease->use_with(other);
+    if (!lease->intact()) return Read::kHalfWritten;
+  }
   const link::Source& source = *lender.source();
   parts->fields = descriptor.fields;
   parts->header = {.sequence = entry.sequence,
@@ -202,7 +215,35 @@ std::span<const std::byte> SampleParts::copy(std::span<const std::byte> descript
 
 }  // namespace bus
 
+bool Tensor::find_on_device(link::Lender& owner, const TensorEntry& entry, const ByteSpan& span,
+                            Access access, link::Lease& lease) {
+  if (access != Access::kRead)
+    throw Error(Code::kUnsupported,
+                "memory of a GPU can only be read: receive it with Access::kRead, and copy it");
+  const auto mapping = owner.find_device_memory(entry.segment);
+  if (!mapping) return false;
+  data_ = bus::first_element(entry.offset, span, *mapping);
+  device_ = Device::cuda(mapping->device().ordinal());
+  lease.keep(mapping);
+  return true;
+}
+
+// The keeper of a tensor on a GPU is its lease.
+void Tensor::use_on(void* stream) const {
+  if (!device_.is_cuda() || !keeper_) return;
+  const auto lease = std::static_pointer_cast<link::Lease>(std::const_pointer_cast<void>(keeper_));
+  lease->use_on(platform::CudaStream(platform::CudaDevice::at(device_.ordinal),
+                                     static_cast<platform::cu::Stream>(stream)));
+}
+
+bool Tensor::intact() const noexcept {
+  return !device_.is_cuda() || !keeper_ || static_cast<const link::Lease*>(keeper_.get())->intact();
+}
+
 void Tensor::require_elements_of(DType dtype, std::size_t alignment) const {
+  if (device_.is_cuda())
+    throw Error(Code::kInvalidArgument,
+                "this tensor lies on a GPU: give data() to a kernel, the host cannot use it");
   if (layout_.dtype != dtype)
     throw Error(Code::kInvalidArgument, "this tensor is " + std::string(name_of(layout_.dtype)) +
                                             ", not " + std::string(name_of(dtype)));

@@ -12,15 +12,22 @@
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/platform/id.hpp"
+#include "tensorbus/tensor/device.hpp"
 #include "tensorbus/tensor/layout.hpp"
 #include "tensorbus/tensor/origin.hpp"
 #include "tensorbus/tensor/value.hpp"
 
 namespace tensorbus {
 
+enum class Access;
+struct TensorEntry;
 namespace bus {
 struct SampleParts;
-}  // namespace bus
+}
+namespace link {
+class Lease;
+class Lender;
+}  // namespace link
 
 // A received tensor: memory of its owner, leased for as long as this object or a copy of it lives,
 // whatever happens to the publisher. Read-only, unless the subscriber asked for more:
@@ -34,7 +41,19 @@ class TENSORBUS_API Tensor {
   DType dtype() const noexcept { return layout_.dtype; }
   const Dims& shape() const noexcept { return layout_.shape; }
   const Dims& strides() const noexcept { return layout_.strides; }  // in elements
-  const std::byte* data() const noexcept { return data_; }          // the first element
+  // The first element; of a tensor on a GPU for its kernels, not for the host.
+  const std::byte* data() const noexcept { return data_; }
+  Device device() const noexcept { return device_; }
+
+  // Of a tensor on a GPU: what is enqueued on the stream (a CUstream or cudaStream_t of its device;
+  // null is the legacy default stream) from now on finds it as it was published, and has run before
+  // its owner uses the memory again. To be called for every stream that works with it, before that
+  // does; streams outlive the tensor. It does not wait. Nothing for host memory. Throws
+  // Error(kUnsupported) for a stream that is being captured into a graph.
+  void use_on(void* stream) const;
+  // False: its publisher died before the GPU had written it. Asked after the work with it is done,
+  // it says whether that was for nothing.
+  bool intact() const noexcept;
 
   // The elements of a contiguous tensor. Throws Error(kInvalidArgument) for another element type,
   // a tensor that is not contiguous, or one whose publisher placed it at an address that is no
@@ -57,11 +76,16 @@ class TENSORBUS_API Tensor {
 
  private:
   friend struct bus::SampleParts;
-  // Throws unless it is contiguous, of this type, and where such elements may lie.
+  // Throws unless it is contiguous, of this type, in host memory, and where such elements may lie.
   void require_elements_of(DType dtype, std::size_t alignment) const;
+
+  // False: its segment has not come yet.
+  bool find_on_device(link::Lender& owner, const TensorEntry& entry, const ByteSpan& span,
+                      Access access, link::Lease& lease);
 
   Layout layout_;
   const std::byte* data_ = nullptr;
+  Device device_{};
   bool writable_ = false;
   std::shared_ptr<const void> keeper_;  // the lease, or the memory of a copy
 };

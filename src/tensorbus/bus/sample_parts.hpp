@@ -27,11 +27,12 @@ struct SampleParts {
   std::shared_ptr<const link::Source> source;
 
   // Reads an entry whose lease the caller hands over. kSegmentMissing: one has not arrived yet.
-  // kNotClaimed: some of it belongs to others than the lender, and `claimed` is null. With either
+  // kNotClaimed: some of it belongs to others than the lender, and `claimed` is null. kHalfWritten:
+  // its owner died before the GPU had written it. With each of these
   // the lease is still the caller's. It is, too, when Error(kOutOfMemory) or std::bad_alloc is
   // thrown: there is no room for the sample's books, or for mappings of its own. Any other Error is
   // for a descriptor that makes no sense; then the lease has gone back.
-  enum class Read { kDone, kSegmentMissing, kNotClaimed };
+  enum class Read { kDone, kSegmentMissing, kNotClaimed, kHalfWritten };
   [[nodiscard]] static Read read(Sample& sample, std::shared_ptr<link::Lender> lender,
                                  const link::Entry& entry, Access access,
                                  const Claimed* claimed = nullptr);

@@ -107,13 +107,18 @@ void Shared::close() {
   if (impl_) impl_->state->participant->close_share(impl_->state->handle.number);
 }
 
-Loan empty(const Layout& layout, bool shared, const Participant& participant) {
+Loan empty(const Layout& layout, bool shared, const Participant& participant, Device device) {
+  if (shared && device.is_cuda())
+    throw Error(Code::kUnsupported, "memory of a GPU is only read by others: without `shared`");
   return platform::with_memory_errors([&] {
-    memory::BlockRef block = SharedState::core_of(participant)
-                                 ->allocate(span_of(layout).bytes(),
-                                            shared ? memory::Grant::kWrite : memory::Grant::kRead);
+    const auto& core = SharedState::core_of(participant);
+    const std::size_t bytes = span_of(layout).bytes();
+    memory::BlockRef block =
+        device.is_cuda()
+            ? core->allocate(device, bytes)
+            : core->allocate(bytes, shared ? memory::Grant::kWrite : memory::Grant::kRead);
     block->let_stand();
-    return Loan::Impl::of(std::move(block), layout);
+    return Loan::Impl::of(std::move(block), layout, device);
   });
 }
 
@@ -136,8 +141,10 @@ Shared share(const Message& message, const ShareOptions& options, const Particip
     std::unique_ptr<Shared::Impl> impl(new Shared::Impl{bus::ForkSafe(SharedState{core, {}})});
     bus::PreparedSample sample(
         message.tensors, message,
-        {core->arena(), [&](std::size_t bytes) { return core->allocate(bytes, grant); }, grant,
-         core->bytes_shared(), core->id(), core->lent(), true});
+        {core->arena(), core->cuda(),
+         [&](std::size_t bytes) { return core->allocate(bytes, grant); },
+         [&](const Device& device, std::size_t bytes) { return core->allocate(device, bytes); },
+         grant, core->bytes_shared(), core->id(), core->lent(), true});
     Handle& handle = impl->state->handle;
     handle.owner = core->id();
     describe(handle, message.tensors, sample.descriptor());

@@ -127,6 +127,7 @@ bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
         throw;
       }
       ++stats_.bad;
+      if (error.code() == Code::kUnsupported) throw;  // of a GPU that this process does not have
     } catch (const std::bad_alloc&) {
       try_again_later(*link, entry);
       throw;
@@ -150,6 +151,8 @@ SubscriberCore::Taken SubscriberCore::take_entry(const LinkRef& link, const link
       if (!claim_) return drop(*link, entry, stats_.gone);
       claim_(link, SampleParts::handed_on(*link, entry));
       break;
+    case SampleParts::Read::kHalfWritten:
+      return drop(*link, entry, stats_.gone);
     case SampleParts::Read::kSegmentMissing:
       if (link->ended()) return drop(*link, entry, stats_.bad);  // it will not come any more
   }

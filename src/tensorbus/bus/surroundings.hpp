@@ -10,6 +10,7 @@
 #include "tensorbus/link/lent_memory.hpp"
 #include "tensorbus/link/wake.hpp"
 #include "tensorbus/memory/arena.hpp"
+#include "tensorbus/memory/cuda_memory.hpp"
 #include "tensorbus/platform/id.hpp"
 
 namespace tensorbus::bus {
@@ -22,9 +23,17 @@ struct Surroundings {
   Id self;
   Service& service;
   std::shared_ptr<memory::Arena> arena;
+  std::shared_ptr<memory::CudaMemory> cuda;
   std::shared_ptr<link::WakePage> wake_page;
   Shares shares{};
   std::shared_ptr<link::LentMemory> lent = std::make_shared<link::LentMemory>();
+
+  // A block of ours, as others name it. Any thread.
+  memory::BlockRef find_block(std::uint32_t segment, std::uint64_t offset,
+                              std::uint64_t generation) const noexcept {
+    return memory::CudaMemory::is_number(segment) ? cuda->find(segment, offset, generation)
+                                                  : arena->find(segment, offset, generation);
+  }
 
   // The rest is for the service thread.
   std::shared_ptr<QueueHost> queues{};  // empty: there can be none here

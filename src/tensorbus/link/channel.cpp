@@ -16,6 +16,11 @@ void Channel::send_bytes(std::vector<std::byte> bytes, std::vector<platform::Fd>
   send_or_queue(std::move(message));
 }
 
+void Channel::Prepared::set_last(std::uint64_t value) noexcept {
+  std::vector<std::byte>& bytes = message_.front().bytes;
+  std::memcpy(bytes.data() + bytes.size() - sizeof value, &value, sizeof value);
+}
+
 void Channel::send(Prepared message) noexcept {
   try {
     send_or_queue(std::move(message.message_));

@@ -44,6 +44,10 @@ class Channel {
   // The same in two steps, of which only the first takes memory: for what has to be said whatever
   // happens.
   class Prepared {
+   public:
+    // Writes the last field, a number of 64 bits, anew.
+    void set_last(std::uint64_t value) noexcept;
+
    private:
     friend class Channel;
     explicit Prepared(std::vector<std::byte> bytes) { message_.push_back({std::move(bytes), {}}); }

@@ -18,7 +18,7 @@
 namespace tensorbus::link {
 
 inline constexpr std::uint32_t kControlMagic = 0x73756274;  // "tbus"
-inline constexpr std::uint16_t kProtocolVersion = 1;
+inline constexpr std::uint16_t kProtocolVersion = 2;
 inline constexpr std::size_t kMaxControlBytes = 4096;
 inline constexpr std::size_t kMaxControlFds = 3;
 inline constexpr std::size_t kMostDefinition = 1800;  // bytes, beside the longest topic
@@ -47,6 +47,8 @@ enum class ControlType : std::uint16_t {
   kCancel = 21,
   kTold = 22,
   kFile = 23,
+  kCudaSegment = 24,
+  kTimeline = 25,
 };
 
 struct ControlHeader {
@@ -124,6 +126,15 @@ struct FileMessage {  // descriptor: the file
   void visit(auto& archive) { archive(segment, bytes, offset, writable, path); }
 };
 
+// In place of a SEGMENT: memory of a device.
+struct CudaSegment {  // descriptor: the allocation
+  static constexpr ControlType kType = ControlType::kCudaSegment;
+  std::uint32_t segment = 0;
+  std::uint64_t bytes = 0;
+  Id device;  // its UUID
+  void visit(auto& archive) { archive(segment, bytes, device); }
+};
+
 // A message that names one link or segment and says no more.
 template <ControlType kOf>
 struct Notice {
@@ -135,7 +146,8 @@ using Retired = Notice<ControlType::kRetired>;
 using Ended = Notice<ControlType::kEnded>;
 using Unsubscribe = Notice<ControlType::kUnsubscribe>;
 using Done = Notice<ControlType::kDone>;
-using Event = Notice<ControlType::kEvent>;  // descriptor: a bell's ringer
+using Event = Notice<ControlType::kEvent>;               // descriptor: a bell's ringer
+using TimelineMessage = Notice<ControlType::kTimeline>;  // descriptor: its memory
 
 // What follows is asked and answered by either side; whoever asks numbers the requests.
 
@@ -184,8 +196,9 @@ struct Lent {
   std::uint64_t offset = 0;
   std::string inline_bytes{};
   std::uint64_t number = 0;  // of an item of a queue
+  std::uint64_t mark = 0;    // packed: it is whole when that is reached
   void visit(auto& archive) {
-    archive(request, token, length, segment, offset, inline_bytes, number);
+    archive(request, token, length, segment, offset, inline_bytes, number, mark);
   }
 };
 
@@ -278,7 +291,8 @@ struct Told {
 struct Return {
   static constexpr ControlType kType = ControlType::kReturn;
   std::uint64_t token = 0;
-  void visit(auto& archive) { archive(token); }
+  std::uint64_t mark = 0;  // packed: it is back when that is reached
+  void visit(auto& archive) { archive(token, mark); }
 };
 
 // The field `code` of a message. Throws Error(kProtocol) for one that there is not.

@@ -27,6 +27,8 @@ class IssuedSample {
         files_(std::move(files)),
         kept_(std::move(kept)) {
     in_flight_->fetch_add(bytes(), std::memory_order_relaxed);  // a statistic
+    for (const memory::BlockRef& block : blocks_)
+      on_device_ = on_device_ || block->kind() == memory::BufferKind::kCuda;
   }
   ~IssuedSample() { in_flight_->fetch_sub(bytes(), std::memory_order_relaxed); }
   IssuedSample(const IssuedSample&) = delete;
@@ -34,6 +36,8 @@ class IssuedSample {
 
   const Few<memory::BlockRef>& blocks() const noexcept { return blocks_; }
   const Few<std::uint32_t>& files() const noexcept { return files_; }
+  // Is some of it written by streams?
+  bool on_device() const noexcept { return on_device_; }
 
  private:
   std::size_t bytes() const noexcept {
@@ -43,6 +47,7 @@ class IssuedSample {
   }
 
   Few<memory::BlockRef> blocks_;
+  bool on_device_ = false;
   std::shared_ptr<ByteCounter> in_flight_;
   Few<std::uint32_t> files_;
   Few<std::shared_ptr<const void>> kept_;

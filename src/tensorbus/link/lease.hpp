@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <vector>
 
 #include "tensorbus/link/lender.hpp"
 #include "tensorbus/tensor/few.hpp"
@@ -46,14 +48,38 @@ class Lease : public std::enable_shared_from_this<Lease> {
     if (kept_.empty() || kept_.back() != what) kept_.push_back(std::shared_ptr<const void>(what));
   }
 
+  // It is of memory of a device, which is whole when the owner's mark is reached.
+  void on_device(memory::Mark whole_at) { device_ = std::make_unique<DeviceUse>(whole_at); }
+  bool is_on_device() const noexcept { return device_ != nullptr; }
+  // Whatever uses this one uses the other, too.
+  void use_with(std::shared_ptr<Lease> other) { device_->others.push_back(std::move(other)); }
+  // What is enqueued on the stream from now on finds it whole, and has run before it goes back.
+  // Throws what Timeline::wait() throws.
+  void use_on(const platform::CudaStream& stream);
+  // False: an owner died before it was whole.
+  bool intact() const noexcept;
+  // A mark for when the streams that use it have passed, packed; 0 if none does. Empty if that
+  // cannot be known: then it does not go back. Once, at the end.
+  std::optional<std::uint64_t> last_use() noexcept;
+
   void add(const Place& place) { places_.push_back(place); }
   const Few<Place>& places() const noexcept { return places_; }
   // Where these bytes lie, if all of them are leased here.
   std::optional<Place> place_of(const std::byte* first, std::size_t bytes) const;
 
  private:
+  struct DeviceUse {
+    explicit DeviceUse(memory::Mark mark) : whole_at(mark) {}
+    const memory::Mark whole_at;
+    std::vector<std::shared_ptr<Lease>> others;
+    std::mutex mutex;
+    std::vector<platform::CudaStream> streams;  // that use it
+  };
+  memory::Timeline* timeline() const noexcept { return lender_->connected()->cuda.timeline(); }
+
   std::shared_ptr<Lender> lender_;
   std::uint64_t token_;
+  std::unique_ptr<DeviceUse> device_;
   Few<std::shared_ptr<const void>> kept_;
   Few<Place> places_;
 };

@@ -6,6 +6,7 @@
 
 #include "tensorbus/link/channel.hpp"
 #include "tensorbus/link/wake.hpp"
+#include "tensorbus/memory/borrowed_cuda.hpp"
 #include "tensorbus/memory/borrowed_segments.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
 #include "tensorbus/platform/id.hpp"
@@ -27,6 +28,7 @@ struct Connected {
   std::shared_ptr<Channel> channel;  // empty: the owner is dead, others handed over what it left
   memory::BorrowedSegments segments{memory::Grant::kRead};
   memory::BorrowedSegments writable_segments{memory::Grant::kWrite};
+  memory::BorrowedCuda cuda;
   PeerWakePage wake_page;
   platform::Fd pidfd;
 
@@ -62,7 +64,12 @@ class Lender {
   memory::BorrowedSegments::Ref map_own(std::uint32_t id, memory::Range range) const {
     return segments_.map_own(id, range);
   }
-  bool covers(const std::byte* address) const { return segments_.covers(address); }
+  memory::BorrowedCuda::Ref find_device_memory(std::uint32_t id) {
+    return connected_->cuda.find(id);
+  }
+  bool covers(const std::byte* address) const {
+    return segments_.covers(address) || connected_->cuda.covers(address);
+  }
 
   // From now on the lease can be found by the addresses of its places.
   virtual void enter(Lease& lease) = 0;

@@ -36,7 +36,7 @@ Geometry Geometry::for_link(std::uint32_t depth, std::uint32_t max_held) noexcep
 }
 
 std::size_t Geometry::bytes() const noexcept {
-  const std::size_t used = kHeaderBytes + slots * sizeof(Slot) + returns * sizeof(ReturnWord);
+  const std::size_t used = kHeaderBytes + slots * sizeof(Slot) + returns * sizeof(ReturnSlot);
   return (used + kHeaderBytes - 1) / kHeaderBytes * kHeaderBytes;
 }
 
@@ -62,8 +62,8 @@ ReturnWord* LinkSegment::return_tail() const noexcept {
   return reinterpret_cast<ReturnWord*>(mapping_.data() + kReturnTailOffset);
 }
 
-std::span<ReturnWord> LinkSegment::returns() const noexcept {
-  return {reinterpret_cast<ReturnWord*>(mapping_.data() + kHeaderBytes +
+std::span<ReturnSlot> LinkSegment::returns() const noexcept {
+  return {reinterpret_cast<ReturnSlot*>(mapping_.data() + kHeaderBytes +
                                         geometry_.slots * sizeof(Slot)),
           geometry_.returns};
 }

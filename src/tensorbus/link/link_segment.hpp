@@ -35,7 +35,7 @@ class LinkSegment {
   const Geometry& geometry() const noexcept { return geometry_; }
   std::span<Slot> slots() const noexcept;
   ReturnWord* return_tail() const noexcept;
-  std::span<ReturnWord> returns() const noexcept;
+  std::span<ReturnSlot> returns() const noexcept;
 
   // The descriptor is needed only to pass it on.
   void close_descriptor() noexcept { memfd_.reset(); }

@@ -18,6 +18,9 @@ MessageLender::MessageLender(std::shared_ptr<const Source> source,
 void MessageLender::give_back(Lease& lease) noexcept {
   lent_->remove(lease);
   if (lease.token() == 0 || !connected()->channel) return;
+  const std::optional<std::uint64_t> mark = lease.last_use();
+  if (!mark) return;
+  return_.set_last(*mark);
   connected()->channel->send(std::move(return_));
   platform::step("return.sent");
 }

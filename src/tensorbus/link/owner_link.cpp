@@ -61,8 +61,9 @@ void OwnerLink::pass_segments(const IssuedRef& sample) {
   for (const std::uint32_t file : sample->files()) segments_->ensure_sent(file, grant_);
 }
 
-void OwnerLink::push(Entry entry, const IssuedRef& sample) {
+void OwnerLink::push(Entry entry, const IssuedRef& sample, const platform::CudaStream* writer) {
   pass_segments(sample);
+  entry.timeline = segments_->mark_for(sample, writer).packed();
   entry.token = leases_.issue(sample);
   platform::step("publish.issued");
   token_at(next_) = entry.token;
@@ -70,15 +71,37 @@ void OwnerLink::push(Entry entry, const IssuedRef& sample) {
 }
 
 bool OwnerLink::drain() {
-  return returns_.drain([this](std::uint64_t token) {
-    if (!leases_.take_back(token)) ++bad_returns_;
+  std::erase_if(returning_, [this](const Returning& lease) {
+    if (!segments_->reached(lease.mark)) return false;
+    take_back(lease.token);
+    return true;
   });
+  return returns_.drain([this](std::uint64_t token, std::uint64_t mark) {
+    if (mark == 0 || segments_->reached(mark))
+      take_back(token);
+    else
+      return_when_reached(token, mark);
+  });
+}
+
+void OwnerLink::take_back(std::uint64_t token) noexcept {
+  if (!leases_.take_back(token)) ++bad_returns_;
+}
+
+void OwnerLink::return_when_reached(std::uint64_t token, std::uint64_t mark) {
+  if (returning_.size() == leases_.outstanding())
+    ++bad_returns_;  // one of them came twice
+  else
+    returning_.push_back({token, mark});
 }
 
 void OwnerLink::recall() noexcept {
   while (oldest_ != next_) drop_oldest();
 }
 
-void OwnerLink::take_all_back() noexcept { leases_ = LeaseTable<IssuedRef>(0); }
+void OwnerLink::take_all_back() noexcept {
+  returning_.clear();
+  leases_ = LeaseTable<IssuedRef>(0);
+}
 
 }  // namespace tensorbus::link

@@ -42,8 +42,9 @@ class OwnerLink {
   // std::bad_alloc if one cannot be passed.
   void pass_segments(const IssuedRef& sample);
   // There must be room. Does not wake the subscriber. Throws the same, and leaves everything as it
-  // was; not after pass_segments().
-  void push(Entry entry, const IssuedRef& sample);
+  // was; not after pass_segments(), unless the sample is on a device. `writer`: see
+  // SegmentSender::mark_for().
+  void push(Entry entry, const IssuedRef& sample, const platform::CudaStream* writer = nullptr);
 
   // Takes back what the borrower returned. False if its return ring makes no sense.
   [[nodiscard]] bool drain();
@@ -53,10 +54,14 @@ class OwnerLink {
   void take_all_back() noexcept;
 
   std::uint32_t outstanding() const noexcept { return leases_.outstanding(); }
+  // Are there leases that are on their way back, behind a stream of the borrower's?
+  bool awaits_streams() const noexcept { return !returning_.empty(); }
   std::uint64_t bad_returns() const noexcept { return bad_returns_; }
   void close_descriptor() noexcept { segment_.close_descriptor(); }
 
  private:
+  void take_back(std::uint64_t token) noexcept;
+  void return_when_reached(std::uint64_t token, std::uint64_t mark);
   std::uint32_t in_ring() noexcept;
   bool drop_oldest() noexcept;
   std::uint64_t& token_at(std::uint64_t position) noexcept {
@@ -68,6 +73,11 @@ class OwnerLink {
   SampleRingWriter samples_;
   ReturnRingReader returns_;
   LeaseTable<IssuedRef> leases_;
+  struct Returning {
+    std::uint64_t token = 0;
+    std::uint64_t mark = 0;
+  };
+  std::vector<Returning> returning_;   // at most one for each lease
   std::vector<std::uint64_t> tokens_;  // by slot: the lease that lies there
   std::uint64_t next_ = 0;             // position of the next push
   std::uint64_t oldest_ = 0;           // no position before this one is full

@@ -18,14 +18,14 @@ class ReturnRing : public ::testing::Test {
   // What came back; the last answer of drain() is in `sane`.
   Tokens drained() {
     Tokens tokens;
-    sane = reader.drain([&](std::uint64_t token) { tokens.push_back(token); });
+    sane = reader.drain([&](std::uint64_t token, std::uint64_t) { tokens.push_back(token); });
     return tokens;
   }
 
   ReturnWord tail{0};
-  std::array<ReturnWord, 4> words{};
-  ReturnRingWriter writer{&tail, words};
-  ReturnRingReader reader{&tail, words};
+  std::array<ReturnSlot, 4> slots{};
+  ReturnRingWriter writer{&tail, slots};
+  ReturnRingReader reader{&tail, slots};
   bool sane = true;
 };
 
@@ -63,10 +63,19 @@ TEST_F(ReturnRing, a_tail_that_moves_back_is_noticed) {
 }
 
 TEST_F(ReturnRing, garbage_tokens_are_handed_on_as_they_are) {
-  words[0] = 0xdeadbeef;
+  slots[0].token = 0xdeadbeef;
   tail = 1;
   EXPECT_EQ(drained(), Tokens{0xdeadbeef});
   EXPECT_TRUE(sane);
+}
+
+TEST_F(ReturnRing, marks_come_back_with_their_tokens) {
+  writer.push(7, 70);
+  writer.push(8);
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> both;
+  EXPECT_TRUE(reader.drain(
+      [&](std::uint64_t token, std::uint64_t mark) { both.emplace_back(token, mark); }));
+  EXPECT_EQ(both, (std::vector<std::pair<std::uint64_t, std::uint64_t>>{{7, 70}, {8, 0}}));
 }
 
 TEST_F(ReturnRing, nothing_is_lost_or_doubled_between_two_threads) {
@@ -75,7 +84,7 @@ TEST_F(ReturnRing, nothing_is_lost_or_doubled_between_two_threads) {
   std::atomic<std::uint64_t> returned{0};
   std::thread borrower([&] {
     for (std::uint64_t token = 0; token < kTokens; ++token) {
-      while (token - returned.load(std::memory_order_acquire) >= words.size())
+      while (token - returned.load(std::memory_order_acquire) >= slots.size())
         std::this_thread::yield();  // the lease table would not have issued another
       writer.push(token);
     }
@@ -83,7 +92,8 @@ TEST_F(ReturnRing, nothing_is_lost_or_doubled_between_two_threads) {
   std::uint64_t expected = 0;
   std::uint64_t wrong = 0;
   while (expected < kTokens) {
-    ASSERT_TRUE(reader.drain([&](std::uint64_t token) { wrong += token == expected++ ? 0 : 1; }));
+    ASSERT_TRUE(reader.drain(
+        [&](std::uint64_t token, std::uint64_t) { wrong += token == expected++ ? 0 : 1; }));
     returned.store(expected, std::memory_order_release);
     std::this_thread::yield();
   }

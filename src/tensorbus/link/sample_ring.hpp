@@ -20,7 +20,7 @@ struct Entry {
   std::uint32_t segment = kInlineSegment;  // where the descriptor is
   std::uint64_t offset = 0;
   std::uint64_t fingerprint = 0;
-  std::uint64_t timeline = 0;  // zero for host memory
+  std::uint64_t timeline = 0;  // a mark, packed; 0: whole, or in host memory
   std::array<std::byte, kInlineBytes> inline_bytes{};
 
   bool is_inline() const noexcept { return segment == kInlineSegment; }

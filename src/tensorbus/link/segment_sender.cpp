@@ -11,22 +11,29 @@ constexpr std::size_t kMostUnread = 256;
 
 }  // namespace
 
-SegmentSender::SegmentSender(std::shared_ptr<Channel> channel, std::shared_ptr<memory::Arena> arena)
-    : channel_(std::move(channel)), arena_(std::move(arena)) {}
+SegmentSender::SegmentSender(std::shared_ptr<Channel> channel, std::shared_ptr<memory::Arena> arena,
+                             std::shared_ptr<memory::CudaMemory> cuda)
+    : channel_(std::move(channel)), arena_(std::move(arena)), cuda_(std::move(cuda)) {}
 
 void SegmentSender::ensure_sent(std::uint32_t segment, memory::Grant grant) {
   const std::lock_guard lock(mutex_);
   if (sent_.contains({segment, grant})) return;
-  if (channel_->waiting() >= kMostUnread)
-    throw Error(Code::kSystem, "the subscriber's process does not read its messages");
+  require_reader();
   decltype(sent_) one;  // takes its memory before the message is out
   one.emplace(segment, grant);
   if (memory::FileSegments::is_number(segment))
     send_file(segment, grant);
+  else if (memory::CudaMemory::is_number(segment))
+    send_device_memory(segment);
   else
     send_segment(segment, grant);
   sent_.merge(one);
   platform::step("publish.segment_sent");
+}
+
+void SegmentSender::require_reader() const {
+  if (channel_->waiting() >= kMostUnread)
+    throw Error(Code::kSystem, "the subscriber's process does not read its messages");
 }
 
 void SegmentSender::send_segment(std::uint32_t segment, memory::Grant grant) {
@@ -46,6 +53,39 @@ void SegmentSender::send_file(std::uint32_t segment, memory::Grant grant) {
   const std::string path = file->path().substr(0, 1024);
   channel_->send(FileMessage{segment, file->pages().size(), file->first_page(), writable, path},
                  std::move(fds));
+}
+
+void SegmentSender::send_device_memory(std::uint32_t segment) {
+  memory::CudaMemory::SharedSegment shared = cuda_->share_segment(segment);
+  std::vector<platform::Fd> fds;
+  fds.push_back(std::move(shared.fd));
+  channel_->send(CudaSegment{segment, shared.bytes, Id{shared.device.bytes}}, std::move(fds));
+}
+
+memory::Mark SegmentSender::mark_for(const IssuedRef& sample, const platform::CudaStream* writer) {
+  if (!sample || !sample->on_device()) return {};
+  const std::lock_guard lock(mutex_);
+  memory::Timeline& timeline = this->timeline();
+  return writer != nullptr ? timeline.signal(*writer)
+                           : cuda_->marks().when_whole(timeline, sample->blocks().span());
+}
+
+memory::Timeline& SegmentSender::timeline() {
+  if (timeline_) return *timeline_;
+  require_reader();
+  auto timeline = std::make_unique<memory::Timeline>();
+  std::vector<platform::Fd> fds;
+  fds.push_back(platform::duplicate(timeline->memfd().get()));
+  channel_->send(TimelineMessage{}, std::move(fds));
+  timeline_ = std::move(timeline);
+  return *timeline_;
+}
+
+// A borrower that writes nonsense gets its lease back too early, to its own harm.
+bool SegmentSender::reached(std::uint64_t packed_mark) noexcept {
+  const memory::Mark mark = memory::Mark::of(packed_mark);
+  const std::lock_guard lock(mutex_);
+  return !timeline_ || mark.slot >= memory::Timeline::kSlots || timeline_->reached(mark);
 }
 
 void SegmentSender::retire(std::uint32_t segment) {

@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "tensorbus/link/channel.hpp"
+#include "tensorbus/link/issued_sample.hpp"
 #include "tensorbus/memory/arena.hpp"
+#include "tensorbus/memory/cuda_memory.hpp"
 
 namespace tensorbus::link {
 
@@ -15,20 +17,34 @@ namespace tensorbus::link {
 // and each once; once more to be written, if a link may do that. Thread-safe.
 class SegmentSender {
  public:
-  SegmentSender(std::shared_ptr<Channel> channel, std::shared_ptr<memory::Arena> arena);
+  SegmentSender(std::shared_ptr<Channel> channel, std::shared_ptr<memory::Arena> arena,
+                std::shared_ptr<memory::CudaMemory> cuda = nullptr);  // null: none is lent
 
   // Throws Error(kOutOfMemory) when there is no descriptor left to pass it by, Error(kSystem) when
   // the borrower has not read what it was passed before.
   void ensure_sent(std::uint32_t segment, memory::Grant grant);
   void retire(std::uint32_t segment);
 
+  // A mark of the connection's timeline for when the sample is whole; none for one in host memory.
+  // `writer`: the stream that the caller knows to write it last. Throws what ensure_sent() and
+  // WriteMarks throw.
+  memory::Mark mark_for(const IssuedRef& sample, const platform::CudaStream* writer);
+  // Has the borrower got that far? True for what is no mark of its timeline.
+  bool reached(std::uint64_t packed_mark) noexcept;
+
  private:
+  void require_reader() const;
+  void send_device_memory(std::uint32_t segment);
+  memory::Timeline& timeline();
+
   void send_segment(std::uint32_t segment, memory::Grant grant);
   void send_file(std::uint32_t segment, memory::Grant grant);
 
   std::shared_ptr<Channel> channel_;
   std::shared_ptr<memory::Arena> arena_;
+  std::shared_ptr<memory::CudaMemory> cuda_;
   std::mutex mutex_;
+  std::unique_ptr<memory::Timeline> timeline_;  // made for the first sample on a device
   std::set<std::pair<std::uint32_t, memory::Grant>> sent_;
 };
 

@@ -44,14 +44,6 @@ std::string mebibytes(std::size_t bytes) {
 
 }  // namespace
 
-void Block::release() noexcept {
-  // Release on the way down, acquire on the last: whoever frees sees every use before it.
-  if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  const std::shared_ptr<Arena> arena = std::move(arena_);
-  arena->free(*this);
-  delete this;
-}
-
 std::shared_ptr<Arena> Arena::create(const ArenaOptions& options) {
   return std::shared_ptr<Arena>(new Arena(completed(options)));
 }
@@ -63,30 +55,19 @@ BlockRef Arena::allocate(std::size_t bytes, Grant most) {
     throw Error(Code::kOutOfMemory, mebibytes(bytes) + " asked for, but the byte budget is " +
                                         mebibytes(options_.budget_bytes) +
                                         ": raise budget_bytes (TENSORBUS_BUDGET)");
+  LivingBlocks::Room room;
   const std::lock_guard lock(mutex_);
-  // All that takes memory first: nothing is to be undone when there is none.
-  struct Delete {
-    void operator()(Block* block) const { delete block; }
-  };
-  std::unique_ptr<Block, Delete> block(new Block);
-  Live one;
-  one.emplace(std::pair(0U, 0U), block.get());
   FreeExtents::Taken taken = take_extent(rounded(bytes), most);
   const Extent& extent = taken.extent;
-  block->arena_ = shared_from_this();
-  block->data_ = segments_.at(extent.segment).data() + extent.offset;
-  block->bytes_ = extent.bytes;
-  block->offset_ = extent.offset;
-  block->segment_ = extent.segment;
-  block->place_ = std::move(taken.place);
-  block->most_granted_ = most;
-  block->generation_ = next_generation_++;
-  Live::node_type node = one.extract(one.begin());
-  node.key() = {extent.segment, extent.offset};
-  live_.insert(std::move(node));
-  used_bytes_ += extent.bytes;
+  const BlockPlace place{.data = segments_.at(extent.segment).data() + extent.offset,
+                         .bytes = extent.bytes,
+                         .offset = extent.offset,
+                         .segment = extent.segment,
+                         .most_granted = most};
+  BlockRef block =
+      blocks_.enter(std::move(room), shared_from_this(), place, std::move(taken.place));
   platform::step("loan.allocated");
-  return BlockRef(block.release());
+  return block;
 }
 
 FreeExtents::Taken Arena::take_extent(std::size_t bytes, Grant most) {
@@ -154,7 +135,7 @@ void Arena::require_room(std::size_t bytes, std::size_t asked) {
     trim(options_.budget_bytes > bytes ? options_.budget_bytes - bytes : 0);
   if (reserved_bytes_ + bytes > options_.budget_bytes)
     throw Error(Code::kOutOfMemory,
-                mebibytes(asked) + " asked for, but " + mebibytes(used_bytes_) +
+                mebibytes(asked) + " asked for, but " + mebibytes(blocks_.bytes()) +
                     " of the byte budget of " + mebibytes(options_.budget_bytes) +
                     " are in use: wait for subscribers to let go, or raise budget_bytes "
                     "(TENSORBUS_BUDGET)");
@@ -166,12 +147,9 @@ void Arena::require_room(std::size_t bytes, std::size_t asked) {
 
 void Arena::free(Block& block) noexcept {
   const std::lock_guard lock(mutex_);
-  live_.erase({block.segment_, block.offset_});
-  used_bytes_ -= block.bytes_;
-  pool(block.most_granted_)
-      .free.give_back({{block.segment_, block.offset_, block.bytes_}, std::move(block.place_)});
-  if (!closed_ && reserved_bytes_ - used_bytes_ > options_.warm_bytes)
-    trim(used_bytes_ + options_.warm_bytes);
+  pool(block.most_granted()).free.give_back(blocks_.remove(block));
+  if (!closed_ && reserved_bytes_ - blocks_.bytes() > options_.warm_bytes)
+    trim(blocks_.bytes() + options_.warm_bytes);
 }
 
 void Arena::close() noexcept {
@@ -221,31 +199,14 @@ BlockRef Arena::find(const void* address) const noexcept {
   auto segment = segment_by_address_.upper_bound(byte);
   if (segment == segment_by_address_.begin()) return {};
   --segment;
-  return living_at(segment->second, static_cast<std::uint64_t>(byte - segment->first));
+  return blocks_.find(segment->second, static_cast<std::uint64_t>(byte - segment->first));
 }
 
 BlockRef Arena::find(std::uint32_t segment, std::uint64_t offset,
                      std::uint64_t generation) const noexcept {
   if (generation == 0) return {};  // no block has it
   const std::lock_guard lock(mutex_);
-  return living_at(segment, offset, generation);
-}
-
-// Generation 0 is any.
-BlockRef Arena::living_at(std::uint32_t segment, std::uint64_t offset,
-                          std::uint64_t generation) const noexcept {
-  auto live = live_.upper_bound({segment, offset});
-  if (live == live_.begin()) return {};
-  Block* block = (--live)->second;
-  if (block->segment_ != segment || offset >= block->offset_ + block->bytes_) return {};
-  if (generation != 0 && block->generation_ != generation) return {};
-  // The last reference may be gone already, its owner waiting for our mutex: never revive it.
-  std::uint32_t references = block->references_.load(std::memory_order_relaxed);
-  while (references != 0)
-    if (block->references_.compare_exchange_weak(references, references + 1,
-                                                 std::memory_order_relaxed))
-      return BlockRef(block);
-  return {};
+  return blocks_.find(segment, offset, generation);
 }
 
 Arena::SharedSegment Arena::share_segment(std::uint32_t id, Grant grant) const {
@@ -269,7 +230,8 @@ void Arena::on_retired(std::function<void()> listener) {
 
 ArenaStats Arena::stats() const {
   const std::lock_guard lock(mutex_);
-  return {segments_.size(), live_.size(), used_bytes_, reserved_bytes_, options_.budget_bytes};
+  return {segments_.size(), blocks_.count(), blocks_.bytes(), reserved_bytes_,
+          options_.budget_bytes};
 }
 
 }  // namespace tensorbus::memory

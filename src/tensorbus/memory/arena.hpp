@@ -12,6 +12,7 @@
 #include "tensorbus/memory/block.hpp"
 #include "tensorbus/memory/file_segments.hpp"
 #include "tensorbus/memory/free_extents.hpp"
+#include "tensorbus/memory/living_blocks.hpp"
 #include "tensorbus/memory/segment.hpp"
 
 namespace tensorbus::memory {
@@ -40,7 +41,7 @@ struct ArenaStats {
 // 3. A segment is removed only when it is entirely free.
 // 4. A segment is of one pool for ever, and its number belongs to no other segment, ever.
 // Thread-safe. Blocks keep their arena alive.
-class Arena : public std::enable_shared_from_this<Arena> {
+class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
  public:
   static std::shared_ptr<Arena> create(const ArenaOptions& options);
 
@@ -78,7 +79,6 @@ class Arena : public std::enable_shared_from_this<Arena> {
   ArenaStats stats() const;
 
  private:
-  friend class Block;
   explicit Arena(const ArenaOptions& options);
 
   struct Pool {
@@ -87,14 +87,12 @@ class Arena : public std::enable_shared_from_this<Arena> {
   };
   Pool& pool(Grant most) noexcept { return pools_[static_cast<std::size_t>(most)]; }
 
-  BlockRef living_at(std::uint32_t segment, std::uint64_t offset,
-                     std::uint64_t generation = 0) const noexcept;
   FreeExtents::Taken take_extent(std::size_t bytes, Grant most);
   void give_back(FreeExtents::Taken taken, Grant most) noexcept;
   void grow_for(std::size_t bytes, Grant most);
   bool make_usable(const Extent& extent);
   void require_room(std::size_t bytes, std::size_t asked);
-  void free(Block& block) noexcept;
+  void free(Block& block) noexcept override;
   void trim(std::size_t reserved_target) noexcept;
   void trim(const FreeExtents& free, std::size_t reserved_target) noexcept;
   void retire_if_empty(std::uint32_t segment) noexcept;
@@ -104,14 +102,11 @@ class Arena : public std::enable_shared_from_this<Arena> {
   mutable std::mutex mutex_;
   std::map<std::uint32_t, Segment> segments_;
   std::map<const std::byte*, std::uint32_t> segment_by_address_;
-  using Live = std::map<std::pair<std::uint32_t, std::size_t>, Block*>;
-  Live live_;
+  LivingBlocks blocks_;
   std::array<Pool, 2> pools_;           // by the most that may be granted
   std::vector<std::uint32_t> retired_;  // has room for every segment that there is
   std::function<void()> retired_listener_;
   std::uint32_t next_segment_ = 0;
-  std::uint64_t next_generation_ = 1;
-  std::size_t used_bytes_ = 0;
   std::size_t reserved_bytes_ = 0;
   bool closed_ = false;
 };

@@ -11,30 +11,59 @@
 
 namespace tensorbus::memory {
 
-class Arena;
+class Block;
 
 inline constexpr std::size_t kBlockAlignment = 256;
 
 // What the memory of a buffer is. The numbers travel in descriptors.
 enum class BufferKind : std::uint8_t { kHost = 0, kCuda = 1, kFile = 2 };
 
-// A range of bytes of the owner's arena, counted privately by the owner. Loans, samples that were
+// Where blocks come from and go back to. Kept alive by each of them.
+class BlockHome {
+ public:
+  virtual ~BlockHome() = default;
+
+ protected:
+  friend class Block;
+  BlockHome() = default;
+  // The last reference is gone. Any thread.
+  virtual void free(Block& block) noexcept = 0;
+};
+
+// What a block is, as its home writes it down.
+struct BlockPlace {
+  std::byte* data = nullptr;  // of a device's memory, not for the host to read
+  std::size_t bytes = 0;
+  std::uint64_t offset = 0;  // in the segment
+  std::uint32_t segment = 0;
+  BufferKind kind = BufferKind::kHost;
+  Grant most_granted = Grant::kRead;  // of the segment
+};
+
+// A range of bytes of an owner's arena, counted privately by the owner. Loans, samples that were
 // issued, history and local handles each hold one reference; the last one gone frees the block.
 class Block {
  public:
-  std::byte* data() const noexcept { return data_; }
-  std::size_t bytes() const noexcept { return bytes_; }
-  std::uint32_t segment() const noexcept { return segment_; }
-  std::uint64_t offset() const noexcept { return offset_; }
+  std::byte* data() const noexcept { return place_.data; }
+  std::size_t bytes() const noexcept { return place_.bytes; }
+  BufferKind kind() const noexcept { return place_.kind; }
+  std::uint32_t segment() const noexcept { return place_.segment; }
+  std::uint64_t offset() const noexcept { return place_.offset; }
   // Unique among all blocks of the arena, ever: a stale reference is told from a fresh one.
   std::uint64_t generation() const noexcept { return generation_; }
-  // Of its segment.
-  Grant most_granted() const noexcept { return most_granted_; }
+  Grant most_granted() const noexcept { return place_.most_granted; }
 
   // It is its process's to write for ever, and to send any number of times; whoever has it sees
   // what is written. Said before anybody else knows of the block.
   void let_stand() noexcept { standing_ = true; }
   bool standing() const noexcept { return standing_; }
+
+  // Of memory of a device: a mark of its owner's own (WriteMarks), packed. It is whole when that is
+  // reached. Relaxed: whoever passes the block on orders it.
+  void set_write_mark(std::uint64_t mark) noexcept {
+    write_mark_.store(mark, std::memory_order_relaxed);
+  }
+  std::uint64_t write_mark() const noexcept { return write_mark_.load(std::memory_order_relaxed); }
 
   // Any other is published at most once: afterwards its bytes belong to its readers.
   // False if it was before. Relaxed: the publisher's mutex orders what matters.
@@ -43,22 +72,19 @@ class Block {
   void unmark_published() noexcept { published_.store(false, std::memory_order_relaxed); }
 
  private:
-  friend class Arena;
   friend class BlockRef;
+  friend class LivingBlocks;
   Block() = default;
   ~Block() = default;
 
   void release() noexcept;
 
-  std::shared_ptr<Arena> arena_;
-  std::byte* data_ = nullptr;
-  std::size_t bytes_ = 0;
-  std::uint64_t offset_ = 0;
+  std::shared_ptr<BlockHome> home_;
+  BlockPlace place_;
   std::uint64_t generation_ = 0;
-  std::uint32_t segment_ = 0;
-  FreeExtents::Place place_;  // among the free, when it comes back
-  Grant most_granted_ = Grant::kRead;
+  FreeExtents::Place free_place_;  // when it comes back
   std::atomic<std::uint32_t> references_{1};
+  std::atomic<std::uint64_t> write_mark_{0};
   std::atomic<bool> published_{false};
   bool standing_ = false;
 };
@@ -87,7 +113,6 @@ class BlockRef {
   bool operator==(const BlockRef&) const = default;
 
  private:
-  friend class Arena;
   Block* block_ = nullptr;
 };
 

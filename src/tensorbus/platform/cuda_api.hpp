@@ -182,4 +182,10 @@ static_assert(sizeof(IpcMemHandle) == 64);
   CALL(EventRecord, cuEventRecord, (Event, Stream))                                               \
   CALL(EventQuery, cuEventQuery, (Event))
 
+struct Functions {
+#define TENSORBUS_CUDA_MEMBER(name, symbol, parameters) Result(*name) parameters = nullptr;
+  TENSORBUS_CUDA_FUNCTIONS(TENSORBUS_CUDA_MEMBER)
+#undef TENSORBUS_CUDA_MEMBER
+};
+
 }  // namespace tensorbus::platform::cu

@@ -71,7 +71,7 @@ class Cursor {
 void read_tensor(Cursor& cursor, TensorEntry& entry) {
   TensorHead head;
   cursor.read(&head, sizeof head, "a tensor");
-  if (head.kind != memory::BufferKind::kHost && head.kind != memory::BufferKind::kFile)
+  if (head.kind > memory::BufferKind::kFile)
     refuse("buffer kind " + std::to_string(static_cast<int>(head.kind)) + " is not known here");
   if (head.dims > kMaxDims) refuse(std::to_string(head.dims) + " dimensions");
   entry.kind = head.kind;

@@ -1,0 +1,93 @@
+#include "tensorbus/memory/borrowed_cuda.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::memory {
+namespace {
+
+constexpr std::size_t kMostSegments = 65536;
+
+}  // namespace
+
+BorrowedCuda::~BorrowedCuda() {
+  if (!timeline_) return;
+  for (auto& [id, segment] : segments_)
+    if (segment.mapping) timeline_->keep(std::move(segment.mapping));
+}
+
+void BorrowedCuda::add(std::uint32_t id, platform::Fd fd, std::size_t bytes,
+                       const platform::cu::Uuid& device) {
+  const std::lock_guard lock(mutex_);
+  if (segments_.size() >= kMostSegments)
+    throw Error(Code::kProtocol, "CUDA_SEGMENT.segment: more than an owner can need");
+  if (!segments_.try_emplace(id, Segment{std::move(fd), bytes, device}).second)
+    throw Error(Code::kProtocol, "CUDA_SEGMENT.segment: " + std::to_string(id) + " came twice");
+}
+
+void BorrowedCuda::retire(std::uint32_t id) {
+  Segment gone;  // unmapped without our mutex
+  const std::lock_guard lock(mutex_);
+  const auto found = segments_.find(id);
+  if (found == segments_.end()) return;
+  gone = std::move(found->second);
+  segments_.erase(found);
+}
+
+BorrowedCuda::Ref BorrowedCuda::find(std::uint32_t id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = segments_.find(id);
+  if (found == segments_.end()) return nullptr;
+  Segment& segment = found->second;
+  if (!segment.mapping) segment.mapping = map(segment);
+  return segment.mapping;
+}
+
+BorrowedCuda::Ref BorrowedCuda::map(const Segment& segment) {
+  const platform::CudaDevice* const device = platform::CudaDevice::find(segment.device);
+  if (device == nullptr)
+    throw Error(Code::kUnsupported, "the tensor lies on device " +
+                                        platform::text_of(segment.device) +
+                                        ", which this process does not see "
+                                        "(CUDA_VISIBLE_DEVICES)");
+  const platform::CudaAllocation allocation(*device, segment.fd, segment.bytes);
+  return std::make_shared<const platform::CudaMapping>(allocation,
+                                                       platform::cu::AccessFlags::kRead);
+}
+
+bool BorrowedCuda::covers(const std::byte* address) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(segments_.begin(), segments_.end(), [address](const auto& item) {
+    const Ref& mapping = item.second.mapping;
+    return mapping && address >= mapping->data() && address < mapping->data() + mapping->size();
+  });
+}
+
+BorrowedCuda::Handed BorrowedCuda::hand_on(std::uint32_t id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = segments_.find(id);
+  if (found == segments_.end())
+    throw Error(Code::kClosed, "there is no CUDA segment " + std::to_string(id) + " here");
+  const Segment& segment = found->second;
+  return {platform::duplicate(segment.fd.get()), segment.bytes, segment.device};
+}
+
+void BorrowedCuda::set_timeline(platform::Fd memory) {
+  const std::lock_guard lock(mutex_);
+  if (timeline_) throw Error(Code::kProtocol, "TIMELINE: came twice");
+  timeline_ = std::make_unique<Timeline>(std::move(memory));
+}
+
+Timeline* BorrowedCuda::timeline() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return timeline_.get();
+}
+
+void BorrowedCuda::owner_died() noexcept {
+  if (Timeline* const timeline = this->timeline()) timeline->peer_died();
+}
+
+}  // namespace tensorbus::memory

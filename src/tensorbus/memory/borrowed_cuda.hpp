@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "tensorbus/memory/timeline.hpp"
+#include "tensorbus/platform/cuda_memory.hpp"
+
+namespace tensorbus::memory {
+
+// What a borrower has of one owner's device memory: its segments, and the timeline that orders the
+// streams of both. A segment is imported and mapped when a tensor in it is first wanted, since that
+// may be what initialises CUDA here; leases keep the mapping. Thread-safe.
+class BorrowedCuda {
+ public:
+  using Ref = std::shared_ptr<const platform::CudaMapping>;
+
+  BorrowedCuda() = default;
+  // Mappings stay until the streams that were given them have passed.
+  ~BorrowedCuda();
+  BorrowedCuda(const BorrowedCuda&) = delete;
+  BorrowedCuda& operator=(const BorrowedCuda&) = delete;
+
+  // Throws Error(kProtocol) for a number that came before, and for more than an owner can need.
+  void add(std::uint32_t id, platform::Fd fd, std::size_t bytes, const platform::cu::Uuid& device);
+  void retire(std::uint32_t id);
+  // Empty if the owner's message has not come yet. Throws Error(kUnsupported) if this process does
+  // not see the device, or cannot use CUDA, Error(kProtocol) if it is no memory of that size.
+  Ref find(std::uint32_t id);
+  // Does this address lie in one of them?
+  bool covers(const std::byte* address) const noexcept;
+  // What add() was given, to be handed on. Throws Error(kClosed) if there is none.
+  struct Handed {
+    platform::Fd fd;
+    std::size_t bytes = 0;
+    platform::cu::Uuid device;
+  };
+  Handed hand_on(std::uint32_t id) const;
+
+  // Throws Error(kProtocol) for what is none, or a second one.
+  void set_timeline(platform::Fd memory);
+  // Null if the owner's message has not come yet. Lives as long as this.
+  Timeline* timeline() const noexcept;
+  // The owner's process is dead: see Timeline::peer_died().
+  void owner_died() noexcept;
+
+ private:
+  struct Segment {
+    platform::Fd fd;
+    std::size_t bytes = 0;
+    platform::cu::Uuid device;
+    Ref mapping{};
+  };
+  static Ref map(const Segment& segment);
+
+  mutable std::mutex mutex_;
+  std::unique_ptr<Timeline> timeline_;
+  std::unordered_map<std::uint32_t, Segment> segments_;
+};
+
+}  // namespace tensorbus::memory

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "tensorbus/memory/block.hpp"
+#include "tensorbus/memory/free_extents.hpp"
+#include "tensorbus/memory/living_blocks.hpp"
+#include "tensorbus/memory/write_marks.hpp"
+#include "tensorbus/platform/cuda_memory.hpp"
+
+namespace tensorbus::memory {
+
+struct CudaArenaOptions {
+  std::size_t segment_bytes = std::size_t{64} << 20;  // a larger tensor gets a larger segment
+  std::size_t budget_bytes = 0;                       // 0: half of the device's memory
+};
+
+struct CudaArenaStats {
+  std::size_t segments = 0;
+  std::size_t blocks = 0;
+  std::size_t used_bytes = 0;      // in blocks
+  std::size_t reserved_bytes = 0;  // of the device: all segments
+  std::size_t budget_bytes = 0;
+};
+
+// A participant's memory on one device: allocations that others can be given a descriptor of,
+// carved into blocks. The books are as private as those of host memory (Arena). A block that comes
+// back is used again when the stream that wrote it has passed; who drops a loan that was never
+// published has no work left under way on it.
+//
+// Invariants, under `mutex_`:
+// 1. Every byte of every segment is in exactly one block, in one that rests, or in one free extent.
+// 2. reserved_bytes never exceeds the budget.
+// Thread-safe. Blocks keep their arena alive.
+class CudaArena : public BlockHome, public std::enable_shared_from_this<CudaArena> {
+ public:
+  // Segments are numbered from `first_segment` on, at most kMostSegments.
+  static constexpr std::uint32_t kMostSegments = 1 << 20;
+  static std::shared_ptr<CudaArena> create(const platform::CudaDevice& device,
+                                           const CudaArenaOptions& options,
+                                           std::uint32_t first_segment,
+                                           std::shared_ptr<const WriteMarks> marks);
+
+  const platform::CudaDevice& device() const noexcept { return device_; }
+
+  // At least `bytes`, aligned to kBlockAlignment. Throws Error(kOutOfMemory) that names the limit,
+  // Error(kUnsupported) if the device cannot share memory.
+  BlockRef allocate(std::size_t bytes);
+  // As Arena's.
+  BlockRef find(const void* address) const noexcept;
+  BlockRef find(std::uint32_t segment, std::uint64_t offset,
+                std::uint64_t generation) const noexcept;
+
+  struct SharedSegment {
+    platform::Fd fd;
+    std::size_t bytes = 0;
+  };
+  SharedSegment share_segment(std::uint32_t id) const;
+
+  CudaArenaStats stats() const;
+
+ private:
+  struct Segment {
+    platform::CudaAllocation allocation;
+    platform::CudaMapping mapping;
+  };
+
+  CudaArena(const platform::CudaDevice& device, const CudaArenaOptions& options,
+            std::uint32_t first_segment, std::shared_ptr<const WriteMarks> marks);
+  void wake_rested() noexcept;
+  void free(Block& block) noexcept override;
+  void grow_for(std::size_t bytes);
+  void require_room(std::size_t bytes, std::size_t asked) const;
+
+  const platform::CudaDevice& device_;
+  const CudaArenaOptions options_;
+  const std::size_t granularity_;
+  const std::shared_ptr<const WriteMarks> marks_;
+  mutable std::mutex mutex_;
+  std::map<std::uint32_t, Segment> segments_;
+  std::map<const std::byte*, std::uint32_t> segment_by_address_;
+  LivingBlocks blocks_;
+  FreeExtents free_;
+  // Came back before they were whole.
+  struct Rested {
+    std::uint64_t write_mark = 0;
+    FreeExtents::Taken taken;
+  };
+  std::vector<Rested> rested_;  // has room for all blocks
+  std::uint32_t next_segment_;
+  const std::uint32_t end_segment_;
+  std::size_t reserved_bytes_ = 0;
+};
+
+}  // namespace tensorbus::memory

@@ -1,0 +1,58 @@
+#include "tensorbus/memory/cuda_memory.hpp"
+
+#include "tensorbus/platform/check.hpp"
+
+namespace tensorbus::memory {
+
+BlockRef CudaMemory::allocate(const platform::CudaDevice& device, std::size_t bytes) {
+  return arena_of(device)->allocate(bytes);
+}
+
+std::shared_ptr<CudaArena> CudaMemory::arena_of(const platform::CudaDevice& device) {
+  const std::lock_guard lock(mutex_);
+  const int ordinal = device.ordinal();
+  std::shared_ptr<CudaArena>& arena = arenas_[ordinal];
+  if (!arena)
+    arena = CudaArena::create(
+        device, options_, kFirst + static_cast<std::uint32_t>(ordinal) * CudaArena::kMostSegments,
+        marks_);
+  return arena;
+}
+
+std::shared_ptr<CudaArena> CudaMemory::arena_of(std::uint32_t segment) const noexcept {
+  if (!is_number(segment)) return nullptr;
+  const std::lock_guard lock(mutex_);
+  const auto found = arenas_.find(static_cast<int>((segment - kFirst) / CudaArena::kMostSegments));
+  return found == arenas_.end() ? nullptr : found->second;
+}
+
+BlockRef CudaMemory::find(const void* address) const noexcept {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [ordinal, arena] : arenas_)
+    if (arena)
+      if (BlockRef block = arena->find(address)) return block;
+  return {};
+}
+
+BlockRef CudaMemory::find(std::uint32_t segment, std::uint64_t offset,
+                          std::uint64_t generation) const noexcept {
+  const std::shared_ptr<CudaArena> arena = arena_of(segment);
+  return arena ? arena->find(segment, offset, generation) : BlockRef();
+}
+
+CudaMemory::SharedSegment CudaMemory::share_segment(std::uint32_t id) const {
+  const std::shared_ptr<CudaArena> arena = arena_of(id);
+  check(arena != nullptr);
+  CudaArena::SharedSegment shared = arena->share_segment(id);
+  return {std::move(shared.fd), shared.bytes, arena->device().uuid()};
+}
+
+std::map<int, CudaArenaStats> CudaMemory::stats() const {
+  const std::lock_guard lock(mutex_);
+  std::map<int, CudaArenaStats> stats;
+  for (const auto& [ordinal, arena] : arenas_)
+    if (arena) stats.emplace(ordinal, arena->stats());
+  return stats;
+}
+
+}  // namespace tensorbus::memory

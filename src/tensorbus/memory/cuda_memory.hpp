@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "tensorbus/memory/cuda_arena.hpp"
+#include "tensorbus/memory/write_marks.hpp"
+
+namespace tensorbus::memory {
+
+// A participant's memory on all devices. Nothing of CUDA is touched before some is asked for.
+// Thread-safe.
+class CudaMemory {
+ public:
+  // Segments of devices have numbers of their own, beside those of host memory and of files.
+  static constexpr std::uint32_t kFirst = 0x40000000;
+  static constexpr std::uint32_t kEnd = 0x80000000;
+  static bool is_number(std::uint32_t segment) noexcept {
+    return segment >= kFirst && segment < kEnd;
+  }
+
+  explicit CudaMemory(const CudaArenaOptions& options) : options_(options) {}
+
+  // Throws what CudaArena::create() and allocate() throw.
+  BlockRef allocate(const platform::CudaDevice& device, std::size_t bytes);
+  // As Arena's.
+  BlockRef find(const void* address) const noexcept;
+  BlockRef find(std::uint32_t segment, std::uint64_t offset,
+                std::uint64_t generation) const noexcept;
+
+  struct SharedSegment {
+    platform::Fd fd;
+    std::size_t bytes = 0;
+    platform::cu::Uuid device;
+  };
+  // Of a segment that has blocks.
+  SharedSegment share_segment(std::uint32_t id) const;
+
+  WriteMarks& marks() noexcept { return *marks_; }
+  // By ordinal.
+  std::map<int, CudaArenaStats> stats() const;
+
+ private:
+  std::shared_ptr<CudaArena> arena_of(const platform::CudaDevice& device);
+  std::shared_ptr<CudaArena> arena_of(std::uint32_t segment) const noexcept;
+
+  const CudaArenaOptions options_;
+  const std::shared_ptr<WriteMarks> marks_ = std::make_shared<WriteMarks>();
+  mutable std::mutex mutex_;
+  std::map<int, std::shared_ptr<CudaArena>> arenas_;  // by ordinal
+};
+
+}  // namespace tensorbus::memory

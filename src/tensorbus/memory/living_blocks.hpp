@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "tensorbus/memory/block.hpp"
+#include "tensorbus/memory/free_extents.hpp"
+
+namespace tensorbus::memory {
+
+// The blocks of an arena that somebody refers to, by where they are. Not thread-safe: under the
+// arena's mutex.
+class LivingBlocks {
+  using Living = std::map<std::pair<std::uint32_t, std::size_t>, Block*>;
+
+ public:
+  // All the memory that a block takes of its owner, before anything is done that would have to be
+  // undone for want of it.
+  class Room {
+   public:
+    Room();
+
+   private:
+    friend class LivingBlocks;
+    struct Delete {
+      void operator()(Block* block) const noexcept;
+    };
+    std::unique_ptr<Block, Delete> block_;
+    Living::node_type node_;
+  };
+
+  // `free_place`: of the extent that it takes.
+  BlockRef enter(Room room, std::shared_ptr<BlockHome> home, const BlockPlace& place,
+                 FreeExtents::Place free_place) noexcept;
+  // Its last reference is gone. What it took is free.
+  FreeExtents::Taken remove(Block& block) noexcept;
+  // The block that has this byte; of this generation, unless that is 0. Or an empty reference.
+  BlockRef find(std::uint32_t segment, std::uint64_t offset,
+                std::uint64_t generation = 0) const noexcept;
+
+  std::size_t count() const noexcept { return living_.size(); }
+  std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  Living living_;
+  std::size_t bytes_ = 0;
+  std::uint64_t next_generation_ = 1;
+};
+
+}  // namespace tensorbus::memory

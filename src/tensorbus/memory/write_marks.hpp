@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <span>
+
+#include "tensorbus/memory/block.hpp"
+#include "tensorbus/memory/timeline.hpp"
+
+namespace tensorbus::memory {
+
+// When the blocks of an owner are whole: which of its streams write them, and how far these are.
+// Thread-safe.
+class WriteMarks {
+ public:
+  WriteMarks();
+  ~WriteMarks();
+  WriteMarks(const WriteMarks&) = delete;
+  WriteMarks& operator=(const WriteMarks&) = delete;
+
+  // The blocks are whole when all that is enqueued on the stream now has run. Throws what
+  // Timeline::signal() throws.
+  void written_by(const platform::CudaStream& stream, std::span<const BlockRef> blocks);
+  // By the write mark of a block.
+  bool whole(std::uint64_t write_mark) const noexcept;
+  // A mark of `timeline` for when all of them are; none, if they are now. A stream of our own waits
+  // for those that write them, and signals it.
+  Mark when_whole(Timeline& timeline, std::span<const BlockRef> blocks);
+
+ private:
+  const platform::CudaStream& relay_of(std::uint32_t slot);
+
+  mutable std::mutex mutex_;
+  std::optional<Timeline> own_;  // that nobody else has; made with the first mark
+  // By the slot of what they wait for, so that none waits for another's work.
+  std::map<std::uint32_t, platform::CudaStream> relays_;
+  std::map<std::uint32_t, const platform::CudaDevice*> devices_;  // of slots
+};
+
+}  // namespace tensorbus::memory

@@ -1,0 +1,92 @@
+#include "tensorbus/platform/cuda_device.hpp"
+
+#include <array>
+#include <map>
+#include <mutex>
+
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::platform {
+
+CudaDevice::CudaDevice(int ordinal) : ordinal_(ordinal) {
+  const CudaDriver& cuda = CudaDriver::get();
+  const std::string which = " of device " + std::to_string(ordinal);
+  cuda.check(cuda.DeviceGet(&handle_, ordinal), "cuDeviceGet" + which);
+  cuda.check(cuda.DeviceGetUuid(&uuid_, handle_), "cuDeviceGetUuid" + which);
+  std::array<char, 256> name{};
+  cuda.check(cuda.DeviceGetName(name.data(), name.size() - 1, handle_), "cuDeviceGetName" + which);
+  name_ = name.data();
+  cuda.check(cuda.DeviceTotalMem(&total_bytes_, handle_), "cuDeviceTotalMem" + which);
+}
+
+std::vector<const CudaDevice*> CudaDevice::look() {
+  const CudaDriver& cuda = CudaDriver::get();
+  int count = 0;
+  cuda.check(cuda.DeviceGetCount(&count), "cuDeviceGetCount");
+  std::vector<const CudaDevice*> devices;
+  for (int ordinal = 0; ordinal < count; ++ordinal) devices.push_back(new CudaDevice(ordinal));
+  return devices;
+}
+
+const std::vector<const CudaDevice*>& CudaDevice::all() {
+  (void)CudaDriver::get();  // in a child of the process that looked, too
+  static const auto& devices = *new std::vector<const CudaDevice*>(look());
+  return devices;
+}
+
+const CudaDevice& CudaDevice::at(int ordinal) {
+  const auto& devices = all();
+  if (ordinal < 0 || static_cast<std::size_t>(ordinal) >= devices.size())
+    throw Error(Code::kInvalidArgument,
+                "there is no device cuda:" + std::to_string(ordinal) + ": this process sees " +
+                    std::to_string(devices.size()) + " (CUDA_VISIBLE_DEVICES)");
+  return *devices[static_cast<std::size_t>(ordinal)];
+}
+
+const CudaDevice* CudaDevice::find(const cu::Uuid& uuid) {
+  for (const CudaDevice* device : all())
+    if (device->uuid() == uuid) return device;
+  return nullptr;
+}
+
+int CudaDevice::attribute(cu::DeviceAttribute attribute) const {
+  int value = 0;
+  const cu::Result result = CudaDriver::get().DeviceGetAttribute(&value, attribute, handle_);
+  return result == cu::Result::kSuccess ? value : 0;
+}
+
+cu::Context CudaDevice::context() const {
+  static std::mutex mutex;
+  static auto& contexts = *new std::map<int, cu::Context>;  // retained for good
+  const CudaDriver& cuda = CudaDriver::get();
+  const std::lock_guard lock(mutex);
+  cu::Context& context = contexts[ordinal_];
+  if (context == nullptr)
+    cuda.check(cuda.DevicePrimaryCtxRetain(&context, handle_),
+               "cuDevicePrimaryCtxRetain of device " + std::to_string(ordinal_));
+  return context;
+}
+
+std::string text_of(const cu::Uuid& uuid) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text = "GPU-";
+  for (std::size_t i = 0; i < uuid.bytes.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += kDigits[uuid.bytes[i] >> 4];
+    text += kDigits[uuid.bytes[i] & 15];
+  }
+  return text;
+}
+
+CudaScope::CudaScope(const CudaDevice& device) {
+  const CudaDriver& cuda = CudaDriver::get();
+  cuda.check(cuda.CtxPushCurrent(device.context()),
+             "cuCtxPushCurrent of device " + std::to_string(device.ordinal()));
+}
+
+CudaScope::~CudaScope() {
+  cu::Context ours = nullptr;
+  (void)CudaDriver::get().CtxPopCurrent(&ours);
+}
+
+}  // namespace tensorbus::platform

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "tensorbus/platform/cuda_driver.hpp"
+
+namespace tensorbus::platform {
+
+// A GPU that this process sees. Ordinals are this process's own (CUDA_VISIBLE_DEVICES); the UUID
+// names the same device everywhere. Each lives as long as the process. Thread-safe.
+class CudaDevice {
+ public:
+  // All throw what CudaDriver::get() throws.
+  static const std::vector<const CudaDevice*>& all();
+  // Throws Error(kInvalidArgument) that says how many there are.
+  static const CudaDevice& at(int ordinal);
+  // Null if this process does not see it.
+  static const CudaDevice* find(const cu::Uuid& uuid);
+
+  int ordinal() const noexcept { return ordinal_; }
+  const cu::Uuid& uuid() const noexcept { return uuid_; }
+  const std::string& name() const noexcept { return name_; }
+  std::size_t total_bytes() const noexcept { return total_bytes_; }
+  // 0 where the driver does not know the attribute.
+  int attribute(cu::DeviceAttribute attribute) const;
+  // The primary context, which PyTorch and the CUDA runtime use, too. Retained in the first call:
+  // that can take a second and some hundred megabytes of the device.
+  cu::Context context() const;
+
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+
+ private:
+  explicit CudaDevice(int ordinal);
+  static std::vector<const CudaDevice*> look();
+
+  int ordinal_;
+  cu::Device handle_ = 0;
+  cu::Uuid uuid_;
+  std::string name_;
+  std::size_t total_bytes_ = 0;
+};
+
+// "GPU-" and the 32 hex digits in groups, as nvidia-smi writes it.
+std::string text_of(const cu::Uuid& uuid);
+
+// Has a device's context current in this thread for as long as it lives.
+class CudaScope {
+ public:
+  explicit CudaScope(const CudaDevice& device);
+  ~CudaScope();
+  CudaScope(const CudaScope&) = delete;
+  CudaScope& operator=(const CudaScope&) = delete;
+};
+
+}  // namespace tensorbus::platform

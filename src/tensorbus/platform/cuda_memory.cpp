@@ -1,0 +1,121 @@
+#include "tensorbus/platform/cuda_memory.hpp"
+
+#include <cstdint>
+#include <string>
+
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::platform {
+namespace {
+
+cu::Location location_of(const CudaDevice& device) {
+  return {cu::LocationType::kDevice, device.ordinal()};
+}
+
+cu::AllocationProp exportable(const CudaDevice& device) {
+  cu::AllocationProp prop{};
+  prop.type = cu::AllocationType::kPinned;
+  prop.requested_handle_types = cu::HandleType::kPosixFd;
+  prop.location = location_of(device);
+  // So that network cards can reach it, too, where the device has that.
+  prop.flags.rdma_capable =
+      device.attribute(cu::DeviceAttribute::kRdmaWithVirtualMemorySupported) != 0 ? 1 : 0;
+  return prop;
+}
+
+std::string bytes_on(std::size_t bytes, const CudaDevice& device) {
+  return std::to_string(bytes) + " bytes on cuda:" + std::to_string(device.ordinal());
+}
+
+}  // namespace
+
+std::size_t cuda_granularity(const CudaDevice& device) {
+  const CudaDriver& cuda = CudaDriver::get();
+  const CudaScope scope(device);
+  const cu::AllocationProp prop = exportable(device);
+  std::size_t granularity = 0;
+  cuda.check(cuda.MemGetAllocationGranularity(&granularity, &prop, cu::Granularity::kRecommended),
+             "cuMemGetAllocationGranularity");
+  return granularity;
+}
+
+CudaAllocation::CudaAllocation(const CudaDevice& device, std::size_t bytes)
+    : device_(&device), bytes_(bytes) {
+  const CudaDriver& cuda = CudaDriver::get();
+  const CudaScope scope(device);
+  const cu::AllocationProp prop = exportable(device);
+  cuda.check(cuda.MemCreate(&handle_, bytes, &prop, 0),
+             "cuMemCreate of " + bytes_on(bytes, device));
+}
+
+CudaAllocation::CudaAllocation(const CudaDevice& device, const Fd& descriptor, std::size_t bytes)
+    : device_(&device), bytes_(bytes) {
+  const CudaDriver& cuda = CudaDriver::get();
+  const CudaScope scope(device);
+  void* const handle = reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor.get()));
+  const cu::Result result =
+      cuda.MemImportFromShareableHandle(&handle_, handle, cu::HandleType::kPosixFd);
+  if (result == cu::Result::kInvalidValue || result == cu::Result::kInvalidHandle)
+    throw Error(Code::kProtocol, "expected a descriptor of CUDA memory, got something else: " +
+                                     cuda.describe(result));
+  cuda.check(result, "cuMemImportFromShareableHandle of " + bytes_on(bytes, device));
+}
+
+CudaAllocation::~CudaAllocation() {
+  if (handle_ != 0 && CudaDriver::usable()) (void)CudaDriver::get().MemRelease(handle_);
+}
+
+Fd CudaAllocation::descriptor() const {
+  const CudaDriver& cuda = CudaDriver::get();
+  const CudaScope scope(*device_);
+  int fd = -1;
+  cuda.check(cuda.MemExportToShareableHandle(&fd, handle_, cu::HandleType::kPosixFd, 0),
+             "cuMemExportToShareableHandle of " + bytes_on(bytes_, *device_));
+  return Fd(fd);
+}
+
+CudaMapping::CudaMapping(const CudaAllocation& allocation, cu::AccessFlags access)
+    : device_(&allocation.device()), bytes_(allocation.bytes()) {
+  const CudaDriver& cuda = CudaDriver::get();
+  const CudaScope scope(*device_);
+  cuda.check(cuda.MemAddressReserve(&address_, bytes_, 0, 0, 0),
+             "cuMemAddressReserve of " + bytes_on(bytes_, *device_));
+  try {
+    cuda.check(cuda.MemMap(address_, bytes_, 0, allocation.handle(), 0),
+               "cuMemMap of " + bytes_on(bytes_, *device_));
+    mapped_ = true;
+    allow(access);
+  } catch (...) {
+    unmap();
+    throw;
+  }
+}
+
+void CudaMapping::allow(cu::AccessFlags access) {
+  const CudaDriver& cuda = CudaDriver::get();
+  cu::AccessDesc desc{location_of(*device_), access};
+  if (access == cu::AccessFlags::kRead &&
+      cuda.MemSetAccess(address_, bytes_, &desc, 1) == cu::Result::kSuccess)
+    return;
+  desc.flags = cu::AccessFlags::kReadWrite;
+  cuda.check(cuda.MemSetAccess(address_, bytes_, &desc, 1),
+             "cuMemSetAccess of " + bytes_on(bytes_, *device_));
+}
+
+// With the device's context current.
+void CudaMapping::unmap() noexcept {
+  const CudaDriver& cuda = CudaDriver::get();
+  if (mapped_) (void)cuda.MemUnmap(address_, bytes_);
+  (void)cuda.MemAddressFree(address_, bytes_);
+}
+
+CudaMapping::~CudaMapping() {
+  if (address_ == 0 || !CudaDriver::usable()) return;
+  try {
+    const CudaScope scope(*device_);
+    unmap();
+  } catch (const Error&) {  // the device is lost, and its memory with it
+  }
+}
+
+}  // namespace tensorbus::platform

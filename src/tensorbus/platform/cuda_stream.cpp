@@ -1,0 +1,78 @@
+#include "tensorbus/platform/cuda_stream.hpp"
+
+#include <cstdint>
+#include <string>
+
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::platform {
+namespace {
+
+// Handles that CUDA gives a meaning to (CU_STREAM_LEGACY, CU_STREAM_PER_THREAD).
+constexpr std::uintptr_t kLegacy = 1;
+constexpr std::uintptr_t kPerThread = 2;
+
+}  // namespace
+
+CudaStream::CudaStream(const CudaDevice& device, cu::Stream stream) noexcept
+    : device_(&device), stream_(stream) {
+  const auto number = reinterpret_cast<std::uintptr_t>(stream);
+  if (number == kLegacy) stream_ = nullptr;
+  if (number == kPerThread) thread_ = std::this_thread::get_id();
+}
+
+void CudaStream::require_not_capturing(const char* for_what) const {
+  const CudaDriver& cuda = CudaDriver::get();
+  const CudaScope scope(*device_);
+  auto status = cu::CaptureStatus::kNone;
+  cuda.check(cuda.StreamIsCapturing(stream_, &status), "cuStreamIsCapturing");
+  if (status == cu::CaptureStatus::kNone) return;
+  throw Error(Code::kUnsupported,
+              std::string(for_what) +
+                  " is not possible on a stream that is being captured into a graph: do it before "
+                  "or after the capture, on the stream that the graph is launched on");
+}
+
+void CudaStream::synchronize() const {
+  const CudaDriver& cuda = CudaDriver::get();
+  const CudaScope scope(*device_);
+  cuda.check(cuda.StreamSynchronize(stream_), "cuStreamSynchronize");
+}
+
+void CudaStream::join(const CudaStream& other) const {
+  const CudaDriver& cuda = CudaDriver::get();
+  cu::Event event = nullptr;
+  {
+    const CudaScope scope(*other.device_);
+    cuda.check(cuda.EventCreate(&event, cu::kEventDisableTiming), "cuEventCreate");
+    cuda.check(cuda.EventRecord(event, other.stream_), "cuEventRecord");
+  }
+  const CudaScope scope(*device_);
+  const cu::Result result = cuda.StreamWaitEvent(stream_, event, 0);
+  (void)cuda.EventDestroy(event);  // the driver keeps what is still waited for
+  cuda.check(result, "cuStreamWaitEvent");
+}
+
+HostRegistration::HostRegistration(const CudaDevice& device, const Mapping& memory)
+    : memory_(memory) {
+  const CudaDriver& cuda = CudaDriver::get();
+  const CudaScope scope(device);
+  cuda.check(cuda.MemHostRegister(memory.data(), memory.size(),
+                                  cu::kHostRegisterPortable | cu::kHostRegisterDeviceMap),
+             "cuMemHostRegister of " + std::to_string(memory.size()) + " bytes");
+  const cu::Result result = cuda.MemHostGetDevicePointer(&address_, memory.data(), 0);
+  if (result == cu::Result::kSuccess) return;
+  (void)cuda.MemHostUnregister(memory.data());
+  cuda.check(result, "cuMemHostGetDevicePointer");
+}
+
+HostRegistration::~HostRegistration() {
+  if (CudaDriver::usable()) (void)CudaDriver::get().MemHostUnregister(memory_.data());
+}
+
+cu::DevicePtr HostRegistration::address_of(const void* byte) const noexcept {
+  const auto* const first = memory_.data();
+  return address_ + static_cast<std::uint64_t>(static_cast<const std::byte*>(byte) - first);
+}
+
+}  // namespace tensorbus::platform

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <thread>
+
+#include "tensorbus/platform/cuda_device.hpp"
+#include "tensorbus/platform/mapping.hpp"
+
+namespace tensorbus::platform {
+
+// A stream of a device, whoever made it: work that is enqueued on it runs in order. 0 is the legacy
+// default stream, which waits for all others but those that were made non-blocking.
+class CudaStream {
+ public:
+  explicit CudaStream(const CudaDevice& device, cu::Stream stream = nullptr) noexcept;
+
+  const CudaDevice& device() const noexcept { return *device_; }
+  cu::Stream handle() const noexcept { return stream_; }
+  // Throws Error(kUnsupported) if it is being captured into a graph.
+  void require_not_capturing(const char* for_what) const;
+  // Blocks until all that is enqueued has run.
+  void synchronize() const;
+  // What is enqueued here from now on runs after all that is enqueued on `other` now.
+  void join(const CudaStream& other) const;
+
+  // The same stream of the same device; the default stream of each thread is one of its own.
+  auto operator<=>(const CudaStream&) const = default;
+
+ private:
+  const CudaDevice* device_;
+  cu::Stream stream_;
+  std::thread::id thread_;  // of the per-thread default stream
+};
+
+// Lets the GPUs of this process read and write a mapping of shared host memory.
+class HostRegistration {
+ public:
+  // `memory` outlives it. Throws Error(kUnsupported) where the driver cannot do that.
+  HostRegistration(const CudaDevice& device, const Mapping& memory);
+  // No operation of a stream may refer to the memory any more.
+  ~HostRegistration();
+  HostRegistration(const HostRegistration&) = delete;
+  HostRegistration& operator=(const HostRegistration&) = delete;
+
+  // Where a device sees this byte of the memory.
+  cu::DevicePtr address_of(const void* byte) const noexcept;
+
+ private:
+  const Mapping& memory_;
+  cu::DevicePtr address_ = 0;
+};
+
+}  // namespace tensorbus::platform
