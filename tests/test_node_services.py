@@ -15,6 +15,7 @@ import tensorbus as tb
 from harness import PATIENCE, Elsewhere, eventually, hear, tell, unused
 from loops import Run, started
 from node_runs import becomes, running
+from tensorbus.nodes import _calls
 
 
 def test_a_reply_is_what_the_callback_returns(run: Run) -> None:
@@ -376,6 +377,32 @@ def test_what_is_no_request_is_told_and_left(caplog: pytest.LogCaptureFixture) -
 
     asyncio.run(main())
     assert all(record.levelname == "WARNING" for record in caplog.records)
+
+
+def test_a_made_up_address_for_the_answer_is_told_and_left(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with tb.Node("node", on_error="raise") as node:
+            node.create_service("echo", callback=lambda x: x)
+            client = node.create_client("echo", timeout=PATIENCE)
+            async with running(node):
+                requests = tb.Queue.open("service:echo", timeout=PATIENCE)
+                for address in ("jobs", replies.address[:-1] + other_digit):
+                    item = _calls.request_item(address, _calls.Types(None, None), 1)
+                    requests._here.put(*item, None)
+                await asyncio.wait_for(until_told(client), PATIENCE)
+
+    async def until_told(client: tb.Client) -> None:
+        while len(caplog.records) < 2:  # the second, when the next answer is given
+            assert await client.call(2) == 2
+
+    with tb.Queue() as replies:
+        other_digit = "1" if replies.address[-1] == "0" else "0"
+        asyncio.run(main())
+        assert replies.empty()
+    assert "this is no address of a queue" in caplog.records[0].message
+    assert "this address of a queue was made up" in caplog.records[1].message
 
 
 def test_a_closed_client_calls_no_more() -> None:

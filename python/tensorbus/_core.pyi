@@ -342,6 +342,12 @@ class Queue:
     @staticmethod
     def open(address_or_name: str, timeout: float | None, participant: Participant) -> Queue: ...
 
+    @staticmethod
+    def at(address: str, participant: Participant) -> Queue:
+        """
+        One that is not shared, without asking its host, which may be stopped or gone.
+        """
+
     @property
     def address(self) -> str: ...
 

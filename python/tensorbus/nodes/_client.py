@@ -192,11 +192,11 @@ class _Server:
         putting = self._queue._here.start_put(*item)
         if self._life is None:  # after the first item, or there would be nothing to wait for
             self._life = Lifeline(self._queue._here.start_join())
-        return Asked(putting, self._life, deadline)
+        return Asked(putting, deadline, self._life)
 
     def get(self, replies: Queue, deadline: float) -> Asked:
         assert self._life is not None
-        return Asked(replies._here.start_get(), self._life, deadline)
+        return Asked(replies._here.start_get(), deadline, self._life)
 
     def close(self) -> None:
         if self._life is not None:

@@ -30,6 +30,9 @@ class Work(Protocol):
     def work_sync(self, stop: threading.Event) -> None:
         """In a thread, until `close` is called; no callback is called after `stop`."""
 
+    async def finish(self) -> None:
+        """Waits for what its callbacks have left under way, but not for long. In the loop."""
+
     def close(self) -> None:
         """Ends it. From any thread; a second call does nothing."""
 
@@ -200,6 +203,7 @@ class Life:
             self._finish()
 
     async def _join(self) -> None:
+        await asyncio.gather(*(work.finish() for work in self._work))
         self._close_work()
         if self.threads:
             await asyncio.get_running_loop().run_in_executor(None, self.threads.join)

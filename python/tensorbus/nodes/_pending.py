@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import select
 import time
+from contextlib import nullcontext
 
 from tensorbus._core import Outcome, Pending, Sample
 from tensorbus._errors import Closed, Timeout
@@ -39,18 +40,18 @@ class Lifeline:
 
 
 class Asked:
-    """A request of a queue that is under way while the lifeline holds. Cancelled, it took nothing.
+    """A request of a queue that is under way while the lifeline holds. Given up, it took nothing.
 
     Args:
         pending: the request.
-        life: of the process that is to do something about it.
         deadline: of the monotonic clock.
+        life: of the process that is to do something about it, if that is not the queue's own.
     """
 
-    def __init__(self, pending: Pending, life: Lifeline, deadline: float) -> None:
+    def __init__(self, pending: Pending, deadline: float, life: Lifeline | None = None) -> None:
         self._pending = pending
-        self._life = life
         self._deadline = deadline
+        self._life = life
 
     async def answer(self) -> Sample | Outcome:
         """
@@ -62,7 +63,7 @@ class Asked:
         try:
             with (
                 Wait(self._pending.fileno(), None if math.isinf(left) else left) as wait,
-                _Also(self._life.fileno(), wait),
+                nullcontext() if self._life is None else _Also(self._life.fileno(), wait),
             ):
                 while (found := self._look()) is None:
                     self._check(wait.over)
@@ -76,7 +77,8 @@ class Asked:
         """The same, without an event loop."""
         poll = select.poll()
         poll.register(self._pending.fileno(), select.POLLIN)
-        poll.register(self._life.fileno(), select.POLLIN)
+        if self._life is not None:
+            poll.register(self._life.fileno(), select.POLLIN)
         try:
             while (found := self._look()) is None:
                 left = self._left()
@@ -92,17 +94,15 @@ class Asked:
 
     def _look(self) -> Sample | Outcome | None:
         """Twice if it is gone: it may have answered first."""
-        for looks in (1, 2):
+        for _ in range(2):
             found = self._pending.take()
             if found is Outcome.CLOSED:
-                raise Closed("the process that was asked is gone, or has closed its queue")
+                break
             if found is not Outcome.TIMED_OUT:
                 return found
-            if not self._life.cut:
+            if self._life is None or not self._life.cut:
                 return None
-            if looks == 2:
-                raise Closed("the process that was asked is gone, or has closed its queue")
-        return None
+        raise Closed("the process that was asked is gone, or has closed its queue")
 
     @staticmethod
     def _check(over: bool) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import OrderedDict
 
 from tensorbus._arguments import library_or_none, plan_or_none, whole_number
 from tensorbus._closing import Closing
@@ -14,11 +13,12 @@ from tensorbus._queue import Queue, _taken
 from tensorbus._tensors import Library
 from tensorbus.messages import Message
 from tensorbus.nodes import _calls
+from tensorbus.nodes._answers import Answers
 from tensorbus.nodes._callbacks import Callback, Mode, is_cancelled, outcome_of
 from tensorbus.nodes._failures import Failures
 
-# Queues of clients that are kept open.
-_CLIENTS = 256
+# Clients' types that are known to fit, or not to.
+_KNOWN = 256
 # Seconds until the next look when requests cannot be taken.
 _PAUSE = 0.01
 
@@ -53,16 +53,19 @@ class Service(Closing):
         self._as = library_or_none(as_)
         self._failures = failures
         self._queue = Queue(name=_calls.queue_name(name), domain=domain)
-        self._domain = domain
-        self._clients: OrderedDict[str, Queue] = OrderedDict()
-        self._lock = threading.Lock()
+        self._answers = Answers(domain, lambda error: failures.warn(error, self.label))
         self._known: dict[tuple[str, str], str | None] = {}
 
     def close(self) -> None:
-        """Ends it: clients that wait for an answer get `Closed`. A second call does nothing."""
+        """Ends it: clients that wait for an answer get `Closed`. A second call does nothing.
+
+        It waits for answers that are on their way, up to a second if a client is stopped.
+        """
+        self._answers.finish_sync()  # who hears first that it ended takes them for lost
         self._queue.close()
-        with self._lock:
-            self._clients.clear()
+
+    async def finish(self) -> None:
+        await self._answers.finish()
 
     async def work(self, stop: threading.Event) -> None:
         while not stop.is_set():
@@ -95,9 +98,7 @@ class Service(Closing):
         try:
             request = self._read(sample)
             item = request.refusal or await self._answer(request.data)
-            await _taken(self._client(request.reply)._here.start_put(*item))
-        except Closed:
-            pass  # the client gave up
+            self._answers.give(request.reply, item)
         except Error as error:
             self._failures.warn(error, self.label)
 
@@ -105,9 +106,7 @@ class Service(Closing):
         try:
             request = self._read(sample)
             item = request.refusal or self._answer_sync(request.data)
-            self._client(request.reply)._here.put(*item, None)
-        except Closed:
-            pass
+            self._answers.give(request.reply, item)
         except Error as error:
             self._failures.warn(error, self.label)
 
@@ -149,22 +148,10 @@ class Service(Closing):
 
     def _why_not(self, types: tuple[str, str]) -> str | None:
         if types not in self._known:
-            if len(self._known) >= _CLIENTS:
+            if len(self._known) >= _KNOWN:
                 self._known.clear()
             self._known[types] = _calls.why_not(self._types, types)
         return self._known[types]
-
-    def _client(self, address: str) -> Queue:
-        """The queue of a client; the one that was not used for longest makes room."""
-        with self._lock:
-            found = self._clients.pop(address, None)
-        if found is None:
-            found = Queue.open(address, domain=self._domain)
-        with self._lock:
-            self._clients[address] = found
-            if len(self._clients) > _CLIENTS:
-                self._clients.popitem(last=False)
-        return found
 
     def __repr__(self) -> str:
         return f"<tensorbus.Service {self.name!r} calls={self.calls}>"

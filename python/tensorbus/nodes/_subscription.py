@@ -97,6 +97,9 @@ class Subscription(Closing):
             self._last_stats = {**self._subscriber.stats, "publishers": 0}
         self._subscriber.close()
 
+    async def finish(self) -> None:
+        pass  # its callbacks leave nothing under way
+
     async def work(self, stop: threading.Event) -> None:
         """Hands samples to the callback in the event loop, until `stop`, or it is closed."""
         if self.callback is None:

@@ -45,6 +45,9 @@ class Timer:
 
     close = cancel
 
+    async def finish(self) -> None:
+        pass  # its callbacks leave nothing under way
+
     async def work(self, stop: threading.Event) -> None:
         self._stop = stop
         assert isinstance(self._executor, RateExecutor)

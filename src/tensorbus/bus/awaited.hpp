@@ -46,6 +46,7 @@ class Awaited {
   bool give_up() noexcept {
     const std::lock_guard lock(mutex_);
     given_up_ = !done();
+    if (given_up_) tell_ = {};  // with what it holds: the peer may never answer
     return given_up_;
   }
   // kDone, kTimedOut or kInterrupted. Throws what fail() was given.

@@ -38,6 +38,7 @@ bus::QueueAddress parse_address(std::string_view text) {
                 "this is no address of a queue: it is cut short, or was "
                 "changed");
   };
+  if (!text.starts_with(kPrefix)) refuse();
   std::string_view rest = text.substr(kPrefix.size());
   const auto host = Id::parse(rest.substr(0, 32));
   if (!host || rest.size() < 33 || rest[32] != ':') refuse();
@@ -108,6 +109,12 @@ struct QueueState {
 struct Queue::Impl {
   bus::ForkSafe<QueueState> state;
 
+  // One that somebody else has made.
+  static std::unique_ptr<Impl> elsewhere(const std::shared_ptr<bus::ParticipantCore>& core,
+                                         QueueOptions options, const bus::QueueAddress& address) {
+    return std::unique_ptr<Impl>(new Impl{bus::ForkSafe(
+        QueueState{core, std::move(options), address, address_of(address), {}, false})});
+  }
   ~Impl() {
     if (!state.forked() && state && state->made_here) close({});
   }
@@ -152,9 +159,15 @@ Queue Queue::open(const std::string& address_or_name, Timeout timeout, const Giv
                          .redeliver = (told.second & 1) != 0,
                          .shared = (told.second & 2) != 0,
                          .name = named ? address_or_name : ""};
-    std::unique_ptr<Impl> impl(new Impl{bus::ForkSafe(
-        QueueState{core, std::move(options), address, address_of(address), {}, false})});
-    return Queue(std::move(impl));
+    return Queue(Impl::elsewhere(core, std::move(options), address));
+  });
+}
+
+Queue Queue::at(const std::string& address, const QueueOptions& options,
+                const Participant& participant) {
+  return platform::with_memory_errors([&] {
+    return Queue(
+        Impl::elsewhere(QueueState::core_of(participant), options, parse_address(address)));
   });
 }
 

@@ -54,6 +54,12 @@ class TENSORBUS_API Queue {
   static Queue open(const std::string& address_or_name, Timeout timeout = kForever,
                     const GiveUp& give_up = {},
                     const Participant& participant = Participant::shared());
+  // By its address, and asks nobody: its host may be stopped, or gone, which the first call that
+  // needs it finds out. `options` are what the caller knows of its maker's. `shared` must be the
+  // same, or tensors are refused with Error(kProtocol); the others are only handed back by
+  // options(). Throws Error(kInvalidArgument) for a text that is no address.
+  static Queue at(const std::string& address, const QueueOptions& options = {},
+                  const Participant& participant = Participant::shared());
   Queue(Queue&&) noexcept;
   Queue& operator=(Queue&&) noexcept;
   ~Queue();  // of the one that made it: close()

@@ -237,6 +237,34 @@ TEST_F(Queues, are_found_by_name_also_by_those_who_come_first) {
   EXPECT_EQ(code_of([&] { (void)Queue::open("jobs/a b", 5ms, {}, consumer); }), Code::kTimeout);
 }
 
+TEST_F(Queues, are_used_by_their_address_before_anybody_was_asked) {
+  std::optional<Queue> queue(std::in_place, QueueOptions{}, host);
+  const std::string address = queue->address();
+  Queue in = Queue::at(address, {}, producer);
+  EXPECT_EQ(in.address(), address);
+  EXPECT_FALSE(in.made_here());
+  ASSERT_EQ(put(in, 1), Outcome::kDone);
+  Queue out = Queue::at(address, {}, consumer);
+  EXPECT_EQ(get(out), 1U);
+  EXPECT_EQ(in.stats().items, 0U);
+  queue.reset();
+  host = domain.join();
+  Queue late = Queue::at(address, {}, producer);
+  EXPECT_EQ(put(late, 2), Outcome::kClosed);
+  EXPECT_TRUE(unused(producer));
+}
+
+TEST_F(Queues, refuse_tensors_of_who_does_not_know_that_they_are_shared) {
+  Queue queue({.shared = true}, host);
+  Queue in = Queue::at(queue.address(), {}, producer);
+  EXPECT_EQ(code_of([&] { (void)put(in, 1); }), Code::kProtocol);
+  Queue knowing = Queue::at(queue.address(), {.shared = true}, producer);
+  EXPECT_EQ(put(knowing, 2), Outcome::kDone);
+  EXPECT_EQ(get(queue), 2U);
+  EXPECT_EQ(get(queue, 0s), std::nullopt);
+  EXPECT_TRUE(unused(producer));
+}
+
 TEST_F(Queues, refuse_addresses_that_were_changed) {
   Queue queue({}, host);
   const std::string address = queue.address();
@@ -247,6 +275,10 @@ TEST_F(Queues, refuse_addresses_that_were_changed) {
   changed.back() = changed.back() == '1' ? '2' : '1';
   EXPECT_EQ(code_of([&] { (void)Queue::open(changed, kLong, {}, consumer); }),
             Code::kInvalidArgument);
+  Queue wrong = Queue::at(changed, {}, consumer);
+  EXPECT_EQ(code_of([&] { (void)put(wrong, 1); }), Code::kInvalidArgument);
+  for (const std::string& text : {std::string(), std::string("jobs"), address + "0 "})
+    EXPECT_EQ(code_of([&] { (void)Queue::at(text, {}, consumer); }), Code::kInvalidArgument);
 }
 
 TEST_F(Queues, that_are_shared_give_memory_to_be_written) {

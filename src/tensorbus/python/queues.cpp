@@ -101,6 +101,13 @@ void bind_queues(nb::module_& module) {
                   nb::arg("participant"),
                   nb::sig("def open(address_or_name: str, timeout: float | None, participant: "
                           "Participant) -> Queue"))
+      .def_static(
+          "at",
+          [](const std::string& address, const Participant& participant) {
+            return Queue::at(address, {}, participant);
+          },
+          nb::arg("address"), nb::arg("participant"),
+          "One that is not shared, without asking its host, which may be stopped or gone.")
       .def_prop_ro("address", &Queue::address)
       .def_prop_ro("maxsize", [](const Queue& self) { return self.options().maxsize; })
       .def_prop_ro("redeliver", [](const Queue& self) { return self.options().redeliver; })
