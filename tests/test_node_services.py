@@ -73,6 +73,26 @@ def test_arrays_go_by_reference_both_ways_between_processes(
     unused()
 
 
+@pytest.mark.parametrize("kind", ["async", "sync"])
+def test_the_first_request_of_all_may_be_what_a_third_process_has_lent(
+    elsewhere: Elsewhere, kind: str
+) -> None:
+    def lend() -> None:
+        with tb.share(np.arange(1000.0)) as shared:
+            tell(str(shared.handle))
+            hear()
+
+    lender = elsewhere.start(lend)
+    lent = tb.attach(lender.hear(), timeout=PATIENCE)
+    for mode in ("async", "sync"):
+        server = elsewhere.start(serve_arrays, mode)
+        with tb.Client("negate", timeout=PATIENCE) as client:
+            ask = client.call_sync if kind == "sync" else lambda x: asyncio.run(client.call(x))
+            assert np.array_equal(ask({"x": lent})["x"], -lent)
+        server.kill()
+    lender.tell("exit")
+
+
 @dataclass
 class Ask(tb.Message, name="test.Ask"):
     numbers: np.ndarray

@@ -95,7 +95,7 @@ class Client(Closing):
                 await server.put(item, deadline).answer()
                 found = await server.get(replies, deadline).answer()
             except (Timeout, Closed) as error:
-                raise self._told(error, timeout) from None
+                raise self._told(error, server) from None
         return self._read(found)
 
     def call_sync(self, request: Any, timeout: float | None = None) -> Any:
@@ -110,7 +110,7 @@ class Client(Closing):
                 server.put(item, deadline).answer_sync()
                 found = server.get(replies, deadline).answer_sync()
             except (Timeout, Closed) as error:
-                raise self._told(error, timeout) from None
+                raise self._told(error, server) from None
         return self._read(found)
 
     async def wait_for_service(self, timeout: float | None = None) -> bool:
@@ -163,8 +163,9 @@ class Client(Closing):
     def _missing(self) -> Timeout:
         return Timeout(f"there was no service {self.name!r} in time")
 
-    def _told(self, error: Error, timeout: float | None) -> Error:
+    def _told(self, error: Error, server: _Server) -> Error:
         if isinstance(error, Closed):
+            server.found_gone()
             return Closed(f"service {self.name!r} has gone, or was closed, before it answered")
         return Timeout(f"service {self.name!r} has not answered in time")
 
@@ -183,19 +184,22 @@ class _Server:
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
         self._life: Lifeline | None = None
+        self._gone = False
 
     @property
     def gone(self) -> bool:
-        return self._life is not None and self._life.cut
+        return self._gone or (self._life is not None and self._life.cut)
+
+    def found_gone(self) -> None:
+        self._gone = True
 
     def put(self, item: _calls.Item, deadline: float) -> Asked:
-        putting = self._queue._here.start_put(*item)
-        if self._life is None:  # after the first item, or there would be nothing to wait for
-            self._life = Lifeline(self._queue._here.start_join())
-        return Asked(putting, deadline, self._life)
+        return Asked(self._queue._here.start_put(*item), deadline)
 
     def get(self, replies: Queue, deadline: float) -> Asked:
-        assert self._life is not None
+        """After a put was answered: before that, nothing may be in the queue, and a join ends."""
+        if self._life is None:
+            self._life = Lifeline(self._queue._here.start_join())
         return Asked(replies._here.start_get(), deadline, self._life)
 
     def close(self) -> None:
