@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
-import threading
 import time
 from collections import deque
 from typing import Any
@@ -17,10 +15,7 @@ from tensorbus._queue import Queue
 from tensorbus._tensors import Library
 from tensorbus.messages import Message
 from tensorbus.nodes import _calls
-from tensorbus.nodes._pending import Asked, Lifeline
-
-# Seconds between two looks for a service that is not there, in an event loop.
-_LOOK_AGAIN = 0.005
+from tensorbus.nodes._server import Finder, Server
 
 
 class Client(Closing):
@@ -65,8 +60,7 @@ class Client(Closing):
         self._as = library_or_none(as_)
         self._domain = domain
         self._closed = False
-        self._lock = threading.Lock()
-        self._server: _Server | None = None
+        self._finder = Finder(self.name, domain)
         # Each call has a queue for its answer, which the next one uses again.
         self._replies: deque[Queue] = deque()
 
@@ -86,9 +80,9 @@ class Client(Closing):
             MessageError, Unsupported: the request cannot be sent; see `Publisher.publish`.
         """
         deadline = self._deadline(timeout)
-        while (server := self._found(0)) is None:
-            self._check_time(deadline)
-            await asyncio.sleep(_LOOK_AGAIN)
+        server = await self._finder.found(deadline)
+        if server is None:
+            raise self._missing()
         with _Answer(self._replies, self._domain) as replies:
             item = _calls.request_item(replies.address, self._types, request)
             try:
@@ -101,7 +95,7 @@ class Client(Closing):
     def call_sync(self, request: Any, timeout: float | None = None) -> Any:
         """`call` that blocks its thread; not in an event loop that serves it."""
         deadline = self._deadline(timeout)
-        server = self._found(None if math.isinf(deadline) else deadline - time.monotonic())
+        server = self._finder.found_sync(deadline)
         if server is None:
             raise self._missing()
         with _Answer(self._replies, self._domain) as replies:
@@ -115,55 +109,22 @@ class Client(Closing):
 
     async def wait_for_service(self, timeout: float | None = None) -> bool:
         """Waits until there is such a service; False after `timeout` seconds."""
-        limit = seconds("timeout", timeout)
-        deadline = math.inf if limit is None else time.monotonic() + limit
-        while self._found(0) is None:
-            if time.monotonic() >= deadline:
-                return False
-            await asyncio.sleep(_LOOK_AGAIN)
-        return True
+        return await self._finder.found(_deadline(seconds("timeout", timeout))) is not None
 
     def close(self) -> None:
         """No more calls. A second call does nothing."""
         self._closed = True
-        with self._lock:
-            if self._server is not None:
-                self._server.close()
-                self._server = None
+        self._finder.close()
         while self._replies:
             self._replies.pop().close()
 
     def _deadline(self, timeout: float | None) -> float:
-        limit = self._timeout if timeout is None else seconds("timeout", timeout)
-        return math.inf if limit is None else time.monotonic() + limit
-
-    def _found(self, timeout: float | None) -> _Server | None:
-        """A service that lives; None if there is none in time."""
-        if self._closed:
-            raise Closed(f"the client of service {self.name!r} is closed")
-        with self._lock:
-            if self._server is not None and not self._server.gone:
-                return self._server
-        try:
-            queue = Queue.open(
-                _calls.queue_name(self.name),
-                timeout=None if timeout is None else max(timeout, 0),
-                domain=self._domain,
-            )
-        except (Timeout, Closed):  # Closed: it has just left
-            return None
-        with self._lock:
-            self._server = _Server(queue)
-            return self._server
-
-    def _check_time(self, deadline: float) -> None:
-        if time.monotonic() >= deadline:
-            raise self._missing()
+        return _deadline(self._timeout if timeout is None else seconds("timeout", timeout))
 
     def _missing(self) -> Timeout:
         return Timeout(f"there was no service {self.name!r} in time")
 
-    def _told(self, error: Error, server: _Server) -> Error:
+    def _told(self, error: Error, server: Server) -> Error:
         if isinstance(error, Closed):
             server.found_gone()
             return Closed(f"service {self.name!r} has gone, or was closed, before it answered")
@@ -178,33 +139,8 @@ class Client(Closing):
         return f"<tensorbus.Client {self.name!r}{' closed' if self._closed else ''}>"
 
 
-class _Server:
-    """The requests of one process that offers the service."""
-
-    def __init__(self, queue: Queue) -> None:
-        self._queue = queue
-        self._life: Lifeline | None = None
-        self._gone = False
-
-    @property
-    def gone(self) -> bool:
-        return self._gone or (self._life is not None and self._life.cut)
-
-    def found_gone(self) -> None:
-        self._gone = True
-
-    def put(self, item: _calls.Item, deadline: float) -> Asked:
-        return Asked(self._queue._here.start_put(*item), deadline)
-
-    def get(self, replies: Queue, deadline: float) -> Asked:
-        """After a put was answered: before that, nothing may be in the queue, and a join ends."""
-        if self._life is None:
-            self._life = Lifeline(self._queue._here.start_join())
-        return Asked(replies._here.start_get(), deadline, self._life)
-
-    def close(self) -> None:
-        if self._life is not None:
-            self._life.close()
+def _deadline(limit: float | None) -> float:
+    return math.inf if limit is None else time.monotonic() + limit
 
 
 class _Answer:
