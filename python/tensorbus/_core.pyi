@@ -87,6 +87,13 @@ class Memory:
 
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
+    @property
+    def __cuda_array_interface__(self) -> dict: ...
+
+    @property
+    def device(self) -> str:
+        """"cpu", or "cuda:0" and so on."""
+
     def __repr__(self) -> str: ...
 
 class FileMode(enum.Enum):
@@ -152,8 +159,13 @@ class Outgoing:
 
     def add_capsule(self, capsule: CapsuleType, flags: int) -> int: ...
 
-    def add_memory(self, address: int, dtype: str, shape: Sequence[int], strides: Sequence[int], flags: int, keeper: object) -> int:
-        """Strides are in elements. `keeper` lives until the memory was copied."""
+    def add_memory(self, address: int, dtype: str, shape: Sequence[int], strides: Sequence[int], flags: int, keeper: object, device: int = -1, stream: int = 0) -> int:
+        """
+        Strides are in elements. `keeper` lives until the memory was copied. `device`: the ordinal of a GPU, and the stream that writes it there; -1 is main memory.
+        """
+
+    def set_stream(self, stream: int) -> None:
+        """On which all that lies on GPUs is written."""
 
 def know_numpy(array: type) -> None:
     """Tells the class of plain arrays."""
@@ -196,6 +208,11 @@ class Sample:
         """
 
     def memory(self, index: int) -> Memory: ...
+
+    def use_on(self, stream: int) -> None: ...
+
+    @property
+    def intact(self) -> bool: ...
 
     def copy(self) -> Sample: ...
 
@@ -241,7 +258,7 @@ class Participant:
 class Publisher:
     def __init__(self, topic: str, participant: Participant, *, depth: int, history: int, reliable: bool, shared: bool, type: str = '', node: str = '') -> None: ...
 
-    def loan(self, dtype: str, shape: Sequence[int]) -> Memory: ...
+    def loan(self, dtype: str, shape: Sequence[int], device: int = -1) -> Memory: ...
 
     def publish(self, outgoing: Outgoing, fields: bytes, timeout: float | None) -> tuple[Outcome, int]: ...
 
@@ -319,7 +336,7 @@ def is_shared(address: int, bytes: int, participant: Participant) -> bool:
     Does this memory belong to the bus, so that others may be let write to it?
     """
 
-def empty(dtype: str, shape: Sequence[int], shared: bool, participant: Participant) -> Memory: ...
+def empty(dtype: str, shape: Sequence[int], shared: bool, participant: Participant, device: int = -1) -> Memory: ...
 
 class Pending:
     """A request of a queue that is under way."""

@@ -7,14 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 from tensorbus._core import Memory
+from tensorbus._device import HOST, ordinal_of
 from tensorbus._errors import InvalidArgument, Unsupported
 from tensorbus._tensors import library_of, sizes_of
 
-# Memory for a contiguous tensor: of a dtype's name and its sizes.
-Allocate = Callable[[str, list[int]], Memory]
+# Memory for a contiguous tensor: of a dtype's name, its sizes and the ordinal of its device.
+Allocate = Callable[[str, list[int], int], Memory]
 
 
-def tensor_in(allocate: Allocate, shape: Any, dtype: Any, like: Any) -> Any:
+def tensor_in(allocate: Allocate, shape: Any, dtype: Any, like: Any, device: Any = None) -> Any:
     """A tensor to fill: see `tensorbus.Publisher.loan`."""
     if like is not None and library_of(like) is None:
         raise InvalidArgument(f"like={type(like).__name__}: a tensor is needed")
@@ -24,12 +25,30 @@ def tensor_in(allocate: Allocate, shape: Any, dtype: Any, like: Any) -> Any:
     if sizes is None:
         raise InvalidArgument("a new tensor needs a shape, or a tensor to be like")
     wanted = like.dtype if dtype is None else dtype
+    ordinal = ordinal_of(_device_of(like) if device is None else device)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(wanted, torch.dtype):
         from tensorbus import _torch
 
-        return _torch.from_memory(allocate(_torch.dtype_name(wanted), sizes_of(sizes)))
+        return _torch.from_memory(allocate(_torch.dtype_name(wanted), sizes_of(sizes), ordinal))
+    if ordinal != HOST:
+        return allocate(_name_of(wanted), sizes_of(sizes), ordinal)
     return _array(allocate, sizes_of(sizes), wanted)
+
+
+def _device_of(like: Any) -> Any:
+    """That of a tensor on a GPU; memory like any other is main memory."""
+    device = getattr(like, "device", None)
+    return device if getattr(device, "type", None) == "cuda" else None
+
+
+def _name_of(wanted: Any) -> str:
+    """Of a dtype, for memory that no NumPy array can show."""
+    if isinstance(wanted, str):
+        return wanted
+    from tensorbus import _numpy
+
+    return str(_numpy.learn().dtype(wanted).name)
 
 
 def _array(allocate: Allocate, sizes: list[int], wanted: Any) -> Any:
@@ -45,5 +64,5 @@ def _array(allocate: Allocate, sizes: list[int], wanted: Any) -> Any:
     if dtype.hasobject:
         raise Unsupported(f"dtype={wanted!r}: its elements are Python objects, which cannot travel")
     if _numpy.has_name(dtype):
-        return _numpy.from_memory(allocate(dtype.name, sizes))
-    return _numpy.over_bytes(allocate("uint8", [*sizes, dtype.itemsize]), dtype)
+        return _numpy.from_memory(allocate(dtype.name, sizes, HOST))
+    return _numpy.over_bytes(allocate("uint8", [*sizes, dtype.itemsize], HOST), dtype)

@@ -53,6 +53,11 @@ def learn() -> Any:
 def from_memory(memory: Memory) -> Any:
     """The array over received or loaned memory; read-only if that is."""
     np = learn()
+    if memory.device != "cpu":
+        raise Unsupported(
+            f"this tensor lies on {memory.device}, where NumPy has none: receive it with "
+            'as_="torch" or "dlpack"'
+        )
     array = np.asarray(memory)
     name = memory.dtype
     if array.dtype.char in "qQ":  # NumPy's long long: equal to int64, but not it

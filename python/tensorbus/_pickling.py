@@ -98,7 +98,11 @@ class Packer:
     def _reduce(self, value: Any) -> Any:
         """What stands for a tensor in the pickle; NotImplemented for what pickles by itself."""
         if library_of(value) is not None:
+            if self._shared and _is_on_gpu(value):
+                return NotImplemented  # torch.multiprocessing knows a way; ours is to be read only
             _prepare(value, self._shared)
+        elif type(value) is _core.Memory:
+            pass
         elif _is_storage(value):
             return storage_of, (bytes_of(value),)
         else:
@@ -166,6 +170,10 @@ def _reduced_otherwise(value: Any) -> Any:
     if library_of(value) == "torch" and value.device.type != "cpu":
         return NotImplemented
     return value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+
+
+def _is_on_gpu(value: Any) -> bool:
+    return library_of(value) == "torch" and value.device.type == "cuda"
 
 
 def _is_storage(value: Any) -> bool:

@@ -8,6 +8,7 @@ from tensorbus import _core
 from tensorbus._arguments import plan_or_none, topic_name, whole_number
 from tensorbus._closing import Closing
 from tensorbus._core import Outcome
+from tensorbus._device import stream_of
 from tensorbus._errors import Closed, Timeout
 from tensorbus._fields import flatten
 from tensorbus._loans import tensor_in
@@ -82,26 +83,31 @@ class Publisher(Closing):
         """The topic's name."""
         return self._topic
 
-    def loan(self, shape: Any = None, dtype: Any = None, *, like: Any = None) -> Any:
+    def loan(
+        self, shape: Any = None, dtype: Any = None, *, like: Any = None, device: Any = None
+    ) -> Any:
         """A tensor in shared memory, to fill and publish without a copy. Its bytes are not cleared.
 
         Args:
             shape: its sizes, or one size.
             dtype: a torch dtype for a torch tensor; a NumPy dtype or its name for an array.
-            like: a tensor to take shape, dtype and library from.
+            like: a tensor to take shape, dtype, library and device from.
+            device: "cuda" or "cuda:1", for memory of that GPU (docs/cuda.md); else main memory.
 
         Returns:
-            A contiguous torch tensor or NumPy array. After it was published its memory belongs to
-            its readers: do not write to it any more, take a new loan.
+            A contiguous torch tensor or NumPy array; on a GPU, with a dtype that is not PyTorch's,
+            a `Memory`, which offers DLPack and `__cuda_array_interface__`. After it was published
+            its memory belongs to its readers: do not write to it any more, take a new loan.
 
         Raises:
-            Unsupported: a dtype that no library has, or elements that are Python objects.
+            Unsupported: a dtype that no library has, elements that are Python objects, or memory of
+                a GPU where that cannot be had; the message says why.
             OutOfMemory: a limit was reached; the message names it.
             Closed: the publisher is closed.
         """
-        return tensor_in(self._core.loan, shape, dtype, like)
+        return tensor_in(self._core.loan, shape, dtype, like, device)
 
-    def publish(self, data: Any, *, timeout: float | None = None) -> int:
+    def publish(self, data: Any, *, timeout: float | None = None, stream: Any = None) -> int:
         """Publishes a tensor, or a message of tensors and small values.
 
         A message is a dict, list, tuple or set, nested as you like, of tensors (PyTorch, NumPy,
@@ -115,6 +121,8 @@ class Publisher(Closing):
             data: what to send.
             timeout: seconds to wait for room, if the publisher is reliable; the default is the
                 publisher's own.
+            stream: on which what lies on a GPU is written: readers wait for what is enqueued there
+                now. PyTorch's current one for its tensors, the legacy default stream for others.
 
         Returns:
             How many subscribers have it in their queues.
@@ -129,6 +137,8 @@ class Publisher(Closing):
             Closed: the publisher is closed.
         """
         outgoing, fields = flatten(data if self._type is None else self._type.checked(data))
+        if stream is not None:
+            outgoing.set_stream(stream_of(stream))
         outcome, subscribers = self._core.publish(
             outgoing, fields, self._timeout if timeout is None else timeout
         )

@@ -112,6 +112,8 @@ def _lower_message(flattener: Flattener, value: Any, depth: int) -> Any:
 def _lower_foreign(flattener: Flattener, value: Any) -> Any:
     """A tensor of any other library."""
     kind = type(value)
+    if kind is Memory:
+        return flattener.record("dlpack", flattener.outgoing.add_received(value))
     if hasattr(kind, "__dlpack__"):
         jax = sys.modules.get("jax")
         origin = "jax" if jax is not None and isinstance(value, jax.Array) else "dlpack"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensorbus import _core
+from tensorbus._device import stream_of
 from tensorbus._errors import Unsupported
 from tensorbus._fields import unflatten
 from tensorbus._tensors import CONJUGATE, NEGATIVE, Library
@@ -91,6 +92,29 @@ class Sample:
         array([7, 1, 2])
         """
         return Sample(self._core.copy(), self._as, self._plan)
+
+    def use_on(self, stream: Any) -> None:
+        """Has a stream work with the tensors of it that lie on a GPU.
+
+        What is enqueued on the stream from now on finds them as they were published, and has run
+        before their memory is used again. To be called for each stream but the one that was
+        current, in PyTorch, when `data` was first asked for: that one is known. It does not wait.
+
+        Args:
+            stream: of PyTorch or CuPy, what has `__cuda_stream__`, or its handle as an int.
+
+        Raises:
+            Unsupported: the stream is being captured into a graph.
+        """
+        self._core.use_on(stream_of(stream))
+
+    @property
+    def intact(self) -> bool:
+        """False: its publisher died before the GPU had written it.
+
+        Asked after the work with it is done, it says whether that was for nothing.
+        """
+        return bool(self._core.intact)
 
     def __dlpack__(self, **options: Any) -> Any:
         """The tensor that it is, as a DLPack capsule (https://data-apis.org/array-api/latest/).

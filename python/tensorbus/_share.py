@@ -118,6 +118,7 @@ def empty(
     dtype: Any = None,
     *,
     like: Any = None,
+    device: Any = None,
     shared: bool = False,
     domain: str | None = None,
 ) -> Any:
@@ -127,8 +128,8 @@ def empty(
     all the while: whoever has it sees that.
 
     Args:
-        shape, dtype, like: see `tensorbus.Publisher.loan`.
-        shared: others may be given the right to write to it, too.
+        shape, dtype, like, device: see `tensorbus.Publisher.loan`.
+        shared: others may be given the right to write to it, too; not on a GPU.
         domain: see `tensorbus.participant`.
 
     Raises:
@@ -144,4 +145,8 @@ def empty(
     5.0
     """
     home = participant(domain)
-    return tensor_in(lambda name, sizes: _core.empty(name, sizes, shared, home), shape, dtype, like)
+
+    def allocate(name: str, sizes: list[int], ordinal: int) -> _core.Memory:
+        return _core.empty(name, sizes, shared, home, ordinal)
+
+    return tensor_in(allocate, shape, dtype, like, device)

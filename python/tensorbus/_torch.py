@@ -68,6 +68,11 @@ def from_memory(memory: Memory) -> Any:
     torch = learn()
     dtype = dtype_named(memory.dtype)
     flags = memory.flags
+    if memory.device != "cpu" and not torch.cuda.is_available():
+        raise Unsupported(
+            f"this tensor lies on {memory.device}, and this PyTorch cannot use CUDA: receive it "
+            'with as_="dlpack"'
+        )
     if min(memory.strides, default=0) < 0:  # which PyTorch does not have
         return finished(from_array(_numpy.learn().asarray(memory).copy(), memory.dtype), flags)
     tensor: Any = torch.utils.dlpack.from_dlpack(memory.bits())
@@ -125,7 +130,7 @@ def in_one_storage(
         if rest or min(memory.strides, default=0) < 0:
             yield None
             continue
-        tensor = torch.empty(0, dtype=dtype, device="cpu")
+        tensor = torch.empty(0, dtype=dtype, device=storage.device)
         tensor.set_(storage, place, memory.shape, memory.strides)
         yield finished(tensor, memory.flags)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from tensorbus._device import HOST, current_stream
 from tensorbus._errors import CannotTravel, ProtocolError, Unsupported
 from tensorbus._torch import dtype_name, dtype_named, finished, flags_of, flags_of_strided, learn
 
@@ -55,7 +56,7 @@ def lower(flattener: Flattener, tensor: torch.Tensor, depth: int) -> Any:
 
 
 def _add_strided(flattener: Flattener, tensor: torch.Tensor, flags: int) -> int:
-    if tensor.device.type != "cpu":
+    if tensor.device.type not in ("cpu", "cuda"):
         raise CannotTravel(
             tensor, f"tensors on {tensor.device} cannot travel yet: publish tensor.cpu()"
         )
@@ -67,8 +68,16 @@ def _add_strided(flattener: Flattener, tensor: torch.Tensor, flags: int) -> int:
         raise CannotTravel(
             tensor, "this tensor has no memory: it stands for zeros, or its storage was resized"
         )
+    ordinal = HOST if tensor.device.type == "cpu" else tensor.device.index
     return flattener.outgoing.add_memory(
-        address, dtype_name(tensor.dtype), tensor.shape, tensor.stride(), flags, tensor
+        address,
+        dtype_name(tensor.dtype),
+        tensor.shape,
+        tensor.stride(),
+        flags,
+        tensor,
+        ordinal,
+        0 if ordinal == HOST else current_stream(ordinal),
     )
 
 

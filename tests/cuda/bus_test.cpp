@@ -344,10 +344,8 @@ TEST(CudaBus, memory_that_cannot_be_shared_is_copied_on_the_device_and_counted) 
         stream.launch([words] { write_pattern(words, 9); });
         TensorView view = TensorView::of(words.data(), {kWords});
         view.device = Device::cuda();
-        Message message;
-        message.tensors.push_back(view);
-        message.stream = stream.get();
-        publisher.publish(message);
+        view.stream = stream.get();
+        publisher.publish(view);
         stream.launch([words] { write_pattern(words, 10); });  // after the copy
         stream.resume();
         wait_for(wire);

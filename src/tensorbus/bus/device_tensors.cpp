@@ -6,16 +6,25 @@
 
 namespace tensorbus::bus {
 
-// A stream that was given is that of the first tensor's device; what is written on others, it has
-// been made to wait for by whoever gave it.
-void DeviceTensors::add(const Device& device) {
-  const auto& cuda = platform::CudaDevice::at(device.ordinal);
-  if (!writer_) {
-    writer_.emplace(cuda, static_cast<platform::cu::Stream>(stream_));
-    writer_->require_not_capturing("Publishing CUDA memory");
-  } else if (stream_ == nullptr && &writer_->device() != &cuda) {
-    writer_->join(platform::CudaStream(cuda));
-  }
+namespace {
+
+platform::CudaStream stream_of(const TensorView& view) {
+  return platform::CudaStream(platform::CudaDevice::at(view.device.ordinal),
+                              static_cast<platform::cu::Stream>(view.stream));
+}
+
+constexpr const char* kPublishing = "Publishing CUDA memory";
+
+}  // namespace
+
+void DeviceTensors::add(const TensorView& view) {
+  const platform::CudaStream stream = stream_of(view);
+  if (writer_ == stream) return;
+  stream.require_not_capturing(kPublishing);
+  if (writer_)
+    writer_->join(stream);
+  else
+    writer_ = stream;
 }
 
 memory::BlockRef DeviceTensors::copy(const TensorView& view, const ByteSpan& span,
@@ -25,17 +34,19 @@ memory::BlockRef DeviceTensors::copy(const TensorView& view, const ByteSpan& spa
                 "a tensor on a GPU whose " + std::to_string(view.layout.packed_bytes()) +
                     " bytes are spread over " + std::to_string(span.bytes()) +
                     ", in memory that cannot be shared: publish a contiguous one");
-  add(view.device);
+  const platform::CudaStream stream = stream_of(view);
+  stream.require_not_capturing(kPublishing);
   memory::BlockRef block = allocate(view.device, span.bytes());
   const platform::CudaDriver& cuda = platform::CudaDriver::get();
-  const platform::CudaScope scope(platform::CudaDevice::at(view.device.ordinal));
+  const platform::CudaScope scope(stream.device());
   const auto address = [](const std::byte* byte) {
     return static_cast<platform::cu::DevicePtr>(reinterpret_cast<std::uintptr_t>(byte));
   };
   cuda.check(cuda.MemcpyAsync(address(block->data()),
                               address(static_cast<const std::byte*>(view.data) + span.begin),
-                              span.bytes(), writer_->handle()),
+                              span.bytes(), stream.handle()),
              "cuMemcpyAsync of " + std::to_string(span.bytes()) + " bytes");
+  add(view);
   return block;
 }
 

@@ -11,26 +11,23 @@
 
 namespace tensorbus::bus {
 
-// The tensors of one message that lie on GPUs, and the stream that writes them (docs/cuda.md).
+// The tensors of one message that lie on GPUs, and the streams that write them (docs/cuda.md): all
+// are waited for by one of them, so that the message has one mark.
 class DeviceTensors {
  public:
-  // `stream` is that of Message.
-  explicit DeviceTensors(void* stream) noexcept : stream_(stream) {}
-
   // A copy of the tensor's bytes, from its lowest on, in a block that `allocate` gives: made on the
   // GPU, in the stream's order. Throws Error(kUnsupported) for a view of too few of them.
   using Allocate = std::function<memory::BlockRef(const Device&, std::size_t)>;
   memory::BlockRef copy(const TensorView& view, const ByteSpan& span, const Allocate& allocate);
 
-  // Has the stream that writes the tensor be waited for.
-  void add(const Device& device);
-  // When the stream has passed, the blocks are whole. Throws what WriteMarks throws.
+  // Throws Error(kUnsupported) for a stream that is being captured into a graph.
+  void add(const TensorView& view);
+  // When the streams have passed, the blocks are whole. Throws what WriteMarks throws.
   void mark(memory::WriteMarks& marks, const Few<memory::BlockRef>& blocks) const;
-  // Null if there are no tensors on GPUs.
+  // The one that waits for all. Null if there are no tensors on GPUs.
   const platform::CudaStream* writer() const noexcept { return writer_ ? &*writer_ : nullptr; }
 
  private:
-  void* const stream_;
   std::optional<platform::CudaStream> writer_;
 };
 

@@ -17,6 +17,10 @@ struct TensorView {
   const void* data = nullptr;  // the first element
   Layout layout;
   Device device{};
+  // Of a tensor on a GPU: the stream of that device (a CUstream or cudaStream_t) on which it is
+  // written. Whoever receives it reads it when what is enqueued there now has run. Null: the legacy
+  // default stream.
+  void* stream = nullptr;
 
   // Row-major: TensorView::of(pixels.data(), {1080, 1920, 3}).
   template <typename T>
@@ -31,9 +35,6 @@ struct Message {
   std::span<const std::byte> fields{};
   std::uint64_t fingerprint = 0;   // of the message type; 0: untyped
   std::optional<Origin> origin{};  // set by a bridge that publishes what came from elsewhere
-  // The stream (a CUstream or cudaStream_t) on which tensors of GPUs are written: subscribers read
-  // them when what is enqueued on it now has run. Null: the legacy default stream.
-  void* stream = nullptr;
 };
 
 }  // namespace tensorbus

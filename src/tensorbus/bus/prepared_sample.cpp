@@ -22,7 +22,7 @@ void point_at(TensorEntry& entry, const memory::Block& block, std::uint64_t offs
 
 PreparedSample::PreparedSample(std::span<const TensorView> tensors, const Message& rest,
                                const Supplies& supplies, const memory::BlockRef* loan)
-    : device_tensors_(rest.stream), most_granted_(supplies.most_granted) {
+    : most_granted_(supplies.most_granted) {
   if (tensors.size() > kMaxTensors)
     throw Error(Code::kInvalidArgument, std::to_string(tensors.size()) +
                                             " tensors in one message; at most 65535 are possible");
@@ -181,7 +181,7 @@ memory::Block* PreparedSample::take_loan(const TensorView& view, const ByteSpan&
                            : on_device     ? supplies.cuda.find(first)
                                            : supplies.arena.find(first);
   if (!block) return nullptr;
-  if (on_device) device_tensors_.add(view.device);
+  if (on_device) device_tensors_.add(view);
   if (first + span.bytes() > block->data() + block->bytes())
     throw Error(Code::kInvalidArgument, "the tensor reaches beyond the end of its loan");
   const bool fits = block->most_granted() == supplies.most_granted;

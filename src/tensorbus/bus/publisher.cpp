@@ -111,11 +111,10 @@ Published Publisher::publish(const Value& fields, const std::vector<TensorView>&
 }
 
 Published Publisher::publish(Loan&& loan, void* stream) {
-  const TensorView view = platform::with_memory_errors([&] { return loan.view(); });
-  Message rest;
-  rest.stream = stream;
+  TensorView view = platform::with_memory_errors([&] { return loan.view(); });
+  view.stream = stream;
   const Published published =
-      publish({&view, 1}, rest, state().core->options().timeout, &loan.impl_->state->block);
+      publish({&view, 1}, {}, state().core->options().timeout, &loan.impl_->state->block);
   if (published.outcome == Outcome::kDone) loan.impl_.reset();
   return published;
 }

@@ -57,7 +57,7 @@ class TENSORBUS_API Publisher {
   }
 
   // Publishes a loan without a copy. With any outcome but kDone the loan is still the caller's.
-  // `stream`: see Message. Throws Error(kInvalidArgument) for a loan that was published before.
+  // `stream`: see TensorView. Throws Error(kInvalidArgument) for a loan that was published before.
   Published publish(Loan&& loan, void* stream = nullptr);
   // Publishes tensors and fields. Tensors that lie in a loan travel by reference, all others are
   // copied once. Unless the outcome is kDone, nobody gets anything.

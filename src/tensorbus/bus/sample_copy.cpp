@@ -43,6 +43,9 @@ Sample SampleParts::copy_of(const SampleParts& original) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     parts->tensors[i].layout_ = tensors[i].layout();
     parts->tensors[i].writable_ = true;
+    if (tensors[i].device().is_cuda())
+      throw Error(Code::kUnsupported,
+                  "a tensor on a GPU is copied by its own library, not by the host");
     const ByteSpan span = span_of(tensors[i].layout());
     views.push_back({tensors[i].data(), tensors[i].layout()});
     if (span.bytes() != 0) plan.add(i, views.back(), span);

@@ -75,13 +75,14 @@ Managed* make(Memory taken) {
   managed->memory = std::move(taken);
   Memory& memory = managed->memory;
   Layout& layout = memory.layout;
-  if (!memory.writable) {
+  if (!memory.writable && !memory.device.is_cuda()) {
     const ByteSpan span = span_of(layout);
     managed->note.emplace(std::span(memory.first + span.begin, span.bytes()), memory.source,
                           memory.from);
   }
   const DLTensor tensor{.data = memory.first,
-                        .device = {kDLCpu, 0},
+                        .device = memory.device.is_cuda() ? DLDevice{kDLCuda, memory.device.ordinal}
+                                                          : DLDevice{kDLCpu, 0},
                         .ndim = static_cast<std::int32_t>(layout.shape.size()),
                         .dtype = to_dlpack(layout.dtype).value(),
                         .shape = layout.shape.begin(),
@@ -116,8 +117,10 @@ nb::capsule capsule_of(Tensor* tensor) {
   return nb::steal<nb::capsule>(capsule);
 }
 
+// Written, if on a GPU, on the legacy default stream: what __dlpack__ promises who names none.
 TensorView view_of(const DLTensor& tensor) {
-  if (tensor.device.type != kDLCpu && tensor.device.type != kDLCudaHost)
+  const bool on_device = tensor.device.type == kDLCuda;
+  if (!on_device && tensor.device.type != kDLCpu && tensor.device.type != kDLCudaHost)
     throw Error(Code::kUnsupported, "tensors on DLPack device type " +
                                         std::to_string(tensor.device.type) +
                                         " cannot travel yet: publish a copy in main memory");
@@ -132,9 +135,12 @@ TensorView view_of(const DLTensor& tensor) {
   if (tensor.data == nullptr && std::ranges::find(shape, 0) == shape.end())
     throw Error(Code::kUnsupported, "this tensor has no memory");
   const void* data = static_cast<const std::byte*>(tensor.data) + tensor.byte_offset;
-  if (tensor.strides == nullptr) return {data, Layout::contiguous(*dtype, std::move(shape))};
+  const Device device = on_device ? Device::cuda(tensor.device.id) : Device::host();
+  if (tensor.strides == nullptr)
+    return {data, Layout::contiguous(*dtype, std::move(shape)), device};
   return {data,
-          {*dtype, std::move(shape), Dims(std::span<const std::int64_t>(tensor.strides, dims))}};
+          {*dtype, std::move(shape), Dims(std::span<const std::int64_t>(tensor.strides, dims))},
+          device};
 }
 
 }  // namespace

@@ -19,8 +19,8 @@ DLManagedTensorVersioned* make_managed(Memory memory);
 // A capsule of it: "dltensor_versioned", or "dltensor" for takers from before DLPack 1.0.
 nb::capsule make_capsule(const Memory& memory, bool versioned);
 
-// What a capsule of another library describes. Throws Error(kUnsupported) for what is not in this
-// machine's main memory, or has elements that we have no name for.
+// What a capsule of another library describes. Throws Error(kUnsupported) for what is neither in
+// main memory nor on a GPU of CUDA, or has elements that we have no name for.
 TensorView view_of_capsule(const nb::capsule& capsule);
 
 }  // namespace tensorbus::python

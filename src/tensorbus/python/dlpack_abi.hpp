@@ -44,6 +44,7 @@ struct DLManagedTensorVersioned {
 
 inline constexpr DLPackVersion kDLPackVersion{1, 3};
 inline constexpr std::int32_t kDLCpu = 1;
+inline constexpr std::int32_t kDLCuda = 2;
 inline constexpr std::int32_t kDLCudaHost = 3;
 inline constexpr std::uint64_t kDLReadOnly = 1;
 

@@ -60,12 +60,13 @@ nb::tuple publish(Publisher& self, Outgoing& outgoing, nb::bytes fields, Seconds
   return nb::make_tuple(published.outcome, published.subscribers);
 }
 
-Memory loan(Publisher& self, const std::string& dtype, const std::vector<std::int64_t>& shape) {
+Memory loan(Publisher& self, const std::string& dtype, const std::vector<std::int64_t>& shape,
+            int device) {
   const Layout layout = layout_named(dtype, shape);
   std::optional<Loan> made;
   {
     const WithoutGil release;
-    made.emplace(self.loan(layout));
+    made.emplace(self.loan(layout, device_numbered(device)));
   }
   return memory_of(std::move(*made));
 }
@@ -168,8 +169,8 @@ void bind_publisher(nb::module_& module) {
           nb::arg("topic"), nb::arg("participant"), nb::kw_only(), nb::arg("depth"),
           nb::arg("history"), nb::arg("reliable"), nb::arg("shared"), nb::arg("type") = "",
           nb::arg("node") = "")
-      .def("loan", loan, nb::arg("dtype"), nb::arg("shape"),
-           nb::sig("def loan(self, dtype: str, shape: Sequence[int]) -> Memory"))
+      .def("loan", loan, nb::arg("dtype"), nb::arg("shape"), nb::arg("device") = -1,
+           nb::sig("def loan(self, dtype: str, shape: Sequence[int], device: int = -1) -> Memory"))
       .def("publish", publish, nb::arg("outgoing"), nb::arg("fields"), nb::arg("timeout").none(),
            nb::sig("def publish(self, outgoing: Outgoing, fields: bytes, "
                    "timeout: float | None) -> tuple[Outcome, int]"))

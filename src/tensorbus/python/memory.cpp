@@ -62,6 +62,21 @@ const char* buffer_format(DType dtype) {
   }
 }
 
+// As NumPy's array interface writes it.
+std::string type_string(DType dtype) {
+  const std::string name(name_of(dtype));
+  const char kind =
+      dtype == DType::kBool                                                                    ? 'b'
+      : name.starts_with("uint")                                                               ? 'u'
+      : name.starts_with("int")                                                                ? 'i'
+      : name.starts_with("float8") || name.starts_with("float4") || name.starts_with("bfloat") ? 'V'
+      : name.starts_with("float")                                                              ? 'f'
+      : name.starts_with("complex32")                                                          ? 'V'
+      : name.starts_with("complex") ? 'c'
+                                    : 'V';
+  return (item_bytes(dtype) == 1 ? "|" : "<") + (kind + std::to_string(item_bytes(dtype)));
+}
+
 // The arrays that a Py_buffer points to; freed with it.
 struct BufferShape {
   std::vector<Py_ssize_t> shape;
@@ -75,6 +90,8 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
     PyErr_SetString(PyExc_BufferError, why);
     return -1;
   };
+  if (memory.device.is_cuda())
+    return refuse("this tensor is on a GPU: take it by DLPack, or as_=\"torch\"");
   if ((flags & PyBUF_WRITABLE) != 0 && !memory.writable)
     return refuse("this tensor is read-only: copy it to write to it");
   if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES && !memory.layout.is_contiguous())
@@ -111,13 +128,46 @@ PyType_Slot memory_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buff
                               {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
                               {0, nullptr}};
 
+std::pair<int, int> dlpack_device(const Memory& memory) {
+  return memory.device.is_cuda() ? std::pair(int{kDLCuda}, memory.device.ordinal)
+                                 : std::pair(int{kDLCpu}, 0);
+}
+
+// The stream of __dlpack__: None and 1 are the legacy default stream, -1 is none at all.
+void use_on(const Memory& memory, nb::handle stream) {
+  const auto number = stream.is_none() ? 1 : nb::cast<std::intptr_t>(stream);
+  if (number == 0) throw nb::value_error("stream: 0 is ambiguous, pass 1 or 2");
+  if (number == -1 || memory.received == nullptr) return;
+  memory.received->use_on(reinterpret_cast<void*>(number));
+}
+
+// https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html
+nb::dict cuda_array_interface(const Memory& memory) {
+  if (!memory.device.is_cuda()) throw nb::attribute_error("this tensor is in main memory");
+  use_on(memory, nb::none());
+  const auto item = static_cast<std::int64_t>(item_bytes(memory.layout.dtype));
+  Dims strides = memory.layout.strides;
+  for (std::int64_t& stride : strides) stride *= item;
+  nb::dict dict;
+  dict["version"] = 3;
+  dict["shape"] = to_tuple(memory.layout.shape);
+  dict["strides"] = to_tuple(strides);
+  dict["typestr"] = type_string(memory.layout.dtype);
+  dict["data"] = nb::make_tuple(reinterpret_cast<std::uintptr_t>(memory.first), !memory.writable);
+  dict["stream"] = 1;
+  return dict;
+}
+
 using Version = std::optional<std::pair<int, int>>;
 
 nb::capsule dlpack(const Memory& memory, nb::handle stream, Version max_version,
                    std::optional<std::pair<int, int>> device, std::optional<bool> copy) {
-  if (!stream.is_none()) throw nb::value_error("stream: memory of the CPU has none, pass None");
-  if (device && *device != std::pair<int, int>(kDLCpu, 0))
-    throw nb::buffer_error("dl_device: this tensor is in main memory, (1, 0)");
+  if (device && *device != dlpack_device(memory))
+    throw nb::buffer_error("dl_device: this tensor is elsewhere, see __dlpack_device__");
+  if (memory.device.is_cuda())
+    use_on(memory, stream);
+  else if (!stream.is_none())
+    throw nb::value_error("stream: memory of the CPU has none, pass None");
   if (copy.value_or(false)) throw nb::buffer_error("copy=True: copy what you receive instead");
   if (!to_dlpack(memory.layout.dtype))
     throw nb::buffer_error("DLPack has no name for these elements: take their bits()");
@@ -134,23 +184,41 @@ Memory bits(Memory memory) {
   return memory;
 }
 
+std::string device_name(const Memory& memory) {
+  return memory.device.is_cuda() ? "cuda:" + std::to_string(memory.device.ordinal) : "cpu";
+}
+
 std::string repr(const Memory& memory) {
   const auto shape = nb::cast<std::string>(nb::repr(to_tuple(memory.layout.shape)));
   return "<tensorbus.Memory " + std::string(name_of(memory.layout.dtype)) + " " + shape +
+         (memory.device.is_cuda() ? " " + device_name(memory) : "") +
          (memory.writable ? ">" : " read-only>");
 }
 
 }  // namespace
 
 Memory memory_of(const Tensor& tensor, std::string_view topic) {
-  return {tensor.layout(), const_cast<std::byte*>(tensor.data()), tensor.writable(),
-          std::make_shared<Tensor>(tensor), topic};
+  auto owner = std::make_shared<Tensor>(tensor);
+  return {.layout = tensor.layout(),
+          .first = const_cast<std::byte*>(tensor.data()),
+          .writable = tensor.writable(),
+          .owner = owner,
+          .source = topic,
+          .device = tensor.device(),
+          .received = owner.get()};
 }
 
 Memory memory_of(Loan loan) {
   auto owner = std::make_shared<Loan>(std::move(loan));
-  return {owner->layout(), owner->data(), true, owner, {}};
+  return {.layout = owner->layout(),
+          .first = owner->data(),
+          .writable = true,
+          .owner = owner,
+          .source = {},
+          .device = owner->device()};
 }
+
+Device device_numbered(int ordinal) { return ordinal < 0 ? Device::host() : Device::cuda(ordinal); }
 
 Layout layout_named(const std::string& dtype, const std::vector<std::int64_t>& shape) {
   const auto known = dtype_named(dtype);
@@ -182,7 +250,9 @@ void bind_memory(nb::module_& module) {
            nb::arg("copy") = nb::none(), "A DLPack capsule; whoever takes it keeps the memory.")
       .def("bits", bits,
            "The same memory, as unsigned integers where DLPack has no name for the elements.")
-      .def("__dlpack_device__", [](const Memory&) { return std::pair<int, int>(kDLCpu, 0); })
+      .def("__dlpack_device__", dlpack_device)
+      .def_prop_ro("__cuda_array_interface__", cuda_array_interface)
+      .def_prop_ro("device", device_name, "\"cpu\", or \"cuda:0\" and so on.")
       .def("__repr__", repr);
 }
 

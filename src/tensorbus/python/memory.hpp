@@ -19,10 +19,14 @@ struct Memory {
   std::shared_ptr<void> owner;  // the lease, the loan or the mapped file
   std::string_view source;      // a received tensor's topic, or a file's path; the owner keeps it
   platform::ReadOnlyNote::From from = platform::ReadOnlyNote::From::kTopic;
+  Device device{};
+  const Tensor* received = nullptr;  // the owner's, if that is a lease
 };
 
 Memory memory_of(const Tensor& tensor, std::string_view topic);
 Memory memory_of(Loan loan);
+// Of a loan: -1 is main memory.
+Device device_numbered(int ordinal);
 // Throws Error(kUnsupported) for a name that no dtype has.
 Layout layout_named(const std::string& dtype, const std::vector<std::int64_t>& shape);
 

@@ -143,7 +143,7 @@ int Outgoing::add_buffer(nb::handle value, TensorFlags flags) {
 
 int Outgoing::add_received(nb::object memory) {
   const auto& known = nb::cast<const Memory&>(memory);
-  return append({known.first, known.layout}, std::move(memory));
+  return append({known.first, known.layout, known.device}, std::move(memory));
 }
 
 int Outgoing::add_capsule(nb::capsule capsule, TensorFlags flags) {
@@ -155,12 +155,18 @@ int Outgoing::add_capsule(nb::capsule capsule, TensorFlags flags) {
 int Outgoing::add_memory(std::uintptr_t address, const std::string& dtype,
                          const std::vector<std::int64_t>& shape,
                          const std::vector<std::int64_t>& strides, TensorFlags flags,
-                         nb::object keeper) {
+                         nb::object keeper, Device device, std::uintptr_t stream) {
   const auto known = dtype_named(dtype);
   if (!known) throw Error(Code::kUnsupported, "dtype " + dtype + " cannot travel");
   return append({reinterpret_cast<const void*>(address),
-                 {*known, Dims(std::span(shape)), Dims(std::span(strides)), flags}},
+                 {*known, Dims(std::span(shape)), Dims(std::span(strides)), flags},
+                 device,
+                 reinterpret_cast<void*>(stream)},
                 std::move(keeper));
+}
+
+void Outgoing::set_stream(std::uintptr_t stream) {
+  for (TensorView& view : tensors_) view.stream = reinterpret_cast<void*>(stream);
 }
 
 void bind_outgoing(nb::module_& module) {
@@ -196,15 +202,19 @@ void bind_outgoing(nb::module_& module) {
           "add_memory",
           [](Outgoing& self, std::uintptr_t address, const std::string& dtype,
              const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides,
-             unsigned bits, nb::object keeper) {
+             unsigned bits, nb::object keeper, int device, std::uintptr_t stream) {
             return self.add_memory(address, dtype, shape, strides, static_cast<TensorFlags>(bits),
-                                   std::move(keeper));
+                                   std::move(keeper), device_numbered(device), stream);
           },
           nb::arg("address"), nb::arg("dtype"), nb::arg("shape"), nb::arg("strides"), flags,
-          nb::arg("keeper"),
+          nb::arg("keeper"), nb::arg("device") = -1, nb::arg("stream") = 0,
           nb::sig("def add_memory(self, address: int, dtype: str, shape: Sequence[int], strides: "
-                  "Sequence[int], flags: int, keeper: object) -> int"),
-          "Strides are in elements. `keeper` lives until the memory was copied.");
+                  "Sequence[int], flags: int, keeper: object, device: int = -1, stream: int = 0) "
+                  "-> int"),
+          "Strides are in elements. `keeper` lives until the memory was copied. `device`: the "
+          "ordinal of a GPU, and the stream that writes it there; -1 is main memory.")
+      .def("set_stream", &Outgoing::set_stream, nb::arg("stream"),
+           "On which all that lies on GPUs is written.");
   module.def(
       "know_numpy",
       [](nb::type_object array) {

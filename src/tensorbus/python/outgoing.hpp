@@ -26,7 +26,9 @@ class Outgoing {
   // Memory that the caller describes; strides in elements. `keeper` lives until it was copied.
   int add_memory(std::uintptr_t address, const std::string& dtype,
                  const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides,
-                 TensorFlags flags, nb::object keeper);
+                 TensorFlags flags, nb::object keeper, Device device, std::uintptr_t stream);
+  // On which all that lies on GPUs is written, whatever was said before.
+  void set_stream(std::uintptr_t stream);
 
   std::size_t size() const noexcept { return tensors_.size(); }
   // For the message; what keeps them stays here until clear().

@@ -27,6 +27,14 @@ Memory memory(const Sample& self, std::size_t index) {
   return memory_of(self.tensors()[index], self.header().topic);
 }
 
+void use_on(const Sample& self, std::uintptr_t stream) {
+  for (const Tensor& tensor : self.tensors()) tensor.use_on(reinterpret_cast<void*>(stream));
+}
+
+bool intact(const Sample& self) {
+  return std::ranges::all_of(self.tensors(), [](const Tensor& tensor) { return tensor.intact(); });
+}
+
 bool is_for_torch(const Layout& layout, std::optional<std::string_view> as) {
   return as ? *as == "torch" : has(layout.flags, TensorFlags::kFromTorch);
 }
@@ -111,6 +119,8 @@ void bind_samples(nb::module_& module) {
            "Memory in which several torch tensors overlap, with the index of each and its offset "
            "there in bytes.")
       .def("memory", memory, nb::arg("index"))
+      .def("use_on", use_on, nb::arg("stream"))
+      .def_prop_ro("intact", intact)
       .def("copy", &Sample::copy, nb::call_guard<WithoutGil>());
 }
 

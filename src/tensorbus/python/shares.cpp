@@ -16,12 +16,12 @@ namespace tensorbus::python {
 namespace {
 
 Memory empty_memory(const std::string& dtype, const std::vector<std::int64_t>& shape, bool shared,
-                    const Participant& participant) {
+                    const Participant& participant, int device) {
   const Layout layout = layout_named(dtype, shape);
   std::optional<Loan> made;
   {
     const WithoutGil release;
-    made.emplace(empty(layout, shared, participant));
+    made.emplace(empty(layout, shared, participant, device_numbered(device)));
   }
   return memory_of(std::move(*made));
 }
@@ -118,9 +118,9 @@ void bind_shares(nb::module_& module) {
       nb::arg("address"), nb::arg("bytes"), nb::arg("participant"),
       "Does this memory belong to the bus, so that others may be let write to it?");
   module.def("empty", empty_memory, nb::arg("dtype"), nb::arg("shape"), nb::arg("shared"),
-             nb::arg("participant"),
+             nb::arg("participant"), nb::arg("device") = -1,
              nb::sig("def empty(dtype: str, shape: Sequence[int], shared: bool, participant: "
-                     "Participant) -> Memory"));
+                     "Participant, device: int = -1) -> Memory"));
 }
 
 }  // namespace tensorbus::python

@@ -1,0 +1,81 @@
+"""The stand-in for CUDA's driver (tests/cuda/standin): devices, memory and streams without a GPU.
+
+A "kernel" here is a copy between main memory and the device, which runs in its stream's order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+from typing import Any
+
+import tensorbus as tb
+
+_BUILT = Path(__file__).parent.parent / "build/dev/bin"
+LIBRARY = Path(os.environ.get("TENSORBUS_TEST_BIN_DIR", _BUILT)) / "cuda/libcuda.so.1"
+# For the processes that are to have it.
+ENVIRONMENT = {"TENSORBUS_CUDA_DRIVER": str(LIBRARY)}
+
+
+def call(name: str, *arguments: Any) -> None:
+    result = getattr(ctypes.CDLL(str(LIBRARY)), name)(*arguments)
+    assert result == 0, f"{name}: CUDA error {result}"
+
+
+class Stream:
+    """A stream of a device, and the device's context, current in this thread."""
+
+    def __init__(self, device: int = 0) -> None:
+        call("cuInit", 0)
+        context = ctypes.c_void_p()
+        call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        call("cuCtxPushCurrent_v2", context)
+        self._handle = ctypes.c_void_p()
+        call("cuStreamCreate", ctypes.byref(self._handle), 1)
+
+    @property
+    def cuda_stream(self) -> int:
+        return self._handle.value or 0
+
+    def pause(self) -> None:
+        ctypes.CDLL(str(LIBRARY)).standin_pause(self._handle)
+
+    def resume(self) -> None:
+        ctypes.CDLL(str(LIBRARY)).standin_resume(self._handle)
+
+    def synchronize(self) -> None:
+        call("cuStreamSynchronize", self._handle)
+
+    def write(self, memory: Any, value: int) -> None:
+        """Fills a tensor of bytes."""
+        self._source = ctypes.create_string_buffer(bytes([value]) * memory.shape[0])
+        self._copy(address_of(memory), ctypes.addressof(self._source), memory.shape[0])
+
+    def read(self, memory: Any) -> ctypes.Array[ctypes.c_char]:
+        """Where its bytes will be when this stream has passed."""
+        target = ctypes.create_string_buffer(memory.shape[0])
+        self._copy(ctypes.addressof(target), address_of(memory), memory.shape[0])
+        return target
+
+    def _copy(self, target: int, source: int, count: int) -> None:
+        call(
+            "cuMemcpyAsync",
+            ctypes.c_uint64(target),
+            ctypes.c_uint64(source),
+            ctypes.c_size_t(count),
+            self._handle,
+        )
+
+
+def address_of(memory: Any) -> int:
+    address: int = memory.__cuda_array_interface__["data"][0]
+    return address
+
+
+def read_on(stream: Stream, sample: tb.Sample, memory: Any) -> set[int]:
+    """The different bytes of a tensor of a sample."""
+    sample.use_on(stream)
+    found = stream.read(memory)
+    stream.synchronize()
+    return set(found.raw)

@@ -1,0 +1,202 @@
+"""Tensors on GPUs from Python, over the stand-in for the driver: no framework has those."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tensorbus as tb
+from harness import PATIENCE, Elsewhere, hear, tell
+from standin import ENVIRONMENT, LIBRARY, Stream, read_on
+
+pytestmark = pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
+
+BYTES = 1 << 20
+
+
+def publish_numbers(late: bool) -> None:
+    """Publishes a tensor of whatever number it is told; late: written when it hears once more."""
+    with tb.Publisher("frames", reliable=True) as publisher:
+        stream = Stream()
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        while (number := hear()) is not None:
+            loan = publisher.loan(BYTES, "uint8", device="cuda")
+            if late:
+                stream.pause()
+            stream.write(loan, number)
+            publisher.publish({"image": loan, "id": number}, stream=stream)
+            if late:
+                hear()
+                stream.resume()
+            del loan
+        tell(publisher.stats["bytes_copied"])
+
+
+def test_a_loan_on_a_device_arrives_as_it_was_written(elsewhere: Elsewhere) -> None:
+    def receive() -> None:
+        with tb.Subscriber("frames", timeout=PATIENCE) as subscriber:
+            stream = Stream()
+            tell("ready")
+            for _ in range(10):
+                sample = subscriber.receive()
+                image = sample.data["image"]
+                assert image.device == "cuda:0"
+                assert image.__dlpack_device__() == (2, 0)
+                assert not image.writable
+                tell((sample.data["id"], read_on(stream, sample, image), sample.intact))
+
+    publisher = elsewhere.start(publish_numbers, False, env=ENVIRONMENT)
+    subscriber = elsewhere.start(receive, env=ENVIRONMENT)
+    assert subscriber.hear() == "ready"
+    for number in range(10):
+        publisher.tell(number)
+        assert subscriber.hear() == (number, {number}, True)
+    publisher.tell(None)
+    assert publisher.hear() == 0
+
+
+def test_it_arrives_before_it_is_written_and_is_read_afterwards(elsewhere: Elsewhere) -> None:
+    def receive() -> None:
+        with tb.Subscriber("frames", timeout=PATIENCE) as subscriber:
+            stream = Stream()
+            sample = subscriber.receive()
+            sample.use_on(stream)
+            found = stream.read(sample.data["image"])
+            tell("under way")
+            stream.synchronize()
+            tell(set(found.raw))
+
+    publisher = elsewhere.start(publish_numbers, True, env=ENVIRONMENT)
+    subscriber = elsewhere.start(receive, env=ENVIRONMENT)
+    publisher.tell(7)
+    assert subscriber.hear() == "under way"
+    publisher.tell("go on")
+    assert subscriber.hear() == {7}
+    publisher.tell(None)
+
+
+def test_who_waits_for_a_publisher_that_was_killed_goes_on_and_is_told(
+    elsewhere: Elsewhere,
+) -> None:
+    def receive() -> None:
+        with tb.Subscriber("frames", timeout=PATIENCE) as subscriber:
+            stream = Stream()
+            sample = subscriber.receive()
+            sample.use_on(stream)
+            found = stream.read(sample.data["image"])
+            tell(sample.intact)
+            stream.synchronize()
+            tell(sample.intact)
+            del found
+
+    publisher = elsewhere.start(publish_numbers, True, env=ENVIRONMENT)
+    subscriber = elsewhere.start(receive, env=ENVIRONMENT)
+    publisher.tell(7)
+    assert subscriber.hear() is True
+    publisher.kill()
+    assert subscriber.hear() is False
+
+
+def test_shared_queued_and_handed_on_it_stays_where_it_is(elsewhere: Elsewhere) -> None:
+    def own() -> None:
+        stream = Stream()
+        tensor = tb.empty(BYTES, "uint8", device="cuda:1")
+        stream = Stream(1)
+        stream.write(tensor, 9)
+        with tb.share(tensor) as shared:
+            tell(str(shared.handle))
+            hear()
+
+    def put_on(handle: str) -> None:
+        tensor = tb.attach(handle)
+        with tb.Queue(name="frames") as queue:
+            queue.put([tensor, "from the middle"])
+            del tensor
+            tell("put")
+            hear()
+
+    def get() -> None:
+        stream = Stream(1)
+        with tb.Queue.open("frames", timeout=PATIENCE) as queue:
+            tensor, text = queue.get(timeout=PATIENCE)
+            assert tensor.device == "cuda:1"
+            found = stream.read(tensor)
+            stream.synchronize()
+            tell((set(found.raw), text))
+
+    owner = elsewhere.start(own, env=ENVIRONMENT)
+    middle = elsewhere.start(put_on, owner.hear(), env=ENVIRONMENT)
+    assert middle.hear() == "put"
+    end = elsewhere.start(get, env=ENVIRONMENT)
+    assert end.hear() == ({9}, "from the middle")
+    middle.tell("done")
+    owner.tell("done")
+
+
+def test_memory_comes_back_when_the_reader_let_go(elsewhere: Elsewhere) -> None:
+    def publish() -> None:
+        with tb.Publisher("frames", reliable=True, depth=1) as publisher:
+            stream = Stream()
+            assert publisher.wait_for_subscribers(timeout=PATIENCE)
+            seen = set()
+            for number in range(200):
+                loan = publisher.loan(BYTES, "uint8", device="cuda")
+                seen.add(loan.__cuda_array_interface__["data"][0])
+                stream.write(loan, number)
+                publisher.publish(loan, stream=stream)
+                stream.synchronize()
+            tell(len(seen))
+
+    def receive() -> None:
+        with tb.Subscriber("frames", timeout=PATIENCE, max_held=2) as subscriber:
+            stream = Stream()
+            for number in range(200):
+                sample = subscriber.receive()
+                assert read_on(stream, sample, sample.data) == {number}
+                del sample
+
+    publisher = elsewhere.start(publish, env=ENVIRONMENT)
+    elsewhere.start(receive, env=ENVIRONMENT)
+    assert publisher.hear() < 10
+
+
+def test_libraries_that_cannot_have_it_say_so(elsewhere: Elsewhere) -> None:
+    def receive() -> None:
+        import pytest
+
+        with tb.Publisher("frames", history=1) as publisher:
+            publisher.publish(publisher.loan(BYTES, "float32", device="cuda"))
+            with tb.Subscriber("frames", timeout=PATIENCE, as_="numpy") as subscriber:
+                sample = subscriber.receive()
+                with pytest.raises(tb.Unsupported, match="cuda:0"):
+                    sample.data  # noqa: B018
+            with tb.Subscriber("frames", timeout=PATIENCE, as_="dlpack") as subscriber:
+                memory = subscriber.receive().data
+            with pytest.raises(BufferError, match="GPU"):
+                memoryview(memory)
+            with pytest.raises(ValueError, match="ambiguous"):
+                memory.__dlpack__(stream=0)
+            assert "cuda:0" in repr(memory)
+
+    elsewhere.run(receive, env=ENVIRONMENT)
+
+
+def test_without_a_driver_a_loan_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENSORBUS_CUDA_DRIVER", "off")
+    with (
+        tb.Publisher("frames") as publisher,
+        pytest.raises(tb.Unsupported, match="TENSORBUS_CUDA_DRIVER"),
+    ):
+        publisher.loan(3, np.float32, device="cuda")
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:x", "cuda:-1", 3, "cpu:1"])
+def test_what_is_no_device_is_refused(device: object) -> None:
+    with tb.Publisher("frames") as publisher, pytest.raises(tb.InvalidArgument, match="device="):
+        publisher.loan(3, np.float32, device=device)
+
+
+@pytest.mark.parametrize("stream", ["main", -1, 1.5, None.__class__, True])
+def test_what_is_no_stream_is_refused(stream: object) -> None:
+    with tb.Publisher("frames") as publisher, pytest.raises(tb.InvalidArgument, match="stream="):
+        publisher.publish(3, stream=stream)
