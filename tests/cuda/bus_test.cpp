@@ -3,6 +3,7 @@
 
 #include "process.hpp"
 #include "tensorbus/bus/test_support.hpp"
+#include "tensorbus/platform/cuda_device.hpp"
 
 namespace tensorbus {
 namespace {
@@ -24,10 +25,17 @@ class TestStream {
   Stream get() const { return stream_; }
   void pause() const { standin_pause(stream_); }
   void resume() const { standin_resume(stream_); }
-  bool idle() const { return standin::cuStreamQuery(stream_) == standin::Result::kSuccess; }
-  void synchronize() const { EXPECT_OK(standin::cuStreamSynchronize(stream_)); }
+  bool idle() const {
+    const Current current(session_);
+    return standin::cuStreamQuery(stream_) == standin::Result::kSuccess;
+  }
+  void synchronize() const {
+    const Current current(session_);
+    EXPECT_OK(standin::cuStreamSynchronize(stream_));
+  }
   template <typename Kernel>
   void launch(Kernel kernel) const {
+    const Current current(session_);
     standin_launch(
         stream_,
         [](void* argument) {
@@ -38,6 +46,16 @@ class TestStream {
   }
 
  private:
+  // With several devices the last session's context would be current.
+  struct Current {
+    explicit Current(const standin::test::Session& session) {
+      EXPECT_OK(standin::cuCtxPushCurrent_v2(session.context()));
+    }
+    ~Current() { EXPECT_OK(standin::cuCtxPopCurrent_v2(nullptr)); }
+    Current(const Current&) = delete;
+    Current& operator=(const Current&) = delete;
+  };
+
   standin::test::Session session_;
   Stream stream_;
 };
@@ -68,6 +86,34 @@ Found read_on(const TestStream& stream, const Tensor& tensor) {
   return found;
 }
 
+// One end of a topic, and a stream to work on.
+struct Writer {
+  explicit Writer(const FreshDomain& domain, int device = 0, PublisherOptions options = {})
+      : us(domain.join()), publisher("frames", options, us), stream(device) {}
+  void wait_for_reader() { EXPECT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone); }
+  // Of memory on the device that somebody still needs, as far as is known now.
+  std::size_t used_bytes(int device = 0) const {
+    (void)publisher.stats();
+    return us.arena(Device::cuda(device)).used_bytes;
+  }
+
+  Participant us;
+  Publisher publisher;
+  TestStream stream;
+};
+struct Reader {
+  explicit Reader(const FreshDomain& domain) : us(domain.join()), subscriber("frames", {}, us) {}
+  Sample next() {
+    auto sample = subscriber.receive(kLong);
+    EXPECT_TRUE(sample);
+    return sample ? std::move(*sample) : Sample();
+  }
+
+  Participant us;
+  Subscriber subscriber;
+  TestStream stream;
+};
+
 // Both processes of a test are told apart by a word on the wire.
 void tell(int wire) { standin::test::send(wire, 'x'); }
 void wait_for(int wire) { EXPECT_EQ(standin::test::receive<char>(wire), 'x'); }
@@ -76,31 +122,26 @@ TEST(CudaBus, a_loan_is_filled_and_read_by_kernels_and_copied_by_nobody) {
   const FreshDomain domain;
   in_two_processes(
       [&](int wire) {
-        const Participant us = domain.join();
-        Publisher publisher("frames", {}, us);
-        const TestStream stream;
-        ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
+        Writer w(domain);
+        w.wait_for_reader();
         for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-          publish_filled(publisher, stream, seed);
+          publish_filled(w.publisher, w.stream, seed);
           wait_for(wire);
         }
-        EXPECT_EQ(publisher.stats().bytes_copied, 0U);
-        EXPECT_EQ(us.arena(Device::cuda()).segments, 1U);
-        EXPECT_EQ(us.arena().segments, 0U);
+        EXPECT_EQ(w.publisher.stats().bytes_copied, 0U);
+        EXPECT_EQ(w.us.arena(Device::cuda()).segments, 1U);
+        EXPECT_EQ(w.us.arena().segments, 0U);
         tell(wire);
       },
       [&](int wire) {
-        const Participant us = domain.join();
-        Subscriber subscriber("frames", {}, us);
-        const TestStream stream;
+        Reader r(domain);
         for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-          const auto sample = subscriber.receive(kLong);
-          ASSERT_TRUE(sample);
-          EXPECT_EQ(sample->tensor().device(), Device::cuda(0));
-          const Found found = read_on(stream, sample->tensor());
-          stream.synchronize();
+          const Sample sample = r.next();
+          EXPECT_EQ(sample.tensor().device(), Device::cuda(0));
+          const Found found = read_on(r.stream, sample.tensor());
+          r.stream.synchronize();
           EXPECT_EQ(*found, seed);
-          EXPECT_TRUE(sample->tensor().intact());
+          EXPECT_TRUE(sample.tensor().intact());
           tell(wire);
         }
         wait_for(wire);
@@ -111,27 +152,21 @@ TEST(CudaBus, a_tensor_arrives_before_it_is_written_and_is_read_afterwards) {
   const FreshDomain domain;
   in_two_processes(
       [&](int wire) {
-        const Participant us = domain.join();
-        Publisher publisher("frames", {}, us);
-        const TestStream stream;
-        ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
-        stream.pause();
-        publish_filled(publisher, stream, 7);
+        Writer w(domain);
+        w.wait_for_reader();
+        w.stream.pause();
+        publish_filled(w.publisher, w.stream, 7);
         wait_for(wire);
-        stream.resume();
+        w.stream.resume();
         wait_for(wire);
       },
       [&](int wire) {
-        const Participant us = domain.join();
-        Subscriber subscriber("frames", {}, us);
-        const TestStream stream;
-        const auto sample = subscriber.receive(kLong);
-        ASSERT_TRUE(sample);
-        const Found found = read_on(stream, sample->tensor());
-        EXPECT_FALSE(stream.idle());
-        EXPECT_FALSE(found->has_value());
+        Reader r(domain);
+        const Sample sample = r.next();
+        const Found found = read_on(r.stream, sample.tensor());
+        EXPECT_FALSE(r.stream.idle());
         tell(wire);
-        stream.synchronize();
+        r.stream.synchronize();
         EXPECT_EQ(*found, 7U);
         tell(wire);
       });
@@ -141,43 +176,35 @@ TEST(CudaBus, memory_is_used_again_when_the_readers_stream_has_passed) {
   const FreshDomain domain;
   in_two_processes(
       [&](int wire) {
-        const Participant us = domain.join();
-        Publisher publisher("frames", {}, us);
-        const TestStream stream;
-        ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
-        publish_filled(publisher, stream, 3);
+        Writer w(domain);
+        w.wait_for_reader();
+        publish_filled(w.publisher, w.stream, 3);
         wait_for(wire);  // it has let go, and its kernel has not run
-        stream.synchronize();
-        const auto used = [&] {
-          (void)publisher.stats();
-          return us.arena(Device::cuda()).used_bytes;
-        };
-        EXPECT_NE(used(), 0U);
-        for (std::uint64_t seed = 100; seed < 105; ++seed) publish_filled(publisher, stream, seed);
-        EXPECT_NE(used(), 0U);
-        stream.synchronize();
+        w.stream.synchronize();
+        EXPECT_NE(w.used_bytes(), 0U);
+        for (std::uint64_t seed = 100; seed < 105; ++seed)
+          publish_filled(w.publisher, w.stream, seed);
+        EXPECT_NE(w.used_bytes(), 0U);
+        w.stream.synchronize();
         tell(wire);
         wait_for(wire);  // its kernel has run
-        EXPECT_TRUE(eventually([&] { return used() == 0; }));
+        EXPECT_TRUE(eventually([&] { return w.used_bytes() == 0; }));
         tell(wire);
       },
       [&](int wire) {
-        const Participant us = domain.join();
-        Subscriber subscriber("frames", {}, us);
-        const TestStream stream;
+        Reader r(domain);
         Found found;
         {
-          const auto sample = subscriber.receive(kLong);
-          ASSERT_TRUE(sample);
-          stream.pause();
-          found = read_on(stream, sample->tensor());
+          const Sample sample = r.next();
+          r.stream.pause();
+          found = read_on(r.stream, sample.tensor());
         }
         tell(wire);
         wait_for(wire);
-        while (subscriber.try_receive()) {  // unread
+        while (r.subscriber.try_receive()) {  // unread
         }
-        stream.resume();
-        stream.synchronize();
+        r.stream.resume();
+        r.stream.synchronize();
         EXPECT_EQ(*found, 3U);
         tell(wire);
         wait_for(wire);
@@ -206,34 +233,29 @@ TEST(CudaBus, who_waits_for_a_dead_publisher_goes_on_and_is_told) {
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
   auto owner = start_process({}, [&] {
-    const Participant us = domain.join();
-    Publisher publisher("frames", {}, us);
-    const TestStream stream;
-    ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
-    publish_filled(publisher, stream, 1);
-    stream.synchronize();
-    stream.pause();
-    publish_filled(publisher, stream, 2);
-    publish_filled(publisher, stream, 3);
+    Writer w(domain);
+    w.wait_for_reader();
+    publish_filled(w.publisher, w.stream, 1);
+    w.stream.synchronize();
+    w.stream.pause();
+    publish_filled(w.publisher, w.stream, 2);
+    publish_filled(w.publisher, w.stream, 3);
     wait_for(ends[0]);
     ::raise(SIGKILL);
   });
   in_process([&] {
-    const Participant us = domain.join();
-    Subscriber subscriber("frames", {}, us);
-    const TestStream stream;
-    const auto whole = subscriber.receive(kLong);
-    const auto half = subscriber.receive(kLong);
-    ASSERT_TRUE(whole && half);
-    const Found found = read_on(stream, whole->tensor());
-    (void)read_on(stream, half->tensor());
+    Reader r(domain);
+    const Sample whole = r.next();
+    const Sample half = r.next();
+    const Found found = read_on(r.stream, whole.tensor());
+    (void)read_on(r.stream, half.tensor());
     tell(ends[1]);
-    EXPECT_TRUE(eventually([&] { return !half->tensor().intact(); }));
-    stream.synchronize();
+    EXPECT_TRUE(eventually([&] { return !half.tensor().intact(); }));
+    r.stream.synchronize();
     EXPECT_EQ(*found, 1U);
-    EXPECT_TRUE(whole->tensor().intact());
-    EXPECT_FALSE(subscriber.try_receive()) << "the third was never written";
-    EXPECT_EQ(subscriber.stats().gone, 1U);
+    EXPECT_TRUE(whole.tensor().intact());
+    EXPECT_FALSE(r.subscriber.try_receive()) << "the third was never written";
+    EXPECT_EQ(r.subscriber.stats().gone, 1U);
   });
   EXPECT_EQ(owner.wait(), "signal 9");
   ::close(ends[0]);
@@ -245,60 +267,246 @@ TEST(CudaBus, a_dead_subscribers_leases_come_back_whatever_its_streams_do) {
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
   auto borrower = start_process({}, [&] {
-    const Participant us = domain.join();
-    Subscriber subscriber("frames", {}, us);
-    const TestStream stream;
-    auto sample = subscriber.receive(kLong);
+    Reader r(domain);
+    auto sample = r.subscriber.receive(kLong);
     ASSERT_TRUE(sample);
-    stream.pause();
-    (void)read_on(stream, sample->tensor());
+    r.stream.pause();
+    (void)read_on(r.stream, sample->tensor());
     sample.reset();
     tell(ends[0]);
     ::pause();
   });
   in_process([&] {
-    const Participant us = domain.join();
-    Publisher publisher("frames", {}, us);
-    const TestStream stream;
-    ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
-    publish_filled(publisher, stream, 1);
-    stream.synchronize();
+    Writer w(domain);
+    w.wait_for_reader();
+    publish_filled(w.publisher, w.stream, 1);
+    w.stream.synchronize();
     wait_for(ends[1]);
-    const auto used = [&] {
-      (void)publisher.stats();
-      return us.arena(Device::cuda()).used_bytes;
-    };
-    EXPECT_NE(used(), 0U);
+    EXPECT_NE(w.used_bytes(), 0U);
     ::kill(borrower.pid(), SIGKILL);
-    EXPECT_TRUE(eventually([&] { return used() == 0; }));
+    EXPECT_TRUE(eventually([&] { return w.used_bytes() == 0; }));
   });
   EXPECT_EQ(borrower.wait(), "signal 9");
   ::close(ends[0]);
   ::close(ends[1]);
 }
 
+// Lets go of all that it has, one after the other, with its kernel still to run.
+void leave_while_reading(const FreshDomain& domain, int wire, bool whole_participant) {
+  const TestStream stream;
+  Found found;
+  std::optional<Participant> us = domain.join();
+  std::optional<Subscriber> subscriber(std::in_place, "frames", SubscriberOptions{}, *us);
+  {
+    const auto sample = subscriber->receive(kLong);
+    ASSERT_TRUE(sample);
+    stream.pause();
+    found = read_on(stream, sample->tensor());
+  }
+  subscriber.reset();
+  if (whole_participant) us.reset();
+  tell(wire);
+  wait_for(wire);
+  stream.resume();
+  stream.synchronize();
+  EXPECT_EQ(*found, 3U);
+  tell(wire);
+  wait_for(wire);
+}
+
+class WhoLeaves : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(CudaBus, WhoLeaves, ::testing::Bool());
+
+TEST_P(WhoLeaves, while_its_stream_reads_finds_what_was_published) {
+  const FreshDomain domain;
+  in_two_processes(
+      [&](int wire) {
+        Writer w(domain);
+        w.wait_for_reader();
+        publish_filled(w.publisher, w.stream, 3);
+        wait_for(wire);
+        EXPECT_TRUE(eventually([&] { return w.publisher.subscribers() == 0; }));
+        for (std::uint64_t seed = 100; seed < 105; ++seed)
+          publish_filled(w.publisher, w.stream, seed);
+        w.stream.synchronize();
+        EXPECT_NE(w.used_bytes(), 0U);
+        tell(wire);
+        wait_for(wire);
+        EXPECT_TRUE(eventually([&] { return w.used_bytes() == 0; }));
+        tell(wire);
+      },
+      [&](int wire) { leave_while_reading(domain, wire, GetParam()); });
+}
+
+TEST_P(WhoLeaves, while_its_stream_waits_is_let_go_on_when_the_publisher_dies) {
+  const FreshDomain domain;
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  auto owner = start_process({}, [&] {
+    Writer w(domain);
+    w.wait_for_reader();
+    w.stream.pause();
+    publish_filled(w.publisher, w.stream, 1);
+    wait_for(ends[0]);
+    ::raise(SIGKILL);
+  });
+  in_process([&] {
+    const TestStream stream;
+    std::optional<Participant> us = domain.join();
+    std::optional<Subscriber> subscriber(std::in_place, "frames", SubscriberOptions{}, *us);
+    auto sample = subscriber->receive(kLong);
+    ASSERT_TRUE(sample);
+    (void)read_on(stream, sample->tensor());
+    sample.reset();
+    subscriber.reset();
+    if (GetParam()) us.reset();
+    EXPECT_FALSE(stream.idle());
+    tell(ends[1]);
+    stream.synchronize();
+  });
+  EXPECT_EQ(owner.wait(), "signal 9");
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+TEST(CudaBus, a_publisher_that_leaves_has_its_kernels_write_to_the_end) {
+  const FreshDomain domain;
+  in_process([&] {
+    const TestStream stream;
+    stream.pause();
+    {
+      Publisher publisher("frames", {}, domain.join());
+      publish_filled(publisher, stream, 1);
+    }
+    stream.resume();
+    stream.synchronize();
+    EXPECT_TRUE(eventually([] { return standin_open_mappings() == 0; }));
+  });
+}
+
+TEST(CudaBus, what_is_let_go_during_a_capture_comes_back_after_it) {
+  const FreshDomain domain;
+  in_process([&] {
+    const Participant us = domain.join();
+    Publisher publisher("frames", {}, us);
+    Subscriber subscriber("frames", {}, us);
+    ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
+    const TestStream stream;
+    publish_filled(publisher, stream, 1);
+    stream.synchronize();
+    auto sample = subscriber.receive(kLong);
+    ASSERT_TRUE(sample);
+    sample->tensor().use_on(stream.get());
+    const std::byte* const where = sample->tensor().data();
+    standin_capture(stream.get(), true);
+    sample.reset();
+    const auto used = [&] {
+      (void)publisher.stats();
+      return us.arena(Device::cuda()).used_bytes;
+    };
+    TensorView view = TensorView::of(reinterpret_cast<const std::uint64_t*>(where), {kWords});
+    view.device = Device::cuda();
+    publisher.publish(view);  // nobody looks at the lease that is gone
+    EXPECT_NE(used(), 0U);
+    standin_capture(stream.get(), false);
+    while (subscriber.try_receive()) {
+    }
+    EXPECT_TRUE(eventually([&] { return used() == 0; }));
+  });
+}
+
+TEST(CudaBus, a_copy_for_a_message_that_came_to_nothing_ends_before_its_memory_is_used) {
+  const FreshDomain domain;
+  in_process([&] {
+    const TestStream slow;
+    Publisher publisher("frames", {}, domain.join({.cuda_budget_bytes = std::size_t{8} << 20}));
+    standin::DevicePtr foreign = 0;
+    EXPECT_OK(standin::cuMemAlloc_v2(&foreign, 16 << 20));
+    const auto* words = reinterpret_cast<const std::uint64_t*>(foreign);
+    std::vector<TensorView> views{TensorView::of(words, {kWords}),
+                                  TensorView::of(words, {(16 << 20) / 8})};
+    for (TensorView& view : views) {
+      view.device = Device::cuda();
+      view.stream = slow.get();
+    }
+    const std::byte* const first = loan_of(publisher).data();
+    slow.pause();
+    EXPECT_EQ(code_of([&] { publisher.publish(Value(), views); }), Code::kOutOfMemory);
+    const Loan next = loan_of(publisher);
+    EXPECT_NE(next.data(), first) << "where the copy is still to go";
+    slow.resume();
+    slow.synchronize();
+  });
+}
+
+TEST(CudaBus, tensors_of_two_devices_are_whole_together) {
+  const FreshDomain domain;
+  in_two_processes(
+      [&](int wire) {
+        Writer w(domain);
+        const TestStream other(1);
+        w.wait_for_reader();
+        standin::DevicePtr foreign = 0;
+        EXPECT_OK(standin::cuMemAlloc_v2(&foreign, kWords * 8));
+        const std::span words(reinterpret_cast<std::uint64_t*>(foreign), kWords);
+        Loan loan = loan_of(w.publisher);
+        w.stream.launch([words = words_of(loan)] { write_pattern(words, 1); });
+        other.pause();
+        other.launch([words] { write_pattern(words, 2); });
+        TensorView first = loan.view();
+        first.stream = w.stream.get();
+        TensorView second = TensorView::of(words.data(), {kWords});
+        second.device = Device::cuda(1);
+        second.stream = other.get();
+        w.publisher.publish(Value(), {first, second});
+        wait_for(wire);
+        other.resume();
+        wait_for(wire);
+      },
+      [&](int wire) {
+        Reader r(domain);
+        const Sample sample = r.next();
+        const Found first = read_on(r.stream, sample.tensors()[0]);
+        const TestStream other(1);
+        const Found second = read_on(other, sample.tensors()[1]);
+        tell(wire);
+        r.stream.synchronize();
+        other.synchronize();
+        EXPECT_EQ(*first, 1U);
+        EXPECT_EQ(*second, 2U);
+        tell(wire);
+      });
+}
+
+TEST(CudaBus, the_default_stream_of_a_thread_is_refused) {
+  const FreshDomain domain;
+  in_process([&] {
+    Publisher publisher("frames", {}, domain.join());
+    const TestStream stream;
+    EXPECT_EQ(code_of([&] {
+                publisher.publish(loan_of(publisher), reinterpret_cast<void*>(std::uintptr_t{2}));
+              }),
+              Code::kUnsupported);
+  });
+}
+
 TEST(CudaBus, ordinals_are_each_processes_own) {
   const FreshDomain domain;
   in_two_processes(
       [&](int wire) {
-        const Participant us = domain.join();
-        Publisher publisher("frames", {}, us);
-        const TestStream stream(1);
-        ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
-        Loan loan = loan_of(publisher, 1);
-        stream.launch([words = words_of(loan)] { write_pattern(words, 5); });
-        publisher.publish(std::move(loan), stream.get());
+        Writer w(domain, 1);
+        w.wait_for_reader();
+        Loan loan = loan_of(w.publisher, 1);
+        w.stream.launch([words = words_of(loan)] { write_pattern(words, 5); });
+        w.publisher.publish(std::move(loan), w.stream.get());
         wait_for(wire);
       },
       [&](int wire) {
-        const Participant us = domain.join();
-        Subscriber subscriber("frames", {}, us);
-        const TestStream stream(0);
-        const auto sample = subscriber.receive(kLong);
-        ASSERT_TRUE(sample);
-        EXPECT_EQ(sample->tensor().device(), Device::cuda(0));
-        const Found found = read_on(stream, sample->tensor());
-        stream.synchronize();
+        Reader r(domain);
+        const Sample sample = r.next();
+        EXPECT_EQ(sample.tensor().device(), Device::cuda(0));
+        const Found found = read_on(r.stream, sample.tensor());
+        r.stream.synchronize();
         EXPECT_EQ(*found, 5U);
         tell(wire);
       },
@@ -309,16 +517,11 @@ TEST(CudaBus, who_does_not_see_the_device_is_told_so) {
   const FreshDomain domain;
   in_two_processes(
       [&](int wire) {
-        const Participant us = domain.join();
-        Publisher publisher("frames", {}, us);
-        const TestStream stream(1);
-        ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
-        publisher.publish(loan_of(publisher, 1), stream.get());
+        Writer w(domain, 1);
+        w.wait_for_reader();
+        w.publisher.publish(loan_of(w.publisher, 1), w.stream.get());
         wait_for(wire);
-        EXPECT_TRUE(eventually([&] {
-          (void)publisher.stats();
-          return us.arena(Device::cuda(1)).used_bytes == 0;
-        }));
+        EXPECT_TRUE(eventually([&] { return w.used_bytes(1) == 0; }));
       },
       [&](int wire) {
         const Participant us = domain.join();
@@ -333,32 +536,27 @@ TEST(CudaBus, memory_that_cannot_be_shared_is_copied_on_the_device_and_counted) 
   const FreshDomain domain;
   in_two_processes(
       [&](int wire) {
-        const Participant us = domain.join();
-        Publisher publisher("frames", {}, us);
-        const TestStream stream;
-        ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
+        Writer w(domain);
+        w.wait_for_reader();
         standin::DevicePtr foreign = 0;
         EXPECT_OK(standin::cuMemAlloc_v2(&foreign, kWords * 8));
         const std::span words(reinterpret_cast<std::uint64_t*>(foreign), kWords);
-        stream.pause();
-        stream.launch([words] { write_pattern(words, 9); });
+        w.stream.pause();
+        w.stream.launch([words] { write_pattern(words, 9); });
         TensorView view = TensorView::of(words.data(), {kWords});
         view.device = Device::cuda();
-        view.stream = stream.get();
-        publisher.publish(view);
-        stream.launch([words] { write_pattern(words, 10); });  // after the copy
-        stream.resume();
+        view.stream = w.stream.get();
+        w.publisher.publish(view);
+        w.stream.launch([words] { write_pattern(words, 10); });  // after the copy
+        w.stream.resume();
         wait_for(wire);
-        EXPECT_EQ(publisher.stats().bytes_copied, kWords * 8);
+        EXPECT_EQ(w.publisher.stats().bytes_copied, kWords * 8);
       },
       [&](int wire) {
-        const Participant us = domain.join();
-        Subscriber subscriber("frames", {}, us);
-        const TestStream stream;
-        const auto sample = subscriber.receive(kLong);
-        ASSERT_TRUE(sample);
-        const Found found = read_on(stream, sample->tensor());
-        stream.synchronize();
+        Reader r(domain);
+        const Sample sample = r.next();
+        const Found found = read_on(r.stream, sample.tensor());
+        r.stream.synchronize();
         EXPECT_EQ(*found, 9U);
         tell(wire);
       });
@@ -368,26 +566,21 @@ TEST(CudaBus, a_late_subscriber_waits_for_what_is_still_being_written) {
   const FreshDomain domain;
   in_two_processes(
       [&](int wire) {
-        const Participant us = domain.join();
-        Publisher publisher("frames", {.history = 1}, us);
-        const TestStream stream;
-        stream.pause();
-        publish_filled(publisher, stream, 4);
+        Writer w(domain, 0, {.history = 1});
+        w.stream.pause();
+        publish_filled(w.publisher, w.stream, 4);
         tell(wire);
         wait_for(wire);
-        stream.resume();
+        w.stream.resume();
         wait_for(wire);
       },
       [&](int wire) {
         wait_for(wire);
-        const Participant us = domain.join();
-        Subscriber subscriber("frames", {}, us);
-        const TestStream stream;
-        const auto sample = subscriber.receive(kLong);
-        ASSERT_TRUE(sample);
-        const Found found = read_on(stream, sample->tensor());
+        Reader r(domain);
+        const Sample sample = r.next();
+        const Found found = read_on(r.stream, sample.tensor());
         tell(wire);
-        stream.synchronize();
+        r.stream.synchronize();
         EXPECT_EQ(*found, 4U);
         tell(wire);
       });
@@ -432,10 +625,8 @@ TEST(CudaBus, a_child_of_a_process_that_used_cuda_is_told_to_be_spawned) {
   in_process([&] {
     Publisher publisher("frames", {}, domain.join());
     (void)loan_of(publisher);
-    in_process([&] {
-      Publisher ours("others", {}, domain.join());
-      EXPECT_EQ(code_of([&] { (void)loan_of(ours); }), Code::kForked);
-    });
+    in_process(
+        [&] { EXPECT_EQ(code_of([&] { (void)platform::CudaDevice::at(0); }), Code::kForked); });
   });
 }
 

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "tensorbus/bus/death_release.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/step.hpp"
 
@@ -48,7 +47,7 @@ void BorrowerConnection::subscribe(const std::shared_ptr<SubscriberCore>& subscr
 void BorrowerConnection::end(const std::string& why) {
   conversation_.close();
   exchange_->end(why);
-  release_when_dead(surroundings_.service, connected_, connected_->pidfd);
+  connected_->cuda.owner_hung_up(connected_->pidfd != nullptr);
   const std::string_view reason = why.empty() ? std::string_view("the publisher hung up") : why;
   for (const Wanted& wanted : std::exchange(wanted_, {})) {
     wanted.subscriber->refuse(wanted.link, Code::kClosed, reason);
@@ -128,9 +127,10 @@ void BorrowerConnection::greet(link::Channel::Received& received) {
       throw Error(Code::kProtocol,
                   "HELLO.id: " + peer.id.hex() + " answers at the socket of " + owner_.hex());
     connected_->wake_page = std::move(peer.wake_page);
-    connected_->pidfd = std::move(peer.pidfd);
+    if (peer.pidfd) connected_->pidfd = std::make_shared<const platform::Fd>(std::move(peer.pidfd));
+    segments_->know_peer(connected_->pidfd);
   }
-  if (connected_->pidfd) conversation_.watch_death(connected_->pidfd.get());
+  if (connected_->pidfd) conversation_.watch_death(connected_->pidfd->get());
   for (; !wanted_.empty(); wanted_.erase(wanted_.begin())) {
     wanted_.front().subscriber->add(wanted_.front().link);
     platform::step("subscribe.sent");

@@ -27,6 +27,10 @@ link::Entry entry_of(const link::Lent& lent) {
   return entry;
 }
 
+Error half_written() {
+  return Error(Code::kClosed, "its owner died before the GPU had written it");
+}
+
 struct Collecting {
   std::shared_ptr<link::Lender> lender;
   link::Entry entry;
@@ -59,8 +63,10 @@ struct Collecting {
     entry.token = 0;
   }
   void read_claimed(const Claimed& claimed) {
-    if (read(&claimed) == SampleParts::Read::kDone) return;
+    const SampleParts::Read found = read(&claimed);
+    if (found == SampleParts::Read::kDone) return;
     (void)hold();
+    if (found == SampleParts::Read::kHalfWritten) throw half_written();
     receiver.on_error(Error(Code::kProtocol, "LENT: a segment that never came"));
   }
 };
@@ -102,8 +108,7 @@ void collect(Surroundings& surroundings, const std::shared_ptr<Exchange>& from,
     const auto held = all->hold();
     if (read == SampleParts::Read::kSegmentMissing)
       throw Error(Code::kProtocol, "LENT: a segment that never came");
-    if (read == SampleParts::Read::kHalfWritten)
-      throw Error(Code::kClosed, "its owner died before the GPU had written it");
+    if (read == SampleParts::Read::kHalfWritten) throw half_written();
     const Descriptor descriptor = SampleParts::handed_on(*all->lender, all->entry);
     // What is wholly others' is read without the sender's lease, which goes back at the end.
     auto without = owns_any(descriptor)

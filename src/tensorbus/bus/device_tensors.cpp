@@ -20,7 +20,7 @@ constexpr const char* kPublishing = "Publishing CUDA memory";
 void DeviceTensors::add(const TensorView& view) {
   const platform::CudaStream stream = stream_of(view);
   if (writer_ == stream) return;
-  stream.require_not_capturing(kPublishing);
+  stream.require_usable(kPublishing);
   if (writer_)
     writer_->join(stream);
   else
@@ -28,14 +28,14 @@ void DeviceTensors::add(const TensorView& view) {
 }
 
 memory::BlockRef DeviceTensors::copy(const TensorView& view, const ByteSpan& span,
-                                     const Allocate& allocate) {
+                                     const Allocate& allocate, memory::WriteMarks& marks) {
   if (!holes_are_cheap(span.bytes(), view.layout.packed_bytes()))
     throw Error(Code::kUnsupported,
                 "a tensor on a GPU whose " + std::to_string(view.layout.packed_bytes()) +
                     " bytes are spread over " + std::to_string(span.bytes()) +
                     ", in memory that cannot be shared: publish a contiguous one");
   const platform::CudaStream stream = stream_of(view);
-  stream.require_not_capturing(kPublishing);
+  stream.require_usable(kPublishing);
   memory::BlockRef block = allocate(view.device, span.bytes());
   const platform::CudaDriver& cuda = platform::CudaDriver::get();
   const platform::CudaScope scope(stream.device());
@@ -46,6 +46,12 @@ memory::BlockRef DeviceTensors::copy(const TensorView& view, const ByteSpan& spa
                               address(static_cast<const std::byte*>(view.data) + span.begin),
                               span.bytes(), stream.handle()),
              "cuMemcpyAsync of " + std::to_string(span.bytes()) + " bytes");
+  try {
+    marks.written_by(stream, {&block, 1});
+  } catch (const Error&) {
+    stream.synchronize();
+    throw;
+  }
   add(view);
   return block;
 }

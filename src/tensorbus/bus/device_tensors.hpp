@@ -16,9 +16,11 @@ namespace tensorbus::bus {
 class DeviceTensors {
  public:
   // A copy of the tensor's bytes, from its lowest on, in a block that `allocate` gives: made on the
-  // GPU, in the stream's order. Throws Error(kUnsupported) for a view of too few of them.
+  // GPU, in the stream's order, and marked at once, since the message may come to nothing. Throws
+  // Error(kUnsupported) for a view of too few of them.
   using Allocate = std::function<memory::BlockRef(const Device&, std::size_t)>;
-  memory::BlockRef copy(const TensorView& view, const ByteSpan& span, const Allocate& allocate);
+  memory::BlockRef copy(const TensorView& view, const ByteSpan& span, const Allocate& allocate,
+                        memory::WriteMarks& marks);
 
   // Throws Error(kUnsupported) for a stream that is being captured into a graph.
   void add(const TensorView& view);

@@ -113,7 +113,7 @@ bool Exchange::on_message(link::Channel::Received& received) {
       return true;
     }
     case link::ControlType::kTimeline:
-      connected_->cuda.set_timeline(received.take_fd());
+      connected_->cuda.set_timeline(received.take_fd(), connected_->pidfd);
       return true;
     case link::ControlType::kRetired: {
       const auto number = received.as<link::Retired>().number;
@@ -350,8 +350,9 @@ void Exchange::give_back(const link::Lent& lent) {
 
 void Exchange::end(const std::string& why) {
   ended_ = true;
+  for (const auto& [token, mark] : std::exchange(returning_, {}))
+    segments_->keep_until(mark, lent_[token]);
   lent_.clear();
-  returning_.clear();
   if (surroundings_.queues) surroundings_.queues->forget(*this);
   auto asked = std::exchange(asked_, {});
   for (auto& [request, waiting] : asked) {

@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "tensorbus/bus/death_release.hpp"
 #include "tensorbus/platform/bell.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/step.hpp"
@@ -67,7 +66,7 @@ void OwnerConnection::end() {
   ended_ = true;
   conversation_.close();
   exchange_->end("");
-  if (peer_) release_when_dead(surroundings_.service, connected_, peer_->pidfd);
+  connected_->cuda.owner_hung_up(connected_->pidfd != nullptr);
   while (!links_.empty()) end_link(links_.begin());
 }
 
@@ -126,7 +125,11 @@ void OwnerConnection::greet(link::Channel::Received& received) {
     if (error.code() != Code::kOutOfMemory) refuse(0, error.code(), error.what());
     throw;
   }
-  if (peer_->pidfd) conversation_.watch_death(peer_->pidfd.get());
+  if (peer_->pidfd) {
+    connected_->pidfd = std::make_shared<const platform::Fd>(std::move(peer_->pidfd));
+    segments_->know_peer(connected_->pidfd);
+  }
+  if (connected_->pidfd) conversation_.watch_death(connected_->pidfd->get());
   link::send_hello(*conversation_.channel(), surroundings_.self, *surroundings_.wake_page);
   greeted_ = true;
 }

@@ -159,7 +159,8 @@ bool PreparedSample::copy_on_device(TensorEntry& entry, const TensorView& view,
   if (supplies.most_granted == memory::Grant::kWrite)
     throw Error(Code::kUnsupported,
                 "memory of a GPU is only read by others: publish it without `shared`");
-  memory::BlockRef block = device_tensors_.copy(view, span, supplies.allocate_on);
+  memory::BlockRef block =
+      device_tensors_.copy(view, span, supplies.allocate_on, supplies.cuda.marks());
   point_at(entry, *block, static_cast<std::uint64_t>(-span.begin));
   copied_bytes_ += span.bytes();
   block->mark_published();

@@ -74,7 +74,7 @@ PublishResult PublisherCore::push_to_all(const PreparedSample& sample) {
   // What can fail comes first: then nobody got the sample. A reliable publisher may not leave out a
   // subscriber that cannot be given the memory, any other one may.
   if (options_.reliable)
-    for (const auto& link : links_) link->pass_segments(sample.issued());
+    for (const auto& link : links_) link->prepare(sample.issued(), sample.writer());
   link::Entry entry = sample.entry();
   entry.sequence = next_sequence_;
   entry.timestamp_ns = platform::wall_clock_ns();

@@ -98,7 +98,6 @@ SampleParts::Read SampleParts::read_leased(Sample& sample, link::Lender& lender,
     for (const auto& other : claimed->leases) lease->keep(other);
   }
   const memory::Mark whole_at = memory::Mark::unpack(entry.timeline);
-  if (whole_at && lender.connected()->cuda.timeline() == nullptr) return Read::kSegmentMissing;
   parts->tensors.resize(descriptor.tensors.size());
   Tensor* leased = nullptr;  // the last tensor that lies in somebody's memory
   for (std::size_t i = 0; i < descriptor.tensors.size(); ++i) {
@@ -110,6 +109,8 @@ SampleParts::Read SampleParts::read_leased(Sample& sample, link::Lender& lender,
     if (span.bytes() == 0) continue;  // nothing to point at
     link::Lender& owner = lender_of(from, lender, claimed);
     if (from.kind == memory::BufferKind::kCuda) {
+      // Without it nothing could be said of the streams that will use the sample.
+      if (owner.connected()->cuda.timeline() == nullptr) return Read::kSegmentMissing;
       if (!tensor.find_on_device(owner, from, span, access, *lease)) return Read::kSegmentMissing;
       if (!lease->is_on_device()) lease->on_device(whole_at);
     } else {

@@ -127,7 +127,8 @@ bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
         throw;
       }
       ++stats_.bad;
-      if (error.code() == Code::kUnsupported) throw;  // of a GPU that this process does not have
+      // Of a GPU that this process does not have, or cannot use.
+      if (error.code() == Code::kUnsupported || error.code() == Code::kForked) throw;
     } catch (const std::bad_alloc&) {
       try_again_later(*link, entry);
       throw;

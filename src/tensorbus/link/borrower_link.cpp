@@ -80,15 +80,16 @@ std::optional<Leased> BorrowerLink::find_lease(const std::byte* first, std::size
   return std::nullopt;
 }
 
-void BorrowerLink::give_back(Lease& lease) noexcept {
-  if (const auto mark = lease.last_use()) release(lease.token(), *mark);
+void BorrowerLink::leave(const Lease& lease) noexcept {
+  const auto index = static_cast<std::uint32_t>(lease.token());
+  if (index >= leases_.size()) return;
+  const std::lock_guard lock(release_mutex_);
+  leases_[index].store(nullptr, std::memory_order_relaxed);
 }
 
-void BorrowerLink::release(std::uint64_t token, std::uint64_t mark) noexcept {
+void BorrowerLink::give_back(std::uint64_t token, std::uint64_t mark) noexcept {
   {
     const std::lock_guard lock(release_mutex_);
-    const auto index = static_cast<std::uint32_t>(token);
-    if (index < leases_.size()) leases_[index].store(nullptr, std::memory_order_relaxed);
     returns_.push(token, mark);
     released_.store(released_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }

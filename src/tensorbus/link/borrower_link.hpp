@@ -43,9 +43,10 @@ class BorrowerLink : public Lender {
   // Counts the samples that never came between the last one and this one.
   std::uint64_t gap_before(std::uint64_t sequence) noexcept;
 
-  void release(std::uint64_t token, std::uint64_t mark = 0) noexcept;
+  void release(std::uint64_t token) noexcept { give_back(token, 0); }
   void enter(Lease& lease) override;
-  void give_back(Lease& lease) noexcept override;
+  void leave(const Lease& lease) noexcept override;
+  void give_back(std::uint64_t token, std::uint64_t mark) noexcept override;
   // The lease of these bytes, if it is one of this link.
   std::optional<Leased> find_lease(const std::byte* first, std::size_t bytes);
   // Tells the owner that nothing new is wanted. Once.

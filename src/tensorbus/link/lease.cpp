@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <exception>
 
+#include "tensorbus/memory/device_watch.hpp"
+
 namespace tensorbus::link {
 
 std::optional<Place> Lease::place_of(const std::byte* first, std::size_t bytes) const {
@@ -36,15 +38,52 @@ bool Lease::intact() const noexcept {
   return timeline == nullptr || !timeline->failed(device_->whole_at);
 }
 
-std::optional<std::uint64_t> Lease::last_use() noexcept {
-  if (!device_ || device_->streams.empty()) return 0;
-  if (!platform::CudaDriver::usable()) return std::nullopt;  // the process ends
+Lease::~Lease() {
+  if (!lender_) return;
+  if (lender_->forked()) {
+    platform::abandon(std::move(lender_));
+    platform::abandon(std::move(kept_));
+    return;
+  }
+  lender_->leave(*this);
+  give_back();
+}
+
+namespace {
+
+// A mark for when all of these streams have passed what is enqueued on them now.
+memory::Mark signalled(const std::vector<platform::CudaStream>& streams,
+                       memory::Timeline& timeline) {
+  for (std::size_t i = 1; i < streams.size(); ++i) streams.front().join(streams[i]);
+  return timeline.signal(streams.front());
+}
+
+}  // namespace
+
+// While a stream is captured into a graph nothing can be said of it: whoever looks after streams
+// tries again later, and has the memory until then.
+void Lease::give_back() noexcept {
+  if (!device_ || device_->streams.empty()) return lender_->give_back(token_, 0);
+  if (!platform::CudaDriver::usable()) return;  // the process ends, and all comes back with it
   try {
-    const auto& streams = device_->streams;
-    for (std::size_t i = 1; i < streams.size(); ++i) streams.front().join(streams[i]);
-    return timeline()->signal(streams.front()).packed();
-  } catch (const std::exception&) {  // captured into a graph, say, or the device is lost
-    return std::nullopt;
+    const memory::Mark mark = signalled(device_->streams, *timeline());
+    return lender_->give_back(token_, mark.packed());
+  } catch (const std::exception&) {
+  }
+  try {
+    memory::DeviceWatch::retry(
+        [lender = lender_, token = token_, streams = device_->streams, kept = kept_] {
+          try {
+            const memory::Mark mark = signalled(streams, *lender->connected()->cuda.timeline());
+            lender->give_back(token, mark.packed());
+            return true;
+          } catch (const std::exception&) {
+            return false;
+          }
+        });
+  } catch (const std::exception&) {  // no memory: it stays lent, and mapped
+    platform::abandon(std::move(lender_));
+    platform::abandon(std::move(kept_));
   }
 }
 

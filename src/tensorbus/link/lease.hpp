@@ -28,14 +28,7 @@ class Lease : public std::enable_shared_from_this<Lease> {
  public:
   Lease(std::shared_ptr<Lender> lender, std::uint64_t token)
       : lender_(std::move(lender)), token_(token) {}
-  ~Lease() {
-    if (lender_ && lender_->forked()) {
-      platform::abandon(std::move(lender_));
-      platform::abandon(std::move(kept_));
-    } else if (lender_) {
-      lender_->give_back(*this);
-    }
-  }
+  ~Lease();
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
@@ -58,9 +51,6 @@ class Lease : public std::enable_shared_from_this<Lease> {
   void use_on(const platform::CudaStream& stream);
   // False: an owner died before it was whole.
   bool intact() const noexcept;
-  // A mark for when the streams that use it have passed, packed; 0 if none does. Empty if that
-  // cannot be known: then it does not go back. Once, at the end.
-  std::optional<std::uint64_t> last_use() noexcept;
 
   void add(const Place& place) { places_.push_back(place); }
   const Few<Place>& places() const noexcept { return places_; }
@@ -76,6 +66,7 @@ class Lease : public std::enable_shared_from_this<Lease> {
     std::vector<platform::CudaStream> streams;  // that use it
   };
   memory::Timeline* timeline() const noexcept { return lender_->connected()->cuda.timeline(); }
+  void give_back() noexcept;
 
   std::shared_ptr<Lender> lender_;
   std::uint64_t token_;

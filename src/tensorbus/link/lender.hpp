@@ -30,7 +30,7 @@ struct Connected {
   memory::BorrowedSegments writable_segments{memory::Grant::kWrite};
   memory::BorrowedCuda cuda;
   PeerWakePage wake_page;
-  platform::Fd pidfd;
+  std::shared_ptr<const platform::Fd> pidfd;  // null: the peer has none, or has not greeted yet
 
   memory::BorrowedSegments& segments_for(memory::Grant grant) noexcept {
     return grant == memory::Grant::kWrite ? writable_segments : segments;
@@ -73,8 +73,11 @@ class Lender {
 
   // From now on the lease can be found by the addresses of its places.
   virtual void enter(Lease& lease) = 0;
-  // The last reference to the lease is gone: its token goes back. Any thread.
-  virtual void give_back(Lease& lease) noexcept = 0;
+  // The last reference to the lease is gone: it can be found no longer ...
+  virtual void leave(const Lease& lease) noexcept = 0;
+  // ... and its token goes back, with a mark for when the streams that use it have passed. Any
+  // thread.
+  virtual void give_back(std::uint64_t token, std::uint64_t mark) noexcept = 0;
 
  private:
   const std::uint32_t fork_generation_ = platform::fork_generation();

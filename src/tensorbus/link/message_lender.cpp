@@ -15,12 +15,9 @@ MessageLender::MessageLender(std::shared_ptr<const Source> source,
       lent_(std::move(lent)),
       return_(Channel::prepare(Return{token})) {}
 
-void MessageLender::give_back(Lease& lease) noexcept {
-  lent_->remove(lease);
-  if (lease.token() == 0 || !connected()->channel) return;
-  const std::optional<std::uint64_t> mark = lease.last_use();
-  if (!mark) return;
-  return_.set_last(*mark);
+void MessageLender::give_back(std::uint64_t token, std::uint64_t mark) noexcept {
+  if (token == 0 || !connected()->channel) return;
+  return_.set_last(mark);
   connected()->channel->send(std::move(return_));
   platform::step("return.sent");
 }

@@ -1,5 +1,7 @@
 #include "tensorbus/link/owner_link.hpp"
 
+#include <utility>
+
 #include "tensorbus/platform/step.hpp"
 
 namespace tensorbus::link {
@@ -19,6 +21,7 @@ OwnerLink::OwnerLink(LinkLimits limits, Waker subscriber, std::shared_ptr<Segmen
 std::size_t OwnerLink::bytes_for(LinkLimits limits) noexcept {
   const Geometry geometry = Geometry::for_link(limits.depth, limits.max_held);
   return geometry.bytes() + geometry.slots * sizeof(std::uint64_t) +
+         (limits.depth + limits.max_held) * sizeof(Returning) +
          LeaseTable<IssuedRef>::bytes_for(limits.depth + limits.max_held);
 }
 
@@ -61,9 +64,15 @@ void OwnerLink::pass_segments(const IssuedRef& sample) {
   for (const std::uint32_t file : sample->files()) segments_->ensure_sent(file, grant_);
 }
 
-void OwnerLink::push(Entry entry, const IssuedRef& sample, const platform::CudaStream* writer) {
+void OwnerLink::prepare(const IssuedRef& sample, const platform::CudaStream* writer) {
   pass_segments(sample);
-  entry.timeline = segments_->mark_for(sample, writer).packed();
+  if (sample && sample->on_device()) returning_.reserve(limits_.depth + limits_.max_held);
+  prepared_ = segments_->mark_for(sample, writer);
+}
+
+void OwnerLink::push(Entry entry, const IssuedRef& sample, const platform::CudaStream* writer) {
+  if (!prepared_) prepare(sample, writer);
+  entry.timeline = std::exchange(prepared_, std::nullopt)->packed();
   entry.token = leases_.issue(sample);
   platform::step("publish.issued");
   token_at(next_) = entry.token;
@@ -88,9 +97,9 @@ void OwnerLink::take_back(std::uint64_t token) noexcept {
   if (!leases_.take_back(token)) ++bad_returns_;
 }
 
-void OwnerLink::return_when_reached(std::uint64_t token, std::uint64_t mark) {
-  if (returning_.size() == leases_.outstanding())
-    ++bad_returns_;  // one of them came twice
+void OwnerLink::return_when_reached(std::uint64_t token, std::uint64_t mark) noexcept {
+  if (returning_.size() == returning_.capacity())
+    ++bad_returns_;  // one of them came twice, or was never on a device
   else
     returning_.push_back({token, mark});
 }
@@ -100,6 +109,11 @@ void OwnerLink::recall() noexcept {
 }
 
 void OwnerLink::take_all_back() noexcept {
+  (void)drain();
+  // The borrower may live, and its streams read still what it has let go of.
+  for (const Returning& lease : returning_)
+    if (auto sample = leases_.take_back(lease.token))
+      segments_->keep_until(lease.mark, *std::move(sample));
   returning_.clear();
   leases_ = LeaseTable<IssuedRef>(0);
 }

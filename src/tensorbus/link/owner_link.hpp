@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tensorbus/link/issued_sample.hpp"
@@ -38,12 +39,11 @@ class OwnerLink {
   // when the borrower holds all that it may.
   std::uint32_t drop_until_room();
 
-  // Sees to it that the borrower gets the segments that the sample lies in. Throws Error or
-  // std::bad_alloc if one cannot be passed.
-  void pass_segments(const IssuedRef& sample);
+  // What of the next push() can fail: sees to it that the borrower gets the segments that the
+  // sample lies in, and is told when it is whole. Throws Error or std::bad_alloc.
+  void prepare(const IssuedRef& sample, const platform::CudaStream* writer = nullptr);
   // There must be room. Does not wake the subscriber. Throws the same, and leaves everything as it
-  // was; not after pass_segments(), unless the sample is on a device. `writer`: see
-  // SegmentSender::mark_for().
+  // was; not after prepare(). `writer`: see SegmentSender::mark_for().
   void push(Entry entry, const IssuedRef& sample, const platform::CudaStream* writer = nullptr);
 
   // Takes back what the borrower returned. False if its return ring makes no sense.
@@ -60,8 +60,9 @@ class OwnerLink {
   void close_descriptor() noexcept { segment_.close_descriptor(); }
 
  private:
+  void pass_segments(const IssuedRef& sample);
   void take_back(std::uint64_t token) noexcept;
-  void return_when_reached(std::uint64_t token, std::uint64_t mark);
+  void return_when_reached(std::uint64_t token, std::uint64_t mark) noexcept;
   std::uint32_t in_ring() noexcept;
   bool drop_oldest() noexcept;
   std::uint64_t& token_at(std::uint64_t position) noexcept {
@@ -77,7 +78,8 @@ class OwnerLink {
     std::uint64_t token = 0;
     std::uint64_t mark = 0;
   };
-  std::vector<Returning> returning_;   // at most one for each lease
+  std::vector<Returning> returning_;  // has room for all leases once one is on a device
+  std::optional<memory::Mark> prepared_;
   std::vector<std::uint64_t> tokens_;  // by slot: the lease that lies there
   std::uint64_t next_ = 0;             // position of the next push
   std::uint64_t oldest_ = 0;           // no position before this one is full

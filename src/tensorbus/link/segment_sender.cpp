@@ -1,5 +1,8 @@
 #include "tensorbus/link/segment_sender.hpp"
 
+#include <exception>
+#include <new>
+
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/step.hpp"
 
@@ -56,6 +59,7 @@ void SegmentSender::send_file(std::uint32_t segment, memory::Grant grant) {
 }
 
 void SegmentSender::send_device_memory(std::uint32_t segment) {
+  (void)timeline();  // whoever has the one has the other
   memory::CudaMemory::SharedSegment shared = cuda_->share_segment(segment);
   std::vector<platform::Fd> fds;
   fds.push_back(std::move(shared.fd));
@@ -70,22 +74,38 @@ memory::Mark SegmentSender::mark_for(const IssuedRef& sample, const platform::Cu
                            : cuda_->marks().when_whole(timeline, sample->blocks().span());
 }
 
+// Under mutex_.
 memory::Timeline& SegmentSender::timeline() {
-  if (timeline_) return *timeline_;
+  if (made_) return *made_;
   require_reader();
-  auto timeline = std::make_unique<memory::Timeline>();
+  auto timeline = std::make_unique<memory::Timeline>(peer_);
   std::vector<platform::Fd> fds;
   fds.push_back(platform::duplicate(timeline->memfd().get()));
   channel_->send(TimelineMessage{}, std::move(fds));
-  timeline_ = std::move(timeline);
-  return *timeline_;
+  made_ = std::move(timeline);
+  timeline_.store(made_.get(), std::memory_order_release);
+  return *made_;
+}
+
+void SegmentSender::know_peer(std::shared_ptr<const platform::Fd> pidfd) {
+  const std::lock_guard lock(mutex_);
+  peer_ = std::move(pidfd);
 }
 
 // A borrower that writes nonsense gets its lease back too early, to its own harm.
-bool SegmentSender::reached(std::uint64_t packed_mark) noexcept {
+bool SegmentSender::reached(std::uint64_t packed_mark) const noexcept {
   const memory::Mark mark = memory::Mark::of(packed_mark);
-  const std::lock_guard lock(mutex_);
-  return !timeline_ || mark.slot >= memory::Timeline::kSlots || timeline_->reached(mark);
+  const memory::Timeline* const timeline = timeline_.load(std::memory_order_acquire);
+  return timeline == nullptr || mark.slot >= memory::Mark::kSlots || timeline->reached(mark);
+}
+
+void SegmentSender::keep_until(std::uint64_t packed_mark, IssuedRef sample) noexcept {
+  if (reached(packed_mark)) return;
+  try {
+    timeline_.load(std::memory_order_acquire)->keep_until(memory::Mark::of(packed_mark), sample);
+  } catch (const std::exception&) {
+    new (std::nothrow) IssuedRef(std::move(sample));
+  }
 }
 
 void SegmentSender::retire(std::uint32_t segment) {

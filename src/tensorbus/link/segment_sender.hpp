@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -20,6 +21,9 @@ class SegmentSender {
   SegmentSender(std::shared_ptr<Channel> channel, std::shared_ptr<memory::Arena> arena,
                 std::shared_ptr<memory::CudaMemory> cuda = nullptr);  // null: none is lent
 
+  // Whose end is awaited with what its streams still use. Before anything is sent.
+  void know_peer(std::shared_ptr<const platform::Fd> pidfd);
+
   // Throws Error(kOutOfMemory) when there is no descriptor left to pass it by, Error(kSystem) when
   // the borrower has not read what it was passed before.
   void ensure_sent(std::uint32_t segment, memory::Grant grant);
@@ -30,7 +34,10 @@ class SegmentSender {
   // WriteMarks throw.
   memory::Mark mark_for(const IssuedRef& sample, const platform::CudaStream* writer);
   // Has the borrower got that far? True for what is no mark of its timeline.
-  bool reached(std::uint64_t packed_mark) noexcept;
+  bool reached(std::uint64_t packed_mark) const noexcept;
+  // Until it is, or the borrower's process is dead. For what it has returned, and is through with
+  // but for its streams. Without memory for that, for good.
+  void keep_until(std::uint64_t packed_mark, IssuedRef sample) noexcept;
 
  private:
   void require_reader() const;
@@ -44,7 +51,10 @@ class SegmentSender {
   std::shared_ptr<memory::Arena> arena_;
   std::shared_ptr<memory::CudaMemory> cuda_;
   std::mutex mutex_;
-  std::unique_ptr<memory::Timeline> timeline_;  // made for the first sample on a device
+  std::shared_ptr<const platform::Fd> peer_;
+  std::unique_ptr<memory::Timeline> made_;  // for the first sample on a device
+  // The same; read without our mutex. Release pairs with acquire.
+  std::atomic<memory::Timeline*> timeline_{nullptr};
   std::set<std::pair<std::uint32_t, memory::Grant>> sent_;
 };
 

@@ -107,7 +107,7 @@ void Arena::grow_for(std::size_t bytes, Grant most) {
   const auto at = segments_.try_emplace(id, id, segment_bytes, most).first;
   try {
     pool(most).free.add({id, 0, segment_bytes});
-    segment_by_address_.emplace(at->second.data(), id);
+    blocks_.add_segment(id, at->second.data());
   } catch (...) {
     pool(most).free.forget(id);
     segments_.erase(at);
@@ -187,19 +187,15 @@ void Arena::retire_if_empty(std::uint32_t id) noexcept {
   if (segment.reserved_bytes() != 0 || !pool.free.covers(id, segment.bytes())) return;
   pool.free.forget(id);
   --pool.segments;
-  segment_by_address_.erase(segment.data());
+  blocks_.remove_segment(segment.data());
   segments_.erase(found);
   retired_.push_back(id);
   if (retired_listener_) retired_listener_();
 }
 
 BlockRef Arena::find(const void* address) const noexcept {
-  const auto* byte = static_cast<const std::byte*>(address);
   const std::lock_guard lock(mutex_);
-  auto segment = segment_by_address_.upper_bound(byte);
-  if (segment == segment_by_address_.begin()) return {};
-  --segment;
-  return blocks_.find(segment->second, static_cast<std::uint64_t>(byte - segment->first));
+  return blocks_.find(address);
 }
 
 BlockRef Arena::find(std::uint32_t segment, std::uint64_t offset,

@@ -101,7 +101,6 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
   mutable FileSegments files_;
   mutable std::mutex mutex_;
   std::map<std::uint32_t, Segment> segments_;
-  std::map<const std::byte*, std::uint32_t> segment_by_address_;
   LivingBlocks blocks_;
   std::array<Pool, 2> pools_;           // by the most that may be granted
   std::vector<std::uint32_t> retired_;  // has room for every segment that there is

@@ -4,12 +4,13 @@
 #include <string>
 #include <utility>
 
+#include "tensorbus/memory/cuda_memory.hpp"
 #include "tensorbus/platform/error.hpp"
 
 namespace tensorbus::memory {
 namespace {
 
-constexpr std::size_t kMostSegments = 65536;
+constexpr std::size_t kMostSegments = 4096;
 
 }  // namespace
 
@@ -21,6 +22,9 @@ BorrowedCuda::~BorrowedCuda() {
 
 void BorrowedCuda::add(std::uint32_t id, platform::Fd fd, std::size_t bytes,
                        const platform::cu::Uuid& device) {
+  if (!CudaMemory::is_number(id) || bytes == 0)
+    throw Error(Code::kProtocol, "CUDA_SEGMENT.segment: " + std::to_string(id) + " of " +
+                                     std::to_string(bytes) + " bytes");
   const std::lock_guard lock(mutex_);
   if (segments_.size() >= kMostSegments)
     throw Error(Code::kProtocol, "CUDA_SEGMENT.segment: more than an owner can need");
@@ -35,6 +39,7 @@ void BorrowedCuda::retire(std::uint32_t id) {
   if (found == segments_.end()) return;
   gone = std::move(found->second);
   segments_.erase(found);
+  if (timeline_ && gone.mapping) timeline_->keep(gone.mapping);
 }
 
 BorrowedCuda::Ref BorrowedCuda::find(std::uint32_t id) {
@@ -46,7 +51,7 @@ BorrowedCuda::Ref BorrowedCuda::find(std::uint32_t id) {
   return segment.mapping;
 }
 
-BorrowedCuda::Ref BorrowedCuda::map(const Segment& segment) {
+BorrowedCuda::Ref BorrowedCuda::map(Segment& segment) {
   const platform::CudaDevice* const device = platform::CudaDevice::find(segment.device);
   if (device == nullptr)
     throw Error(Code::kUnsupported, "the tensor lies on device " +
@@ -66,19 +71,10 @@ bool BorrowedCuda::covers(const std::byte* address) const noexcept {
   });
 }
 
-BorrowedCuda::Handed BorrowedCuda::hand_on(std::uint32_t id) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = segments_.find(id);
-  if (found == segments_.end())
-    throw Error(Code::kClosed, "there is no CUDA segment " + std::to_string(id) + " here");
-  const Segment& segment = found->second;
-  return {platform::duplicate(segment.fd.get()), segment.bytes, segment.device};
-}
-
-void BorrowedCuda::set_timeline(platform::Fd memory) {
+void BorrowedCuda::set_timeline(platform::Fd memory, Timeline::Peer owner) {
   const std::lock_guard lock(mutex_);
   if (timeline_) throw Error(Code::kProtocol, "TIMELINE: came twice");
-  timeline_ = std::make_unique<Timeline>(std::move(memory));
+  timeline_ = std::make_unique<Timeline>(std::move(memory), std::move(owner));
 }
 
 Timeline* BorrowedCuda::timeline() const noexcept {
@@ -86,8 +82,9 @@ Timeline* BorrowedCuda::timeline() const noexcept {
   return timeline_.get();
 }
 
-void BorrowedCuda::owner_died() noexcept {
-  if (Timeline* const timeline = this->timeline()) timeline->peer_died();
+void BorrowedCuda::owner_hung_up(bool has_pidfd) noexcept {
+  Timeline* const timeline = this->timeline();
+  if (timeline != nullptr && !has_pidfd) timeline->peer_died();
 }
 
 }  // namespace tensorbus::memory

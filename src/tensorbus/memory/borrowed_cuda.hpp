@@ -32,20 +32,13 @@ class BorrowedCuda {
   Ref find(std::uint32_t id);
   // Does this address lie in one of them?
   bool covers(const std::byte* address) const noexcept;
-  // What add() was given, to be handed on. Throws Error(kClosed) if there is none.
-  struct Handed {
-    platform::Fd fd;
-    std::size_t bytes = 0;
-    platform::cu::Uuid device;
-  };
-  Handed hand_on(std::uint32_t id) const;
 
-  // Throws Error(kProtocol) for what is none, or a second one.
-  void set_timeline(platform::Fd memory);
+  // `owner`: its pidfd. Throws Error(kProtocol) for what is none, or a second one.
+  void set_timeline(platform::Fd memory, Timeline::Peer owner);
   // Null if the owner's message has not come yet. Lives as long as this.
   Timeline* timeline() const noexcept;
-  // The owner's process is dead: see Timeline::peer_died().
-  void owner_died() noexcept;
+  // The owner has hung up. It is dead for who cannot ask its pidfd: see TimelinePages::peer_died().
+  void owner_hung_up(bool has_pidfd) noexcept;
 
  private:
   struct Segment {
@@ -54,7 +47,7 @@ class BorrowedCuda {
     platform::cu::Uuid device;
     Ref mapping{};
   };
-  static Ref map(const Segment& segment);
+  static Ref map(Segment& segment);
 
   mutable std::mutex mutex_;
   std::unique_ptr<Timeline> timeline_;

@@ -26,19 +26,25 @@ CudaArenaOptions completed(CudaArenaOptions options, const platform::CudaDevice&
 std::shared_ptr<CudaArena> CudaArena::create(const platform::CudaDevice& device,
                                              const CudaArenaOptions& options,
                                              std::uint32_t first_segment,
-                                             std::shared_ptr<const WriteMarks> marks) {
+                                             std::shared_ptr<WriteMarks> marks) {
   return std::shared_ptr<CudaArena>(
       new CudaArena(device, completed(options, device), first_segment, std::move(marks)));
 }
 
 CudaArena::CudaArena(const platform::CudaDevice& device, const CudaArenaOptions& options,
-                     std::uint32_t first_segment, std::shared_ptr<const WriteMarks> marks)
+                     std::uint32_t first_segment, std::shared_ptr<WriteMarks> marks)
     : device_(device),
       options_(options),
       granularity_(platform::cuda_granularity(device)),
       marks_(std::move(marks)),
       next_segment_(first_segment),
       end_segment_(first_segment + kMostSegments) {}
+
+CudaArena::~CudaArena() {
+  for (const Rested& rested : rested_)
+    if (!marks_->whole(rested.write_mark))
+      marks_->keep(segments_.at(rested.taken.extent.segment).mapping);
+}
 
 BlockRef CudaArena::allocate(std::size_t bytes) {
   const std::size_t wanted = rounded(bytes, kBlockAlignment);
@@ -53,7 +59,7 @@ BlockRef CudaArena::allocate(std::size_t bytes) {
     check(taken.has_value());
   }
   const Extent& extent = taken->extent;
-  const BlockPlace place{.data = segments_.at(extent.segment).mapping.data() + extent.offset,
+  const BlockPlace place{.data = segments_.at(extent.segment).mapping->data() + extent.offset,
                          .bytes = extent.bytes,
                          .offset = extent.offset,
                          .segment = extent.segment,
@@ -73,12 +79,13 @@ void CudaArena::grow_for(std::size_t bytes) {
   check(next_segment_ != end_segment_);
   const std::uint32_t id = next_segment_++;
   platform::CudaAllocation allocation(device_, size);
-  platform::CudaMapping mapping(allocation, platform::cu::AccessFlags::kReadWrite);
+  auto mapping = std::make_shared<const platform::CudaMapping>(
+      allocation, platform::cu::AccessFlags::kReadWrite);
   const auto at =
       segments_.try_emplace(id, Segment{std::move(allocation), std::move(mapping)}).first;
   try {
     free_.add({id, 0, size});
-    segment_by_address_.emplace(at->second.mapping.data(), id);
+    blocks_.add_segment(id, at->second.mapping->data());
   } catch (...) {
     free_.forget(id);
     segments_.erase(at);
@@ -116,12 +123,8 @@ void CudaArena::wake_rested() noexcept {
 }
 
 BlockRef CudaArena::find(const void* address) const noexcept {
-  const auto* byte = static_cast<const std::byte*>(address);
   const std::lock_guard lock(mutex_);
-  auto segment = segment_by_address_.upper_bound(byte);
-  if (segment == segment_by_address_.begin()) return {};
-  --segment;
-  return blocks_.find(segment->second, static_cast<std::uint64_t>(byte - segment->first));
+  return blocks_.find(address);
 }
 
 BlockRef CudaArena::find(std::uint32_t segment, std::uint64_t offset,

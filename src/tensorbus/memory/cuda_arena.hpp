@@ -44,7 +44,10 @@ class CudaArena : public BlockHome, public std::enable_shared_from_this<CudaAren
   static std::shared_ptr<CudaArena> create(const platform::CudaDevice& device,
                                            const CudaArenaOptions& options,
                                            std::uint32_t first_segment,
-                                           std::shared_ptr<const WriteMarks> marks);
+                                           std::shared_ptr<WriteMarks> marks);
+
+  // What streams still write stays until they have passed.
+  ~CudaArena() override;
 
   const platform::CudaDevice& device() const noexcept { return device_; }
 
@@ -67,11 +70,11 @@ class CudaArena : public BlockHome, public std::enable_shared_from_this<CudaAren
  private:
   struct Segment {
     platform::CudaAllocation allocation;
-    platform::CudaMapping mapping;
+    std::shared_ptr<const platform::CudaMapping> mapping;
   };
 
   CudaArena(const platform::CudaDevice& device, const CudaArenaOptions& options,
-            std::uint32_t first_segment, std::shared_ptr<const WriteMarks> marks);
+            std::uint32_t first_segment, std::shared_ptr<WriteMarks> marks);
   void wake_rested() noexcept;
   void free(Block& block) noexcept override;
   void grow_for(std::size_t bytes);
@@ -80,10 +83,9 @@ class CudaArena : public BlockHome, public std::enable_shared_from_this<CudaAren
   const platform::CudaDevice& device_;
   const CudaArenaOptions options_;
   const std::size_t granularity_;
-  const std::shared_ptr<const WriteMarks> marks_;
+  const std::shared_ptr<WriteMarks> marks_;
   mutable std::mutex mutex_;
   std::map<std::uint32_t, Segment> segments_;
-  std::map<const std::byte*, std::uint32_t> segment_by_address_;
   LivingBlocks blocks_;
   FreeExtents free_;
   // Came back before they were whole.

@@ -38,6 +38,14 @@ FreeExtents::Taken LivingBlocks::remove(Block& block) noexcept {
   return {{place.segment, place.offset, place.bytes}, std::move(block.free_place_)};
 }
 
+BlockRef LivingBlocks::find(const void* address) const noexcept {
+  const auto* byte = static_cast<const std::byte*>(address);
+  auto segment = starts_.upper_bound(byte);
+  if (segment == starts_.begin()) return {};
+  --segment;
+  return find(segment->second, static_cast<std::uint64_t>(byte - segment->first));
+}
+
 BlockRef LivingBlocks::find(std::uint32_t segment, std::uint64_t offset,
                             std::uint64_t generation) const noexcept {
   auto at = living_.upper_bound({segment, offset});

@@ -11,8 +11,8 @@
 
 namespace tensorbus::memory {
 
-// The blocks of an arena that somebody refers to, by where they are. Not thread-safe: under the
-// arena's mutex.
+// The blocks of an arena that somebody refers to, by their addresses and by their segments. Not
+// thread-safe: under the arena's mutex.
 class LivingBlocks {
   using Living = std::map<std::pair<std::uint32_t, std::size_t>, Block*>;
 
@@ -37,7 +37,12 @@ class LivingBlocks {
                  FreeExtents::Place free_place) noexcept;
   // Its last reference is gone. What it took is free.
   FreeExtents::Taken remove(Block& block) noexcept;
-  // The block that has this byte; of this generation, unless that is 0. Or an empty reference.
+  // Where the memory of a segment lies.
+  void add_segment(std::uint32_t segment, const std::byte* data) { starts_.emplace(data, segment); }
+  void remove_segment(const std::byte* data) noexcept { starts_.erase(data); }
+  // The block that has this byte, or an empty reference.
+  BlockRef find(const void* address) const noexcept;
+  // The same by segment and offset; of this generation, unless that is 0.
   BlockRef find(std::uint32_t segment, std::uint64_t offset,
                 std::uint64_t generation = 0) const noexcept;
 
@@ -46,6 +51,7 @@ class LivingBlocks {
 
  private:
   Living living_;
+  std::map<const std::byte*, std::uint32_t> starts_;  // of segments
   std::size_t bytes_ = 0;
   std::uint64_t next_generation_ = 1;
 };

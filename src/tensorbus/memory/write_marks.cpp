@@ -12,38 +12,52 @@ WriteMarks::WriteMarks() = default;
 
 WriteMarks::~WriteMarks() {
   if (!CudaDriver::usable()) return;
-  for (const auto& [slot, stream] : relays_)  // what is enqueued there still runs
-    (void)CudaDriver::get().StreamDestroy(stream.handle());
+  for (const auto& [slot, stream] : relays_) try {
+      const CudaScope scope(stream.device());
+      (void)CudaDriver::get().StreamDestroy(stream.handle());  // what is enqueued there still runs
+    } catch (const Error&) {                                   // the device is lost
+    }
+}
+
+// Under mutex_.
+Timeline& WriteMarks::own() {
+  if (!made_) made_ = std::make_unique<Timeline>();
+  own_.store(made_.get(), std::memory_order_release);
+  return *made_;
 }
 
 void WriteMarks::written_by(const CudaStream& stream, std::span<const BlockRef> blocks) {
   const std::lock_guard lock(mutex_);
-  if (!own_) own_.emplace();
+  Timeline& own = this->own();
   for (const BlockRef& block : blocks)  // what another stream wrote before
-    own_->wait_for_own(stream, Mark::of(block->write_mark()));
-  const Mark mark = own_->signal(stream);
-  devices_.emplace(mark.slot, &stream.device());
+    own.wait_for_own(stream, Mark::of(block->write_mark()));
+  const Mark mark = own.signal(stream);
   for (const BlockRef& block : blocks)
     if (block->kind() == BufferKind::kCuda) block->set_write_mark(mark.packed());
+  devices_.insert_or_assign(mark.slot, &stream.device());
 }
 
+// Takes no lock: it is asked for where a driver that blocks must not be waited for.
 bool WriteMarks::whole(std::uint64_t write_mark) const noexcept {
-  if (write_mark == 0) return true;
-  const std::lock_guard lock(mutex_);
-  return own_->reached_own(Mark::of(write_mark));
+  const Timeline* const own = own_.load(std::memory_order_acquire);
+  return own == nullptr || own->reached_own(Mark::of(write_mark));
+}
+
+void WriteMarks::keep(std::shared_ptr<const void> what) noexcept {
+  if (Timeline* const own = own_.load(std::memory_order_acquire)) own->keep(std::move(what));
 }
 
 Mark WriteMarks::when_whole(Timeline& timeline, std::span<const BlockRef> blocks) {
-  const CudaStream* relay = nullptr;
   const std::lock_guard lock(mutex_);
+  const CudaStream* relay = nullptr;
   for (const BlockRef& block : blocks) {
     const Mark mark = Mark::of(block->write_mark());
-    if (!mark || own_->reached_own(mark)) continue;
+    if (!mark || own().reached_own(mark)) continue;
     if (relay == nullptr) relay = &relay_of(mark.slot);
-    own_->wait_for_own(*relay, mark);
+    own().wait_for_own(*relay, mark);
   }
   if (relay == nullptr) return {};
-  (void)own_->signal(*relay);
+  (void)own().signal(*relay);
   return timeline.signal(*relay);
 }
 

@@ -1,9 +1,10 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 
 #include "tensorbus/memory/block.hpp"
@@ -25,6 +26,8 @@ class WriteMarks {
   void written_by(const platform::CudaStream& stream, std::span<const BlockRef> blocks);
   // By the write mark of a block.
   bool whole(std::uint64_t write_mark) const noexcept;
+  // For as long as streams may still write.
+  void keep(std::shared_ptr<const void> what) noexcept;
   // A mark of `timeline` for when all of them are; none, if they are now. A stream of our own waits
   // for those that write them, and signals it.
   Mark when_whole(Timeline& timeline, std::span<const BlockRef> blocks);
@@ -33,7 +36,11 @@ class WriteMarks {
   const platform::CudaStream& relay_of(std::uint32_t slot);
 
   mutable std::mutex mutex_;
-  std::optional<Timeline> own_;  // that nobody else has; made with the first mark
+  Timeline& own();
+
+  std::unique_ptr<Timeline> made_;  // that nobody else has
+  // The same, once it is made with the first mark. Release pairs with acquire.
+  std::atomic<Timeline*> own_{nullptr};
   // By the slot of what they wait for, so that none waits for another's work.
   std::map<std::uint32_t, platform::CudaStream> relays_;
   std::map<std::uint32_t, const platform::CudaDevice*> devices_;  // of slots

@@ -64,17 +64,24 @@ CudaDriver::CudaDriver() {
 }
 
 const CudaDriver& CudaDriver::get() {
-  static std::mutex mutex;
-  static const CudaDriver* driver = nullptr;  // never destroyed
+  struct Loaded {
+    std::mutex mutex;
+    const CudaDriver* driver = nullptr;
+    std::uint32_t in = fork_generation();
+  };
+  static auto* loaded = new Loaded;  // never destroyed
   // In a child, the mutex may be held by a thread that does not exist there.
+  if (loaded->in != fork_generation()) loaded = new Loaded;
+  if (exiting.load(std::memory_order_relaxed))
+    throw Error(Code::kClosed, "the process is about to exit, and CUDA is left alone");
   if (initialised.load(std::memory_order_acquire) &&
       initialised_in.load(std::memory_order_relaxed) != fork_generation())
     throw Error(Code::kForked,
                 "CUDA was initialised before this process was forked, and cannot be used in it: "
                 "start it with the spawn method, or fork before the first use of CUDA");
-  const std::lock_guard lock(mutex);
-  if (driver == nullptr) driver = new CudaDriver;
-  return *driver;
+  const std::lock_guard lock(loaded->mutex);
+  if (loaded->driver == nullptr) loaded->driver = new CudaDriver;
+  return *loaded->driver;
 }
 
 bool CudaDriver::usable() noexcept {

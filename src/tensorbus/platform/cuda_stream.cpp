@@ -16,12 +16,15 @@ constexpr std::uintptr_t kPerThread = 2;
 
 CudaStream::CudaStream(const CudaDevice& device, cu::Stream stream) noexcept
     : device_(&device), stream_(stream) {
-  const auto number = reinterpret_cast<std::uintptr_t>(stream);
-  if (number == kLegacy) stream_ = nullptr;
-  if (number == kPerThread) thread_ = std::this_thread::get_id();
+  if (reinterpret_cast<std::uintptr_t>(stream) == kLegacy) stream_ = nullptr;
 }
 
-void CudaStream::require_not_capturing(const char* for_what) const {
+void CudaStream::require_usable(const char* for_what) const {
+  if (reinterpret_cast<std::uintptr_t>(stream_) == kPerThread)
+    throw Error(Code::kUnsupported,
+                std::string(for_what) +
+                    " is not possible on the per-thread default stream, which is another one in "
+                    "the thread that lets go: make a stream, or use the legacy default stream");
   const CudaDriver& cuda = CudaDriver::get();
   const CudaScope scope(*device_);
   auto status = cu::CaptureStatus::kNone;
@@ -42,19 +45,20 @@ void CudaStream::synchronize() const {
 void CudaStream::join(const CudaStream& other) const {
   const CudaDriver& cuda = CudaDriver::get();
   cu::Event event = nullptr;
+  cu::Result result{};
   {
     const CudaScope scope(*other.device_);
     cuda.check(cuda.EventCreate(&event, cu::kEventDisableTiming), "cuEventCreate");
-    cuda.check(cuda.EventRecord(event, other.stream_), "cuEventRecord");
+    result = cuda.EventRecord(event, other.stream_);
   }
   const CudaScope scope(*device_);
-  const cu::Result result = cuda.StreamWaitEvent(stream_, event, 0);
+  if (result == cu::Result::kSuccess) result = cuda.StreamWaitEvent(stream_, event, 0);
   (void)cuda.EventDestroy(event);  // the driver keeps what is still waited for
   cuda.check(result, "cuStreamWaitEvent");
 }
 
 HostRegistration::HostRegistration(const CudaDevice& device, const Mapping& memory)
-    : memory_(memory) {
+    : device_(device), memory_(memory) {
   const CudaDriver& cuda = CudaDriver::get();
   const CudaScope scope(device);
   cuda.check(cuda.MemHostRegister(memory.data(), memory.size(),
@@ -67,7 +71,12 @@ HostRegistration::HostRegistration(const CudaDevice& device, const Mapping& memo
 }
 
 HostRegistration::~HostRegistration() {
-  if (CudaDriver::usable()) (void)CudaDriver::get().MemHostUnregister(memory_.data());
+  if (!CudaDriver::usable()) return;
+  try {
+    const CudaScope scope(device_);
+    (void)CudaDriver::get().MemHostUnregister(memory_.data());
+  } catch (const Error&) {  // the device is lost
+  }
 }
 
 cu::DevicePtr HostRegistration::address_of(const void* byte) const noexcept {

@@ -2,7 +2,6 @@
 
 #include <compare>
 #include <cstddef>
-#include <thread>
 
 #include "tensorbus/platform/cuda_device.hpp"
 #include "tensorbus/platform/mapping.hpp"
@@ -17,20 +16,20 @@ class CudaStream {
 
   const CudaDevice& device() const noexcept { return *device_; }
   cu::Stream handle() const noexcept { return stream_; }
-  // Throws Error(kUnsupported) if it is being captured into a graph.
-  void require_not_capturing(const char* for_what) const;
+  // Throws Error(kUnsupported) if it is being captured into a graph, or is the per-thread default
+  // stream, which is another one in each thread.
+  void require_usable(const char* for_what) const;
   // Blocks until all that is enqueued has run.
   void synchronize() const;
   // What is enqueued here from now on runs after all that is enqueued on `other` now.
   void join(const CudaStream& other) const;
 
-  // The same stream of the same device; the default stream of each thread is one of its own.
+  // The same stream of the same device.
   auto operator<=>(const CudaStream&) const = default;
 
  private:
   const CudaDevice* device_;
   cu::Stream stream_;
-  std::thread::id thread_;  // of the per-thread default stream
 };
 
 // Lets the GPUs of this process read and write a mapping of shared host memory.
@@ -47,6 +46,7 @@ class HostRegistration {
   cu::DevicePtr address_of(const void* byte) const noexcept;
 
  private:
+  const CudaDevice& device_;
   const Mapping& memory_;
   cu::DevicePtr address_ = 0;
 };

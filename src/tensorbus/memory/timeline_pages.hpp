@@ -1,0 +1,86 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tensorbus/memory/mark.hpp"
+#include "tensorbus/platform/cuda_stream.hpp"
+#include "tensorbus/platform/fd.hpp"
+#include "tensorbus/platform/mapping.hpp"
+
+namespace tensorbus::memory {
+
+// The memory of a timeline, and what waits for it: of a program that is through with the timeline
+// some streams may not be, and they outlive it. Looked after by DeviceWatch. Thread-safe; nothing
+// but registered() calls the driver, and no lock is held meanwhile that anything else takes.
+class TimelinePages {
+ public:
+  using Counter = std::atomic<std::uint64_t>;
+  static constexpr std::size_t kBytes = 2 * Mark::kSlots * sizeof(Counter);
+
+  // `own_page`: 0 or 1. `peer`: a pidfd, or null.
+  TimelinePages(const platform::Fd& memfd, std::size_t own_page,
+                std::shared_ptr<const platform::Fd> peer);
+
+  Counter& own(std::uint32_t slot) const noexcept { return own_[slot]; }
+  Counter& theirs(std::uint32_t slot) const noexcept { return theirs_[slot]; }
+  // For one thread at a time. Throws Error(kUnsupported) where the driver cannot do that.
+  const platform::HostRegistration& registered(const platform::CudaDevice& device);
+
+  // Acquire: what was done before the mark has been done.
+  bool reached_own(Mark mark) const noexcept {
+    return !mark || own(mark.slot).load(std::memory_order_acquire) >= mark.value;
+  }
+  bool reached(Mark mark) const noexcept {
+    return !mark || theirs(mark.slot).load(std::memory_order_acquire) >= mark.value;
+  }
+
+  // The peer's process is dead: what it has not signalled it never will. Whoever waits goes on, and
+  // marks that were not reached by now have failed. A second call does nothing.
+  void peer_died() noexcept;
+  bool failed(Mark theirs) const noexcept;
+  // Null if there is none, or it is known to be dead.
+  const platform::Fd* living_peer() const noexcept;
+
+  // Until the peer's mark is reached, or it is dead.
+  void keep_until(Mark theirs, std::shared_ptr<const void> what);
+  // For as long as streams of ours may have operations left.
+  void keep(std::shared_ptr<const void> what) noexcept;
+  // Nobody signals or waits any more; these were the last marks of our streams.
+  void end(std::vector<Mark> last) noexcept;
+
+  // Lets go of what is done with; true if that is all.
+  bool tidy() noexcept;
+  // Is there something to look at again soon?
+  bool restless() const noexcept;
+
+ private:
+  static_assert(sizeof(Counter) == sizeof(std::uint64_t) && Counter::is_always_lock_free);
+  std::span<Counter> page(std::size_t index) const noexcept;
+
+  platform::Mapping mapping_;
+  std::optional<platform::HostRegistration> registration_;
+  const std::span<Counter> own_;
+  const std::span<Counter> theirs_;
+  const std::shared_ptr<const platform::Fd> peer_;
+
+  std::atomic<bool> dying_{false};  // claimed by the one who writes at_death_
+  std::atomic<bool> dead_{false};
+  std::array<std::uint64_t, Mark::kSlots> at_death_{};  // written once, before dead_
+
+  mutable std::mutex mutex_;
+  std::vector<std::pair<Mark, std::shared_ptr<const void>>> until_;
+  std::vector<std::shared_ptr<const void>> kept_;
+  std::vector<Mark> last_;
+  bool ended_ = false;
+};
+
+}  // namespace tensorbus::memory
