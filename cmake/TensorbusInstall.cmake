@@ -9,7 +9,9 @@ set(TENSORBUS_PUBLIC_HEADERS
     tensorbus.hpp
     platform/error.hpp
     platform/export.hpp
+    platform/finding.hpp
     platform/id.hpp
+    memory/cuda_probe.hpp
     tensor/device.hpp
     tensor/dims.hpp
     tensor/dtype.hpp
@@ -17,6 +19,7 @@ set(TENSORBUS_PUBLIC_HEADERS
     tensor/message_type.hpp
     tensor/origin.hpp
     tensor/value.hpp
+    bus/doctor.hpp
     bus/handle.hpp
     bus/listing.hpp
     bus/loan.hpp

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import tensorbus
+from tensorbus._command import main
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = Path(tensorbus.__file__).parent
@@ -76,6 +77,14 @@ def test_scikit_build_core_finds_the_cmake_package() -> None:
 def test_the_stub_in_the_repository_is_the_one_that_the_build_makes() -> None:
     committed = (ROOT / "python" / "tensorbus" / "_core.pyi").read_text()
     assert committed == (PACKAGE / "_core.pyi").read_text(), "run scripts/lint --fix"
+
+
+def test_the_tensorbus_command_is_installed() -> None:
+    (entry,) = entry_points(group="console_scripts", name="tensorbus")
+    assert entry.load() is main
+    assert run(Path(sysconfig.get_path("scripts")) / "tensorbus", "--version").endswith(
+        version("tensorbus")
+    )
 
 
 def test_test_hooks_are_not_in_the_wheel() -> None:

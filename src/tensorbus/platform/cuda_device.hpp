@@ -20,6 +20,7 @@ class CudaDevice {
   static const CudaDevice* find(const cu::Uuid& uuid);
 
   int ordinal() const noexcept { return ordinal_; }
+  cu::Device handle() const noexcept { return handle_; }
   const cu::Uuid& uuid() const noexcept { return uuid_; }
   const std::string& name() const noexcept { return name_; }
   std::size_t total_bytes() const noexcept { return total_bytes_; }

@@ -73,9 +73,9 @@ HostRegistration::HostRegistration(const CudaDevice& device, const Mapping& memo
 HostRegistration::~HostRegistration() {
   if (!CudaDriver::usable()) return;
   try {
-    const CudaScope scope(device_);
+    const CudaScope scope(device_);  // the call needs one, whichever thread this is
     (void)CudaDriver::get().MemHostUnregister(memory_.data());
-  } catch (const Error&) {  // the device is lost
+  } catch (const Error&) {  // the device is lost, and the registration with it
   }
 }
 

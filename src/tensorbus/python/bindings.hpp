@@ -25,6 +25,7 @@ void bind_endpoints(nb::module_& module);
 void bind_shares(nb::module_& module);
 void bind_queues(nb::module_& module);
 void bind_listing(nb::module_& module);
+void bind_doctor(nb::module_& module);
 
 // Asks for the GIL. While the interpreter ends, CPython before 3.14 ends a daemon thread that asks
 // for it by pthread_exit, whose unwinding must pass no destructor and nothing noexcept. Such a

@@ -7,20 +7,10 @@
 #include <vector>
 
 #include "tensorbus/python/bindings.hpp"
+#include "tensorbus/python/text_of.hpp"
 #include "tensorbus/python/waiting.hpp"
 
 namespace tensorbus::python {
-namespace {
-
-// Peers wrote it, and Python takes nothing but UTF-8.
-nb::str text_of(const std::string& bytes) {
-  PyObject* const text =
-      PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace");
-  if (text == nullptr) nb::raise_python_error();
-  return nb::steal<nb::str>(text);
-}
-
-}  // namespace
 
 void bind_listing(nb::module_& module) {
   nb::class_<PublisherInfo>(module, "PublisherInfo")

@@ -15,4 +15,5 @@ NB_MODULE(_core, module) {
   bind_shares(module);
   bind_queues(module);
   bind_listing(module);
+  bind_doctor(module);
 }

@@ -1,0 +1,10 @@
+"""``python -m tensorbus``: the same as the ``tensorbus`` command."""
+
+from __future__ import annotations
+
+import sys
+
+from tensorbus._command import main
+
+if __name__ == "__main__":
+    sys.exit(main())

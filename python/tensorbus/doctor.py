@@ -1,0 +1,301 @@
+"""What this machine can do for Tensorbus, and why not: found by trying (docs/doctor.md).
+
+tensorbus doctor            # or: python -m tensorbus doctor
+tensorbus doctor --json
+
+report = tensorbus.doctor.examine()
+report.host.can_share, report.host.domain.why_not       # (True, None)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from tensorbus import _core
+
+if TYPE_CHECKING:
+    from tensorbus._command import Commands
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Whether something works, and if not, why."""
+
+    can: bool
+    why_not: str | None  # None: it can
+
+
+@dataclass(frozen=True)
+class Versions:
+    """What is installed here; None: not."""
+
+    tensorbus: str
+    python: str
+    torch: str | None
+    numpy: str | None
+
+
+@dataclass(frozen=True)
+class Host:
+    """What processes on this machine can share in main memory."""
+
+    can_share: bool  # tensors travel by reference: all that follows, up to the domain, works
+    kernel: str
+    kernel_version: Finding
+    pidfd: Finding  # the death of another process is seen at once
+    shared_memory: Finding
+    domain_path: str
+    domain: Finding
+    memory_bytes: int  # that this process may still take
+    memory_limit: str  # what bounds them
+    open_files: int | None  # RLIMIT_NOFILE; None: unlimited
+    locked_bytes: int | None  # RLIMIT_MEMLOCK, of which Tensorbus needs none; None: unlimited
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU that this process sees, and what it can do."""
+
+    can_share: bool  # its tensors travel by reference: context, shared_memory and order work
+    ordinal: int
+    name: str
+    uuid: str
+    capability: str  # "9.0"
+    memory_bytes: int
+    integrated: bool
+    mig: bool
+    context: Finding
+    shared_memory: Finding
+    read_only_mapping: Finding
+    order: Finding
+    legacy_ipc: Finding
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Whether a device can access memory of another; both are ordinals."""
+
+    reader: int
+    owner: int
+    access: Finding
+
+
+@dataclass(frozen=True)
+class Cuda:
+    """The driver, and the devices that it shows."""
+
+    can_share: bool  # some device's tensors travel by reference
+    driver: Finding
+    driver_version: str | None  # of CUDA: "13.0"
+    wsl: bool
+    devices: tuple[Device, ...]
+    peers: tuple[Peer, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """All of it. `dataclasses.asdict` gives what ``tensorbus doctor --json`` prints."""
+
+    versions: Versions
+    host: Host
+    cuda: Cuda
+
+
+def examine(domain: str | None = None) -> Report:
+    """Tries everything out. The domain's directory is made if need be, as by a participant.
+
+    Devices get their primary context, as PyTorch gives it to those that it uses, and keep it while
+    this process lives; that can take some seconds. All else is given back.
+    """
+    return Report(_versions(), _host(domain), _cuda())
+
+
+def _versions() -> Versions:
+    return Versions(
+        _core.version, platform.python_version(), _installed("torch"), _installed("numpy")
+    )
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _finding(found: _core.Finding) -> Finding:
+    return Finding(found.can, found.why_not or None)
+
+
+def _host(domain: str | None) -> Host:
+    found = _core.probe_host(domain or "")
+    return Host(
+        can_share=found.can_share,
+        kernel=found.kernel,
+        kernel_version=_finding(found.kernel_version),
+        pidfd=_finding(found.pidfd),
+        shared_memory=_finding(found.shared_memory),
+        domain_path=found.domain_path,
+        domain=_finding(found.domain),
+        memory_bytes=found.memory_bytes,
+        memory_limit=found.memory_limit,
+        open_files=found.open_files,
+        locked_bytes=found.locked_bytes,
+    )
+
+
+def _cuda() -> Cuda:
+    found = _core.probe_cuda()
+    version = found.driver_version
+    devices = tuple(map(_device, found.devices))
+    return Cuda(
+        can_share=any(device.can_share for device in devices),
+        driver=_finding(found.driver),
+        driver_version=f"{version // 1000}.{version % 1000 // 10}" if version else None,
+        wsl=found.wsl,
+        devices=devices,
+        peers=tuple(Peer(peer.reader, peer.owner, _finding(peer.access)) for peer in found.peers),
+    )
+
+
+def _device(found: _core.DeviceFindings) -> Device:
+    return Device(
+        can_share=found.can_share,
+        ordinal=found.ordinal,
+        name=found.name,
+        uuid=found.uuid,
+        capability=f"{found.capability_major}.{found.capability_minor}",
+        memory_bytes=found.memory_bytes,
+        integrated=found.integrated,
+        mig=found.mig,
+        context=_finding(found.context),
+        shared_memory=_finding(found.shared_memory),
+        read_only_mapping=_finding(found.read_only_mapping),
+        order=_finding(found.order),
+        legacy_ipc=_finding(found.legacy_ipc),
+    )
+
+
+# The text: a heading, then lines of what and how, aligned.
+_Row = tuple[str, str]
+
+
+def text_of(report: Report) -> str:
+    """The report for a terminal, of any width: a reason may be long."""
+    parts = [
+        _section("Versions", _version_rows(report.versions)),
+        _section("Host memory", _host_rows(report.host)),
+        _section("CUDA", _cuda_rows(report.cuda)),
+        *(_section(_title(device), _device_rows(device)) for device in report.cuda.devices),
+    ]
+    if report.cuda.peers:
+        parts.append(_section("From one GPU to another", _peer_rows(report.cuda.peers)))
+    parts.append("\n".join(_verdict(report)))
+    return "\n\n".join(parts)
+
+
+def _section(title: str, rows: Iterator[_Row]) -> str:
+    lines = list(rows)
+    width = max(len(what) for what, _ in lines)
+    return "\n".join([title, *(f"  {what:<{width}}  {how}" for what, how in lines)])
+
+
+def _version_rows(versions: Versions) -> Iterator[_Row]:
+    for name, version in asdict(versions).items():
+        yield name, version or "not installed"
+
+
+def _host_rows(host: Host) -> Iterator[_Row]:
+    yield "kernel", _text(host.kernel_version, f"yes: Linux {host.kernel}")
+    yield "pidfd", _text(host.pidfd)
+    yield "sealed memfd", _text(host.shared_memory)
+    yield "domain", _text(host.domain, f"yes: {host.domain_path}")
+    yield "room for memory", f"{_size(host.memory_bytes)}: {host.memory_limit}"
+    yield "RLIMIT_NOFILE", "unlimited" if host.open_files is None else str(host.open_files)
+    yield "RLIMIT_MEMLOCK", "unlimited" if host.locked_bytes is None else _size(host.locked_bytes)
+
+
+def _cuda_rows(cuda: Cuda) -> Iterator[_Row]:
+    yield "driver", _text(cuda.driver, f"yes: for CUDA {cuda.driver_version}")
+    yield "devices", str(len(cuda.devices))
+    if cuda.wsl:
+        yield "Windows", "yes: this is WSL2"
+
+
+def _title(device: Device) -> str:
+    kind = ", integrated" if device.integrated else ", a MIG instance" if device.mig else ""
+    return f"cuda:{device.ordinal}: {device.name}{kind}"
+
+
+def _device_rows(device: Device) -> Iterator[_Row]:
+    yield "UUID", device.uuid
+    yield "compute capability", device.capability
+    yield "memory", _size(device.memory_bytes)
+    yield "context", _text(device.context)
+    yield "shareable memory", _text(device.shared_memory)
+    yield "mapped read-only", _text(device.read_only_mapping)
+    yield "order by timelines", _text(device.order)
+    yield "legacy IPC handles", _text(device.legacy_ipc, "yes: can be exported")
+
+
+def _peer_rows(peers: tuple[Peer, ...]) -> Iterator[_Row]:
+    for peer in peers:
+        yield f"cuda:{peer.reader} accesses cuda:{peer.owner}", _text(peer.access)
+
+
+def _verdict(report: Report) -> Iterator[str]:
+    yield f"Tensors in main memory {_travel(report.host.can_share)}."
+    if not report.cuda.devices:
+        yield "There is no GPU here that Tensorbus can use."
+    for device in report.cuda.devices:
+        yield f"Tensors on cuda:{device.ordinal} {_travel(device.can_share)}."
+
+
+def _travel(can: bool) -> str:
+    return "travel by reference" if can else "cannot travel by reference"
+
+
+def _text(finding: Finding, can: str = "yes") -> str:
+    return can if finding.can else f"no: {finding.why_not}"
+
+
+def _size(count: float) -> str:
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.4g} {unit}"
+        count /= 1024
+    return f"{count:.4g} TiB"
+
+
+def add_command(commands: Commands) -> None:
+    """Adds ``tensorbus doctor``."""
+    parser = commands.add_parser(
+        "doctor",
+        help="what this machine can do for Tensorbus, and why not",
+        description="Tries out what this machine can do for Tensorbus. The exit status is 0 if "
+        "tensors in main memory travel by reference.",
+    )
+    parser.add_argument("--json", action="store_true", help="print the same as JSON")
+    parser.add_argument(
+        "--cuda", action="store_true", help="exit with 1, too, if no GPU can share its memory"
+    )
+    parser.add_argument("--domain", help="a name or a path in place of $TENSORBUS_DOMAIN")
+    parser.set_defaults(run=_run)
+
+
+def _run(given: argparse.Namespace) -> int:
+    report = examine(given.domain)
+    print(_json(report) if given.json else text_of(report))
+    works = report.host.can_share and (report.cuda.can_share or not given.cuda)
+    return 0 if works else 1
+
+
+def _json(report: Report) -> str:
+    written: dict[str, Any] = asdict(report)
+    return json.dumps(written, indent=2)

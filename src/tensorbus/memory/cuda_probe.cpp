@@ -1,0 +1,111 @@
+#include "tensorbus/memory/cuda_probe.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include "tensorbus/memory/cuda_trials.hpp"
+
+namespace tensorbus {
+namespace {
+
+using platform::CudaDevice;
+using platform::CudaDriver;
+using platform::CudaScope;
+using platform::cu::DeviceAttribute;
+
+bool is_wsl() {
+  std::ifstream file("/proc/version");
+  std::string version{std::istreambuf_iterator<char>(file), {}};
+  std::ranges::transform(version, version.begin(), [](unsigned char letter) {
+    return static_cast<char>(std::tolower(letter));
+  });
+  return version.find("microsoft") != std::string::npos;
+}
+
+DeviceFindings describe(const CudaDevice& device) {
+  DeviceFindings found;
+  found.ordinal = device.ordinal();
+  found.name = device.name();
+  found.uuid = platform::text_of(device.uuid());
+  found.capability_major = device.attribute(DeviceAttribute::kComputeCapabilityMajor);
+  found.capability_minor = device.attribute(DeviceAttribute::kComputeCapabilityMinor);
+  found.memory_bytes = device.total_bytes();
+  found.integrated = device.attribute(DeviceAttribute::kIntegrated) != 0;
+  found.mig = found.name.find("MIG") != std::string::npos;
+  return found;
+}
+
+// All but the order of streams.
+DeviceFindings probe_memory(const CudaDevice& device) {
+  DeviceFindings found = describe(device);
+  found.context = found_by([&] { const CudaScope scope(device); });
+  if (!found.context.can()) {
+    const Finding none{"it has no context"};
+    found.shared_memory = found.read_only_mapping = found.order = found.legacy_ipc = none;
+    return found;
+  }
+  found.shared_memory = found_by([&] { memory::try_shared_memory(device); });
+  found.read_only_mapping = found_by([&] { memory::try_read_only_mapping(device); });
+  found.legacy_ipc = found_by([&] { memory::try_legacy_ipc(device); });
+  return found;
+}
+
+// The driver's word comes first, and is all there is where the owner's memory cannot be mapped.
+Finding probe_peer(const DeviceFindings& reader, const DeviceFindings& owner) {
+  return found_by([&] {
+    const CudaDevice& reads = CudaDevice::at(reader.ordinal);
+    const CudaDevice& owns = CudaDevice::at(owner.ordinal);
+    memory::ask_for_peer_access(reads, owns);
+    if (reader.context.can() && owner.shared_memory.can()) memory::try_peer_access(reads, owns);
+  });
+}
+
+std::vector<PeerFinding> probe_peers(const std::vector<DeviceFindings>& devices) {
+  std::vector<PeerFinding> peers;
+  for (const DeviceFindings& reader : devices)
+    for (const DeviceFindings& owner : devices)
+      if (reader.ordinal != owner.ordinal)
+        peers.push_back({reader.ordinal, owner.ordinal, probe_peer(reader, owner)});
+  return peers;
+}
+
+// What such machines are known for; empty for ordinary ones.
+std::string usual_reason(const DeviceFindings& device, bool wsl) {
+  if (wsl) return "This is WSL2, whose driver lacks parts of what processes share memory by";
+  if (device.integrated)
+    return "This GPU is integrated (Tegra): what processes share memory by is not all there";
+  if (device.mig) return "This is a MIG instance: what processes share memory by is not all there";
+  return {};
+}
+
+void explain(DeviceFindings& device, const std::string& reason) {
+  if (reason.empty() || !device.context.can()) return;
+  for (Finding* finding :
+       {&device.shared_memory, &device.read_only_mapping, &device.order, &device.legacy_ipc})
+    if (!finding->can()) finding->why_not += ". " + reason;
+}
+
+}  // namespace
+
+CudaFindings probe_cuda(std::chrono::nanoseconds patience) {
+  CudaFindings found;
+  found.wsl = is_wsl();
+  found.driver = found_by([&] {
+    found.driver_version = CudaDriver::get().version();
+    for (const CudaDevice* device : CudaDevice::all())
+      found.devices.push_back(probe_memory(*device));
+  });
+  found.peers = probe_peers(found.devices);
+  // Last: a stream that does not go on would hold up whoever frees memory.
+  for (DeviceFindings& device : found.devices) {
+    if (device.context.can())
+      device.order = found_by([&] { memory::try_order(CudaDevice::at(device.ordinal), patience); });
+    explain(device, usual_reason(device, found.wsl));
+  }
+  return found;
+}
+
+}  // namespace tensorbus

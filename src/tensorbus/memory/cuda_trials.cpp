@@ -1,0 +1,194 @@
+#include "tensorbus/memory/cuda_trials.hpp"
+
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "tensorbus/memory/timeline.hpp"
+#include "tensorbus/platform/clock.hpp"
+#include "tensorbus/platform/cuda_memory.hpp"
+#include "tensorbus/platform/cuda_stream.hpp"
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::memory {
+namespace {
+
+using platform::CudaAllocation;
+using platform::CudaDevice;
+using platform::CudaDriver;
+using platform::CudaMapping;
+using platform::CudaScope;
+using platform::CudaStream;
+using platform::Deadline;
+namespace cu = platform::cu;
+
+constexpr std::chrono::microseconds kPollSlice{100};
+
+// Memory of a device as its owner has it, and as one who was sent its descriptor.
+struct SharedPages {
+  explicit SharedPages(const CudaDevice& device)
+      : owners(device, platform::cuda_granularity(device)),
+        borrowers(device, owners.descriptor(), owners.bytes()) {}
+
+  CudaAllocation owners;
+  CudaAllocation borrowers;
+};
+
+void allow(const CudaMapping& mapping, const CudaDevice& reader, cu::AccessFlags access,
+           const std::string& what) {
+  const CudaDriver& cuda = CudaDriver::get();
+  const CudaScope scope(reader);
+  const cu::AccessDesc desc{{cu::LocationType::kDevice, reader.ordinal()}, access};
+  cuda.check(
+      cuda.MemSetAccess(reinterpret_cast<cu::DevicePtr>(mapping.data()), mapping.size(), &desc, 1),
+      "cuMemSetAccess " + what);
+}
+
+// A non-blocking stream of our own. One that still has something to do is left to the driver.
+class TrialStream {
+ public:
+  explicit TrialStream(const CudaDevice& device) : device_(device) {
+    const CudaDriver& cuda = CudaDriver::get();
+    const CudaScope scope(device);
+    cuda.check(cuda.StreamCreate(&handle_, cu::kStreamNonBlocking), "cuStreamCreate");
+  }
+  TrialStream(const TrialStream&) = delete;
+  TrialStream& operator=(const TrialStream&) = delete;
+  ~TrialStream() {
+    try {
+      const CudaScope scope(device_);
+      if (is_idle()) (void)CudaDriver::get().StreamDestroy(handle_);
+    } catch (const Error&) {  // the device is lost, and its streams with it
+    }
+  }
+
+  CudaStream get() const noexcept { return CudaStream(device_, handle_); }
+  // Throws what its operations failed with.
+  bool is_idle_by(const Deadline& deadline) const {
+    const CudaScope scope(device_);
+    while (!is_idle()) {
+      if (deadline.passed()) return false;
+      std::this_thread::sleep_for(kPollSlice);
+    }
+    return true;
+  }
+
+ private:
+  bool is_idle() const {
+    const CudaDriver& cuda = CudaDriver::get();
+    const cu::Result result = cuda.StreamQuery(handle_);
+    if (result != cu::Result::kNotReady) cuda.check(result, "cuStreamQuery");
+    return result == cu::Result::kSuccess;
+  }
+
+  const CudaDevice& device_;
+  cu::Stream handle_ = nullptr;
+};
+
+// Both ends of a connection in one process.
+struct Timelines {
+  Timeline lender;
+  Timeline borrower{platform::duplicate(lender.memfd().get()), nullptr};
+};
+
+class OrderTrial {
+ public:
+  OrderTrial(const CudaDevice& device, std::chrono::nanoseconds patience)
+      : patience_(patience), writer_(device), reader_(device) {}
+
+  void run() {
+    try {
+      exchange();
+    } catch (const Error&) {
+      release();
+      throw;
+    }
+  }
+
+ private:
+  // The reader is told to wait first: otherwise it might find that there is nothing to wait for.
+  void exchange() {
+    constexpr Mark kExpected{0, 1};
+    timelines_->borrower.wait(reader_.get(), kExpected);
+    const Mark answer = timelines_->borrower.signal(reader_.get());
+    (void)timelines_->lender.signal(writer_.get());
+    const bool done = reader_.is_idle_by(Deadline(patience_));
+    if (!timelines_->borrower.reached(kExpected))
+      fail("cuStreamWriteValue64 was accepted, but the host sees no value");
+    if (!done) fail("cuStreamWaitValue64 was accepted, but still waits for a value that is there");
+    if (!timelines_->lender.reached(answer))
+      fail("cuStreamWriteValue64 was accepted, but the host does not see the second value");
+  }
+
+  [[noreturn]] void fail(const std::string& what) const {
+    const auto waited = std::chrono::ceil<std::chrono::milliseconds>(patience_).count();
+    throw Error(Code::kTimeout, what + " after " + std::to_string(waited) + " ms");
+  }
+
+  // Writes the value itself. If a stream stays as it is all the same, so does what it refers to.
+  void release() noexcept {
+    timelines_->borrower.peer_died();
+    bool idle = false;
+    try {
+      const Deadline deadline(patience_);
+      idle = reader_.is_idle_by(deadline) && writer_.is_idle_by(deadline);
+    } catch (const Error&) {  // the device is lost: nobody knows what it still does
+    }
+    if (idle)
+      timelines_->lender.peer_died();  // what was accepted and never written is not waited for
+    else
+      (void)timelines_.release();
+  }
+
+  std::chrono::nanoseconds patience_;
+  std::unique_ptr<Timelines> timelines_ = std::make_unique<Timelines>();
+  TrialStream writer_;
+  TrialStream reader_;
+};
+
+}  // namespace
+
+void try_shared_memory(const CudaDevice& device) {
+  const SharedPages pages(device);
+  const CudaMapping owners(pages.owners, cu::AccessFlags::kReadWrite);
+  const CudaMapping borrowers(pages.borrowers, cu::AccessFlags::kReadWrite);
+}
+
+// CudaMapping itself falls back to both, and does not say why.
+void try_read_only_mapping(const CudaDevice& device) {
+  const SharedPages pages(device);
+  const CudaMapping mapping(pages.borrowers, cu::AccessFlags::kReadWrite);
+  allow(mapping, device, cu::AccessFlags::kRead, "for reading only");
+}
+
+void try_order(const CudaDevice& device, std::chrono::nanoseconds patience) {
+  OrderTrial(device, patience).run();
+}
+
+void try_legacy_ipc(const CudaDevice& device) {
+  const CudaDriver& cuda = CudaDriver::get();
+  const CudaScope scope(device);
+  constexpr std::size_t kBytes = 4096;
+  cu::DevicePtr address = 0;
+  cuda.check(cuda.MemAlloc(&address, kBytes), "cuMemAlloc of " + std::to_string(kBytes) + " bytes");
+  cu::IpcMemHandle handle;
+  const cu::Result result = cuda.IpcGetMemHandle(&handle, address);
+  (void)cuda.MemFree(address);
+  cuda.check(result, "cuIpcGetMemHandle");
+}
+
+void ask_for_peer_access(const CudaDevice& reader, const CudaDevice& owner) {
+  const CudaDriver& cuda = CudaDriver::get();
+  int can = 0;
+  cuda.check(cuda.DeviceCanAccessPeer(&can, reader.handle(), owner.handle()),
+             "cuDeviceCanAccessPeer");
+  if (can == 0) throw Error(Code::kUnsupported, "cuDeviceCanAccessPeer says no");
+}
+
+void try_peer_access(const CudaDevice& reader, const CudaDevice& owner) {
+  const SharedPages pages(owner);
+  const CudaMapping mapping(pages.owners, cu::AccessFlags::kReadWrite);
+  allow(mapping, reader, cu::AccessFlags::kReadWrite, "for a peer");
+}
+
+}  // namespace tensorbus::memory

@@ -1,0 +1,60 @@
+// What this machine can do; tensorbus/doctor.py says it.
+#include "tensorbus/bus/doctor.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "tensorbus/python/bindings.hpp"
+#include "tensorbus/python/text_of.hpp"
+
+namespace tensorbus::python {
+
+void bind_doctor(nb::module_& module) {
+  nb::class_<Finding>(module, "Finding")
+      .def_prop_ro("why_not", [](const Finding& self) { return text_of(self.why_not); })
+      .def_prop_ro("can", &Finding::can);
+  nb::class_<HostFindings>(module, "HostFindings")
+      .def_ro("kernel", &HostFindings::kernel)
+      .def_ro("kernel_version", &HostFindings::kernel_version)
+      .def_ro("pidfd", &HostFindings::pidfd)
+      .def_ro("shared_memory", &HostFindings::shared_memory)
+      .def_prop_ro("domain_path",
+                   [](const HostFindings& self) { return text_of(self.domain_path); })
+      .def_ro("domain", &HostFindings::domain)
+      .def_ro("memory_bytes", &HostFindings::memory_bytes)
+      .def_prop_ro("memory_limit",
+                   [](const HostFindings& self) { return text_of(self.memory_limit); })
+      .def_ro("open_files", &HostFindings::open_files)
+      .def_ro("locked_bytes", &HostFindings::locked_bytes)
+      .def_prop_ro("can_share", &HostFindings::can_share);
+  nb::class_<DeviceFindings>(module, "DeviceFindings")
+      .def_ro("ordinal", &DeviceFindings::ordinal)
+      .def_prop_ro("name", [](const DeviceFindings& self) { return text_of(self.name); })
+      .def_ro("uuid", &DeviceFindings::uuid)
+      .def_ro("capability_major", &DeviceFindings::capability_major)
+      .def_ro("capability_minor", &DeviceFindings::capability_minor)
+      .def_ro("memory_bytes", &DeviceFindings::memory_bytes)
+      .def_ro("integrated", &DeviceFindings::integrated)
+      .def_ro("mig", &DeviceFindings::mig)
+      .def_ro("context", &DeviceFindings::context)
+      .def_ro("shared_memory", &DeviceFindings::shared_memory)
+      .def_ro("read_only_mapping", &DeviceFindings::read_only_mapping)
+      .def_ro("order", &DeviceFindings::order)
+      .def_ro("legacy_ipc", &DeviceFindings::legacy_ipc)
+      .def_prop_ro("can_share", &DeviceFindings::can_share);
+  nb::class_<PeerFinding>(module, "PeerFinding")
+      .def_ro("reader", &PeerFinding::reader)
+      .def_ro("owner", &PeerFinding::owner)
+      .def_ro("access", &PeerFinding::access);
+  nb::class_<CudaFindings>(module, "CudaFindings")
+      .def_ro("driver", &CudaFindings::driver)
+      .def_ro("driver_version", &CudaFindings::driver_version)
+      .def_ro("wsl", &CudaFindings::wsl)
+      .def_ro("devices", &CudaFindings::devices)
+      .def_ro("peers", &CudaFindings::peers);
+  module.def("probe_host", &probe_host, nb::arg("domain"), nb::call_guard<WithoutGil>());
+  module.def("probe_cuda", [] { return probe_cuda(); }, nb::call_guard<WithoutGil>());
+}
+
+}  // namespace tensorbus::python
