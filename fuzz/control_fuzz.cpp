@@ -74,6 +74,8 @@ void run(std::span<const std::byte> datagram) {
       return decode<link::Told>(datagram);
     case link::ControlType::kFile:
       return decode<link::FileMessage>(datagram);
+    case link::ControlType::kCudaSegment:
+      return decode<link::CudaSegment>(datagram);
     default:  // all others name one link or segment
       decode<link::Event>(datagram);
   }

@@ -54,7 +54,7 @@ class SharedOnce {
 // One of them, with numbers that may be right.
 inline void say_exchange(RawTalk& talk, const SharedOnce& shared, const HostedOnce& hosted,
                          Input& input) {
-  switch (input.below(9)) {
+  switch (input.below(11)) {
     case 0: {
       link::Attach attach{input.below(4), shared.name().number, shared.name().key, 0};
       if (input.byte() >= 0xc0) attach = {1, input.number(), input.number(), input.below(3)};
@@ -88,7 +88,7 @@ inline void say_exchange(RawTalk& talk, const SharedOnce& shared, const HostedOn
       return talk.say(denied, input);
     }
     case 5:
-      return talk.say(link::Return{input.below(8)}, input);
+      return talk.say(link::Return{input.below(8), wild_mark(input)}, input);
     case 6: {
       link::FileMessage file{.segment = kWildSegments[input.below(4)], .bytes = input.number()};
       file.offset = input.byte() < 0xe0 ? 0 : input.number();
@@ -97,6 +97,14 @@ inline void say_exchange(RawTalk& talk, const SharedOnce& shared, const HostedOn
     }
     case 7:
       return say_queue(talk, hosted, input);
+    case 8: {  // there is no driver here: what is wanted of it is refused
+      const std::uint32_t number = memory::CudaMemory::kFirst + input.below(2);
+      const link::CudaSegment segment{input.byte() < 0xe0 ? number : kWildSegments[input.below(4)],
+                                      input.number(), Id{}};
+      return talk.say(segment, input.byte());
+    }
+    case 9:
+      return talk.say(link::TimelineMessage{}, input.flag() ? 5 : input.byte());
     default:
       return talk.say(wild_lent(input), input);
   }

@@ -32,6 +32,8 @@ class HostedOnce {
 };
 
 // A nearly right sample, of the sender's own memory or of others'.
+inline std::uint64_t wild_mark(Input& input) { return input.byte() < 0xc0 ? 0 : input.number(); }
+
 inline link::Lent wild_lent(Input& input) {
   link::Lent lent;
   lent.request = input.below(4);
@@ -45,6 +47,7 @@ inline link::Lent wild_lent(Input& input) {
     lent.offset = input.number();
   }
   lent.inline_bytes.assign(text_of(descriptor));
+  lent.mark = wild_mark(input);
   return lent;
 }
 

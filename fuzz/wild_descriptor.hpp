@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fuzz/fuzz.hpp"
+#include "tensorbus/memory/cuda_memory.hpp"
 
 namespace tensorbus::fuzz {
 
@@ -53,9 +54,13 @@ class WildDescriptor {
     const bool contiguous = input_.flag();
     put(static_cast<std::uint8_t>(1 + input_.byte() % 48));  // dtype
     put(dims);
-    put(std::uint8_t{0});  // host memory
+    const bool on_device = input_.byte() >= 0xf0;
+    put(static_cast<std::uint8_t>(on_device ? 1 : 0));
     put(static_cast<std::uint8_t>((input_.byte() & 0x7e) | (contiguous ? 1 : 0)));
-    put(kWildSegments[input_.byte() % 16 < 15 ? input_.below(3) : 3]);
+    if (on_device)
+      put(memory::CudaMemory::kFirst + input_.below(2));
+    else
+      put(kWildSegments[input_.byte() % 16 < 15 ? input_.below(3) : 3]);
     put(input_.number());
     put(input_.number());
     for (std::uint8_t i = 0; i < dims; ++i) put(input_.number());

@@ -10,10 +10,15 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import tensorbus as tb
 
 _BUILT = Path(__file__).parent.parent / "build/dev/bin"
 LIBRARY = Path(os.environ.get("TENSORBUS_TEST_BIN_DIR", _BUILT)) / "cuda/libcuda.so.1"
+needs_standin = pytest.mark.skipif(
+    not LIBRARY.exists(), reason=f"{LIBRARY} is not built: scripts/test does that"
+)
 # For the processes that are to have it.
 ENVIRONMENT = {"TENSORBUS_CUDA_DRIVER": str(LIBRARY)}
 

@@ -7,9 +7,9 @@ import pytest
 
 import tensorbus as tb
 from harness import PATIENCE, Elsewhere, hear, tell
-from standin import ENVIRONMENT, LIBRARY, Stream, read_on
+from standin import ENVIRONMENT, Stream, needs_standin, read_on
 
-pytestmark = pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
+pytestmark = needs_standin
 
 BYTES = 1 << 20
 

@@ -11,19 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 import tensorbus as tb
 from harness import PATIENCE, Elsewhere, tell
+from standin import LIBRARY, needs_standin
 from tensorbus import doctor
-
-STANDIN = Path(os.environ.get("TENSORBUS_TEST_BIN_DIR", "."), "cuda", "libcuda.so.1")
-
-needs_standin = pytest.mark.skipif(
-    not STANDIN.is_file(),
-    reason="the stand-in for CUDA's driver is not built: scripts/test does, and sets "
-    "TENSORBUS_TEST_BIN_DIR",
-)
 
 
 def run(
@@ -105,7 +97,7 @@ def test_a_domain_that_is_none_is_said_to_be() -> None:
 
 @needs_standin
 def test_gpus_are_tried_out() -> None:
-    report = report_of("--cuda", driver=STANDIN)
+    report = report_of("--cuda", driver=LIBRARY)
     cuda = report["cuda"]
     assert works(cuda["driver"])
     assert (cuda["driver_version"], cuda["can_share"]) == ("13.0", True)
@@ -120,7 +112,7 @@ def test_gpus_are_tried_out() -> None:
 
 @needs_standin
 def test_what_a_gpu_cannot_do_is_named_with_the_call_that_failed() -> None:
-    without: dict[str, Any] = {"driver": STANDIN, "STANDIN_WITHOUT": "posix_fd,peer"}
+    without: dict[str, Any] = {"driver": LIBRARY, "STANDIN_WITHOUT": "posix_fd,peer"}
     (first, second) = report_of(**without)["cuda"]["devices"]
     assert first["shared_memory"] == second["shared_memory"]
     assert "CUDA_ERROR_NOT_SUPPORTED" in first["shared_memory"]["why_not"]
@@ -166,7 +158,7 @@ def test_a_forked_child_is_told_that_it_is_one(elsewhere: Elsewhere) -> None:
         assert doctor.examine().cuda.driver.can
         in_a_fork(look)
 
-    elsewhere.run(fork, str(STANDIN))
+    elsewhere.run(fork, str(LIBRARY))
 
 
 def test_the_documented_keys_are_those_of_the_report() -> None:

@@ -7,6 +7,7 @@ from math import prod
 from typing import Any, NoReturn
 
 from tensorbus import _numpy, _torch
+from tensorbus._device import HOST
 from tensorbus._errors import ProtocolError, Unsupported
 from tensorbus._fields import Restorer
 from tensorbus._tensors import CONJUGATE, FROM_TORCH, NEGATIVE
@@ -39,8 +40,19 @@ class Packing:
             "only NumPy arrays and torch tensors can be in bytes: convert the others to one of them"
         )
 
+    def add_received(self, memory: object) -> NoReturn:
+        self.add_capsule(memory, 0)
+
     def add_memory(
-        self, address: int, dtype: str, shape: Any, strides: Any, flags: int, keeper: Any
+        self,
+        address: int,
+        dtype: str,
+        shape: Any,
+        strides: Any,
+        flags: int,
+        keeper: Any,
+        device: int = HOST,
+        stream: int = 0,
     ) -> int:
         is_torch = flags & FROM_TORCH
         elements = _of_torch(keeper) if is_torch else _of_numpy(keeper)
@@ -56,7 +68,7 @@ def _of_numpy(keeper: Any) -> bytes:
 
 
 def _of_torch(tensor: Any) -> bytes:
-    plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     return ctypes.string_at(plain.data_ptr(), plain.numel() * plain.element_size())
 
 
@@ -64,6 +76,7 @@ class PackedTensor:
     """What is known of one tensor; looks to `tensorbus._numpy` like memory of the bus."""
 
     writable = True
+    device = "cpu"
 
     def __init__(self, dtype: str, shape: tuple[int, ...], flags: int, elements: bytearray) -> None:
         self.dtype = dtype

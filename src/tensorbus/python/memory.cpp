@@ -163,7 +163,9 @@ using Version = std::optional<std::pair<int, int>>;
 nb::capsule dlpack(const Memory& memory, nb::handle stream, Version max_version,
                    std::optional<std::pair<int, int>> device, std::optional<bool> copy) {
   if (device && *device != dlpack_device(memory))
-    throw nb::buffer_error("dl_device: this tensor is elsewhere, see __dlpack_device__");
+    throw nb::buffer_error(memory.device.is_cuda()
+                               ? "dl_device: this tensor is on a GPU, see __dlpack_device__"
+                               : "dl_device: this tensor is in main memory, (1, 0)");
   if (memory.device.is_cuda())
     use_on(memory, stream);
   else if (!stream.is_none())
