@@ -127,6 +127,9 @@ TEST(CudaApi, has_the_numbers_of_kinds_and_flags) {
   EXPECT_TRUE(is(AccessFlags::kReadWrite, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
   EXPECT_TRUE(is(Granularity::kMinimum, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
   EXPECT_TRUE(is(Granularity::kRecommended, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
+  EXPECT_TRUE(is(CaptureMode::kGlobal, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  EXPECT_TRUE(is(CaptureMode::kThreadLocal, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  EXPECT_TRUE(is(CaptureMode::kRelaxed, CU_STREAM_CAPTURE_MODE_RELAXED));
   EXPECT_TRUE(is(CaptureStatus::kNone, CU_STREAM_CAPTURE_STATUS_NONE));
   EXPECT_TRUE(is(CaptureStatus::kActive, CU_STREAM_CAPTURE_STATUS_ACTIVE));
   EXPECT_TRUE(is(CaptureStatus::kInvalidated, CU_STREAM_CAPTURE_STATUS_INVALIDATED));

@@ -608,6 +608,25 @@ TEST(CudaBus, what_is_captured_into_a_graph_is_refused) {
   });
 }
 
+TEST(CudaBus, a_capture_in_a_program_keeps_nobody_else_in_it_from_memory) {
+  const FreshDomain domain;
+  in_process([&] {
+    const Participant us = domain.join();
+    Publisher publisher("frames", {}, us);
+    Subscriber subscriber("frames", {}, us);
+    ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
+    const TestStream stream;
+    const TestStream captured;
+    standin_capture(captured.get(), true);
+    publish_filled(publisher, stream, 1);
+    const auto sample = subscriber.receive(kLong);
+    ASSERT_TRUE(sample);
+    const Found found = read_on(stream, sample->tensor());
+    stream.synchronize();
+    EXPECT_EQ(*found, 1U);
+  });
+}
+
 TEST(CudaBus, without_a_driver_a_loan_says_why) {
   const FreshDomain domain;
   in_process({{"TENSORBUS_CUDA_DRIVER", "off"}}, [&] {

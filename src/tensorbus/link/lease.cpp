@@ -64,7 +64,8 @@ memory::Mark signalled(const std::vector<platform::CudaStream>& streams,
 // tries again later, and has the memory until then.
 void Lease::give_back() noexcept {
   if (!device_ || device_->streams.empty()) return lender_->give_back(token_, 0);
-  if (!platform::CudaDriver::usable()) return;  // the process ends, and all comes back with it
+  if (platform::CudaDriver::in_use() == nullptr)
+    return;  // the process ends, and all comes back with it
   try {
     const memory::Mark mark = signalled(device_->streams, *timeline());
     return lender_->give_back(token_, mark.packed());

@@ -11,11 +11,12 @@ using platform::CudaStream;
 WriteMarks::WriteMarks() = default;
 
 WriteMarks::~WriteMarks() {
-  if (!CudaDriver::usable()) return;
+  const CudaDriver* const cuda = CudaDriver::in_use();
+  if (cuda == nullptr) return;
   for (const auto& [slot, stream] : relays_) try {
       const CudaScope scope(stream.device());
-      (void)CudaDriver::get().StreamDestroy(stream.handle());  // what is enqueued there still runs
-    } catch (const Error&) {                                   // the device is lost
+      (void)cuda->StreamDestroy(stream.handle());  // what is enqueued there still runs
+    } catch (const Error&) {                       // the device is lost
     }
 }
 

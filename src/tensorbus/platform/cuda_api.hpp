@@ -75,6 +75,7 @@ enum class AllocationType : int { kInvalid = 0, kPinned = 1 };
 enum class HandleType : int { kNone = 0, kPosixFd = 1 };
 enum class AccessFlags : int { kNone = 0, kRead = 1, kReadWrite = 3 };
 enum class Granularity : int { kMinimum = 0, kRecommended = 1 };
+enum class CaptureMode : int { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2 };
 enum class CaptureStatus : int { kNone = 0, kActive = 1, kInvalidated = 2 };
 
 inline constexpr unsigned kHostRegisterPortable = 1;
@@ -138,6 +139,7 @@ static_assert(sizeof(IpcMemHandle) == 64);
   CALL(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (Context*, Device))                      \
   CALL(DevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (Device))                           \
   CALL(CtxPushCurrent, cuCtxPushCurrent_v2, (Context))                                            \
+  CALL(ThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, (CaptureMode*))        \
   CALL(CtxPopCurrent, cuCtxPopCurrent_v2, (Context*))                                             \
   CALL(MemGetAllocationGranularity, cuMemGetAllocationGranularity,                                \
        (std::size_t*, const AllocationProp*, Granularity))                                        \

@@ -78,15 +78,16 @@ std::string text_of(const cu::Uuid& uuid) {
   return text;
 }
 
-CudaScope::CudaScope(const CudaDevice& device) {
-  const CudaDriver& cuda = CudaDriver::get();
-  cuda.check(cuda.CtxPushCurrent(device.context()),
-             "cuCtxPushCurrent of device " + std::to_string(device.ordinal()));
+CudaScope::CudaScope(const CudaDevice& device) : cuda_(CudaDriver::get()) {
+  cuda_.check(cuda_.CtxPushCurrent(device.context()),
+              "cuCtxPushCurrent of device " + std::to_string(device.ordinal()));
+  (void)cuda_.ThreadExchangeStreamCaptureMode(&mode_);
 }
 
 CudaScope::~CudaScope() {
+  (void)cuda_.ThreadExchangeStreamCaptureMode(&mode_);
   cu::Context ours = nullptr;
-  (void)CudaDriver::get().CtxPopCurrent(&ours);
+  (void)cuda_.CtxPopCurrent(&ours);
 }
 
 }  // namespace tensorbus::platform

@@ -47,13 +47,19 @@ class CudaDevice {
 // "GPU-" and the 32 hex digits in groups, as nvidia-smi writes it.
 std::string text_of(const cu::Uuid& uuid);
 
-// Has a device's context current in this thread for as long as it lives.
+// Has a device's context current in this thread for as long as it lives. The thread may call
+// whatever it likes then, also while another captures a graph: nothing that is done in a scope has
+// to do with what is captured.
 class CudaScope {
  public:
   explicit CudaScope(const CudaDevice& device);
   ~CudaScope();
   CudaScope(const CudaScope&) = delete;
   CudaScope& operator=(const CudaScope&) = delete;
+
+ private:
+  const CudaDriver& cuda_;
+  cu::CaptureMode mode_ = cu::CaptureMode::kRelaxed;  // then the one to go back to
 };
 
 }  // namespace tensorbus::platform

@@ -33,10 +33,15 @@ std::string dotted(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// Set by the first get(), never cleared: both of what usable() asks for.
-std::atomic<bool> initialised{false};
+// Set by the first get(), never cleared. Release on writing pairs with acquire on reading.
+std::atomic<const CudaDriver*> initialised{nullptr};
 std::atomic<std::uint32_t> initialised_in{0};  // the fork generation
 std::atomic<bool> exiting{false};
+
+bool is_child() noexcept {
+  return initialised.load(std::memory_order_acquire) != nullptr &&
+         initialised_in.load(std::memory_order_relaxed) != fork_generation();
+}
 
 }  // namespace
 
@@ -57,8 +62,7 @@ CudaDriver::CudaDriver() {
     refuse("its driver is for CUDA " + dotted(version_) + "; " + dotted(kOldestVersion) +
            " or newer is needed");
   initialised_in.store(fork_generation(), std::memory_order_relaxed);
-  // Release: pairs with the load in usable().
-  initialised.store(true, std::memory_order_release);
+  initialised.store(this, std::memory_order_release);
   // After the driver's own handlers were registered, so that it runs before they do.
   std::atexit([] { exiting.store(true, std::memory_order_relaxed); });
 }
@@ -74,8 +78,7 @@ const CudaDriver& CudaDriver::get() {
   if (loaded->in != fork_generation()) loaded = new Loaded;
   if (exiting.load(std::memory_order_relaxed))
     throw Error(Code::kClosed, "the process is about to exit, and CUDA is left alone");
-  if (initialised.load(std::memory_order_acquire) &&
-      initialised_in.load(std::memory_order_relaxed) != fork_generation())
+  if (is_child())
     throw Error(Code::kForked,
                 "CUDA was initialised before this process was forked, and cannot be used in it: "
                 "start it with the spawn method, or fork before the first use of CUDA");
@@ -84,10 +87,9 @@ const CudaDriver& CudaDriver::get() {
   return *loaded->driver;
 }
 
-bool CudaDriver::usable() noexcept {
-  return initialised.load(std::memory_order_acquire) &&
-         initialised_in.load(std::memory_order_relaxed) == fork_generation() &&
-         !exiting.load(std::memory_order_relaxed);
+const CudaDriver* CudaDriver::in_use() noexcept {
+  if (is_child() || exiting.load(std::memory_order_relaxed)) return nullptr;
+  return initialised.load(std::memory_order_acquire);
 }
 
 std::string CudaDriver::describe(cu::Result result) const {

@@ -15,9 +15,9 @@ class CudaDriver : public cu::Functions {
   // Loads and initialises it in the first call. Throws Error(kUnsupported) that says why there is
   // none and what to do, each time; Error(kForked) in a child of the process that initialised it.
   static const CudaDriver& get();
-  // May it be called by whoever cleans up? Not in such a child, and not once the process exits: its
-  // memory goes with it then.
-  static bool usable() noexcept;
+  // For whoever cleans up: null in such a child, once the process exits, since its memory goes with
+  // it then, and where it was never loaded.
+  static const CudaDriver* in_use() noexcept;
 
   // The version of CUDA that the driver speaks: 12040 for 12.4.
   int version() const noexcept { return version_; }

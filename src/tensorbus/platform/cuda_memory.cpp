@@ -62,7 +62,8 @@ CudaAllocation::CudaAllocation(const CudaDevice& device, const Fd& descriptor, s
 }
 
 CudaAllocation::~CudaAllocation() {
-  if (handle_ != 0 && CudaDriver::usable()) (void)CudaDriver::get().MemRelease(handle_);
+  const CudaDriver* const cuda = CudaDriver::in_use();
+  if (handle_ != 0 && cuda != nullptr) (void)cuda->MemRelease(handle_);
 }
 
 Fd CudaAllocation::descriptor() const {
@@ -86,7 +87,7 @@ CudaMapping::CudaMapping(const CudaAllocation& allocation, cu::AccessFlags acces
     mapped_ = true;
     allow(access);
   } catch (...) {
-    unmap();
+    unmap(cuda);
     throw;
   }
 }
@@ -103,17 +104,17 @@ void CudaMapping::allow(cu::AccessFlags access) {
 }
 
 // With the device's context current.
-void CudaMapping::unmap() noexcept {
-  const CudaDriver& cuda = CudaDriver::get();
+void CudaMapping::unmap(const CudaDriver& cuda) noexcept {
   if (mapped_) (void)cuda.MemUnmap(address_, bytes_);
   (void)cuda.MemAddressFree(address_, bytes_);
 }
 
 CudaMapping::~CudaMapping() {
-  if (address_ == 0 || !CudaDriver::usable()) return;
+  const CudaDriver* const cuda = CudaDriver::in_use();
+  if (address_ == 0 || cuda == nullptr) return;
   try {
     const CudaScope scope(*device_);
-    unmap();
+    unmap(*cuda);
   } catch (const Error&) {  // the device is lost, and its memory with it
   }
 }

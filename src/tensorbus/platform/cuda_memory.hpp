@@ -55,7 +55,7 @@ class CudaMapping {
 
  private:
   void allow(cu::AccessFlags access);
-  void unmap() noexcept;
+  void unmap(const CudaDriver& cuda) noexcept;
 
   const CudaDevice* device_;
   std::size_t bytes_;

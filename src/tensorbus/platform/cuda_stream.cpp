@@ -71,10 +71,11 @@ HostRegistration::HostRegistration(const CudaDevice& device, const Mapping& memo
 }
 
 HostRegistration::~HostRegistration() {
-  if (!CudaDriver::usable()) return;
+  const CudaDriver* const cuda = CudaDriver::in_use();
+  if (cuda == nullptr) return;
   try {
     const CudaScope scope(device_);  // the call needs one, whichever thread this is
-    (void)CudaDriver::get().MemHostUnregister(memory_.data());
+    (void)cuda->MemHostUnregister(memory_.data());
   } catch (const Error&) {  // the device is lost, and the registration with it
   }
 }

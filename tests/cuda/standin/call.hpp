@@ -10,6 +10,8 @@
 namespace standin {
 
 Result admit(const char* symbol);
+// Is it a call that this thread may not make while streams are captured?
+bool is_forbidden_by_captures(const char* symbol);
 // For the few that need no cuInit.
 Result admit_uninitialized(const char* symbol);
 // Of a process that had called cuInit: its threads may hold any lock here, and will not return it.
@@ -30,6 +32,7 @@ class InOperation {
 template <typename Body>
 Result call(const char* symbol, Body&& body) {
   if (const Result refused = admit(symbol); refused != Result::kSuccess) return refused;
+  if (is_forbidden_by_captures(symbol)) return Result::kStreamCaptureUnsupported;
   const std::lock_guard lock(world().mutex);
   return body(world());
 }

@@ -1,4 +1,5 @@
 #include "call.hpp"
+#include "capture.hpp"
 #include "stream.hpp"
 
 // Streams as the driver shows them, and what a test does with them.
@@ -98,8 +99,10 @@ extern "C" STANDIN_EXPORT void standin_launch(Stream handle, void (*kernel)(void
 
 extern "C" STANDIN_EXPORT void standin_capture(Stream handle, bool capturing) {
   const std::lock_guard lock(world().mutex);
-  stream_for_test(world(), handle)->capture =
-      capturing ? CaptureStatus::kActive : CaptureStatus::kNone;
+  CaptureStatus& status = stream_for_test(world(), handle)->capture;
+  const bool captured = status != CaptureStatus::kNone;
+  if (captured != capturing) count_captures(capturing ? 1 : -1);
+  status = capturing ? CaptureStatus::kActive : CaptureStatus::kNone;
 }
 
 }  // namespace standin

@@ -1,0 +1,35 @@
+#include "capture.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <string_view>
+
+// What a capture forbids in other threads, too: calls that may do something behind its back.
+namespace standin {
+namespace {
+
+constexpr std::array<std::string_view, 6> kUnsafe = {
+    "cuMemAlloc_v2",  "cuMemCreate",          "cuMemMap",
+    "cuMemSetAccess", "cuMemHostRegister_v2", "cuMemFree_v2"};
+
+std::atomic<int> captures{0};
+thread_local CaptureMode mode = CaptureMode::kGlobal;
+
+}  // namespace
+
+void count_captures(int more) { captures += more; }
+
+bool is_forbidden_by_captures(const char* symbol) {
+  return captures > 0 && mode != CaptureMode::kRelaxed &&
+         std::find(kUnsafe.begin(), kUnsafe.end(), symbol) != kUnsafe.end();
+}
+
+extern "C" Result cuThreadExchangeStreamCaptureMode(CaptureMode* exchanged) {
+  return call(__func__, [&](World&) {
+    std::swap(*exchanged, mode);
+    return Result::kSuccess;
+  });
+}
+
+}  // namespace standin
