@@ -1,0 +1,156 @@
+// Whoever dies, or leaves, while streams read and write what is lent.
+
+#include "ends.hpp"
+
+namespace tensorbus {
+namespace {
+
+using namespace testing;
+
+TEST(CudaDeaths, who_waits_for_a_dead_publisher_goes_on_and_is_told) {
+  const FreshDomain domain;
+  while_the_first_is_killed(
+      [&](int wire) {
+        Writer w(domain);
+        w.wait_for_reader();
+        publish_filled(w.publisher, w.stream, 1);
+        w.stream.synchronize();
+        w.stream.pause();
+        publish_filled(w.publisher, w.stream, 2);
+        publish_filled(w.publisher, w.stream, 3);
+        wait_for(wire);
+        ::raise(SIGKILL);
+      },
+      [&](int wire) {
+        Reader r(domain);
+        const Sample whole = r.next();
+        const Sample half = r.next();
+        const Found found = read_on(r.stream, whole.tensor());
+        (void)read_on(r.stream, half.tensor());
+        tell(wire);
+        EXPECT_TRUE(eventually([&] { return !half.tensor().intact(); }));
+        r.stream.synchronize();
+        EXPECT_EQ(*found, 1U);
+        EXPECT_TRUE(whole.tensor().intact());
+        EXPECT_FALSE(r.subscriber.try_receive()) << "the third was never written";
+        EXPECT_EQ(r.subscriber.stats().gone, 1U);
+      });
+}
+
+TEST(CudaDeaths, a_dead_subscribers_leases_come_back_whatever_its_streams_do) {
+  const FreshDomain domain;
+  while_the_first_is_killed(
+      [&](int wire) {
+        Reader r(domain);
+        auto sample = r.subscriber.receive(kLong);
+        ASSERT_TRUE(sample);
+        r.stream.pause();
+        (void)read_on(r.stream, sample->tensor());
+        sample.reset();
+        tell(wire);
+        wait_for(wire);
+        ::raise(SIGKILL);
+      },
+      [&](int wire) {
+        Writer w(domain);
+        w.wait_for_reader();
+        publish_filled(w.publisher, w.stream, 1);
+        w.stream.synchronize();
+        wait_for(wire);
+        EXPECT_NE(w.used_bytes(), 0U);
+        tell(wire);
+        EXPECT_TRUE(eventually([&] { return w.used_bytes() == 0; }));
+      });
+}
+
+// Lets go of all that it has, one after the other, with its kernel still to run.
+void leave_while_reading(const FreshDomain& domain, int wire, bool whole_participant) {
+  const TestStream stream;
+  Found found;
+  std::optional<Participant> us = domain.join();
+  std::optional<Subscriber> subscriber(std::in_place, "frames", SubscriberOptions{}, *us);
+  {
+    const auto sample = subscriber->receive(kLong);
+    ASSERT_TRUE(sample);
+    stream.pause();
+    found = read_on(stream, sample->tensor());
+  }
+  subscriber.reset();
+  if (whole_participant) us.reset();
+  tell(wire);
+  wait_for(wire);
+  stream.resume();
+  stream.synchronize();
+  EXPECT_EQ(*found, 3U);
+  tell(wire);
+  wait_for(wire);
+}
+
+class WhoLeaves : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(CudaBus, WhoLeaves, ::testing::Bool());
+
+TEST_P(WhoLeaves, while_its_stream_reads_finds_what_was_published) {
+  const FreshDomain domain;
+  in_two_processes(
+      [&](int wire) {
+        Writer w(domain);
+        w.wait_for_reader();
+        publish_filled(w.publisher, w.stream, 3);
+        wait_for(wire);
+        EXPECT_TRUE(eventually([&] { return w.publisher.subscribers() == 0; }));
+        for (std::uint64_t seed = 100; seed < 105; ++seed)
+          publish_filled(w.publisher, w.stream, seed);
+        w.stream.synchronize();
+        EXPECT_NE(w.used_bytes(), 0U);
+        tell(wire);
+        wait_for(wire);
+        EXPECT_TRUE(eventually([&] { return w.used_bytes() == 0; }));
+        tell(wire);
+      },
+      [&](int wire) { leave_while_reading(domain, wire, GetParam()); });
+}
+
+TEST_P(WhoLeaves, while_its_stream_waits_is_let_go_on_when_the_publisher_dies) {
+  const FreshDomain domain;
+  while_the_first_is_killed(
+      [&](int wire) {
+        Writer w(domain);
+        w.wait_for_reader();
+        w.stream.pause();
+        publish_filled(w.publisher, w.stream, 1);
+        wait_for(wire);
+        ::raise(SIGKILL);
+      },
+      [&](int wire) {
+        const TestStream stream;
+        std::optional<Participant> us = domain.join();
+        std::optional<Subscriber> subscriber(std::in_place, "frames", SubscriberOptions{}, *us);
+        auto sample = subscriber->receive(kLong);
+        ASSERT_TRUE(sample);
+        (void)read_on(stream, sample->tensor());
+        sample.reset();
+        subscriber.reset();
+        if (GetParam()) us.reset();
+        EXPECT_FALSE(stream.idle());
+        tell(wire);
+        stream.synchronize();
+      });
+}
+
+TEST(CudaDeaths, a_publisher_that_leaves_has_its_kernels_write_to_the_end) {
+  const FreshDomain domain;
+  in_process([&] {
+    const TestStream stream;
+    stream.pause();
+    {
+      Publisher publisher("frames", {}, domain.join());
+      publish_filled(publisher, stream, 1);
+    }
+    stream.resume();
+    stream.synchronize();
+    EXPECT_TRUE(eventually([] { return standin_open_mappings() == 0; }));
+  });
+}
+
+}  // namespace
+}  // namespace tensorbus

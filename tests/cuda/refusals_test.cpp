@@ -1,0 +1,68 @@
+// What cannot be had says why.
+
+#include "ends.hpp"
+#include "tensorbus/platform/cuda_device.hpp"
+
+namespace tensorbus {
+namespace {
+
+using namespace testing;
+
+TEST(CudaRefusals, who_does_not_see_the_device_is_told_so) {
+  const FreshDomain domain;
+  in_two_processes(
+      [&](int wire) {
+        Writer w(domain, 1);
+        w.wait_for_reader();
+        w.publisher.publish(loan_of(w.publisher, 1), w.stream.get());
+        wait_for(wire);
+        EXPECT_TRUE(eventually([&] { return w.used_bytes(1) == 0; }));
+      },
+      [&](int wire) {
+        const Participant us = domain.join();
+        Subscriber subscriber("frames", {}, us);
+        EXPECT_EQ(code_of([&] { (void)subscriber.receive(kLong); }), Code::kUnsupported);
+        tell(wire);
+      },
+      {{"CUDA_VISIBLE_DEVICES", "0"}});
+}
+
+TEST(CudaRefusals, without_a_driver_a_loan_says_why) {
+  const FreshDomain domain;
+  in_process({{"TENSORBUS_CUDA_DRIVER", "off"}}, [&] {
+    Publisher publisher("frames", {}, domain.join());
+    EXPECT_EQ(code_of([&] { (void)loan_of(publisher); }), Code::kUnsupported);
+  });
+  in_process({{"STANDIN_DEVICES", "0"}}, [&] {
+    Publisher publisher("frames", {}, domain.join());
+    EXPECT_EQ(code_of([&] { (void)loan_of(publisher); }), Code::kUnsupported);
+  });
+}
+
+TEST(CudaRefusals, a_child_of_a_process_that_used_cuda_is_told_to_be_spawned) {
+  const FreshDomain domain;
+  in_process([&] {
+    Publisher publisher("frames", {}, domain.join());
+    (void)loan_of(publisher);
+    in_process(
+        [&] { EXPECT_EQ(code_of([&] { (void)platform::CudaDevice::at(0); }), Code::kForked); });
+  });
+}
+
+TEST(CudaRefusals, more_than_the_budget_of_a_device_is_refused_by_its_name) {
+  const FreshDomain domain;
+  in_process([&] {
+    Publisher publisher("frames", {}, domain.join({.cuda_budget_bytes = std::size_t{8} << 20}));
+    const Loan most = publisher.loan<std::uint8_t>({7 << 20}, Device::cuda());
+    try {
+      (void)publisher.loan<std::uint8_t>({7 << 20}, Device::cuda());
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kOutOfMemory);
+      EXPECT_NE(std::string(error.what()).find("TENSORBUS_CUDA_BUDGET"), std::string::npos);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tensorbus

@@ -1,0 +1,158 @@
+// Streams of several devices, of several threads, and in graphs.
+
+#include "ends.hpp"
+
+namespace tensorbus {
+namespace {
+
+using namespace testing;
+
+TEST(CudaStreams, what_is_let_go_during_a_capture_comes_back_after_it) {
+  const FreshDomain domain;
+  in_process([&] {
+    const Participant us = domain.join();
+    Publisher publisher("frames", {}, us);
+    Subscriber subscriber("frames", {}, us);
+    ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
+    const TestStream stream;
+    publish_filled(publisher, stream, 1);
+    stream.synchronize();
+    auto sample = subscriber.receive(kLong);
+    ASSERT_TRUE(sample);
+    sample->tensor().use_on(stream.get());
+    const std::byte* const where = sample->tensor().data();
+    standin_capture(stream.get(), true);
+    sample.reset();
+    const auto used = [&] {
+      (void)publisher.stats();
+      return us.arena(Device::cuda()).used_bytes;
+    };
+    TensorView view = TensorView::of(reinterpret_cast<const std::uint64_t*>(where), {kWords});
+    view.device = Device::cuda();
+    publisher.publish(view);  // nobody looks at the lease that is gone
+    EXPECT_NE(used(), 0U);
+    standin_capture(stream.get(), false);
+    while (subscriber.try_receive()) {
+    }
+    EXPECT_TRUE(eventually([&] { return used() == 0; }));
+  });
+}
+
+TEST(CudaStreams, a_copy_for_a_message_that_came_to_nothing_ends_before_its_memory_is_used) {
+  const FreshDomain domain;
+  in_process([&] {
+    const TestStream slow;
+    Publisher publisher("frames", {}, domain.join({.cuda_budget_bytes = std::size_t{8} << 20}));
+    standin::DevicePtr foreign = 0;
+    EXPECT_OK(standin::cuMemAlloc_v2(&foreign, 16 << 20));
+    const auto* words = reinterpret_cast<const std::uint64_t*>(foreign);
+    std::vector<TensorView> views{TensorView::of(words, {kWords}),
+                                  TensorView::of(words, {(16 << 20) / 8})};
+    for (TensorView& view : views) {
+      view.device = Device::cuda();
+      view.stream = slow.get();
+    }
+    const std::byte* const first = loan_of(publisher).data();
+    slow.pause();
+    EXPECT_EQ(code_of([&] { publisher.publish(Value(), views); }), Code::kOutOfMemory);
+    const Loan next = loan_of(publisher);
+    EXPECT_NE(next.data(), first) << "where the copy is still to go";
+    slow.resume();
+    slow.synchronize();
+  });
+}
+
+TEST(CudaStreams, tensors_of_two_devices_are_whole_together) {
+  const FreshDomain domain;
+  in_two_processes(
+      [&](int wire) {
+        Writer w(domain);
+        const TestStream other(1);
+        w.wait_for_reader();
+        standin::DevicePtr foreign = 0;
+        EXPECT_OK(standin::cuMemAlloc_v2(&foreign, kWords * 8));
+        const std::span words(reinterpret_cast<std::uint64_t*>(foreign), kWords);
+        Loan loan = loan_of(w.publisher);
+        w.stream.launch([words = words_of(loan)] { write_pattern(words, 1); });
+        other.pause();
+        other.launch([words] { write_pattern(words, 2); });
+        TensorView first = loan.view();
+        first.stream = w.stream.get();
+        TensorView second = TensorView::of(words.data(), {kWords});
+        second.device = Device::cuda(1);
+        second.stream = other.get();
+        w.publisher.publish(Value(), {first, second});
+        wait_for(wire);
+        other.resume();
+        wait_for(wire);
+      },
+      [&](int wire) {
+        Reader r(domain);
+        const Sample sample = r.next();
+        const Found first = read_on(r.stream, sample.tensors()[0]);
+        const TestStream other(1);
+        const Found second = read_on(other, sample.tensors()[1]);
+        tell(wire);
+        r.stream.synchronize();
+        other.synchronize();
+        EXPECT_EQ(*first, 1U);
+        EXPECT_EQ(*second, 2U);
+        tell(wire);
+      });
+}
+
+TEST(CudaStreams, the_default_stream_of_a_thread_is_refused) {
+  const FreshDomain domain;
+  in_process([&] {
+    Publisher publisher("frames", {}, domain.join());
+    const TestStream stream;
+    EXPECT_EQ(code_of([&] {
+                publisher.publish(loan_of(publisher), reinterpret_cast<void*>(std::uintptr_t{2}));
+              }),
+              Code::kUnsupported);
+  });
+}
+
+TEST(CudaStreams, what_is_captured_into_a_graph_is_refused) {
+  const FreshDomain domain;
+  in_process([&] {
+    const Participant us = domain.join();
+    Publisher publisher("frames", {}, us);
+    Subscriber subscriber("frames", {}, us);
+    ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
+    const TestStream stream;
+    const TestStream captured;
+    standin_capture(captured.get(), true);
+    EXPECT_EQ(code_of([&] { publisher.publish(loan_of(publisher), captured.get()); }),
+              Code::kUnsupported);
+    stream.pause();
+    publish_filled(publisher, stream, 1);
+    const auto sample = subscriber.receive(kLong);
+    ASSERT_TRUE(sample);
+    EXPECT_EQ(code_of([&] { sample->tensor().use_on(captured.get()); }), Code::kUnsupported);
+    stream.resume();
+    stream.synchronize();
+  });
+}
+
+TEST(CudaStreams, a_capture_in_a_program_keeps_nobody_else_in_it_from_memory) {
+  const FreshDomain domain;
+  in_process([&] {
+    const Participant us = domain.join();
+    Publisher publisher("frames", {}, us);
+    Subscriber subscriber("frames", {}, us);
+    ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
+    const TestStream stream;
+    const TestStream captured;
+    standin_capture(captured.get(), true);
+    publish_filled(publisher, stream, 1);
+    const auto sample = subscriber.receive(kLong);
+    ASSERT_TRUE(sample);
+    const Found found = read_on(stream, sample->tensor());
+    stream.synchronize();
+    EXPECT_EQ(*found, 1U);
+  });
+}
+
+}  // namespace
+}  // namespace tensorbus
