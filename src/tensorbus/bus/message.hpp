@@ -19,7 +19,8 @@ struct TensorView {
   Device device{};
   // Of a tensor on a GPU: the stream of that device (a CUstream or cudaStream_t) on which it is
   // written. Whoever receives it reads it when what is enqueued there now has run. Null: the legacy
-  // default stream.
+  // default stream. Memory that has to be copied is read in that stream's order, also after
+  // publish() has returned: free it in the same order, as PyTorch's allocator does.
   void* stream = nullptr;
 
   // Row-major: TensorView::of(pixels.data(), {1080, 1920, 3}).
