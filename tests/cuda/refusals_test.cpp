@@ -1,6 +1,8 @@
 // What cannot be had says why.
 
 #include "ends.hpp"
+#include "tensorbus/memory/borrowed_cuda.hpp"
+#include "tensorbus/memory/cuda_memory.hpp"
 #include "tensorbus/platform/cuda_device.hpp"
 
 namespace tensorbus {
@@ -25,6 +27,34 @@ TEST(CudaRefusals, who_does_not_see_the_device_is_told_so) {
         tell(wire);
       },
       {{"CUDA_VISIBLE_DEVICES", "0"}});
+}
+
+TEST(CudaRefusals, a_segment_larger_than_its_device_is_the_owners_mistake) {
+  in_process([] {
+    const platform::CudaDevice& device = platform::CudaDevice::at(0);
+    memory::BorrowedCuda borrowed;
+    borrowed.add(memory::CudaMemory::kFirst,
+                 platform::CudaAllocation(device, platform::cuda_granularity(device)).descriptor(),
+                 std::size_t{1} << 60, device.uuid());
+    EXPECT_EQ(code_of([&] { (void)borrowed.find(memory::CudaMemory::kFirst); }), Code::kProtocol);
+    EXPECT_EQ(code_of([&] { borrowed.add(7, platform::Fd(), 4096, device.uuid()); }),
+              Code::kProtocol);
+  });
+}
+
+TEST(CudaRefusals, a_segment_that_is_mapped_needs_no_descriptor) {
+  in_process([] {
+    const platform::CudaDevice& device = platform::CudaDevice::at(0);
+    const platform::CudaAllocation allocation(device, platform::cuda_granularity(device));
+    memory::BorrowedCuda borrowed;
+    const std::size_t before = open_descriptors();
+    borrowed.add(memory::CudaMemory::kFirst, allocation.descriptor(), allocation.bytes(),
+                 device.uuid());
+    const auto mapping = borrowed.find(memory::CudaMemory::kFirst);
+    EXPECT_EQ(mapping->size(), allocation.bytes());
+    EXPECT_EQ(borrowed.find(memory::CudaMemory::kFirst), mapping);
+    EXPECT_LE(open_descriptors(), before + 1);  // the mapping's, in the stand-in
+  });
 }
 
 TEST(CudaRefusals, without_a_driver_a_loan_says_why) {

@@ -48,6 +48,7 @@ void BorrowerConnection::end(const std::string& why) {
   conversation_.close();
   exchange_->end(why);
   connected_->cuda.owner_hung_up(connected_->pidfd != nullptr);
+  segments_->peer_hung_up();
   const std::string_view reason = why.empty() ? std::string_view("the publisher hung up") : why;
   for (const Wanted& wanted : std::exchange(wanted_, {})) {
     wanted.subscriber->refuse(wanted.link, Code::kClosed, reason);

@@ -351,7 +351,8 @@ void Exchange::give_back(const link::Lent& lent) {
 void Exchange::end(const std::string& why) {
   ended_ = true;
   for (const auto& [token, mark] : std::exchange(returning_, {}))
-    segments_->keep_until(mark, lent_[token]);
+    if (const auto found = lent_.find(token); found != lent_.end())
+      segments_->keep_until(mark, found->second);
   lent_.clear();
   if (surroundings_.queues) surroundings_.queues->forget(*this);
   auto asked = std::exchange(asked_, {});

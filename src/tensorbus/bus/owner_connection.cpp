@@ -67,6 +67,7 @@ void OwnerConnection::end() {
   conversation_.close();
   exchange_->end("");
   connected_->cuda.owner_hung_up(connected_->pidfd != nullptr);
+  segments_->peer_hung_up();
   while (!links_.empty()) end_link(links_.begin());
 }
 

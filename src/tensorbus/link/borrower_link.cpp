@@ -90,6 +90,8 @@ void BorrowerLink::leave(const Lease& lease) noexcept {
 void BorrowerLink::give_back(std::uint64_t token, std::uint64_t mark) noexcept {
   {
     const std::lock_guard lock(release_mutex_);
+    const auto index = static_cast<std::uint32_t>(token);
+    if (index < leases_.size()) leases_[index].store(nullptr, std::memory_order_relaxed);
     returns_.push(token, mark);
     released_.store(released_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }

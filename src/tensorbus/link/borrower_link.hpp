@@ -45,6 +45,9 @@ class BorrowerLink : public Lender {
 
   void release(std::uint64_t token) noexcept { give_back(token, 0); }
   void enter(Lease& lease) override;
+  void give_back(const Lease& lease, std::uint64_t mark) noexcept override {
+    give_back(lease.token(), mark);
+  }
   void leave(const Lease& lease) noexcept override;
   void give_back(std::uint64_t token, std::uint64_t mark) noexcept override;
   // The lease of these bytes, if it is one of this link.

@@ -292,7 +292,7 @@ struct Told {
 struct Return {
   static constexpr ControlType kType = ControlType::kReturn;
   std::uint64_t token = 0;
-  std::uint64_t mark = 0;  // packed: it is back when that is reached
+  std::uint64_t mark = 0;  // packed: it is back when that is reached. Last: see MessageLender
   void visit(auto& archive) { archive(token, mark); }
 };
 

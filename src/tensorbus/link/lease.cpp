@@ -45,7 +45,6 @@ Lease::~Lease() {
     platform::abandon(std::move(kept_));
     return;
   }
-  lender_->leave(*this);
   give_back();
 }
 
@@ -63,14 +62,14 @@ memory::Mark signalled(const std::vector<platform::CudaStream>& streams,
 // While a stream is captured into a graph nothing can be said of it: whoever looks after streams
 // tries again later, and has the memory until then.
 void Lease::give_back() noexcept {
-  if (!device_ || device_->streams.empty()) return lender_->give_back(token_, 0);
-  if (platform::CudaDriver::in_use() == nullptr)
-    return;  // the process ends, and all comes back with it
+  if (!device_ || device_->streams.empty()) return lender_->give_back(*this, 0);
   try {
     const memory::Mark mark = signalled(device_->streams, *timeline());
-    return lender_->give_back(token_, mark.packed());
+    return lender_->give_back(*this, mark.packed());
   } catch (const std::exception&) {
   }
+  lender_->leave(*this);
+  if (platform::CudaDriver::in_use() == nullptr) return;  // the process ends: all comes back
   try {
     memory::DeviceWatch::retry(
         [lender = lender_, token = token_, streams = device_->streams, kept = kept_] {

@@ -73,10 +73,11 @@ class Lender {
 
   // From now on the lease can be found by the addresses of its places.
   virtual void enter(Lease& lease) = 0;
-  // The last reference to the lease is gone: it can be found no longer ...
+  // The last reference to the lease is gone: it can be found no longer, and its token goes back,
+  // with a mark for when the streams that use it have passed. Any thread.
+  virtual void give_back(const Lease& lease, std::uint64_t mark) noexcept = 0;
+  // The same in two steps, for a token that goes back later than the lease.
   virtual void leave(const Lease& lease) noexcept = 0;
-  // ... and its token goes back, with a mark for when the streams that use it have passed. Any
-  // thread.
   virtual void give_back(std::uint64_t token, std::uint64_t mark) noexcept = 0;
 
  private:

@@ -16,6 +16,10 @@ class MessageLender final : public Lender {
                 memory::Grant grant, std::shared_ptr<LentMemory> lent, std::uint64_t token);
 
   void enter(Lease& lease) override { lent_->add(lease); }
+  void give_back(const Lease& lease, std::uint64_t mark) noexcept override {
+    leave(lease);
+    give_back(lease.token(), mark);
+  }
   void leave(const Lease& lease) noexcept override { lent_->remove(lease); }
   void give_back(std::uint64_t token, std::uint64_t mark) noexcept override;
 

@@ -65,6 +65,7 @@ void OwnerLink::pass_segments(const IssuedRef& sample) {
 }
 
 void OwnerLink::prepare(const IssuedRef& sample, const platform::CudaStream* writer) {
+  prepared_.reset();  // that of a sample which came to nothing
   pass_segments(sample);
   if (sample && sample->on_device()) returning_.reserve(limits_.depth + limits_.max_held);
   prepared_ = segments_->mark_for(sample, writer);

@@ -92,6 +92,11 @@ void SegmentSender::know_peer(std::shared_ptr<const platform::Fd> pidfd) {
   peer_ = std::move(pidfd);
 }
 
+void SegmentSender::peer_hung_up() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (made_ && !peer_) made_->peer_died();
+}
+
 // A borrower that writes nonsense gets its lease back too early, to its own harm.
 bool SegmentSender::reached(std::uint64_t packed_mark) const noexcept {
   const memory::Mark mark = memory::Mark::of(packed_mark);

@@ -24,6 +24,9 @@ class SegmentSender {
   // Whose end is awaited with what its streams still use. Before anything is sent.
   void know_peer(std::shared_ptr<const platform::Fd> pidfd);
 
+  // The peer has hung up. It is dead for who has no pidfd of it.
+  void peer_hung_up() noexcept;
+
   // Throws Error(kOutOfMemory) when there is no descriptor left to pass it by, Error(kSystem) when
   // the borrower has not read what it was passed before.
   void ensure_sent(std::uint32_t segment, memory::Grant grant);

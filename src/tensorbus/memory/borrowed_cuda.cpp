@@ -58,9 +58,14 @@ BorrowedCuda::Ref BorrowedCuda::map(Segment& segment) {
                                         platform::text_of(segment.device) +
                                         ", which this process does not see "
                                         "(CUDA_VISIBLE_DEVICES)");
+  if (segment.bytes > device->total_bytes())
+    throw Error(Code::kProtocol, "CUDA_SEGMENT.bytes: " + std::to_string(segment.bytes) +
+                                     ", more than the device has");
   const platform::CudaAllocation allocation(*device, segment.fd, segment.bytes);
-  return std::make_shared<const platform::CudaMapping>(allocation,
-                                                       platform::cu::AccessFlags::kRead);
+  auto mapping =
+      std::make_shared<const platform::CudaMapping>(allocation, platform::cu::AccessFlags::kRead);
+  segment.fd.reset();
+  return mapping;
 }
 
 bool BorrowedCuda::covers(const std::byte* address) const noexcept {

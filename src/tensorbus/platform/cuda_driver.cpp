@@ -36,7 +36,7 @@ std::string dotted(int version) {
 // Set by the first get(), never cleared. Release on writing pairs with acquire on reading.
 std::atomic<const CudaDriver*> initialised{nullptr};
 std::atomic<std::uint32_t> initialised_in{0};  // the fork generation
-std::atomic<bool> exiting{false};
+std::atomic<bool> exiting{false};              // relaxed: who is too late to see it is no worse off
 
 bool is_child() noexcept {
   return initialised.load(std::memory_order_acquire) != nullptr &&
@@ -68,6 +68,7 @@ CudaDriver::CudaDriver() {
 }
 
 const CudaDriver& CudaDriver::get() {
+  if (const CudaDriver* const loaded_before = in_use()) return *loaded_before;
   struct Loaded {
     std::mutex mutex;
     const CudaDriver* driver = nullptr;
