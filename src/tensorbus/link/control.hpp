@@ -19,7 +19,7 @@
 namespace tensorbus::link {
 
 inline constexpr std::uint32_t kControlMagic = 0x73756274;  // "tbus"
-inline constexpr std::uint16_t kProtocolVersion = 2;
+inline constexpr std::uint16_t kProtocolVersion = 3;
 inline constexpr std::size_t kMaxControlBytes = 4096;
 inline constexpr std::size_t kMaxControlFds = 3;
 inline constexpr std::size_t kMostDefinition = 1800;  // bytes, beside the longest topic
