@@ -52,6 +52,10 @@ void run(std::span<const std::byte> datagram) {
       return decode<link::Attach>(datagram);
     case link::ControlType::kClaim:
       return decode<link::Claim>(datagram);
+    case link::ControlType::kStage:
+      return decode<link::Stage>(datagram);
+    case link::ControlType::kStaged:
+      return decode<link::Staged>(datagram);
     case link::ControlType::kHandOver:
       return decode<link::HandOver>(datagram);
     case link::ControlType::kLent:

@@ -94,6 +94,12 @@ class Memory:
     def device(self) -> str:
         """"cpu", or "cuda:0" and so on."""
 
+    @property
+    def published_on(self) -> str:
+        """
+        Where its publisher had it: another device if this process cannot use that one.
+        """
+
     def __repr__(self) -> str: ...
 
 class FileMode(enum.Enum):
@@ -190,6 +196,9 @@ class Sample:
 
     @property
     def publisher_number(self) -> int: ...
+
+    @property
+    def published_on(self) -> tuple: ...
 
     @property
     def fields(self) -> bytes: ...

@@ -116,6 +116,15 @@ class Sample:
         """
         return bool(self._core.intact)
 
+    @property
+    def published_on(self) -> tuple[str, ...]:
+        """Where the publisher had each tensor: "cpu", or "cuda:0" and so on.
+
+        What came from a GPU that this process cannot use lies in main memory: see `docs/cuda.md`.
+        """
+        devices: tuple[str, ...] = self._core.published_on
+        return devices
+
     def __dlpack__(self, **options: Any) -> Any:
         """The tensor that it is, as a DLPack capsule (https://data-apis.org/array-api/latest/).
 

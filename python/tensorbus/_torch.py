@@ -78,7 +78,19 @@ def from_memory(memory: Memory) -> Any:
     tensor: Any = torch.utils.dlpack.from_dlpack(memory.bits())
     if tensor.dtype != dtype:
         tensor = tensor.view(dtype)
-    return finished(tensor, flags)
+    return _from_elsewhere(finished(tensor, flags), memory)
+
+
+def _from_elsewhere(tensor: Any, memory: Memory) -> Any:
+    if memory.published_on != memory.device:
+        tensor.published_on = memory.published_on
+    return tensor
+
+
+def published_on(tensor: torch.Tensor) -> str:
+    """The device on which its publisher had a received tensor; where it is, of any other."""
+    device: str = getattr(tensor, "published_on", str(tensor.device))
+    return device
 
 
 def from_array(array: Any, dtype_name: str) -> Any:
@@ -132,7 +144,7 @@ def in_one_storage(
             continue
         tensor = torch.empty(0, dtype=dtype, device=storage.device)
         tensor.set_(storage, place, memory.shape, memory.strides)
-        yield finished(tensor, memory.flags)
+        yield _from_elsewhere(finished(tensor, memory.flags), memory)
 
 
 def flags_of(tensor: torch.Tensor) -> int:

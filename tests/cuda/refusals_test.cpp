@@ -10,25 +10,6 @@ namespace {
 
 using namespace testing;
 
-TEST(CudaRefusals, who_does_not_see_the_device_is_told_so) {
-  const FreshDomain domain;
-  in_two_processes(
-      [&](int wire) {
-        Writer w(domain, 1);
-        w.wait_for_reader();
-        w.publisher.publish(loan_of(w.publisher, 1), w.stream.get());
-        wait_for(wire);
-        EXPECT_TRUE(eventually([&] { return w.used_bytes(1) == 0; }));
-      },
-      [&](int wire) {
-        const Participant us = domain.join();
-        Subscriber subscriber("frames", {}, us);
-        EXPECT_EQ(code_of([&] { (void)subscriber.receive(kLong); }), Code::kUnsupported);
-        tell(wire);
-      },
-      {{"CUDA_VISIBLE_DEVICES", "0"}});
-}
-
 TEST(CudaRefusals, a_segment_larger_than_its_device_is_the_owners_mistake) {
   in_process([] {
     const platform::CudaDevice& device = platform::CudaDevice::at(0);

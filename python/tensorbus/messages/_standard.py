@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tensorbus import _torch
 from tensorbus._errors import MessageError, Unsupported
 from tensorbus.messages._message import Message
 from tensorbus.messages._mismatch import class_name
@@ -100,7 +101,10 @@ class MultiArrayMessage(Message):
 
 @dataclass
 class TensorMessage(Message):
-    """A torch tensor: dtype, shape, strides and `requires_grad` arrive, gradients do not.
+    """A torch tensor: dtype, shape, strides, device and `requires_grad` arrive, gradients do not.
+
+    In a process that cannot use its device it arrives in main memory, and `device` says which it
+    was.
 
     Raises:
         MessageError: `data` is no torch tensor.
@@ -113,6 +117,11 @@ class TensorMessage(Message):
     def __post_init__(self) -> None:
         _check_is_tensor("TensorMessage.data", self.data)
 
+    @property
+    def device(self) -> str:
+        """Where it was published: "cpu", or "cuda:0" and so on."""
+        return _torch.published_on(self.data)
+
 
 @dataclass
 class MultiTensorMessage(Message):
@@ -123,6 +132,11 @@ class MultiTensorMessage(Message):
     def __post_init__(self) -> None:
         for name, tensor in self.tensors.items():
             _check_is_tensor(f"MultiTensorMessage.tensors[{name!r}]", tensor)
+
+    @property
+    def devices(self) -> dict[str, str]:
+        """Where each was published: see `TensorMessage.device`."""
+        return {name: _torch.published_on(tensor) for name, tensor in self.tensors.items()}
 
 
 @dataclass

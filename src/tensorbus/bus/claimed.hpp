@@ -1,16 +1,35 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <vector>
 
+#include "tensorbus/link/control.hpp"
 #include "tensorbus/link/lease.hpp"
+#include "tensorbus/tensor/descriptor.hpp"
+#include "tensorbus/tensor/device.hpp"
 
 namespace tensorbus::bus {
 
-// What a sample holds of owners other than its sender.
+// A tensor whose bytes were copied out of a device that this process cannot use.
+struct StagedTensor {
+  std::size_t tensor = 0;
+  std::size_t lender = 0;  // in Claimed::lenders
+  std::uint32_t segment = 0;
+  std::uint64_t offset = 0;  // of the first element
+  std::uint64_t generation = 0;
+  Device from{};  // by its owner's ordinals
+};
+
+// What a sample holds by leases that were asked for after it came.
 struct Claimed {
-  std::vector<std::shared_ptr<link::Lender>> lenders;  // by Descriptor::owners
+  // By Descriptor::owners, as far as there are any; then those of staged tensors.
+  std::vector<std::shared_ptr<link::Lender>> lenders;
   std::vector<std::shared_ptr<link::Lease>> leases;
+  std::vector<StagedTensor> staged;
+
+  // Has the descriptor name the copies.
+  void point_at_copies(Descriptor& descriptor) const;
 };
 
 }  // namespace tensorbus::bus

@@ -7,6 +7,7 @@
 
 #include "tensorbus/bus/claiming.hpp"
 #include "tensorbus/bus/sample_parts.hpp"
+#include "tensorbus/bus/staging.hpp"
 #include "tensorbus/link/message_lender.hpp"
 
 namespace tensorbus::bus {
@@ -62,13 +63,6 @@ struct Collecting {
     lender = std::move(other);
     entry.token = 0;
   }
-  void read_claimed(const Claimed& claimed) {
-    const SampleParts::Read found = read(&claimed);
-    if (found == SampleParts::Read::kDone) return;
-    (void)hold();
-    if (found == SampleParts::Read::kHalfWritten) throw half_written();
-    receiver.on_error(Error(Code::kProtocol, "LENT: a segment that never came"));
-  }
 };
 
 // Does the sender itself own some of it?
@@ -90,6 +84,62 @@ void guarded(const Receiver& receiver, Work work) {
   }
 }
 
+// Reads it with what was claimed, or with nothing. Of what this process cannot reach, copies are
+// asked for, once. True if that is all; else some of it is to be claimed first.
+bool read_or_stage(Surroundings& surroundings, const std::shared_ptr<Collecting>& all,
+                   const Claimed* claimed) {
+  const SampleParts::Read read = all->read(claimed);
+  if (read == SampleParts::Read::kDone) return true;
+  const auto held = all->hold();
+  switch (read) {
+    case SampleParts::Read::kSegmentMissing:
+      throw Error(Code::kProtocol, "LENT: a segment that never came");
+    case SampleParts::Read::kHalfWritten:
+      throw half_written();
+    case SampleParts::Read::kOutOfReach:
+      break;
+    default:
+      held->forget();
+      return false;
+  }
+  if (claimed != nullptr && !claimed->staged.empty())
+    throw Error(Code::kProtocol, "STAGED: not what was asked for");
+  Staging::start(surroundings, SampleParts::out_of_reach(*all->lender, all->entry, claimed),
+                 claimed != nullptr ? *claimed : Claimed(),
+                 [&surroundings, all, held](std::variant<Claimed, Error> staged) {
+                   guarded(all->receiver, [&] {
+                     if (const auto* error = std::get_if<Error>(&staged)) throw *error;
+                     held->forget();
+                     read_or_stage(surroundings, all, &std::get<Claimed>(staged));
+                   });
+                 });
+  return true;
+}
+
+// Has leases got on what the sender hands on.
+void claim_and_read(Surroundings& surroundings, const std::shared_ptr<Collecting>& all,
+                    const std::shared_ptr<Exchange>& from, memory::Grant grant) {
+  const auto held = all->hold();
+  const Descriptor descriptor = SampleParts::handed_on(*all->lender, all->entry);
+  // What is wholly others' is read without the sender's lease, which goes back at the end.
+  auto without = owns_any(descriptor)
+                     ? nullptr
+                     : std::make_shared<link::MessageLender>(from->source(), from->connected(),
+                                                             grant, surroundings.lent, 0);
+  Claiming::start(surroundings, descriptor, from, grant,
+                  [&surroundings, all, held,
+                   without = std::move(without)](std::variant<Claimed, Error> claimed) {
+                    guarded(all->receiver, [&] {
+                      if (const auto* error = std::get_if<Error>(&claimed)) throw *error;
+                      if (without)
+                        all->read_without(without);
+                      else
+                        held->forget();
+                      read_or_stage(surroundings, all, &std::get<Claimed>(claimed));
+                    });
+                  });
+}
+
 }  // namespace
 
 void collect(Surroundings& surroundings, const std::shared_ptr<Exchange>& from,
@@ -103,30 +153,7 @@ void collect(Surroundings& surroundings, const std::shared_ptr<Exchange>& from,
     const auto all = std::make_shared<Collecting>(
         Collecting{std::move(lender), entry_of(lent), access, receiver});
     lease->forget();  // read() has it now
-    const SampleParts::Read read = all->read(nullptr);
-    if (read == SampleParts::Read::kDone) return;
-    const auto held = all->hold();
-    if (read == SampleParts::Read::kSegmentMissing)
-      throw Error(Code::kProtocol, "LENT: a segment that never came");
-    if (read == SampleParts::Read::kHalfWritten) throw half_written();
-    const Descriptor descriptor = SampleParts::handed_on(*all->lender, all->entry);
-    // What is wholly others' is read without the sender's lease, which goes back at the end.
-    auto without = owns_any(descriptor)
-                       ? nullptr
-                       : std::make_shared<link::MessageLender>(from->source(), from->connected(),
-                                                               grant, surroundings.lent, 0);
-    Claiming::start(
-        surroundings, descriptor, from, grant,
-        [all, held, without = std::move(without)](std::variant<Claimed, Error> claimed) {
-          guarded(all->receiver, [&] {
-            if (const auto* error = std::get_if<Error>(&claimed)) throw *error;
-            if (without)
-              all->read_without(without);
-            else
-              held->forget();
-            all->read_claimed(std::get<Claimed>(claimed));
-          });
-        });
+    if (!read_or_stage(surroundings, all, nullptr)) claim_and_read(surroundings, all, from, grant);
   });
 }
 

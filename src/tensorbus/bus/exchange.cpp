@@ -55,6 +55,10 @@ void Exchange::claim(std::vector<link::BlockName> blocks, memory::Grant grant, O
       std::move(on_answer));
 }
 
+void Exchange::stage(const link::BlockName& block, std::uint64_t bytes, OnAnswer on_answer) {
+  ask(link::Stage{0, block, bytes}, link::ControlType::kStaged, std::move(on_answer));
+}
+
 void Exchange::hand_over(const Id& owner, std::uint32_t segment, memory::Grant grant,
                          OnAnswer on_answer) {
   ask(link::HandOver{0, owner, segment, as_field(grant)}, link::ControlType::kHanded,
@@ -128,6 +132,9 @@ bool Exchange::on_message(link::Channel::Received& received) {
     case link::ControlType::kClaim:
       on_claim(received.as<link::Claim>());
       return true;
+    case link::ControlType::kStage:
+      on_stage(received.as<link::Stage>());
+      return true;
     case link::ControlType::kHandOver:
       on_hand_over(received.as<link::HandOver>());
       return true;
@@ -165,6 +172,11 @@ bool Exchange::on_message(link::Channel::Received& received) {
       answer(request, received.header.type, std::move(lent));
       return true;
     }
+    case link::ControlType::kStaged: {
+      const auto staged = received.as<link::Staged>();
+      answer(staged.request, received.header.type, staged);
+      return true;
+    }
     case link::ControlType::kHanded: {
       const auto handed = received.as<link::Handed>();
       HandedSegment segment{received.take_fd(), handed.bytes, std::nullopt};
@@ -197,8 +209,7 @@ void Exchange::answer(std::uint32_t request, link::ControlType by, Answer answer
   on_answer(answer);
 }
 
-template <typename Work>
-void Exchange::serve(std::uint32_t request, Work work) {
+void Exchange::serve(std::uint32_t request, const std::function<void()>& work) {
   used_ = true;
   if (connected_->channel->waiting() >= kMostUnheard)
     throw Error(Code::kProtocol, "the peer asks, and does not read the answers");
@@ -311,10 +322,14 @@ void Exchange::deny(std::uint32_t request, const Error& why) {
                                          std::string(why.what()).substr(0, 1024)});
 }
 
-link::Lent Exchange::lent(const link::Entry& entry, const link::IssuedRef& issued,
-                          memory::Grant grant) {
+void Exchange::require_room_for_a_lease() const {
   if (lent_.size() >= kMostLent)
     throw Error(Code::kOutOfMemory, "more than 2^20 leases of one process: let go of some");
+}
+
+link::Lent Exchange::lent(const link::Entry& entry, const link::IssuedRef& issued,
+                          memory::Grant grant) {
+  require_room_for_a_lease();
   link::Lent lent{0, 0, entry.length, entry.segment, entry.offset, {}, 0};
   if (entry.is_inline())
     lent.inline_bytes.assign(reinterpret_cast<const char*>(entry.inline_bytes.data()),

@@ -28,9 +28,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     std::optional<memory::BorrowedSegments::File> file;
   };
   // An Error: denied, or the peer is gone (kClosed).
-  using Answer = std::variant<link::Lent, HandedSegment, link::Told, Error>;
-  // Called once. What it is given, unless an Error: Lent; for a hand_over() a HandedSegment; Told
-  // for what a queue is asked, or Lent when that is for an item.
+  using Answer = std::variant<link::Lent, link::Staged, HandedSegment, link::Told, Error>;
+  // Called once. What it is given, unless an Error: Lent; for a hand_over() a HandedSegment; for a
+  // stage() Staged; Told for what a queue is asked, or Lent when that is for an item.
   using OnAnswer = std::function<void(Answer&)>;
 
   Exchange(Surroundings& surroundings, std::shared_ptr<link::Connected> connected,
@@ -49,6 +49,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void attach(const Shares::Name& share, memory::Grant grant, OnAnswer on_answer);
   // At most Claim::kMostBlocks.
   void claim(std::vector<link::BlockName> blocks, memory::Grant grant, OnAnswer on_answer);
+  // A copy in host memory of bytes of a block on a device.
+  void stage(const link::BlockName& block, std::uint64_t bytes, OnAnswer on_answer);
   void hand_over(const Id& owner, std::uint32_t segment, memory::Grant grant, OnAnswer on_answer);
 
   // To the host of a queue (section 7). Each returns the number of the request, 0 if it was
@@ -84,17 +86,19 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   template <typename Request>
   std::uint32_t ask(Request request, link::ControlType answered_by, OnAnswer on_answer);
   void answer(std::uint32_t request, link::ControlType by, Answer answer);
+  void require_room_for_a_lease() const;
   // Enters a lease before anybody can know of it.
   link::Lent lent(const link::Entry& entry, const link::IssuedRef& issued, memory::Grant grant);
   QueueHost& queues() const;
   void on_attach(const link::Attach& asked);
   void on_claim(const link::Claim& asked);
+  void on_stage(const link::Stage& asked);
+  void lend_copy(std::uint32_t request, const memory::HostCopies::Copied& copied);
   void on_hand_over(const link::HandOver& asked);
   void on_return(const link::Return& returned);
   void take_back_what_is_reached();
   // Has `work` done, or the request denied.
-  template <typename Work>
-  void serve(std::uint32_t request, Work work);
+  void serve(std::uint32_t request, const std::function<void()>& work);
 
   Surroundings& surroundings_;
   const std::shared_ptr<link::Connected> connected_;
@@ -106,6 +110,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   // Of these: on their way back, behind a stream of the peer's that has yet to reach the mark.
   std::unordered_map<std::uint64_t, std::uint64_t> returning_;
   std::uint64_t next_token_ = 1;  // 0 is a lease on nothing
+  std::size_t staging_ = 0;       // requests
   bool used_ = false;
   bool ended_ = false;
 };

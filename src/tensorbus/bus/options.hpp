@@ -89,7 +89,8 @@ struct SubscriberStats {
   std::uint64_t missed = 0;  // gaps in the publishers' sequences
   std::uint64_t bad = 0;     // samples whose descriptor made no sense
   std::uint64_t gone = 0;  // samples that were handed on, whose owner was gone or had no more of it
-  std::uint32_t held = 0;  // samples whose memory somebody here still uses
+  std::uint64_t staged = 0;  // that came from a GPU through host memory: docs/cuda.md
+  std::uint32_t held = 0;    // samples whose memory somebody here still uses
   std::uint32_t publishers = 0;
   std::uint64_t refused = 0;
   std::string last_refusal;  // why the last publisher was not connected; "" if none was refused

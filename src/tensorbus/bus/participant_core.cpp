@@ -8,6 +8,7 @@
 #include "tensorbus/bus/advertisement.hpp"
 #include "tensorbus/bus/claiming.hpp"
 #include "tensorbus/bus/queue_host.hpp"
+#include "tensorbus/bus/staging.hpp"
 #include "tensorbus/bus/topic_name.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
@@ -80,6 +81,8 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
     owners_.inherit(owner, left);
   };
   surroundings_.queues = std::make_shared<QueueHost>(surroundings_);
+  surroundings_.host_copies = std::make_unique<memory::HostCopies>(
+      surroundings_.arena, surroundings_.cuda, [this] { service_.ask(delivering_copies_); });
   domain_.sweep(id());
   arena().on_retired([this] { service_.ask(telling_retired_); });
   service_.watch(listener_.get(), [this] { on_connection(); });
@@ -101,6 +104,7 @@ ParticipantCore::~ParticipantCore() {
   for (const auto& connection : owner_connections_) connection->end();
   owners_.end();
   surroundings_.queues.reset();
+  surroundings_.host_copies.reset();
 }
 
 std::shared_ptr<PublisherCore> ParticipantCore::add_publisher(const std::string& topic,
@@ -151,9 +155,16 @@ std::shared_ptr<SubscriberCore> ParticipantCore::add_subscriber(const std::strin
   check_option("depth", options.depth, 0, link::kMaxDepth);
   check_option("max_held", options.max_held, 1, link::kMaxHeld - link::kMaxDepth);
   auto subscriber = std::make_shared<SubscriberCore>(topic, options, surroundings_.wake_page);
-  subscriber->claim_by([this, weak = std::weak_ptr(subscriber)](
-                           const std::shared_ptr<link::BorrowerLink>& link, Descriptor descriptor) {
-    if (const auto core = weak.lock()) claim_for(core, link, std::move(descriptor));
+  subscriber->claim_by(
+      [this, weak = std::weak_ptr(subscriber)](const std::shared_ptr<link::BorrowerLink>& link,
+                                               std::uint64_t token, Descriptor descriptor) {
+        if (const auto core = weak.lock()) claim_for(core, link, token, std::move(descriptor));
+      });
+  subscriber->stage_by([this, weak = std::weak_ptr(subscriber)](
+                           const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token,
+                           std::vector<OutOfReach> tensors, Claimed claimed) {
+    if (const auto core = weak.lock())
+      stage_for(core, link, token, std::move(tensors), std::move(claimed));
   });
   subscriptions_.add(subscriber, escape_topic(topic));
   service_.ask(scanning_);
@@ -283,18 +294,35 @@ void ParticipantCore::join_lost_again() {
 // Called under the subscriber's mutex.
 void ParticipantCore::claim_for(const std::shared_ptr<SubscriberCore>& subscriber,
                                 const std::shared_ptr<link::BorrowerLink>& link,
-                                Descriptor descriptor) {
-  service_.post([this, weak = std::weak_ptr(subscriber), link, descriptor = std::move(descriptor)] {
-    const auto claim = [this, weak, link, descriptor](const std::shared_ptr<Exchange>& sender) {
-      const auto core = weak.lock();
-      if (!core) return;
-      Claiming::start(surroundings_, descriptor, sender, core->asks_for(),
-                      [weak, link](std::variant<Claimed, Error> result) {
-                        if (const auto living = weak.lock())
-                          living->claimed(link, std::move(result));
-                      });
-    };
-    owners_.reach(link->source()->participant, claim);
+                                std::uint64_t token, Descriptor descriptor) {
+  service_.post(
+      [this, weak = std::weak_ptr(subscriber), link, token, descriptor = std::move(descriptor)] {
+        const auto claim = [this, weak, link, token,
+                            descriptor](const std::shared_ptr<Exchange>& sender) {
+          const auto core = weak.lock();
+          if (!core) return;
+          Claiming::start(surroundings_, descriptor, sender, core->asks_for(),
+                          [weak, link, token](std::variant<Claimed, Error> result) {
+                            if (const auto living = weak.lock())
+                              living->claimed(link, token, std::move(result));
+                          });
+        };
+        owners_.reach(link->source()->participant, claim);
+      });
+}
+
+// The same.
+void ParticipantCore::stage_for(const std::shared_ptr<SubscriberCore>& subscriber,
+                                const std::shared_ptr<link::BorrowerLink>& link,
+                                std::uint64_t token, std::vector<OutOfReach> tensors,
+                                Claimed claimed) {
+  service_.post([this, weak = std::weak_ptr(subscriber), link, token, tensors = std::move(tensors),
+                 claimed = std::move(claimed)]() mutable {
+    Staging::start(surroundings_, tensors, std::move(claimed),
+                   [weak, link, token](std::variant<Claimed, Error> result) {
+                     if (const auto living = weak.lock())
+                       living->claimed(link, token, std::move(result));
+                   });
   });
 }
 

@@ -95,7 +95,11 @@ class ParticipantCore {
   std::vector<std::shared_ptr<link::Connected>> estate_of(const Id& owner);
   void end_overdue_shares();
   void claim_for(const std::shared_ptr<SubscriberCore>& subscriber,
-                 const std::shared_ptr<link::BorrowerLink>& link, Descriptor descriptor);
+                 const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token,
+                 Descriptor descriptor);
+  void stage_for(const std::shared_ptr<SubscriberCore>& subscriber,
+                 const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token,
+                 std::vector<OutOfReach> tensors, Claimed claimed);
   void drop_ended_connections();
   void drop_silent_connections();
   void look_after_events();
@@ -136,6 +140,8 @@ class ParticipantCore {
   Service::Errand& looking_after_events_ = service_.add_errand([this] { look_after_events(); });
   Service::Errand& telling_ended_ = service_.add_errand([this] { tell_ended(); });
   Service::Errand& ending_shares_ = service_.add_errand([this] { end_overdue_shares(); });
+  Service::Errand& delivering_copies_ =
+      service_.add_errand([this] { surroundings_.host_copies->deliver(); });
   Service::Errand& telling_retired_ = service_.add_errand([this] { tell_retired(); });
 };
 

@@ -84,6 +84,27 @@ Descriptor SampleParts::handed_on(link::Lender& lender, const link::Entry& entry
   return descriptor;
 }
 
+std::vector<OutOfReach> SampleParts::out_of_reach(link::Lender& lender, const link::Entry& entry,
+                                                  const Claimed* claimed) {
+  const Descriptor descriptor = handed_on(lender, entry);
+  std::vector<OutOfReach> all;
+  for (std::size_t i = 0; i < descriptor.tensors.size(); ++i) {
+    const TensorEntry& from = descriptor.tensors[i];
+    const ByteSpan span = span_of(from.layout);
+    if (from.kind != memory::BufferKind::kCuda || span.bytes() == 0) continue;
+    link::Lender& owner = lender_of(from, lender, claimed);
+    if (owner.connected()->cuda.is_usable(from.segment)) continue;
+    const auto before = static_cast<std::uint64_t>(-span.begin);
+    if (from.offset < before) refuse("a tensor lies before its segment");
+    all.push_back({.tensor = i,
+                   .owner = owner.source()->participant,
+                   .first = {from.segment, from.offset - before, from.generation},
+                   .bytes = span.bytes(),
+                   .to_data = before});
+  }
+  return all;
+}
+
 // Nothing throws once `lease` has moved into the sample.
 SampleParts::Read SampleParts::read_leased(Sample& sample, link::Lender& lender,
                                            const link::Entry& entry, Access access,
@@ -94,11 +115,15 @@ SampleParts::Read SampleParts::read_leased(Sample& sample, link::Lender& lender,
   Descriptor descriptor = Descriptor::decode(parts->copy(descriptor_bytes(entry, segment), entry));
   if (!descriptor.owners.empty()) {
     if (claimed == nullptr) return Read::kNotClaimed;
-    if (claimed->lenders.size() != descriptor.owners.size()) refuse("its owners have changed");
+    if (claimed->lenders.size() < descriptor.owners.size()) refuse("its owners have changed");
+  }
+  if (claimed != nullptr) {
     for (const auto& other : claimed->leases) lease->keep(other);
+    claimed->point_at_copies(descriptor);
   }
   const memory::Mark whole_at = memory::Mark::unpack(entry.timeline);
   parts->tensors.resize(descriptor.tensors.size());
+  bool out_of_reach = false;
   Tensor* leased = nullptr;  // the last tensor that lies in somebody's memory
   for (std::size_t i = 0; i < descriptor.tensors.size(); ++i) {
     TensorEntry& from = descriptor.tensors[i];
@@ -111,7 +136,12 @@ SampleParts::Read SampleParts::read_leased(Sample& sample, link::Lender& lender,
     if (from.kind == memory::BufferKind::kCuda) {
       // Without it nothing could be said of the streams that will use the sample.
       if (owner.connected()->cuda.timeline() == nullptr) return Read::kSegmentMissing;
-      if (!tensor.find_on_device(owner, from, span, access, *lease)) return Read::kSegmentMissing;
+      const Tensor::Reach reach = tensor.find_on_device(owner, from, span, access, *lease);
+      if (reach == Tensor::Reach::kSegmentMissing) return Read::kSegmentMissing;
+      if (reach == Tensor::Reach::kOutOfReach) {
+        out_of_reach = true;  // and perhaps others
+        continue;
+      }
       if (!lease->is_on_device()) lease->on_device(whole_at);
     } else {
       const memory::BorrowedSegments::Ref& mapping = owner.find_segment(from.segment);
@@ -131,6 +161,10 @@ SampleParts::Read SampleParts::read_leased(Sample& sample, link::Lender& lender,
     if (leased != nullptr) leased->keeper_ = lease;
     leased = &tensor;
   }
+  if (out_of_reach) return Read::kOutOfReach;
+  if (claimed != nullptr)
+    for (const StagedTensor& copy : claimed->staged)
+      parts->tensors[copy.tensor].published_on_ = copy.from;
   if (access == Access::kPrivate && leased != nullptr)
     parts->move_to_own_pages(lender, claimed, descriptor, *lease);
   if (lease && lease->is_on_device()) {
@@ -216,17 +250,24 @@ std::span<const std::byte> SampleParts::copy(std::span<const std::byte> descript
 
 }  // namespace bus
 
-bool Tensor::find_on_device(link::Lender& owner, const TensorEntry& entry, const ByteSpan& span,
-                            Access access, link::Lease& lease) {
+Tensor::Reach Tensor::find_on_device(link::Lender& owner, const TensorEntry& entry,
+                                     const ByteSpan& span, Access access, link::Lease& lease) {
+  memory::BorrowedCuda::Ref mapping;
+  try {
+    mapping = owner.find_device_memory(entry.segment);
+  } catch (const Error& error) {
+    if (error.code() != Code::kUnsupported && error.code() != Code::kForked) throw;
+    if (access == Access::kShared) throw;
+    return Reach::kOutOfReach;
+  }
   if (access != Access::kRead)
     throw Error(Code::kUnsupported,
                 "memory of a GPU can only be read: receive it with Access::kRead, and copy it");
-  const auto mapping = owner.find_device_memory(entry.segment);
-  if (!mapping) return false;
+  if (!mapping) return Reach::kSegmentMissing;
   data_ = bus::first_element(entry.offset, span, *mapping);
-  device_ = Device::cuda(mapping->device().ordinal());
+  device_ = published_on_ = Device::cuda(mapping->device().ordinal());
   lease.keep(mapping);
-  return true;
+  return Reach::kYes;
 }
 
 // The keeper of a tensor on a GPU is its lease.

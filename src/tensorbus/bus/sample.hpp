@@ -44,6 +44,9 @@ class TENSORBUS_API Tensor {
   // The first element; of a tensor on a GPU for its kernels, not for the host.
   const std::byte* data() const noexcept { return data_; }
   Device device() const noexcept { return device_; }
+  // Where its publisher had it. Another device than device() if this process could not use that,
+  // and the tensor came through host memory: by the ordinals of its owner then.
+  Device published_on() const noexcept { return published_on_; }
 
   // Of a tensor on a GPU: what is enqueued on the stream (a CUstream or cudaStream_t of its device;
   // null is the legacy default stream) from now on finds it as it was published, and has run before
@@ -79,13 +82,14 @@ class TENSORBUS_API Tensor {
   // Throws unless it is contiguous, of this type, in host memory, and where such elements may lie.
   void require_elements_of(DType dtype, std::size_t alignment) const;
 
-  // False: its segment has not come yet.
-  bool find_on_device(link::Lender& owner, const TensorEntry& entry, const ByteSpan& span,
-                      Access access, link::Lease& lease);
+  enum class Reach { kYes, kSegmentMissing, kOutOfReach };
+  Reach find_on_device(link::Lender& owner, const TensorEntry& entry, const ByteSpan& span,
+                       Access access, link::Lease& lease);
 
   Layout layout_;
   const std::byte* data_ = nullptr;
   Device device_{};
+  Device published_on_{};
   bool writable_ = false;
   std::shared_ptr<const void> keeper_;  // the lease, or the memory of a copy
 };

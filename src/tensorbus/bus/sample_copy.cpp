@@ -43,6 +43,7 @@ Sample SampleParts::copy_of(const SampleParts& original) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     parts->tensors[i].layout_ = tensors[i].layout();
     parts->tensors[i].writable_ = true;
+    parts->tensors[i].published_on_ = tensors[i].published_on();
     if (tensors[i].device().is_cuda())
       throw Error(Code::kUnsupported,
                   "a tensor on a GPU is copied by its own library, not by the host");

@@ -8,6 +8,7 @@
 #include "tensorbus/bus/claimed.hpp"
 #include "tensorbus/bus/options.hpp"
 #include "tensorbus/bus/sample.hpp"
+#include "tensorbus/bus/staging.hpp"
 #include "tensorbus/link/lease.hpp"
 #include "tensorbus/link/sample_ring.hpp"
 #include "tensorbus/tensor/descriptor.hpp"
@@ -28,16 +29,20 @@ struct SampleParts {
 
   // Reads an entry whose lease the caller hands over. kSegmentMissing: one has not arrived yet.
   // kNotClaimed: some of it belongs to others than the lender, and `claimed` is null. kHalfWritten:
-  // its owner died before the GPU had written it. With each of these
-  // the lease is still the caller's. It is, too, when Error(kOutOfMemory) or std::bad_alloc is
-  // thrown: there is no room for the sample's books, or for mappings of its own. Any other Error is
-  // for a descriptor that makes no sense; then the lease has gone back.
-  enum class Read { kDone, kSegmentMissing, kNotClaimed, kHalfWritten };
+  // its owner died before the GPU had written it. kOutOfReach: some of it lies on a device that
+  // this process cannot use, and `claimed` has no copy of that. With each of these the lease is
+  // still the caller's. It is, too, when Error(kOutOfMemory) or std::bad_alloc is thrown: there is
+  // no room for the sample's books, or for mappings of its own. Any other Error is for a descriptor
+  // that makes no sense; then the lease has gone back.
+  enum class Read { kDone, kSegmentMissing, kNotClaimed, kHalfWritten, kOutOfReach };
   [[nodiscard]] static Read read(Sample& sample, std::shared_ptr<link::Lender> lender,
                                  const link::Entry& entry, Access access,
                                  const Claimed* claimed = nullptr);
   // Of an entry of which read() said kNotClaimed: owners and tensors, without the fields.
   static Descriptor handed_on(link::Lender& lender, const link::Entry& entry);
+  // Of one of which it said kOutOfReach.
+  static std::vector<OutOfReach> out_of_reach(link::Lender& lender, const link::Entry& entry,
+                                              const Claimed* claimed);
   static Sample copy_of(const SampleParts& original);
 
  private:

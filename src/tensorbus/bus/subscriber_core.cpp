@@ -139,26 +139,49 @@ bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
 
 SubscriberCore::Taken SubscriberCore::take_entry(const LinkRef& link, const link::Entry& entry,
                                                  Sample& sample) {
-  const auto claim = claims_.empty() ? decltype(claims_)::node_type() : claims_.extract(link.get());
-  if (claim && std::holds_alternative<Error>(claim.mapped()))
-    return drop(*link, entry, stats_.gone);
-  const Claimed* const claimed = claim ? &std::get<Claimed>(claim.mapped()) : nullptr;
+  AskedFor asked;
+  if (const auto found = asked_for_.find(link.get()); found != asked_for_.end()) {
+    if (found->second.token == entry.token && !found->second.result) return set_aside(*link, entry);
+    asked = std::move(found->second);
+    asked_for_.erase(found);
+  }
+  Claimed* claimed = nullptr;
+  if (asked.result && asked.token == entry.token) {
+    if (std::holds_alternative<Error>(*asked.result)) return drop(*link, entry, stats_.gone);
+    claimed = &std::get<Claimed>(*asked.result);
+  }
   switch (SampleParts::read(sample, link, entry, options_.access, claimed)) {
     case SampleParts::Read::kDone:
       stats_.missed += link->gap_before(entry.sequence);
       ++stats_.received;
+      if (claimed != nullptr && !claimed->staged.empty()) ++stats_.staged;
       return Taken::kDone;
     case SampleParts::Read::kNotClaimed:
       if (!claim_) return drop(*link, entry, stats_.gone);
-      claim_(link, SampleParts::handed_on(*link, entry));
+      claim_(link, entry.token, SampleParts::handed_on(*link, entry));
+      asked_for_[link.get()] = {entry.token};
       break;
+    case SampleParts::Read::kOutOfReach: {
+      if (!stage_ || (claimed != nullptr && !claimed->staged.empty()))
+        return drop(*link, entry, stats_.gone);
+      auto tensors = SampleParts::out_of_reach(*link, entry, claimed);
+      stage_(link, entry.token, std::move(tensors),
+             claimed != nullptr ? std::move(*claimed) : Claimed());
+      asked_for_[link.get()] = {entry.token};
+      break;
+    }
     case SampleParts::Read::kHalfWritten:
       return drop(*link, entry, stats_.gone);
     case SampleParts::Read::kSegmentMissing:
       if (link->ended()) return drop(*link, entry, stats_.bad);  // it will not come any more
   }
-  link->set_aside = entry;
-  link->look_again = false;
+  return set_aside(*link, entry);
+}
+
+SubscriberCore::Taken SubscriberCore::set_aside(link::BorrowerLink& link,
+                                                const link::Entry& entry) noexcept {
+  link.set_aside = entry;
+  link.look_again = false;
   return Taken::kLater;
 }
 
@@ -299,7 +322,7 @@ bool SubscriberCore::close() {
     link->unsubscribe();
   }
   links_.clear();
-  claims_.clear();
+  asked_for_.clear();
   wake_all();
   return true;
 }
@@ -348,7 +371,7 @@ void SubscriberCore::end(const LinkRef& link) {
 void SubscriberCore::refuse(const LinkRef& link, Code code, std::string_view why) noexcept {
   const std::lock_guard lock(mutex_);
   std::erase(links_, link);
-  claims_.erase(link.get());
+  asked_for_.erase(link.get());
   link->bell.reset();
   ++stats_.refused;
   try {
@@ -363,10 +386,12 @@ void SubscriberCore::refuse(const LinkRef& link, Code code, std::string_view why
   }
 }
 
-void SubscriberCore::claimed(const LinkRef& link, std::variant<Claimed, Error> result) {
+void SubscriberCore::claimed(const LinkRef& link, std::uint64_t token,
+                             std::variant<Claimed, Error> result) {
   const std::lock_guard lock(mutex_);
-  if (closed_ || !link->set_aside) return;
-  claims_.insert_or_assign(link.get(), std::move(result));
+  const auto asked = asked_for_.find(link.get());
+  if (asked == asked_for_.end() || asked->second.token != token) return;  // for one that went since
+  asked->second.result = std::move(result);
   link->look_again = true;
   wake_all();
 }

@@ -17,6 +17,7 @@
 #include "tensorbus/bus/options.hpp"
 #include "tensorbus/bus/polled_event.hpp"
 #include "tensorbus/bus/sample.hpp"
+#include "tensorbus/bus/staging.hpp"
 #include "tensorbus/link/borrower_link.hpp"
 #include "tensorbus/link/wake.hpp"
 #include "tensorbus/platform/error.hpp"
@@ -34,8 +35,14 @@ class SubscriberCore {
 
   // Has leases got on what the next sample of a link hands on; claimed() is told. Without it such
   // samples are dropped.
-  using Claim = std::function<void(const std::shared_ptr<link::BorrowerLink>&, Descriptor)>;
+  using Claim = std::function<void(const std::shared_ptr<link::BorrowerLink>&, std::uint64_t token,
+                                   Descriptor)>;
   void claim_by(Claim claim) { claim_ = std::move(claim); }
+  // Has copies made of what the next sample has on devices that this process cannot use; claimed()
+  // is told, with what was claimed before. Without it such samples are dropped.
+  using Stage = std::function<void(const std::shared_ptr<link::BorrowerLink>&, std::uint64_t token,
+                                   std::vector<OutOfReach>, Claimed)>;
+  void stage_by(Stage stage) { stage_ = std::move(stage); }
 
   const std::string& topic() const noexcept { return topic_; }
   const SubscriberOptions& options() const noexcept { return options_; }
@@ -76,7 +83,7 @@ class SubscriberCore {
               platform::Fd segment);
   // What is in its ring can still be received.
   void end(const std::shared_ptr<link::BorrowerLink>& link);
-  void claimed(const std::shared_ptr<link::BorrowerLink>& link,
+  void claimed(const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token,
                std::variant<Claimed, Error> result);
   // With kTypeMismatch, a receive() throws it.
   void refuse(const std::shared_ptr<link::BorrowerLink>& link, Code code,
@@ -92,6 +99,7 @@ class SubscriberCore {
   bool take_from(const LinkRef& link, Sample& sample);
   enum class Taken { kDone, kLater, kNever };
   Taken take_entry(const LinkRef& link, const link::Entry& entry, Sample& sample);
+  static Taken set_aside(link::BorrowerLink& link, const link::Entry& entry) noexcept;
   Taken drop(link::BorrowerLink& link, const link::Entry& entry, std::uint64_t& counter) noexcept;
   void try_again_later(link::BorrowerLink& link, const link::Entry& entry) noexcept;
   void throw_mismatch();
@@ -112,9 +120,14 @@ class SubscriberCore {
   std::size_t turn_ = 0;  // links are asked in turn, so none starves
   std::optional<PolledEvent> event_;
   bool event_armed_ = false;
-  // Of the samples that are set aside, as they come.
-  std::map<const link::BorrowerLink*, std::variant<Claimed, Error>> claims_;
+  // What was asked for so that a sample that is set aside can be read.
+  struct AskedFor {
+    std::uint64_t token = 0;  // of that sample
+    std::optional<std::variant<Claimed, Error>> result{};
+  };
+  std::map<const link::BorrowerLink*, AskedFor> asked_for_;
   Claim claim_;
+  Stage stage_;
   std::deque<std::string> mismatches_;  // why publishers refused us, and nobody was told yet
   SubscriberStats stats_;
   bool closed_ = false;

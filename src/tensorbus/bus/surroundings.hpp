@@ -11,6 +11,7 @@
 #include "tensorbus/link/wake.hpp"
 #include "tensorbus/memory/arena.hpp"
 #include "tensorbus/memory/cuda_memory.hpp"
+#include "tensorbus/memory/host_copies.hpp"
 #include "tensorbus/platform/id.hpp"
 
 namespace tensorbus::bus {
@@ -38,6 +39,7 @@ struct Surroundings {
   // The rest is for the service thread.
   std::shared_ptr<QueueHost> queues{};  // empty: there can be none here
   std::size_t link_bytes = 0;           // what all links of owner connections take
+  std::unique_ptr<memory::HostCopies> host_copies{};
   // Hands in the exchange with another participant, or null if it is dead.
   using OnReached = std::function<void(const std::shared_ptr<Exchange>&)>;
   std::function<void(const Id&, OnReached)> reach = [](const Id&, const OnReached& on_reached) {

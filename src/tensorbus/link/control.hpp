@@ -50,6 +50,8 @@ enum class ControlType : std::uint16_t {
   kFile = 23,
   kCudaSegment = 24,
   kTimeline = 25,
+  kStage = 27,
+  kStaged = 30,
 };
 
 struct ControlHeader {
@@ -177,6 +179,33 @@ struct Claim {
   std::uint32_t writable = 0;
   std::vector<BlockName> blocks;
   void visit(auto& archive) { archive(request, writable, blocks); }
+};
+
+// Bytes of a block on a device of the receiver's, which the sender cannot use.
+struct Stage {
+  static constexpr ControlType kType = ControlType::kStage;
+  std::uint32_t request = 0;
+  BlockName block;  // by the first byte that is wanted
+  std::uint64_t bytes = 0;
+  void visit(auto& archive) {
+    archive(request);
+    block.visit(archive);
+    archive(bytes);
+  }
+};
+
+// A copy of them in host memory.
+struct Staged {
+  static constexpr ControlType kType = ControlType::kStaged;
+  std::uint32_t request = 0;
+  std::uint64_t token = 0;
+  BlockName copy;
+  std::uint32_t device = 0;  // where they lie: the owner's ordinal
+  void visit(auto& archive) {
+    archive(request, token);
+    copy.visit(archive);
+    archive(device);
+  }
 };
 
 struct HandOver {

@@ -107,6 +107,11 @@ class BlockRef {
     if (block_ != nullptr) block_->release();
   }
 
+  // Is this the only reference? Acquire: pairs with the release of the last other one.
+  bool unshared() const noexcept {
+    return block_->references_.load(std::memory_order_acquire) == 1;
+  }
+
   Block* operator->() const noexcept { return block_; }
   Block& operator*() const noexcept { return *block_; }
   explicit operator bool() const noexcept { return block_ != nullptr; }

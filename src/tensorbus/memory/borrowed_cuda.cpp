@@ -47,8 +47,22 @@ BorrowedCuda::Ref BorrowedCuda::find(std::uint32_t id) {
   const auto found = segments_.find(id);
   if (found == segments_.end()) return nullptr;
   Segment& segment = found->second;
-  if (!segment.mapping) segment.mapping = map(segment);
+  if (segment.mapping) return segment.mapping;
+  if (segment.unusable) throw Error(*segment.unusable);
+  try {
+    segment.mapping = map(segment);
+  } catch (const Error& error) {
+    if (error.code() == Code::kUnsupported || error.code() == Code::kForked)
+      segment.unusable = error;
+    throw;
+  }
   return segment.mapping;
+}
+
+bool BorrowedCuda::is_usable(std::uint32_t id) const noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = segments_.find(id);
+  return found == segments_.end() || !found->second.unusable;
 }
 
 BorrowedCuda::Ref BorrowedCuda::map(Segment& segment) {

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 
 #include "tensorbus/memory/timeline.hpp"
 #include "tensorbus/platform/cuda_memory.hpp"
+#include "tensorbus/platform/error.hpp"
 
 namespace tensorbus::memory {
 
@@ -28,8 +30,11 @@ class BorrowedCuda {
   void add(std::uint32_t id, platform::Fd fd, std::size_t bytes, const platform::cu::Uuid& device);
   void retire(std::uint32_t id);
   // Empty if the owner's message has not come yet. Throws Error(kUnsupported) if this process does
-  // not see the device, or cannot use CUDA, Error(kProtocol) if it is no memory of that size.
+  // not see the device, or cannot use CUDA (kForked, too), then as before without another try;
+  // Error(kProtocol) if it is no memory of that size.
   Ref find(std::uint32_t id);
+  // False: find() has said that this process cannot use it. It tries nothing.
+  bool is_usable(std::uint32_t id) const noexcept;
   // Does this address lie in one of them?
   bool covers(const std::byte* address) const noexcept;
 
@@ -46,6 +51,7 @@ class BorrowedCuda {
     std::size_t bytes = 0;
     platform::cu::Uuid device;
     Ref mapping{};
+    std::optional<Error> unusable{};
   };
   static Ref map(Segment& segment);
 

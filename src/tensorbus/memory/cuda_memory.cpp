@@ -40,6 +40,12 @@ BlockRef CudaMemory::find(std::uint32_t segment, std::uint64_t offset,
   return arena ? arena->find(segment, offset, generation) : BlockRef();
 }
 
+const platform::CudaDevice& CudaMemory::device_of(std::uint32_t segment) const {
+  const std::shared_ptr<CudaArena> arena = arena_of(segment);
+  check(arena != nullptr);
+  return arena->device();
+}
+
 CudaMemory::SharedSegment CudaMemory::share_segment(std::uint32_t id) const {
   const std::shared_ptr<CudaArena> arena = arena_of(id);
   check(arena != nullptr);

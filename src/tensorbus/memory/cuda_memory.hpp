@@ -32,6 +32,9 @@ class CudaMemory {
   BlockRef find(std::uint32_t segment, std::uint64_t offset,
                 std::uint64_t generation) const noexcept;
 
+  // Of a segment that has blocks.
+  const platform::CudaDevice& device_of(std::uint32_t segment) const;
+
   struct SharedSegment {
     platform::Fd fd;
     std::size_t bytes = 0;

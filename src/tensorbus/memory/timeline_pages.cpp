@@ -34,7 +34,7 @@ std::span<TimelinePages::Counter> TimelinePages::page(std::size_t index) const n
 }
 
 const platform::HostRegistration& TimelinePages::registered(const platform::CudaDevice& device) {
-  if (!registration_) registration_.emplace(device, mapping_);
+  if (!registration_) registration_.emplace(device, std::span(mapping_.data(), mapping_.size()));
   return *registration_;
 }
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,6 +25,9 @@ class WriteMarks {
   // The blocks are whole when all that is enqueued on the stream now has run. Throws what
   // Timeline::signal() throws.
   void written_by(const platform::CudaStream& stream, std::span<const BlockRef> blocks);
+  // Has `work` enqueued on the stream, behind what writes the block.
+  void after_whole(const platform::CudaStream& stream, const Block& block,
+                   const std::function<void()>& work);
   // By the write mark of a block.
   bool whole(std::uint64_t write_mark) const noexcept;
   // For as long as streams may still write.

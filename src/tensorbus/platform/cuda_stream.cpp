@@ -57,16 +57,16 @@ void CudaStream::join(const CudaStream& other) const {
   cuda.check(result, "cuStreamWaitEvent");
 }
 
-HostRegistration::HostRegistration(const CudaDevice& device, const Mapping& memory)
-    : device_(device), memory_(memory) {
+HostRegistration::HostRegistration(const CudaDevice& device, std::span<std::byte> pages)
+    : device_(device), pages_(pages) {
   const CudaDriver& cuda = CudaDriver::get();
   const CudaScope scope(device);
-  cuda.check(cuda.MemHostRegister(memory.data(), memory.size(),
+  cuda.check(cuda.MemHostRegister(pages.data(), pages.size(),
                                   cu::kHostRegisterPortable | cu::kHostRegisterDeviceMap),
-             "cuMemHostRegister of " + std::to_string(memory.size()) + " bytes");
-  const cu::Result result = cuda.MemHostGetDevicePointer(&address_, memory.data(), 0);
+             "cuMemHostRegister of " + std::to_string(pages.size()) + " bytes");
+  const cu::Result result = cuda.MemHostGetDevicePointer(&address_, pages.data(), 0);
   if (result == cu::Result::kSuccess) return;
-  (void)cuda.MemHostUnregister(memory.data());
+  (void)cuda.MemHostUnregister(pages.data());
   cuda.check(result, "cuMemHostGetDevicePointer");
 }
 
@@ -75,13 +75,13 @@ HostRegistration::~HostRegistration() {
   if (cuda == nullptr) return;
   try {
     const CudaScope scope(device_);  // the call needs one, whichever thread this is
-    (void)cuda->MemHostUnregister(memory_.data());
+    (void)cuda->MemHostUnregister(pages_.data());
   } catch (const Error&) {  // the device is lost, and the registration with it
   }
 }
 
 cu::DevicePtr HostRegistration::address_of(const void* byte) const noexcept {
-  const auto* const first = memory_.data();
+  const auto* const first = pages_.data();
   return address_ + static_cast<std::uint64_t>(static_cast<const std::byte*>(byte) - first);
 }
 

@@ -2,9 +2,9 @@
 
 #include <compare>
 #include <cstddef>
+#include <span>
 
 #include "tensorbus/platform/cuda_device.hpp"
-#include "tensorbus/platform/mapping.hpp"
 
 namespace tensorbus::platform {
 
@@ -32,11 +32,12 @@ class CudaStream {
   cu::Stream stream_;
 };
 
-// Lets the GPUs of this process read and write a mapping of shared host memory.
+// Lets the GPUs of this process read and write mapped memory of the host, and pins it.
 class HostRegistration {
  public:
-  // `memory` outlives it. Throws Error(kUnsupported) where the driver cannot do that.
-  HostRegistration(const CudaDevice& device, const Mapping& memory);
+  // `pages` outlive it, and are nobody else's. Throws Error(kUnsupported) where the driver cannot
+  // do that.
+  HostRegistration(const CudaDevice& device, std::span<std::byte> pages);
   // No operation of a stream may refer to the memory any more.
   ~HostRegistration();
   HostRegistration(const HostRegistration&) = delete;
@@ -47,7 +48,7 @@ class HostRegistration {
 
  private:
   const CudaDevice& device_;
-  const Mapping& memory_;
+  const std::span<std::byte> pages_;
   cu::DevicePtr address_ = 0;
 };
 

@@ -112,6 +112,7 @@ nb::dict stats_of(const SubscriberStats& stats) {
   dict["missed"] = stats.missed;
   dict["bad"] = stats.bad;
   dict["gone"] = stats.gone;
+  dict["staged"] = stats.staged;
   dict["held"] = stats.held;
   dict["publishers"] = stats.publishers;
   dict["refused"] = stats.refused;

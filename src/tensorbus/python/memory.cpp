@@ -186,14 +186,14 @@ Memory bits(Memory memory) {
   return memory;
 }
 
-std::string device_name(const Memory& memory) {
-  return memory.device.is_cuda() ? "cuda:" + std::to_string(memory.device.ordinal) : "cpu";
+std::string name_of(const Device& device) {
+  return device.is_cuda() ? "cuda:" + std::to_string(device.ordinal) : "cpu";
 }
 
 std::string repr(const Memory& memory) {
   const auto shape = nb::cast<std::string>(nb::repr(to_tuple(memory.layout.shape)));
   return "<tensorbus.Memory " + std::string(name_of(memory.layout.dtype)) + " " + shape +
-         (memory.device.is_cuda() ? " " + device_name(memory) : "") +
+         (memory.device.is_cuda() ? " " + name_of(memory.device) : "") +
          (memory.writable ? ">" : " read-only>");
 }
 
@@ -207,6 +207,7 @@ Memory memory_of(const Tensor& tensor, std::string_view topic) {
           .owner = owner,
           .source = topic,
           .device = tensor.device(),
+          .published_on = tensor.published_on(),
           .received = owner.get()};
 }
 
@@ -217,7 +218,8 @@ Memory memory_of(Loan loan) {
           .writable = true,
           .owner = owner,
           .source = {},
-          .device = owner->device()};
+          .device = owner->device(),
+          .published_on = owner->device()};
 }
 
 Device device_numbered(int ordinal) { return ordinal < 0 ? Device::host() : Device::cuda(ordinal); }
@@ -254,7 +256,12 @@ void bind_memory(nb::module_& module) {
            "The same memory, as unsigned integers where DLPack has no name for the elements.")
       .def("__dlpack_device__", dlpack_device)
       .def_prop_ro("__cuda_array_interface__", cuda_array_interface)
-      .def_prop_ro("device", device_name, "\"cpu\", or \"cuda:0\" and so on.")
+      .def_prop_ro(
+          "device", [](const Memory& self) { return name_of(self.device); },
+          "\"cpu\", or \"cuda:0\" and so on.")
+      .def_prop_ro(
+          "published_on", [](const Memory& self) { return name_of(self.published_on); },
+          "Where its publisher had it: another device if this process cannot use that one.")
       .def("__repr__", repr);
 }
 

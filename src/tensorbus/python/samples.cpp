@@ -27,6 +27,13 @@ Memory memory(const Sample& self, std::size_t index) {
   return memory_of(self.tensors()[index], self.header().topic);
 }
 
+nb::tuple published_on(const Sample& self) {
+  nb::list list;
+  for (std::size_t i = 0; i < self.tensors().size(); ++i)
+    list.append(nb::cast(memory(self, i)).attr("published_on"));
+  return nb::tuple(list);
+}
+
 void use_on(const Sample& self, std::uintptr_t stream) {
   for (const Tensor& tensor : self.tensors()) tensor.use_on(reinterpret_cast<void*>(stream));
 }
@@ -107,6 +114,7 @@ void bind_samples(nb::module_& module) {
       .def_prop_ro("publisher", [](const Sample& self) { return self.header().publisher.hex(); })
       .def_prop_ro("publisher_number",
                    [](const Sample& self) { return self.header().publisher_number; })
+      .def_prop_ro("published_on", published_on)
       .def_prop_ro("fields", field_bytes)
       .def_prop_ro("tensor_count", [](const Sample& self) { return self.tensors().size(); })
       .def("tensors", tensors, nb::arg("as_").none(),

@@ -101,7 +101,7 @@ std::optional<TensorView> view_of_plain_torch(nb::handle value) {
 
 bool can_be_plain_torch(const Memory& memory) {
   constexpr TensorFlags kOrigins = TensorFlags::kFromTorch | TensorFlags::kFromNumpy;
-  return known() != nullptr && !memory.device.is_cuda() &&
+  return known() != nullptr && !memory.device.is_cuda() && memory.published_on == memory.device &&
          (memory.layout.flags | kOrigins) == kOrigins && is_torch_dtype(memory.layout.dtype) &&
          to_dlpack(memory.layout.dtype) &&
          std::ranges::none_of(memory.layout.strides, [](auto stride) { return stride < 0; });

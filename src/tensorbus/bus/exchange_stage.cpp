@@ -1,0 +1,67 @@
+// What is asked of the owner of device memory by those who cannot use the device.
+#include <string>
+
+#include "tensorbus/bus/exchange.hpp"
+#include "tensorbus/platform/step.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+constexpr std::size_t kMostStaging = 4096;  // requests of one peer, under way
+
+}  // namespace
+
+void Exchange::on_stage(const link::Stage& asked) {
+  platform::step("stage.received");
+  serve(asked.request, [&] {
+    const memory::BlockRef block =
+        memory::CudaMemory::is_number(asked.block.segment)
+            ? surroundings_.find_block(asked.block.segment, asked.block.offset,
+                                       asked.block.generation)
+            : memory::BlockRef();
+    if (!block) throw Error(Code::kClosed, "STAGE.block: it is gone");
+    const std::uint64_t rest = block->bytes() - (asked.block.offset - block->offset());
+    if (asked.bytes == 0 || asked.bytes > rest)
+      throw Error(Code::kInvalidArgument,
+                  "STAGE.bytes: " + std::to_string(asked.bytes) + " of " + std::to_string(rest));
+    if (staging_ >= kMostStaging)
+      throw Error(Code::kOutOfMemory, "too many copies of device memory are asked for at once");
+    surroundings_.host_copies->copy(
+        {block, asked.block.offset, asked.bytes},
+        [weak = weak_from_this(), request = asked.request](const auto& copied) {
+          if (const auto self = weak.lock()) self->lend_copy(request, copied);
+        });
+    ++staging_;
+  });
+}
+
+void Exchange::lend_copy(std::uint32_t request, const memory::HostCopies::Copied& copied) {
+  --staging_;
+  if (ended_) return;
+  serve(request, [&] {
+    require_room_for_a_lease();
+    segments_->ensure_sent(copied.block->segment(), memory::Grant::kRead);
+    const link::Staged answer{
+        .request = request,
+        .token = next_token_++,
+        .copy = {copied.block->segment(), copied.offset, copied.block->generation()},
+        .device = static_cast<std::uint32_t>(copied.device)};
+    const auto none = std::make_shared<link::ByteCounter>(0);
+    Few<memory::BlockRef> blocks;
+    blocks.push_back(copied.block);
+    Few<std::shared_ptr<const void>> kept;
+    kept.push_back(copied.use);
+    lent_.emplace(answer.token,
+                  std::make_shared<link::IssuedSample>(std::move(blocks), none,
+                                                       Few<std::uint32_t>(), std::move(kept)));
+    try {
+      connected_->channel->send(answer);
+    } catch (...) {
+      lent_.erase(answer.token);
+      throw;
+    }
+    platform::step("staged.sent");
+  });
+}
+
+}  // namespace tensorbus::bus

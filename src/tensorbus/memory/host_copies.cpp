@@ -1,0 +1,244 @@
+#include "tensorbus/memory/host_copies.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tensorbus/memory/device_watch.hpp"
+#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/memfd.hpp"
+
+namespace tensorbus::memory {
+namespace {
+
+using platform::CudaDriver;
+using platform::CudaScope;
+using platform::CudaStream;
+
+// So many copies that nobody reads are kept: for whoever asks a little later, and for their pages,
+// which it takes long to pin.
+constexpr std::size_t kMostResting = 4;
+constexpr std::size_t kMostRestingBytes = std::size_t{256} << 20;
+
+std::uintptr_t round_up(std::uintptr_t value, std::size_t to) { return (value + to - 1) / to * to; }
+
+}  // namespace
+
+// What outlives us in the hands of the driver, and of who reads our copies.
+class HostCopies::Bell {
+ public:
+  explicit Bell(std::function<void()> wake) : wake_(std::move(wake)) {}
+  void ring() noexcept {
+    const std::lock_guard lock(mutex_);
+    if (wake_) wake_();
+  }
+  void silence() noexcept {
+    const std::lock_guard lock(mutex_);
+    wake_ = {};
+  }
+
+ private:
+  std::mutex mutex_;
+  std::function<void()> wake_;
+};
+
+struct HostCopies::Copy {
+  Copy(BlockRef memory, std::size_t wanted, std::shared_ptr<Bell> to_ring)
+      : bell(std::move(to_ring)), block(std::move(memory)), bytes(wanted) {
+    const std::size_t page = platform::page_bytes();
+    auto* const first = reinterpret_cast<std::byte*>(
+        round_up(reinterpret_cast<std::uintptr_t>(block->data()), page));
+    pages = {first, round_up(bytes, page)};
+  }
+
+  // Of a block that is allocated for a copy of so many bytes: its pages are nobody else's.
+  static std::size_t block_bytes(std::size_t bytes) {
+    return round_up(bytes, platform::page_bytes()) + platform::page_bytes();
+  }
+
+  bool is_of(const Range& range) const {
+    return segment == range.block->segment() && generation == range.block->generation() &&
+           write_mark == range.block->write_mark() && offset == range.offset &&
+           length == range.bytes;
+  }
+  bool rests() const { return done.load(std::memory_order_acquire) && block.unshared(); }
+
+  const std::shared_ptr<Bell> bell;
+  // Of what: a block that is published again has other bytes.
+  std::uint32_t segment = 0;
+  std::uint64_t generation = 0;
+  std::uint64_t write_mark = 0;
+  std::uint64_t offset = 0;
+  std::size_t length = 0;
+  int device = 0;
+  std::optional<BlockRef> source;  // until it is done
+
+  const BlockRef block;
+  const std::size_t bytes;
+  std::span<std::byte> pages;
+  std::size_t begin = 0;  // of the copy, in the pages
+  std::optional<platform::HostRegistration> pinned;
+  // Release, by a thread of the driver, which does not touch the copy again; acquire in rests() and
+  // deliver().
+  std::atomic<bool> done{false};
+  std::vector<OnCopied> waiting;
+};
+
+HostCopies::HostCopies(std::shared_ptr<Arena> arena, std::shared_ptr<CudaMemory> cuda,
+                       std::function<void()> wake)
+    : arena_(std::move(arena)),
+      cuda_(std::move(cuda)),
+      bell_(std::make_shared<Bell>(std::move(wake))) {}
+
+HostCopies::~HostCopies() {
+  bell_->silence();
+  const CudaDriver* const cuda = CudaDriver::in_use();
+  if (cuda == nullptr) return;
+  for (const auto& copy : copies_) try {
+      if (!copy->done.load(std::memory_order_acquire))
+        DeviceWatch::retry([copy] { return copy->done.load(std::memory_order_acquire); });
+    } catch (const std::exception&) {  // no memory: it stays
+      new (std::nothrow) std::shared_ptr<Copy>(copy);
+    }
+  for (const auto& [device, stream] : streams_) try {
+      const CudaScope scope(*device);
+      (void)cuda->StreamDestroy(stream.handle());  // what is enqueued there still runs
+    } catch (const Error&) {                       // the device is lost
+    }
+}
+
+void HostCopies::copy(const Range& range, OnCopied on_copied) {
+  std::shared_ptr<Copy> copy = find(range);
+  if (!copy) {
+    copy = make(range);
+    start(*copy, range);
+    copies_.push_back(copy);
+  }
+  copies_.splice(copies_.end(), copies_, std::find(copies_.begin(), copies_.end(), copy));
+  copy->waiting.push_back(std::move(on_copied));
+  if (!copy->source) tell(*copy);  // deliver() has seen it
+}
+
+std::shared_ptr<HostCopies::Copy> HostCopies::find(const Range& range) const {
+  const auto found = std::find_if(copies_.begin(), copies_.end(),
+                                  [&](const auto& copy) { return copy->is_of(range); });
+  return found == copies_.end() ? nullptr : *found;
+}
+
+// Takes the one that has rested longest, if there are many, and it fits.
+std::shared_ptr<HostCopies::Copy> HostCopies::make(const Range& range) {
+  const std::size_t bytes = range.bytes + kBlockAlignment;
+  const auto rests = [](const auto& copy) { return copy->rests() && !copy->source; };
+  if (std::count_if(copies_.begin(), copies_.end(), rests) >= std::ptrdiff_t{kMostResting}) {
+    const auto oldest = std::find_if(copies_.begin(), copies_.end(), [&](const auto& copy) {
+      return rests(copy) && copy->bytes >= bytes && copy->bytes / 4 <= bytes;
+    });
+    if (oldest != copies_.end()) {
+      auto copy = std::move(*oldest);
+      copies_.erase(oldest);
+      return copy;
+    }
+  }
+  const auto allocate = [&] { return arena_->allocate(Copy::block_bytes(bytes), Grant::kRead); };
+  try {
+    return std::make_shared<Copy>(allocate(), bytes, bell_);
+  } catch (const Error& error) {
+    if (error.code() != Code::kOutOfMemory) throw;
+  }
+  let_go(0);
+  return std::make_shared<Copy>(allocate(), bytes, bell_);
+}
+
+// Where that cannot be, the driver copies through memory of its own, and this thread waits for it.
+void HostCopies::pin(Copy& copy, const platform::CudaDevice& device) {
+  if (!copy.pinned) try {
+      copy.pinned.emplace(device, copy.pages);
+    } catch (const Error& error) {
+      if (error.code() != Code::kUnsupported && error.code() != Code::kOutOfMemory) throw;
+    }
+}
+
+void HostCopies::start(Copy& copy, const Range& range) {
+  const Block& block = *range.block;
+  const platform::CudaDevice& device = cuda_->device_of(block.segment());
+  pin(copy, device);
+  copy.segment = block.segment();
+  copy.generation = block.generation();
+  copy.write_mark = block.write_mark();
+  copy.offset = range.offset;
+  copy.length = range.bytes;
+  copy.device = device.ordinal();
+  copy.begin = range.offset % kBlockAlignment;  // elements stay as aligned as they were
+  copy.done.store(false, std::memory_order_relaxed);
+  const CudaDriver& cuda = CudaDriver::get();
+  const CudaScope scope(device);
+  const CudaStream& stream = stream_of(device);
+  const auto address = [](const std::byte* byte) {
+    return static_cast<platform::cu::DevicePtr>(reinterpret_cast<std::uintptr_t>(byte));
+  };
+  cuda_->marks().after_whole(stream, block, [&] {
+    cuda.check(cuda.MemcpyAsync(address(copy.pages.data() + copy.begin),
+                                address(block.data() + (range.offset - block.offset())),
+                                range.bytes, stream.handle()),
+               "cuMemcpyAsync of " + std::to_string(range.bytes) + " bytes");
+    const auto on_done = [](void* argument) {
+      auto& mine = *static_cast<Copy*>(argument);
+      const std::shared_ptr<Bell> bell = mine.bell;
+      mine.done.store(true, std::memory_order_release);
+      bell->ring();
+    };
+    const auto result = cuda.LaunchHostFunc(stream.handle(), on_done, &copy);
+    if (result != platform::cu::Result::kSuccess) stream.synchronize();
+    cuda.check(result, "cuLaunchHostFunc");
+  });
+  copy.source = range.block;
+}
+
+const CudaStream& HostCopies::stream_of(const platform::CudaDevice& device) {
+  const auto found = streams_.find(&device);
+  if (found != streams_.end()) return found->second;
+  const CudaDriver& cuda = CudaDriver::get();
+  platform::cu::Stream stream = nullptr;
+  cuda.check(cuda.StreamCreate(&stream, platform::cu::kStreamNonBlocking), "cuStreamCreate");
+  return streams_.emplace(&device, CudaStream(device, stream)).first->second;
+}
+
+void HostCopies::deliver() {
+  const auto copies = copies_;  // who is told may ask for more
+  for (const auto& copy : copies) {
+    if (!copy->source || !copy->done.load(std::memory_order_acquire)) continue;
+    copy->source.reset();
+    tell(*copy);
+  }
+  let_go(kMostResting);
+}
+
+void HostCopies::tell(Copy& copy) {
+  const std::shared_ptr<const void> use(&copy.bell, [bell = copy.bell](const void*) {
+    bell->ring();  // so that it is let go of
+  });
+  const std::byte* const first = copy.pages.data() + copy.begin;
+  const Copied copied{copy.block,
+                      copy.block->offset() + static_cast<std::size_t>(first - copy.block->data()),
+                      copy.device, use};
+  for (const OnCopied& on_copied : std::exchange(copy.waiting, {})) on_copied(copied);
+}
+
+void HostCopies::let_go(std::size_t most_resting) {
+  std::size_t count = 0;
+  std::size_t bytes = 0;
+  for (auto copy = copies_.end(); copy != copies_.begin();) {
+    --copy;
+    if (!(*copy)->rests() || (*copy)->source) continue;
+    bytes += (*copy)->bytes;
+    if (++count > most_resting || bytes > kMostRestingBytes) copy = copies_.erase(copy);
+  }
+}
+
+}  // namespace tensorbus::memory

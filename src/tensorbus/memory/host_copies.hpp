@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+
+#include "tensorbus/memory/arena.hpp"
+#include "tensorbus/memory/cuda_memory.hpp"
+#include "tensorbus/platform/cuda_stream.hpp"
+
+namespace tensorbus::memory {
+
+// Copies in host memory of what an owner has on its devices, for borrowers that cannot use these
+// (docs/cuda.md, "Who cannot use the device"): one for all who ask for the same bytes, in pinned
+// blocks of the arena, some of which rest here to be used again. On one thread.
+class HostCopies {
+ public:
+  // `wake` has deliver() called, soon and on that thread. It may come from any thread, takes no
+  // lock that anybody holds while calling the driver, and does not throw.
+  HostCopies(std::shared_ptr<Arena> arena, std::shared_ptr<CudaMemory> cuda,
+             std::function<void()> wake);
+  // Copies under way keep their memory until they are done.
+  ~HostCopies();
+  HostCopies(const HostCopies&) = delete;
+  HostCopies& operator=(const HostCopies&) = delete;
+
+  // Bytes of a block on a device.
+  struct Range {
+    BlockRef block;
+    std::uint64_t offset = 0;  // in the segment
+    std::size_t bytes = 0;
+  };
+  struct Copied {
+    BlockRef block;                   // of the arena
+    std::uint64_t offset = 0;         // of the range's first byte, in its segment
+    int device = 0;                   // where the range lies: our ordinal
+    std::shared_ptr<const void> use;  // for as long as somebody reads the copy
+  };
+  using OnCopied = std::function<void(const Copied&)>;
+
+  // `on_copied` is called from here, or by deliver(): when whatever writes the block has, and the
+  // copy is made. Throws Error(kOutOfMemory), and what the driver says.
+  void copy(const Range& range, OnCopied on_copied);
+  // Tells of copies that are done, and lets go of memory that has rested for long.
+  void deliver();
+
+ private:
+  class Bell;
+  struct Copy;
+
+  std::shared_ptr<Copy> find(const Range& range) const;
+  std::shared_ptr<Copy> make(const Range& range);
+  static void pin(Copy& copy, const platform::CudaDevice& device);
+  void start(Copy& copy, const Range& range);
+  void tell(Copy& copy);
+  void let_go(std::size_t most_resting);
+  const platform::CudaStream& stream_of(const platform::CudaDevice& device);
+
+  const std::shared_ptr<Arena> arena_;
+  const std::shared_ptr<CudaMemory> cuda_;
+  const std::shared_ptr<Bell> bell_;
+  std::list<std::shared_ptr<Copy>> copies_;  // the one that was used last, last
+  std::map<const platform::CudaDevice*, platform::CudaStream> streams_;
+};
+
+}  // namespace tensorbus::memory
