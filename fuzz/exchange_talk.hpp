@@ -54,7 +54,7 @@ class SharedOnce {
 // One of them, with numbers that may be right.
 inline void say_exchange(RawTalk& talk, const SharedOnce& shared, const HostedOnce& hosted,
                          Input& input) {
-  switch (input.below(11)) {
+  switch (input.below(13)) {
     case 0: {
       link::Attach attach{input.below(4), shared.name().number, shared.name().key, 0};
       if (input.byte() >= 0xc0) attach = {1, input.number(), input.number(), input.below(3)};
@@ -103,7 +103,17 @@ inline void say_exchange(RawTalk& talk, const SharedOnce& shared, const HostedOn
                                       input.number(), Id{}};
       return talk.say(segment, input.byte());
     }
-    case 9:
+    case 9: {
+      link::Stage stage{input.below(4), shared.block(), input.number()};
+      if (input.flag()) stage.block.segment = memory::CudaMemory::kFirst + input.below(2);
+      return talk.say(stage, input);
+    }
+    case 10: {
+      link::Staged staged{input.below(6), input.number(), shared.block(), input.below(4)};
+      if (input.flag()) staged.copy = {kWildSegments[input.below(4)], input.number(), 1};
+      return talk.say(staged, input);
+    }
+    case 11:
       return talk.say(link::TimelineMessage{}, input.flag() ? 5 : input.byte());
     default:
       return talk.say(wild_lent(input), input);
@@ -118,6 +128,9 @@ inline bool hears_exchange(link::Channel::Received& received) {
       return true;
     case link::ControlType::kClaim:
       check(received.as<link::Claim>().blocks.size() <= link::Claim::kMostBlocks);
+      return true;
+    case link::ControlType::kStage:
+      check(received.as<link::Stage>().bytes != 0);
       return true;
     case link::ControlType::kHandOver:
       check(received.as<link::HandOver>().request != 0);

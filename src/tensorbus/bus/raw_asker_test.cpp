@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "tensorbus/bus/raw_exchange.hpp"
+#include "tensorbus/memory/cuda_memory.hpp"
 
 namespace tensorbus::bus {
 namespace {
@@ -117,6 +118,16 @@ TEST_F(RawAsker, that_claims_what_is_not_there_is_denied) {
   EXPECT_EQ(peer.next(), ControlType::kLent);
   peer.channel.send(link::Claim{8, 0, {}});
   EXPECT_EQ(peer.next(), ControlType::kLent) << "a lease on nothing";
+}
+
+TEST_F(RawAsker, that_wants_copies_of_device_memory_that_is_not_there_is_denied) {
+  const link::BlockName on_host = block_of(attached());
+  peer.channel.send(link::Stage{5, on_host, 8});
+  EXPECT_EQ(denied(), Code::kClosed);
+  peer.channel.send(link::Stage{6, {memory::CudaMemory::kFirst, 0, 1}, 8});
+  EXPECT_EQ(denied(), Code::kClosed);
+  peer.channel.send(link::Staged{1, 1, on_host, 0});
+  hangs_up();
 }
 
 TEST_F(RawAsker, that_claims_more_than_a_message_can_name_is_cut_off) {
