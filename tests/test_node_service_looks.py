@@ -13,7 +13,7 @@ import tensorbus as tb
 from harness import PATIENCE, Elsewhere
 from loops import Run, started, turns
 from node_runs import becomes, running
-from test_node_services import serve_until_killed
+from node_services import serve_until_killed
 
 
 class Looks:
