@@ -33,10 +33,11 @@ class Stream:
 
     def __init__(self, device: int = 0) -> None:
         call("cuInit", 0)
-        context = ctypes.c_void_p()
-        call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-        call("cuCtxPushCurrent_v2", context)
+        self._context = ctypes.c_void_p()
+        call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), device)
+        call("cuCtxPushCurrent_v2", self._context)
         self._handle = ctypes.c_void_p()
+        self._sources: list[object] = []  # of writes that may still be under way
         call("cuStreamCreate", ctypes.byref(self._handle), 1)
 
     @property
@@ -50,12 +51,14 @@ class Stream:
         ctypes.CDLL(str(LIBRARY)).standin_resume(self._handle)
 
     def synchronize(self) -> None:
-        call("cuStreamSynchronize", self._handle)
+        self._call("cuStreamSynchronize", self._handle)
+        self._sources.clear()
 
     def write(self, memory: Any, value: int) -> None:
         """Fills a tensor of bytes."""
-        self._source = ctypes.create_string_buffer(bytes([value]) * memory.shape[0])
-        self._copy(address_of(memory), ctypes.addressof(self._source), memory.shape[0])
+        source = ctypes.create_string_buffer(bytes([value]) * memory.shape[0])
+        self._sources.append(source)
+        self._copy(address_of(memory), ctypes.addressof(source), memory.shape[0])
 
     def read(self, memory: Any) -> ctypes.Array[ctypes.c_char]:
         """Where its bytes will be when this stream has passed."""
@@ -64,13 +67,19 @@ class Stream:
         return target
 
     def _copy(self, target: int, source: int, count: int) -> None:
-        call(
+        self._call(
             "cuMemcpyAsync",
             ctypes.c_uint64(target),
             ctypes.c_uint64(source),
             ctypes.c_size_t(count),
             self._handle,
         )
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        """In our context, whichever is current."""
+        call("cuCtxPushCurrent_v2", self._context)
+        call(name, *arguments)
+        call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
 
 
 def address_of(memory: Any) -> int:
@@ -84,3 +93,30 @@ def read_on(stream: Stream, sample: tb.Sample, memory: Any) -> set[int]:
     found = stream.read(memory)
     stream.synchronize()
     return set(found.raw)
+
+
+def filled(memory: Any, value: int) -> Any:
+    """A tensor of bytes, all of this value, which are there."""
+    stream = _stream_for(memory)
+    stream.write(memory, value)
+    stream.synchronize()
+    return memory
+
+
+def seen_in(memory: Any) -> set[int]:
+    """The different bytes of a tensor, read when it was written, wherever it is from."""
+    stream = _stream_for(memory)
+    memory.__dlpack__(stream=stream.cuda_stream)  # the stream waits for it
+    found = stream.read(memory)
+    stream.synchronize()
+    return set(found.raw)
+
+
+def _stream_for(memory: Any) -> Stream:
+    ordinal: int = memory.__dlpack_device__()[1]
+    if ordinal not in _streams:
+        _streams[ordinal] = Stream(ordinal)
+    return _streams[ordinal]
+
+
+_streams: dict[int, Stream] = {}

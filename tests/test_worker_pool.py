@@ -171,7 +171,7 @@ def test_a_pool_that_makes_no_sense_is_refused() -> None:
         {"workers": 1, "devices": ["cpu"]},
         {"devices": []},
         {"devices": "cuda:0"},
-        {"devices": ["cuda:0"]},  # nobody takes it
+        {"devices": ["cpu:0"]},  # nobody takes it
         {"retries": -1},
     ):
         options: Any = wrong

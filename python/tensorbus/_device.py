@@ -29,9 +29,29 @@ def ordinal_of(device: Any) -> int:
     raise InvalidArgument(f'device={device!r}: expected "cpu", "cuda" or "cuda:0" and so on')
 
 
+# What "cuda" is in this process without PyTorch; `make_current` sets it.
+_current = 0
+
+
 def _current_device() -> int:
     torch = _torch_with_cuda()
-    return 0 if torch is None else int(torch.cuda.current_device())
+    return _current if torch is None else int(torch.cuda.current_device())
+
+
+def make_current(device: Any) -> bool:
+    """Has "cuda" mean this GPU in this process, in PyTorch too if that is imported.
+
+    False: PyTorch is not imported yet, so this has to be called again. Anything but the name of a
+    GPU is left alone.
+    """
+    global _current
+    if not str(device).startswith("cuda"):
+        return True
+    _current = ordinal_of(device)
+    torch = _torch_with_cuda()
+    if torch is not None:
+        torch.cuda.set_device(_current)
+    return "torch" in sys.modules
 
 
 def current_stream(ordinal: int) -> int:

@@ -75,7 +75,7 @@ class Flattener:
 
     def flatten(self, data: object) -> bytes:
         lowered = self.lower_all(data)
-        return b"" if lowered is _REFERENCES[0] else self._encode(lowered)
+        return b"" if lowered is _REFERENCES[0] else self.encode(lowered)
 
     def lower_all(self, value: Any) -> Any:
         """The value in words that the encoder knows; a tensor, too."""
@@ -84,9 +84,10 @@ class Flattener:
 
     def pickled(self, pickled: bytes, tensors: list[Any]) -> bytes:
         """The fields of a message of a pickle, and of what `lower_all` made of its tensors."""
-        return self._encode(msgpack.Ext(_RECORD, self._encode([PICKLED, pickled, tensors])))
+        return self.encode(msgpack.Ext(_RECORD, self.encode([PICKLED, pickled, tensors])))
 
-    def _encode(self, lowered: Any) -> bytes:
+    def encode(self, lowered: Any) -> bytes:
+        """The MessagePack of what `lower_all` made."""
         # An encoder of our own would hold us by its hook, and we it.
         return msgpack.encode(lowered, enc_hook=self._lower_tensor)
 
@@ -102,13 +103,13 @@ class Flattener:
         if kind is list:
             return self._lower_items(value, depth + 1)
         if kind is tuple:
-            return msgpack.Ext(_TUPLE, self._encode(self._lower_items(value, depth + 1)))
+            return msgpack.Ext(_TUPLE, self.encode(self._lower_items(value, depth + 1)))
         return _records.lower(self, value, depth)
 
     def record(self, name: str, *parts: Any, depth: int = 0) -> msgpack.Ext:
         """What `_records` knows how to make again from its parts."""
         lowered = [name, *(self.lower(part, depth + 1) for part in parts)]
-        return msgpack.Ext(_RECORD, self._encode(lowered))
+        return msgpack.Ext(_RECORD, self.encode(lowered))
 
     @staticmethod
     def reference(index: int) -> msgpack.Ext:

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from tensorbus import _core, _numpy, _torch
+from tensorbus import _core, _lending, _numpy, _torch
+from tensorbus._device import HOST, ordinal_of, stream_of
 from tensorbus._errors import CannotTravel, ProtocolError, Unsupported
 from tensorbus._fields import Flattener, Restorer, flatten, unflatten
 from tensorbus._tensors import TENSOR_CLASSES, Library, library_of
@@ -26,27 +27,33 @@ _HAS_HISTORY = (
 )
 
 
-def dump(item: object, *, shared: bool = False) -> tuple[_core.Outgoing, bytes]:
+def dump(item: object, *, shared: bool = False, stream: Any = None) -> tuple[_core.Outgoing, bytes]:
     """The tensors of an object, and the fields of the rest; none for a lone tensor or array.
 
     Args:
         item: anything that can be pickled, with tensors and arrays anywhere in it.
         shared: as `torch.multiprocessing` sends: an ordinary CPU tensor's storage moves into memory
-            of the bus that others may write to, all its views with it.
+            of the bus that others may write to, all its views with it. Those on GPUs, which nobody
+            else writes to, go beside it as a handle.
+        stream: see `tensorbus.Queue.put`.
 
     Raises:
         RuntimeError: a tensor in it requires gradients and is no leaf.
         OutOfMemory: there is no room for what is to be shared; the message names the limit.
         Exception: whatever pickling it raises.
     """
+    handle = None if stream is None else stream_of(stream)
     library = library_of(item)
-    if library is not None and type(item) in _classes_of(library):
+    if library is not None and type(item) in _classes_of(library) and not _is_apart(item, shared):
         _prepare(item, shared)
         try:
-            return flatten(item)
+            outgoing, fields = flatten(item)
+            if handle is not None:
+                outgoing.set_stream(handle)
+            return outgoing, fields
         except Unsupported:  # an array of objects, say, which a pickle can carry
             pass
-    packer = Packer(shared=shared)
+    packer = Packer(shared=shared, stream=handle)
     fields = packer.fields(packer.pickle(item))
     return packer.outgoing, fields
 
@@ -63,17 +70,20 @@ def load(core: _core.Sample, as_: Library | None = None) -> Any:
         restorer = Restorer(core, as_)
         found = restorer.decode_pickled(fields)
         if found is not None:
-            return _Unpickler(*found).load()
+            return _Unpickler(*found, as_).load()
     return unflatten(core, as_)
 
 
 class Packer:
     """Puts the tensors of one object beside it."""
 
-    def __init__(self, *, shared: bool) -> None:
+    def __init__(self, *, shared: bool, stream: int | None = None) -> None:
         self._shared = shared
+        self._stream = stream  # on which what lies on GPUs is written; None: as its library says
         self._flattener = Flattener()
+        self._apart = Flattener()  # what lies on GPUs, if the rest may be written to by others
         self._lowered: list[Any] = []
+        self._lent: list[Any] = []
         self._kept: list[Any] = []  # nothing that was lowered by identity may go before the end
 
     @property
@@ -83,7 +93,7 @@ class Packer:
     @property
     def has_tensors(self) -> bool:
         """Is there more than the pickle?"""
-        return bool(self._lowered)
+        return bool(self._kept)
 
     def pickle(self, item: object) -> bytes:
         """The object without its tensors."""
@@ -92,14 +102,22 @@ class Packer:
         return written.getvalue()
 
     def fields(self, pickled: bytes) -> bytes:
-        """The fields of the message of that pickle."""
-        return self._flattener.pickled(pickled, self._lowered)
+        """The fields of the message of that pickle. What goes beside it is lent now."""
+        lowered = list(self._lowered)
+        if self._stream is not None:
+            self.outgoing.set_stream(self._stream)
+        if self._lent:
+            if self._stream is not None:
+                self._apart.outgoing.set_stream(self._stream)
+            lowered.append([_lending.lend(self._apart.outgoing, self._apart.encode(self._lent))])
+        return self._flattener.pickled(pickled, lowered)
 
     def _reduce(self, value: Any) -> Any:
         """What stands for a tensor in the pickle; NotImplemented for what pickles by itself."""
+        apart = _is_apart(value, self._shared)
+        if apart and not _can_lend(value):
+            return NotImplemented  # torch.multiprocessing may know a way
         if library_of(value) is not None:
-            if self._shared and _is_on_gpu(value):
-                return NotImplemented  # torch.multiprocessing knows a way; ours is to be read only
             _prepare(value, self._shared)
         elif type(value) is _core.Memory:
             pass
@@ -107,13 +125,18 @@ class Packer:
             return storage_of, (bytes_of(value),)
         else:
             return NotImplemented
+        flattener, all_lowered, stand_in = (
+            (self._apart, self._lent, _lent_tensor)
+            if apart
+            else (self._flattener, self._lowered, _tensor)
+        )
         try:
-            lowered = self._flattener.lower_all(value)
+            lowered = flattener.lower_all(value)
         except CannotTravel:
             return _reduced_otherwise(value)
-        self._lowered.append(lowered)
+        all_lowered.append(lowered)
         self._kept.append(value)
-        return _tensor, (len(self._lowered) - 1,)
+        return stand_in, (len(all_lowered) - 1,)
 
 
 class _Pickler(ForkingPickler):
@@ -128,19 +151,34 @@ class _Pickler(ForkingPickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, pickled: bytes, tensors: list[Any]) -> None:
+    def __init__(self, pickled: bytes, tensors: list[Any], as_: Library | None) -> None:
         super().__init__(io.BytesIO(pickled))
         self._tensors = tensors
+        self._as = as_
+        self._borrowed: list[Any] | None = None
 
     def find_class(self, module: str, name: str) -> Any:
         if module == __name__ and name == _tensor.__name__:
             return self._tensors.__getitem__
+        if module == __name__ and name == _lent_tensor.__name__:
+            return self._lent_tensor
         return super().find_class(module, name)
+
+    def _lent_tensor(self, index: int) -> Any:
+        if self._borrowed is None:
+            (handle,) = self._tensors[-1]
+            self._borrowed = unflatten(_lending.borrow(handle), self._as)
+        return self._borrowed[index]
 
 
 def _tensor(index: int) -> Any:
     """Stands in a pickle for the tensor with this index; found by `_Unpickler` alone."""
     raise ProtocolError(f"tensor {index} of a pickle, without its message")
+
+
+def _lent_tensor(index: int) -> Any:
+    """The same for one of those that were lent apart, whose handle is the last of the tensors."""
+    return _tensor(index)
 
 
 def _classes_of(library: str) -> set[type]:
@@ -172,14 +210,38 @@ def _reduced_otherwise(value: Any) -> Any:
     return value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
 
 
-def _is_on_gpu(value: Any) -> bool:
-    return library_of(value) == "torch" and value.device.type == "cuda"
+def _is_apart(value: Any, shared: bool) -> bool:
+    """Does it lie on a GPU, and travel with what others may write to?"""
+    return shared and _ordinal_of(value) != HOST
+
+
+def _ordinal_of(value: Any) -> int:
+    """Of the GPU on which a tensor or memory of the bus lies, or `HOST`."""
+    if type(value) is _core.Memory:
+        return ordinal_of(value.device)
+    return _ordinal_in_torch(value) if library_of(value) == "torch" else HOST
+
+
+def _ordinal_in_torch(value: Any) -> int:
+    return int(value.device.index) if value.device.type == "cuda" else HOST
+
+
+def _can_lend(value: Any) -> bool:
+    return type(value) is _core.Memory or can_lend(value)
+
+
+def can_lend(value: Any) -> bool:
+    """Does this tensor or storage of PyTorch's lie on a GPU whose memory the bus can hand over?"""
+    ordinal = _ordinal_in_torch(value)
+    return ordinal != HOST and _lending.can_lend(ordinal)
 
 
 def _is_storage(value: Any) -> bool:
     torch = sys.modules.get("torch")
     return (
-        torch is not None and isinstance(value, torch.UntypedStorage) and value.device.type == "cpu"
+        torch is not None
+        and isinstance(value, torch.UntypedStorage)
+        and (value.device.type == "cpu" or can_lend(value))
     )
 
 
@@ -187,7 +249,7 @@ def bytes_of(storage: Any) -> Any:
     """The tensor of all bytes of a storage."""
     import torch
 
-    return torch.empty(0, dtype=torch.uint8).set_(storage)
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
 
 
 def storage_of(tensor: Any) -> Any:

@@ -116,8 +116,20 @@ class Queue(Closing):
         """How many items may wait; 0 for no limit."""
         return self._core.maxsize
 
-    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+    def put(
+        self,
+        item: Any,
+        block: bool = True,
+        timeout: float | None = None,
+        *,
+        stream: Any = None,
+    ) -> None:
         """Puts an item in; when it returns, the item is in the queue and this process may end.
+
+        Args:
+            item: any object that can be pickled.
+            block, timeout: as the standard library's queues have them.
+            stream: see `tensorbus.Publisher.publish`.
 
         Raises:
             queue.Full: there was no room, at once or in time.
@@ -126,15 +138,15 @@ class Queue(Closing):
             Timeout: the process that has the queue does not say whether the item is in it.
             Exception: whatever pickling the item raises.
         """
-        outgoing, fields = _pickling.dump(item, shared=self._shared)
+        outgoing, fields = _pickling.dump(item, shared=self._shared, stream=stream)
         outcome = self._here.put(outgoing, fields, _wait(block, timeout))
         if outcome is Outcome.TIMED_OUT:
             raise queue.Full
         self._check(outcome)
 
-    def put_nowait(self, item: Any) -> None:
+    def put_nowait(self, item: Any, *, stream: Any = None) -> None:
         """`put` that does not wait for room."""
-        self.put(item, block=False)
+        self.put(item, block=False, stream=stream)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         """Takes the oldest item.
@@ -162,9 +174,9 @@ class Queue(Closing):
             yield item
             del item
 
-    async def put_async(self, item: Any) -> None:
+    async def put_async(self, item: Any, *, stream: Any = None) -> None:
         """`put` in an event loop. Cancelled, it may have put the item in, or not."""
-        outgoing, fields = _pickling.dump(item, shared=self._shared)
+        outgoing, fields = _pickling.dump(item, shared=self._shared, stream=stream)
         await _taken(self._here.start_put(outgoing, fields))
 
     async def get_async(self) -> Any:

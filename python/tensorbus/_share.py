@@ -9,6 +9,7 @@ from tensorbus import _core
 from tensorbus._arguments import Access, access_named, library_or_none, whole_number
 from tensorbus._closing import Closing
 from tensorbus._core import Outcome
+from tensorbus._device import stream_of
 from tensorbus._errors import InvalidArgument, Timeout
 from tensorbus._fields import flatten, unflatten
 from tensorbus._handle import Handle
@@ -48,6 +49,7 @@ def share(
     uses: int | None = None,
     ttl: float | None = None,
     shared: bool = False,
+    stream: Any = None,
     domain: str | None = None,
 ) -> Shared:
     """Keeps a tensor, or a message of tensors, for whoever has the handle.
@@ -60,6 +62,7 @@ def share(
         uses: so many may attach, then it is over; `None` for any number.
         ttl: seconds after which it is over, whether anybody came or not; `None` for never.
         shared: who attaches with `access="shared"` may write to it, and all see that.
+        stream: see `tensorbus.Publisher.publish`.
         domain: see `tensorbus.participant`.
 
     Raises:
@@ -75,6 +78,8 @@ def share(
         raise InvalidArgument(f"ttl={ttl!r}: expected seconds, or None")
     count = 0 if uses is None else whole_number("uses", uses, least=1)
     outgoing, fields = flatten(data)
+    if stream is not None:
+        outgoing.set_stream(stream_of(stream))
     return Shared(_core.share(outgoing, fields, count, ttl, shared, participant(domain)))
 
 

@@ -13,6 +13,7 @@ from itertools import count
 from typing import Any
 
 from tensorbus import _pickling
+from tensorbus._device import make_current
 from tensorbus._errors import Closed, Error
 from tensorbus._queue import Queue
 
@@ -27,11 +28,19 @@ class Job:
 
     def begin(self) -> Callable[[Any], Any]:
         """Calls the initializer; what is returned is called with each item."""
+        is_current = make_current(self.device)
         given = (
             [] if self.initializer is None else [self.initializer(**self._for(self.initializer))]
         )
         options = self._for(self.function)
-        return lambda item: self.function(*given, item, **options)
+
+        def call(item: Any) -> Any:
+            nonlocal is_current
+            # The initializer, or the item, may have brought PyTorch.
+            is_current = is_current or make_current(self.device)
+            return self.function(*given, item, **options)
+
+        return call
 
     def _for(self, function: Callable[..., Any]) -> dict[str, Any]:
         return {"device": self.device} if self.device is not None and takes_device(function) else {}

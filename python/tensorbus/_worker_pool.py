@@ -18,6 +18,7 @@ from typing import Any
 
 from tensorbus._arguments import seconds, whole_number
 from tensorbus._crew import Crew
+from tensorbus._device import ordinal_of
 from tensorbus._errors import Forked, InvalidArgument, Timeout
 from tensorbus._progress import progress
 from tensorbus._worker import Job, takes_device
@@ -38,7 +39,8 @@ class WorkerPool:
             `if __name__ == "__main__":`. If it has a parameter `device`, it is given the worker's.
         workers: how many; one for each core this process may use if there are no devices.
         devices: one worker for each of them: anything that can be pickled, "cuda:0" or
-            `torch.device("cpu")`.
+            `torch.device("cpu")`. A GPU is the current one of its worker: "cuda" means it there,
+            for PyTorch too. Ordinals are those of the pool's process.
         initializer: called once in each worker, with its `device` if it has such a parameter; what
             it returns is the first argument of each call of `function`.
         retries: how many more times an item is tried whose worker died. With 0, it is not run
@@ -48,7 +50,8 @@ class WorkerPool:
         domain: see `tensorbus.participant`.
 
     Raises:
-        InvalidArgument: no worker, or devices, and neither function has such a parameter.
+        InvalidArgument: no worker, or devices that are no GPUs, and neither function has such a
+            parameter.
         Exception: whatever pickling the functions raises.
 
     >>> with WorkerPool(len, workers=1) as pool:
@@ -253,10 +256,15 @@ def _devices(
         raise InvalidArgument("workers and devices: give one of them; each device has one worker")
     if isinstance(devices, str) or not devices:
         raise InvalidArgument(f"devices={devices!r}: expected a list of devices, at least one")
-    if not any(takes_device(function) for function in functions):
+    unknown = [device for device in devices if not str(device).startswith("cuda")]
+    if unknown and not any(takes_device(function) for function in functions):
         raise InvalidArgument(
-            "devices: neither the function nor the initializer has a parameter `device`"
+            "devices: neither the function nor the initializer has a parameter `device`, and "
+            f"{unknown[0]!r} is no GPU that a worker could have as its current one"
         )
+    for device in devices:
+        if device not in unknown:
+            ordinal_of(device)
     return list(devices)
 
 

@@ -20,8 +20,9 @@ from secrets import token_hex
 
 from msgspec import Struct, msgpack
 
-from tensorbus import _core, _torch_sharing
+from tensorbus import _core, _lending, _torch_sharing
 from tensorbus._errors import Closed, InvalidArgument
+from tensorbus._lending import offered
 from tensorbus._participant import participant
 
 # Seconds in which the keeper attaches to what a child hands over: the child waits for it.
@@ -53,34 +54,10 @@ class Settings(Struct):
     """What a child takes over from the process that starts it."""
 
     keeper: str = ""  # the address of its service; empty: this process keeps for itself
-    ttl: float = 600.0
+    ttl: float = _lending.DEFAULT_TTL
 
 
 settings = Settings()
-
-
-class Kept:
-    """What this process keeps for those who will attach. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._shares: dict[bytes, _core.Shared] = {}
-        self._look_at = 64
-
-    def add(self, shared: _core.Shared) -> bytes:
-        handle = shared.handle.bytes()
-        with self._lock:
-            self._shares[handle] = shared
-            if len(self._shares) > self._look_at:
-                self._shares = {key: kept for key, kept in self._shares.items() if kept.open}
-                self._look_at = 2 * len(self._shares) + 64
-        return handle
-
-    def drop(self, handle: bytes) -> None:
-        with self._lock:
-            shared = self._shares.pop(handle, None)
-        if shared is not None:
-            shared.close()
 
 
 class Service:
@@ -137,15 +114,7 @@ class Client:
         return answer.handle
 
 
-class _Offered(threading.local):
-    """What this thread offers to a process that it starts; None when it starts none."""
-
-    handles: list[bytes] | None = None
-
-
-_offered = _Offered()
 _starting = threading.Lock()
-_kept = Kept()
 _service: Service | None = None
 _clients: dict[str, Client] = {}
 
@@ -161,26 +130,23 @@ def offer(outgoing: _core.Outgoing, fields: bytes) -> bytes:
         with suppress(OSError, EOFError):  # the keeper is gone: its children see to themselves
             handle = shared.handle.bytes()
             return _client(settings.keeper).ask(Keep(handle, settings.ttl))
-    handle = _kept.add(shared)
-    if _offered.handles is not None:
-        _offered.handles.append(handle)
-    return handle
+    return _lending.kept.add(shared)
 
 
 @contextmanager
 def offers_to_child() -> Iterator[list[bytes]]:
     """While a process is started: the handles of what this one keeps for it alone."""
-    outer, _offered.handles = _offered.handles, []
+    outer, offered.handles = offered.handles, []
     try:
-        yield _offered.handles
+        yield offered.handles
     finally:
-        _offered.handles = outer
+        offered.handles = outer
 
 
 def withdraw(handles: list[bytes]) -> None:
     """Whoever they were for has them, or will never."""
     for handle in handles:
-        _kept.drop(handle)
+        _lending.kept.drop(handle)
 
 
 def attach(handle: bytes) -> _core.Sample:
@@ -228,6 +194,7 @@ def adopt(encoded: bytes) -> None:
     """In a new process: takes over what its parent gave it."""
     global settings
     settings = msgpack.decode(encoded, type=Settings)
+    _lending.settings.ttl = settings.ttl
 
 
 def set_ttl(seconds: float) -> None:
@@ -237,7 +204,7 @@ def set_ttl(seconds: float) -> None:
     """
     if not seconds > 0:
         raise InvalidArgument(f"seconds={seconds!r}: expected a number above 0")
-    settings.ttl = float(seconds)
+    settings.ttl = _lending.settings.ttl = float(seconds)
 
 
 def get_ttl() -> float:
@@ -298,7 +265,7 @@ def _answer(question: Keep | Lend) -> bytes:
         memory = _torch_sharing.moved_at(question.address, question.size)
         outgoing.add_buffer(memory, 0)
         ttl = _PATIENCE
-    return _kept.add(_core.share(outgoing, fields, 1, ttl, True, participant()))
+    return _lending.kept.add(_core.share(outgoing, fields, 1, ttl, True, participant()))
 
 
 def _lend_to_child() -> Callable[[int, int], _core.Memory] | None:
@@ -307,8 +274,8 @@ def _lend_to_child() -> Callable[[int, int], _core.Memory] | None:
 
 def _forget_parent() -> None:
     """A forked child has no threads yet, and nothing to keep."""
-    global _starting, _kept, _service
-    _starting, _kept = threading.Lock(), Kept()
+    global _starting, _service
+    _starting = threading.Lock()
     _clients.clear()
     if _service is not None:
         settings.keeper = settings.keeper or _service.address

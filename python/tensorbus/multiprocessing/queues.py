@@ -59,10 +59,17 @@ class Queue(tensorbus.Queue):
         super().__init__(max(maxsize, 0), shared=True)
         _made.add(self)
 
-    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+    def put(
+        self,
+        item: Any,
+        block: bool = True,
+        timeout: float | None = None,
+        *,
+        stream: Any = None,
+    ) -> None:
         """Puts any picklable object in; see `tensorbus.Queue.put`."""
         self._require_open()
-        super().put(item, block, timeout)
+        super().put(item, block, timeout, stream=stream)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         """Takes the oldest item; see `tensorbus.Queue.get`."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import pickle
 import sys
+from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from tensorbus import _numpy, _pickling, _torch, _torch_sharing
+from tensorbus import _core, _numpy, _pickling, _torch, _torch_sharing
 from tensorbus.multiprocessing import _keeper
 
 __all__ = ["ForkingPickler", "dumps", "is_shared", "loads", "reduce_tensor"]
@@ -52,7 +53,7 @@ def attached(handle: bytes) -> Any:
 
 def reduce_tensor(tensor: Any) -> Any:
     """For a `ForkingPickler`: a PyTorch tensor by itself."""
-    if tensor.device.type not in ("cpu", "meta") or not (_keeper.in_use() or _is_ours(tensor)):
+    if not _is_for_us(tensor, _is_ours):
         from torch.multiprocessing import reductions
 
         return reductions.reduce_tensor(tensor)  # type: ignore[no-untyped-call]
@@ -66,12 +67,24 @@ def reduce_array(array: Any) -> Any:
     return attached, (_keeper.offer(*_pickling.dump(array, shared=True)),)
 
 
+def reduce_memory(memory: _core.Memory) -> Any:
+    """For a `ForkingPickler`: a loan or a received tensor that is no tensor of a library."""
+    return attached, (_keeper.offer(*_pickling.dump(memory, shared=True)),)
+
+
 def _reduce_storage(storage: Any) -> Any:
-    if storage.device.type != "cpu" or not (_keeper.in_use() or _is_our_storage(storage)):
+    if storage.device.type == "meta" or not _is_for_us(storage, _is_our_storage):
         from torch.multiprocessing import reductions
 
         return reductions.reduce_storage(storage)  # type: ignore[no-untyped-call]
     return _pickling.storage_of, (_pickling.bytes_of(storage),)
+
+
+def _is_for_us(value: Any, is_ours: Callable[[Any], bool]) -> bool:
+    """Does a tensor or a storage go by our means? Not where nobody would keep it."""
+    if value.device.type == "cuda":
+        return _keeper.in_use() and _pickling.can_lend(value)
+    return value.device.type in ("cpu", "meta") and (_keeper.in_use() or is_ours(value))
 
 
 def _is_ours(tensor: Any) -> bool:
@@ -85,6 +98,7 @@ def _is_our_storage(storage: Any) -> bool:
 
 def learn_libraries() -> None:
     """Registers those of PyTorch and NumPy that are imported: PyTorch registers its own ways."""
+    _register(_core.Memory, reduce_memory)
     if "numpy" in sys.modules:
         _register(_numpy.learn().ndarray, reduce_array)
     if "torch" in sys.modules:

@@ -1,0 +1,173 @@
+"""Queues, shares and pools of workers with tensors on GPUs, over the stand-in for the driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tensorbus as tb
+from harness import PATIENCE, Elsewhere, hear, tell
+from standin import ENVIRONMENT, Stream, address_of, filled, needs_standin, seen_in
+
+pytestmark = needs_standin
+
+BYTES = 1 << 16
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_queues_carry_them_in_any_item_by_reference(elsewhere: Elsewhere, shared: bool) -> None:
+    def put(shared: bool) -> None:
+        import numpy as np
+
+        with tb.Queue(name="items", shared=shared) as queue:
+            for value in range(4):
+                memory = filled(tb.empty(BYTES, "uint8", device="cuda:1"), value)
+                queue.put({"x": memory, "again": memory, "host": np.full(3, value), "set": {value}})
+                queue.put(memory)
+            assert queue.join(timeout=PATIENCE)
+            tell("gone")
+
+    other = elsewhere.start(put, shared, env=ENVIRONMENT)
+
+    def get() -> None:
+        with tb.Queue.open("items", timeout=PATIENCE) as queue:
+            for value in range(4):
+                item = queue.get(timeout=PATIENCE)
+                assert item["set"] == {value}
+                assert item["host"].tolist() == [value] * 3
+                assert item["again"] is item["x"]
+                assert item["x"].device == "cuda:1"
+                alone = queue.get(timeout=PATIENCE)
+                assert seen_in(item["x"]) == seen_in(alone) == {value}
+                queue.task_done()
+                queue.task_done()
+
+    elsewhere.run(get, env=ENVIRONMENT)
+    assert other.hear() == "gone"
+
+
+def test_what_was_got_from_a_queue_is_put_into_another(elsewhere: Elsewhere) -> None:
+    def middle() -> None:
+        with (
+            tb.Queue(name="in", shared=True) as inbox,
+            tb.Queue(name="out", shared=True) as outbox,
+        ):
+            for _ in range(3):
+                outbox.put(["passed on", inbox.get(timeout=PATIENCE)])
+            hear()
+
+    def ends() -> None:
+        with (
+            tb.Queue.open("in", timeout=PATIENCE) as inbox,
+            tb.Queue.open("out", timeout=PATIENCE) as outbox,
+        ):
+            for value in range(3):
+                inbox.put(filled(tb.empty(BYTES, "uint8", device="cuda"), value))
+                text, memory = outbox.get(timeout=PATIENCE)
+                assert (text, seen_in(memory)) == ("passed on", {value})
+                del memory
+
+    other = elsewhere.start(middle, env=ENVIRONMENT)
+    elsewhere.run(ends, env=ENVIRONMENT)
+    other.tell()
+
+
+def test_a_share_and_a_queue_wait_for_the_stream_they_are_told(elsewhere: Elsewhere) -> None:
+    def own() -> None:
+        stream = Stream()
+        with tb.Queue(name="items") as queue:
+            shared, put = (tb.empty(BYTES, "uint8", device="cuda") for _ in range(2))
+            stream.pause()
+            stream.write(shared, 1)
+            with tb.share(shared, stream=stream) as share:
+                tell(str(share.handle))
+                stream.write(put, 2)
+                queue.put([put], stream=stream)
+                hear()
+                stream.resume()
+                hear()
+
+    owner = elsewhere.start(own, env=ENVIRONMENT)
+
+    def read(handle: str) -> None:
+        stream = Stream()
+        attached = tb.attach(handle)
+        (taken,) = tb.Queue.open("items", timeout=PATIENCE).get(timeout=PATIENCE)
+        for memory in (attached, taken):
+            memory.__dlpack__(stream=stream.cuda_stream)  # it waits from here on
+        found = [stream.read(memory) for memory in (attached, taken)]
+        tell("under way")
+        stream.synchronize()
+        tell([set(bytes_.raw) for bytes_ in found])
+
+    reader = elsewhere.start(read, owner.hear(), env=ENVIRONMENT)
+    assert reader.hear() == "under way"
+    owner.tell()
+    assert reader.hear() == [{1}, {2}]
+    owner.tell()
+
+
+def brighter(memory: Any, device: str) -> Any:
+    """On the worker's own GPU, which is its current one."""
+    (value,) = seen_in(memory)
+    answer = tb.empty(BYTES, "uint8", device="cuda")
+    assert answer.device == device
+    return device, filled(answer, value + 1)
+
+
+def test_a_pool_has_a_worker_on_each_gpu(elsewhere: Elsewhere) -> None:
+    def main() -> None:
+        items = [filled(tb.empty(BYTES, "uint8", device="cuda"), i) for i in range(6)]
+        used = set()
+        with tb.WorkerPool(brighter, devices=["cuda:0", "cuda:1"]) as pool:
+            for value, (device, memory) in enumerate(pool.map(items)):
+                assert memory.device == device
+                used.add(device)
+                assert seen_in(memory) == {value + 1}
+        tell(sorted(used))
+
+    pool = elsewhere.start(main, env=ENVIRONMENT)
+    assert set(pool.hear()) <= {"cuda:0", "cuda:1"}
+
+
+def current_device(_: object) -> str:
+    device: str = tb.empty(1, "uint8", device="cuda").device
+    return device
+
+
+def test_workers_on_gpus_need_no_parameter_for_them(elsewhere: Elsewhere) -> None:
+    def main() -> None:
+        with tb.WorkerPool(current_device, devices=["cuda:1"]) as pool:
+            tell(pool.map(range(2)))
+        with pytest.raises(tb.InvalidArgument, match="cuda:x"):
+            tb.WorkerPool(current_device, devices=["cuda:x"])
+
+    assert elsewhere.start(main, env=ENVIRONMENT).hear() == ["cuda:1"] * 2
+
+
+def test_memory_that_went_beside_a_shared_item_comes_back(elsewhere: Elsewhere) -> None:
+    def put() -> None:
+        addresses = set()
+        with tb.Queue(name="items", shared=True, maxsize=2) as queue:
+            for value in range(100):
+                memory = tb.empty(BYTES, "uint8", device="cuda")
+                addresses.add(address_of(memory))
+                queue.put([filled(memory, value)])
+                del memory
+            assert queue.join(timeout=PATIENCE)
+            tell(len(addresses))
+            hear()
+
+    def get() -> None:
+        with tb.Queue.open("items", timeout=PATIENCE) as queue:
+            for value in range(100):
+                (memory,) = queue.get(timeout=PATIENCE)
+                assert seen_in(memory) == {value}
+                del memory
+                queue.task_done()
+
+    putter = elsewhere.start(put, env=ENVIRONMENT)
+    elsewhere.run(get, env=ENVIRONMENT)
+    assert putter.hear() < 50
+    putter.tell()
