@@ -1,0 +1,23 @@
+"""The tests that need a GPU: scripts/test --gpu runs them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+_HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips them, and says why, where there is none."""
+    ours = [item for item in items if _HERE in item.path.parents]
+    if not ours:
+        return
+    from gpu_tensors import why_no_gpu
+
+    why_not = why_no_gpu()
+    for item in ours:
+        item.add_marker(pytest.mark.gpu)
+        if why_not is not None:
+            item.add_marker(pytest.mark.skip(reason=why_not))
