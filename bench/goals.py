@@ -82,6 +82,34 @@ def graph_goal(rows: Rows) -> tuple[bool, str]:
     return missing == 0, f"{missing:.0f} dropped, {received:.0f} received"
 
 
+def rate_goal(rows: Rows) -> tuple[bool, str]:
+    """Where PyTorch has no GPU there is nothing to compare with."""
+    times = {
+        which: statistics.median(
+            ratios(
+                rows[f"torch Queue, {which}"]["each_ns"],
+                rows[f"tensorbus Queue, {which}"]["each_ns"],
+            )
+        )
+        for which in ("one 24.9 MB", "fresh")
+        if f"torch Queue, {which}" in rows
+    }
+    text = ", ".join(f"{which}: {value:.1f} x" for which, value in times.items())
+    return bool(times) and min(times.values()) >= 5, text or "no PyTorch with a GPU"
+
+
+def size_goal(large: str) -> Goal:
+    """Of rows that take turns: what the large one takes more is within a quarter."""
+
+    def goal(rows: Rows) -> tuple[bool, str]:
+        if large not in rows:
+            return False, "no room for it on this GPU"
+        times = statistics.median(ratios(rows[large]["p50_ns"], rows["24.9 MB"]["p50_ns"]))
+        return times <= 1.25, f"{times:.2f} x that of 24.9 MB"
+
+    return goal
+
+
 GOALS: list[tuple[str, str, Goal]] = [
     (
         "polled_latency",
@@ -124,6 +152,19 @@ GOALS: list[tuple[str, str, Goal]] = [
         "another thread keeps >= 0.5 of its pace beside a copy",
         share_goal("beside publish() that copies", 0.5),
     ),
+    (
+        "cuda_round_trip",
+        "GPU, 24.9 MB there and back: p50 < 15 us",
+        time_goal("24.9 MB", "p50_ns", 15_000),
+    ),
+    (
+        "python_cuda",
+        "GPU, Python, 24.9 MB there and back: p50 < 60 us",
+        time_goal("24.9 MB", "p50_ns", 60_000),
+    ),
+    ("cuda_round_trip", "GPU, 4 GiB as fast as 24.9 MB", size_goal("4 GiB")),
+    ("python_cuda", "GPU, Python, 4 GiB as fast as 24.9 MB", size_goal("4 GiB")),
+    ("python_cuda_rate", "GPU, Python: >= 5 x torch.multiprocessing.Queue", rate_goal),
 ]
 
 

@@ -3,6 +3,7 @@
     python bench/run.py            everything, about four and a half minutes
     python bench/run.py --quick    the same with fewer messages, about one minute
     python bench/run.py --only polled_latency,soak
+    python bench/run.py --gpu      those that need a GPU, about two minutes
 
 The programs are looked for in TENSORBUS_BENCH_BIN_DIR (scripts/bench builds them and sets it). The
 report goes to the terminal and, as report.md and report.json, to build/bench or --out.
@@ -20,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from goals import goals_table
-from tables import TITLES, Rows, Table, as_markdown, as_text, table_of
+from tables import GPU_TITLES, TITLES, Rows, Table, as_markdown, as_text, table_of
 
 ROOT = Path(__file__).resolve().parent.parent
-BENCHES = list(TITLES)
+ALL_TITLES = {**TITLES, **GPU_TITLES}
 
 
 def command_of(name: str, bin_dir: Path) -> list[str]:
@@ -74,8 +75,23 @@ def machine() -> dict[str, str]:
     }
 
 
+def gpu() -> dict[str, str]:
+    """The first GPU, and what is installed for it."""
+    from tensorbus import doctor
+
+    found = doctor.examine()
+    driver = found.cuda.driver_version or found.cuda.driver.why_not or "?"
+    names = [f"{each.name}, {each.memory_bytes >> 30} GiB" for each in found.cuda.devices]
+    return {
+        "gpu": "; ".join(names) or "none",
+        "cuda": driver,
+        "torch": found.versions.torch or "none",
+        "stand-in": os.environ.get("TENSORBUS_CUDA_DRIVER", "no"),
+    }
+
+
 def tables_of(results: dict[str, Rows]) -> list[tuple[str, Table]]:
-    tables = [(TITLES[name], table_of(name, rows)) for name, rows in results.items()]
+    tables = [(ALL_TITLES[name], table_of(name, rows)) for name, rows in results.items()]
     goals = goals_table(results)
     return tables + ([("Goals", goals)] if len(goals) > 1 else [])
 
@@ -85,6 +101,7 @@ def parse_arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="fewer messages, about one minute")
+    parser.add_argument("--gpu", action="store_true", help="those that need a GPU")
     parser.add_argument("--only", default="", help="names of benchmarks, with commas between them")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench")
     parser.add_argument(
@@ -93,10 +110,11 @@ def parse_arguments() -> argparse.Namespace:
         default=Path(os.environ.get("TENSORBUS_BENCH_BIN_DIR", ROOT / "build/release/bin")),
     )
     arguments = parser.parse_args()
-    arguments.benches = arguments.only.split(",") if arguments.only else BENCHES
+    benches = list(GPU_TITLES if arguments.gpu else TITLES)
+    arguments.benches = arguments.only.split(",") if arguments.only else benches
     for name in arguments.benches:
-        if name not in BENCHES:
-            parser.error(f"--only: {name} is none of {', '.join(BENCHES)}")
+        if name not in benches:
+            parser.error(f"--only: {name} is none of {', '.join(benches)}")
         program = Path(command_of(name, arguments.bin_dir)[-1])
         if not program.exists():
             parser.error(f"{program} is not there: scripts/bench builds it")
@@ -105,10 +123,10 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parse_arguments()
-    described: dict[str, Any] = machine()
+    described: dict[str, Any] = {**machine(), **(gpu() if arguments.gpu else {})}
     results: dict[str, Rows] = {}
     for name in arguments.benches:
-        print(f"-- {TITLES[name]}", file=sys.stderr, flush=True)
+        print(f"-- {ALL_TITLES[name]}", file=sys.stderr, flush=True)
         results[name] = run_bench(name, arguments.bin_dir, arguments.quick)
     described["load after"] = " ".join(f"{load:.1f}" for load in os.getloadavg())
 

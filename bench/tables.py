@@ -24,6 +24,12 @@ TITLES = {
     "python_graph": "Python: ten nodes in a graph, 300 kB at 100 Hz, on two cores",
     "python_gil": "Python: how often a second another thread counts",
 }
+# Those that need a GPU, and run with --gpu alone.
+GPU_TITLES = {
+    "cuda_round_trip": "GPU: there and back, both ends poll",
+    "python_cuda": "GPU, Python: there and back, both ends poll; and attaching",
+    "python_cuda_rate": "GPU, Python: tensors as fast as they go",
+}
 FLOORS = {
     "polled_latency": "line, half a round trip",
     "blocking_latency": "futex",
@@ -35,6 +41,9 @@ FLOORS = {
     "python_relay": "64 bytes, multiprocessing.Queue",
     "python_nodes": "for sample in subscriber",
     "python_gil": "alone",
+    "cuda_round_trip": "24.9 MB, main memory",
+    "python_cuda": "24.9 MB, main memory",
+    "python_cuda_rate": "tensorbus topic, one 24.9 MB",
 }
 
 

@@ -23,8 +23,11 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 REHEARSAL = os.environ.get("TENSORBUS_REHEARSE") == "1"
 DEVICE = "cpu" if REHEARSAL else "cuda"
-WORDS = 1 << 18  # a tensor of 1 MiB
+WORDS = 1 << 10 if REHEARSAL else 1 << 18  # a tensor of 1 MiB
 not_in_rehearsal = pytest.mark.skipif(REHEARSAL, reason="a rehearsal has no streams")
+
+if REHEARSAL:
+    torch.set_num_threads(1)
 
 # Of torch.cuda._sleep, which counts cycles of a clock of some 1 to 2 GHz.
 _CYCLES_PER_MS = 1_500_000

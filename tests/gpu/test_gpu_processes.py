@@ -8,6 +8,7 @@ import tensorbus as tb
 from gpu_tensors import (
     DEVICE,
     REHEARSAL,
+    WORDS,
     Words,
     check_patterns,
     delay,
@@ -47,7 +48,7 @@ def test_what_is_received_is_published_onwards_without_a_copy(
 ) -> None:
     count = 1_000 if not slow_ms else 200
     end = elsewhere.start(check_patterns, count, slow_ms, True, "passed on")
-    middle = elsewhere.start(pass_on, count, slow_ms, 1 << 18)
+    middle = elsewhere.start(pass_on, count, slow_ms, WORDS)
     begin = elsewhere.start(publish_patterns, count, slow_ms, "loan")
     assert end.hear(120) == (0, True)
     assert middle.hear(120) == (0, 0)
@@ -118,7 +119,7 @@ def publish_late_and_hang(seed: int) -> None:
     """Publishes what its kernel has still to write, and is killed before it does."""
     with tb.Publisher("patterns", history=1) as publisher, own_stream():
         words = Words()
-        loan = publisher.loan(1 << 18, torch.int32, device=DEVICE)
+        loan = publisher.loan(WORDS, torch.int32, device=DEVICE)
         delay(20_000)
         publisher.publish(words.fill(loan, seed))
         tell("published")
@@ -149,7 +150,7 @@ def test_what_was_written_before_a_publisher_was_killed_stays(elsewhere: Elsewhe
     def publish() -> None:
         with tb.Publisher("patterns", history=1) as publisher:
             words = Words()
-            loan = publisher.loan(1 << 18, torch.int32, device=DEVICE)
+            loan = publisher.loan(WORDS, torch.int32, device=DEVICE)
             publisher.publish(words.fill(loan, 7))
             synchronize()
             tell("written")
@@ -192,13 +193,13 @@ def test_a_killed_reader_gives_everything_back(elsewhere: Elsewhere) -> None:
         with tb.Publisher("patterns", history=4) as publisher:
             words = Words()
             for seed in range(4):
-                loan = publisher.loan(1 << 18, torch.int32, device=DEVICE)
+                loan = publisher.loan(WORDS, torch.int32, device=DEVICE)
                 publisher.publish(words.fill(loan, seed))
                 del loan
             tell("published")
             hear()
             for seed in range(400):
-                loan = publisher.loan(1 << 18, torch.int32, device=DEVICE)
+                loan = publisher.loan(WORDS, torch.int32, device=DEVICE)
                 addresses.add(loan.data_ptr())
                 publisher.publish(words.fill(loan, seed))
                 del loan

@@ -19,7 +19,7 @@ DTYPES = [
 
 def bytes_of(tensor: Any) -> bytes:
     """Of its elements, in their order."""
-    plain = tensor.detach().cpu().contiguous()
+    plain = tensor.detach().cpu().contiguous().reshape(-1)
     result: bytes = plain.view(torch.uint8).numpy().tobytes()
     return result
 
