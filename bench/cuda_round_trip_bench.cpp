@@ -34,8 +34,9 @@ class RoundTrip {
             Layout layout, Device device)
       : both_(both), name_(std::move(name)), layout_(std::move(layout)), device_(device) {
     const bool sender = both.is_sender();
-    publisher_.emplace(name_ + (sender ? ", there" : ", back"), tensorbus::PublisherOptions{},
-                       participant);
+    // Reliable: a reader whose stream is behind still holds what it let go of.
+    publisher_.emplace(name_ + (sender ? ", there" : ", back"),
+                       tensorbus::PublisherOptions{.reliable = true}, participant);
     subscriber_.emplace(name_ + (sender ? ", back" : ", there"), tensorbus::SubscriberOptions{},
                         participant);
     require(publisher_->wait_for_subscribers(1, 60s) == Outcome::kDone, "no subscriber came");
@@ -53,7 +54,7 @@ class RoundTrip {
   void ask(const Pace& pace, int repetition) {
     Histogram trips;
     send_paced(
-        both_, pace, [&] { return publisher_->loan(layout_, device_); },
+        both_, pace, [&] { return loan(); },
         [&](Loan& loan) {
           const std::uint64_t begin = ticks_before();
           publisher_->publish(std::move(loan));
@@ -63,6 +64,17 @@ class RoundTrip {
         });
     done_ = 0;
     report(name_, repetition, trips);
+  }
+
+  // What was sent before may still be on its way back: streams are slow where threads stand in.
+  Loan loan() {
+    for (const auto until = std::chrono::steady_clock::now() + 30s;;) try {
+        return publisher_->loan(layout_, device_);
+      } catch (const tensorbus::Error& error) {
+        const bool later = error.code() == tensorbus::Code::kOutOfMemory;
+        if (!later || std::chrono::steady_clock::now() > until) throw;
+        ::usleep(1'000);
+      }
   }
 
   void answer(const Pace& pace) {

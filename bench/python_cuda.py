@@ -61,7 +61,10 @@ class RoundTrip:
         self._shape, self._dtype, self._origin = what
         ends = ["there", "back"] if both.is_sender else ["back", "there"]
         publisher, subscriber = (f"{name}, {end}" for end in ends)
-        self._publisher = stack.enter_context(tb.Publisher(publisher, domain=both.domain))
+        # Reliable: a reader whose stream is behind still holds what it let go of.
+        self._publisher = stack.enter_context(
+            tb.Publisher(publisher, reliable=True, domain=both.domain)
+        )
         self._subscriber = stack.enter_context(tb.Subscriber(subscriber, domain=both.domain))
         if not self._publisher.wait_for_subscribers(timeout=60):
             raise RuntimeError("no subscriber came")
@@ -112,7 +115,14 @@ class RoundTrip:
     def _new(self) -> Any:
         if self._origin == "torch":
             return torch.empty(self._shape, dtype=self._dtype, device="cuda")
-        return self._publisher.loan(self._shape, self._dtype, device=self._origin)
+        until = time.monotonic() + 30
+        while True:
+            try:
+                return self._publisher.loan(self._shape, self._dtype, device=self._origin)
+            except tb.OutOfMemory:  # what was sent before may still be on its way back
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.001)
 
 
 def measure_attach(both: TwoProcesses, repetition: int, count: int) -> None:

@@ -27,7 +27,14 @@ spawn = multiprocessing.get_context("spawn")
 
 
 def new_in_bus(shape: Any) -> Any:
-    return tb.empty(shape, torch.float32 if HAS_TORCH else "float32", device="cuda")
+    until = time.monotonic() + 30
+    while True:
+        try:
+            return tb.empty(shape, torch.float32 if HAS_TORCH else "float32", device="cuda")
+        except tb.OutOfMemory:  # what was sent before may still be on its way back
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.001)
 
 
 def new_of_torch(shape: Any) -> Any:
