@@ -172,11 +172,12 @@ class Process:
         self._running.wait()
         self._close()
 
-    def finish(self) -> None:
-        """Waits for its end, which must be without an error and without a word on stderr."""
+    def finish(self, *, quietly: bool = True) -> None:
+        """Waits for its end, which must be without an error; quietly: without a word on stderr."""
         if not self._ended:
             code, errors = self.end()
-            assert (code, errors) == (0, ""), f"exit code {code}\n{errors}"
+            assert code == 0, f"exit code {code}\n{errors}"
+            assert not (quietly and errors), errors
 
     def end(self) -> tuple[int, str]:
         """Waits for its end, whichever: its exit code, as subprocess has it, and its stderr."""

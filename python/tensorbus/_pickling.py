@@ -205,9 +205,13 @@ def _reduced_otherwise(value: Any) -> Any:
 
     On other devices torch.multiprocessing knows a way; in main memory, its way loses quantizers.
     """
-    if library_of(value) == "torch" and value.device.type != "cpu":
+    if library_of(value) != "torch" or value.device.type == "cpu":
+        return value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+    if type(value) not in TENSOR_CLASSES:
         return NotImplemented
-    return value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+    from torch.multiprocessing import reductions  # not as registered: that may be our own way
+
+    return reductions.reduce_tensor(value)  # type: ignore[no-untyped-call]
 
 
 def _is_apart(value: Any, shared: bool) -> bool:

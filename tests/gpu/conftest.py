@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from harness import Elsewhere
 
 _HERE = Path(__file__).parent
 
@@ -21,3 +24,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.gpu)
         if why_not is not None:
             item.add_marker(pytest.mark.skip(reason=why_not))
+
+
+class _Elsewhere(Elsewhere):
+    """PyTorch may warn of whatever it likes on stderr."""
+
+    def finish(self) -> None:
+        for process in self._processes:
+            process.finish(quietly=False)
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, domain: str) -> Iterator[Elsewhere]:
+    """As everywhere else, but for what the processes say on stderr."""
+    processes = _Elsewhere(tmp_path)
+    yield processes
+    processes.finish()

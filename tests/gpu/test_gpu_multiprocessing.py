@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import tensorbus as tb
 import tensorbus.multiprocessing as mp
 from gpu_tensors import DEVICE, WORDS, Words, delay, not_in_rehearsal, own_stream, torch
 from harness import PATIENCE, Elsewhere, tell
@@ -67,7 +68,8 @@ def look(item: Any) -> Any:
 
 def test_pools_carry_views_parameters_storages_and_models(elsewhere: Elsewhere) -> None:
     def main() -> None:
-        base = torch.arange(10.0, device=DEVICE)
+        base = tb.empty(10, torch.float32, device=DEVICE)
+        torch.arange(10.0, device=DEVICE, out=base)
         item = {
             "views": [base, base[2:4]],
             "twice": base,

@@ -7,7 +7,10 @@ import pytest
 from gpu_tensors import REHEARSAL, check_patterns, not_in_rehearsal, publish_patterns
 from harness import Elsewhere
 
-EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+# The name changed with PyTorch 2.9; each ignores the other's.
+EXPANDABLE = {
+    name: "expandable_segments:True" for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+}
 
 
 @pytest.mark.parametrize("kind", ["loan", "empty", "torch"])
