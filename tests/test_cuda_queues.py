@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 import tensorbus as tb
 from harness import PATIENCE, Elsewhere, hear, tell
 from standin import ENVIRONMENT, Stream, address_of, filled, needs_standin, seen_in
+from tensorbus import _device
 
 pytestmark = needs_standin
 
@@ -171,3 +174,20 @@ def test_memory_that_went_beside_a_shared_item_comes_back(elsewhere: Elsewhere) 
     elsewhere.run(get, env=ENVIRONMENT)
     assert putter.hear() < 50
     putter.tell()
+
+
+def test_a_gpu_becomes_current_in_pytorch_as_soon_as_that_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    current: list[int] = []
+    cuda = SimpleNamespace(is_available=lambda: True, set_device=current.append)
+    monkeypatch.setattr(_device, "_current", 0)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    assert not _device.make_current("cuda:1")  # to be called again
+    assert _device.ordinal_of("cuda") == 1
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    assert _device.make_current("cuda:1")
+    assert current == [1]
+    assert _device.make_current("tpu:3")
+    assert _device.make_current(None)
+    assert current == [1]

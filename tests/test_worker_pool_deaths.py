@@ -306,3 +306,16 @@ def test_it_leaves_no_descriptor_and_no_thread() -> None:
     unused()
     eventually(lambda: descriptors() <= before)
     assert threading.active_count() == threads
+
+
+def test_a_worker_that_begins_when_its_pool_is_over_ends_quietly(elsewhere: Elsewhere) -> None:
+    def begin_too_late() -> None:
+        from tensorbus._worker import work
+
+        inbox, outbox = tb.Queue(), tb.Queue()
+        inbox.close()
+        work(inbox.address, outbox.address, tb.participant().domain, None)
+        outbox.close()
+        work(inbox.address, outbox.address, tb.participant().domain, None)
+
+    elsewhere.run(begin_too_late)

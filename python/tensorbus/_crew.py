@@ -54,7 +54,9 @@ class Worker:
             self._inbox.put(job)
             inherited = None
         self._process = context.Process(  # type: ignore[attr-defined]
-            target=work, args=(self._inbox, self._outbox, inherited), name=f"worker {number}"
+            target=work,
+            args=(self._inbox.address, self._outbox.address, self._inbox._domain, inherited),
+            name=f"worker {number}",
         )
         self._process.start()
         # Unlike the sentinel it is of the process alone, not of children that it may leave behind.

@@ -100,18 +100,25 @@ class Failed:
         return error
 
 
-def work(inbox: Queue, outbox: Queue, job: Job | None) -> None:
-    """The life of a worker: until its inbox is closed, or the process that has it is gone."""
+def work(inbox: str, outbox: str, domain: str, job: Job | None) -> None:
+    """The life of a worker: until its inbox is closed, or the process that has it is gone.
+
+    That may be so before it has begun: the queues come as their addresses.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pool's process decides what Ctrl-C means
     with suppress(Closed):
-        try:
-            call = (inbox.get() if job is None else job).begin()
-        except Exception as error:
-            outbox.put(Failed(error))
-            return
-        outbox.put(Ready())
-        for number in count(1):
-            _answer(outbox, call, inbox._found(None), number)
+        _work(Queue.open(inbox, domain=domain), Queue.open(outbox, domain=domain), job)
+
+
+def _work(inbox: Queue, outbox: Queue, job: Job | None) -> None:
+    try:
+        call = (inbox.get() if job is None else job).begin()
+    except Exception as error:
+        outbox.put(Failed(error))
+        return
+    outbox.put(Ready())
+    for number in count(1):
+        _answer(outbox, call, inbox._found(None), number)
 
 
 def _answer(outbox: Queue, call: Callable[[Any], Any], found: Any, number: int) -> None:
