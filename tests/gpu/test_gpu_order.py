@@ -7,10 +7,10 @@ import pytest
 from gpu_tensors import REHEARSAL, check_patterns, not_in_rehearsal, publish_patterns
 from harness import Elsewhere
 
-# The name changed with PyTorch 2.9; each ignores the other's.
-EXPANDABLE = {
-    name: "expandable_segments:True" for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
-}
+
+def allocating(how: str) -> dict[str, str]:
+    """The name changed with PyTorch 2.9; each ignores the other's."""
+    return {name: how for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF") if how}
 
 
 @pytest.mark.parametrize("kind", ["loan", "empty", "torch"])
@@ -30,14 +30,13 @@ def test_no_word_is_half_written_or_used_again(
     publisher.tell()
 
 
-@pytest.mark.parametrize("expandable", [False, True], ids=["segments", "expandable"])
+@pytest.mark.parametrize("how", ["", "expandable_segments:True", "backend:cudaMallocAsync"])
 @pytest.mark.parametrize("kind", ["loan", "torch"])
-def test_pytorchs_allocator_may_use_expandable_segments(
-    elsewhere: Elsewhere, kind: str, expandable: bool
+def test_pytorchs_allocator_may_have_its_memory_as_it_likes(
+    elsewhere: Elsewhere, kind: str, how: str
 ) -> None:
-    environment = EXPANDABLE if expandable else {}
-    publisher = elsewhere.start(publish_patterns, 300, 1, kind, env=environment)
-    reader = elsewhere.start(check_patterns, 300, 1, True, env=environment)
+    publisher = elsewhere.start(publish_patterns, 300, 1, kind, env=allocating(how))
+    reader = elsewhere.start(check_patterns, 300, 1, True, env=allocating(how))
     assert reader.hear(120) == (0, True)
     publisher.tell()
 

@@ -196,6 +196,32 @@ def test_a_received_tensor_is_used_on_other_streams_and_by_other_libraries(
     publisher.tell()
 
 
+@not_in_rehearsal
+def test_arrays_of_cupy_arrive_and_what_arrives_is_one(elsewhere: Elsewhere) -> None:
+    pytest.importorskip("cupy", reason="CuPy is not installed")
+
+    def publish() -> None:
+        import cupy
+
+        with tb.Publisher("arrays", history=1) as publisher:
+            publisher.publish({"x": cupy.arange(1000, dtype="int32"), "name": "cupy"})
+            hear()
+
+    publisher = elsewhere.start(publish)
+
+    def receive() -> None:
+        import cupy
+
+        with tb.Subscriber("arrays", timeout=PATIENCE) as subscriber:
+            memory = subscriber.receive().data["x"]
+            for array in (cupy.from_dlpack(memory), cupy.asarray(memory)):
+                assert int(array.sum()) == 499500
+            assert int(torch.from_dlpack(memory).sum()) == 499500
+
+    elsewhere.run(receive)
+    publisher.tell()
+
+
 @pytest.mark.skipif(
     "pin" not in inspect.signature(tb.Subscriber).parameters,
     reason="this version has no Subscriber(pin=True)",
