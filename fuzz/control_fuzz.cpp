@@ -80,6 +80,8 @@ void run(std::span<const std::byte> datagram) {
       return decode<link::FileMessage>(datagram);
     case link::ControlType::kCudaSegment:
       return decode<link::CudaSegment>(datagram);
+    case link::ControlType::kCudaExport:
+      return decode<link::CudaExport>(datagram);
     default:  // all others name one link or segment
       decode<link::Event>(datagram);
   }

@@ -54,7 +54,7 @@ class SharedOnce {
 // One of them, with numbers that may be right.
 inline void say_exchange(RawTalk& talk, const SharedOnce& shared, const HostedOnce& hosted,
                          Input& input) {
-  switch (input.below(13)) {
+  switch (input.below(14)) {
     case 0: {
       link::Attach attach{input.below(4), shared.name().number, shared.name().key, 0};
       if (input.byte() >= 0xc0) attach = {1, input.number(), input.number(), input.below(3)};
@@ -115,6 +115,17 @@ inline void say_exchange(RawTalk& talk, const SharedOnce& shared, const HostedOn
     }
     case 11:
       return talk.say(link::TimelineMessage{}, input.flag() ? 5 : input.byte());
+    case 12: {
+      link::CudaExport said{.segment = memory::CudaExports::kFirst + input.below(2),
+                            .kind = input.below(4),
+                            .bytes = input.flag() ? 4096 : input.number(),
+                            .device = {}};
+      if (input.flag()) said.handle.assign(input.flag() ? 64 : input.byte(), 'x');
+      said.chunk = input.below(3);
+      said.chunks = 1 + input.below(3);
+      said.chunk_bytes = input.flag() ? 2048 : input.number();
+      return input.flag() ? talk.say(said, input) : talk.say(said, input.byte());
+    }
     default:
       return talk.say(wild_lent(input), input);
   }

@@ -82,6 +82,61 @@ class Stream:
         call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
 
 
+class Array:
+    """Bytes on a device that another library made. In a thread that has a `Stream`."""
+
+    def __init__(self, count: int) -> None:
+        address = ctypes.c_uint64()
+        call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(count))
+        self.address = address.value
+        self.shape = (count,)
+
+    def __del__(self) -> None:
+        call("cuMemFree_v2", ctypes.c_uint64(self.address))
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {"shape": self.shape, "typestr": "|u1", "data": (self.address, False), "version": 3}
+
+
+class _DLTensor(ctypes.Structure):
+    """DLManagedTensor of DLPack, for bytes on a GPU."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32 * 2),
+        ("dims", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("offset", ctypes.c_uint64),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+    )
+
+
+_described: dict[int, Any] = {}
+
+
+_forget = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_described.__delitem__)
+
+
+class DLPackArray(Array):
+    """The same, by DLPack: what a capsule describes lives as long as that."""
+
+    def __dlpack__(self, **_: object) -> Any:
+        shape = (ctypes.c_int64 * 1)(*self.shape)
+        tensor = _DLTensor(self.address, (2, 0), 1, 1, 8, 1, shape)
+        make = ctypes.pythonapi.PyCapsule_New
+        make.restype = ctypes.py_object
+        make.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        capsule = make(ctypes.addressof(tensor), b"dltensor", ctypes.cast(_forget, ctypes.c_void_p))
+        _described[id(capsule)] = (tensor, shape, self)
+        return capsule
+
+
 def address_of(memory: Any) -> int:
     address: int = memory.__cuda_array_interface__["data"][0]
     return address

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from harness import PATIENCE, Elsewhere, hear, tell
-from standin import ENVIRONMENT, Stream, needs_standin, read_on
+from harness import PATIENCE, Elsewhere, eventually, hear, tell
+from standin import ENVIRONMENT, Array, DLPackArray, Stream, needs_standin, read_on
 
 pytestmark = needs_standin
 
@@ -158,6 +158,93 @@ def test_memory_comes_back_when_the_reader_let_go(elsewhere: Elsewhere) -> None:
     publisher = elsewhere.start(publish, env=ENVIRONMENT)
     elsewhere.start(receive, env=ENVIRONMENT)
     assert publisher.hear() < 10
+
+
+def publish_foreign(kind: str) -> None:
+    """Publishes an array of another library, and tells when it has been let go of."""
+    import weakref
+
+    stream = Stream()
+    with tb.Publisher("frames", reliable=True) as publisher:
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        array = Array(BYTES) if kind == "interface" else DLPackArray(BYTES)
+        stream.write(array, 5)
+        publisher.publish({"image": array, "id": 1}, stream=stream)
+        alive = weakref.ref(array)
+        del array
+        tell(publisher.stats["bytes_copied"])
+        hear()
+        tell(alive() is not None)
+        hear()
+        eventually(lambda: alive() is None)
+        tell("gone")
+
+
+@pytest.mark.parametrize("kind", ["interface", "dlpack"])
+def test_an_array_of_another_library_is_read_where_it_lies(elsewhere: Elsewhere, kind: str) -> None:
+    def receive() -> None:
+        with tb.Subscriber("frames", timeout=PATIENCE) as subscriber:
+            stream = Stream()
+            sample = subscriber.receive()
+            tell(read_on(stream, sample, sample.data["image"]))
+            hear()
+            del sample
+            tell("let go")
+
+    publisher = elsewhere.start(publish_foreign, kind, env=ENVIRONMENT)
+    subscriber = elsewhere.start(receive, env=ENVIRONMENT)
+    assert publisher.hear() == 0
+    assert subscriber.hear() == {5}
+    publisher.tell("read")
+    assert publisher.hear() is True, "its reader has it still"
+    subscriber.tell("go on")
+    assert subscriber.hear() == "let go"
+    publisher.tell("let go")
+    assert publisher.hear() == "gone"
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"typestr": ">f4"}, {"typestr": "|V8"}, {"mask": 1}, {"strides": (3,)}]
+)
+def test_an_array_on_a_gpu_that_has_no_name_here_is_refused(wrong: dict[str, object]) -> None:
+    class Odd:
+        __cuda_array_interface__ = {
+            "shape": (2,),
+            "typestr": "<f4",
+            "data": (4096, False),
+            "version": 3,
+        } | wrong
+
+    with tb.Publisher("frames") as publisher, pytest.raises(tb.Unsupported, match=r"cannot|whole"):
+        publisher.publish(Odd())
+
+
+def test_a_program_ends_while_its_arrays_are_read(elsewhere: Elsewhere) -> None:
+    def receive() -> None:
+        with tb.Subscriber("frames", timeout=PATIENCE) as subscriber:
+            sample = subscriber.receive()
+            tell("received")
+            hear()
+            tell(sample.data["image"].shape)
+
+    def end() -> None:
+        stream = Stream()
+        publisher = tb.Publisher("frames", reliable=True, history=3)
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        for _ in range(5):
+            array = Array(BYTES)
+            stream.write(array, 5)
+            stream.synchronize()  # of what it writes from, it keeps the last
+            publisher.publish({"image": array}, stream=stream)
+        hear()
+
+    publisher = elsewhere.start(end, env=ENVIRONMENT)
+    subscriber = elsewhere.start(receive, env=ENVIRONMENT)
+    assert subscriber.hear() == "received"
+    publisher.tell("end")
+    publisher.finish()
+    subscriber.tell("go on")
+    assert subscriber.hear() == (BYTES,)
 
 
 def test_libraries_that_cannot_have_it_say_so(elsewhere: Elsewhere) -> None:

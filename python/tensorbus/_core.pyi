@@ -167,7 +167,7 @@ class Outgoing:
 
     def add_memory(self, address: int, dtype: str, shape: Sequence[int], strides: Sequence[int], flags: int, keeper: object, device: int = -1, stream: int = 0) -> int:
         """
-        Strides are in elements. `keeper` lives until the memory was copied. `device`: the ordinal of a GPU, and the stream that writes it there; -1 is main memory.
+        Strides are in elements. `keeper` lives until the memory was copied, or, on a GPU, as long as somebody reads it. `device`: the ordinal of a GPU, and the stream that writes it there; -1 is main memory.
         """
 
     def set_stream(self, stream: int) -> None:
@@ -456,6 +456,9 @@ def why_not(expected: str, published: str) -> str:
     """
     Why who expects the one definition cannot read messages of the other; empty if it can.
     """
+
+def cuda_device_of(address: int) -> int:
+    """The ordinal of the GPU whose memory this is; -1 for any other address."""
 
 class Finding:
     @property

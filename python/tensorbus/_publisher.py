@@ -115,7 +115,8 @@ class Publisher(Closing):
         int, float, complex, str, bytes and NumPy scalars. All arrive as they were: see
         docs/tensors.md for what that means for each.
 
-        Loans travel by reference; other tensors are copied once, without the GIL.
+        Loans travel by reference; other tensors are copied once, without the GIL. Those on a GPU
+        stay where they are, and must not be written before their readers are through.
 
         Args:
             data: what to send.

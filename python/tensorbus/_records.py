@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tensorbus import _numpy, _torch, _torch_kinds
+from tensorbus import _cuda_array, _numpy, _torch, _torch_kinds
 from tensorbus._core import Memory
 from tensorbus._errors import CannotTravel, Error, ProtocolError, Unsupported
 from tensorbus._tensors import TENSOR_CLASSES, tensor_from
@@ -118,6 +118,8 @@ def _lower_foreign(flattener: Flattener, value: Any) -> Any:
         jax = sys.modules.get("jax")
         origin = "jax" if jax is not None and isinstance(value, jax.Array) else "dlpack"
         return flattener.record(origin, flattener.outgoing.add_capsule(_capsule_of(value), 0))
+    if hasattr(value, "__cuda_array_interface__"):
+        return flattener.record("dlpack", _cuda_array.add(flattener, value))
     if hasattr(value, "__array_interface__"):  # a Pillow image
         return _numpy.lower(flattener, _numpy.learn().asarray(value))
     try:

@@ -75,7 +75,8 @@ def _add_strided(flattener: Flattener, tensor: torch.Tensor, flags: int) -> int:
         tensor.shape,
         tensor.stride(),
         flags,
-        tensor,
+        # Who keeps the memory for its readers must not be given other memory meanwhile.
+        tensor if ordinal == HOST else tensor.detach(),
         ordinal,
         0 if ordinal == HOST else current_stream(ordinal),
     )

@@ -80,7 +80,8 @@ void BorrowerConnection::on_message(link::Channel::Received& received) {
   if (exchange_->on_message(received)) {
     const link::ControlType type = received.header.type;
     if (type == link::ControlType::kSegment || type == link::ControlType::kFile ||
-        type == link::ControlType::kCudaSegment || type == link::ControlType::kTimeline)
+        type == link::ControlType::kCudaSegment || type == link::ControlType::kCudaExport ||
+        type == link::ControlType::kTimeline)
       segment_came();
     return;
   }

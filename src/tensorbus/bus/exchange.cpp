@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tensorbus/bus/queue_host.hpp"
+#include "tensorbus/link/peer.hpp"
 #include "tensorbus/platform/step.hpp"
 
 namespace tensorbus::bus {
@@ -116,6 +117,9 @@ bool Exchange::on_message(link::Channel::Received& received) {
       platform::step("segment.received");
       return true;
     }
+    case link::ControlType::kCudaExport:
+      on_export(received);
+      return true;
     case link::ControlType::kTimeline:
       connected_->cuda.set_timeline(received.take_fd(), connected_->pidfd);
       return true;
@@ -193,6 +197,22 @@ bool Exchange::on_message(link::Channel::Received& received) {
     default:
       return false;
   }
+}
+
+void Exchange::on_export(link::Channel::Received& received) {
+  auto said = received.as<link::CudaExport>();
+  memory::ExportPart part{.segment = said.segment,
+                          .kind = said.kind,
+                          .bytes = said.bytes,
+                          .device = platform::cu::Uuid{said.device.bytes},
+                          .handle = std::move(said.handle),
+                          .chunk = said.chunk,
+                          .chunks = said.chunks,
+                          .chunk_bytes = said.chunk_bytes};
+  if (!received.datagram.fds.empty()) part.fd = received.take_fd();
+  const bool ours = link::is_this_process(connected_->channel->fd());
+  connected_->cuda.add_export(source_ ? source_->participant : Id(), ours, std::move(part));
+  platform::step("segment.received");
 }
 
 // An answer that nobody waits for is the peer's mistake; what it lent with it stays its own.

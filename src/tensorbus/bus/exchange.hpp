@@ -90,6 +90,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   // Enters a lease before anybody can know of it.
   link::Lent lent(const link::Entry& entry, const link::IssuedRef& issued, memory::Grant grant);
   QueueHost& queues() const;
+  void on_export(link::Channel::Received& received);
   void on_attach(const link::Attach& asked);
   void on_claim(const link::Claim& asked);
   void on_stage(const link::Stage& asked);

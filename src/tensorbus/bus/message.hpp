@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -22,6 +23,11 @@ struct TensorView {
   // default stream. Memory that has to be copied is read in that stream's order, also after
   // publish() has returned: free it in the same order, as PyTorch's allocator does.
   void* stream = nullptr;
+  // Of a tensor on a GPU: who keeps its memory for as long as somebody reads it. With one the
+  // tensor is published as it lies, where the driver can do that, and must not be written before
+  // its readers are through: then the keeper is let go of, by a thread of Tensorbus. Without one it
+  // is copied on the GPU, as what cannot be given to others always is (bytes_copied).
+  std::shared_ptr<const void> keeper{};
 
   // Row-major: TensorView::of(pixels.data(), {1080, 1920, 3}).
   template <typename T>

@@ -22,6 +22,8 @@ using namespace std::chrono_literals;
 constexpr auto kRetryDelay = 20ms;     // a backlog was full
 constexpr auto kRejoinDelay = 200ms;   // an owner hung up and lives, or was short of something
 constexpr auto kGreetingDelay = 5s;    // for who connects and does not say who it is
+constexpr auto kShortLook = 10ms;      // at exported memory that comes and goes
+constexpr auto kLongLook = 500ms;      // at such that does not
 constexpr auto kPollInterval = 100ms;  // without an inotify instance
 
 // What the options say, else the environment, else 0.
@@ -62,7 +64,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
     : fork_generation_(platform::fork_generation()),
       domain_(options.domain),
       surroundings_{Id::random(), service_, memory::Arena::create(arena_options(options)),
-                    std::make_shared<memory::CudaMemory>(cuda_options(options)),
+                    std::make_shared<memory::CudaMemory>(cuda_options(options), surroundings_.self),
                     std::make_shared<link::WakePage>()},
       socket_file_(domain_, surroundings_.self),
       listener_(domain_.listen(surroundings_.self)),
@@ -85,6 +87,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
       surroundings_.arena, surroundings_.cuda, [this] { service_.ask(delivering_copies_); });
   domain_.sweep(id());
   arena().on_retired([this] { service_.ask(telling_retired_); });
+  cuda().exports().on_first([this] { service_.ask(looking_after_exports_, kShortLook); });
   service_.watch(listener_.get(), [this] { on_connection(); });
   if (watch_.fd() >= 0)
     service_.watch(watch_.fd(), [this] { on_directory_change(); });
@@ -355,9 +358,24 @@ void ParticipantCore::tell_ended() {
   for (const auto& connection : owner_connections_) connection->tell_ended();
 }
 
+// Subscribers return what they had without telling anybody, and others' allocators wait for it.
+void ParticipantCore::look_after_exports() {
+  memory::CudaExports& exports = cuda().exports();
+  for (const auto& publisher : publishers()) publisher->drain_if_idle();
+  exports.retire_idle(memory::CudaExports::Clock::now());
+  const auto now = exports.stats();
+  const bool moved = now.lent != exports_seen_.lent || now.blocks != exports_seen_.blocks;
+  exports_look_ =
+      moved ? kShortLook : std::min<std::chrono::milliseconds>(2 * exports_look_, kLongLook);
+  exports_seen_ = now;
+  service_.ask(telling_retired_);
+  if (now.segments != 0) service_.ask(looking_after_exports_, exports_look_);
+}
+
 void ParticipantCore::tell_retired() {
   while (true) {
     if (untold_.empty()) untold_ = arena().take_retired();
+    if (untold_.empty()) untold_ = cuda().exports().take_retired();
     if (untold_.empty()) return;
     for (const auto& connection : owner_connections_) connection->tell_retired(untold_.back());
     owners_.tell_retired(untold_.back());

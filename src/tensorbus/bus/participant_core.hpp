@@ -105,6 +105,7 @@ class ParticipantCore {
   void look_after_events();
   void tell_ended();
   void tell_retired();
+  void look_after_exports();
 
   template <typename Allocate>
   memory::BlockRef take_back_first(Allocate allocate);
@@ -132,6 +133,8 @@ class ParticipantCore {
   platform::Fd newcomer_;  // accepted; there was no room for its connection yet
   std::vector<std::unique_ptr<OwnerConnection>> owner_connections_;
   std::vector<std::uint32_t> untold_;  // segments that went
+  memory::CudaExports::Stats exports_seen_;
+  std::chrono::milliseconds exports_look_{1};  // until the next
 
   Service::Errand& dropping_idle_ = service_.add_errand([this] { owners_.drop_idle(); });
   Service::Errand& dropping_ended_ = service_.add_errand([this] { drop_ended_connections(); });
@@ -142,6 +145,7 @@ class ParticipantCore {
   Service::Errand& ending_shares_ = service_.add_errand([this] { end_overdue_shares(); });
   Service::Errand& delivering_copies_ =
       service_.add_errand([this] { surroundings_.host_copies->deliver(); });
+  Service::Errand& looking_after_exports_ = service_.add_errand([this] { look_after_exports(); });
   Service::Errand& telling_retired_ = service_.add_errand([this] { tell_retired(); });
 };
 

@@ -81,7 +81,7 @@ std::size_t PreparedSample::place_tensors(std::span<const TensorView> tensors,
     if (block != nullptr) point_at(entry, *block, static_cast<std::uint64_t>(data - block->data()));
     if (block != nullptr || empty || lend_file(entry, data, span, supplies) ||
         hand_on(entry, data, span, supplies, descriptor) ||
-        copy_on_device(entry, view, span, supplies))
+        lend_foreign(entry, view, span, supplies) || copy_on_device(entry, view, span, supplies))
       entry.layout = view.layout;
     else
       copies_.add(i, view, span);
@@ -149,6 +149,22 @@ bool PreparedSample::hand_on(TensorEntry& entry, const std::byte* data, const By
   if (owner == owners.end()) owner = owners.insert(owner, place.owner);
   entry.owner = static_cast<std::uint16_t>(owner - owners.begin() + 1);
   kept_.push_back(std::move(found->lease));
+  return true;
+}
+
+// Another allocator's memory on a GPU, if somebody keeps it and others can be given it.
+bool PreparedSample::lend_foreign(TensorEntry& entry, const TensorView& view, const ByteSpan& span,
+                                  const Supplies& supplies) {
+  if (!view.device.is_cuda() || !view.keeper || supplies.most_granted == memory::Grant::kWrite)
+    return false;
+  device_tensors_.add(view);
+  memory::BlockRef block = supplies.cuda.exports().lend(
+      platform::CudaDevice::at(view.device.ordinal),
+      static_cast<const std::byte*>(view.data) + span.begin, span.bytes(), view.keeper);
+  if (!block) return false;
+  point_at(entry, *block, static_cast<std::uint64_t>(-span.begin));
+  block->mark_published();
+  blocks_.push_back(std::move(block));
   return true;
 }
 

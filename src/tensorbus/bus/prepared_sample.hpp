@@ -63,6 +63,8 @@ class PreparedSample {
                  const Supplies& supplies);
   bool hand_on(TensorEntry& entry, const std::byte* data, const ByteSpan& span,
                const Supplies& supplies, Descriptor& descriptor);
+  bool lend_foreign(TensorEntry& entry, const TensorView& view, const ByteSpan& span,
+                    const Supplies& supplies);
   bool copy_on_device(TensorEntry& entry, const TensorView& view, const ByteSpan& span,
                       const Supplies& supplies);
   void hold(memory::BlockRef block);

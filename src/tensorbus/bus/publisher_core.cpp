@@ -173,6 +173,11 @@ void PublisherCore::drain() {
   drain_links();
 }
 
+void PublisherCore::drain_if_idle() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock) drain_links();
+}
+
 void PublisherCore::drain_links() {
   // A return ring that makes no sense gives nothing back: its link fills up and hurts itself alone.
   for (const auto& link : links_) (void)link->drain();

@@ -51,6 +51,8 @@ class PublisherCore {
 
   // Takes back what subscribers returned.
   void drain();
+  // The same, unless somebody publishes, who does it.
+  void drain_if_idle();
   // No more samples; returns false if it was closed before. Links drain.
   bool close();
   bool closed() const noexcept;

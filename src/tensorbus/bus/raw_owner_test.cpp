@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <thread>
 
+#include "tensorbus/memory/cuda_exports.hpp"
 #include "tensorbus/platform/bell.hpp"
 #include "tensorbus/platform/memfd.hpp"
 
@@ -57,6 +58,16 @@ TEST_F(RawOwner, with_a_segment_of_another_size_is_cut_off) {
   accept();
   peer->channel.send(link::SegmentMessage{0, 8192, 0},
                      fds_of(platform::create_sealed_memfd("x", 4096)));
+  hangs_up();
+}
+
+TEST_F(RawOwner, with_memory_of_another_allocator_that_makes_no_sense_is_cut_off) {
+  accept();
+  link::CudaExport said{
+      .segment = memory::CudaExports::kFirst, .kind = 1, .bytes = 4096, .device = {}};
+  said.handle.assign(64, 'x');
+  peer->channel.send(said);
+  peer->channel.send(said);  // twice
   hangs_up();
 }
 

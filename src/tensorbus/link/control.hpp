@@ -50,6 +50,7 @@ enum class ControlType : std::uint16_t {
   kFile = 23,
   kCudaSegment = 24,
   kTimeline = 25,
+  kCudaExport = 26,
   kStage = 27,
   kStaged = 30,
 };
@@ -136,6 +137,22 @@ struct CudaSegment {  // descriptor: the allocation
   std::uint64_t bytes = 0;
   Id device;  // its UUID
   void visit(auto& archive) { archive(segment, bytes, device); }
+};
+
+// The same of memory that another allocator made: an allocation, or one of its chunks, in order.
+struct CudaExport {  // descriptor: the chunk
+  static constexpr ControlType kType = ControlType::kCudaExport;
+  std::uint32_t segment = 0;
+  std::uint32_t kind = 0;  // a platform::CudaForeign::Kind
+  std::uint64_t bytes = 0;
+  Id device;
+  std::string handle{};  // of an allocation
+  std::uint32_t chunk = 0;
+  std::uint32_t chunks = 1;
+  std::uint64_t chunk_bytes = 0;
+  void visit(auto& archive) {
+    archive(segment, kind, bytes, device, handle, chunk, chunks, chunk_bytes);
+  }
 };
 
 // A message that names one link or segment and says no more.

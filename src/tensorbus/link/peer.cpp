@@ -29,6 +29,8 @@ void check_same_user(int socket) {
                                        ", this process of uid " + std::to_string(::geteuid()));
 }
 
+bool is_this_process(int socket) { return platform::peer_credentials(socket).pid == ::getpid(); }
+
 Peer accept_hello(Channel::Received& received) {
   if (received.header.type != ControlType::kHello)
     throw Error(Code::kProtocol, "handshake: expected HELLO first, got message type " +

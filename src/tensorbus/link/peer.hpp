@@ -22,6 +22,8 @@ void send_hello(Channel& channel, const Id& self, const WakePage& wake_page);
 
 // Throws Error(kPermission) if the process at the other end belongs to somebody else.
 void check_same_user(int socket);
+// Is the other end a participant of this process? Asks the kernel, not the peer.
+bool is_this_process(int socket);
 
 // Checks a HELLO and what came with it. Throws Error(kVersionMismatch) that names both versions,
 // Error(kProtocol) for anything else.

@@ -60,10 +60,35 @@ void SegmentSender::send_file(std::uint32_t segment, memory::Grant grant) {
 
 void SegmentSender::send_device_memory(std::uint32_t segment) {
   (void)timeline();  // whoever has the one has the other
+  if (memory::CudaExports::is_number(segment)) return send_export(segment);
   memory::CudaMemory::SharedSegment shared = cuda_->share_segment(segment);
   std::vector<platform::Fd> fds;
   fds.push_back(std::move(shared.fd));
   channel_->send(CudaSegment{segment, shared.bytes, Id{shared.device.bytes}}, std::move(fds));
+}
+
+// All descriptors are made before any is sent.
+void SegmentSender::send_export(std::uint32_t segment) {
+  using Kind = platform::CudaForeign::Kind;
+  const auto shared = cuda_->exports().memory_of(segment);
+  CudaExport message{.segment = segment,
+                     .kind = static_cast<std::uint32_t>(shared->kind()),
+                     .bytes = shared->range().size(),
+                     .device = Id{shared->range().device().uuid().bytes}};
+  if (shared->kind() == Kind::kLegacy) {
+    const auto& handle = shared->handle().bytes;
+    message.handle.assign(reinterpret_cast<const char*>(handle.data()), handle.size());
+    return channel_->send(message);
+  }
+  std::vector<platform::Fd> fds;
+  for (const auto& chunk : shared->chunks()) fds.push_back(chunk.allocation.descriptor());
+  message.chunks = static_cast<std::uint32_t>(fds.size());
+  for (; message.chunk < message.chunks; ++message.chunk) {
+    message.chunk_bytes = shared->chunks()[message.chunk].allocation.bytes();
+    std::vector<platform::Fd> one;
+    one.push_back(std::move(fds[message.chunk]));
+    channel_->send(message, std::move(one));
+  }
 }
 
 memory::Mark SegmentSender::mark_for(const IssuedRef& sample, const platform::CudaStream* writer) {

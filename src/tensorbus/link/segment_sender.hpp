@@ -45,6 +45,7 @@ class SegmentSender {
  private:
   void require_reader() const;
   void send_device_memory(std::uint32_t segment);
+  void send_export(std::uint32_t segment);
   memory::Timeline& timeline();
 
   void send_segment(std::uint32_t segment, memory::Grant grant);

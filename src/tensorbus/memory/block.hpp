@@ -12,6 +12,7 @@
 namespace tensorbus::memory {
 
 class Block;
+class BlockRef;
 
 inline constexpr std::size_t kBlockAlignment = 256;
 
@@ -74,10 +75,14 @@ class Block {
  private:
   friend class BlockRef;
   friend class LivingBlocks;
+  friend class CudaExports;
   Block() = default;
   ~Block() = default;
 
   void release() noexcept;
+  // One more reference, under the mutex of its home; none if the last is gone already, its owner
+  // waiting for that mutex.
+  BlockRef another() noexcept;
 
   std::shared_ptr<BlockHome> home_;
   BlockPlace place_;

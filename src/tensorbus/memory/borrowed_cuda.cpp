@@ -1,6 +1,8 @@
 #include "tensorbus/memory/borrowed_cuda.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -18,11 +20,12 @@ BorrowedCuda::~BorrowedCuda() {
   if (!timeline_) return;
   for (auto& [id, segment] : segments_)
     if (segment.mapping) timeline_->keep(std::move(segment.mapping));
+  for (Ref& mapping : retired_) timeline_->keep(std::move(mapping));
 }
 
 void BorrowedCuda::add(std::uint32_t id, platform::Fd fd, std::size_t bytes,
                        const platform::cu::Uuid& device) {
-  if (!CudaMemory::is_number(id) || bytes == 0)
+  if (!CudaMemory::is_number(id) || CudaExports::is_number(id) || bytes == 0)
     throw Error(Code::kProtocol, "CUDA_SEGMENT.segment: " + std::to_string(id) + " of " +
                                      std::to_string(bytes) + " bytes");
   const std::lock_guard lock(mutex_);
@@ -32,14 +35,47 @@ void BorrowedCuda::add(std::uint32_t id, platform::Fd fd, std::size_t bytes,
     throw Error(Code::kProtocol, "CUDA_SEGMENT.segment: " + std::to_string(id) + " came twice");
 }
 
-void BorrowedCuda::retire(std::uint32_t id) {
-  Segment gone;  // unmapped without our mutex
+void BorrowedCuda::add_export(const Id& owner, bool ours, ExportPart part) {
+  const std::uint32_t id = part.segment;
+  if (!CudaExports::is_number(id))
+    throw Error(Code::kProtocol, "CUDA_EXPORT.segment: " + std::to_string(id));
   const std::lock_guard lock(mutex_);
+  let_go_of_unused();
+  std::size_t descriptors = 0;
+  for (const auto& [number, segment] : segments_)
+    if (segment.foreign) descriptors += segment.foreign->descriptors();
+  if (segments_.size() >= kMostSegments || descriptors >= kMostSegments)
+    throw Error(Code::kProtocol, "CUDA_EXPORT.segment: more than an owner can need");
+  const auto found = segments_.find(id);
+  if (found != segments_.end()) return found->second.foreign->add(std::move(part));
+  auto fresh = std::make_unique<BorrowedExport>(owner, ours, std::move(part));
+  segments_[id].foreign = std::move(fresh);
+}
+
+void BorrowedCuda::retire(std::uint32_t id) {
+  const std::lock_guard lock(mutex_);
+  let_go_of_unused();
   const auto found = segments_.find(id);
   if (found == segments_.end()) return;
-  gone = std::move(found->second);
+  if (found->second.mapping) retired_.push_back(found->second.mapping);
   segments_.erase(found);
-  if (timeline_ && gone.mapping) timeline_->keep(gone.mapping);
+  let_go_of_unused();
+}
+
+// Under mutex_. Nobody can get it from us any more: if nobody has it, all has been enqueued that
+// ever will be.
+void BorrowedCuda::let_go_of_unused() {
+  std::erase_if(retired_, [this](const Ref& mapping) {
+    if (mapping.use_count() > 1) return false;
+    // Pairs with the release of the last lease that had it, which signalled before.
+    std::atomic_thread_fence(std::memory_order_acquire);
+    try {
+      if (timeline_) timeline_->keep_until_passed(mapping);
+      return true;
+    } catch (const std::bad_alloc&) {
+      return false;  // another time
+    }
+  });
 }
 
 BorrowedCuda::Ref BorrowedCuda::find(std::uint32_t id) {
@@ -66,16 +102,12 @@ bool BorrowedCuda::is_usable(std::uint32_t id) const noexcept {
 }
 
 BorrowedCuda::Ref BorrowedCuda::map(Segment& segment) {
-  const platform::CudaDevice* const device = platform::CudaDevice::find(segment.device);
-  if (device == nullptr)
-    throw Error(Code::kUnsupported, "the tensor lies on device " +
-                                        platform::text_of(segment.device) +
-                                        ", which this process does not see "
-                                        "(CUDA_VISIBLE_DEVICES)");
-  if (segment.bytes > device->total_bytes())
+  if (segment.foreign) return segment.foreign->open();
+  const platform::CudaDevice& device = platform::CudaDevice::seen(segment.device);
+  if (segment.bytes > device.total_bytes())
     throw Error(Code::kProtocol, "CUDA_SEGMENT.bytes: " + std::to_string(segment.bytes) +
                                      ", more than the device has");
-  const platform::CudaAllocation allocation(*device, segment.fd, segment.bytes);
+  const platform::CudaAllocation allocation(device, segment.fd, segment.bytes);
   auto mapping =
       std::make_shared<const platform::CudaMapping>(allocation, platform::cu::AccessFlags::kRead);
   segment.fd.reset();

@@ -6,7 +6,9 @@
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
+#include "tensorbus/memory/borrowed_export.hpp"
 #include "tensorbus/memory/timeline.hpp"
 #include "tensorbus/platform/cuda_memory.hpp"
 #include "tensorbus/platform/error.hpp"
@@ -18,7 +20,7 @@ namespace tensorbus::memory {
 // may be what initialises CUDA here; leases keep the mapping. Thread-safe.
 class BorrowedCuda {
  public:
-  using Ref = std::shared_ptr<const platform::CudaMapping>;
+  using Ref = std::shared_ptr<const platform::CudaRange>;
 
   BorrowedCuda() = default;
   // Mappings stay until the streams that were given them have passed.
@@ -28,6 +30,9 @@ class BorrowedCuda {
 
   // Throws Error(kProtocol) for a number that came before, and for more than an owner can need.
   void add(std::uint32_t id, platform::Fd fd, std::size_t bytes, const platform::cu::Uuid& device);
+  // Of memory that another allocator made. Throws the same; see BorrowedExport.
+  void add_export(const Id& owner, bool ours, ExportPart part);
+  // It is let go of when no lease has it, and the streams that were given it have passed.
   void retire(std::uint32_t id);
   // Empty if the owner's message has not come yet. Throws Error(kUnsupported) if this process does
   // not see the device, or cannot use CUDA (kForked, too), then as before without another try;
@@ -52,12 +57,15 @@ class BorrowedCuda {
     platform::cu::Uuid device;
     Ref mapping{};
     std::optional<Error> unusable{};
+    std::unique_ptr<BorrowedExport> foreign{};
   };
   static Ref map(Segment& segment);
+  void let_go_of_unused();
 
   mutable std::mutex mutex_;
   std::unique_ptr<Timeline> timeline_;
   std::unordered_map<std::uint32_t, Segment> segments_;
+  std::vector<Ref> retired_;  // that leases may have
 };
 
 }  // namespace tensorbus::memory

@@ -1,6 +1,7 @@
 #include "tensorbus/memory/cuda_memory.hpp"
 
 #include "tensorbus/platform/check.hpp"
+#include "tensorbus/platform/error.hpp"
 
 namespace tensorbus::memory {
 
@@ -9,8 +10,10 @@ BlockRef CudaMemory::allocate(const platform::CudaDevice& device, std::size_t by
 }
 
 std::shared_ptr<CudaArena> CudaMemory::arena_of(const platform::CudaDevice& device) {
-  const std::lock_guard lock(mutex_);
   const int ordinal = device.ordinal();
+  if (ordinal >= static_cast<int>((CudaExports::kFirst - kFirst) / CudaArena::kMostSegments))
+    throw Error(Code::kUnsupported, "more than 512 devices");
+  const std::lock_guard lock(mutex_);
   std::shared_ptr<CudaArena>& arena = arenas_[ordinal];
   if (!arena)
     arena = CudaArena::create(
@@ -36,11 +39,13 @@ BlockRef CudaMemory::find(const void* address) const noexcept {
 
 BlockRef CudaMemory::find(std::uint32_t segment, std::uint64_t offset,
                           std::uint64_t generation) const noexcept {
+  if (CudaExports::is_number(segment)) return exports_->find(segment, offset, generation);
   const std::shared_ptr<CudaArena> arena = arena_of(segment);
   return arena ? arena->find(segment, offset, generation) : BlockRef();
 }
 
 const platform::CudaDevice& CudaMemory::device_of(std::uint32_t segment) const {
+  if (CudaExports::is_number(segment)) return exports_->memory_of(segment)->range().device();
   const std::shared_ptr<CudaArena> arena = arena_of(segment);
   check(arena != nullptr);
   return arena->device();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tensorbus/memory/cuda_arena.hpp"
+#include "tensorbus/memory/cuda_exports.hpp"
 #include "tensorbus/memory/write_marks.hpp"
 
 namespace tensorbus::memory {
@@ -16,18 +17,21 @@ namespace tensorbus::memory {
 // Thread-safe.
 class CudaMemory {
  public:
-  // Segments of devices have numbers of their own, beside those of host memory and of files.
+  // Segments of devices have numbers of their own, beside those of host memory and of files: first
+  // those of the arenas, then those of other allocators' memory.
   static constexpr std::uint32_t kFirst = 0x40000000;
-  static constexpr std::uint32_t kEnd = 0x80000000;
+  static constexpr std::uint32_t kEnd = CudaExports::kEnd;
   static bool is_number(std::uint32_t segment) noexcept {
     return segment >= kFirst && segment < kEnd;
   }
 
-  explicit CudaMemory(const CudaArenaOptions& options) : options_(options) {}
+  // `self`: the participant.
+  explicit CudaMemory(const CudaArenaOptions& options, const Id& self = {})
+      : options_(options), exports_(std::make_shared<CudaExports>(self)) {}
 
   // Throws what CudaArena::create() and allocate() throw.
   BlockRef allocate(const platform::CudaDevice& device, std::size_t bytes);
-  // As Arena's.
+  // As Arena's. By address: of an arena.
   BlockRef find(const void* address) const noexcept;
   BlockRef find(std::uint32_t segment, std::uint64_t offset,
                 std::uint64_t generation) const noexcept;
@@ -40,9 +44,10 @@ class CudaMemory {
     std::size_t bytes = 0;
     platform::cu::Uuid device;
   };
-  // Of a segment that has blocks.
+  // Of an arena's segment that has blocks.
   SharedSegment share_segment(std::uint32_t id) const;
 
+  CudaExports& exports() noexcept { return *exports_; }
   WriteMarks& marks() noexcept { return *marks_; }
   // By ordinal.
   std::map<int, CudaArenaStats> stats() const;
@@ -52,6 +57,7 @@ class CudaMemory {
   std::shared_ptr<CudaArena> arena_of(std::uint32_t segment) const noexcept;
 
   const CudaArenaOptions options_;
+  const std::shared_ptr<CudaExports> exports_;
   const std::shared_ptr<WriteMarks> marks_ = std::make_shared<WriteMarks>();
   mutable std::mutex mutex_;
   std::map<int, std::shared_ptr<CudaArena>> arenas_;  // by ordinal

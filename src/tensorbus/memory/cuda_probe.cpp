@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tensorbus/memory/cuda_trials.hpp"
+#include "tensorbus/platform/cuda_foreign.hpp"
 
 namespace tensorbus {
 namespace {
@@ -89,6 +90,10 @@ void explain(DeviceFindings& device, const std::string& reason) {
 }
 
 }  // namespace
+
+int cuda_device_of(const void* address) {
+  return platform::CudaForeign::ordinal_of(static_cast<const std::byte*>(address));
+}
 
 CudaFindings probe_cuda(std::chrono::nanoseconds patience) {
   CudaFindings found;

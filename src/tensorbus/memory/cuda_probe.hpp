@@ -51,4 +51,8 @@ struct CudaFindings {
 // waits at most `patience` for streams: one that does not go on is left as it is. Throws no Error.
 TENSORBUS_API CudaFindings probe_cuda(std::chrono::nanoseconds patience = std::chrono::seconds(2));
 
+// The ordinal of the GPU whose memory this is, -1 for any other address. Throws Error(kUnsupported)
+// where there is no driver.
+TENSORBUS_API int cuda_device_of(const void* address);
+
 }  // namespace tensorbus

@@ -18,6 +18,14 @@ void Block::release() noexcept {
   delete this;
 }
 
+BlockRef Block::another() noexcept {
+  std::uint32_t references = references_.load(std::memory_order_relaxed);
+  while (references != 0)
+    if (references_.compare_exchange_weak(references, references + 1, std::memory_order_relaxed))
+      return BlockRef(this);
+  return {};
+}
+
 BlockRef LivingBlocks::enter(Room room, std::shared_ptr<BlockHome> home, const BlockPlace& place,
                              FreeExtents::Place free_place) noexcept {
   Block& block = *room.block_;
@@ -54,14 +62,7 @@ BlockRef LivingBlocks::find(std::uint32_t segment, std::uint64_t offset,
   const BlockPlace& place = block->place_;
   if (place.segment != segment || offset >= place.offset + place.bytes) return {};
   if (generation != 0 && block->generation_ != generation) return {};
-  // The last reference may be gone already, its owner waiting for the arena's mutex: never revive
-  // it.
-  std::uint32_t references = block->references_.load(std::memory_order_relaxed);
-  while (references != 0)
-    if (block->references_.compare_exchange_weak(references, references + 1,
-                                                 std::memory_order_relaxed))
-      return BlockRef(block);
-  return {};
+  return block->another();
 }
 
 }  // namespace tensorbus::memory

@@ -113,6 +113,16 @@ void Timeline::wait_at(const TimelinePages::Counter& counter, const CudaStream& 
              "cuStreamWaitValue64");
 }
 
+void Timeline::keep_until_passed(std::shared_ptr<const void> what) {
+  std::vector<Mark> last;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [stream, slot] : slots_) last.push_back({slot.number, slot.value});
+  }
+  pages_->keep_until_passed(std::move(last), std::move(what));
+  DeviceWatch::wake();
+}
+
 void Timeline::keep_until(Mark theirs, std::shared_ptr<const void> what) {
   pages_->keep_until(theirs, std::move(what));
   DeviceWatch::wake();

@@ -60,6 +60,13 @@ void TimelinePages::keep_until(Mark theirs, std::shared_ptr<const void> what) {
   until_.emplace_back(theirs, std::move(what));
 }
 
+void TimelinePages::keep_until_passed(std::vector<Mark> own, std::shared_ptr<const void> what) {
+  std::list<Passing> one;
+  one.push_back({std::move(own), std::move(what)});
+  const std::lock_guard lock(mutex_);
+  passing_.splice(passing_.end(), one);
+}
+
 void TimelinePages::keep(std::shared_ptr<const void> what) noexcept {
   const std::lock_guard lock(mutex_);
   try {
@@ -77,6 +84,7 @@ void TimelinePages::end(std::vector<Mark> last) noexcept {
 
 bool TimelinePages::tidy() noexcept {
   decltype(until_) gone;  // goes without our mutex
+  decltype(passing_) passed;
   const std::lock_guard lock(mutex_);
   const auto first = std::partition(until_.begin(), until_.end(),
                                     [this](const auto& item) { return !reached(item.first); });
@@ -86,14 +94,19 @@ bool TimelinePages::tidy() noexcept {
   } catch (const std::bad_alloc&) {
     return false;  // another time
   }
+  for (auto at = passing_.begin(); at != passing_.end();) {
+    const auto one = at++;
+    std::erase_if(one->own, [this](Mark mark) { return reached_own(mark); });
+    if (one->own.empty()) passed.splice(passed.end(), passing_, one);
+  }
   if (!ended_) return false;
   std::erase_if(last_, [this](Mark mark) { return reached_own(mark); });
-  return last_.empty() && until_.empty();
+  return last_.empty() && until_.empty() && passing_.empty();
 }
 
 bool TimelinePages::restless() const noexcept {
   const std::lock_guard lock(mutex_);
-  return ended_ || !until_.empty();
+  return ended_ || !until_.empty() || !passing_.empty();
 }
 
 }  // namespace tensorbus::memory

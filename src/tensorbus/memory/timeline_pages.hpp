@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -52,6 +53,8 @@ class TimelinePages {
 
   // Until the peer's mark is reached, or it is dead.
   void keep_until(Mark theirs, std::shared_ptr<const void> what);
+  // Until our own streams have reached all of these.
+  void keep_until_passed(std::vector<Mark> own, std::shared_ptr<const void> what);
   // For as long as streams of ours may have operations left.
   void keep(std::shared_ptr<const void> what) noexcept;
   // Nobody signals or waits any more; these were the last marks of our streams.
@@ -78,6 +81,11 @@ class TimelinePages {
 
   mutable std::mutex mutex_;
   std::vector<std::pair<Mark, std::shared_ptr<const void>>> until_;
+  struct Passing {
+    std::vector<Mark> own;
+    std::shared_ptr<const void> what;
+  };
+  std::list<Passing> passing_;
   std::vector<std::shared_ptr<const void>> kept_;
   std::vector<Mark> last_;
   bool ended_ = false;

@@ -49,6 +49,13 @@ const CudaDevice* CudaDevice::find(const cu::Uuid& uuid) {
   return nullptr;
 }
 
+const CudaDevice& CudaDevice::seen(const cu::Uuid& uuid) {
+  if (const CudaDevice* const device = find(uuid)) return *device;
+  throw Error(Code::kUnsupported, "the tensor lies on device " + text_of(uuid) +
+                                      ", which this process does not see "
+                                      "(CUDA_VISIBLE_DEVICES)");
+}
+
 int CudaDevice::attribute(cu::DeviceAttribute attribute) const {
   int value = 0;
   const cu::Result result = CudaDriver::get().DeviceGetAttribute(&value, attribute, handle_);

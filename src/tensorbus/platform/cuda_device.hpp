@@ -18,6 +18,8 @@ class CudaDevice {
   static const CudaDevice& at(int ordinal);
   // Null if this process does not see it.
   static const CudaDevice* find(const cu::Uuid& uuid);
+  // Throws Error(kUnsupported) that says so.
+  static const CudaDevice& seen(const cu::Uuid& uuid);
 
   int ordinal() const noexcept { return ordinal_; }
   cu::Device handle() const noexcept { return handle_; }

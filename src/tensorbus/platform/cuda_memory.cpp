@@ -75,21 +75,32 @@ Fd CudaAllocation::descriptor() const {
   return Fd(fd);
 }
 
-CudaMapping::CudaMapping(const CudaAllocation& allocation, cu::AccessFlags access)
-    : device_(&allocation.device()), bytes_(allocation.bytes()) {
+CudaMapping::CudaMapping(std::span<const CudaAllocation> parts, cu::AccessFlags access)
+    : CudaRange(parts.front().device(), 0, 0) {
   const CudaDriver& cuda = CudaDriver::get();
   const CudaScope scope(*device_);
+  for (const CudaAllocation& part : parts) bytes_ += part.bytes();
+  mapped_.reserve(parts.size());
   cuda.check(cuda.MemAddressReserve(&address_, bytes_, 0, 0, 0),
              "cuMemAddressReserve of " + bytes_on(bytes_, *device_));
   try {
-    cuda.check(cuda.MemMap(address_, bytes_, 0, allocation.handle(), 0),
-               "cuMemMap of " + bytes_on(bytes_, *device_));
-    mapped_ = true;
-    allow(access);
+    map(parts, access);
   } catch (...) {
     unmap(cuda);
     throw;
   }
+}
+
+void CudaMapping::map(std::span<const CudaAllocation> parts, cu::AccessFlags access) {
+  const CudaDriver& cuda = CudaDriver::get();
+  cu::DevicePtr next = address_;
+  for (const CudaAllocation& part : parts) {
+    cuda.check(cuda.MemMap(next, part.bytes(), 0, part.handle(), 0),
+               "cuMemMap of " + bytes_on(part.bytes(), *device_));
+    mapped_.push_back(part.bytes());
+    next += part.bytes();
+  }
+  allow(access);
 }
 
 void CudaMapping::allow(cu::AccessFlags access) {
@@ -105,7 +116,11 @@ void CudaMapping::allow(cu::AccessFlags access) {
 
 // With the device's context current.
 void CudaMapping::unmap(const CudaDriver& cuda) noexcept {
-  if (mapped_) (void)cuda.MemUnmap(address_, bytes_);
+  cu::DevicePtr next = address_;
+  for (const std::size_t bytes : mapped_) {
+    (void)cuda.MemUnmap(next, bytes);
+    next += bytes;
+  }
   (void)cuda.MemAddressFree(address_, bytes_);
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "tensorbus/platform/cuda_device.hpp"
 #include "tensorbus/platform/fd.hpp"
@@ -19,6 +21,9 @@ class CudaAllocation {
   CudaAllocation(const CudaDevice& device, std::size_t bytes);
   // What another process made. Throws Error(kProtocol) for a descriptor of something else.
   CudaAllocation(const CudaDevice& device, const Fd& descriptor, std::size_t bytes);
+  // Adopts a handle.
+  CudaAllocation(const CudaDevice& device, cu::AllocationHandle handle, std::size_t bytes) noexcept
+      : device_(&device), bytes_(bytes), handle_(handle) {}
   CudaAllocation(CudaAllocation&& other) noexcept
       : device_(other.device_), bytes_(other.bytes_), handle_(std::exchange(other.handle_, 0)) {}
   CudaAllocation& operator=(CudaAllocation&&) = delete;
@@ -35,32 +40,41 @@ class CudaAllocation {
   cu::AllocationHandle handle_ = 0;
 };
 
-// Owns the addresses at which an allocation is seen by its device.
-class CudaMapping {
+// Where a device sees memory of its own in this process. For its kernels, not for the host.
+class CudaRange {
  public:
-  // With kRead it is mapped for reading where the driver can do that, else for both.
-  CudaMapping(const CudaAllocation& allocation, cu::AccessFlags access);
-  CudaMapping(CudaMapping&& other) noexcept
-      : device_(other.device_),
-        bytes_(other.bytes_),
-        address_(std::exchange(other.address_, 0)),
-        mapped_(other.mapped_) {}
-  CudaMapping& operator=(CudaMapping&&) = delete;
-  ~CudaMapping();
+  CudaRange(const CudaDevice& device, cu::DevicePtr address, std::size_t bytes) noexcept
+      : device_(&device), address_(address), bytes_(bytes) {}
 
   const CudaDevice& device() const noexcept { return *device_; }
-  // Of the device: not for the host to read.
+  cu::DevicePtr address() const noexcept { return address_; }
   std::byte* data() const noexcept { return reinterpret_cast<std::byte*>(address_); }
   std::size_t size() const noexcept { return bytes_; }
 
+ protected:
+  const CudaDevice* device_;
+  cu::DevicePtr address_;
+  std::size_t bytes_;
+};
+
+// Owns the addresses at which allocations are seen by their device.
+class CudaMapping : public CudaRange {
+ public:
+  // With kRead it is mapped for reading where the driver can do that, else for both.
+  CudaMapping(const CudaAllocation& allocation, cu::AccessFlags access)
+      : CudaMapping(std::span(&allocation, 1), access) {}
+  // The same of several, one behind the other.
+  CudaMapping(std::span<const CudaAllocation> parts, cu::AccessFlags access);
+  CudaMapping(const CudaMapping&) = delete;
+  CudaMapping& operator=(const CudaMapping&) = delete;
+  ~CudaMapping();
+
  private:
+  void map(std::span<const CudaAllocation> parts, cu::AccessFlags access);
   void allow(cu::AccessFlags access);
   void unmap(const CudaDriver& cuda) noexcept;
 
-  const CudaDevice* device_;
-  std::size_t bytes_;
-  cu::DevicePtr address_ = 0;
-  bool mapped_ = false;
+  std::vector<std::size_t> mapped_;  // bytes of each part
 };
 
 }  // namespace tensorbus::platform

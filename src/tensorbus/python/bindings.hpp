@@ -19,6 +19,7 @@ void bind_errors(nb::module_& module);
 void bind_memory(nb::module_& module);
 void bind_files(nb::module_& module);
 void bind_outgoing(nb::module_& module);
+void bind_keepers(nb::module_& module);
 void bind_samples(nb::module_& module);
 void bind_torch(nb::module_& module);
 void bind_endpoints(nb::module_& module);

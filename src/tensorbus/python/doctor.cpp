@@ -11,6 +11,10 @@
 namespace tensorbus::python {
 
 void bind_doctor(nb::module_& module) {
+  module.def(
+      "cuda_device_of",
+      [](std::uintptr_t address) { return cuda_device_of(reinterpret_cast<const void*>(address)); },
+      nb::arg("address"), "The ordinal of the GPU whose memory this is; -1 for any other address.");
   nb::class_<Finding>(module, "Finding")
       .def_prop_ro("why_not", [](const Finding& self) { return text_of(self.why_not); })
       .def_prop_ro("can", &Finding::can);

@@ -10,6 +10,7 @@ NB_MODULE(_core, module) {
   bind_files(module);
   bind_torch(module);
   bind_outgoing(module);
+  bind_keepers(module);
   bind_samples(module);
   bind_endpoints(module);
   bind_shares(module);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "tensorbus/python/dlpack.hpp"
+#include "tensorbus/python/keepers.hpp"
 #include "tensorbus/python/memory.hpp"
 #include "tensorbus/python/torch.hpp"
 
@@ -106,6 +107,12 @@ int Outgoing::append(TensorView view, nb::object keeper) {
   return static_cast<int>(tensors_.size()) - 1;
 }
 
+// What lies on a GPU may be read where it lies.
+int Outgoing::append_kept(TensorView view, nb::object keeper) {
+  if (view.device.is_cuda()) view.keeper = keeper_of(keeper);
+  return append(std::move(view), std::move(keeper));
+}
+
 void Outgoing::clear() {
   tensors_.clear();
   indices_.clear();
@@ -149,7 +156,7 @@ int Outgoing::add_received(nb::object memory) {
 int Outgoing::add_capsule(nb::capsule capsule, TensorFlags flags) {
   TensorView view = view_of_capsule(capsule);
   view.layout.flags = flags;
-  return append(std::move(view), std::move(capsule));
+  return append_kept(std::move(view), std::move(capsule));
 }
 
 int Outgoing::add_memory(std::uintptr_t address, const std::string& dtype,
@@ -158,11 +165,11 @@ int Outgoing::add_memory(std::uintptr_t address, const std::string& dtype,
                          nb::object keeper, Device device, std::uintptr_t stream) {
   const auto known = dtype_named(dtype);
   if (!known) throw Error(Code::kUnsupported, "dtype " + dtype + " cannot travel");
-  return append({reinterpret_cast<const void*>(address),
-                 {*known, Dims(std::span(shape)), Dims(std::span(strides)), flags},
-                 device,
-                 reinterpret_cast<void*>(stream)},
-                std::move(keeper));
+  TensorView view{reinterpret_cast<const void*>(address),
+                  {*known, Dims(std::span(shape)), Dims(std::span(strides)), flags},
+                  device,
+                  reinterpret_cast<void*>(stream)};
+  return append_kept(std::move(view), std::move(keeper));
 }
 
 void Outgoing::set_stream(std::uintptr_t stream) {
@@ -211,7 +218,8 @@ void bind_outgoing(nb::module_& module) {
           nb::sig("def add_memory(self, address: int, dtype: str, shape: Sequence[int], strides: "
                   "Sequence[int], flags: int, keeper: object, device: int = -1, stream: int = 0) "
                   "-> int"),
-          "Strides are in elements. `keeper` lives until the memory was copied. `device`: the "
+          "Strides are in elements. `keeper` lives until the memory was copied, or, on a GPU, as "
+          "long as somebody reads it. `device`: the "
           "ordinal of a GPU, and the stream that writes it there; -1 is main memory.")
       .def("set_stream", &Outgoing::set_stream, nb::arg("stream"),
            "On which all that lies on GPUs is written.");

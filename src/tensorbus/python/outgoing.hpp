@@ -23,7 +23,8 @@ class Outgoing {
   // A Memory: received, or this process's own.
   int add_received(nb::object memory);
   int add_capsule(nb::capsule capsule, TensorFlags flags);
-  // Memory that the caller describes; strides in elements. `keeper` lives until it was copied.
+  // Memory that the caller describes; strides in elements. `keeper` lives until it was copied, or,
+  // of a GPU, as long as somebody reads it.
   int add_memory(std::uintptr_t address, const std::string& dtype,
                  const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides,
                  TensorFlags flags, nb::object keeper, Device device, std::uintptr_t stream);
@@ -37,6 +38,7 @@ class Outgoing {
 
  private:
   int append(TensorView view, nb::object keeper);
+  int append_kept(TensorView view, nb::object keeper);
 
   std::vector<TensorView> tensors_;
   std::vector<nb::object> keepers_;

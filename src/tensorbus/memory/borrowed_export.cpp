@@ -1,0 +1,90 @@
+#include "tensorbus/memory/borrowed_export.hpp"
+
+#include <cstring>
+#include <utility>
+
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::memory {
+namespace {
+
+using Kind = platform::CudaForeign::Kind;
+
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 44;
+
+[[noreturn]] void refuse(const std::string& field, std::uint64_t value) {
+  throw Error(Code::kProtocol, "CUDA_EXPORT." + field + ": " + std::to_string(value));
+}
+
+bool is_legacy(const ExportPart& part) {
+  return part.kind == static_cast<std::uint32_t>(Kind::kLegacy);
+}
+
+}  // namespace
+
+BorrowedExport::BorrowedExport(const Id& owner, bool ours, ExportPart first)
+    : name_{owner, first.segment}, ours_(ours) {
+  add(std::move(first));
+}
+
+void BorrowedExport::require_sense(const ExportPart& part) const {
+  if (!is_legacy(part) && part.kind != static_cast<std::uint32_t>(Kind::kChunks))
+    refuse("kind", part.kind);
+  if (part.bytes == 0 || part.bytes > kMostBytes) refuse("bytes", part.bytes);
+  const std::size_t handle_bytes = is_legacy(part) ? sizeof(platform::cu::IpcMemHandle) : 0;
+  if (part.handle.size() != handle_bytes) refuse("handle", part.handle.size());
+  const std::uint32_t most = is_legacy(part) ? 1 : platform::CudaForeign::kMostChunks;
+  if (part.chunks == 0 || part.chunks > most) refuse("chunks", part.chunks);
+  if (part.chunk != next_) refuse("chunk", part.chunk);
+  if (static_cast<bool>(part.fd) == is_legacy(part)) refuse("descriptors", part.fd ? 1 : 0);
+  if (is_legacy(part)) return;
+  if (part.chunk > 0 && (part.kind != said_.kind || part.bytes != said_.bytes ||
+                         part.chunks != said_.chunks || part.device != said_.device))
+    refuse("chunk", part.chunk);
+  const std::uint64_t left = part.bytes - chunk_bytes_;
+  const bool last = part.chunk + 1 == part.chunks;
+  if (part.chunk_bytes == 0 || (last ? part.chunk_bytes != left : part.chunk_bytes >= left))
+    refuse("chunk_bytes", part.chunk_bytes);
+}
+
+void BorrowedExport::add(ExportPart next) {
+  if (next.chunk == 0 && next_ > 0 && !complete()) {
+    next_ = 0;
+    chunk_bytes_ = 0;
+    fds_.clear();
+    sizes_.clear();
+  }
+  if (next_ > 0 && complete()) refuse("segment", next.segment);
+  require_sense(next);
+  if (next.fd) {
+    fds_.push_back(std::move(next.fd));
+    sizes_.push_back(next.chunk_bytes);
+  }
+  chunk_bytes_ += next.chunk_bytes;
+  ++next_;
+  if (next_ == 1) said_ = std::move(next);
+}
+
+CudaImports::Range BorrowedExport::open() {
+  if (!complete()) return nullptr;
+  if (ours_)
+    if (CudaImports::Range own = CudaImports::find_own(name_)) return own;
+  const platform::CudaDevice& device = platform::CudaDevice::seen(said_.device);
+  if (said_.bytes > device.total_bytes()) refuse("bytes", said_.bytes);
+  CudaImports::Range range = open_at(device);
+  fds_.clear();
+  return range;
+}
+
+CudaImports::Range BorrowedExport::open_at(const platform::CudaDevice& device) const {
+  if (is_legacy(said_)) {
+    platform::cu::IpcMemHandle handle;
+    std::memcpy(handle.bytes.data(), said_.handle.data(), handle.bytes.size());
+    return CudaImports::open(device, handle, said_.bytes);
+  }
+  std::vector<platform::CudaAllocation> chunks;
+  for (std::size_t i = 0; i < fds_.size(); ++i) chunks.emplace_back(device, fds_[i], sizes_[i]);
+  return CudaImports::map(chunks);
+}
+
+}  // namespace tensorbus::memory

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tensorbus/memory/cuda_imports.hpp"
+#include "tensorbus/platform/cuda_foreign.hpp"
+#include "tensorbus/platform/fd.hpp"
+
+namespace tensorbus::memory {
+
+// What an owner says of memory that another allocator made: in one message, or one for each chunk.
+struct ExportPart {
+  std::uint32_t segment = 0;
+  std::uint32_t kind = 0;  // a platform::CudaForeign::Kind
+  std::uint64_t bytes = 0;
+  platform::cu::Uuid device{};
+  std::string handle{};     // of an allocation
+  std::uint32_t chunk = 0;  // which one, of how many
+  std::uint32_t chunks = 1;
+  std::uint64_t chunk_bytes = 0;
+  platform::Fd fd{};  // of the chunk
+};
+
+// The same as it comes in, and is opened when it is wanted. Not thread-safe.
+class BorrowedExport {
+ public:
+  // Throws Error(kProtocol) for a part that is not the first one, or makes no sense.
+  // `ours`: the owner is a participant of this process.
+  BorrowedExport(const Id& owner, bool ours, ExportPart first);
+
+  // One more. Throws Error(kProtocol) for any but the next one. A first one starts anew, unless all
+  // have come: the owner may have been short of something.
+  void add(ExportPart next);
+  std::size_t descriptors() const noexcept { return fds_.size(); }
+
+  // Null while parts are missing. Throws what BorrowedCuda::find() throws.
+  CudaImports::Range open();
+
+ private:
+  void require_sense(const ExportPart& part) const;
+  bool complete() const noexcept { return next_ == said_.chunks; }
+  CudaImports::Range open_at(const platform::CudaDevice& device) const;
+
+  const CudaImports::Name name_;
+  const bool ours_;
+  ExportPart said_;
+  std::uint32_t next_ = 0;         // chunk
+  std::uint64_t chunk_bytes_ = 0;  // of those that came
+  std::vector<platform::Fd> fds_;
+  std::vector<std::uint64_t> sizes_;
+};
+
+}  // namespace tensorbus::memory

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "tensorbus/platform/cuda_memory.hpp"
+#include "tensorbus/platform/id.hpp"
+
+namespace tensorbus::memory {
+
+// Other allocators' memory in this process: what of others' it has open, and what it lends itself,
+// for that cannot be opened in its own process. Thread-safe.
+class CudaImports {
+ public:
+  struct Name {
+    Id owner;
+    std::uint32_t segment = 0;
+    auto operator<=>(const Name&) const = default;
+  };
+  using Range = std::shared_ptr<const platform::CudaRange>;
+
+  // For as long as one lives, this process finds its own memory under that name.
+  class Own {
+   public:
+    Own(const Name& name, const platform::CudaRange& range);
+    ~Own();
+    Own(const Own&) = delete;
+    Own& operator=(const Own&) = delete;
+
+   private:
+    const Name name_;
+  };
+
+  // Null if there is none.
+  static Range find_own(const Name& name);
+
+  // Both end in any thread, and are closed in one that may wait for a GPU. An allocation is opened
+  // once for the whole process, by what nobody can lie about: its handle. Throws what CudaOpened
+  // and CudaMapping throw.
+  static Range open(const platform::CudaDevice& device, const platform::cu::IpcMemHandle& handle,
+                    std::size_t bytes);
+  static Range map(std::span<const platform::CudaAllocation> chunks);
+};
+
+}  // namespace tensorbus::memory

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "tensorbus/platform/cuda_memory.hpp"
+
+namespace tensorbus::platform {
+
+// Memory of a device that another allocator made, as other processes can be given it: an allocation
+// of cudaMalloc, by a handle, or chunks of cuMemCreate that are mapped one behind the other
+// (PyTorch's expandable segments), by descriptors. The chunks it keeps, an allocation it does not.
+class CudaForeign {
+ public:
+  enum class Kind : std::uint32_t { kLegacy = 1, kChunks = 2 };  // the numbers travel
+  static constexpr std::size_t kMostChunks = 128;  // a descriptor each, here and in each borrower
+  struct Chunk {
+    cu::DevicePtr base = 0;
+    std::uint64_t buffer_id = 0;
+    CudaAllocation allocation;
+    bool operator==(const Chunk& other) const noexcept {
+      return base == other.base && buffer_id == other.buffer_id &&
+             allocation.handle() == other.allocation.handle() &&
+             allocation.bytes() == other.allocation.bytes();
+    }
+  };
+
+  // That which holds all of these bytes; nothing if there is no such one, the memory is of another
+  // kind (pools, managed memory), or the driver says no.
+  static std::optional<CudaForeign> around(const CudaDevice& device, const std::byte* first,
+                                           std::size_t bytes);
+
+  // Of the device whose memory this is; -1 for any other address.
+  static int ordinal_of(const std::byte* address);
+
+  Kind kind() const noexcept { return kind_; }
+  const CudaRange& range() const noexcept { return range_; }
+  const std::vector<Chunk>& chunks() const noexcept { return chunks_; }
+  const cu::IpcMemHandle& handle() const noexcept { return handle_; }
+
+  // False: others cannot be given it. To be asked once, before it is.
+  bool make_shareable();
+  // Is all of the other in it? Also when addresses were used again, for the ids of allocations are
+  // not (and a chunk that we keep has a handle of its own).
+  bool holds(const CudaForeign& other) const;
+  // Does it lie where the other cannot be any more?
+  bool replaces(const CudaForeign& other) const;
+  // Is it still there, as it was?
+  bool there() const noexcept;
+
+ private:
+  CudaForeign(Kind kind, const CudaRange& range) noexcept : kind_(kind), range_(range) {}
+  static std::optional<CudaForeign> allocation_around(const CudaDevice& device,
+                                                      cu::DevicePtr address, std::size_t bytes,
+                                                      std::uint64_t buffer_id);
+  static std::optional<CudaForeign> chunks_around(const CudaDevice& device, cu::DevicePtr address,
+                                                  std::size_t bytes);
+
+  Kind kind_;
+  CudaRange range_;
+  std::uint64_t buffer_id_ = 0;  // of an allocation
+  cu::IpcMemHandle handle_;
+  std::vector<Chunk> chunks_;
+};
+
+// Another process's allocation of cudaMalloc, open here.
+class CudaOpened : public CudaRange {
+ public:
+  // Throws Error(kUnsupported) if it cannot be opened here, Error(kProtocol) if it is smaller.
+  CudaOpened(const CudaDevice& device, const cu::IpcMemHandle& handle, std::size_t bytes);
+  CudaOpened(const CudaOpened&) = delete;
+  CudaOpened& operator=(const CudaOpened&) = delete;
+  // May wait for the device.
+  ~CudaOpened();
+};
+
+}  // namespace tensorbus::platform

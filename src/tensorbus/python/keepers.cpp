@@ -1,0 +1,74 @@
+// Objects of Python that keep memory which others read. Their end comes on a thread of the bus,
+// which must not wait for the GIL: they are put on a list, which the main thread empties in
+// between, and whoever publishes.
+#include "tensorbus/python/keepers.hpp"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+namespace tensorbus::python {
+namespace {
+
+struct Node {
+  PyObject* object;
+  Node* next = nullptr;
+};
+
+std::atomic<Node*> waiting{nullptr};  // acquire and release: who takes a node finds it complete
+
+// Held for moments, and never while waiting for the GIL. Never destroyed.
+struct Interpreter {
+  std::mutex mutex;
+  bool ends = false;  // nothing is let go of any more
+};
+Interpreter& interpreter() {
+  static auto* const only = new Interpreter;
+  return *only;
+}
+
+void put_aside(Node* node) noexcept {
+  node->next = waiting.load(std::memory_order_relaxed);
+  while (!waiting.compare_exchange_weak(node->next, node, std::memory_order_release,
+                                        std::memory_order_relaxed)) {
+  }
+  if (node->next != nullptr) return;  // whoever put that there has asked
+  const std::lock_guard lock(interpreter().mutex);
+  // Without room for one more call, whoever publishes next does it.
+  if (interpreter().ends) return;
+  (void)Py_AddPendingCall(
+      [](void*) {
+        let_go_of_kept();
+        return 0;
+      },
+      nullptr);
+}
+
+}  // namespace
+
+std::shared_ptr<const void> keeper_of(nb::object value) {
+  let_go_of_kept();
+  auto* const node = new Node{value.ptr()};
+  (void)value.release();
+  return {node, [](Node* kept) { put_aside(kept); }};
+}
+
+void let_go_of_kept() noexcept {
+  Node* node = waiting.exchange(nullptr, std::memory_order_acquire);
+  while (node != nullptr) {
+    const std::unique_ptr<Node> one(node);
+    node = one->next;
+    Py_DECREF(one->object);
+  }
+}
+
+void bind_keepers(nb::module_&) {
+  const auto end = nb::cpp_function([] {
+    const std::lock_guard lock(interpreter().mutex);
+    interpreter().ends = true;
+  });
+  nb::module_::import_("atexit").attr("register")(end);
+}
+
+}  // namespace tensorbus::python

@@ -1,0 +1,198 @@
+// The two ends of memory that another allocator made, and what a peer may say of it.
+
+#include <array>
+
+#include "ends.hpp"
+#include "tensorbus/memory/borrowed_cuda.hpp"
+#include "tensorbus/memory/cuda_exports.hpp"
+#include "tensorbus/platform/cuda_stream.hpp"
+
+namespace tensorbus::memory {
+namespace {
+
+using namespace tensorbus::testing;
+using standin::DevicePtr;
+using standin::IpcMemHandle;
+
+constexpr std::size_t kBytes = 4096;
+const Id kOwner{{1}};
+
+DevicePtr allocated(std::size_t bytes = kBytes) {
+  DevicePtr address = 0;
+  EXPECT_OK(standin::cuMemAlloc_v2(&address, bytes));
+  return address;
+}
+void send_handle(int wire, DevicePtr address) {
+  IpcMemHandle handle;
+  EXPECT_OK(standin::cuIpcGetMemHandle(&handle, address));
+  standin::test::send(wire, handle);
+}
+ExportPart part_of(const IpcMemHandle& handle, std::uint64_t bytes = kBytes) {
+  const auto* const first = reinterpret_cast<const char*>(handle.bytes.data());
+  return {.segment = CudaExports::kFirst,
+          .kind = 1,
+          .bytes = bytes,
+          .device = platform::CudaDevice::at(0).uuid(),
+          .handle = std::string(first, handle.bytes.size())};
+}
+std::optional<Code> why_not_found(ExportPart part) {
+  BorrowedCuda borrowed;
+  borrowed.add_export(kOwner, false, std::move(part));
+  return code_of([&] { (void)borrowed.find(CudaExports::kFirst); });
+}
+
+// What the other process has, and this one opens.
+template <typename Body>
+void with_handle(Body body) {
+  in_two_processes(
+      [](int wire) {
+        const standin::test::Session session;
+        send_handle(wire, allocated());
+        wait_for(wire);
+      },
+      [&](int wire) {
+        body(standin::test::receive<IpcMemHandle>(wire));
+        tell(wire);
+      });
+}
+
+TEST(CudaImports, that_cannot_be_opened_say_why) {
+  with_handle([](const IpcMemHandle& handle) {
+    EXPECT_EQ(why_not_found(part_of(handle)), std::nullopt);
+    EXPECT_EQ(why_not_found(part_of(handle, kBytes + 1)), Code::kProtocol);
+    EXPECT_EQ(why_not_found(part_of(handle, std::size_t{1} << 43)), Code::kProtocol);
+    EXPECT_EQ(why_not_found(part_of({})), Code::kUnsupported);
+    ExportPart elsewhere = part_of(handle);
+    elsewhere.device = {};
+    EXPECT_EQ(why_not_found(std::move(elsewhere)), Code::kUnsupported);
+    ExportPart chunk = part_of(handle);
+    chunk.kind = 2;
+    chunk.handle = {};
+    chunk.chunk_bytes = kBytes;
+    chunk.fd = platform::create_sealed_memfd("x", kBytes);
+    EXPECT_EQ(why_not_found(std::move(chunk)), Code::kProtocol);
+    EXPECT_TRUE(eventually([] { return standin_open_mappings() == 0; }));
+  });
+}
+
+TEST(CudaImports, that_claim_to_be_of_this_process_are_believed_from_it_alone) {
+  in_process([] {
+    const platform::CudaDevice& device = platform::CudaDevice::at(0);
+    const CudaImports::Own own({kOwner, CudaExports::kFirst}, {device, 0x1000, kBytes});
+    BorrowedCuda from_here;
+    from_here.add_export(kOwner, true, part_of({}));
+    EXPECT_EQ(from_here.find(CudaExports::kFirst)->address(), 0x1000U);
+    EXPECT_EQ(why_not_found(part_of({})), Code::kUnsupported);
+  });
+}
+
+TEST(CudaImports, that_are_retired_stay_until_the_streams_that_had_them_have_passed) {
+  with_handle([](const IpcMemHandle& handle) {
+    const TestStream stream;
+    const platform::CudaStream ours(platform::CudaDevice::at(0), stream.get());
+    const Timeline owners;
+    BorrowedCuda borrowed;
+    borrowed.set_timeline(platform::duplicate(owners.memfd().get()), nullptr);
+    borrowed.add_export(kOwner, false, part_of(handle));
+    BorrowedCuda::Ref leased = borrowed.find(CudaExports::kFirst);
+    stream.pause();
+    borrowed.retire(CudaExports::kFirst);  // whatever its owner promised
+    EXPECT_EQ(borrowed.find(CudaExports::kFirst), nullptr);
+    stream.launch([] {});
+    (void)borrowed.timeline()->signal(ours);
+    leased.reset();
+    borrowed.retire(CudaExports::kFirst);  // it looks again at what was retired before
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(standin_open_mappings(), 1U);
+    stream.resume();
+    EXPECT_TRUE(eventually([] { return standin_open_mappings() == 0; }));
+  });
+}
+
+TEST(CudaImports, have_numbers_of_their_own) {
+  in_process([] {
+    BorrowedCuda borrowed;
+    const platform::cu::Uuid& device = platform::CudaDevice::at(0).uuid();
+    EXPECT_EQ(code_of([&] { borrowed.add(CudaExports::kFirst, platform::Fd(), kBytes, device); }),
+              Code::kProtocol);
+    for (const std::uint32_t number : {0U, CudaExports::kFirst - 1, CudaExports::kEnd}) {
+      ExportPart part = part_of({});
+      part.segment = number;
+      EXPECT_EQ(code_of([&] { borrowed.add_export(kOwner, false, std::move(part)); }),
+                Code::kProtocol);
+    }
+    borrowed.add_export(kOwner, false, part_of({}));
+    EXPECT_EQ(code_of([&] { borrowed.add_export(kOwner, false, part_of({})); }), Code::kProtocol);
+  });
+}
+
+class CudaExportBooks : public ::testing::Test {
+ protected:
+  BlockRef lend(DevicePtr address, std::size_t bytes = kBytes) {
+    return exports->lend(platform::CudaDevice::at(0), reinterpret_cast<std::byte*>(address), bytes,
+                         kept);
+  }
+  const std::shared_ptr<CudaExports> exports = std::make_shared<CudaExports>(kOwner);
+  const std::shared_ptr<const int> kept = std::make_shared<const int>(1);
+};
+
+TEST_F(CudaExportBooks, name_tensors_of_one_allocation_by_one_segment) {
+  in_process([&] {
+    const standin::test::Session session;
+    const DevicePtr address = allocated();
+    const BlockRef one = lend(address, 100);
+    const BlockRef same = lend(address, 100);
+    BlockRef other = lend(address + 200, 100);
+    EXPECT_EQ(one->segment(), other->segment());
+    EXPECT_EQ(other->offset(), 200U);
+    EXPECT_NE(one->generation(), same->generation());
+    EXPECT_EQ(kept.use_count(), 4);
+    EXPECT_EQ(exports->find(one->segment(), 50, one->generation()), one);
+    EXPECT_FALSE(exports->find(one->segment(), 250, one->generation()));
+    EXPECT_FALSE(exports->find(one->segment() + 1, 50, one->generation()));
+    EXPECT_FALSE(exports->find(one->segment(), 50, 99));
+    const std::uint64_t generation = other->generation();
+    other = {};
+    EXPECT_FALSE(exports->find(one->segment(), 200, generation));
+    EXPECT_TRUE(eventually([&] { return kept.use_count() == 3; }));
+  });
+}
+
+TEST_F(CudaExportBooks, forget_what_is_idle_and_what_was_freed) {
+  in_process([&] {
+    const standin::test::Session session;
+    const auto now = CudaExports::Clock::now();
+    const DevicePtr address = allocated();
+    const DevicePtr freed = allocated();
+    const std::uint32_t first = lend(address)->segment();
+    const std::uint32_t second = lend(freed)->segment();
+    const BlockRef in_use = lend(allocated());
+    exports->retire_idle(now);
+    EXPECT_TRUE(exports->take_retired().empty());
+    EXPECT_OK(standin::cuMemFree_v2(freed));
+    exports->retire_idle(now);
+    EXPECT_EQ(exports->take_retired(), std::vector{second});
+    EXPECT_EQ(lend(address)->segment(), first);
+    exports->retire_idle(now + 2 * CudaExports::kIdle);
+    EXPECT_EQ(exports->take_retired(), std::vector{first});
+    EXPECT_EQ(exports->stats().segments, 1U);
+  });
+}
+
+TEST_F(CudaExportBooks, have_room_for_so_many_that_are_in_use) {
+  in_process([&] {
+    const standin::test::Session session;
+    std::vector<BlockRef> blocks;
+    while (blocks.size() < CudaExports::kMostSegments) blocks.push_back(lend(allocated()));
+    EXPECT_TRUE(blocks.back());
+    const DevicePtr one_more = allocated();
+    EXPECT_FALSE(lend(one_more));
+    const std::uint32_t idle = blocks[7]->segment();
+    blocks[7] = {};
+    EXPECT_TRUE(lend(one_more));
+    EXPECT_EQ(exports->take_retired(), std::vector{idle});
+  });
+}
+
+}  // namespace
+}  // namespace tensorbus::memory
