@@ -82,6 +82,10 @@ void run(std::span<const std::byte> datagram) {
       return decode<link::CudaSegment>(datagram);
     case link::ControlType::kCudaExport:
       return decode<link::CudaExport>(datagram);
+    case link::ControlType::kTimelineEvent:
+      return decode<link::TimelineEvent>(datagram);
+    case link::ControlType::kPin:
+      return decode<link::Pin>(datagram);
     default:  // all others name one link or segment
       decode<link::Event>(datagram);
   }

@@ -54,7 +54,7 @@ class SharedOnce {
 // One of them, with numbers that may be right.
 inline void say_exchange(RawTalk& talk, const SharedOnce& shared, const HostedOnce& hosted,
                          Input& input) {
-  switch (input.below(14)) {
+  switch (input.below(16)) {
     case 0: {
       link::Attach attach{input.below(4), shared.name().number, shared.name().key, 0};
       if (input.byte() >= 0xc0) attach = {1, input.number(), input.number(), input.below(3)};
@@ -126,6 +126,14 @@ inline void say_exchange(RawTalk& talk, const SharedOnce& shared, const HostedOn
       said.chunk_bytes = input.flag() ? 2048 : input.number();
       return input.flag() ? talk.say(said, input) : talk.say(said, input.byte());
     }
+    case 13: {
+      const link::Pin pin{input.below(5),           kWildSegments[input.below(4)],
+                          input.below(512),         std::uint64_t{input.below(8)},
+                          input.below(3) * 4096ULL, input.below(4) * 4096ULL};
+      return talk.say(pin, input);
+    }
+    case 14:
+      return talk.say(link::TimelineEvent{input.below(memory::Mark::kSlots + 2), Id{}}, input);
     default:
       return talk.say(wild_lent(input), input);
   }

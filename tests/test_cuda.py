@@ -287,3 +287,25 @@ def test_what_is_no_device_is_refused(device: object) -> None:
 def test_what_is_no_stream_is_refused(stream: object) -> None:
     with tb.Publisher("frames") as publisher, pytest.raises(tb.InvalidArgument, match="stream="):
         publisher.publish(3, stream=stream)
+
+
+def test_received_memory_is_pinned_on_request(elsewhere: Elsewhere) -> None:
+    def receive() -> None:
+        with tb.Subscriber("frames", pin=True, timeout=PATIENCE) as subscriber:
+            tell(int(subscriber.receive().data.sum()))
+        with pytest.raises(tb.InvalidArgument):
+            tb.Subscriber("frames", pin=True, access="private")
+
+    subscriber = elsewhere.start(receive, env=ENVIRONMENT)
+    with tb.Publisher("frames", history=1) as publisher:
+        publisher.publish(np.ones(BYTES, dtype=np.uint8))
+        assert subscriber.hear() == BYTES
+
+
+def test_without_a_driver_nothing_can_be_pinned(elsewhere: Elsewhere) -> None:
+    def receive() -> None:
+        with pytest.raises(tb.Unsupported, match="pin"):
+            tb.Subscriber("frames", pin=True)
+        tell("told")
+
+    assert elsewhere.start(receive, env={"TENSORBUS_CUDA_DRIVER": "off"}).hear() == "told"

@@ -34,6 +34,7 @@ class AsyncSubscriber:
         spin: seconds that `receive` looks by itself before it waits; the whole event loop stands
             still for that time.
         access: "read", "private" or "shared": see `Subscriber`.
+        pin: received blocks are pinned for GPUs: see `Subscriber`.
         as_: "torch", "numpy", "jax" or "dlpack"; by default a tensor arrives as what it was.
         domain: see `tensorbus.participant`.
 
@@ -67,6 +68,7 @@ class AsyncSubscriber:
         max_held: int = 256,
         spin: float = 0,
         access: Access = "read",
+        pin: bool = False,
         as_: Library | None = None,
         domain: str | None = None,
     ) -> None:
@@ -79,6 +81,7 @@ class AsyncSubscriber:
             max_held=max_held,
             spin=spin,
             access=access,
+            pin=pin,
             as_=as_,
             domain=domain,
         )

@@ -41,6 +41,9 @@ class Subscriber(Closing):
             "private": writes are yours alone; each page that is written becomes a copy of yours.
             "shared": writes are seen by all who hold the sample; only of a publisher with
             `shared=True`, others refuse.
+        pin: received blocks of main memory, from 64 KiB on, are pinned for GPUs, so that
+            `tensor.to("cuda", non_blocking=True)` copies without a detour. Keep the sample until
+            the copy has run. Not with access "private".
         as_: "torch", "numpy", "jax" or "dlpack" (an object that offers `__dlpack__` and the buffer
             protocol); by default a tensor arrives as what it was sent from.
         domain: see `tensorbus.participant`.
@@ -49,6 +52,7 @@ class Subscriber(Closing):
         InvalidArgument: a topic that is no name, or an option out of range.
         MessageError: a message type that is no dataclass.
         AccessDenied: a domain directory that others own or may write to.
+        Unsupported: `pin`, and no GPU here that can do that.
 
     >>> from tensorbus import Publisher
     >>> with Publisher("doc/subscriber") as publisher, Subscriber("doc/subscriber") as subscriber:
@@ -70,6 +74,7 @@ class Subscriber(Closing):
         max_held: int = 256,
         spin: float = 5e-6,
         access: Access = "read",
+        pin: bool = False,
         as_: Library | None = None,
         domain: str | None = None,
     ) -> None:
@@ -87,6 +92,7 @@ class Subscriber(Closing):
             spin=spin,
             access=access_named(access),
             type="" if self._type is None else self._type.definition,
+            pin=pin,
         )
 
     @property

@@ -74,6 +74,7 @@ class Device:
     shared_memory: Finding
     read_only_mapping: Finding
     order: Finding
+    stream_waits: Finding  # else whoever receives a tensor waits until it is written
     legacy_ipc: Finding
 
 
@@ -178,6 +179,7 @@ def _device(found: _core.DeviceFindings) -> Device:
         shared_memory=_finding(found.shared_memory),
         read_only_mapping=_finding(found.read_only_mapping),
         order=_finding(found.order),
+        stream_waits=_finding(found.stream_waits),
         legacy_ipc=_finding(found.legacy_ipc),
     )
 
@@ -241,6 +243,7 @@ def _device_rows(device: Device) -> Iterator[_Row]:
     yield "shareable memory", _text(device.shared_memory)
     yield "mapped read-only", _text(device.read_only_mapping)
     yield "order by timelines", _text(device.order)
+    yield "streams wait", _text(device.stream_waits)
     yield "legacy IPC handles", _text(device.legacy_ipc, "yes: can be exported")
 
 

@@ -135,8 +135,10 @@ TEST(CudaApi, has_the_numbers_of_kinds_and_flags) {
   EXPECT_TRUE(is(CaptureStatus::kInvalidated, CU_STREAM_CAPTURE_STATUS_INVALIDATED));
   EXPECT_TRUE(is(kHostRegisterPortable, CU_MEMHOSTREGISTER_PORTABLE));
   EXPECT_TRUE(is(kHostRegisterDeviceMap, CU_MEMHOSTREGISTER_DEVICEMAP));
+  EXPECT_TRUE(is(kHostRegisterReadOnly, CU_MEMHOSTREGISTER_READ_ONLY));
   EXPECT_TRUE(is(kStreamNonBlocking, CU_STREAM_NON_BLOCKING));
   EXPECT_TRUE(is(kEventDisableTiming, CU_EVENT_DISABLE_TIMING));
+  EXPECT_TRUE(is(kEventInterprocess, CU_EVENT_INTERPROCESS));
   EXPECT_TRUE(is(kWaitValueGeq, CU_STREAM_WAIT_VALUE_GEQ));
   EXPECT_TRUE(is(kWriteValueDefault, CU_STREAM_WRITE_VALUE_DEFAULT));
   EXPECT_TRUE(is(kIpcLazyPeerAccess, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
@@ -145,6 +147,7 @@ TEST(CudaApi, has_the_numbers_of_kinds_and_flags) {
 TEST(CudaApi, lays_out_its_structures_in_the_same_way) {
   static_assert(sizeof(Uuid) == sizeof(CUuuid));
   static_assert(sizeof(IpcMemHandle) == sizeof(CUipcMemHandle));
+  static_assert(sizeof(IpcEventHandle) == sizeof(CUipcEventHandle));
   static_assert(sizeof(Location) == sizeof(CUmemLocation));
   static_assert(offsetof(Location, id) == offsetof(CUmemLocation, id));
   static_assert(sizeof(AccessDesc) == sizeof(CUmemAccessDesc));

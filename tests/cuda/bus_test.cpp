@@ -7,7 +7,12 @@ namespace {
 
 using namespace testing;
 
-TEST(CudaBus, a_loan_is_filled_and_read_by_kernels_and_copied_by_nobody) {
+class CudaBus : public InEachOrder {};
+class CudaBusAhead : public InEachOrder {};
+INSTANTIATE_TEST_SUITE_P(Cuda, CudaBus, kEachOrder, name_of_order);
+INSTANTIATE_TEST_SUITE_P(Cuda, CudaBusAhead, kOrderAhead, name_of_order);
+
+TEST_P(CudaBus, a_loan_is_filled_and_read_by_kernels_and_copied_by_nobody) {
   const FreshDomain domain;
   in_two_processes(
       [&](int wire) {
@@ -37,7 +42,7 @@ TEST(CudaBus, a_loan_is_filled_and_read_by_kernels_and_copied_by_nobody) {
       });
 }
 
-TEST(CudaBus, a_tensor_arrives_before_it_is_written_and_is_read_afterwards) {
+TEST_P(CudaBusAhead, a_tensor_arrives_before_it_is_written_and_is_read_afterwards) {
   const FreshDomain domain;
   in_two_processes(
       [&](int wire) {
@@ -61,7 +66,7 @@ TEST(CudaBus, a_tensor_arrives_before_it_is_written_and_is_read_afterwards) {
       });
 }
 
-TEST(CudaBus, memory_is_used_again_when_the_readers_stream_has_passed) {
+TEST_P(CudaBus, memory_is_used_again_when_the_readers_stream_has_passed) {
   const FreshDomain domain;
   in_two_processes(
       [&](int wire) {
@@ -100,7 +105,7 @@ TEST(CudaBus, memory_is_used_again_when_the_readers_stream_has_passed) {
       });
 }
 
-TEST(CudaBus, what_nobody_took_is_used_again_when_its_writer_has_passed) {
+TEST_P(CudaBus, what_nobody_took_is_used_again_when_its_writer_has_passed) {
   const FreshDomain domain;
   in_process([&] {
     Publisher publisher("frames", {}, domain.join());
@@ -117,7 +122,7 @@ TEST(CudaBus, what_nobody_took_is_used_again_when_its_writer_has_passed) {
   });
 }
 
-TEST(CudaBus, ordinals_are_each_processes_own) {
+TEST_P(CudaBus, ordinals_are_each_processes_own) {
   const FreshDomain domain;
   in_two_processes(
       [&](int wire) {
@@ -140,7 +145,7 @@ TEST(CudaBus, ordinals_are_each_processes_own) {
       {{"CUDA_VISIBLE_DEVICES", "1,0"}});
 }
 
-TEST(CudaBus, memory_that_cannot_be_shared_is_copied_on_the_device_and_counted) {
+TEST_P(CudaBus, memory_that_cannot_be_shared_is_copied_on_the_device_and_counted) {
   const FreshDomain domain;
   in_two_processes(
       [&](int wire) {
@@ -170,7 +175,7 @@ TEST(CudaBus, memory_that_cannot_be_shared_is_copied_on_the_device_and_counted) 
       });
 }
 
-TEST(CudaBus, a_late_subscriber_waits_for_what_is_still_being_written) {
+TEST_P(CudaBusAhead, a_late_subscriber_waits_for_what_is_still_being_written) {
   const FreshDomain domain;
   in_two_processes(
       [&](int wire) {

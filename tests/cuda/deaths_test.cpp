@@ -7,7 +7,10 @@ namespace {
 
 using namespace testing;
 
-TEST(CudaDeaths, who_waits_for_a_dead_publisher_goes_on_and_is_told) {
+class CudaDeaths : public InEachOrder {};
+INSTANTIATE_TEST_SUITE_P(Cuda, CudaDeaths, kEachOrder, name_of_order);
+
+TEST(CudaDeathsAhead, who_waits_for_a_dead_publisher_goes_on_and_is_told) {
   const FreshDomain domain;
   while_the_first_is_killed(
       [&](int wire) {
@@ -37,7 +40,7 @@ TEST(CudaDeaths, who_waits_for_a_dead_publisher_goes_on_and_is_told) {
       });
 }
 
-TEST(CudaDeaths, a_dead_subscribers_leases_come_back_whatever_its_streams_do) {
+TEST_P(CudaDeaths, a_dead_subscribers_leases_come_back_whatever_its_streams_do) {
   const FreshDomain domain;
   while_the_first_is_killed(
       [&](int wire) {
@@ -61,6 +64,54 @@ TEST(CudaDeaths, a_dead_subscribers_leases_come_back_whatever_its_streams_do) {
         tell(wire);
         EXPECT_TRUE(eventually([&] { return w.used_bytes() == 0; }));
       });
+}
+
+TEST(CudaDeathsOnTheHost, who_waits_for_a_dead_publisher_goes_on_and_is_told) {
+  const FreshDomain domain;
+  ::setenv("TENSORBUS_CUDA_ORDER", "host", 1);
+  while_the_first_is_killed(
+      [&](int wire) {
+        Writer w(domain);
+        w.wait_for_reader();
+        w.stream.pause();
+        publish_filled(w.publisher, w.stream, 1);
+        wait_for(wire);
+        ::raise(SIGKILL);
+      },
+      [&](int wire) {
+        Reader r(domain);
+        const Sample half = r.next();
+        EXPECT_TRUE(half.tensor().intact());
+        std::thread teller([&] { tell(wire); });  // about when we begin to wait
+        half.tensor().use_on(r.stream.get());
+        EXPECT_FALSE(half.tensor().intact());
+        teller.join();
+      });
+  ::unsetenv("TENSORBUS_CUDA_ORDER");
+}
+
+// An event of a process that died may never come: nothing is enqueued for it any more.
+TEST(CudaDeathsByEvents, no_stream_is_told_to_wait_for_a_publisher_that_is_known_to_be_dead) {
+  const FreshDomain domain;
+  ::setenv("TENSORBUS_CUDA_ORDER", "events", 1);
+  while_the_first_is_killed(
+      [&](int wire) {
+        Writer w(domain);
+        w.wait_for_reader();
+        w.stream.pause();
+        publish_filled(w.publisher, w.stream, 1);
+        wait_for(wire);
+        ::raise(SIGKILL);
+      },
+      [&](int wire) {
+        Reader r(domain);
+        const Sample half = r.next();
+        tell(wire);
+        EXPECT_TRUE(eventually([&] { return !half.tensor().intact(); }));
+        (void)read_on(r.stream, half.tensor());
+        r.stream.synchronize();
+      });
+  ::unsetenv("TENSORBUS_CUDA_ORDER");
 }
 
 // Lets go of all that it has, one after the other, with its kernel still to run.
@@ -137,7 +188,7 @@ TEST_P(WhoLeaves, while_its_stream_waits_is_let_go_on_when_the_publisher_dies) {
       });
 }
 
-TEST(CudaDeaths, a_publisher_that_leaves_has_its_kernels_write_to_the_end) {
+TEST_P(CudaDeaths, a_publisher_that_leaves_has_its_kernels_write_to_the_end) {
   const FreshDomain domain;
   in_process([&] {
     const TestStream stream;

@@ -17,6 +17,25 @@ using standin::test::start_process;
 
 inline constexpr std::size_t kWords = 4096;
 
+// Each of the ways in which streams of two processes are ordered: see memory/order.hpp.
+class InEachOrder : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    ::setenv("TENSORBUS_CUDA_ORDER", GetParam(), 1);
+    if (GetParam() != std::string_view("streams")) ::setenv("STANDIN_WITHOUT", "mem_ops", 1);
+  }
+  void TearDown() override {
+    ::unsetenv("TENSORBUS_CUDA_ORDER");
+    ::unsetenv("STANDIN_WITHOUT");
+  }
+};
+inline const auto kEachOrder = ::testing::Values("streams", "events", "host");
+// Those in which a tensor is given to a stream before it is written, and nobody waits.
+inline const auto kOrderAhead = ::testing::Values("streams", "events");
+inline std::string name_of_order(const ::testing::TestParamInfo<const char*>& info) {
+  return info.param;
+}
+
 // A stream of a device, in the context that Tensorbus uses, too.
 class TestStream {
  public:

@@ -30,6 +30,7 @@ constexpr Named kFindings[] = {{"context", &DeviceFindings::context},
                                {"shared memory", &DeviceFindings::shared_memory},
                                {"read-only mapping", &DeviceFindings::read_only_mapping},
                                {"order", &DeviceFindings::order},
+                               {"stream waits", &DeviceFindings::stream_waits},
                                {"legacy IPC", &DeviceFindings::legacy_ipc}};
 
 using Lacking = std::map<std::string, std::string>;
@@ -135,9 +136,9 @@ TEST(CudaProbe, what_a_machine_lacks_is_named_by_the_call_that_failed) {
   expect_lacking({{"STANDIN_WITHOUT", "posix_fd"}},
                  {{"shared memory", no_memory}, {"read-only mapping", no_memory}});
   expect_lacking({{"STANDIN_WITHOUT", "mem_ops"}},
-                 {{"order", "cuStreamWaitValue64: CUDA_ERROR_NOT_SUPPORTED"}});
+                 {{"stream waits", "cuStreamWaitValue64: CUDA_ERROR_NOT_SUPPORTED"}});
   expect_lacking({{"STANDIN_WITHOUT", "host_register"}},
-                 {{"order", "cuMemHostRegister of 8192 bytes: CUDA_ERROR_NOT_SUPPORTED"}});
+                 {{"stream waits", "cuMemHostRegister of 8192 bytes: CUDA_ERROR_NOT_SUPPORTED"}});
   expect_lacking({{"STANDIN_WITHOUT", "legacy_ipc"}},
                  {{"legacy IPC", "cuIpcGetMemHandle: CUDA_ERROR_NOT_SUPPORTED"}});
 }
@@ -157,10 +158,10 @@ TEST(CudaProbe, a_call_that_fails_takes_with_it_what_needs_it) {
   expect_failing("cuMemAddressReserve", "cuMemAddressReserve of ", mapped);
   expect_failing("cuMemMap", "cuMemMap of ", mapped);
   expect_failing("cuMemSetAccess", "cuMemSetAccess of ", mapped);
-  expect_failing("cuMemHostGetDevicePointer_v2", "cuMemHostGetDevicePointer: ", {"order"});
-  expect_failing("cuStreamCreate", "cuStreamCreate: ", {"order"});
-  expect_failing("cuStreamIsCapturing", "cuStreamIsCapturing: ", {"order"});
-  expect_failing("cuStreamWaitValue64_v2", "cuStreamWaitValue64: ", {"order"});
+  expect_failing("cuMemHostGetDevicePointer_v2", "cuMemHostGetDevicePointer: ", {"stream waits"});
+  expect_failing("cuStreamCreate", "cuStreamCreate: ", {"order", "stream waits"});
+  expect_failing("cuStreamIsCapturing", "cuStreamIsCapturing: ", {"order", "stream waits"});
+  expect_failing("cuStreamWaitValue64_v2", "cuStreamWaitValue64: ", {"stream waits"});
   expect_failing("cuMemAlloc_v2", "cuMemAlloc of ", {"legacy IPC"});
   expect_failing("cuIpcGetMemHandle", "cuIpcGetMemHandle: ", {"legacy IPC"});
 }
@@ -172,6 +173,7 @@ TEST(CudaProbe, a_device_without_a_context_can_do_nothing) {
                   {"shared memory", none},
                   {"read-only mapping", none},
                   {"order", none},
+                  {"stream waits", none},
                   {"legacy IPC", none}});
 }
 
@@ -209,7 +211,7 @@ TEST(CudaProbe, a_value_that_is_never_written_holds_up_nobody) {
   in_process({{"STANDIN_DEVICES", "1"}}, [] {
     driver().StreamWriteValue64 = write_nothing;
     const CudaFindings found = probe_cuda(500ms);  // enough for a stream to end, too
-    EXPECT_EQ(found.devices.at(0).order.why_not,
+    EXPECT_EQ(found.devices.at(0).stream_waits.why_not,
               "cuStreamWriteValue64 was accepted, but the host sees no value after 500 ms");
     // The host has written the value, and the stream that waited went on.
     EXPECT_EQ(standin_calls("cuStreamCreate"), standin_calls("cuStreamDestroy_v2"));
@@ -226,7 +228,7 @@ TEST(CudaProbe, a_stream_that_waits_for_what_could_not_be_enqueued_goes_on) {
   in_process([] {
     driver().StreamWriteValue64 = refuse_to_write;
     const CudaFindings found = probe_cuda(kPatience);
-    EXPECT_TRUE(found.devices.at(0).order.why_not.starts_with(
+    EXPECT_TRUE(found.devices.at(0).stream_waits.why_not.starts_with(
         "cuStreamWriteValue64: CUDA_ERROR_NOT_SUPPORTED"));
     EXPECT_EQ(standin_calls("cuStreamCreate"), standin_calls("cuStreamDestroy_v2"));
     expect_all_unregistered();
@@ -244,13 +246,22 @@ TEST(CudaProbe, streams_that_never_advance_are_left_alone) {
     driver().StreamCreate = create_paused;
     const CudaFindings found = probe_cuda(kShortPatience);
     for (const DeviceFindings& device : found.devices) {
-      EXPECT_EQ(lacking(device).size(), 1U);
-      EXPECT_EQ(device.order.why_not,
+      EXPECT_EQ(lacking(device).size(), 2U);
+      EXPECT_EQ(device.stream_waits.why_not,
                 "cuStreamWriteValue64 was accepted, but the host sees no value after 20 ms");
     }
     EXPECT_EQ(standin_calls("cuStreamDestroy_v2"), 0U);
     EXPECT_EQ(standin_calls("cuMemHostUnregister"), 0U);  // they may still refer to it
     expect_nothing_is_left();
+  });
+}
+
+TEST(CudaProbe, streams_that_cannot_wait_are_ordered_by_the_host) {
+  in_process({{"STANDIN_WITHOUT", "mem_ops,host_register"}}, [] {
+    for (const DeviceFindings& device : probe_cuda(kPatience).devices) {
+      EXPECT_TRUE(device.order.can()) << device.order.why_not;
+      EXPECT_TRUE(device.can_share());
+    }
   });
 }
 

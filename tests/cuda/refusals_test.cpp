@@ -10,6 +10,29 @@ namespace {
 
 using namespace testing;
 
+// It would be read before it is written, and while its owner writes the next one there.
+TEST(CudaRefusals, what_another_participant_received_is_not_copied) {
+  const FreshDomain domain;
+  in_two_processes(
+      [&](int wire) {
+        Writer w(domain);
+        w.wait_for_reader();
+        publish_filled(w.publisher, w.stream, 1);
+        wait_for(wire);
+      },
+      [&](int wire) {
+        Reader r(domain);
+        const Participant other = domain.join();
+        Publisher publisher("others", {}, other);
+        const Sample sample = r.next();
+        TensorView view = TensorView::of(words_of(sample.tensor()).data(), {kWords});
+        view.device = Device::cuda();
+        view.stream = r.stream.get();
+        EXPECT_EQ(code_of([&] { publisher.publish(view); }), Code::kUnsupported);
+        tell(wire);
+      });
+}
+
 TEST(CudaRefusals, a_segment_larger_than_its_device_is_the_owners_mistake) {
   in_process([] {
     const platform::CudaDevice& device = platform::CudaDevice::at(0);

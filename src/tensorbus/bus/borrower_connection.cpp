@@ -81,7 +81,7 @@ void BorrowerConnection::on_message(link::Channel::Received& received) {
     const link::ControlType type = received.header.type;
     if (type == link::ControlType::kSegment || type == link::ControlType::kFile ||
         type == link::ControlType::kCudaSegment || type == link::ControlType::kCudaExport ||
-        type == link::ControlType::kTimeline)
+        type == link::ControlType::kTimeline || type == link::ControlType::kPin)
       segment_came();
     return;
   }

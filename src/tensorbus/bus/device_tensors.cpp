@@ -19,8 +19,14 @@ constexpr const char* kPublishing = "Publishing CUDA memory";
 
 void DeviceTensors::add(const TensorView& view) {
   const platform::CudaStream stream = stream_of(view);
+  loans_ = true;
   if (writer_ == stream) return;
   stream.require_usable(kPublishing);
+  join(stream);
+}
+
+void DeviceTensors::join(const platform::CudaStream& stream) {
+  if (writer_ == stream) return;
   if (writer_)
     writer_->join(stream);
   else
@@ -52,12 +58,12 @@ memory::BlockRef DeviceTensors::copy(const TensorView& view, const ByteSpan& spa
     stream.synchronize();
     throw;
   }
-  add(view);
+  join(stream);
   return block;
 }
 
 void DeviceTensors::mark(memory::WriteMarks& marks, const Few<memory::BlockRef>& blocks) const {
-  if (writer_) marks.written_by(*writer_, blocks.span());
+  if (loans_) marks.written_by(*writer_, blocks.span());
 }
 
 }  // namespace tensorbus::bus

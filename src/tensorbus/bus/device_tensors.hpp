@@ -22,15 +22,20 @@ class DeviceTensors {
   memory::BlockRef copy(const TensorView& view, const ByteSpan& span, const Allocate& allocate,
                         memory::WriteMarks& marks);
 
-  // Throws Error(kUnsupported) for a stream that is being captured into a graph.
+  // One that lies in a loan. Throws Error(kUnsupported) for a stream that is being captured into a
+  // graph.
   void add(const TensorView& view);
-  // When the streams have passed, the blocks are whole. Throws what WriteMarks throws.
+  // When the streams have passed, the loans are whole, as the copies are by now. Throws what
+  // WriteMarks throws.
   void mark(memory::WriteMarks& marks, const Few<memory::BlockRef>& blocks) const;
   // The one that waits for all. Null if there are no tensors on GPUs.
   const platform::CudaStream* writer() const noexcept { return writer_ ? &*writer_ : nullptr; }
 
  private:
+  void join(const platform::CudaStream& stream);
+
   std::optional<platform::CudaStream> writer_;
+  bool loans_ = false;
 };
 
 }  // namespace tensorbus::bus

@@ -1,5 +1,6 @@
 #include "tensorbus/bus/exchange.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <new>
 #include <type_traits>
@@ -14,6 +15,7 @@ namespace {
 
 constexpr std::size_t kMostLent = std::size_t{1} << 20;
 constexpr std::size_t kMostUnheard = 4096;  // answers
+constexpr std::size_t kMostPinned = 4096;   // blocks, of one process
 constexpr std::chrono::milliseconds kLookAtMarks{2};
 
 std::uint32_t as_field(memory::Grant grant) { return grant == memory::Grant::kWrite ? 1 : 0; }
@@ -28,6 +30,12 @@ Exchange::Exchange(Surroundings& surroundings, std::shared_ptr<link::Connected> 
 
 void Exchange::know(const Id& peer) {
   source_ = std::make_shared<const link::Source>(link::Source{peer, 0, {}});
+  connected_->pinned->tell_by(
+      [channel = connected_->channel](std::uint32_t segment, memory::Range part) {
+        constexpr auto kReleased = static_cast<std::uint32_t>(link::PinVerb::kReleased);
+        channel->send(
+            link::Pin{.verb = kReleased, .segment = segment, .begin = part.begin, .end = part.end});
+      });
 }
 
 template <typename Request>
@@ -122,6 +130,15 @@ bool Exchange::on_message(link::Channel::Received& received) {
       return true;
     case link::ControlType::kTimeline:
       connected_->cuda.set_timeline(received.take_fd(), connected_->pidfd);
+      return true;
+    case link::ControlType::kTimelineEvent: {
+      const auto event = received.as<link::TimelineEvent>();
+      connected_->cuda.add_event(
+          {event.slot, platform::cu::Uuid{event.device.bytes}, {event.name}});
+      return true;
+    }
+    case link::ControlType::kPin:
+      on_pin(received.as<link::Pin>());
       return true;
     case link::ControlType::kRetired: {
       const auto number = received.as<link::Retired>().number;
@@ -337,6 +354,44 @@ void Exchange::take_back_what_is_reached() {
   });
 }
 
+// Asked and released by the one who borrows here, answered by the one who owns.
+void Exchange::on_pin(const link::Pin& pin) {
+  const memory::Range part{pin.begin, pin.end};
+  switch (static_cast<link::PinVerb>(pin.verb)) {
+    case link::PinVerb::kAsk: {
+      if (connected_->channel->waiting() >= kMostUnheard)
+        throw Error(Code::kProtocol, "the peer asks, and does not read the answers");
+      link::Pin answer = pin;
+      const auto node = pinned_.emplace(pin.segment, memory::Range{});
+      const auto granted = pinned_.size() <= kMostPinned
+                               ? surroundings_.arena->pin(pin.segment, pin.offset, pin.generation)
+                               : std::nullopt;
+      if (granted)
+        node->second = *granted;
+      else
+        pinned_.erase(node);
+      answer.verb =
+          static_cast<std::uint32_t>(granted ? link::PinVerb::kGranted : link::PinVerb::kRefused);
+      answer.begin = granted.value_or(memory::Range{}).begin;
+      answer.end = granted.value_or(memory::Range{}).end;
+      return connected_->channel->send(answer);
+    }
+    case link::PinVerb::kGranted:
+      return connected_->pinned->answer({pin.segment, pin.offset, pin.generation}, part);
+    case link::PinVerb::kRefused:
+      return connected_->pinned->answer({pin.segment, pin.offset, pin.generation}, std::nullopt);
+    case link::PinVerb::kReleased: {
+      const auto [begin, end] = pinned_.equal_range(pin.segment);
+      const auto found =
+          std::find_if(begin, end, [&](const auto& item) { return item.second == part; });
+      if (found == end) throw Error(Code::kProtocol, "PIN.begin: nothing is pinned there");
+      pinned_.erase(found);
+      return surroundings_.arena->unpin(pin.segment, part);
+    }
+  }
+  throw Error(Code::kProtocol, "PIN.verb: " + std::to_string(pin.verb));
+}
+
 void Exchange::deny(std::uint32_t request, const Error& why) {
   connected_->channel->send(link::Denied{request, static_cast<std::uint32_t>(why.code()),
                                          std::string(why.what()).substr(0, 1024)});
@@ -389,6 +444,10 @@ void Exchange::end(const std::string& why) {
     if (const auto found = lent_.find(token); found != lent_.end())
       segments_->keep_until(mark, found->second);
   lent_.clear();
+  connected_->pinned->owner_gone();
+  // The peer has unpinned what it had, or is dead; or it has hung up with it, to its own harm.
+  for (const auto& [segment, part] : std::exchange(pinned_, {}))
+    surroundings_.arena->unpin(segment, part);
   if (surroundings_.queues) surroundings_.queues->forget(*this);
   auto asked = std::exchange(asked_, {});
   for (auto& [request, waiting] : asked) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -97,6 +98,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void lend_copy(std::uint32_t request, const memory::HostCopies::Copied& copied);
   void on_hand_over(const link::HandOver& asked);
   void on_return(const link::Return& returned);
+  void on_pin(const link::Pin& pin);
   void take_back_what_is_reached();
   // Has `work` done, or the request denied.
   void serve(std::uint32_t request, const std::function<void()>& work);
@@ -110,8 +112,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   std::unordered_map<std::uint64_t, link::IssuedRef> lent_;
   // Of these: on their way back, behind a stream of the peer's that has yet to reach the mark.
   std::unordered_map<std::uint64_t, std::uint64_t> returning_;
-  std::uint64_t next_token_ = 1;  // 0 is a lease on nothing
-  std::size_t staging_ = 0;       // requests
+  std::multimap<std::uint32_t, memory::Range> pinned_;  // at the peer, by segment of ours
+  std::uint64_t next_token_ = 1;                        // 0 is a lease on nothing
+  std::size_t staging_ = 0;                             // requests
   bool used_ = false;
   bool ended_ = false;
 };

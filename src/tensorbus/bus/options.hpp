@@ -67,6 +67,10 @@ struct SubscriberOptions {
   // What it expects. A publisher whose messages it could not read is not connected, and a receive()
   // says so.
   MessageType type{};
+  // Pins received blocks of host memory for GPUs, from 64 KiB on, so that copies from them to a GPU
+  // go without a detour, and a program need not wait for them. Without a GPU that can do that,
+  // Error(kUnsupported) says so. Not with Access::kPrivate.
+  bool pin = false;
 };
 
 struct PublisherStats {

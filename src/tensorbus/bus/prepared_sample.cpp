@@ -11,6 +11,14 @@ namespace {
 
 constexpr std::size_t kMaxTensors = 65535;
 
+// What is not found among our leases can only be read if nobody else's stream writes it.
+void require_not_received(const std::byte* on_device) {
+  if (memory::BorrowedCuda::any_covers(on_device))
+    throw Error(Code::kUnsupported,
+                "this tensor on a GPU was received by another participant of this process, or was "
+                "let go of: publish it with the one that received it, or copy it first");
+}
+
 void point_at(TensorEntry& entry, const memory::Block& block, std::uint64_t offset) {
   entry.kind = block.kind();
   entry.segment = block.segment();
@@ -80,7 +88,7 @@ std::size_t PreparedSample::place_tensors(std::span<const TensorView> tensors,
     const memory::Block* block = empty ? nullptr : take_loan(view, span, supplies, loan);
     if (block != nullptr) point_at(entry, *block, static_cast<std::uint64_t>(data - block->data()));
     if (block != nullptr || empty || lend_file(entry, data, span, supplies) ||
-        hand_on(entry, data, span, supplies, descriptor) ||
+        hand_on(entry, view, span, supplies, descriptor) ||
         lend_foreign(entry, view, span, supplies) || copy_on_device(entry, view, span, supplies))
       entry.layout = view.layout;
     else
@@ -125,9 +133,12 @@ bool PreparedSample::lend_file(TensorEntry& entry, const std::byte* data, const 
 
 // What was lent to us goes on under the name that its owner knows it by, if it may be had here for
 // no more and no less than there.
-bool PreparedSample::hand_on(TensorEntry& entry, const std::byte* data, const ByteSpan& span,
+bool PreparedSample::hand_on(TensorEntry& entry, const TensorView& view, const ByteSpan& span,
                              const Supplies& supplies, Descriptor& descriptor) {
-  auto found = supplies.lent.find(data + span.begin, span.bytes());
+  const auto* const first = static_cast<const std::byte*>(view.data) + span.begin;
+  auto found = view.device.is_cuda()  // to copy it would take a wait for its writer
+                   ? supplies.lent.find(first, span.bytes(), link::LentMemory::kAll)
+                   : supplies.lent.find(first, span.bytes());
   if (!found || found->place.grant != supplies.most_granted) return false;
   const link::Place& place = found->place;
   entry.segment = place.segment;
@@ -157,6 +168,7 @@ bool PreparedSample::lend_foreign(TensorEntry& entry, const TensorView& view, co
                                   const Supplies& supplies) {
   if (!view.device.is_cuda() || !view.keeper || supplies.most_granted == memory::Grant::kWrite)
     return false;
+  require_not_received(static_cast<const std::byte*>(view.data) + span.begin);
   device_tensors_.add(view);
   memory::BlockRef block = supplies.cuda.exports().lend(
       platform::CudaDevice::at(view.device.ordinal),
@@ -175,6 +187,7 @@ bool PreparedSample::copy_on_device(TensorEntry& entry, const TensorView& view,
   if (supplies.most_granted == memory::Grant::kWrite)
     throw Error(Code::kUnsupported,
                 "memory of a GPU is only read by others: publish it without `shared`");
+  require_not_received(static_cast<const std::byte*>(view.data) + span.begin);
   memory::BlockRef block =
       device_tensors_.copy(view, span, supplies.allocate_on, supplies.cuda.marks());
   point_at(entry, *block, static_cast<std::uint64_t>(-span.begin));

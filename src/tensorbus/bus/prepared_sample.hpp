@@ -61,7 +61,7 @@ class PreparedSample {
  private:
   bool lend_file(TensorEntry& entry, const std::byte* data, const ByteSpan& span,
                  const Supplies& supplies);
-  bool hand_on(TensorEntry& entry, const std::byte* data, const ByteSpan& span,
+  bool hand_on(TensorEntry& entry, const TensorView& view, const ByteSpan& span,
                const Supplies& supplies, Descriptor& descriptor);
   bool lend_foreign(TensorEntry& entry, const TensorView& view, const ByteSpan& span,
                     const Supplies& supplies);

@@ -248,6 +248,13 @@ std::span<const std::byte> SampleParts::copy(std::span<const std::byte> descript
   return std::span(inline_bytes).first(descriptor.size());
 }
 
+std::shared_ptr<link::Lease> SampleParts::lease_of(const Sample& sample) {
+  for (const Tensor& tensor : sample.parts_->tensors)
+    if (tensor.keeper_)
+      return std::static_pointer_cast<link::Lease>(std::const_pointer_cast<void>(tensor.keeper_));
+  return nullptr;
+}
+
 }  // namespace bus
 
 Tensor::Reach Tensor::find_on_device(link::Lender& owner, const TensorEntry& entry,
@@ -260,10 +267,10 @@ Tensor::Reach Tensor::find_on_device(link::Lender& owner, const TensorEntry& ent
     if (access == Access::kShared) throw;
     return Reach::kOutOfReach;
   }
+  if (!mapping) return Reach::kSegmentMissing;
   if (access != Access::kRead)
     throw Error(Code::kUnsupported,
                 "memory of a GPU can only be read: receive it with Access::kRead, and copy it");
-  if (!mapping) return Reach::kSegmentMissing;
   data_ = bus::first_element(entry.offset, span, *mapping);
   device_ = published_on_ = Device::cuda(mapping->device().ordinal());
   lease.keep(mapping);

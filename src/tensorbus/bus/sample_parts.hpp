@@ -44,6 +44,8 @@ struct SampleParts {
   static std::vector<OutOfReach> out_of_reach(link::Lender& lender, const link::Entry& entry,
                                               const Claimed* claimed);
   static Sample copy_of(const SampleParts& original);
+  // Null of a sample that nobody has lent.
+  static std::shared_ptr<link::Lease> lease_of(const Sample& sample);
 
  private:
   // Nothing but `lease` and the mappings is touched before it is certain that there is a sample.

@@ -1,9 +1,11 @@
 #include "tensorbus/bus/subscriber_core.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <new>
 #include <utility>
 
+#include "tensorbus/bus/pinning.hpp"
 #include "tensorbus/bus/sample_parts.hpp"
 #include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/error.hpp"
@@ -33,7 +35,13 @@ inline void relax_cpu() noexcept {
 
 SubscriberCore::SubscriberCore(std::string topic, const SubscriberOptions& options,
                                std::shared_ptr<link::WakePage> wake_page)
-    : topic_(std::move(topic)), options_(options), sleeper_(std::move(wake_page)) {}
+    : topic_(std::move(topic)), options_(options), sleeper_(std::move(wake_page)) {
+  if (!options_.pin) return;
+  if (options_.access == Access::kPrivate)
+    throw Error(Code::kInvalidArgument,
+                "pin: with access private each sample has pages of its own; use read or shared");
+  platform::require_pinning();
+}
 
 Outcome SubscriberCore::receive(Sample& sample, std::chrono::nanoseconds timeout) {
   Outcome outcome = try_receive(sample);
@@ -139,6 +147,10 @@ bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
 
 SubscriberCore::Taken SubscriberCore::take_entry(const LinkRef& link, const link::Entry& entry,
                                                  Sample& sample) {
+  if (auto read = to_pin_.extract(link.get())) {
+    sample = std::move(read.mapped());
+    return pin(link, entry, sample);
+  }
   AskedFor asked;
   if (const auto found = asked_for_.find(link.get()); found != asked_for_.end()) {
     if (found->second.token == entry.token && !found->second.result) return set_aside(*link, entry);
@@ -155,7 +167,7 @@ SubscriberCore::Taken SubscriberCore::take_entry(const LinkRef& link, const link
       stats_.missed += link->gap_before(entry.sequence);
       ++stats_.received;
       if (claimed != nullptr && !claimed->staged.empty()) ++stats_.staged;
-      return Taken::kDone;
+      return options_.pin ? pin(link, entry, sample) : Taken::kDone;
     case SampleParts::Read::kNotClaimed:
       if (!claim_) return drop(*link, entry, stats_.gone);
       claim_(link, entry.token, SampleParts::handed_on(*link, entry));
@@ -183,6 +195,20 @@ SubscriberCore::Taken SubscriberCore::set_aside(link::BorrowerLink& link,
   link.set_aside = entry;
   link.look_again = false;
   return Taken::kLater;
+}
+
+// What was read, once the owner has said what of it may be pinned.
+SubscriberCore::Taken SubscriberCore::pin(const LinkRef& link, const link::Entry& entry,
+                                          Sample& sample) {
+  try {
+    const Pinning pinning = pin_blocks(*link, sample);
+    if (pinning == Pinning::kHalf) sample = sample.copy();
+    if (pinning != Pinning::kAsked) return Taken::kDone;
+    to_pin_.insert_or_assign(link.get(), std::move(sample));
+  } catch (const std::exception&) {  // no memory: it can be read all the same
+    return Taken::kDone;
+  }
+  return set_aside(*link, entry);
 }
 
 SubscriberCore::Taken SubscriberCore::drop(link::BorrowerLink& link, const link::Entry& entry,
@@ -312,11 +338,19 @@ SubscriberStats SubscriberCore::stats() const {
 }
 
 bool SubscriberCore::close() {
+  if (!let_go()) return false;
+  for (const auto& pins : std::exchange(pins_, {})) pins->unsubscribe();
+  return true;
+}
+
+bool SubscriberCore::let_go() {
   const std::lock_guard lock(mutex_);
   if (closed_) return false;
   closed_ = true;
   for (const LinkRef& link : links_) {
-    if (link->set_aside) link->release(link->set_aside->token);  // others may be held for long
+    const bool was_read = to_pin_.erase(link.get()) != 0;  // has returned its lease then
+    if (link->set_aside && !was_read)
+      link->release(link->set_aside->token);  // others may be held for long
     link->set_aside.reset();
     link->bell.reset();
     link->unsubscribe();
@@ -351,6 +385,10 @@ void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
                                        .topic = topic_,
                                        .type = definition_to_send(options_.type)},
                        std::move(fds));
+  if (options_.pin) {
+    pins_.push_back(link->connected()->pinned);
+    pins_.back()->subscribe();
+  }
   links_.push_back(std::move(link));
 }
 
@@ -372,6 +410,7 @@ void SubscriberCore::refuse(const LinkRef& link, Code code, std::string_view why
   const std::lock_guard lock(mutex_);
   std::erase(links_, link);
   asked_for_.erase(link.get());
+  to_pin_.erase(link.get());
   link->bell.reset();
   ++stats_.refused;
   try {

@@ -94,12 +94,14 @@ class SubscriberCore {
  private:
   using LinkRef = std::shared_ptr<link::BorrowerLink>;
 
+  bool let_go();
   Outcome look_for_a_while(Sample& sample);
   Outcome take_next(Sample& sample);
   bool take_from(const LinkRef& link, Sample& sample);
   enum class Taken { kDone, kLater, kNever };
   Taken take_entry(const LinkRef& link, const link::Entry& entry, Sample& sample);
   static Taken set_aside(link::BorrowerLink& link, const link::Entry& entry) noexcept;
+  Taken pin(const LinkRef& link, const link::Entry& entry, Sample& sample);
   Taken drop(link::BorrowerLink& link, const link::Entry& entry, std::uint64_t& counter) noexcept;
   void try_again_later(link::BorrowerLink& link, const link::Entry& entry) noexcept;
   void throw_mismatch();
@@ -128,6 +130,9 @@ class SubscriberCore {
   std::map<const link::BorrowerLink*, AskedFor> asked_for_;
   Claim claim_;
   Stage stage_;
+  // Of the samples that are set aside: those that were read, and wait to be pinned.
+  std::map<const link::BorrowerLink*, Sample> to_pin_;
+  std::vector<std::shared_ptr<memory::PinnedBlocks>> pins_;  // one for each link
   std::deque<std::string> mismatches_;  // why publishers refused us, and nobody was told yet
   SubscriberStats stats_;
   bool closed_ = false;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -52,6 +53,8 @@ enum class ControlType : std::uint16_t {
   kTimeline = 25,
   kCudaExport = 26,
   kStage = 27,
+  kTimelineEvent = 28,
+  kPin = 29,
   kStaged = 30,
 };
 
@@ -168,6 +171,30 @@ using Unsubscribe = Notice<ControlType::kUnsubscribe>;
 using Done = Notice<ControlType::kDone>;
 using Event = Notice<ControlType::kEvent>;               // descriptor: a bell's ringer
 using TimelineMessage = Notice<ControlType::kTimeline>;  // descriptor: its memory
+
+// What streams wait for that cannot wait for a counter. Before the first mark of the slot.
+struct TimelineEvent {
+  static constexpr ControlType kType = ControlType::kTimelineEvent;
+  std::uint32_t slot = 0;
+  Id device;                         // its UUID
+  std::array<std::byte, 64> name{};  // a CUipcEventHandle
+  void visit(auto& archive) { archive(slot, device, name); }
+};
+
+enum class PinVerb : std::uint32_t { kAsk, kGranted, kRefused, kReleased };
+
+// The borrower asks for a block of host memory to keep its pages, and the owner answers; the
+// borrower says when it needs that no longer.
+struct Pin {
+  static constexpr ControlType kType = ControlType::kPin;
+  std::uint32_t verb = 0;  // a PinVerb
+  std::uint32_t segment = 0;
+  std::uint64_t offset = 0;      // of any byte of the block, as it was asked
+  std::uint64_t generation = 0;  // the same
+  std::uint64_t begin = 0;       // what was granted, or is released: whole pages
+  std::uint64_t end = 0;
+  void visit(auto& archive) { archive(verb, segment, offset, generation, begin, end); }
+};
 
 // What follows is asked and answered by either side; whoever asks numbers the requests.
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +26,10 @@ class ControlWriter {
  private:
   void put(const Id& id) { raw(id.bytes.data(), id.bytes.size()); }
   void put(std::unsigned_integral auto value) { raw(&value, sizeof value); }
+  template <std::size_t kCount>
+  void put(const std::array<std::byte, kCount>& some) {
+    raw(some.data(), kCount);
+  }
   void put(const std::string& text) {
     put(static_cast<std::uint32_t>(text.size()));
     raw(text.data(), text.size());
@@ -50,6 +55,10 @@ class ControlReader {
   void get(Id& id) { std::memcpy(id.bytes.data(), take(id.bytes.size()).data(), id.bytes.size()); }
   void get(std::unsigned_integral auto& value) {
     std::memcpy(&value, take(sizeof value).data(), sizeof value);
+  }
+  template <std::size_t kCount>
+  void get(std::array<std::byte, kCount>& some) {
+    std::memcpy(some.data(), take(kCount).data(), kCount);
   }
   void get(std::string& text) {
     std::uint32_t length = 0;

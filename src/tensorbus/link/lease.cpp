@@ -50,9 +50,13 @@ Lease::~Lease() {
 
 namespace {
 
-// A mark for when all of these streams have passed what is enqueued on them now.
+bool is_broken(const platform::CudaStream& stream) { return stream.device().is_broken(); }
+
+// A mark for when all of these streams have passed what is enqueued on them now; none for those
+// that run nothing any more.
 memory::Mark signalled(const std::vector<platform::CudaStream>& streams,
                        memory::Timeline& timeline) {
+  if (std::all_of(streams.begin(), streams.end(), is_broken)) return {};
   for (std::size_t i = 1; i < streams.size(); ++i) streams.front().join(streams[i]);
   return timeline.signal(streams.front());
 }

@@ -8,6 +8,7 @@
 #include "tensorbus/link/wake.hpp"
 #include "tensorbus/memory/borrowed_cuda.hpp"
 #include "tensorbus/memory/borrowed_segments.hpp"
+#include "tensorbus/memory/pinned_blocks.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
 #include "tensorbus/platform/id.hpp"
 
@@ -29,6 +30,7 @@ struct Connected {
   memory::BorrowedSegments segments{memory::Grant::kRead};
   memory::BorrowedSegments writable_segments{memory::Grant::kWrite};
   memory::BorrowedCuda cuda;
+  std::shared_ptr<memory::PinnedBlocks> pinned = std::make_shared<memory::PinnedBlocks>();
   PeerWakePage wake_page;
   std::shared_ptr<const platform::Fd> pidfd;  // null: the peer has none, or has not greeted yet
 

@@ -4,22 +4,18 @@
 #include <utility>
 
 namespace tensorbus::link {
-namespace {
 
-// Blocks do not overlap, views in one do: who is further below than so many has nothing to do with
-// an address, or the tensor is copied.
-constexpr int kMostLooks = 64;
-
-}  // namespace
-
-std::optional<Leased> LentMemory::find(const std::byte* first, std::size_t bytes) const {
+// Blocks do not overlap, views in one do: who is further below than kMostLooks has hardly anything
+// to do with an address.
+std::optional<Leased> LentMemory::find(const std::byte* first, std::size_t bytes,
+                                       std::size_t most_looks) const {
   std::vector<std::shared_ptr<Lease>> seen;  // let go of when our mutex is free
-  seen.reserve(kMostLooks);
   std::vector<std::shared_ptr<BorrowerLink>> links;
   const std::lock_guard lock(mutex_);
+  seen.reserve(std::min(most_looks, by_address_.size()));
   // Places may overlap, several leases may be of one block: whichever is still held will do.
   auto at = by_address_.upper_bound(first);
-  for (int looks = 0; at != by_address_.begin() && looks < kMostLooks; ++looks) {
+  for (std::size_t looks = 0; at != by_address_.begin() && looks < most_looks; ++looks) {
     --at;
     std::shared_ptr<Lease> lease = at->second.living.lock();
     if (!lease) continue;

@@ -16,8 +16,12 @@ namespace tensorbus::link {
 // received can be handed on instead of copied. Thread-safe.
 class LentMemory {
  public:
-  // The lease of these bytes. Empty if they are not lent, or not for others to have.
-  std::optional<Leased> find(const std::byte* first, std::size_t bytes) const;
+  // The lease of these bytes. Empty if they are not lent, or not for others to have, or it is not
+  // among the first `most_looks`: who does not find it copies them.
+  static constexpr std::size_t kMostLooks = 64;
+  static constexpr std::size_t kAll = ~std::size_t{0};
+  std::optional<Leased> find(const std::byte* first, std::size_t bytes,
+                             std::size_t most_looks = kMostLooks) const;
 
   // Leases of this link's samples are found as long as there are any.
   void add(const std::shared_ptr<BorrowerLink>& link);

@@ -103,7 +103,10 @@ memory::Mark SegmentSender::mark_for(const IssuedRef& sample, const platform::Cu
 memory::Timeline& SegmentSender::timeline() {
   if (made_) return *made_;
   require_reader();
-  auto timeline = std::make_unique<memory::Timeline>(peer_);
+  auto timeline = std::make_unique<memory::Timeline>(
+      peer_, [channel = channel_](const memory::NamedEvent& event) {
+        channel->send(TimelineEvent{event.slot, Id{event.device.bytes}, event.name.bytes});
+      });
   std::vector<platform::Fd> fds;
   fds.push_back(platform::duplicate(timeline->memfd().get()));
   channel_->send(TimelineMessage{}, std::move(fds));

@@ -16,10 +16,14 @@
 namespace tensorbus::memory {
 namespace {
 
+// Large blocks are whole pages, so that freeing one can give all of its memory back, and who pins
+// one pins nothing of another.
+std::size_t step_of(std::size_t bytes) {
+  return bytes >= 16 * platform::page_bytes() ? platform::page_bytes() : kBlockAlignment;
+}
+
 std::size_t rounded(std::size_t bytes) {
-  // Large blocks are whole pages, so that freeing one can give all of its memory back.
-  const std::size_t step =
-      bytes >= 16 * platform::page_bytes() ? platform::page_bytes() : kBlockAlignment;
+  const std::size_t step = step_of(bytes);
   return (std::max<std::size_t>(bytes, 1) + step - 1) / step * step;
 }
 
@@ -72,10 +76,10 @@ BlockRef Arena::allocate(std::size_t bytes, Grant most) {
 
 FreeExtents::Taken Arena::take_extent(std::size_t bytes, Grant most) {
   FreeExtents& free = pool(most).free;
-  std::optional<FreeExtents::Taken> taken = free.take(bytes);
+  std::optional<FreeExtents::Taken> taken = free.take(bytes, step_of(bytes));
   if (!taken) {
     grow_for(bytes, most);
-    taken = free.take(bytes);
+    taken = free.take(bytes, step_of(bytes));
     check(taken.has_value());
   }
   try {
@@ -170,11 +174,57 @@ void Arena::trim(const FreeExtents& free, std::size_t reserved_target) noexcept 
   free.from_the_end([&](const Extent& extent) {
     if (reserved_bytes_ <= reserved_target) return false;
     Segment& segment = segments_.at(extent.segment);
-    const std::size_t before = segment.reserved_bytes();
-    segment.punch({extent.offset, extent.offset + extent.bytes}, reserved_bytes_ - reserved_target);
-    reserved_bytes_ -= before - segment.reserved_bytes();
+    for (Range left{extent.offset, extent.offset + extent.bytes}; left.bytes() > 0;) {
+      const Range part = unpinned_end(extent.segment, left);
+      const std::size_t before = segment.reserved_bytes();
+      if (reserved_bytes_ > reserved_target) segment.punch(part, reserved_bytes_ - reserved_target);
+      reserved_bytes_ -= before - segment.reserved_bytes();
+      left.end = part.begin;
+    }
     return true;
   });
+}
+
+// The end of a range, down to what is pinned. If that reaches to the end itself: nothing, where the
+// pinned part begins.
+Range Arena::unpinned_end(std::uint32_t segment, Range range) const noexcept {
+  const auto [begin, end] = pinned_.equal_range(segment);
+  Range part = range;
+  for (auto at = begin; at != end; ++at) {
+    const Range& pinned = at->second;
+    if (pinned.begin >= part.end || pinned.end <= part.begin) continue;
+    if (pinned.end < part.end)
+      part.begin = pinned.end;
+    else
+      part = {std::max(pinned.begin, range.begin), std::max(pinned.begin, range.begin)};
+    if (part.bytes() == 0) return part;
+  }
+  return part;
+}
+
+std::optional<Range> Arena::pin(std::uint32_t segment, std::uint64_t offset,
+                                std::uint64_t generation) {
+  const std::size_t page = platform::page_bytes();
+  const BlockRef block = find(segment, offset, generation);  // freed when our mutex is
+  if (!block || block->offset() % page != 0 || block->bytes() % page != 0) return std::nullopt;
+  const Range part{block->offset(), block->offset() + block->bytes()};
+  const std::lock_guard lock(mutex_);
+  if (pinned_bytes_ + part.bytes() > options_.budget_bytes / 2) return std::nullopt;
+  pinned_.emplace(segment, part);
+  pinned_bytes_ += part.bytes();
+  return part;
+}
+
+void Arena::unpin(std::uint32_t segment, Range part) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto [begin, end] = pinned_.equal_range(segment);
+  const auto found =
+      std::find_if(begin, end, [&](const auto& item) { return item.second == part; });
+  if (found == end) return;
+  pinned_.erase(found);
+  pinned_bytes_ -= part.bytes();
+  if (!closed_ && reserved_bytes_ - blocks_.bytes() > options_.warm_bytes)
+    trim(blocks_.bytes() + options_.warm_bytes);
 }
 
 // A segment goes when nothing of it is used and nothing of it is warm; the last of a pool stays.

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "tensorbus/memory/block.hpp"
@@ -40,6 +41,7 @@ struct ArenaStats {
 // 2. Every page of a block is reserved; reserved_bytes, of both pools, never exceeds the budget.
 // 3. A segment is removed only when it is entirely free.
 // 4. A segment is of one pool for ever, and its number belongs to no other segment, ever.
+// 5. Pages that are pinned are reserved, and not punched.
 // Thread-safe. Blocks keep their arena alive.
 class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
  public:
@@ -55,6 +57,12 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
   // The block that a borrower names, or an empty reference if there is none, or no longer.
   BlockRef find(std::uint32_t segment, std::uint64_t offset,
                 std::uint64_t generation) const noexcept;
+
+  // Keeps the pages of a block, also when it is free again: others let GPUs read there (PIN). Only
+  // of blocks that have their pages to themselves, and of at most half of the budget; empty
+  // otherwise. Each is unpinned once.
+  std::optional<Range> pin(std::uint32_t segment, std::uint64_t offset, std::uint64_t generation);
+  void unpin(std::uint32_t segment, Range part) noexcept;
 
   // Files that are lent like segments.
   FileSegments& files() const noexcept { return files_; }
@@ -96,6 +104,7 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
   void trim(std::size_t reserved_target) noexcept;
   void trim(const FreeExtents& free, std::size_t reserved_target) noexcept;
   void retire_if_empty(std::uint32_t segment) noexcept;
+  Range unpinned_end(std::uint32_t segment, Range range) const noexcept;
 
   const ArenaOptions options_;
   mutable FileSegments files_;
@@ -107,6 +116,8 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
   std::function<void()> retired_listener_;
   std::uint32_t next_segment_ = 0;
   std::size_t reserved_bytes_ = 0;
+  std::multimap<std::uint32_t, Range> pinned_;  // by segment; may be several times the same
+  std::size_t pinned_bytes_ = 0;
   bool closed_ = false;
 };
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 #include <new>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -14,9 +16,25 @@ namespace {
 
 constexpr std::size_t kMostSegments = 4096;
 
+struct Registry {
+  std::mutex mutex;
+  std::set<const BorrowedCuda*> all;
+};
+
+Registry& registry() {
+  static auto& everybody = *new Registry;
+  return everybody;
+}
+
 }  // namespace
 
+BorrowedCuda::BorrowedCuda() = default;
+
 BorrowedCuda::~BorrowedCuda() {
+  if (any_wanted_.load(std::memory_order_relaxed)) {
+    const std::lock_guard lock(registry().mutex);
+    registry().all.erase(this);
+  }
   if (!timeline_) return;
   for (auto& [id, segment] : segments_)
     if (segment.mapping) timeline_->keep(std::move(segment.mapping));
@@ -79,6 +97,7 @@ void BorrowedCuda::let_go_of_unused() {
 }
 
 BorrowedCuda::Ref BorrowedCuda::find(std::uint32_t id) {
+  enter();
   const std::lock_guard lock(mutex_);
   const auto found = segments_.find(id);
   if (found == segments_.end()) return nullptr;
@@ -114,18 +133,42 @@ BorrowedCuda::Ref BorrowedCuda::map(Segment& segment) {
   return mapping;
 }
 
+// The registry's mutex is taken before ours.
+void BorrowedCuda::enter() {
+  if (any_wanted_.load(std::memory_order_relaxed)) return;
+  const std::lock_guard lock(registry().mutex);
+  registry().all.insert(this);
+  any_wanted_.store(true, std::memory_order_relaxed);
+}
+
+bool BorrowedCuda::any_covers(const std::byte* address) noexcept {
+  if (CudaImports::is_own(address)) return false;
+  const std::lock_guard lock(registry().mutex);
+  return std::ranges::any_of(registry().all,
+                             [address](const auto* one) { return one->covers(address); });
+}
+
 bool BorrowedCuda::covers(const std::byte* address) const noexcept {
-  const std::lock_guard lock(mutex_);
-  return std::any_of(segments_.begin(), segments_.end(), [address](const auto& item) {
-    const Ref& mapping = item.second.mapping;
+  if (!any_wanted_.load(std::memory_order_relaxed)) return false;
+  const auto has_it = [address](const Ref& mapping) {
     return mapping && address >= mapping->data() && address < mapping->data() + mapping->size();
-  });
+  };
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(segments_,
+                             [&](const auto& item) { return has_it(item.second.mapping); }) ||
+         std::ranges::any_of(retired_, has_it);
 }
 
 void BorrowedCuda::set_timeline(platform::Fd memory, Timeline::Peer owner) {
   const std::lock_guard lock(mutex_);
   if (timeline_) throw Error(Code::kProtocol, "TIMELINE: came twice");
   timeline_ = std::make_unique<Timeline>(std::move(memory), std::move(owner));
+}
+
+void BorrowedCuda::add_event(const NamedEvent& event) {
+  Timeline* const timeline = this->timeline();
+  if (timeline == nullptr) throw Error(Code::kProtocol, "TIMELINE_EVENT: before its TIMELINE");
+  timeline->add_event(event);
 }
 
 Timeline* BorrowedCuda::timeline() const noexcept {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -22,7 +23,7 @@ class BorrowedCuda {
  public:
   using Ref = std::shared_ptr<const platform::CudaRange>;
 
-  BorrowedCuda() = default;
+  BorrowedCuda();
   // Mappings stay until the streams that were given them have passed.
   ~BorrowedCuda();
   BorrowedCuda(const BorrowedCuda&) = delete;
@@ -42,9 +43,13 @@ class BorrowedCuda {
   bool is_usable(std::uint32_t id) const noexcept;
   // Does this address lie in one of them?
   bool covers(const std::byte* address) const noexcept;
+  // In one that any participant of this process has of another process?
+  static bool any_covers(const std::byte* address) noexcept;
 
   // `owner`: its pidfd. Throws Error(kProtocol) for what is none, or a second one.
   void set_timeline(platform::Fd memory, Timeline::Peer owner);
+  // An event of the owner's streams. Throws Error(kProtocol).
+  void add_event(const NamedEvent& event);
   // Null if the owner's message has not come yet. Lives as long as this.
   Timeline* timeline() const noexcept;
   // The owner has hung up. It is dead for who cannot ask its pidfd: see TimelinePages::peer_died().
@@ -62,6 +67,10 @@ class BorrowedCuda {
   static Ref map(Segment& segment);
   void let_go_of_unused();
 
+  void enter();
+
+  // Relaxed: whoever asks for an address has it from a mapping.
+  std::atomic<bool> any_wanted_{false};
   mutable std::mutex mutex_;
   std::unique_ptr<Timeline> timeline_;
   std::unordered_map<std::uint32_t, Segment> segments_;

@@ -1,5 +1,6 @@
 #include "tensorbus/memory/cuda_imports.hpp"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <mutex>
@@ -54,6 +55,14 @@ CudaImports::Range CudaImports::find_own(const Name& name) {
   const auto found = tables().own.find(name);
   if (found == tables().own.end()) return nullptr;
   return std::make_shared<const platform::CudaRange>(found->second);
+}
+
+bool CudaImports::is_own(const std::byte* address) noexcept {
+  const std::lock_guard lock(tables().own_mutex);
+  return std::ranges::any_of(tables().own, [address](const auto& item) {
+    const platform::CudaRange& range = item.second;
+    return address >= range.data() && address < range.data() + range.size();
+  });
 }
 
 CudaImports::Range CudaImports::open(const platform::CudaDevice& device,

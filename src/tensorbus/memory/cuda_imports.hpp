@@ -35,6 +35,8 @@ class CudaImports {
 
   // Null if there is none.
   static Range find_own(const Name& name);
+  // Does this byte lie in some of it?
+  static bool is_own(const std::byte* address) noexcept;
 
   // Both end in any thread, and are closed in one that may wait for a GPU. An allocation is opened
   // once for the whole process, by what nobody can lie about: its handle. Throws what CudaOpened

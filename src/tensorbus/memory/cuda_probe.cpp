@@ -45,7 +45,8 @@ DeviceFindings probe_memory(const CudaDevice& device) {
   found.context = found_by([&] { const CudaScope scope(device); });
   if (!found.context.can()) {
     const Finding none{"it has no context"};
-    found.shared_memory = found.read_only_mapping = found.order = found.legacy_ipc = none;
+    found.shared_memory = found.read_only_mapping = found.legacy_ipc = none;
+    found.order = found.stream_waits = none;
     return found;
   }
   found.shared_memory = found_by([&] { memory::try_shared_memory(device); });
@@ -84,9 +85,18 @@ std::string usual_reason(const DeviceFindings& device, bool wsl) {
 
 void explain(DeviceFindings& device, const std::string& reason) {
   if (reason.empty() || !device.context.can()) return;
-  for (Finding* finding :
-       {&device.shared_memory, &device.read_only_mapping, &device.order, &device.legacy_ipc})
+  for (Finding* finding : {&device.shared_memory, &device.read_only_mapping, &device.order,
+                           &device.stream_waits, &device.legacy_ipc})
     if (!finding->can()) finding->why_not += ". " + reason;
+}
+
+void probe_order(DeviceFindings& found, std::chrono::nanoseconds patience) {
+  const CudaDevice& device = CudaDevice::at(found.ordinal);
+  const auto by = [&](memory::OrderBy order) {
+    return found_by([&] { memory::try_order(device, patience, order); });
+  };
+  found.stream_waits = by(memory::OrderBy::kStreams);
+  found.order = found.stream_waits.can() ? found.stream_waits : by(memory::OrderBy::kHost);
 }
 
 }  // namespace
@@ -106,8 +116,7 @@ CudaFindings probe_cuda(std::chrono::nanoseconds patience) {
   found.peers = probe_peers(found.devices);
   // Last: a stream that does not go on would hold up whoever frees memory.
   for (DeviceFindings& device : found.devices) {
-    if (device.context.can())
-      device.order = found_by([&] { memory::try_order(CudaDevice::at(device.ordinal), patience); });
+    if (device.context.can()) probe_order(device, patience);
     explain(device, usual_reason(device, found.wsl));
   }
   return found;

@@ -26,7 +26,8 @@ struct DeviceFindings {
   Finding context;
   Finding shared_memory;      // made, handed over as a descriptor, imported and mapped
   Finding read_only_mapping;  // a borrower's kernels cannot write there
-  Finding order;              // one stream waits for another by a timeline
+  Finding order;              // one stream's work comes after another's, by a timeline
+  Finding stream_waits;       // ... and the streams wait themselves, not whoever receives
   Finding legacy_ipc;         // memory of cuMemAlloc has a handle: other allocators' tensors
 
   // Are its tensors by reference in other processes?

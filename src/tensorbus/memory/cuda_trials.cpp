@@ -6,6 +6,7 @@
 
 #include "tensorbus/memory/timeline.hpp"
 #include "tensorbus/platform/clock.hpp"
+#include "tensorbus/platform/cuda_event.hpp"
 #include "tensorbus/platform/cuda_memory.hpp"
 #include "tensorbus/platform/cuda_stream.hpp"
 #include "tensorbus/platform/error.hpp"
@@ -16,6 +17,7 @@ namespace {
 using platform::CudaAllocation;
 using platform::CudaDevice;
 using platform::CudaDriver;
+using platform::CudaEvent;
 using platform::CudaMapping;
 using platform::CudaScope;
 using platform::CudaStream;
@@ -93,12 +95,15 @@ struct Timelines {
 
 class OrderTrial {
  public:
-  OrderTrial(const CudaDevice& device, std::chrono::nanoseconds patience)
-      : patience_(patience), writer_(device), reader_(device) {}
+  OrderTrial(const CudaDevice& device, std::chrono::nanoseconds patience, OrderBy order)
+      : patience_(patience), order_(order), writer_(device), reader_(device) {
+    timelines_->lender.order_by(order);
+    timelines_->borrower.order_by(order);
+  }
 
   void run() {
     try {
-      exchange();
+      order_ == OrderBy::kStreams ? exchange() : signal();
     } catch (const Error&) {
       release();
       throw;
@@ -120,6 +125,17 @@ class OrderTrial {
       fail("cuStreamWriteValue64 was accepted, but the host does not see the second value");
   }
 
+  void signal() {
+    if (order_ == OrderBy::kEvents)
+      const platform::CudaEvent named(writer_.get().device(), CudaEvent::For::kOtherProcesses);
+    const Mark first = timelines_->lender.signal(writer_.get());
+    timelines_->lender.wait_for_own(reader_.get(), first);
+    const Mark answer = timelines_->borrower.signal(reader_.get());
+    if (!reader_.is_idle_by(Deadline(patience_)) || !timelines_->borrower.reached(first) ||
+        !timelines_->lender.reached(answer))
+      fail("cuLaunchHostFunc was accepted, but the host sees no value");
+  }
+
   [[noreturn]] void fail(const std::string& what) const {
     const auto waited = std::chrono::ceil<std::chrono::milliseconds>(patience_).count();
     throw Error(Code::kTimeout, what + " after " + std::to_string(waited) + " ms");
@@ -134,13 +150,13 @@ class OrderTrial {
       idle = reader_.is_idle_by(deadline) && writer_.is_idle_by(deadline);
     } catch (const Error&) {  // the device is lost: nobody knows what it still does
     }
-    if (idle)
-      timelines_->lender.peer_died();  // what was accepted and never written is not waited for
-    else
-      (void)timelines_.release();
+    if (!idle) return (void)timelines_.release();
+    timelines_->lender.give_up();  // what was accepted and never written is not waited for
+    timelines_->borrower.give_up();
   }
 
   std::chrono::nanoseconds patience_;
+  OrderBy order_;
   std::unique_ptr<Timelines> timelines_ = std::make_unique<Timelines>();
   TrialStream writer_;
   TrialStream reader_;
@@ -161,8 +177,8 @@ void try_read_only_mapping(const CudaDevice& device) {
   allow(mapping, device, cu::AccessFlags::kRead, "for reading only");
 }
 
-void try_order(const CudaDevice& device, std::chrono::nanoseconds patience) {
-  OrderTrial(device, patience).run();
+void try_order(const CudaDevice& device, std::chrono::nanoseconds patience, OrderBy order) {
+  OrderTrial(device, patience, order).run();
 }
 
 void try_legacy_ipc(const CudaDevice& device) {

@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "tensorbus/memory/order.hpp"
 #include "tensorbus/platform/cuda_device.hpp"
 
 namespace tensorbus::memory {
@@ -13,9 +14,11 @@ namespace tensorbus::memory {
 void try_shared_memory(const platform::CudaDevice& device);
 // What was imported is mapped so that the device cannot write there.
 void try_read_only_mapping(const platform::CudaDevice& device);
-// A stream waits for another by a timeline, and answers. Takes at most twice `patience`; streams
-// that have not gone on by then are left as they are, with the timeline that they may refer to.
-void try_order(const platform::CudaDevice& device, std::chrono::nanoseconds patience);
+// A stream waits for another by a timeline, and answers; with kEvents or kHost one signals, and the
+// host sees it. Takes at most twice `patience`; streams that have not gone on by then are left as
+// they are, with the timeline that they may refer to.
+void try_order(const platform::CudaDevice& device, std::chrono::nanoseconds patience,
+               OrderBy order);
 // Memory of cuMemAlloc gets a handle; to open it takes another process.
 void try_legacy_ipc(const platform::CudaDevice& device);
 // Does the driver say that the reader can access the owner's memory?

@@ -31,6 +31,7 @@ struct State {
   std::mutex mutex;
   std::list<std::shared_ptr<TimelinePages>> all;
   Attempts attempts;
+  std::atomic<bool> broken{false};  // a device, of which nobody was told yet; as the wake-up is
 };
 
 void run(State& state);
@@ -65,6 +66,12 @@ State& state() {
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   State* const made = fresh.release();
   current.store(made, std::memory_order_release);
+  platform::CudaStream::tell_of_broken_devices([](const platform::CudaDevice&) {
+    State* const on = running();
+    if (on == nullptr) return;
+    on->broken.store(true, std::memory_order_release);
+    platform::signal_event(on->wake.get());
+  });
   return *made;
 }
 
@@ -85,6 +92,8 @@ void put_back(State& state, std::list<Item> State::* items, std::list<Item>& som
 // True if there is more to look at soon.
 bool look(State& state) {
   std::list<std::shared_ptr<TimelinePages>> pages = taken(state, &State::all);
+  if (state.broken.exchange(false, std::memory_order_acquire))
+    for (const auto& one : pages) one->give_up_broken();
   pages.remove_if([](const auto& one) { return one->tidy(); });
   bool restless = false;
   for (const auto& one : pages) restless = restless || one->restless();

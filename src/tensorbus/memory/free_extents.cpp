@@ -5,17 +5,25 @@
 
 namespace tensorbus::memory {
 
-std::optional<FreeExtents::Taken> FreeExtents::take(std::size_t bytes) {
-  const auto best = by_size_.lower_bound({bytes, 0, 0});
+std::optional<FreeExtents::Taken> FreeExtents::take(std::size_t bytes, std::size_t alignment) {
+  const auto skipped = [alignment](const BySize& extent) {
+    return (alignment - extent.offset % alignment) % alignment;
+  };
+  auto best = by_size_.lower_bound({bytes, 0, 0});
+  while (best != by_size_.end() && best->bytes < skipped(*best) + bytes) ++best;
   if (best == by_size_.end()) return std::nullopt;
   const Extent found{best->segment, best->offset, best->bytes};
+  const std::size_t before = skipped(*best);
+  const std::size_t after = found.bytes - before - bytes;
+  Place front;
   Place rest;
-  if (found.bytes > bytes) rest = new_place();
+  if (before > 0) front = new_place();
+  if (after > 0) rest = new_place();
   Offsets& offsets = by_address_.find(found.segment)->second;
   Place place = extract(found.segment, offsets, offsets.find(found.offset));
-  if (found.bytes > bytes)
-    insert({found.segment, found.offset + bytes, found.bytes - bytes}, std::move(rest));
-  return Taken{{found.segment, found.offset, bytes}, std::move(place)};
+  if (before > 0) insert({found.segment, found.offset, before}, std::move(front));
+  if (after > 0) insert({found.segment, found.offset + before + bytes, after}, std::move(rest));
+  return Taken{{found.segment, found.offset + before, bytes}, std::move(place)};
 }
 
 void FreeExtents::give_back(Taken taken) noexcept {

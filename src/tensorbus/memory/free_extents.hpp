@@ -47,8 +47,8 @@ class FreeExtents {
     Place place;
   };
 
-  // Takes `bytes` from the smallest extent that has them.
-  std::optional<Taken> take(std::size_t bytes);
+  // Takes `bytes` from the smallest extent that has them, from a multiple of `alignment` on.
+  std::optional<Taken> take(std::size_t bytes, std::size_t alignment = 1);
   void give_back(Taken taken) noexcept;
   // Space that was not here before.
   void add(Extent extent);

@@ -4,22 +4,28 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "tensorbus/memory/mark.hpp"
+#include "tensorbus/memory/order.hpp"
+#include "tensorbus/memory/timeline_events.hpp"
 #include "tensorbus/memory/timeline_pages.hpp"
 #include "tensorbus/platform/cuda_stream.hpp"
 #include "tensorbus/platform/fd.hpp"
 
 namespace tensorbus::memory {
 
-// Two pages of counters, on which the streams of two processes wait for one another (docs/cuda.md,
+// Two pages of counters, by which the streams of two processes wait for one another (docs/cuda.md,
 // "Order"). The lender's streams write the first page, the borrower's the second. Thread-safe.
 class Timeline {
  public:
   using Peer = std::shared_ptr<const platform::Fd>;  // a pidfd; null where there are none
+  using Announce = TimelineEvents::Announce;
 
-  // The lender makes it ...
-  explicit Timeline(Peer borrower = nullptr);
+  // Nobody else has it ...
+  Timeline();
+  // ... or the lender makes it, and sends on what is announced ...
+  Timeline(Peer borrower, Announce announce);
   // ... and the borrower maps what it was sent. Throws Error(kProtocol).
   Timeline(platform::Fd memfd, Peer lender);
   // Its pages stay until our streams have no operation left that refers to them: nobody waits for a
@@ -29,22 +35,29 @@ class Timeline {
   Timeline& operator=(const Timeline&) = delete;
 
   const platform::Fd& memfd() const noexcept { return memfd_; }
+  // Instead of what order_of() says. Before anything is enqueued.
+  void order_by(OrderBy order) noexcept { order_ = order; }
 
   // A mark that is reached when all that is enqueued on the stream now has run. Throws
   // Error(kUnsupported) for a stream that is being captured, and for more than Mark::kSlots streams
   // at work.
   Mark signal(const platform::CudaStream& stream);
   // What is enqueued on the stream from now on runs after the peer's mark is reached. The stream is
-  // to signal here afterwards. Throws the same.
+  // to signal here afterwards. Where streams cannot wait themselves, the caller does. Throws the
+  // same.
   void wait(const platform::CudaStream& stream, Mark theirs);
-  // The same for a mark of ours.
+  // The same for a mark of ours, in a timeline that nobody else has.
   void wait_for_own(const platform::CudaStream& stream, Mark ours);
+  // An event that the peer has announced. Throws Error(kProtocol).
+  void add_event(const NamedEvent& theirs) { events_.add(theirs); }
 
   // These take no lock, and never wait.
   bool reached(Mark theirs) const noexcept { return pages_->reached(theirs); }
   bool reached_own(Mark ours) const noexcept { return pages_->reached_own(ours); }
   bool failed(Mark theirs) const noexcept { return pages_->failed(theirs); }
   void peer_died() noexcept { pages_->peer_died(); }
+  // Nobody will write what our streams were to signal: it counts as reached.
+  void give_up() noexcept { pages_->give_up(); }
 
   // Until the peer's mark is reached, or it is dead.
   void keep_until(Mark theirs, std::shared_ptr<const void> what);
@@ -56,18 +69,24 @@ class Timeline {
  private:
   struct Slot {
     std::uint32_t number = 0;
-    std::uint64_t value = 0;
+    std::uint64_t value = 0;    // the last that was given to a mark
+    std::uint64_t written = 0;  // and enqueued
   };
 
-  Timeline(platform::Fd memfd, std::size_t own_page, Peer peer);
+  Timeline(platform::Fd memfd, std::size_t own_page, Peer peer, bool shared, Announce announce);
+  OrderBy order_on(const platform::CudaStream& stream) const;
   Slot& slot_of(const platform::CudaStream& stream);
-  Slot slot_at_rest();
+  Slot slot_at_rest(const platform::CudaDevice& device);
+  void write(const platform::CudaStream& stream, Mark mark, OrderBy order);
   void wait_at(const TimelinePages::Counter& counter, const platform::CudaStream& stream,
                std::uint64_t value);
+  bool wait_in_stream(const platform::CudaStream& stream, Mark theirs);
 
   const std::uint32_t fork_generation_ = platform::fork_generation();
   platform::Fd memfd_;
   const std::shared_ptr<TimelinePages> pages_;
+  std::optional<OrderBy> order_;
+  TimelineEvents events_;
   std::mutex mutex_;                            // held while a stream is told to signal or to wait
   std::map<platform::CudaStream, Slot> slots_;  // in our own page
 };

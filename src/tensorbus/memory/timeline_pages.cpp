@@ -6,12 +6,37 @@
 #include <string>
 
 #include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/memfd.hpp"
 
 namespace tensorbus::memory {
 namespace {
 
-// More than any mark: GPUs compare by the sign of the difference.
+using platform::CudaDevice;
+
+// More than any mark: GPUs compare by the sign of the difference. Below it stands how far its
+// writer came.
 constexpr std::uint64_t kReleased = std::uint64_t{1} << 62;
+
+bool is_released(std::uint64_t counter) noexcept {
+  return (counter & ~Mark::kMostValue) == kReleased;
+}
+
+// Nobody but us writes it now, other than somebody who lies.
+void release(std::atomic<std::uint64_t>& counter) noexcept {
+  std::uint64_t seen = counter.load(std::memory_order_acquire);
+  while (!is_released(seen) &&
+         !counter.compare_exchange_weak(seen, kReleased | (seen & Mark::kMostValue),
+                                        std::memory_order_acq_rel)) {
+  }
+}
+
+platform::Mapping private_page() {
+  constexpr std::size_t kBytes = TimelinePages::kBytes / 2;
+  const platform::Fd memfd = platform::create_sealed_memfd("tensorbus-passed", kBytes);
+  if (!platform::reserve_pages(memfd.get(), 0, kBytes))
+    throw Error(Code::kOutOfMemory, "the kernel has no memory for a timeline");
+  return {memfd.get(), kBytes, platform::Mapping::Access::kReadWrite};
+}
 
 }  // namespace
 
@@ -23,36 +48,58 @@ Mark Mark::unpack(std::uint64_t packed) {
 }
 
 TimelinePages::TimelinePages(const platform::Fd& memfd, std::size_t own_page,
-                             std::shared_ptr<const platform::Fd> peer)
+                             std::shared_ptr<const platform::Fd> peer, bool shared)
     : mapping_(memfd.get(), kBytes, platform::Mapping::Access::kReadWrite),
-      own_(page(own_page)),
-      theirs_(page(1 - own_page)),
+      own_mapping_(shared ? private_page() : platform::Mapping()),
+      own_(page(mapping_, own_page)),
+      theirs_(page(mapping_, 1 - own_page)),
+      passed_(shared ? page(own_mapping_, 0) : own_),
       peer_(std::move(peer)) {}
 
-std::span<TimelinePages::Counter> TimelinePages::page(std::size_t index) const noexcept {
-  return {reinterpret_cast<Counter*>(mapping_.data()) + index * Mark::kSlots, Mark::kSlots};
+std::span<TimelinePages::Counter> TimelinePages::page(const platform::Mapping& mapping,
+                                                      std::size_t index) noexcept {
+  return {reinterpret_cast<Counter*>(mapping.data()) + index * Mark::kSlots, Mark::kSlots};
 }
 
-const platform::HostRegistration& TimelinePages::registered(const platform::CudaDevice& device) {
-  if (!registration_) registration_.emplace(device, std::span(mapping_.data(), mapping_.size()));
-  return *registration_;
+platform::cu::DevicePtr TimelinePages::address_of(const Counter& counter,
+                                                  const CudaDevice& device) {
+  const bool is_private =
+      shared() && &counter >= passed_.data() && &counter < passed_.data() + passed_.size();
+  auto& registration = is_private ? own_registration_ : registration_;
+  if (!registration) {
+    const platform::Mapping& mapping = is_private ? own_mapping_ : mapping_;
+    registration.emplace(device, std::span(mapping.data(), mapping.size()));
+  }
+  return registration->address_of(&counter);
 }
 
 void TimelinePages::peer_died() noexcept {
-  if (dying_.exchange(true, std::memory_order_relaxed)) return;
-  // Exchanged, not read and written: nobody but us writes them now, other than somebody who lies.
-  for (std::uint32_t slot = 0; slot < Mark::kSlots; ++slot)
-    at_death_[slot] = theirs(slot).exchange(kReleased, std::memory_order_acq_rel);
-  // Release: pairs with the load in failed(), which reads at_death_.
-  dead_.store(true, std::memory_order_release);
+  for (Counter& counter : theirs_) release(counter);
+  dead_.store(true, std::memory_order_relaxed);
 }
 
 bool TimelinePages::failed(Mark mark) const noexcept {
-  return mark && dead_.load(std::memory_order_acquire) && at_death_[mark.slot] < mark.value;
+  if (!mark) return false;
+  const std::uint64_t counter = theirs(mark.slot).load(std::memory_order_acquire);
+  return is_released(counter) && (counter & Mark::kMostValue) < mark.value;
+}
+
+void TimelinePages::give_up_broken() noexcept {
+  for (std::uint32_t slot = 0; slot < Mark::kSlots; ++slot) {
+    const CudaDevice* const device = device_of_[slot].load(std::memory_order_relaxed);
+    if (device == nullptr || !device->is_broken()) continue;
+    release(own(slot));
+    release(passed(slot));
+  }
+}
+
+void TimelinePages::give_up() noexcept {
+  for (Counter& counter : own_) release(counter);
+  for (Counter& counter : passed_) release(counter);
 }
 
 const platform::Fd* TimelinePages::living_peer() const noexcept {
-  return peer_ && *peer_ && !dead_.load(std::memory_order_acquire) ? peer_.get() : nullptr;
+  return peer_ && *peer_ && !peer_is_dead() ? peer_.get() : nullptr;
 }
 
 void TimelinePages::keep_until(Mark theirs, std::shared_ptr<const void> what) {

@@ -27,18 +27,26 @@ class TimelinePages {
   using Counter = std::atomic<std::uint64_t>;
   static constexpr std::size_t kBytes = 2 * Mark::kSlots * sizeof(Counter);
 
-  // `own_page`: 0 or 1. `peer`: a pidfd, or null.
+  // `own_page`: 0 or 1. `peer`: a pidfd, or null. `shared`: others have the memory, too.
   TimelinePages(const platform::Fd& memfd, std::size_t own_page,
-                std::shared_ptr<const platform::Fd> peer);
+                std::shared_ptr<const platform::Fd> peer, bool shared);
 
   Counter& own(std::uint32_t slot) const noexcept { return own_[slot]; }
+  // The same, written after it, where no peer can write: what we know ourselves.
+  Counter& passed(std::uint32_t slot) const noexcept { return passed_[slot]; }
+  bool shared() const noexcept { return passed_.data() != own_.data(); }
   Counter& theirs(std::uint32_t slot) const noexcept { return theirs_[slot]; }
-  // For one thread at a time. Throws Error(kUnsupported) where the driver cannot do that.
-  const platform::HostRegistration& registered(const platform::CudaDevice& device);
+  // Where the device sees a counter. For one thread at a time. Throws Error(kUnsupported) where the
+  // driver cannot do that.
+  platform::cu::DevicePtr address_of(const Counter& counter, const platform::CudaDevice& device);
+  // A stream of this device signals in the slot from now on.
+  void used_by(std::uint32_t slot, const platform::CudaDevice& device) noexcept {
+    device_of_[slot].store(&device, std::memory_order_relaxed);
+  }
 
   // Acquire: what was done before the mark has been done.
   bool reached_own(Mark mark) const noexcept {
-    return !mark || own(mark.slot).load(std::memory_order_acquire) >= mark.value;
+    return !mark || passed(mark.slot).load(std::memory_order_acquire) >= mark.value;
   }
   bool reached(Mark mark) const noexcept {
     return !mark || theirs(mark.slot).load(std::memory_order_acquire) >= mark.value;
@@ -48,8 +56,12 @@ class TimelinePages {
   // marks that were not reached by now have failed. A second call does nothing.
   void peer_died() noexcept;
   bool failed(Mark theirs) const noexcept;
+  // The contexts of broken devices do nothing any more: says so in what their streams signal.
+  void give_up_broken() noexcept;
+  void give_up() noexcept;
   // Null if there is none, or it is known to be dead.
   const platform::Fd* living_peer() const noexcept;
+  bool peer_is_dead() const noexcept { return dead_.load(std::memory_order_relaxed); }
 
   // Until the peer's mark is reached, or it is dead.
   void keep_until(Mark theirs, std::shared_ptr<const void> what);
@@ -67,17 +79,20 @@ class TimelinePages {
 
  private:
   static_assert(sizeof(Counter) == sizeof(std::uint64_t) && Counter::is_always_lock_free);
-  std::span<Counter> page(std::size_t index) const noexcept;
+  static std::span<Counter> page(const platform::Mapping& mapping, std::size_t index) noexcept;
 
   platform::Mapping mapping_;
+  platform::Mapping own_mapping_;  // of passed_, if it is not own_
   std::optional<platform::HostRegistration> registration_;
+  std::optional<platform::HostRegistration> own_registration_;
   const std::span<Counter> own_;
   const std::span<Counter> theirs_;
+  const std::span<Counter> passed_;
+  // Relaxed: a device lives as long as the process.
+  std::array<std::atomic<const platform::CudaDevice*>, Mark::kSlots> device_of_{};
   const std::shared_ptr<const platform::Fd> peer_;
 
-  std::atomic<bool> dying_{false};  // claimed by the one who writes at_death_
-  std::atomic<bool> dead_{false};
-  std::array<std::uint64_t, Mark::kSlots> at_death_{};  // written once, before dead_
+  std::atomic<bool> dead_{false};  // relaxed: the counters say the rest
 
   mutable std::mutex mutex_;
   std::vector<std::pair<Mark, std::shared_ptr<const void>>> until_;

@@ -80,8 +80,10 @@ enum class CaptureStatus : int { kNone = 0, kActive = 1, kInvalidated = 2 };
 
 inline constexpr unsigned kHostRegisterPortable = 1;
 inline constexpr unsigned kHostRegisterDeviceMap = 2;
+inline constexpr unsigned kHostRegisterReadOnly = 8;
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventDisableTiming = 2;
+inline constexpr unsigned kEventInterprocess = 4;
 inline constexpr unsigned kWaitValueGeq = 0;  // (int64)(*address - value) >= 0
 inline constexpr unsigned kWriteValueDefault = 0;
 inline constexpr unsigned kIpcLazyPeerAccess = 1;
@@ -121,6 +123,11 @@ struct IpcMemHandle {
   std::array<std::byte, 64> bytes{};
 };
 static_assert(sizeof(IpcMemHandle) == 64);
+
+struct IpcEventHandle {
+  std::array<std::byte, 64> bytes{};
+};
+static_assert(sizeof(IpcEventHandle) == 64);
 
 // CALL(name, symbol, parameters): every function that is called, and the symbol that is looked up
 // for it: the one that cuda.h of CUDA 12 and 13 maps its name to.
@@ -182,7 +189,9 @@ static_assert(sizeof(IpcMemHandle) == 64);
   CALL(EventCreate, cuEventCreate, (Event*, unsigned))                                            \
   CALL(EventDestroy, cuEventDestroy_v2, (Event))                                                  \
   CALL(EventRecord, cuEventRecord, (Event, Stream))                                               \
-  CALL(EventQuery, cuEventQuery, (Event))
+  CALL(EventQuery, cuEventQuery, (Event))                                                         \
+  CALL(IpcGetEventHandle, cuIpcGetEventHandle, (IpcEventHandle*, Event))                          \
+  CALL(IpcOpenEventHandle, cuIpcOpenEventHandle, (Event*, IpcEventHandle))
 
 struct Functions {
 #define TENSORBUS_CUDA_MEMBER(name, symbol, parameters) Result(*name) parameters = nullptr;

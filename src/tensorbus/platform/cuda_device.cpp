@@ -1,7 +1,6 @@
 #include "tensorbus/platform/cuda_device.hpp"
 
 #include <array>
-#include <map>
 #include <mutex>
 
 #include "tensorbus/platform/error.hpp"
@@ -63,14 +62,15 @@ int CudaDevice::attribute(cu::DeviceAttribute attribute) const {
 }
 
 cu::Context CudaDevice::context() const {
-  static std::mutex mutex;
-  static auto& contexts = *new std::map<int, cu::Context>;  // retained for good
   const CudaDriver& cuda = CudaDriver::get();
+  if (const cu::Context known = context_.load(std::memory_order_relaxed)) return known;
+  static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  cu::Context& context = contexts[ordinal_];
-  if (context == nullptr)
-    cuda.check(cuda.DevicePrimaryCtxRetain(&context, handle_),
-               "cuDevicePrimaryCtxRetain of device " + std::to_string(ordinal_));
+  cu::Context context = context_.load(std::memory_order_relaxed);
+  if (context != nullptr) return context;
+  cuda.check(cuda.DevicePrimaryCtxRetain(&context, handle_),
+             "cuDevicePrimaryCtxRetain of device " + std::to_string(ordinal_));
+  context_.store(context, std::memory_order_relaxed);
   return context;
 }
 

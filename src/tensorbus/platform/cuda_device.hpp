@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -32,6 +33,10 @@ class CudaDevice {
   // that can take a second and some hundred megabytes of the device.
   cu::Context context() const;
 
+  // Has a kernel of this process broken its context? Nothing that was enqueued runs any more.
+  bool is_broken() const noexcept { return broken_.load(std::memory_order_relaxed); }
+  void note_broken() const noexcept { broken_.store(true, std::memory_order_relaxed); }
+
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
 
@@ -44,6 +49,8 @@ class CudaDevice {
   cu::Uuid uuid_;
   std::string name_;
   std::size_t total_bytes_ = 0;
+  mutable std::atomic<cu::Context> context_{nullptr};  // retained for good; never changes
+  mutable std::atomic<bool> broken_{false};            // relaxed: nothing is read with it
 };
 
 // "GPU-" and the 32 hex digits in groups, as nvidia-smi writes it.

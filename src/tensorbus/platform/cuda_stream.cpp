@@ -1,5 +1,6 @@
 #include "tensorbus/platform/cuda_stream.hpp"
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -12,6 +13,15 @@ namespace {
 constexpr std::uintptr_t kLegacy = 1;
 constexpr std::uintptr_t kPerThread = 2;
 
+std::atomic<void (*)(const CudaDevice&)> broken_listener{nullptr};
+
+// Errors after which a context does nothing any more (cuda.h: "the process must be terminated").
+bool breaks_context(cu::Result result) noexcept {
+  const int number = static_cast<int>(result);
+  return number == 214 || number == 220 || number == 700 || number == 702 || number == 709 ||
+         number == 710 || (number >= 714 && number <= 719) || number == 721;
+}
+
 }  // namespace
 
 CudaStream::CudaStream(const CudaDevice& device, cu::Stream stream) noexcept
@@ -20,20 +30,37 @@ CudaStream::CudaStream(const CudaDevice& device, cu::Stream stream) noexcept
 }
 
 void CudaStream::require_usable(const char* for_what) const {
+  const CudaScope scope(*device_);
+  require_usable_in_scope(for_what);
+}
+
+void CudaStream::require_usable_in_scope(const char* for_what) const {
   if (reinterpret_cast<std::uintptr_t>(stream_) == kPerThread)
     throw Error(Code::kUnsupported,
                 std::string(for_what) +
                     " is not possible on the per-thread default stream, which is another one in "
                     "the thread that lets go: make a stream, or use the legacy default stream");
   const CudaDriver& cuda = CudaDriver::get();
-  const CudaScope scope(*device_);
   auto status = cu::CaptureStatus::kNone;
-  cuda.check(cuda.StreamIsCapturing(stream_, &status), "cuStreamIsCapturing");
+  check(cuda.StreamIsCapturing(stream_, &status), "cuStreamIsCapturing");
   if (status == cu::CaptureStatus::kNone) return;
   throw Error(Code::kUnsupported,
               std::string(for_what) +
                   " is not possible on a stream that is being captured into a graph: do it before "
                   "or after the capture, on the stream that the graph is launched on");
+}
+
+void CudaStream::check(cu::Result result, const char* what) const {
+  if (result == cu::Result::kSuccess) return;
+  if (breaks_context(result)) {
+    device_->note_broken();
+    if (auto* const tell = broken_listener.load(std::memory_order_acquire)) tell(*device_);
+  }
+  CudaDriver::get().check(result, what);
+}
+
+void CudaStream::tell_of_broken_devices(void (*listener)(const CudaDevice&)) noexcept {
+  broken_listener.store(listener, std::memory_order_release);
 }
 
 void CudaStream::synchronize() const {

@@ -19,6 +19,13 @@ class CudaStream {
   // Throws Error(kUnsupported) if it is being captured into a graph, or is the per-thread default
   // stream, which is another one in each thread.
   void require_usable(const char* for_what) const;
+  // The same where the context of the device is current.
+  void require_usable_in_scope(const char* for_what) const;
+  // CudaDriver::check() of a call that had to do with this stream. An error that breaks the context
+  // is noted with the device, and told.
+  void check(cu::Result result, const char* what) const;
+  // Who is told. Any thread; must not throw.
+  static void tell_of_broken_devices(void (*listener)(const CudaDevice&)) noexcept;
   // Blocks until all that is enqueued has run.
   void synchronize() const;
   // What is enqueued here from now on runs after all that is enqueued on `other` now.

@@ -15,7 +15,8 @@
 namespace tensorbus::platform {
 namespace {
 
-constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+constexpr int kSeals = kSizeSeals | F_SEAL_SEAL;
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
@@ -26,6 +27,33 @@ constexpr int kWriteSeals = F_SEAL_WRITE | F_SEAL_FUTURE_WRITE;
   throw Error(Code::kProtocol, field + ": expected a sealed memfd, got " + why);
 }
 
+Fd create(const std::string& name, std::size_t bytes, int seals) {
+  if (bytes > max_file_bytes())  // ftruncate would answer with SIGXFSZ
+    throw_system("cannot make " + std::to_string(bytes) + " bytes of shared memory", EFBIG);
+  Fd fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) throw_system("memfd_create", errno);
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) < 0) throw_system("sizing a memfd", errno);
+  if (::fcntl(fd.get(), F_ADD_SEALS, seals) < 0) throw_system("sealing a memfd", errno);
+  return fd;
+}
+
+void verify(int fd, std::size_t bytes, const std::string& field, int wanted) {
+  struct stat status{};
+  if (::fstat(fd, &status) < 0) refuse(field, "a descriptor that cannot be examined");
+  if (!S_ISREG(status.st_mode)) refuse(field, "something that is not a file");
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  if (seals < 0) refuse(field, "a file that cannot be sealed");
+  if ((seals & wanted) != wanted) refuse(field, "one that lacks seals");
+  if ((::fcntl(fd, F_GETFL) & O_ACCMODE) == O_WRONLY) refuse(field, "one that cannot be read");
+  if (status.st_size == 0) refuse(field, "an empty one");
+  if (static_cast<std::size_t>(status.st_size) != bytes)
+    refuse(field,
+           "one of " + std::to_string(status.st_size) + " bytes, not " + std::to_string(bytes));
+  struct statfs filesystem{};
+  if (::fstatfs(fd, &filesystem) == 0 && filesystem.f_type == HUGETLBFS_MAGIC)
+    refuse(field, "one of huge pages");
+}
+
 }  // namespace
 
 std::size_t page_bytes() noexcept {
@@ -34,13 +62,17 @@ std::size_t page_bytes() noexcept {
 }
 
 Fd create_sealed_memfd(const std::string& name, std::size_t bytes) {
-  if (bytes > max_file_bytes())  // ftruncate would answer with SIGXFSZ
-    throw_system("cannot make " + std::to_string(bytes) + " bytes of shared memory", EFBIG);
-  Fd fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) throw_system("memfd_create", errno);
-  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) < 0) throw_system("sizing a memfd", errno);
-  if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) < 0) throw_system("sealing a memfd", errno);
-  return fd;
+  return create(name, bytes, kSeals);
+}
+
+Fd create_memfd_of_fixed_size(const std::string& name, std::size_t bytes) {
+  return create(name, bytes, kSizeSeals);
+}
+
+// shmem refuses to punch what is sealed so, and leaves the mappings that there are writable.
+void seal_against_holes(int memfd, const std::string& field) {
+  if (::fcntl(memfd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0 && errno != EINVAL)
+    refuse(field, "one that cannot be sealed");
 }
 
 Fd reopen_read_only(int memfd) {
@@ -51,20 +83,11 @@ Fd reopen_read_only(int memfd) {
 }
 
 void verify_sealed_memfd(int fd, std::size_t bytes, const std::string& field) {
-  struct stat status{};
-  if (::fstat(fd, &status) < 0) refuse(field, "a descriptor that cannot be examined");
-  if (!S_ISREG(status.st_mode)) refuse(field, "something that is not a file");
-  const int seals = ::fcntl(fd, F_GET_SEALS);
-  if (seals < 0) refuse(field, "a file that cannot be sealed");
-  if ((seals & kSeals) != kSeals) refuse(field, "one that lacks seals");
-  if ((::fcntl(fd, F_GETFL) & O_ACCMODE) == O_WRONLY) refuse(field, "one that cannot be read");
-  if (status.st_size == 0) refuse(field, "an empty one");
-  if (static_cast<std::size_t>(status.st_size) != bytes)
-    refuse(field,
-           "one of " + std::to_string(status.st_size) + " bytes, not " + std::to_string(bytes));
-  struct statfs filesystem{};
-  if (::fstatfs(fd, &filesystem) == 0 && filesystem.f_type == HUGETLBFS_MAGIC)
-    refuse(field, "one of huge pages");
+  verify(fd, bytes, field, kSeals);
+}
+
+void verify_memfd_of_fixed_size(int fd, std::size_t bytes, const std::string& field) {
+  verify(fd, bytes, field, kSizeSeals);
 }
 
 void verify_writable(int fd, const std::string& field) {

@@ -45,6 +45,7 @@ void bind_doctor(nb::module_& module) {
       .def_ro("shared_memory", &DeviceFindings::shared_memory)
       .def_ro("read_only_mapping", &DeviceFindings::read_only_mapping)
       .def_ro("order", &DeviceFindings::order)
+      .def_ro("stream_waits", &DeviceFindings::stream_waits)
       .def_ro("legacy_ipc", &DeviceFindings::legacy_ipc)
       .def_prop_ro("can_share", &DeviceFindings::can_share);
   nb::class_<PeerFinding>(module, "PeerFinding")

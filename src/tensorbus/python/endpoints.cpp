@@ -195,18 +195,20 @@ void bind_subscriber(nb::module_& module) {
           "__init__",
           [](Subscriber* self, const std::string& topic, const Participant& participant,
              std::uint32_t depth, std::uint32_t max_held, double spin, Access access,
-             const std::string& type) {
+             const std::string& type, bool pin) {
             const WithoutGil release;
             new (self) Subscriber(topic,
                                   {.depth = depth,
                                    .max_held = max_held,
                                    .spin = to_timeout(spin),
                                    .access = access,
-                                   .type = type_of(type)},
+                                   .type = type_of(type),
+                                   .pin = pin},
                                   participant);
           },
           nb::arg("topic"), nb::arg("participant"), nb::kw_only(), nb::arg("depth"),
-          nb::arg("max_held"), nb::arg("spin"), nb::arg("access"), nb::arg("type") = "")
+          nb::arg("max_held"), nb::arg("spin"), nb::arg("access"), nb::arg("type") = "",
+          nb::arg("pin") = false)
       .def("receive", receive, nb::arg("timeout").none(),
            nb::sig("def receive(self, timeout: float | None) -> Sample | Outcome"),
            "A Sample, or the Outcome that says why there is none.")

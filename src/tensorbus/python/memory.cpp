@@ -138,6 +138,7 @@ void use_on(const Memory& memory, nb::handle stream) {
   const auto number = stream.is_none() ? 1 : nb::cast<std::intptr_t>(stream);
   if (number == 0) throw nb::value_error("stream: 0 is ambiguous, pass 1 or 2");
   if (number == -1 || memory.received == nullptr) return;
+  const WithoutGil guard;  // it may wait for the one who writes it
   memory.received->use_on(reinterpret_cast<void*>(number));
 }
 

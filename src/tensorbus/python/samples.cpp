@@ -127,7 +127,7 @@ void bind_samples(nb::module_& module) {
            "Memory in which several torch tensors overlap, with the index of each and its offset "
            "there in bytes.")
       .def("memory", memory, nb::arg("index"))
-      .def("use_on", use_on, nb::arg("stream"))
+      .def("use_on", use_on, nb::arg("stream"), nb::call_guard<WithoutGil>())
       .def_prop_ro("intact", intact)
       .def("copy", &Sample::copy, nb::call_guard<WithoutGil>());
 }

@@ -11,7 +11,7 @@
 //   CUDA_VISIBLE_DEVICES  their numbers on the machine, in the order of this process's ordinals
 //   STANDIN_MEMORY        bytes that this process may allocate on each device (1 GiB)
 //   STANDIN_WITHOUT       what they cannot do: "vmm", "posix_fd", "mem_ops", "host_register",
-//                         "ipc_event", "legacy_ipc", "peer", with commas between
+//                         "read_only_pins", "ipc_event", "legacy_ipc", "peer", with commas between
 //   STANDIN_FAIL          standin_fail for another process: "cuMemCreate:2:801,cuInit:0:803"
 //
 // None of these functions may be called in a child forked after cuInit.

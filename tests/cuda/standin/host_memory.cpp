@@ -20,16 +20,18 @@ bool overlaps(const Memory& memory, DevicePtr address, std::size_t bytes) {
   return base + registration.bytes > address;
 }
 
-// The driver takes pages that are there and that it could write.
-bool is_writable(DevicePtr address, DevicePtr end) {
+// The driver takes pages that are there and that it could write, or read if it is to do no more.
+bool is_accessible(DevicePtr address, DevicePtr end, bool read_only) {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; address < end && std::getline(maps, line);) {
     DevicePtr from = 0;
     DevicePtr to = 0;
+    char read = '-';
     char write = '-';
-    if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %*c%c", &from, &to, &write) != 3) break;
+    if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %c%c", &from, &to, &read, &write) != 4)
+      break;
     if (to <= address) continue;
-    if (from > address || write != 'w') return false;
+    if (from > address || (read_only ? read != 'r' : write != 'w')) return false;
     address = to;
   }
   return address >= end;
@@ -43,9 +45,11 @@ extern "C" Result cuMemHostRegister_v2(void* pointer, std::size_t bytes, unsigne
     const auto page = static_cast<DevicePtr>(::sysconf(_SC_PAGESIZE));
     const DevicePtr address = address_of(pointer);
     if (address == 0 || bytes == 0 || address % page != 0 || bytes % page != 0 ||
-        (flags & ~(kHostRegisterPortable | kHostRegisterDeviceMap)) != 0)
+        (flags & ~(kHostRegisterPortable | kHostRegisterDeviceMap | kHostRegisterReadOnly)) != 0)
       return Result::kInvalidValue;
-    if (!is_writable(address, address + bytes)) return Result::kInvalidValue;
+    const bool read_only = (flags & kHostRegisterReadOnly) != 0;
+    if (read_only && !settings().has("read_only_pins")) return Result::kNotSupported;
+    if (!is_accessible(address, address + bytes, read_only)) return Result::kInvalidValue;
     if (overlaps(all.memory, address, bytes)) return Result::kHostMemoryAlreadyRegistered;
     all.memory.registrations[address] = {bytes, flags, context, ++all.memory.last_buffer_id};
     return Result::kSuccess;

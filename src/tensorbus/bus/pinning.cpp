@@ -1,0 +1,64 @@
+#include "tensorbus/bus/pinning.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "tensorbus/bus/sample_parts.hpp"
+#include "tensorbus/memory/cuda_memory.hpp"
+#include "tensorbus/memory/file_segments.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+using memory::PinnedBlocks;
+
+// The bytes of a sample in each block of the sender's, by segment and generation.
+using Hulls = std::map<std::pair<std::uint32_t, std::uint64_t>, memory::Range>;
+
+Hulls hulls_of(const link::Lease& lease, const Id& sender) {
+  Hulls hulls;
+  for (const link::Place& place : lease.places()) {
+    if (place.owner != sender || memory::FileSegments::is_number(place.segment) ||
+        memory::CudaMemory::is_number(place.segment))
+      continue;
+    const memory::Range bytes{place.offset, place.offset + place.bytes};
+    memory::Range& hull = hulls.try_emplace({place.segment, place.generation}, bytes).first->second;
+    hull = {std::min(hull.begin, bytes.begin), std::max(hull.end, bytes.end)};
+  }
+  return hulls;
+}
+
+void ask(const link::BorrowerLink& link, const PinnedBlocks::Block& block) {
+  constexpr auto kAsk = static_cast<std::uint32_t>(link::PinVerb::kAsk);
+  link.channel().send(link::Pin{kAsk, block.segment, block.offset, block.generation});
+}
+
+}  // namespace
+
+Pinning pin_blocks(link::BorrowerLink& link, const Sample& sample) {
+  const auto lease = SampleParts::lease_of(sample);
+  if (!lease) return Pinning::kDone;
+  std::vector<std::shared_ptr<const void>> uses;
+  bool asked = false;
+  bool half = false;
+  for (const auto& [name, hull] : hulls_of(*lease, link.source()->participant)) {
+    if (hull.bytes() < PinnedBlocks::least_bytes()) continue;
+    const PinnedBlocks::Block block{name.first, hull.begin, name.second};
+    PinnedBlocks::Found found =
+        link.connected()->pinned->find({block, hull, link.find_segment(name.first)});
+    if (found.state == PinnedBlocks::State::kAsk) ask(link, block);
+    asked = asked || found.state == PinnedBlocks::State::kAsk ||
+            found.state == PinnedBlocks::State::kAsked;
+    half = half || found.state == PinnedBlocks::State::kHalf;
+    uses.push_back(std::move(found.use));
+  }
+  if (half) return Pinning::kHalf;
+  if (asked) return Pinning::kAsked;
+  for (const auto& use : uses)
+    if (use) lease->keep(use);
+  return Pinning::kDone;
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,251 @@
+// Host memory that a subscriber has pinned for GPUs (SubscriberOptions::pin).
+
+#include "ends.hpp"
+
+namespace tensorbus {
+namespace {
+
+using namespace testing;
+
+constexpr std::size_t kElements = 128 * 1024 / 8;
+
+bool is_pinned(const std::byte* address) {
+  const standin::test::Session session;
+  auto type = standin::MemoryType{};
+  auto attribute = standin::PointerAttribute::kMemoryType;
+  void* data = &type;
+  EXPECT_OK(standin::cuPointerGetAttributes(1, &attribute, &data,
+                                            reinterpret_cast<standin::DevicePtr>(address)));
+  return type == standin::MemoryType::kHost;
+}
+
+bool is_pinned(const Tensor& tensor) {
+  const std::size_t bytes = tensor.layout().elements() * 8;
+  return is_pinned(tensor.data()) && is_pinned(tensor.data() + bytes - 1);
+}
+
+std::size_t pins() {
+  return standin_calls("cuMemHostRegister_v2") - standin_calls("cuMemHostUnregister");
+}
+
+void publish(Publisher& publisher, std::uint64_t seed, std::size_t elements = kElements) {
+  Loan loan = publisher.loan<std::uint64_t>({static_cast<std::int64_t>(elements)});
+  write_pattern(words_of(loan), seed);
+  ASSERT_EQ(publisher.publish(std::move(loan)).outcome, Outcome::kDone);
+}
+
+struct PinningReader {
+  explicit PinningReader(const FreshDomain& domain, Access access = Access::kRead)
+      : us(domain.join()), subscriber("frames", {.access = access, .pin = true}, us) {}
+  Sample next() {
+    auto sample = subscriber.receive(kLong);
+    EXPECT_TRUE(sample);
+    return sample ? std::move(*sample) : Sample();
+  }
+
+  Participant us;
+  Subscriber subscriber;
+};
+
+struct HostWriter {
+  explicit HostWriter(const FreshDomain& domain, PublisherOptions publishing = {},
+                      ParticipantOptions joining = {})
+      : us(domain.join(joining)), publisher("frames", publishing, us) {}
+  void wait_for_reader() { EXPECT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone); }
+
+  Participant us;
+  Publisher publisher;
+};
+
+TEST(CudaPins, received_blocks_are_pinned_once_and_stay_so_for_the_next_sample_there) {
+  const FreshDomain domain;
+  in_two_processes(
+      [&](int wire) {
+        HostWriter w(domain);
+        w.wait_for_reader();
+        for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+          publish(w.publisher, seed);
+          wait_for(wire);
+        }
+      },
+      [&](int wire) {
+        PinningReader r(domain);
+        for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+          {
+            const Sample sample = r.next();
+            EXPECT_TRUE(is_pinned(sample.tensor()));
+            EXPECT_EQ(seed_of(words_of(sample.tensor())), seed);
+          }
+          tell(wire);
+        }
+        EXPECT_LE(pins(), 3U);
+        EXPECT_GT(pins(), 0U);
+        r.subscriber.close();
+        EXPECT_EQ(pins(), 0U);
+      });
+}
+
+TEST(CudaPins, small_tensors_are_received_as_they_are) {
+  const FreshDomain domain;
+  in_process([&] {
+    HostWriter w(domain);
+    PinningReader r(domain);
+    w.wait_for_reader();
+    publish(w.publisher, 1, 100);
+    EXPECT_FALSE(is_pinned(r.next().tensor()));
+  });
+}
+
+TEST(CudaPins, what_can_be_written_by_all_is_pinned_too) {
+  const FreshDomain domain;
+  in_process([&] {
+    HostWriter w(domain, {.shared = true});
+    PinningReader r(domain, Access::kShared);
+    w.wait_for_reader();
+    publish(w.publisher, 1);
+    EXPECT_TRUE(is_pinned(r.next().tensor()));
+  });
+}
+
+TEST(CudaPins, blocks_that_are_carved_anew_are_pinned_anew) {
+  const FreshDomain domain;
+  in_process([&] {
+    HostWriter w(domain);
+    PinningReader r(domain);
+    w.wait_for_reader();
+    for (const std::size_t parts : {1U, 2U, 3U, 1U, 4U}) {
+      publish(w.publisher, parts, kElements * parts);
+      const Sample sample = r.next();
+      EXPECT_TRUE(is_pinned(sample.tensor()));
+      EXPECT_EQ(seed_of(words_of(sample.tensor())), parts);
+    }
+  });
+}
+
+// Its pages would be others than those that a GPU reads.
+TEST(CudaPins, a_block_is_not_punched_before_it_is_unpinned) {
+  const FreshDomain domain;
+  in_two_processes(
+      [&](int wire) {
+        HostWriter w(domain, {}, {.warm_bytes = 0});  // what is free is punched at once
+        w.wait_for_reader();
+        publish(w.publisher, 1);
+        wait_for(wire);  // it has let go
+        EXPECT_TRUE(eventually([&] {
+          (void)w.publisher.stats();
+          return w.us.arena().used_bytes == 0;
+        }));
+        EXPECT_GE(w.us.arena().reserved_bytes, kElements * 8);
+        publish(w.publisher, 2);
+        wait_for(wire);  // it has closed
+        EXPECT_TRUE(eventually([&] {
+          (void)w.publisher.stats();
+          return w.us.arena().reserved_bytes < kElements * 8;
+        }));
+        tell(wire);
+      },
+      [&](int wire) {
+        PinningReader r(domain);
+        {
+          const Sample sample = r.next();
+          EXPECT_TRUE(is_pinned(sample.tensor()));
+        }
+        tell(wire);
+        {
+          const Sample sample = r.next();
+          EXPECT_TRUE(is_pinned(sample.tensor()));
+          EXPECT_EQ(seed_of(words_of(sample.tensor())), 2U);
+          r.subscriber.close();
+          EXPECT_TRUE(is_pinned(sample.tensor())) << "while it is held";
+        }
+        EXPECT_EQ(pins(), 0U);
+        tell(wire);
+        wait_for(wire);
+      });
+}
+
+TEST(CudaPins, those_of_a_process_that_dies_are_punched) {
+  const FreshDomain domain;
+  while_the_first_is_killed(
+      [&](int wire) {
+        PinningReader r(domain);
+        const Sample sample = r.next();
+        EXPECT_TRUE(is_pinned(sample.tensor()));
+        tell(wire);
+        wait_for(wire);
+        ::raise(SIGKILL);
+      },
+      [&](int wire) {
+        HostWriter w(domain, {}, {.warm_bytes = 0});
+        w.wait_for_reader();
+        publish(w.publisher, 1);
+        wait_for(wire);
+        tell(wire);
+        EXPECT_TRUE(eventually([&] {
+          (void)w.publisher.stats();
+          return w.us.arena().reserved_bytes < kElements * 8;
+        }));
+      });
+}
+
+TEST(CudaPins, stay_with_a_sample_whose_publisher_died) {
+  const FreshDomain domain;
+  while_the_first_is_killed(
+      [&](int wire) {
+        HostWriter w(domain);
+        w.wait_for_reader();
+        publish(w.publisher, 7);
+        publish(w.publisher, 8);
+        wait_for(wire);
+        ::raise(SIGKILL);
+      },
+      [&](int wire) {
+        PinningReader r(domain);
+        const Sample sample = r.next();
+        tell(wire);
+        EXPECT_EQ(r.subscriber.wait_for_publishers(1, kLong), Outcome::kDone);
+        EXPECT_TRUE(eventually([&] { return r.subscriber.stats().publishers == 0; }));
+        EXPECT_TRUE(is_pinned(sample.tensor()));
+        EXPECT_EQ(seed_of(words_of(sample.tensor())), 7U);
+        EXPECT_EQ(seed_of(words_of(r.next().tensor())), 8U) << "pinned or not";
+        r.subscriber.close();
+      });
+}
+
+TEST(CudaPins, are_bounded_when_nobody_uses_them) {
+  const FreshDomain domain;
+  in_process([&] {
+    HostWriter w(domain, {.depth = 64});
+    PinningReader r(domain);
+    w.wait_for_reader();
+    const std::size_t before = pins();
+    std::vector<Sample> held;
+    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+      publish(w.publisher, seed);
+      held.push_back(r.next());
+      EXPECT_TRUE(is_pinned(held.back().tensor()));
+    }
+    EXPECT_EQ(pins() - before, 40U);
+    held.clear();
+    publish(w.publisher, 1, 5 * kElements);  // the next that is pinned
+    held.push_back(r.next());
+    EXPECT_LE(pins() - before, 33U);
+  });
+}
+
+TEST(CudaPins, that_cannot_be_had_are_refused_at_once) {
+  const FreshDomain domain;
+  const auto subscribe = [&](SubscriberOptions options) {
+    return code_of([&] { const Subscriber subscriber("frames", options, domain.join()); });
+  };
+  in_process([&] {
+    EXPECT_EQ(subscribe({.access = Access::kPrivate, .pin = true}), Code::kInvalidArgument);
+  });
+  for (const Environment& without :
+       {Environment{{"TENSORBUS_CUDA_DRIVER", "off"}},
+        Environment{{"STANDIN_WITHOUT", "read_only_pins"}}, Environment{{"STANDIN_DEVICES", "0"}}})
+    in_process(without, [&] { EXPECT_EQ(subscribe({.pin = true}), Code::kUnsupported); });
+}
+
+}  // namespace
+}  // namespace tensorbus
