@@ -151,6 +151,9 @@ inline bool hears_exchange(link::Channel::Received& received) {
     case link::ControlType::kStage:
       check(received.as<link::Stage>().bytes != 0);
       return true;
+    case link::ControlType::kPin:
+      check(received.as<link::Pin>().bytes != 0);
+      return true;
     case link::ControlType::kHandOver:
       check(received.as<link::HandOver>().request != 0);
       return true;

@@ -65,6 +65,19 @@ def _torch_with_cuda() -> Any:
     return torch if torch is not None and torch.cuda.is_available() else None
 
 
+def device_of(stream: Any) -> int:
+    """The ordinal of the GPU of a stream that knows it, of PyTorch or CuPy; else `HOST`.
+
+    >>> device_of(0)
+    -1
+    """
+    for attribute in ("device_index", "device_id"):
+        ordinal = getattr(stream, attribute, None)
+        if isinstance(ordinal, int):
+            return ordinal
+    return HOST
+
+
 def stream_of(stream: Any) -> int:
     """The handle of a stream.
 

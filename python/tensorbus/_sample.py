@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensorbus import _core
-from tensorbus._device import stream_of
+from tensorbus._device import device_of, stream_of
 from tensorbus._errors import Unsupported
 from tensorbus._fields import unflatten
 from tensorbus._tensors import CONJUGATE, NEGATIVE, Library
@@ -101,12 +101,13 @@ class Sample:
         current, in PyTorch, when `data` was first asked for: that one is known. It does not wait.
 
         Args:
-            stream: of PyTorch or CuPy, what has `__cuda_stream__`, or its handle as an int.
+            stream: of PyTorch or CuPy, what has `__cuda_stream__`, or its handle as an int. One of
+                PyTorch or CuPy may be of another GPU that can reach the tensors' memory.
 
         Raises:
             Unsupported: the stream is being captured into a graph.
         """
-        self._core.use_on(stream_of(stream))
+        self._core.use_on(stream_of(stream), device_of(stream))
 
     @property
     def intact(self) -> bool:

@@ -114,7 +114,10 @@ INSTANTIATE_TEST_SUITE_P(
     Cuda, CudaStreamsOfTwoKinds,
     ::testing::Values(std::pair("streams", "host"), std::pair("host", "streams"),
                       std::pair("streams", "events"), std::pair("events", "streams"),
-                      std::pair("events", "host"), std::pair("host", "events")));
+                      std::pair("events", "host"), std::pair("host", "events")),
+    [](const auto& kinds) {
+      return std::string(kinds.param.first) + "_and_" + kinds.param.second;
+    });
 
 TEST_P(CudaStreamsOfTwoKinds, agree) {
   const FreshDomain domain;

@@ -87,6 +87,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
       surroundings_.arena, surroundings_.cuda, [this] { service_.ask(delivering_copies_); });
   domain_.sweep(id());
   arena().on_retired([this] { service_.ask(telling_retired_); });
+  cuda().on_idle([this] { service_.ask(retiring_idle_, memory::CudaArena::kIdle + 100ms); });
   cuda().exports().on_first([this] { service_.ask(looking_after_exports_, kShortLook); });
   service_.watch(listener_.get(), [this] { on_connection(); });
   if (watch_.fd() >= 0)
@@ -99,6 +100,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
 ParticipantCore::~ParticipantCore() {
   service_.stop();
   arena().close();
+  cuda().close();
   domain_.remove_file(socket_file_.name);
   for (const auto& [number, published] : publishers_) {
     if (const auto publisher = published.publisher.lock()) publisher->close();
@@ -372,10 +374,16 @@ void ParticipantCore::look_after_exports() {
   if (now.segments != 0) service_.ask(looking_after_exports_, exports_look_);
 }
 
+void ParticipantCore::retire_idle() {
+  for (const auto& publisher : publishers()) publisher->drain_if_idle();
+  cuda().retire_idle(memory::CudaArena::Clock::now());
+  tell_retired();
+}
+
 void ParticipantCore::tell_retired() {
   while (true) {
     if (untold_.empty()) untold_ = arena().take_retired();
-    if (untold_.empty()) untold_ = cuda().exports().take_retired();
+    if (untold_.empty()) untold_ = cuda().take_retired();
     if (untold_.empty()) return;
     for (const auto& connection : owner_connections_) connection->tell_retired(untold_.back());
     owners_.tell_retired(untold_.back());

@@ -104,6 +104,7 @@ class ParticipantCore {
   void drop_silent_connections();
   void look_after_events();
   void tell_ended();
+  void retire_idle();
   void tell_retired();
   void look_after_exports();
 
@@ -146,6 +147,7 @@ class ParticipantCore {
   Service::Errand& delivering_copies_ =
       service_.add_errand([this] { surroundings_.host_copies->deliver(); });
   Service::Errand& looking_after_exports_ = service_.add_errand([this] { look_after_exports(); });
+  Service::Errand& retiring_idle_ = service_.add_errand([this] { retire_idle(); });
   Service::Errand& telling_retired_ = service_.add_errand([this] { tell_retired(); });
 };
 

@@ -278,10 +278,10 @@ Tensor::Reach Tensor::find_on_device(link::Lender& owner, const TensorEntry& ent
 }
 
 // The keeper of a tensor on a GPU is its lease.
-void Tensor::use_on(void* stream) const {
+void Tensor::use_on(void* stream, std::optional<Device> of) const {
   if (!device_.is_cuda() || !keeper_) return;
   const auto lease = std::static_pointer_cast<link::Lease>(std::const_pointer_cast<void>(keeper_));
-  lease->use_on(platform::CudaStream(platform::CudaDevice::at(device_.ordinal),
+  lease->use_on(platform::CudaStream(platform::CudaDevice::at(of.value_or(device_).ordinal),
                                      static_cast<platform::cu::Stream>(stream)));
 }
 

@@ -52,8 +52,9 @@ class TENSORBUS_API Tensor {
   // null is the legacy default stream) from now on finds it as it was published, and has run before
   // its owner uses the memory again. To be called for every stream that works with it, before that
   // does; streams outlive the tensor. It does not wait. Nothing for host memory. Throws
-  // Error(kUnsupported) for a stream that is being captured into a graph.
-  void use_on(void* stream) const;
+  // Error(kUnsupported) for a stream that is being captured into a graph. `of`: the GPU that the
+  // stream is of, if it is another one that can reach device()'s memory.
+  void use_on(void* stream, std::optional<Device> of = std::nullopt) const;
   // False: its publisher died before the GPU had written it. Asked after the work with it is done,
   // it says whether that was for nothing.
   bool intact() const noexcept;

@@ -99,6 +99,7 @@ void BorrowedCuda::let_go_of_unused() {
 BorrowedCuda::Ref BorrowedCuda::find(std::uint32_t id) {
   enter();
   const std::lock_guard lock(mutex_);
+  if (!retired_.empty()) let_go_of_unused();
   const auto found = segments_.find(id);
   if (found == segments_.end()) return nullptr;
   Segment& segment = found->second;

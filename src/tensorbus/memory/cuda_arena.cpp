@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "tensorbus/memory/keepers.hpp"
 #include "tensorbus/platform/check.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/step.hpp"
@@ -37,8 +38,8 @@ CudaArena::CudaArena(const platform::CudaDevice& device, const CudaArenaOptions&
       options_(options),
       granularity_(platform::cuda_granularity(device)),
       marks_(std::move(marks)),
-      next_segment_(first_segment),
-      end_segment_(first_segment + kMostSegments) {}
+      first_segment_(first_segment),
+      next_segment_(first_segment) {}
 
 CudaArena::~CudaArena() {
   for (const Rested& rested : rested_)
@@ -59,7 +60,9 @@ BlockRef CudaArena::allocate(std::size_t bytes) {
     check(taken.has_value());
   }
   const Extent& extent = taken->extent;
-  const BlockPlace place{.data = segments_.at(extent.segment).mapping->data() + extent.offset,
+  Segment& segment = segments_.at(extent.segment);
+  segment.idle_since.reset();
+  const BlockPlace place{.data = segment.mapping->data() + extent.offset,
                          .bytes = extent.bytes,
                          .offset = extent.offset,
                          .segment = extent.segment,
@@ -76,8 +79,7 @@ void CudaArena::grow_for(std::size_t bytes) {
   const std::size_t left = (options_.budget_bytes - reserved_bytes_) / granularity_ * granularity_;
   const std::size_t size =
       std::max(least, std::min(rounded(options_.segment_bytes, granularity_), left));
-  check(next_segment_ != end_segment_);
-  const std::uint32_t id = next_segment_++;
+  const std::uint32_t id = free_number();
   platform::CudaAllocation allocation(device_, size);
   auto mapping = std::make_shared<const platform::CudaMapping>(
       allocation, platform::cu::AccessFlags::kReadWrite);
@@ -94,6 +96,18 @@ void CudaArena::grow_for(std::size_t bytes) {
   reserved_bytes_ += size;
 }
 
+// Round and round: a borrower has heard that one was retired before it hears of the next of that
+// number.
+std::uint32_t CudaArena::free_number() {
+  check(segments_.size() < kMostSegments);
+  while (true) {
+    const std::uint32_t id = next_segment_++;
+    if (next_segment_ == first_segment_ + kMostSegments) next_segment_ = first_segment_;
+    const bool untold = std::find(retired_.begin(), retired_.end(), id) != retired_.end();
+    if (!untold && !segments_.contains(id)) return id;
+  }
+}
+
 void CudaArena::require_room(std::size_t bytes, std::size_t asked) const {
   if (bytes <= options_.budget_bytes - reserved_bytes_) return;
   throw Error(Code::kOutOfMemory,
@@ -108,10 +122,65 @@ void CudaArena::require_room(std::size_t bytes, std::size_t asked) const {
 
 void CudaArena::free(Block& block) noexcept {
   const std::lock_guard lock(mutex_);
+  const std::uint32_t segment = block.segment();
   if (marks_->whole(block.write_mark()))
     free_.give_back(blocks_.remove(block));
   else
     rested_.push_back({block.write_mark(), blocks_.remove(block)});
+  note_idle(segment);
+}
+
+// A segment in which nobody has anything is told of; also if a stream may still write it.
+void CudaArena::note_idle(std::uint32_t number) noexcept {
+  Segment& segment = segments_.at(number);
+  if (blocks_.any_in(number)) return;
+  segment.idle_since = Clock::now();
+  if (segments_.size() > 1) tell_idle();
+}
+
+void CudaArena::tell_idle() noexcept {
+  if (!told_idle_ && idle_listener_) idle_listener_();
+  told_idle_ = true;
+}
+
+void CudaArena::on_idle(std::function<void()> listener) {
+  const std::lock_guard lock(mutex_);
+  idle_listener_ = std::move(listener);
+}
+
+void CudaArena::retire_idle(Clock::time_point now) {
+  Keepers::prepare();
+  Keepers::Kept gone;  // goes without our mutex
+  {
+    const std::lock_guard lock(mutex_);
+    wake_rested();
+    retired_.reserve(retired_.size() + segments_.size());
+    for (auto at = segments_.begin(); at != segments_.end() && segments_.size() > 1;) {
+      const auto& [id, segment] = *at;
+      const std::size_t bytes = segment.allocation.bytes();
+      if (!segment.idle_since || now - *segment.idle_since < kIdle || !free_.covers(id, bytes)) {
+        ++at;
+        continue;
+      }
+      gone.push_back(segment.mapping);
+      free_.forget(id);
+      blocks_.remove_segment(segment.mapping->data());
+      reserved_bytes_ -= bytes;
+      retired_.push_back(id);
+      at = segments_.erase(at);
+    }
+    const bool more = segments_.size() > 1 &&
+                      std::any_of(segments_.begin(), segments_.end(),
+                                  [](const auto& item) { return item.second.idle_since; });
+    told_idle_ = false;
+    if (more) tell_idle();
+  }
+  Keepers::let_go(std::move(gone));
+}
+
+std::vector<std::uint32_t> CudaArena::take_retired() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(retired_, {});
 }
 
 void CudaArena::wake_rested() noexcept {

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "tensorbus/memory/block.hpp"
@@ -31,7 +34,8 @@ struct CudaArenaStats {
 // A participant's memory on one device: allocations that others can be given a descriptor of,
 // carved into blocks. The books are as private as those of host memory (Arena). A block that comes
 // back is used again when the stream that wrote it has passed; who drops a loan that was never
-// published has no work left under way on it.
+// published has no work left under way on it. A segment of which nobody has had anything for a
+// while goes back to the device, but for one.
 //
 // Invariants, under `mutex_`:
 // 1. Every byte of every segment is in exactly one block, in one that rests, or in one free extent.
@@ -39,7 +43,9 @@ struct CudaArenaStats {
 // Thread-safe. Blocks keep their arena alive.
 class CudaArena : public BlockHome, public std::enable_shared_from_this<CudaArena> {
  public:
-  // Segments are numbered from `first_segment` on, at most kMostSegments.
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds kIdle{5};
+  // Segments are numbered from `first_segment` on, at most kMostSegments at once.
   static constexpr std::uint32_t kMostSegments = 1 << 20;
   static std::shared_ptr<CudaArena> create(const platform::CudaDevice& device,
                                            const CudaArenaOptions& options,
@@ -65,18 +71,31 @@ class CudaArena : public BlockHome, public std::enable_shared_from_this<CudaAren
   };
   SharedSegment share_segment(std::uint32_t id) const;
 
+  // Gives back segments that have been idle until `now`. Borrowers are to be told, too.
+  void retire_idle(Clock::time_point now);
+  std::vector<std::uint32_t> take_retired();
+  // A segment is idle now: retire_idle() has something to do in kIdle. It takes no lock that
+  // anybody holds while calling us, and does not throw. Said before the first block.
+  void on_idle(std::function<void()> listener);
+  // The participant is gone, and nobody listens; blocks may live on.
+  void close() { on_idle({}); }
+
   CudaArenaStats stats() const;
 
  private:
   struct Segment {
     platform::CudaAllocation allocation;
     std::shared_ptr<const platform::CudaMapping> mapping;
+    std::optional<Clock::time_point> idle_since{};
   };
 
   CudaArena(const platform::CudaDevice& device, const CudaArenaOptions& options,
             std::uint32_t first_segment, std::shared_ptr<WriteMarks> marks);
   void wake_rested() noexcept;
   void free(Block& block) noexcept override;
+  void note_idle(std::uint32_t segment) noexcept;
+  void tell_idle() noexcept;
+  std::uint32_t free_number();
   void grow_for(std::size_t bytes);
   void require_room(std::size_t bytes, std::size_t asked) const;
 
@@ -94,8 +113,11 @@ class CudaArena : public BlockHome, public std::enable_shared_from_this<CudaAren
     FreeExtents::Taken taken;
   };
   std::vector<Rested> rested_;  // has room for all blocks
+  std::vector<std::uint32_t> retired_;
+  std::function<void()> idle_listener_;
+  bool told_idle_ = false;  // since retire_idle() was called last
+  const std::uint32_t first_segment_;
   std::uint32_t next_segment_;
-  const std::uint32_t end_segment_;
   std::size_t reserved_bytes_ = 0;
 };
 

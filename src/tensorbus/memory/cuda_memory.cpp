@@ -15,11 +15,12 @@ std::shared_ptr<CudaArena> CudaMemory::arena_of(const platform::CudaDevice& devi
     throw Error(Code::kUnsupported, "more than 512 devices");
   const std::lock_guard lock(mutex_);
   std::shared_ptr<CudaArena>& arena = arenas_[ordinal];
-  if (!arena)
-    arena = CudaArena::create(
-        device, options_, kFirst + static_cast<std::uint32_t>(ordinal) * CudaArena::kMostSegments,
-        marks_);
-  return arena;
+  if (arena) return arena;
+  auto made = CudaArena::create(
+      device, options_, kFirst + static_cast<std::uint32_t>(ordinal) * CudaArena::kMostSegments,
+      marks_);
+  made->on_idle(idle_listener_);
+  return arena = std::move(made);
 }
 
 std::shared_ptr<CudaArena> CudaMemory::arena_of(std::uint32_t segment) const noexcept {
@@ -56,6 +57,29 @@ CudaMemory::SharedSegment CudaMemory::share_segment(std::uint32_t id) const {
   check(arena != nullptr);
   CudaArena::SharedSegment shared = arena->share_segment(id);
   return {std::move(shared.fd), shared.bytes, arena->device().uuid()};
+}
+
+std::vector<std::shared_ptr<CudaArena>> CudaMemory::arenas() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<CudaArena>> all;
+  for (const auto& [ordinal, arena] : arenas_)
+    if (arena) all.push_back(arena);
+  return all;
+}
+
+void CudaMemory::retire_idle(CudaArena::Clock::time_point now) {
+  for (const auto& arena : arenas()) arena->retire_idle(now);
+}
+
+void CudaMemory::close() {
+  for (const auto& arena : arenas()) arena->close();
+}
+
+std::vector<std::uint32_t> CudaMemory::take_retired() {
+  std::vector<std::uint32_t> retired = exports_->take_retired();
+  for (const auto& arena : arenas())
+    for (const std::uint32_t segment : arena->take_retired()) retired.push_back(segment);
+  return retired;
 }
 
 std::map<int, CudaArenaStats> CudaMemory::stats() const {

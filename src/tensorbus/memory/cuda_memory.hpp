@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -47,6 +48,13 @@ class CudaMemory {
   // Of an arena's segment that has blocks.
   SharedSegment share_segment(std::uint32_t id) const;
 
+  // Of the arenas, see CudaArena; said before the first block.
+  void on_idle(std::function<void()> listener) { idle_listener_ = std::move(listener); }
+  void retire_idle(CudaArena::Clock::time_point now);
+  void close();
+  // Of the arenas and of others' memory.
+  std::vector<std::uint32_t> take_retired();
+
   CudaExports& exports() noexcept { return *exports_; }
   WriteMarks& marks() noexcept { return *marks_; }
   // By ordinal.
@@ -55,10 +63,12 @@ class CudaMemory {
  private:
   std::shared_ptr<CudaArena> arena_of(const platform::CudaDevice& device);
   std::shared_ptr<CudaArena> arena_of(std::uint32_t segment) const noexcept;
+  std::vector<std::shared_ptr<CudaArena>> arenas() const;
 
   const CudaArenaOptions options_;
   const std::shared_ptr<CudaExports> exports_;
   const std::shared_ptr<WriteMarks> marks_ = std::make_shared<WriteMarks>();
+  std::function<void()> idle_listener_;
   mutable std::mutex mutex_;
   std::map<int, std::shared_ptr<CudaArena>> arenas_;  // by ordinal
 };

@@ -46,6 +46,11 @@ class LivingBlocks {
   BlockRef find(std::uint32_t segment, std::uint64_t offset,
                 std::uint64_t generation = 0) const noexcept;
 
+  bool any_in(std::uint32_t segment) const noexcept {
+    const auto at = living_.lower_bound({segment, 0});
+    return at != living_.end() && at->first.first == segment;
+  }
+
   std::size_t count() const noexcept { return living_.size(); }
   std::size_t bytes() const noexcept { return bytes_; }
 

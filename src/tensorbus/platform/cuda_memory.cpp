@@ -23,6 +23,20 @@ cu::AllocationProp exportable(const CudaDevice& device) {
   return prop;
 }
 
+// The other devices of this process that can reach the memory of this one.
+std::vector<const CudaDevice*> peers_of(const CudaDevice& device) {
+  const CudaDriver& cuda = CudaDriver::get();
+  std::vector<const CudaDevice*> peers;
+  for (const CudaDevice* other : CudaDevice::all()) {
+    int can = 0;
+    if (other != &device &&
+        cuda.DeviceCanAccessPeer(&can, other->handle(), device.handle()) == cu::Result::kSuccess &&
+        can != 0)
+      peers.push_back(other);
+  }
+  return peers;
+}
+
 std::string bytes_on(std::size_t bytes, const CudaDevice& device) {
   return std::to_string(bytes) + " bytes on cuda:" + std::to_string(device.ordinal());
 }
@@ -105,12 +119,15 @@ void CudaMapping::map(std::span<const CudaAllocation> parts, cu::AccessFlags acc
 
 void CudaMapping::allow(cu::AccessFlags access) {
   const CudaDriver& cuda = CudaDriver::get();
-  cu::AccessDesc desc{location_of(*device_), access};
-  if (access == cu::AccessFlags::kRead &&
-      cuda.MemSetAccess(address_, bytes_, &desc, 1) == cu::Result::kSuccess)
-    return;
-  desc.flags = cu::AccessFlags::kReadWrite;
-  cuda.check(cuda.MemSetAccess(address_, bytes_, &desc, 1),
+  const auto allowed = [&](cu::AccessFlags flags) {
+    std::vector<cu::AccessDesc> all{{location_of(*device_), flags}};
+    for (const CudaDevice* peer : peers_of(*device_)) all.push_back({location_of(*peer), flags});
+    if (cuda.MemSetAccess(address_, bytes_, all.data(), all.size()) == cu::Result::kSuccess)
+      return cu::Result::kSuccess;
+    return cuda.MemSetAccess(address_, bytes_, all.data(), 1);
+  };
+  if (access == cu::AccessFlags::kRead && allowed(access) == cu::Result::kSuccess) return;
+  cuda.check(allowed(cu::AccessFlags::kReadWrite),
              "cuMemSetAccess of " + bytes_on(bytes_, *device_));
 }
 

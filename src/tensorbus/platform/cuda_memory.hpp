@@ -60,7 +60,8 @@ class CudaRange {
 // Owns the addresses at which allocations are seen by their device.
 class CudaMapping : public CudaRange {
  public:
-  // With kRead it is mapped for reading where the driver can do that, else for both.
+  // With kRead it is mapped for reading where the driver can do that, else for both: for its
+  // device, and for the others that can reach it.
   CudaMapping(const CudaAllocation& allocation, cu::AccessFlags access)
       : CudaMapping(std::span(&allocation, 1), access) {}
   // The same of several, one behind the other.

@@ -34,8 +34,10 @@ nb::tuple published_on(const Sample& self) {
   return nb::tuple(list);
 }
 
-void use_on(const Sample& self, std::uintptr_t stream) {
-  for (const Tensor& tensor : self.tensors()) tensor.use_on(reinterpret_cast<void*>(stream));
+void use_on(const Sample& self, std::uintptr_t stream, int of) {
+  const auto device = of < 0 ? std::nullopt : std::optional(Device::cuda(of));
+  for (const Tensor& tensor : self.tensors())
+    tensor.use_on(reinterpret_cast<void*>(stream), device);
 }
 
 bool intact(const Sample& self) {
@@ -127,7 +129,7 @@ void bind_samples(nb::module_& module) {
            "Memory in which several torch tensors overlap, with the index of each and its offset "
            "there in bytes.")
       .def("memory", memory, nb::arg("index"))
-      .def("use_on", use_on, nb::arg("stream"), nb::call_guard<WithoutGil>())
+      .def("use_on", use_on, nb::arg("stream"), nb::arg("of") = -1, nb::call_guard<WithoutGil>())
       .def_prop_ro("intact", intact)
       .def("copy", &Sample::copy, nb::call_guard<WithoutGil>());
 }

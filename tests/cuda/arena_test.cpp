@@ -1,0 +1,146 @@
+// Memory of a device that nobody uses goes back to it.
+
+#include "ends.hpp"
+#include "tensorbus/memory/cuda_memory.hpp"
+
+namespace tensorbus {
+namespace {
+
+using namespace testing;
+using memory::CudaArena;
+
+constexpr std::size_t kSegment = std::size_t{64} << 20;
+
+TEST(CudaArena, segments_that_were_idle_for_a_while_go_back_but_for_one) {
+  in_process([] {
+    memory::CudaMemory cuda({.segment_bytes = kSegment});
+    int told = 0;
+    cuda.on_idle([&] { ++told; });
+    const platform::CudaDevice& device = platform::CudaDevice::at(0);
+    memory::BlockRef kept = cuda.allocate(device, 4096);
+    std::vector<memory::BlockRef> large;
+    for (int i = 0; i < 3; ++i) large.push_back(cuda.allocate(device, kSegment));
+    EXPECT_EQ(standin_allocated_bytes(0), 4 * kSegment);
+    const std::uint32_t first = large[0]->segment();
+    large.pop_back();
+    EXPECT_EQ(told, 1);
+    large.clear();
+    EXPECT_EQ(told, 1) << "once until it was looked after";
+    cuda.retire_idle(CudaArena::Clock::now());
+    EXPECT_EQ(told, 2) << "there is something for later";
+    EXPECT_EQ(cuda.stats().at(0).segments, 4U);
+
+    memory::BlockRef again = cuda.allocate(device, kSegment);
+    EXPECT_EQ(again->segment(), first);
+    cuda.retire_idle(CudaArena::Clock::now() + 2 * CudaArena::kIdle);
+    EXPECT_EQ(cuda.stats().at(0).segments, 2U);
+    EXPECT_EQ(cuda.stats().at(0).reserved_bytes, 2 * kSegment);
+    EXPECT_EQ(cuda.take_retired().size(), 2U);
+    EXPECT_TRUE(cuda.take_retired().empty());
+    EXPECT_TRUE(eventually([] { return standin_allocated_bytes(0) == 2 * kSegment; }));
+
+    again = {};
+    kept = {};
+    cuda.retire_idle(CudaArena::Clock::now() + 2 * CudaArena::kIdle);
+    EXPECT_EQ(cuda.stats().at(0).segments, 1U) << "for the next one";
+    EXPECT_TRUE(cuda.allocate(device, kSegment));
+  });
+}
+
+TEST(CudaArena, a_segment_that_a_stream_still_writes_does_not_go_back) {
+  const FreshDomain domain;
+  in_process([&] {
+    const Participant us = domain.join();
+    Publisher publisher("frames", {}, us);
+    const TestStream slow;
+    const Loan other = publisher.loan<std::uint8_t>({kSegment}, Device::cuda());
+    slow.pause();
+    publish_filled(publisher, slow, 1);  // to nobody
+    const auto segments = [&] { return us.arena(Device::cuda()).segments; };
+    EXPECT_EQ(segments(), 2U);
+    slow.resume();
+    EXPECT_TRUE(eventually([&] { return segments() == 1; })) << "after a few seconds";
+  });
+}
+
+TEST(CudaArena, a_reader_lets_go_of_what_was_given_back) {
+  const FreshDomain domain;
+  in_two_processes(
+      [&](int wire) {
+        Writer w(domain);
+        w.wait_for_reader();
+        const Loan stays = loan_of(w.publisher);
+        Loan large = w.publisher.loan<std::uint64_t>({kSegment / 8}, Device::cuda());
+        w.publisher.publish(std::move(large), w.stream.get());
+        wait_for(wire);
+        EXPECT_TRUE(eventually([&] {
+          (void)w.publisher.stats();
+          return w.us.arena(Device::cuda()).segments == 1;
+        }));
+        publish_filled(w.publisher, w.stream, 2);
+        wait_for(wire);
+      },
+      [&](int wire) {
+        Reader r(domain);
+        (void)r.next();
+        EXPECT_EQ(standin_open_mappings(), 1U);
+        tell(wire);
+        const Sample sample = r.next();
+        const Found found = read_on(r.stream, sample.tensor());
+        r.stream.synchronize();
+        EXPECT_EQ(*found, 2U);
+        EXPECT_TRUE(eventually([] { return standin_open_mappings() == 1; }));
+        tell(wire);
+      });
+}
+
+TEST(CudaArena, a_block_may_outlive_its_participant) {
+  const FreshDomain domain;
+  in_process([&] {
+    std::optional<Participant> us = domain.join();
+    std::optional<Publisher> publisher(std::in_place, "frames", PublisherOptions{}, *us);
+    std::optional<Loan> small = publisher->loan<std::uint8_t>({4096}, Device::cuda());
+    std::optional<Loan> large = publisher->loan<std::uint8_t>({kSegment}, Device::cuda());
+    publisher.reset();
+    us.reset();
+    large.reset();
+    small.reset();
+  });
+}
+
+// What a stream of one device finds in memory of another.
+standin::Result copied_to_another_device(const FreshDomain& domain) {
+  const Participant us = domain.join();
+  Publisher publisher("frames", {}, us);
+  const Participant other = domain.join();
+  Subscriber subscriber("frames", {}, other);
+  EXPECT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
+  const TestStream writer(0);
+  publish_filled(publisher, writer, 6);
+  const auto sample = subscriber.receive(kLong);
+  if (!sample) return standin::Result::kUnknown;
+  const Tensor& tensor = sample->tensor();
+  const TestStream reader(1);
+  std::vector<std::uint64_t> host(kWords);
+  tensor.use_on(reader.get(), Device::cuda(1));
+  const auto address = [](const void* pointer) {
+    return static_cast<standin::DevicePtr>(reinterpret_cast<std::uintptr_t>(pointer));
+  };
+  const auto result = standin::cuMemcpyAsync(address(host.data()), address(tensor.data()),
+                                             kWords * 8, reader.get());
+  reader.synchronize();
+  if (result == standin::Result::kSuccess) {
+    EXPECT_EQ(seed_of(host), 6U);
+  }
+  return result;
+}
+
+TEST(CudaArena, what_is_received_can_be_used_by_devices_that_reach_it) {
+  const FreshDomain domain;
+  in_process([&] { EXPECT_OK(copied_to_another_device(domain)); });
+  in_process({{"STANDIN_WITHOUT", "peer"}},
+             [&] { EXPECT_RESULT(kInvalidValue, copied_to_another_device(domain)); });
+}
+
+}  // namespace
+}  // namespace tensorbus
