@@ -152,7 +152,7 @@ inline bool hears_exchange(link::Channel::Received& received) {
       check(received.as<link::Stage>().bytes != 0);
       return true;
     case link::ControlType::kPin:
-      check(received.as<link::Pin>().bytes != 0);
+      check(received.as<link::Pin>().verb <= static_cast<std::uint32_t>(link::PinVerb::kReleased));
       return true;
     case link::ControlType::kHandOver:
       check(received.as<link::HandOver>().request != 0);

@@ -91,6 +91,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   // Enters a lease before anybody can know of it.
   link::Lent lent(const link::Entry& entry, const link::IssuedRef& issued, memory::Grant grant);
   QueueHost& queues() const;
+  bool on_memory(link::Channel::Received& received);
   void on_export(link::Channel::Received& received);
   void on_attach(const link::Attach& asked);
   void on_claim(const link::Claim& asked);

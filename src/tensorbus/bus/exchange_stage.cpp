@@ -26,12 +26,17 @@ void Exchange::on_stage(const link::Stage& asked) {
                   "STAGE.bytes: " + std::to_string(asked.bytes) + " of " + std::to_string(rest));
     if (staging_ >= kMostStaging)
       throw Error(Code::kOutOfMemory, "too many copies of device memory are asked for at once");
-    surroundings_.host_copies->copy(
-        {block, asked.block.offset, asked.bytes},
-        [weak = weak_from_this(), request = asked.request](const auto& copied) {
-          if (const auto self = weak.lock()) self->lend_copy(request, copied);
-        });
     ++staging_;
+    try {
+      surroundings_.host_copies->copy(
+          {block, asked.block.offset, asked.bytes},
+          [weak = weak_from_this(), request = asked.request](const auto& copied) {
+            if (const auto self = weak.lock()) self->lend_copy(request, copied);
+          });
+    } catch (...) {
+      --staging_;
+      throw;
+    }
   });
 }
 

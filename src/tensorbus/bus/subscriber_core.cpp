@@ -1,12 +1,9 @@
 #include "tensorbus/bus/subscriber_core.hpp"
 
 #include <algorithm>
-#include <exception>
 #include <new>
 #include <utility>
 
-#include "tensorbus/bus/pinning.hpp"
-#include "tensorbus/bus/sample_parts.hpp"
 #include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/step.hpp"
@@ -14,7 +11,6 @@
 namespace tensorbus::bus {
 namespace {
 
-constexpr int kSkippedAtATime = 64;
 constexpr std::size_t kMostMismatches = 16;  // that nobody was told yet
 
 std::string definition_to_send(const MessageType& type) {
@@ -106,122 +102,6 @@ Outcome SubscriberCore::take_next(Sample& sample) {
   if (at_limit) return Outcome::kHoldLimit;
   forget_ended_links();
   return Outcome::kTimedOut;
-}
-
-// Reads the link's next sample. Those that make no sense are counted and skipped, some at a time: a
-// publisher of nothing else must not keep us here.
-bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
-  link::Entry entry;
-  for (int skipped = 0; skipped < kSkippedAtATime; ++skipped) {
-    if (link->set_aside) {
-      if (!link->look_again) return false;  // as ready() says
-      entry = *link->set_aside;
-      link->set_aside.reset();
-    } else if (!link->pop(entry)) {
-      return false;
-    }
-    try {
-      switch (take_entry(link, entry, sample)) {
-        case Taken::kDone:
-          return true;
-        case Taken::kLater:
-          return false;
-        case Taken::kNever:
-          break;
-      }
-    } catch (const Error& error) {
-      if (error.code() == Code::kOutOfMemory) {
-        try_again_later(*link, entry);
-        throw;
-      }
-      ++stats_.bad;
-      // Of a GPU that this process does not have, or cannot use.
-      if (error.code() == Code::kUnsupported || error.code() == Code::kForked) throw;
-    } catch (const std::bad_alloc&) {
-      try_again_later(*link, entry);
-      throw;
-    }
-  }
-  return false;
-}
-
-SubscriberCore::Taken SubscriberCore::take_entry(const LinkRef& link, const link::Entry& entry,
-                                                 Sample& sample) {
-  if (auto read = to_pin_.extract(link.get())) {
-    sample = std::move(read.mapped());
-    return pin(link, entry, sample);
-  }
-  AskedFor asked;
-  if (const auto found = asked_for_.find(link.get()); found != asked_for_.end()) {
-    if (found->second.token == entry.token && !found->second.result) return set_aside(*link, entry);
-    asked = std::move(found->second);
-    asked_for_.erase(found);
-  }
-  Claimed* claimed = nullptr;
-  if (asked.result && asked.token == entry.token) {
-    if (std::holds_alternative<Error>(*asked.result)) return drop(*link, entry, stats_.gone);
-    claimed = &std::get<Claimed>(*asked.result);
-  }
-  switch (SampleParts::read(sample, link, entry, options_.access, claimed)) {
-    case SampleParts::Read::kDone:
-      stats_.missed += link->gap_before(entry.sequence);
-      ++stats_.received;
-      if (claimed != nullptr && !claimed->staged.empty()) ++stats_.staged;
-      return options_.pin ? pin(link, entry, sample) : Taken::kDone;
-    case SampleParts::Read::kNotClaimed:
-      if (!claim_) return drop(*link, entry, stats_.gone);
-      claim_(link, entry.token, SampleParts::handed_on(*link, entry));
-      asked_for_[link.get()] = {entry.token};
-      break;
-    case SampleParts::Read::kOutOfReach: {
-      if (!stage_ || (claimed != nullptr && !claimed->staged.empty()))
-        return drop(*link, entry, stats_.gone);
-      auto tensors = SampleParts::out_of_reach(*link, entry, claimed);
-      stage_(link, entry.token, std::move(tensors),
-             claimed != nullptr ? std::move(*claimed) : Claimed());
-      asked_for_[link.get()] = {entry.token};
-      break;
-    }
-    case SampleParts::Read::kHalfWritten:
-      return drop(*link, entry, stats_.gone);
-    case SampleParts::Read::kSegmentMissing:
-      if (link->ended()) return drop(*link, entry, stats_.bad);  // it will not come any more
-  }
-  return set_aside(*link, entry);
-}
-
-SubscriberCore::Taken SubscriberCore::set_aside(link::BorrowerLink& link,
-                                                const link::Entry& entry) noexcept {
-  link.set_aside = entry;
-  link.look_again = false;
-  return Taken::kLater;
-}
-
-// What was read, once the owner has said what of it may be pinned.
-SubscriberCore::Taken SubscriberCore::pin(const LinkRef& link, const link::Entry& entry,
-                                          Sample& sample) {
-  try {
-    const Pinning pinning = pin_blocks(*link, sample);
-    if (pinning == Pinning::kHalf) sample = sample.copy();
-    if (pinning != Pinning::kAsked) return Taken::kDone;
-    to_pin_.insert_or_assign(link.get(), std::move(sample));
-  } catch (const std::exception&) {  // no memory: it can be read all the same
-    return Taken::kDone;
-  }
-  return set_aside(*link, entry);
-}
-
-SubscriberCore::Taken SubscriberCore::drop(link::BorrowerLink& link, const link::Entry& entry,
-                                           std::uint64_t& counter) noexcept {
-  link.release(entry.token);
-  ++counter;
-  return Taken::kNever;
-}
-
-void SubscriberCore::try_again_later(link::BorrowerLink& link, const link::Entry& entry) noexcept {
-  link.set_aside = entry;
-  link.look_again = true;  // there is something still
-  if (event_) event_->signal();
 }
 
 bool SubscriberCore::anything_ready() const {
@@ -423,22 +303,6 @@ void SubscriberCore::refuse(const LinkRef& link, Code code, std::string_view why
   } catch (const std::bad_alloc&) {  // the count says it
     stats_.last_refusal.clear();
   }
-}
-
-void SubscriberCore::claimed(const LinkRef& link, std::uint64_t token,
-                             std::variant<Claimed, Error> result) {
-  const std::lock_guard lock(mutex_);
-  const auto asked = asked_for_.find(link.get());
-  if (asked == asked_for_.end() || asked->second.token != token) return;  // for one that went since
-  asked->second.result = std::move(result);
-  link->look_again = true;
-  wake_all();
-}
-
-void SubscriberCore::segment_came() {
-  const std::lock_guard lock(mutex_);
-  for (const LinkRef& link : links_) link->look_again = true;
-  wake_all();
 }
 
 }  // namespace tensorbus::bus
