@@ -7,7 +7,6 @@
 #include "foreign.hpp"
 #include "tensorbus/bus/queue.hpp"
 #include "tensorbus/bus/share.hpp"
-#include "tensorbus/platform/cuda_foreign.hpp"
 
 namespace tensorbus {
 namespace {

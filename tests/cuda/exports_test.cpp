@@ -1,6 +1,7 @@
 // Memory of other allocators, lent where it lies: what is, and until when.
 
 #include "foreign.hpp"
+#include "tensorbus/platform/cuda_foreign.hpp"
 
 namespace tensorbus {
 namespace {
