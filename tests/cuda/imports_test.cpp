@@ -5,7 +5,9 @@
 #include "ends.hpp"
 #include "tensorbus/memory/borrowed_cuda.hpp"
 #include "tensorbus/memory/cuda_exports.hpp"
+#include "tensorbus/memory/cuda_memory.hpp"
 #include "tensorbus/platform/cuda_stream.hpp"
+#include "tensorbus/platform/memfd.hpp"
 
 namespace tensorbus::memory {
 namespace {
@@ -123,6 +125,35 @@ TEST(CudaImports, have_numbers_of_their_own) {
     }
     borrowed.add_export(kOwner, false, part_of({}));
     EXPECT_EQ(code_of([&] { borrowed.add_export(kOwner, false, part_of({})); }), Code::kProtocol);
+  });
+}
+
+// A process that cannot use a device may be sent many of them.
+TEST(CudaImports, of_a_device_that_is_not_seen_leave_no_descriptors_behind) {
+  in_process([] {
+    EXPECT_GE(platform::CudaDevice::all().size(), 1U);
+    BorrowedCuda borrowed;
+    const auto memory = [] { return platform::create_sealed_memfd("test", kBytes); };
+    const platform::cu::Uuid unknown{{99}};
+    const auto send_both = [&](std::uint32_t number) {
+      borrowed.add(CudaMemory::kFirst + number, memory(), kBytes, unknown);
+      ExportPart part{.segment = CudaExports::kFirst + number,
+                      .kind = 2,
+                      .bytes = kBytes,
+                      .device = unknown,
+                      .chunk_bytes = kBytes,
+                      .fd = memory()};
+      borrowed.add_export(kOwner, false, std::move(part));
+      EXPECT_EQ(code_of([&] { (void)borrowed.find(CudaMemory::kFirst + number); }),
+                Code::kUnsupported);
+      EXPECT_EQ(code_of([&] { (void)borrowed.find(CudaExports::kFirst + number); }),
+                Code::kUnsupported);
+    };
+    send_both(0);
+    const std::size_t before = open_descriptors();
+    send_both(1);
+    EXPECT_EQ(open_descriptors(), before);
+    EXPECT_FALSE(borrowed.is_usable(CudaExports::kFirst + 1));
   });
 }
 

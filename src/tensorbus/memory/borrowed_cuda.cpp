@@ -108,8 +108,11 @@ BorrowedCuda::Ref BorrowedCuda::find(std::uint32_t id) {
   try {
     segment.mapping = map(segment);
   } catch (const Error& error) {
-    if (error.code() == Code::kUnsupported || error.code() == Code::kForked)
+    if (error.code() == Code::kUnsupported || error.code() == Code::kForked) {
       segment.unusable = error;
+      segment.fd.reset();
+      if (segment.foreign) segment.foreign->drop_descriptors();
+    }
     throw;
   }
   return segment.mapping;

@@ -35,6 +35,8 @@ class BorrowedExport {
   // have come: the owner may have been short of something.
   void add(ExportPart next);
   std::size_t descriptors() const noexcept { return fds_.size(); }
+  // It will not be opened.
+  void drop_descriptors() noexcept { fds_.clear(); }
 
   // Null while parts are missing. Throws what BorrowedCuda::find() throws.
   CudaImports::Range open();
