@@ -103,6 +103,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void take_back_what_is_reached();
   // Has `work` done, or the request denied.
   void serve(std::uint32_t request, const std::function<void()>& work);
+  // The same, of what was taken on before: does not throw because the peer reads no answers.
+  void do_or_deny(std::uint32_t request, const std::function<void()>& work);
 
   Surroundings& surroundings_;
   const std::shared_ptr<link::Connected> connected_;

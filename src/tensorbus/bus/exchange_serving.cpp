@@ -18,7 +18,11 @@ void Exchange::serve(std::uint32_t request, const std::function<void()>& work) {
   used_ = true;
   if (connected_->channel->waiting() >= kMostUnheard)
     throw Error(Code::kProtocol, "the peer asks, and does not read the answers");
-  // Made first: to say that there is no memory must not take any.
+  do_or_deny(request, work);
+}
+
+// Made first: to say that there is no memory must not take any.
+void Exchange::do_or_deny(std::uint32_t request, const std::function<void()>& work) {
   auto no_memory =
       link::Channel::prepare(link::Denied{request, static_cast<std::uint32_t>(Code::kOutOfMemory),
                                           "the process that was asked has no memory left"});

@@ -41,9 +41,8 @@ void Exchange::on_stage(const link::Stage& asked) {
 }
 
 void Exchange::lend_copy(std::uint32_t request, const memory::HostCopies::Copied& copied) {
-  --staging_;
   if (ended_) return;
-  serve(request, [&] {
+  do_or_deny(request, [&] {
     require_room_for_a_lease();
     segments_->ensure_sent(copied.block->segment(), memory::Grant::kRead);
     const link::Staged answer{
@@ -67,6 +66,7 @@ void Exchange::lend_copy(std::uint32_t request, const memory::HostCopies::Copied
     }
     platform::step("staged.sent");
   });
+  --staging_;
 }
 
 }  // namespace tensorbus::bus

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -87,7 +88,7 @@ struct HostCopies::Copy {
   // Release, by a thread of the driver, which does not touch the copy again; acquire in rests() and
   // deliver().
   std::atomic<bool> done{false};
-  std::vector<OnCopied> waiting;
+  std::deque<OnCopied> waiting;
 };
 
 HostCopies::HostCopies(std::shared_ptr<Arena> arena, std::shared_ptr<CudaMemory> cuda,
@@ -121,8 +122,10 @@ void HostCopies::copy(const Range& range, OnCopied on_copied) {
     copies_.push_back(copy);
   }
   copies_.splice(copies_.end(), copies_, std::find(copies_.begin(), copies_.end(), copy));
-  copy->waiting.push_back(std::move(on_copied));
-  if (!copy->source) tell(*copy);  // deliver() has seen it
+  if (copy->source)
+    copy->waiting.push_back(std::move(on_copied));
+  else
+    on_copied(copied(*copy));  // deliver() has seen it
 }
 
 std::shared_ptr<HostCopies::Copy> HostCopies::find(const Range& range) const {
@@ -182,21 +185,27 @@ void HostCopies::start(Copy& copy, const Range& range) {
   const auto address = [](const std::byte* byte) {
     return static_cast<platform::cu::DevicePtr>(reinterpret_cast<std::uintptr_t>(byte));
   };
-  cuda_->marks().after_whole(stream, block, [&] {
+  bool enqueued = false;
+  const auto enqueue = [&] {
     cuda.check(cuda.MemcpyAsync(address(copy.pages.data() + copy.begin),
                                 address(block.data() + (range.offset - block.offset())),
                                 range.bytes, stream.handle()),
                "cuMemcpyAsync of " + std::to_string(range.bytes) + " bytes");
+    enqueued = true;
     const auto on_done = [](void* argument) {
       auto& mine = *static_cast<Copy*>(argument);
       const std::shared_ptr<Bell> bell = mine.bell;
       mine.done.store(true, std::memory_order_release);
       bell->ring();
     };
-    const auto result = cuda.LaunchHostFunc(stream.handle(), on_done, &copy);
-    if (result != platform::cu::Result::kSuccess) stream.synchronize();
-    cuda.check(result, "cuLaunchHostFunc");
-  });
+    cuda.check(cuda.LaunchHostFunc(stream.handle(), on_done, &copy), "cuLaunchHostFunc");
+  };
+  try {
+    cuda_->marks().after_whole(stream, block, enqueue);
+  } catch (...) {
+    if (enqueued) stream.synchronize();  // it writes to the copy
+    throw;
+  }
   copy.source = range.block;
 }
 
@@ -213,21 +222,28 @@ void HostCopies::deliver() {
   const auto copies = copies_;  // who is told may ask for more
   for (const auto& copy : copies) {
     if (!copy->source || !copy->done.load(std::memory_order_acquire)) continue;
-    copy->source.reset();
     tell(*copy);
+    copy->source.reset();
   }
   let_go(kMostResting);
 }
 
-void HostCopies::tell(Copy& copy) {
-  const std::shared_ptr<const void> use(&copy.bell, [bell = copy.bell](const void*) {
-    bell->ring();  // so that it is let go of
-  });
+HostCopies::Copied HostCopies::copied(const Copy& copy) {
   const std::byte* const first = copy.pages.data() + copy.begin;
-  const Copied copied{copy.block,
-                      copy.block->offset() + static_cast<std::size_t>(first - copy.block->data()),
-                      copy.device, use};
-  for (const OnCopied& on_copied : std::exchange(copy.waiting, {})) on_copied(copied);
+  return {.block = copy.block,
+          .offset = copy.block->offset() + static_cast<std::size_t>(first - copy.block->data()),
+          .device = copy.device,
+          .use = std::shared_ptr<const void>(&copy.bell, [bell = copy.bell](const void*) {
+            bell->ring();  // so that it is let go of
+          })};
+}
+
+// Who could not be told, for want of memory, is told another time.
+void HostCopies::tell(Copy& copy) {
+  for (const Copied done = copied(copy); !copy.waiting.empty(); copy.waiting.pop_front()) try {
+      copy.waiting.front()(done);
+    } catch (const Error&) {  // its connection is broken, not the others'
+    }
 }
 
 void HostCopies::let_go(std::size_t most_resting) {

@@ -42,7 +42,8 @@ class HostCopies {
   using OnCopied = std::function<void(const Copied&)>;
 
   // `on_copied` is called from here, or by deliver(): when whatever writes the block has, and the
-  // copy is made. Throws Error(kOutOfMemory), and what the driver says.
+  // copy is made; once more, if it throws std::bad_alloc there. Throws Error(kOutOfMemory), and
+  // what the driver says.
   void copy(const Range& range, OnCopied on_copied);
   // Tells of copies that are done, and lets go of memory that has rested for long.
   void deliver();
@@ -55,7 +56,8 @@ class HostCopies {
   std::shared_ptr<Copy> make(const Range& range);
   static void pin(Copy& copy, const platform::CudaDevice& device);
   void start(Copy& copy, const Range& range);
-  void tell(Copy& copy);
+  static Copied copied(const Copy& copy);
+  static void tell(Copy& copy);
   void let_go(std::size_t most_resting);
   const platform::CudaStream& stream_of(const platform::CudaDevice& device);
 
