@@ -212,6 +212,28 @@ TEST(CudaPins, stay_with_a_sample_whose_publisher_died) {
       });
 }
 
+TEST(CudaPins, and_the_connection_go_with_a_publisher_that_leaves) {
+  const FreshDomain domain;
+  in_process([&] {
+    PinningReader r(domain);
+    const std::size_t before = pins();
+    std::size_t descriptors = 0;
+    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+      {
+        HostWriter w(domain);
+        w.wait_for_reader();
+        publish(w.publisher, seed);
+        EXPECT_TRUE(is_pinned(r.next().tensor()));
+      }
+      EXPECT_TRUE(eventually([&] { return pins() == before; })) << pins();
+      EXPECT_FALSE(r.subscriber.try_receive());
+      if (seed == 1) descriptors = open_descriptors();
+    }
+    EXPECT_TRUE(eventually([&] { return open_descriptors() <= descriptors; }))
+        << open_descriptors() << " of " << descriptors;
+  });
+}
+
 TEST(CudaPins, are_bounded_when_nobody_uses_them) {
   const FreshDomain domain;
   in_process([&] {

@@ -26,10 +26,11 @@ Exchange::Exchange(Surroundings& surroundings, std::shared_ptr<link::Connected> 
 void Exchange::know(const Id& peer) {
   source_ = std::make_shared<const link::Source>(link::Source{peer, 0, {}});
   connected_->pinned->tell_by(
-      [channel = connected_->channel](std::uint32_t segment, memory::Range part) {
+      [weak = std::weak_ptr(connected_->channel)](std::uint32_t segment, memory::Range part) {
         constexpr auto kReleased = static_cast<std::uint32_t>(link::PinVerb::kReleased);
-        channel->send(
-            link::Pin{.verb = kReleased, .segment = segment, .begin = part.begin, .end = part.end});
+        if (const auto channel = weak.lock())
+          channel->send(link::Pin{
+              .verb = kReleased, .segment = segment, .begin = part.begin, .end = part.end});
       });
 }
 

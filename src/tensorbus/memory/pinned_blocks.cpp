@@ -1,6 +1,7 @@
 #include "tensorbus/memory/pinned_blocks.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <new>
 #include <utility>
 
@@ -132,7 +133,7 @@ void PinnedBlocks::bound_idle(std::vector<Ref>& gone) {
   std::ranges::sort(idle, {}, [](const Ref& pinned) { return pinned->last_used; });
   std::size_t left = idle.size();
   for (const Ref& pinned : idle) {
-    if (subscribers_ != 0 && left <= kMostIdle && bytes <= kMostIdleBytes) return;
+    if (keeps_idle() && left <= kMostIdle && bytes <= kMostIdleBytes) return;
     by_address_.erase(pinned->first());
     --left;
     bytes -= pinned->range.bytes();
@@ -145,10 +146,14 @@ void PinnedBlocks::unpin(std::vector<Ref> gone) noexcept {
     const std::uint32_t segment = pinned->segment;
     const Range range = pinned->range;
     pinned.reset();  // first
-    try {
-      tell_(segment, range);
-    } catch (const std::bad_alloc&) {  // the owner keeps the pages until the connection ends
-    }
+    release(segment, range);
+  }
+}
+
+void PinnedBlocks::release(std::uint32_t segment, Range part) noexcept {
+  try {
+    tell_(segment, part);
+  } catch (const std::exception&) {  // the owner keeps the pages until the connection ends
   }
 }
 
@@ -156,7 +161,7 @@ void PinnedBlocks::used_no_more(Ref pinned) noexcept {
   if (!pinned) return;
   {
     const std::lock_guard lock(mutex_);
-    if (--pinned->users != 0 || subscribers_ != 0) return;
+    if (--pinned->users != 0 || keeps_idle()) return;
   }
   pinned.reset();
   drop_idle();
@@ -176,7 +181,7 @@ void PinnedBlocks::drop_idle() noexcept {
 void PinnedBlocks::drop_grants() noexcept {
   const std::lock_guard lock(answers_mutex_);
   for (const auto& [block, answered] : asked_)
-    if (answered && *answered) tell_(block.segment, **answered);
+    if (answered && *answered) release(block.segment, **answered);
   std::erase_if(asked_, [](const auto& item) { return item.second.has_value(); });
 }
 
@@ -192,8 +197,11 @@ void PinnedBlocks::answer(const Block& block, std::optional<Range> granted) {
 }
 
 void PinnedBlocks::owner_gone() noexcept {
-  const std::lock_guard lock(answers_mutex_);
-  owner_gone_ = true;
+  {
+    const std::lock_guard lock(answers_mutex_);
+    owner_gone_ = true;
+  }
+  drop_idle();
 }
 
 }  // namespace tensorbus::memory

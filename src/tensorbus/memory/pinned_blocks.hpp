@@ -61,7 +61,7 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
 
   // The owner's answer; empty: no. Calls no driver.
   void answer(const Block& block, std::optional<Range> granted);
-  // It answers no more.
+  // It answers no more, and nothing new will lie in its memory: none stays pinned but those in use.
   void owner_gone() noexcept;
 
  private:
@@ -76,6 +76,8 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
   bool make_room(const std::byte* first, const std::byte* end, std::vector<Ref>& gone);
   void bound_idle(std::vector<Ref>& gone);
   void unpin(std::vector<Ref> gone) noexcept;
+  void release(std::uint32_t segment, Range part) noexcept;
+  bool keeps_idle() const noexcept { return subscribers_ != 0 && !owner_gone_; }
   void used_no_more(Ref pinned) noexcept;
   void drop_idle() noexcept;
   void drop_grants() noexcept;
@@ -88,7 +90,7 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
 
   std::mutex answers_mutex_;  // held for moments only
   std::map<Block, std::optional<std::optional<Range>>> asked_;
-  bool owner_gone_ = false;
+  std::atomic<bool> owner_gone_{false};  // relaxed: changed under answers_mutex_
 };
 
 }  // namespace tensorbus::memory
