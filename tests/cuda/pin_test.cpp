@@ -1,6 +1,8 @@
 // Host memory that a subscriber has pinned for GPUs (SubscriberOptions::pin).
 
 #include "ends.hpp"
+#include "tensorbus/memory/pinned_blocks.hpp"
+#include "tensorbus/platform/memfd.hpp"
 
 namespace tensorbus {
 namespace {
@@ -231,6 +233,62 @@ TEST(CudaPins, and_the_connection_go_with_a_publisher_that_leaves) {
     }
     EXPECT_TRUE(eventually([&] { return open_descriptors() <= descriptors; }))
         << open_descriptors() << " of " << descriptors;
+  });
+}
+
+// Nobody comes for the second grant any more.
+TEST(CudaPins, of_one_block_that_was_asked_for_twice_are_granted_once) {
+  in_process([&] {
+    constexpr std::size_t kBytes = 1 << 17;
+    constexpr std::size_t kHalfOf = kBytes / 2;
+    const platform::Fd memfd = platform::create_sealed_memfd("test", kBytes);
+    const auto mapping = std::make_shared<const platform::Mapping>(
+        memfd.get(), kBytes, platform::Mapping::Access::kReadWrite);
+    const memory::Range whole{0, kBytes};
+    const memory::PinnedBlocks::Wanted first{{0, 0, 1}, {0, kHalfOf}, mapping};
+    const memory::PinnedBlocks::Wanted second{{0, kHalfOf, 1}, {kHalfOf, kBytes}, mapping};
+    const memory::PinnedBlocks::Wanted third{{0, kHalfOf + 1, 1}, {kHalfOf + 1, kBytes}, mapping};
+    const auto blocks = std::make_shared<memory::PinnedBlocks>();
+    std::size_t released = 0;
+    blocks->tell_by([&](std::uint32_t, memory::Range) { ++released; });
+    blocks->subscribe();
+    using State = memory::PinnedBlocks::State;
+    for (const auto* wanted : {&first, &second, &third})
+      EXPECT_EQ(blocks->find(*wanted).state, State::kAsk);
+    blocks->answer(first.block, whole);
+    blocks->answer(second.block, whole);
+    EXPECT_EQ(blocks->find(first).state, State::kPinned);
+    EXPECT_EQ(blocks->find(second).state, State::kPinned);
+    EXPECT_EQ(blocks->find(third).state, State::kPinned);
+    EXPECT_EQ(released, 1U);
+    blocks->answer(third.block, whole);  // too late
+    EXPECT_EQ(released, 2U);
+    blocks->unsubscribe();
+    EXPECT_EQ(released, 3U);
+  });
+}
+
+// To the driver half a tensor that is pinned is an error.
+TEST(CudaPins, that_nobody_uses_hold_no_half_of_a_small_tensor) {
+  const FreshDomain domain;
+  in_process([&] {
+    HostWriter w(domain);
+    PinningReader r(domain);
+    w.wait_for_reader();
+    publish(w.publisher, 1);
+    EXPECT_TRUE(is_pinned(r.next().tensor()));
+    EXPECT_TRUE(eventually([&] {
+      (void)w.publisher.stats();
+      return w.us.arena().used_bytes == 0;
+    }));
+    std::vector<Sample> held;
+    for (std::uint64_t seed = 2; seed < 8; ++seed) {
+      publish(w.publisher, seed, 50 * 1024 / 8);
+      held.push_back(r.next());
+      const Tensor& tensor = held.back().tensor();
+      EXPECT_EQ(is_pinned(tensor.data()), is_pinned(tensor.data() + 50 * 1024 - 1)) << seed;
+      EXPECT_EQ(seed_of(words_of(tensor)), seed);
+    }
   });
 }
 

@@ -44,10 +44,13 @@ Pinning pin_blocks(link::BorrowerLink& link, const Sample& sample) {
   bool asked = false;
   bool half = false;
   for (const auto& [name, hull] : hulls_of(*lease, link.source()->participant)) {
-    if (hull.bytes() < PinnedBlocks::least_bytes()) continue;
     const PinnedBlocks::Block block{name.first, hull.begin, name.second};
-    PinnedBlocks::Found found =
-        link.connected()->pinned->find({block, hull, link.find_segment(name.first)});
+    const PinnedBlocks::Wanted wanted{block, hull, link.find_segment(name.first)};
+    if (!wanted.mapping) continue;  // a copy that came over another connection
+    PinnedBlocks& pinned = *link.connected()->pinned;
+    PinnedBlocks::Found found = hull.bytes() < PinnedBlocks::least_bytes()
+                                    ? PinnedBlocks::Found{pinned.leave(wanted)}
+                                    : pinned.find(wanted);
     if (found.state == PinnedBlocks::State::kAsk) ask(link, block);
     asked = asked || found.state == PinnedBlocks::State::kAsk ||
             found.state == PinnedBlocks::State::kAsked;

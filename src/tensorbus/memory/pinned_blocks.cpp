@@ -49,30 +49,63 @@ void PinnedBlocks::unsubscribe() noexcept {
 }
 
 PinnedBlocks::Found PinnedBlocks::find(const Wanted& wanted) {
+  if (Found found = use_what_holds(wanted); found.use) {
+    withdraw(wanted.block);
+    return found;
+  }
+  std::optional<Range> granted;
+  const auto state = ask(wanted, granted);
+  if (!state) return pin(wanted, *granted);
+  return {*state == State::kNot ? leave(wanted) : *state};
+}
+
+PinnedBlocks::Found PinnedBlocks::use_what_holds(const Wanted& wanted) {
   const std::byte* const first = wanted.mapping->data() + wanted.bytes.begin;
+  const std::lock_guard lock(mutex_);
+  const auto after = by_address_.upper_bound(first);
+  if (after == by_address_.begin()) return {};
+  const Ref& pinned = std::prev(after)->second;
+  return first + wanted.bytes.bytes() <= pinned->end() ? use(pinned) : Found();
+}
+
+PinnedBlocks::State PinnedBlocks::leave(const Wanted& wanted) {
+  const std::byte* const first = wanted.mapping->data() + wanted.bytes.begin;
+  const std::byte* const end = first + wanted.bytes.bytes();
+  std::vector<Ref> gone;
+  bool has_room = true;
   {
     const std::lock_guard lock(mutex_);
     const auto after = by_address_.upper_bound(first);
-    if (after != by_address_.begin()) {
-      const Ref& pinned = std::prev(after)->second;
-      if (first + wanted.bytes.bytes() <= pinned->end()) return use(pinned);
-    }
+    const bool in_one = after != by_address_.begin() && end <= std::prev(after)->second->end();
+    if (!in_one) has_room = make_room(first, end, gone);
   }
-  std::optional<Range> granted;
-  if (const auto state = ask(wanted, granted)) return {*state};
-  return pin(wanted, *granted);
+  unpin(std::move(gone));
+  return has_room ? State::kNot : State::kHalf;
 }
 
 // Nothing if it was granted.
 std::optional<PinnedBlocks::State> PinnedBlocks::ask(const Wanted& wanted,
                                                      std::optional<Range>& granted) {
   const std::lock_guard lock(answers_mutex_);
-  const auto [asked, fresh] = asked_.try_emplace(wanted.block);
-  if (!asked->second && !owner_gone_) return fresh ? State::kAsk : State::kAsked;
-  if (asked->second) granted = *asked->second;
-  asked_.erase(asked);
+  const auto [found, fresh] = asked_.try_emplace(wanted.block);
+  Asked& asked = found->second;
+  asked.wanted = true;
+  if (!asked.answered && !owner_gone_) return fresh ? State::kAsk : State::kAsked;
+  granted = asked.granted;
+  asked_.erase(found);
   if (!granted) return State::kNot;
   return std::nullopt;
+}
+
+// It was pinned with another part of its block meanwhile.
+void PinnedBlocks::withdraw(const Block& block) noexcept {
+  const std::lock_guard lock(answers_mutex_);
+  const auto asked = asked_.find(block);
+  if (asked == asked_.end()) return;
+  asked->second.wanted = false;
+  if (!asked->second.answered) return;
+  if (asked->second.granted) release(block.segment, *asked->second.granted);
+  asked_.erase(asked);
 }
 
 PinnedBlocks::Found PinnedBlocks::use(const Ref& pinned) {
@@ -180,20 +213,22 @@ void PinnedBlocks::drop_idle() noexcept {
 // What was granted and nobody came for.
 void PinnedBlocks::drop_grants() noexcept {
   const std::lock_guard lock(answers_mutex_);
-  for (const auto& [block, answered] : asked_)
-    if (answered && *answered) release(block.segment, **answered);
-  std::erase_if(asked_, [](const auto& item) { return item.second.has_value(); });
+  for (const auto& [block, asked] : asked_)
+    if (asked.granted) release(block.segment, *asked.granted);
+  std::erase_if(asked_, [](const auto& item) { return item.second.answered; });
 }
 
 void PinnedBlocks::answer(const Block& block, std::optional<Range> granted) {
   const std::lock_guard lock(answers_mutex_);
-  const auto asked = asked_.find(block);
-  if (asked == asked_.end() || asked->second)
+  const auto found = asked_.find(block);
+  if (found == asked_.end() || found->second.answered)
     throw Error(Code::kProtocol, "PIN: an answer to what was not asked");
-  asked->second = granted;
-  if (subscribers_ != 0) return;
-  if (granted) tell_(block.segment, *granted);
-  asked_.erase(asked);
+  Asked& asked = found->second;
+  asked.answered = true;
+  asked.granted = granted;
+  if (subscribers_ != 0 && asked.wanted) return;
+  if (granted) release(block.segment, *granted);
+  asked_.erase(found);
 }
 
 void PinnedBlocks::owner_gone() noexcept {

@@ -58,6 +58,8 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
     std::shared_ptr<const void> use{};  // of one that is pinned: it stays so while this lives
   };
   Found find(const Wanted& wanted);
+  // What is not to be pinned: kNot, and then it is in one whole, or has no byte that is, or kHalf.
+  State leave(const Wanted& wanted);
 
   // The owner's answer; empty: no. Calls no driver.
   void answer(const Block& block, std::optional<Range> granted);
@@ -69,6 +71,8 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
   using Ref = std::shared_ptr<Pinned>;
   struct Use;
 
+  Found use_what_holds(const Wanted& wanted);
+  void withdraw(const Block& block) noexcept;
   std::optional<State> ask(const Wanted& wanted, std::optional<Range>& granted);
   Found use(const Ref& pinned);
   Found pin(const Wanted& wanted, Range granted);
@@ -89,7 +93,12 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
   std::atomic<std::size_t> subscribers_{0};  // relaxed: a count, changed under mutex_
 
   std::mutex answers_mutex_;  // held for moments only
-  std::map<Block, std::optional<std::optional<Range>>> asked_;
+  struct Asked {
+    bool wanted = true;  // still
+    bool answered = false;
+    std::optional<Range> granted{};
+  };
+  std::map<Block, Asked> asked_;
   std::atomic<bool> owner_gone_{false};  // relaxed: changed under answers_mutex_
 };
 
