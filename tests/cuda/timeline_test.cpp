@@ -7,6 +7,7 @@
 
 #include "process.hpp"
 #include "tensorbus/bus/test_support.hpp"
+#include "tensorbus/memory/cuda_memory.hpp"
 
 namespace tensorbus::memory {
 namespace {
@@ -38,9 +39,10 @@ TEST(Timeline, its_memory_is_unregistered_in_whichever_thread_it_ends) {
       EXPECT_OK(standin::cuStreamSynchronize(stream));
       EXPECT_TRUE(timeline->reached_own(mark));
     }
-    EXPECT_TRUE(testing::eventually([] { return unregistered == 3; }));  // what was tried
+    EXPECT_TRUE(
+        tensorbus::testing::eventually([] { return unregistered == 3; }));  // what was tried
     timeline.reset();  // by a thread that has no context
-    EXPECT_TRUE(testing::eventually([] { return unregistered == 4; }));
+    EXPECT_TRUE(tensorbus::testing::eventually([] { return unregistered == 4; }));
   });
 }
 
@@ -76,8 +78,8 @@ TEST(Timeline, its_memory_is_not_unregistered_because_the_peer_says_that_all_has
     EXPECT_EQ(standin_calls("cuMemHostUnregister"), before);
     const CudaScope scope(device);
     standin_resume(stream);
-    EXPECT_TRUE(
-        testing::eventually([&] { return standin_calls("cuMemHostUnregister") == before + 2; }));
+    EXPECT_TRUE(tensorbus::testing::eventually(
+        [&] { return standin_calls("cuMemHostUnregister") == before + 2; }));
   });
 }
 
@@ -105,11 +107,32 @@ TEST(Timeline, what_a_broken_device_was_to_signal_has_failed_and_nobody_waits_fo
     EXPECT_FALSE(ends.borrower->reached(half));
     standin_fail("cuStreamIsCapturing", 0, 700);  // CUDA_ERROR_ILLEGAL_ADDRESS
     EXPECT_EQ(testing::code_of([&] { (void)ends.lender.signal(stream); }), Code::kSystem);
-    EXPECT_TRUE(testing::eventually([&] { return ends.borrower->reached(half); }));
+    EXPECT_TRUE(tensorbus::testing::eventually([&] { return ends.borrower->reached(half); }));
     EXPECT_TRUE(ends.borrower->failed(half));
     EXPECT_FALSE(ends.borrower->failed(whole));
     standin_resume(stream.handle());  // which a broken one does not
     EXPECT_OK(standin::cuStreamSynchronize(stream.handle()));
+  });
+}
+
+// A copy to memory that is not pinned returns when it has run: behind what writes the block.
+TEST(WriteMarks, hold_nobody_up_while_the_driver_waits_for_a_stream) {
+  in_process([] {
+    const standin::test::Session session;
+    const CudaStream writer(CudaDevice::at(0), standin::test::new_stream());
+    const CudaStream copier(CudaDevice::at(0), standin::test::new_stream());
+    CudaMemory memory({});
+    const BlockRef block = memory.allocate(CudaDevice::at(0), 4096);
+    std::atomic<bool> published = false;
+    std::thread publishing;
+    memory.marks().after_whole(copier, *block, [&] {
+      publishing = std::thread([&] {
+        memory.marks().written_by(writer, {&block, 1});
+        published = true;
+      });
+      EXPECT_TRUE(tensorbus::testing::eventually([&] { return published.load(); }));
+    });
+    publishing.join();
   });
 }
 

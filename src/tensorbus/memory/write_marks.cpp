@@ -40,16 +40,19 @@ void WriteMarks::written_by(const CudaStream& stream, std::span<const BlockRef> 
 
 void WriteMarks::after_whole(const CudaStream& stream, const Block& block,
                              const std::function<void()>& work) {
-  const std::lock_guard lock(mutex_);
-  Timeline& own = this->own();
-  own.wait_for_own(stream, Mark::of(block.write_mark()));
+  Timeline* own = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    own = &this->own();
+    own->wait_for_own(stream, Mark::of(block.write_mark()));
+  }
   try {
     work();
   } catch (...) {
-    (void)own.signal(stream);
+    (void)own->signal(stream);
     throw;
   }
-  (void)own.signal(stream);
+  (void)own->signal(stream);
 }
 
 // Takes no lock: it is asked for where a driver that blocks must not be waited for.

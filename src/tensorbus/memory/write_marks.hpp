@@ -25,7 +25,8 @@ class WriteMarks {
   // The blocks are whole when all that is enqueued on the stream now has run. Throws what
   // Timeline::signal() throws.
   void written_by(const platform::CudaStream& stream, std::span<const BlockRef> blocks);
-  // Has `work` enqueued on the stream, behind what writes the block.
+  // Has `work` enqueued on the stream, behind what writes the block. The stream is the caller's
+  // alone, and no lock is held meanwhile: the driver may wait until it has run.
   void after_whole(const platform::CudaStream& stream, const Block& block,
                    const std::function<void()>& work);
   // By the write mark of a block.
