@@ -86,7 +86,7 @@ bool CudaExports::make_segment(CudaForeign memory) {
     first = segments_.empty();
     segments_.emplace(number, std::move(segment));
   }
-  if (first && first_listener_) first_listener_();
+  if ((first || !gone.empty()) && first_listener_) first_listener_();
   return true;
 }
 
