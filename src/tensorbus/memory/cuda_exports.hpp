@@ -47,8 +47,8 @@ class CudaExports : public BlockHome, public std::enable_shared_from_this<CudaEx
   // Forgets what has not been used for a while, and what its allocator has freed.
   void retire_idle(Clock::time_point now);
   std::vector<std::uint32_t> take_retired();
-  // There is something to look after, after there was nothing; or somebody is to be told of what was
-  // retired. Said before the first lend().
+  // There is something to look after, after there was nothing; or somebody is to be told of what
+  // was retired. Said before the first lend().
   void on_first(std::function<void()> listener) { first_listener_ = std::move(listener); }
 
   struct Stats {

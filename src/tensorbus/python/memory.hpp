@@ -20,7 +20,7 @@ struct Memory {
   std::string_view source;      // a received tensor's topic, or a file's path; the owner keeps it
   platform::ReadOnlyNote::From from = platform::ReadOnlyNote::From::kTopic;
   Device device{};
-  Device published_on{};  // of a received tensor: Tensor::published_on()
+  Device published_on{};             // of a received tensor: Tensor::published_on()
   const Tensor* received = nullptr;  // the owner's, if that is a lease
 };
 
