@@ -117,9 +117,13 @@ HostCopies::~HostCopies() {
 void HostCopies::copy(const Range& range, OnCopied on_copied) {
   std::shared_ptr<Copy> copy = find(range);
   if (!copy) {
-    copy = make(range);
-    start(*copy, range);
-    copies_.push_back(copy);
+    copy = copies_.emplace_back(make(range));  // here before a stream writes it
+    try {
+      start(*copy, range);
+    } catch (...) {
+      copies_.remove(copy);
+      throw;
+    }
   }
   copies_.splice(copies_.end(), copies_, std::find(copies_.begin(), copies_.end(), copy));
   if (copy->source)
