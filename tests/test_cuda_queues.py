@@ -176,6 +176,46 @@ def test_memory_that_went_beside_a_shared_item_comes_back(elsewhere: Elsewhere) 
     putter.tell()
 
 
+@pytest.mark.parametrize("by", ["topic", "queue", "handle"])
+def test_who_may_write_to_it_does_for_all(elsewhere: Elsewhere, by: str) -> None:
+    def own(by: str) -> None:
+        memory = filled(tb.empty(BYTES, "uint8", shared=True, device="cuda"), 1)
+        with tb.Publisher("frames", shared=True) as publisher, tb.share(memory, shared=True) as it:
+            tell(str(it.handle))
+            queue = tb.Queue(name="items", shared=True)
+            if by == "topic":
+                assert publisher.wait_for_subscribers(timeout=PATIENCE)
+                publisher.publish({"x": memory})
+            elif by == "queue":
+                queue.put({"x": memory})
+            assert hear() == {1}
+            tell((seen_in(memory), publisher.stats["bytes_copied"]))
+            hear()
+
+    def write(by: str, handle: str) -> None:
+        if by == "topic":
+            with tb.Subscriber("frames", access="shared", timeout=PATIENCE) as subscriber:
+                x = subscriber.receive().data["x"]
+        elif by == "queue":
+            x = tb.Queue.open("items", timeout=PATIENCE).get(timeout=PATIENCE)["x"]
+        else:
+            x = tb.attach(handle, access="shared")
+        assert x.writable
+        before = seen_in(x)
+        stream = Stream()
+        stream.write(x, 2)
+        stream.synchronize()
+        tell(before)
+        hear()
+
+    owner = elsewhere.start(own, by, env=ENVIRONMENT)
+    writer = elsewhere.start(write, by, owner.hear(), env=ENVIRONMENT)
+    owner.tell(writer.hear())
+    assert owner.hear() == ({2}, 0)
+    for process in (owner, writer):
+        process.tell()
+
+
 def test_a_gpu_becomes_current_in_pytorch_as_soon_as_that_is_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

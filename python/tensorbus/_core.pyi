@@ -1,5 +1,5 @@
 import enum
-from typing import Any
+from typing import Any, overload
 
 from typing_extensions import CapsuleType
 
@@ -340,10 +340,14 @@ def share(outgoing: Outgoing, fields: bytes, uses: int, ttl: float | None, share
 
 def attach(handle: Handle, access: Access, timeout: float | None, participant: Participant) -> Sample | Outcome: ...
 
+@overload
 def is_shared(address: int, bytes: int, participant: Participant) -> bool:
     """
     Does this memory belong to the bus, so that others may be let write to it?
     """
+
+@overload
+def is_shared(memory: Memory, participant: Participant) -> bool: ...
 
 def empty(dtype: str, shape: Sequence[int], shared: bool, participant: Participant, device: int = -1) -> Memory: ...
 

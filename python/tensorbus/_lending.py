@@ -1,7 +1,7 @@
 """What a process keeps for others that have only a handle of it, until they have attached.
 
-Memory of a GPU is only read by others, so a message whose other tensors may be written to carries
-its tensors on GPUs as the handle of a share of its own.
+A message whose tensors may be written to by others carries those of a GPU that lie in memory which
+is only read as the handle of a share of its own: what lies on a GPU is not moved.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from tensorbus import _core, _lending, _numpy, _torch
 from tensorbus._device import HOST, ordinal_of, stream_of
 from tensorbus._errors import CannotTravel, ProtocolError, Unsupported
 from tensorbus._fields import Flattener, Restorer, flatten, unflatten
+from tensorbus._participant import participant
 from tensorbus._tensors import TENSOR_CLASSES, Library, library_of
 
 _HAS_HISTORY = (
@@ -215,8 +216,17 @@ def _reduced_otherwise(value: Any) -> Any:
 
 
 def _is_apart(value: Any, shared: bool) -> bool:
-    """Does it lie on a GPU, and travel with what others may write to?"""
-    return shared and _ordinal_of(value) != HOST
+    """Does it lie on a GPU, in memory that is only read, and travel with what may be written to?"""
+    return shared and _ordinal_of(value) != HOST and not _is_shared(value)
+
+
+def _is_shared(value: Any) -> bool:
+    """Does this tensor on a GPU lie where others may be let write to it?"""
+    if type(value) is _core.Memory:
+        return _core.is_shared(value, participant())
+    from tensorbus import _torch_sharing
+
+    return _torch_sharing.is_shared(value.untyped_storage())
 
 
 def _ordinal_of(value: Any) -> int:

@@ -134,7 +134,7 @@ def empty(
 
     Args:
         shape, dtype, like, device: see `tensorbus.Publisher.loan`.
-        shared: others may be given the right to write to it, too; not on a GPU.
+        shared: others may be given the right to write to it, too.
         domain: see `tensorbus.participant`.
 
     Raises:

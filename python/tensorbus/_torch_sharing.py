@@ -36,7 +36,7 @@ lend_to_child: Callable[[], Callable[[int, int], _core.Memory] | None] | None = 
 def is_shared(storage: torch.UntypedStorage) -> bool:
     """Does this storage lie in memory of the bus that others may be let write to?"""
     return (
-        storage.device.type == "cpu"
+        storage.device.type in ("cpu", "cuda")
         and (size := storage.nbytes()) > 0
         and _core.is_shared(storage.data_ptr(), size, participant())
     )

@@ -121,7 +121,9 @@ struct Writer {
   TestStream stream;
 };
 struct Reader {
-  explicit Reader(const FreshDomain& domain) : us(domain.join()), subscriber("frames", {}, us) {}
+  explicit Reader(const FreshDomain& domain, const SubscriberOptions& options = {},
+                  const std::string& topic = "frames")
+      : us(domain.join()), subscriber(topic, options, us) {}
   Sample next() {
     auto sample = subscriber.receive(kLong);
     EXPECT_TRUE(sample);

@@ -40,7 +40,7 @@ ExportPart part_of(const IpcMemHandle& handle, std::uint64_t bytes = kBytes) {
 std::optional<Code> why_not_found(ExportPart part) {
   BorrowedCuda borrowed;
   borrowed.add_export(kOwner, false, std::move(part));
-  return code_of([&] { (void)borrowed.find(CudaExports::kFirst); });
+  return code_of([&] { (void)borrowed.find(CudaExports::kFirst, Grant::kRead); });
 }
 
 // What the other process has, and this one opens.
@@ -83,7 +83,7 @@ TEST(CudaImports, that_claim_to_be_of_this_process_are_believed_from_it_alone) {
     const CudaImports::Own own({kOwner, CudaExports::kFirst}, {device, 0x1000, kBytes});
     BorrowedCuda from_here;
     from_here.add_export(kOwner, true, part_of({}));
-    EXPECT_EQ(from_here.find(CudaExports::kFirst)->address(), 0x1000U);
+    EXPECT_EQ(from_here.find(CudaExports::kFirst, Grant::kRead)->address(), 0x1000U);
     EXPECT_EQ(why_not_found(part_of({})), Code::kUnsupported);
   });
 }
@@ -96,10 +96,10 @@ TEST(CudaImports, that_are_retired_stay_until_the_streams_that_had_them_have_pas
     BorrowedCuda borrowed;
     borrowed.set_timeline(platform::duplicate(owners.memfd().get()), nullptr);
     borrowed.add_export(kOwner, false, part_of(handle));
-    BorrowedCuda::Ref leased = borrowed.find(CudaExports::kFirst);
+    BorrowedCuda::Ref leased = borrowed.find(CudaExports::kFirst, Grant::kRead);
     stream.pause();
     borrowed.retire(CudaExports::kFirst);  // whatever its owner promised
-    EXPECT_EQ(borrowed.find(CudaExports::kFirst), nullptr);
+    EXPECT_EQ(borrowed.find(CudaExports::kFirst, Grant::kRead), nullptr);
     stream.launch([] {});
     (void)borrowed.timeline()->signal(ours);
     leased.reset();
@@ -115,7 +115,9 @@ TEST(CudaImports, have_numbers_of_their_own) {
   in_process([] {
     BorrowedCuda borrowed;
     const platform::cu::Uuid& device = platform::CudaDevice::at(0).uuid();
-    EXPECT_EQ(code_of([&] { borrowed.add(CudaExports::kFirst, platform::Fd(), kBytes, device); }),
+    EXPECT_EQ(code_of([&] {
+                borrowed.add(CudaExports::kFirst, Grant::kRead, platform::Fd(), kBytes, device);
+              }),
               Code::kProtocol);
     for (const std::uint32_t number : {0U, CudaExports::kFirst - 1, CudaExports::kEnd}) {
       ExportPart part = part_of({});
@@ -136,7 +138,7 @@ TEST(CudaImports, of_a_device_that_is_not_seen_leave_no_descriptors_behind) {
     const auto memory = [] { return platform::create_sealed_memfd("test", kBytes); };
     const platform::cu::Uuid unknown{{99}};
     const auto send_both = [&](std::uint32_t number) {
-      borrowed.add(CudaMemory::kFirst + number, memory(), kBytes, unknown);
+      borrowed.add(CudaMemory::kFirst + number, Grant::kRead, memory(), kBytes, unknown);
       ExportPart part{.segment = CudaExports::kFirst + number,
                       .kind = 2,
                       .bytes = kBytes,
@@ -144,16 +146,16 @@ TEST(CudaImports, of_a_device_that_is_not_seen_leave_no_descriptors_behind) {
                       .chunk_bytes = kBytes,
                       .fd = memory()};
       borrowed.add_export(kOwner, false, std::move(part));
-      EXPECT_EQ(code_of([&] { (void)borrowed.find(CudaMemory::kFirst + number); }),
+      EXPECT_EQ(code_of([&] { (void)borrowed.find(CudaMemory::kFirst + number, Grant::kRead); }),
                 Code::kUnsupported);
-      EXPECT_EQ(code_of([&] { (void)borrowed.find(CudaExports::kFirst + number); }),
+      EXPECT_EQ(code_of([&] { (void)borrowed.find(CudaExports::kFirst + number, Grant::kRead); }),
                 Code::kUnsupported);
     };
     send_both(0);
     const std::size_t before = open_descriptors();
     send_both(1);
     EXPECT_EQ(open_descriptors(), before);
-    EXPECT_FALSE(borrowed.is_usable(CudaExports::kFirst + 1));
+    EXPECT_FALSE(borrowed.is_usable(CudaExports::kFirst + 1, Grant::kRead));
   });
 }
 

@@ -37,11 +37,15 @@ TEST(CudaRefusals, a_segment_larger_than_its_device_is_the_owners_mistake) {
   in_process([] {
     const platform::CudaDevice& device = platform::CudaDevice::at(0);
     memory::BorrowedCuda borrowed;
-    borrowed.add(memory::CudaMemory::kFirst,
+    borrowed.add(memory::CudaMemory::kFirst, memory::Grant::kRead,
                  platform::CudaAllocation(device, platform::cuda_granularity(device)).descriptor(),
                  std::size_t{1} << 60, device.uuid());
-    EXPECT_EQ(code_of([&] { (void)borrowed.find(memory::CudaMemory::kFirst); }), Code::kProtocol);
-    EXPECT_EQ(code_of([&] { borrowed.add(7, platform::Fd(), 4096, device.uuid()); }),
+    EXPECT_EQ(
+        code_of([&] { (void)borrowed.find(memory::CudaMemory::kFirst, memory::Grant::kRead); }),
+        Code::kProtocol);
+    EXPECT_EQ(code_of([&] {
+                borrowed.add(7, memory::Grant::kRead, platform::Fd(), 4096, device.uuid());
+              }),
               Code::kProtocol);
   });
 }
@@ -52,11 +56,11 @@ TEST(CudaRefusals, a_segment_that_is_mapped_needs_no_descriptor) {
     const platform::CudaAllocation allocation(device, platform::cuda_granularity(device));
     memory::BorrowedCuda borrowed;
     const std::size_t before = open_descriptors();
-    borrowed.add(memory::CudaMemory::kFirst, allocation.descriptor(), allocation.bytes(),
-                 device.uuid());
-    const auto mapping = borrowed.find(memory::CudaMemory::kFirst);
+    borrowed.add(memory::CudaMemory::kFirst, memory::Grant::kRead, allocation.descriptor(),
+                 allocation.bytes(), device.uuid());
+    const auto mapping = borrowed.find(memory::CudaMemory::kFirst, memory::Grant::kRead);
     EXPECT_EQ(mapping->size(), allocation.bytes());
-    EXPECT_EQ(borrowed.find(memory::CudaMemory::kFirst), mapping);
+    EXPECT_EQ(borrowed.find(memory::CudaMemory::kFirst, memory::Grant::kRead), mapping);
     EXPECT_LE(open_descriptors(), before + 1);  // the mapping's, in the stand-in
   });
 }

@@ -6,16 +6,10 @@
 
 namespace tensorbus::bus {
 
-namespace {
-
-platform::CudaStream stream_of(const TensorView& view) {
+platform::CudaStream DeviceTensors::stream_of(const TensorView& view) {
   return platform::CudaStream(platform::CudaDevice::at(view.device.ordinal),
                               static_cast<platform::cu::Stream>(view.stream));
 }
-
-constexpr const char* kPublishing = "Publishing CUDA memory";
-
-}  // namespace
 
 void DeviceTensors::add(const TensorView& view) {
   const platform::CudaStream stream = stream_of(view);

@@ -15,6 +15,11 @@ namespace tensorbus::bus {
 // are waited for by one of them, so that the message has one mark.
 class DeviceTensors {
  public:
+  // What is being done, for messages.
+  static constexpr const char* kPublishing = "Publishing CUDA memory";
+  // The one that writes it.
+  static platform::CudaStream stream_of(const TensorView& view);
+
   // A copy of the tensor's bytes, from its lowest on, in a block that `allocate` gives: made on the
   // GPU, in the stream's order, and marked at once, since the message may come to nothing. Throws
   // Error(kUnsupported) for a view of too few of them.

@@ -25,7 +25,8 @@ bool Exchange::on_memory(link::Channel::Received& received) {
     }
     case link::ControlType::kCudaSegment: {
       const auto segment = received.as<link::CudaSegment>();
-      connected_->cuda.add(segment.segment, received.take_fd(), segment.bytes,
+      const memory::Grant grant = link::grant_of(segment.writable, "CUDA_SEGMENT.writable");
+      connected_->cuda.add(segment.segment, grant, received.take_fd(), segment.bytes,
                            platform::cu::Uuid{segment.device.bytes});
       platform::step("segment.received");
       return true;

@@ -14,7 +14,8 @@ PreparedSample onward(Surroundings& surroundings, const Sample& sample, memory::
           {*surroundings.arena, *surroundings.cuda,
            [&](std::size_t bytes) { return surroundings.arena->allocate(bytes, grant); },
            [&](const Device& device, std::size_t bytes) {
-             return surroundings.cuda->allocate(platform::CudaDevice::at(device.ordinal), bytes);
+             return surroundings.cuda->allocate(platform::CudaDevice::at(device.ordinal), bytes,
+                                                grant);
            },
            grant, none, surroundings.self, *surroundings.lent, true}};
 }

@@ -207,9 +207,10 @@ memory::BlockRef ParticipantCore::allocate(std::size_t bytes, memory::Grant most
   return take_back_first([&] { return arena().allocate(bytes, most); });
 }
 
-memory::BlockRef ParticipantCore::allocate(const Device& device, std::size_t bytes) {
+memory::BlockRef ParticipantCore::allocate(const Device& device, std::size_t bytes,
+                                           memory::Grant most) {
   const auto& cuda = platform::CudaDevice::at(device.ordinal);
-  return take_back_first([&] { return this->cuda().allocate(cuda, bytes); });
+  return take_back_first([&] { return this->cuda().allocate(cuda, bytes, most); });
 }
 
 std::vector<std::shared_ptr<PublisherCore>> ParticipantCore::publishers() {

@@ -69,7 +69,7 @@ class ParticipantCore {
   // A block of the arena; takes back what subscribers returned before it gives up.
   memory::BlockRef allocate(std::size_t bytes, memory::Grant most);
   // The same of a GPU.
-  memory::BlockRef allocate(const Device& device, std::size_t bytes);
+  memory::BlockRef allocate(const Device& device, std::size_t bytes, memory::Grant most);
 
  private:
   // The participant's socket in the domain; goes with it, or with an attempt to make it.

@@ -19,6 +19,14 @@ void require_not_received(const std::byte* on_device) {
                 "let go of: publish it with the one that received it, or copy it first");
 }
 
+// What we wrote in others' memory. Its next reader asks the owner for it, who knows nothing of our
+// streams.
+void wait_for_writes(const TensorView& view) {
+  const platform::CudaStream stream = DeviceTensors::stream_of(view);
+  stream.require_usable(DeviceTensors::kPublishing);
+  stream.synchronize();
+}
+
 void point_at(TensorEntry& entry, const memory::Block& block, std::uint64_t offset) {
   entry.kind = block.kind();
   entry.segment = block.segment();
@@ -141,6 +149,7 @@ bool PreparedSample::hand_on(TensorEntry& entry, const TensorView& view, const B
                    : supplies.lent.find(first, span.bytes());
   if (!found || found->place.grant != supplies.most_granted) return false;
   const link::Place& place = found->place;
+  if (view.device.is_cuda() && place.grant == memory::Grant::kWrite) wait_for_writes(view);
   entry.segment = place.segment;
   entry.offset = place.offset - static_cast<std::uint64_t>(span.begin);
   entry.generation = place.generation;
@@ -184,9 +193,6 @@ bool PreparedSample::lend_foreign(TensorEntry& entry, const TensorView& view, co
 bool PreparedSample::copy_on_device(TensorEntry& entry, const TensorView& view,
                                     const ByteSpan& span, const Supplies& supplies) {
   if (!view.device.is_cuda()) return false;
-  if (supplies.most_granted == memory::Grant::kWrite)
-    throw Error(Code::kUnsupported,
-                "memory of a GPU is only read by others: publish it without `shared`");
   require_not_received(static_cast<const std::byte*>(view.data) + span.begin);
   memory::BlockRef block =
       device_tensors_.copy(view, span, supplies.allocate_on, supplies.cuda.marks());

@@ -21,10 +21,8 @@ struct PublisherState {
     return participant->allocate(bytes, core->most_granted());
   }
   memory::BlockRef allocate_on(const Device& device, std::size_t bytes) const {
-    if (core->options().shared)
-      throw Error(Code::kUnsupported, "a loan of a shared publisher can lie in host memory only");
     core->drain();
-    return participant->allocate(device, bytes);
+    return participant->allocate(device, bytes, core->most_granted());
   }
 };
 

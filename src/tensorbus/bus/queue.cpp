@@ -95,7 +95,9 @@ struct QueueState {
             item,
             {core.arena(), core.cuda(),
              [&](std::size_t bytes) { return core.allocate(bytes, grant()); },
-             [&](const Device& device, std::size_t bytes) { return core.allocate(device, bytes); },
+             [&](const Device& device, std::size_t bytes) {
+               return core.allocate(device, bytes, grant());
+             },
              grant(), core.bytes_shared(), core.id(), core.lent(), true}};
   }
   memory::Grant grant() const noexcept {

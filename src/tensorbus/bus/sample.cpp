@@ -93,7 +93,7 @@ std::vector<OutOfReach> SampleParts::out_of_reach(link::Lender& lender, const li
     const ByteSpan span = span_of(from.layout);
     if (from.kind != memory::BufferKind::kCuda || span.bytes() == 0) continue;
     link::Lender& owner = lender_of(from, lender, claimed);
-    if (owner.connected()->cuda.is_usable(from.segment)) continue;
+    if (owner.is_usable(from.segment)) continue;
     const auto before = static_cast<std::uint64_t>(-span.begin);
     if (from.offset < before) refuse("a tensor lies before its segment");
     all.push_back({.tensor = i,
@@ -268,7 +268,7 @@ Tensor::Reach Tensor::find_on_device(link::Lender& owner, const TensorEntry& ent
     return Reach::kOutOfReach;
   }
   if (!mapping) return Reach::kSegmentMissing;
-  if (access != Access::kRead)
+  if (access == Access::kPrivate)
     throw Error(Code::kUnsupported,
                 "memory of a GPU can only be read: receive it with Access::kRead, and copy it");
   data_ = bus::first_element(entry.offset, span, *mapping);

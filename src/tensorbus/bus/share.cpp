@@ -108,15 +108,12 @@ void Shared::close() {
 }
 
 Loan empty(const Layout& layout, bool shared, const Participant& participant, Device device) {
-  if (shared && device.is_cuda())
-    throw Error(Code::kUnsupported, "memory of a GPU is only read by others: without `shared`");
   return platform::with_memory_errors([&] {
     const auto& core = SharedState::core_of(participant);
     const std::size_t bytes = span_of(layout).bytes();
+    const memory::Grant most = shared ? memory::Grant::kWrite : memory::Grant::kRead;
     memory::BlockRef block =
-        device.is_cuda()
-            ? core->allocate(device, bytes)
-            : core->allocate(bytes, shared ? memory::Grant::kWrite : memory::Grant::kRead);
+        device.is_cuda() ? core->allocate(device, bytes, most) : core->allocate(bytes, most);
     block->let_stand();
     return Loan::Impl::of(std::move(block), layout, device);
   });
@@ -125,7 +122,9 @@ Loan empty(const Layout& layout, bool shared, const Participant& participant, De
 bool is_shared(const void* data, std::size_t bytes, const Participant& participant) {
   const auto& core = SharedState::core_of(participant);
   const auto* first = static_cast<const std::byte*>(data);
-  if (const memory::BlockRef block = core->arena().find(first))
+  memory::BlockRef block = core->arena().find(first);
+  if (!block) block = core->cuda().find(data);
+  if (block)
     return first + bytes <= block->data() + block->bytes() &&
            block->most_granted() == memory::Grant::kWrite;
   if (const memory::MappedFile* const file = memory::MappedFile::at(data))
@@ -139,12 +138,13 @@ Shared share(const Message& message, const ShareOptions& options, const Particip
     const auto& core = SharedState::core_of(participant);
     const memory::Grant grant = options.shared ? memory::Grant::kWrite : memory::Grant::kRead;
     std::unique_ptr<Shared::Impl> impl(new Shared::Impl{bus::ForkSafe(SharedState{core, {}})});
-    bus::PreparedSample sample(
-        message.tensors, message,
-        {core->arena(), core->cuda(),
-         [&](std::size_t bytes) { return core->allocate(bytes, grant); },
-         [&](const Device& device, std::size_t bytes) { return core->allocate(device, bytes); },
-         grant, core->bytes_shared(), core->id(), core->lent(), true});
+    bus::PreparedSample sample(message.tensors, message,
+                               {core->arena(), core->cuda(),
+                                [&](std::size_t bytes) { return core->allocate(bytes, grant); },
+                                [&](const Device& device, std::size_t bytes) {
+                                  return core->allocate(device, bytes, grant);
+                                },
+                                grant, core->bytes_shared(), core->id(), core->lent(), true});
     Handle& handle = impl->state->handle;
     handle.owner = core->id();
     describe(handle, message.tensors, sample.descriptor());

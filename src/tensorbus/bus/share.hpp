@@ -17,7 +17,7 @@ namespace tensorbus {
 
 // Memory of the bus that this process keeps: it is filled, shared and published by reference, any
 // number of times, and whoever has it sees what is written. `shared`: others may be given the right
-// to write to it, too, unless it is a GPU's. Its bytes are not cleared. Throws Error(kOutOfMemory)
+// to write to it, too. Its bytes are not cleared. Throws Error(kOutOfMemory)
 // that names the limit, Error(kUnsupported) that says why a GPU's memory cannot be had.
 TENSORBUS_API Loan empty(const Layout& layout, bool shared = false,
                          const Participant& participant = Participant::shared(),

@@ -138,8 +138,9 @@ struct CudaSegment {  // descriptor: the allocation
   static constexpr ControlType kType = ControlType::kCudaSegment;
   std::uint32_t segment = 0;
   std::uint64_t bytes = 0;
-  Id device;  // its UUID
-  void visit(auto& archive) { archive(segment, bytes, device); }
+  Id device;                   // its UUID
+  std::uint32_t writable = 0;  // 1: by those who asked to write
+  void visit(auto& archive) { archive(segment, bytes, device, writable); }
 };
 
 // The same of memory that another allocator made: an allocation, or one of its chunks, in order.

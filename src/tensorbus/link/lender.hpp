@@ -48,6 +48,7 @@ class Lender {
          memory::Grant grant)
       : source_(std::move(source)),
         connected_(std::move(connected)),
+        grant_(grant),
         segments_(connected_->segments_for(grant)) {}
   virtual ~Lender() = default;
   Lender(const Lender&) = delete;
@@ -67,7 +68,11 @@ class Lender {
     return segments_.map_own(id, range);
   }
   memory::BorrowedCuda::Ref find_device_memory(std::uint32_t id) {
-    return connected_->cuda.find(id);
+    return connected_->cuda.find(id, grant_);
+  }
+  // False: find_device_memory() has said that this process cannot use it.
+  bool is_usable(std::uint32_t device_segment) const noexcept {
+    return connected_->cuda.is_usable(device_segment, grant_);
   }
   bool covers(const std::byte* address) const {
     return segments_.covers(address) || connected_->cuda.covers(address);
@@ -86,6 +91,7 @@ class Lender {
   const std::uint32_t fork_generation_ = platform::fork_generation();
   const std::shared_ptr<const Source> source_;
   const std::shared_ptr<Connected> connected_;
+  const memory::Grant grant_;
   const memory::BorrowedSegments& segments_;  // of connected_: those to read, or those to write
   memory::LastSegment last_segment_;
 };

@@ -12,6 +12,8 @@ namespace {
 // Each has a descriptor of ours, until a borrower that was stopped reads on.
 constexpr std::size_t kMostUnread = 256;
 
+std::uint32_t as_field(memory::Grant grant) { return grant == memory::Grant::kWrite ? 1 : 0; }
+
 }  // namespace
 
 SegmentSender::SegmentSender(std::shared_ptr<Channel> channel, std::shared_ptr<memory::Arena> arena,
@@ -27,7 +29,7 @@ void SegmentSender::ensure_sent(std::uint32_t segment, memory::Grant grant) {
   if (memory::FileSegments::is_number(segment))
     send_file(segment, grant);
   else if (memory::CudaMemory::is_number(segment))
-    send_device_memory(segment);
+    send_device_memory(segment, grant);
   else
     send_segment(segment, grant);
   sent_.merge(one);
@@ -43,8 +45,7 @@ void SegmentSender::send_segment(std::uint32_t segment, memory::Grant grant) {
   memory::Arena::SharedSegment shared = arena_->share_segment(segment, grant);
   std::vector<platform::Fd> fds;
   fds.push_back(std::move(shared.fd));
-  const std::uint32_t writable = grant == memory::Grant::kWrite ? 1 : 0;
-  channel_->send(SegmentMessage{segment, shared.bytes, writable}, std::move(fds));
+  channel_->send(SegmentMessage{segment, shared.bytes, as_field(grant)}, std::move(fds));
 }
 
 void SegmentSender::send_file(std::uint32_t segment, memory::Grant grant) {
@@ -52,19 +53,20 @@ void SegmentSender::send_file(std::uint32_t segment, memory::Grant grant) {
   if (!file) throw Error(Code::kClosed, "a file that is not mapped any more");
   std::vector<platform::Fd> fds;
   fds.push_back(file->descriptor(grant));
-  const std::uint32_t writable = grant == memory::Grant::kWrite ? 1 : 0;
   const std::string path = file->path().substr(0, 1024);
-  channel_->send(FileMessage{segment, file->pages().size(), file->first_page(), writable, path},
-                 std::move(fds));
+  channel_->send(
+      FileMessage{segment, file->pages().size(), file->first_page(), as_field(grant), path},
+      std::move(fds));
 }
 
-void SegmentSender::send_device_memory(std::uint32_t segment) {
+void SegmentSender::send_device_memory(std::uint32_t segment, memory::Grant grant) {
   (void)timeline();  // whoever has the one has the other
   if (memory::CudaExports::is_number(segment)) return send_export(segment);
   memory::CudaMemory::SharedSegment shared = cuda_->share_segment(segment);
   std::vector<platform::Fd> fds;
   fds.push_back(std::move(shared.fd));
-  channel_->send(CudaSegment{segment, shared.bytes, Id{shared.device.bytes}}, std::move(fds));
+  channel_->send(CudaSegment{segment, shared.bytes, Id{shared.device.bytes}, as_field(grant)},
+                 std::move(fds));
 }
 
 // All descriptors are made before any is sent.

@@ -44,7 +44,7 @@ class SegmentSender {
 
  private:
   void require_reader() const;
-  void send_device_memory(std::uint32_t segment);
+  void send_device_memory(std::uint32_t segment, memory::Grant grant);
   void send_export(std::uint32_t segment);
   memory::Timeline& timeline();
 

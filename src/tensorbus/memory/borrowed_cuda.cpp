@@ -41,7 +41,7 @@ BorrowedCuda::~BorrowedCuda() {
   for (Ref& mapping : retired_) timeline_->keep(std::move(mapping));
 }
 
-void BorrowedCuda::add(std::uint32_t id, platform::Fd fd, std::size_t bytes,
+void BorrowedCuda::add(std::uint32_t id, Grant grant, platform::Fd fd, std::size_t bytes,
                        const platform::cu::Uuid& device) {
   if (!CudaMemory::is_number(id) || CudaExports::is_number(id) || bytes == 0)
     throw Error(Code::kProtocol, "CUDA_SEGMENT.segment: " + std::to_string(id) + " of " +
@@ -49,7 +49,7 @@ void BorrowedCuda::add(std::uint32_t id, platform::Fd fd, std::size_t bytes,
   const std::lock_guard lock(mutex_);
   if (segments_.size() >= kMostSegments)
     throw Error(Code::kProtocol, "CUDA_SEGMENT.segment: more than an owner can need");
-  if (!segments_.try_emplace(id, Segment{std::move(fd), bytes, device}).second)
+  if (!segments_.try_emplace({id, grant}, Segment{std::move(fd), bytes, device}).second)
     throw Error(Code::kProtocol, "CUDA_SEGMENT.segment: " + std::to_string(id) + " came twice");
 }
 
@@ -64,19 +64,22 @@ void BorrowedCuda::add_export(const Id& owner, bool ours, ExportPart part) {
     if (segment.foreign) descriptors += segment.foreign->descriptors();
   if (segments_.size() >= kMostSegments || descriptors >= kMostSegments)
     throw Error(Code::kProtocol, "CUDA_EXPORT.segment: more than an owner can need");
-  const auto found = segments_.find(id);
+  const Name name{id, Grant::kRead};
+  const auto found = segments_.find(name);
   if (found != segments_.end()) return found->second.foreign->add(std::move(part));
   auto fresh = std::make_unique<BorrowedExport>(owner, ours, std::move(part));
-  segments_[id].foreign = std::move(fresh);
+  segments_[name].foreign = std::move(fresh);
 }
 
 void BorrowedCuda::retire(std::uint32_t id) {
   const std::lock_guard lock(mutex_);
   let_go_of_unused();
-  const auto found = segments_.find(id);
-  if (found == segments_.end()) return;
-  if (found->second.mapping) retired_.push_back(found->second.mapping);
-  segments_.erase(found);
+  for (const Grant grant : {Grant::kRead, Grant::kWrite}) {
+    const auto found = segments_.find({id, grant});
+    if (found == segments_.end()) continue;
+    if (found->second.mapping) retired_.push_back(found->second.mapping);
+    segments_.erase(found);
+  }
   let_go_of_unused();
 }
 
@@ -96,17 +99,17 @@ void BorrowedCuda::let_go_of_unused() {
   });
 }
 
-BorrowedCuda::Ref BorrowedCuda::find(std::uint32_t id) {
+BorrowedCuda::Ref BorrowedCuda::find(std::uint32_t id, Grant grant) {
   enter();
   const std::lock_guard lock(mutex_);
   if (!retired_.empty()) let_go_of_unused();
-  const auto found = segments_.find(id);
+  const auto found = segments_.find({id, grant});
   if (found == segments_.end()) return nullptr;
   Segment& segment = found->second;
   if (segment.mapping) return segment.mapping;
   if (segment.unusable) throw Error(*segment.unusable);
   try {
-    segment.mapping = map(segment);
+    segment.mapping = map(segment, grant);
   } catch (const Error& error) {
     if (error.code() == Code::kUnsupported || error.code() == Code::kForked) {
       segment.unusable = error;
@@ -118,21 +121,22 @@ BorrowedCuda::Ref BorrowedCuda::find(std::uint32_t id) {
   return segment.mapping;
 }
 
-bool BorrowedCuda::is_usable(std::uint32_t id) const noexcept {
+bool BorrowedCuda::is_usable(std::uint32_t id, Grant grant) const noexcept {
   const std::lock_guard lock(mutex_);
-  const auto found = segments_.find(id);
+  const auto found = segments_.find({id, grant});
   return found == segments_.end() || !found->second.unusable;
 }
 
-BorrowedCuda::Ref BorrowedCuda::map(Segment& segment) {
+BorrowedCuda::Ref BorrowedCuda::map(Segment& segment, Grant grant) {
   if (segment.foreign) return segment.foreign->open();
   const platform::CudaDevice& device = platform::CudaDevice::seen(segment.device);
   if (segment.bytes > device.total_bytes())
     throw Error(Code::kProtocol, "CUDA_SEGMENT.bytes: " + std::to_string(segment.bytes) +
                                      ", more than the device has");
   const platform::CudaAllocation allocation(device, segment.fd, segment.bytes);
-  auto mapping =
-      std::make_shared<const platform::CudaMapping>(allocation, platform::cu::AccessFlags::kRead);
+  using platform::cu::AccessFlags;
+  auto mapping = std::make_shared<const platform::CudaMapping>(
+      allocation, grant == Grant::kWrite ? AccessFlags::kReadWrite : AccessFlags::kRead);
   segment.fd.reset();
   return mapping;
 }

@@ -3,13 +3,15 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "tensorbus/memory/borrowed_export.hpp"
+#include "tensorbus/memory/grant.hpp"
 #include "tensorbus/memory/timeline.hpp"
 #include "tensorbus/platform/cuda_memory.hpp"
 #include "tensorbus/platform/error.hpp"
@@ -29,8 +31,10 @@ class BorrowedCuda {
   BorrowedCuda(const BorrowedCuda&) = delete;
   BorrowedCuda& operator=(const BorrowedCuda&) = delete;
 
-  // Throws Error(kProtocol) for a number that came before, and for more than an owner can need.
-  void add(std::uint32_t id, platform::Fd fd, std::size_t bytes, const platform::cu::Uuid& device);
+  // To do that with it; the owner may send it once for each. Throws Error(kProtocol) for a number
+  // that came before, and for more than an owner can need.
+  void add(std::uint32_t id, Grant grant, platform::Fd fd, std::size_t bytes,
+           const platform::cu::Uuid& device);
   // Of memory that another allocator made. Throws the same; see BorrowedExport.
   void add_export(const Id& owner, bool ours, ExportPart part);
   // It is let go of when no lease has it, and the streams that were given it have passed.
@@ -38,9 +42,9 @@ class BorrowedCuda {
   // Empty if the owner's message has not come yet. Throws Error(kUnsupported) if this process does
   // not see the device, or cannot use CUDA (kForked, too), then as before without another try;
   // Error(kProtocol) if it is no memory of that size.
-  Ref find(std::uint32_t id);
+  Ref find(std::uint32_t id, Grant grant);
   // False: find() has said that this process cannot use it. It tries nothing.
-  bool is_usable(std::uint32_t id) const noexcept;
+  bool is_usable(std::uint32_t id, Grant grant) const noexcept;
   // Does this address lie in one of them?
   bool covers(const std::byte* address) const noexcept;
   // In one that any participant of this process has of another process?
@@ -64,7 +68,8 @@ class BorrowedCuda {
     std::optional<Error> unusable{};
     std::unique_ptr<BorrowedExport> foreign{};
   };
-  static Ref map(Segment& segment);
+  using Name = std::pair<std::uint32_t, Grant>;
+  static Ref map(Segment& segment, Grant grant);
   void let_go_of_unused();
 
   void enter();
@@ -73,7 +78,7 @@ class BorrowedCuda {
   std::atomic<bool> any_wanted_{false};
   mutable std::mutex mutex_;
   std::unique_ptr<Timeline> timeline_;
-  std::unordered_map<std::uint32_t, Segment> segments_;
+  std::map<Name, Segment> segments_;
   std::vector<Ref> retired_;  // that leases may have
 };
 

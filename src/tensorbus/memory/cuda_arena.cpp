@@ -47,16 +47,17 @@ CudaArena::~CudaArena() {
       marks_->keep(segments_.at(rested.taken.extent.segment).mapping);
 }
 
-BlockRef CudaArena::allocate(std::size_t bytes) {
+BlockRef CudaArena::allocate(std::size_t bytes, Grant most) {
   const std::size_t wanted = rounded(bytes, kBlockAlignment);
   LivingBlocks::Room room;
   const std::lock_guard lock(mutex_);
   rested_.reserve(rested_.size() + blocks_.count() + 1);
   wake_rested();
-  std::optional<FreeExtents::Taken> taken = free_.take(wanted);
+  FreeExtents& free = free_of(most);
+  std::optional<FreeExtents::Taken> taken = free.take(wanted);
   if (!taken) {
-    grow_for(wanted);
-    taken = free_.take(wanted);
+    grow_for(wanted, most);
+    taken = free.take(wanted);
     check(taken.has_value());
   }
   const Extent& extent = taken->extent;
@@ -66,14 +67,15 @@ BlockRef CudaArena::allocate(std::size_t bytes) {
                          .bytes = extent.bytes,
                          .offset = extent.offset,
                          .segment = extent.segment,
-                         .kind = BufferKind::kCuda};
+                         .kind = BufferKind::kCuda,
+                         .most_granted = most};
   BlockRef block =
       blocks_.enter(std::move(room), shared_from_this(), place, std::move(taken->place));
   platform::step("loan.allocated");
   return block;
 }
 
-void CudaArena::grow_for(std::size_t bytes) {
+void CudaArena::grow_for(std::size_t bytes, Grant most) {
   const std::size_t least = rounded(bytes, granularity_);
   require_room(least, bytes);
   const std::size_t left = (options_.budget_bytes - reserved_bytes_) / granularity_ * granularity_;
@@ -84,12 +86,12 @@ void CudaArena::grow_for(std::size_t bytes) {
   auto mapping = std::make_shared<const platform::CudaMapping>(
       allocation, platform::cu::AccessFlags::kReadWrite);
   const auto at =
-      segments_.try_emplace(id, Segment{std::move(allocation), std::move(mapping)}).first;
+      segments_.try_emplace(id, Segment{std::move(allocation), std::move(mapping), most}).first;
   try {
-    free_.add({id, 0, size});
+    free_of(most).add({id, 0, size});
     blocks_.add_segment(id, at->second.mapping->data());
   } catch (...) {
-    free_.forget(id);
+    free_of(most).forget(id);
     segments_.erase(at);
     throw;
   }
@@ -124,7 +126,7 @@ void CudaArena::free(Block& block) noexcept {
   const std::lock_guard lock(mutex_);
   const std::uint32_t segment = block.segment();
   if (marks_->whole(block.write_mark()))
-    free_.give_back(blocks_.remove(block));
+    free_of(block.most_granted()).give_back(blocks_.remove(block));
   else
     rested_.push_back({block.write_mark(), blocks_.remove(block)});
   note_idle(segment);
@@ -158,12 +160,13 @@ void CudaArena::retire_idle(Clock::time_point now) {
     for (auto at = segments_.begin(); at != segments_.end() && segments_.size() > 1;) {
       const auto& [id, segment] = *at;
       const std::size_t bytes = segment.allocation.bytes();
-      if (!segment.idle_since || now - *segment.idle_since < kIdle || !free_.covers(id, bytes)) {
+      FreeExtents& free = free_of(segment.most_granted);
+      if (!segment.idle_since || now - *segment.idle_since < kIdle || !free.covers(id, bytes)) {
         ++at;
         continue;
       }
       gone.push_back(segment.mapping);
-      free_.forget(id);
+      free.forget(id);
       blocks_.remove_segment(segment.mapping->data());
       reserved_bytes_ -= bytes;
       retired_.push_back(id);
@@ -187,7 +190,8 @@ void CudaArena::wake_rested() noexcept {
   const auto first = std::partition(rested_.begin(), rested_.end(), [this](const Rested& rested) {
     return !marks_->whole(rested.write_mark);
   });
-  for (auto at = first; at != rested_.end(); ++at) free_.give_back(std::move(at->taken));
+  for (auto at = first; at != rested_.end(); ++at)
+    free_in(at->taken.extent.segment).give_back(std::move(at->taken));
   rested_.erase(first, rested_.end());
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -32,14 +33,16 @@ struct CudaArenaStats {
 };
 
 // A participant's memory on one device: allocations that others can be given a descriptor of,
-// carved into blocks. The books are as private as those of host memory (Arena). A block that comes
+// carved into blocks. The books are as private as those of host memory, and as there are two pools
+// (Arena): whether a borrower maps what it is given to be written is up to itself, so the pools
+// only tell who was told that it may. A block that comes
 // back is used again when the stream that wrote it has passed; who drops a loan that was never
 // published has no work left under way on it. A segment of which nobody has had anything for a
 // while goes back to the device, but for one.
 //
 // Invariants, under `mutex_`:
 // 1. Every byte of every segment is in exactly one block, in one that rests, or in one free extent.
-// 2. reserved_bytes never exceeds the budget.
+// 2. reserved_bytes, of both pools, never exceeds the budget.
 // Thread-safe. Blocks keep their arena alive.
 class CudaArena : public BlockHome, public std::enable_shared_from_this<CudaArena> {
  public:
@@ -57,9 +60,10 @@ class CudaArena : public BlockHome, public std::enable_shared_from_this<CudaAren
 
   const platform::CudaDevice& device() const noexcept { return device_; }
 
-  // At least `bytes`, aligned to kBlockAlignment. Throws Error(kOutOfMemory) that names the limit,
-  // Error(kUnsupported) if the device cannot share memory.
-  BlockRef allocate(std::size_t bytes);
+  // At least `bytes`, aligned to kBlockAlignment, of the pool of which `most` may be granted.
+  // Throws Error(kOutOfMemory) that names the limit, Error(kUnsupported) if the device cannot share
+  // memory.
+  BlockRef allocate(std::size_t bytes, Grant most = Grant::kRead);
   // As Arena's.
   BlockRef find(const void* address) const noexcept;
   BlockRef find(std::uint32_t segment, std::uint64_t offset,
@@ -86,6 +90,7 @@ class CudaArena : public BlockHome, public std::enable_shared_from_this<CudaAren
   struct Segment {
     platform::CudaAllocation allocation;
     std::shared_ptr<const platform::CudaMapping> mapping;
+    Grant most_granted = Grant::kRead;
     std::optional<Clock::time_point> idle_since{};
   };
 
@@ -96,7 +101,11 @@ class CudaArena : public BlockHome, public std::enable_shared_from_this<CudaAren
   void note_idle(std::uint32_t segment) noexcept;
   void tell_idle() noexcept;
   std::uint32_t free_number();
-  void grow_for(std::size_t bytes);
+  FreeExtents& free_of(Grant most) noexcept { return free_[static_cast<std::size_t>(most)]; }
+  FreeExtents& free_in(std::uint32_t segment) noexcept {
+    return free_of(segments_.at(segment).most_granted);
+  }
+  void grow_for(std::size_t bytes, Grant most);
   void require_room(std::size_t bytes, std::size_t asked) const;
 
   const platform::CudaDevice& device_;
@@ -106,7 +115,7 @@ class CudaArena : public BlockHome, public std::enable_shared_from_this<CudaAren
   mutable std::mutex mutex_;
   std::map<std::uint32_t, Segment> segments_;
   LivingBlocks blocks_;
-  FreeExtents free_;
+  std::array<FreeExtents, 2> free_;  // by the most that may be granted
   // Came back before they were whole.
   struct Rested {
     std::uint64_t write_mark = 0;

@@ -5,8 +5,8 @@
 
 namespace tensorbus::memory {
 
-BlockRef CudaMemory::allocate(const platform::CudaDevice& device, std::size_t bytes) {
-  return arena_of(device)->allocate(bytes);
+BlockRef CudaMemory::allocate(const platform::CudaDevice& device, std::size_t bytes, Grant most) {
+  return arena_of(device)->allocate(bytes, most);
 }
 
 std::shared_ptr<CudaArena> CudaMemory::arena_of(const platform::CudaDevice& device) {

@@ -31,7 +31,8 @@ class CudaMemory {
       : options_(options), exports_(std::make_shared<CudaExports>(self)) {}
 
   // Throws what CudaArena::create() and allocate() throw.
-  BlockRef allocate(const platform::CudaDevice& device, std::size_t bytes);
+  BlockRef allocate(const platform::CudaDevice& device, std::size_t bytes,
+                    Grant most = Grant::kRead);
   // As Arena's. By address: of an arena.
   BlockRef find(const void* address) const noexcept;
   BlockRef find(std::uint32_t segment, std::uint64_t offset,

@@ -117,6 +117,13 @@ void bind_shares(nb::module_& module) {
       },
       nb::arg("address"), nb::arg("bytes"), nb::arg("participant"),
       "Does this memory belong to the bus, so that others may be let write to it?");
+  module.def(
+      "is_shared",
+      [](const Memory& memory, const Participant& participant) {
+        const ByteSpan span = span_of(memory.layout);
+        return is_shared(memory.first + span.begin, span.bytes(), participant);
+      },
+      nb::arg("memory"), nb::arg("participant"));
   module.def("empty", empty_memory, nb::arg("dtype"), nb::arg("shape"), nb::arg("shared"),
              nb::arg("participant"), nb::arg("device") = -1,
              nb::sig("def empty(dtype: str, shape: Sequence[int], shared: bool, participant: "
