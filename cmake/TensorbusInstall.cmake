@@ -44,6 +44,8 @@ foreach(header IN LISTS public_headers)
   cmake_path(GET relative_header PARENT_PATH folder)
   install(FILES "${header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/${folder}")
 endforeach()
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/tensorbus"
+        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h")
 install(FILES "${TENSORBUS_GENERATED_DIR}/tensorbus/version.hpp"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/tensorbus")
 

@@ -1,4 +1,4 @@
-# The core, compiled once: tensorbus (shared, what users link) and tensorbus_internal (static, in
+# The core and its C interface, compiled once: tensorbus (shared, what users link) and tensorbus_internal (static, in
 # which tests and benchmarks also see what the shared library hides).
 
 set(TENSORBUS_SOURCE_DIR "${PROJECT_SOURCE_DIR}/src/tensorbus")
@@ -6,12 +6,16 @@ set(TENSORBUS_GENERATED_DIR "${PROJECT_BINARY_DIR}/generated")
 set(TENSORBUS_LAYERS platform memory tensor link bus)
 
 set(core_sources)
-foreach(layer IN LISTS TENSORBUS_LAYERS)
+foreach(layer IN LISTS TENSORBUS_LAYERS ITEMS c)
   file(GLOB layer_sources CONFIGURE_DEPENDS "${TENSORBUS_SOURCE_DIR}/${layer}/*.cpp")
   list(APPEND core_sources ${layer_sources})
 endforeach()
 list(FILTER core_sources EXCLUDE REGEX "_test\\.cpp$")
 
+# Of the C interface: it moves on when a program that was compiled before would break.
+set(TENSORBUS_ABI_VERSION ${PROJECT_VERSION_MAJOR})
+configure_file("${PROJECT_SOURCE_DIR}/cmake/exports.map.in"
+               "${TENSORBUS_GENERATED_DIR}/exports.map" @ONLY)
 configure_file("${PROJECT_SOURCE_DIR}/cmake/version.hpp.in"
                "${TENSORBUS_GENERATED_DIR}/tensorbus/version.hpp" @ONLY)
 
@@ -19,6 +23,7 @@ find_package(Threads REQUIRED)
 
 add_library(tensorbus_objects OBJECT ${core_sources})
 target_include_directories(tensorbus_objects PUBLIC "${PROJECT_SOURCE_DIR}/src"
+                                                    "${PROJECT_SOURCE_DIR}/include"
                                                     "${TENSORBUS_GENERATED_DIR}")
 target_compile_definitions(tensorbus_objects PRIVATE TENSORBUS_BUILD
                                              PUBLIC TENSORBUS_STEPS=$<BOOL:${TENSORBUS_STEPS}>)
@@ -30,11 +35,15 @@ target_link_libraries(tensorbus PRIVATE tensorbus_objects)
 target_compile_features(tensorbus PUBLIC cxx_std_20)
 target_include_directories(
   tensorbus PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>"
+                   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
                    "$<BUILD_INTERFACE:${TENSORBUS_GENERATED_DIR}>"
                    "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 # No VERSION property: wheels hold no symbolic links, and each would become a copy of the library.
-set_target_properties(tensorbus PROPERTIES SOVERSION ${PROJECT_VERSION_MAJOR}
-                                           LINKER_LANGUAGE CXX)
+set_target_properties(tensorbus PROPERTIES SOVERSION ${TENSORBUS_ABI_VERSION}
+                                           LINKER_LANGUAGE CXX
+                                           LINK_DEPENDS "${TENSORBUS_GENERATED_DIR}/exports.map")
+target_link_options(tensorbus PRIVATE
+                    "LINKER:--version-script=${TENSORBUS_GENERATED_DIR}/exports.map")
 
 # Publishing and receiving cross many small files: inlining between them is worth a tenth of the time.
 include(CheckIPOSupported)

@@ -38,6 +38,19 @@ tensorbus_add_tests(system "${PROJECT_SOURCE_DIR}/tests/cpp")
 # In a program of its own: its operator new fails when told to.
 tensorbus_add_tests(allocation "${PROJECT_SOURCE_DIR}/tests/cpp/allocation")
 
+# The C interface, from C, through what the shared library exports.
+enable_language(C)
+add_executable(c_interface_test "${PROJECT_SOURCE_DIR}/tests/c/interface_test.c")
+target_link_libraries(c_interface_test PRIVATE tensorbus Threads::Threads)
+target_compile_options(c_interface_test PRIVATE -Wall -Wextra -Wpedantic
+                       $<$<BOOL:${TENSORBUS_WERROR}>:-Werror>)
+set_target_properties(c_interface_test PROPERTIES C_STANDARD 11 C_EXTENSIONS OFF
+                      RUNTIME_OUTPUT_DIRECTORY "${TENSORBUS_TEST_BIN_DIR}")
+foreach(test publish wait queue share list participants mistakes messages sizes types)
+  add_test(NAME c/${test} COMMAND c_interface_test ${test})
+  set_tests_properties(c/${test} PROPERTIES TIMEOUT 120 LABELS c)
+endforeach()
+
 include(TensorbusStandin)
 
 # Kills processes at random: some hundred here, ten thousand by scripts/kills.

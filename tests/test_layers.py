@@ -10,7 +10,7 @@ import pytest
 
 SOURCES = Path(__file__).parent.parent / "src" / "tensorbus"
 LAYERS = ("platform", "memory", "tensor", "link", "bus")
-LEAVES = ("python", "tools")
+LEAVES = ("c", "python", "tools")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?P<quote>["<])(?P<path>[^">]+)[">]', re.MULTILINE)
 

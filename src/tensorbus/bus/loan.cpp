@@ -6,8 +6,9 @@
 
 namespace tensorbus {
 
-Loan Loan::Impl::of(memory::BlockRef block, const Layout& layout, Device device) {
-  LoanState state{std::move(block), layout, nullptr, device};
+Loan Loan::Impl::of(memory::BlockRef block, const Layout& layout, Device device,
+                    std::shared_ptr<bus::ParticipantCore> home) {
+  LoanState state{std::move(home), std::move(block), layout, nullptr, device};
   state.first = state.block->data() - span_of(layout).begin;
   return Loan(std::make_unique<Impl>(bus::ForkSafe(std::move(state))));
 }

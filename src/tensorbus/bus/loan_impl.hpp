@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include "tensorbus/bus/fork_safe.hpp"
 #include "tensorbus/bus/loan.hpp"
@@ -8,7 +9,14 @@
 
 namespace tensorbus {
 
+namespace bus {
+class ParticipantCore;
+}
+
 struct LoanState {
+  // Of memory that stays with its process: by whom it is shared and published, if nothing else of
+  // that participant is left.
+  std::shared_ptr<bus::ParticipantCore> home;
   memory::BlockRef block;
   Layout layout;
   std::byte* first = nullptr;
@@ -19,7 +27,8 @@ struct Loan::Impl {
   bus::ForkSafe<LoanState> state;
 
   // `block` is large enough for the layout.
-  static Loan of(memory::BlockRef block, const Layout& layout, Device device = Device::host());
+  static Loan of(memory::BlockRef block, const Layout& layout, Device device = Device::host(),
+                 std::shared_ptr<bus::ParticipantCore> home = nullptr);
 };
 
 }  // namespace tensorbus

@@ -115,7 +115,7 @@ Loan empty(const Layout& layout, bool shared, const Participant& participant, De
     memory::BlockRef block =
         device.is_cuda() ? core->allocate(device, bytes, most) : core->allocate(bytes, most);
     block->let_stand();
-    return Loan::Impl::of(std::move(block), layout, device);
+    return Loan::Impl::of(std::move(block), layout, device, core);
   });
 }
 

@@ -72,6 +72,16 @@ TEST_F(Shares, are_told_apart_by_whether_others_may_write_to_them) {
   EXPECT_FALSE(is_shared(sample.tensor().data(), 100, owner));
 }
 
+TEST(Empty, keeps_the_participant_that_shares_it) {
+  const FreshDomain domain;
+  const auto shared_one = [&] { return Participant::shared({.domain = domain.path()}); };
+  const Loan memory = empty(Layout::contiguous(DType::kUInt8, {100}), true, shared_one());
+  EXPECT_TRUE(is_shared(memory.data(), 100, shared_one()));
+  const Shared shared = share({.tensors = {memory.view()}}, {}, shared_one());
+  memory.data()[0] = std::byte{7};  // which a copy would not have
+  EXPECT_EQ(attach(shared.handle(), {}, shared_one()).tensor().as<std::uint8_t>()[0], 7);
+}
+
 TEST_F(Shares, keep_tensors_and_fields_as_they_were) {
   const auto words = pattern(2);
   const std::array<float, 6> floats{1, 2, 3, 4, 5, 6};

@@ -21,6 +21,8 @@ namespace tensorbus::link {
 
 inline constexpr std::uint32_t kControlMagic = 0x73756274;  // "tbus"
 inline constexpr std::uint16_t kProtocolVersion = 3;
+// Of what processes share in memory: links, wake pages, descriptors of samples, timelines.
+inline constexpr std::uint32_t kLayoutVersion = 1;
 inline constexpr std::size_t kMaxControlBytes = 4096;
 inline constexpr std::size_t kMaxControlFds = 3;
 inline constexpr std::size_t kMostDefinition = 1800;  // bytes, beside the longest topic
@@ -73,7 +75,8 @@ struct Hello {  // descriptors: wake page, then the sender's pidfd if has_pidfd
   std::uint32_t pid = 0;
   std::uint32_t wake_slots = 0;
   std::uint32_t has_pidfd = 0;
-  void visit(auto& archive) { archive(id, pid, wake_slots, has_pidfd); }
+  std::uint32_t layout = kLayoutVersion;
+  void visit(auto& archive) { archive(id, pid, wake_slots, has_pidfd, layout); }
 };
 
 struct Subscribe {  // descriptor: a bell's ringer, or none

@@ -17,7 +17,10 @@ void send_hello(Channel& channel, const Id& self, const WakePage& wake_page) {
   if (!pidfd && platform::limit_behind(errno)) platform::throw_system("pidfd_open", errno);
   const bool has_pidfd = static_cast<bool>(pidfd);
   if (has_pidfd) fds.push_back(std::move(pidfd));
-  channel.send(Hello{self, static_cast<std::uint32_t>(::getpid()), kWakeSlots, has_pidfd},
+  channel.send(Hello{.id = self,
+                     .pid = static_cast<std::uint32_t>(::getpid()),
+                     .wake_slots = kWakeSlots,
+                     .has_pidfd = has_pidfd},
                std::move(fds));
   platform::step("hello.sent");
 }
@@ -40,6 +43,10 @@ Peer accept_hello(Channel::Received& received) {
                 "the peer speaks protocol version " + std::to_string(received.header.version) +
                     ", this process speaks version " + std::to_string(kProtocolVersion));
   const auto hello = received.as<Hello>();
+  if (hello.layout != kLayoutVersion)
+    throw Error(Code::kVersionMismatch,
+                "the peer lays out shared memory in version " + std::to_string(hello.layout) +
+                    ", this process in version " + std::to_string(kLayoutVersion));
   if (hello.wake_slots != kWakeSlots)
     throw Error(Code::kProtocol, "HELLO.wake_slots: " + std::to_string(hello.wake_slots));
   if (hello.has_pidfd > 1)

@@ -67,6 +67,13 @@ TEST_F(Handshake, another_version_is_refused_with_both_versions_named) {
   EXPECT_NE(text.find("version " + std::to_string(kProtocolVersion)), std::string::npos) << text;
 }
 
+TEST_F(Handshake, another_layout_of_shared_memory_is_refused_with_both_versions_named) {
+  hello.layout = 99;
+  EXPECT_EQ(refusal_of(hello, fds_of(wake_page())), Code::kVersionMismatch);
+  EXPECT_NE(text.find("version 99"), std::string::npos) << text;
+  EXPECT_NE(text.find("version " + std::to_string(kLayoutVersion)), std::string::npos) << text;
+}
+
 TEST_F(Handshake, another_message_first_is_refused) {
   near.send(Done{1});
   EXPECT_EQ(refusal(), Code::kProtocol);

@@ -1,0 +1,95 @@
+/* Sending to every subscriber of a topic, in any process of the domain. */
+#ifndef TENSORBUS_C_PUBLISHER_H
+#define TENSORBUS_C_PUBLISHER_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <tensorbus/c/participant.h>
+#include <tensorbus/c/status.h>
+#include <tensorbus/c/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tb_publisher tb_publisher;
+
+typedef struct tb_publisher_options {
+  uint32_t struct_size;
+  uint32_t depth;     /* samples that wait for a subscriber which did not say itself; the oldest is
+                         dropped for a new one */
+  uint32_t history;   /* of the last samples, for a subscriber that comes later */
+  int32_t reliable;   /* 1: drop nothing; a full subscriber makes publishing wait */
+  int64_t timeout_ns; /* for so long */
+  int32_t shared;     /* 1: subscribers that ask for TB_ACCESS_SHARED may write to what is sent */
+  int32_t reserved;
+  const char* type; /* the definition of its messages (docs/messages.md); NULL: any */
+  const char* node; /* the node that it belongs to, for who lists the domain; NULL: none */
+} tb_publisher_options;
+#define TB_PUBLISHER_OPTIONS_INIT \
+  {sizeof(tb_publisher_options), 8, 0, 0, TB_FOREVER, 0, 0, NULL, NULL}
+
+/* TB_ERROR_INVALID_ARGUMENT: an empty topic, or a type that is no definition. */
+TB_API tb_status tb_publisher_create(tb_participant* participant, const char* topic,
+                                     const tb_publisher_options* options, tb_publisher** publisher);
+/* Closes it. */
+TB_API void tb_publisher_destroy(tb_publisher* publisher);
+
+/* Memory for one tensor, on a device. TB_ERROR_OUT_OF_MEMORY, TB_ERROR_UNSUPPORTED (of a GPU's
+ * memory; it says why), TB_ERROR_CLOSED. */
+TB_API tb_status tb_publisher_loan(tb_publisher* publisher, const tb_layout* layout, int32_t device,
+                                   tb_loan** loan);
+
+/* What became of a sample. */
+typedef struct tb_published {
+  uint32_t struct_size;
+  uint32_t subscribers; /* whose queues have it */
+  uint64_t sequence;
+} tb_published;
+#define TB_PUBLISHED_INIT {sizeof(tb_published), 0, 0}
+
+/* Publishes a loan as it is; with TB_OK it is gone, and *loan is NULL. `stream`: as a tb_tensor's.
+ * `published` may be NULL. TB_TIMED_OUT and TB_INTERRUPTED: a reliable publisher's subscriber was
+ * full; TB_CLOSED. */
+TB_API tb_status tb_publisher_publish_loan(tb_publisher* publisher, tb_loan** loan, void* stream,
+                                           tb_published* published);
+/* Publishes a message. Unless it says TB_OK nobody gets anything. The same, and
+ * TB_ERROR_INVALID_ARGUMENT for tensors that make no sense and for a loan that was published. */
+TB_API tb_status tb_publisher_publish(tb_publisher* publisher, const tb_message* message,
+                                      tb_published* published);
+/* The same with a timeout of its own; it matters to a reliable publisher only. */
+TB_API tb_status tb_publisher_publish_within(tb_publisher* publisher, const tb_message* message,
+                                             int64_t timeout_ns, const tb_give_up* give_up,
+                                             tb_published* published);
+
+/* Until there are so many. TB_TIMED_OUT, TB_INTERRUPTED, TB_CLOSED. */
+TB_API tb_status tb_publisher_wait_for_subscribers(tb_publisher* publisher, uint32_t count,
+                                                   int64_t timeout_ns);
+
+typedef struct tb_publisher_stats {
+  uint32_t struct_size;
+  uint32_t subscribers;
+  uint32_t waiting; /* threads that publish, and wait now */
+  uint32_t reserved;
+  uint64_t sent;
+  uint64_t delivered;      /* into a subscriber's queue, summed */
+  uint64_t dropped_depth;  /* taken out of a full queue for a newer one */
+  uint64_t dropped_held;   /* not queued: the subscriber holds all that it may */
+  uint64_t dropped_unsent; /* not queued: no descriptor or memory to pass it on */
+  uint64_t timed_out;      /* calls that gave up waiting for room */
+  uint64_t waited;         /* calls that had to wait */
+  uint64_t bytes_copied;   /* of tensors that were not in memory of the bus */
+  uint64_t bytes_in_flight;
+  uint64_t bad_returns; /* leases that subscribers returned and never had */
+} tb_publisher_stats;
+#define TB_PUBLISHER_STATS_INIT {sizeof(tb_publisher_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+TB_API tb_status tb_publisher_get_stats(const tb_publisher* publisher, tb_publisher_stats* stats);
+
+/* Subscribers still get what is in their queues; a second call does nothing. */
+TB_API void tb_publisher_close(tb_publisher* publisher);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

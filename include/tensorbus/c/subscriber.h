@@ -1,0 +1,80 @@
+/* Receiving from every publisher of a topic, in any process of the domain. */
+#ifndef TENSORBUS_C_SUBSCRIBER_H
+#define TENSORBUS_C_SUBSCRIBER_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <tensorbus/c/participant.h>
+#include <tensorbus/c/sample.h>
+#include <tensorbus/c/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tb_subscriber tb_subscriber;
+
+typedef struct tb_subscriber_options {
+  uint32_t struct_size;
+  uint32_t depth;    /* samples that wait for us; 0: as the publisher says */
+  uint32_t max_held; /* samples of one publisher that may be held at once */
+  int32_t access;    /* TB_ACCESS_READ, _PRIVATE or _SHARED */
+  int64_t spin_ns;   /* how long receiving looks by itself before it sleeps; costs a core so long */
+  const char* type;  /* the definition of what it expects (docs/messages.md); NULL: anything */
+  int32_t pin;       /* 1: received memory of the host is pinned for GPUs */
+  int32_t reserved;
+} tb_subscriber_options;
+#define TB_SUBSCRIBER_OPTIONS_INIT \
+  {sizeof(tb_subscriber_options), 0, 256, TB_ACCESS_READ, 5000, NULL, 0, 0}
+
+/* TB_ERROR_INVALID_ARGUMENT: an empty topic, or a type that is no definition; TB_ERROR_UNSUPPORTED:
+ * nothing can be pinned here. */
+TB_API tb_status tb_subscriber_create(tb_participant* participant, const char* topic,
+                                      const tb_subscriber_options* options,
+                                      tb_subscriber** subscriber);
+/* Closes it; samples stay valid. */
+TB_API void tb_subscriber_destroy(tb_subscriber* subscriber);
+
+/* The next sample. TB_TIMED_OUT, TB_INTERRUPTED, TB_CLOSED, TB_HOLD_LIMIT; TB_ERROR_OUT_OF_MEMORY
+ * (it is not lost: the next call tries again), TB_ERROR_TYPE_MISMATCH (a publisher refused us, once
+ * for each). With TB_NOW it does not wait. */
+TB_API tb_status tb_subscriber_receive(tb_subscriber* subscriber, int64_t timeout_ns,
+                                       const tb_give_up* give_up, tb_sample** sample);
+
+/* 1: receiving would not wait now. Takes nothing. */
+TB_API int32_t tb_subscriber_ready(tb_subscriber* subscriber);
+/* For poll() and event loops: readable when receiving may find something. The subscriber's own;
+ * receive with TB_NOW until that times out, which re-arms it. */
+TB_API tb_status tb_subscriber_event_descriptor(tb_subscriber* subscriber, int* descriptor);
+
+/* Until there are so many. TB_TIMED_OUT, TB_INTERRUPTED, TB_CLOSED. */
+TB_API tb_status tb_subscriber_wait_for_publishers(tb_subscriber* subscriber, uint32_t count,
+                                                   int64_t timeout_ns);
+
+typedef struct tb_subscriber_stats {
+  uint32_t struct_size;
+  uint32_t publishers;
+  uint32_t held; /* samples whose memory somebody here still uses */
+  uint32_t reserved;
+  uint64_t received;
+  uint64_t missed;  /* gaps in the publishers' sequences */
+  uint64_t bad;     /* samples whose descriptor made no sense */
+  uint64_t gone;    /* that were handed on by one whose owner had no more of it */
+  uint64_t staged;  /* that came from a GPU through memory of the host */
+  uint64_t refused; /* publishers that were not connected */
+} tb_subscriber_stats;
+#define TB_SUBSCRIBER_STATS_INIT {sizeof(tb_subscriber_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0}
+TB_API tb_status tb_subscriber_get_stats(const tb_subscriber* subscriber,
+                                         tb_subscriber_stats* stats);
+/* Why the last publisher was not connected, cut to `bytes` with its end; "" if none was refused. */
+TB_API tb_status tb_subscriber_last_refusal(const tb_subscriber* subscriber, char* text,
+                                            size_t bytes);
+
+/* Who waits gets TB_CLOSED; a second call does nothing. */
+TB_API void tb_subscriber_close(tb_subscriber* subscriber);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

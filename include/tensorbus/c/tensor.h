@@ -1,0 +1,111 @@
+/* Tensors, as they are described to the bus and by it. */
+#ifndef TENSORBUS_C_TENSOR_H
+#define TENSORBUS_C_TENSOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <tensorbus/c/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What an element is, by the numbers that travel; more by tb_dtype_named(). */
+typedef uint8_t tb_dtype;
+enum {
+  TB_BOOL = 1,
+  TB_UINT8 = 2,
+  TB_INT8 = 3,
+  TB_UINT16 = 4,
+  TB_INT16 = 5,
+  TB_UINT32 = 6,
+  TB_INT32 = 7,
+  TB_UINT64 = 8,
+  TB_INT64 = 9,
+  TB_FLOAT16 = 10,
+  TB_BFLOAT16 = 11,
+  TB_FLOAT32 = 12,
+  TB_FLOAT64 = 13,
+  TB_COMPLEX64 = 14,
+  TB_COMPLEX128 = 15
+};
+/* By its name, as PyTorch and NumPy spell it ("float8_e4m3fn"); 0 if there is none. */
+TB_API tb_dtype tb_dtype_named(const char* name);
+/* "" and 0 for a number that is no dtype. */
+TB_API const char* tb_dtype_name(tb_dtype dtype);
+TB_API size_t tb_dtype_bytes(tb_dtype dtype);
+
+/* Where a tensor lies: TB_HOST, or the ordinal of a GPU in this process. */
+#define TB_HOST INT32_C(-1)
+
+/* What PyTorch says of a tensor; any of these together. */
+enum {
+  TB_REQUIRES_GRAD = 2,
+  TB_FROM_TORCH = 4,
+  TB_FROM_NUMPY = 8,
+  TB_PARAMETER = 16,
+  TB_CONJUGATE = 32,
+  TB_NEGATIVE = 64
+};
+
+/* How the elements lie in memory. At most 64 dimensions. */
+typedef struct tb_layout {
+  tb_dtype dtype;
+  uint8_t flags;
+  uint32_t dims;
+  const int64_t* shape;
+  const int64_t* strides; /* in elements, zero or negative if need be; NULL: row-major, no gaps */
+} tb_layout;
+
+/* A tensor that lies somewhere in this process. One that the bus describes points into what it was
+ * asked of (a sample, a loan), and is valid for as long as that. */
+typedef struct tb_tensor {
+  uint32_t struct_size;
+  int32_t device;
+  tb_layout layout;
+  void* data; /* the first element; of a received tensor only to be written if `writable` */
+
+  /* Of a received one. */
+  int32_t published_on; /* where its publisher had it: another device if it came through the host */
+  int32_t writable;
+
+  /* To be published, of memory of a GPU: the stream (CUstream, cudaStream_t) on which it is
+   * written. Whoever receives it reads it when what is enqueued there now has run. NULL: the legacy
+   * default stream. */
+  void* stream;
+  /* The same: who keeps the memory for as long as somebody reads it. With one it is published as it
+   * lies, where the driver can do that; release(keeper) is called once, by a thread of the bus,
+   * whatever becomes of the call. Without one (NULL) it is copied on the GPU. */
+  void (*release)(void* keeper);
+  void* keeper;
+} tb_tensor;
+#define TB_TENSOR_INIT \
+  {sizeof(tb_tensor), TB_HOST, {0, 0, 0, NULL, NULL}, NULL, TB_HOST, 0, NULL, NULL, NULL}
+
+/* What is published: tensors, and the small fields beside them as one value in MessagePack, in
+ * which extension type 1 with four bytes (little-endian) stands for the tensor of that index.
+ * Tensors that lie in a loan, in tb_empty() memory, or were received travel by reference, all
+ * others are copied once. A message of one tensor and no fields is that tensor. */
+typedef struct tb_message {
+  uint32_t struct_size;
+  uint32_t tensor_count;
+  const tb_tensor* tensors; /* each as large as the struct_size of the first says */
+  const void* fields;
+  size_t field_bytes;
+  uint64_t fingerprint; /* of the message type; 0: untyped */
+} tb_message;
+#define TB_MESSAGE_INIT {sizeof(tb_message), 0, NULL, NULL, 0, 0}
+
+/* Memory of the bus, to fill and publish: nothing is copied then. */
+typedef struct tb_loan tb_loan;
+
+/* Describes it. Its bytes were not cleared; of a GPU's memory they are for its kernels alone. */
+TB_API tb_status tb_loan_tensor(const tb_loan* loan, tb_tensor* tensor);
+/* Without publishing it. */
+TB_API void tb_loan_destroy(tb_loan* loan);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

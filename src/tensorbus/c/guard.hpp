@@ -1,0 +1,54 @@
+#pragma once
+
+#include <tensorbus/c/status.h>
+
+#include <new>
+
+#include "tensorbus/bus/options.hpp"
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::c {
+
+// Keeps the text for tb_error_message().
+tb_status failed(Code code, const char* why) noexcept;
+
+constexpr tb_status status_of(Outcome outcome) noexcept {
+  switch (outcome) {
+    case Outcome::kDone:
+      return TB_OK;
+    case Outcome::kTimedOut:
+      return TB_TIMED_OUT;
+    case Outcome::kInterrupted:
+      return TB_INTERRUPTED;
+    case Outcome::kClosed:
+      return TB_CLOSED;
+    case Outcome::kHoldLimit:
+      return TB_HOLD_LIMIT;
+  }
+  return TB_ERROR_SYSTEM;
+}
+
+// What `work` returns, or how it failed: no exception gets out into C.
+template <typename Work>
+tb_status guarded(Work work) noexcept {
+  try {
+    return work();
+  } catch (const Error& error) {
+    return failed(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    return failed(Code::kOutOfMemory, "the process has no memory left (RLIMIT_AS, RLIMIT_DATA)");
+  } catch (const std::exception& error) {
+    return failed(Code::kSystem, error.what());
+  }
+}
+
+// The same of what has no outcome but being done.
+template <typename Work>
+tb_status done(Work work) noexcept {
+  return guarded([&] {
+    work();
+    return TB_OK;
+  });
+}
+
+}  // namespace tensorbus::c

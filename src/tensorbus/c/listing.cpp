@@ -1,0 +1,62 @@
+#include "tensorbus/bus/listing.hpp"
+
+#include <algorithm>
+
+#include "tensorbus/c/guard.hpp"
+#include "tensorbus/c/objects.hpp"
+
+using namespace tensorbus;
+using namespace tensorbus::c;
+
+tb_status tb_list_publishers(tb_participant* participant, tb_tell_publisher tell, void* context) {
+  return done([&] {
+    for (const PublisherInfo& found : list_publishers(participant_of(participant))) {
+      tb_publisher_info info{.struct_size = sizeof(tb_publisher_info),
+                             .pid = found.pid,
+                             .topic = found.topic.c_str(),
+                             .node = found.node.c_str(),
+                             .type = found.type.definition().c_str(),
+                             .participant = {}};
+      std::ranges::copy(found.participant.bytes, info.participant);
+      if (tell(&info, context) != 0) return;
+    }
+  });
+}
+
+tb_status tb_list_nodes(tb_participant* participant, tb_tell_node tell, void* context) {
+  return done([&] {
+    for (const NodeInfo& found : list_nodes(participant_of(participant))) {
+      tb_node_info info{.struct_size = sizeof(tb_node_info),
+                        .pid = found.pid,
+                        .name = found.name.c_str(),
+                        .participant = {}};
+      std::ranges::copy(found.participant.bytes, info.participant);
+      if (tell(&info, context) != 0) return;
+    }
+  });
+}
+
+tb_status tb_wait_for_topic(tb_participant* participant, const char* topic, int64_t timeout_ns,
+                            const tb_give_up* give_up) {
+  return guarded([&] {
+    return status_of(wait_for_topic(text_of(topic, "topic"), timeout_of(timeout_ns),
+                                    give_up_of(give_up), participant_of(participant)));
+  });
+}
+
+tb_status tb_wait_for_node(tb_participant* participant, const char* name, int64_t timeout_ns,
+                           const tb_give_up* give_up) {
+  return guarded([&] {
+    return status_of(wait_for_node(text_of(name, "name"), timeout_of(timeout_ns),
+                                   give_up_of(give_up), participant_of(participant)));
+  });
+}
+
+tb_status tb_node_name_create(tb_participant* participant, const char* name, tb_node_name** node) {
+  return done([&] {
+    required(node, "node") =
+        new tb_node_name{NodeName(text_of(name, "name"), participant_of(participant))};
+  });
+}
+
+void tb_node_name_destroy(tb_node_name* node) { delete node; }

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <tensorbus/tensorbus.h>
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tensorbus/bus/listing.hpp"
+#include "tensorbus/bus/loan.hpp"
+#include "tensorbus/bus/participant.hpp"
+#include "tensorbus/bus/publisher.hpp"
+#include "tensorbus/bus/queue.hpp"
+#include "tensorbus/bus/sample.hpp"
+#include "tensorbus/bus/share.hpp"
+#include "tensorbus/bus/subscriber.hpp"
+
+// What is behind the pointers of the C interface.
+
+struct tb_participant {
+  tensorbus::Participant participant;
+};
+struct tb_publisher {
+  tensorbus::Publisher publisher;
+};
+struct tb_subscriber {
+  tensorbus::Subscriber subscriber;
+};
+struct tb_loan {
+  tensorbus::Loan loan;
+};
+struct tb_sample {
+  explicit tb_sample(tensorbus::Sample received) : sample(std::move(received)) {}
+  const tensorbus::Sample sample;
+  std::atomic<std::uint32_t> references{1};
+};
+struct tb_queue {
+  tensorbus::Queue queue;
+};
+struct tb_pending {
+  tensorbus::Queue::Pending pending;
+};
+struct tb_share {
+  tensorbus::Shared shared;
+  std::string text;  // of its handle
+};
+struct tb_node_name {
+  tensorbus::NodeName name;
+};
+
+namespace tensorbus::c {
+
+// NULL: the one that the process shares.
+inline Participant participant_of(const tb_participant* given) {
+  return given == nullptr ? Participant::shared() : given->participant;
+}
+
+inline std::chrono::nanoseconds timeout_of(std::int64_t nanoseconds) {
+  return std::chrono::nanoseconds(nanoseconds);
+}
+
+inline GiveUp give_up_of(const tb_give_up* given) {
+  if (given == nullptr) return {};
+  return [asked = given->asked, context = given->context] { return asked(context) != 0; };
+}
+
+// Throws Error(kInvalidArgument) that names the argument.
+const char* text_of(const char* given, const char* name);
+template <typename T>
+T& required(T* given, const char* name) {
+  if (given == nullptr) throw Error(Code::kInvalidArgument, std::string(name) + " is NULL");
+  return *given;
+}
+
+// The type that a definition says; any, of NULL.
+inline MessageType type_of(const char* definition) {
+  return definition == nullptr ? MessageType() : MessageType(definition);
+}
+Access access_of(std::int32_t access);
+Device device_of(std::int32_t device);
+std::int32_t number_of(const Device& device) noexcept;
+
+Layout layout_of(const tb_layout& layout);
+// Its text and its keeper's end are taken over.
+TensorView view_of(const tb_tensor& tensor);
+// What a message says, for as long as the message lives.
+Message message_of(const tb_message& message);
+// Points into `layout`.
+tb_layout described(const Layout& layout) noexcept;
+
+// A sample for the caller.
+tb_sample* sample_of(Sample sample);
+
+}  // namespace tensorbus::c

@@ -1,0 +1,81 @@
+#include <algorithm>
+#include <cstring>
+#include <tensorbus/version.hpp>
+
+#include "tensorbus/c/guard.hpp"
+#include "tensorbus/c/objects.hpp"
+#include "tensorbus/c/structs.hpp"
+#include "tensorbus/link/control.hpp"
+
+using namespace tensorbus;
+using namespace tensorbus::c;
+
+void tb_library_versions(tb_versions* versions) {
+  give(versions, {.struct_size = 0,
+                  .major = TENSORBUS_VERSION_MAJOR,
+                  .minor = TENSORBUS_VERSION_MINOR,
+                  .patch = TENSORBUS_VERSION_PATCH,
+                  .abi = TENSORBUS_ABI_VERSION,
+                  .protocol = link::kProtocolVersion,
+                  .layout = link::kLayoutVersion});
+}
+
+namespace {
+
+ParticipantOptions options_of(const tb_participant_options& given) {
+  ParticipantOptions options;
+  if (given.domain != nullptr) options.domain = given.domain;
+  options.budget_bytes = given.budget_bytes;
+  options.cuda_budget_bytes = given.cuda_budget_bytes;
+  if (given.warm_bytes != 0) options.warm_bytes = given.warm_bytes;
+  if (given.segment_bytes != 0) options.segment_bytes = given.segment_bytes;
+  return options;
+}
+
+}  // namespace
+
+tb_status tb_participant_create(const tb_participant_options* options,
+                                tb_participant** participant) {
+  return done([&] {
+    const tb_participant_options given =
+        taken_or<tb_participant_options>(options, TB_PARTICIPANT_OPTIONS_INIT);
+    const ParticipantOptions known = options_of(given);
+    required(participant, "participant") =
+        new tb_participant{given.shared != 0 ? Participant::shared(known) : Participant(known)};
+  });
+}
+
+void tb_participant_destroy(tb_participant* participant) { delete participant; }
+
+tb_status tb_participant_id(const tb_participant* participant, uint8_t id[16]) {
+  return done([&] {
+    const Id found = participant_of(participant).id();
+    std::memcpy(&required(id, "id"), found.bytes.data(), found.bytes.size());
+  });
+}
+
+tb_status tb_participant_domain(const tb_participant* participant, char* path, size_t bytes) {
+  return done([&] {
+    const std::string found = participant_of(participant).domain_path();
+    if (found.size() >= bytes)
+      throw Error(Code::kInvalidArgument,
+                  "the path takes " + std::to_string(found.size() + 1) + " bytes");
+    std::memcpy(&required(path, "path"), found.c_str(), found.size() + 1);
+  });
+}
+
+tb_status tb_participant_arena(const tb_participant* participant, int32_t device,
+                               tb_arena_use* use) {
+  return done([&] {
+    const Device on = device_of(device);
+    const Participant us = participant_of(participant);
+    const ArenaUse found = on.is_cuda() ? us.arena(on) : us.arena();
+    give(&required(use, "use"), {.struct_size = 0,
+                                 .reserved = 0,
+                                 .segments = found.segments,
+                                 .blocks = found.blocks,
+                                 .used_bytes = found.used_bytes,
+                                 .reserved_bytes = found.reserved_bytes,
+                                 .budget_bytes = found.budget_bytes});
+  });
+}

@@ -1,0 +1,109 @@
+#include "tensorbus/c/guard.hpp"
+#include "tensorbus/c/objects.hpp"
+#include "tensorbus/c/structs.hpp"
+
+using namespace tensorbus;
+using namespace tensorbus::c;
+
+namespace {
+
+PublisherOptions options_of(const tb_publisher_options& given) {
+  return {.depth = given.depth,
+          .history = given.history,
+          .reliable = given.reliable != 0,
+          .timeout = timeout_of(given.timeout_ns),
+          .shared = given.shared != 0,
+          .type = type_of(given.type),
+          .node = given.node == nullptr ? "" : given.node};
+}
+
+tb_status told(const Published& published, tb_published* target) {
+  give(target,
+       {.struct_size = 0, .subscribers = published.subscribers, .sequence = published.sequence});
+  return status_of(published.outcome);
+}
+
+}  // namespace
+
+tb_status tb_publisher_create(tb_participant* participant, const char* topic,
+                              const tb_publisher_options* options, tb_publisher** publisher) {
+  return done([&] {
+    const auto given = taken_or<tb_publisher_options>(options, TB_PUBLISHER_OPTIONS_INIT);
+    required(publisher, "publisher") = new tb_publisher{
+        Publisher(text_of(topic, "topic"), options_of(given), participant_of(participant))};
+  });
+}
+
+void tb_publisher_destroy(tb_publisher* publisher) { delete publisher; }
+
+tb_status tb_publisher_loan(tb_publisher* publisher, const tb_layout* layout, int32_t device,
+                            tb_loan** loan) {
+  return done([&] {
+    required(loan, "loan") =
+        new tb_loan{required(publisher, "publisher")
+                        .publisher.loan(layout_of(required(layout, "layout")), device_of(device))};
+  });
+}
+
+tb_status tb_publisher_publish_loan(tb_publisher* publisher, tb_loan** loan, void* stream,
+                                    tb_published* published) {
+  return guarded([&] {
+    tb_loan*& given = required(loan, "loan");
+    const Published done = required(publisher, "publisher")
+                               .publisher.publish(std::move(required(given, "*loan").loan), stream);
+    if (done.outcome == Outcome::kDone) delete std::exchange(given, nullptr);
+    return told(done, published);
+  });
+}
+
+tb_status tb_publisher_publish(tb_publisher* publisher, const tb_message* message,
+                               tb_published* published) {
+  return guarded([&] {
+    return told(required(publisher, "publisher")
+                    .publisher.publish(message_of(required(message, "message"))),
+                published);
+  });
+}
+
+tb_status tb_publisher_publish_within(tb_publisher* publisher, const tb_message* message,
+                                      int64_t timeout_ns, const tb_give_up* give_up,
+                                      tb_published* published) {
+  return guarded([&] {
+    return told(required(publisher, "publisher")
+                    .publisher.publish(message_of(required(message, "message")),
+                                       timeout_of(timeout_ns), give_up_of(give_up)),
+                published);
+  });
+}
+
+tb_status tb_publisher_wait_for_subscribers(tb_publisher* publisher, uint32_t count,
+                                            int64_t timeout_ns) {
+  return guarded([&] {
+    return status_of(required(publisher, "publisher")
+                         .publisher.wait_for_subscribers(count, timeout_of(timeout_ns)));
+  });
+}
+
+tb_status tb_publisher_get_stats(const tb_publisher* publisher, tb_publisher_stats* stats) {
+  return done([&] {
+    const PublisherStats found = required(publisher, "publisher").publisher.stats();
+    give(&required(stats, "stats"), {.struct_size = 0,
+                                     .subscribers = found.subscribers,
+                                     .waiting = found.waiting,
+                                     .reserved = 0,
+                                     .sent = found.sent,
+                                     .delivered = found.delivered,
+                                     .dropped_depth = found.dropped_depth,
+                                     .dropped_held = found.dropped_held,
+                                     .dropped_unsent = found.dropped_unsent,
+                                     .timed_out = found.timed_out,
+                                     .waited = found.waited,
+                                     .bytes_copied = found.bytes_copied,
+                                     .bytes_in_flight = found.bytes_in_flight,
+                                     .bad_returns = found.bad_returns});
+  });
+}
+
+void tb_publisher_close(tb_publisher* publisher) {
+  (void)done([&] { required(publisher, "publisher").publisher.close(); });
+}

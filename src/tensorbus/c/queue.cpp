@@ -1,0 +1,121 @@
+#include "tensorbus/bus/queue.hpp"
+
+#include "tensorbus/c/guard.hpp"
+#include "tensorbus/c/objects.hpp"
+#include "tensorbus/c/structs.hpp"
+
+using namespace tensorbus;
+using namespace tensorbus::c;
+
+namespace {
+
+Queue& queue_of(tb_queue* queue) { return required(queue, "queue").queue; }
+
+tb_status started(Queue::Pending pending, tb_pending** target) {
+  required(target, "pending") = new tb_pending{std::move(pending)};
+  return TB_OK;
+}
+
+}  // namespace
+
+tb_status tb_queue_create(tb_participant* participant, const tb_queue_options* options,
+                          tb_queue** queue) {
+  return done([&] {
+    const auto given = taken_or<tb_queue_options>(options, TB_QUEUE_OPTIONS_INIT);
+    const QueueOptions known{.maxsize = given.maxsize,
+                             .redeliver = given.redeliver != 0,
+                             .shared = given.shared != 0,
+                             .name = given.name == nullptr ? "" : given.name};
+    required(queue, "queue") = new tb_queue{Queue(known, participant_of(participant))};
+  });
+}
+
+tb_status tb_queue_open(tb_participant* participant, const char* address_or_name,
+                        int64_t timeout_ns, const tb_give_up* give_up, tb_queue** queue) {
+  return done([&] {
+    required(queue, "queue") = new tb_queue{Queue::open(text_of(address_or_name, "address_or_name"),
+                                                        timeout_of(timeout_ns), give_up_of(give_up),
+                                                        participant_of(participant))};
+  });
+}
+
+void tb_queue_destroy(tb_queue* queue) { delete queue; }
+
+const char* tb_queue_address(const tb_queue* queue) {
+  return queue == nullptr ? "" : queue->queue.address().c_str();
+}
+
+tb_status tb_queue_put(tb_queue* queue, const tb_message* item, int64_t timeout_ns,
+                       const tb_give_up* give_up) {
+  return guarded([&] {
+    return status_of(queue_of(queue).put(message_of(required(item, "item")), timeout_of(timeout_ns),
+                                         give_up_of(give_up)));
+  });
+}
+
+tb_status tb_queue_get(tb_queue* queue, int64_t timeout_ns, const tb_give_up* give_up,
+                       tb_sample** item) {
+  return guarded([&] {
+    tb_sample*& target = required(item, "item");
+    Sample got;
+    const Outcome outcome = queue_of(queue).get(got, timeout_of(timeout_ns), give_up_of(give_up));
+    if (outcome == Outcome::kDone) target = sample_of(std::move(got));
+    return status_of(outcome);
+  });
+}
+
+tb_status tb_queue_task_done(tb_queue* queue, const tb_give_up* give_up) {
+  return done([&] { queue_of(queue).task_done(give_up_of(give_up)); });
+}
+
+tb_status tb_queue_join(tb_queue* queue, int64_t timeout_ns, const tb_give_up* give_up) {
+  return guarded(
+      [&] { return status_of(queue_of(queue).join(timeout_of(timeout_ns), give_up_of(give_up))); });
+}
+
+tb_status tb_queue_get_stats(const tb_queue* queue, const tb_give_up* give_up,
+                             tb_queue_stats* stats) {
+  return done([&] {
+    const QueueStats found = required(queue, "queue").queue.stats(give_up_of(give_up));
+    give(&required(stats, "stats"), {.struct_size = 0,
+                                     .reserved = 0,
+                                     .items = found.items,
+                                     .unfinished = found.unfinished,
+                                     .lost = found.lost});
+  });
+}
+
+tb_status tb_queue_close(tb_queue* queue, const tb_give_up* give_up) {
+  return done([&] { queue_of(queue).close(give_up_of(give_up)); });
+}
+
+tb_status tb_queue_start_put(tb_queue* queue, const tb_message* item, tb_pending** pending) {
+  return guarded([&] {
+    return started(queue_of(queue).start_put(message_of(required(item, "item"))), pending);
+  });
+}
+
+tb_status tb_queue_start_get(tb_queue* queue, tb_pending** pending) {
+  return guarded([&] { return started(queue_of(queue).start_get(), pending); });
+}
+
+tb_status tb_queue_start_join(tb_queue* queue, tb_pending** pending) {
+  return guarded([&] { return started(queue_of(queue).start_join(), pending); });
+}
+
+void tb_pending_destroy(tb_pending* pending) { delete pending; }
+
+int tb_pending_descriptor(const tb_pending* pending) {
+  return pending == nullptr ? -1 : pending->pending.descriptor();
+}
+
+tb_status tb_pending_take(tb_pending* pending, tb_sample** item) {
+  return guarded([&] {
+    Queue::Pending& asked = required(pending, "pending").pending;
+    if (asked.is_get()) (void)required(item, "item");
+    Sample got;
+    const Outcome outcome = asked.take(got);
+    if (outcome == Outcome::kDone && asked.is_get()) *item = sample_of(std::move(got));
+    return status_of(outcome);
+  });
+}

@@ -1,0 +1,125 @@
+#include "tensorbus/bus/subscriber.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tensorbus/c/guard.hpp"
+#include "tensorbus/c/objects.hpp"
+#include "tensorbus/c/structs.hpp"
+#include "tensorbus/platform/clock.hpp"
+
+using namespace tensorbus;
+using namespace tensorbus::c;
+
+namespace {
+
+SubscriberOptions options_of(const tb_subscriber_options& given) {
+  return {.depth = given.depth,
+          .max_held = given.max_held,
+          .spin = timeout_of(given.spin_ns),
+          .access = access_of(given.access),
+          .type = type_of(given.type),
+          .pin = given.pin != 0};
+}
+
+}  // namespace
+
+tb_status tb_subscriber_create(tb_participant* participant, const char* topic,
+                               const tb_subscriber_options* options, tb_subscriber** subscriber) {
+  return done([&] {
+    const auto given = taken_or<tb_subscriber_options>(options, TB_SUBSCRIBER_OPTIONS_INIT);
+    required(subscriber, "subscriber") = new tb_subscriber{
+        Subscriber(text_of(topic, "topic"), options_of(given), participant_of(participant))};
+  });
+}
+
+void tb_subscriber_destroy(tb_subscriber* subscriber) { delete subscriber; }
+
+namespace {
+
+// How often `give_up` is asked at least.
+constexpr std::chrono::milliseconds kSlice(50);
+
+// receive(), which signals alone end, in slices.
+Outcome receive(Subscriber& subscriber, Sample& sample, std::chrono::nanoseconds timeout,
+                const tb_give_up& give_up) {
+  const platform::Deadline deadline(timeout);
+  while (true) {
+    const Outcome outcome = subscriber.receive(sample, deadline.remaining(kSlice));
+    const bool goes_on = outcome == Outcome::kTimedOut || outcome == Outcome::kInterrupted;
+    if (!goes_on) return outcome;
+    if (outcome == Outcome::kTimedOut && deadline.passed()) return outcome;
+    if (give_up.asked(give_up.context) != 0) return Outcome::kInterrupted;
+  }
+}
+
+}  // namespace
+
+tb_status tb_subscriber_receive(tb_subscriber* subscriber, int64_t timeout_ns,
+                                const tb_give_up* give_up, tb_sample** sample) {
+  return guarded([&] {
+    Subscriber& from = required(subscriber, "subscriber").subscriber;
+    tb_sample*& target = required(sample, "sample");
+    Sample received;
+    Outcome outcome{};
+    if (timeout_ns <= 0)
+      outcome = from.try_receive(received);
+    else if (give_up == nullptr)
+      outcome = from.receive(received, timeout_of(timeout_ns));
+    else
+      outcome = receive(from, received, timeout_of(timeout_ns), *give_up);
+    if (outcome == Outcome::kDone) target = sample_of(std::move(received));
+    return status_of(outcome);
+  });
+}
+
+int32_t tb_subscriber_ready(tb_subscriber* subscriber) {
+  int32_t ready = 0;
+  (void)done([&] { ready = required(subscriber, "subscriber").subscriber.ready() ? 1 : 0; });
+  return ready;
+}
+
+tb_status tb_subscriber_event_descriptor(tb_subscriber* subscriber, int* descriptor) {
+  return done([&] {
+    required(descriptor, "descriptor") =
+        required(subscriber, "subscriber").subscriber.event_descriptor();
+  });
+}
+
+tb_status tb_subscriber_wait_for_publishers(tb_subscriber* subscriber, uint32_t count,
+                                            int64_t timeout_ns) {
+  return guarded([&] {
+    return status_of(required(subscriber, "subscriber")
+                         .subscriber.wait_for_publishers(count, timeout_of(timeout_ns)));
+  });
+}
+
+tb_status tb_subscriber_get_stats(const tb_subscriber* subscriber, tb_subscriber_stats* stats) {
+  return done([&] {
+    const SubscriberStats found = required(subscriber, "subscriber").subscriber.stats();
+    give(&required(stats, "stats"), {.struct_size = 0,
+                                     .publishers = found.publishers,
+                                     .held = found.held,
+                                     .reserved = 0,
+                                     .received = found.received,
+                                     .missed = found.missed,
+                                     .bad = found.bad,
+                                     .gone = found.gone,
+                                     .staged = found.staged,
+                                     .refused = found.refused});
+  });
+}
+
+tb_status tb_subscriber_last_refusal(const tb_subscriber* subscriber, char* text, size_t bytes) {
+  return done([&] {
+    if (bytes == 0) return;
+    const std::string why = required(subscriber, "subscriber").subscriber.stats().last_refusal;
+    const std::size_t kept = std::min(why.size(), bytes - 1);
+    std::memcpy(&required(text, "text"), why.data(), kept);
+    text[kept] = '\0';
+  });
+}
+
+void tb_subscriber_close(tb_subscriber* subscriber) {
+  (void)done([&] { required(subscriber, "subscriber").subscriber.close(); });
+}

@@ -1,0 +1,114 @@
+#include <array>
+#include <limits>
+#include <string_view>
+
+#include "tensorbus/c/guard.hpp"
+#include "tensorbus/c/objects.hpp"
+#include "tensorbus/c/structs.hpp"
+
+namespace tensorbus::c {
+
+const char* text_of(const char* given, const char* name) { return &required(given, name); }
+
+Access access_of(std::int32_t access) {
+  switch (access) {
+    case TB_ACCESS_READ:
+      return Access::kRead;
+    case TB_ACCESS_PRIVATE:
+      return Access::kPrivate;
+    case TB_ACCESS_SHARED:
+      return Access::kShared;
+    default:
+      throw Error(Code::kInvalidArgument,
+                  "access is " + std::to_string(access) + ": TB_ACCESS_READ, _PRIVATE or _SHARED");
+  }
+}
+
+Device device_of(std::int32_t device) {
+  if (device < TB_HOST)
+    throw Error(Code::kInvalidArgument,
+                "device is " + std::to_string(device) + ": TB_HOST, or the ordinal of a GPU");
+  return device == TB_HOST ? Device::host() : Device::cuda(device);
+}
+
+std::int32_t number_of(const Device& device) noexcept {
+  return device.is_cuda() ? device.ordinal : TB_HOST;
+}
+
+Layout layout_of(const tb_layout& layout) {
+  const auto dtype = static_cast<DType>(layout.dtype);
+  const auto flags = static_cast<TensorFlags>(layout.flags);
+  if (layout.dims > kMaxDims)
+    throw Error(Code::kInvalidArgument,
+                "layout.dims is " + std::to_string(layout.dims) + ", and at most 64");
+  if (layout.dims > 0) (void)required(layout.shape, "layout.shape");
+  Dims shape(std::span(layout.shape, layout.dims));
+  if (layout.strides == nullptr) return Layout::contiguous(dtype, std::move(shape), flags);
+  return {dtype, std::move(shape), Dims(std::span(layout.strides, layout.dims)), flags};
+}
+
+tb_layout described(const Layout& layout) noexcept {
+  return {.dtype = static_cast<tb_dtype>(layout.dtype),
+          .flags = static_cast<std::uint8_t>(layout.flags),
+          .dims = static_cast<std::uint32_t>(layout.shape.size()),
+          .shape = layout.shape.begin(),
+          .strides = layout.strides.begin()};
+}
+
+TensorView view_of(const tb_tensor& given) {
+  const tb_tensor tensor = taken(given);
+  std::shared_ptr<const void> keeper;
+  if (tensor.release != nullptr)
+    keeper = std::shared_ptr<const void>(
+        tensor.keeper, [end = tensor.release](const void* kept) { end(const_cast<void*>(kept)); });
+  return {tensor.data, layout_of(tensor.layout), device_of(tensor.device), tensor.stream,
+          std::move(keeper)};
+}
+
+Message message_of(const tb_message& given) {
+  const tb_message message = taken(given);
+  Message made;
+  if (message.tensor_count > 0) {
+    const tb_tensor& first = required(message.tensors, "message.tensors");
+    const auto* at = reinterpret_cast<const std::byte*>(&first);
+    made.tensors.reserve(message.tensor_count);
+    for (std::uint32_t i = 0; i < message.tensor_count; ++i, at += first.struct_size)
+      made.tensors.push_back(view_of(*reinterpret_cast<const tb_tensor*>(at)));
+  }
+  if (message.field_bytes > 0) {
+    const void* const fields = message.fields;
+    if (fields == nullptr) throw Error(Code::kInvalidArgument, "message.fields is NULL");
+    made.fields = {static_cast<const std::byte*>(fields), message.field_bytes};
+  }
+  made.fingerprint = message.fingerprint;
+  return made;
+}
+
+}  // namespace tensorbus::c
+
+using namespace tensorbus;
+using namespace tensorbus::c;
+
+tb_dtype tb_dtype_named(const char* name) {
+  const auto found = name == nullptr ? std::nullopt : dtype_named(name);
+  return found ? static_cast<tb_dtype>(*found) : tb_dtype{0};
+}
+
+// They come from literals, which end with a zero byte.
+const char* tb_dtype_name(tb_dtype dtype) { return name_of(static_cast<DType>(dtype)).data(); }
+
+size_t tb_dtype_bytes(tb_dtype dtype) { return item_bytes(static_cast<DType>(dtype)); }
+
+tb_status tb_loan_tensor(const tb_loan* loan, tb_tensor* tensor) {
+  return done([&] {
+    const Loan& memory = required(loan, "loan").loan;
+    tb_tensor found = TB_TENSOR_INIT;
+    found.device = found.published_on = number_of(memory.device());
+    found.layout = described(memory.layout());
+    found.data = memory.data();
+    found.writable = 1;
+    give(&required(tensor, "tensor"), found);
+  });
+}
+
+void tb_loan_destroy(tb_loan* loan) { delete loan; }
