@@ -77,7 +77,7 @@ TEST(Empty, keeps_the_participant_that_shares_it) {
   const auto shared_one = [&] { return Participant::shared({.domain = domain.path()}); };
   const Loan memory = empty(Layout::contiguous(DType::kUInt8, {100}), true, shared_one());
   EXPECT_TRUE(is_shared(memory.data(), 100, shared_one()));
-  const Shared shared = share({.tensors = {memory.view()}}, {}, shared_one());
+  const Shared shared = share({.tensors = {memory.view()}}, {.shared = true}, shared_one());
   memory.data()[0] = std::byte{7};  // which a copy would not have
   EXPECT_EQ(attach(shared.handle(), {}, shared_one()).tensor().as<std::uint8_t>()[0], 7);
 }
