@@ -313,6 +313,27 @@ TEST(CudaPins, are_bounded_when_nobody_uses_them) {
   });
 }
 
+TEST(CudaPins, that_the_driver_refuses_are_asked_for_again_later) {
+  const FreshDomain domain;
+  in_process([&] {
+    HostWriter w(domain);
+    PinningReader r(domain);
+    w.wait_for_reader();
+    const auto next = [&](std::uint64_t seed) {
+      publish(w.publisher, seed);
+      Sample sample = r.next();
+      EXPECT_EQ(seed_of(words_of(sample.tensor())), seed);
+      return sample;
+    };
+    const std::size_t before = standin_calls("cuMemHostRegister_v2");
+    standin_fail("cuMemHostRegister_v2", 0, static_cast<int>(standin::Result::kOutOfMemory));
+    for (std::uint64_t seed = 0; seed < 100; ++seed) EXPECT_FALSE(is_pinned(next(seed).tensor()));
+    EXPECT_LT(standin_calls("cuMemHostRegister_v2") - before, 10U) << "each sample waited for it";
+    standin_fail("cuMemHostRegister_v2", 0, static_cast<int>(standin::Result::kSuccess));
+    EXPECT_TRUE(eventually([&] { return is_pinned(next(7).tensor()); }));
+  });
+}
+
 TEST(CudaPins, that_cannot_be_had_are_refused_at_once) {
   const FreshDomain domain;
   const auto subscribe = [&](SubscriberOptions options) {

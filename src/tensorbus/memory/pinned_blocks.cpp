@@ -87,6 +87,8 @@ PinnedBlocks::State PinnedBlocks::leave(const Wanted& wanted) {
 std::optional<PinnedBlocks::State> PinnedBlocks::ask(const Wanted& wanted,
                                                      std::optional<Range>& granted) {
   const std::lock_guard lock(answers_mutex_);
+  if (!asked_.contains(wanted.block) && std::chrono::steady_clock::now() < ask_again_)
+    return State::kNot;
   const auto [found, fresh] = asked_.try_emplace(wanted.block);
   Asked& asked = found->second;
   asked.wanted = true;
@@ -136,6 +138,7 @@ PinnedBlocks::Found PinnedBlocks::pin(const Wanted& wanted, Range granted) {
       found = use(pinned);
       bound_idle(gone);
     } catch (const Error&) {  // no more pages may be pinned (RLIMIT_MEMLOCK), or it was twice
+      refused();
     }
   unpin(std::move(gone));
   if (found.state != State::kPinned) tell_(wanted.block.segment, granted);
@@ -226,9 +229,15 @@ void PinnedBlocks::answer(const Block& block, std::optional<Range> granted) {
   Asked& asked = found->second;
   asked.answered = true;
   asked.granted = granted;
+  if (!granted) ask_again_ = std::chrono::steady_clock::now() + kRefusedFor;
   if (subscribers_ != 0 && asked.wanted) return;
   if (granted) release(block.segment, *granted);
   asked_.erase(found);
+}
+
+void PinnedBlocks::refused() noexcept {
+  const std::lock_guard lock(answers_mutex_);
+  ask_again_ = std::chrono::steady_clock::now() + kRefusedFor;
 }
 
 void PinnedBlocks::owner_gone() noexcept {

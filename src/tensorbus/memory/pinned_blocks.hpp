@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -25,6 +26,9 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
   // That nobody uses, and are kept for the next sample that lies there.
   static constexpr std::size_t kMostIdle = 32;
   static constexpr std::size_t kMostIdleBytes = std::size_t{1} << 30;
+  // After the owner or the driver has said no, nothing is asked for: each question makes a sample
+  // wait for its answer.
+  static constexpr std::chrono::seconds kRefusedFor{1};
 
   struct Block {
     std::uint32_t segment = 0;
@@ -85,6 +89,7 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
   void used_no_more(Ref pinned) noexcept;
   void drop_idle() noexcept;
   void drop_grants() noexcept;
+  void refused() noexcept;
 
   Tell tell_;
   std::mutex mutex_;  // not held while anything is unpinned
@@ -99,6 +104,7 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
     std::optional<Range> granted{};
   };
   std::map<Block, Asked> asked_;
+  std::chrono::steady_clock::time_point ask_again_{};
   std::atomic<bool> owner_gone_{false};  // relaxed: changed under answers_mutex_
 };
 
