@@ -41,9 +41,9 @@ class Plan:
         self.name: str = cls._message_name
         hints = hints_of(cls)
         self._nested: list[type] = []
-        self.fields = [self._field(field, hints[field.name]) for field in fields(cls)]
+        self.fields: list[Field] = [self._field(field, hints[field.name]) for field in fields(cls)]
         self._names = [field.name for field in self.fields]
-        self.names = frozenset(self._names)
+        self.names: frozenset[str] = frozenset(self._names)
         self._values_of = _getter(self._names)
         self._required = {field.name for field in self.fields if not field.has_default}
         self._not_in_init = [field.name for field in self.fields if not field.in_init]

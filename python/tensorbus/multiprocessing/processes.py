@@ -59,7 +59,7 @@ class ProcessExitedException(ProcessException):
         signal_name: str | None = None,
     ) -> None:
         super().__init__(msg, error_index, error_pid)
-        self.args = (msg, error_index, error_pid, exit_code, signal_name)
+        self.args: tuple[Any, ...] = (msg, error_index, error_pid, exit_code, signal_name)
         self.exit_code = exit_code
         self.signal_name = signal_name
 
@@ -68,8 +68,10 @@ class ProcessContext:
     """Processes that were started together."""
 
     def __init__(self, processes: Sequence[Any], errors: Sequence[Connection]) -> None:
-        self.processes = list(processes)
-        self.sentinels = {process.sentinel: i for i, process in enumerate(processes)}
+        self.processes: list[Any] = list(processes)
+        self.sentinels: dict[int, int] = {
+            process.sentinel: i for i, process in enumerate(processes)
+        }
         self._errors = list(errors)
         self._tracebacks: dict[int, str] = {}
 

@@ -54,7 +54,7 @@ class Client(Closing):
         as_: Library | None = None,
         domain: str | None = None,
     ) -> None:
-        self.name = topic_name(name)
+        self.name: str = topic_name(name)
         self._types = _calls.Types(plan_or_none(request_type), plan_or_none(reply_type))
         self._timeout = seconds("timeout", timeout)
         self._as = library_or_none(as_)

@@ -62,7 +62,7 @@ class AsyncExecutor:
         self._on_error = on_error or _logged(callback)
         self._stopped = False
         self._wait: asyncio.Future[None] | None = None
-        self.ticks = 0  # how often it was called
+        self.ticks: int = 0  # how often it was called
 
     async def run(self) -> None:
         """Until `stop`, or until the task is cancelled."""
@@ -183,7 +183,7 @@ class SyncRateExecutor:
         self._skip = skip
         self._stop = stop_event or threading.Event()
         self._grid: Grid | None = None
-        self.ticks = 0  # how often it was called
+        self.ticks: int = 0  # how often it was called
 
     @property
     def overruns(self) -> int:

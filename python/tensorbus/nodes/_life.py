@@ -49,10 +49,10 @@ class Life:
     """
 
     def __init__(self, node: str, on_error: str, afterwards: Callable[[], None]) -> None:
-        self.closed = False
-        self.stopped = threading.Event()
-        self.failures = Failures(node, on_error, self.stop)
-        self.threads = Threads(node, lambda error, name: self.failures.report(error, name))
+        self.closed: bool = False
+        self.stopped: threading.Event = threading.Event()
+        self.failures: Failures = Failures(node, on_error, self.stop)
+        self.threads: Threads = Threads(node, lambda error, name: self.failures.report(error, name))
         self._node = node
         self._work: dict[Work, Place | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()

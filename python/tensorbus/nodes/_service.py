@@ -45,9 +45,9 @@ class Service(Closing):
     ) -> None:
         self.name = name
         self.mode = mode
-        self.label = f"service {name!r}"
-        self.parallel = whole_number("concurrency", concurrency, least=1)
-        self.calls = 0  # requests that came
+        self.label: str = f"service {name!r}"
+        self.parallel: int = whole_number("concurrency", concurrency, least=1)
+        self.calls: int = 0  # requests that came
         self._types = _calls.Types(plan_or_none(request_type), plan_or_none(reply_type))
         self._callback = callback
         self._as = library_or_none(as_)

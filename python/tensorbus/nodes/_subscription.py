@@ -42,11 +42,11 @@ class Subscription(Closing):
     ) -> None:
         self.mode = mode
         self.callback = callback
-        self.topic = subscriber.topic
-        self.label = f"topic {self.topic!r}"
-        self.receive_count = 0
+        self.topic: str = subscriber.topic
+        self.label: str = f"topic {self.topic!r}"
+        self.receive_count: int = 0
         self.last_receive_time: float | None = None  # as time.time() has it
-        self.running = False
+        self.running: bool = False
         self._subscriber = subscriber
         self._receiver = AsyncReceiver(subscriber, None) if mode == "async" else None
         self._failures = failures

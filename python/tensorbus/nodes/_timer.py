@@ -18,9 +18,9 @@ class Timer:
     def __init__(
         self, period: float, callback: Callback, *, skip: bool, mode: Mode, failures: Failures
     ) -> None:
-        self.period = positive("period", period)
+        self.period: float = positive("period", period)
         self.mode = mode
-        self.label = f"timer {called(callback)}"
+        self.label: str = f"timer {called(callback)}"
         self._failures = failures
         self._callback = callback
         self._stop = threading.Event()  # the node's, when that runs

@@ -171,7 +171,8 @@ void bind_publisher(nb::module_& module) {
           nb::arg("history"), nb::arg("reliable"), nb::arg("shared"), nb::arg("type") = "",
           nb::arg("node") = "")
       .def("loan", loan, nb::arg("dtype"), nb::arg("shape"), nb::arg("device") = -1,
-           nb::sig("def loan(self, dtype: str, shape: Sequence[int], device: int = -1) -> Memory"))
+           nb::sig("def loan(self, dtype: str, shape: collections.abc.Sequence[int], device: int = "
+                   "-1) -> Memory"))
       .def("publish", publish, nb::arg("outgoing"), nb::arg("fields"), nb::arg("timeout").none(),
            nb::sig("def publish(self, outgoing: Outgoing, fields: bytes, "
                    "timeout: float | None) -> tuple[Outcome, int]"))

@@ -67,7 +67,8 @@ void bind_files(nb::module_& module) {
            nb::arg("fd"), nb::arg("path"), nb::arg("offset"), nb::arg("bytes"), nb::arg("mode"))
       .def_prop_ro("mode", &MappedFile::mode)
       .def("memory", memory_at, nb::arg("dtype"), nb::arg("shape"), nb::arg("offset"),
-           nb::sig("def memory(self, dtype: str, shape: Sequence[int], offset: int) -> Memory"),
+           nb::sig("def memory(self, dtype: str, shape: collections.abc.Sequence[int], offset: "
+                   "int) -> Memory"),
            "A contiguous tensor, `offset` bytes after the first that is mapped.")
       .def("check", &MappedFile::check, nb::call_guard<WithoutGil>())
       .def("flush", &MappedFile::flush, nb::call_guard<WithoutGil>());

@@ -245,8 +245,12 @@ void bind_memory(nb::module_& module) {
       "Memory of the bus: a received tensor, a loan, or a stretch of a file. Offers the "
       "buffer protocol and DLPack; strides are in elements.")
       .def_prop_ro("dtype", [](const Memory& self) { return name_of(self.layout.dtype); })
-      .def_prop_ro("shape", [](const Memory& self) { return to_tuple(self.layout.shape); })
-      .def_prop_ro("strides", [](const Memory& self) { return to_tuple(self.layout.strides); })
+      .def_prop_ro(
+          "shape", [](const Memory& self) { return to_tuple(self.layout.shape); },
+          nb::sig("def shape(self) -> tuple[int, ...]"))
+      .def_prop_ro(
+          "strides", [](const Memory& self) { return to_tuple(self.layout.strides); },
+          nb::sig("def strides(self) -> tuple[int, ...]"))
       .def_prop_ro("flags",
                    [](const Memory& self) { return static_cast<unsigned>(self.layout.flags); })
       .def_ro("writable", &Memory::writable)
@@ -256,7 +260,8 @@ void bind_memory(nb::module_& module) {
       .def("bits", bits,
            "The same memory, as unsigned integers where DLPack has no name for the elements.")
       .def("__dlpack_device__", dlpack_device)
-      .def_prop_ro("__cuda_array_interface__", cuda_array_interface)
+      .def_prop_ro("__cuda_array_interface__", cuda_array_interface,
+                   nb::sig("def __cuda_array_interface__(self) -> dict[str, typing.Any]"))
       .def_prop_ro(
           "device", [](const Memory& self) { return name_of(self.device); },
           "\"cpu\", or \"cuda:0\" and so on.")

@@ -187,7 +187,8 @@ void bind_outgoing(nb::module_& module) {
            "A torch.Tensor or numpy.ndarray of which there is no more to say than where it lies; "
            "-1 for anything else.")
       .def("add_all", &Outgoing::add_all, nb::arg("values"),
-           nb::sig("def add_all(self, values: Iterable[object]) -> list[int] | None"),
+           nb::sig(
+               "def add_all(self, values: collections.abc.Iterable[object]) -> list[int] | None"),
            "Adds all of them, until the first for which add() is -1: then None.")
       .def(
           "add_buffer",
@@ -215,8 +216,10 @@ void bind_outgoing(nb::module_& module) {
           },
           nb::arg("address"), nb::arg("dtype"), nb::arg("shape"), nb::arg("strides"), flags,
           nb::arg("keeper"), nb::arg("device") = -1, nb::arg("stream") = 0,
-          nb::sig("def add_memory(self, address: int, dtype: str, shape: Sequence[int], strides: "
-                  "Sequence[int], flags: int, keeper: object, device: int = -1, stream: int = 0) "
+          nb::sig("def add_memory(self, address: int, dtype: str, shape: "
+                  "collections.abc.Sequence[int], strides: "
+                  "collections.abc.Sequence[int], flags: int, keeper: object, device: int = -1, "
+                  "stream: int = 0) "
                   "-> int"),
           "Strides are in elements. `keeper` lives until the memory was copied, or, on a GPU, as "
           "long as somebody reads it. `device`: the "

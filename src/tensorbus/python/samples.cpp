@@ -116,7 +116,8 @@ void bind_samples(nb::module_& module) {
       .def_prop_ro("publisher", [](const Sample& self) { return self.header().publisher.hex(); })
       .def_prop_ro("publisher_number",
                    [](const Sample& self) { return self.header().publisher_number; })
-      .def_prop_ro("published_on", published_on)
+      .def_prop_ro("published_on", published_on,
+                   nb::sig("def published_on(self) -> tuple[str, ...]"))
       .def_prop_ro("fields", field_bytes)
       .def_prop_ro("tensor_count", [](const Sample& self) { return self.tensors().size(); })
       .def("tensors", tensors, nb::arg("as_").none(),

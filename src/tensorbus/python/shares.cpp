@@ -124,10 +124,12 @@ void bind_shares(nb::module_& module) {
         return is_shared(memory.first + span.begin, span.bytes(), participant);
       },
       nb::arg("memory"), nb::arg("participant"));
-  module.def("empty", empty_memory, nb::arg("dtype"), nb::arg("shape"), nb::arg("shared"),
-             nb::arg("participant"), nb::arg("device") = -1,
-             nb::sig("def empty(dtype: str, shape: Sequence[int], shared: bool, participant: "
-                     "Participant, device: int = -1) -> Memory"));
+  module.def(
+      "empty", empty_memory, nb::arg("dtype"), nb::arg("shape"), nb::arg("shared"),
+      nb::arg("participant"), nb::arg("device") = -1,
+      nb::sig(
+          "def empty(dtype: str, shape: collections.abc.Sequence[int], shared: bool, participant: "
+          "Participant, device: int = -1) -> Memory"));
 }
 
 }  // namespace tensorbus::python

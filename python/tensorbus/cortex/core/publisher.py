@@ -11,7 +11,7 @@ from tensorbus._errors import Closed, OutOfMemory
 from tensorbus._publisher import Publisher as Ours
 from tensorbus.messages import Message
 
-log = logging.getLogger("tensorbus.cortex")
+log: logging.Logger = logging.getLogger("tensorbus.cortex")
 
 
 class Publisher(Closing):
@@ -53,11 +53,11 @@ class Publisher(Closing):
 
     def _take(self, ours: Ours, message_type: type[Message]) -> None:
         self.publisher = ours  # with all that Cortex's has not
-        self.topic_name = ours.topic
+        self.topic_name: str = ours.topic
         self.message_type = message_type
-        self.publish_count = 0
+        self.publish_count: int = 0
         self.last_publish_time: float | None = None  # as time.time() has it
-        self.is_registered = True  # with the domain, until it is closed
+        self.is_registered: bool = True  # with the domain, until it is closed
 
     def publish(self, message: Message) -> bool:
         """Is it on its way? False when the publisher is closed or there is no memory for it.

@@ -79,7 +79,7 @@ class Subscriber(Closing):
         failures: Failures | None = None,  # None: its node tells them
     ) -> None:
         self.subscription = subscription  # with all that Cortex's has not
-        self.topic_name = subscription.topic
+        self.topic_name: str = subscription.topic
         self.message_type = message_type
         self._domain = domain
         self._task: asyncio.Task[None] | None = None
