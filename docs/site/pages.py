@@ -1,0 +1,63 @@
+"""The pages of the site that are made: the C++ reference, the examples, the changelog.
+
+python docs/site/pages.py INCLUDE TARGET    with the folder of the installed headers
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from cpp_reference import pages
+
+ROOT = Path(__file__).parents[2]
+LANGUAGES = {".py": "python", ".cpp": "cpp", ".txt": "cmake"}
+
+
+def main(include: Path, target: Path) -> None:
+    write_cpp_reference(include, target / "reference")
+    write_examples(target / "examples")
+    (target / "changelog.md").write_text((ROOT / "CHANGELOG.md").read_text())
+
+
+def write_cpp_reference(include: Path, target: Path) -> None:
+    entries = []
+    for page in pages(include):
+        file = "cpp/" + re.sub(r"\W", "_", page.name.removeprefix("tensorbus/")) + ".md"
+        entries.append(f"{page.name} <{file}>")
+        write(target / file, page.markdown)
+    add_toctree(target / "cpp.md", entries)
+
+
+def write_examples(target: Path) -> None:
+    entries = []
+    for folder in sorted(path for path in (ROOT / "examples").iterdir() if path.is_dir()):
+        entries.append(folder.name)
+        write(target / f"{folder.name}.md", example(folder))
+    write(target / "index.md", "# Examples\n")
+    add_toctree(target / "index.md", entries)
+
+
+def example(folder: Path) -> str:
+    """Its README and its programs."""
+    readme = folder / "README.md"
+    parts = [readme.read_text() if readme.exists() else f"# {folder.name}"]
+    for path in sorted(folder.iterdir()):
+        if language := LANGUAGES.get(path.suffix):
+            parts.append(f"## {path.name}\n\n```{language}\n{path.read_text()}```")
+    return "\n\n".join(parts) + "\n"
+
+
+def add_toctree(page: Path, entries: list[str]) -> None:
+    lines = ["```{toctree}", ":maxdepth: 1", "", *entries, "```"]
+    page.write_text(page.read_text() + "\n" + "\n".join(lines) + "\n")
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
