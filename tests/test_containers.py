@@ -100,4 +100,4 @@ def test_a_container_that_is_killed_gives_back_what_it_held() -> None:
             assert subscriber.stdout.readline() == "held\n"
             assert publisher.stats["bytes_in_flight"] > 0
             subscriber.kill()
-        eventually(lambda: publisher.stats["bytes_in_flight"] == 0)
+            eventually(lambda: publisher.stats["bytes_in_flight"] == 0)
