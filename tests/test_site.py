@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import re
+import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -22,7 +23,7 @@ sys.path.insert(0, str(DOCS / "site"))
 
 import links  # noqa: E402
 import pages  # noqa: E402
-from cpp_reference import HIDDEN  # noqa: E402
+from headers import HIDDEN  # noqa: E402
 
 TOCTREE = re.compile(r"^```\{toctree\}\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -80,15 +81,16 @@ def test_no_link_between_pages_is_broken() -> None:
 def test_every_public_header_is_in_the_reference(tmp_path: Path) -> None:
     if not INCLUDE.is_dir():
         pytest.skip("this package was not installed with its headers")
-    (tmp_path / "reference").mkdir()
-    (tmp_path / "reference/cpp.md").write_text((DOCS / "reference/cpp.md").read_text())
-    pages.write_cpp_reference(INCLUDE, tmp_path / "reference")
-    contents = (tmp_path / "reference/cpp.md").read_text()
+    contents = {".hpp": tmp_path / "cpp.md", ".h": tmp_path / "c.md"}
+    for page in contents.values():
+        shutil.copy(DOCS / "reference" / page.name, page)
+    pages.write_references(INCLUDE, tmp_path)
     for header in (path.relative_to(INCLUDE) for path in INCLUDE.rglob("*.h*")):
         if HIDDEN.intersection(header.parts):
             continue
-        (page,) = re.findall(rf"^{header} <(.*)>$", contents, re.MULTILINE)
-        assert (tmp_path / "reference" / page).read_text().startswith(f"# {header}\n")
+        named = rf"^{header} <(.*)>$"
+        (file,) = re.findall(named, contents[header.suffix].read_text(), re.MULTILINE)
+        assert (tmp_path / file).read_text().startswith(f"# {header}\n")
 
 
 def documented() -> list[str]:

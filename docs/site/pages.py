@@ -1,4 +1,4 @@
-"""The pages of the site that are made: the C++ reference, the examples, the changelog.
+"""The pages of the site that are made: the references of C++ and C, the examples, the changelog.
 
 python docs/site/pages.py INCLUDE TARGET    with the folder of the installed headers
 """
@@ -9,25 +9,29 @@ import re
 import sys
 from pathlib import Path
 
-from cpp_reference import pages
+from headers import pages
 
 ROOT = Path(__file__).parents[2]
 LANGUAGES = {".py": "python", ".cpp": "cpp", ".txt": "cmake"}
 
 
 def main(include: Path, target: Path) -> None:
-    write_cpp_reference(include, target / "reference")
+    write_references(include, target / "reference")
     write_examples(target / "examples")
     (target / "changelog.md").write_text((ROOT / "CHANGELOG.md").read_text())
 
 
-def write_cpp_reference(include: Path, target: Path) -> None:
-    entries = []
-    for page in pages(include):
-        file = "cpp/" + re.sub(r"\W", "_", page.name.removeprefix("tensorbus/")) + ".md"
-        entries.append(f"{page.name} <{file}>")
-        write(target / file, page.markdown)
-    add_toctree(target / "cpp.md", entries)
+def write_references(include: Path, target: Path) -> None:
+    """Of C++, `cpp.md` and the folder `cpp`; of C, `c.md` and `c`."""
+    for language, suffix in (("cpp", ".hpp"), ("c", ".h")):
+        entries = []
+        for page in pages(include):
+            if not page.name.endswith(suffix):
+                continue
+            file = re.sub(r"\W", "_", page.name.removeprefix("tensorbus/")) + ".md"
+            entries.append(f"{page.name} <{language}/{file}>")
+            write(target / language / file, page.markdown)
+        add_toctree(target / f"{language}.md", entries)
 
 
 def write_examples(target: Path) -> None:

@@ -76,10 +76,12 @@ class MappedFile:
 
     @property
     def path(self) -> str:
+        """The file's path, as it was given."""
         return self._path
 
     @property
     def mode(self) -> Mode:
+        """What a write does: see `map_file`."""
         return self._mode
 
     @property

@@ -16,6 +16,7 @@ namespace tensorbus {
 
 // Who is in a domain, as its directory says. Asked of the living, without a daemon.
 
+// What a publisher says of itself in the domain's directory.
 struct PublisherInfo {
   std::string topic;
   std::string node;  // empty: of none
@@ -24,12 +25,14 @@ struct PublisherInfo {
   std::uint32_t pid = 0;  // as its process sees it
 };
 
+// What a node says of itself there.
 struct NodeInfo {
   std::string name;
   Id participant;
   std::uint32_t pid = 0;
 };
 
+// Those of processes that live.
 TENSORBUS_API std::vector<PublisherInfo> list_publishers(
     const Participant& participant = Participant::shared());
 TENSORBUS_API std::vector<NodeInfo> list_nodes(

@@ -50,6 +50,7 @@ namespace tensorbus {
 template <typename Struct>
 struct MessageStruct;
 
+// A struct that TENSORBUS_MESSAGE knows.
 template <typename T>
 concept IsMessageStruct = requires { MessageStruct<T>::kName; };
 

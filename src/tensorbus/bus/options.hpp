@@ -10,6 +10,7 @@
 
 namespace tensorbus {
 
+// Where a process meets the others, and how much memory it may take for them.
 struct ParticipantOptions {
   // A path if it has a slash, else a name beside the default domain; empty: TENSORBUS_DOMAIN, else
   // "default".
@@ -39,6 +40,7 @@ enum class Access {
   kShared,
 };
 
+// How a publisher treats those who subscribe.
 struct PublisherOptions {
   // How many samples wait for a subscriber that did not say itself. When they are there, the
   // oldest is dropped for a new one, so what a slow subscriber sees is at most so many samples old.
@@ -57,6 +59,7 @@ struct PublisherOptions {
   std::string node{};
 };
 
+// What a subscriber wants, and how it waits for it.
 struct SubscriberOptions {
   std::uint32_t depth = 0;       // 0: as the publisher says
   std::uint32_t max_held = 256;  // samples of one publisher that may be held at once
@@ -73,6 +76,7 @@ struct SubscriberOptions {
   bool pin = false;
 };
 
+// Counters of a publisher since it was made, and what there is now.
 struct PublisherStats {
   std::uint64_t sent = 0;            // samples published
   std::uint64_t delivered = 0;       // samples put into a subscriber's queue, summed
@@ -88,6 +92,7 @@ struct PublisherStats {
   std::uint64_t bad_returns = 0;  // leases that subscribers returned and never had
 };
 
+// The same of a subscriber.
 struct SubscriberStats {
   std::uint64_t received = 0;
   std::uint64_t missed = 0;  // gaps in the publishers' sequences

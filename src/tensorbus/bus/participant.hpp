@@ -15,6 +15,7 @@ namespace bus {
 class ParticipantCore;
 }
 
+// How much of its shared memory a participant uses.
 struct ArenaUse {
   std::size_t segments = 0;
   std::size_t blocks = 0;

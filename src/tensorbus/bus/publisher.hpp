@@ -21,6 +21,7 @@ class BlockRef;
 }
 struct PublisherState;
 
+// What became of a publish().
 struct Published {
   Outcome outcome = Outcome::kDone;  // kDone, kTimedOut, kInterrupted or kClosed
   std::uint64_t sequence = 0;

@@ -13,6 +13,7 @@
 
 namespace tensorbus {
 
+// What its maker says of a queue, for all who use it.
 struct QueueOptions {
   std::uint32_t maxsize = 0;  // items that wait; 0: no limit
   // A process that dies with an item in its hands, for which it has not called task_done(), gives
@@ -24,6 +25,7 @@ struct QueueOptions {
   std::string name{};  // by which others find it; empty: by its address alone
 };
 
+// Counts of a queue, as its host has them now.
 struct QueueStats {
   std::uint64_t items = 0;       // that wait
   std::uint64_t unfinished = 0;  // put, and not done

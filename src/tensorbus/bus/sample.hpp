@@ -95,6 +95,7 @@ class TENSORBUS_API Tensor {
   std::shared_ptr<const void> keeper_;  // the lease, or the memory of a copy
 };
 
+// What comes with the tensors of every sample.
 struct SampleHeader {
   std::uint64_t sequence = 0;      // counts from 0 for each publisher
   std::uint64_t timestamp_ns = 0;  // wall clock at publish

@@ -28,6 +28,7 @@ TENSORBUS_API Loan empty(const Layout& layout, bool shared = false,
 TENSORBUS_API bool is_shared(const void* data, std::size_t bytes,
                              const Participant& participant = Participant::shared());
 
+// How long something is shared, and what others may do with it.
 struct ShareOptions {
   // After so many have attached it is over, and the memory goes with the last of them. 0: any
   // number.
@@ -68,6 +69,7 @@ class TENSORBUS_API Shared {
 TENSORBUS_API Shared share(const Message& message, const ShareOptions& options = {},
                            const Participant& participant = Participant::shared());
 
+// What to do with what somebody shares, and how long to wait for its owner.
 struct AttachOptions {
   Access access = Access::kRead;
   std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();

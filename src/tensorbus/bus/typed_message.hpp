@@ -26,6 +26,7 @@ namespace tensorbus {
 // ArrayField, TorchField, Value (anything without tensors), other such structs, and std::optional,
 // std::vector and std::map of all of these.
 
+// The type of such a struct, for PublisherOptions and SubscriberOptions.
 template <IsMessageStruct Struct>
 MessageType message_type() {
   return internal::type_of_struct<Struct>();

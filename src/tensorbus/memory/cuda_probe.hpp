@@ -13,6 +13,7 @@ namespace tensorbus {
 // What the GPUs that this process sees can do for Tensorbus. Nothing is looked up that can be
 // tried: the same calls are made as when tensors travel, and a reason names the one that failed.
 
+// What one GPU is, and can do.
 struct DeviceFindings {
   int ordinal = 0;
   std::string name;
@@ -34,12 +35,14 @@ struct DeviceFindings {
   bool can_share() const noexcept { return context.can() && shared_memory.can() && order.can(); }
 };
 
+// Whether one GPU reaches the memory of another.
 struct PeerFinding {
   int reader = 0;  // ordinals
   int owner = 0;
   Finding access;  // of the reader to memory of the owner
 };
 
+// What the driver and all GPUs can do.
 struct CudaFindings {
   Finding driver;          // if it cannot be used, there is nothing below
   int driver_version = 0;  // of CUDA: 12040 for 12.4

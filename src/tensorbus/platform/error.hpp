@@ -8,7 +8,7 @@
 namespace tensorbus {
 
 // Why a call failed. Expected outcomes of the data path (nothing there yet, a full queue) are
-// values, not errors; see Receive and PublishResult.
+// values, not errors: Outcome, or an empty optional.
 enum class Code {
   kInvalidArgument,  // the caller's mistake
   kUnsupported,      // a tensor or option that cannot travel

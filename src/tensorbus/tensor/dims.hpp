@@ -11,6 +11,7 @@
 
 namespace tensorbus {
 
+// More dimensions than this no tensor has.
 inline constexpr std::size_t kMaxDims = 64;
 
 // The sizes or the strides of a tensor, outermost first. Up to six live in the object itself.

@@ -9,7 +9,7 @@ from textwrap import dedent
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "docs/site"))
 
-from cpp_reference import page_of, pages  # noqa: E402
+from headers import page_of, pages  # noqa: E402
 
 HEADER = """
 #pragma once

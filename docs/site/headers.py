@@ -1,4 +1,4 @@
-"""The C++ reference: a page of Markdown for each public header, made of its comments.
+"""The references of C and C++: a page of Markdown for each public header, made of its comments.
 
 A comment belongs to the declarations below it, up to a blank line or the next comment; what is
 indented in it is an example. Private members, friends, bodies, and what is in a namespace or folder
@@ -18,14 +18,16 @@ from pathlib import Path
 from textwrap import dedent
 
 HIDDEN = {"detail", "internal"}
-LITERALS_AND_COMMENTS = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|//.*')
+LITERALS_AND_COMMENTS = re.compile(
+    r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//[^\n]*|/\*.*?\*/', re.S
+)
 TEMPLATE = r"(?:template\s*<.*?>\s*(?:requires[^{;]*?)?(?=class|struct|union|enum))?"
 CLASS = re.compile(TEMPLATE + r"(class|struct|union)\s+(?:[A-Z_]+\s+)?(\w+)\b[^;(={]*\{", re.S)
 ENUM = re.compile(r"(?:typedef\s+)?enum\b[^;{]*\{")
 NAMESPACE = re.compile(r'(?:(?:inline\s+)?namespace\b\s*([\w:]*)|extern "C")\s*\{')
 LABEL = re.compile(r"(public|protected|private):")
 LEFT_OUT = re.compile(
-    r"#(?!define)|#define \w+_\b|static_assert|template\s*<>|[A-Z][A-Z0-9_]*\(|friend\b[^{]*;"
+    r"#(?!define)|#define (?:\w+_|\w+_H)\b|static_assert|template\s*<>|[A-Z][A-Z0-9_]*\(|friend\b[^{]*;"
     r"|(?:template\s*<.*>\s*)?(?:class|struct|union|enum class)\s+\w+;",
     re.S,
 )
@@ -93,13 +95,13 @@ def groups(text: str) -> Iterator[Group]:
 
 
 def line_comments(text: str) -> str:
-    """With block comments that begin a line written as line comments."""
+    """With block comments that are not in something written as line comments."""
 
     def rewritten(block: re.Match[str]) -> str:
-        lines = [re.sub(r"^\s*\*? ?", " ", line) for line in block[2].strip("*").splitlines()]
-        return "\n".join(f"{block[1]}//{line.rstrip()}" for line in lines if line.strip() or lines)
+        lines = [re.sub(r"^\s*\*? ?", " ", line) for line in block[1].strip("*").splitlines()]
+        return "\n".join(f"//{line.rstrip()}" for line in lines)
 
-    return re.sub(r"^([ \t]*)/\*(.*?)\*/[ \t]*$", rewritten, text, flags=re.S | re.M)
+    return re.sub(r"^/\*(.*?)\*/[ \t]*$", rewritten, text, flags=re.S | re.M)
 
 
 def whole_declaration(first: str, rest: Iterator[str]) -> str:
@@ -115,7 +117,7 @@ def whole_declaration(first: str, rest: Iterator[str]) -> str:
 def is_whole(lines: list[str]) -> bool:
     if lines[0].lstrip().startswith("#"):
         return not lines[-1].endswith("\\")
-    bare = "\n".join(LITERALS_AND_COMMENTS.sub("", line) for line in lines).strip()
+    bare = LITERALS_AND_COMMENTS.sub("", "\n".join(lines)).strip()
     if any(bare.count(left) != bare.count(right) for left, right in ("()", "{}", "[]")):
         return False
     is_macro = re.match(r"[A-Z][A-Z0-9_]*\(", bare)
@@ -157,7 +159,7 @@ def rendered(group: Group, heading: str) -> list[str]:
 def shown_code(declaration: str) -> str:
     """The declaration as a user has to know it."""
     if declaration.startswith("#define"):
-        return re.match(r"#define \w+(\([^)]*\))?", declaration)[0]
+        return re.match(r"#define \w+(\([^)]*\))?(?:[^\\]*$)?", declaration)[0]
     text = without_export(declaration).removeprefix("friend ")
     if has_functions(text):
         return text[: text.index("{")].rstrip() + ";"
@@ -166,11 +168,11 @@ def shown_code(declaration: str) -> str:
 
 def without_export(declaration: str) -> str:
     """Without the mark of what the library exports; lines that were aligned behind it still are."""
-    mark = "TENSORBUS_API "
-    if mark not in declaration:
+    found = re.search(r"\b(?:TENSORBUS|TB)_API ", declaration)
+    if found is None:
         return declaration
-    aligned = re.compile(rf"\n {{{len(mark)}}}(?= {{8}})")
-    return aligned.sub("\n", declaration.replace(mark, "", 1))
+    aligned = re.compile(rf"\n {{{len(found[0])}}}(?= {{8}})")
+    return aligned.sub("\n", declaration.replace(found[0], "", 1))
 
 
 def has_functions(declaration: str) -> bool:
@@ -210,7 +212,11 @@ def name_of(declaration: str) -> str:
     """What it declares."""
     if found := CLASS.match(declaration):
         return found[2]
-    if found := re.match(r"(?:typedef\s+)?enum\s+(?:class\s+)?(\w+)", declaration):
+    if found := re.match(r"typedef\b.*?(?:\(\*(\w+)\)\(.*\)|\b(\w+));$", declaration, re.S):
+        return found[1] or found[2]
+    if found := re.match(r"enum\s*\{\s*(\w+)", declaration):
+        return found[1]
+    if found := re.match(r"enum\s+(?:class\s+)?(\w+)", declaration):
         return found[1]
     if found := re.search(r"(?:\busing|\bconcept|#define)\s+(\w+)", declaration):
         return found[1]
