@@ -25,6 +25,9 @@ struct Detail { int number; };
 
 // What a camera sees. A frame that was `dropped` is counted.
 //
+// - an item that is
+//   two lines long
+//
 //   Camera camera("left");
 //
 //   camera.frame();  // "braces { in text"
@@ -60,7 +63,7 @@ struct Options {
 
 enum class Outcome { kDone, kTimedOut };
 
-// One of two.
+// One of two: docs/worker_pool.md.
 Outcome wait(std::chrono::nanoseconds timeout);
 Outcome poll();
 
@@ -81,7 +84,8 @@ def page() -> str:
 
 def test_a_class_has_its_comment_its_example_and_its_public_members() -> None:
     text = page()
-    assert "## Camera\n\nWhat a camera sees. A frame that was `dropped` is counted." in text
+    assert "## Camera\n\nWhat a camera sees. A frame that was `dropped` is counted.\n\n" in text
+    assert "\n\n- an item that is\n  two lines long\n\n" in text
     assert '```cpp\nCamera camera("left");\n\ncamera.frame();  // "braces { in text"\n```' in text
     assert "Thread-safe.\n\n```cpp\nclass BUS_API Camera : public Base;\n```" in text
     assert "secret" not in text
@@ -111,8 +115,9 @@ def test_a_struct_of_values_and_an_enumeration_are_shown_whole() -> None:
 
 
 def test_functions_below_one_comment_stay_together() -> None:
+    comment = "One of two: [docs/worker_pool.md](/worker_pool.md)."
     declarations = "Outcome wait(std::chrono::nanoseconds timeout);\nOutcome poll();"
-    assert f"## wait, poll\n\nOne of two.\n\n```cpp\n{declarations}\n```" in page()
+    assert f"## wait, poll\n\n{comment}\n\n```cpp\n{declarations}\n```" in page()
 
 
 def test_what_is_internal_is_left_out() -> None:

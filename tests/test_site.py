@@ -23,6 +23,7 @@ sys.path.insert(0, str(DOCS / "site"))
 
 import links  # noqa: E402
 import pages  # noqa: E402
+from docstrings import readable_docstring  # noqa: E402
 from headers import HIDDEN  # noqa: E402
 
 TOCTREE = re.compile(r"^```\{toctree\}\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -130,4 +131,12 @@ def test_links_out_of_the_pages_lead_to_examples_or_nowhere(tmp_path: Path) -> N
 
 
 def test_docstrings_lead_to_pages() -> None:
-    assert links.in_docstring("see docs/cuda.md.") == "see :doc:`/cuda`."
+    assert readable_docstring("class", ["A.", "See docs/cuda.md."]) == ["A.", "See :doc:`/cuda`."]
+
+
+def test_docstrings_that_others_write_are_made_readable() -> None:
+    assert readable_docstring("property", ["(self) -> str", "", "Why."]) == ["``str``", "", "Why."]
+    assert readable_docstring("method", ["bits(self) -> Memory"]) == ["``bits(self) -> Memory``"]
+    assert readable_docstring("attribute", ["Alias for field number 3"]) == []
+    assert readable_docstring("property", ["Counters: sent"]) == ["\\ ", "Counters: sent"]
+    assert readable_docstring("class", []) == [""]

@@ -8,7 +8,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from links import for_the_site, in_docstring
+from docstrings import readable_docstring
+from links import for_the_site
 
 from tensorbus import __version__
 
@@ -26,6 +27,7 @@ default_role = "code"  # what single backticks mean in the docstrings
 autodoc_default_options = {"members": True, "inherited-members": True}
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
+autodoc_docstring_signature = False  # nanobind's: readable_docstring() deals with them
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 88
 
@@ -48,6 +50,4 @@ def rewrite_links(app: Any, page: str, source: list[str]) -> None:
 def rewrite_docstring(
     app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]
 ) -> None:
-    lines[:] = [in_docstring(line) for line in lines]
-    if what == "property":  # or napoleon takes the words before a colon for its type
-        lines.insert(0, "\\ ")
+    lines[:] = readable_docstring(what, lines)

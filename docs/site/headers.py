@@ -12,8 +12,9 @@ declaration begins a line.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from textwrap import dedent
 
@@ -27,7 +28,8 @@ ENUM = re.compile(r"(?:typedef\s+)?enum\b[^;{]*\{")
 NAMESPACE = re.compile(r'(?:(?:inline\s+)?namespace\b\s*([\w:]*)|extern "C")\s*\{')
 LABEL = re.compile(r"(public|protected|private):")
 LEFT_OUT = re.compile(
-    r"#(?!define)|#define (?:\w+_|\w+_H)\b|static_assert|template\s*<>|[A-Z][A-Z0-9_]*\(|friend\b[^{]*;"
+    r"#(?!define)|#define (?:\w+_|\w+_H)\b|static_assert"
+    r"|template\s*<>|[A-Z][A-Z0-9_]*\(|friend\b[^{]*;"
     r"|(?:template\s*<.*>\s*)?(?:class|struct|union|enum class)\s+\w+;",
     re.S,
 )
@@ -240,18 +242,19 @@ def prose(comment: list[str]) -> list[str]:
 
 def runs(lines: list[str]) -> Iterator[tuple[bool, list[str]]]:
     """Lines that follow one another and are all of an example, or all of prose."""
-    run: list[str] = []
-    for line in lines:
-        if run and is_example(line) != is_example(run[0]):
-            yield is_example(run[0]), run
-            run = []
-        run.append(line)
-    if run:
-        yield is_example(run[0]), run
+    for is_code, run in groupby(lines, key=example_or_prose()):
+        yield is_code, list(run)
 
 
-def is_example(line: str) -> bool:
-    return line.startswith("   ")
+def example_or_prose() -> Callable[[str], bool]:
+    in_list = False
+
+    def is_example(line: str) -> bool:
+        nonlocal in_list
+        in_list = in_list or line.startswith(" - ")
+        return line.startswith("   ") and not in_list
+
+    return is_example
 
 
 def joined_examples(parts: list[str]) -> list[str]:
@@ -265,9 +268,14 @@ def code(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """For Markdown; what is in backticks stays as it is."""
-    parts = re.split(r"(`[^`\n]*`)", text)
-    return "".join(
-        part if part.startswith("`") else re.sub(r"([\\*_<>\[\]#|~])", r"\\\1", part)
-        for part in parts
-    )
+    """For Markdown. What is in backticks stays as it is, and names of pages become links."""
+    parts = re.split(r"(`[^`\n]*`|\bdocs/\w+\.md)", text)
+    return "".join(one_escaped(part) for part in parts)
+
+
+def one_escaped(part: str) -> str:
+    if part.startswith("`"):
+        return part
+    if page := re.fullmatch(r"docs/(\w+\.md)", part):
+        return f"[{part}](/{page[1]})"
+    return re.sub(r"([\\*_<>\[\]#|~])", r"\\\1", part)
