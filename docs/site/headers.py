@@ -91,7 +91,7 @@ def groups(text: str) -> Iterator[Group]:
                 if alone:
                     yield group
                     group = Group()
-            elif not declaration.startswith("#"):
+            elif not re.match(r"#(?!define \w+_\b)", declaration):  # its comment goes with it
                 group.comment.clear()
     yield group
 
