@@ -90,14 +90,13 @@ def test_a_container_that_is_killed_gives_back_what_it_held() -> None:
         print("held", flush=True)
         input()
     """
-    with tb.Publisher("image", reliable=True) as publisher:
-        with in_a_container(holder) as subscriber:
-            assert publisher.wait_for_subscribers(timeout=PATIENCE)
-            image = publisher.loan((1024, 1024), dtype="uint8")
-            publisher.publish(image)
-            del image
-            assert subscriber.stdout is not None
-            assert subscriber.stdout.readline() == "held\n"
-            assert publisher.stats["bytes_in_flight"] > 0
-            subscriber.kill()
-            eventually(lambda: publisher.stats["bytes_in_flight"] == 0)
+    with tb.Publisher("image", reliable=True) as publisher, in_a_container(holder) as subscriber:
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        image = publisher.loan((1024, 1024), dtype="uint8")
+        publisher.publish(image)
+        del image
+        assert subscriber.stdout is not None
+        assert subscriber.stdout.readline() == "held\n"
+        assert publisher.stats["bytes_in_flight"] > 0
+        subscriber.kill()
+        eventually(lambda: publisher.stats["bytes_in_flight"] == 0)

@@ -17,6 +17,9 @@ from harness import PATIENCE
 
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "docs/tasks"
+# What a person waits for is not enough for a machine that does much else.
+PATIENT = {"timeout=5)": "timeout=60)", "seconds(5)": "seconds(60)", "seconds(10)": "seconds(60)"}
+PATIENT |= {"range(100)": "range(1000)"}
 PROGRAM = re.compile(r"^```\w+\n(?:#|//) ([\w.]+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -30,6 +33,8 @@ def write_programs(page: str, folder: Path) -> list[str]:
     """Those whose first line is a comment that names their file."""
     programs = dict(PROGRAM.findall((PAGES / f"{page}.md").read_text()))
     for name, text in programs.items():
+        for hasty, patient in PATIENT.items():
+            text = text.replace(hasty, patient)
         (folder / name).write_text(text)
     return sorted(programs)
 
@@ -87,6 +92,7 @@ def test_getting_started_in_python(folder: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_getting_started_in_cpp(folder: Path) -> None:
     program = built("getting_started", "subscriber", folder)
     with running(*python(folder / "publisher.py")), running(program) as heard:
@@ -95,6 +101,7 @@ def test_getting_started_in_cpp(folder: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_model_in_a_cpp_pipeline(folder: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
     program = built("model_in_cpp_pipeline", "pipeline", folder)
@@ -116,7 +123,7 @@ def test_weights_are_shared(folder: Path) -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=PATIENCE,
+            timeout=3 * PATIENCE,
         )
         weights.communicate("\n", timeout=PATIENCE)
     assert worker.stdout == "torch.Size([512])\n"
@@ -132,7 +139,7 @@ def test_a_program_runs_over_either_multiprocessing(folder: Path, module: str) -
     assert "import tensorbus.multiprocessing as mp" in text
     program.write_text(text.replace("tensorbus.multiprocessing", module))
     done = subprocess.run(
-        python(program), capture_output=True, text=True, check=False, timeout=2 * PATIENCE
+        python(program), capture_output=True, text=True, check=False, timeout=3 * PATIENCE
     )
     assert (done.returncode, done.stdout) == (0, "tensor([2., 2., 2.])\n"), done.stderr
 
