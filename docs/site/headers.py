@@ -33,6 +33,7 @@ LEFT_OUT = re.compile(
     r"|(?:template\s*<.*>\s*)?(?:class|struct|union|enum class)\s+\w+;",
     re.S,
 )
+INVISIBLE = re.compile(r"#(?!define \w+_\b)")  # of what is left out, what takes no comment along
 MOST_NAMES = 3
 
 
@@ -68,32 +69,37 @@ def page_of(name: str, header: str) -> str:
 def groups(text: str) -> Iterator[Group]:
     """The groups of a scope; those of a namespace are of the scope around it."""
     group = Group()
-    lines = iter(line_comments(text).splitlines())
-    for line in lines:
-        if not line.strip() or (line.lstrip().startswith("//") and group.declarations):
+    for part in parts_of(text):
+        if begins_a_group(part, group):
             yield group
             group = Group()
-        if line.lstrip().startswith("//"):
-            group.comment.append(line.strip()[2:])
-        elif line.strip():
-            declaration = whole_declaration(line, lines)
-            if found := NAMESPACE.match(declaration):
-                yield group
-                group = Group()
-                if not HIDDEN.intersection((found[1] or "").split("::")):
-                    yield from groups(body_of(declaration))
-            elif not LEFT_OUT.match(declaration):
-                alone = has_functions(declaration)
-                if alone and group.declarations:
-                    yield group
-                    group = Group()
-                group.declarations.append(declaration)
-                if alone:
-                    yield group
-                    group = Group()
-            elif not re.match(r"#(?!define \w+_\b)", declaration):  # its comment goes with it
-                group.comment.clear()
+        if part.startswith("//"):
+            group.comment.append(part[2:])
+        elif found := NAMESPACE.match(part):
+            if not HIDDEN.intersection((found[1] or "").split("::")):
+                yield from groups(body_of(part))
+        elif not LEFT_OUT.match(part):
+            group.declarations += [part] if part else []
+        elif not INVISIBLE.match(part):
+            group.comment.clear()
     yield group
+
+
+def parts_of(text: str) -> Iterator[str]:
+    """Lines of comments, empty lines, and whole declarations."""
+    lines = iter(line_comments(text).splitlines())
+    for line in lines:
+        is_declaration = line.strip() and not line.lstrip().startswith("//")
+        yield whole_declaration(line, lines) if is_declaration else line.strip()
+
+
+def begins_a_group(part: str, group: Group) -> bool:
+    """A class with functions has a group to itself, since its members come below it."""
+    if not part or NAMESPACE.match(part):
+        return True
+    if not group.declarations:
+        return False
+    return part.startswith("//") or has_functions(part) or has_functions(group.declarations[-1])
 
 
 def line_comments(text: str) -> str:
