@@ -39,7 +39,8 @@ class Borrower {
     for (std::uint32_t i = 0; i < subscribers_.size(); ++i) {
       options[i].depth = 2;
       options[i].max_held = kMaxHeld;
-      subscribers_[i] = std::make_shared<bus::SubscriberCore>("topic", options[i], world.own_page);
+      subscribers_[i] =
+          std::make_shared<bus::SubscriberCore>("topic", options[i], world.own_page, nullptr);
       connection_->subscribe(subscribers_[i], i + 1);
     }
     attaching_.emplace(world, connection_->exchange());

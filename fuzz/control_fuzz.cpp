@@ -80,6 +80,8 @@ void run(std::span<const std::byte> datagram) {
       return decode<link::FileMessage>(datagram);
     case link::ControlType::kCudaSegment:
       return decode<link::CudaSegment>(datagram);
+    case link::ControlType::kCudaClosed:
+      return decode<link::CudaClosed>(datagram);
     case link::ControlType::kCudaExport:
       return decode<link::CudaExport>(datagram);
     case link::ControlType::kTimelineEvent:

@@ -54,7 +54,7 @@ class SharedOnce {
 // One of them, with numbers that may be right.
 inline void say_exchange(RawTalk& talk, const SharedOnce& shared, const HostedOnce& hosted,
                          Input& input) {
-  switch (input.below(16)) {
+  switch (input.below(17)) {
     case 0: {
       link::Attach attach{input.below(4), shared.name().number, shared.name().key, 0};
       if (input.byte() >= 0xc0) attach = {1, input.number(), input.number(), input.below(3)};
@@ -117,7 +117,7 @@ inline void say_exchange(RawTalk& talk, const SharedOnce& shared, const HostedOn
       return talk.say(link::TimelineMessage{}, input.flag() ? 5 : input.byte());
     case 12: {
       link::CudaExport said{.segment = memory::CudaExports::kFirst + input.below(2),
-                            .kind = input.below(4),
+                            .kind = input.below(5),
                             .bytes = input.flag() ? 4096 : input.number(),
                             .device = {}};
       if (input.flag()) said.handle.assign(input.flag() ? 64 : input.byte(), 'x');
@@ -134,6 +134,8 @@ inline void say_exchange(RawTalk& talk, const SharedOnce& shared, const HostedOn
     }
     case 14:
       return talk.say(link::TimelineEvent{input.below(memory::Mark::kSlots + 2), Id{}}, input);
+    case 15:
+      return talk.say(link::CudaClosed{memory::CudaExports::kFirst + input.below(2)}, input);
     default:
       return talk.say(wild_lent(input), input);
   }
@@ -185,11 +187,11 @@ class Attaching {
     const memory::Grant grant =
         access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
     ++asked_;
-    exchange_->attach({1, 2}, grant, [this, access](bus::Exchange::Answer& answer) {
+    exchange_->attach({1, 2}, grant, [this, access, grant](bus::Exchange::Answer& answer) {
       if (std::holds_alternative<Error>(answer)) return answered();
-      bus::collect(world_.surroundings, exchange_, std::get<link::Lent>(answer), access,
-                   {[this](Sample sample) {
-                      held_.push_back(std::move(sample));
+      bus::collect(world_.surroundings, exchange_, std::get<link::Lent>(answer), grant,
+                   {[this, access](const bus::HeldRef& held) {
+                      if (auto sample = read_now(held, access)) held_.push_back(*std::move(sample));
                       answered();
                     },
                     [this](const Error&) { answered(); }});

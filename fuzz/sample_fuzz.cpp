@@ -152,7 +152,9 @@ void run(Input input) {
   check(link->pop(popped) && link->held() == 1);
   std::optional<Sample> sample;
   auto read = bus::SampleParts::Read::kDone;
-  if (!accepts([&] { read = bus::SampleParts::read(sample.emplace(), link, popped, access); }))
+  if (!accepts([&] {
+        read = bus::SampleParts::read(sample.emplace(), link, popped, {.access = access});
+      }))
     return check(link->held() == 0);
   if (read != bus::SampleParts::Read::kDone) {  // it waits for something, and holds its lease
     check(link->held() == 1);

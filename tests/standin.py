@@ -137,6 +137,11 @@ class DLPackArray(Array):
         return capsule
 
 
+def finish() -> None:
+    """Waits until all streams of this process have run, also the bus's own."""
+    ctypes.CDLL(str(LIBRARY)).standin_finish()
+
+
 def address_of(memory: Any) -> int:
     address: int = memory.__cuda_array_interface__["data"][0]
     return address

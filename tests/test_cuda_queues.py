@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -9,13 +10,14 @@ from typing import Any
 import pytest
 
 import tensorbus as tb
-from harness import PATIENCE, Elsewhere, hear, tell
-from standin import ENVIRONMENT, Stream, address_of, filled, needs_standin, seen_in
+from harness import PATIENCE, Elsewhere, eventually, hear, tell
+from standin import ENVIRONMENT, Stream, address_of, filled, finish, needs_standin, seen_in
 from tensorbus import _device
 
 pytestmark = needs_standin
 
 BYTES = 1 << 16
+BLIND = {"TENSORBUS_CUDA_DRIVER": "off"}
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -48,6 +50,95 @@ def test_queues_carry_them_in_any_item_by_reference(elsewhere: Elsewhere, shared
 
     elsewhere.run(get, env=ENVIRONMENT)
     assert other.hear() == "gone"
+
+
+def host_items() -> None:
+    with tb.Queue(name="items"):
+        hear()
+
+
+def put_slowly() -> None:
+    """Puts an item that is written when it is told so."""
+    stream = Stream(1)
+    with tb.Queue.open("items", timeout=PATIENCE) as queue:
+        memory = tb.empty(BYTES, "uint8", device="cuda:1")
+        stream.pause()
+        stream.write(memory, 7)
+        queue.put([memory], stream=stream)
+        tell("put")
+        hear()
+        stream.resume()
+        finish()
+        tell("written")
+        hear()
+
+
+async def get_twice() -> None:
+    with tb.Queue.open("items", timeout=PATIENCE) as queue:
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(queue.get_async(), 0.2)
+        eventually(lambda: queue.qsize() == 1)  # it is on its way back
+        tell("waiting")
+        (data,) = await asyncio.wait_for(queue.get_async(), PATIENCE)
+        assert set(bytes(data)) == {7}
+
+
+def get_in_a_loop() -> None:
+    asyncio.run(get_twice())
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_host_without_a_gpu_passes_them_on_by_reference(
+    elsewhere: Elsewhere, killed: bool
+) -> None:
+    host = elsewhere.start(host_items, env=BLIND)
+    putter = elsewhere.start(put_slowly, env=ENVIRONMENT)
+    assert putter.hear() == "put"
+    putter.tell()
+    assert putter.hear() == "written"
+    if killed:
+        putter.kill()
+
+    def get() -> None:
+        with tb.Queue.open("items", timeout=PATIENCE) as queue:
+            (memory,) = queue.get(timeout=PATIENCE)
+            assert memory.device == "cuda:1"
+            assert seen_in(memory) == {7}
+
+    elsewhere.run(get, env=ENVIRONMENT)
+    if not killed:
+        putter.tell()
+    host.tell()
+
+
+def test_what_a_dead_producer_had_not_written_is_refused(elsewhere: Elsewhere) -> None:
+    host = elsewhere.start(host_items, env=BLIND)
+    putter = elsewhere.start(put_slowly, env=ENVIRONMENT)
+    assert putter.hear() == "put"
+    putter.kill()
+
+    def get() -> None:
+        with tb.Queue.open("items", timeout=PATIENCE) as queue:
+            with pytest.raises(tb.Closed):
+                queue.get(timeout=PATIENCE)
+            assert queue.empty()
+
+    elsewhere.run(get, env=ENVIRONMENT)
+    host.tell()
+
+
+def test_an_event_loop_without_a_gpu_waits_for_the_copy(elsewhere: Elsewhere) -> None:
+    host = elsewhere.start(host_items, env=ENVIRONMENT)
+    putter = elsewhere.start(put_slowly, env=ENVIRONMENT)
+    assert putter.hear() == "put"
+
+    getter = elsewhere.start(get_in_a_loop, env=BLIND)
+    assert getter.hear() == "waiting"
+    putter.tell()
+    assert putter.hear() == "written"
+    getter.finish()
+    putter.tell()
+    host.tell()
 
 
 def test_what_was_got_from_a_queue_is_put_into_another(elsewhere: Elsewhere) -> None:

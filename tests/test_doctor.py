@@ -120,6 +120,7 @@ def test_what_a_gpu_cannot_do_is_named_with_the_call_that_failed() -> None:
     text = run("--cuda", status=1, **without).stdout
     assert "\ncuda:1: Stand-in 1\n" in text
     assert "  legacy IPC handles  yes: can be exported\n" in text
+    assert "  memory pools        yes: can be exported\n" in text
     assert "  cuda:0 accesses cuda:1  no: cuDeviceCanAccessPeer says no\n" in text
     assert text.endswith("Tensors on cuda:1 cannot travel by reference.\n")
     run(**without)  # host memory works all the same

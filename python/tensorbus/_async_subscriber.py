@@ -35,6 +35,7 @@ class AsyncSubscriber:
             still for that time.
         access: "read", "private" or "shared": see `Subscriber`.
         pin: received blocks are pinned for GPUs: see `Subscriber`.
+        device: where tensors of GPUs go that this process cannot use: see `Subscriber`.
         as_: "torch", "numpy", "jax" or "dlpack"; by default a tensor arrives as what it was.
         domain: see `tensorbus.participant`.
 
@@ -69,6 +70,7 @@ class AsyncSubscriber:
         spin: float = 0,
         access: Access = "read",
         pin: bool = False,
+        device: Any = None,
         as_: Library | None = None,
         domain: str | None = None,
     ) -> None:
@@ -82,6 +84,7 @@ class AsyncSubscriber:
             spin=spin,
             access=access,
             pin=pin,
+            device=device,
             as_=as_,
             domain=domain,
         )

@@ -280,7 +280,7 @@ class Publisher:
     def close(self) -> None: ...
 
 class Subscriber:
-    def __init__(self, topic: str, participant: Participant, *, depth: int, max_held: int, spin: float, access: Access, type: str = '', pin: bool = False) -> None: ...
+    def __init__(self, topic: str, participant: Participant, *, depth: int, max_held: int, spin: float, access: Access, type: str = '', pin: bool = False, device: int = -1) -> None: ...
 
     def receive(self, timeout: float | None) -> Sample | Outcome:
         """A Sample, or the Outcome that says why there is none."""
@@ -362,7 +362,7 @@ class Pending:
 
     def take(self) -> Sample | Outcome:
         """
-        What became of it: the Sample of a get, else the Outcome; TIMED_OUT: not yet.
+        What became of it: the Sample of a get, else the Outcome; TIMED_OUT: not yet, the descriptor will be readable again.
         """
 
 class Queue:
@@ -548,6 +548,9 @@ class DeviceFindings:
 
     @property
     def legacy_ipc(self) -> Finding: ...
+
+    @property
+    def pool_ipc(self) -> Finding: ...
 
     @property
     def can_share(self) -> bool: ...

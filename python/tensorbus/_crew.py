@@ -15,7 +15,7 @@ from typing import Any
 
 from tensorbus import _pickling
 from tensorbus._core import Outcome
-from tensorbus._errors import Closed, Error, WorkerDied
+from tensorbus._errors import Closed, Error, InvalidArgument, WorkerDied
 from tensorbus._queue import Queue
 from tensorbus._worker import Done, Failed, Job, Ready, work
 
@@ -101,7 +101,8 @@ class Worker:
         """What it has said. What cannot be read is the error of that."""
         while (found := self._taken()) is not Outcome.TIMED_OUT:
             self._listen()
-            self._outbox.task_done()
+            with suppress(InvalidArgument):  # an answer there was no memory to read comes again
+                self._outbox.task_done()
             yield found
 
     def _taken(self) -> Any:

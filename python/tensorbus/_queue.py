@@ -286,19 +286,26 @@ def _wait(block: bool, timeout: float | None) -> float | None:
 
 async def _taken(pending: _core.Pending) -> _core.Sample | Outcome:
     """What becomes of a request, without a thread: its descriptor tells."""
-    import asyncio
-
-    loop = asyncio.get_running_loop()
-    answered = asyncio.Event()
-    loop.add_reader(pending.fileno(), answered.set)
+    outcome: _core.Sample | Outcome = Outcome.TIMED_OUT
     try:
-        await answered.wait()
+        while outcome is Outcome.TIMED_OUT:  # an item that is on a GPU may come in two steps
+            await _readable(pending.fileno())
+            outcome = pending.take()
     except BaseException:
         pending.cancel()
         raise
-    finally:
-        loop.remove_reader(pending.fileno())
-    outcome = pending.take()
     if outcome is Outcome.CLOSED:
         raise Closed("the queue is closed, or the process that has it is gone")
     return outcome
+
+
+async def _readable(descriptor: int) -> None:
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(descriptor, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(descriptor)

@@ -75,7 +75,7 @@ class Sample:
         """The same sample in memory of this process alone, which can be written to.
 
         It holds no lease, so that any number of copies can be kept. The copy is made without the
-        GIL.
+        GIL; of tensors on a GPU there, in the order of its streams.
 
         Raises:
             OutOfMemory: there is no room for it.

@@ -16,6 +16,7 @@ from tensorbus._arguments import (
 )
 from tensorbus._closing import Closing
 from tensorbus._core import Outcome
+from tensorbus._device import ordinal_of
 from tensorbus._errors import Closed, HoldLimit, Timeout
 from tensorbus._participant import participant
 from tensorbus._sample import Sample
@@ -39,11 +40,15 @@ class Subscriber(Closing):
         access: "read": received tensors are not to be written to. NumPy arrays are flagged so; a
             write through a torch tensor ends the process, with a message that names the topic.
             "private": writes are yours alone; each page that is written becomes a copy of yours.
+            Of a tensor on a GPU it is a copy there, made in the order of its streams.
             "shared": writes are seen by all who hold the sample; only of a publisher with
             `shared=True`, others refuse.
         pin: received blocks of main memory, from 64 KiB on, are pinned for GPUs, so that
             `tensor.to("cuda", non_blocking=True)` copies without a detour. Keep the sample until
             the copy has run. Not with access "private".
+        device: "cuda:0" and so on: tensors that were on a GPU which this process cannot use, and
+            came in main memory, are put onto this one (see `tensorbus.Publisher.loan`). All others
+            stay where they are: it restores, and does not move.
         as_: "torch", "numpy", "jax" or "dlpack" (an object that offers `__dlpack__` and the buffer
             protocol); by default a tensor arrives as what it was sent from.
         domain: see `tensorbus.participant`.
@@ -52,7 +57,7 @@ class Subscriber(Closing):
         InvalidArgument: a topic that is no name, or an option out of range.
         MessageError: a message type that is no dataclass.
         AccessDenied: a domain directory that others own or may write to.
-        Unsupported: `pin`, and no GPU here that can do that.
+        Unsupported: `pin` or `device`, and no GPU here that can do that.
 
     >>> from tensorbus import Publisher
     >>> with Publisher("doc/subscriber") as publisher, Subscriber("doc/subscriber") as subscriber:
@@ -75,6 +80,7 @@ class Subscriber(Closing):
         spin: float = 5e-6,
         access: Access = "read",
         pin: bool = False,
+        device: Any = None,
         as_: Library | None = None,
         domain: str | None = None,
     ) -> None:
@@ -93,6 +99,7 @@ class Subscriber(Closing):
             access=access_named(access),
             type="" if self._type is None else self._type.definition,
             pin=pin,
+            device=ordinal_of(device),
         )
 
     @property
@@ -109,6 +116,8 @@ class Subscriber(Closing):
                 once for each, the last 16 if nobody received for long. Others go on.
             Closed: the subscriber is closed.
             HoldLimit: `max_held` samples are held and there are more.
+            OutOfMemory: there is no room for what is to be its own, with `device` or access
+                "private"; the sample is there again with the next call.
         """
         result = self._core.receive(self._timeout if timeout is None else timeout)
         if isinstance(result, _core.Sample):

@@ -76,6 +76,7 @@ class Device:
     order: Finding
     stream_waits: Finding  # else whoever receives a tensor waits until it is written
     legacy_ipc: Finding
+    pool_ipc: Finding  # else memory of such pools is copied once on the GPU
 
 
 @dataclass(frozen=True)
@@ -181,6 +182,7 @@ def _device(found: _core.DeviceFindings) -> Device:
         order=_finding(found.order),
         stream_waits=_finding(found.stream_waits),
         legacy_ipc=_finding(found.legacy_ipc),
+        pool_ipc=_finding(found.pool_ipc),
     )
 
 
@@ -245,6 +247,7 @@ def _device_rows(device: Device) -> Iterator[_Row]:
     yield "order by timelines", _text(device.order)
     yield "streams wait", _text(device.stream_waits)
     yield "legacy IPC handles", _text(device.legacy_ipc, "yes: can be exported")
+    yield "memory pools", _text(device.pool_ipc, "yes: can be exported")
 
 
 def _peer_rows(peers: tuple[Peer, ...]) -> Iterator[_Row]:

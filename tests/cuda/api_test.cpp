@@ -148,6 +148,11 @@ TEST(CudaApi, lays_out_its_structures_in_the_same_way) {
   static_assert(sizeof(Uuid) == sizeof(CUuuid));
   static_assert(sizeof(IpcMemHandle) == sizeof(CUipcMemHandle));
   static_assert(sizeof(IpcEventHandle) == sizeof(CUipcEventHandle));
+  static_assert(sizeof(MemPoolPtrExportData) == sizeof(CUmemPoolPtrExportData));
+  static_assert(sizeof(MemPoolProps) == sizeof(CUmemPoolProps));
+  static_assert(offsetof(MemPoolProps, handle_types) == offsetof(CUmemPoolProps, handleTypes));
+  static_assert(offsetof(MemPoolProps, location) == offsetof(CUmemPoolProps, location));
+  static_assert(offsetof(MemPoolProps, max_size) == offsetof(CUmemPoolProps, maxSize));
   static_assert(sizeof(Location) == sizeof(CUmemLocation));
   static_assert(offsetof(Location, id) == offsetof(CUmemLocation, id));
   static_assert(sizeof(AccessDesc) == sizeof(CUmemAccessDesc));

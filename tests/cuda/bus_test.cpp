@@ -175,6 +175,45 @@ TEST_P(CudaBus, memory_that_cannot_be_shared_is_copied_on_the_device_and_counted
       });
 }
 
+TEST_P(CudaBus, views_of_one_tensor_that_is_copied_are_views_of_one_copy) {
+  const FreshDomain domain;
+  in_two_processes(
+      [&](int wire) {
+        Writer w(domain);
+        w.wait_for_reader();
+        const TestStream other;
+        standin::DevicePtr foreign = 0;
+        EXPECT_OK(standin::cuMemAlloc_v2(&foreign, kWords * 8));
+        const std::span words(reinterpret_cast<std::uint64_t*>(foreign), kWords);
+        TensorView whole = TensorView::of(words.data(), {kWords});
+        whole.device = Device::cuda();
+        whole.stream = w.stream.get();
+        TensorView backwards = whole;
+        backwards.data = words.data() + 4000;
+        backwards.layout.shape = {64};
+        backwards.layout.strides = {-2};
+        backwards.stream = other.get();
+        other.pause();  // it writes, too
+        other.launch([words] { write_pattern(words, 9); });
+        const std::size_t before = standin_calls("cuMemcpyAsync");
+        w.publisher.publish({{backwards, whole}});
+        EXPECT_EQ(standin_calls("cuMemcpyAsync"), before + 1);
+        EXPECT_EQ(w.publisher.stats().bytes_copied, kWords * 8);
+        other.resume();
+        wait_for(wire);
+      },
+      [&](int wire) {
+        Reader r(domain);
+        const Sample sample = r.next();
+        const auto tensors = sample.tensors();
+        EXPECT_EQ(tensors[0].data() - tensors[1].data(), 4000 * 8);
+        const Found found = read_on(r.stream, tensors[1]);
+        r.stream.synchronize();
+        EXPECT_EQ(*found, 9U);
+        tell(wire);
+      });
+}
+
 TEST_P(CudaBusAhead, a_late_subscriber_waits_for_what_is_still_being_written) {
   const FreshDomain domain;
   in_two_processes(

@@ -284,6 +284,9 @@ TEST(CudaExports, come_through_host_memory_to_who_cannot_open_them) {
   expect_staged(chunks, no_driver, nullptr);
   expect_staged(allocation, {}, "cuIpcOpenMemHandle_v2");
   expect_staged(chunks, {}, "cuMemImportFromShareableHandle");
+  expect_staged(pooled, no_driver, nullptr);
+  expect_staged(pooled, {}, "cuMemPoolImportFromShareableHandle");
+  expect_staged(pooled, {}, "cuMemPoolImportPointer");
 }
 
 }  // namespace

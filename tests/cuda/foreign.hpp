@@ -23,6 +23,12 @@ class Foreign {
     EXPECT_OK(standin::cuMemAlloc_v2(&address, bytes));
     return {address, [address] { EXPECT_OK(standin::cuMemFree_v2(address)); }};
   }
+  // Of a pool, and in the order of a stream.
+  static Foreign pooled(std::size_t bytes, standin::MemoryPool pool, Stream stream = nullptr) {
+    DevicePtr address = 0;
+    EXPECT_OK(standin::cuMemAllocFromPoolAsync(&address, bytes, pool, stream));
+    return {address, [=] { EXPECT_OK(standin::cuMemFreeAsync(address, stream)); }};
+  }
   // So many chunks of cuMemCreate, one behind the other.
   static Foreign chunked(std::size_t chunks, standin::HandleType type) {
     DevicePtr address = 0;
@@ -90,8 +96,21 @@ inline void expect_next(Reader& r, std::uint64_t seed) {
   EXPECT_EQ(*found, seed);
 }
 
+// A pool of this process's, on device 0.
+inline standin::MemoryPool new_pool(standin::HandleType type = standin::HandleType::kPosixFd) {
+  const standin::test::Session session;
+  standin::MemPoolProps wanted;
+  wanted.type = standin::AllocationType::kPinned;
+  wanted.handle_types = type;
+  wanted.location = {standin::LocationType::kDevice, 0};
+  standin::MemoryPool pool = nullptr;
+  EXPECT_OK(standin::cuMemPoolCreate(&pool, &wanted));
+  return pool;
+}
+
 using MakeMemory = std::function<Foreign()>;
 inline Foreign allocation() { return Foreign::allocated(8 * kBytes); }
+inline Foreign pooled() { return Foreign::pooled(8 * kBytes, new_pool()); }
 inline Foreign chunks() { return Foreign::chunked(3, standin::HandleType::kPosixFd); }
 
 }  // namespace tensorbus::testing

@@ -1,13 +1,15 @@
 // The two ends of memory that another allocator made, and what a peer may say of it.
 
 #include <array>
+#include <future>
 
-#include "ends.hpp"
+#include "foreign.hpp"
 #include "tensorbus/memory/borrowed_cuda.hpp"
 #include "tensorbus/memory/cuda_exports.hpp"
 #include "tensorbus/memory/cuda_memory.hpp"
 #include "tensorbus/platform/cuda_stream.hpp"
 #include "tensorbus/platform/memfd.hpp"
+#include "tensorbus/platform/unix_socket.hpp"
 
 namespace tensorbus::memory {
 namespace {
@@ -111,6 +113,48 @@ TEST(CudaImports, that_are_retired_stay_until_the_streams_that_had_them_have_pas
   });
 }
 
+// Closing it waits for the device, and it comes again meanwhile.
+TEST(CudaImports, that_are_being_closed_are_waited_for) {
+  with_handle([](const IpcMemHandle& handle) {
+    const TestStream busy;
+    BorrowedCuda borrowed;
+    borrowed.add_export(kOwner, false, part_of(handle));
+    (void)borrowed.find(CudaExports::kFirst, Grant::kRead);
+    busy.pause();
+    busy.launch([] {});
+    borrowed.retire(CudaExports::kFirst);
+    EXPECT_TRUE(eventually([] { return standin_calls("cuIpcCloseMemHandle") == 1; }));
+    ExportPart again = part_of(handle);
+    again.segment += 1;
+    borrowed.add_export(kOwner, false, std::move(again));
+    auto found = std::async(std::launch::async, [&] {
+      return borrowed.find(CudaExports::kFirst + 1, Grant::kRead) != nullptr;
+    });
+    EXPECT_EQ(found.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+    busy.resume();
+    EXPECT_TRUE(found.get());
+    EXPECT_EQ(standin_calls("cuIpcOpenMemHandle_v2"), 2U);
+  });
+}
+
+// An owner that was short of something in the middle of it may retire it.
+TEST(CudaImports, of_which_not_all_chunks_came_leave_no_descriptors_behind) {
+  in_process([] {
+    BorrowedCuda borrowed;
+    const std::size_t before = open_descriptors();
+    ExportPart part{.segment = CudaExports::kFirst,
+                    .kind = 2,
+                    .bytes = 2 * kBytes,
+                    .chunks = 2,
+                    .chunk_bytes = kBytes,
+                    .fd = platform::create_sealed_memfd("test", kBytes)};
+    borrowed.add_export(kOwner, false, std::move(part));
+    EXPECT_EQ(open_descriptors(), before + 1);
+    borrowed.retire(CudaExports::kFirst);
+    EXPECT_EQ(open_descriptors(), before);
+  });
+}
+
 TEST(CudaImports, have_numbers_of_their_own) {
   in_process([] {
     BorrowedCuda borrowed;
@@ -131,7 +175,7 @@ TEST(CudaImports, have_numbers_of_their_own) {
 }
 
 // A process that cannot use a device may be sent many of them.
-TEST(CudaImports, of_a_device_that_is_not_seen_leave_no_descriptors_behind) {
+TEST(CudaImports, of_a_device_that_is_not_seen_leave_no_descriptors_but_an_arenas_behind) {
   in_process([] {
     EXPECT_GE(platform::CudaDevice::all().size(), 1U);
     BorrowedCuda borrowed;
@@ -154,8 +198,112 @@ TEST(CudaImports, of_a_device_that_is_not_seen_leave_no_descriptors_behind) {
     send_both(0);
     const std::size_t before = open_descriptors();
     send_both(1);
-    EXPECT_EQ(open_descriptors(), before);
+    EXPECT_EQ(open_descriptors(), before + 1);
     EXPECT_FALSE(borrowed.is_usable(CudaExports::kFirst + 1, Grant::kRead));
+    EXPECT_EQ(borrowed.hand_on(CudaMemory::kFirst + 1, Grant::kRead).bytes, kBytes);
+    EXPECT_EQ(code_of([&] { (void)borrowed.hand_on(CudaExports::kFirst + 1, Grant::kRead); }),
+              Code::kClosed);
+  });
+}
+
+struct PoolName {
+  standin::MemPoolPtrExportData data;
+};
+ExportPart part_of(platform::Fd pool, const PoolName& name, std::uint32_t segment) {
+  const auto* const first = reinterpret_cast<const char*>(name.data.bytes.data());
+  return {.segment = segment,
+          .kind = 3,
+          .bytes = kBytes,
+          .device = platform::CudaDevice::at(0).uuid(),
+          .handle = std::string(first, name.data.bytes.size()),
+          .fd = std::move(pool)};
+}
+
+void send_pool(int wire, standin::MemoryPool pool) {
+  int fd = -1;
+  EXPECT_OK(standin::cuMemPoolExportToShareableHandle(&fd, pool, standin::HandleType::kPosixFd, 0));
+  const platform::Fd ours(fd);
+  const std::array<std::byte, 1> byte{};
+  EXPECT_EQ(platform::send_datagram(wire, byte, std::array{fd}), platform::Transfer::kDone);
+}
+platform::Fd receive_pool(int wire) {
+  char byte = 0;
+  EXPECT_EQ(::recv(wire, &byte, 1, MSG_PEEK), 1);  // blocks until it is there
+  platform::Datagram datagram;
+  EXPECT_EQ(platform::receive_datagram(wire, 1, 1, datagram), platform::Transfer::kDone);
+  return std::move(datagram.fds.at(0));
+}
+
+// With a descriptor of another process's pool, and the name of an allocation in it.
+template <typename Body>
+void with_pool(Body body) {
+  in_two_processes(
+      [](int wire) {
+        const standin::test::Session session;
+        const standin::MemoryPool pool = new_pool();
+        send_pool(wire, pool);
+        DevicePtr address = 0;
+        EXPECT_OK(standin::cuMemAllocFromPoolAsync(&address, kBytes, pool, nullptr));
+        PoolName name;
+        EXPECT_OK(standin::cuMemPoolExportPointer(&name.data, address));
+        standin::test::send(wire, name);
+        wait_for(wire);
+        EXPECT_OK(standin::cuMemFree_v2(address));
+      },
+      [&](int wire) {
+        const platform::Fd pool = receive_pool(wire);
+        body([&] { return platform::duplicate(pool.get()); },
+             standin::test::receive<PoolName>(wire));
+        tell(wire);
+      });
+}
+
+TEST(CudaImports, of_a_pool_say_why_they_cannot_be_opened) {
+  with_pool([](const auto& pool, const PoolName& name) {
+    constexpr std::uint32_t kSegment = CudaExports::kFirst;
+    EXPECT_EQ(why_not_found(part_of(pool(), name, kSegment)), std::nullopt);
+    EXPECT_EQ(why_not_found(part_of(pool(), {}, kSegment)), Code::kUnsupported);
+    ExportPart larger = part_of(pool(), name, kSegment);
+    larger.bytes += 1;
+    EXPECT_EQ(why_not_found(std::move(larger)), Code::kProtocol);
+    EXPECT_EQ(why_not_found(part_of(platform::create_sealed_memfd("x", kBytes), name, kSegment)),
+              Code::kUnsupported);
+    EXPECT_TRUE(eventually([] { return standin_imported_pools() == 0; }));
+  });
+}
+
+// Two segments of one allocation, as of an owner that published it again: it is imported once, and
+// what tells of the first may come while the second has it.
+TEST(CudaImports, of_a_pool_tell_when_they_are_closed) {
+  with_pool([](const auto& pool, const PoolName& name) {
+    constexpr std::uint32_t kFirst = CudaExports::kFirst;
+    BorrowedCuda borrowed;
+    std::vector<std::atomic<std::size_t>> open_when_told(3);
+    for (auto& open : open_when_told) open = 99;
+    borrowed.tell_closed_by([&](std::uint32_t segment) {
+      return std::shared_ptr<const void>(&borrowed,
+                                         [&told = open_when_told[segment - kFirst]](const void*) {
+                                           told = standin_open_mappings();
+                                         });
+    });
+    const auto told = [&](std::size_t i, std::size_t open) {
+      return eventually([&] { return open_when_told[i] == open; });
+    };
+    for (std::uint32_t i = 0; i < 3; ++i)
+      borrowed.add_export(kOwner, false, part_of(pool(), name, kFirst + i));
+    BorrowedCuda::Ref leased = borrowed.find(kFirst, Grant::kRead);
+    EXPECT_EQ(borrowed.find(kFirst + 1, Grant::kRead)->address(), leased->address());
+    EXPECT_EQ(standin_calls("cuMemPoolImportPointer"), 1U);
+    borrowed.retire(kFirst + 2);
+    EXPECT_TRUE(told(2, 1)) << "it was never opened";
+    borrowed.retire(kFirst + 1);
+    EXPECT_TRUE(told(1, 1)) << "the first has it";
+    borrowed.retire(kFirst);
+    EXPECT_FALSE(borrowed.let_go_of_retired());
+    EXPECT_EQ(open_when_told[0], 99U);
+    leased.reset();
+    EXPECT_TRUE(borrowed.let_go_of_retired());
+    EXPECT_TRUE(told(0, 0));
   });
 }
 

@@ -31,7 +31,8 @@ constexpr Named kFindings[] = {{"context", &DeviceFindings::context},
                                {"read-only mapping", &DeviceFindings::read_only_mapping},
                                {"order", &DeviceFindings::order},
                                {"stream waits", &DeviceFindings::stream_waits},
-                               {"legacy IPC", &DeviceFindings::legacy_ipc}};
+                               {"legacy IPC", &DeviceFindings::legacy_ipc},
+                               {"pool IPC", &DeviceFindings::pool_ipc}};
 
 using Lacking = std::map<std::string, std::string>;
 
@@ -115,8 +116,8 @@ TEST(CudaProbe, everything_is_tried_and_given_back) {
     const std::pair<const char*, const char*> pairs[] = {
         {"cuMemAddressReserve", "cuMemAddressFree"},
         {"cuMemMap", "cuMemUnmap"},
-        {"cuMemAlloc_v2", "cuMemFree_v2"},
         {"cuMemHostRegister_v2", "cuMemHostUnregister"},
+        {"cuMemPoolCreate", "cuMemPoolDestroy"},
         {"cuStreamCreate", "cuStreamDestroy_v2"},
         {"cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"}};
     (void)probe_cuda(kPatience);
@@ -141,6 +142,10 @@ TEST(CudaProbe, what_a_machine_lacks_is_named_by_the_call_that_failed) {
                  {{"stream waits", "cuMemHostRegister of 8192 bytes: CUDA_ERROR_NOT_SUPPORTED"}});
   expect_lacking({{"STANDIN_WITHOUT", "legacy_ipc"}},
                  {{"legacy IPC", "cuIpcGetMemHandle: CUDA_ERROR_NOT_SUPPORTED"}});
+  expect_lacking({{"STANDIN_WITHOUT", "pools"}},
+                 {{"pool IPC", "cuMemPoolCreate: CUDA_ERROR_NOT_SUPPORTED"}});
+  expect_lacking({{"STANDIN_WITHOUT", "pool_ipc"}},
+                 {{"pool IPC", "cuMemPoolExportToShareableHandle: CUDA_ERROR_NOT_SUPPORTED"}});
 }
 
 TEST(CudaProbe, a_call_that_fails_takes_with_it_what_needs_it) {
@@ -164,6 +169,8 @@ TEST(CudaProbe, a_call_that_fails_takes_with_it_what_needs_it) {
   expect_failing("cuStreamWaitValue64_v2", "cuStreamWaitValue64: ", {"stream waits"});
   expect_failing("cuMemAlloc_v2", "cuMemAlloc of ", {"legacy IPC"});
   expect_failing("cuIpcGetMemHandle", "cuIpcGetMemHandle: ", {"legacy IPC"});
+  expect_failing("cuMemAllocFromPoolAsync", "cuMemAllocFromPoolAsync of ", {"pool IPC"});
+  expect_failing("cuMemPoolExportPointer", "cuMemPoolExportPointer: ", {"pool IPC"});
 }
 
 TEST(CudaProbe, a_device_without_a_context_can_do_nothing) {
@@ -174,7 +181,8 @@ TEST(CudaProbe, a_device_without_a_context_can_do_nothing) {
                   {"read-only mapping", none},
                   {"order", none},
                   {"stream waits", none},
-                  {"legacy IPC", none}});
+                  {"legacy IPC", none},
+                  {"pool IPC", none}});
 }
 
 TEST(CudaProbe, memory_that_is_short_is_no_reason_to_leave_any_of_it) {

@@ -50,7 +50,7 @@ TEST(CudaRefusals, a_segment_larger_than_its_device_is_the_owners_mistake) {
   });
 }
 
-TEST(CudaRefusals, a_segment_that_is_mapped_needs_no_descriptor) {
+TEST(CudaRefusals, a_segment_keeps_its_descriptor_until_it_is_retired) {
   in_process([] {
     const platform::CudaDevice& device = platform::CudaDevice::at(0);
     const platform::CudaAllocation allocation(device, platform::cuda_granularity(device));
@@ -61,7 +61,14 @@ TEST(CudaRefusals, a_segment_that_is_mapped_needs_no_descriptor) {
     const auto mapping = borrowed.find(memory::CudaMemory::kFirst, memory::Grant::kRead);
     EXPECT_EQ(mapping->size(), allocation.bytes());
     EXPECT_EQ(borrowed.find(memory::CudaMemory::kFirst, memory::Grant::kRead), mapping);
-    EXPECT_LE(open_descriptors(), before + 1);  // the mapping's, in the stand-in
+    EXPECT_LE(open_descriptors(), before + 2);  // one is the mapping's, in the stand-in
+    EXPECT_EQ(borrowed.hand_on(memory::CudaMemory::kFirst, memory::Grant::kRead).bytes,
+              allocation.bytes());
+    borrowed.retire(memory::CudaMemory::kFirst);
+    EXPECT_LE(open_descriptors(), before + 1);
+    EXPECT_EQ(
+        code_of([&] { (void)borrowed.hand_on(memory::CudaMemory::kFirst, memory::Grant::kRead); }),
+        Code::kClosed);
   });
 }
 

@@ -1,5 +1,7 @@
 // Copies of device memory that fail, whose owner leaves, or whose receiver makes trouble.
 
+#include <deque>
+
 #include "blind.hpp"
 #include "tensorbus/bus/domain.hpp"
 #include "tensorbus/bus/raw_peer.hpp"
@@ -146,6 +148,73 @@ TEST(CudaStaging, a_copy_that_fails_half_way_keeps_its_memory_until_it_has_run) 
         tell(wire);
       },
       kNoDriver);
+}
+
+TEST(CudaStaging, a_broken_context_ends_the_copies_under_way_and_refuses_others) {
+  const FreshDomain domain;
+  in_two_processes(
+      [&](int wire) {
+        Writer& w = *new Writer(domain, 1);  // the stand-in's streams go on, a broken one's do not
+        w.wait_for_reader();
+        w.stream.pause();
+        const std::size_t before = standin_calls("cuMemcpyAsync");
+        publish_on(w, 1, 5);
+        EXPECT_TRUE(eventually([&] { return standin_calls("cuMemcpyAsync") == before + 1; }));
+        const platform::CudaStream stream(platform::CudaDevice::at(1));
+        EXPECT_THROW(stream.check(standin::Result{700}, "a kernel"), Error);
+        wait_for(wire);
+        publish_on(w, 1, 6);
+        wait_for(wire);
+        EXPECT_EQ(standin_calls("cuMemcpyAsync"), before + 1);
+      },
+      [&](int wire) {
+        Blind b(domain);
+        for (const std::uint64_t gone : {1U, 2U}) {
+          EXPECT_TRUE(eventually([&] {
+            EXPECT_FALSE(b.subscriber.try_receive());
+            return b.subscriber.stats().gone == gone;
+          }));
+          tell(wire);
+        }
+        char nothing = 0;
+        EXPECT_EQ(::recv(wire, &nothing, 1, 0), 0) << "its process ends with its streams at work";
+      },
+      kNoDriver);
+}
+
+TEST(CudaStaging, copies_that_do_not_fit_wait_until_others_are_read) {
+  const FreshDomain domain;
+  ::setenv("TENSORBUS_BUDGET", "262144", 1);  // half of it takes three copies
+  in_two_processes(
+      [&](int wire) {
+        Writer w(domain, 1);
+        w.wait_for_reader();
+        for (std::uint64_t seed = 1; seed <= 8; ++seed) publish_on(w, 1, seed);
+        wait_for(wire);
+        Loan large = w.publisher.loan<std::uint64_t>({16 * kWords}, Device::cuda(1));
+        w.publisher.publish(std::move(large), w.stream.get());
+        wait_for(wire);
+      },
+      [&](int wire) {
+        Blind b(domain);
+        std::deque<Sample> held;
+        for (std::uint64_t seed = 1; seed <= 3; ++seed) held.push_back(b.next());
+        EXPECT_FALSE(b.subscriber.receive(std::chrono::milliseconds(100)));
+        for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+          EXPECT_EQ(seed_in(held.front().tensor()), seed);
+          held.pop_front();
+          if (seed <= 5) held.push_back(b.next());
+        }
+        EXPECT_EQ(b.subscriber.stats().gone, 0U);
+        tell(wire);
+        EXPECT_TRUE(eventually([&] {
+          EXPECT_FALSE(b.subscriber.try_receive());
+          return b.subscriber.stats().gone == 1;
+        })) << "what never fits";
+        tell(wire);
+      },
+      kNoDriver);
+  ::unsetenv("TENSORBUS_BUDGET");
 }
 
 // A peer that asks for a copy as often as it may, and reads no answers.

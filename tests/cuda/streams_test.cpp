@@ -47,17 +47,21 @@ TEST_P(CudaStreams, what_is_let_go_during_a_capture_comes_back_after_it) {
 TEST_P(CudaStreams, a_copy_for_a_message_that_came_to_nothing_ends_before_its_memory_is_used) {
   const FreshDomain domain;
   in_process([&] {
+    const TestStream other(1);
+    standin::DevicePtr large = 0;
+    EXPECT_OK(standin::cuMemAlloc_v2(&large, 16 << 20));
     const TestStream slow;
     Publisher publisher("frames", {}, domain.join({.cuda_budget_bytes = std::size_t{8} << 20}));
     standin::DevicePtr foreign = 0;
-    EXPECT_OK(standin::cuMemAlloc_v2(&foreign, 16 << 20));
-    const auto* words = reinterpret_cast<const std::uint64_t*>(foreign);
-    std::vector<TensorView> views{TensorView::of(words, {kWords}),
-                                  TensorView::of(words, {(16 << 20) / 8})};
-    for (TensorView& view : views) {
-      view.device = Device::cuda();
-      view.stream = slow.get();
-    }
+    EXPECT_OK(standin::cuMemAlloc_v2(&foreign, kWords * 8));
+    const auto view_of = [](standin::DevicePtr address, std::int64_t words) {
+      return TensorView::of(reinterpret_cast<const std::uint64_t*>(address), {words});
+    };
+    std::vector<TensorView> views{view_of(foreign, kWords), view_of(large, (16 << 20) / 8)};
+    views[0].device = Device::cuda(0);
+    views[0].stream = slow.get();
+    views[1].device = Device::cuda(1);  // where there is no room
+    views[1].stream = other.get();
     const std::byte* const first = loan_of(publisher).data();
     slow.pause();
     EXPECT_EQ(code_of([&] { publisher.publish(Value(), views); }), Code::kOutOfMemory);

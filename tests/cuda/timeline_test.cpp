@@ -125,13 +125,14 @@ TEST(WriteMarks, hold_nobody_up_while_the_driver_waits_for_a_stream) {
     const BlockRef block = memory.allocate(CudaDevice::at(0), 4096);
     std::atomic<bool> published = false;
     std::thread publishing;
-    memory.marks().after_whole(copier, *block, [&] {
+    const auto work = [&] {
       publishing = std::thread([&] {
         memory.marks().written_by(writer, {&block, 1});
         published = true;
       });
       EXPECT_TRUE(tensorbus::testing::eventually([&] { return published.load(); }));
-    });
+    };
+    memory.marks().after_whole(copier, *block, work, nullptr);
     publishing.join();
   });
 }

@@ -18,7 +18,8 @@ struct StagedTensor {
   std::uint32_t segment = 0;
   std::uint64_t offset = 0;  // of the first element
   std::uint64_t generation = 0;
-  Device from{};  // by its owner's ordinals
+  Device from{};                         // by its owner's ordinals
+  std::shared_ptr<link::Lease> lease{};  // of the copy, which others may lie in, too
 };
 
 // What a sample holds by leases that were asked for after it came.

@@ -1,6 +1,8 @@
 #include "tensorbus/bus/claiming.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
 #include <new>
 
 #include "tensorbus/link/message_lender.hpp"
@@ -15,8 +17,8 @@ constexpr int kMostTries = 10;
 
 }  // namespace
 
-void Claiming::start(Surroundings& surroundings, const Descriptor& descriptor,
-                     std::shared_ptr<Exchange> sender, memory::Grant grant, OnClaimed on_claimed) {
+void Claiming::start(Surroundings& surroundings, const Descriptor& descriptor, Sender sender,
+                     memory::Grant grant, OnClaimed on_claimed) {
   const std::shared_ptr<Claiming> self(
       new Claiming(surroundings, std::move(sender), grant, std::move(on_claimed)));
   self->shares_.resize(descriptor.owners.size());
@@ -86,46 +88,66 @@ void Claiming::claim_again(std::size_t owner) {
   });
 }
 
-// The owner is dead. What it left is here, or the sender has it.
+// The owner is dead. What it left is here, or the sender has it. Of memory of a GPU the sender is
+// asked in any case: whether it was whole when its owner died, its own lease tells.
 void Claiming::inherit(std::size_t owner) {
-  if (shares_[owner].on_device)  // nobody could say whether it was whole when its owner died
-    return fail(Error(Code::kClosed, "its owner is dead, and it is memory of a GPU"));
   std::set<std::uint32_t> segments;
   for (const link::BlockName& block : shares_[owner].blocks) segments.insert(block.segment);
-  for (const auto& left : surroundings_.estate_of(shares_[owner].owner)) {
-    bool all = true;
-    for (const std::uint32_t segment : segments)
-      all = all && left->segments_for(grant_).find(segment) != nullptr;
-    if (!all) continue;
-    add_lease(owner, left, {});
-    return one_done();
-  }
   auto& connected = shares_[owner].connected;
-  if (!connected) connected = std::make_shared<link::Connected>();
+  connected = estate_with(owner, segments);
+  const bool all_here = connected != nullptr;
+  if (!all_here) connected = std::make_shared<link::Connected>();
+  if (shares_[owner].on_device) connected->cuda.set_timeline_of_the_dead();
+  if (all_here) std::erase_if(segments, std::not_fn(memory::CudaMemory::is_number));
   waiting_for_ += segments.size();
   for (const std::uint32_t segment : segments) inherit_segment(owner, segment);
   add_lease(owner, connected, {});
   one_done();
 }
 
+// Null if nobody has left all of them.
+std::shared_ptr<link::Connected> Claiming::estate_with(std::size_t owner,
+                                                       const std::set<std::uint32_t>& segments) {
+  const auto estate = surroundings_.estate_of(shares_[owner].owner);
+  const auto found = std::find_if(estate.begin(), estate.end(), [&](const auto& left) {
+    return std::all_of(segments.begin(), segments.end(), [&](std::uint32_t segment) {
+      return memory::CudaMemory::is_number(segment)
+                 ? left->cuda.has(segment, grant_)
+                 : left->segments_for(grant_).find(segment) != nullptr;
+    });
+  });
+  return found != estate.end() ? *found : nullptr;
+}
+
 void Claiming::inherit_segment(std::size_t owner, std::uint32_t segment) {
-  if (!sender_) return fail(Error(Code::kClosed, "its owner and whoever handed it on are dead"));
-  sender_->hand_over(shares_[owner].owner, segment, grant_,
-                     [self = shared_from_this(), owner, segment](Exchange::Answer& answer) {
-                       self->guarded([&] {
-                         auto* handed = std::get_if<Exchange::HandedSegment>(&answer);
-                         if (handed == nullptr) return self->fail(std::get<Error>(answer));
-                         const Share& share = self->shares_[owner];
-                         auto& segments = share.connected->segments_for(self->grant_);
-                         if (handed->file)
-                           segments.add_file(segment, std::move(handed->fd), handed->bytes,
-                                             *handed->file);
-                         else
-                           segments.add(segment, std::move(handed->fd), handed->bytes);
-                         self->surroundings_.inherit(share.owner, share.connected);
-                         self->one_done();
-                       });
-                     });
+  if (!sender_.exchange)
+    return fail(Error(Code::kClosed, "its owner and whoever handed it on are dead"));
+  sender_.exchange->hand_over(
+      shares_[owner].owner, segment, grant_, sender_.link, sender_.token,
+      [self = shared_from_this(), owner, segment](Exchange::Answer& answer) {
+        self->guarded([&] {
+          auto* handed = std::get_if<Exchange::HandedSegment>(&answer);
+          if (handed == nullptr) return self->fail(std::get<Error>(answer));
+          self->take_over(owner, segment, *handed);
+          self->one_done();
+        });
+      });
+}
+
+void Claiming::take_over(std::size_t owner, std::uint32_t segment,
+                         Exchange::HandedSegment& handed) {
+  const Share& share = shares_[owner];
+  memory::BorrowedCuda& cuda = share.connected->cuda;
+  memory::BorrowedSegments& segments = share.connected->segments_for(grant_);
+  if (memory::CudaMemory::is_number(segment)) {
+    if (cuda.has(segment, grant_)) return;  // and that it is whole was the answer
+    cuda.add(segment, grant_, std::move(handed.fd), handed.bytes, {handed.device.bytes});
+  } else if (handed.file) {
+    segments.add_file(segment, std::move(handed.fd), handed.bytes, *handed.file);
+  } else {
+    segments.add(segment, std::move(handed.fd), handed.bytes);
+  }
+  surroundings_.inherit(share.owner, share.connected);
 }
 
 void Claiming::add_lease(std::size_t owner, const std::shared_ptr<link::Connected>& connected,

@@ -20,10 +20,17 @@ class Claiming : public std::enable_shared_from_this<Claiming> {
  public:
   using OnClaimed = std::function<void(std::variant<Claimed, Error>)>;
 
+  // Who has lent the sample, and under which name: of a link, or of none by message.
+  struct Sender {
+    std::shared_ptr<Exchange> exchange;  // null: it is gone
+    std::uint32_t link = 0;
+    std::uint64_t token = 0;
+  };
+
   // Throws nothing but std::bad_alloc; `on_claimed` is called once, perhaps before this returns.
-  // `sender`, unless it is null, is asked for what owners that are dead have left.
-  static void start(Surroundings& surroundings, const Descriptor& descriptor,
-                    std::shared_ptr<Exchange> sender, memory::Grant grant, OnClaimed on_claimed);
+  // The sender is asked for what owners that are dead have left.
+  static void start(Surroundings& surroundings, const Descriptor& descriptor, Sender sender,
+                    memory::Grant grant, OnClaimed on_claimed);
 
  private:
   struct Share {  // what one owner has of the sample
@@ -35,8 +42,7 @@ class Claiming : public std::enable_shared_from_this<Claiming> {
     bool failing = false;    // the last one did; there will be another
   };
 
-  Claiming(Surroundings& surroundings, std::shared_ptr<Exchange> sender, memory::Grant grant,
-           OnClaimed on_claimed)
+  Claiming(Surroundings& surroundings, Sender sender, memory::Grant grant, OnClaimed on_claimed)
       : surroundings_(surroundings),
         sender_(std::move(sender)),
         grant_(grant),
@@ -47,6 +53,9 @@ class Claiming : public std::enable_shared_from_this<Claiming> {
   void ask(std::size_t owner, const std::shared_ptr<Exchange>& exchange);
   void inherit(std::size_t owner);
   void inherit_segment(std::size_t owner, std::uint32_t segment);
+  void take_over(std::size_t owner, std::uint32_t segment, Exchange::HandedSegment& handed);
+  std::shared_ptr<link::Connected> estate_with(std::size_t owner,
+                                               const std::set<std::uint32_t>& segments);
   void add_lease(std::size_t owner, const std::shared_ptr<link::Connected>& connected,
                  const link::Lent& lent);
   void one_done();
@@ -56,7 +65,7 @@ class Claiming : public std::enable_shared_from_this<Claiming> {
   void guarded(Work work);
 
   Surroundings& surroundings_;
-  const std::shared_ptr<Exchange> sender_;
+  const Sender sender_;
   const memory::Grant grant_;
   OnClaimed on_claimed_;  // empty: it was called
   std::vector<Share> shares_;

@@ -1,23 +1,21 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 
-#include "tensorbus/bus/exchange.hpp"
-#include "tensorbus/bus/options.hpp"
-#include "tensorbus/bus/sample.hpp"
+#include "tensorbus/bus/held_sample.hpp"
 
 namespace tensorbus::bus {
 
 // Who gets what a peer lends: one of the two is called, once.
 struct Receiver {
-  std::function<void(Sample)> on_sample;
+  std::function<void(HeldRef)> on_held;
   std::function<void(const Error&)> on_error;
 };
 
-// Makes a sample of what `from` has lent, with leases on what it hands on. On the service thread.
-// Throws nothing: whatever goes wrong is the receiver's to hear, and the lease goes back.
+// Holds what `from` has lent, with leases of those who own what it hands on. On the service thread,
+// which reads none of it. Throws nothing: whatever goes wrong is the receiver's to hear, and the
+// lease goes back.
 void collect(Surroundings& surroundings, const std::shared_ptr<Exchange>& from,
-             const link::Lent& lent, Access access, Receiver receiver) noexcept;
+             const link::Lent& lent, memory::Grant grant, Receiver receiver) noexcept;
 
 }  // namespace tensorbus::bus

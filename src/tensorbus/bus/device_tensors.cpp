@@ -1,6 +1,6 @@
 #include "tensorbus/bus/device_tensors.hpp"
 
-#include <string>
+#include <algorithm>
 
 #include "tensorbus/platform/error.hpp"
 
@@ -27,33 +27,45 @@ void DeviceTensors::join(const platform::CudaStream& stream) {
     writer_ = stream;
 }
 
-memory::BlockRef DeviceTensors::copy(const TensorView& view, const ByteSpan& span,
-                                     const Allocate& allocate, memory::WriteMarks& marks) {
-  if (!holes_are_cheap(span.bytes(), view.layout.packed_bytes()))
-    throw Error(Code::kUnsupported,
-                "a tensor on a GPU whose " + std::to_string(view.layout.packed_bytes()) +
-                    " bytes are spread over " + std::to_string(span.bytes()) +
-                    ", in memory that cannot be shared: publish a contiguous one");
+void DeviceTensors::add_copy(std::size_t tensor, const TensorView& view, const ByteSpan& span) {
   const platform::CudaStream stream = stream_of(view);
   stream.require_usable(kPublishing);
-  memory::BlockRef block = allocate(view.device, span.bytes());
-  const platform::CudaDriver& cuda = platform::CudaDriver::get();
-  const platform::CudaScope scope(stream.device());
-  const auto address = [](const std::byte* byte) {
-    return static_cast<platform::cu::DevicePtr>(reinterpret_cast<std::uintptr_t>(byte));
-  };
-  cuda.check(cuda.MemcpyAsync(address(block->data()),
-                              address(static_cast<const std::byte*>(view.data) + span.begin),
-                              span.bytes(), stream.handle()),
-             "cuMemcpyAsync of " + std::to_string(span.bytes()) + " bytes");
+  Copies& copies = copies_[view.device.ordinal];
+  const auto* const first = static_cast<const std::byte*>(view.data) + span.begin;
+  copies.plan.add(first, span.bytes(), view.layout.packed_bytes());
+  copies.tensors.emplace_back(tensor, first);
+  if (std::find(copies.streams.begin(), copies.streams.end(), stream) == copies.streams.end())
+    copies.streams.push_back(stream);
+}
+
+std::size_t DeviceTensors::copy(const Allocate& allocate, memory::WriteMarks& marks,
+                                const Placed& placed) {
+  std::size_t copied = 0;
+  for (auto& [ordinal, copies] : copies_) {
+    const std::size_t bytes = copies.plan.lay_out();
+    copies.plan.require_dense();
+    const memory::BlockRef block = allocate(Device::cuda(ordinal), bytes);
+    fill(copies, block, marks);
+    join(copies.streams.front());
+    for (const auto& [tensor, first] : copies.tensors)
+      placed(tensor, block, copies.plan.place_of(first));
+    copied += copies.plan.bytes();
+  }
+  return copied;
+}
+
+// One of the streams copies, behind all of them.
+void DeviceTensors::fill(const Copies& copies, const memory::BlockRef& block,
+                         memory::WriteMarks& marks) {
+  const platform::CudaStream& stream = copies.streams.front();
+  for (std::size_t i = 1; i < copies.streams.size(); ++i) stream.join(copies.streams[i]);
   try {
+    copies.plan.copy_on(stream, block->data());
     marks.written_by(stream, {&block, 1});
-  } catch (const Error&) {
-    stream.synchronize();
+  } catch (...) {
+    stream.synchronize();  // it may write to the block
     throw;
   }
-  join(stream);
-  return block;
 }
 
 void DeviceTensors::mark(memory::WriteMarks& marks, const Few<memory::BlockRef>& blocks) const {

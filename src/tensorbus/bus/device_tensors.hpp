@@ -2,8 +2,12 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <optional>
+#include <utility>
+#include <vector>
 
+#include "tensorbus/bus/device_plan.hpp"
 #include "tensorbus/bus/message.hpp"
 #include "tensorbus/memory/block.hpp"
 #include "tensorbus/memory/cuda_memory.hpp"
@@ -20,12 +24,16 @@ class DeviceTensors {
   // The one that writes it.
   static platform::CudaStream stream_of(const TensorView& view);
 
-  // A copy of the tensor's bytes, from its lowest on, in a block that `allocate` gives: made on the
-  // GPU, in the stream's order, and marked at once, since the message may come to nothing. Throws
-  // Error(kUnsupported) for a view of too few of them.
+  // One whose bytes are to be copied. Throws as add() does.
+  void add_copy(std::size_t tensor, const TensorView& view, const ByteSpan& span);
+  // Copies them, into a block of each device that `allocate` gives: on the GPU, in the order of
+  // their streams, and marked at once, since the message may come to nothing. `placed` is told of
+  // each where its lowest byte lies. Returns how many bytes were copied. Throws Error(kUnsupported)
+  // for a view of too few of them.
   using Allocate = std::function<memory::BlockRef(const Device&, std::size_t)>;
-  memory::BlockRef copy(const TensorView& view, const ByteSpan& span, const Allocate& allocate,
-                        memory::WriteMarks& marks);
+  using Placed =
+      std::function<void(std::size_t tensor, const memory::BlockRef&, std::size_t offset)>;
+  std::size_t copy(const Allocate& allocate, memory::WriteMarks& marks, const Placed& placed);
 
   // One that lies in a loan. Throws Error(kUnsupported) for a stream that is being captured into a
   // graph.
@@ -37,10 +45,18 @@ class DeviceTensors {
   const platform::CudaStream* writer() const noexcept { return writer_ ? &*writer_ : nullptr; }
 
  private:
+  // What is copied on one device.
+  struct Copies {
+    DevicePlan plan;
+    std::vector<platform::CudaStream> streams{};                      // that write it
+    std::vector<std::pair<std::size_t, const std::byte*>> tensors{};  // with their lowest bytes
+  };
+  static void fill(const Copies& copies, const memory::BlockRef& block, memory::WriteMarks& marks);
   void join(const platform::CudaStream& stream);
 
   std::optional<platform::CudaStream> writer_;
   bool loans_ = false;
+  std::map<int, Copies> copies_;  // by ordinal
 };
 
 }  // namespace tensorbus::bus

@@ -25,6 +25,7 @@ Exchange::Exchange(Surroundings& surroundings, std::shared_ptr<link::Connected> 
 
 void Exchange::know(const Id& peer) {
   source_ = std::make_shared<const link::Source>(link::Source{peer, 0, {}});
+  tell_what_is_closed();
   connected_->pinned->tell_by(
       [weak = std::weak_ptr(connected_->channel)](std::uint32_t segment, memory::Range part) {
         constexpr auto kReleased = static_cast<std::uint32_t>(link::PinVerb::kReleased);
@@ -65,8 +66,8 @@ void Exchange::stage(const link::BlockName& block, std::uint64_t bytes, OnAnswer
 }
 
 void Exchange::hand_over(const Id& owner, std::uint32_t segment, memory::Grant grant,
-                         OnAnswer on_answer) {
-  ask(link::HandOver{0, owner, segment, as_field(grant)}, link::ControlType::kHanded,
+                         std::uint32_t link, std::uint64_t token, OnAnswer on_answer) {
+  ask(link::HandOver{0, owner, segment, as_field(grant), link, token}, link::ControlType::kHanded,
       std::move(on_answer));
 }
 
@@ -156,7 +157,7 @@ bool Exchange::on_message(link::Channel::Received& received) {
     }
     case link::ControlType::kHanded: {
       const auto handed = received.as<link::Handed>();
-      HandedSegment segment{received.take_fd(), handed.bytes, std::nullopt};
+      HandedSegment segment{received.take_fd(), handed.bytes, std::nullopt, handed.device};
       if (handed.is_file != 0) segment.file = {handed.offset, link::as_text(handed.path)};
       answer(handed.request, received.header.type, std::move(segment));
       return true;

@@ -27,6 +27,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     platform::Fd fd;
     std::size_t bytes = 0;
     std::optional<memory::BorrowedSegments::File> file;
+    Id device;  // of memory of a GPU
   };
   // An Error: denied, or the peer is gone (kClosed).
   using Answer = std::variant<link::Lent, link::Staged, HandedSegment, link::Told, Error>;
@@ -52,7 +53,12 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void claim(std::vector<link::BlockName> blocks, memory::Grant grant, OnAnswer on_answer);
   // A copy in host memory of bytes of a block on a device.
   void stage(const link::BlockName& block, std::uint64_t bytes, OnAnswer on_answer);
-  void hand_over(const Id& owner, std::uint32_t segment, memory::Grant grant, OnAnswer on_answer);
+  // `link`, `token`: under which the peer has lent what lies there; of a link, or 0 by message.
+  void hand_over(const Id& owner, std::uint32_t segment, memory::Grant grant, std::uint32_t link,
+                 std::uint64_t token, OnAnswer on_answer);
+  // Who knows what is out on the links of this connection. Null: there are none.
+  using FindIssued = std::function<link::IssuedRef(std::uint32_t link, std::uint64_t token)>;
+  void find_issued_by(FindIssued find) { find_issued_ = std::move(find); }
 
   // To the host of a queue (section 7). Each returns the number of the request, 0 if it was
   // answered already.
@@ -93,11 +99,17 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   QueueHost& queues() const;
   bool on_memory(link::Channel::Received& received);
   void on_export(link::Channel::Received& received);
+  void on_retired(std::uint32_t segment);
+  void close_retired();
+  void tell_what_is_closed();
   void on_attach(const link::Attach& asked);
   void on_claim(const link::Claim& asked);
   void on_stage(const link::Stage& asked);
-  void lend_copy(std::uint32_t request, const memory::HostCopies::Copied& copied);
+  void lend_copy(std::uint32_t request, const memory::HostCopies::Result& result);
   void on_hand_over(const link::HandOver& asked);
+  void hand_over_device_memory(const link::HandOver& asked);
+  void hand_over_later(const link::HandOver& asked);
+  link::IssuedRef issued_under(std::uint32_t link, std::uint64_t token) const;
   void on_return(const link::Return& returned);
   void on_pin(const link::Pin& pin);
   void take_back_what_is_reached();
@@ -118,6 +130,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   std::multimap<std::uint32_t, memory::Range> pinned_;  // at the peer, by segment of ours
   std::uint64_t next_token_ = 1;                        // 0 is a lease on nothing
   std::size_t staging_ = 0;                             // requests
+  std::size_t handing_over_ = 0;                        // requests that wait for a death
+  FindIssued find_issued_;
+  bool closing_retired_ = false;                        // of the peer's segments
   bool used_ = false;
   bool ended_ = false;
 };

@@ -1,4 +1,6 @@
 // What a peer says of the memory that it lends.
+#include <chrono>
+#include <memory>
 #include <utility>
 
 #include "tensorbus/bus/exchange.hpp"
@@ -6,6 +8,30 @@
 #include "tensorbus/platform/step.hpp"
 
 namespace tensorbus::bus {
+namespace {
+
+constexpr std::chrono::milliseconds kCloseAgain{10};
+
+// Tells the owner of a segment that it is closed here, when this is gone. It keeps the socket open
+// until then: after the connection's end that is what tells.
+struct ClosedNotice {
+  std::shared_ptr<link::Channel> channel;
+  link::Channel::Prepared message;
+
+  ClosedNotice(std::shared_ptr<link::Channel> to, std::uint32_t segment)
+      : channel(std::move(to)), message(link::Channel::prepare(link::CudaClosed{segment})) {}
+  ClosedNotice(const ClosedNotice&) = delete;
+  ClosedNotice& operator=(const ClosedNotice&) = delete;
+  ~ClosedNotice() { channel->send(std::move(message)); }
+};
+
+}  // namespace
+
+void Exchange::tell_what_is_closed() {
+  connected_->cuda.tell_closed_by([channel = connected_->channel](std::uint32_t segment) {
+    return std::make_shared<const ClosedNotice>(channel, segment);
+  });
+}
 
 bool Exchange::on_memory(link::Channel::Received& received) {
   switch (received.header.type) {
@@ -43,16 +69,31 @@ bool Exchange::on_memory(link::Channel::Received& received) {
           {event.slot, platform::cu::Uuid{event.device.bytes}, {event.name}});
       return true;
     }
-    case link::ControlType::kRetired: {
-      const auto number = received.as<link::Retired>().number;
-      connected_->cuda.retire(number);
-      connected_->segments.retire(number);
-      connected_->writable_segments.retire(number);
+    case link::ControlType::kRetired:
+      on_retired(received.as<link::Retired>().number);
       return true;
-    }
+    case link::ControlType::kCudaClosed:
+      segments_->closed(received.as<link::CudaClosed>().number);
+      return true;
     default:
       return false;
   }
+}
+
+void Exchange::on_retired(std::uint32_t segment) {
+  connected_->cuda.retire(segment);
+  connected_->segments.retire(segment);
+  connected_->writable_segments.retire(segment);
+  if (!closing_retired_) close_retired();
+}
+
+// A lease may be returned a moment before it lets go of its memory.
+void Exchange::close_retired() {
+  closing_retired_ = !connected_->cuda.let_go_of_retired();
+  if (!closing_retired_ || ended_) return;
+  surroundings_.service.post_later(kCloseAgain, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->close_retired();
+  });
 }
 
 void Exchange::on_export(link::Channel::Received& received) {

@@ -84,24 +84,6 @@ void Exchange::on_claim(const link::Claim& asked) {
   });
 }
 
-void Exchange::on_hand_over(const link::HandOver& asked) {
-  const memory::Grant grant = link::grant_of(asked.writable, "HAND_OVER.writable");
-  serve(asked.request, [&] {
-    for (const auto& left : surroundings_.estate_of(asked.owner)) {
-      if (!left->segments_for(grant).find(asked.segment)) continue;
-      memory::BorrowedSegments::Handed handed = left->segments_for(grant).hand_on(asked.segment);
-      std::vector<platform::Fd> fds;
-      fds.push_back(std::move(handed.fd));
-      link::Handed answer{asked.request, handed.bytes, handed.file ? 1U : 0U, 0, {}};
-      if (handed.file) answer.offset = handed.file->offset;
-      if (handed.file) answer.path = handed.file->path;
-      connected_->channel->send(answer, std::move(fds));
-      return platform::step("handed.sent");
-    }
-    throw Error(Code::kClosed, "HAND_OVER.segment: it is not here, or its owner lives");
-  });
-}
-
 // A GPU tells nobody when it has written a counter: it is looked at, for as long as one is awaited.
 void Exchange::on_return(const link::Return& returned) {
   if (segments_->reached(returned.mark)) {

@@ -40,9 +40,11 @@ void Exchange::on_stage(const link::Stage& asked) {
   });
 }
 
-void Exchange::lend_copy(std::uint32_t request, const memory::HostCopies::Copied& copied) {
+void Exchange::lend_copy(std::uint32_t request, const memory::HostCopies::Result& result) {
   if (ended_) return;
   do_or_deny(request, [&] {
+    if (const auto* error = std::get_if<Error>(&result)) throw Error(*error);
+    const auto& copied = std::get<memory::HostCopies::Copied>(result);
     require_room_for_a_lease();
     segments_->ensure_sent(copied.block->segment(), memory::Grant::kRead);
     const link::Staged answer{

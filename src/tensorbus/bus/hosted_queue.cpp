@@ -26,7 +26,7 @@ Error closed() { return {Code::kClosed, "the queue is closed"}; }
 
 }  // namespace
 
-void HostedQueue::put(Party from, Sample item, std::uint32_t flags) {
+void HostedQueue::put(Party from, HeldRef item, std::uint32_t flags) {
   if (!full()) {
     items_.emplace(next_number_++, std::move(item));
     ++unfinished_;
@@ -40,7 +40,7 @@ void HostedQueue::put(Party from, Sample item, std::uint32_t flags) {
   settle();
 }
 
-void HostedQueue::take_back(const Party& from, Sample item, std::uint64_t number) {
+void HostedQueue::take_back(const Party& from, HeldRef item, std::uint64_t number) {
   items_.emplace(number, std::move(item));
   const Exchange* const client = from.client.get();
   std::erase_if(in_hand_, [&](const auto& dealt) {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "tensorbus/bus/exchange.hpp"
-#include "tensorbus/bus/sample.hpp"
+#include "tensorbus/bus/held_sample.hpp"
 
 namespace tensorbus::bus {
 
@@ -30,7 +30,7 @@ struct HostedQueueOptions {
 class HostedQueue {
  public:
   // Lends an item to a client under this number. May throw.
-  using Lend = std::function<void(const Party&, const Sample& item, std::uint64_t number)>;
+  using Lend = std::function<void(const Party&, const HeldRef& item, std::uint64_t number)>;
 
   HostedQueue(HostedQueueOptions options, Lend lend)
       : options_(std::move(options)), lend_(std::move(lend)) {}
@@ -40,9 +40,9 @@ class HostedQueue {
     return options_.shared ? memory::Grant::kWrite : memory::Grant::kRead;
   }
 
-  void put(Party from, Sample item, std::uint32_t flags);
+  void put(Party from, HeldRef item, std::uint32_t flags);
   // One that a client got under this number, and nobody took there: to where it was.
-  void take_back(const Party& from, Sample item, std::uint64_t number);
+  void take_back(const Party& from, HeldRef item, std::uint64_t number);
   void get(Party from, std::uint32_t flags);
   // Throws Error(kInvalidArgument) for one more than there were items.
   void task_done(const Party& from);
@@ -59,12 +59,12 @@ class HostedQueue {
  private:
   struct Offered {
     Party from;
-    Sample item;
+    HeldRef item;
   };
   struct InHand {
     const Exchange* client;
     std::uint64_t number;
-    Sample item;  // empty without `redeliver`
+    HeldRef item;  // empty without `redeliver`
   };
 
   bool full() const noexcept { return options_.maxsize != 0 && items_.size() >= options_.maxsize; }
@@ -76,7 +76,7 @@ class HostedQueue {
   const Lend lend_;
   // By number, in the order of their puts; what comes back finds its place again. A client that
   // lies may have several come back under one.
-  std::multimap<std::uint64_t, Sample> items_;
+  std::multimap<std::uint64_t, HeldRef> items_;
   std::uint64_t next_number_ = 1;
   std::list<Offered> putters_;
   std::list<Party> getters_;

@@ -1,23 +1,92 @@
 #include "tensorbus/bus/onward.hpp"
 
-namespace tensorbus::bus {
+#include <algorithm>
+#include <utility>
 
-PreparedSample onward(Surroundings& surroundings, const Sample& sample, memory::Grant grant) {
-  Message message;
-  message.fields = sample.field_bytes();
-  message.fingerprint = sample.header().fingerprint;
-  for (const Tensor& tensor : sample.tensors())
-    message.tensors.push_back({tensor.data(), tensor.layout(), tensor.device()});
+namespace tensorbus::bus {
+namespace {
+
+// What is lent on, as it is put together.
+struct Names {
+  Descriptor descriptor;
+  Few<memory::BlockRef> blocks;  // of ours
+  Few<std::uint32_t> files;      // the same
+  Few<std::shared_ptr<const void>> kept;
+};
+
+// It comes back to where it was made.
+void name_own(Surroundings& surroundings, TensorEntry& entry, Names& names) {
+  entry.owner = 0;
+  if (auto file = surroundings.arena->files().find(entry.segment)) {
+    names.files.push_back(entry.segment);
+    names.kept.push_back(std::move(file));
+    return;
+  }
+  const auto first =
+      entry.offset + static_cast<std::uint64_t>(span_of(entry.layout).begin);  // its lowest byte
+  memory::BlockRef block = surroundings.find_block(entry.segment, first, entry.generation);
+  if (!block) throw Error(Code::kClosed, "the memory of what was handed on is gone");
+  if (std::find(names.blocks.begin(), names.blocks.end(), block) == names.blocks.end())
+    names.blocks.push_back(std::move(block));
+}
+
+void name_others(const Id& owner, TensorEntry& entry, Names& names) {
+  std::vector<Id>& owners = names.descriptor.owners;
+  auto found = std::find(owners.begin(), owners.end(), owner);
+  if (found == owners.end()) found = owners.insert(found, owner);
+  entry.owner = static_cast<std::uint16_t>(found - owners.begin() + 1);
+}
+
+Names names_of(Surroundings& surroundings, const HeldSample& held) {
+  Names names;
+  names.descriptor.tensors = held.descriptor.tensors;
+  names.descriptor.origin = held.descriptor.origin;
+  names.descriptor.fields = held.descriptor.fields;
+  const Id& sender = held.lender->source()->participant;
+  for (TensorEntry& entry : names.descriptor.tensors) {
+    const std::uint16_t owner_number = std::exchange(entry.owner, std::uint16_t{0});
+    if (span_of(entry.layout).bytes() == 0) continue;  // nothing to point at
+    const Id& owner = owner_number == 0 ? sender : held.descriptor.owners[owner_number - 1U];
+    if (owner == surroundings.self)
+      name_own(surroundings, entry, names);
+    else
+      name_others(owner, entry, names);
+  }
+  return names;
+}
+
+link::Entry described(Surroundings& surroundings, Names& names, memory::Grant grant) {
+  link::Entry entry;
+  const std::size_t bytes = names.descriptor.encoded_bytes();
+  entry.length = static_cast<std::uint32_t>(bytes);
+  if (bytes <= link::kInlineBytes) {
+    names.descriptor.encode(std::span(entry.inline_bytes).first(bytes));
+    return entry;
+  }
+  memory::BlockRef block = surroundings.arena->allocate(bytes, grant);
+  block->mark_published();
+  names.descriptor.encode({block->data(), bytes});
+  entry.segment = block->segment();
+  entry.offset = block->offset();
+  names.blocks.push_back(std::move(block));
+  return entry;
+}
+
+}  // namespace
+
+Onward onward(Surroundings& surroundings, const std::shared_ptr<const HeldSample>& held,
+              memory::Grant grant) {
+  Names names = names_of(surroundings, *held);
+  const link::Entry entry = described(surroundings, names, grant);
+  Few<std::shared_ptr<const link::Lease>> leases;
+  if (held->lease) leases.push_back(held->lease);
+  for (const auto& lease : held->claimed.leases) leases.push_back(lease);
+  if (names.blocks.empty() && names.kept.empty() && leases.empty()) return {entry, nullptr};
+  names.kept.push_back(held);
   const auto none = std::make_shared<link::ByteCounter>(0);
-  return {message.tensors,
-          message,
-          {*surroundings.arena, *surroundings.cuda,
-           [&](std::size_t bytes) { return surroundings.arena->allocate(bytes, grant); },
-           [&](const Device& device, std::size_t bytes) {
-             return surroundings.cuda->allocate(platform::CudaDevice::at(device.ordinal), bytes,
-                                                grant);
-           },
-           grant, none, surroundings.self, *surroundings.lent, true}};
+  return {entry, std::make_shared<link::IssuedSample>(std::move(names.blocks), none,
+                                                      std::move(names.files), std::move(names.kept),
+                                                      std::move(leases))};
 }
 
 }  // namespace tensorbus::bus

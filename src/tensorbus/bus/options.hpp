@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
+#include "tensorbus/tensor/device.hpp"
 #include "tensorbus/tensor/message_type.hpp"
 
 namespace tensorbus {
@@ -33,7 +35,9 @@ enum class Access {
   // Write them, for itself: a page that is written becomes a copy of its own, and nobody else sees
   // it. Costs a mapping for each sample (one or two microseconds), and a fault and memory for each
   // page that is written: to write all of a large tensor, copy it, that is faster. A page that is
-  // not written shows what others write, if the publisher is `shared`.
+  // not written shows what others write, if the publisher is `shared`. Of a tensor on a GPU it is a
+  // copy there, made in the order of its streams: nobody waits for it, and its lease goes back with
+  // that.
   kPrivate,
   // Write them for all: the publisher and everybody else who holds the sample see it, in the order
   // that the processes agree upon themselves. Only of publishers that are `shared`.
@@ -74,6 +78,12 @@ struct SubscriberOptions {
   // go without a detour, and a program need not wait for them. Without a GPU that can do that,
   // Error(kUnsupported) says so. Not with Access::kPrivate.
   bool pin = false;
+  // Tensors that lay on a GPU which this process cannot use come in host memory, and are put onto
+  // this one then, into memory of our own (cuda_budget_bytes). All others stay where they are.
+  // Error(kUnsupported) says why that is not possible here.
+  //
+  //   tensorbus::Subscriber subscriber("frames", {.device = tensorbus::Device::cuda(0)});
+  std::optional<Device> device{};
 };
 
 // Counters of a publisher since it was made, and what there is now.

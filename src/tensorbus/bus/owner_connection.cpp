@@ -60,12 +60,15 @@ OwnerConnection::OwnerConnection(Surroundings& surroundings, platform::Fd socket
       connected_(std::make_shared<link::Connected>()),
       exchange_(std::make_shared<Exchange>(surroundings, connected_, segments_)) {
   connected_->channel = conversation_.channel();
+  exchange_->find_issued_by(
+      [this](std::uint32_t link, std::uint64_t token) { return issued(link, token); });
 }
 
 void OwnerConnection::end() {
   ended_ = true;
   conversation_.close();
   exchange_->end("");
+  exchange_->find_issued_by(nullptr);
   connected_->cuda.owner_hung_up(connected_->pidfd != nullptr);
   segments_->peer_hung_up();
   while (!links_.empty()) end_link(links_.begin());
@@ -75,6 +78,12 @@ void OwnerConnection::end_link(Links::iterator link) {
   if (link->second.link) link->second.publisher->end_link(link->second.link);
   surroundings_.link_bytes -= link->second.bytes;
   links_.erase(link);
+}
+
+link::IssuedRef OwnerConnection::issued(std::uint32_t link, std::uint64_t token) const {
+  const auto found = links_.find(link);
+  if (found == links_.end() || !found->second.link) return nullptr;
+  return found->second.publisher->issued(*found->second.link, token);
 }
 
 void OwnerConnection::tell_ended() {

@@ -51,6 +51,7 @@ class OwnerConnection {
   void subscribe(link::Channel::Received& received);
   using Links = std::unordered_map<std::uint32_t, Link>;
   void end_link(Links::iterator link);
+  link::IssuedRef issued(std::uint32_t link, std::uint64_t token) const;
   void refuse(std::uint32_t link, Code code, const std::string& text);
 
   Surroundings& surroundings_;

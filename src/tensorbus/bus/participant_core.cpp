@@ -85,6 +85,9 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
   surroundings_.queues = std::make_shared<QueueHost>(surroundings_);
   surroundings_.host_copies = std::make_unique<memory::HostCopies>(
       surroundings_.arena, surroundings_.cuda, [this] { service_.ask(delivering_copies_); });
+  surroundings_.copier = std::make_shared<DeviceCopier>(surroundings_.cuda, [this] {
+    for (const auto& publisher : publishers()) publisher->drain_if_idle();
+  });
   domain_.sweep(id());
   arena().on_retired([this] { service_.ask(telling_retired_); });
   cuda().on_idle([this] { service_.ask(retiring_idle_, memory::CudaArena::kIdle + 100ms); });
@@ -99,6 +102,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
 
 ParticipantCore::~ParticipantCore() {
   service_.stop();
+  surroundings_.copier->close();
   arena().close();
   cuda().close();
   domain_.remove_file(socket_file_.name);
@@ -159,7 +163,8 @@ std::shared_ptr<SubscriberCore> ParticipantCore::add_subscriber(const std::strin
                                                                 const SubscriberOptions& options) {
   check_option("depth", options.depth, 0, link::kMaxDepth);
   check_option("max_held", options.max_held, 1, link::kMaxHeld - link::kMaxDepth);
-  auto subscriber = std::make_shared<SubscriberCore>(topic, options, surroundings_.wake_page);
+  auto subscriber = std::make_shared<SubscriberCore>(topic, options, surroundings_.wake_page,
+                                                     surroundings_.copier);
   subscriber->claim_by(
       [this, weak = std::weak_ptr(subscriber)](const std::shared_ptr<link::BorrowerLink>& link,
                                                std::uint64_t token, Descriptor descriptor) {
@@ -307,7 +312,7 @@ void ParticipantCore::claim_for(const std::shared_ptr<SubscriberCore>& subscribe
                             descriptor](const std::shared_ptr<Exchange>& sender) {
           const auto core = weak.lock();
           if (!core) return;
-          Claiming::start(surroundings_, descriptor, sender, core->asks_for(),
+          Claiming::start(surroundings_, descriptor, {sender, link->id(), token}, core->asks_for(),
                           [weak, link, token](std::variant<Claimed, Error> result) {
                             if (const auto living = weak.lock())
                               living->claimed(link, token, std::move(result));

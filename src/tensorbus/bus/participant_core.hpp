@@ -26,7 +26,8 @@ namespace tensorbus::bus {
 // them.
 //
 // Lock order: mutex_ here or the subscriptions', then a publisher's or subscriber's mutex, then
-// arena, channel, service. Connections belong to the service thread and need no lock.
+// arena, channel, service; mutex_ here may also be taken under a subscriber's. Connections belong
+// to the service thread and need no lock.
 class ParticipantCore {
  public:
   explicit ParticipantCore(const ParticipantOptions& options);
@@ -65,6 +66,7 @@ class ParticipantCore {
   }
 
   const link::LentMemory& lent() const noexcept { return *surroundings_.lent; }
+  const std::shared_ptr<DeviceCopier>& copier() const noexcept { return surroundings_.copier; }
 
   // A block of the arena; takes back what subscribers returned before it gives up.
   memory::BlockRef allocate(std::size_t bytes, memory::Grant most);

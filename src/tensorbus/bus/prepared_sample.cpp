@@ -73,9 +73,10 @@ PreparedSample::PreparedSample(std::span<const TensorView> tensors, const Messag
     descriptor.fields = {};  // the caller's
     device_tensors_.mark(supplies.cuda.marks(), blocks_);
     platform::step("publish.described");
-    if (!blocks_.empty() || !kept_.empty())
+    if (!blocks_.empty() || !kept_.empty() || !leases_.empty())
       issued_ = std::make_shared<link::IssuedSample>(std::move(blocks_), supplies.in_flight,
-                                                     std::move(files_), std::move(kept_));
+                                                     std::move(files_), std::move(kept_),
+                                                     std::move(leases_));
   } catch (...) {
     return_loans();
     throw;
@@ -97,11 +98,12 @@ std::size_t PreparedSample::place_tensors(std::span<const TensorView> tensors,
     if (block != nullptr) point_at(entry, *block, static_cast<std::uint64_t>(data - block->data()));
     if (block != nullptr || empty || lend_file(entry, data, span, supplies) ||
         hand_on(entry, view, span, supplies, descriptor) ||
-        lend_foreign(entry, view, span, supplies) || copy_on_device(entry, view, span, supplies))
+        lend_foreign(entry, view, span, supplies) || copy_on_device(i, view, span))
       entry.layout = view.layout;
     else
       copies_.add(i, view, span);
   }
+  copy_on_devices(tensors, supplies, descriptor);
   const std::size_t copy_bytes = copies_.lay_out();
   for (const CopyPlan::Copy& copy : copies_.copies())
     descriptor.tensors[copy.tensor].layout = copy.layout;
@@ -168,7 +170,7 @@ bool PreparedSample::hand_on(TensorEntry& entry, const TensorView& view, const B
   auto owner = std::find(owners.begin(), owners.end(), place.owner);
   if (owner == owners.end()) owner = owners.insert(owner, place.owner);
   entry.owner = static_cast<std::uint16_t>(owner - owners.begin() + 1);
-  kept_.push_back(std::move(found->lease));
+  leases_.push_back(std::move(found->lease));
   return true;
 }
 
@@ -189,18 +191,26 @@ bool PreparedSample::lend_foreign(TensorEntry& entry, const TensorView& view, co
   return true;
 }
 
-// What lies on a GPU and nowhere that others can be given is copied there.
-bool PreparedSample::copy_on_device(TensorEntry& entry, const TensorView& view,
-                                    const ByteSpan& span, const Supplies& supplies) {
+// What lies on a GPU and nowhere that others can be given is copied there, when all are known.
+bool PreparedSample::copy_on_device(std::size_t tensor, const TensorView& view,
+                                    const ByteSpan& span) {
   if (!view.device.is_cuda()) return false;
   require_not_received(static_cast<const std::byte*>(view.data) + span.begin);
-  memory::BlockRef block =
-      device_tensors_.copy(view, span, supplies.allocate_on, supplies.cuda.marks());
-  point_at(entry, *block, static_cast<std::uint64_t>(-span.begin));
-  copied_bytes_ += span.bytes();
-  block->mark_published();
-  blocks_.push_back(std::move(block));
+  device_tensors_.add_copy(tensor, view, span);
   return true;
+}
+
+void PreparedSample::copy_on_devices(std::span<const TensorView> tensors, const Supplies& supplies,
+                                     Descriptor& descriptor) {
+  copied_bytes_ += device_tensors_.copy(
+      supplies.allocate_on, supplies.cuda.marks(),
+      [&](std::size_t tensor, const memory::BlockRef& block, std::size_t offset) {
+        const ByteSpan span = span_of(tensors[tensor].layout);
+        point_at(descriptor.tensors[tensor], *block,
+                 offset + static_cast<std::uint64_t>(-span.begin));
+        block->mark_published();
+        hold(block);
+      });
 }
 
 void PreparedSample::hold(memory::BlockRef block) {

@@ -65,8 +65,9 @@ class PreparedSample {
                const Supplies& supplies, Descriptor& descriptor);
   bool lend_foreign(TensorEntry& entry, const TensorView& view, const ByteSpan& span,
                     const Supplies& supplies);
-  bool copy_on_device(TensorEntry& entry, const TensorView& view, const ByteSpan& span,
-                      const Supplies& supplies);
+  bool copy_on_device(std::size_t tensor, const TensorView& view, const ByteSpan& span);
+  void copy_on_devices(std::span<const TensorView> tensors, const Supplies& supplies,
+                       Descriptor& descriptor);
   void hold(memory::BlockRef block);
   memory::Block* take_loan(const TensorView& view, const ByteSpan& span, const Supplies& supplies,
                            const memory::BlockRef* loan);
@@ -77,10 +78,11 @@ class PreparedSample {
 
   link::Entry entry_;
   Descriptor descriptor_;
-  Few<memory::BlockRef> blocks_;           // move into issued_ when all is there
-  Few<std::uint32_t> files_;               // segments of files that it lies in; the same
-  Few<std::shared_ptr<const void>> kept_;  // these files, and leases of what is handed on; the same
-  Few<memory::Block*> marked_;             // the blocks that we marked as published
+  Few<memory::BlockRef> blocks_;                    // move into issued_ when all is there
+  Few<std::uint32_t> files_;                        // segments of files that it lies in; the same
+  Few<std::shared_ptr<const void>> kept_;           // these files; the same
+  Few<std::shared_ptr<const link::Lease>> leases_;  // of what is handed on; the same
+  Few<memory::Block*> marked_;                      // the blocks that we marked as published
   CopyPlan copies_;
   DeviceTensors device_tensors_;
   std::size_t copied_bytes_ = 0;

@@ -168,6 +168,11 @@ void PublisherCore::end_link(const std::shared_ptr<link::OwnerLink>& link) {
   sleeper_.wake_own();
 }
 
+link::IssuedRef PublisherCore::issued(const link::OwnerLink& link, std::uint64_t token) const {
+  const std::lock_guard lock(mutex_);
+  return link.issued(token);
+}
+
 void PublisherCore::drain() {
   const std::lock_guard lock(mutex_);
   drain_links();

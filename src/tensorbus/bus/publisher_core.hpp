@@ -76,6 +76,8 @@ class PublisherCore {
   void stop_link(const std::shared_ptr<link::OwnerLink>& link);
   // DONE or death: all comes back.
   void end_link(const std::shared_ptr<link::OwnerLink>& link);
+  // What is out on a link under this token; null if nothing is.
+  link::IssuedRef issued(const link::OwnerLink& link, std::uint64_t token) const;
 
   const std::shared_ptr<link::ByteCounter>& bytes_in_flight() const noexcept { return in_flight_; }
 

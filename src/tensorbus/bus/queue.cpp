@@ -209,8 +209,8 @@ Outcome Queue::get(Sample& item, Timeout timeout, const GiveUp& give_up) {
 struct Queue::Pending::Impl {
   std::shared_ptr<bus::ParticipantCore> participant;
   platform::Fd event;
-  bus::QueueClient::Request<bus::QueueClient::AwaitedTold> told;  // of a put or a join
-  bus::QueueClient::Request<bus::QueueClient::AwaitedItem> item;  // of a get
+  bus::QueueClient::Request told;     // of a put or a join
+  std::optional<bus::QueueGet> item;  // of a get
   const std::uint32_t fork_generation = platform::fork_generation();
 
   ~Impl() {
@@ -222,18 +222,22 @@ struct Queue::Pending::Impl {
       cancel();
     }
   }
-  void cancel() const noexcept {
+  void cancel() noexcept {
     try {
-      if (item.cancel) item.cancel();
+      if (item) item->cancel();
       if (told.cancel && told.awaited->give_up()) told.cancel();
     } catch (const std::exception&) {  // no memory to say so: the host hears it when we end
     }
   }
   // The eventfd is the teller's, too: it may outlive us.
-  template <typename Awaited>
-  void ring_for(const Awaited& awaited) const {
+  std::function<void()> ring() const {
     auto ringer = std::make_shared<platform::Fd>(platform::duplicate(event.get()));
-    awaited->on_done([ringer] { platform::signal_event(ringer->get()); });
+    return [ringer] { platform::signal_event(ringer->get()); };
+  }
+  // For what comes from now on, and for what has come by now.
+  void ring_again() {
+    platform::clear_event(event.get());
+    item->on_ready(ring());
   }
 };
 
@@ -246,13 +250,14 @@ int Queue::Pending::descriptor() const noexcept { return impl_->event.get(); }
 
 void Queue::Pending::cancel() noexcept { impl_->cancel(); }
 
-bool Queue::Pending::is_get() const noexcept { return impl_->item.awaited != nullptr; }
+bool Queue::Pending::is_get() const noexcept { return impl_->item.has_value(); }
 
 Outcome Queue::Pending::take(Sample& item) {
   try {
     if (impl_->told.awaited) return impl_->told.awaited->wait(Timeout::zero(), {});
-    const Outcome outcome = impl_->item.awaited->wait(Timeout::zero(), {});
-    if (outcome == Outcome::kDone) item = std::move(impl_->item.awaited->take()->sample);
+    const Outcome outcome =
+        platform::with_memory_errors([&] { return impl_->item->take(item, Timeout::zero(), {}); });
+    if (outcome == Outcome::kTimedOut) impl_->ring_again();
     return outcome;
   } catch (const Error& error) {
     if (error.code() != Code::kClosed) throw;
@@ -268,7 +273,7 @@ Queue::Pending Queue::start_put(const Message& item) {
         new Pending::Impl{state.participant, platform::make_event(), {}, {}});
     impl->told = state.client().start_put(prepared, true);
     prepared.mark_done();
-    impl->ring_for(impl->told.awaited);
+    impl->told.awaited->on_done(impl->ring());
     return Pending(std::move(impl));
   });
 }
@@ -278,8 +283,8 @@ Queue::Pending Queue::start_get() {
   return platform::with_memory_errors([&] {
     std::unique_ptr<Pending::Impl> impl(
         new Pending::Impl{state.participant, platform::make_event(), {}, {}});
-    impl->item = state.client().start_get(state.access(), true);
-    impl->ring_for(impl->item.awaited);
+    impl->item.emplace(state.client().start_get(state.access(), true));
+    impl->item->on_ready(impl->ring());
     return Pending(std::move(impl));
   });
 }
@@ -290,7 +295,7 @@ Queue::Pending Queue::start_join() {
     std::unique_ptr<Pending::Impl> impl(
         new Pending::Impl{state.participant, platform::make_event(), {}, {}});
     impl->told = state.client().start_join();
-    impl->ring_for(impl->told.awaited);
+    impl->told.awaited->on_done(impl->ring());
     return Pending(std::move(impl));
   });
 }

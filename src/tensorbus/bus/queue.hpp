@@ -76,7 +76,9 @@ class TENSORBUS_API Queue {
   // Throws Error(kOutOfMemory), and Error(kTimeout) when the host does not say whether the item is
   // in it.
   Outcome put(const Message& item, Timeout timeout = kForever, const GiveUp& give_up = {});
-  // kDone, kTimedOut, kInterrupted or kClosed.
+  // kDone, kTimedOut, kInterrupted or kClosed. The calling thread is the one that maps what lies on
+  // a GPU. Throws Error(kOutOfMemory) when there is no room for that: the item is back in the
+  // queue.
   Outcome get(Sample& item, Timeout timeout = kForever, const GiveUp& give_up = {});
 
   // The same for an event loop: a request that is under way until its descriptor is readable. When
@@ -88,8 +90,8 @@ class TENSORBUS_API Queue {
     ~Pending();
     int descriptor() const noexcept;
     bool is_get() const noexcept;
-    // What put(), get() or join() would have returned, or thrown; once. `item` is for a get.
-    // kTimedOut: not yet.
+    // What put(), get() or join() would have returned, or thrown; once. `item` is for a get, and is
+    // read here. kTimedOut: not yet; the descriptor will be readable again.
     Outcome take(Sample& item);
     // As if it went: nobody waits for it any more.
     void cancel() noexcept;

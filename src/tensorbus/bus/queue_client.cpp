@@ -3,8 +3,6 @@
 #include <utility>
 
 #include "tensorbus/bus/awaited.hpp"
-#include "tensorbus/bus/collect.hpp"
-#include "tensorbus/bus/onward.hpp"
 #include "tensorbus/bus/queue_host.hpp"
 
 namespace tensorbus::bus {
@@ -17,38 +15,10 @@ using Timeout = QueueClient::Timeout;
 // For an answer that the host owes at once.
 constexpr Timeout kGrace = 5s;
 
-// A request on its way. Written by the service thread.
-struct Asked {
-  std::shared_ptr<Exchange> host;
-  std::uint32_t request = 0;
-  bool cancelled = false;
-};
-using Start = std::function<std::uint32_t(Surroundings&, const std::shared_ptr<Exchange>& host)>;
 using OnGone = std::function<void(const Error&)>;
 
-std::shared_ptr<Asked> ask(ParticipantCore& core, const Id& host, Start start, OnGone on_gone) {
-  auto asked = std::make_shared<Asked>();
-  core.post([asked, host, start = std::move(start),
-             on_gone = std::move(on_gone)](Surroundings& surroundings) {
-    surroundings.reach(
-        host, [&surroundings, asked, start, on_gone](const std::shared_ptr<Exchange>& reached) {
-          if (asked->cancelled) return;
-          if (!reached)
-            return on_gone(Error(Code::kClosed, "the process that has the queue is gone"));
-          asked->host = reached;
-          asked->request = start(surroundings, reached);
-        });
-  });
-  return asked;
-}
-
-std::function<void()> cancel(ParticipantCore& core, std::shared_ptr<Asked> asked) {
-  return [&core, asked = std::move(asked)] {
-    core.post([asked](Surroundings&) {
-      asked->cancelled = true;
-      if (asked->host && asked->request != 0) asked->host->cancel(asked->request);
-    });
-  };
+std::function<void()> cancel(ParticipantCore& core, QueueRequestRef request) {
+  return [&core, request = std::move(request)] { cancel_request(core, request); };
 }
 
 // What the answers to a request become, whoever waits for them.
@@ -87,16 +57,6 @@ GiveUp never() {
 
 Timeout at_least(Timeout timeout, Timeout least) { return timeout > least ? timeout : least; }
 
-// An item that nobody waits for any more.
-void put_back(Surroundings& surroundings, const std::shared_ptr<Exchange>& host,
-              const link::QueueName& queue, const QueueClient::Item& item, memory::Grant grant) {
-  PreparedSample prepared = onward(surroundings, item.sample, grant);
-  host->put(
-      queue, link::Put::kCameBack, prepared.entry(), prepared.issued(), grant,
-      [](Exchange::Answer&) {}, item.number);
-  prepared.mark_done();
-}
-
 }  // namespace
 
 link::QueueName make_queue(ParticipantCore& core, const HostedQueueOptions& options) {
@@ -108,11 +68,10 @@ link::QueueName make_queue(ParticipantCore& core, const HostedQueueOptions& opti
   return awaited->take();
 }
 
-QueueClient::Request<AwaitedTold> QueueClient::start_put(const PreparedSample& item,
-                                                         bool waits) const {
+QueueClient::Request QueueClient::start_put(const PreparedSample& item, bool waits) const {
   const auto awaited = std::make_shared<Awaited<link::Told>>();
   const std::uint32_t flags = waits ? link::Put::kWait : 0;
-  auto asked = ask(
+  auto asked = ask_host(
       core_, address_.host,
       [queue = address_.queue, flags, entry = item.entry(), issued = item.issued(),
        grant = item.most_granted(), awaited](Surroundings&, const std::shared_ptr<Exchange>& host) {
@@ -142,67 +101,26 @@ Outcome QueueClient::put(const PreparedSample& item, Timeout timeout, const Give
   });
 }
 
-QueueClient::Request<QueueClient::AwaitedItem> QueueClient::start_get(Access access,
-                                                                      bool waits) const {
-  const auto awaited = std::make_shared<Awaited<std::optional<Item>>>();
-  const memory::Grant grant =
-      access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
-  const auto fail = [awaited](const Error& error) { awaited->fail(error); };
-  const auto start = [queue = address_.queue, waits, access, grant, awaited, fail](
-                         Surroundings& surroundings, const std::shared_ptr<Exchange>& host) {
-    const auto on_item = [&surroundings, host, queue, grant, awaited](Sample sample,
-                                                                      std::uint64_t number) {
-      std::optional<Item> found(Item{std::move(sample), number});
-      if (!awaited->set(std::move(found))) put_back(surroundings, host, queue, *found, grant);
-    };
-    const auto on_answer = [&surroundings, host, access, awaited, on_item,
-                            fail](Exchange::Answer& answer) {
-      if (const auto* lent = std::get_if<link::Lent>(&answer))
-        collect(surroundings, host, *lent, access,
-                {[on_item, number = lent->number](Sample sample) {
-                   on_item(std::move(sample), number);
-                 },
-                 fail});
-      else if (const auto* error = std::get_if<Error>(&answer))
-        fail(*error);
-      else
-        awaited->set(std::nullopt);
-    };
-    return host->get(queue, waits ? link::Get::kWait : 0, on_answer);
-  };
-  auto asked = ask(core_, address_.host, start, fail);
-  return {awaited, [&core = core_, queue = address_.queue, grant, awaited, asked] {
-            if (awaited->give_up()) return cancel(core, asked)();
-            auto left = awaited->left();
-            if (!left || !*left) return;
-            core.post([asked, queue, grant, item = std::make_shared<Item>(*std::move(*left))](
-                          Surroundings& surroundings) {
-              put_back(surroundings, asked->host, queue, *item, grant);
-            });
-          }};
+QueueGet QueueClient::start_get(Access access, bool waits) const {
+  return {core_, address_, access, waits};
 }
 
 Outcome QueueClient::get(Sample& item, Access access, Timeout timeout,
                          const GiveUp& give_up) const {
   const bool waits = timeout > Timeout::zero();
-  const auto [awaited, cancel] = start_get(access, waits);
+  QueueGet getting = start_get(access, waits);
   return closed_is_an_outcome([&] {
-    const Outcome outcome = awaited->wait(waits ? timeout : kGrace, give_up);
-    if (outcome == Outcome::kInterrupted || (outcome != Outcome::kDone && awaited->give_up())) {
-      cancel();
-      return outcome;
-    }
-    (void)awaited->wait(Timeout::zero(), {});  // throws what came
-    std::optional<Item> found = awaited->take();
-    if (!found) return Outcome::kTimedOut;
-    item = std::move(found->sample);
-    return Outcome::kDone;
+    Outcome outcome = getting.take(item, waits ? timeout : kGrace, give_up);
+    if (outcome == Outcome::kTimedOut && getting.has_come())  // just then
+      outcome = getting.take(item, Timeout::zero(), give_up);
+    if (outcome != Outcome::kDone) getting.cancel();
+    return outcome;
   });
 }
 
 link::Told QueueClient::call(link::QueueVerb verb, const GiveUp& give_up) const {
   const auto awaited = std::make_shared<Awaited<link::Told>>();
-  ask(
+  ask_host(
       core_, address_.host,
       [queue = address_.queue, verb, awaited](Surroundings&,
                                               const std::shared_ptr<Exchange>& host) {
@@ -217,7 +135,7 @@ link::Told QueueClient::call(link::QueueVerb verb, const GiveUp& give_up) const 
 
 link::Told QueueClient::open(Timeout timeout, const GiveUp& give_up) const {
   const auto awaited = std::make_shared<Awaited<link::Told>>();
-  ask(
+  ask_host(
       core_, address_.host,
       [queue = address_.queue, awaited](Surroundings&, const std::shared_ptr<Exchange>& host) {
         return host->call(queue, link::QueueVerb::kOpen, tell(awaited));
@@ -236,9 +154,9 @@ void QueueClient::task_done(const GiveUp& give_up) const {
   (void)call(link::QueueVerb::kTaskDone, give_up);
 }
 
-QueueClient::Request<AwaitedTold> QueueClient::start_join() const {
+QueueClient::Request QueueClient::start_join() const {
   const auto awaited = std::make_shared<Awaited<link::Told>>();
-  auto asked = ask(
+  auto asked = ask_host(
       core_, address_.host,
       [queue = address_.queue, awaited](Surroundings&, const std::shared_ptr<Exchange>& host) {
         return host->call(queue, link::QueueVerb::kJoin, tell(awaited));

@@ -10,15 +10,10 @@
 #include "tensorbus/bus/options.hpp"
 #include "tensorbus/bus/participant_core.hpp"
 #include "tensorbus/bus/prepared_sample.hpp"
-#include "tensorbus/bus/sample.hpp"
+#include "tensorbus/bus/queue_get.hpp"
 #include "tensorbus/link/control.hpp"
 
 namespace tensorbus::bus {
-
-struct QueueAddress {
-  Id host;
-  link::QueueName queue;
-};
 
 // Makes a queue whose host is this participant.
 link::QueueName make_queue(ParticipantCore& core, const HostedQueueOptions& options);
@@ -32,20 +27,14 @@ class QueueClient {
   QueueClient(ParticipantCore& core, const QueueAddress& address)
       : core_(core), address_(address) {}
 
-  struct Item {
-    Sample sample;
-    std::uint64_t number = 0;  // the host's
-  };
-  using AwaitedItem = std::shared_ptr<Awaited<std::optional<Item>>>;  // empty: there was none
   using AwaitedTold = std::shared_ptr<Awaited<link::Told>>;
-  template <typename What>
   struct Request {
-    What awaited;
-    std::function<void()> cancel;  // nobody waits any more: an item that has come goes back
+    AwaitedTold awaited;
+    std::function<void()> cancel;  // nobody waits any more
   };
-  Request<AwaitedTold> start_put(const PreparedSample& item, bool waits) const;
-  Request<AwaitedItem> start_get(Access access, bool waits) const;
-  Request<AwaitedTold> start_join() const;
+  Request start_put(const PreparedSample& item, bool waits) const;
+  QueueGet start_get(Access access, bool waits) const;
+  Request start_join() const;
 
   // See queue.hpp.
   Outcome put(const PreparedSample& item, Timeout timeout, const GiveUp& give_up) const;

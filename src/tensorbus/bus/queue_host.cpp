@@ -14,7 +14,7 @@ link::QueueName QueueHost::make(const HostedQueueOptions& options) {
   std::memcpy(&key, Id::random().bytes.data(), sizeof key);
   const memory::Grant grant = options.shared ? memory::Grant::kWrite : memory::Grant::kRead;
   auto queue = std::make_shared<HostedQueue>(
-      options, [this, grant](const Party& to, const Sample& item, std::uint64_t number) {
+      options, [this, grant](const Party& to, const HeldRef& item, std::uint64_t number) {
         lend(to, item, number, grant);
       });
   queues_.emplace(next_, Hosted{key, std::move(queue)});
@@ -36,15 +36,15 @@ HostedQueue& QueueHost::find(const link::QueueName& name, bool by_name) {
 }
 
 void QueueHost::on_put(const std::shared_ptr<Exchange>& from, const link::Put& asked) {
-  Access access{};
+  memory::Grant grant{};
   try {
-    access = find(asked.queue).options().shared ? Access::kShared : Access::kRead;
+    grant = find(asked.queue).grant();
   } catch (const Error&) {
     from->give_back(asked.lent);
     throw;
   }
-  collect(surroundings_, from, asked.lent, access,
-          {[this, from, asked](Sample item) {
+  collect(surroundings_, from, asked.lent, grant,
+          {[this, from, asked](HeldRef item) {
              try {
                HostedQueue& queue = find(asked.queue);
                const Party party{from, asked.request};
@@ -96,13 +96,11 @@ void QueueHost::forget(const Exchange& client) {
   for (const auto& [number, hosted] : queues_) hosted.queue->forget(client);
 }
 
-// By reference: its tensors lie in memory that was lent to us.
-void QueueHost::lend(const Party& to, const Sample& item, std::uint64_t number,
+void QueueHost::lend(const Party& to, const HeldRef& item, std::uint64_t number,
                      memory::Grant grant) {
   platform::with_memory_errors([&] {
-    PreparedSample prepared = onward(surroundings_, item, grant);
-    to.client->lend(to.request, prepared.entry(), prepared.issued(), grant, number);
-    prepared.mark_done();
+    const Onward named = onward(surroundings_, item, grant);
+    to.client->lend(to.request, named.entry, named.issued, grant, number);
   });
 }
 

@@ -33,7 +33,7 @@ class QueueHost {
   };
 
   HostedQueue& find(const link::QueueName& name, bool by_name = false);
-  void lend(const Party& to, const Sample& item, std::uint64_t number, memory::Grant grant);
+  void lend(const Party& to, const HeldRef& item, std::uint64_t number, memory::Grant grant);
 
   Surroundings& surroundings_;
   std::map<std::uint64_t, Hosted> queues_;

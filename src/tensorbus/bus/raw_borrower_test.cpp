@@ -11,6 +11,7 @@
 #include "tensorbus/bus/raw_peer.hpp"
 #include "tensorbus/link/link_segment.hpp"
 #include "tensorbus/link/test_sockets.hpp"
+#include "tensorbus/memory/cuda_exports.hpp"
 #include "tensorbus/platform/bell.hpp"
 
 namespace tensorbus::bus {
@@ -83,6 +84,12 @@ TEST_F(RawBorrower, asking_for_what_there_is_not_is_refused_and_may_ask_again) {
   EXPECT_EQ(peer.next(), ControlType::kRefused);
   peer.channel.send(subscribe(3));
   EXPECT_EQ(peer.next(), ControlType::kAccepted);
+}
+
+TEST_F(RawBorrower, closing_what_it_was_not_sent_is_cut_off) {
+  greeted();
+  peer.channel.send(link::CudaClosed{memory::CudaExports::kFirst});
+  hangs_up();
 }
 
 // A subscriber may close while the refusal of its link is under way.

@@ -52,25 +52,55 @@ link::Lender& lender_of(const TensorEntry& entry, link::Lender& sender, const Cl
 
 }  // namespace
 
-SampleParts::Read SampleParts::read(Sample& sample, std::shared_ptr<link::Lender> owned,
-                                    const link::Entry& entry, Access access,
-                                    const Claimed* claimed) {
-  link::Lender* const lender = owned.get();
-  memory::BorrowedSegments::Ref segment;
-  if (!entry.is_inline() && !(segment = lender->find_segment(entry.segment)))
-    return Read::kSegmentMissing;
+namespace {
 
-  // From here on the lease is ours, unless something turns out to be missing.
-  auto lease = std::make_shared<link::Lease>(std::move(owned), entry.token);
+// Has `work` done with the lease. Unless that comes to a sample, or an Error of the descriptor, the
+// token stays the caller's.
+template <typename Work>
+SampleParts::Read with_lease(std::shared_ptr<link::Lender> lender, std::uint64_t token, Work work) {
+  auto lease = std::make_shared<link::Lease>(std::move(lender), token);
   try {
-    const Read read = read_leased(sample, *lender, entry, access, claimed, segment, lease);
-    if (read != Read::kDone) lease->forget();
+    const SampleParts::Read read = work(lease);
+    if (read != SampleParts::Read::kDone) lease->forget();
     return read;
   } catch (const Error& error) {
     if (lease && error.code() == Code::kOutOfMemory) lease->forget();
     throw;
   } catch (const std::bad_alloc&) {
     if (lease) lease->forget();
+    throw;
+  }
+}
+
+}  // namespace
+
+SampleParts::Read SampleParts::read(Sample& sample, std::shared_ptr<link::Lender> owned,
+                                    const link::Entry& entry, const Receiving& how,
+                                    const Claimed* claimed) {
+  link::Lender* const lender = owned.get();
+  memory::BorrowedSegments::Ref segment;
+  if (!entry.is_inline() && !(segment = lender->find_segment(entry.segment)))
+    return Read::kSegmentMissing;
+  return with_lease(std::move(owned), entry.token, [&](std::shared_ptr<link::Lease>& lease) {
+    return read_leased(sample, *lender, entry, how, claimed, descriptor_bytes(entry, segment),
+                       lease);
+  });
+}
+
+SampleParts::Read SampleParts::read(Sample& sample, HeldSample& held, const Receiving& how) {
+  const auto let_go = [&held] {
+    if (held.lease) held.lease->forget();
+  };
+  try {
+    const Read read =
+        with_lease(held.lender, held.entry.token, [&](std::shared_ptr<link::Lease>& lease) {
+          return read_leased(sample, *held.lender, held.entry, how, &held.claimed, held.bytes,
+                             lease);
+        });
+    if (read == Read::kDone) let_go();
+    return read;
+  } catch (const Error& error) {
+    if (error.code() != Code::kOutOfMemory) let_go();
     throw;
   }
 }
@@ -84,9 +114,9 @@ Descriptor SampleParts::handed_on(link::Lender& lender, const link::Entry& entry
   return descriptor;
 }
 
-std::vector<OutOfReach> SampleParts::out_of_reach(link::Lender& lender, const link::Entry& entry,
+std::vector<OutOfReach> SampleParts::out_of_reach(link::Lender& lender,
+                                                  const Descriptor& descriptor,
                                                   const Claimed* claimed) {
-  const Descriptor descriptor = handed_on(lender, entry);
   std::vector<OutOfReach> all;
   for (std::size_t i = 0; i < descriptor.tensors.size(); ++i) {
     const TensorEntry& from = descriptor.tensors[i];
@@ -107,12 +137,11 @@ std::vector<OutOfReach> SampleParts::out_of_reach(link::Lender& lender, const li
 
 // Nothing throws once `lease` has moved into the sample.
 SampleParts::Read SampleParts::read_leased(Sample& sample, link::Lender& lender,
-                                           const link::Entry& entry, Access access,
-                                           const Claimed* claimed,
-                                           const memory::BorrowedSegments::Ref& segment,
+                                           const link::Entry& entry, const Receiving& how,
+                                           const Claimed* claimed, std::span<const std::byte> bytes,
                                            std::shared_ptr<link::Lease>& lease) {
   auto parts = std::make_unique<SampleParts>();
-  Descriptor descriptor = Descriptor::decode(parts->copy(descriptor_bytes(entry, segment), entry));
+  Descriptor descriptor = Descriptor::decode(parts->copy(bytes, entry));
   if (!descriptor.owners.empty()) {
     if (claimed == nullptr) return Read::kNotClaimed;
     if (claimed->lenders.size() < descriptor.owners.size()) refuse("its owners have changed");
@@ -121,10 +150,15 @@ SampleParts::Read SampleParts::read_leased(Sample& sample, link::Lender& lender,
     for (const auto& other : claimed->leases) lease->keep(other);
     claimed->point_at_copies(descriptor);
   }
+  const Access access = how.access;
   const memory::Mark whole_at = memory::Mark::unpack(entry.timeline);
   parts->tensors.resize(descriptor.tensors.size());
+  if (claimed != nullptr)
+    for (const StagedTensor& copy : claimed->staged) {
+      parts->tensors[copy.tensor].published_on_ = copy.from;
+      if (!how.device) lease->keep(copy.lease);
+    }
   bool out_of_reach = false;
-  Tensor* leased = nullptr;  // the last tensor that lies in somebody's memory
   for (std::size_t i = 0; i < descriptor.tensors.size(); ++i) {
     TensorEntry& from = descriptor.tensors[i];
     Tensor& tensor = parts->tensors[i];
@@ -136,7 +170,7 @@ SampleParts::Read SampleParts::read_leased(Sample& sample, link::Lender& lender,
     if (from.kind == memory::BufferKind::kCuda) {
       // Without it nothing could be said of the streams that will use the sample.
       if (owner.connected()->cuda.timeline() == nullptr) return Read::kSegmentMissing;
-      const Tensor::Reach reach = tensor.find_on_device(owner, from, span, access, *lease);
+      const Tensor::Reach reach = tensor.find_on_device(owner, from, span, how, *lease);
       if (reach == Tensor::Reach::kSegmentMissing) return Read::kSegmentMissing;
       if (reach == Tensor::Reach::kOutOfReach) {
         out_of_reach = true;  // and perhaps others
@@ -147,6 +181,7 @@ SampleParts::Read SampleParts::read_leased(Sample& sample, link::Lender& lender,
       const memory::BorrowedSegments::Ref& mapping = owner.find_segment(from.segment);
       if (!mapping) return Read::kSegmentMissing;
       tensor.data_ = first_element(from.offset, span, *mapping);
+      if (how.device && tensor.published_on_.is_cuda()) continue;  // it moves
       lease->keep(mapping);
     }
     if (access != Access::kPrivate)
@@ -158,20 +193,20 @@ SampleParts::Read SampleParts::read_leased(Sample& sample, link::Lender& lender,
            .offset = from.offset + static_cast<std::uint64_t>(span.begin),
            .generation = from.generation,
            .grant = access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead});
-    if (leased != nullptr) leased->keeper_ = lease;
-    leased = &tensor;
   }
   if (out_of_reach) return Read::kOutOfReach;
-  if (claimed != nullptr)
-    for (const StagedTensor& copy : claimed->staged)
-      parts->tensors[copy.tensor].published_on_ = copy.from;
-  if (access == Access::kPrivate && leased != nullptr)
-    parts->move_to_own_pages(lender, claimed, descriptor, *lease);
-  if (lease && lease->is_on_device()) {
+  if (lease->is_on_device()) {
     if (claimed != nullptr)
       for (const auto& other : claimed->leases) lease->use_with(other);
     if (!lease->intact()) return Read::kHalfWritten;
+    parts->copier = how.copier;
   }
+  const bool is_private = access == Access::kPrivate;
+  if (is_private && lease->is_on_device())
+    parts->copy_on_devices(*how.copier, parts->tensors.span());
+  if (how.device && claimed != nullptr) parts->restore(how, *claimed);
+  if (is_private) parts->move_to_own_pages(lender, claimed, descriptor, *lease);
+  Tensor* const leased = parts->give_keepers(lease);
   const link::Source& source = *lender.source();
   parts->fields = descriptor.fields;
   parts->header = {.sequence = entry.sequence,
@@ -192,6 +227,17 @@ SampleParts::Read SampleParts::read_leased(Sample& sample, link::Lender& lender,
   return Read::kDone;
 }
 
+// The last of the tensors that lie in somebody's memory is for the caller; null if there are none.
+Tensor* SampleParts::give_keepers(const std::shared_ptr<link::Lease>& lease) noexcept {
+  Tensor* last = nullptr;
+  for (Tensor& tensor : tensors) {
+    if (tensor.data_ == nullptr || tensor.keeper_) continue;
+    if (last != nullptr) last->keeper_ = lease;
+    last = &tensor;
+  }
+  return last;
+}
+
 // Has the tensors point into mappings of this sample alone, one for each segment: the pages that
 // its tensors lie in. Not one for all samples: a page that was written would show its old bytes in
 // every later sample that lies there.
@@ -207,7 +253,7 @@ void SampleParts::move_to_own_pages(link::Lender& lender, const Claimed* claimed
     return segments[{&lender_of(entry, lender, claimed), entry.segment}];
   };
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (tensors[i].data_ == nullptr) continue;
+    if (tensors[i].data_ == nullptr || tensors[i].device_.is_cuda()) continue;
     const ByteSpan span = span_of(tensors[i].layout_);
     const std::uint64_t offset = descriptor.tensors[i].offset;
     memory::Range& hull = own_of(i).hull;
@@ -221,7 +267,7 @@ void SampleParts::move_to_own_pages(link::Lender& lender, const Claimed* claimed
     lease.keep(mapping);
   }
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (tensors[i].data_ == nullptr) continue;
+    if (tensors[i].data_ == nullptr || tensors[i].device_.is_cuda()) continue;
     const Own& own = own_of(i);
     tensors[i].data_ = own.first_page + (descriptor.tensors[i].offset - own.hull.begin);
   }
@@ -248,9 +294,11 @@ std::span<const std::byte> SampleParts::copy(std::span<const std::byte> descript
   return std::span(inline_bytes).first(descriptor.size());
 }
 
+// Those on devices may lie in blocks of our own.
 std::shared_ptr<link::Lease> SampleParts::lease_of(const Sample& sample) {
   for (const Tensor& tensor : sample.parts_->tensors)
-    if (tensor.keeper_)
+    if (tensor.keeper_ && (tensor.on_device_ == nullptr ||
+                           dynamic_cast<const link::Lease*>(tensor.on_device_) != nullptr))
       return std::static_pointer_cast<link::Lease>(std::const_pointer_cast<void>(tensor.keeper_));
   return nullptr;
 }
@@ -258,36 +306,31 @@ std::shared_ptr<link::Lease> SampleParts::lease_of(const Sample& sample) {
 }  // namespace bus
 
 Tensor::Reach Tensor::find_on_device(link::Lender& owner, const TensorEntry& entry,
-                                     const ByteSpan& span, Access access, link::Lease& lease) {
+                                     const ByteSpan& span, const bus::Receiving& how,
+                                     link::Lease& lease) {
   memory::BorrowedCuda::Ref mapping;
   try {
     mapping = owner.find_device_memory(entry.segment);
   } catch (const Error& error) {
     if (error.code() != Code::kUnsupported && error.code() != Code::kForked) throw;
-    if (access == Access::kShared) throw;
+    if (how.access == Access::kShared) throw;
     return Reach::kOutOfReach;
   }
   if (!mapping) return Reach::kSegmentMissing;
-  if (access == Access::kPrivate)
-    throw Error(Code::kUnsupported,
-                "memory of a GPU can only be read: receive it with Access::kRead, and copy it");
   data_ = bus::first_element(entry.offset, span, *mapping);
   device_ = published_on_ = Device::cuda(mapping->device().ordinal());
+  on_device_ = &lease;
   lease.keep(mapping);
   return Reach::kYes;
 }
 
-// The keeper of a tensor on a GPU is its lease.
 void Tensor::use_on(void* stream, std::optional<Device> of) const {
-  if (!device_.is_cuda() || !keeper_) return;
-  const auto lease = std::static_pointer_cast<link::Lease>(std::const_pointer_cast<void>(keeper_));
-  lease->use_on(platform::CudaStream(platform::CudaDevice::at(of.value_or(device_).ordinal),
-                                     static_cast<platform::cu::Stream>(stream)));
+  if (on_device_ == nullptr) return;
+  on_device_->use_on(platform::CudaStream(platform::CudaDevice::at(of.value_or(device_).ordinal),
+                                          static_cast<platform::cu::Stream>(stream)));
 }
 
-bool Tensor::intact() const noexcept {
-  return !device_.is_cuda() || !keeper_ || static_cast<const link::Lease*>(keeper_.get())->intact();
-}
+bool Tensor::intact() const noexcept { return on_device_ == nullptr || on_device_->intact(); }
 
 void Tensor::require_elements_of(DType dtype, std::size_t alignment) const {
   if (device_.is_cuda())

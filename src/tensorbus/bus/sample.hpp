@@ -19,10 +19,13 @@
 
 namespace tensorbus {
 
-enum class Access;
 struct TensorEntry;
 namespace bus {
+struct Receiving;
 struct SampleParts;
+}  // namespace bus
+namespace memory {
+class DeviceKeeper;
 }
 namespace link {
 class Lease;
@@ -85,14 +88,15 @@ class TENSORBUS_API Tensor {
 
   enum class Reach { kYes, kSegmentMissing, kOutOfReach };
   Reach find_on_device(link::Lender& owner, const TensorEntry& entry, const ByteSpan& span,
-                       Access access, link::Lease& lease);
+                       const bus::Receiving& how, link::Lease& lease);
 
   Layout layout_;
   const std::byte* data_ = nullptr;
   Device device_{};
   Device published_on_{};
   bool writable_ = false;
-  std::shared_ptr<const void> keeper_;  // the lease, or the memory of a copy
+  std::shared_ptr<const void> keeper_;         // the lease, or the memory of a copy
+  memory::DeviceKeeper* on_device_ = nullptr;  // of a tensor on a GPU: the same
 };
 
 // What comes with the tensors of every sample.
@@ -128,7 +132,8 @@ class TENSORBUS_API Sample {
   Value fields() const;
 
   // The same in writable memory of this process alone: it holds no lease, whoever keeps it. Tensors
-  // that overlap do so in the copy. Throws Error(kOutOfMemory).
+  // that overlap do so in the copy. Those on a GPU are copied there, in the order of its streams:
+  // use_on() of the copy waits for them. Throws Error(kOutOfMemory).
   Sample copy() const;
 
  private:

@@ -44,13 +44,12 @@ Sample SampleParts::copy_of(const SampleParts& original) {
     parts->tensors[i].layout_ = tensors[i].layout();
     parts->tensors[i].writable_ = true;
     parts->tensors[i].published_on_ = tensors[i].published_on();
-    if (tensors[i].device().is_cuda())
-      throw Error(Code::kUnsupported,
-                  "a tensor on a GPU is copied by its own library, not by the host");
     const ByteSpan span = span_of(tensors[i].layout());
     views.push_back({tensors[i].data(), tensors[i].layout()});
-    if (span.bytes() != 0) plan.add(i, views.back(), span);
+    if (span.bytes() != 0 && !tensors[i].device().is_cuda()) plan.add(i, views.back(), span);
   }
+  parts->copier = original.copier;
+  if (parts->copier) parts->copy_on_devices(*parts->copier, tensors);
   const std::shared_ptr<std::byte> memory = private_memory(plan.lay_out());
   plan.fill(memory.get());
   for (const CopyPlan::Copy& copy : plan.copies()) {

@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "tensorbus/bus/claimed.hpp"
-#include "tensorbus/bus/options.hpp"
+#include "tensorbus/bus/held_sample.hpp"
+#include "tensorbus/bus/receiving.hpp"
 #include "tensorbus/bus/sample.hpp"
 #include "tensorbus/bus/staging.hpp"
 #include "tensorbus/link/lease.hpp"
@@ -26,22 +27,26 @@ struct SampleParts {
   std::vector<std::byte> block_bytes;
   // Where the topic's name is, unless the lease of a tensor keeps it.
   std::shared_ptr<const link::Source> source;
+  std::shared_ptr<DeviceCopier> copier;  // of a sample with tensors on devices
 
   // Reads an entry whose lease the caller hands over. kSegmentMissing: one has not arrived yet.
   // kNotClaimed: some of it belongs to others than the lender, and `claimed` is null. kHalfWritten:
   // its owner died before the GPU had written it. kOutOfReach: some of it lies on a device that
   // this process cannot use, and `claimed` has no copy of that. With each of these the lease is
   // still the caller's. It is, too, when Error(kOutOfMemory) or std::bad_alloc is thrown: there is
-  // no room for the sample's books, or for mappings of its own. Any other Error is for a descriptor
-  // that makes no sense; then the lease has gone back.
+  // no room for the sample's books, or for mappings or memory of its own. Any other Error is for a
+  // descriptor that makes no sense; then the lease has gone back.
   enum class Read { kDone, kSegmentMissing, kNotClaimed, kHalfWritten, kOutOfReach };
   [[nodiscard]] static Read read(Sample& sample, std::shared_ptr<link::Lender> lender,
-                                 const link::Entry& entry, Access access,
+                                 const link::Entry& entry, const Receiving& how,
                                  const Claimed* claimed = nullptr);
+  // The same of what was lent by message, which is the sample's when kDone is returned, nobody's
+  // after an Error of its descriptor, and the caller's else. All of it is claimed.
+  [[nodiscard]] static Read read(Sample& sample, HeldSample& held, const Receiving& how);
   // Of an entry of which read() said kNotClaimed: owners and tensors, without the fields.
   static Descriptor handed_on(link::Lender& lender, const link::Entry& entry);
   // Of one of which it said kOutOfReach.
-  static std::vector<OutOfReach> out_of_reach(link::Lender& lender, const link::Entry& entry,
+  static std::vector<OutOfReach> out_of_reach(link::Lender& lender, const Descriptor& descriptor,
                                               const Claimed* claimed);
   static Sample copy_of(const SampleParts& original);
   // Null of a sample that nobody has lent.
@@ -50,11 +55,18 @@ struct SampleParts {
  private:
   // Nothing but `lease` and the mappings is touched before it is certain that there is a sample.
   static Read read_leased(Sample& sample, link::Lender& lender, const link::Entry& entry,
-                          Access access, const Claimed* claimed,
-                          const memory::BorrowedSegments::Ref& segment,
+                          const Receiving& how, const Claimed* claimed,
+                          std::span<const std::byte> bytes,
                           std::shared_ptr<link::Lease>& lease);
+  Tensor* give_keepers(const std::shared_ptr<link::Lease>& lease) noexcept;
   void move_to_own_pages(link::Lender& lender, const Claimed* claimed, const Descriptor& descriptor,
                          link::Lease& lease);
+  // What came in host memory goes back to a device, in a block of our own.
+  void restore(const Receiving& how, const Claimed& claimed);
+  // Its tensors on devices lie in copies of those then.
+  void copy_on_devices(DeviceCopier& by, std::span<const Tensor> originals);
+  static void place_in(Tensor& tensor, const std::byte* original, const DevicePlan& plan,
+                       const std::shared_ptr<memory::OwnBlock>& block, const Device& device);
   void copy_block(std::span<const std::byte> descriptor);
   std::span<const std::byte> copy(std::span<const std::byte> descriptor, const link::Entry& entry);
 };

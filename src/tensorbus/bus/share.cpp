@@ -8,7 +8,9 @@
 #include "tensorbus/bus/loan_impl.hpp"
 #include "tensorbus/bus/participant_core.hpp"
 #include "tensorbus/bus/prepared_sample.hpp"
+#include "tensorbus/bus/reading.hpp"
 #include "tensorbus/memory/mapped_file.hpp"
+#include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/limits.hpp"
 
 namespace tensorbus {
@@ -28,26 +30,26 @@ void describe(Handle& handle, std::span<const TensorView> tensors, const Descrip
     handle.described.push_back({found.tensors[i].layout, found.tensors[i].offset});
 }
 
-using AwaitedSample = std::shared_ptr<bus::Awaited<Sample>>;
+using AwaitedHeld = std::shared_ptr<bus::Awaited<bus::HeldRef>>;
 
 // Asks the owner; what becomes of it, `awaited` is told.
 void ask_for(bus::ParticipantCore& core, const Handle& handle, Access access,
-             const AwaitedSample& awaited) {
-  const bus::Receiver receiver{[awaited](Sample sample) { awaited->set(std::move(sample)); },
+             const AwaitedHeld& awaited) {
+  const bus::Receiver receiver{[awaited](bus::HeldRef held) { awaited->set(std::move(held)); },
                                [awaited](const Error& error) { awaited->fail(error); }};
+  const memory::Grant grant =
+      access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
   const auto absent = "participant " + handle.owner.hex() + " is not in the domain " +
                       core.domain().path() + ": it has exited, or the handle is of another domain";
-  core.post([owner = handle.owner, name = bus::Shares::Name{handle.number, handle.key}, access,
+  core.post([owner = handle.owner, name = bus::Shares::Name{handle.number, handle.key}, grant,
              receiver, absent](bus::Surroundings& surroundings) {
-    surroundings.reach(owner, [&surroundings, name, access, receiver,
+    surroundings.reach(owner, [&surroundings, name, grant, receiver,
                                absent](const std::shared_ptr<bus::Exchange>& other) {
       if (!other) return receiver.on_error(Error(Code::kClosed, absent));
-      const memory::Grant grant =
-          access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
       other->attach(name, grant,
-                    [&surroundings, other, access, receiver](bus::Exchange::Answer& answer) {
+                    [&surroundings, other, grant, receiver](bus::Exchange::Answer& answer) {
                       if (const auto* lent = std::get_if<link::Lent>(&answer))
-                        bus::collect(surroundings, other, *lent, access, receiver);
+                        bus::collect(surroundings, other, *lent, grant, receiver);
                       else if (const auto* error = std::get_if<Error>(&answer))
                         receiver.on_error(*error);
                       else
@@ -160,11 +162,15 @@ Outcome attach(Sample& sample, const Handle& handle, const AttachOptions& option
                const Participant& participant) {
   return platform::with_memory_errors([&] {
     const auto& core = SharedState::core_of(participant);
-    const auto awaited = std::make_shared<bus::Awaited<Sample>>();
+    const platform::Deadline deadline(options.timeout);
+    const auto awaited = std::make_shared<bus::Awaited<bus::HeldRef>>();
     ask_for(*core, handle, options.access, awaited);
-    const Outcome outcome = awaited->wait(options.timeout, options.give_up);
+    Outcome outcome = awaited->wait(options.timeout, options.give_up);
     if (outcome != Outcome::kDone) return outcome;
-    Sample found = awaited->take();
+    bus::Reading reading(*core, awaited->take(), options.access);
+    Sample found;
+    outcome = reading.read(found, deadline.remaining(options.timeout), options.give_up);
+    if (outcome != Outcome::kDone) return outcome;
     require_as_described(handle, found);
     sample = std::move(found);
     return outcome;

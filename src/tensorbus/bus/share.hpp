@@ -76,7 +76,8 @@ struct AttachOptions {
   GiveUp give_up{};
 };
 
-// The tensors behind a handle, by reference, any number of times, in the owner's process, too.
+// The tensors behind a handle, by reference, any number of times, in the owner's process, too. The
+// calling thread is the one that maps what lies on a GPU.
 // Throws Error(kClosed) when its owner is gone or shares it no longer, Error(kTimeout),
 // Error(kInvalidArgument) for a handle that is not what it says, Error(kPermission) for one that
 // may only be read, Error(kOutOfMemory) that names the limit.

@@ -73,7 +73,7 @@ void Staging::take(const Part& part, const std::shared_ptr<link::Connected>& con
   auto source = std::make_shared<const link::Source>(link::Source{part.owner, 0, {}});
   auto lender = std::make_shared<link::MessageLender>(
       std::move(source), connected, memory::Grant::kRead, surroundings_.lent, staged.token);
-  claimed_.leases.push_back(std::make_shared<link::Lease>(lender, staged.token));
+  const auto lease = std::make_shared<link::Lease>(lender, staged.token);
   for (const OutOfReach& tensor : part.tensors)
     claimed_.staged.push_back(
         {.tensor = tensor.tensor,
@@ -81,7 +81,8 @@ void Staging::take(const Part& part, const std::shared_ptr<link::Connected>& con
          .segment = staged.copy.segment,
          .offset = staged.copy.offset + (tensor.first.offset - part.first.offset) + tensor.to_data,
          .generation = staged.copy.generation,
-         .from = Device::cuda(static_cast<int>(staged.device))});
+         .from = Device::cuda(static_cast<int>(staged.device)),
+         .lease = lease});
   claimed_.lenders.push_back(std::move(lender));
 }
 

@@ -41,7 +41,8 @@ class TENSORBUS_API Subscriber {
   // The next sample, or nothing after `timeout` or close(). Goes on after signals.
   // Throws Error(kInvalidArgument) when max_held samples are held and there are more, and
   // Error(kOutOfMemory) that names the limit when there is no memory for a sample's books or, with
-  // Access::kPrivate, no room to map it; it is not lost, the next call tries again.
+  // Access::kPrivate or a `device`, no room for what is its own; it is not lost, the next call
+  // tries again.
   std::optional<Sample> receive(std::chrono::nanoseconds timeout);
   // The next sample if there is one now.
   std::optional<Sample> try_receive();

@@ -19,6 +19,13 @@ std::string definition_to_send(const MessageType& type) {
   return std::string(type.name().substr(0, link::kMostDefinition));
 }
 
+// Throws where nothing can be put there. Host memory: where it comes.
+std::optional<Device> wanted_on(const std::optional<Device>& device) {
+  if (!device || !device->is_cuda()) return std::nullopt;
+  DeviceCopier::require(*device);
+  return device;
+}
+
 inline void relax_cpu() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -30,8 +37,12 @@ inline void relax_cpu() noexcept {
 }  // namespace
 
 SubscriberCore::SubscriberCore(std::string topic, const SubscriberOptions& options,
-                               std::shared_ptr<link::WakePage> wake_page)
-    : topic_(std::move(topic)), options_(options), sleeper_(std::move(wake_page)) {
+                               std::shared_ptr<link::WakePage> wake_page,
+                               std::shared_ptr<DeviceCopier> copier)
+    : topic_(std::move(topic)),
+      options_(options),
+      receiving_{options.access, wanted_on(options.device), std::move(copier)},
+      sleeper_(std::move(wake_page)) {
   if (!options_.pin) return;
   if (options_.access == Access::kPrivate)
     throw Error(Code::kInvalidArgument,

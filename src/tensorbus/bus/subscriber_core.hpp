@@ -16,6 +16,7 @@
 #include "tensorbus/bus/claimed.hpp"
 #include "tensorbus/bus/options.hpp"
 #include "tensorbus/bus/polled_event.hpp"
+#include "tensorbus/bus/receiving.hpp"
 #include "tensorbus/bus/sample.hpp"
 #include "tensorbus/bus/staging.hpp"
 #include "tensorbus/link/borrower_link.hpp"
@@ -31,7 +32,7 @@ namespace tensorbus::bus {
 class SubscriberCore {
  public:
   SubscriberCore(std::string topic, const SubscriberOptions& options,
-                 std::shared_ptr<link::WakePage> wake_page);
+                 std::shared_ptr<link::WakePage> wake_page, std::shared_ptr<DeviceCopier> copier);
 
   // Has leases got on what the next sample of a link hands on; claimed() is told. Without it such
   // samples are dropped.
@@ -115,6 +116,7 @@ class SubscriberCore {
 
   const std::string topic_;
   const SubscriberOptions options_;
+  const Receiving receiving_;
   link::Sleeper sleeper_;
 
   mutable std::mutex mutex_;

@@ -70,7 +70,7 @@ SubscriberCore::Taken SubscriberCore::take_entry(const LinkRef& link, const link
     if (std::holds_alternative<Error>(*asked.result)) return drop(*link, entry, stats_.gone);
     claimed = &std::get<Claimed>(*asked.result);
   }
-  switch (SampleParts::read(sample, link, entry, options_.access, claimed)) {
+  switch (SampleParts::read(sample, link, entry, receiving_, claimed)) {
     case SampleParts::Read::kDone:
       stats_.missed += link->gap_before(entry.sequence);
       ++stats_.received;
@@ -84,7 +84,8 @@ SubscriberCore::Taken SubscriberCore::take_entry(const LinkRef& link, const link
     case SampleParts::Read::kOutOfReach: {
       if (!stage_ || (claimed != nullptr && !claimed->staged.empty()))
         return drop(*link, entry, stats_.gone);
-      auto tensors = SampleParts::out_of_reach(*link, entry, claimed);
+      auto tensors =
+          SampleParts::out_of_reach(*link, SampleParts::handed_on(*link, entry), claimed);
       stage_(link, entry.token, std::move(tensors),
              claimed != nullptr ? std::move(*claimed) : Claimed());
       asked_for_[link.get()] = {entry.token};

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "tensorbus/bus/device_copier.hpp"
 #include "tensorbus/bus/service.hpp"
 #include "tensorbus/bus/shares.hpp"
 #include "tensorbus/link/lent_memory.hpp"
@@ -26,6 +27,7 @@ struct Surroundings {
   std::shared_ptr<memory::Arena> arena;
   std::shared_ptr<memory::CudaMemory> cuda;
   std::shared_ptr<link::WakePage> wake_page;
+  std::shared_ptr<DeviceCopier> copier{};
   Shares shares{};
   std::shared_ptr<link::LentMemory> lent = std::make_shared<link::LentMemory>();
 

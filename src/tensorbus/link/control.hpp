@@ -58,6 +58,7 @@ enum class ControlType : std::uint16_t {
   kTimelineEvent = 28,
   kPin = 29,
   kStaged = 30,
+  kCudaClosed = 31,
 };
 
 struct ControlHeader {
@@ -147,13 +148,13 @@ struct CudaSegment {  // descriptor: the allocation
 };
 
 // The same of memory that another allocator made: an allocation, or one of its chunks, in order.
-struct CudaExport {  // descriptor: the chunk
+struct CudaExport {  // descriptor: the chunk, or the pool that the allocation is of
   static constexpr ControlType kType = ControlType::kCudaExport;
   std::uint32_t segment = 0;
   std::uint32_t kind = 0;  // a platform::CudaForeign::Kind
   std::uint64_t bytes = 0;
   Id device;
-  std::string handle{};  // of an allocation
+  std::string handle{};  // of an allocation, or its name in its pool
   std::uint32_t chunk = 0;
   std::uint32_t chunks = 1;
   std::uint64_t chunk_bytes = 0;
@@ -170,6 +171,7 @@ struct Notice {
   void visit(auto& archive) { archive(number); }
 };
 using Retired = Notice<ControlType::kRetired>;
+using CudaClosed = Notice<ControlType::kCudaClosed>;
 using Ended = Notice<ControlType::kEnded>;
 using Unsubscribe = Notice<ControlType::kUnsubscribe>;
 using Done = Notice<ControlType::kDone>;
@@ -262,7 +264,10 @@ struct HandOver {
   Id owner;  // who is dead
   std::uint32_t segment = 0;
   std::uint32_t writable = 0;
-  void visit(auto& archive) { archive(request, owner, segment, writable); }
+  // The lease of the receiver's under which the sender has heard of it. 0: by message.
+  std::uint32_t link = 0;
+  std::uint64_t token = 0;
+  void visit(auto& archive) { archive(request, owner, segment, writable, link, token); }
 };
 
 struct Lent {
@@ -287,7 +292,8 @@ struct Handed {  // descriptor: the segment
   std::uint32_t is_file = 0;
   std::uint64_t offset = 0;  // of a file, as its path is
   std::string path{};
-  void visit(auto& archive) { archive(request, bytes, is_file, offset, path); }
+  Id device{};  // of memory of a GPU: its UUID
+  void visit(auto& archive) { archive(request, bytes, is_file, offset, path, device); }
 };
 
 struct Denied {

@@ -22,6 +22,10 @@ std::optional<Place> Lease::place_of(const std::byte* first, std::size_t bytes) 
 void Lease::use_on(const platform::CudaStream& stream) {
   if (!device_) return;
   for (const auto& other : device_->others) other->use_on(stream);
+  use_here(stream);
+}
+
+void Lease::use_here(const platform::CudaStream& stream) {
   memory::Timeline* const timeline = this->timeline();
   if (timeline == nullptr) return;  // all of it belongs to the others
   const std::lock_guard lock(device_->mutex);
@@ -30,12 +34,46 @@ void Lease::use_on(const platform::CudaStream& stream) {
   if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
 }
 
+void Lease::use_on(const OurStream& stream) {
+  if (!device_) return;
+  for (const auto& other : device_->others) other->use_on(stream);
+  {
+    const std::lock_guard lock(device_->mutex);
+    device_->ours.push_back(stream);
+  }
+  use_here(stream->get());
+}
+
 bool Lease::intact() const noexcept {
   if (!device_) return true;
   for (const auto& other : device_->others)
     if (!other->intact()) return false;
   const memory::Timeline* const timeline = this->timeline();
   return timeline == nullptr || !timeline->failed(device_->whole_at);
+}
+
+void Lease::list_writers(std::vector<Written>& all) const {
+  if (!device_) return;
+  for (const auto& other : device_->others) other->list_writers(all);
+  if (timeline() != nullptr) all.push_back({lender_->connected(), device_->whole_at});
+}
+
+memory::DeviceKeeper::Intact Lease::intact_later() const {
+  std::vector<Written> all;
+  list_writers(all);
+  return [all = std::move(all)] {
+    return std::none_of(all.begin(), all.end(), [](const Written& one) {
+      return one.by->cuda.timeline()->failed(one.whole_at);
+    });
+  };
+}
+
+bool Lease::is_settled() const noexcept {
+  if (!device_) return true;
+  for (const auto& other : device_->others)
+    if (!other->is_settled()) return false;
+  const memory::Timeline* const timeline = this->timeline();
+  return timeline == nullptr || timeline->reached(device_->whole_at);
 }
 
 Lease::~Lease() {
@@ -75,16 +113,16 @@ void Lease::give_back() noexcept {
   lender_->leave(*this);
   if (platform::CudaDriver::in_use() == nullptr) return;  // the process ends: all comes back
   try {
-    memory::DeviceWatch::retry(
-        [lender = lender_, token = token_, streams = device_->streams, kept = kept_] {
-          try {
-            const memory::Mark mark = signalled(streams, *lender->connected()->cuda.timeline());
-            lender->give_back(token, mark.packed());
-            return true;
-          } catch (const std::exception&) {
-            return false;
-          }
-        });
+    memory::DeviceWatch::retry([lender = lender_, token = token_, streams = device_->streams,
+                                ours = device_->ours, kept = kept_] {
+      try {
+        const memory::Mark mark = signalled(streams, *lender->connected()->cuda.timeline());
+        lender->give_back(token, mark.packed());
+        return true;
+      } catch (const std::exception&) {
+        return false;
+      }
+    });
   } catch (const std::exception&) {  // no memory: it stays lent, and mapped
     platform::abandon(std::move(lender_));
     platform::abandon(std::move(kept_));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tensorbus/link/lender.hpp"
+#include "tensorbus/memory/device_keeper.hpp"
 #include "tensorbus/tensor/few.hpp"
 
 namespace tensorbus::link {
@@ -24,7 +25,7 @@ struct Place {
 };
 
 // This process's right to read the memory of one sample. Dropping the last reference returns it.
-class Lease : public std::enable_shared_from_this<Lease> {
+class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_this<Lease> {
  public:
   Lease(std::shared_ptr<Lender> lender, std::uint64_t token)
       : lender_(std::move(lender)), token_(token) {}
@@ -46,11 +47,12 @@ class Lease : public std::enable_shared_from_this<Lease> {
   bool is_on_device() const noexcept { return device_ != nullptr; }
   // Whatever uses this one uses the other, too.
   void use_with(std::shared_ptr<Lease> other) { device_->others.push_back(std::move(other)); }
-  // What is enqueued on the stream from now on finds it whole, and has run before it goes back.
-  // Throws what Timeline::wait() throws.
-  void use_on(const platform::CudaStream& stream);
-  // False: an owner died before it was whole.
-  bool intact() const noexcept;
+  void use_on(const platform::CudaStream& stream) override;
+  void use_on(const OurStream& stream) override;
+  bool intact() const noexcept override;
+  Intact intact_later() const override;
+  // Will intact() never change any more? It is whole, or its owners are dead.
+  bool is_settled() const noexcept;
 
   void add(const Place& place) { places_.push_back(place); }
   const Few<Place>& places() const noexcept { return places_; }
@@ -64,7 +66,14 @@ class Lease : public std::enable_shared_from_this<Lease> {
     std::vector<std::shared_ptr<Lease>> others;
     std::mutex mutex;
     std::vector<platform::CudaStream> streams;  // that use it
+    std::vector<OurStream> ours;                // among them
   };
+  struct Written {  // when the owner's mark is reached
+    std::shared_ptr<Connected> by;
+    memory::Mark whole_at;
+  };
+  void use_here(const platform::CudaStream& stream);
+  void list_writers(std::vector<Written>& all) const;
   memory::Timeline* timeline() const noexcept { return lender_->connected()->cuda.timeline(); }
   void give_back() noexcept;
 

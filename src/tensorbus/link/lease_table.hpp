@@ -37,13 +37,20 @@ class LeaseTable {
   }
 
   std::optional<Sample> take_back(std::uint64_t token) noexcept {
+    if (find(token) == nullptr) return std::nullopt;
     const auto index = static_cast<std::uint32_t>(token);
-    if (index >= rows_.size()) return std::nullopt;
     Row& row = rows_[index];
-    if (!row.sample || row.serial != token >> 32) return std::nullopt;
     ++row.serial;
     free_.push_back(index);
     return std::exchange(row.sample, std::nullopt);
+  }
+
+  // Null for a token that does not match.
+  const Sample* find(std::uint64_t token) const noexcept {
+    const auto index = static_cast<std::uint32_t>(token);
+    if (index >= rows_.size()) return nullptr;
+    const Row& row = rows_[index];
+    return row.sample && row.serial == token >> 32 ? &*row.sample : nullptr;
   }
 
  private:

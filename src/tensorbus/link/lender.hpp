@@ -56,6 +56,8 @@ class Lender {
 
   const std::shared_ptr<const Source>& source() const noexcept { return source_; }
   const std::shared_ptr<Connected>& connected() const noexcept { return connected_; }
+  // What may be done with what is lent.
+  memory::Grant grant() const noexcept { return grant_; }
   // Is this a child of the process that was lent to?
   bool forked() const noexcept { return fork_generation_ != platform::fork_generation(); }
 

@@ -54,6 +54,11 @@ class OwnerLink {
   void take_all_back() noexcept;
 
   std::uint32_t outstanding() const noexcept { return leases_.outstanding(); }
+  // What is out under this token; null if nothing is.
+  IssuedRef issued(std::uint64_t token) const noexcept {
+    const IssuedRef* const found = leases_.find(token);
+    return found != nullptr ? *found : nullptr;
+  }
   // Are there leases that are on their way back, behind a stream of the borrower's?
   bool awaits_streams() const noexcept { return !returning_.empty(); }
   std::uint64_t bad_returns() const noexcept { return bad_returns_; }

@@ -18,7 +18,12 @@ std::uint32_t as_field(memory::Grant grant) { return grant == memory::Grant::kWr
 
 SegmentSender::SegmentSender(std::shared_ptr<Channel> channel, std::shared_ptr<memory::Arena> arena,
                              std::shared_ptr<memory::CudaMemory> cuda)
-    : channel_(std::move(channel)), arena_(std::move(arena)), cuda_(std::move(cuda)) {}
+    : channel_(std::move(channel)),
+      arena_(std::move(arena)),
+      cuda_(std::move(cuda)),
+      holds_(channel_) {}
+
+SegmentSender::~SegmentSender() { holds_.end(std::move(peer_)); }
 
 void SegmentSender::ensure_sent(std::uint32_t segment, memory::Grant grant) {
   const std::lock_guard lock(mutex_);
@@ -69,7 +74,6 @@ void SegmentSender::send_device_memory(std::uint32_t segment, memory::Grant gran
                  std::move(fds));
 }
 
-// All descriptors are made before any is sent.
 void SegmentSender::send_export(std::uint32_t segment) {
   using Kind = platform::CudaForeign::Kind;
   const auto shared = cuda_->exports().memory_of(segment);
@@ -77,16 +81,33 @@ void SegmentSender::send_export(std::uint32_t segment) {
                      .kind = static_cast<std::uint32_t>(shared->kind()),
                      .bytes = shared->range().size(),
                      .device = Id{shared->range().device().uuid().bytes}};
-  if (shared->kind() == Kind::kLegacy) {
-    const auto& handle = shared->handle().bytes;
-    message.handle.assign(reinterpret_cast<const char*>(handle.data()), handle.size());
-    return channel_->send(message);
-  }
+  if (shared->kind() == Kind::kChunks) return send_chunks(std::move(message), *shared);
+  const auto& handle = shared->handle();
+  message.handle.assign(reinterpret_cast<const char*>(handle.data()), handle.size());
+  if (shared->kind() == Kind::kPool) return send_pooled(std::move(message), *shared);
+  channel_->send(message);
+}
+
+void SegmentSender::send_pooled(CudaExport message, const platform::CudaForeign& memory) {
   std::vector<platform::Fd> fds;
-  for (const auto& chunk : shared->chunks()) fds.push_back(chunk.allocation.descriptor());
+  fds.push_back(platform::duplicate(memory.pool().get()));
+  holds_.add(message.segment, cuda_->exports().held(message.segment));
+  try {
+    channel_->send(message, std::move(fds));
+  } catch (...) {
+    holds_.remove(message.segment);
+    throw;
+  }
+}
+
+// All descriptors are made before any is sent.
+void SegmentSender::send_chunks(CudaExport message, const platform::CudaForeign& memory) {
+  std::vector<platform::Fd> fds;
+  for (const auto& chunk : memory.chunks()) fds.push_back(chunk.allocation.descriptor());
   message.chunks = static_cast<std::uint32_t>(fds.size());
+  begun_.insert(message.segment);
   for (; message.chunk < message.chunks; ++message.chunk) {
-    message.chunk_bytes = shared->chunks()[message.chunk].allocation.bytes();
+    message.chunk_bytes = memory.chunks()[message.chunk].allocation.bytes();
     std::vector<platform::Fd> one;
     one.push_back(std::move(fds[message.chunk]));
     channel_->send(message, std::move(one));
@@ -125,6 +146,7 @@ void SegmentSender::know_peer(std::shared_ptr<const platform::Fd> pidfd) {
 void SegmentSender::peer_hung_up() noexcept {
   const std::lock_guard lock(mutex_);
   if (made_ && !peer_) made_->peer_died();
+  holds_.end(peer_);
 }
 
 // A borrower that writes nonsense gets its lease back too early, to its own harm.
@@ -146,11 +168,18 @@ void SegmentSender::keep_until(std::uint64_t packed_mark, IssuedRef sample) noex
 void SegmentSender::retire(std::uint32_t segment) {
   const std::lock_guard lock(mutex_);
   const bool sent = sent_.contains({segment, memory::Grant::kRead}) ||
-                    sent_.contains({segment, memory::Grant::kWrite});
+                    sent_.contains({segment, memory::Grant::kWrite}) || begun_.contains(segment);
   if (!sent) return;
   channel_->send(Retired{segment});
   sent_.erase({segment, memory::Grant::kRead});
   sent_.erase({segment, memory::Grant::kWrite});
+  begun_.erase(segment);
+}
+
+void SegmentSender::closed(std::uint32_t segment) {
+  PoolHolds::Hold gone;  // goes without our mutex
+  const std::lock_guard lock(mutex_);
+  gone = holds_.take(segment);
 }
 
 }  // namespace tensorbus::link

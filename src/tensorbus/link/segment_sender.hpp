@@ -9,6 +9,7 @@
 
 #include "tensorbus/link/channel.hpp"
 #include "tensorbus/link/issued_sample.hpp"
+#include "tensorbus/link/pool_holds.hpp"
 #include "tensorbus/memory/arena.hpp"
 #include "tensorbus/memory/cuda_memory.hpp"
 
@@ -20,17 +21,20 @@ class SegmentSender {
  public:
   SegmentSender(std::shared_ptr<Channel> channel, std::shared_ptr<memory::Arena> arena,
                 std::shared_ptr<memory::CudaMemory> cuda = nullptr);  // null: none is lent
+  ~SegmentSender();
 
   // Whose end is awaited with what its streams still use. Before anything is sent.
   void know_peer(std::shared_ptr<const platform::Fd> pidfd);
 
-  // The peer has hung up. It is dead for who has no pidfd of it.
+  // The peer has hung up, or we have. It is dead for who has no pidfd of it.
   void peer_hung_up() noexcept;
 
   // Throws Error(kOutOfMemory) when there is no descriptor left to pass it by, Error(kSystem) when
   // the borrower has not read what it was passed before.
   void ensure_sent(std::uint32_t segment, memory::Grant grant);
   void retire(std::uint32_t segment);
+  // The peer has closed a segment of a pool. Throws Error(kProtocol) if it has none of it.
+  void closed(std::uint32_t segment);
 
   // A mark of the connection's timeline for when the sample is whole; none for one in host memory.
   // `writer`: the stream that the caller knows to write it last. Throws what ensure_sent() and
@@ -46,6 +50,8 @@ class SegmentSender {
   void require_reader() const;
   void send_device_memory(std::uint32_t segment, memory::Grant grant);
   void send_export(std::uint32_t segment);
+  void send_pooled(CudaExport message, const platform::CudaForeign& memory);
+  void send_chunks(CudaExport message, const platform::CudaForeign& memory);
   memory::Timeline& timeline();
 
   void send_segment(std::uint32_t segment, memory::Grant grant);
@@ -60,6 +66,8 @@ class SegmentSender {
   // The same; read without our mutex. Release pairs with acquire.
   std::atomic<memory::Timeline*> timeline_{nullptr};
   std::set<std::pair<std::uint32_t, memory::Grant>> sent_;
+  std::set<std::uint32_t> begun_;  // rows of chunks, of which some may be at the peer
+  PoolHolds holds_;
 };
 
 }  // namespace tensorbus::link

@@ -1,6 +1,7 @@
 #include "tensorbus/memory/borrowed_cuda.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <mutex>
 #include <new>
@@ -67,20 +68,31 @@ void BorrowedCuda::add_export(const Id& owner, bool ours, ExportPart part) {
   const Name name{id, Grant::kRead};
   const auto found = segments_.find(name);
   if (found != segments_.end()) return found->second.foreign->add(std::move(part));
+  const platform::cu::Uuid device = part.device;
   auto fresh = std::make_unique<BorrowedExport>(owner, ours, std::move(part));
-  segments_[name].foreign = std::move(fresh);
+  if (fresh->is_pooled() && teller_) fresh->tell_by(teller_(id));
+  Segment& segment = segments_[name];
+  segment.device = device;
+  segment.foreign = std::move(fresh);
 }
 
 void BorrowedCuda::retire(std::uint32_t id) {
+  std::array<decltype(segments_)::node_type, 2> gone;  // without our mutex: somebody may be told
   const std::lock_guard lock(mutex_);
   let_go_of_unused();
   for (const Grant grant : {Grant::kRead, Grant::kWrite}) {
-    const auto found = segments_.find({id, grant});
-    if (found == segments_.end()) continue;
-    if (found->second.mapping) retired_.push_back(found->second.mapping);
-    segments_.erase(found);
+    auto& segment = gone[static_cast<std::size_t>(grant)];
+    segment = segments_.extract(Name(id, grant));
+    if (!segment || !segment.mapped().mapping) continue;
+    retired_.push_back(std::move(segment.mapped().mapping));
   }
   let_go_of_unused();
+}
+
+bool BorrowedCuda::let_go_of_retired() {
+  const std::lock_guard lock(mutex_);
+  let_go_of_unused();
+  return retired_.empty();
 }
 
 // Under mutex_. Nobody can get it from us any more: if nobody has it, all has been enqueued that
@@ -99,8 +111,39 @@ void BorrowedCuda::let_go_of_unused() {
   });
 }
 
+bool BorrowedCuda::has(std::uint32_t id, Grant grant) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return segments_.contains({id, grant});
+}
+
+BorrowedCuda::Handed BorrowedCuda::hand_on(std::uint32_t id, Grant grant) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = segments_.find({id, grant});
+  if (found == segments_.end() || found->second.foreign)
+    throw Error(Code::kClosed, "the memory is gone: it was no arena's, and its owner is dead");
+  const Segment& segment = found->second;
+  return {platform::duplicate(segment.fd.get()), segment.bytes, segment.device};
+}
+
+// The first use of a device can take a second: the service thread, which takes our mutex, too, is
+// not to wait for that.
+void BorrowedCuda::start_device_of(const Name& name) {
+  platform::cu::Uuid uuid;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = segments_.find(name);
+    if (found == segments_.end() || found->second.mapping || found->second.unusable) return;
+    uuid = found->second.device;
+  }
+  try {
+    if (const auto* const device = platform::CudaDevice::find(uuid)) (void)device->context();
+  } catch (const Error&) {  // map() says so
+  }
+}
+
 BorrowedCuda::Ref BorrowedCuda::find(std::uint32_t id, Grant grant) {
   enter();
+  start_device_of({id, grant});
   const std::lock_guard lock(mutex_);
   if (!retired_.empty()) let_go_of_unused();
   const auto found = segments_.find({id, grant});
@@ -113,7 +156,6 @@ BorrowedCuda::Ref BorrowedCuda::find(std::uint32_t id, Grant grant) {
   } catch (const Error& error) {
     if (error.code() == Code::kUnsupported || error.code() == Code::kForked) {
       segment.unusable = error;
-      segment.fd.reset();
       if (segment.foreign) segment.foreign->drop_descriptors();
     }
     throw;
@@ -135,10 +177,8 @@ BorrowedCuda::Ref BorrowedCuda::map(Segment& segment, Grant grant) {
                                      ", more than the device has");
   const platform::CudaAllocation allocation(device, segment.fd, segment.bytes);
   using platform::cu::AccessFlags;
-  auto mapping = std::make_shared<const platform::CudaMapping>(
+  return std::make_shared<const platform::CudaMapping>(
       allocation, grant == Grant::kWrite ? AccessFlags::kReadWrite : AccessFlags::kRead);
-  segment.fd.reset();
-  return mapping;
 }
 
 // The registry's mutex is taken before ours.
@@ -171,6 +211,11 @@ void BorrowedCuda::set_timeline(platform::Fd memory, Timeline::Peer owner) {
   const std::lock_guard lock(mutex_);
   if (timeline_) throw Error(Code::kProtocol, "TIMELINE: came twice");
   timeline_ = std::make_unique<Timeline>(std::move(memory), std::move(owner));
+}
+
+void BorrowedCuda::set_timeline_of_the_dead() {
+  const std::lock_guard lock(mutex_);
+  if (!timeline_) timeline_ = std::make_unique<Timeline>();
 }
 
 void BorrowedCuda::add_event(const NamedEvent& event) {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -37,12 +38,28 @@ class BorrowedCuda {
            const platform::cu::Uuid& device);
   // Of memory that another allocator made. Throws the same; see BorrowedExport.
   void add_export(const Id& owner, bool ours, ExportPart part);
+  // What it makes is let go of when a segment of a pool is retired, and closed. Before any is
+  // added.
+  using Teller = std::function<std::shared_ptr<const void>(std::uint32_t segment)>;
+  void tell_closed_by(Teller teller) { teller_ = std::move(teller); }
   // It is let go of when no lease has it, and the streams that were given it have passed.
   void retire(std::uint32_t id);
+  // The same, of what leases still had then. False: some have it yet.
+  bool let_go_of_retired();
   // Empty if the owner's message has not come yet. Throws Error(kUnsupported) if this process does
   // not see the device, or cannot use CUDA (kForked, too), then as before without another try;
   // Error(kProtocol) if it is no memory of that size.
   Ref find(std::uint32_t id, Grant grant);
+  // Has the owner's message come?
+  bool has(std::uint32_t id, Grant grant) const noexcept;
+  // A descriptor of one of an arena, to be handed on. Throws Error(kClosed) if there is none, and
+  // of memory of another allocator, which goes with its owner.
+  struct Handed {
+    platform::Fd fd;
+    std::size_t bytes = 0;
+    platform::cu::Uuid device{};
+  };
+  Handed hand_on(std::uint32_t id, Grant grant) const;
   // False: find() has said that this process cannot use it. It tries nothing.
   bool is_usable(std::uint32_t id, Grant grant) const noexcept;
   // Does this address lie in one of them?
@@ -52,6 +69,9 @@ class BorrowedCuda {
 
   // `owner`: its pidfd. Throws Error(kProtocol) for what is none, or a second one.
   void set_timeline(platform::Fd memory, Timeline::Peer owner);
+  // What was left by an owner that is dead and comes from others: all of it is whole. Our streams
+  // are followed on a timeline that nobody else has.
+  void set_timeline_of_the_dead();
   // An event of the owner's streams. Throws Error(kProtocol).
   void add_event(const NamedEvent& event);
   // Null if the owner's message has not come yet. Lives as long as this.
@@ -61,7 +81,7 @@ class BorrowedCuda {
 
  private:
   struct Segment {
-    platform::Fd fd;
+    platform::Fd fd;  // kept: it is what can be handed on
     std::size_t bytes = 0;
     platform::cu::Uuid device;
     Ref mapping{};
@@ -70,10 +90,12 @@ class BorrowedCuda {
   };
   using Name = std::pair<std::uint32_t, Grant>;
   static Ref map(Segment& segment, Grant grant);
+  void start_device_of(const Name& name);
   void let_go_of_unused();
 
   void enter();
 
+  Teller teller_;
   // Relaxed: whoever asks for an address has it from a mapping.
   std::atomic<bool> any_wanted_{false};
   mutable std::mutex mutex_;

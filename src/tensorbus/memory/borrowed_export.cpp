@@ -1,5 +1,6 @@
 #include "tensorbus/memory/borrowed_export.hpp"
 
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -11,14 +12,14 @@ namespace {
 using Kind = platform::CudaForeign::Kind;
 
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 44;
+using HandleBytes = std::array<std::byte, 64>;
+constexpr std::size_t kHandleBytes = sizeof(HandleBytes);
 
 [[noreturn]] void refuse(const std::string& field, std::uint64_t value) {
   throw Error(Code::kProtocol, "CUDA_EXPORT." + field + ": " + std::to_string(value));
 }
 
-bool is_legacy(const ExportPart& part) {
-  return part.kind == static_cast<std::uint32_t>(Kind::kLegacy);
-}
+bool is(Kind kind, const ExportPart& part) { return part.kind == static_cast<std::uint32_t>(kind); }
 
 }  // namespace
 
@@ -28,16 +29,16 @@ BorrowedExport::BorrowedExport(const Id& owner, bool ours, ExportPart first)
 }
 
 void BorrowedExport::require_sense(const ExportPart& part) const {
-  if (!is_legacy(part) && part.kind != static_cast<std::uint32_t>(Kind::kChunks))
-    refuse("kind", part.kind);
+  const bool in_chunks = is(Kind::kChunks, part);
+  if (!in_chunks && !is(Kind::kLegacy, part) && !is(Kind::kPool, part)) refuse("kind", part.kind);
   if (part.bytes == 0 || part.bytes > kMostBytes) refuse("bytes", part.bytes);
-  const std::size_t handle_bytes = is_legacy(part) ? sizeof(platform::cu::IpcMemHandle) : 0;
+  const std::size_t handle_bytes = in_chunks ? 0 : kHandleBytes;
   if (part.handle.size() != handle_bytes) refuse("handle", part.handle.size());
-  const std::uint32_t most = is_legacy(part) ? 1 : platform::CudaForeign::kMostChunks;
+  const std::uint32_t most = in_chunks ? platform::CudaForeign::kMostChunks : 1;
   if (part.chunks == 0 || part.chunks > most) refuse("chunks", part.chunks);
   if (part.chunk != next_) refuse("chunk", part.chunk);
-  if (static_cast<bool>(part.fd) == is_legacy(part)) refuse("descriptors", part.fd ? 1 : 0);
-  if (is_legacy(part)) return;
+  if (static_cast<bool>(part.fd) == is(Kind::kLegacy, part)) refuse("descriptors", part.fd ? 1 : 0);
+  if (!in_chunks) return;
   if (part.chunk > 0 && (part.kind != said_.kind || part.bytes != said_.bytes ||
                          part.chunks != said_.chunks || part.device != said_.device))
     refuse("chunk", part.chunk);
@@ -46,6 +47,8 @@ void BorrowedExport::require_sense(const ExportPart& part) const {
   if (part.chunk_bytes == 0 || (last ? part.chunk_bytes != left : part.chunk_bytes >= left))
     refuse("chunk_bytes", part.chunk_bytes);
 }
+
+bool BorrowedExport::is_pooled() const noexcept { return is(Kind::kPool, said_); }
 
 void BorrowedExport::add(ExportPart next) {
   if (next.chunk == 0 && next_ > 0 && !complete()) {
@@ -77,11 +80,11 @@ CudaImports::Range BorrowedExport::open() {
 }
 
 CudaImports::Range BorrowedExport::open_at(const platform::CudaDevice& device) const {
-  if (is_legacy(said_)) {
-    platform::cu::IpcMemHandle handle;
-    std::memcpy(handle.bytes.data(), said_.handle.data(), handle.bytes.size());
-    return CudaImports::open(device, handle, said_.bytes);
-  }
+  HandleBytes handle{};
+  std::memcpy(handle.data(), said_.handle.data(), said_.handle.size());
+  if (is(Kind::kLegacy, said_)) return CudaImports::open(device, {handle}, said_.bytes);
+  if (is(Kind::kPool, said_))
+    return CudaImports::open_pooled(device, fds_.front(), handle, said_.bytes, told_);
   std::vector<platform::CudaAllocation> chunks;
   for (std::size_t i = 0; i < fds_.size(); ++i) chunks.emplace_back(device, fds_[i], sizes_[i]);
   return CudaImports::map(chunks);

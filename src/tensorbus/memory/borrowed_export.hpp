@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tensorbus/memory/cuda_imports.hpp"
@@ -17,11 +19,11 @@ struct ExportPart {
   std::uint32_t kind = 0;  // a platform::CudaForeign::Kind
   std::uint64_t bytes = 0;
   platform::cu::Uuid device{};
-  std::string handle{};     // of an allocation
+  std::string handle{};     // of an allocation, or its name in its pool
   std::uint32_t chunk = 0;  // which one, of how many
   std::uint32_t chunks = 1;
   std::uint64_t chunk_bytes = 0;
-  platform::Fd fd{};  // of the chunk
+  platform::Fd fd{};  // of the chunk, or the pool
 };
 
 // The same as it comes in, and is opened when it is wanted. Not thread-safe.
@@ -35,6 +37,9 @@ class BorrowedExport {
   // have come: the owner may have been short of something.
   void add(ExportPart next);
   std::size_t descriptors() const noexcept { return fds_.size(); }
+  bool is_pooled() const noexcept;
+  // `told` is let go of when this is, and what was opened of it is closed again.
+  void tell_by(std::shared_ptr<const void> told) noexcept { told_ = std::move(told); }
   // It will not be opened.
   void drop_descriptors() noexcept { fds_.clear(); }
 
@@ -53,6 +58,7 @@ class BorrowedExport {
   std::uint64_t chunk_bytes_ = 0;  // of those that came
   std::vector<platform::Fd> fds_;
   std::vector<std::uint64_t> sizes_;
+  std::shared_ptr<const void> told_;
 };
 
 }  // namespace tensorbus::memory

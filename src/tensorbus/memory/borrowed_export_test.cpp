@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::uint32_t kLegacy = 1;
 constexpr std::uint32_t kChunks = 2;
+constexpr std::uint32_t kPool = 3;
 const Id kOwner{{1}};
 
 ExportPart allocation() { return {.kind = kLegacy, .bytes = 100, .handle = std::string(64, 'x')}; }
@@ -46,7 +47,7 @@ bool refuses(BorrowedExport& borrowed, ExportPart next) {
 TEST(BorrowedExport, is_an_allocation_that_makes_sense) {
   EXPECT_FALSE(refused(allocation(), [](ExportPart&) {}));
   EXPECT_TRUE(refused(allocation(), [](ExportPart& part) { part.kind = 0; }));
-  EXPECT_TRUE(refused(allocation(), [](ExportPart& part) { part.kind = 3; }));
+  EXPECT_TRUE(refused(allocation(), [](ExportPart& part) { part.kind = 4; }));
   EXPECT_TRUE(refused(allocation(), [](ExportPart& part) { part.bytes = 0; }));
   EXPECT_TRUE(refused(allocation(), [](ExportPart& part) { part.bytes = ~std::uint64_t{0}; }));
   EXPECT_TRUE(refused(allocation(), [](ExportPart& part) { part.handle.pop_back(); }));
@@ -54,6 +55,21 @@ TEST(BorrowedExport, is_an_allocation_that_makes_sense) {
   EXPECT_TRUE(refused(allocation(), [](ExportPart& part) { part.chunks = 2; }));
   EXPECT_TRUE(refused(
       allocation(), [](ExportPart& part) { part.fd = platform::create_sealed_memfd("x", 4096); }));
+}
+
+TEST(BorrowedExport, is_memory_of_a_pool_that_makes_sense) {
+  const auto pooled = [] {
+    ExportPart part = allocation();
+    part.kind = kPool;
+    part.fd = platform::create_sealed_memfd("x", 4096);
+    return part;
+  };
+  EXPECT_FALSE(refused(pooled(), [](ExportPart&) {}));
+  EXPECT_TRUE(refused(pooled(), [](ExportPart& part) { part.fd.reset(); }));
+  EXPECT_TRUE(refused(pooled(), [](ExportPart& part) { part.handle.push_back('x'); }));
+  EXPECT_TRUE(refused(pooled(), [](ExportPart& part) { part.handle.clear(); }));
+  EXPECT_TRUE(refused(pooled(), [](ExportPart& part) { part.bytes = 0; }));
+  EXPECT_TRUE(refused(pooled(), [](ExportPart& part) { part.chunks = 2; }));
 }
 
 TEST(BorrowedExport, is_chunks_that_make_sense) {

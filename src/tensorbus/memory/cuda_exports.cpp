@@ -69,6 +69,7 @@ CudaExports::Segments::iterator CudaExports::segment_holding(const CudaForeign& 
 
 // Two threads may make one of the same memory: then there are two.
 bool CudaExports::make_segment(CudaForeign memory) {
+  const bool pooled = memory.kind() == CudaForeign::Kind::kPool;
   if (!memory.make_shareable()) return false;
   std::vector<Segment> gone;  // goes without our mutex
   std::uint32_t number = 0;
@@ -78,8 +79,8 @@ bool CudaExports::make_segment(CudaForeign memory) {
     number = next_segment_++;
   }
   auto own = std::make_unique<CudaImports::Own>(CudaImports::Name{self_, number}, memory.range());
-  Segment segment{std::make_shared<const CudaForeign>(std::move(memory)), std::move(own), 0,
-                  Clock::now()};
+  Segment segment{std::make_shared<const CudaForeign>(std::move(memory)),
+                  pooled ? std::make_shared<Hold>() : nullptr, std::move(own), 0, Clock::now()};
   bool first = false;
   {
     const std::lock_guard lock(mutex_);
@@ -91,8 +92,9 @@ bool CudaExports::make_segment(CudaForeign memory) {
 }
 
 // Under mutex_. What lay there before was freed, unless its keeper did not keep it. False: all that
-// there may be are in use.
+// there may be are in use, or too many are closing.
 bool CudaExports::make_way_for(const CudaForeign& memory, std::vector<Segment>& gone) {
+  if (memory.kind() == CudaForeign::Kind::kPool && closing() >= kMostClosing) return false;
   for (auto at = segments_.begin(); at != segments_.end();) {
     const auto segment = at++;
     if (segment->second.blocks == 0 && memory.replaces(*segment->second.memory))
@@ -112,9 +114,16 @@ bool CudaExports::make_way_for(const CudaForeign& memory, std::vector<Segment>& 
 // Under mutex_.
 void CudaExports::retire(Segments::iterator segment, std::vector<Segment>& gone) {
   retired_.reserve(retired_.size() + 1);
+  if (segment->second.hold) closing_.push_back(segment->second.hold);
   gone.push_back(std::move(segment->second));
   retired_.push_back(segment->first);
   segments_.erase(segment);
+}
+
+// Under mutex_.
+std::size_t CudaExports::closing() const {
+  std::erase_if(closing_, [](const auto& hold) { return hold.expired(); });
+  return closing_.size();
 }
 
 // Under mutex_.
@@ -122,6 +131,7 @@ BlockRef CudaExports::enter(Room& room, Segments::iterator segment, const std::b
                             std::size_t bytes) noexcept {
   const std::byte* const base = segment->second.memory->range().data();
   ++segment->second.blocks;
+  if (segment->second.hold) Keepers::let_go(std::exchange(segment->second.hold->keeper, {}));
   Block& block = *room.block_;
   block.home_ = shared_from_this();
   block.place_ = {.data = const_cast<std::byte*>(first),
@@ -144,6 +154,8 @@ void CudaExports::free(Block& block) noexcept {
     Segment& segment = segments_.at(block.segment());
     --segment.blocks;
     segment.used = Clock::now();
+    if (segment.hold && segment.blocks == 0)
+      return segment.hold->keeper.splice(segment.hold->keeper.end(), lent.mapped().keeper);
   }
   Keepers::let_go(std::move(lent.mapped().keeper));
 }
@@ -165,6 +177,17 @@ CudaExports::Memory CudaExports::memory_of(std::uint32_t segment) const {
   return segments_.at(segment).memory;
 }
 
+std::shared_ptr<const void> CudaExports::held(std::uint32_t segment) const {
+  const std::lock_guard lock(mutex_);
+  return segments_.at(segment).hold;
+}
+
+// Under mutex_. Of a pool at once: its keeper is still here, and somebody may wait for that.
+bool CudaExports::is_due(const Segment& segment, Clock::time_point now) {
+  const bool has_keeper = segment.hold && !segment.hold->keeper.empty();
+  return segment.blocks == 0 && (has_keeper || now - segment.used >= kIdle);
+}
+
 void CudaExports::retire_idle(Clock::time_point now) {
   std::vector<std::pair<std::uint32_t, Memory>> idle;
   {
@@ -178,7 +201,7 @@ void CudaExports::retire_idle(Clock::time_point now) {
     const std::lock_guard lock(mutex_);
     const auto found = segments_.find(number);
     if (found == segments_.end() || found->second.blocks != 0) continue;
-    if (!there || now - found->second.used >= kIdle) retire(found, gone);
+    if (!there || is_due(found->second, now)) retire(found, gone);
   }
 }
 
@@ -189,7 +212,7 @@ std::vector<std::uint32_t> CudaExports::take_retired() {
 
 CudaExports::Stats CudaExports::stats() const {
   const std::lock_guard lock(mutex_);
-  return {segments_.size(), blocks_.size(), next_generation_ - 1};
+  return {segments_.size(), blocks_.size(), closing(), next_generation_ - 1};
 }
 
 }  // namespace tensorbus::memory

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "tensorbus/memory/block.hpp"
@@ -18,15 +19,17 @@ namespace tensorbus::memory {
 
 // What a participant lends of memory that other allocators made. Each allocation, or row of chunks,
 // is a segment of its own, which is known for a while after its last use; each tensor is a block,
-// which has its keeper until the last reference to it is gone. Thread-safe; no lock is held while
-// the driver is called, or a keeper let go of.
+// which has its keeper until the last reference to it is gone. Of a pool the last keeper stays
+// until whoever was sent the segment has closed it. Thread-safe; no lock is held while the driver
+// is called, or a keeper let go of.
 class CudaExports : public BlockHome, public std::enable_shared_from_this<CudaExports> {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::uint32_t kFirst = 0x60000000;
   static constexpr std::uint32_t kEnd = 0x80000000;
   static constexpr std::size_t kMostSegments = 256;
-  static constexpr std::chrono::seconds kIdle{5};  // then it is forgotten
+  static constexpr std::size_t kMostClosing = 128;  // beyond that, pools are not lent from
+  static constexpr std::chrono::seconds kIdle{5};   // then it is forgotten
 
   static bool is_number(std::uint32_t segment) noexcept {
     return segment >= kFirst && segment < kEnd;
@@ -44,6 +47,10 @@ class CudaExports : public BlockHome, public std::enable_shared_from_this<CudaEx
   // Of a segment that has blocks.
   std::shared_ptr<const platform::CudaForeign> memory_of(std::uint32_t segment) const;
 
+  // The same. What the borrower that it is sent to keeps it by, until that has closed it; null for
+  // what may be freed before.
+  std::shared_ptr<const void> held(std::uint32_t segment) const;
+
   // Forgets what has not been used for a while, and what its allocator has freed.
   void retire_idle(Clock::time_point now);
   std::vector<std::uint32_t> take_retired();
@@ -54,14 +61,24 @@ class CudaExports : public BlockHome, public std::enable_shared_from_this<CudaEx
   struct Stats {
     std::size_t segments = 0;
     std::size_t blocks = 0;
-    std::uint64_t lent = 0;  // blocks, ever
+    std::size_t closing = 0;  // segments of pools that some borrower has yet to close
+    std::uint64_t lent = 0;   // blocks, ever
   };
   Stats stats() const;
 
  private:
   using Memory = std::shared_ptr<const platform::CudaForeign>;
+  // Of a segment of a pool: what keeps it when it has no blocks.
+  struct Hold {
+    Hold() = default;
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+    ~Hold() { Keepers::let_go(std::move(keeper)); }
+    Keepers::Kept keeper;  // under mutex_, until it is retired
+  };
   struct Segment {
     Memory memory;
+    std::shared_ptr<Hold> hold;
     std::unique_ptr<CudaImports::Own> own;
     std::size_t blocks = 0;
     Clock::time_point used{};
@@ -79,6 +96,8 @@ class CudaExports : public BlockHome, public std::enable_shared_from_this<CudaEx
   bool make_segment(platform::CudaForeign memory);
   bool make_way_for(const platform::CudaForeign& memory, std::vector<Segment>& gone);
   void retire(Segments::iterator segment, std::vector<Segment>& gone);
+  static bool is_due(const Segment& segment, Clock::time_point now);
+  std::size_t closing() const;
   BlockRef enter(Room& room, Segments::iterator segment, const std::byte* first,
                  std::size_t bytes) noexcept;
 
@@ -88,6 +107,7 @@ class CudaExports : public BlockHome, public std::enable_shared_from_this<CudaEx
   Segments segments_;
   Blocks blocks_;
   std::vector<std::uint32_t> retired_;
+  mutable std::vector<std::weak_ptr<const Hold>> closing_;  // of segments that are retired
   std::uint32_t next_segment_ = kFirst;
   std::uint64_t next_generation_ = 1;
 };

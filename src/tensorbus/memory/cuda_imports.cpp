@@ -4,11 +4,15 @@
 #include <array>
 #include <map>
 #include <mutex>
+#include <string>
 #include <tuple>
 #include <utility>
 
 #include "tensorbus/memory/keepers.hpp"
+#include "tensorbus/memory/open_once.hpp"
 #include "tensorbus/platform/cuda_foreign.hpp"
+#include "tensorbus/platform/cuda_pool.hpp"
+#include "tensorbus/platform/error.hpp"
 
 namespace tensorbus::memory {
 namespace {
@@ -17,9 +21,11 @@ namespace {
 struct Tables {
   std::mutex own_mutex;
   std::map<CudaImports::Name, platform::CudaRange> own;
-  std::mutex open_mutex;  // held while one is opened
-  using Opened = std::tuple<int, std::size_t, std::array<std::byte, 64>>;  // ordinal, bytes, handle
-  std::map<Opened, std::weak_ptr<const platform::CudaRange>> open;
+  using Allocation =
+      std::tuple<int, std::size_t, std::array<std::byte, 64>>;  // ordinal, bytes, handle
+  OpenOnce<Allocation, platform::CudaOpened> open;
+  using Pooled = std::pair<platform::cu::MemoryPool, std::array<std::byte, 64>>;  // name
+  OpenOnce<Pooled, platform::CudaPooled> pooled;
 };
 
 Tables& tables() {
@@ -29,13 +35,13 @@ Tables& tables() {
 
 // One user's share in what is open.
 struct Share : platform::CudaRange {
-  explicit Share(CudaImports::Range whole)
-      : CudaRange(*whole), kept(1, std::shared_ptr<const void>(std::move(whole))) {}
+  explicit Share(CudaImports::Range whole, std::shared_ptr<const void> afterwards = nullptr)
+      : CudaRange(*whole), kept{std::move(whole), std::move(afterwards)} {}
   ~Share() { Keepers::let_go(std::move(kept)); }
   Share(const Share&) = delete;
   Share& operator=(const Share&) = delete;
 
-  Keepers::Kept kept;
+  Keepers::Kept kept;  // in the order in which they go
 };
 
 }  // namespace
@@ -68,14 +74,26 @@ bool CudaImports::is_own(const std::byte* address) noexcept {
 CudaImports::Range CudaImports::open(const platform::CudaDevice& device,
                                      const platform::cu::IpcMemHandle& handle, std::size_t bytes) {
   Keepers::prepare();
-  Tables& all = tables();
-  const std::lock_guard lock(all.open_mutex);
-  std::erase_if(all.open, [](const auto& item) { return item.second.expired(); });
-  std::weak_ptr<const platform::CudaRange>& known =
-      all.open[{device.ordinal(), bytes, handle.bytes}];
-  Range whole = known.lock();
-  if (!whole) known = whole = std::make_shared<const platform::CudaOpened>(device, handle, bytes);
+  Range whole = tables().open.find_or_open({device.ordinal(), bytes, handle.bytes}, [&] {
+    return platform::CudaOpened(device, handle, bytes);
+  });
   return std::make_shared<const Share>(std::move(whole));
+}
+
+CudaImports::Range CudaImports::open_pooled(const platform::CudaDevice& device,
+                                            const platform::Fd& pool,
+                                            const std::array<std::byte, 64>& name,
+                                            std::size_t bytes,
+                                            std::shared_ptr<const void> afterwards) {
+  Keepers::prepare();
+  auto imported = std::make_shared<const platform::CudaImportedPool>(device, pool);
+  Range whole = tables().pooled.find_or_open({imported->handle(), name},
+                                             [&] { return platform::CudaPooled(imported, name); });
+  const bool fits = bytes <= whole->size();
+  auto share = std::make_shared<const Share>(std::move(whole), std::move(afterwards));
+  if (fits) return share;
+  throw Error(Code::kProtocol,
+              "CUDA_EXPORT.bytes: " + std::to_string(bytes) + ", more than the allocation has");
 }
 
 CudaImports::Range CudaImports::map(std::span<const platform::CudaAllocation> chunks) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -43,6 +44,12 @@ class CudaImports {
   // and CudaMapping throw.
   static Range open(const platform::CudaDevice& device, const platform::cu::IpcMemHandle& handle,
                     std::size_t bytes);
+  // An allocation of a pool, by its name there; the same for that. `afterwards` is let go of when
+  // this user is through with it, and it is freed if that was the last. Throws what
+  // platform::CudaPooled throws, and Error(kProtocol) if it is smaller.
+  static Range open_pooled(const platform::CudaDevice& device, const platform::Fd& pool,
+                           const std::array<std::byte, 64>& name, std::size_t bytes,
+                           std::shared_ptr<const void> afterwards);
   static Range map(std::span<const platform::CudaAllocation> chunks);
 };
 

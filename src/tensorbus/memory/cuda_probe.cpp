@@ -45,13 +45,14 @@ DeviceFindings probe_memory(const CudaDevice& device) {
   found.context = found_by([&] { const CudaScope scope(device); });
   if (!found.context.can()) {
     const Finding none{"it has no context"};
-    found.shared_memory = found.read_only_mapping = found.legacy_ipc = none;
+    found.shared_memory = found.read_only_mapping = found.legacy_ipc = found.pool_ipc = none;
     found.order = found.stream_waits = none;
     return found;
   }
   found.shared_memory = found_by([&] { memory::try_shared_memory(device); });
   found.read_only_mapping = found_by([&] { memory::try_read_only_mapping(device); });
   found.legacy_ipc = found_by([&] { memory::try_legacy_ipc(device); });
+  found.pool_ipc = found_by([&] { memory::try_pool_ipc(device); });
   return found;
 }
 
@@ -86,7 +87,7 @@ std::string usual_reason(const DeviceFindings& device, bool wsl) {
 void explain(DeviceFindings& device, const std::string& reason) {
   if (reason.empty() || !device.context.can()) return;
   for (Finding* finding : {&device.shared_memory, &device.read_only_mapping, &device.order,
-                           &device.stream_waits, &device.legacy_ipc})
+                           &device.stream_waits, &device.legacy_ipc, &device.pool_ipc})
     if (!finding->can()) finding->why_not += ". " + reason;
 }
 

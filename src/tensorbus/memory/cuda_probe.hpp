@@ -31,6 +31,8 @@ struct DeviceFindings {
   Finding stream_waits;       // ... and the streams wait themselves, not whoever receives
   Finding legacy_ipc;         // memory of cuMemAlloc has a handle: other allocators' tensors
 
+  Finding pool_ipc;  // the same of memory pools that were made to be exported
+
   // Are its tensors by reference in other processes?
   bool can_share() const noexcept { return context.can() && shared_memory.can() && order.can(); }
 };

@@ -87,6 +87,52 @@ class TrialStream {
   cu::Stream handle_ = nullptr;
 };
 
+// One that others may be given.
+class TrialPool {
+ public:
+  explicit TrialPool(const CudaDevice& device) : device_(device) {
+    const CudaDriver& cuda = CudaDriver::get();
+    const CudaScope scope(device);
+    cu::MemPoolProps wanted;
+    wanted.type = cu::AllocationType::kPinned;
+    wanted.handle_types = cu::HandleType::kPosixFd;
+    wanted.location = {cu::LocationType::kDevice, device.ordinal()};
+    cuda.check(cuda.MemPoolCreate(&handle_, &wanted), "cuMemPoolCreate");
+  }
+  TrialPool(const TrialPool&) = delete;
+  TrialPool& operator=(const TrialPool&) = delete;
+  ~TrialPool() {
+    try {
+      const CudaScope scope(device_);
+      (void)CudaDriver::get().MemPoolDestroy(handle_);
+    } catch (const Error&) {  // the device is lost, and its memory with it
+    }
+  }
+
+  void export_itself() const {
+    const CudaDriver& cuda = CudaDriver::get();
+    int fd = -1;
+    cuda.check(cuda.MemPoolExportToShareableHandle(&fd, handle_, cu::HandleType::kPosixFd, 0),
+               "cuMemPoolExportToShareableHandle");
+    (void)platform::Fd(fd);
+  }
+  void export_memory() const {
+    constexpr std::size_t kBytes = 4096;
+    const CudaDriver& cuda = CudaDriver::get();
+    cu::DevicePtr address = 0;
+    cuda.check(cuda.MemAllocFromPoolAsync(&address, kBytes, handle_, nullptr),
+               "cuMemAllocFromPoolAsync of " + std::to_string(kBytes) + " bytes");
+    cu::MemPoolPtrExportData name;
+    const cu::Result result = cuda.MemPoolExportPointer(&name, address);
+    (void)cuda.MemFree(address);  // which waits for no stream
+    cuda.check(result, "cuMemPoolExportPointer");
+  }
+
+ private:
+  const CudaDevice& device_;
+  cu::MemoryPool handle_ = nullptr;
+};
+
 // Both ends of a connection in one process.
 struct Timelines {
   Timeline lender;
@@ -191,6 +237,13 @@ void try_legacy_ipc(const CudaDevice& device) {
   const cu::Result result = cuda.IpcGetMemHandle(&handle, address);
   (void)cuda.MemFree(address);
   cuda.check(result, "cuIpcGetMemHandle");
+}
+
+void try_pool_ipc(const CudaDevice& device) {
+  const CudaScope scope(device);
+  const TrialPool pool(device);
+  pool.export_itself();
+  pool.export_memory();
 }
 
 void ask_for_peer_access(const CudaDevice& reader, const CudaDevice& owner) {

@@ -21,6 +21,9 @@ void try_order(const platform::CudaDevice& device, std::chrono::nanoseconds pati
                OrderBy order);
 // Memory of cuMemAlloc gets a handle; to open it takes another process.
 void try_legacy_ipc(const platform::CudaDevice& device);
+// A memory pool is exported as a descriptor, and an allocation in it; to import them takes another
+// process.
+void try_pool_ipc(const platform::CudaDevice& device);
 // Does the driver say that the reader can access the owner's memory?
 void ask_for_peer_access(const platform::CudaDevice& reader, const platform::CudaDevice& owner);
 // Memory of the owner is mapped for the reader. Only where the driver says that it can.

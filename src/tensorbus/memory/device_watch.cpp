@@ -1,21 +1,17 @@
 #include "tensorbus/memory/device_watch.hpp"
 
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 
 #include <atomic>
 #include <list>
 #include <memory>
 #include <mutex>
 #include <new>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "tensorbus/platform/background_thread.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
-#include "tensorbus/platform/limits.hpp"
 
 namespace tensorbus::memory {
 namespace {
@@ -52,18 +48,8 @@ State& state() {
   const std::lock_guard lock(mutex);
   if (State* const found = running()) return *found;
   auto fresh = std::make_unique<State>();
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    std::thread([&on = *fresh] { run(on); }).detach();
-  } catch (const std::system_error& error) {
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    platform::throw_system("a thread to look after CUDA's streams", error.code().value(),
-                           platform::During::kThread);
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  platform::start_background_thread("a thread to look after CUDA's streams",
+                                    [&on = *fresh] { run(on); });
   State* const made = fresh.release();
   current.store(made, std::memory_order_release);
   platform::CudaStream::tell_of_broken_devices([](const platform::CudaDevice&) {

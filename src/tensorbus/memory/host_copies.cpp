@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <deque>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -13,6 +12,7 @@
 
 #include "tensorbus/memory/device_watch.hpp"
 #include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/fork_guard.hpp"
 #include "tensorbus/platform/memfd.hpp"
 
 namespace tensorbus::memory {
@@ -26,6 +26,14 @@ using platform::CudaStream;
 // which it takes long to pin.
 constexpr std::size_t kMostResting = 4;
 constexpr std::size_t kMostRestingBytes = std::size_t{256} << 20;
+
+constexpr std::size_t kMostWaiting = 4096;
+
+Error broken(const platform::CudaDevice& device) {
+  return {Code::kSystem, "the memory of cuda:" + std::to_string(device.ordinal()) +
+                             " cannot be read any more: a kernel of its owner's has broken the "
+                             "context there"};
+}
 
 std::uintptr_t round_up(std::uintptr_t value, std::size_t to) { return (value + to - 1) / to * to; }
 
@@ -68,6 +76,7 @@ struct HostCopies::Copy {
            write_mark == range.block->write_mark() && offset == range.offset &&
            length == range.bytes;
   }
+  bool in_use() const { return (!rests() || source) && !given_up; }
   bool rests() const { return done.load(std::memory_order_acquire) && block.unshared(); }
 
   const std::shared_ptr<Bell> bell;
@@ -88,6 +97,7 @@ struct HostCopies::Copy {
   // Release, by a thread of the driver, which does not touch the copy again; acquire in rests() and
   // deliver().
   std::atomic<bool> done{false};
+  bool given_up = false;  // it may never be done
   std::deque<OnCopied> waiting;
 };
 
@@ -99,37 +109,89 @@ HostCopies::HostCopies(std::shared_ptr<Arena> arena, std::shared_ptr<CudaMemory>
 
 HostCopies::~HostCopies() {
   bell_->silence();
-  const CudaDriver* const cuda = CudaDriver::in_use();
-  if (cuda == nullptr) return;
+  if (CudaDriver::in_use() == nullptr) return;
   for (const auto& copy : copies_) try {
-      if (!copy->done.load(std::memory_order_acquire))
+      if (copy->given_up)
+        platform::abandon(copy);
+      else if (!copy->done.load(std::memory_order_acquire))
         DeviceWatch::retry([copy] { return copy->done.load(std::memory_order_acquire); });
     } catch (const std::exception&) {  // no memory: it stays
       new (std::nothrow) std::shared_ptr<Copy>(copy);
     }
-  for (const auto& [device, stream] : streams_) try {
-      const CudaScope scope(*device);
-      (void)cuda->StreamDestroy(stream.handle());  // what is enqueued there still runs
-    } catch (const Error&) {                       // the device is lost
-    }
 }
 
 void HostCopies::copy(const Range& range, OnCopied on_copied) {
+  require_possible(range);
+  const bool in_turn = waiting_.empty() || find(range);
+  if (in_turn && serve(range, on_copied)) return;
+  if (waiting_.size() >= kMostWaiting)
+    throw Error(Code::kOutOfMemory, "too many copies of device memory wait for others");
+  waiting_.push_back({range, std::move(on_copied)});
+}
+
+void HostCopies::require_possible(const Range& range) const {
+  const platform::CudaDevice& device = cuda_->device_of(range.block->segment());
+  if (device.is_broken()) throw broken(device);
+  const std::size_t budget = arena_->stats().budget_bytes;
+  if (Copy::block_bytes(range.bytes + kBlockAlignment) > budget)
+    throw Error(Code::kOutOfMemory, "a copy of " + std::to_string(range.bytes) +
+                                        " bytes of device memory in host memory, whose budget is " +
+                                        std::to_string(budget) +
+                                        ": raise budget_bytes (TENSORBUS_BUDGET)");
+}
+
+// False: there is no room for it, but there will be when others are through with theirs.
+bool HostCopies::serve(const Range& range, const OnCopied& on_copied) {
   std::shared_ptr<Copy> copy = find(range);
-  if (!copy) {
-    copy = copies_.emplace_back(make(range));  // here before a stream writes it
-    try {
-      start(*copy, range);
-    } catch (...) {
-      copies_.remove(copy);
-      throw;
+  if (!copy && !has_room_for(range)) return false;
+  if (!copy) try {
+      copy = begin(range);
+    } catch (const Error& error) {
+      if (error.code() != Code::kOutOfMemory || !any_in_use()) throw;
+      return false;
     }
-  }
   copies_.splice(copies_.end(), copies_, std::find(copies_.begin(), copies_.end(), copy));
   if (copy->source)
-    copy->waiting.push_back(std::move(on_copied));
+    copy->waiting.push_back(on_copied);
   else
     on_copied(copied(*copy));  // deliver() has seen it
+  return true;
+}
+
+bool HostCopies::any_in_use() const {
+  return std::any_of(copies_.begin(), copies_.end(),
+                     [](const auto& copy) { return copy->in_use(); });
+}
+
+bool HostCopies::has_room_for(const Range& range) const {
+  std::size_t bytes = range.bytes;
+  for (const auto& copy : copies_)
+    if (copy->in_use()) bytes += copy->bytes;
+  return bytes <= arena_->stats().budget_bytes / 2 || !any_in_use();
+}
+
+std::shared_ptr<HostCopies::Copy> HostCopies::begin(const Range& range) {
+  const auto copy = copies_.emplace_back(make(range));  // here before a stream writes it
+  try {
+    start(*copy, range);
+  } catch (...) {
+    copies_.remove(copy);
+    throw;
+  }
+  return copy;
+}
+
+// The first that finds no room keeps its turn.
+void HostCopies::serve_waiting() {
+  for (; !waiting_.empty(); waiting_.pop_front()) {
+    const Waiting& next = waiting_.front();
+    try {
+      require_possible(next.range);
+      if (!serve(next.range, next.on_copied)) return;
+    } catch (const Error& error) {
+      next.on_copied(error);
+    }
+  }
 }
 
 std::shared_ptr<HostCopies::Copy> HostCopies::find(const Range& range) const {
@@ -183,6 +245,7 @@ void HostCopies::start(Copy& copy, const Range& range) {
   copy.device = device.ordinal();
   copy.begin = range.offset % kBlockAlignment;  // elements stay as aligned as they were
   copy.done.store(false, std::memory_order_relaxed);
+  copy.given_up = false;
   const CudaDriver& cuda = CudaDriver::get();
   const CudaScope scope(device);
   const CudaStream& stream = stream_of(device);
@@ -191,10 +254,10 @@ void HostCopies::start(Copy& copy, const Range& range) {
   };
   bool enqueued = false;
   const auto enqueue = [&] {
-    cuda.check(cuda.MemcpyAsync(address(copy.pages.data() + copy.begin),
-                                address(block.data() + (range.offset - block.offset())),
-                                range.bytes, stream.handle()),
-               "cuMemcpyAsync of " + std::to_string(range.bytes) + " bytes");
+    stream.check(cuda.MemcpyAsync(address(copy.pages.data() + copy.begin),
+                                  address(block.data() + (range.offset - block.offset())),
+                                  range.bytes, stream.handle()),
+                 "cuMemcpyAsync");
     enqueued = true;
     const auto on_done = [](void* argument) {
       auto& mine = *static_cast<Copy*>(argument);
@@ -202,10 +265,13 @@ void HostCopies::start(Copy& copy, const Range& range) {
       mine.done.store(true, std::memory_order_release);
       bell->ring();
     };
-    cuda.check(cuda.LaunchHostFunc(stream.handle(), on_done, &copy), "cuLaunchHostFunc");
+    stream.check(cuda.LaunchHostFunc(stream.handle(), on_done, &copy), "cuLaunchHostFunc");
   };
   try {
-    cuda_->marks().after_whole(stream, block, enqueue);
+    // Also if the context breaks, and nothing more is run.
+    const auto ring = [bell = bell_](const void*) { bell->ring(); };
+    cuda_->marks().after_whole(stream, block, enqueue,
+                               std::shared_ptr<const void>(bell_.get(), ring));
   } catch (...) {
     if (enqueued) stream.synchronize();  // it writes to the copy
     throw;
@@ -214,22 +280,25 @@ void HostCopies::start(Copy& copy, const Range& range) {
 }
 
 const CudaStream& HostCopies::stream_of(const platform::CudaDevice& device) {
-  const auto found = streams_.find(&device);
-  if (found != streams_.end()) return found->second;
-  const CudaDriver& cuda = CudaDriver::get();
-  platform::cu::Stream stream = nullptr;
-  cuda.check(cuda.StreamCreate(&stream, platform::cu::kStreamNonBlocking), "cuStreamCreate");
-  return streams_.emplace(&device, CudaStream(device, stream)).first->second;
+  return streams_.try_emplace(&device, device).first->second.get();
 }
 
 void HostCopies::deliver() {
   const auto copies = copies_;  // who is told may ask for more
   for (const auto& copy : copies) {
-    if (!copy->source || !copy->done.load(std::memory_order_acquire)) continue;
-    tell(*copy);
+    if (!copy->source) continue;
+    const platform::CudaDevice& device = cuda_->device_of(copy->segment);
+    copy->given_up = device.is_broken();  // also what is done: nobody knows what had run before
+    if (copy->given_up)
+      tell(*copy, broken(device));
+    else if (copy->done.load(std::memory_order_acquire))
+      tell(*copy, copied(*copy));
+    else
+      continue;
     copy->source.reset();
   }
   let_go(kMostResting);
+  serve_waiting();
 }
 
 HostCopies::Copied HostCopies::copied(const Copy& copy) {
@@ -243,9 +312,9 @@ HostCopies::Copied HostCopies::copied(const Copy& copy) {
 }
 
 // Who could not be told, for want of memory, is told another time.
-void HostCopies::tell(Copy& copy) {
-  for (const Copied done = copied(copy); !copy.waiting.empty(); copy.waiting.pop_front()) try {
-      copy.waiting.front()(done);
+void HostCopies::tell(Copy& copy, const Result& result) {
+  for (; !copy.waiting.empty(); copy.waiting.pop_front()) try {
+      copy.waiting.front()(result);
     } catch (const Error&) {  // its connection is broken, not the others'
     }
 }

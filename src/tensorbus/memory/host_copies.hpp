@@ -2,14 +2,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <list>
 #include <map>
 #include <memory>
+#include <variant>
 
 #include "tensorbus/memory/arena.hpp"
 #include "tensorbus/memory/cuda_memory.hpp"
 #include "tensorbus/platform/cuda_stream.hpp"
+#include "tensorbus/platform/error.hpp"
 
 namespace tensorbus::memory {
 
@@ -39,25 +42,38 @@ class HostCopies {
     int device = 0;                   // where the range lies: our ordinal
     std::shared_ptr<const void> use;  // for as long as somebody reads the copy
   };
-  using OnCopied = std::function<void(const Copied&)>;
+  using Result = std::variant<Copied, Error>;
+  using OnCopied = std::function<void(const Result&)>;
 
   // `on_copied` is called from here, or by deliver(): when whatever writes the block has, and the
-  // copy is made; once more, if it throws std::bad_alloc there. Throws Error(kOutOfMemory), and
-  // what the driver says.
+  // copy is made, or it cannot be made any more; once more, if it throws std::bad_alloc there. What
+  // is copied and read takes half of the arena's budget at most, or is one copy alone: others wait
+  // for it. Throws Error(kOutOfMemory) for one that will never fit, and if too many wait,
+  // Error(kSystem) for a device whose context is broken, and what the driver says.
   void copy(const Range& range, OnCopied on_copied);
-  // Tells of copies that are done, and lets go of memory that has rested for long.
+  // Tells of copies that are done, begins others, and lets go of memory that has rested for long.
   void deliver();
 
  private:
   class Bell;
   struct Copy;
 
+  struct Waiting {
+    Range range;
+    OnCopied on_copied;
+  };
+  bool serve(const Range& range, const OnCopied& on_copied);
+  void serve_waiting();
+  bool has_room_for(const Range& range) const;
+  bool any_in_use() const;
+  std::shared_ptr<Copy> begin(const Range& range);
+  void require_possible(const Range& range) const;
   std::shared_ptr<Copy> find(const Range& range) const;
   std::shared_ptr<Copy> make(const Range& range);
   static void pin(Copy& copy, const platform::CudaDevice& device);
   void start(Copy& copy, const Range& range);
   static Copied copied(const Copy& copy);
-  static void tell(Copy& copy);
+  static void tell(Copy& copy, const Result& result);
   void let_go(std::size_t most_resting);
   const platform::CudaStream& stream_of(const platform::CudaDevice& device);
 
@@ -65,7 +81,8 @@ class HostCopies {
   const std::shared_ptr<CudaMemory> cuda_;
   const std::shared_ptr<Bell> bell_;
   std::list<std::shared_ptr<Copy>> copies_;  // the one that was used last, last
-  std::map<const platform::CudaDevice*, platform::CudaStream> streams_;
+  std::deque<Waiting> waiting_;              // until there is room
+  std::map<const platform::CudaDevice*, platform::OwnStream> streams_;
 };
 
 }  // namespace tensorbus::memory

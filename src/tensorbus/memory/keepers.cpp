@@ -1,20 +1,14 @@
 #include "tensorbus/memory/keepers.hpp"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <new>
-#include <system_error>
-#include <thread>
 #include <utility>
 
+#include "tensorbus/platform/background_thread.hpp"
 #include "tensorbus/platform/cuda_driver.hpp"
-#include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
-#include "tensorbus/platform/limits.hpp"
 
 namespace tensorbus::memory {
 namespace {
@@ -62,22 +56,13 @@ void Keepers::prepare() {
   const std::lock_guard lock(mutex);
   if (running() != nullptr) return;
   auto fresh = std::make_unique<State>();
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    std::thread([&on = *fresh] { run(on); }).detach();
-  } catch (const std::system_error& error) {
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    platform::throw_system("a thread to let go of CUDA memory", error.code().value(),
-                           platform::During::kThread);
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  platform::start_background_thread("a thread to let go of CUDA memory",
+                                    [&on = *fresh] { run(on); });
   current.store(fresh.release(), std::memory_order_release);
 }
 
 void Keepers::let_go(Kept kept) noexcept {
+  if (kept.empty()) return;
   State* const state = running();
   if (state == nullptr) return keep_for_good(std::move(kept));
   {

@@ -206,6 +206,11 @@ void Timeline::keep_until_passed(std::shared_ptr<const void> what) {
   DeviceWatch::wake();
 }
 
+void Timeline::keep_until_own(Mark ours, std::shared_ptr<const void> what) {
+  pages_->keep_until_passed({ours}, std::move(what));
+  DeviceWatch::wake();
+}
+
 void Timeline::keep_until(Mark theirs, std::shared_ptr<const void> what) {
   pages_->keep_until(theirs, std::move(what));
   DeviceWatch::wake();

@@ -61,6 +61,8 @@ class Timeline {
 
   // Until the peer's mark is reached, or it is dead.
   void keep_until(Mark theirs, std::shared_ptr<const void> what);
+  // Until a mark of ours is.
+  void keep_until_own(Mark ours, std::shared_ptr<const void> what);
   // Until what our streams have been told to do by now has run.
   void keep_until_passed(std::shared_ptr<const void> what);
   // For as long as our streams may have operations left, also beyond our end.

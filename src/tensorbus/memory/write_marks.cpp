@@ -39,7 +39,7 @@ void WriteMarks::written_by(const CudaStream& stream, std::span<const BlockRef> 
 }
 
 void WriteMarks::after_whole(const CudaStream& stream, const Block& block,
-                             const std::function<void()>& work) {
+                             const std::function<void()>& work, std::shared_ptr<const void> end) {
   Timeline* own = nullptr;
   {
     const std::lock_guard lock(mutex_);
@@ -52,7 +52,17 @@ void WriteMarks::after_whole(const CudaStream& stream, const Block& block,
     (void)own->signal(stream);
     throw;
   }
-  (void)own->signal(stream);
+  own->keep_until_own(own->signal(stream), std::move(end));
+}
+
+void WriteMarks::wait_on(const CudaStream& stream, const Block& block) {
+  const std::lock_guard lock(mutex_);
+  own().wait_for_own(stream, Mark::of(block.write_mark()));
+}
+
+void WriteMarks::keep_until_whole(const Block& block, std::shared_ptr<const void> what) {
+  const std::lock_guard lock(mutex_);
+  own().keep_until_own(Mark::of(block.write_mark()), std::move(what));
 }
 
 // Takes no lock: it is asked for where a driver that blocks must not be waited for.

@@ -26,13 +26,19 @@ class WriteMarks {
   // Timeline::signal() throws.
   void written_by(const platform::CudaStream& stream, std::span<const BlockRef> blocks);
   // Has `work` enqueued on the stream, behind what writes the block. The stream is the caller's
-  // alone, and no lock is held meanwhile: the driver may wait until it has run.
+  // alone, and no lock is held meanwhile: the driver may wait until it has run. `end` is let go of
+  // when it has, or never will.
   void after_whole(const platform::CudaStream& stream, const Block& block,
-                   const std::function<void()>& work);
+                   const std::function<void()>& work, std::shared_ptr<const void> end);
+  // What is enqueued on the stream from now on finds the block whole. The stream is to write a
+  // block afterwards, as written_by() has it.
+  void wait_on(const platform::CudaStream& stream, const Block& block);
   // By the write mark of a block.
   bool whole(std::uint64_t write_mark) const noexcept;
   // For as long as streams may still write.
   void keep(std::shared_ptr<const void> what) noexcept;
+  // Until the block is whole, or never will be.
+  void keep_until_whole(const Block& block, std::shared_ptr<const void> what);
   // A mark of `timeline` for when all of them are; none, if they are now. A stream of our own waits
   // for those that write them, and signals it.
   Mark when_whole(Timeline& timeline, std::span<const BlockRef> blocks);

@@ -17,6 +17,7 @@ using AllocationHandle = std::uint64_t;  // of cuMemCreate
 using Context = struct ContextTag*;
 using Stream = struct StreamTag*;
 using Event = struct EventTag*;
+using MemoryPool = struct MemoryPoolTag*;
 using HostFunction = void (*)(void*);
 
 enum class Result : int {
@@ -129,6 +130,22 @@ struct IpcEventHandle {
 };
 static_assert(sizeof(IpcEventHandle) == 64);
 
+struct MemPoolProps {
+  AllocationType type = AllocationType::kInvalid;
+  HandleType handle_types = HandleType::kNone;
+  Location location;
+  void* win32_security_attributes = nullptr;
+  std::size_t max_size = 0;  // 0: as the driver likes
+  unsigned short usage = 0;
+  unsigned char reserved[54] = {};
+};
+static_assert(sizeof(MemPoolProps) == 88);
+
+struct MemPoolPtrExportData {
+  std::array<std::byte, 64> bytes{};
+};
+static_assert(sizeof(MemPoolPtrExportData) == 64);
+
 // CALL(name, symbol, parameters): every function that is called, and the symbol that is looked up
 // for it: the one that cuda.h of CUDA 12 and 13 maps its name to.
 #define TENSORBUS_CUDA_FUNCTIONS(CALL)                                                            \
@@ -173,6 +190,18 @@ static_assert(sizeof(IpcEventHandle) == 64);
   CALL(IpcCloseMemHandle, cuIpcCloseMemHandle, (DevicePtr))                                       \
   CALL(MemAlloc, cuMemAlloc_v2, (DevicePtr*, std::size_t))                                        \
   CALL(MemFree, cuMemFree_v2, (DevicePtr))                                                        \
+  CALL(MemPoolCreate, cuMemPoolCreate, (MemoryPool*, const MemPoolProps*))                        \
+  CALL(MemPoolDestroy, cuMemPoolDestroy, (MemoryPool))                                            \
+  CALL(MemPoolSetAccess, cuMemPoolSetAccess, (MemoryPool, const AccessDesc*, std::size_t))        \
+  CALL(MemAllocFromPoolAsync, cuMemAllocFromPoolAsync,                                            \
+       (DevicePtr*, std::size_t, MemoryPool, Stream))                                             \
+  CALL(MemPoolExportToShareableHandle, cuMemPoolExportToShareableHandle,                          \
+       (void*, MemoryPool, HandleType, unsigned long long))                                       \
+  CALL(MemPoolImportFromShareableHandle, cuMemPoolImportFromShareableHandle,                      \
+       (MemoryPool*, void*, HandleType, unsigned long long))                                      \
+  CALL(MemPoolExportPointer, cuMemPoolExportPointer, (MemPoolPtrExportData*, DevicePtr))          \
+  CALL(MemPoolImportPointer, cuMemPoolImportPointer,                                              \
+       (DevicePtr*, MemoryPool, MemPoolPtrExportData*))                                           \
   CALL(MemcpyAsync, cuMemcpyAsync, (DevicePtr, DevicePtr, std::size_t, Stream))                   \
   CALL(MemHostRegister, cuMemHostRegister_v2, (void*, std::size_t, unsigned))                     \
   CALL(MemHostUnregister, cuMemHostUnregister, (void*))                                           \

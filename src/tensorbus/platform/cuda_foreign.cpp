@@ -21,6 +21,8 @@ struct Facts {
   std::uint64_t pool = 0;
   std::uint64_t mapping = 0;
   std::uint64_t mapping_bytes = 0;
+  std::uint64_t start = 0;
+  std::uint64_t bytes = 0;
 
   bool is_memory_of(const CudaDevice& device) const noexcept {
     return type == static_cast<std::uint64_t>(cu::MemoryType::kDevice) && managed == 0 &&
@@ -35,12 +37,13 @@ struct Facts {
 Facts facts_of(cu::DevicePtr address) {
   using enum cu::PointerAttribute;
   Facts facts;
-  std::array wanted{kMemoryType,    kIsManaged,          kDeviceOrdinal,
-                    kBufferId,      kIsLegacyIpcCapable, kAllowedHandleTypes,
-                    kMempoolHandle, kMappingBase,        kMappingSize};
-  std::array<void*, 9> found{&facts.type,      &facts.managed, &facts.ordinal,
-                             &facts.buffer_id, &facts.legacy,  &facts.handle_types,
-                             &facts.pool,      &facts.mapping, &facts.mapping_bytes};
+  std::array wanted{kMemoryType,         kIsManaged,          kDeviceOrdinal, kBufferId,
+                    kIsLegacyIpcCapable, kAllowedHandleTypes, kMempoolHandle, kMappingBase,
+                    kMappingSize,        kRangeStart,         kRangeSize};
+  std::array<void*, 11> found{&facts.type,      &facts.managed, &facts.ordinal,
+                              &facts.buffer_id, &facts.legacy,  &facts.handle_types,
+                              &facts.pool,      &facts.mapping, &facts.mapping_bytes,
+                              &facts.start,     &facts.bytes};
   static_assert(wanted.size() == found.size());
   const cu::Result result = CudaDriver::get().PointerGetAttributes(
       static_cast<unsigned>(wanted.size()), wanted.data(), found.data(), address);
@@ -64,6 +67,7 @@ std::optional<CudaForeign> CudaForeign::around(const CudaDevice& device, const s
   const auto address = reinterpret_cast<cu::DevicePtr>(first);
   const Facts facts = facts_of(address);
   if (!facts.is_memory_of(device)) return std::nullopt;
+  if (facts.pool != 0) return pooled_around(device, address, bytes);
   if (facts.legacy != 0) return allocation_around(device, address, bytes, facts.buffer_id);
   if (facts.has_descriptor()) return chunks_around(device, address, bytes);
   return std::nullopt;
@@ -79,6 +83,23 @@ std::optional<CudaForeign> CudaForeign::allocation_around(const CudaDevice& devi
     return std::nullopt;
   CudaForeign found(Kind::kLegacy, {device, base, size});
   found.buffer_id_ = buffer_id;
+  return found;
+}
+
+// What is exported is an allocation by its first byte. Where the driver is of two minds about which
+// that is, others might be given what lies beside it.
+std::optional<CudaForeign> CudaForeign::pooled_around(const CudaDevice& device,
+                                                      cu::DevicePtr address, std::size_t bytes) {
+  const Facts facts = facts_of(address);
+  cu::DevicePtr base = 0;
+  std::size_t size = 0;
+  if (CudaDriver::get().MemGetAddressRange(&base, &size, address) != cu::Result::kSuccess ||
+      base != facts.start || size != facts.bytes || address < base || address - base > size ||
+      bytes > size - (address - base))
+    return std::nullopt;
+  CudaForeign found(Kind::kPool, {device, base, size});
+  found.buffer_id_ = facts.buffer_id;
+  found.from_ = reinterpret_cast<cu::MemoryPool>(facts.pool);
   return found;
 }
 
@@ -108,8 +129,13 @@ std::optional<CudaForeign> CudaForeign::chunks_around(const CudaDevice& device,
 
 bool CudaForeign::make_shareable() {
   const CudaScope scope(range_.device());
-  if (kind_ == Kind::kLegacy)
-    return CudaDriver::get().IpcGetMemHandle(&handle_, range_.address()) == cu::Result::kSuccess;
+  if (kind_ == Kind::kPool) return make_pool_shareable();
+  if (kind_ == Kind::kLegacy) {
+    cu::IpcMemHandle handle;
+    const cu::Result result = CudaDriver::get().IpcGetMemHandle(&handle, range_.address());
+    handle_ = handle.bytes;
+    return result == cu::Result::kSuccess;
+  }
   try {
     for (const Chunk& chunk : chunks_) (void)chunk.allocation.descriptor();
     return true;
@@ -118,9 +144,23 @@ bool CudaForeign::make_shareable() {
   }
 }
 
+// The default pools refuse the first call.
+bool CudaForeign::make_pool_shareable() {
+  const CudaDriver& cuda = CudaDriver::get();
+  int fd = -1;
+  if (cuda.MemPoolExportToShareableHandle(&fd, from_, cu::HandleType::kPosixFd, 0) !=
+      cu::Result::kSuccess)
+    return false;
+  pool_ = Fd(fd);
+  cu::MemPoolPtrExportData name;
+  if (cuda.MemPoolExportPointer(&name, range_.address()) != cu::Result::kSuccess) return false;
+  handle_ = name.bytes;
+  return true;
+}
+
 bool CudaForeign::holds(const CudaForeign& other) const {
   if (kind_ != other.kind_ || &range_.device() != &other.range_.device()) return false;
-  if (kind_ == Kind::kLegacy)
+  if (kind_ != Kind::kChunks)
     return buffer_id_ == other.buffer_id_ && range_.address() == other.range_.address() &&
            range_.size() == other.range_.size();
   return std::search(chunks_.begin(), chunks_.end(), other.chunks_.begin(), other.chunks_.end()) !=
@@ -133,7 +173,7 @@ bool CudaForeign::replaces(const CudaForeign& other) const {
   if (&range_.device() != &theirs.device() || range_.data() >= theirs.data() + theirs.size() ||
       theirs.data() >= range_.data() + range_.size())
     return false;
-  if (kind_ == Kind::kLegacy || other.kind_ == Kind::kLegacy) return !holds(other);
+  if (kind_ != Kind::kChunks || other.kind_ != Kind::kChunks) return !holds(other);
   for (const Chunk& one : chunks_)
     for (const Chunk& two : other.chunks_)
       if (one.base < end(two) && two.base < end(one) && !(one == two)) return true;
@@ -143,7 +183,7 @@ bool CudaForeign::replaces(const CudaForeign& other) const {
 bool CudaForeign::there() const noexcept {
   try {
     const CudaScope scope(range_.device());
-    if (kind_ == Kind::kLegacy) return facts_of(range_.address()).buffer_id == buffer_id_;
+    if (kind_ != Kind::kChunks) return facts_of(range_.address()).buffer_id == buffer_id_;
     return std::all_of(chunks_.begin(), chunks_.end(), [](const Chunk& chunk) {
       const Facts facts = facts_of(chunk.base);
       return facts.buffer_id == chunk.buffer_id && facts.mapping == chunk.base &&

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -10,11 +11,12 @@
 namespace tensorbus::platform {
 
 // Memory of a device that another allocator made, as other processes can be given it: an allocation
-// of cudaMalloc, by a handle, or chunks of cuMemCreate that are mapped one behind the other
-// (PyTorch's expandable segments), by descriptors. The chunks it keeps, an allocation it does not.
+// of cudaMalloc, by a handle; chunks of cuMemCreate that are mapped one behind the other (PyTorch's
+// expandable segments), by descriptors; an allocation of a pool, by both. The chunks it keeps, an
+// allocation it does not.
 class CudaForeign {
  public:
-  enum class Kind : std::uint32_t { kLegacy = 1, kChunks = 2 };  // the numbers travel
+  enum class Kind : std::uint32_t { kLegacy = 1, kChunks = 2, kPool = 3 };  // the numbers travel
   static constexpr std::size_t kMostChunks = 128;  // a descriptor each, here and in each borrower
   struct Chunk {
     cu::DevicePtr base = 0;
@@ -28,7 +30,7 @@ class CudaForeign {
   };
 
   // That which holds all of these bytes; nothing if there is no such one, the memory is of another
-  // kind (pools, managed memory), or the driver says no.
+  // kind (managed memory), or the driver says no.
   static std::optional<CudaForeign> around(const CudaDevice& device, const std::byte* first,
                                            std::size_t bytes);
 
@@ -38,9 +40,11 @@ class CudaForeign {
   Kind kind() const noexcept { return kind_; }
   const CudaRange& range() const noexcept { return range_; }
   const std::vector<Chunk>& chunks() const noexcept { return chunks_; }
-  const cu::IpcMemHandle& handle() const noexcept { return handle_; }
+  // Of an allocation: what opens it, or names it in its pool.
+  const std::array<std::byte, 64>& handle() const noexcept { return handle_; }
+  const Fd& pool() const noexcept { return pool_; }
 
-  // False: others cannot be given it. To be asked once, before it is.
+  // False: others cannot be given it, as with most pools. To be asked once, before it is.
   bool make_shareable();
   // Is all of the other in it? Also when addresses were used again, for the ids of allocations are
   // not (and a chunk that we keep has a handle of its own).
@@ -55,13 +59,19 @@ class CudaForeign {
   static std::optional<CudaForeign> allocation_around(const CudaDevice& device,
                                                       cu::DevicePtr address, std::size_t bytes,
                                                       std::uint64_t buffer_id);
+  static std::optional<CudaForeign> pooled_around(const CudaDevice& device, cu::DevicePtr address,
+                                                  std::size_t bytes);
   static std::optional<CudaForeign> chunks_around(const CudaDevice& device, cu::DevicePtr address,
                                                   std::size_t bytes);
 
+  bool make_pool_shareable();
+
   Kind kind_;
   CudaRange range_;
-  std::uint64_t buffer_id_ = 0;  // of an allocation
-  cu::IpcMemHandle handle_;
+  std::uint64_t buffer_id_ = 0;    // of an allocation
+  cu::MemoryPool from_ = nullptr;  // valid for as long as the allocation
+  std::array<std::byte, 64> handle_{};
+  Fd pool_;  // the pool's own end may come before the allocation's
   std::vector<Chunk> chunks_;
 };
 

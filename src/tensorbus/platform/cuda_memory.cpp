@@ -23,8 +23,13 @@ cu::AllocationProp exportable(const CudaDevice& device) {
   return prop;
 }
 
-// The other devices of this process that can reach the memory of this one.
-std::vector<const CudaDevice*> peers_of(const CudaDevice& device) {
+std::string bytes_on(std::size_t bytes, const CudaDevice& device) {
+  return std::to_string(bytes) + " bytes on cuda:" + std::to_string(device.ordinal());
+}
+
+}  // namespace
+
+std::vector<const CudaDevice*> cuda_peers_of(const CudaDevice& device) {
   const CudaDriver& cuda = CudaDriver::get();
   std::vector<const CudaDevice*> peers;
   for (const CudaDevice* other : CudaDevice::all()) {
@@ -36,12 +41,6 @@ std::vector<const CudaDevice*> peers_of(const CudaDevice& device) {
   }
   return peers;
 }
-
-std::string bytes_on(std::size_t bytes, const CudaDevice& device) {
-  return std::to_string(bytes) + " bytes on cuda:" + std::to_string(device.ordinal());
-}
-
-}  // namespace
 
 std::size_t cuda_granularity(const CudaDevice& device) {
   const CudaDriver& cuda = CudaDriver::get();
@@ -121,7 +120,8 @@ void CudaMapping::allow(cu::AccessFlags access) {
   const CudaDriver& cuda = CudaDriver::get();
   const auto allowed = [&](cu::AccessFlags flags) {
     std::vector<cu::AccessDesc> all{{location_of(*device_), flags}};
-    for (const CudaDevice* peer : peers_of(*device_)) all.push_back({location_of(*peer), flags});
+    for (const CudaDevice* peer : cuda_peers_of(*device_))
+      all.push_back({location_of(*peer), flags});
     if (cuda.MemSetAccess(address_, bytes_, all.data(), all.size()) == cu::Result::kSuccess)
       return cu::Result::kSuccess;
     return cuda.MemSetAccess(address_, bytes_, all.data(), 1);

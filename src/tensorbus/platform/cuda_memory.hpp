@@ -13,6 +13,9 @@ namespace tensorbus::platform {
 // What the sizes of allocations and mappings on this device are multiples of.
 std::size_t cuda_granularity(const CudaDevice& device);
 
+// The other devices of this process that can reach the memory of this one.
+std::vector<const CudaDevice*> cuda_peers_of(const CudaDevice& device);
+
 // Owns memory of a device that other processes can be given a descriptor of. It has no address
 // until it is mapped; mappings keep the memory, so that it may go before they do.
 class CudaAllocation {

@@ -84,6 +84,24 @@ void CudaStream::join(const CudaStream& other) const {
   cuda.check(result, "cuStreamWaitEvent");
 }
 
+OwnStream::OwnStream(const CudaDevice& device) : stream_(device) {
+  const CudaDriver& cuda = CudaDriver::get();
+  const CudaScope scope(device);
+  cu::Stream stream = nullptr;
+  cuda.check(cuda.StreamCreate(&stream, cu::kStreamNonBlocking), "cuStreamCreate");
+  stream_ = CudaStream(device, stream);
+}
+
+OwnStream::~OwnStream() {
+  const CudaDriver* const cuda = CudaDriver::in_use();
+  if (cuda == nullptr) return;
+  try {
+    const CudaScope scope(stream_.device());
+    (void)cuda->StreamDestroy(stream_.handle());
+  } catch (const Error&) {  // the device is lost
+  }
+}
+
 HostRegistration::HostRegistration(const CudaDevice& device, std::span<std::byte> pages)
     : device_(device), pages_(pages) {
   const CudaDriver& cuda = CudaDriver::get();

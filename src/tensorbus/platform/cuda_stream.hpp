@@ -39,6 +39,21 @@ class CudaStream {
   cu::Stream stream_;
 };
 
+// A stream that is ours alone, and waits for no other by itself.
+class OwnStream {
+ public:
+  explicit OwnStream(const CudaDevice& device);
+  // What is enqueued there still runs.
+  ~OwnStream();
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+
+  const CudaStream& get() const noexcept { return stream_; }
+
+ private:
+  CudaStream stream_;
+};
+
 // Lets the GPUs of this process read and write mapped memory of the host, and pins it.
 class HostRegistration {
  public:

@@ -47,6 +47,7 @@ void bind_doctor(nb::module_& module) {
       .def_ro("order", &DeviceFindings::order)
       .def_ro("stream_waits", &DeviceFindings::stream_waits)
       .def_ro("legacy_ipc", &DeviceFindings::legacy_ipc)
+      .def_ro("pool_ipc", &DeviceFindings::pool_ipc)
       .def_prop_ro("can_share", &DeviceFindings::can_share);
   nb::class_<PeerFinding>(module, "PeerFinding")
       .def_ro("reader", &PeerFinding::reader)

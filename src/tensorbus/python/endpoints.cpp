@@ -196,7 +196,7 @@ void bind_subscriber(nb::module_& module) {
           "__init__",
           [](Subscriber* self, const std::string& topic, const Participant& participant,
              std::uint32_t depth, std::uint32_t max_held, double spin, Access access,
-             const std::string& type, bool pin) {
+             const std::string& type, bool pin, int device) {
             const WithoutGil release;
             new (self) Subscriber(topic,
                                   {.depth = depth,
@@ -204,12 +204,13 @@ void bind_subscriber(nb::module_& module) {
                                    .spin = to_timeout(spin),
                                    .access = access,
                                    .type = type_of(type),
-                                   .pin = pin},
+                                   .pin = pin,
+                                   .device = device_numbered(device)},
                                   participant);
           },
           nb::arg("topic"), nb::arg("participant"), nb::kw_only(), nb::arg("depth"),
           nb::arg("max_held"), nb::arg("spin"), nb::arg("access"), nb::arg("type") = "",
-          nb::arg("pin") = false)
+          nb::arg("pin") = false, nb::arg("device") = -1)
       .def("receive", receive, nb::arg("timeout").none(),
            nb::sig("def receive(self, timeout: float | None) -> Sample | Outcome"),
            "A Sample, or the Outcome that says why there is none.")

@@ -58,7 +58,11 @@ Queue::Pending start_put(Queue& self, Outgoing& outgoing, const nb::bytes& field
 
 nb::object take(Queue::Pending& self) {
   Sample sample;
-  const Outcome outcome = self.take(sample);
+  Outcome outcome{};
+  {
+    const WithoutGil release;  // it may be what initialises CUDA
+    outcome = self.take(sample);
+  }
   const bool is_item = outcome == Outcome::kDone && self.is_get();
   return is_item ? nb::cast(std::move(sample)) : nb::cast(outcome);
 }
@@ -84,7 +88,8 @@ void bind_queues(nb::module_& module) {
       .def("cancel", &Queue::Pending::cancel, nb::call_guard<WithoutGil>(),
            "Gives it up; an item that has come goes back.")
       .def("take", take, nb::sig("def take(self) -> Sample | Outcome"),
-           "What became of it: the Sample of a get, else the Outcome; TIMED_OUT: not yet.");
+           "What became of it: the Sample of a get, else the Outcome; TIMED_OUT: not yet, the "
+           "descriptor will be readable again.");
   nb::class_<Queue>(module, "Queue", "Items from any process to any other.")
       .def(
           "__init__",

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include "call.hpp"
+#include "pool.hpp"
 #include "stream.hpp"
 
 // cuMemAlloc's memory, which has an address from the start.
@@ -23,14 +24,6 @@ Result allocate(Memory& memory, DevicePtr* address, std::size_t bytes, Context c
   *address = address_of(mapped);
   memory.ranges.emplace(*address, std::move(range));
   return Result::kSuccess;
-}
-
-// What freeing waits for: all that the streams of its device have been given.
-std::vector<Point> ends_of_all(const World& all, Context context) {
-  std::vector<Point> ends;
-  for (const StreamRef& stream : all.streams)
-    if (stream->context == context) ends.push_back(end_of(stream));
-  return ends;
 }
 
 Range* allocation_at(World& all, DevicePtr address) {
@@ -56,10 +49,15 @@ extern "C" Result cuMemFree_v2(DevicePtr address) {
   World& all = world();
   std::unique_lock lock(all.mutex);
   if (current_context() == nullptr) return Result::kInvalidContext;
+  if (const auto at = all.memory.ranges.find(address);
+      at != all.memory.ranges.end() && at->second.pool != nullptr) {
+    require_untouched(all, address, at->second.bytes, "cuMemFree");  // it waits for no stream
+    free_pooled(all, address);
+    return Result::kSuccess;
+  }
   const Range* range = allocation_at(all, address);
   if (range == nullptr) return Result::kInvalidValue;
-  for (const Point& end : ends_of_all(all, range->context))
-    while (!end.is_reached()) all.changed.wait(lock);
+  wait_for_streams(all, lock, range->context);
   range = allocation_at(all, address);
   if (range == nullptr) return Result::kInvalidValue;  // freed twice at once
   ::munmap(pointer_to(address), range->bytes);

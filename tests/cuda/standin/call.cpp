@@ -23,6 +23,7 @@ Calls& calls() {
 
 std::atomic<pid_t> initialized_by{0};
 thread_local bool in_operation = false;
+thread_local std::map<std::string, std::size_t> calls_here;
 
 // Aborts at a name that the interface does not have.
 void require_symbol(const std::string& symbol) {
@@ -36,6 +37,7 @@ void require_symbol(const std::string& symbol) {
 Result count_call(const char* symbol) {
   const std::lock_guard lock(calls().mutex);
   ++calls().counts[symbol];
+  ++calls_here[symbol];
   const auto wanted = calls().failures.find(symbol);
   if (wanted == calls().failures.end()) return Result::kSuccess;
   if (wanted->second.remaining_calls-- > 0) return Result::kSuccess;
@@ -77,6 +79,11 @@ extern "C" STANDIN_EXPORT std::size_t standin_calls(const char* symbol) {
   require_symbol(symbol);
   const std::lock_guard lock(calls().mutex);
   return calls().counts[symbol];
+}
+
+extern "C" STANDIN_EXPORT std::size_t standin_calls_here(const char* symbol) {
+  require_symbol(symbol);
+  return calls_here[symbol];
 }
 
 }  // namespace standin

@@ -11,7 +11,8 @@
 //   CUDA_VISIBLE_DEVICES  their numbers on the machine, in the order of this process's ordinals
 //   STANDIN_MEMORY        bytes that this process may allocate on each device (1 GiB)
 //   STANDIN_WITHOUT       what they cannot do: "vmm", "posix_fd", "mem_ops", "host_register",
-//                         "read_only_pins", "ipc_event", "legacy_ipc", "peer", with commas between
+//                         "read_only_pins", "ipc_event", "legacy_ipc", "peer", "pools",
+//                         "pool_ipc", with commas between
 //   STANDIN_FAIL          standin_fail for another process: "cuMemCreate:2:801,cuInit:0:803"
 //
 // None of these functions may be called in a child forked after cuInit.
@@ -24,10 +25,16 @@ extern "C" {
 STANDIN_EXPORT void standin_fail(const char* symbol, int after_calls, int result);
 // How often it was called in this process, failures included.
 STANDIN_EXPORT std::size_t standin_calls(const char* symbol);
+// How often by this thread.
+STANDIN_EXPORT std::size_t standin_calls_here(const char* symbol);
 
 // A paused stream starts no further operation: what is queued on it is "running".
 STANDIN_EXPORT void standin_pause(tensorbus::platform::cu::Stream stream);
 STANDIN_EXPORT void standin_resume(tensorbus::platform::cu::Stream stream);
+// No further copy begins, of any stream, until that is over.
+STANDIN_EXPORT void standin_hold_copies(bool held);
+// Waits until no stream of this process has anything left to run, also those that no test made.
+STANDIN_EXPORT void standin_finish();
 // A kernel: any code, run in the stream's order. It may not call the driver.
 STANDIN_EXPORT void standin_launch(tensorbus::platform::cu::Stream stream, void (*kernel)(void*),
                                    void* argument);
@@ -36,7 +43,9 @@ STANDIN_EXPORT void standin_capture(tensorbus::platform::cu::Stream stream, bool
 
 // Bytes that this process has allocated on a device and that are not free yet.
 STANDIN_EXPORT std::size_t standin_allocated_bytes(tensorbus::platform::cu::Device device);
-// Mappings of chunks and of other processes' legacy allocations that are still there.
+// Mappings of chunks, and of other processes' allocations, that are still there.
 STANDIN_EXPORT std::size_t standin_open_mappings();
+// Other processes' memory pools.
+STANDIN_EXPORT std::size_t standin_imported_pools();
 
 }  // extern "C"

@@ -1,3 +1,6 @@
+#include <atomic>
+#include <thread>
+
 #include "process.hpp"
 
 namespace standin::test {
@@ -14,6 +17,30 @@ TEST(Failures, begin_after_so_many_calls_and_end_when_told) {
     standin_fail("cuDeviceGetCount", 0, 0);
     EXPECT_OK(cuDeviceGetCount(&count));
     EXPECT_EQ(standin_calls("cuDeviceGetCount"), 4U);
+  });
+}
+
+TEST(Calls, are_counted_for_each_thread) {
+  in_process([] {
+    EXPECT_OK(cuInit(0));
+    std::thread([] {
+      EXPECT_OK(cuInit(0));
+      EXPECT_EQ(standin_calls_here("cuInit"), 1U);
+    }).join();
+    EXPECT_EQ(standin_calls_here("cuInit"), 1U);
+    EXPECT_EQ(standin_calls("cuInit"), 2U);
+  });
+}
+
+TEST(Streams, are_finished_with_when_all_have_run) {
+  in_process([] {
+    const Session session;
+    std::atomic<int> run{0};
+    for (int i = 0; i < 3; ++i)
+      standin_launch(
+          new_stream(), [](void* count) { ++*static_cast<std::atomic<int>*>(count); }, &run);
+    standin_finish();
+    EXPECT_EQ(run.load(), 3);
   });
 }
 

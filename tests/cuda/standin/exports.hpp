@@ -11,6 +11,8 @@ extern "C" {
 #define STANDIN_DECLARE(name, symbol, parameters) STANDIN_EXPORT Result symbol parameters;
 TENSORBUS_CUDA_FUNCTIONS(STANDIN_DECLARE)
 #undef STANDIN_DECLARE
+// Of programs, not of Tensorbus.
+STANDIN_EXPORT Result cuMemFreeAsync(DevicePtr address, Stream stream);
 }
 
 }  // namespace standin

@@ -58,17 +58,20 @@ Result open_import(Memory& memory, DevicePtr* address, const Name& name, Context
   return Result::kSuccess;
 }
 
-// Opened before, by the same context: counted, at the same address.
-bool open_again(Memory& memory, DevicePtr* address, const Name& name, Context context) {
+constexpr Result kAlreadyMapped{208};
+
+// Opened before, by the same context: counted, at the same address, unless it is being closed.
+Result open_again(Memory& memory, DevicePtr* address, const Name& name, Context context) {
   for (auto& [base, range] : memory.ranges) {
     if (range.kind != Range::Kind::kImport || range.file.stamp != name.stamp ||
         range.context != context)
       continue;
+    if (range.closing) return kAlreadyMapped;
     ++range.opened;
     *address = base;
-    return true;
+    return Result::kSuccess;
   }
-  return false;
+  return Result::kInvalidValue;
 }
 
 template <typename Body>
@@ -99,24 +102,30 @@ extern "C" Result cuIpcOpenMemHandle_v2(DevicePtr* address, IpcMemHandle handle,
   return call_legacy(__func__, [&](World& all, Context context) {
     if (flags != kIpcLazyPeerAccess) return Result::kInvalidValue;
     const Name name = std::bit_cast<Name>(handle);
-    if (open_again(all.memory, address, name, context)) return Result::kSuccess;
+    const Result again = open_again(all.memory, address, name, context);
+    if (again != Result::kInvalidValue) return again;
     const Result refused = check(name, context);
     if (refused != Result::kSuccess) return refused;
     return open_import(all.memory, address, name, context);
   });
 }
 
+// The last close may wait for the device, as freeing does.
 extern "C" Result cuIpcCloseMemHandle(DevicePtr address) {
-  return call_legacy(__func__, [&](World& all, Context) {
-    const auto found = all.memory.ranges.find(address);
-    if (found == all.memory.ranges.end() || found->second.kind != Range::Kind::kImport)
-      return Result::kInvalidValue;
-    if (--found->second.opened > 0) return Result::kSuccess;
-    require_untouched(all, address, found->second.bytes, "cuIpcCloseMemHandle");
-    ::munmap(pointer_to(address), found->second.bytes);
-    all.memory.ranges.erase(found);
-    return Result::kSuccess;
-  });
+  if (const Result refused = admit(__func__); refused != Result::kSuccess) return refused;
+  World& all = world();
+  std::unique_lock lock(all.mutex);
+  const auto found = all.memory.ranges.find(address);
+  if (found == all.memory.ranges.end() || found->second.kind != Range::Kind::kImport ||
+      found->second.closing)
+    return Result::kInvalidValue;
+  if (--found->second.opened > 0) return Result::kSuccess;
+  found->second.closing = true;
+  require_untouched(all, address, found->second.bytes, "cuIpcCloseMemHandle");
+  wait_for_streams(all, lock, found->second.context);
+  ::munmap(pointer_to(address), found->second.bytes);
+  all.memory.ranges.erase(found);
+  return Result::kSuccess;
 }
 
 }  // namespace standin

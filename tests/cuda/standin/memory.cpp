@@ -75,7 +75,7 @@ extern "C" STANDIN_EXPORT std::size_t standin_open_mappings() {
   const std::lock_guard lock(world().mutex);
   std::size_t count = 0;
   for (const auto& [base, range] : world().memory.ranges)
-    if (range.kind != Range::Kind::kAllocation) ++count;
+    if (range.kind != Range::Kind::kAllocation && range.kind != Range::Kind::kPooled) ++count;
   return count;
 }
 

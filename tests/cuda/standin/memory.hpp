@@ -44,9 +44,10 @@ struct Chunk {
   unsigned mappings = 0;
 };
 
-// What an address lies in: a mapping of a chunk, an allocation of cuMemAlloc, or another process's.
+// What an address lies in: a mapping of a chunk, an allocation of cuMemAlloc or of a pool, or
+// another process's.
 struct Range {
-  enum class Kind { kMapping, kAllocation, kImport };
+  enum class Kind { kMapping, kAllocation, kImport, kPooled, kPoolImport };
   Kind kind = Kind::kMapping;
   std::size_t bytes = 0;
   int physical = 0;
@@ -56,6 +57,9 @@ struct Range {
   MemoryFile file;                       // of the others
   Context context = nullptr;             // of the others
   unsigned opened = 0;                   // of an import
+  bool closing = false;                  // the same
+  MemoryPool pool = nullptr;             // of a pool's, or one imported from it
+  std::size_t offset = 0;                // the same
 };
 
 struct Registration {

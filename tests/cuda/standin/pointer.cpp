@@ -16,6 +16,7 @@ struct Facts {
   std::size_t mapping_bytes = 0;
   bool is_legacy_capable = false;
   HandleType handle_types = HandleType::kNone;
+  MemoryPool pool = nullptr;
 };
 
 // Of a mapping, the range is the reservation that it lies in.
@@ -26,7 +27,8 @@ Facts facts_of_range(Memory& memory, DevicePtr base, const Range& range) {
               .start = base,
               .bytes = range.bytes,
               .mapping_start = base,
-              .mapping_bytes = range.bytes};
+              .mapping_bytes = range.bytes,
+              .pool = range.pool};
   if (range.kind == Range::Kind::kMapping) {
     const auto* const reservation = holder_of(memory.reservations, base, range.bytes);
     facts.start = reservation->first;
@@ -78,7 +80,7 @@ Result put_attribute(const Facts& facts, PointerAttribute attribute, void* to) {
     case PointerAttribute::kAllowedHandleTypes:
       return put(to, static_cast<std::uint64_t>(facts.handle_types));
     case PointerAttribute::kMempoolHandle:
-      return put(to, static_cast<void*>(nullptr));
+      return put(to, facts.pool);
     case PointerAttribute::kMappingSize:
       return put(to, facts.mapping_bytes);
     case PointerAttribute::kMappingBase:

@@ -12,6 +12,7 @@ namespace {
 
 bool can_begin(const StreamTag& stream) {
   return !stream.queue.empty() && !stream.paused &&
+         !(world().copies_held && stream.queue.front().copies) &&
          std::ranges::all_of(stream.queue.front().after, &Point::is_reached);
 }
 
@@ -114,6 +115,14 @@ void enqueue(World& all, const StreamRef& stream, Operation operation) {
   ++stream->enqueued;
   start(stream);
   all.changed.notify_all();
+}
+
+void wait_for_streams(World& all, std::unique_lock<std::mutex>& lock, Context context) {
+  std::vector<Point> ends;
+  for (const StreamRef& stream : all.streams)
+    if (stream->context == context) ends.push_back(end_of(stream));
+  for (const Point& end : ends)
+    while (!end.is_reached()) all.changed.wait(lock);
 }
 
 Result refuse_capture(StreamTag& stream) {

@@ -22,6 +22,7 @@ struct Operation {
   std::function<void()> run;  // with the world unlocked
   std::vector<std::pair<DevicePtr, std::size_t>> touched = {};
   std::vector<Point> after = {};
+  bool copies = false;
 };
 
 }  // namespace standin
@@ -67,6 +68,8 @@ Result find_stream(World& all, Stream handle, Context context, StreamRef* stream
 // What the stream waits for by the null stream's rules is added to `operation.after`.
 void enqueue(World& all, const StreamRef& stream, Operation operation);
 inline Point end_of(const StreamRef& stream) { return {stream, stream->enqueued}; }
+// Until all that the streams of a context have been given has run: freeing memory does.
+void wait_for_streams(World& all, std::unique_lock<std::mutex>& lock, Context context);
 // Marks a capture as invalidated by a call that may not be part of one.
 Result refuse_capture(StreamTag& stream);
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "call.hpp"
 #include "capture.hpp"
 #include "stream.hpp"
@@ -90,6 +92,21 @@ extern "C" Result cuLaunchHostFunc(Stream handle, HostFunction function, void* a
 
 extern "C" STANDIN_EXPORT void standin_pause(Stream stream) { set_paused(stream, true); }
 extern "C" STANDIN_EXPORT void standin_resume(Stream stream) { set_paused(stream, false); }
+
+extern "C" STANDIN_EXPORT void standin_hold_copies(bool held) {
+  const std::lock_guard lock(world().mutex);
+  world().copies_held = held;
+  world().changed.notify_all();
+}
+
+extern "C" STANDIN_EXPORT void standin_finish() {
+  std::unique_lock lock(world().mutex);
+  world().changed.wait(lock, [] {
+    return std::ranges::all_of(world().streams, [](const StreamRef& stream) {
+      return stream->completed == stream->enqueued;
+    });
+  });
+}
 
 extern "C" STANDIN_EXPORT void standin_launch(Stream handle, void (*kernel)(void*),
                                               void* argument) {

@@ -80,7 +80,8 @@ extern "C" Result cuMemcpyAsync(DevicePtr to, DevicePtr from, std::size_t bytes,
         return Result::kInvalidValue;
       enqueue(all, stream,
               {.run = [=] { std::memmove(pointer_to(to), pointer_to(from), bytes); },
-               .touched = {{to, bytes}, {from, bytes}}});
+               .touched = {{to, bytes}, {from, bytes}},
+               .copies = true});
       return Result::kSuccess;
     });
   });

@@ -23,6 +23,7 @@ struct tensorbus::platform::cu::ContextTag {
 
 namespace standin {
 
+using tensorbus::platform::cu::MemoryPoolTag;
 using StreamRef = std::shared_ptr<StreamTag>;
 
 // All that a process has of the driver. One mutex guards it: this is for tests, not for speed.
@@ -34,6 +35,8 @@ struct World {
   Memory memory;
   std::list<StreamRef> streams;  // also destroyed ones, until they have run what they had
   std::set<Event> events;
+  bool copies_held = false;
+  std::vector<std::shared_ptr<MemoryPoolTag>> pools;
   bool exiting = false;  // main has returned: nothing more is run
 };
 

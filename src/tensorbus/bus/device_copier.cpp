@@ -1,0 +1,98 @@
+#include "tensorbus/bus/device_copier.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "tensorbus/platform/cuda_memory.hpp"
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+// So that a copy which waits for its writer keeps few others waiting.
+constexpr std::size_t kMostWorkers = 8;  // of a device
+
+}  // namespace
+
+DeviceCopier::DeviceCopier(std::shared_ptr<memory::CudaMemory> cuda,
+                           std::function<void()> take_back)
+    : cuda_(std::move(cuda)), take_back_(std::move(take_back)) {}
+
+void DeviceCopier::require(const Device& device) {
+  const std::string what = "device=cuda:" + std::to_string(device.ordinal);
+  try {
+    (void)platform::cuda_granularity(platform::CudaDevice::at(device.ordinal));
+  } catch (const Error& error) {
+    if (error.code() == Code::kOutOfMemory) throw;
+    throw Error(Code::kUnsupported,
+                what + ": nothing can be put there in this process. " + error.what());
+  }
+}
+
+void DeviceCopier::close() {
+  const std::lock_guard lock(take_back_mutex_);
+  take_back_ = {};
+}
+
+memory::BlockRef DeviceCopier::allocate(const Device& device, std::size_t bytes) {
+  memory::BlockRef block = allocate_anyhow(device, bytes);
+  block->let_stand();
+  return block;
+}
+
+memory::BlockRef DeviceCopier::allocate_anyhow(const Device& device, std::size_t bytes) {
+  const auto& cuda = platform::CudaDevice::at(device.ordinal);
+  try {
+    return cuda_->allocate(cuda, bytes);
+  } catch (const Error& error) {
+    if (error.code() != Code::kOutOfMemory) throw;
+  }
+  {
+    const std::lock_guard lock(take_back_mutex_);
+    if (take_back_) take_back_();
+  }
+  return cuda_->allocate(cuda, bytes);
+}
+
+void DeviceCopier::fill(const memory::BlockRef& block, const DevicePlan& plan,
+                        const OrderBehind& order_behind) {
+  const platform::CudaDevice& device = cuda_->device_of(block->segment());
+  Worker worker = take_worker(device);
+  const platform::CudaStream& stream = worker.stream->get();
+  order_behind(worker.stream);
+  try {
+    plan.copy_on(stream, block->data());
+    cuda_->marks().written_by(stream, {&block, 1});
+  } catch (...) {
+    stream.synchronize();  // it may write to the block
+    throw;
+  }
+  worker.last = block->write_mark();
+  put_back(device, std::move(worker));
+}
+
+// One that has nothing to do, else another, else the one that has had its work for longest.
+DeviceCopier::Worker DeviceCopier::take_worker(const platform::CudaDevice& device) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::vector<Worker>& all = workers_[&device];
+    auto found = std::find_if(all.begin(), all.end(), [this](const Worker& worker) {
+      return cuda_->marks().whole(worker.last);
+    });
+    if (found == all.end() && all.size() >= kMostWorkers) found = all.begin();
+    if (found != all.end()) {
+      Worker worker = std::move(*found);
+      all.erase(found);
+      return worker;
+    }
+  }
+  return {std::make_shared<const platform::OwnStream>(device)};
+}
+
+void DeviceCopier::put_back(const platform::CudaDevice& device, Worker worker) {
+  const std::lock_guard lock(mutex_);
+  workers_[&device].push_back(std::move(worker));
+}
+
+}  // namespace tensorbus::bus

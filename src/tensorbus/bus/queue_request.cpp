@@ -1,0 +1,33 @@
+#include "tensorbus/bus/queue_request.hpp"
+
+#include <utility>
+
+namespace tensorbus::bus {
+
+QueueRequestRef ask_host(
+    ParticipantCore& core, const Id& host,
+    std::function<std::uint32_t(Surroundings&, const std::shared_ptr<Exchange>& host)> start,
+    std::function<void(const Error&)> on_gone) {
+  auto asked = std::make_shared<QueueRequest>();
+  core.post([asked, host, start = std::move(start),
+             on_gone = std::move(on_gone)](Surroundings& surroundings) {
+    surroundings.reach(
+        host, [&surroundings, asked, start, on_gone](const std::shared_ptr<Exchange>& reached) {
+          if (asked->cancelled) return;
+          if (!reached)
+            return on_gone(Error(Code::kClosed, "the process that has the queue is gone"));
+          asked->host = reached;
+          asked->request = start(surroundings, reached);
+        });
+  });
+  return asked;
+}
+
+void cancel_request(ParticipantCore& core, const QueueRequestRef& request) {
+  core.post([request](Surroundings&) {
+    request->cancelled = true;
+    if (request->host && request->request != 0) request->host->cancel(request->request);
+  });
+}
+
+}  // namespace tensorbus::bus

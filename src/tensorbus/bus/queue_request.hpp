@@ -1,0 +1,33 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "tensorbus/bus/exchange.hpp"
+#include "tensorbus/bus/participant_core.hpp"
+#include "tensorbus/link/control.hpp"
+
+namespace tensorbus::bus {
+
+struct QueueAddress {
+  Id host;
+  link::QueueName queue;
+};
+
+// A request to the host of a queue, on its way. The service thread's.
+struct QueueRequest {
+  std::shared_ptr<Exchange> host;  // null: not reached yet
+  std::uint32_t request = 0;
+  bool cancelled = false;
+};
+using QueueRequestRef = std::shared_ptr<QueueRequest>;
+
+// Has `start` ask the host, which returns the number of the request; or `on_gone` told why it
+// cannot. Any thread.
+QueueRequestRef ask_host(
+    ParticipantCore& core, const Id& host,
+    std::function<std::uint32_t(Surroundings&, const std::shared_ptr<Exchange>& host)> start,
+    std::function<void(const Error&)> on_gone);
+void cancel_request(ParticipantCore& core, const QueueRequestRef& request);
+
+}  // namespace tensorbus::bus

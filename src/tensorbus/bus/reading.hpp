@@ -1,0 +1,44 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+
+#include "tensorbus/bus/awaited.hpp"
+#include "tensorbus/bus/claimed.hpp"
+#include "tensorbus/bus/held_sample.hpp"
+#include "tensorbus/bus/options.hpp"
+#include "tensorbus/bus/participant_core.hpp"
+#include "tensorbus/bus/receiving.hpp"
+#include "tensorbus/bus/sample.hpp"
+
+namespace tensorbus::bus {
+
+// Reads what was lent by message in the thread that wants it: so that thread is the one that
+// initialises CUDA and maps memory of a GPU, and the bus goes on meanwhile. Of what this process
+// cannot reach, copies are asked for, once. For one thread.
+class Reading {
+ public:
+  Reading(ParticipantCore& core, HeldRef held, Access access)
+      : core_(&core), held_(std::move(held)), how_{access, {}, core.copier()} {}
+
+  // kDone; else kTimedOut or kInterrupted: copies have not come yet. Throws Error(kClosed) if it is
+  // half written, or copies cannot be had; Error(kProtocol); after Error(kOutOfMemory) or
+  // std::bad_alloc it is held still.
+  Outcome read(Sample& sample, std::chrono::nanoseconds timeout, const GiveUp& give_up);
+  // After kTimedOut: called once when another read() will not say so, at once if that is now.
+  void on_ready(std::function<void()> tell) { copies_->on_done(std::move(tell)); }
+  // What nobody will read any more; null if it was read.
+  HeldRef give_up() noexcept;
+
+ private:
+  bool read_now(Sample& sample);
+  void ask_for_copies();
+
+  ParticipantCore* core_;
+  HeldRef held_;
+  Receiving how_;
+  std::shared_ptr<Awaited<Claimed>> copies_;
+};
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+namespace tensorbus::memory {
+
+// What a process may have open once at a time, each by its key. Who asks for one that is being
+// opened or closed in another thread waits until that is done; nobody else does. Thread-safe.
+//
+//   OpenOnce<int, File> files;  // never destroyed before what it opened
+//   std::shared_ptr<const File> one = files.find_or_open(3, [] { return File(3); });
+template <typename Key, typename Opened>
+class OpenOnce {
+ public:
+  using Ref = std::shared_ptr<const Opened>;
+
+  // Throws what `open()` throws. Its end closes it, in whichever thread lets go of it last.
+  template <typename Open>
+  Ref find_or_open(const Key& key, Open&& open) {
+    if (Ref found = find_or_begin(key)) return found;
+    Place place(*this, key);
+    auto entry = std::make_shared<const Entry>(std::move(place), std::forward<Open>(open));
+    Ref opened(entry, &entry->opened);
+    {
+      const std::lock_guard lock(mutex_);
+      entries_.at(key) = opened;
+    }
+    changed_.notify_all();
+    return opened;
+  }
+
+ private:
+  // Taken from before it is opened until it is closed.
+  class Place {
+   public:
+    Place(OpenOnce& table, const Key& key) : table_(&table), key_(key) {}
+    Place(Place&& other) noexcept
+        : table_(std::exchange(other.table_, nullptr)), key_(other.key_) {}
+    Place& operator=(Place&&) = delete;
+    ~Place() {
+      if (table_ != nullptr) table_->leave(key_);
+    }
+
+   private:
+    OpenOnce* table_;
+    Key key_;
+  };
+  struct Entry {
+    template <typename Open>
+    Entry(Place&& taken, Open&& open) : place(std::move(taken)), opened(open()) {}
+    Place place;  // left when `opened` has ended
+    Opened opened;
+  };
+
+  // Null: it is the caller's to open.
+  Ref find_or_begin(const Key& key) {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      const auto [at, is_new] = entries_.try_emplace(key);
+      if (is_new) return nullptr;
+      if (Ref found = at->second.lock()) return found;
+      changed_.wait(lock);
+    }
+  }
+  void leave(const Key& key) {
+    {
+      const std::lock_guard lock(mutex_);
+      entries_.erase(key);
+    }
+    changed_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<Key, std::weak_ptr<const Opened>> entries_;  // expired: being opened, or closed
+};
+
+}  // namespace tensorbus::memory
