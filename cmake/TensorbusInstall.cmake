@@ -3,49 +3,9 @@
 
 include(CMakePackageConfigHelpers)
 
-# What users may include, as patterns below src/tensorbus. What these headers include must be
-# here too; tests/test_package.py compiles them all against the installed tree.
-set(TENSORBUS_PUBLIC_HEADERS
-    tensorbus.hpp
-    platform/error.hpp
-    platform/export.hpp
-    platform/finding.hpp
-    platform/id.hpp
-    memory/cuda_probe.hpp
-    tensor/device.hpp
-    tensor/dims.hpp
-    tensor/dtype.hpp
-    tensor/layout.hpp
-    tensor/message_type.hpp
-    tensor/origin.hpp
-    tensor/value.hpp
-    bus/doctor.hpp
-    bus/handle.hpp
-    bus/listing.hpp
-    bus/loan.hpp
-    bus/message.hpp
-    bus/message_fields.hpp
-    bus/message_struct.hpp
-    bus/options.hpp
-    bus/participant.hpp
-    bus/publisher.hpp
-    bus/queue.hpp
-    bus/sample.hpp
-    bus/share.hpp
-    bus/standard_messages.hpp
-    bus/subscriber.hpp
-    bus/typed_message.hpp)
-
-list(TRANSFORM TENSORBUS_PUBLIC_HEADERS PREPEND "${TENSORBUS_SOURCE_DIR}/")
-file(GLOB public_headers CONFIGURE_DEPENDS ${TENSORBUS_PUBLIC_HEADERS})
-foreach(header IN LISTS public_headers)
-  cmake_path(RELATIVE_PATH header BASE_DIRECTORY "${PROJECT_SOURCE_DIR}/src"
-             OUTPUT_VARIABLE relative_header)
-  cmake_path(GET relative_header PARENT_PATH folder)
-  install(FILES "${header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/${folder}")
-endforeach()
+# All that users may include; tests/test_package.py compiles each of them against the installed tree.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/tensorbus"
-        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h")
+        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 install(FILES "${TENSORBUS_GENERATED_DIR}/tensorbus/version.hpp"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/tensorbus")
 

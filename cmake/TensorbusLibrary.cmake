@@ -1,5 +1,6 @@
-# The core and its C interface, compiled once: tensorbus (shared, what users link) and tensorbus_internal (static, in
-# which tests and benchmarks also see what the shared library hides).
+# The core and its C interface, compiled once: tensorbus (shared, what users link), tensorbus_internal (static, in which
+# tests also see what the shared library hides), and tensorbus_inside (the shared one with the classes that it exports
+# for tensorbus._core and the benchmarks).
 
 set(TENSORBUS_SOURCE_DIR "${PROJECT_SOURCE_DIR}/src/tensorbus")
 set(TENSORBUS_GENERATED_DIR "${PROJECT_BINARY_DIR}/generated")
@@ -34,10 +35,13 @@ add_library(tensorbus::tensorbus ALIAS tensorbus)
 target_link_libraries(tensorbus PRIVATE tensorbus_objects)
 target_compile_features(tensorbus PUBLIC cxx_std_20)
 target_include_directories(
-  tensorbus PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>"
-                   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
+  tensorbus PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
                    "$<BUILD_INTERFACE:${TENSORBUS_GENERATED_DIR}>"
                    "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+add_library(tensorbus_inside INTERFACE)
+target_link_libraries(tensorbus_inside INTERFACE tensorbus)
+target_include_directories(tensorbus_inside INTERFACE "${PROJECT_SOURCE_DIR}/src")
+
 # No VERSION property: wheels hold no symbolic links, and each would become a copy of the library.
 set_target_properties(tensorbus PROPERTIES SOVERSION ${TENSORBUS_ABI_VERSION}
                                            LINKER_LANGUAGE CXX

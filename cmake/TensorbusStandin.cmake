@@ -34,7 +34,7 @@ endif()
 if(NOT TENSORBUS_SANITIZE)
   add_executable(cuda_round_trip_trial "${PROJECT_SOURCE_DIR}/bench/cuda_round_trip_bench.cpp")
   target_include_directories(cuda_round_trip_trial PRIVATE "${PROJECT_SOURCE_DIR}/bench")
-  target_link_libraries(cuda_round_trip_trial PRIVATE tensorbus::tensorbus tensorbus_warnings)
+  target_link_libraries(cuda_round_trip_trial PRIVATE tensorbus_inside tensorbus_warnings)
   add_test(NAME cuda/cuda_round_trip_trial COMMAND cuda_round_trip_trial --quick)
   set_tests_properties(
     cuda/cuda_round_trip_trial PROPERTIES TIMEOUT 120 LABELS cuda

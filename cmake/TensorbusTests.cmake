@@ -38,6 +38,14 @@ tensorbus_add_tests(system "${PROJECT_SOURCE_DIR}/tests/cpp")
 # In a program of its own: its operator new fails when told to.
 tensorbus_add_tests(allocation "${PROJECT_SOURCE_DIR}/tests/cpp/allocation")
 
+# The public C++ API, through what the shared library exports: it sees include/ alone.
+file(GLOB public_test_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/public/*.cpp")
+add_executable(public_tests ${public_test_sources})
+target_link_libraries(public_tests PRIVATE tensorbus tensorbus_warnings GTest::gtest)
+set_target_properties(public_tests PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${TENSORBUS_TEST_BIN_DIR}")
+gtest_discover_tests(public_tests DISCOVERY_MODE PRE_TEST TEST_PREFIX "public/"
+                     PROPERTIES TIMEOUT 120 LABELS public)
+
 # The C interface, from C, through what the shared library exports.
 enable_language(C)
 add_executable(c_interface_test "${PROJECT_SOURCE_DIR}/tests/c/interface_test.c")
@@ -52,6 +60,9 @@ foreach(test publish wait queue share list participants mistakes messages sizes 
 endforeach()
 
 include(TensorbusStandin)
+add_dependencies(public_tests cuda_standin)
+target_compile_definitions(public_tests
+                           PRIVATE TENSORBUS_STANDIN="$<TARGET_FILE:cuda_standin>")
 
 # Kills processes at random: some hundred here, ten thousand by scripts/kills.
 file(GLOB kills_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/cpp/kills/*.cpp")

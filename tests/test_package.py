@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -53,18 +54,42 @@ def test_every_installed_header_compiles_alone(tmp_path: Path) -> None:
     run("g++", "-std=c++20", "-Wall", "-fsyntax-only", "-I", include, *tmp_path.glob("*.cpp"))
 
 
-def test_a_cmake_project_builds_against_the_wheel_and_runs(tmp_path: Path) -> None:
-    wanted = version("tensorbus")
+def consumer(folder: Path, *options: str) -> Path:
+    """The program of tests/consumer, built against the wheel."""
     run(
         "cmake",
         *("-S", ROOT / "tests" / "consumer"),
-        *("-B", tmp_path),
+        *("-B", folder),
         *("-G", "Ninja"),
-        f"-DWANTED_VERSION={wanted}",
+        f"-DWANTED_VERSION={version('tensorbus')}",
         f"-Dtensorbus_DIR={config('--cmakedir')}",
+        *options,
     )
-    run("cmake", "--build", tmp_path)
-    assert run(tmp_path / "consumer") == wanted
+    run("cmake", "--build", folder)
+    return folder / "consumer"
+
+
+def test_a_cmake_project_builds_against_the_wheel_and_runs(tmp_path: Path) -> None:
+    assert run(consumer(tmp_path)) == version("tensorbus")
+
+
+CLANG = shutil.which("clang++")
+
+
+@pytest.mark.skipif(CLANG is None, reason="clang++ is not installed")
+def test_a_program_of_another_compiler_runs(tmp_path: Path) -> None:
+    program = consumer(tmp_path, f"-DCMAKE_CXX_COMPILER={CLANG}")
+    assert run(program) == version("tensorbus")
+
+
+def test_a_cpp_program_needs_the_c_interface_alone(tmp_path: Path) -> None:
+    """What it needs of a newer library is what that promises to have."""
+    program = consumer(tmp_path, "-DCMAKE_BUILD_TYPE=Debug")
+    undefined = run("nm", "--dynamic", "--undefined-only", "--with-symbol-versions", program)
+    ours = [line.split()[-1] for line in undefined.splitlines() if "TENSORBUS" in line]
+    assert ours
+    assert all(re.fullmatch(r"tb_\w+@TENSORBUS_\d+", symbol) for symbol in ours)
+    assert "9tensorbus" not in undefined
 
 
 def test_scikit_build_core_finds_the_cmake_package() -> None:

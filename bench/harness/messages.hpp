@@ -8,7 +8,7 @@
 
 #include "harness/histogram.hpp"
 #include "harness/two_processes.hpp"
-#include "tensorbus/tensorbus.hpp"
+#include "tensorbus/core.hpp"
 
 namespace bench {
 

@@ -25,7 +25,7 @@ LITERALS_AND_COMMENTS = re.compile(
 TEMPLATE = r"(?:template\s*<.*?>\s*(?:requires[^{;]*?)?(?=class|struct|union|enum))?"
 CLASS = re.compile(TEMPLATE + r"(class|struct|union)\s+(?:[A-Z_]+\s+)?(\w+)\b[^;(={]*\{", re.S)
 ENUM = re.compile(r"(?:typedef\s+)?enum\b[^;{]*\{")
-NAMESPACE = re.compile(r'(?:(?:inline\s+)?namespace\b\s*([\w:]*)|extern "C")\s*\{')
+NAMESPACE = re.compile(r'(?:(?:inline\s+)?namespace\b\s*([\w:]*(?:inline\s+\w+)?)|extern "C")\s*\{')
 LABEL = re.compile(r"(public|protected|private):")
 LEFT_OUT = re.compile(
     r"#(?!define)|#define (?:\w+_|\w+_H)\b|static_assert"

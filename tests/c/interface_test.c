@@ -93,15 +93,17 @@ static void test_publish(const char* argument) {
   message.tensor_count = 1;
   message.fields = fields;
   message.field_bytes = sizeof fields;
+  const tb_origin origin = {{1}, {2}, 42};
+  message.origin = &origin;
   CHECK_OK(tb_publisher_publish(publisher, &message, NULL));
   CHECK_STATUS(tb_publisher_publish(publisher, &message, NULL), TB_ERROR_INVALID_ARGUMENT);
   CHECK(strstr(tb_error_message(), "published before") != NULL);
-  tb_loan_destroy(loan);
 
   float own[COUNT];
   for (int i = 0; i < COUNT; ++i) own[i] = 3 + (float)i;
   tensor.data = own; /* copied */
   CHECK_OK(tb_publisher_publish_within(publisher, &message, TB_FOREVER, NULL, NULL));
+  tb_loan_destroy(loan); /* the tensor's shape was still in it */
   join(child);
 
   tb_publisher_stats stats = TB_PUBLISHER_STATS_INIT;
@@ -123,6 +125,10 @@ static void test_receive(const char* argument) {
   tb_sample_header header = TB_SAMPLE_HEADER_INIT;
   tb_sample_get_header(samples[1], &header);
   CHECK(header.sequence == 1 && strcmp(header.topic, "frames") == 0 && header.timestamp_ns > 0);
+  CHECK(header.has_origin && header.origin.sequence == 42);
+  CHECK(header.origin.host[0] == 1 && header.origin.writer[0] == 2);
+  tb_sample_get_header(samples[0], &header);
+  CHECK(!header.has_origin && header.sequence == 0);
 
   tb_tensor tensor = TB_TENSOR_INIT;
   CHECK_OK(tb_sample_tensor_at(samples[1], "x", &tensor));
@@ -183,9 +189,8 @@ static void test_wait(const char* argument) {
   tb_tensor tensor = TB_TENSOR_INIT;
   tb_loan* loan = filled(publisher, 5, &tensor);
   CHECK_OK(tb_publisher_publish_loan(publisher, &loan, NULL, NULL));
-  /* It says that there may be something: the memory of the sample can come after its entry. */
   tb_status status = TB_TIMED_OUT;
-  while (status == TB_TIMED_OUT) {
+  while (status == TB_TIMED_OUT) { /* the memory of a first sample may come after it */
     CHECK(poll(&polled, 1, 30000) == 1);
     status = tb_subscriber_receive(subscriber, TB_NOW, NULL, &sample);
   }
@@ -223,6 +228,10 @@ static void test_queue(const char* argument) {
   tb_pending* put = NULL;
   CHECK_OK(tb_queue_start_put(queue, &item, &put));
   CHECK_STATUS(tb_pending_take(put, NULL), TB_TIMED_OUT);
+  tb_queue_options told = TB_QUEUE_OPTIONS_INIT;
+  CHECK_OK(tb_queue_get_options(queue, &told));
+  CHECK(told.maxsize == 1 && told.shared && strcmp(told.name, "") == 0);
+  CHECK(tb_queue_made_here(queue));
   const pid_t child = start("get", tb_queue_address(queue));
   struct pollfd polled = {tb_pending_descriptor(put), POLLIN, 0};
   CHECK(poll(&polled, 1, 30000) == 1);
@@ -240,6 +249,12 @@ static void test_queue(const char* argument) {
 
 static void test_get(const char* address) {
   tb_queue* queue = NULL;
+  tb_queue_options options = TB_QUEUE_OPTIONS_INIT;
+  options.shared = 1;
+  CHECK_STATUS(tb_queue_at(NULL, "nonsense", &options, &queue), TB_ERROR_INVALID_ARGUMENT);
+  CHECK_OK(tb_queue_at(NULL, address, &options, &queue));
+  CHECK(!tb_queue_made_here(queue));
+  tb_queue_destroy(queue);
   CHECK_OK(tb_queue_open(NULL, address, LONG_NS, NULL, &queue));
   tb_pending* pending = NULL;
   CHECK_OK(tb_queue_start_get(queue, &pending));
@@ -276,6 +291,8 @@ static void test_share(const char* argument) {
   tb_share* share = NULL;
   CHECK_OK(tb_share_create(NULL, &message, &options, &share));
   CHECK(tb_share_is_open(share) && strncmp(tb_share_handle(share), "tensorbus:", 10) == 0);
+  CHECK_OK(tb_handle_check(tb_share_handle(share)));
+  CHECK_STATUS(tb_handle_check("tensorbus:?"), TB_ERROR_INVALID_ARGUMENT);
   join(start("attach", tb_share_handle(share)));
   CHECK(!tb_share_is_open(share));
   CHECK(((float*)tensor.data)[0] == 8);
@@ -363,6 +380,23 @@ static void test_participants(const char* argument) {
   tb_publisher_destroy(publisher);
 }
 
+static void count_release(void* keeper) { ++*(int*)keeper; }
+
+/* The keepers of a message are let go of, though one of its tensors makes no sense. */
+static void check_keepers(tb_publisher* publisher) {
+  int released = 0;
+  tb_tensor tensors[2] = {TB_TENSOR_INIT, TB_TENSOR_INIT}; /* of dtype 0 */
+  for (int i = 0; i < 2; ++i) {
+    tensors[i].release = count_release;
+    tensors[i].keeper = &released;
+  }
+  tb_message message = TB_MESSAGE_INIT;
+  message.tensors = tensors;
+  message.tensor_count = 2;
+  CHECK_STATUS(tb_publisher_publish(publisher, &message, NULL), TB_ERROR_INVALID_ARGUMENT);
+  CHECK(released == 2);
+}
+
 static void test_mistakes(const char* argument) {
   (void)argument;
   tb_publisher* publisher = NULL;
@@ -391,6 +425,7 @@ static void test_mistakes(const char* argument) {
   message.tensor_count = 0;
   message.field_bytes = 1;
   CHECK_STATUS(tb_publisher_publish(publisher, &message, NULL), TB_ERROR_INVALID_ARGUMENT);
+  check_keepers(publisher);
   tb_publisher_destroy(publisher);
   tb_publisher_destroy(NULL);
   tb_subscriber_destroy(NULL);

@@ -33,11 +33,20 @@ TB_API tb_status tb_queue_create(tb_participant* participant, const tb_queue_opt
  * gone; TB_ERROR_INVALID_ARGUMENT: an address that makes no sense; TB_ERROR_TIMEOUT. */
 TB_API tb_status tb_queue_open(tb_participant* participant, const char* address_or_name,
                                int64_t timeout_ns, const tb_give_up* give_up, tb_queue** queue);
+/* By its address, and asks nobody: its process may be stopped, or gone, which the first call that
+ * needs it finds out. `options`: those of its maker; `shared` must be the same, or tensors are
+ * refused. TB_ERROR_INVALID_ARGUMENT: the text is no address. */
+TB_API tb_status tb_queue_at(tb_participant* participant, const char* address,
+                             const tb_queue_options* options, tb_queue** queue);
 /* Closes it if it was made here. */
 TB_API void tb_queue_destroy(tb_queue* queue);
 
 /* One line of text, for any means to carry; valid as long as the queue. */
 TB_API const char* tb_queue_address(const tb_queue* queue);
+/* As far as they are known here; the name is valid as long as the queue, "" for none. */
+TB_API tb_status tb_queue_get_options(const tb_queue* queue, tb_queue_options* options);
+/* 1: it lives in this participant. */
+TB_API int32_t tb_queue_made_here(const tb_queue* queue);
 
 /* TB_TIMED_OUT: there was no room, and nothing was put; TB_INTERRUPTED: the same; TB_CLOSED.
  * TB_ERROR_TIMEOUT: the queue's process does not say whether the item is in it. */

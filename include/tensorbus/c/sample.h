@@ -34,8 +34,11 @@ typedef struct tb_sample_header {
   uint64_t fingerprint;  /* of the message type; 0: untyped */
   uint8_t publisher[16]; /* the participant that published it */
   const char* topic;     /* valid while the sample lives */
+  int32_t has_origin;    /* 1: a bridge brought it from elsewhere */
+  int32_t reserved;
+  tb_origin origin;
 } tb_sample_header;
-#define TB_SAMPLE_HEADER_INIT {sizeof(tb_sample_header), 0, 0, 0, 0, {0}, NULL}
+#define TB_SAMPLE_HEADER_INIT {sizeof(tb_sample_header), 0, 0, 0, 0, {0}, NULL, 0, 0, {{0}, {0}, 0}}
 TB_API void tb_sample_get_header(const tb_sample* sample, tb_sample_header* header);
 
 TB_API uint32_t tb_sample_tensor_count(const tb_sample* sample);

@@ -35,6 +35,9 @@ TB_API const char* tb_share_handle(const tb_share* share);
 /* 1: somebody can attach still. */
 TB_API int32_t tb_share_is_open(const tb_share* share);
 
+/* TB_ERROR_INVALID_ARGUMENT, and what is wrong: the text is no whole handle. Asks nobody. */
+TB_API tb_status tb_handle_check(const char* handle);
+
 /* What is behind a handle, any number of times. `access` as in sample.h. TB_TIMED_OUT,
  * TB_INTERRUPTED; TB_ERROR_CLOSED: its owner is gone, or shares it no longer;
  * TB_ERROR_INVALID_ARGUMENT: the handle is not what it says; TB_ERROR_PERMISSION: it may only be

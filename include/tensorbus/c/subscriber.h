@@ -22,10 +22,12 @@ typedef struct tb_subscriber_options {
   int64_t spin_ns;   /* how long receiving looks by itself before it sleeps; costs a core so long */
   const char* type;  /* the definition of what it expects (docs/messages.md); NULL: anything */
   int32_t pin;       /* 1: received memory of the host is pinned for GPUs */
+  int32_t restores;  /* 1: tensors of a GPU that this process cannot use are put onto `device` */
+  int32_t device;    /* the ordinal of that GPU */
   int32_t reserved;
 } tb_subscriber_options;
 #define TB_SUBSCRIBER_OPTIONS_INIT \
-  {sizeof(tb_subscriber_options), 0, 256, TB_ACCESS_READ, 5000, NULL, 0, 0}
+  {sizeof(tb_subscriber_options), 0, 256, TB_ACCESS_READ, 5000, NULL, 0, 0, 0, 0}
 
 /* TB_ERROR_INVALID_ARGUMENT: an empty topic, or a type that is no definition; TB_ERROR_UNSUPPORTED:
  * nothing can be pinned here. */

@@ -82,6 +82,13 @@ typedef struct tb_tensor {
 #define TB_TENSOR_INIT \
   {sizeof(tb_tensor), TB_HOST, {0, 0, 0, NULL, NULL}, NULL, TB_HOST, 0, NULL, NULL, NULL}
 
+/* Who published a sample first, when a bridge published it again. */
+typedef struct tb_origin {
+  uint8_t host[16];
+  uint8_t writer[16];
+  uint64_t sequence;
+} tb_origin;
+
 /* What is published: tensors, and the small fields beside them as one value in MessagePack, in
  * which extension type 1 with four bytes (little-endian) stands for the tensor of that index.
  * Tensors that lie in a loan, in tb_empty() memory, or were received travel by reference, all
@@ -92,9 +99,10 @@ typedef struct tb_message {
   const tb_tensor* tensors; /* each as large as the struct_size of the first says */
   const void* fields;
   size_t field_bytes;
-  uint64_t fingerprint; /* of the message type; 0: untyped */
+  uint64_t fingerprint;    /* of the message type; 0: untyped */
+  const tb_origin* origin; /* of what a bridge publishes again; NULL: none */
 } tb_message;
-#define TB_MESSAGE_INIT {sizeof(tb_message), 0, NULL, NULL, 0, 0}
+#define TB_MESSAGE_INIT {sizeof(tb_message), 0, NULL, NULL, 0, 0, NULL}
 
 /* Memory of the bus, to fill and publish: nothing is copied then. */
 typedef struct tb_loan tb_loan;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tensorbus/bus/options.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/platform/id.hpp"

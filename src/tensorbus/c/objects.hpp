@@ -84,12 +84,13 @@ Device device_of(std::int32_t device);
 std::int32_t number_of(const Device& device) noexcept;
 
 Layout layout_of(const tb_layout& layout);
-// Its text and its keeper's end are taken over.
-TensorView view_of(const tb_tensor& tensor);
-// What a message says, for as long as the message lives.
+// What a message says, for as long as the message lives. The keepers of its tensors are taken over,
+// also if it throws.
 Message message_of(const tb_message& message);
 // Points into `layout`.
 tb_layout described(const Layout& layout) noexcept;
+
+tb_origin described(const Origin& origin) noexcept;
 
 // A sample for the caller.
 tb_sample* sample_of(Sample sample);

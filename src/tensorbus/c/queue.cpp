@@ -11,6 +11,14 @@ namespace {
 
 Queue& queue_of(tb_queue* queue) { return required(queue, "queue").queue; }
 
+QueueOptions options_of(const tb_queue_options* options) {
+  const auto given = taken_or<tb_queue_options>(options, TB_QUEUE_OPTIONS_INIT);
+  return {.maxsize = given.maxsize,
+          .redeliver = given.redeliver != 0,
+          .shared = given.shared != 0,
+          .name = given.name == nullptr ? "" : given.name};
+}
+
 tb_status started(Queue::Pending pending, tb_pending** target) {
   required(target, "pending") = new tb_pending{std::move(pending)};
   return TB_OK;
@@ -21,12 +29,8 @@ tb_status started(Queue::Pending pending, tb_pending** target) {
 tb_status tb_queue_create(tb_participant* participant, const tb_queue_options* options,
                           tb_queue** queue) {
   return done([&] {
-    const auto given = taken_or<tb_queue_options>(options, TB_QUEUE_OPTIONS_INIT);
-    const QueueOptions known{.maxsize = given.maxsize,
-                             .redeliver = given.redeliver != 0,
-                             .shared = given.shared != 0,
-                             .name = given.name == nullptr ? "" : given.name};
-    required(queue, "queue") = new tb_queue{Queue(known, participant_of(participant))};
+    required(queue, "queue") =
+        new tb_queue{Queue(options_of(options), participant_of(participant))};
   });
 }
 
@@ -39,10 +43,33 @@ tb_status tb_queue_open(tb_participant* participant, const char* address_or_name
   });
 }
 
+tb_status tb_queue_at(tb_participant* participant, const char* address,
+                      const tb_queue_options* options, tb_queue** queue) {
+  return done([&] {
+    required(queue, "queue") = new tb_queue{
+        Queue::at(text_of(address, "address"), options_of(options), participant_of(participant))};
+  });
+}
+
 void tb_queue_destroy(tb_queue* queue) { delete queue; }
 
 const char* tb_queue_address(const tb_queue* queue) {
   return queue == nullptr ? "" : queue->queue.address().c_str();
+}
+
+tb_status tb_queue_get_options(const tb_queue* queue, tb_queue_options* options) {
+  return done([&] {
+    const QueueOptions& found = required(queue, "queue").queue.options();
+    give(&required(options, "options"), {.struct_size = 0,
+                                         .maxsize = found.maxsize,
+                                         .redeliver = found.redeliver ? 1 : 0,
+                                         .shared = found.shared ? 1 : 0,
+                                         .name = found.name.c_str()});
+  });
+}
+
+int32_t tb_queue_made_here(const tb_queue* queue) {
+  return queue != nullptr && queue->queue.made_here() ? 1 : 0;
 }
 
 tb_status tb_queue_put(tb_queue* queue, const tb_message* item, int64_t timeout_ns,

@@ -55,6 +55,10 @@ void tb_sample_get_header(const tb_sample* sample, tb_sample_header* header) {
     told.fingerprint = found.fingerprint;
     std::ranges::copy(found.publisher.bytes, told.publisher);
     told.topic = found.topic.data();
+    if (found.origin) {
+      told.has_origin = 1;
+      told.origin = described(*found.origin);
+    }
     give(header, told);
   });
 }

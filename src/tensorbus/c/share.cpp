@@ -30,6 +30,10 @@ int32_t tb_share_is_open(const tb_share* share) {
   return share != nullptr && share->shared.open() ? 1 : 0;
 }
 
+tb_status tb_handle_check(const char* handle) {
+  return done([&] { (void)Handle::parse(text_of(handle, "handle")); });
+}
+
 tb_status tb_attach(tb_participant* participant, const char* handle, int32_t access,
                     int64_t timeout_ns, const tb_give_up* give_up, tb_sample** sample) {
   return guarded([&] {

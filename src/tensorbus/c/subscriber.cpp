@@ -19,7 +19,8 @@ SubscriberOptions options_of(const tb_subscriber_options& given) {
           .spin = timeout_of(given.spin_ns),
           .access = access_of(given.access),
           .type = type_of(given.type),
-          .pin = given.pin != 0};
+          .pin = given.pin != 0,
+          .device = given.restores != 0 ? std::optional(device_of(given.device)) : std::nullopt};
 }
 
 }  // namespace

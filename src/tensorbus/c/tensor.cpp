@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <string_view>
@@ -55,32 +56,67 @@ tb_layout described(const Layout& layout) noexcept {
           .strides = layout.strides.begin()};
 }
 
-TensorView view_of(const tb_tensor& given) {
-  const tb_tensor tensor = taken(given);
-  std::shared_ptr<const void> keeper;
-  if (tensor.release != nullptr)
-    keeper = std::shared_ptr<const void>(
-        tensor.keeper, [end = tensor.release](const void* kept) { end(const_cast<void*>(kept)); });
-  return {tensor.data, layout_of(tensor.layout), device_of(tensor.device), tensor.stream,
-          std::move(keeper)};
+tb_origin described(const Origin& origin) noexcept {
+  tb_origin told{};
+  std::ranges::copy(origin.host.bytes, told.host);
+  std::ranges::copy(origin.writer.bytes, told.writer);
+  told.sequence = origin.sequence;
+  return told;
 }
+
+namespace {
+
+// Once it is here the keeper is ours, whatever becomes of the rest.
+TensorView kept_view(const tb_tensor& tensor) {
+  TensorView view;
+  if (tensor.release != nullptr)
+    view.keeper = std::shared_ptr<const void>(
+        tensor.keeper, [end = tensor.release](const void* kept) { end(const_cast<void*>(kept)); });
+  return view;
+}
+
+void describe_view(TensorView& view, const tb_tensor& tensor) {
+  view.data = tensor.data;
+  view.layout = layout_of(tensor.layout);
+  view.device = device_of(tensor.device);
+  view.stream = tensor.stream;
+}
+
+Origin origin_of(const tb_origin& given) noexcept {
+  Origin origin;
+  std::ranges::copy(given.host, origin.host.bytes.begin());
+  std::ranges::copy(given.writer, origin.writer.bytes.begin());
+  origin.sequence = given.sequence;
+  return origin;
+}
+
+std::vector<TensorView> views_of(const tb_message& message) {
+  const tb_tensor& first = required(message.tensors, "message.tensors");
+  // Each is as large as the first says.
+  const auto tensor = [&](std::size_t i) {
+    const auto* at = reinterpret_cast<const std::byte*>(&first) + i * first.struct_size;
+    return taken(*reinterpret_cast<const tb_tensor*>(at));
+  };
+  std::vector<TensorView> views;
+  views.reserve(message.tensor_count);
+  for (std::size_t i = 0; i < message.tensor_count; ++i) views.push_back(kept_view(tensor(i)));
+  for (std::size_t i = 0; i < message.tensor_count; ++i) describe_view(views[i], tensor(i));
+  return views;
+}
+
+}  // namespace
 
 Message message_of(const tb_message& given) {
   const tb_message message = taken(given);
   Message made;
-  if (message.tensor_count > 0) {
-    const tb_tensor& first = required(message.tensors, "message.tensors");
-    const auto* at = reinterpret_cast<const std::byte*>(&first);
-    made.tensors.reserve(message.tensor_count);
-    for (std::uint32_t i = 0; i < message.tensor_count; ++i, at += first.struct_size)
-      made.tensors.push_back(view_of(*reinterpret_cast<const tb_tensor*>(at)));
-  }
+  if (message.tensor_count > 0) made.tensors = views_of(message);
   if (message.field_bytes > 0) {
     const void* const fields = message.fields;
     if (fields == nullptr) throw Error(Code::kInvalidArgument, "message.fields is NULL");
     made.fields = {static_cast<const std::byte*>(fields), message.field_bytes};
   }
   made.fingerprint = message.fingerprint;
+  if (message.origin != nullptr) made.origin = origin_of(*message.origin);
   return made;
 }
 

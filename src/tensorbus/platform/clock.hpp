@@ -1,8 +1,8 @@
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <tensorbus/internal/deadline.hpp>
 
 namespace tensorbus::platform {
 
@@ -15,25 +15,6 @@ inline std::uint64_t wall_clock_ns() noexcept {
       std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
 }
 
-// A point in time by which a blocking call returns. Huge timeouts mean "never".
-class Deadline {
- public:
-  explicit Deadline(std::chrono::nanoseconds timeout) noexcept
-      : at_(timeout > kForever
-                ? Clock::time_point::max()
-                : Clock::now() + std::max(timeout, std::chrono::nanoseconds::zero())) {}
-
-  // How long a wait may last that re-checks at least every `slice`; 0 when the time is over.
-  std::chrono::nanoseconds remaining(std::chrono::nanoseconds slice) const noexcept {
-    if (at_ == Clock::time_point::max()) return slice;
-    const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(at_ - Clock::now());
-    return std::clamp(left, std::chrono::nanoseconds::zero(), slice);
-  }
-  bool passed() const noexcept { return at_ != Clock::time_point::max() && Clock::now() >= at_; }
-
- private:
-  static constexpr std::chrono::nanoseconds kForever = std::chrono::hours(24 * 365);
-  Clock::time_point at_;
-};
+using tensorbus::internal::Deadline;
 
 }  // namespace tensorbus::platform

@@ -8,7 +8,7 @@
 #include <limits>
 #include <optional>
 
-#include "tensorbus/tensorbus.hpp"
+#include "tensorbus/core.hpp"
 
 namespace tensorbus::python {
 

@@ -1,20 +1,3 @@
 #pragma once
 
-#include <compare>
-
-namespace tensorbus {
-
-// Where the bytes of a tensor lie: in host memory, or on a GPU, by its ordinal in this process.
-struct Device {
-  enum class Type : unsigned char { kHost, kCuda };
-
-  Type type = Type::kHost;
-  int ordinal = 0;
-
-  static constexpr Device host() noexcept { return {}; }
-  static constexpr Device cuda(int ordinal = 0) noexcept { return {Type::kCuda, ordinal}; }
-  constexpr bool is_cuda() const noexcept { return type == Type::kCuda; }
-  auto operator<=>(const Device&) const = default;
-};
-
-}  // namespace tensorbus
+#include <tensorbus/device.hpp>  // as programs see it

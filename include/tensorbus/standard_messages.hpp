@@ -4,12 +4,11 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tensorbus/typed_message.hpp>
 #include <vector>
 
-#include "tensorbus/bus/typed_message.hpp"
-
 // The standard messages of docs/messages.md, as structs.
-namespace tensorbus {
+namespace tensorbus::inline v0 {
 
 struct StringMessage {
   std::string data;
@@ -80,7 +79,7 @@ struct HeaderMessage {
   std::int64_t sequence = 0;
 };
 
-}  // namespace tensorbus
+}  // namespace tensorbus::inline v0
 
 TENSORBUS_MESSAGE(tensorbus::StringMessage, "tensorbus.StringMessage", data)
 TENSORBUS_MESSAGE(tensorbus::IntMessage, "tensorbus.IntMessage", data)

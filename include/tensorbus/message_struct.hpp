@@ -44,7 +44,7 @@
   macro(first) __VA_OPT__(TENSORBUS_FOR_EACH_AGAIN_ TENSORBUS_PARENS_(macro, __VA_ARGS__))
 #define TENSORBUS_FOR_EACH_AGAIN_() TENSORBUS_FOR_EACH_HELPER_
 
-namespace tensorbus {
+namespace tensorbus::inline v0 {
 
 // See TENSORBUS_MESSAGE.
 template <typename Struct>
@@ -54,4 +54,4 @@ struct MessageStruct;
 template <typename T>
 concept IsMessageStruct = requires { MessageStruct<T>::kName; };
 
-}  // namespace tensorbus
+}  // namespace tensorbus::inline v0

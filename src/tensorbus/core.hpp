@@ -1,6 +1,7 @@
 #pragma once
 
-// Everything a program needs that publishes, receives, shares or queues tensors.
+// All of the core that stands above it: for tensorbus._core and the benchmarks. Programs include
+// <tensorbus/tensorbus.hpp>, which calls the same through the C interface.
 #include "tensorbus/bus/handle.hpp"
 #include "tensorbus/bus/listing.hpp"
 #include "tensorbus/bus/loan.hpp"
@@ -11,9 +12,7 @@
 #include "tensorbus/bus/queue.hpp"
 #include "tensorbus/bus/sample.hpp"
 #include "tensorbus/bus/share.hpp"
-#include "tensorbus/bus/standard_messages.hpp"
 #include "tensorbus/bus/subscriber.hpp"
-#include "tensorbus/bus/typed_message.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/tensor/dtype.hpp"
 #include "tensorbus/tensor/layout.hpp"

@@ -1,11 +1,11 @@
 #pragma once
 
-#include "tensorbus/bus/message_fields.hpp"
-#include "tensorbus/bus/message_struct.hpp"
-#include "tensorbus/bus/publisher.hpp"
-#include "tensorbus/bus/sample.hpp"
+#include <tensorbus/message_fields.hpp>
+#include <tensorbus/message_struct.hpp>
+#include <tensorbus/publisher.hpp>
+#include <tensorbus/sample.hpp>
 
-namespace tensorbus {
+namespace tensorbus::inline v0 {
 
 // Structs as messages, the same as Python's dataclasses of the same name and fields.
 //
@@ -58,4 +58,4 @@ Struct read_message(const Sample& sample) {
   return message;
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::inline v0

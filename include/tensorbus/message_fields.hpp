@@ -9,30 +9,34 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tensorbus/error.hpp>
+#include <tensorbus/message.hpp>
+#include <tensorbus/message_struct.hpp>
+#include <tensorbus/message_type.hpp>
+#include <tensorbus/sample.hpp>
+#include <tensorbus/value.hpp>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "tensorbus/bus/message.hpp"
-#include "tensorbus/bus/message_struct.hpp"
-#include "tensorbus/bus/sample.hpp"
-#include "tensorbus/tensor/message_type.hpp"
-#include "tensorbus/tensor/value.hpp"
-
-namespace tensorbus {
+namespace tensorbus::inline v0 {
 
 // A tensor in a message. One that is to be published points at memory that stays until then, which
 // a loan's travels by reference, as ever; one that was received keeps its lease.
-class TENSORBUS_API TensorField {
+class TensorField {
  public:
   TensorField() = default;
   TensorField(TensorView view) : view_(std::move(view)) {}
   TensorField(Tensor received)
-      : view_{received.data(), received.layout()}, received_(std::move(received)) {}
+      : view_{received.data(), received.layout(), received.device()},
+        received_(std::move(received)) {}
 
   const TensorView& view() const noexcept { return view_; }
   // What was received. Throws Error(kInvalidArgument) for a field that was not.
-  const Tensor& tensor() const;
+  const Tensor& tensor() const {
+    if (!received_) throw Error(Code::kInvalidArgument, "this field was not received");
+    return *received_;
+  }
 
  private:
   TensorView view_;
@@ -52,22 +56,67 @@ namespace internal {
 // A message on its way: its tensors in the order in which its fields name them.
 struct Outgoing {
   std::vector<TensorView> tensors;
-  TENSORBUS_API Value add(const TensorField& field, TensorFlags library);
+  Value add(const TensorField& field, TensorFlags library) {
+    tensors.push_back(field.view());
+    tensors.back().layout.flags = tensors.back().layout.flags | library;
+    return TensorIndex{static_cast<std::uint32_t>(tensors.size() - 1)};
+  }
 };
-struct Incoming {
-  std::span<const Tensor> tensors;
-  TENSORBUS_API Tensor at(const Value& value) const;
-};
+inline constexpr std::int8_t kRecord = 3;  // the extension type
+inline constexpr std::string_view kMessage = "message";
 
 // Throws Error(kTypeMismatch): what was expected.
-[[noreturn]] TENSORBUS_API void throw_unexpected(std::string_view expected);
+[[noreturn]] inline void throw_unexpected(std::string_view expected) {
+  throw Error(Code::kTypeMismatch, "expected " + std::string(expected));
+}
+
+struct Incoming {
+  std::span<const Tensor> tensors;
+
+  Tensor at(const Value& value) const {
+    if (!value.is<TensorIndex>()) throw_unexpected("a tensor");
+    const std::uint32_t index = value.as<TensorIndex>().index;
+    if (index >= tensors.size())
+      throw Error(Code::kProtocol, "there is no tensor " + std::to_string(index));
+    return tensors[index];
+  }
+};
+
 // The same, from inside a field.
-[[noreturn]] TENSORBUS_API void rethrow_in_field(std::string_view field, const Error& error);
-[[noreturn]] TENSORBUS_API void rethrow_in_type(std::string_view type, const Error& error);
-TENSORBUS_API std::string sorted_union(std::string one, std::string other);
-TENSORBUS_API Value record_of(std::string_view type, Value fields);
+[[noreturn]] inline void rethrow_in_field(std::string_view field, const Error& error) {
+  const std::string what(error.what());
+  const bool deeper = what.starts_with(".");
+  throw Error(error.code(), "." + std::string(field) + (deeper ? "" : ": ") + what);
+}
+[[noreturn]] inline void rethrow_in_type(std::string_view type, const Error& error) {
+  const std::string what(error.what());
+  throw Error(error.code(), what.starts_with(".") ? std::string(type) + what : what);
+}
+
+inline std::string sorted_union(std::string one, std::string other) {
+  if (other < one) std::swap(one, other);
+  return one + "|" + other;
+}
+
+inline Value record_of(std::string_view type, Value fields) {
+  const Value record = Value::List{std::string(kMessage), std::string(type), std::move(fields)};
+  return Value::Extension{kRecord, record.encode()};
+}
+
 // Throws Error(kTypeMismatch) for a message of another type.
-TENSORBUS_API Value fields_of_record(std::string_view type, const Value& value);
+inline Value fields_of_record(std::string_view type, const Value& value) {
+  if (value.is<Value::Map>()) return value;  // of who has no types
+  if (value.is<Value::Extension>() && value.as<Value::Extension>().type == kRecord) {
+    const Value record = Value::decode(value.as<Value::Extension>().bytes);
+    if (record.is<Value::List>()) {
+      const auto& parts = record.as<Value::List>();
+      if (parts.size() == 3 && parts[0] == Value(std::string(kMessage)) &&
+          parts[1] == Value(std::string(type)))
+        return parts[2];
+    }
+  }
+  throw_unexpected(type);
+}
 
 // How fields of one C++ type are spelled in a definition, written and read.
 template <typename T>
@@ -292,4 +341,4 @@ std::string Field<Struct>::spell() {
 }
 
 }  // namespace internal
-}  // namespace tensorbus
+}  // namespace tensorbus::inline v0

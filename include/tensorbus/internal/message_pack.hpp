@@ -1,21 +1,22 @@
+#pragma once
+
 // MessagePack for Value, after the format specification at https://github.com/msgpack/msgpack.
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <tensorbus/error.hpp>
+#include <tensorbus/value.hpp>
 
-#include "tensorbus/platform/error.hpp"
-#include "tensorbus/tensor/value.hpp"
+namespace tensorbus::inline v0 {
+namespace internal {
 
-namespace tensorbus {
-namespace {
-
-constexpr int kMaxDepth = 64;
+inline constexpr int kMaxDepth = 64;
 // Items for which a container makes room before it has seen them: a byte can announce one, and
 // each level of nesting could announce them all anew.
-constexpr std::uint64_t kMaxReserved = 1024;
-constexpr std::int8_t kTensorType = 1;
-constexpr std::int8_t kTupleType = 2;
+inline constexpr std::uint64_t kMaxReserved = 1024;
+inline constexpr std::int8_t kTensorType = 1;
+inline constexpr std::int8_t kTupleType = 2;
 
 // Counts a level of nesting for as long as it is being read or written.
 class Nesting {
@@ -32,9 +33,9 @@ class Nesting {
   int& depth_;
 };
 
-class Writer {
+class PackWriter {
  public:
-  explicit Writer(int depth = 0) : depth_(depth) {}
+  explicit PackWriter(int depth = 0) : depth_(depth) {}
   void write(const Value& value) {
     std::visit([this](const auto& alternative) { put(alternative); }, value.variant());
   }
@@ -93,7 +94,7 @@ class Writer {
   }
   void put(const Value::Tuple& value) {
     const Nesting nesting(depth_, Code::kInvalidArgument);
-    Writer inner(depth_);
+    PackWriter inner(depth_);
     inner.put(value.items);
     put(Value::Extension{kTupleType, inner.take()});
   }
@@ -140,9 +141,10 @@ class Writer {
   int depth_;
 };
 
-class Reader {
+class PackReader {
  public:
-  explicit Reader(std::span<const std::byte> bytes, int depth = 0) : rest_(bytes), depth_(depth) {}
+  explicit PackReader(std::span<const std::byte> bytes, int depth = 0)
+      : rest_(bytes), depth_(depth) {}
 
   Value read_whole() {
     Value value = read();
@@ -268,7 +270,7 @@ class Reader {
     }
     if (type == kTupleType) {
       const Nesting nesting(depth_, Code::kProtocol);
-      const Value items = Reader(part, depth_).read_whole();
+      const Value items = PackReader(part, depth_).read_whole();
       if (!items.is<Value::List>()) refuse("a tuple that is not a list");
       return Value::Tuple{items.as<Value::List>()};
     }
@@ -292,14 +294,16 @@ class Reader {
   int depth_;
 };
 
-}  // namespace
+}  // namespace internal
 
-std::vector<std::byte> Value::encode() const {
-  Writer writer;
+inline std::vector<std::byte> Value::encode() const {
+  internal::PackWriter writer;
   writer.write(*this);
   return writer.take();
 }
 
-Value Value::decode(std::span<const std::byte> bytes) { return Reader(bytes).read_whole(); }
+inline Value Value::decode(std::span<const std::byte> bytes) {
+  return internal::PackReader(bytes).read_whole();
+}
 
-}  // namespace tensorbus
+}  // namespace tensorbus::inline v0

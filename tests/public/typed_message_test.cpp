@@ -1,14 +1,11 @@
 // Structs as messages.
 
-#include "tensorbus/bus/typed_message.hpp"
-
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstdint>
 
-#include "tensorbus/bus/standard_messages.hpp"
-#include "tensorbus/bus/test_support.hpp"
+#include "support.hpp"
 
 struct Spot {
   float x = 0;

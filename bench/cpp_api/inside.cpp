@@ -1,0 +1,7 @@
+#include "cpp_api/timed_calls.hpp"
+#include "tensorbus/core.hpp"
+
+bench::CallTimes bench::time_inside(const std::string& domain, int batches) {
+  return timed<tensorbus::Participant, tensorbus::Publisher, tensorbus::Subscriber,
+               tensorbus::Sample>(domain, batches);
+}

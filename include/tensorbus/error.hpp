@@ -1,0 +1,47 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+// Seen from all libraries of a program, so that one can catch what another throws.
+#if defined(TENSORBUS_BUILD)
+#define TENSORBUS_SEEN
+#else
+#define TENSORBUS_SEEN __attribute__((visibility("default")))
+#endif
+
+namespace tensorbus::inline v0 {
+
+// Why a call failed. Expected outcomes of the data path (nothing there yet, a full queue) are
+// values, not errors; see Outcome.
+enum class Code {
+  kInvalidArgument,  // the caller's mistake
+  kUnsupported,      // a tensor or option that cannot travel
+  kOutOfMemory,      // a limit was reached; the message names it
+  kClosed,           // the object, or the other side, is closed
+  kTimeout,          // the time given was not enough
+  kProtocol,         // a peer sent something that is not the protocol
+  kVersionMismatch,  // a peer, or the library that is loaded, is of another version
+  kPermission,       // a domain directory or a peer is somebody else's, or not to be written to
+  kForked,           // the object was made before fork() and is used in the child
+  kSystem,           // a system call failed
+  kTypeMismatch,     // a publisher and a subscriber of a topic mean different messages
+};
+
+// The one exception of this library: what was expected, what came, what to do.
+//
+//   try {
+//     tensorbus::Publisher publisher("");
+//   } catch (const tensorbus::Error& error) {
+//     std::cerr << error.what() << '\n';  // error.code() is Code::kInvalidArgument
+//   }
+class TENSORBUS_SEEN Error : public std::runtime_error {
+ public:
+  Error(Code code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  Code code() const noexcept { return code_; }
+
+ private:
+  Code code_;
+};
+
+}  // namespace tensorbus::inline v0

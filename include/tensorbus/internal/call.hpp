@@ -1,0 +1,171 @@
+#pragma once
+
+#include <tensorbus/c/status.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <tensorbus/error.hpp>
+#include <tensorbus/internal/deadline.hpp>
+#include <tensorbus/outcome.hpp>
+
+// How the C interface is called from C++: its statuses become outcomes and errors, its objects have
+// owners, and what a callback throws comes out of the call.
+namespace tensorbus::inline v0 {
+namespace internal {
+
+inline Code code_of(tb_status status) noexcept {
+  switch (status) {
+    case TB_ERROR_INVALID_ARGUMENT:
+      return Code::kInvalidArgument;
+    case TB_ERROR_UNSUPPORTED:
+      return Code::kUnsupported;
+    case TB_ERROR_OUT_OF_MEMORY:
+      return Code::kOutOfMemory;
+    case TB_ERROR_CLOSED:
+      return Code::kClosed;
+    case TB_ERROR_TIMEOUT:
+      return Code::kTimeout;
+    case TB_ERROR_PROTOCOL:
+      return Code::kProtocol;
+    case TB_ERROR_VERSION_MISMATCH:
+      return Code::kVersionMismatch;
+    case TB_ERROR_PERMISSION:
+      return Code::kPermission;
+    case TB_ERROR_FORKED:
+      return Code::kForked;
+    case TB_ERROR_TYPE_MISMATCH:
+      return Code::kTypeMismatch;
+    default:  // TB_ERROR_SYSTEM, and what a newer library says
+      return Code::kSystem;
+  }
+}
+
+[[noreturn]] inline void throw_failure(tb_status status) {
+  if (status > 0)
+    throw Error(Code::kVersionMismatch,
+                "the libtensorbus that is loaded is newer than this "
+                "program, which does not know its status " +
+                    std::to_string(status));
+  throw Error(code_of(status), tb_error_message());
+}
+
+// Throws the Error that the call failed with.
+inline Outcome outcome_of(tb_status status) {
+  switch (status) {
+    case TB_OK:
+      return Outcome::kDone;
+    case TB_TIMED_OUT:
+      return Outcome::kTimedOut;
+    case TB_INTERRUPTED:
+      return Outcome::kInterrupted;
+    case TB_CLOSED:
+      return Outcome::kClosed;
+    case TB_HOLD_LIMIT:
+      return Outcome::kHoldLimit;
+    default:
+      throw_failure(status);
+  }
+}
+
+inline void require_done(tb_status status) {
+  if (status != TB_OK) throw_failure(status);
+}
+
+template <auto destroy>
+struct Destroy {
+  void operator()(auto* object) const noexcept { destroy(object); }
+};
+template <typename Object, auto destroy>
+using Owned = std::unique_ptr<Object, Destroy<destroy>>;
+
+// What `create(&pointer)` gives.
+template <typename Owner, typename Create>
+Owner created(Create create) {
+  typename Owner::pointer object = nullptr;
+  require_done(create(&object));
+  return Owner(object);
+}
+
+// Throws Error(kClosed) of an object that was moved from.
+template <typename Owner>
+auto* living(const Owner& owner, const char* what) {
+  if (!owner) throw Error(Code::kClosed, std::string("this ") + what + " was moved from");
+  return owner.get();
+}
+
+// A text for C, which ends at its first zero byte.
+inline const char* c_text(const std::string& text, const char* what) {
+  if (text.find('\0') != std::string::npos)
+    throw Error(Code::kInvalidArgument, std::string(what) + " has a zero byte in it");
+  return text.c_str();
+}
+inline const char* c_text_or_null(const std::string& text, const char* what) {
+  return text.empty() ? nullptr : c_text(text, what);
+}
+
+// Calls C back: an exception must not cross it, so it ends the call and is thrown after it.
+class Caught {
+ public:
+  // What `body` returns, or 1 if it throws.
+  template <typename Body>
+  int held(Body body) noexcept {
+    try {
+      return body();
+    } catch (...) {
+      thrown_ = std::current_exception();
+      return 1;
+    }
+  }
+  void rethrow() const {
+    if (thrown_) std::rethrow_exception(thrown_);
+  }
+
+ private:
+  std::exception_ptr thrown_;
+};
+
+// GiveUp, as C asks it.
+class Asked {
+ public:
+  explicit Asked(const GiveUp& give_up) : give_up_(give_up), told_{&Asked::ask, this} {}
+  Asked(const Asked&) = delete;
+  Asked& operator=(const Asked&) = delete;
+
+  // NULL if there is nobody to ask.
+  const tb_give_up* get() const noexcept { return give_up_ ? &told_ : nullptr; }
+  // Of a call that was given get().
+  tb_status ended(tb_status status) const {
+    caught_.rethrow();
+    return status;
+  }
+
+ private:
+  static int ask(void* context) noexcept {
+    auto& self = *static_cast<Asked*>(context);
+    return self.caught_.held([&] { return self.give_up_() ? 1 : 0; });
+  }
+
+  const GiveUp& give_up_;
+  tb_give_up told_;
+  Caught caught_;
+};
+
+// What `call(timeout)` says, which asks nobody itself: in slices, between which `give_up` is asked.
+template <typename Call>
+tb_status in_slices(std::chrono::nanoseconds timeout, const GiveUp& give_up, Call call) {
+  static constexpr std::chrono::milliseconds kSlice(50);
+  const Deadline deadline(timeout);
+  while (true) {
+    const tb_status status = call(deadline.remaining(kSlice).count());
+    const bool goes_on = status == TB_TIMED_OUT || status == TB_INTERRUPTED;
+    if (!goes_on || (status == TB_TIMED_OUT && deadline.passed())) return status;
+    if (give_up()) return TB_INTERRUPTED;
+  }
+}
+
+}  // namespace internal
+}  // namespace tensorbus::inline v0

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+namespace tensorbus::inline v0 {
+namespace internal {
+
+// A point in time by which a blocking call returns. Huge timeouts mean "never".
+class Deadline {
+ public:
+  explicit Deadline(std::chrono::nanoseconds timeout) noexcept
+      : at_(timeout > kForever ? std::chrono::steady_clock::time_point::max()
+                               : std::chrono::steady_clock::now() +
+                                     std::max(timeout, std::chrono::nanoseconds::zero())) {}
+
+  // How long a wait may last that re-checks at least every `slice`; 0 when the time is over.
+  std::chrono::nanoseconds remaining(std::chrono::nanoseconds slice) const noexcept {
+    if (at_ == std::chrono::steady_clock::time_point::max()) return slice;
+    const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(
+        at_ - std::chrono::steady_clock::now());
+    return std::clamp(left, std::chrono::nanoseconds::zero(), slice);
+  }
+  bool passed() const noexcept {
+    return at_ != std::chrono::steady_clock::time_point::max() &&
+           std::chrono::steady_clock::now() >= at_;
+  }
+
+ private:
+  static constexpr std::chrono::nanoseconds kForever = std::chrono::hours(24 * 365);
+  std::chrono::steady_clock::time_point at_;
+};
+
+}  // namespace internal
+}  // namespace tensorbus::inline v0

@@ -1,0 +1,117 @@
+#pragma once
+
+#include <tensorbus/c/listing.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <tensorbus/id.hpp>
+#include <tensorbus/internal/call.hpp>
+#include <tensorbus/internal/tensors.hpp>
+#include <tensorbus/message_type.hpp>
+#include <tensorbus/options.hpp>
+#include <tensorbus/participant.hpp>
+#include <vector>
+
+namespace tensorbus::inline v0 {
+
+// Who is in a domain, as its directory says. Asked of the living, without a daemon.
+//
+//   for (const tensorbus::PublisherInfo& publisher : tensorbus::list_publishers())
+//     std::cout << publisher.topic << " of " << publisher.pid << '\n';
+
+struct PublisherInfo {
+  std::string topic;
+  std::string node;  // empty: of none
+  MessageType type;
+  Id participant;
+  std::uint32_t pid = 0;  // as its process sees it
+};
+
+struct NodeInfo {
+  std::string name;
+  Id participant;
+  std::uint32_t pid = 0;
+};
+
+namespace internal {
+
+inline PublisherInfo info_of(const tb_publisher_info& info) {
+  const std::string type = info.type;
+  return {info.topic, info.node, type.empty() ? MessageType() : MessageType(type),
+          id_of(info.participant), info.pid};
+}
+inline NodeInfo info_of(const tb_node_info& info) {
+  return {info.name, id_of(info.participant), info.pid};
+}
+
+// All that a list of C's tells.
+template <typename Info>
+struct Told {
+  std::vector<Info> all;
+  Caught caught;
+
+  template <typename CInfo>
+  static int tell(const CInfo* info, void* context) noexcept {
+    auto& told = *static_cast<Told*>(context);
+    return told.caught.held([&] {
+      told.all.push_back(info_of(*info));
+      return 0;
+    });
+  }
+};
+
+template <typename Info, typename CInfo>
+std::vector<Info> listed(tb_status (*list)(tb_participant*, int (*)(const CInfo*, void*), void*),
+                         const Participant& participant) {
+  Told<Info> told;
+  require_done(list(get(participant), &Told<Info>::template tell<CInfo>, &told));
+  told.caught.rethrow();
+  return std::move(told.all);
+}
+
+}  // namespace internal
+
+inline std::vector<PublisherInfo> list_publishers(
+    const Participant& participant = Participant::shared()) {
+  return internal::listed<PublisherInfo>(tb_list_publishers, participant);
+}
+inline std::vector<NodeInfo> list_nodes(const Participant& participant = Participant::shared()) {
+  return internal::listed<NodeInfo>(tb_list_nodes, participant);
+}
+
+// Until there is a publisher of the topic, or a node of the name. kDone, kTimedOut or kInterrupted.
+inline Outcome wait_for_topic(const std::string& topic, std::chrono::nanoseconds timeout,
+                              const GiveUp& give_up = {},
+                              const Participant& participant = Participant::shared()) {
+  internal::Asked asked(give_up);
+  return internal::outcome_of(asked.ended(tb_wait_for_topic(internal::get(participant),
+                                                            internal::c_text(topic, "the topic"),
+                                                            timeout.count(), asked.get())));
+}
+inline Outcome wait_for_node(const std::string& name, std::chrono::nanoseconds timeout,
+                             const GiveUp& give_up = {},
+                             const Participant& participant = Participant::shared()) {
+  internal::Asked asked(give_up);
+  return internal::outcome_of(
+      asked.ended(tb_wait_for_node(internal::get(participant), internal::c_text(name, "the name"),
+                                   timeout.count(), asked.get())));
+}
+
+// A node's name in the domain, for as long as it lives. Several may have the same.
+//
+//   const tensorbus::NodeName name("camera");
+class NodeName {
+ public:
+  // Throws Error(kInvalidArgument) for an empty name or one of more than 2,048 bytes.
+  explicit NodeName(const std::string& name, const Participant& participant = Participant::shared())
+      : node_(internal::created<decltype(node_)>([&](tb_node_name** node) {
+          return tb_node_name_create(internal::get(participant), internal::c_text(name, "the name"),
+                                     node);
+        })) {}
+
+ private:
+  internal::Owned<tb_node_name, tb_node_name_destroy> node_;
+};
+
+}  // namespace tensorbus::inline v0

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <tensorbus/c/share.h>
+#include <tensorbus/c/tensor.h>
+
+#include <cstddef>
+#include <span>
+#include <tensorbus/array_view.hpp>
+#include <tensorbus/device.hpp>
+#include <tensorbus/internal/call.hpp>
+#include <tensorbus/internal/tensors.hpp>
+#include <tensorbus/layout.hpp>
+#include <tensorbus/message.hpp>
+#include <tensorbus/participant.hpp>
+#include <utility>
+
+namespace tensorbus::inline v0 {
+
+// Shared memory, of the host or of a GPU, to fill and publish: nothing is copied. Moves, does not
+// copy. A loan that is dropped without being published gives its memory back. What is asked of one
+// that was published or moved from throws Error(kClosed).
+//
+//   tensorbus::Loan frame = publisher.loan<std::uint8_t>({1080, 1920, 3});
+//   capture(frame.as<std::uint8_t>());
+//   publisher.publish(std::move(frame));
+class Loan {
+ public:
+  const Layout& layout() const { return alive().layout_; }
+  Device device() const { return alive().device_; }
+  // The first element; of a GPU's memory: for its kernels, not for the host.
+  std::byte* data() const { return alive().data_; }
+  TensorView view() const { return {data(), layout(), device()}; }
+
+  // The elements, to be written. Throws Error(kInvalidArgument) for another element type, a GPU's
+  // memory, and a layout that is not contiguous.
+  template <typename T>
+  std::span<T> as() const {
+    internal::require_host(device(), "loan");
+    internal::require_type(layout(), dtype_of<T>(), "loan");
+    internal::require_contiguous(layout(), "loan");
+    return {reinterpret_cast<T*>(data_), layout_.elements()};
+  }
+  // The same by their indices, whatever the strides: see ArrayView. Throws Error(kInvalidArgument)
+  // for another rank, too.
+  //   const auto rows = loan.view<float, 2>();
+  //   rows(1, 2) = 0.5F;
+  template <typename T, std::size_t Rank>
+  ArrayView<T, Rank> view() const {
+    internal::require_host(device(), "loan");
+    return internal::array_view<T, Rank>(reinterpret_cast<T*>(data_), layout_, "loan");
+  }
+
+ private:
+  friend class Publisher;
+  friend Loan empty(const Layout& layout, bool shared, const Participant& participant,
+                    Device device);
+  using Owner = internal::Owned<tb_loan, tb_loan_destroy>;
+
+  Loan(Owner loan, Layout layout, Device device)
+      : loan_(std::move(loan)), layout_(std::move(layout)), device_(device) {
+    tb_tensor tensor = TB_TENSOR_INIT;
+    internal::require_done(tb_loan_tensor(loan_.get(), &tensor));
+    data_ = static_cast<std::byte*>(tensor.data);
+  }
+  const Loan& alive() const {
+    if (!loan_) throw Error(Code::kClosed, "this loan was published or moved from");
+    return *this;
+  }
+
+  Owner loan_;
+  Layout layout_;
+  Device device_{};
+  std::byte* data_ = nullptr;
+};
+
+// Memory of the bus that this process keeps: it is filled, shared and published by reference, any
+// number of times, and whoever has it sees what is written. `shared`: others may be given the right
+// to write to it, too. Its bytes are not cleared. Throws Error(kOutOfMemory) that names the limit,
+// Error(kUnsupported) that says why a GPU's memory cannot be had.
+//
+//   tensorbus::Loan state = tensorbus::empty(Layout::contiguous(DType::kFloat32, {7}), true);
+inline Loan empty(const Layout& layout, bool shared = false,
+                  const Participant& participant = Participant::shared(),
+                  Device device = Device::host()) {
+  const tb_layout given = internal::described(layout);
+  return Loan(internal::created<Loan::Owner>([&](tb_loan** memory) {
+                return tb_empty(internal::get(participant), &given, internal::number_of(device),
+                                shared ? 1 : 0, memory);
+              }),
+              layout, device);
+}
+
+}  // namespace tensorbus::inline v0

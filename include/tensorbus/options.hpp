@@ -1,0 +1,117 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tensorbus/device.hpp>
+#include <tensorbus/message_type.hpp>
+#include <tensorbus/outcome.hpp>
+
+namespace tensorbus::inline v0 {
+
+// Where a process meets the others, and how much memory it may take for them.
+struct ParticipantOptions {
+  // A path if it has a slash, else a name beside the default domain; empty: TENSORBUS_DOMAIN, else
+  // "default".
+  std::string domain{};
+  // The most host memory this participant takes. 0: TENSORBUS_BUDGET (bytes), else three quarters
+  // of the machine's memory.
+  std::size_t budget_bytes = 0;
+  // Freed memory that is kept for the next sample instead of going back to the kernel.
+  std::size_t warm_bytes = std::size_t{256} << 20;
+  std::size_t segment_bytes = std::size_t{64} << 20;
+  // The most memory this participant takes of each GPU. 0: TENSORBUS_CUDA_BUDGET (bytes), else half
+  // of what the GPU has.
+  std::size_t cuda_budget_bytes = 0;
+};
+
+// What a subscriber may do with the tensors that it receives.
+enum class Access {
+  // Read them where they are; to write is a crash. What everybody has who says nothing.
+  kRead,
+  // Write them, for itself: a page that is written becomes a copy of its own, and nobody else sees
+  // it. Costs a mapping for each sample (one or two microseconds), and a fault and memory for each
+  // page that is written: to write all of a large tensor, copy it, that is faster. A page that is
+  // not written shows what others write, if the publisher is `shared`. Of a tensor on a GPU it is a
+  // copy there, made in the order of its streams: nobody waits for it, and its lease goes back with
+  // that.
+  kPrivate,
+  // Write them for all: the publisher and everybody else who holds the sample see it, in the order
+  // that the processes agree upon themselves. Only of publishers that are `shared`.
+  kShared,
+};
+
+// How a publisher treats those who subscribe.
+struct PublisherOptions {
+  // How many samples wait for a subscriber that did not say itself. When they are there, the
+  // oldest is dropped for a new one, so what a slow subscriber sees is at most so many samples old.
+  std::uint32_t depth = 8;
+  // How many of the last samples a subscriber gets that comes later.
+  std::uint32_t history = 0;
+  // Drop nothing: a full subscriber makes publish() wait up to `timeout`.
+  bool reliable = false;
+  std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
+  // Subscribers that ask for Access::kShared may write to what is published here. They could write
+  // to any loan and sample of the shared publishers of this participant, and to nothing else.
+  bool shared = false;
+  // Of its messages; subscribers that expect another are refused.
+  MessageType type{};
+  // The node that it belongs to, if it does: for who lists the domain.
+  std::string node{};
+};
+
+// What a subscriber wants, and how it waits for it.
+struct SubscriberOptions {
+  std::uint32_t depth = 0;       // 0: as the publisher says
+  std::uint32_t max_held = 256;  // samples of one publisher that may be held at once
+  // How long receive() looks by itself before it parks; costs a core for that time.
+  std::chrono::nanoseconds spin = std::chrono::microseconds(5);
+  // With kShared, a publisher that is not `shared` refuses, and stats() says so.
+  Access access = Access::kRead;
+  // What it expects. A publisher whose messages it could not read is not connected, and a receive()
+  // says so.
+  MessageType type{};
+  // Pins received blocks of host memory for GPUs, from 64 KiB on, so that copies from them to a GPU
+  // go without a detour, and a program need not wait for them. Without a GPU that can do that,
+  // Error(kUnsupported) says so. Not with Access::kPrivate.
+  bool pin = false;
+  // Tensors that lay on a GPU which this process cannot use come in host memory, and are put onto
+  // this one then, into memory of our own (cuda_budget_bytes). All others stay where they are.
+  // Error(kUnsupported) says why that is not possible here.
+  //
+  //   tensorbus::Subscriber subscriber("frames", {.device = tensorbus::Device::cuda(0)});
+  std::optional<Device> device{};
+};
+
+// Counters of a publisher since it was made, and what there is now.
+struct PublisherStats {
+  std::uint64_t sent = 0;            // samples published
+  std::uint64_t delivered = 0;       // samples put into a subscriber's queue, summed
+  std::uint64_t dropped_depth = 0;   // taken out of a full queue for a newer one
+  std::uint64_t dropped_held = 0;    // not queued: the subscriber holds all that it may
+  std::uint64_t dropped_unsent = 0;  // not queued: no descriptor or memory to pass it on
+  std::uint64_t timed_out = 0;       // publish() calls that gave up waiting for room
+  std::uint64_t waited = 0;          // publish() calls that had to wait
+  std::uint64_t bytes_copied = 0;    // of tensors that were not in the arena
+  std::uint64_t bytes_in_flight = 0;
+  std::uint32_t subscribers = 0;
+  std::uint32_t waiting = 0;      // threads in publish() that wait now
+  std::uint64_t bad_returns = 0;  // leases that subscribers returned and never had
+};
+
+// The same of a subscriber.
+struct SubscriberStats {
+  std::uint64_t received = 0;
+  std::uint64_t missed = 0;  // gaps in the publishers' sequences
+  std::uint64_t bad = 0;     // samples whose descriptor made no sense
+  std::uint64_t gone = 0;  // samples that were handed on, whose owner was gone or had no more of it
+  std::uint64_t staged = 0;  // that came from a GPU through host memory: docs/cuda.md
+  std::uint32_t held = 0;    // samples whose memory somebody here still uses
+  std::uint32_t publishers = 0;
+  std::uint64_t refused = 0;
+  std::string last_refusal;  // why the last publisher was not connected; "" if none was refused
+};
+
+}  // namespace tensorbus::inline v0

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstdint>
+#include <tensorbus/id.hpp>
+
+namespace tensorbus::inline v0 {
+
+// Who published a sample first, when a bridge published it again.
+struct Origin {
+  Id host;
+  Id writer;
+  std::uint64_t sequence = 0;
+  bool operator==(const Origin&) const = default;
+};
+
+}  // namespace tensorbus::inline v0

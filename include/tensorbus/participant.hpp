@@ -1,0 +1,101 @@
+#pragma once
+
+#include <tensorbus/c/participant.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <tensorbus/device.hpp>
+#include <tensorbus/id.hpp>
+#include <tensorbus/internal/call.hpp>
+#include <tensorbus/internal/tensors.hpp>
+#include <tensorbus/options.hpp>
+#include <utility>
+
+namespace tensorbus::inline v0 {
+
+class Participant;
+namespace internal {
+tb_participant* get(const Participant& participant);
+}
+
+struct ArenaUse {
+  std::size_t segments = 0;
+  std::size_t blocks = 0;
+  std::size_t used_bytes = 0;      // in loans and samples that somebody still needs
+  std::size_t reserved_bytes = 0;  // taken from the machine: used, or kept warm
+  std::size_t budget_bytes = 0;
+};
+
+// This process on one domain. A handle: copies name the same participant, which lives until its
+// last handle, publisher and subscriber is gone. What makes publishers, subscribers, queues and
+// shares takes one as its last argument, and without one that which the process shares:
+//
+//   const tensorbus::Participant lab({.domain = "lab", .budget_bytes = 1 << 30});
+//   tensorbus::Publisher publisher("camera/image", {}, lab);
+class Participant {
+ public:
+  // A participant of its own. Throws Error(kPermission) for a domain directory that is not safe.
+  explicit Participant(const ParticipantOptions& options = {}) : Participant(options, false) {}
+  // The participant that this process shares on a domain, made on first use. A forked child gets
+  // one of its own. Options other than `domain` count on first use only.
+  static Participant shared(const ParticipantOptions& options = {}) {
+    return Participant(options, true);
+  }
+
+  Id id() const;
+  std::string domain_path() const;
+  ArenaUse arena() const { return arena(Device::host()); }
+  // The same of its memory on a GPU: nothing before the first loan there.
+  ArenaUse arena(Device device) const;
+
+ private:
+  friend tb_participant* internal::get(const Participant& participant);
+  Participant(const ParticipantOptions& options, bool shared);
+
+  std::shared_ptr<tb_participant> participant_;
+};
+
+namespace internal {
+
+// Throws Error(kClosed) of one that was moved from.
+inline tb_participant* get(const Participant& participant) {
+  return living(participant.participant_, "participant");
+}
+
+}  // namespace internal
+
+inline Participant::Participant(const ParticipantOptions& options, bool shared) {
+  tb_participant_options given = TB_PARTICIPANT_OPTIONS_INIT;
+  given.shared = shared ? 1 : 0;
+  given.domain = internal::c_text_or_null(options.domain, "the domain");
+  given.budget_bytes = options.budget_bytes;
+  given.cuda_budget_bytes = options.cuda_budget_bytes;
+  given.warm_bytes = std::max<std::size_t>(options.warm_bytes, 1);  // C takes 0 for its default
+  given.segment_bytes = options.segment_bytes;
+  participant_ = internal::created<internal::Owned<tb_participant, tb_participant_destroy>>(
+      [&](tb_participant** made) { return tb_participant_create(&given, made); });
+}
+
+inline Id Participant::id() const {
+  Id id;
+  internal::require_done(tb_participant_id(internal::get(*this), id.bytes.data()));
+  return id;
+}
+
+inline std::string Participant::domain_path() const {
+  std::array<char, 4096> path{};  // PATH_MAX
+  internal::require_done(tb_participant_domain(internal::get(*this), path.data(), path.size()));
+  return path.data();
+}
+
+inline ArenaUse Participant::arena(Device device) const {
+  tb_arena_use use = TB_ARENA_USE_INIT;
+  internal::require_done(
+      tb_participant_arena(internal::get(*this), internal::number_of(device), &use));
+  return {use.segments, use.blocks, use.used_bytes, use.reserved_bytes, use.budget_bytes};
+}
+
+}  // namespace tensorbus::inline v0

@@ -1,0 +1,181 @@
+#pragma once
+
+#include <tensorbus/c/publisher.h>
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <tensorbus/internal/call.hpp>
+#include <tensorbus/internal/tensors.hpp>
+#include <tensorbus/loan.hpp>
+#include <tensorbus/message.hpp>
+#include <tensorbus/message_type.hpp>
+#include <tensorbus/options.hpp>
+#include <tensorbus/participant.hpp>
+#include <tensorbus/value.hpp>
+#include <utility>
+#include <vector>
+
+namespace tensorbus::inline v0 {
+
+// What became of a sample.
+struct Published {
+  Outcome outcome = Outcome::kDone;  // kDone, kTimedOut, kInterrupted or kClosed
+  std::uint64_t sequence = 0;
+  std::uint32_t subscribers = 0;  // whose queues have it
+};
+
+// Sends samples to every subscriber of a topic, in any process of the domain. Moves, does not copy.
+// Thread-safe. Every call throws Error(kOutOfMemory) that names the limit when it meets one, and
+// then has done nothing; of a publisher that was moved from, Error(kClosed).
+//
+//   tensorbus::Publisher publisher("camera/image");
+//   tensorbus::Loan frame = publisher.loan<std::uint8_t>({1080, 1920, 3});
+//   capture(frame.as<std::uint8_t>());
+//   publisher.publish(std::move(frame));
+class Publisher {
+ public:
+  // Throws Error(kInvalidArgument) for an empty topic.
+  explicit Publisher(const std::string& topic, const PublisherOptions& options = {},
+                     const Participant& participant = Participant::shared());
+
+  const std::string& topic() const {
+    get();
+    return topic_;
+  }
+  const MessageType& type() const {
+    get();
+    return type_;
+  }
+
+  // Memory for one tensor, of the host or of a GPU; its bytes are not cleared. Throws
+  // Error(kOutOfMemory) that names the limit, Error(kClosed) after close(), Error(kUnsupported)
+  // that says why a GPU's memory cannot be had.
+  Loan loan(const Layout& layout, Device device = Device::host());
+  template <typename T>
+  Loan loan(Dims shape, Device device = Device::host()) {
+    return loan(Layout::contiguous(dtype_of<T>(), std::move(shape)), device);
+  }
+
+  // Publishes a loan without a copy. With any outcome but kDone the loan is still the caller's.
+  // `stream`: see TensorView. Throws Error(kClosed) for a loan that was published before.
+  Published publish(Loan&& loan, void* stream = nullptr);
+  // Publishes tensors and fields. Tensors that lie in a loan travel by reference, all others are
+  // copied once. Unless the outcome is kDone, nobody gets anything. Throws Error(kInvalidArgument)
+  // for tensors that make no sense, and for those of a loan that was published before.
+  Published publish(const Message& message) { return publish_all(message.tensors, message); }
+  Published publish(const TensorView& tensor) { return publish_all({&tensor, 1}, {}); }
+  // The same, with the fields as a value: TensorIndex{i} in it stands for tensors[i].
+  //   publisher.publish(Value::Map{{"image", TensorIndex{0}}, {"id", 7}}, {loan.view()});
+  Published publish(const Value& fields, const std::vector<TensorView>& tensors);
+  // The same with a timeout of its own; it matters to a reliable publisher only.
+  Published publish(const Message& message, std::chrono::nanoseconds timeout,
+                    const GiveUp& give_up = {});
+
+  // Until there are so many. kDone, kTimedOut, kInterrupted or kClosed.
+  Outcome wait_for_subscribers(std::uint32_t count, std::chrono::nanoseconds timeout,
+                               const GiveUp& give_up = {});
+  std::uint32_t subscribers() const { return stats().subscribers; }
+  PublisherStats stats() const;
+  // Subscribers still get what is in their queues. A second call does nothing.
+  void close() { tb_publisher_close(get()); }
+
+ private:
+  tb_publisher* get() const { return internal::living(publisher_, "publisher"); }
+  Published publish_all(std::span<const TensorView> tensors, const Message& rest);
+  static Published told(tb_status status, const tb_published& published) {
+    return {internal::outcome_of(status), published.sequence, published.subscribers};
+  }
+
+  internal::Owned<tb_publisher, tb_publisher_destroy> publisher_;
+  std::string topic_;
+  MessageType type_;
+};
+
+inline Publisher::Publisher(const std::string& topic, const PublisherOptions& options,
+                            const Participant& participant)
+    : topic_(topic), type_(options.type) {
+  tb_publisher_options given = TB_PUBLISHER_OPTIONS_INIT;
+  given.depth = options.depth;
+  given.history = options.history;
+  given.reliable = options.reliable ? 1 : 0;
+  given.timeout_ns = options.timeout.count();
+  given.shared = options.shared ? 1 : 0;
+  given.type = internal::c_text_or_null(options.type.definition(), "the type");
+  given.node = internal::c_text_or_null(options.node, "the node");
+  publisher_ = internal::created<decltype(publisher_)>([&](tb_publisher** made) {
+    return tb_publisher_create(internal::get(participant), internal::c_text(topic, "the topic"),
+                               &given, made);
+  });
+}
+
+inline Loan Publisher::loan(const Layout& layout, Device device) {
+  const tb_layout given = internal::described(layout);
+  return Loan(internal::created<Loan::Owner>([&](tb_loan** loan) {
+                return tb_publisher_loan(get(), &given, internal::number_of(device), loan);
+              }),
+              layout, device);
+}
+
+inline Published Publisher::publish(Loan&& loan, void* stream) {
+  tb_loan* given = loan.alive().loan_.get();
+  tb_published published = TB_PUBLISHED_INIT;
+  const tb_status status = tb_publisher_publish_loan(get(), &given, stream, &published);
+  if (given == nullptr) (void)loan.loan_.release();
+  return told(status, published);
+}
+
+inline Published Publisher::publish_all(std::span<const TensorView> tensors, const Message& rest) {
+  tb_published published = TB_PUBLISHED_INIT;
+  tb_publisher* const publisher = get();
+  internal::Outbound message(tensors, rest);
+  return told(tb_publisher_publish(publisher, message.hand_over(), &published), published);
+}
+
+inline Published Publisher::publish(const Value& fields, const std::vector<TensorView>& tensors) {
+  const std::vector<std::byte> bytes = fields.encode();
+  Message rest;
+  rest.fields = bytes;
+  return publish_all(tensors, rest);
+}
+
+inline Published Publisher::publish(const Message& message, std::chrono::nanoseconds timeout,
+                                    const GiveUp& give_up) {
+  tb_published published = TB_PUBLISHED_INIT;
+  tb_publisher* const publisher = get();
+  internal::Asked asked(give_up);
+  internal::Outbound outbound(message);
+  return told(asked.ended(tb_publisher_publish_within(publisher, outbound.hand_over(),
+                                                      timeout.count(), asked.get(), &published)),
+              published);
+}
+
+inline Outcome Publisher::wait_for_subscribers(std::uint32_t count,
+                                               std::chrono::nanoseconds timeout,
+                                               const GiveUp& give_up) {
+  const auto wait = [&](std::int64_t timeout_ns) {
+    return tb_publisher_wait_for_subscribers(get(), count, timeout_ns);
+  };
+  return internal::outcome_of(give_up ? internal::in_slices(timeout, give_up, wait)
+                                      : wait(timeout.count()));
+}
+
+inline PublisherStats Publisher::stats() const {
+  tb_publisher_stats stats = TB_PUBLISHER_STATS_INIT;
+  internal::require_done(tb_publisher_get_stats(get(), &stats));
+  return {.sent = stats.sent,
+          .delivered = stats.delivered,
+          .dropped_depth = stats.dropped_depth,
+          .dropped_held = stats.dropped_held,
+          .dropped_unsent = stats.dropped_unsent,
+          .timed_out = stats.timed_out,
+          .waited = stats.waited,
+          .bytes_copied = stats.bytes_copied,
+          .bytes_in_flight = stats.bytes_in_flight,
+          .subscribers = stats.subscribers,
+          .waiting = stats.waiting,
+          .bad_returns = stats.bad_returns};
+}
+
+}  // namespace tensorbus::inline v0

@@ -1,0 +1,157 @@
+#pragma once
+
+#include <tensorbus/c/sample.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tensorbus/id.hpp>
+#include <tensorbus/internal/call.hpp>
+#include <tensorbus/internal/few.hpp>
+#include <tensorbus/internal/tensors.hpp>
+#include <tensorbus/origin.hpp>
+#include <tensorbus/tensor.hpp>
+#include <tensorbus/value.hpp>
+#include <utility>
+
+namespace tensorbus::inline v0 {
+
+class Sample;
+namespace internal {
+template <typename Call>
+Outcome receive_into(Sample& sample, Call call);
+}
+
+struct SampleHeader {
+  std::uint64_t sequence = 0;      // counts from 0 for each publisher
+  std::uint64_t timestamp_ns = 0;  // wall clock at publish
+  std::uint64_t fingerprint = 0;   // of the message type; 0: untyped
+  Id publisher;                    // the participant that published it
+  std::uint32_t publisher_number = 0;
+  std::string_view topic;        // valid while the sample lives
+  std::optional<Origin> origin;  // set if a bridge brought it from elsewhere
+};
+
+// One received message. Moves, does not copy; its tensors may outlive it. One that is empty, or was
+// moved from, has no tensors and an empty header, and what cannot say so throws Error(kClosed).
+//
+//   for (const tensorbus::Tensor& tensor : sample.tensors()) use(tensor.as<float>());
+//   std::int64_t id = sample.fields().at("id").as<std::int64_t>();
+class Sample {
+ public:
+  Sample() = default;
+  Sample(Sample&& other) noexcept
+      : sample_(std::move(other.sample_)), tensors_(std::exchange(other.tensors_, {})) {}
+  Sample& operator=(Sample&& other) noexcept {
+    sample_ = std::move(other.sample_);
+    tensors_ = std::exchange(other.tensors_, {});
+    return *this;
+  }
+  ~Sample() = default;
+
+  SampleHeader header() const noexcept;
+  std::span<const Tensor> tensors() const noexcept { return tensors_.span(); }
+  // The only tensor. Throws Error(kInvalidArgument) if there is not exactly one.
+  const Tensor& tensor() const;
+  // The tensor at this key of the fields: sample.tensor("image"). Throws Error(kInvalidArgument) if
+  // there is none.
+  const Tensor& tensor(std::string_view key) const;
+  // The small fields as they came, MessagePack, and decoded (throws Error(kProtocol) if they are
+  // malformed). Empty if the message was nothing but a tensor.
+  std::span<const std::byte> field_bytes() const noexcept;
+  Value fields() const;
+
+  // The same in writable memory of this process alone: it holds no lease, whoever keeps it. Tensors
+  // that overlap do so in the copy. Throws Error(kOutOfMemory).
+  Sample copy() const;
+
+ private:
+  template <typename Call>
+  friend Outcome internal::receive_into(Sample& sample, Call call);
+  // What C gave is this sample's, in place of what it had.
+  void take(tb_sample* given);
+  tb_sample* alive() const {
+    if (!sample_) throw Error(Code::kClosed, "this sample is empty, or was moved from");
+    return sample_.get();
+  }
+
+  internal::SampleRef sample_;
+  Few<Tensor> tensors_;  // which end before it
+};
+
+namespace internal {
+
+// Of a call that gives a sample where it is done.
+template <typename Call>
+Outcome receive_into(Sample& sample, Call call) {
+  tb_sample* given = nullptr;
+  const Outcome outcome = outcome_of(call(&given));
+  if (given != nullptr) sample.take(given);
+  return outcome;
+}
+
+}  // namespace internal
+
+inline void Sample::take(tb_sample* given) {
+  if (!tensors_.empty()) tensors_.clear();
+  sample_ = internal::SampleRef::given(given);
+  const std::uint32_t count = tb_sample_tensor_count(given);
+  tensors_.resize(count);
+  for (std::uint32_t i = 0; i < count; ++i) tensors_[i].describe(given, i);
+}
+
+inline SampleHeader Sample::header() const noexcept {
+  if (!sample_) return {};
+  tb_sample_header told = TB_SAMPLE_HEADER_INIT;
+  tb_sample_get_header(sample_.get(), &told);
+  SampleHeader header{.sequence = told.sequence,
+                      .timestamp_ns = told.timestamp_ns,
+                      .fingerprint = told.fingerprint,
+                      .publisher = internal::id_of(told.publisher),
+                      .publisher_number = told.publisher_number,
+                      .topic = told.topic,
+                      .origin = std::nullopt};
+  if (told.has_origin != 0)
+    header.origin = Origin{internal::id_of(told.origin.host), internal::id_of(told.origin.writer),
+                           told.origin.sequence};
+  return header;
+}
+
+inline const Tensor& Sample::tensor() const {
+  alive();
+  if (tensors_.size() != 1)
+    throw Error(Code::kInvalidArgument,
+                "this sample has " + std::to_string(tensors_.size()) + " tensors: use tensors()");
+  return tensors_.front();
+}
+
+inline const Tensor& Sample::tensor(std::string_view key) const {
+  const std::uint32_t index = fields().at(key).as<TensorIndex>().index;
+  if (index >= tensors_.size())
+    throw Error(Code::kProtocol, "sample.fields: there is no tensor " + std::to_string(index));
+  return tensors_[index];
+}
+
+inline std::span<const std::byte> Sample::field_bytes() const noexcept {
+  std::size_t bytes = 0;
+  const void* const first = tb_sample_fields(sample_.get(), &bytes);
+  return {static_cast<const std::byte*>(first), bytes};
+}
+
+inline Value Sample::fields() const {
+  alive();
+  const auto bytes = field_bytes();
+  return bytes.empty() ? Value() : Value::decode(bytes);
+}
+
+inline Sample Sample::copy() const {
+  Sample copy;
+  (void)internal::receive_into(copy,
+                               [&](tb_sample** given) { return tb_sample_copy(alive(), given); });
+  return copy;
+}
+
+}  // namespace tensorbus::inline v0

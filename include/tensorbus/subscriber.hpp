@@ -1,0 +1,181 @@
+#pragma once
+
+#include <tensorbus/c/subscriber.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tensorbus/internal/call.hpp>
+#include <tensorbus/options.hpp>
+#include <tensorbus/participant.hpp>
+#include <tensorbus/sample.hpp>
+#include <utility>
+
+namespace tensorbus::inline v0 {
+
+// Receives the samples of every publisher of a topic, in any process of the domain, whichever
+// starts first. Moves, does not copy. Thread-safe. Every call throws Error(kOutOfMemory) that names
+// the limit when it meets one, and receiving Error(kTypeMismatch), once for each publisher whose
+// messages it could not read; of a subscriber that was moved from, Error(kClosed).
+//
+//   tensorbus::Subscriber subscriber("camera/image");
+//   while (auto sample = subscriber.receive(std::chrono::seconds(1)))
+//     use(sample->tensor().as<std::uint8_t>());
+//
+// To write to what comes, say for whom: for itself (kPrivate), or for all (kShared).
+//
+//   tensorbus::Subscriber editing("camera/image", {.access = tensorbus::Access::kPrivate});
+//   if (auto sample = editing.receive(std::chrono::seconds(1)))
+//     draw_boxes(sample->tensor().as_mutable<std::uint8_t>());  // nobody else sees them
+//
+// For callbacks, see Executor.
+class Subscriber {
+ public:
+  // Throws Error(kInvalidArgument) for an empty topic, Error(kUnsupported) if nothing can be pinned
+  // here, and options ask for it.
+  explicit Subscriber(const std::string& topic, const SubscriberOptions& options = {},
+                      const Participant& participant = Participant::shared());
+
+  const std::string& topic() const {
+    get();
+    return topic_;
+  }
+
+  // The next sample, or nothing after `timeout`, close(), or when `give_up` says so (a
+  // std::stop_token is one). Goes on after signals. Throws Error(kInvalidArgument) when max_held
+  // samples are held and there are more, and Error(kOutOfMemory) that names the limit when there is
+  // no memory for a sample's books or, with Access::kPrivate, no room to map it; it is not lost,
+  // the next call tries again.
+  std::optional<Sample> receive(std::chrono::nanoseconds timeout, const GiveUp& give_up = {});
+  // The next sample if there is one now.
+  std::optional<Sample> try_receive();
+  // The same with every outcome told: kDone, kTimedOut, kInterrupted, kClosed or kHoldLimit.
+  Outcome receive(Sample& sample, std::chrono::nanoseconds timeout, const GiveUp& give_up = {});
+  Outcome try_receive(Sample& sample) { return receive_within(sample, TB_NOW, nullptr); }
+
+  // Would receive() return now: is there a sample, or max_held reached, or is it closed? Takes
+  // nothing.
+  bool ready() { return tb_subscriber_ready(get()) != 0; }
+
+  // For poll(), epoll and event loops: readable when try_receive() may find something. Owned by
+  // the subscriber. Call try_receive() until it finds nothing, or ready() until it says no; that
+  // re-arms the descriptor.
+  int event_descriptor();
+
+  // Until there are so many. kDone, kTimedOut, kInterrupted or kClosed.
+  Outcome wait_for_publishers(std::uint32_t count, std::chrono::nanoseconds timeout,
+                              const GiveUp& give_up = {});
+  SubscriberStats stats() const;
+  // Samples that are held stay valid. A second call does nothing.
+  void close() { tb_subscriber_close(get()); }
+
+ private:
+  tb_subscriber* get() const { return internal::living(subscriber_, "subscriber"); }
+  Outcome receive_within(Sample& sample, std::int64_t timeout_ns, const tb_give_up* give_up) {
+    return internal::receive_into(sample, [&](tb_sample** given) {
+      return tb_subscriber_receive(get(), timeout_ns, give_up, given);
+    });
+  }
+  bool received(Outcome outcome) const;
+  std::string last_refusal() const;
+
+  internal::Owned<tb_subscriber, tb_subscriber_destroy> subscriber_;
+  std::string topic_;
+  std::uint32_t max_held_ = 0;
+};
+
+inline Subscriber::Subscriber(const std::string& topic, const SubscriberOptions& options,
+                              const Participant& participant)
+    : topic_(topic), max_held_(options.max_held) {
+  tb_subscriber_options given = TB_SUBSCRIBER_OPTIONS_INIT;
+  given.depth = options.depth;
+  given.max_held = options.max_held;
+  given.access = static_cast<std::int32_t>(options.access);
+  given.spin_ns = options.spin.count();
+  given.type = internal::c_text_or_null(options.type.definition(), "the type");
+  given.pin = options.pin ? 1 : 0;
+  given.restores = options.device ? 1 : 0;
+  given.device = internal::number_of(options.device.value_or(Device::cuda(0)));
+  subscriber_ = internal::created<decltype(subscriber_)>([&](tb_subscriber** made) {
+    return tb_subscriber_create(internal::get(participant), internal::c_text(topic, "the topic"),
+                                &given, made);
+  });
+}
+static_assert(static_cast<std::int32_t>(Access::kRead) == TB_ACCESS_READ &&
+              static_cast<std::int32_t>(Access::kPrivate) == TB_ACCESS_PRIVATE &&
+              static_cast<std::int32_t>(Access::kShared) == TB_ACCESS_SHARED);
+
+// Of an outcome that a caller without interest in signals wants to hear of.
+inline bool Subscriber::received(Outcome outcome) const {
+  if (outcome == Outcome::kHoldLimit)
+    throw Error(Code::kInvalidArgument,
+                "max_held (" + std::to_string(max_held_) +
+                    ") samples of one publisher are held: let some go, or raise max_held");
+  return outcome == Outcome::kDone;
+}
+
+inline Outcome Subscriber::receive(Sample& sample, std::chrono::nanoseconds timeout,
+                                   const GiveUp& give_up) {
+  if (!give_up) return receive_within(sample, timeout.count(), nullptr);
+  internal::Asked asked(give_up);
+  return internal::receive_into(sample, [&](tb_sample** given) {
+    return asked.ended(tb_subscriber_receive(get(), timeout.count(), asked.get(), given));
+  });
+}
+
+inline std::optional<Sample> Subscriber::receive(std::chrono::nanoseconds timeout,
+                                                 const GiveUp& give_up) {
+  const internal::Deadline deadline(timeout);
+  std::optional<Sample> sample(std::in_place);
+  Outcome outcome = receive(*sample, timeout, give_up);
+  while (outcome == Outcome::kInterrupted && !give_up)
+    outcome = receive(*sample, deadline.remaining(std::chrono::nanoseconds::max()));
+  if (!received(outcome)) sample.reset();
+  return sample;
+}
+
+inline std::optional<Sample> Subscriber::try_receive() {
+  std::optional<Sample> sample(std::in_place);
+  if (!received(try_receive(*sample))) sample.reset();
+  return sample;
+}
+
+inline int Subscriber::event_descriptor() {
+  int descriptor = -1;
+  internal::require_done(tb_subscriber_event_descriptor(get(), &descriptor));
+  return descriptor;
+}
+
+inline Outcome Subscriber::wait_for_publishers(std::uint32_t count,
+                                               std::chrono::nanoseconds timeout,
+                                               const GiveUp& give_up) {
+  const auto wait = [&](std::int64_t timeout_ns) {
+    return tb_subscriber_wait_for_publishers(get(), count, timeout_ns);
+  };
+  return internal::outcome_of(give_up ? internal::in_slices(timeout, give_up, wait)
+                                      : wait(timeout.count()));
+}
+
+inline std::string Subscriber::last_refusal() const {
+  std::string text(std::size_t{1} << 16, '\0');
+  internal::require_done(tb_subscriber_last_refusal(get(), text.data(), text.size()));
+  text.resize(text.find('\0'));
+  return text;
+}
+
+inline SubscriberStats Subscriber::stats() const {
+  tb_subscriber_stats stats = TB_SUBSCRIBER_STATS_INIT;
+  internal::require_done(tb_subscriber_get_stats(get(), &stats));
+  return {.received = stats.received,
+          .missed = stats.missed,
+          .bad = stats.bad,
+          .gone = stats.gone,
+          .staged = stats.staged,
+          .held = stats.held,
+          .publishers = stats.publishers,
+          .refused = stats.refused,
+          .last_refusal = stats.refused > 0 ? last_refusal() : std::string()};
+}
+
+}  // namespace tensorbus::inline v0

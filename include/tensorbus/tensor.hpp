@@ -1,0 +1,162 @@
+#pragma once
+
+#include <tensorbus/c/sample.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <tensorbus/array_view.hpp>
+#include <tensorbus/device.hpp>
+#include <tensorbus/internal/call.hpp>
+#include <tensorbus/internal/tensors.hpp>
+#include <tensorbus/layout.hpp>
+#include <utility>
+
+namespace tensorbus::inline v0 {
+
+namespace internal {
+
+// A reference to a sample, which lives as long as there is one. That of the Sample's own tensors is
+// not counted, its copies are.
+class SampleRef {
+ public:
+  SampleRef() = default;
+  static SampleRef given(tb_sample* sample) noexcept { return {sample, true}; }
+  static SampleRef uncounted(tb_sample* sample) noexcept { return {sample, false}; }
+  SampleRef(const SampleRef& other) noexcept : sample_(other.sample_), counted_(true) {
+    tb_sample_retain(sample_);
+  }
+  SampleRef(SampleRef&& other) noexcept
+      : sample_(std::exchange(other.sample_, nullptr)), counted_(other.counted_) {}
+  SampleRef& operator=(SampleRef other) noexcept {
+    std::swap(sample_, other.sample_);
+    std::swap(counted_, other.counted_);
+    return *this;
+  }
+  ~SampleRef() {
+    if (sample_ != nullptr && counted_) tb_sample_release(sample_);
+  }
+
+  tb_sample* get() const noexcept { return sample_; }
+  explicit operator bool() const noexcept { return sample_ != nullptr; }
+
+ private:
+  SampleRef(tb_sample* sample, bool counted) noexcept : sample_(sample), counted_(counted) {}
+
+  tb_sample* sample_ = nullptr;
+  bool counted_ = false;
+};
+
+}  // namespace internal
+
+// A received tensor: memory of its owner, leased for as long as this object or a copy of it lives,
+// whatever happens to the publisher. Read-only, unless the subscriber asked for more:
+//
+//   tensorbus::Subscriber subscriber("camera/image", {.access = tensorbus::Access::kPrivate});
+//   if (auto sample = subscriber.receive(std::chrono::seconds(1)))
+//     for (float& value : sample->tensor().as_mutable<float>()) value /= 255;
+class Tensor {
+ public:
+  Tensor() = default;
+
+  const Layout& layout() const noexcept { return layout_; }
+  DType dtype() const noexcept { return layout_.dtype; }
+  const Dims& shape() const noexcept { return layout_.shape; }
+  const Dims& strides() const noexcept { return layout_.strides; }  // in elements
+  // The first element; of a tensor on a GPU for its kernels, not for the host.
+  const std::byte* data() const noexcept { return data_; }
+  Device device() const noexcept { return device_; }
+  // Where its publisher had it. Another device than device() if this process could not use that,
+  // and the tensor came through host memory: by the ordinals of its owner then.
+  Device published_on() const noexcept { return published_on_; }
+
+  // Of a tensor on a GPU: what is enqueued on the stream (a CUstream or cudaStream_t of its device;
+  // null is the legacy default stream) from now on finds it as it was published, and has run before
+  // its owner uses the memory again. To be called for every stream that works with it, before that
+  // does; streams outlive the tensor. It does not wait. Nothing for host memory. Throws
+  // Error(kUnsupported) for a stream that is being captured into a graph. `of`: the GPU that the
+  // stream is of, if it is another one that can reach device()'s memory.
+  void use_on(void* stream, std::optional<Device> of = std::nullopt) const {
+    if (!device_.is_cuda()) return;
+    internal::require_done(
+        tb_sample_use_on(sample_.get(), index_, stream, internal::number_of(of.value_or(device_))));
+  }
+  // False: its publisher died before the GPU had written it. Asked after the work with it is done,
+  // it says whether that was for nothing.
+  bool intact() const noexcept {
+    return !device_.is_cuda() || tb_sample_intact(sample_.get()) != 0;
+  }
+
+  // The elements of a contiguous tensor. Throws Error(kInvalidArgument) for another element type,
+  // a tensor that is not contiguous, or one whose publisher placed it at an address that is no
+  // multiple of T's alignment.
+  template <typename T>
+  std::span<const T> as() const {
+    require_elements_of(dtype_of<T>(), alignof(T));
+    return {reinterpret_cast<const T*>(data_), layout_.elements()};
+  }
+  // The elements by their indices, whatever the strides: see ArrayView. Throws
+  // Error(kInvalidArgument) for another element type or rank.
+  //   const auto rows = tensor.view<float, 2>();
+  //   float corner = rows(0, 0);
+  template <typename T, std::size_t Rank>
+  ArrayView<const T, Rank> view() const {
+    internal::require_host(device_, "tensor");
+    return internal::array_view<const T, Rank>(reinterpret_cast<const T*>(data_), layout_,
+                                               "tensor");
+  }
+
+  // May it be written? Who sees it then is what the subscriber asked for (Access, options.hpp).
+  bool writable() const noexcept { return writable_; }
+  // The same memory, to be written. Throw Error(kInvalidArgument) for a read-only tensor.
+  std::byte* mutable_data() const {
+    if (!writable_)
+      throw Error(
+          Code::kInvalidArgument,
+          "this tensor is read-only: to write to it, subscribe with Access::kPrivate (only this "
+          "subscriber sees it) or Access::kShared (all see it), or copy it");
+    return data_;
+  }
+  template <typename T>
+  std::span<T> as_mutable() const {
+    require_elements_of(dtype_of<T>(), alignof(T));
+    return {reinterpret_cast<T*>(mutable_data()), layout_.elements()};
+  }
+  template <typename T, std::size_t Rank>
+  ArrayView<T, Rank> mutable_view() const {
+    internal::require_host(device_, "tensor");
+    return internal::array_view<T, Rank>(reinterpret_cast<T*>(mutable_data()), layout_, "tensor");
+  }
+
+ private:
+  friend class Sample;
+  // As the one of this index in a sample which has this tensor, and outlives it.
+  void describe(tb_sample* sample, std::uint32_t index) {
+    tb_tensor tensor = TB_TENSOR_INIT;
+    internal::require_done(tb_sample_tensor(sample, index, &tensor));
+    sample_ = internal::SampleRef::uncounted(sample);
+    index_ = index;
+    internal::assign(layout_, tensor.layout);
+    data_ = static_cast<std::byte*>(tensor.data);
+    device_ = internal::device_of(tensor.device);
+    published_on_ = internal::device_of(tensor.published_on);
+    writable_ = tensor.writable != 0;
+  }
+  void require_elements_of(DType dtype, std::size_t alignment) const {
+    internal::require_host(device_, "tensor");
+    internal::require_type(layout_, dtype, "tensor");
+    internal::require_contiguous(layout_, "tensor");
+    internal::require_alignment(data_, alignment, "tensor");
+  }
+
+  internal::SampleRef sample_;
+  std::uint32_t index_ = 0;
+  bool writable_ = false;
+  std::byte* data_ = nullptr;
+  Device device_{};
+  Device published_on_{};
+  Layout layout_;
+};
+
+}  // namespace tensorbus::inline v0

@@ -1,0 +1,33 @@
+#pragma once
+
+// Tensorbus for C++: everything a program needs that publishes, receives, shares or queues tensors.
+//
+// These headers are compiled with the program. Of libtensorbus it uses the functions of
+// <tensorbus/tensorbus.h> alone, which stay what they are, so that it works with any compiler and
+// with the library of any later version of the same soname (docs/c.md).
+#include <tensorbus/array_view.hpp>
+#include <tensorbus/device.hpp>
+#include <tensorbus/dims.hpp>
+#include <tensorbus/dtype.hpp>
+#include <tensorbus/error.hpp>
+#include <tensorbus/executor.hpp>
+#include <tensorbus/handle.hpp>
+#include <tensorbus/id.hpp>
+#include <tensorbus/layout.hpp>
+#include <tensorbus/listing.hpp>
+#include <tensorbus/loan.hpp>
+#include <tensorbus/message.hpp>
+#include <tensorbus/message_type.hpp>
+#include <tensorbus/options.hpp>
+#include <tensorbus/origin.hpp>
+#include <tensorbus/outcome.hpp>
+#include <tensorbus/participant.hpp>
+#include <tensorbus/publisher.hpp>
+#include <tensorbus/queue.hpp>
+#include <tensorbus/sample.hpp>
+#include <tensorbus/share.hpp>
+#include <tensorbus/standard_messages.hpp>
+#include <tensorbus/subscriber.hpp>
+#include <tensorbus/tensor.hpp>
+#include <tensorbus/typed_message.hpp>
+#include <tensorbus/value.hpp>

@@ -1,0 +1,135 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tensorbus/error.hpp>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace tensorbus::inline v0 {
+
+// The small fields of a sample, as a tree. Travels as MessagePack; a tensor in the tree is its
+// index among the sample's tensors (extension type 1, u32 little-endian), a Python tuple is
+// extension type 2 around a MessagePack array. What else Python sends (sets, NumPy's dtypes, sparse
+// tensors, ...; docs/tensors.md) is extension type 3, kept as an Extension.
+//
+//   Value fields = Value::Map{{"image", TensorIndex{0}}, {"id", 7}};
+//   fields.at("id").as<std::int64_t>();  // 7
+class Value {
+ public:
+  struct TensorIndex {
+    std::uint32_t index = 0;
+    bool operator==(const TensorIndex&) const = default;
+  };
+  struct Tuple {
+    std::vector<Value> items;
+    bool operator==(const Tuple&) const = default;
+  };
+  // An extension type that this library does not know, kept as it is.
+  struct Extension {
+    std::int8_t type = 0;
+    std::vector<std::byte> bytes;
+    bool operator==(const Extension&) const = default;
+  };
+  using Bytes = std::vector<std::byte>;
+  using List = std::vector<Value>;
+  using Map = std::vector<std::pair<Value, Value>>;  // in the order they were written
+  using Variant = std::variant<std::nullptr_t, bool, std::int64_t, std::uint64_t, double,
+                               std::string, Bytes, List, Map, Tuple, TensorIndex, Extension>;
+
+  Value() : variant_(nullptr) {}
+  Value(std::nullptr_t) : variant_(nullptr) {}
+  Value(bool value) : variant_(value) {}
+  Value(int value) : variant_(std::int64_t{value}) {}
+  Value(std::int64_t value) : variant_(value) {}
+  // Kept as int64 where it fits, so that equal numbers compare equal.
+  Value(std::uint64_t value);
+  Value(double value) : variant_(value) {}
+  Value(const char* value) : variant_(std::string(value)) {}
+  Value(std::string value) : variant_(std::move(value)) {}
+  Value(Bytes value) : variant_(std::move(value)) {}
+  Value(List value) : variant_(std::move(value)) {}
+  Value(Map value) : variant_(std::move(value)) {}
+  Value(Tuple value) : variant_(std::move(value)) {}
+  Value(TensorIndex value) : variant_(value) {}
+  Value(Extension value) : variant_(std::move(value)) {}
+
+  template <typename T>
+  bool is() const noexcept {
+    return std::holds_alternative<T>(variant_);
+  }
+  // Throws Error(kInvalidArgument) that names both types.
+  template <typename T>
+  const T& as() const {
+    if (const T* value = std::get_if<T>(&variant_)) return *value;
+    throw_wrong_type(Variant(T{}).index());
+  }
+  // The value of a string key of a map; throws if there is none.
+  const Value& at(std::string_view key) const;
+  // The same, or nullptr.
+  const Value* find(std::string_view key) const noexcept;
+
+  const Variant& variant() const noexcept { return variant_; }
+  bool operator==(const Value&) const = default;
+
+  // Throws Error(kInvalidArgument) for what decode() would refuse: more than 64 levels.
+  std::vector<std::byte> encode() const;
+  // Takes bytes of any origin. Throws Error(kProtocol) for anything that is not one whole value,
+  // nests deeper than 64 levels, or announces more than is there.
+  static Value decode(std::span<const std::byte> bytes);
+
+ private:
+  [[noreturn]] void throw_wrong_type(std::size_t wanted) const;
+
+  Variant variant_;
+};
+
+using TensorIndex = Value::TensorIndex;
+
+namespace internal {
+
+inline constexpr std::array<const char*, 12> kValueTypeNames = {
+    "nil",   "bool", "int64", "uint64", "double", "string",
+    "bytes", "list", "map",   "tuple",  "tensor", "extension"};
+static_assert(kValueTypeNames.size() == std::variant_size_v<Value::Variant>);
+
+}  // namespace internal
+
+inline Value::Value(std::uint64_t value) {
+  if (value <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+    variant_ = static_cast<std::int64_t>(value);
+  else
+    variant_ = value;
+}
+
+inline const Value* Value::find(std::string_view key) const noexcept {
+  const Map* map = std::get_if<Map>(&variant_);
+  if (map == nullptr) return nullptr;
+  for (const auto& [name, value] : *map) {
+    const auto* text = std::get_if<std::string>(&name.variant_);
+    if (text != nullptr && *text == key) return &value;
+  }
+  return nullptr;
+}
+
+inline const Value& Value::at(std::string_view key) const {
+  if (const Value* value = find(key)) return *value;
+  throw Error(Code::kInvalidArgument, "no field \"" + std::string(key) + "\" in a " +
+                                          internal::kValueTypeNames[variant_.index()]);
+}
+
+inline void Value::throw_wrong_type(std::size_t wanted) const {
+  throw Error(Code::kInvalidArgument, std::string("expected a ") +
+                                          internal::kValueTypeNames[wanted] + ", this is a " +
+                                          internal::kValueTypeNames[variant_.index()]);
+}
+
+}  // namespace tensorbus::inline v0
+
+#include <tensorbus/internal/message_pack.hpp>  // encode(), decode()
