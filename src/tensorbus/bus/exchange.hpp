@@ -132,7 +132,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   std::size_t staging_ = 0;                             // requests
   std::size_t handing_over_ = 0;                        // requests that wait for a death
   FindIssued find_issued_;
-  bool closing_retired_ = false;                        // of the peer's segments
+  bool closing_retired_ = false;  // of the peer's segments
   bool used_ = false;
   bool ended_ = false;
 };

@@ -72,7 +72,8 @@ void HeldSample::require_own_tensors() const {
     if (!is_own(tensor)) continue;
     if (tensor.kind == memory::BufferKind::kCuda) {
       const memory::BorrowedCuda& cuda = lender->connected()->cuda;
-      if (!cuda.has(tensor.segment, lender->grant()) || cuda.timeline() == nullptr) refuse_missing();
+      if (!cuda.has(tensor.segment, lender->grant()) || cuda.timeline() == nullptr)
+        refuse_missing();
       on_device = true;
       continue;
     }

@@ -56,8 +56,7 @@ struct SampleParts {
   // Nothing but `lease` and the mappings is touched before it is certain that there is a sample.
   static Read read_leased(Sample& sample, link::Lender& lender, const link::Entry& entry,
                           const Receiving& how, const Claimed* claimed,
-                          std::span<const std::byte> bytes,
-                          std::shared_ptr<link::Lease>& lease);
+                          std::span<const std::byte> bytes, std::shared_ptr<link::Lease>& lease);
   Tensor* give_keepers(const std::shared_ptr<link::Lease>& lease) noexcept;
   void move_to_own_pages(link::Lender& lender, const Claimed* claimed, const Descriptor& descriptor,
                          link::Lease& lease);
