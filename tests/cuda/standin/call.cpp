@@ -5,6 +5,7 @@
 #include <atomic>
 #include <map>
 #include <string>
+#include <utility>
 
 namespace standin {
 namespace {
@@ -12,6 +13,8 @@ namespace {
 struct Calls {
   std::mutex mutex;
   std::map<std::string, std::size_t> counts;
+  std::map<std::pair<pid_t, std::string>, std::size_t>
+      of_threads;  // not theirs: they may end first
   std::map<std::string, Failure> failures = settings().failures;
 };
 
@@ -23,7 +26,6 @@ Calls& calls() {
 
 std::atomic<pid_t> initialized_by{0};
 thread_local bool in_operation = false;
-thread_local std::map<std::string, std::size_t> calls_here;
 
 // Aborts at a name that the interface does not have.
 void require_symbol(const std::string& symbol) {
@@ -37,7 +39,7 @@ void require_symbol(const std::string& symbol) {
 Result count_call(const char* symbol) {
   const std::lock_guard lock(calls().mutex);
   ++calls().counts[symbol];
-  ++calls_here[symbol];
+  ++calls().of_threads[{::gettid(), symbol}];
   const auto wanted = calls().failures.find(symbol);
   if (wanted == calls().failures.end()) return Result::kSuccess;
   if (wanted->second.remaining_calls-- > 0) return Result::kSuccess;
@@ -83,7 +85,8 @@ extern "C" STANDIN_EXPORT std::size_t standin_calls(const char* symbol) {
 
 extern "C" STANDIN_EXPORT std::size_t standin_calls_here(const char* symbol) {
   require_symbol(symbol);
-  return calls_here[symbol];
+  const std::lock_guard lock(calls().mutex);
+  return calls().of_threads[{::gettid(), symbol}];
 }
 
 }  // namespace standin
