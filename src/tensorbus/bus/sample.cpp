@@ -42,17 +42,9 @@ const std::byte* first_element(std::uint64_t offset, const ByteSpan& span, const
   return mapping.data() + offset;
 }
 
-}  // namespace
-
-namespace {
-
 link::Lender& lender_of(const TensorEntry& entry, link::Lender& sender, const Claimed* claimed) {
   return entry.owner == 0 ? sender : *claimed->lenders[entry.owner - 1U];
 }
-
-}  // namespace
-
-namespace {
 
 // Has `work` done with the lease. Unless that comes to a sample, or an Error of the descriptor, the
 // token stays the caller's.
