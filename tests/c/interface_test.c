@@ -395,6 +395,30 @@ static void check_keepers(tb_publisher* publisher) {
   message.tensor_count = 2;
   CHECK_STATUS(tb_publisher_publish(publisher, &message, NULL), TB_ERROR_INVALID_ARGUMENT);
   CHECK(released == 2);
+  CHECK_STATUS(tb_publisher_publish(NULL, &message, NULL), TB_ERROR_INVALID_ARGUMENT);
+  CHECK(released == 4);
+}
+
+/* What nobody could end is not made. */
+static int count_publishers(const tb_publisher_info* info, void* context) {
+  (void)info;
+  ++*(int*)context;
+  return 0;
+}
+static void check_nowhere_to_put_it(void) {
+  CHECK_STATUS(tb_publisher_create(NULL, "nobody's", NULL, NULL), TB_ERROR_INVALID_ARGUMENT);
+  int count = 0;
+  CHECK_OK(tb_list_publishers(NULL, count_publishers, &count));
+  CHECK(count == 0);
+}
+
+/* A GPU to bring tensors back to, where there is none. */
+static void check_no_device(void) {
+  CHECK(setenv("TENSORBUS_CUDA_DRIVER", "off", 1) == 0);
+  tb_subscriber_options options = TB_SUBSCRIBER_OPTIONS_INIT;
+  options.restores = 1;
+  tb_subscriber* subscriber = NULL;
+  CHECK_STATUS(tb_subscriber_create(NULL, "t", &options, &subscriber), TB_ERROR_UNSUPPORTED);
 }
 
 static void test_mistakes(const char* argument) {
@@ -403,7 +427,8 @@ static void test_mistakes(const char* argument) {
   CHECK_STATUS(tb_publisher_create(NULL, NULL, NULL, &publisher), TB_ERROR_INVALID_ARGUMENT);
   CHECK(strstr(tb_error_message(), "topic is NULL") != NULL);
   CHECK_STATUS(tb_publisher_create(NULL, "", NULL, &publisher), TB_ERROR_INVALID_ARGUMENT);
-  CHECK_STATUS(tb_publisher_create(NULL, "t", NULL, NULL), TB_ERROR_INVALID_ARGUMENT);
+  check_nowhere_to_put_it();
+  check_no_device();
   tb_subscriber_options access = TB_SUBSCRIBER_OPTIONS_INIT;
   access.access = 7;
   tb_subscriber* subscriber = NULL;

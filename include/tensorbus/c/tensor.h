@@ -74,8 +74,9 @@ typedef struct tb_tensor {
    * default stream. */
   void* stream;
   /* The same: who keeps the memory for as long as somebody reads it. With one it is published as it
-   * lies, where the driver can do that; release(keeper) is called once, by a thread of the bus,
-   * whatever becomes of the call. Without one (NULL) it is copied on the GPU. */
+   * lies, where the driver can do that; release(keeper) is called once, by the caller's thread or
+   * one of the bus, whatever becomes of the call, unless a struct of the message was not
+   * initialised. Without one (NULL) it is copied on the GPU. */
   void (*release)(void* keeper);
   void* keeper;
 } tb_tensor;

@@ -54,8 +54,9 @@ tb_status tb_wait_for_node(tb_participant* participant, const char* name, int64_
 
 tb_status tb_node_name_create(tb_participant* participant, const char* name, tb_node_name** node) {
   return done([&] {
-    required(node, "node") =
-        new tb_node_name{NodeName(text_of(name, "name"), participant_of(participant))};
+    hand_out(node, "node", [&] {
+      return new tb_node_name{NodeName(text_of(name, "name"), participant_of(participant))};
+    });
   });
 }
 

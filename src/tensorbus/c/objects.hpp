@@ -74,6 +74,12 @@ T& required(T* given, const char* name) {
   if (given == nullptr) throw Error(Code::kInvalidArgument, std::string(name) + " is NULL");
   return *given;
 }
+// Behind the caller's pointer, which is looked at before anything is made that nobody could end.
+template <typename T, typename Make>
+void hand_out(T** target, const char* name, Make make) {
+  T*& out = required(target, name);
+  out = make();
+}
 
 // The type that a definition says; any, of NULL.
 inline MessageType type_of(const char* definition) {

@@ -40,8 +40,10 @@ tb_status tb_participant_create(const tb_participant_options* options,
     const tb_participant_options given =
         taken_or<tb_participant_options>(options, TB_PARTICIPANT_OPTIONS_INIT);
     const ParticipantOptions known = options_of(given);
-    required(participant, "participant") =
-        new tb_participant{given.shared != 0 ? Participant::shared(known) : Participant(known)};
+    hand_out(participant, "participant", [&] {
+      return new tb_participant{given.shared != 0 ? Participant::shared(known)
+                                                  : Participant(known)};
+    });
   });
 }
 

@@ -29,8 +29,10 @@ tb_status tb_publisher_create(tb_participant* participant, const char* topic,
                               const tb_publisher_options* options, tb_publisher** publisher) {
   return done([&] {
     const auto given = taken_or<tb_publisher_options>(options, TB_PUBLISHER_OPTIONS_INIT);
-    required(publisher, "publisher") = new tb_publisher{
-        Publisher(text_of(topic, "topic"), options_of(given), participant_of(participant))};
+    hand_out(publisher, "publisher", [&] {
+      return new tb_publisher{
+          Publisher(text_of(topic, "topic"), options_of(given), participant_of(participant))};
+    });
   });
 }
 
@@ -39,9 +41,11 @@ void tb_publisher_destroy(tb_publisher* publisher) { delete publisher; }
 tb_status tb_publisher_loan(tb_publisher* publisher, const tb_layout* layout, int32_t device,
                             tb_loan** loan) {
   return done([&] {
-    required(loan, "loan") =
-        new tb_loan{required(publisher, "publisher")
-                        .publisher.loan(layout_of(required(layout, "layout")), device_of(device))};
+    hand_out(loan, "loan", [&] {
+      return new tb_loan{
+          required(publisher, "publisher")
+              .publisher.loan(layout_of(required(layout, "layout")), device_of(device))};
+    });
   });
 }
 
@@ -59,9 +63,8 @@ tb_status tb_publisher_publish_loan(tb_publisher* publisher, tb_loan** loan, voi
 tb_status tb_publisher_publish(tb_publisher* publisher, const tb_message* message,
                                tb_published* published) {
   return guarded([&] {
-    return told(required(publisher, "publisher")
-                    .publisher.publish(message_of(required(message, "message"))),
-                published);
+    const Message taken_over = message_of(required(message, "message"));
+    return told(required(publisher, "publisher").publisher.publish(taken_over), published);
   });
 }
 
@@ -69,9 +72,9 @@ tb_status tb_publisher_publish_within(tb_publisher* publisher, const tb_message*
                                       int64_t timeout_ns, const tb_give_up* give_up,
                                       tb_published* published) {
   return guarded([&] {
+    const Message taken_over = message_of(required(message, "message"));
     return told(required(publisher, "publisher")
-                    .publisher.publish(message_of(required(message, "message")),
-                                       timeout_of(timeout_ns), give_up_of(give_up)),
+                    .publisher.publish(taken_over, timeout_of(timeout_ns), give_up_of(give_up)),
                 published);
   });
 }

@@ -20,7 +20,7 @@ QueueOptions options_of(const tb_queue_options* options) {
 }
 
 tb_status started(Queue::Pending pending, tb_pending** target) {
-  required(target, "pending") = new tb_pending{std::move(pending)};
+  hand_out(target, "pending", [&] { return new tb_pending{std::move(pending)}; });
   return TB_OK;
 }
 
@@ -29,25 +29,29 @@ tb_status started(Queue::Pending pending, tb_pending** target) {
 tb_status tb_queue_create(tb_participant* participant, const tb_queue_options* options,
                           tb_queue** queue) {
   return done([&] {
-    required(queue, "queue") =
-        new tb_queue{Queue(options_of(options), participant_of(participant))};
+    hand_out(queue, "queue",
+             [&] { return new tb_queue{Queue(options_of(options), participant_of(participant))}; });
   });
 }
 
 tb_status tb_queue_open(tb_participant* participant, const char* address_or_name,
                         int64_t timeout_ns, const tb_give_up* give_up, tb_queue** queue) {
   return done([&] {
-    required(queue, "queue") = new tb_queue{Queue::open(text_of(address_or_name, "address_or_name"),
-                                                        timeout_of(timeout_ns), give_up_of(give_up),
-                                                        participant_of(participant))};
+    hand_out(queue, "queue", [&] {
+      return new tb_queue{Queue::open(text_of(address_or_name, "address_or_name"),
+                                      timeout_of(timeout_ns), give_up_of(give_up),
+                                      participant_of(participant))};
+    });
   });
 }
 
 tb_status tb_queue_at(tb_participant* participant, const char* address,
                       const tb_queue_options* options, tb_queue** queue) {
   return done([&] {
-    required(queue, "queue") = new tb_queue{
-        Queue::at(text_of(address, "address"), options_of(options), participant_of(participant))};
+    hand_out(queue, "queue", [&] {
+      return new tb_queue{
+          Queue::at(text_of(address, "address"), options_of(options), participant_of(participant))};
+    });
   });
 }
 
@@ -75,8 +79,8 @@ int32_t tb_queue_made_here(const tb_queue* queue) {
 tb_status tb_queue_put(tb_queue* queue, const tb_message* item, int64_t timeout_ns,
                        const tb_give_up* give_up) {
   return guarded([&] {
-    return status_of(queue_of(queue).put(message_of(required(item, "item")), timeout_of(timeout_ns),
-                                         give_up_of(give_up)));
+    const Message taken_over = message_of(required(item, "item"));
+    return status_of(queue_of(queue).put(taken_over, timeout_of(timeout_ns), give_up_of(give_up)));
   });
 }
 
@@ -118,7 +122,8 @@ tb_status tb_queue_close(tb_queue* queue, const tb_give_up* give_up) {
 
 tb_status tb_queue_start_put(tb_queue* queue, const tb_message* item, tb_pending** pending) {
   return guarded([&] {
-    return started(queue_of(queue).start_put(message_of(required(item, "item"))), pending);
+    const Message taken_over = message_of(required(item, "item"));
+    return started(queue_of(queue).start_put(taken_over), pending);
   });
 }
 

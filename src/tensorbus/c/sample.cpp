@@ -54,7 +54,7 @@ void tb_sample_get_header(const tb_sample* sample, tb_sample_header* header) {
     told.timestamp_ns = found.timestamp_ns;
     told.fingerprint = found.fingerprint;
     std::ranges::copy(found.publisher.bytes, told.publisher);
-    told.topic = found.topic.data();
+    told.topic = found.topic.empty() ? "" : found.topic.data();
     if (found.origin) {
       told.has_origin = 1;
       told.origin = described(*found.origin);
@@ -98,6 +98,7 @@ int32_t tb_sample_intact(const tb_sample* sample) {
 }
 
 tb_status tb_sample_copy(const tb_sample* sample, tb_sample** copy) {
-  return done(
-      [&] { required(copy, "copy") = sample_of(required(sample, "sample").sample.copy()); });
+  return done([&] {
+    hand_out(copy, "copy", [&] { return sample_of(required(sample, "sample").sample.copy()); });
+  });
 }

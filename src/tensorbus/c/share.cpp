@@ -10,13 +10,13 @@ using namespace tensorbus::c;
 tb_status tb_share_create(tb_participant* participant, const tb_message* message,
                           const tb_share_options* options, tb_share** share) {
   return done([&] {
+    const Message taken_over = message_of(required(message, "message"));
     const auto given = taken_or<tb_share_options>(options, TB_SHARE_OPTIONS_INIT);
     const ShareOptions known{
         .uses = given.uses, .ttl = timeout_of(given.ttl_ns), .shared = given.shared != 0};
-    Shared shared = tensorbus::share(message_of(required(message, "message")), known,
-                                     participant_of(participant));
+    Shared shared = tensorbus::share(taken_over, known, participant_of(participant));
     std::string text = shared.handle().text();
-    required(share, "share") = new tb_share{std::move(shared), std::move(text)};
+    hand_out(share, "share", [&] { return new tb_share{std::move(shared), std::move(text)}; });
   });
 }
 
@@ -52,9 +52,10 @@ tb_status tb_attach(tb_participant* participant, const char* handle, int32_t acc
 tb_status tb_empty(tb_participant* participant, const tb_layout* layout, int32_t device,
                    int32_t shared, tb_loan** memory) {
   return done([&] {
-    required(memory, "memory") =
-        new tb_loan{empty(layout_of(required(layout, "layout")), shared != 0,
-                          participant_of(participant), device_of(device))};
+    hand_out(memory, "memory", [&] {
+      return new tb_loan{empty(layout_of(required(layout, "layout")), shared != 0,
+                               participant_of(participant), device_of(device))};
+    });
   });
 }
 

@@ -29,8 +29,10 @@ tb_status tb_subscriber_create(tb_participant* participant, const char* topic,
                                const tb_subscriber_options* options, tb_subscriber** subscriber) {
   return done([&] {
     const auto given = taken_or<tb_subscriber_options>(options, TB_SUBSCRIBER_OPTIONS_INIT);
-    required(subscriber, "subscriber") = new tb_subscriber{
-        Subscriber(text_of(topic, "topic"), options_of(given), participant_of(participant))};
+    hand_out(subscriber, "subscriber", [&] {
+      return new tb_subscriber{
+          Subscriber(text_of(topic, "topic"), options_of(given), participant_of(participant))};
+    });
   });
 }
 

@@ -80,6 +80,8 @@ void BorrowedCuda::retire(std::uint32_t id) {
   std::array<decltype(segments_)::node_type, 2> gone;  // without our mutex: somebody may be told
   const std::lock_guard lock(mutex_);
   let_go_of_unused();
+  retired_.reserve(retired_.size() +
+                   gone.size());  // first: a stream may still use what is taken out
   for (const Grant grant : {Grant::kRead, Grant::kWrite}) {
     auto& segment = gone[static_cast<std::size_t>(grant)];
     segment = segments_.extract(Name(id, grant));
