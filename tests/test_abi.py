@@ -98,6 +98,11 @@ def test_the_library_needs_libc_and_libstdcxx_alone() -> None:
     assert "[libtensorbus.so.0]" in re.findall(r"\(SONAME\).*", dynamic)[0]
 
 
+def test_the_library_looks_up_nothing_while_it_handles_a_signal() -> None:
+    """The stack that a handler runs on may have no room for that."""
+    assert "BIND_NOW" in run("readelf", "--dynamic", "--wide", LIBRARY)
+
+
 def test_the_library_is_small(tmp_path: Path) -> None:
     shutil.copy(LIBRARY, tmp_path / "library")
     run("strip", tmp_path / "library")
