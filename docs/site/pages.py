@@ -12,7 +12,7 @@ from pathlib import Path
 from headers import pages
 
 ROOT = Path(__file__).parents[2]
-LANGUAGES = {".py": "python", ".cpp": "cpp", ".txt": "cmake"}
+LANGUAGES = {".py": "python", ".cpp": "cpp", ".cu": "cpp", ".c": "c", ".txt": "cmake"}
 
 
 def main(include: Path, target: Path) -> None:

@@ -76,7 +76,7 @@ class Value {
   const Value* find(std::string_view key) const noexcept;
 
   const Variant& variant() const noexcept { return variant_; }
-  bool operator==(const Value&) const = default;
+  bool operator==(const Value& other) const;
 
   // Throws Error(kInvalidArgument) for what decode() would refuse: more than 64 levels.
   std::vector<std::byte> encode() const;
@@ -100,6 +100,9 @@ inline constexpr std::array<const char*, 12> kValueTypeNames = {
 static_assert(kValueTypeNames.size() == std::variant_size_v<Value::Variant>);
 
 }  // namespace internal
+
+// Not defaulted in the class, whose maps are not complete there: nvcc minds.
+inline bool Value::operator==(const Value& other) const { return variant_ == other.variant_; }
 
 inline Value::Value(std::uint64_t value) {
   if (value <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))

@@ -55,7 +55,7 @@ setup_gpu() {
   [[ -z $missing ]] || die "this Python lacks: $missing. --gpu fetches nothing; put wheels of them into .whl (pip download --no-deps --only-binary=:all: -d .whl ...)"
   say "building build/gpu"
   logged configure-gpu cmake -S . -B build/gpu -G Ninja -D CMAKE_BUILD_TYPE=Release \
-    -D TENSORBUS_BUILD_PYTHON=ON -D TENSORBUS_BUILD_BENCH=ON \
+    -D TENSORBUS_BUILD_PYTHON=ON -D TENSORBUS_BUILD_BENCH=ON -D TENSORBUS_BUILD_EXAMPLES=ON \
     -D Python_EXECUTABLE="$(command -v python3)" \
     -D nanobind_DIR="$(python3 -m nanobind --cmake_dir)"
   logged build-gpu cmake --build build/gpu
@@ -63,5 +63,6 @@ setup_gpu() {
   ln -sfn "$PWD"/python/tensorbus/* "$gpu_package/tensorbus/"
   cp build/gpu/_core*.so "$gpu_package/tensorbus/"
   cp build/gpu/libtensorbus.so* "$gpu_package/tensorbus/lib/"
+  export TENSORBUS_EXAMPLES="$PWD/build/gpu/examples"
   export LD_LIBRARY_PATH="$PWD/$gpu_package/tensorbus/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 }

@@ -1,8 +1,8 @@
 #include "tensorbus/python/dlpack.hpp"
 
 #include <algorithm>
-#include <array>
 #include <string>
+#include <tensorbus/internal/dlpack_types.hpp>
 #include <utility>
 
 namespace tensorbus::python {
@@ -10,56 +10,6 @@ namespace {
 
 constexpr const char* kName = "dltensor";
 constexpr const char* kVersionedName = "dltensor_versioned";
-
-enum Kind : std::uint8_t {
-  kInt = 0,
-  kUInt = 1,
-  kFloat = 2,
-  kBFloat = 4,
-  kComplex = 5,
-  kBool = 6,
-  kFloat8E3M4 = 7,
-  kFloat8E4M3 = 8,
-  kFloat8E4M3B11FNUZ = 9,
-  kFloat8E4M3FN = 10,
-  kFloat8E4M3FNUZ = 11,
-  kFloat8E5M2 = 12,
-  kFloat8E5M2FNUZ = 13,
-  kFloat8E8M0FNU = 14,
-  kFloat4E2M1FN = 17,
-};
-
-struct Named {
-  DType dtype;
-  DLDataType type;
-};
-constexpr auto kNamed = std::to_array<Named>({
-    {DType::kBool, {kBool, 8, 1}},
-    {DType::kUInt8, {kUInt, 8, 1}},
-    {DType::kInt8, {kInt, 8, 1}},
-    {DType::kUInt16, {kUInt, 16, 1}},
-    {DType::kInt16, {kInt, 16, 1}},
-    {DType::kUInt32, {kUInt, 32, 1}},
-    {DType::kInt32, {kInt, 32, 1}},
-    {DType::kUInt64, {kUInt, 64, 1}},
-    {DType::kInt64, {kInt, 64, 1}},
-    {DType::kFloat16, {kFloat, 16, 1}},
-    {DType::kBFloat16, {kBFloat, 16, 1}},
-    {DType::kFloat32, {kFloat, 32, 1}},
-    {DType::kFloat64, {kFloat, 64, 1}},
-    {DType::kComplex32, {kComplex, 32, 1}},
-    {DType::kComplex64, {kComplex, 64, 1}},
-    {DType::kComplex128, {kComplex, 128, 1}},
-    {DType::kFloat8E3M4, {kFloat8E3M4, 8, 1}},
-    {DType::kFloat8E4M3, {kFloat8E4M3, 8, 1}},
-    {DType::kFloat8E4M3B11FNUZ, {kFloat8E4M3B11FNUZ, 8, 1}},
-    {DType::kFloat8E4M3FN, {kFloat8E4M3FN, 8, 1}},
-    {DType::kFloat8E4M3FNUZ, {kFloat8E4M3FNUZ, 8, 1}},
-    {DType::kFloat8E5M2, {kFloat8E5M2, 8, 1}},
-    {DType::kFloat8E5M2FNUZ, {kFloat8E5M2FNUZ, 8, 1}},
-    {DType::kFloat8E8M0FNU, {kFloat8E8M0FNU, 8, 1}},
-    {DType::kFloat4E2M1FNx2, {kFloat4E2M1FN, 4, 2}},
-});
 
 // What both kinds of DLPack tensors point to.
 struct Managed {
@@ -146,15 +96,13 @@ TensorView view_of(const DLTensor& tensor) {
 }  // namespace
 
 std::optional<DLDataType> to_dlpack(DType dtype) {
-  for (const Named& named : kNamed)
-    if (named.dtype == dtype) return named.type;
-  return std::nullopt;
+  const auto type = internal::dlpack_type_of(dtype);
+  if (!type) return std::nullopt;
+  return DLDataType{type->code, type->bits, type->lanes};
 }
 
 std::optional<DType> from_dlpack(const DLDataType& type) {
-  for (const Named& named : kNamed)
-    if (named.type == type) return named.dtype;
-  return std::nullopt;
+  return internal::dtype_of_dlpack({type.code, type.bits, type.lanes});
 }
 
 DLManagedTensorVersioned* make_managed(Memory memory) {

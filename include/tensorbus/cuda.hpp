@@ -1,0 +1,170 @@
+#pragma once
+
+// For programs that use CUDA's runtime: received tensors, loans and memory of one's own as typed
+// device pointers, each with the stream that works with it.
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <tensorbus/array_view.hpp>
+#include <tensorbus/device.hpp>
+#include <tensorbus/error.hpp>
+#include <tensorbus/layout.hpp>
+#include <tensorbus/loan.hpp>
+#include <tensorbus/message.hpp>
+#include <tensorbus/tensor.hpp>
+#include <type_traits>
+#include <utility>
+
+#if defined(__CUDACC__)
+#define TENSORBUS_HOST_DEVICE __host__ __device__
+#else
+#define TENSORBUS_HOST_DEVICE
+#endif
+
+namespace tensorbus::inline v0 {
+
+// Elements on a GPU by their indices, whatever their strides: what ArrayView is on the host. It is
+// handed to a kernel by value, and owns nothing.
+//
+//   __global__ void scale(DeviceView<float, 2> rows, float factor) {
+//     const int column = blockIdx.x * blockDim.x + threadIdx.x;
+//     if (column < rows.extent(1)) rows(blockIdx.y, column) *= factor;
+//   }
+template <typename T, std::size_t Rank>
+class DeviceView {
+ public:
+  explicit DeviceView(const ArrayView<T, Rank>& view) : first_(view.data()) {
+    for (std::size_t axis = 0; axis < Rank; ++axis) {
+      shape_[axis] = view.extent(axis);
+      strides_[axis] = view.stride(axis);
+    }
+  }
+
+  TENSORBUS_HOST_DEVICE T* data() const { return first_; }
+  TENSORBUS_HOST_DEVICE std::int64_t extent(std::size_t axis) const { return shape_[axis]; }
+  TENSORBUS_HOST_DEVICE std::int64_t stride(std::size_t axis) const { return strides_[axis]; }
+
+  // Bounds are not checked.
+  template <typename... Indices>
+  TENSORBUS_HOST_DEVICE T& operator()(Indices... indices) const {
+    static_assert(sizeof...(Indices) == Rank, "an index for each dimension");
+    const std::int64_t at[]{static_cast<std::int64_t>(indices)..., 0};
+    std::int64_t offset = 0;
+    for (std::size_t axis = 0; axis < Rank; ++axis) offset += at[axis] * strides_[axis];
+    return first_[offset];
+  }
+
+ private:
+  T* first_;
+  std::int64_t shape_[Rank > 0 ? Rank : 1] = {};
+  std::int64_t strides_[Rank > 0 ? Rank : 1] = {};
+};
+
+namespace internal {
+
+inline void require_cuda(Device device, const char* what) {
+  if (!device.is_cuda())
+    throw Error(Code::kInvalidArgument,
+                std::string("this ") + what + " lies in host memory: use as() or view()");
+}
+
+inline void require_success(cudaError_t error, const char* call) {
+  if (error != cudaSuccess)
+    throw Error(Code::kSystem, std::string(call) + ": " + cudaGetErrorString(error));
+}
+
+// The GPU that has this memory; the current one, of no memory.
+inline Device device_with(const void* data) {
+  int ordinal = 0;
+  if (data == nullptr) {
+    require_success(cudaGetDevice(&ordinal), "cudaGetDevice");
+    return Device::cuda(ordinal);
+  }
+  cudaPointerAttributes attributes{};
+  require_success(cudaPointerGetAttributes(&attributes, data), "cudaPointerGetAttributes");
+  if (attributes.type != cudaMemoryTypeDevice)
+    throw Error(Code::kInvalidArgument, "this address is none of a GPU's memory");
+  return Device::cuda(attributes.device);
+}
+
+}  // namespace internal
+
+// The elements of a received tensor for kernels on `stream`, which is told to wait until they are
+// written (Tensor::use_on). Throws Error(kInvalidArgument) for a tensor in host memory, of another
+// element type or rank, and, unless T is const, for a read-only one.
+//
+//   const auto image = tensorbus::device_view<const std::uint8_t, 3>(sample->tensor(), stream);
+//   normalize<<<grid, block, 0, stream>>>(image, output);
+template <typename T, std::size_t Rank>
+DeviceView<T, Rank> device_view(const Tensor& tensor, cudaStream_t stream) {
+  internal::require_cuda(tensor.device(), "tensor");
+  std::byte* data;
+  if constexpr (std::is_const_v<T>)
+    data = const_cast<std::byte*>(tensor.data());
+  else
+    data = tensor.mutable_data();
+  const auto view =
+      internal::array_view<T, Rank>(reinterpret_cast<T*>(data), tensor.layout(), "tensor");
+  tensor.use_on(stream);
+  return DeviceView<T, Rank>(view);
+}
+
+// The same of a loan, to be written.
+//
+//   tensorbus::Loan loan = publisher.loan<float>({1080, 1920}, tensorbus::Device::cuda());
+//   render<<<grid, block, 0, stream>>>(tensorbus::device_view<float, 2>(loan));
+//   publisher.publish(std::move(loan), stream);
+template <typename T, std::size_t Rank>
+DeviceView<T, Rank> device_view(const Loan& loan) {
+  internal::require_cuda(loan.device(), "loan");
+  return DeviceView<T, Rank>(
+      internal::array_view<T, Rank>(reinterpret_cast<T*>(loan.data()), loan.layout(), "loan"));
+}
+
+// The elements of a contiguous tensor, or loan, in the same way.
+//
+//   const float* weights = tensorbus::device_pointer<const float>(sample->tensor(), stream);
+template <typename T>
+T* device_pointer(const Tensor& tensor, cudaStream_t stream) {
+  internal::require_cuda(tensor.device(), "tensor");
+  internal::require_type(tensor.layout(), dtype_of<std::remove_const_t<T>>(), "tensor");
+  internal::require_contiguous(tensor.layout(), "tensor");
+  tensor.use_on(stream);
+  if constexpr (std::is_const_v<T>)
+    return reinterpret_cast<T*>(tensor.data());
+  else
+    return reinterpret_cast<T*>(tensor.mutable_data());
+}
+template <typename T>
+T* device_pointer(const Loan& loan) {
+  internal::require_cuda(loan.device(), "loan");
+  internal::require_type(loan.layout(), dtype_of<std::remove_const_t<T>>(), "loan");
+  internal::require_contiguous(loan.layout(), "loan");
+  return reinterpret_cast<T*>(loan.data());
+}
+
+// Memory of one's own on a GPU, row-major, as `stream` leaves it, to be published or shared. It is
+// copied on the GPU, in that stream's order: with `keeper`, which then owns it, it is published as
+// it lies, where the driver can do that (TensorView). The GPU is that of the memory.
+//
+//   float* scores;
+//   cudaMallocAsync(&scores, 1000 * sizeof(float), stream);
+//   ...
+//   publisher.publish(tensorbus::view_of(scores, {1000}, stream));
+//   cudaFreeAsync(scores, stream);
+//
+// Throws Error(kInvalidArgument) for an address that is not of a GPU's memory.
+template <typename T>
+TensorView view_of(const T* data, Dims shape, cudaStream_t stream,
+                   std::shared_ptr<const void> keeper = nullptr) {
+  TensorView view = TensorView::of(data, std::move(shape));
+  view.device = internal::device_with(data);
+  view.stream = stream;
+  view.keeper = std::move(keeper);
+  return view;
+}
+
+}  // namespace tensorbus::inline v0

@@ -1,0 +1,139 @@
+#pragma once
+
+// For programs that have DLPack's header (or PyTorch's copy of it): tensors to and from whatever
+// speaks DLPack, without a copy.
+#if __has_include(<dlpack/dlpack.h>)
+#include <dlpack/dlpack.h>
+#else
+#include <ATen/dlpack.h>
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <tensorbus/device.hpp>
+#include <tensorbus/error.hpp>
+#include <tensorbus/internal/dlpack_types.hpp>
+#include <tensorbus/layout.hpp>
+#include <tensorbus/message.hpp>
+#include <tensorbus/tensor.hpp>
+#include <type_traits>
+#include <utility>
+
+namespace tensorbus::inline v0 {
+
+// Owns a DLPack tensor, a DLManagedTensor or a DLManagedTensorVersioned: calls its deleter.
+struct DLPackDeleter {
+  template <typename Managed>
+  void operator()(Managed* managed) const noexcept {
+    if (managed->deleter != nullptr) managed->deleter(managed);
+  }
+};
+template <typename Managed>
+using DLPackOwner = std::unique_ptr<Managed, DLPackDeleter>;
+
+namespace internal {
+
+template <typename Managed>
+inline constexpr bool kIsVersioned = requires(Managed managed) { managed.version; };
+
+// A received tensor, for as long as somebody has it under DLPack's name.
+template <typename Managed>
+struct DLPackTensor {
+  explicit DLPackTensor(const Tensor& received) : tensor(received) {}
+
+  Managed managed{};
+  Tensor tensor;  // its lease; shape and strides are read here
+};
+
+inline DLDevice dlpack_device_of(Device device) noexcept {
+  if (device.is_cuda()) return {kDLCUDA, device.ordinal};
+  return {kDLCPU, 0};
+}
+
+inline DLTensor dlpack_tensor_of(const Tensor& tensor, const DLPackType& type) noexcept {
+  DLTensor made{};
+  made.data = const_cast<std::byte*>(tensor.data());
+  made.device = dlpack_device_of(tensor.device());
+  made.ndim = static_cast<std::int32_t>(tensor.shape().size());
+  made.dtype = {type.code, type.bits, type.lanes};
+  made.shape = const_cast<std::int64_t*>(tensor.shape().begin());
+  made.strides = const_cast<std::int64_t*>(tensor.strides().begin());
+  return made;
+}
+
+}  // namespace internal
+
+// A received tensor for a library that takes DLPack. It holds the lease until its deleter is
+// called, in any thread:
+//
+//   auto managed = tensorbus::to_dlpack(sample->tensor());
+//   their_array = their::from_dlpack(managed.release());
+//
+// A read-only tensor is so in DLPack's words only if `Managed` is DLManagedTensorVersioned: to the
+// others it must be said. Of a tensor on a GPU, call Tensor::use_on() for each stream that works
+// with it. Throws Error(kUnsupported) for elements that DLPack has no name for.
+template <typename Managed = DLManagedTensor>
+DLPackOwner<Managed> to_dlpack(const Tensor& tensor) {
+  const auto type = internal::dlpack_type_of(tensor.dtype());
+  if (!type)
+    throw Error(Code::kUnsupported,
+                "DLPack has no name for " + std::string(name_of(tensor.dtype())));
+  using Held = internal::DLPackTensor<Managed>;
+  auto held = std::make_unique<Held>(tensor);
+  Managed& managed = held->managed;
+  managed.dl_tensor = internal::dlpack_tensor_of(held->tensor, *type);
+  managed.manager_ctx = held.get();
+  managed.deleter = [](Managed* self) { delete static_cast<Held*>(self->manager_ctx); };
+#ifdef DLPACK_FLAG_BITMASK_READ_ONLY
+  if constexpr (internal::kIsVersioned<Managed>) {
+    managed.version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
+    managed.flags = tensor.writable() ? 0 : DLPACK_FLAG_BITMASK_READ_ONLY;
+  }
+#endif
+  return DLPackOwner<Managed>(&held.release()->managed);
+}
+
+// Another library's tensor, to be published or shared. It stays theirs, and has to live for as long
+// as the call that it is given to. `stream`: see TensorView. Throws Error(kUnsupported) for one
+// that is neither in host memory nor on a GPU of CUDA, or has elements that we have no name for.
+inline TensorView view_of(const DLTensor& tensor, void* stream = nullptr) {
+  const bool on_device = tensor.device.device_type == kDLCUDA;
+  if (!on_device && tensor.device.device_type != kDLCPU && tensor.device.device_type != kDLCUDAHost)
+    throw Error(Code::kUnsupported,
+                "tensors on DLPack device type " +
+                    std::to_string(static_cast<int>(tensor.device.device_type)) +
+                    " cannot travel: publish a copy in host memory");
+  const internal::DLPackType type{tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes};
+  const auto dtype = internal::dtype_of_dlpack(type);
+  if (!dtype)
+    throw Error(Code::kUnsupported, "elements of DLPack type (" + std::to_string(type.code) + ", " +
+                                        std::to_string(type.bits) + ", " +
+                                        std::to_string(type.lanes) + ") cannot travel");
+  const auto dims = static_cast<std::size_t>(tensor.ndim);
+  const std::span<const std::int64_t> shape(tensor.shape, dims);
+  TensorView view;
+  view.data = static_cast<const std::byte*>(tensor.data) + tensor.byte_offset;
+  view.device = on_device ? Device::cuda(tensor.device.device_id) : Device::host();
+  view.stream = stream;
+  if (tensor.strides == nullptr)
+    view.layout = Layout::contiguous(*dtype, Dims(shape));
+  else
+    view.layout = {*dtype, Dims(shape), Dims(std::span<const std::int64_t>(tensor.strides, dims))};
+  return view;
+}
+
+// The same, which owns it, for as long as somebody reads its memory: on a GPU it is published as it
+// lies where the driver can do that.
+//
+//   publisher.publish(tensorbus::view_of(tensorbus::DLPackOwner<DLManagedTensor>(theirs)));
+template <typename Managed>
+TensorView view_of(DLPackOwner<Managed> owner, void* stream = nullptr) {
+  TensorView view = view_of(owner->dl_tensor, stream);
+  view.keeper = std::shared_ptr<const void>(std::move(owner));
+  return view;
+}
+
+}  // namespace tensorbus::inline v0

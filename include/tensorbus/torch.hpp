@@ -1,0 +1,220 @@
+#pragma once
+
+// For programs that have libtorch (PyTorch 2.6 or newer): received tensors and loans as at::Tensor,
+// and at::Tensor to be published, without a copy.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/ScalarType.h>
+#include <c10/core/Stream.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <tensorbus/device.hpp>
+#include <tensorbus/dtype.hpp>
+#include <tensorbus/error.hpp>
+#include <tensorbus/layout.hpp>
+#include <tensorbus/loan.hpp>
+#include <tensorbus/message.hpp>
+#include <tensorbus/tensor.hpp>
+#include <utility>
+#include <vector>
+
+namespace tensorbus::inline v0 {
+
+namespace internal {
+
+// Both sides know elements by PyTorch's names.
+inline std::string_view torch_name_of(c10::ScalarType type) {
+  static const auto names = [] {
+    std::array<std::string, static_cast<std::size_t>(c10::ScalarType::NumOptions)> found;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const auto each = static_cast<c10::ScalarType>(i);
+      if (each != c10::ScalarType::Undefined) found[i] = c10::getDtypeNames(each).first;
+    }
+    return found;
+  }();
+  const auto number = static_cast<std::size_t>(type);
+  return number < names.size() ? std::string_view(names[number]) : std::string_view();
+}
+
+}  // namespace internal
+
+// Throw Error(kUnsupported) for a type that the other side does not have.
+inline DType dtype_of(c10::ScalarType type) {
+  const auto found = dtype_named(internal::torch_name_of(type));
+  if (!found)
+    throw Error(Code::kUnsupported, std::string("tensors of torch.") +
+                                        std::string(internal::torch_name_of(type)) +
+                                        " cannot travel: publish what they are made of");
+  return *found;
+}
+inline c10::ScalarType scalar_type_of(DType dtype) {
+  static const auto types = [] {
+    std::array<c10::ScalarType, internal::kDTypes.size()> found;
+    found.fill(c10::ScalarType::Undefined);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(c10::ScalarType::NumOptions); ++i) {
+      const auto type = static_cast<c10::ScalarType>(i);
+      if (const auto named = dtype_named(internal::torch_name_of(type)))
+        found[static_cast<std::size_t>(*named)] = type;
+    }
+    return found;
+  }();
+  const c10::ScalarType type = types.at(static_cast<std::size_t>(dtype));
+  if (type == c10::ScalarType::Undefined)
+    throw Error(Code::kUnsupported,
+                "this PyTorch has no dtype " + std::string(name_of(dtype)) + ": use data()");
+  return type;
+}
+
+namespace internal {
+
+inline c10::Device torch_device_of(Device device) {
+  if (!device.is_cuda()) return c10::Device(c10::DeviceType::CPU);
+  return c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device.ordinal));
+}
+
+// The stream that PyTorch works on now, in this thread.
+inline void* current_torch_stream(c10::Device device) {
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  return guard.getStreamNativeHandle(guard.getStream(device));
+}
+
+// Backwards in some dimensions: PyTorch has no tensors like that.
+struct Flipped {
+  std::vector<std::int64_t> strides;
+  std::vector<std::int64_t> dims;
+  std::int64_t offset = 0;  // of the element that lies first, in elements
+};
+inline Flipped flipped(const Layout& layout) {
+  Flipped made{.strides = {layout.strides.begin(), layout.strides.end()}, .dims = {}, .offset = 0};
+  for (std::size_t i = 0; i < made.strides.size(); ++i) {
+    if (made.strides[i] >= 0) continue;
+    made.offset += (std::max<std::int64_t>(layout.shape[i], 1) - 1) * made.strides[i];
+    made.strides[i] = -made.strides[i];
+    made.dims.push_back(static_cast<std::int64_t>(i));
+  }
+  return made;
+}
+
+// As it was sent: a conjugate or negative view, a leaf that requires gradients.
+inline at::Tensor finished(at::Tensor tensor, TensorFlags flags) {
+  if (has(flags, TensorFlags::kConjugate)) tensor = tensor.conj();
+  if (has(flags, TensorFlags::kNegative)) tensor = tensor._neg_view();
+  if (!has(flags, TensorFlags::kRequiresGrad)) return tensor;
+  if (!tensor.is_floating_point() && !tensor.is_complex())
+    throw Error(Code::kProtocol, "a tensor that requires gradients, and whose elements have none");
+  return tensor.set_requires_grad(true);
+}
+
+// Over memory that `keeper` keeps.
+template <typename Keeper>
+at::Tensor torch_tensor(std::byte* data, const Layout& layout, Device device, Keeper keeper) {
+  const c10::Device on = torch_device_of(device);
+  const auto options = at::TensorOptions().dtype(scalar_type_of(layout.dtype)).device(on);
+  const std::size_t item = item_bytes(layout.dtype);
+  require_alignment(data, std::min<std::size_t>(item, alignof(double)), "tensor");
+  const Flipped lies = flipped(layout);
+  auto kept = std::make_unique<Keeper>(std::move(keeper));
+  auto* const first = data + lies.offset * static_cast<std::int64_t>(item);
+  at::Tensor tensor =
+      at::for_blob(first, at::IntArrayRef(layout.shape.begin(), layout.shape.size()))
+          .strides(at::IntArrayRef(lies.strides))
+          .context(kept.release(), [](void* held) { delete static_cast<Keeper*>(held); })
+          .options(options)
+          .target_device(on)
+          .make_tensor();
+  if (!lies.dims.empty()) tensor = tensor.flip(lies.dims);
+  return finished(std::move(tensor), layout.flags);
+}
+
+}  // namespace internal
+
+// A received tensor for PyTorch, over the same memory: it holds the lease for as long as PyTorch
+// keeps the memory, in tensors, views and graphs. PyTorch has no read-only tensors, so that writing
+// to one that is not writable() ends the process. One on a GPU is ready for the stream that PyTorch
+// works on now in this thread; for others, call Tensor::use_on() first. A tensor with negative
+// strides, which PyTorch does not have, is copied.
+//
+//   at::Tensor image = tensorbus::to_torch(sample->tensor("image"));
+//   at::Tensor scores = model.forward({image.to(at::kFloat)}).toTensor();
+//
+// Throws Error(kUnsupported) for elements that PyTorch does not have, Error(kInvalidArgument) if
+// they are not aligned.
+inline at::Tensor to_torch(const Tensor& tensor) {
+  if (tensor.device().is_cuda())
+    tensor.use_on(internal::current_torch_stream(internal::torch_device_of(tensor.device())));
+  return internal::torch_tensor(const_cast<std::byte*>(tensor.data()), tensor.layout(),
+                                tensor.device(), tensor);
+}
+
+// A loan for PyTorch, to be written: valid until the loan is published or dropped.
+//
+//   tensorbus::Loan loan = publisher.loan<float>({1, 1000});
+//   at::softmax_out(tensorbus::to_torch(loan), logits, 1);
+//   publisher.publish(std::move(loan), stream);
+inline at::Tensor to_torch(const Loan& loan) {
+  return internal::torch_tensor(loan.data(), loan.layout(), loan.device(), nullptr);
+}
+
+namespace internal {
+
+inline void require_memory(const at::Tensor& tensor) {
+  const auto refuse = [](const std::string& what) {
+    throw Error(Code::kUnsupported, what + " cannot travel: publish what it is made of");
+  };
+  if (!tensor.defined()) refuse("an undefined tensor");
+  if (tensor.layout() != c10::Layout::Strided || tensor.is_nested())
+    refuse("a tensor that is not strided");
+  if (tensor.is_quantized()) refuse("a quantized tensor");
+  if (!tensor.is_cpu() && !tensor.is_cuda()) refuse("a tensor on " + tensor.device().str());
+  if (!tensor.has_storage() || tensor._is_zerotensor() ||
+      (tensor.numel() != 0 && tensor.unsafeGetTensorImpl()->data() == nullptr))
+    refuse("a tensor without memory");
+}
+
+inline TensorFlags flags_of(const at::Tensor& tensor) {
+  TensorFlags flags = TensorFlags::kFromTorch;
+  if (tensor.requires_grad()) flags = flags | TensorFlags::kRequiresGrad;
+  if (tensor.is_conj()) flags = flags | TensorFlags::kConjugate;
+  if (tensor.is_neg()) flags = flags | TensorFlags::kNegative;
+  return flags;
+}
+
+inline Dims dims_of(at::IntArrayRef values) {
+  return Dims(std::span<const std::int64_t>(values.data(), values.size()));
+}
+
+}  // namespace internal
+
+// A tensor of PyTorch's, to be published, queued or shared: with its dtype, shape, strides,
+// requires_grad and conjugate and negative bits; whoever receives it in Python has a torch.Tensor.
+// One that lies in a loan, or was received, travels by reference. One on a GPU is sent as the
+// stream leaves it that PyTorch works on now in this thread, and lives until its readers are
+// through; one in other host memory is copied once, by the call that it is given to, and has to
+// live as long as that.
+//
+//   publisher.publish(tensorbus::view_of(features));
+//   publisher.publish(Value::Map{{"scores", TensorIndex{0}}}, {tensorbus::view_of(scores)});
+//
+// Throws Error(kUnsupported) for one that is sparse, quantized, or has no memory, or elements that
+// cannot travel.
+inline TensorView view_of(const at::Tensor& tensor) {
+  internal::require_memory(tensor);
+  TensorView view;
+  view.data = tensor.unsafeGetTensorImpl()->data();
+  view.layout = {dtype_of(tensor.scalar_type()), internal::dims_of(tensor.sizes()),
+                 internal::dims_of(tensor.strides()), internal::flags_of(tensor)};
+  if (!tensor.is_cuda()) return view;
+  view.device = Device::cuda(tensor.device().index());
+  view.stream = internal::current_torch_stream(tensor.device());
+  view.keeper = std::make_shared<const at::Tensor>(tensor.detach());
+  return view;
+}
+
+}  // namespace tensorbus::inline v0
