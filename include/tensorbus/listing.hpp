@@ -8,6 +8,7 @@
 #include <tensorbus/id.hpp>
 #include <tensorbus/internal/call.hpp>
 #include <tensorbus/internal/tensors.hpp>
+#include <tensorbus/listed.hpp>
 #include <tensorbus/message_type.hpp>
 #include <tensorbus/options.hpp>
 #include <tensorbus/participant.hpp>
@@ -19,20 +20,6 @@ namespace tensorbus::inline v0 {
 //
 //   for (const tensorbus::PublisherInfo& publisher : tensorbus::list_publishers())
 //     std::cout << publisher.topic << " of " << publisher.pid << '\n';
-
-struct PublisherInfo {
-  std::string topic;
-  std::string node;  // empty: of none
-  MessageType type;
-  Id participant;
-  std::uint32_t pid = 0;  // as its process sees it
-};
-
-struct NodeInfo {
-  std::string name;
-  Id participant;
-  std::uint32_t pid = 0;
-};
 
 namespace internal {
 

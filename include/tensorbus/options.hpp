@@ -85,33 +85,35 @@ struct SubscriberOptions {
   std::optional<Device> device{};
 };
 
-// Counters of a publisher since it was made, and what there is now.
-struct PublisherStats {
-  std::uint64_t sent = 0;            // samples published
-  std::uint64_t delivered = 0;       // samples put into a subscriber's queue, summed
-  std::uint64_t dropped_depth = 0;   // taken out of a full queue for a newer one
-  std::uint64_t dropped_held = 0;    // not queued: the subscriber holds all that it may
-  std::uint64_t dropped_unsent = 0;  // not queued: no descriptor or memory to pass it on
-  std::uint64_t timed_out = 0;       // publish() calls that gave up waiting for room
-  std::uint64_t waited = 0;          // publish() calls that had to wait
-  std::uint64_t bytes_copied = 0;    // of tensors that were not in the arena
-  std::uint64_t bytes_in_flight = 0;
-  std::uint32_t subscribers = 0;
-  std::uint32_t waiting = 0;      // threads in publish() that wait now
-  std::uint64_t bad_returns = 0;  // leases that subscribers returned and never had
+// What its maker says of a queue, for all who use it.
+struct QueueOptions {
+  std::uint32_t maxsize = 0;  // items that wait; 0: no limit
+  // A process that dies with an item in its hands, for which it has not called task_done(), gives
+  // it back to the queue. Without this such an item counts as lost.
+  bool redeliver = false;
+  // Those who get an item may write to its tensors, for all who have them. Tensors that lie
+  // elsewhere are copied into memory for that.
+  bool shared = false;
+  std::string name{};  // by which others find it; empty: by its address alone
 };
 
-// The same of a subscriber.
-struct SubscriberStats {
-  std::uint64_t received = 0;
-  std::uint64_t missed = 0;  // gaps in the publishers' sequences
-  std::uint64_t bad = 0;     // samples whose descriptor made no sense
-  std::uint64_t gone = 0;  // samples that were handed on, whose owner was gone or had no more of it
-  std::uint64_t staged = 0;  // that came from a GPU through host memory: docs/cuda.md
-  std::uint32_t held = 0;    // samples whose memory somebody here still uses
-  std::uint32_t publishers = 0;
-  std::uint64_t refused = 0;
-  std::string last_refusal;  // why the last publisher was not connected; "" if none was refused
+// How long something is shared, and what others may do with it.
+struct ShareOptions {
+  // After so many have attached it is over, and the memory goes with the last of them. 0: any
+  // number.
+  std::uint32_t uses = 0;
+  // After this long it is over, whether anybody came or not.
+  std::chrono::nanoseconds ttl = std::chrono::nanoseconds::max();
+  // Those who attach with Access::kShared may write to it, for all. Tensors that lie elsewhere are
+  // copied into memory for that.
+  bool shared = false;
+};
+
+// What to do with what somebody shares, and how long to wait for its owner.
+struct AttachOptions {
+  Access access = Access::kRead;
+  std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
+  GiveUp give_up{};
 };
 
 }  // namespace tensorbus::inline v0

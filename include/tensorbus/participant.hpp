@@ -12,6 +12,7 @@
 #include <tensorbus/internal/call.hpp>
 #include <tensorbus/internal/tensors.hpp>
 #include <tensorbus/options.hpp>
+#include <tensorbus/stats.hpp>
 #include <utility>
 
 namespace tensorbus::inline v0 {
@@ -20,14 +21,6 @@ class Participant;
 namespace internal {
 tb_participant* get(const Participant& participant);
 }
-
-struct ArenaUse {
-  std::size_t segments = 0;
-  std::size_t blocks = 0;
-  std::size_t used_bytes = 0;      // in loans and samples that somebody still needs
-  std::size_t reserved_bytes = 0;  // taken from the machine: used, or kept warm
-  std::size_t budget_bytes = 0;
-};
 
 // This process on one domain. A handle: copies name the same participant, which lives until its
 // last handle, publisher and subscriber is gone. What makes publishers, subscribers, queues and

@@ -13,18 +13,12 @@
 #include <tensorbus/message_type.hpp>
 #include <tensorbus/options.hpp>
 #include <tensorbus/participant.hpp>
+#include <tensorbus/stats.hpp>
 #include <tensorbus/value.hpp>
 #include <utility>
 #include <vector>
 
 namespace tensorbus::inline v0 {
-
-// What became of a sample.
-struct Published {
-  Outcome outcome = Outcome::kDone;  // kDone, kTimedOut, kInterrupted or kClosed
-  std::uint64_t sequence = 0;
-  std::uint32_t subscribers = 0;  // whose queues have it
-};
 
 // Sends samples to every subscriber of a topic, in any process of the domain. Moves, does not copy.
 // Thread-safe. Every call throws Error(kOutOfMemory) that names the limit when it meets one, and

@@ -13,6 +13,7 @@
 #include <tensorbus/internal/few.hpp>
 #include <tensorbus/internal/tensors.hpp>
 #include <tensorbus/origin.hpp>
+#include <tensorbus/sample_header.hpp>
 #include <tensorbus/tensor.hpp>
 #include <tensorbus/value.hpp>
 #include <utility>
@@ -24,16 +25,6 @@ namespace internal {
 template <typename Call>
 Outcome receive_into(Sample& sample, Call call);
 }
-
-struct SampleHeader {
-  std::uint64_t sequence = 0;      // counts from 0 for each publisher
-  std::uint64_t timestamp_ns = 0;  // wall clock at publish
-  std::uint64_t fingerprint = 0;   // of the message type; 0: untyped
-  Id publisher;                    // the participant that published it
-  std::uint32_t publisher_number = 0;
-  std::string_view topic;        // valid while the sample lives
-  std::optional<Origin> origin;  // set if a bridge brought it from elsewhere
-};
 
 // One received message. Moves, does not copy; its tensors may outlive it. One that is empty, or was
 // moved from, has no tensors and an empty header, and what cannot say so throws Error(kClosed).

@@ -24,17 +24,6 @@ inline bool is_shared(const void* data, std::size_t bytes,
   return tb_is_shared(internal::get(participant), data, bytes) != 0;
 }
 
-struct ShareOptions {
-  // After so many have attached it is over, and the memory goes with the last of them. 0: any
-  // number.
-  std::uint32_t uses = 0;
-  // After this long it is over, whether anybody came or not.
-  std::chrono::nanoseconds ttl = std::chrono::nanoseconds::max();
-  // Those who attach with Access::kShared may write to it, for all. Tensors that lie elsewhere are
-  // copied into memory for that.
-  bool shared = false;
-};
-
 // Keeps tensors for whoever has the handle. Moves, does not copy. When it closes nobody new can
 // attach; who has attached keeps what they have.
 //
@@ -75,12 +64,6 @@ inline Shared share(const Message& message, const ShareOptions& options = {},
   return Shared(internal::created<Shared::Owner>(
       [&](tb_share** share) { return tb_share_create(by, outbound.hand_over(), &given, share); }));
 }
-
-struct AttachOptions {
-  Access access = Access::kRead;
-  std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
-  GiveUp give_up{};
-};
 
 // The tensors behind a handle, by reference, any number of times, in the owner's process, too:
 // kDone, kTimedOut or kInterrupted. Throws Error(kClosed) when its owner is gone or shares it no

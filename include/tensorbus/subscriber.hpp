@@ -10,6 +10,7 @@
 #include <tensorbus/options.hpp>
 #include <tensorbus/participant.hpp>
 #include <tensorbus/sample.hpp>
+#include <tensorbus/stats.hpp>
 #include <utility>
 
 namespace tensorbus::inline v0 {

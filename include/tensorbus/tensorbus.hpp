@@ -14,6 +14,7 @@
 #include <tensorbus/handle.hpp>
 #include <tensorbus/id.hpp>
 #include <tensorbus/layout.hpp>
+#include <tensorbus/listed.hpp>
 #include <tensorbus/listing.hpp>
 #include <tensorbus/loan.hpp>
 #include <tensorbus/message.hpp>
@@ -25,8 +26,10 @@
 #include <tensorbus/publisher.hpp>
 #include <tensorbus/queue.hpp>
 #include <tensorbus/sample.hpp>
+#include <tensorbus/sample_header.hpp>
 #include <tensorbus/share.hpp>
 #include <tensorbus/standard_messages.hpp>
+#include <tensorbus/stats.hpp>
 #include <tensorbus/subscriber.hpp>
 #include <tensorbus/tensor.hpp>
 #include <tensorbus/typed_message.hpp>

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <tensorbus/listed.hpp>
 #include <vector>
 
 #include "tensorbus/bus/options.hpp"
@@ -15,22 +16,6 @@
 namespace tensorbus {
 
 // Who is in a domain, as its directory says. Asked of the living, without a daemon.
-
-// What a publisher says of itself in the domain's directory.
-struct PublisherInfo {
-  std::string topic;
-  std::string node;  // empty: of none
-  MessageType type;
-  Id participant;
-  std::uint32_t pid = 0;  // as its process sees it
-};
-
-// What a node says of itself there.
-struct NodeInfo {
-  std::string name;
-  Id participant;
-  std::uint32_t pid = 0;
-};
 
 // Those of processes that live.
 TENSORBUS_API std::vector<PublisherInfo> list_publishers(

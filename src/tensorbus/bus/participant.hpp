@@ -15,15 +15,6 @@ namespace bus {
 class ParticipantCore;
 }
 
-// How much of its shared memory a participant uses.
-struct ArenaUse {
-  std::size_t segments = 0;
-  std::size_t blocks = 0;
-  std::size_t used_bytes = 0;      // in loans and samples that somebody still needs
-  std::size_t reserved_bytes = 0;  // taken from the machine: used, or kept warm
-  std::size_t budget_bytes = 0;
-};
-
 // This process on one domain. A handle: copies name the same participant, which lives until its
 // last handle, publisher and subscriber is gone.
 class TENSORBUS_API Participant {

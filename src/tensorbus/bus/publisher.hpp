@@ -21,13 +21,6 @@ class BlockRef;
 }
 struct PublisherState;
 
-// What became of a publish().
-struct Published {
-  Outcome outcome = Outcome::kDone;  // kDone, kTimedOut, kInterrupted or kClosed
-  std::uint64_t sequence = 0;
-  std::uint32_t subscribers = 0;  // whose queues have it
-};
-
 // Sends samples to every subscriber of a topic, in any process of the domain. Thread-safe. Every
 // call throws Error(kOutOfMemory) that names the limit when it meets one, and then has done
 // nothing; of a publisher that was moved from, Error(kClosed).

@@ -13,25 +13,6 @@
 
 namespace tensorbus {
 
-// What its maker says of a queue, for all who use it.
-struct QueueOptions {
-  std::uint32_t maxsize = 0;  // items that wait; 0: no limit
-  // A process that dies with an item in its hands, for which it has not called task_done(), gives
-  // it back to the queue. Without this such an item counts as lost.
-  bool redeliver = false;
-  // Those who get an item may write to its tensors, for all who have them. Tensors that lie
-  // elsewhere are copied into memory for that.
-  bool shared = false;
-  std::string name{};  // by which others find it; empty: by its address alone
-};
-
-// Counts of a queue, as its host has them now.
-struct QueueStats {
-  std::uint64_t items = 0;       // that wait
-  std::uint64_t unfinished = 0;  // put, and not done
-  std::uint64_t lost = 0;        // in the hands of processes that died
-};
-
 // Items from any process of the domain to any other, each to exactly one. It lives in the
 // participant that makes it; when that is gone, everybody gets kClosed. Tensors go by reference,
 // straight from whoever put them: neither that process nor the queue's is needed once an item was

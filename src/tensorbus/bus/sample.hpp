@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tensorbus/sample_header.hpp>
 #include <vector>
 
 #include "tensorbus/bus/options.hpp"
@@ -98,17 +99,6 @@ class TENSORBUS_API Tensor {
   bool writable_ = false;
   std::shared_ptr<const void> keeper_;         // the lease, or the memory of a copy
   memory::DeviceKeeper* on_device_ = nullptr;  // of a tensor on a GPU: the same
-};
-
-// What comes with the tensors of every sample.
-struct SampleHeader {
-  std::uint64_t sequence = 0;      // counts from 0 for each publisher
-  std::uint64_t timestamp_ns = 0;  // wall clock at publish
-  std::uint64_t fingerprint = 0;   // of the message type; 0: untyped
-  Id publisher;                    // the participant that published it
-  std::uint32_t publisher_number = 0;
-  std::string_view topic;        // valid while the sample lives
-  std::optional<Origin> origin;  // set if a bridge brought it from elsewhere
 };
 
 // One received message. Moves, does not copy; its tensors may outlive it. One that is empty, or was

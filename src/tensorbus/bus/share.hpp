@@ -28,18 +28,6 @@ TENSORBUS_API Loan empty(const Layout& layout, bool shared = false,
 TENSORBUS_API bool is_shared(const void* data, std::size_t bytes,
                              const Participant& participant = Participant::shared());
 
-// How long something is shared, and what others may do with it.
-struct ShareOptions {
-  // After so many have attached it is over, and the memory goes with the last of them. 0: any
-  // number.
-  std::uint32_t uses = 0;
-  // After this long it is over, whether anybody came or not.
-  std::chrono::nanoseconds ttl = std::chrono::nanoseconds::max();
-  // Those who attach with Access::kShared may write to it, for all. Tensors that lie elsewhere are
-  // copied into memory for that.
-  bool shared = false;
-};
-
 // Keeps tensors for whoever has the handle. Moves, does not copy. When it closes nobody new can
 // attach; who has attached keeps what they have.
 //
@@ -68,13 +56,6 @@ class TENSORBUS_API Shared {
 // copied once. Throws Error(kOutOfMemory) that names the limit.
 TENSORBUS_API Shared share(const Message& message, const ShareOptions& options = {},
                            const Participant& participant = Participant::shared());
-
-// What to do with what somebody shares, and how long to wait for its owner.
-struct AttachOptions {
-  Access access = Access::kRead;
-  std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
-  GiveUp give_up{};
-};
 
 // The tensors behind a handle, by reference, any number of times, in the owner's process, too. The
 // calling thread is the one that maps what lies on a GPU.
