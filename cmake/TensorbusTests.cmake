@@ -48,16 +48,21 @@ gtest_discover_tests(public_tests DISCOVERY_MODE PRE_TEST TEST_PREFIX "public/"
 
 # The C interface, from C, through what the shared library exports.
 enable_language(C)
-add_executable(c_interface_test "${PROJECT_SOURCE_DIR}/tests/c/interface_test.c")
-target_link_libraries(c_interface_test PRIVATE tensorbus Threads::Threads)
-target_compile_options(c_interface_test PRIVATE -Wall -Wextra -Wpedantic
-                       $<$<BOOL:${TENSORBUS_WERROR}>:-Werror>)
-set_target_properties(c_interface_test PROPERTIES C_STANDARD 11 C_EXTENSIONS OFF
-                      RUNTIME_OUTPUT_DIRECTORY "${TENSORBUS_TEST_BIN_DIR}")
-foreach(test publish wait queue share list participants mistakes messages sizes types)
-  add_test(NAME c/${test} COMMAND c_interface_test ${test})
-  set_tests_properties(c/${test} PROPERTIES TIMEOUT 120 LABELS c)
-endforeach()
+function(tensorbus_add_c_tests name source)
+  add_executable(${name} "${PROJECT_SOURCE_DIR}/tests/c/${source}")
+  target_link_libraries(${name} PRIVATE tensorbus Threads::Threads)
+  target_compile_options(${name} PRIVATE -Wall -Wextra -Wpedantic
+                         $<$<BOOL:${TENSORBUS_WERROR}>:-Werror>)
+  set_target_properties(${name} PROPERTIES C_STANDARD 11 C_EXTENSIONS OFF
+                        RUNTIME_OUTPUT_DIRECTORY "${TENSORBUS_TEST_BIN_DIR}")
+  foreach(test IN LISTS ARGN)
+    add_test(NAME c/${test} COMMAND ${name} ${test})
+    set_tests_properties(c/${test} PROPERTIES TIMEOUT 120 LABELS c)
+  endforeach()
+endfunction()
+tensorbus_add_c_tests(c_interface_test interface_test.c publish wait queue share list participants
+                      mistakes messages sizes types)
+tensorbus_add_c_tests(c_file_test file_test.c files named_files wrong_files)
 
 include(TensorbusStandin)
 add_dependencies(public_tests cuda_standin)

@@ -19,7 +19,7 @@ VALUES = {
     f"tensorbus/{name}.hpp"
     for name in (
         *("device", "dims", "dtype", "error", "id", "layout", "message", "message_type"),
-        *("options", "origin", "outcome", "value", "version"),
+        *("file_options", "options", "origin", "outcome", "value", "version"),
         *("internal/deadline", "internal/few", "internal/message_pack"),
     )
 }

@@ -9,8 +9,10 @@
 #include <tensorbus/array_view.hpp>
 #include <tensorbus/device.hpp>
 #include <tensorbus/internal/call.hpp>
+#include <tensorbus/internal/file_ref.hpp>
 #include <tensorbus/internal/tensors.hpp>
 #include <tensorbus/layout.hpp>
+#include <tensorbus/message.hpp>
 #include <utility>
 
 namespace tensorbus::inline v0 {
@@ -50,12 +52,16 @@ class SampleRef {
 
 }  // namespace internal
 
-// A received tensor: memory of its owner, leased for as long as this object or a copy of it lives,
-// whatever happens to the publisher. Read-only, unless the subscriber asked for more:
+// A tensor that is received or mapped (file.hpp), in memory that stays for as long as this object
+// or a copy of it lives: leased of its owner, whatever happens to the publisher, or a file's.
+// Read-only, unless the subscriber asked for more:
 //
 //   tensorbus::Subscriber subscriber("camera/image", {.access = tensorbus::Access::kPrivate});
 //   if (auto sample = subscriber.receive(std::chrono::seconds(1)))
 //     for (float& value : sample->tensor().as_mutable<float>()) value /= 255;
+//
+// It is one class for both, so that what reads tensors takes either. A received one pays a null
+// pointer for it.
 class Tensor {
  public:
   Tensor() = default;
@@ -67,6 +73,8 @@ class Tensor {
   // The first element; of a tensor on a GPU for its kernels, not for the host.
   const std::byte* data() const noexcept { return data_; }
   Device device() const noexcept { return device_; }
+  // To be published or shared: by reference.
+  TensorView view() const { return {data_, layout_, device_}; }
   // Where its publisher had it. Another device than device() if this process could not use that,
   // and the tensor came through host memory: by the ordinals of its owner then.
   Device published_on() const noexcept { return published_on_; }
@@ -107,15 +115,19 @@ class Tensor {
                                                "tensor");
   }
 
-  // May it be written? Who sees it then is what the subscriber asked for (Access, options.hpp).
+  // May it be written? Who sees it then is what was asked for: by the subscriber (Access,
+  // options.hpp), or by who mapped the file (FileMode, file_options.hpp).
   bool writable() const noexcept { return writable_; }
   // The same memory, to be written. Throw Error(kInvalidArgument) for a read-only tensor.
   std::byte* mutable_data() const {
     if (!writable_)
       throw Error(
           Code::kInvalidArgument,
-          "this tensor is read-only: to write to it, subscribe with Access::kPrivate (only this "
-          "subscriber sees it) or Access::kShared (all see it), or copy it");
+          file_ ? "this tensor is read-only: to write to it, map its file with "
+                  "FileMode::kCopyOnWrite (only we see it) or FileMode::kReadWrite (all see it), "
+                  "or copy it"
+                : "this tensor is read-only: to write to it, subscribe with Access::kPrivate (only "
+                  "this subscriber sees it) or Access::kShared (all see it), or copy it");
     return data_;
   }
   template <typename T>
@@ -131,12 +143,17 @@ class Tensor {
 
  private:
   friend class Sample;
+  friend class MappedFile;
+  Tensor(internal::FileRef file, const tb_tensor& told) : file_(std::move(file)) { take(told); }
   // As the one of this index in a sample which has this tensor, and outlives it.
   void describe(tb_sample* sample, std::uint32_t index) {
     tb_tensor tensor = TB_TENSOR_INIT;
     internal::require_done(tb_sample_tensor(sample, index, &tensor));
     sample_ = internal::SampleRef::uncounted(sample);
     index_ = index;
+    take(tensor);
+  }
+  void take(const tb_tensor& tensor) {
     internal::assign(layout_, tensor.layout);
     data_ = static_cast<std::byte*>(tensor.data);
     device_ = internal::device_of(tensor.device);
@@ -151,6 +168,7 @@ class Tensor {
   }
 
   internal::SampleRef sample_;
+  internal::FileRef file_;
   std::uint32_t index_ = 0;
   bool writable_ = false;
   std::byte* data_ = nullptr;

@@ -17,8 +17,9 @@
  * What is said of all of it:
  * - Functions that can fail return a tb_status; what they give is behind their last arguments, and
  *   is untouched unless the status says TB_OK.
- * - What a function ending in _create, _open, _loan, _receive, _get, _copy or _attach gives is the
- *   caller's, to be given to the function that ends it. These take NULL, and do nothing then.
+ * - What a function ending in _create, _open, _loan, _receive, _get, _copy, _attach or _map gives
+ *   is the caller's, to be given to the function that ends it. These take NULL, and do nothing
+ *   then.
  * - Texts are UTF-8 and end with a zero byte. Times are in nanoseconds, sizes in bytes.
  * - Objects may be used by several threads at once, unless it says otherwise; not while one of them
  *   ends it. Of a process that was forked, the child uses none that the parent made.
@@ -28,6 +29,7 @@
 #ifndef TENSORBUS_TENSORBUS_H
 #define TENSORBUS_TENSORBUS_H
 
+#include <tensorbus/c/file.h>
 #include <tensorbus/c/listing.h>
 #include <tensorbus/c/participant.h>
 #include <tensorbus/c/publisher.h>

@@ -11,6 +11,8 @@
 #include <tensorbus/dtype.hpp>
 #include <tensorbus/error.hpp>
 #include <tensorbus/executor.hpp>
+#include <tensorbus/file.hpp>
+#include <tensorbus/file_options.hpp>
 #include <tensorbus/handle.hpp>
 #include <tensorbus/id.hpp>
 #include <tensorbus/layout.hpp>

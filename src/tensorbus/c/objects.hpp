@@ -17,6 +17,7 @@
 #include "tensorbus/bus/sample.hpp"
 #include "tensorbus/bus/share.hpp"
 #include "tensorbus/bus/subscriber.hpp"
+#include "tensorbus/tensor/tensor_file.hpp"
 
 // What is behind the pointers of the C interface.
 
@@ -46,6 +47,11 @@ struct tb_pending {
 struct tb_share {
   tensorbus::Shared shared;
   std::string text;  // of its handle
+};
+struct tb_file {
+  tb_file(const char* path, const tensorbus::FileOptions& options) : file(path, options) {}
+  const tensorbus::TensorFile file;
+  std::atomic<std::uint32_t> references{1};
 };
 struct tb_node_name {
   tensorbus::NodeName name;

@@ -22,14 +22,12 @@ void lock_files() noexcept { files.lock(); }
 void unlock_files() noexcept { files.unlock(); }
 [[maybe_unused]] const int registered = ::pthread_atfork(lock_files, unlock_files, unlock_files);
 
-std::string quoted(const std::string& path) { return "file '" + path + "': "; }
-
 std::string text_of(std::size_t bytes) { return std::to_string(bytes) + " bytes"; }
 
 std::size_t end_of(const std::string& path, std::size_t offset, std::size_t bytes) {
   std::size_t end = 0;
   if (__builtin_add_overflow(offset, bytes, &end) || end > static_cast<std::size_t>(INT64_MAX))
-    throw Error(Code::kInvalidArgument, quoted(path) + text_of(bytes) + " from byte " +
+    throw Error(Code::kInvalidArgument, about_file(path) + text_of(bytes) + " from byte " +
                                             std::to_string(offset) +
                                             " on were asked for: no file has as many");
   return end;
@@ -46,7 +44,7 @@ Mapping map(int fd, const std::string& path, std::size_t begin, std::size_t end,
   try {
     return {fd, end - begin, access_of(mode), begin};
   } catch (const Error& error) {
-    throw Error(error.code(), quoted(path) + error.what());
+    throw Error(error.code(), about_file(path) + error.what());
   }
 }
 
@@ -55,6 +53,8 @@ bool is_same_time(const timespec& a, const timespec& b) {
 }
 
 }  // namespace
+
+std::string about_file(const std::string& path) { return "file '" + path + "': "; }
 
 MappedFile::MappedFile(int fd, std::string path, std::size_t offset, std::size_t bytes, Mode mode)
     : fd_(platform::duplicate(fd)),
@@ -66,10 +66,10 @@ MappedFile::MappedFile(int fd, std::string path, std::size_t offset, std::size_t
   platform::keep_in_child(fd_.get());  // it holds up nobody's death
   if (!S_ISREG(opened_.st_mode))
     throw Error(Code::kInvalidArgument,
-                quoted(path_) + "it is not a regular file, and only those can be mapped");
+                about_file(path_) + "it is not a regular file, and only those can be mapped");
   if (static_cast<std::size_t>(opened_.st_size) < end_)
     throw Error(Code::kInvalidArgument,
-                quoted(path_) + "it has " + text_of(static_cast<std::size_t>(opened_.st_size)) +
+                about_file(path_) + "it has " + text_of(static_cast<std::size_t>(opened_.st_size)) +
                     ", but " + text_of(bytes) + " from byte " + std::to_string(offset) +
                     " on are needed: it is not complete, or has another shape, dtype or offset");
   if (bytes == 0) return;
@@ -109,7 +109,7 @@ platform::Fd MappedFile::descriptor(Grant grant) const {
 
 struct stat MappedFile::status() const {
   struct stat status{};
-  if (::fstat(fd_.get(), &status) < 0) throw_system(quoted(path_) + "examining it", errno);
+  if (::fstat(fd_.get(), &status) < 0) throw_system(about_file(path_) + "examining it", errno);
   return status;
 }
 
@@ -119,11 +119,11 @@ void MappedFile::check() const {
   const std::string remedy = " What is in memory is not to be relied upon: map the file again";
   if (size < end_)
     throw Error(Code::kSystem,
-                quoted(path_) + "it was cut short while it was mapped: " + text_of(end_) +
+                about_file(path_) + "it was cut short while it was mapped: " + text_of(end_) +
                     " expected, " + text_of(size) + " there." + remedy + " when it is whole");
   if (guard_ && guard_->broken())
     throw Error(Code::kSystem,
-                quoted(path_) +
+                about_file(path_) +
                     "it was cut short for a while, or could not be read or written (an "
                     "I/O error, a full disk): of " +
                     text_of(end_) + " expected, all from byte " +
@@ -132,7 +132,7 @@ void MappedFile::check() const {
                     remedy);
   if (mode_ != Mode::kReadWrite &&
       (now.st_size != opened_.st_size || !is_same_time(now.st_mtim, opened_.st_mtim)))
-    throw Error(Code::kSystem, quoted(path_) + "somebody wrote to it since it was mapped: " +
+    throw Error(Code::kSystem, about_file(path_) + "somebody wrote to it since it was mapped: " +
                                    text_of(static_cast<std::size_t>(opened_.st_size)) +
                                    " expected, " + text_of(size) + " there." + remedy +
                                    ", or, to follow what others write, with mode=\"r+\"");
@@ -141,16 +141,16 @@ void MappedFile::check() const {
 void MappedFile::flush() const {
   if (mode_ != Mode::kReadWrite)
     throw Error(Code::kInvalidArgument,
-                quoted(path_) +
+                about_file(path_) +
                     "it was mapped so that writes do not reach it: there is nothing to "
                     "flush; map it with mode=\"r+\"");
   if (guard_ && ::msync(mapping_.data(), mapping_.size(), MS_SYNC) < 0)
-    throw_system(quoted(path_) + "writing it to the disk", errno);
+    throw_system(about_file(path_) + "writing it to the disk", errno);
   check();
 }
 
 void allocate_file(int fd, const std::string& path, std::size_t bytes) {
-  const std::string what = quoted(path) + "making room for " + text_of(bytes);
+  const std::string what = about_file(path) + "making room for " + text_of(bytes);
   // The kernel would answer with SIGXFSZ.
   if (bytes > platform::max_file_bytes())
     platform::throw_system(what, EFBIG, platform::During::kFile);

@@ -77,6 +77,9 @@ class TENSORBUS_API MappedFile : public std::enable_shared_from_this<MappedFile>
   std::optional<platform::FileGuard> guard_;  // goes before the mapping; none over nothing
 };
 
+// "file 'weights.npy': ", with which all messages about one begin.
+std::string about_file(const std::string& path);
+
 // Makes a file of exactly `bytes` that has all its blocks, so that a full disk is an error now, not
 // when a page is touched. Where the file system cannot promise blocks, only the size is set: there
 // a full disk shows when the guard has to step in. On failure the file is empty. Throws

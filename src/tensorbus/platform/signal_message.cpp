@@ -7,32 +7,13 @@
 #include <cstring>
 #include <limits>
 
+#include "tensorbus/platform/utf8.hpp"
+
 namespace tensorbus::platform {
 namespace {
 
 constexpr std::string_view kCut = "...";
 constexpr std::size_t kNameBytes = 200;
-
-// How many bytes at the start of `text` are one character that a terminal can be given: 0 for
-// control characters (also those of C1, U+0080 to U+009F) and for what is not UTF-8 (Unicode 15,
-// table 3-7).
-std::size_t printable_bytes(std::string_view text) noexcept {
-  const auto at = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = at(0);
-  if (first < 0x80) return first >= 0x20 && first != 0x7F ? 1 : 0;
-  if (first < 0xC2 || first > 0xF4) return 0;
-  const std::size_t bytes = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-  if (text.size() < bytes) return 0;
-  for (std::size_t i = 1; i < bytes; ++i)
-    if ((at(i) & 0xC0) != 0x80) return 0;
-  const unsigned char second = at(1);
-  const bool refused = (first == 0xC2 && second < 0xA0) ||   // C1
-                       (first == 0xE0 && second < 0xA0) ||   // overlong
-                       (first == 0xED && second >= 0xA0) ||  // surrogates
-                       (first == 0xF0 && second < 0x90) ||   // overlong
-                       (first == 0xF4 && second >= 0x90);    // above U+10FFFF
-  return refused ? 0 : bytes;
-}
 
 }  // namespace
 

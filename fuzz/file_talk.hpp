@@ -1,0 +1,35 @@
+#pragma once
+
+// What holds of every file that a reader of a format took.
+
+#include "fuzz/fuzz.hpp"
+#include "tensorbus/platform/utf8.hpp"
+#include "tensorbus/tensor/file_contents.hpp"
+
+namespace tensorbus::fuzz {
+
+// Runs `read`; true if it went through, false if it refused the file.
+template <typename Read>
+bool takes_file(Read read) {
+  try {
+    read();
+    return true;
+  } catch (const Error& error) {
+    check(error.code() == Code::kInvalidArgument || error.code() == Code::kUnsupported);
+    check(platform::is_utf8(error.what()));
+    return false;
+  }
+}
+
+// Its tensors lie in what it says that it has.
+inline void require_inside(const FileContents& contents) {
+  for (const FilePlace& place : contents.tensors) {
+    check(place.offset <= contents.bytes);
+    if (!place.layout) continue;
+    const ByteSpan span = span_of(*place.layout);
+    check(span.begin == 0 && span.bytes() == place.layout->packed_bytes());
+    check(span.bytes() <= contents.bytes - place.offset);
+  }
+}
+
+}  // namespace tensorbus::fuzz

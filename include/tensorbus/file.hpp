@@ -1,0 +1,103 @@
+#pragma once
+
+#include <tensorbus/c/file.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tensorbus/file_options.hpp>
+#include <tensorbus/internal/call.hpp>
+#include <tensorbus/internal/file_ref.hpp>
+#include <tensorbus/tensor.hpp>
+#include <utility>
+#include <vector>
+
+namespace tensorbus::inline v0 {
+
+// A file whose tensors lie in memory, page by page as they are touched: processes that map the same
+// file share one memory, and it may be larger than the machine's. docs/files.md says what a file
+// is, and what becomes of one that changes meanwhile. A handle: copies name the same mapping. The
+// tensors live on by themselves. It may be used in forked children, too.
+//
+//   const tensorbus::MappedFile model("model.safetensors");
+//   publisher.publish(model.tensor("weight").view());  // by reference: receivers map the file, too
+//
+//   const tensorbus::MappedFile counts(
+//       "counts.npy", {.mode = tensorbus::FileMode::kCreate,
+//                      .dtype = tensorbus::DType::kInt64,
+//                      .shape = tensorbus::Dims{2, 3}});
+//   counts.tensor().as_mutable<std::int64_t>()[5] = 7;
+//   counts.flush();
+class MappedFile {
+ public:
+  // Throws Error that names the file and the field: kInvalidArgument if it is too short, not what
+  // it says, or not what the options say; kUnsupported for elements that no tensor has;
+  // kPermission; kOutOfMemory: no room on the disk, or in the address space; kSystem: there is no
+  // such file, say.
+  explicit MappedFile(const std::string& path, const FileOptions& options = {})
+      : file_(mapped(path, options)) {}
+
+  // The names of the tensors of a .safetensors file, in its order; none for other files.
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (std::uint32_t i = 0; i < tb_file_tensor_count(alive()); ++i)
+      if (const char* const name = tb_file_tensor_name(alive(), i)) names.emplace_back(name);
+    return names;
+  }
+  // What a .safetensors file says beside its tensors (`__metadata__`).
+  std::map<std::string, std::string> metadata() const {
+    std::map<std::string, std::string> metadata;
+    for (std::uint32_t i = 0; i < tb_file_metadata_count(alive()); ++i)
+      metadata.emplace(tb_file_metadata_key(alive(), i), tb_file_metadata_value(alive(), i));
+    return metadata;
+  }
+
+  // The tensor of a file without names. Throws Error(kInvalidArgument) of a .safetensors file.
+  Tensor tensor() const { return tensor_named(nullptr); }
+  // One of a .safetensors file. Throws Error(kInvalidArgument) that says which there are,
+  // Error(kUnsupported) for the packed F6 types, of which there are no tensors.
+  Tensor tensor(const std::string& name) const {
+    return tensor_named(internal::c_text(name, "the name"));
+  }
+
+  // Throws Error(kSystem) if the memory is not what is in the file: it was cut short, or a page
+  // could not be read or written; or, unless writes reach it, somebody wrote to it since it was
+  // mapped. Call it after you have read, and trust what you read only then.
+  void check() const { internal::require_done(tb_file_check(alive())); }
+  // Waits until what was written is on the disk; others see it before that, at once. Throws
+  // Error(kInvalidArgument) if writes do not reach the file, else as check().
+  void flush() const { internal::require_done(tb_file_flush(alive())); }
+
+ private:
+  static internal::FileRef mapped(const std::string& path, const FileOptions& options) {
+    tb_file_options given = TB_FILE_OPTIONS_INIT;
+    given.mode = static_cast<std::int32_t>(options.mode);
+    given.offset = options.offset;
+    given.dtype = options.dtype ? static_cast<tb_dtype>(*options.dtype) : tb_dtype{0};
+    if (options.shape) {
+      given.shape = options.shape->begin();
+      given.dims = static_cast<std::uint32_t>(options.shape->size());
+    }
+    return internal::created<internal::FileRef>([&](tb_file** file) {
+      return tb_file_map(internal::c_text(path, "the path"), &given, file);
+    });
+  }
+  Tensor tensor_named(const char* name) const {
+    tb_tensor told = TB_TENSOR_INIT;
+    internal::require_done(tb_file_tensor_named(alive(), name, &told));
+    return Tensor(file_, told);
+  }
+  tb_file* alive() const { return internal::living(file_, "mapped file"); }
+
+  internal::FileRef file_;
+};
+
+// The tensor in a file that has one, without reading it.
+//
+//   const auto frames = tensorbus::map_file("frames.npy");
+//   const auto weights = tensorbus::map_file("weights.f32", {.dtype = tensorbus::DType::kFloat32});
+inline Tensor map_file(const std::string& path, const FileOptions& options = {}) {
+  return MappedFile(path, options).tensor();
+}
+
+}  // namespace tensorbus::inline v0
