@@ -10,7 +10,7 @@ install(FILES "${TENSORBUS_GENERATED_DIR}/tensorbus/version.hpp"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/tensorbus")
 
 set(namelink)
-if(SKBUILD)
+if(SKBUILD)  # a wheel holds no symbolic links
   set(namelink NAMELINK_SKIP)
 endif()
 install(TARGETS tensorbus EXPORT tensorbusTargets
@@ -27,13 +27,15 @@ install(FILES "${PROJECT_BINARY_DIR}/tensorbusConfig.cmake"
               "${PROJECT_BINARY_DIR}/tensorbusConfigVersion.cmake"
         DESTINATION "${package_dir}")
 
-# In a wheel there is no libtensorbus.so for -ltensorbus to find, so no pkg-config file either.
-if(NOT SKBUILD)
-  set(pkgconfig_dir "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
-  cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX
-             BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}/${pkgconfig_dir}"
-             OUTPUT_VARIABLE prefix_from_pkgconfig)
-  configure_file("${PROJECT_SOURCE_DIR}/cmake/tensorbus.pc.in"
-                 "${PROJECT_BINARY_DIR}/tensorbus.pc" @ONLY)
-  install(FILES "${PROJECT_BINARY_DIR}/tensorbus.pc" DESTINATION "${pkgconfig_dir}")
+set(pkgconfig_dir "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX
+           BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}/${pkgconfig_dir}"
+           OUTPUT_VARIABLE prefix_from_pkgconfig)
+set(pkgconfig_libs [[-L${libdir} -ltensorbus]])
+if(SKBUILD)  # no namelink, and the loader looks into no package of Python
+  set(pkgconfig_libs [[-L${libdir} -Wl,-rpath,${libdir} ]])
+  string(APPEND pkgconfig_libs "-l:libtensorbus.so.${TENSORBUS_ABI_VERSION}")
 endif()
+configure_file("${PROJECT_SOURCE_DIR}/cmake/tensorbus.pc.in"
+               "${PROJECT_BINARY_DIR}/tensorbus.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/tensorbus.pc" DESTINATION "${pkgconfig_dir}")

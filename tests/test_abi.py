@@ -88,6 +88,17 @@ def test_the_library_exports_the_interface_and_what_the_extension_needs() -> Non
     assert {exported()[name] for name in others} == {f"TENSORBUS_PRIVATE_{tensorbus.__version__}"}
 
 
+def test_a_program_of_an_older_header_runs(tmp_path: Path) -> None:
+    """Its structs have fewer fields than ours, and no header of ours was there."""
+    program = tmp_path / "program"
+    run(
+        *("gcc", "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"),
+        *(BASELINE.parent / "older_program.c", LIBRARY, f"-Wl,-rpath,{LIBRARY.parent}"),
+        *("-o", program),
+    )
+    run(program)
+
+
 def test_the_library_needs_libc_and_libstdcxx_alone() -> None:
     dynamic = run("readelf", "--dynamic", "--wide", LIBRARY)
     needed = set(re.findall(r"\(NEEDED\).*\[(.*?)\]", dynamic))

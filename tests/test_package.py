@@ -76,9 +76,24 @@ def test_a_cmake_project_builds_against_the_wheel_and_runs(tmp_path: Path) -> No
 CLANG = shutil.which("clang++")
 
 
-@pytest.mark.skipif(CLANG is None, reason="clang++ is not installed")
-def test_a_program_of_another_compiler_runs(tmp_path: Path) -> None:
-    program = consumer(tmp_path, f"-DCMAKE_CXX_COMPILER={CLANG}")
+def clang_has(library: str) -> bool:
+    if CLANG is None:
+        return False
+    command = (CLANG, f"-stdlib={library}", "-fsyntax-only", "-x", "c++", "-")
+    return not subprocess.run(command, input=b"#include <version>", capture_output=True).returncode
+
+
+@pytest.mark.parametrize("library", ["libstdc++", "libc++"])
+def test_a_program_of_another_compiler_runs(tmp_path: Path, library: str) -> None:
+    if not clang_has(library):
+        pytest.skip(f"clang++ with {library} is not installed")
+    flags = f"-stdlib={library} -Wall -Wextra -Wpedantic -Wshadow -Werror"
+    program = consumer(
+        tmp_path,
+        f"-DCMAKE_CXX_COMPILER={CLANG}",
+        f"-DCMAKE_CXX_FLAGS={flags}",
+        "-DCMAKE_NO_SYSTEM_FROM_IMPORTED=ON",  # or it would be silent about our headers
+    )
     assert run(program) == version("tensorbus")
 
 

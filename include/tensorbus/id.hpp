@@ -7,6 +7,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <optional>
 #include <string>
@@ -24,7 +25,11 @@ struct Id {
   static std::optional<Id> parse(std::string_view hex) noexcept;
   std::string hex() const;
 
-  auto operator<=>(const Id&) const = default;
+  bool operator==(const Id&) const = default;
+  // Not defaulted: libc++ 14 orders no arrays.
+  std::strong_ordering operator<=>(const Id& other) const noexcept {
+    return std::memcmp(bytes.data(), other.bytes.data(), bytes.size()) <=> 0;
+  }
 };
 
 namespace internal {

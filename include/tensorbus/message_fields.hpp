@@ -319,10 +319,18 @@ void read_struct(const Incoming& from, const Value& value, Struct& to) {
   });
 }
 
+// As definitions that have fields of it write it: its name and its fingerprint.
+inline std::string reference_to(const MessageType& type) {
+  static constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text = std::string(type.name()) + "#";
+  for (int shift = 60; shift >= 0; shift -= 4) text += kDigits[(type.fingerprint() >> shift) & 15U];
+  return text;
+}
+
 // A message in a message is a record of its type's name and its fields.
 template <IsMessageStruct Struct>
 struct Field<Struct> {
-  static std::string spell();
+  static std::string spell() { return reference_to(type_of_struct<Struct>()); }
   static Value write(Outgoing& to, const Struct& object) {
     return record_of(MessageStruct<Struct>::kName, write_struct(to, object));
   }
@@ -330,15 +338,6 @@ struct Field<Struct> {
     read_struct(from, fields_of_record(MessageStruct<Struct>::kName, value), to);
   }
 };
-
-template <IsMessageStruct Struct>
-std::string Field<Struct>::spell() {
-  const MessageType type = type_of_struct<Struct>();
-  static constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text = std::string(type.name()) + "#";
-  for (int shift = 60; shift >= 0; shift -= 4) text += kDigits[(type.fingerprint() >> shift) & 15U];
-  return text;
-}
 
 }  // namespace internal
 }  // namespace tensorbus::inline v0

@@ -80,6 +80,17 @@ setup_system() {
   install_debian_packages "${missing[@]}"
 }
 
+# Another compiler, with another C++ library, for the tests that are skipped without: where they are
+# one command away.
+setup_clang() {
+  if echo "#include <version>" | clang++ -stdlib=libc++ -fsyntax-only -x c++ - 2>/dev/null; then
+    return
+  fi
+  if command -v apt-get >/dev/null && { [[ $EUID -eq 0 ]] || command -v sudo >/dev/null; }; then
+    install_debian_packages clang libc++-dev libc++abi-dev
+  fi
+}
+
 # A torch that the machine has already is used as it is.
 setup_venv() {
   local options=() wanted
@@ -114,20 +125,25 @@ setup_torch() {
 }
 
 package_sources() {
-  find VERSION CMakeLists.txt pyproject.toml cmake src python -type f \
+  find VERSION CMakeLists.txt pyproject.toml cmake include src python -type f \
     ! -name '*_test.cpp' ! -name '*.pyc' -print0 | sort -z | xargs -0 sha256sum
 }
+
+package_wheel() { compgen -G "$PWD/build/dist/*.whl"; }
 
 # The package itself, built again (incrementally, in build/wheel) when its sources changed.
 setup_package() {
   local wanted
   wanted=$(package_sources)
-  if [[ $(cat .venv/stamps/package 2>/dev/null) == "$wanted" ]]; then return; fi
+  if package_wheel >/dev/null && [[ $(cat .venv/stamps/package 2>/dev/null) == "$wanted" ]]; then
+    return
+  fi
   say "building and installing the tensorbus package"
-  rm -f .venv/stamps/package
+  rm -rf .venv/stamps/package build/dist
   # First out with the old one: scikit-build-core imports what has a cmake.prefix entry point.
   logged package-uninstall python -m pip uninstall -y tensorbus
-  logged package python -m pip install --no-build-isolation --no-deps .
+  logged package python -m pip wheel --no-build-isolation --no-deps --wheel-dir build/dist .
+  logged package-install python -m pip install --no-deps "$(package_wheel)"
   echo "$wanted" >.venv/stamps/package
 }
 
