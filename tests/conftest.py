@@ -54,6 +54,16 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
     warm.finish()
 
 
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the programs of examples/cpp."""
+    from cpp_examples import build
+
+    folder = tmp_path_factory.mktemp("cpp")
+    build(folder)
+    return folder
+
+
 @pytest.fixture
 def torch() -> ModuleType:
     module: ModuleType = pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sysconfig
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,37 +10,11 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
+from cpp_examples import MARKS, running
 from harness import PATIENCE, eventually
 from tensorbus import messages
 
-EXAMPLE = Path(__file__).parent.parent / "examples" / "cpp"
-
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not EXAMPLE.is_dir(), reason="examples/cpp is not here"),
-]
-
-
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the programs, built against the installed package."""
-    build = tmp_path_factory.mktemp("cpp")
-    config = Path(sysconfig.get_path("scripts")) / "tensorbus-config"
-    folder = subprocess.check_output([config, "--cmakedir"], text=True).strip()
-    for command in (
-        ["cmake", "-S", EXAMPLE, "-B", build, "-G", "Ninja", f"-Dtensorbus_DIR={folder}"],
-        ["cmake", "--build", build],
-    ):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-    return build
-
-
-@contextmanager
-def running(program: Path) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen([program], stdout=subprocess.PIPE, text=True) as process:
-        yield process
-        process.kill()  # both would go on for a while
+pytestmark = MARKS
 
 
 def test_python_hears_cpp(programs: Path) -> None:

@@ -26,6 +26,7 @@ enum class Code {
   kForked,           // the object was made before fork() and is used in the child
   kSystem,           // a system call failed
   kTypeMismatch,     // a publisher and a subscriber of a topic mean different messages
+  kService,          // a service's callback failed; see ServiceError
 };
 
 // The one exception of this library: what was expected, what came, what to do.

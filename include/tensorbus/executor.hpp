@@ -4,31 +4,30 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
+#include <map>
 #include <memory>
-#include <string>
-#include <system_error>
 #include <tensorbus/error.hpp>
 #include <tensorbus/internal/fd.hpp>
+#include <tensorbus/internal/polling.hpp>
+#include <tensorbus/outcome.hpp>
 #include <tensorbus/sample.hpp>
+#include <tensorbus/service.hpp>
 #include <tensorbus/subscriber.hpp>
 #include <utility>
-#include <vector>
 #if __has_include(<stop_token>)  // libc++ has it since LLVM 18
 #include <stop_token>
 #endif
 
 namespace tensorbus::inline v0 {
 
-// Calls back for the samples of its subscribers, one after the other, in the thread that drives it.
+// Calls back for the samples of its subscribers and the requests of its services, one after the
+// other, in the thread that drives it.
 //
 //   tensorbus::Executor executor;
 //   executor.on_sample(tensorbus::Subscriber("camera/image"), [](const tensorbus::Sample& image) {
@@ -44,37 +43,47 @@ namespace tensorbus::inline v0 {
 //
 //   executor.poll_once(std::chrono::seconds(0));
 //
-// It takes its subscribers and closes them when it goes. One thread at a time drives it, and adds
-// to it; stop() may come from any, and from a signal handler. Does not move: threads know it.
+// It takes its subscribers and services, and closes them when it goes. One thread at a time drives
+// it, adds to it, and removes what was added; stop() may come from any, and from a signal handler.
+// Does not move: threads know it.
 class Executor {
  public:
   // A callback that takes a Sample by value may keep it.
   using Callback = std::function<void(Sample)>;
+  // Of what was added; never one of something else.
+  enum class Token : std::uint64_t {};
 
   // Throws Error(kSystem) without descriptors left.
-  Executor() { watch(wake_.get(), nullptr); }
+  Executor() { epoll_.add(wake_.get(), kWake); }
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
   // Also from inside a callback. Throws Error(kClosed) for a subscriber that was moved from, what
   // Subscriber::event_descriptor() throws, and Error(kSystem).
-  void on_sample(Subscriber subscriber, Callback callback) {
+  Token on_sample(Subscriber subscriber, Callback callback) {
     const int descriptor = subscriber.event_descriptor();  // readable now: what is there comes
-    topics_.push_back(
-        std::make_unique<Topic>(std::move(subscriber), std::move(callback), descriptor));
-    try {
-      watch(descriptor, topics_.back().get());
-    } catch (...) {
-      topics_.pop_back();
-      throw;
-    }
+    return add(std::make_shared<Topic>(std::move(subscriber), std::move(callback)), descriptor);
+  }
+  // The same. Throws Error(kClosed) for a service that was moved from, and Error(kSystem).
+  Token serve(Service service) {
+    const int descriptor = service.descriptor();
+    return add(std::make_shared<Requests>(std::move(service)), descriptor);
+  }
+  // Its callback is called no more, and it is closed. Also from inside a callback, of this one,
+  // too, which is closed when it returns. False if it was removed before.
+  bool remove(Token token) {
+    const auto found = sources_.find(token);
+    if (found == sources_.end()) return false;
+    unwatch(*found->second);
+    sources_.erase(found);
+    return true;
   }
 
-  // Calls back for what there is, and waits up to `timeout` for something. At most 16 samples of
-  // each subscriber, so that none has to wait for long. Returns how many there were: 0 if nothing
-  // came in time, after stop(), and when a signal handler ran. Throws what a callback throws, whose
-  // sample is gone then, and what Subscriber::try_receive() does; the rest comes with the next
-  // call.
+  // Calls back for what there is, and waits up to `timeout` for something. At most 16 of
+  // each subscriber and service, so that none has to wait for long. Returns how many there were: 0
+  // if nothing came in time, after stop(), and when a signal handler ran. Throws what the callback
+  // of a sample throws, which is gone then, and what Subscriber::try_receive() and
+  // Service::try_serve() do; the rest comes with the next call.
   std::size_t poll_once(std::chrono::nanoseconds timeout);
 
   // Until stop(), which ends the next call of run() if there is none now. Throws as poll_once().
@@ -96,29 +105,60 @@ class Executor {
   }
 
   // For poll(), epoll and event loops: readable when poll_once() has something to do.
-  int descriptor() const noexcept { return epoll_.get(); }
+  int descriptor() const noexcept { return epoll_.descriptor(); }
 
  private:
   static constexpr std::chrono::nanoseconds kForever = std::chrono::nanoseconds::max();
   static constexpr std::size_t kTurn = 16;
+  static constexpr std::uint64_t kWake = 0;  // no token
 
-  struct Topic {
-    Topic(Subscriber from, Callback call, int fd)
-        : subscriber(std::move(from)), callback(std::move(call)), descriptor(fd) {}
-    Subscriber subscriber;
-    Callback callback;
-    int descriptor;
+  // What it calls back for.
+  class Source {
+   public:
+    Source() = default;
+    Source(const Source&) = delete;
+    Source& operator=(const Source&) = delete;
+    virtual ~Source() = default;
+    // kDone: it called back. kTimedOut: there is nothing now. kClosed: there will be nothing.
+    virtual Outcome step() = 0;
+
+    int descriptor = -1;  // its own, that is watched; -1: no longer
   };
 
-  void watch(int descriptor, Topic* topic) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.ptr = topic;
-    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0)
-      throw Error(Code::kSystem, "epoll_ctl: " + std::generic_category().message(errno));
+  class Topic final : public Source {
+   public:
+    Topic(Subscriber from, Callback call)
+        : subscriber_(std::move(from)), callback_(std::move(call)) {}
+    Outcome step() override;
+
+   private:
+    Subscriber subscriber_;
+    Callback callback_;
+  };
+
+  class Requests final : public Source {
+   public:
+    explicit Requests(Service service) : service_(std::move(service)) {}
+    Outcome step() override { return service_.try_serve(); }
+
+   private:
+    Service service_;
+  };
+
+  Token add(std::shared_ptr<Source> source, int descriptor) {
+    const Token token{++last_token_};
+    Source& added = *sources_.emplace(token, std::move(source)).first->second;
+    try {
+      epoll_.add(descriptor, last_token_);
+    } catch (...) {
+      sources_.erase(token);
+      throw;
+    }
+    added.descriptor = descriptor;
+    return token;
   }
-  void unwatch(Topic& topic) {
-    (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, topic.descriptor, nullptr);
+  void unwatch(Source& source) noexcept {
+    if (source.descriptor >= 0) epoll_.remove(std::exchange(source.descriptor, -1));
   }
   // An eventfd that is full is readable already.
   void ring() noexcept {
@@ -130,57 +170,50 @@ class Executor {
     (void)!::read(wake_.get(), &rings, sizeof rings);
   }
 
-  std::size_t serve(Topic& topic);
+  std::size_t turn_of(Token token);
 
-  internal::Fd epoll_{::epoll_create1(EPOLL_CLOEXEC), "epoll_create1"};
+  internal::Epoll epoll_;
   internal::Fd wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"};
   std::atomic<bool> stopping_{false};
-  std::vector<std::unique_ptr<Topic>> topics_;
+  std::uint64_t last_token_ = kWake;
+  std::map<Token, std::shared_ptr<Source>> sources_;  // the one that has its turn, has that, too
 };
 
-namespace internal {
-
-// As epoll has it: rounded up, so that nothing is polled for over and over at the end; -1 is never.
-inline int milliseconds_of(std::chrono::nanoseconds timeout) noexcept {
-  constexpr std::chrono::milliseconds kMost(std::numeric_limits<int>::max());
-  if (timeout > kMost) return -1;
-  return static_cast<int>(std::max(std::chrono::ceil<std::chrono::milliseconds>(timeout),
-                                   std::chrono::milliseconds::zero())
-                              .count());
-}
-
-}  // namespace internal
-
 inline std::size_t Executor::poll_once(std::chrono::nanoseconds timeout) {
-  std::array<epoll_event, 16> events;
-  const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
-                                 internal::milliseconds_of(timeout));
-  if (count < 0 && errno != EINTR)
-    throw Error(Code::kSystem, "epoll_wait: " + std::generic_category().message(errno));
+  std::array<epoll_event, 16> room;
   std::size_t calls = 0;
-  for (int i = 0; i < count; ++i) {
-    void* const topic = events[static_cast<std::size_t>(i)].data.ptr;
-    if (topic == nullptr)
+  for (const epoll_event& event : epoll_.wait(room, timeout)) {
+    if (event.data.u64 == kWake)
       hear_rings();
     else
-      calls += serve(*static_cast<Topic*>(topic));
+      calls += turn_of(Token{event.data.u64});
   }
   return calls;
 }
 
-inline std::size_t Executor::serve(Topic& topic) {
+// It may have been removed by a callback before its turn, or by its own.
+inline std::size_t Executor::turn_of(Token token) {
+  const auto found = sources_.find(token);
+  if (found == sources_.end()) return 0;
+  const std::shared_ptr<Source> source = found->second;
   for (std::size_t calls = 0; calls < kTurn; ++calls) {
-    Sample sample;
-    const Outcome outcome = topic.subscriber.try_receive(sample);
-    if (outcome == Outcome::kHoldLimit)
-      throw Error(Code::kInvalidArgument, "max_held samples of a publisher of \"" +
-                                              topic.subscriber.topic() +
-                                              "\" are held: let some go, or raise max_held");
-    if (outcome == Outcome::kClosed) unwatch(topic);
+    if (source->descriptor < 0) return calls;
+    const Outcome outcome = source->step();
+    if (outcome == Outcome::kClosed) unwatch(*source);
     if (outcome != Outcome::kDone) return calls;
-    topic.callback(std::move(sample));
   }
   return kTurn;
+}
+
+inline Outcome Executor::Topic::step() {
+  Sample sample;
+  const Outcome outcome = subscriber_.try_receive(sample);
+  if (outcome == Outcome::kHoldLimit)
+    throw Error(Code::kInvalidArgument, "max_held samples of a publisher of \"" +
+                                            subscriber_.topic() +
+                                            "\" are held: let some go, or raise max_held");
+  if (outcome == Outcome::kDone) callback_(std::move(sample));
+  return outcome;
 }
 
 }  // namespace tensorbus::inline v0

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <tensorbus/error.hpp>
+#include <tensorbus/loan.hpp>
 #include <tensorbus/message.hpp>
 #include <tensorbus/message_struct.hpp>
 #include <tensorbus/message_type.hpp>
@@ -21,8 +23,9 @@
 
 namespace tensorbus::inline v0 {
 
-// A tensor in a message. One that is to be published points at memory that stays until then, which
-// a loan's travels by reference, as ever; one that was received keeps its lease.
+// A tensor in a message. One that is to be sent points at memory that stays until then, of which
+// a loan's travels by reference, as ever; one that was received keeps its lease, and one that was
+// made of a loan keeps that.
 class TensorField {
  public:
   TensorField() = default;
@@ -30,6 +33,10 @@ class TensorField {
   TensorField(Tensor received)
       : view_{received.data(), received.layout(), received.device()},
         received_(std::move(received)) {}
+  TensorField(Loan loan) : TensorField(std::make_shared<const Loan>(std::move(loan))) {}
+  // With who keeps its memory for as long as this object or a copy of it lives.
+  TensorField(TensorView view, std::shared_ptr<const void> keeper)
+      : view_(std::move(view)), keeper_(std::move(keeper)) {}
 
   const TensorView& view() const noexcept { return view_; }
   // What was received. Throws Error(kInvalidArgument) for a field that was not.
@@ -39,8 +46,11 @@ class TensorField {
   }
 
  private:
+  explicit TensorField(const std::shared_ptr<const Loan>& loan) : TensorField(loan->view(), loan) {}
+
   TensorView view_;
   std::optional<Tensor> received_;
+  std::shared_ptr<const void> keeper_;
 };
 // What Python declares as np.ndarray: it is one there.
 struct ArrayField : TensorField {
@@ -325,6 +335,17 @@ inline std::string reference_to(const MessageType& type) {
   std::string text = std::string(type.name()) + "#";
   for (int shift = 60; shift >= 0; shift -= 4) text += kDigits[(type.fingerprint() >> shift) & 15U];
   return text;
+}
+
+template <IsMessageStruct Struct>
+Struct read_message(std::span<const Tensor> tensors, const Value& fields) {
+  Struct message{};
+  try {
+    read_struct({tensors}, fields, message);
+  } catch (const Error& error) {
+    rethrow_in_type(MessageStruct<Struct>::kName, error);
+  }
+  return message;
 }
 
 // A message in a message is a record of its type's name and its fields.

@@ -6,6 +6,8 @@
 // <tensorbus/tensorbus.h> alone, which stay what they are, so that it works with any compiler and
 // with the library of any later version of the same soname (docs/c.md).
 #include <tensorbus/array_view.hpp>
+#include <tensorbus/client.hpp>
+#include <tensorbus/content.hpp>
 #include <tensorbus/device.hpp>
 #include <tensorbus/dims.hpp>
 #include <tensorbus/dtype.hpp>
@@ -29,6 +31,8 @@
 #include <tensorbus/queue.hpp>
 #include <tensorbus/sample.hpp>
 #include <tensorbus/sample_header.hpp>
+#include <tensorbus/service.hpp>
+#include <tensorbus/service_error.hpp>
 #include <tensorbus/share.hpp>
 #include <tensorbus/standard_messages.hpp>
 #include <tensorbus/stats.hpp>

@@ -48,14 +48,7 @@ Published publish(Publisher& publisher, const Struct& message) {
 // Throws Error(kTypeMismatch) that names the field which is of another type, or not there.
 template <IsMessageStruct Struct>
 Struct read_message(const Sample& sample) {
-  Struct message{};
-  const Value fields = sample.fields();
-  try {
-    internal::read_struct({sample.tensors()}, fields, message);
-  } catch (const Error& error) {
-    internal::rethrow_in_type(MessageStruct<Struct>::kName, error);
-  }
-  return message;
+  return internal::read_message<Struct>(sample.tensors(), sample.fields());
 }
 
 }  // namespace tensorbus::inline v0

@@ -1,11 +1,9 @@
 // Callbacks.
 
-#include <poll.h>
-
 #include <atomic>
 #include <stdexcept>
 
-#include "support.hpp"
+#include "services.hpp"
 
 namespace tensorbus {
 namespace {
@@ -15,10 +13,10 @@ using namespace tensorbus::testing;
 class Callbacks : public ::testing::Test {
  protected:
   // Of a topic that `publisher_of` publishes on.
-  void listen(const std::string& topic, Executor::Callback callback) {
+  Executor::Token listen(const std::string& topic, Executor::Callback callback) {
     Subscriber subscriber(topic, {.depth = 64}, participant);
-    ASSERT_EQ(subscriber.wait_for_publishers(1, kLong), Outcome::kDone);
-    executor.on_sample(std::move(subscriber), std::move(callback));
+    EXPECT_EQ(subscriber.wait_for_publishers(1, kLong), Outcome::kDone);
+    return executor.on_sample(std::move(subscriber), std::move(callback));
   }
   static void publish(Publisher& publisher, std::uint64_t first, std::uint64_t count = 1) {
     for (std::uint64_t i = first; i < first + count; ++i)
@@ -140,11 +138,77 @@ TEST_F(Callbacks, may_add_others_and_keep_samples) {
   EXPECT_EQ(number_of(kept[1]), 2U);
 }
 
+TEST_F(Callbacks, come_no_more_when_they_were_removed) {
+  const Executor::Token token = listen("one", [](const Sample&) { FAIL(); });
+  publish(one, 0, 3);
+  EXPECT_TRUE(executor.remove(token));
+  EXPECT_FALSE(executor.remove(token));
+  EXPECT_EQ(executor.poll_once(0s), 0U);
+  EXPECT_TRUE(eventually([&] { return one.subscribers() == 0; }));
+}
+
+TEST_F(Callbacks, may_remove_themselves) {
+  auto alive = std::make_shared<int>(0);
+  const std::weak_ptr<int> life = alive;
+  Executor::Token token{};
+  token = listen("one", [&, alive = std::move(alive)](const Sample&) {
+    ++*alive;
+    EXPECT_TRUE(executor.remove(token));
+    EXPECT_EQ(*alive, 1);  // what it needs is there until it returns
+  });
+  publish(one, 0, 3);
+  std::size_t calls = 0;
+  while (calls == 0) calls = executor.poll_once(kLong);
+  EXPECT_EQ(calls, 1U);
+  EXPECT_TRUE(life.expired());
+  EXPECT_EQ(executor.poll_once(0s), 0U);
+}
+
+TEST_F(Callbacks, may_remove_others_whose_turn_would_be_next) {
+  std::map<std::string, Executor::Token> tokens;
+  int heard = 0;
+  tokens["one"] = listen("one", [&](const Sample&) { heard += executor.remove(tokens["two"]); });
+  tokens["two"] = listen("two", [&](const Sample&) { heard += executor.remove(tokens["one"]); });
+  publish(one, 0);
+  publish(two, 0);
+  while (heard == 0) (void)executor.poll_once(kLong);
+  EXPECT_EQ(executor.poll_once(0s), 0U);
+  EXPECT_EQ(heard, 1);
+}
+
+TEST_F(Callbacks, come_for_requests_beside_samples_until_they_are_removed) {
+  std::atomic<std::uint64_t> heard = 0;
+  listen("one", [&](const Sample& sample) { heard = number_of(sample); });
+  Executor::Token token{};
+  token = executor.serve(Service(
+      "service",
+      [&](Content request) {
+        if (request.fields == Value("last")) executor.remove(token);
+        return request;
+      },
+      participant));
+  std::jthread thread([&](std::stop_token stop) { executor.run(stop); });
+  Client client("service", {.timeout = kLong}, participant);
+  EXPECT_EQ(client.call({7}).fields, Value(7));
+  publish(one, 3);
+  EXPECT_TRUE(eventually([&] { return heard == 3; }));
+  EXPECT_EQ(client.call({"last"}).fields, Value("last"));
+  EXPECT_TRUE(eventually([&] { return client.wait_for_service(0s) == Outcome::kTimedOut; }));
+  publish(one, 4);
+  EXPECT_TRUE(eventually([&] { return heard == 4; }));
+}
+
 TEST_F(Callbacks, of_a_subscriber_that_was_moved_from_are_refused) {
   Subscriber from("one", {}, participant);
   const Subscriber to = std::move(from);
   EXPECT_EQ(code_of([&] { executor.on_sample(std::move(from), [](const Sample&) {}); }),
             Code::kClosed);
+}
+
+TEST_F(Callbacks, of_a_service_that_was_moved_from_are_refused) {
+  Service from("service", echo, participant);
+  const Service to = std::move(from);
+  EXPECT_EQ(code_of([&] { executor.serve(std::move(from)); }), Code::kClosed);
 }
 
 }  // namespace

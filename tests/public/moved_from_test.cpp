@@ -53,6 +53,22 @@ TEST_F(MovedFromObject, subscriber_is_closed) {
   EXPECT_EQ(to.topic(), "topic");
 }
 
+TEST_F(MovedFromObject, service_and_client_are_closed) {
+  Service service_from("service", [](Content request) { return request; }, participant);
+  const Service service = std::move(service_from);
+  says_so([&] { (void)service_from.name(); });
+  says_so([&] { (void)service_from.stats(); });
+  says_so([&] { (void)service_from.try_serve(); });
+  says_so([&] { (void)service_from.descriptor(); });
+  EXPECT_EQ(service.name(), "service");
+  Client from("service", {}, participant);
+  Client to = std::move(from);
+  says_so([&] { (void)from.name(); });
+  says_so([&] { (void)from.call({}, 0ns); });
+  says_so([&] { (void)from.wait_for_service(0ns); });
+  EXPECT_EQ(to.wait_for_service(kLong), Outcome::kDone);
+}
+
 TEST_F(MovedFromObject, participant_is_closed) {
   const Participant to = std::move(participant);
   says_so([&] { (void)participant.id(); });

@@ -116,8 +116,12 @@ class Process {
     pid_ = -1;
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
+  // Nothing once it was waited for.
+  void signal(int number) const {
+    if (pid_ > 0) ::kill(pid_, number);
+  }
   void kill() {
-    ::kill(pid_, SIGKILL);
+    signal(SIGKILL);
     (void)wait();
   }
 

@@ -1,0 +1,142 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <tensorbus/content.hpp>
+#include <tensorbus/error.hpp>
+#include <tensorbus/internal/call.hpp>
+#include <tensorbus/internal/calls.hpp>
+#include <tensorbus/internal/deadline.hpp>
+#include <tensorbus/internal/server.hpp>
+#include <tensorbus/message_struct.hpp>
+#include <tensorbus/outcome.hpp>
+#include <tensorbus/participant.hpp>
+#include <tensorbus/sample.hpp>
+#include <tensorbus/service_error.hpp>
+#include <tensorbus/typed_message.hpp>
+#include <utility>
+#include <vector>
+
+namespace tensorbus::inline v0 {
+
+struct ClientOptions {
+  // Of a call that has none of its own: from looking for the service to its answer.
+  std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
+};
+
+// Asks a service of this name, in C++ or Python, in any process of the domain. Tensors travel by
+// reference both ways. Any number of threads may call at once. Moves, does not copy; of one that
+// was moved from every call throws Error(kClosed).
+//
+//   tensorbus::Client client("mean", {.timeout = std::chrono::seconds(5)});
+//   tensorbus::Content reply = client.call({Value::Map{{"x", TensorIndex{0}}}, {loan.view()}});
+//   double mean = reply.fields.as<double>();
+//
+// With structs that TENSORBUS_MESSAGE knows:
+//
+//   auto found = client.call<Detections>(ImageMessage{.data = loan.view(), .encoding = "rgb8"});
+class Client {
+ public:
+  using Timeout = std::optional<std::chrono::nanoseconds>;  // nothing: that of the options
+
+  explicit Client(const std::string& name, const ClientOptions& options = {},
+                  const Participant& participant = Participant::shared())
+      : state_(std::make_unique<State>(name, options, participant)) {}
+
+  const std::string& name() const { return state().name; }
+
+  // The service's reply. It looks for a service if it knows none that lives, and stays with the one
+  // it finds. Throws
+  //
+  // - ServiceError, if the service's callback failed;
+  // - Error(kTimeout), if there was no service, or no answer, in time, or `give_up` said so. The
+  //   request may have been served; an answer that comes late reaches nobody;
+  // - Error(kClosed) at once, if the service's process died, or closed it, while we waited. The
+  //   next call looks for another one;
+  // - Error(kTypeMismatch), which shows both, if the service's types are others;
+  // - what Queue::put() throws for a request that cannot be sent.
+  Content call(const Content& request, Timeout timeout = {}, const GiveUp& give_up = {}) {
+    return state().call(request, {}, timeout, give_up);
+  }
+  // The same of types. Throws Error(kTypeMismatch) for a field that is of another one, too.
+  template <IsMessageStruct Reply, IsMessageStruct Request>
+  Reply call(const Request& request, Timeout timeout = {}, const GiveUp& give_up = {}) {
+    static const internal::CallTypes types{message_type<Request>(), message_type<Reply>()};
+    return read_message<Reply>(state().call(Content(request), types, timeout, give_up));
+  }
+
+  // Until there is such a service: kDone, kTimedOut or kInterrupted.
+  Outcome wait_for_service(std::chrono::nanoseconds timeout, const GiveUp& give_up = {}) {
+    const internal::Deadline deadline(timeout);
+    if (state().finder.found(deadline, give_up)) return Outcome::kDone;
+    return deadline.passed() ? Outcome::kTimedOut : Outcome::kInterrupted;
+  }
+
+ private:
+  struct State {
+    State(const std::string& of, const ClientOptions& given, const Participant& by)
+        : name(of), options(given), participant(by), finder(of, by) {}
+
+    Content call(const Content& request, const internal::CallTypes& types, Timeout timeout,
+                 const GiveUp& give_up);
+    internal::ReplyQueue idle_queue();
+    void require_done(Outcome outcome, internal::Server& server) const;
+
+    const std::string name;
+    const ClientOptions options;
+    const Participant participant;
+    internal::Finder finder;
+    std::mutex mutex;
+    // Each call has a queue for its answer, which the next one uses again if that came, so that a
+    // late one reaches nobody. Guarded by the mutex.
+    std::vector<internal::ReplyQueue> idle;
+  };
+  State& state() const { return *internal::living(state_, "client"); }
+
+  std::unique_ptr<State> state_;
+};
+
+inline Content Client::State::call(const Content& request, const internal::CallTypes& types,
+                                   Timeout timeout, const GiveUp& give_up) {
+  const internal::Deadline deadline(timeout.value_or(options.timeout));
+  const auto server = finder.found(deadline, give_up);
+  if (!server) throw Error(Code::kTimeout, "there was no service '" + name + "' in time");
+  internal::ReplyQueue replies = idle_queue();
+  Sample answer;
+  const Content asked = internal::request_of(replies.address(), types, request);
+  require_done(server->ask(internal::Packed(asked).message(), replies, answer, deadline, give_up),
+               *server);
+  {
+    const std::lock_guard lock(mutex);
+    idle.push_back(std::move(replies));
+  }
+  return internal::read_answer(name, answer);
+}
+
+inline internal::ReplyQueue Client::State::idle_queue() {
+  const std::lock_guard lock(mutex);
+  if (idle.empty()) return internal::ReplyQueue(participant);
+  internal::ReplyQueue queue = std::move(idle.back());
+  idle.pop_back();
+  return queue;
+}
+
+inline void Client::State::require_done(Outcome outcome, internal::Server& server) const {
+  switch (outcome) {
+    case Outcome::kDone:
+      return;
+    case Outcome::kClosed:
+      server.found_gone();
+      throw Error(Code::kClosed,
+                  "service '" + name + "' has gone, or was closed, before it answered");
+    case Outcome::kInterrupted:
+      throw Error(Code::kTimeout, "the call of service '" + name + "' was given up");
+    default:
+      throw Error(Code::kTimeout, "service '" + name + "' has not answered in time");
+  }
+}
+
+}  // namespace tensorbus::inline v0

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <tensorbus/error.hpp>
+#include <tensorbus/message_fields.hpp>
+#include <tensorbus/message_struct.hpp>
+#include <tensorbus/tensor.hpp>
+#include <tensorbus/value.hpp>
+#include <utility>
+#include <vector>
+
+namespace tensorbus::inline v0 {
+
+// What a service is asked, or answers: fields as a tree, in which TensorIndex{i} stands for
+// tensors[i]. One that came keeps the leases of its tensors, and may be sent on as it is. Copies
+// are of the same tensors.
+//
+//   tensorbus::Content request(Value::Map{{"image", TensorIndex{0}}, {"id", 7}}, {loan.view()});
+//   std::int64_t id = reply.fields.at("id").as<std::int64_t>();
+//   auto scores = reply.tensor("scores").as<float>();
+//
+// A tensor that is sent may be a TensorView, whose memory then stays until it was sent, a loan, or
+// a tensor that was received. Those of the bus travel by reference, all others are copied once.
+struct Content {
+  // Without tensors, and with nothing at all: Python's None.
+  Content(Value tree = {}, std::vector<TensorField> of_tree = {})
+      : fields(std::move(tree)), tensors(std::move(of_tree)) {}
+  // Nothing but a tensor.
+  Content(TensorField tensor) : fields(TensorIndex{0}), tensors{std::move(tensor)} {}
+  // A struct that TENSORBUS_MESSAGE knows; it keeps a copy of it.
+  template <IsMessageStruct Struct>
+  explicit Content(const Struct& message);
+
+  // The only tensor of what came. Throws Error(kInvalidArgument) if there is not exactly one.
+  const Tensor& tensor() const;
+  // The tensor at this key of the fields. Throws Error(kInvalidArgument) if there is none.
+  const Tensor& tensor(std::string_view key) const;
+
+  Value fields;
+  std::vector<TensorField> tensors;
+};
+
+template <IsMessageStruct Struct>
+Content::Content(const Struct& message) {
+  const auto kept = std::make_shared<const Struct>(message);
+  internal::Outgoing outgoing;
+  fields = internal::write_struct(outgoing, *kept);
+  for (TensorView& view : outgoing.tensors) tensors.emplace_back(std::move(view), kept);
+}
+
+inline const Tensor& Content::tensor() const {
+  if (tensors.size() != 1)
+    throw Error(Code::kInvalidArgument,
+                "there are " + std::to_string(tensors.size()) + " tensors: use tensors");
+  return tensors.front().tensor();
+}
+
+inline const Tensor& Content::tensor(std::string_view key) const {
+  const std::uint32_t index = fields.at(key).as<TensorIndex>().index;
+  if (index >= tensors.size())
+    throw Error(Code::kProtocol, "there is no tensor " + std::to_string(index));
+  return tensors[index].tensor();
+}
+
+// Throws Error(kTypeMismatch) that names the field which is of another type, or not there.
+template <IsMessageStruct Struct>
+Struct read_message(const Content& content) {
+  std::vector<Tensor> tensors;
+  for (const TensorField& field : content.tensors) tensors.push_back(field.tensor());
+  return internal::read_message<Struct>(tensors, content.fields);
+}
+
+}  // namespace tensorbus::inline v0

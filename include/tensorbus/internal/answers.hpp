@@ -1,0 +1,65 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <string>
+#include <tensorbus/error.hpp>
+#include <tensorbus/internal/asking.hpp>
+#include <tensorbus/internal/deadline.hpp>
+#include <tensorbus/message.hpp>
+#include <tensorbus/outcome.hpp>
+#include <tensorbus/participant.hpp>
+#include <tensorbus/queue.hpp>
+#include <tensorbus/sample.hpp>
+#include <utility>
+
+namespace tensorbus::inline v0 {
+namespace internal {
+
+// Answers on their way to clients, which may be stopped, or dead: nobody waits for them, but at the
+// end, and there for a second. One thread at a time.
+class Answers {
+ public:
+  explicit Answers(Participant participant) : participant_(std::move(participant)) {}
+  Answers(const Answers&) = delete;
+  Answers& operator=(const Answers&) = delete;
+  ~Answers() { finish(); }
+
+  // Throws Error(kInvalidArgument) for what is no address of a queue, and what Queue::put() does.
+  void give(const std::string& address, const Message& answer) {
+    Queue::Pending giving = Queue::at(address, {}, participant_).start_put(answer);
+    std::erase_if(under_way_, [](Queue::Pending& each) { return has_ended(each); });
+    under_way_.push_back(std::move(giving));
+    if (under_way_.size() > kMost) under_way_.pop_front();
+  }
+
+ private:
+  // Each has two descriptors. One that is given up arrives all the same, if the client's process
+  // was reached before.
+  static constexpr std::size_t kMost = 128;
+  static constexpr std::chrono::seconds kAtTheEnd{1};
+
+  // Whatever became of it: that a client is gone, or refused it, is the client's own affair.
+  static bool has_ended(Queue::Pending& giving) noexcept {
+    try {
+      Sample none;
+      return giving.take(none) != Outcome::kTimedOut;
+    } catch (const std::exception&) {
+      return true;
+    }
+  }
+  void finish() noexcept {
+    const Deadline deadline(kAtTheEnd);
+    for (Queue::Pending& each : under_way_)
+      while (!has_ended(each) && !deadline.passed())
+        poll_either(each.descriptor(), nullptr, deadline.remaining(kAtTheEnd));
+  }
+
+  Participant participant_;
+  std::deque<Queue::Pending> under_way_;  // the oldest first
+};
+
+}  // namespace internal
+}  // namespace tensorbus::inline v0

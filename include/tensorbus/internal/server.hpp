@@ -1,0 +1,111 @@
+#pragma once
+
+#include <poll.h>
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <tensorbus/error.hpp>
+#include <tensorbus/internal/asking.hpp>
+#include <tensorbus/internal/calls.hpp>
+#include <tensorbus/internal/deadline.hpp>
+#include <tensorbus/internal/polling.hpp>
+#include <tensorbus/message.hpp>
+#include <tensorbus/outcome.hpp>
+#include <tensorbus/participant.hpp>
+#include <tensorbus/queue.hpp>
+#include <tensorbus/sample.hpp>
+#include <utility>
+
+// The process that offers a service: how a client finds it, asks it, and hears of its end.
+namespace tensorbus::inline v0 {
+namespace internal {
+
+// The requests of one process that offers the service. Thread-safe.
+class Server {
+ public:
+  explicit Server(Queue queue) : queue_(std::move(queue)) {}
+
+  bool gone() {
+    const std::lock_guard lock(mutex_);
+    return gone_ || (life_ && life_->cut());
+  }
+  void found_gone() {
+    const std::lock_guard lock(mutex_);
+    gone_ = true;
+  }
+
+  // Has it asked, and gets what it puts into `replies`.
+  Outcome ask(const Message& request, ReplyQueue& replies, Sample& answer, const Deadline& deadline,
+              const GiveUp& give_up) {
+    Queue::Pending putting = queue_.start_put(request);
+    Sample none;
+    const Outcome put = answer_to(putting, none, deadline, give_up);
+    if (put != Outcome::kDone) return put;
+    return replies.get(answer, deadline, give_up, lifeline());
+  }
+
+ private:
+  // After a put was answered: before that nothing may be in the queue, and a join ends.
+  Lifeline& lifeline() {
+    const std::lock_guard lock(mutex_);
+    if (!life_) life_.emplace(queue_.start_join());
+    return *life_;
+  }
+
+  Queue queue_;
+  std::mutex mutex_;
+  std::optional<Lifeline> life_;  // once there, it stays
+  bool gone_ = false;
+};
+
+// Looks for a server when none is known, or it is gone. Thread-safe.
+class Finder {
+ public:
+  Finder(const std::string& service, Participant participant)
+      : queue_(queue_of_service(service)), participant_(std::move(participant)) {}
+
+  // One that lives; null if there is none by the deadline, or `give_up` says so.
+  std::shared_ptr<Server> found(const Deadline& deadline, const GiveUp& give_up) {
+    while (true) {
+      if (auto server = known()) return server;
+      look_for_one(deadline, give_up);
+      if (deadline.passed() || (give_up && give_up())) return known();
+    }
+  }
+
+ private:
+  // In which the name of a service that has left goes, too: nothing tells of that.
+  static constexpr std::chrono::milliseconds kMoment{5};
+
+  std::shared_ptr<Server> known() {
+    const std::lock_guard lock(mutex_);
+    return server_ && !server_->gone() ? server_ : nullptr;
+  }
+  void look_for_one(const Deadline& deadline, const GiveUp& give_up) {
+    try {
+      const auto left = deadline.remaining(std::chrono::nanoseconds::max());
+      meet(Queue::open(queue_, left, give_up, participant_));
+    } catch (const Error& error) {
+      if (error.code() == Code::kClosed)  // it has just left
+        (void)::poll(nullptr, 0, milliseconds_of(deadline.remaining(kMoment)));
+      else if (error.code() != Code::kTimeout)
+        throw;
+    }
+  }
+  // Another thread may have found one first.
+  void meet(Queue queue) {
+    const std::lock_guard lock(mutex_);
+    if (!server_ || server_->gone()) server_ = std::make_shared<Server>(std::move(queue));
+  }
+
+  std::string queue_;
+  Participant participant_;
+  std::mutex mutex_;
+  std::shared_ptr<Server> server_;  // calls that are under way have it, too
+};
+
+}  // namespace internal
+}  // namespace tensorbus::inline v0

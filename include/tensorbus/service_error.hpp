@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <tensorbus/error.hpp>
+#include <utility>
+
+namespace tensorbus::inline v0 {
+
+// The callback of a service failed, in its process: Error(kService) with what is known of it.
+//
+//   try {
+//     reply = client.call(request);
+//   } catch (const tensorbus::ServiceError& error) {
+//     std::cerr << error.what() << '\n' << error.trace();
+//   }
+class TENSORBUS_SEEN ServiceError : public Error {
+ public:
+  ServiceError(const std::string& service, std::string kind, std::string text, std::string trace)
+      : Error(Code::kService, "service '" + service + "' raised " + kind + ": " + text),
+        kind_(std::move(kind)),
+        text_(std::move(text)),
+        trace_(std::move(trace)) {}
+
+  // The class of the exception: "ValueError", "std::out_of_range". Of an Error its code:
+  // "OutOfMemory".
+  const std::string& kind() const noexcept { return kind_; }
+  const std::string& text() const noexcept { return text_; }
+  // Where it was raised: a traceback of Python, or a line for each exception that was nested in one
+  // of C++.
+  const std::string& trace() const noexcept { return trace_; }
+
+ private:
+  std::string kind_;
+  std::string text_;
+  std::string trace_;
+};
+
+}  // namespace tensorbus::inline v0
