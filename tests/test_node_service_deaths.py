@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 import tensorbus as tb
-from harness import PATIENCE, Elsewhere, eventually, hear
+from harness import PATIENCE, Elsewhere, eventually, hear, tell
 from loops import Run, started
 from node_runs import running
 from node_services import serve_until_killed
+
+ROUNDS = 30
 
 
 @pytest.mark.parametrize("kind", ["async", "sync"])
@@ -64,6 +66,38 @@ def test_the_end_of_the_node_ends_a_call(run: Run) -> None:
                 await ending
 
     run(main())
+
+
+def answer_once() -> None:
+    """Again and again: a service that ends with its first answer."""
+
+    async def main() -> None:
+        node = tb.Node("node")
+
+        def stop(request: object) -> object:
+            node.stop()
+            return request
+
+        async with node:
+            node.create_service("once", callback=stop)
+            tell("ready")
+            await node.run()
+
+    for _ in range(ROUNDS):
+        asyncio.run(main())
+        hear()
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_an_answer_that_was_given_before_the_end_arrives(elsewhere: Elsewhere, kind: str) -> None:
+    other = elsewhere.start(answer_once)
+    for number in range(ROUNDS):
+        assert other.hear() == "ready"
+        with tb.Client("once", timeout=PATIENCE) as client:
+            call = client.call_sync
+            found = asyncio.run(client.call(number)) if kind == "async" else call(number)
+        assert found == number
+        other.tell(number)
 
 
 def test_a_client_that_dies_costs_the_others_nothing(elsewhere: Elsewhere) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import entry_points, version
 from pathlib import Path
 
@@ -49,9 +51,14 @@ def test_every_installed_header_compiles_alone(tmp_path: Path) -> None:
     include = Path(config("--includedir"))
     headers = [path for path in include.rglob("*.hpp") if path.name not in ADAPTERS]
     assert include / "tensorbus" / "tensorbus.hpp" in headers
-    for number, header in enumerate(headers):
-        (tmp_path / f"{number}.cpp").write_text(f"#include <{header.relative_to(include)}>\n")
-    run("g++", "-std=c++20", "-Wall", "-fsyntax-only", "-I", include, *tmp_path.glob("*.cpp"))
+
+    def compile_alone(header: Path) -> None:
+        program = tmp_path / f"{header.stem}.cpp"
+        program.write_text(f"#include <{header.relative_to(include)}>\n")
+        run("g++", "-std=c++20", "-Wall", "-fsyntax-only", "-I", include, program)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(compile_alone, headers))
 
 
 def consumer(folder: Path, *options: str) -> Path:

@@ -99,6 +99,12 @@ inline constexpr std::array<const char*, 12> kValueTypeNames = {
     "bytes", "list", "map",   "tuple",  "tensor", "extension"};
 static_assert(kValueTypeNames.size() == std::variant_size_v<Value::Variant>);
 
+// With its article: "an int64".
+inline std::string a_value_of(std::size_t type) {
+  const std::string name = kValueTypeNames[type];
+  return (std::string_view("aeio").find(name[0]) == std::string_view::npos ? "a " : "an ") + name;
+}
+
 }  // namespace internal
 
 // Not defaulted in the class, whose maps are not complete there: nvcc minds.
@@ -123,14 +129,13 @@ inline const Value* Value::find(std::string_view key) const noexcept {
 
 inline const Value& Value::at(std::string_view key) const {
   if (const Value* value = find(key)) return *value;
-  throw Error(Code::kInvalidArgument, "no field \"" + std::string(key) + "\" in a " +
-                                          internal::kValueTypeNames[variant_.index()]);
+  throw Error(Code::kInvalidArgument,
+              "no field \"" + std::string(key) + "\" in " + internal::a_value_of(variant_.index()));
 }
 
 inline void Value::throw_wrong_type(std::size_t wanted) const {
-  throw Error(Code::kInvalidArgument, std::string("expected a ") +
-                                          internal::kValueTypeNames[wanted] + ", this is a " +
-                                          internal::kValueTypeNames[variant_.index()]);
+  throw Error(Code::kInvalidArgument, "expected " + internal::a_value_of(wanted) + ", this is " +
+                                          internal::a_value_of(variant_.index()));
 }
 
 }  // namespace tensorbus::inline v0

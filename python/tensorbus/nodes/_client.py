@@ -11,11 +11,10 @@ from tensorbus._arguments import library_or_none, plan_or_none, seconds, topic_n
 from tensorbus._closing import Closing
 from tensorbus._core import Sample
 from tensorbus._errors import Closed, Error, Timeout
-from tensorbus._queue import Queue
 from tensorbus._tensors import Library
 from tensorbus.messages import Message
 from tensorbus.nodes import _calls
-from tensorbus.nodes._server import Finder, Server
+from tensorbus.nodes._server import Finder, Replies, Server
 
 
 class Client(Closing):
@@ -62,7 +61,7 @@ class Client(Closing):
         self._closed = False
         self._finder = Finder(self.name, domain)
         # Each call has a queue for its answer, which the next one uses again.
-        self._replies: deque[Queue] = deque()
+        self._replies: deque[Replies] = deque()
 
     async def call(self, request: Any, timeout: float | None = None) -> Any:
         """The service's reply.
@@ -84,7 +83,7 @@ class Client(Closing):
         if server is None:
             raise self._missing()
         with _Answer(self._replies, self._domain) as replies:
-            item = _calls.request_item(replies.address, self._types, request)
+            item = _calls.request_item(replies.queue.address, self._types, request)
             try:
                 await server.put(item, deadline).answer()
                 found = await server.get(replies, deadline).answer()
@@ -99,7 +98,7 @@ class Client(Closing):
         if server is None:
             raise self._missing()
         with _Answer(self._replies, self._domain) as replies:
-            item = _calls.request_item(replies.address, self._types, request)
+            item = _calls.request_item(replies.queue.address, self._types, request)
             try:
                 server.put(item, deadline).answer_sync()
                 found = server.get(replies, deadline).answer_sync()
@@ -116,7 +115,7 @@ class Client(Closing):
         self._closed = True
         self._finder.close()
         while self._replies:
-            self._replies.pop().close()
+            self._replies.pop().queue.close()
 
     def _deadline(self, timeout: float | None) -> float:
         return _deadline(self._timeout if timeout is None else seconds("timeout", timeout))
@@ -146,15 +145,16 @@ def _deadline(limit: float | None) -> float:
 class _Answer:
     """A queue for one answer; used again if that came, so that a late one reaches nobody."""
 
-    def __init__(self, idle: deque[Queue], domain: str | None) -> None:
+    def __init__(self, idle: deque[Replies], domain: str | None) -> None:
         self._idle = idle
-        self._queue = idle.pop() if idle else Queue(domain=domain)
+        self._replies = idle.pop() if idle else Replies(domain)
 
-    def __enter__(self) -> Queue:
-        return self._queue
+    def __enter__(self) -> Replies:
+        return self._replies
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
-            self._idle.append(self._queue)
+            self._replies.taken += 1
+            self._idle.append(self._replies)
         else:
-            self._queue.close()
+            self._replies.queue.close()

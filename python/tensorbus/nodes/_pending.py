@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import select
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 
 from tensorbus._core import Outcome, Pending, Sample
@@ -13,6 +14,8 @@ from tensorbus._loop_poller import Wait
 
 # A signal that another thread got does not end a poll: Python handles it after this time.
 _SIGNAL_SLICE = 0.1
+# Seconds for an answer that is here to be handed to us: its owner may be asked for its memory.
+_MOMENT = 1.0
 
 
 class Lifeline:
@@ -46,12 +49,21 @@ class Asked:
         pending: the request.
         deadline: of the monotonic clock.
         life: of the process that is to do something about it, if that is not the queue's own.
+        has_come: whether it did so, once the lifeline is cut.
     """
 
-    def __init__(self, pending: Pending, deadline: float, life: Lifeline | None = None) -> None:
+    def __init__(
+        self,
+        pending: Pending,
+        deadline: float,
+        life: Lifeline | None = None,
+        has_come: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._pending = pending
         self._deadline = deadline
         self._life = life
+        self._has_come = has_come
+        self._cut = False
 
     async def answer(self) -> Sample | Outcome:
         """
@@ -59,35 +71,46 @@ class Asked:
             Closed: that process is gone.
             Timeout: the deadline is over.
         """
-        left = self._left()
         try:
-            with (
-                Wait(self._pending.fileno(), None if math.isinf(left) else left) as wait,
-                nullcontext() if self._life is None else _Also(self._life.fileno(), wait),
-            ):
-                while (found := self._look()) is None:
-                    self._check(wait.over)
-                    await wait.woken()
-                return found
+            while (found := await self._answer()) is None:
+                pass
+            return found
         except BaseException:
             self._pending.cancel()
             raise
 
     def answer_sync(self) -> Sample | Outcome:
         """The same, without an event loop."""
-        poll = select.poll()
-        poll.register(self._pending.fileno(), select.POLLIN)
-        if self._life is not None:
-            poll.register(self._life.fileno(), select.POLLIN)
         try:
-            while (found := self._look()) is None:
-                left = self._left()
-                self._check(left <= 0)
-                poll.poll(math.ceil(min(left, _SIGNAL_SLICE) * 1000))
+            while (found := self._answer_sync()) is None:
+                pass
             return found
         except BaseException:
             self._pending.cancel()
             raise
+
+    async def _answer(self) -> Sample | Outcome | None:
+        """None: the lifeline was cut meanwhile, and what was asked for has come."""
+        left, life = self._left(), self._life
+        with (
+            Wait(self._pending.fileno(), None if math.isinf(left) else left) as wait,
+            nullcontext() if life is None else _Also(life.fileno(), wait),
+        ):
+            while (found := self._look()) is None and self._life is life:
+                self._check(wait.over)
+                await wait.woken()
+            return found
+
+    def _answer_sync(self) -> Sample | Outcome | None:
+        poll, life = select.poll(), self._life
+        poll.register(self._pending.fileno(), select.POLLIN)
+        if life is not None:
+            poll.register(life.fileno(), select.POLLIN)
+        while (found := self._look()) is None and self._life is life:
+            left = self._left()
+            self._check(left <= 0)
+            poll.poll(math.ceil(min(left, _SIGNAL_SLICE) * 1000))
+        return found
 
     def _left(self) -> float:
         return max(self._deadline - time.monotonic(), 0)
@@ -102,12 +125,19 @@ class Asked:
                 return found
             if self._life is None or not self._life.cut:
                 return None
-        raise Closed("the process that was asked is gone, or has closed its queue")
+        if self._life is not None and self._has_come():
+            self._life, self._cut = None, True
+            self._deadline = min(self._deadline, time.monotonic() + _MOMENT)
+            return None
+        raise _gone()
 
-    @staticmethod
-    def _check(over: bool) -> None:
+    def _check(self, over: bool) -> None:
         if over:
-            raise Timeout("no answer in time")
+            raise _gone() if self._cut else Timeout("no answer in time")
+
+
+def _gone() -> Closed:
+    return Closed("the process that was asked is gone, or has closed its queue")
 
 
 class _Also(Wait):

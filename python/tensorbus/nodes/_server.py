@@ -20,6 +20,17 @@ _LOOK = 0.2
 _MOMENT = 0.005
 
 
+class Replies:
+    """A queue of a client for one answer at a time."""
+
+    def __init__(self, domain: str | None) -> None:
+        self.queue = Queue(domain=domain)
+        self.taken = 0  # none of which is ever done
+
+    def one_has_come(self) -> bool:
+        return self.queue.stats["unfinished"] > self.taken
+
+
 class Server:
     """The requests of one process that offers the service."""
 
@@ -38,11 +49,11 @@ class Server:
     def put(self, item: _calls.Item, deadline: float) -> Asked:
         return Asked(self._queue._here.start_put(*item), deadline)
 
-    def get(self, replies: Queue, deadline: float) -> Asked:
+    def get(self, replies: Replies, deadline: float) -> Asked:
         """After a put was answered: before that, nothing may be in the queue, and a join ends."""
         if self._life is None:
             self._life = Lifeline(self._queue._here.start_join())
-        return Asked(replies._here.start_get(), deadline, self._life)
+        return Asked(replies.queue._here.start_get(), deadline, self._life, replies.one_has_come)
 
     def close(self) -> None:
         if self._life is not None:

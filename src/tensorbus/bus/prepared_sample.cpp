@@ -94,6 +94,9 @@ std::size_t PreparedSample::place_tensors(std::span<const TensorView> tensors,
     const auto* data = static_cast<const std::byte*>(view.data);
     const ByteSpan span = span_of(view.layout);
     const bool empty = span.bytes() == 0;  // nothing to point at
+    if (data == nullptr && !empty)
+      throw Error(Code::kInvalidArgument,
+                  "tensor " + std::to_string(i) + " has elements, and no memory: its data is null");
     const memory::Block* block = empty ? nullptr : take_loan(view, span, supplies, loan);
     if (block != nullptr) point_at(entry, *block, static_cast<std::uint64_t>(data - block->data()));
     if (block != nullptr || empty || lend_file(entry, data, span, supplies) ||

@@ -270,6 +270,16 @@ TEST_F(Publish, an_empty_topic_is_refused) {
   EXPECT_EQ(code_of([&] { Subscriber("", {}, owner); }), Code::kInvalidArgument);
 }
 
+TEST_F(Publish, elements_without_memory_are_refused) {
+  Publisher publisher("frames", {}, owner);
+  for (const Dims& shape : {Dims{}, Dims{3}}) {
+    const TensorView view{nullptr, Layout::contiguous(DType::kFloat32, shape)};
+    EXPECT_EQ(code_of([&] { publisher.publish(view); }), Code::kInvalidArgument);
+  }
+  const TensorView empty{nullptr, Layout::contiguous(DType::kFloat32, {0, 3})};
+  EXPECT_EQ(publisher.publish(empty).outcome, Outcome::kDone);
+}
+
 TEST_F(Publish, two_domains_do_not_hear_each_other) {
   const FreshDomain elsewhere;
   const Participant stranger = elsewhere.join();
