@@ -57,11 +57,9 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the programs of examples/cpp."""
-    from cpp_examples import build
+    from cpp_programs import EXAMPLES, build
 
-    folder = tmp_path_factory.mktemp("cpp")
-    build(folder)
-    return folder
+    return build(EXAMPLES / "cpp", tmp_path_factory.mktemp("cpp"))
 
 
 @pytest.fixture

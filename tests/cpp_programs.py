@@ -1,17 +1,33 @@
-"""C++ projects of others, built against the installed package."""
+"""C++ projects of others, built against the installed package, and their programs."""
 
 from __future__ import annotations
 
 import subprocess
 import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+MARKS = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not EXAMPLES.is_dir(), reason="examples are not here"),
+]
+
+
+def cmake_package() -> str:
+    """The folder of the installed CMake package."""
+    config = Path(sysconfig.get_path("scripts")) / "tensorbus-config"
+    return subprocess.check_output([config, "--cmakedir"], text=True).strip()
 
 
 def build(project: Path, folder: Path, *options: str) -> Path:
-    """Where its programs are: in this folder, which is empty at first."""
-    config = Path(sysconfig.get_path("scripts")) / "tensorbus-config"
-    found = subprocess.check_output([config, "--cmakedir"], text=True).strip()
-    configure = ["cmake", "-S", project, "-B", folder, "-G", "Ninja", f"-Dtensorbus_DIR={found}"]
+    """Where its programs are: in this folder."""
+    package = f"-Dtensorbus_DIR={cmake_package()}"
+    configure = ["cmake", "-S", project, "-B", folder, "-G", "Ninja", package]
     for command in ([*configure, *options], ["cmake", "--build", folder]):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -23,3 +39,10 @@ def torch_options() -> list[str]:
     import torch
 
     return [f"-DCMAKE_PREFIX_PATH={torch.utils.cmake_prefix_path}"]
+
+
+@contextmanager
+def running(*command: str | Path) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()  # some would go on for a while

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from cpp_programs import EXAMPLES, running
 from harness import PATIENCE
 
-MIDDLE = Path(__file__).parent.parent / "examples" / "model_in_the_middle"
+MIDDLE = EXAMPLES / "model_in_the_middle"
 _FRAMES = 20
-
-
-@contextmanager
-def running(*command: str | Path) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        yield process
-        process.kill()
 
 
 def classes_said(capture: Path, sink: Path) -> list[str]:

@@ -11,17 +11,12 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from cpp_programs import build, torch_options
+from cpp_programs import EXAMPLES, MARKS, build, running, torch_options
 from gpu_tensors import why_no_gpu
 from harness import PATIENCE
-from middle_example import MIDDLE, classes_said, expected_classes, running
+from middle_example import MIDDLE, classes_said, expected_classes
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
-
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not EXAMPLES.is_dir(), reason="examples are not here"),
-]
+pytestmark = MARKS
 
 
 @pytest.mark.parametrize("example", ["cpp", "c", "model_in_the_middle", "libtorch"])

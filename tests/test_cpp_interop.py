@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from cpp_examples import MARKS, running
+from cpp_programs import MARKS, running
 from harness import PATIENCE, eventually
 from tensorbus import messages
 

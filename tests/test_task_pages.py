@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import tensorbus as tb
+from cpp_programs import build
 from harness import PATIENCE
 
 ROOT = Path(__file__).parent.parent
@@ -60,16 +60,7 @@ def built(page: str, program: str, folder: Path) -> Path:
     write_programs(page, folder)
     lists = folder / "CMakeLists.txt"
     lists.write_text(re.sub(r"\bsubscriber\b", program, lists.read_text()))
-    config = Path(sysconfig.get_path("scripts")) / "tensorbus-config"
-    found = subprocess.check_output([config, "--cmakedir"], text=True).strip()
-    configure = ["cmake", "-S", folder, "-B", folder / "build", "-G", "Ninja"]
-    for command in (
-        [*configure, f"-Dtensorbus_DIR={found}"],
-        ["cmake", "--build", folder / "build"],
-    ):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-    return folder / "build" / program
+    return build(folder, folder / "build") / program
 
 
 def test_every_program_is_run_here(tmp_path: Path) -> None:
