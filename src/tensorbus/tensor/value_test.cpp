@@ -55,7 +55,7 @@ TEST(Value, says_what_was_expected_and_what_came) {
   EXPECT_EQ(message_of([] { (void)kFields.at("other"); }),
             "InvalidArgument: no field \"other\" in a map");
   EXPECT_EQ(message_of([] { (void)Value(7).at("id"); }),
-            "InvalidArgument: no field \"id\" in a int64");
+            "InvalidArgument: no field \"id\" in an int64");
   EXPECT_EQ(message_of([] { (void)kFields.at("id").as<std::string>(); }),
             "InvalidArgument: expected a string, this is an int64");
   EXPECT_EQ(message_of([] { (void)kFields.at("image").as<Value::Tuple>(); }),
