@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,10 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import standin
 import tensorbus as tb
 from cpp_programs import build, torch_options
 from harness import PATIENCE
 from plain_tensors import TORCH_DTYPES, TORCH_LAYOUTS, assert_same_tensor, tensor_of
+from standin import needs_standin
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 pytestmark = pytest.mark.slow
@@ -27,9 +31,13 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(PROJECT, tmp_path_factory.mktemp("adapters"), *torch_options())
 
 
-@pytest.mark.parametrize("program", ["torch_checks", "dlpack_checks"])
+@needs_standin
+@pytest.mark.parametrize("program", ["torch_checks", "dlpack_checks", "cuda_checks"])
 def test_what_holds_in_one_process(programs: Path, program: str) -> None:
-    done = subprocess.run([programs / program], capture_output=True, text=True, timeout=100)
+    if program == "cuda_checks" and shutil.which("nvcc") is None:
+        pytest.skip("CUDA's compiler is not installed")
+    environment = os.environ | standin.ENVIRONMENT
+    done = subprocess.run([programs / program], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

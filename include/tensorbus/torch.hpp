@@ -6,6 +6,7 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/core/ScalarType.h>
 #include <c10/core/Stream.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
@@ -81,6 +82,10 @@ inline c10::Device torch_device_of(Device device) {
 
 // The stream that PyTorch works on now, in this thread.
 inline void* current_torch_stream(c10::Device device) {
+  if (!c10::impl::hasDeviceGuardImpl(device.type()))
+    throw Error(Code::kUnsupported,
+                "this tensor lies on a GPU, and this PyTorch cannot use CUDA: use to_dlpack(), or "
+                "data()");
   const c10::impl::VirtualGuardImpl guard(device.type());
   return guard.getStreamNativeHandle(guard.getStream(device));
 }
@@ -144,8 +149,8 @@ at::Tensor torch_tensor(std::byte* data, const Layout& layout, Device device, Ke
 //   at::Tensor image = tensorbus::to_torch(sample->tensor("image"));
 //   at::Tensor scores = model.forward({image.to(at::kFloat)}).toTensor();
 //
-// Throws Error(kUnsupported) for elements that PyTorch does not have, Error(kInvalidArgument) if
-// they are not aligned.
+// Throws Error(kUnsupported) for elements that PyTorch does not have, and on a GPU for a PyTorch
+// without CUDA; Error(kInvalidArgument) if the elements are not aligned.
 inline at::Tensor to_torch(const Tensor& tensor) {
   if (tensor.device().is_cuda())
     tensor.use_on(internal::current_torch_stream(internal::torch_device_of(tensor.device())));

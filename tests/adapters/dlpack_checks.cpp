@@ -66,6 +66,19 @@ void a_tensor_is_owned_for_as_long_as_it_is_read() {
   CHECKED(tensor.as<float>().size() == 2 && tensor.as<float>()[0] == 2);
 }
 
+// On the stand-in for CUDA's driver.
+void a_tensor_on_a_gpu_says_so() {
+  Topic topic;
+  const tensorbus::Tensor tensor =
+      topic.through(topic.publisher.loan<float>({3}, tensorbus::Device::cuda()));
+  const auto managed = tensorbus::to_dlpack(tensor);
+  const DLTensor& theirs = managed->dl_tensor;
+  CHECKED(theirs.device.device_type == kDLCUDA && theirs.device.device_id == 0);
+  CHECKED(theirs.data == tensor.data() && theirs.shape[0] == 3);
+  const tensorbus::TensorView view = tensorbus::view_of(theirs);
+  CHECKED(view.device == tensorbus::Device::cuda() && view.data == tensor.data());
+}
+
 void what_cannot_travel_is_refused() {
   std::int64_t shape[] = {3};
   DLTensor tensor{nullptr, {kDLMetal, 0}, 1, {kDLFloat, 32, 1}, shape, nullptr, 0};
@@ -92,5 +105,6 @@ int main() {
   who_takes_nothing_gives_the_lease_back();
   only_the_versioned_kind_says_that_it_is_read_only();
   a_tensor_is_owned_for_as_long_as_it_is_read();
+  a_tensor_on_a_gpu_says_so();
   what_cannot_travel_is_refused();
 }

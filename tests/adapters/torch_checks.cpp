@@ -78,6 +78,15 @@ void what_cannot_travel_is_refused() {
   CHECKED(refuses(Code::kUnsupported, [] { (void)tensorbus::scalar_type_of(DType::kFloat8E3M4); }));
 }
 
+// On the stand-in for CUDA's driver, of which this PyTorch knows nothing.
+void a_tensor_on_a_gpu_needs_a_pytorch_that_can_use_it() {
+  Topic topic;
+  const tensorbus::Tensor tensor =
+      topic.through(topic.publisher.loan<float>({3}, tensorbus::Device::cuda()));
+  CHECKED(tensor.device() == tensorbus::Device::cuda());
+  CHECKED(refuses(Code::kUnsupported, [&] { (void)tensorbus::to_torch(tensor); }));
+}
+
 void every_type_is_the_same_there_and_back() {
   for (const auto type : {at::kBool, at::kByte, at::kUInt16, at::kUInt64, at::kBFloat16,
                           at::kComplexHalf, at::kComplexDouble, at::kFloat8_e4m3fn, at::kBits8})
@@ -96,4 +105,5 @@ int main() {
   gradients_go_through_what_was_received();
   what_runs_backwards_is_copied();
   what_cannot_travel_is_refused();
+  a_tensor_on_a_gpu_needs_a_pytorch_that_can_use_it();
 }
