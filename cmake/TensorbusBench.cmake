@@ -1,5 +1,5 @@
 # One program for each bench/NAME_bench.cpp, and the files of bench/NAME where there are any;
-# bench/run.py runs them all.
+# bench/run.py runs them all, but for instructions_bench, which is for bench/instructions.py.
 
 file(GLOB bench_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/*_bench.cpp")
 foreach(source IN LISTS bench_sources)

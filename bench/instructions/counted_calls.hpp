@@ -1,0 +1,105 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <stdexcept>
+#include <string>
+#include <tensorbus/layout.hpp>
+#include <tensorbus/message.hpp>
+#include <tensorbus/options.hpp>
+#include <tensorbus/outcome.hpp>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "instructions/bus_calls.hpp"
+#include "instructions/counting.hpp"
+
+namespace bench {
+
+// A publisher, and subscribers of it in the same process, of one of the two interfaces.
+template <typename Participant, typename Publisher, typename Subscriber, typename Loan,
+          typename Sample>
+class CountedTopic {
+ public:
+  CountedTopic(const Participant& participant, const std::string& name, std::uint32_t subscribers)
+      : publisher_(name, {.depth = kBatch, .reliable = true}, participant) {
+    for (std::uint32_t i = 0; i < subscribers; ++i)
+      subscribers_.emplace_back(name, tensorbus::SubscriberOptions{}, participant);
+    if (publisher_.wait_for_subscribers(subscribers, std::chrono::seconds(100)) !=
+        tensorbus::Outcome::kDone)
+      throw std::runtime_error("no subscriber came");
+    message_.fields = fields_;
+    loans_.reserve(kBatch);
+  }
+
+  void loan() {
+    for (int i = 0; i < kBatch; ++i) loans_.push_back(publisher_.loan(layout_));
+  }
+  void publish_loans() {
+    for (Loan& loan : loans_) publisher_.publish(std::move(loan));
+  }
+  void let_go_of_loans() { loans_.clear(); }
+  void publish_copies() {
+    for (int i = 0; i < kBatch; ++i)
+      publisher_.publish(tensorbus::TensorView{copied_.data(), layout_});
+  }
+  void publish_fields() {
+    for (int i = 0; i < kBatch; ++i) publisher_.publish(message_);
+  }
+  void receive() {
+    for (Subscriber& subscriber : subscribers_)
+      for (int i = 0; i < kBatch; ++i) {
+        Sample sample;
+        if (subscriber.try_receive(sample) != tensorbus::Outcome::kDone)
+          throw std::runtime_error("a sample was lost");
+      }
+  }
+
+ private:
+  Publisher publisher_;
+  std::deque<Subscriber> subscribers_;
+  const tensorbus::Layout layout_ = tensorbus::Layout::contiguous(tensorbus::DType::kUInt8, {64});
+  std::vector<Loan> loans_;
+  std::array<std::byte, 64> copied_{};
+  std::array<std::byte, 48> fields_{std::byte{0xc4}, std::byte{46}};  // MessagePack: binary
+  tensorbus::Message message_;
+};
+
+template <typename... Api>
+void count_calls(const std::string& interface, const std::string& domain) {
+  using Participant = std::tuple_element_t<0, std::tuple<Api...>>;
+  const auto named = [&](const char* row) { return interface + ": " + row; };
+  const auto nothing = [] {};
+  const Participant participant({.domain = domain});
+  CountedTopic<Api...> one(participant, interface + "/one", 1);
+  const auto receive = [&] { one.receive(); };
+  const auto let_go = [&] {
+    one.receive();
+    one.let_go_of_loans();
+  };
+  const auto publish_loans = [&] {
+    one.loan();
+    one.publish_loans();
+    one.let_go_of_loans();
+  };
+  const auto publish_fields = [&] { one.publish_fields(); };
+  count(named("loan() of 64 B"), nothing, [&] { one.loan(); }, [&] { one.let_go_of_loans(); });
+  count(
+      named("publish() of a loan of 64 B"), [&] { one.loan(); }, [&] { one.publish_loans(); },
+      let_go);
+  count(
+      named("publish() of 64 B that are copied"), nothing, [&] { one.publish_copies(); }, receive);
+  count(named("publish() of 48 B of fields"), nothing, publish_fields, receive);
+  count(named("try_receive() and release of a loan"), publish_loans, receive, nothing);
+  count(named("try_receive() and release of 48 B of fields"), publish_fields, receive, nothing);
+  CountedTopic<Api...> five(participant, interface + "/five", 5);
+  count(
+      named("publish() of 48 B of fields to five"), nothing, [&] { five.publish_fields(); },
+      [&] { five.receive(); });
+}
+
+}  // namespace bench

@@ -1,0 +1,8 @@
+#include <tensorbus/tensorbus.hpp>
+
+#include "instructions/counted_calls.hpp"
+
+void bench::count_headers(const std::string& domain) {
+  using namespace tensorbus;
+  count_calls<Participant, Publisher, Subscriber, Loan, Sample>("headers", domain);
+}

@@ -1,0 +1,7 @@
+#include "instructions/counted_calls.hpp"
+#include "tensorbus/core.hpp"
+
+void bench::count_inside(const std::string& domain) {
+  using namespace tensorbus;
+  count_calls<Participant, Publisher, Subscriber, Loan, Sample>("inside", domain);
+}
