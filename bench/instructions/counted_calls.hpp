@@ -29,9 +29,9 @@ class CountedTopic {
       : publisher_(name, {.depth = kBatch, .reliable = true}, participant) {
     for (std::uint32_t i = 0; i < subscribers; ++i)
       subscribers_.emplace_back(name, tensorbus::SubscriberOptions{}, participant);
-    if (publisher_.wait_for_subscribers(subscribers, std::chrono::seconds(100)) !=
-        tensorbus::Outcome::kDone)
+    if (publisher_.wait_for_subscribers(subscribers, kLong) != tensorbus::Outcome::kDone)
       throw std::runtime_error("no subscriber came");
+    for (Subscriber& subscriber : subscribers_) subscriber.wait_for_publishers(1, kLong);
     message_.fields = fields_;
     loans_.reserve(kBatch);
   }
@@ -54,12 +54,14 @@ class CountedTopic {
     for (Subscriber& subscriber : subscribers_)
       for (int i = 0; i < kBatch; ++i) {
         Sample sample;
-        if (subscriber.try_receive(sample) != tensorbus::Outcome::kDone)
+        if (subscriber.receive(sample, kLong) != tensorbus::Outcome::kDone)
           throw std::runtime_error("a sample was lost");
       }
   }
 
  private:
+  static constexpr std::chrono::seconds kLong{100};
+
   Publisher publisher_;
   std::deque<Subscriber> subscribers_;
   const tensorbus::Layout layout_ = tensorbus::Layout::contiguous(tensorbus::DType::kUInt8, {64});
@@ -94,8 +96,8 @@ void count_calls(const std::string& interface, const std::string& domain) {
   count(
       named("publish() of 64 B that are copied"), nothing, [&] { one.publish_copies(); }, receive);
   count(named("publish() of 48 B of fields"), nothing, publish_fields, receive);
-  count(named("try_receive() and release of a loan"), publish_loans, receive, nothing);
-  count(named("try_receive() and release of 48 B of fields"), publish_fields, receive, nothing);
+  count(named("receive() and release of a loan"), publish_loans, receive, nothing);
+  count(named("receive() and release of 48 B of fields"), publish_fields, receive, nothing);
   CountedTopic<Api...> five(participant, interface + "/five", 5);
   count(
       named("publish() of 48 B of fields to five"), nothing, [&] { five.publish_fields(); },
