@@ -60,7 +60,7 @@ function(tensorbus_add_c_tests name source)
     set_tests_properties(c/${test} PROPERTIES TIMEOUT 120 LABELS c)
   endforeach()
 endfunction()
-tensorbus_add_c_tests(c_interface_test interface_test.c publish wait queue share list participants
+tensorbus_add_c_tests(c_interface_test interface_test.c publish wait receive_many queue share list participants
                       mistakes messages sizes types)
 tensorbus_add_c_tests(c_file_test file_test.c files named_files wrong_files)
 

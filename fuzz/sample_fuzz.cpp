@@ -156,7 +156,13 @@ void run(Input input) {
         read = bus::SampleParts::read(sample.emplace(), link, popped, {.access = access});
       }))
     return check(link->held() == 0);
-  if (read != bus::SampleParts::Read::kDone) {  // it waits for something, and holds its lease
+  const bool of_fields = read == bus::SampleParts::Read::kFieldsAlone;
+  if (of_fields) {  // it is whole without its lease
+    check(link->held() == 1 && sample->tensors().empty());
+    link->release(popped.token);
+  }
+  if (!of_fields &&
+      read != bus::SampleParts::Read::kDone) {  // it waits for something, and holds its lease
     check(link->held() == 1);
     return link->release(popped.token);
   }

@@ -58,6 +58,13 @@ class CountedTopic {
           throw std::runtime_error("a sample was lost");
       }
   }
+  void receive_many() {
+    std::size_t count = 0;
+    if (subscribers_.front().receive_many(samples_, count, kLong) != tensorbus::Outcome::kDone ||
+        count != kBatch)
+      throw std::runtime_error("a sample was lost");
+    samples_ = {};
+  }
 
  private:
   static constexpr std::chrono::seconds kLong{100};
@@ -66,6 +73,7 @@ class CountedTopic {
   std::deque<Subscriber> subscribers_;
   const tensorbus::Layout layout_ = tensorbus::Layout::contiguous(tensorbus::DType::kUInt8, {64});
   std::vector<Loan> loans_;
+  std::array<Sample, kBatch> samples_;
   std::array<std::byte, 64> copied_{};
   std::array<std::byte, 48> fields_{std::byte{0xc4}, std::byte{46}};  // MessagePack: binary
   tensorbus::Message message_;
@@ -98,6 +106,10 @@ void count_calls(const std::string& interface, const std::string& domain) {
   count(named("publish() of 48 B of fields"), nothing, publish_fields, receive);
   count(named("receive() and release of a loan"), publish_loans, receive, nothing);
   count(named("receive() and release of 48 B of fields"), publish_fields, receive, nothing);
+  const auto receive_many = [&] { one.receive_many(); };
+  count(named("receive_many() of 64 loans, each"), publish_loans, receive_many, nothing);
+  count(named("receive_many() of 64 times 48 B of fields, each"), publish_fields, receive_many,
+        nothing);
   CountedTopic<Api...> five(participant, interface + "/five", 5);
   count(
       named("publish() of 48 B of fields to five"), nothing, [&] { five.publish_fields(); },

@@ -62,8 +62,14 @@ class Sample {
  private:
   template <typename Call>
   friend Outcome internal::receive_into(Sample& sample, Call call);
+  friend class Subscriber;
   // What C gave is this sample's, in place of what it had.
-  void take(tb_sample* given);
+  void take(tb_sample* given) {
+    own(given);
+    describe_tensors();
+  }
+  void own(tb_sample* given) noexcept;
+  void describe_tensors();
   tb_sample* alive() const {
     if (!sample_) throw Error(Code::kClosed, "this sample is empty, or was moved from");
     return sample_.get();
@@ -86,12 +92,15 @@ Outcome receive_into(Sample& sample, Call call) {
 
 }  // namespace internal
 
-inline void Sample::take(tb_sample* given) {
+inline void Sample::own(tb_sample* given) noexcept {
   if (!tensors_.empty()) tensors_.clear();
   sample_ = internal::SampleRef::given(given);
-  const std::uint32_t count = tb_sample_tensor_count(given);
+}
+
+inline void Sample::describe_tensors() {
+  const std::uint32_t count = tb_sample_tensor_count(sample_.get());
   tensors_.resize(count);
-  for (std::uint32_t i = 0; i < count; ++i) tensors_[i].describe(given, i);
+  for (std::uint32_t i = 0; i < count; ++i) tensors_[i].describe(sample_.get(), i);
 }
 
 inline SampleHeader Sample::header() const noexcept {

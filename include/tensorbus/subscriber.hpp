@@ -2,9 +2,12 @@
 
 #include <tensorbus/c/subscriber.h>
 
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <tensorbus/internal/call.hpp>
 #include <tensorbus/options.hpp>
@@ -12,6 +15,7 @@
 #include <tensorbus/sample.hpp>
 #include <tensorbus/stats.hpp>
 #include <utility>
+#include <vector>
 
 namespace tensorbus::inline v0 {
 
@@ -54,6 +58,21 @@ class Subscriber {
   // The same with every outcome told: kDone, kTimedOut, kInterrupted, kClosed or kHoldLimit.
   Outcome receive(Sample& sample, std::chrono::nanoseconds timeout, const GiveUp& give_up = {});
   Outcome try_receive(Sample& sample) { return receive_within(sample, TB_NOW, nullptr); }
+
+  // Several at once, at most `most`: waits like receive() for the first, and takes what else is
+  // there then, in the order in which receive() would. None after `timeout`, close(), or when
+  // `give_up` says so. What ends it after the first is said, or thrown, by the next call. For many
+  // small messages: it takes its locks, and tells the publishers, once for all. Throws as receive()
+  // does.
+  //
+  //   for (const tensorbus::Sample& sample : subscriber.receive_many(64, std::chrono::seconds(1)))
+  //     use(sample.fields());
+  std::vector<Sample> receive_many(std::size_t most, std::chrono::nanoseconds timeout,
+                                   const GiveUp& give_up = {});
+  // The same into samples that there are already, with every outcome told: the first `count` are
+  // new then. All of them let go of what they had before.
+  Outcome receive_many(std::span<Sample> samples, std::size_t& count,
+                       std::chrono::nanoseconds timeout, const GiveUp& give_up = {});
 
   // Would receive() return now: is there a sample, or max_held reached, or is it closed? Takes
   // nothing.
@@ -134,6 +153,35 @@ inline std::optional<Sample> Subscriber::receive(std::chrono::nanoseconds timeou
     outcome = receive(*sample, deadline.remaining(std::chrono::nanoseconds::max()));
   if (!received(outcome)) sample.reset();
   return sample;
+}
+
+inline Outcome Subscriber::receive_many(std::span<Sample> samples, std::size_t& count,
+                                        std::chrono::nanoseconds timeout, const GiveUp& give_up) {
+  count = 0;
+  for (Sample& sample : samples) sample = Sample();
+  std::array<tb_sample*, 64> few;
+  std::vector<tb_sample*> many(samples.size() > few.size() ? samples.size() : 0);
+  tb_sample** const given = many.empty() ? few.data() : many.data();
+  internal::Asked asked(give_up);
+  const Outcome outcome = internal::outcome_of(asked.ended(tb_subscriber_receive_many(
+      get(), given, samples.size(), timeout.count(), asked.get(), &count)));
+  for (std::size_t i = 0; i < count; ++i) samples[i].own(given[i]);
+  for (std::size_t i = 0; i < count; ++i) samples[i].describe_tensors();
+  return outcome;
+}
+
+inline std::vector<Sample> Subscriber::receive_many(std::size_t most,
+                                                    std::chrono::nanoseconds timeout,
+                                                    const GiveUp& give_up) {
+  const internal::Deadline deadline(timeout);
+  std::vector<Sample> samples(most);
+  std::size_t count = 0;
+  Outcome outcome = receive_many(samples, count, timeout, give_up);
+  while (outcome == Outcome::kInterrupted && !give_up)
+    outcome = receive_many(samples, count, deadline.remaining(std::chrono::nanoseconds::max()));
+  (void)received(outcome);
+  samples.resize(count);
+  return samples;
 }
 
 inline std::optional<Sample> Subscriber::try_receive() {

@@ -164,6 +164,52 @@ static int never(void* context) {
 }
 static int at_third(void* context) { return ++*(int*)context == 3; }
 
+#define MANY 100
+
+/* Publishes so many numbers, as fields. */
+static void publish_numbers(tb_publisher* publisher, unsigned char first, unsigned char count) {
+  for (unsigned char number = first; number < first + count; ++number) {
+    tb_message message = TB_MESSAGE_INIT;
+    message.fields = &number; /* MessagePack: a small integer */
+    message.field_bytes = 1;
+    CHECK_OK(tb_publisher_publish(publisher, &message, NULL));
+  }
+}
+
+static void test_receive_many(const char* argument) {
+  (void)argument;
+  tb_publisher_options options = TB_PUBLISHER_OPTIONS_INIT;
+  options.depth = MANY;
+  tb_publisher* publisher = publisher_of("numbers", &options);
+  tb_subscriber* subscriber = subscriber_of("numbers", NULL);
+  CHECK_OK(tb_subscriber_wait_for_publishers(subscriber, 1, LONG_NS));
+  CHECK_OK(tb_publisher_wait_for_subscribers(publisher, 1, LONG_NS));
+  tb_sample* samples[MANY];
+  size_t count = 7;
+  const tb_give_up at_once = {at_third, &(int){2}};
+  CHECK_STATUS(tb_subscriber_receive_many(subscriber, samples, MANY, TB_NOW, NULL, &count),
+               TB_TIMED_OUT);
+  CHECK_STATUS(tb_subscriber_receive_many(subscriber, samples, MANY, TB_FOREVER, &at_once, &count),
+               TB_INTERRUPTED);
+  CHECK_STATUS(tb_subscriber_receive_many(subscriber, samples, 0, TB_NOW, NULL, &count),
+               TB_ERROR_INVALID_ARGUMENT);
+  CHECK(count == 0);
+  publish_numbers(publisher, 0, MANY);
+  unsigned char next = 0;
+  for (size_t room = 10; next < MANY; room = MANY) { /* 10, and then the other 90 */
+    CHECK_OK(tb_subscriber_receive_many(subscriber, samples, room, LONG_NS, NULL, &count));
+    CHECK(count == (next == 0 ? 10 : MANY - 10));
+    for (size_t i = 0; i < count; ++i) {
+      size_t bytes = 0;
+      const unsigned char* number = tb_sample_fields(samples[i], &bytes);
+      CHECK(bytes == 1 && *number == next++);
+      tb_sample_release(samples[i]);
+    }
+  }
+  tb_subscriber_destroy(subscriber);
+  tb_publisher_destroy(publisher);
+}
+
 static void test_wait(const char* argument) {
   (void)argument;
   tb_subscriber* subscriber = subscriber_of("frames", NULL);
@@ -202,6 +248,10 @@ static void test_wait(const char* argument) {
   CHECK(stats.received == 1 && stats.publishers == 1);
   tb_subscriber_close(subscriber);
   CHECK_STATUS(tb_subscriber_receive(subscriber, TB_FOREVER, NULL, &sample), TB_CLOSED);
+  size_t count = 7;
+  CHECK_STATUS(tb_subscriber_receive_many(subscriber, &sample, 1, TB_FOREVER, NULL, &count),
+               TB_CLOSED);
+  CHECK(count == 0);
   tb_subscriber_destroy(subscriber);
   tb_publisher_destroy(publisher);
 }
@@ -564,12 +614,19 @@ static const struct {
   const char* name;
   void (*run)(const char* argument);
 } tests[] = {
-    {"publish", test_publish},   {"receive", test_receive},
-    {"wait", test_wait},         {"queue", test_queue},
-    {"get", test_get},           {"share", test_share},
-    {"attach", test_attach},     {"list", test_list},
-    {"mistakes", test_mistakes}, {"participants", test_participants},
-    {"messages", test_messages}, {"sizes", test_sizes},
+    {"publish", test_publish},
+    {"receive", test_receive},
+    {"receive_many", test_receive_many},
+    {"wait", test_wait},
+    {"queue", test_queue},
+    {"get", test_get},
+    {"share", test_share},
+    {"attach", test_attach},
+    {"list", test_list},
+    {"mistakes", test_mistakes},
+    {"participants", test_participants},
+    {"messages", test_messages},
+    {"sizes", test_sizes},
     {"types", test_types},
 };
 

@@ -137,6 +137,28 @@ TEST_F(DeadSubscriber, that_left_in_order_gives_back_what_it_let_go) {
   EXPECT_TRUE(all_is_back());
 }
 
+TEST_F(DeadSubscriber, in_the_middle_of_a_batch_gives_all_of_it_back) {
+  Peer dying(domain, "receive.popped:3:kill");
+  ASSERT_EQ(dying.ask("subscriber topic"), "ok");
+  ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
+  publish_patterns(publisher, 0, 6);
+  EXPECT_EQ(dying.ask("receive_many"), "dead");
+  EXPECT_TRUE(all_is_back());
+}
+
+TEST_F(DeadSubscriber, in_the_middle_of_giving_a_batch_back_frees_its_publisher) {
+  Peer dying(domain, "release.token_written:3:kill");
+  Publisher reliable("reliable", {.depth = 6, .reliable = true}, here);
+  ASSERT_EQ(dying.ask("subscriber reliable"), "ok");
+  ASSERT_EQ(reliable.wait_for_subscribers(1, kLong), Outcome::kDone);
+  for (std::int64_t number = 0; number < 6; ++number) reliable.publish(Value(number), {});
+  std::thread thread([&] { EXPECT_EQ(dying.ask("receive_many"), "dead"); });
+  for (std::int64_t number = 0; number < 1000; ++number)
+    ASSERT_EQ(reliable.publish(Value(number), {}).outcome, Outcome::kDone);
+  thread.join();
+  EXPECT_TRUE(eventually([&] { return reliable.subscribers() == 0; }));
+}
+
 TEST_F(DeadSubscriber, frees_a_publisher_that_waits_for_it) {
   Publisher reliable("reliable", {.depth = 2, .reliable = true}, here);
   ASSERT_EQ(peer.ask("subscriber reliable"), "ok");

@@ -172,6 +172,14 @@ class PeerProcess {
     }
     return seeds;
   }
+  // At once, as many as there are.
+  std::string receive_many() {
+    std::vector<Sample> samples(64);
+    std::size_t count = 0;
+    if (subscribers_.front().receive_many(samples, count, kLong) != Outcome::kDone)
+      return "nothing came";
+    return "ok " + std::to_string(count);
+  }
   // As an event loop does it: takes samples from every subscriber until it finds nothing more, and
   // says how that ended and what the descriptor says then.
   std::string look() {
@@ -313,6 +321,7 @@ const std::map<std::string, PeerProcess::Command> PeerProcess::commands_ = {
     {"close_shares", [](PeerProcess& p, const Arguments&) { return p.shares_.clear(), "ok"; }},
     {"attach", &PeerProcess::attach},
     {"receive", &PeerProcess::receive},
+    {"receive_many", [](PeerProcess& p, const Arguments&) { return p.receive_many(); }},
     {"look", [](PeerProcess& p, const Arguments&) { return p.look(); }},
     {"ready", [](PeerProcess& p, const Arguments&) { return p.ready(); }},
     {"write", &PeerProcess::write},

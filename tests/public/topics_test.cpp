@@ -62,6 +62,41 @@ TEST_F(Topic, tensors_outlive_all_else) {
   EXPECT_FALSE(copy.device().is_cuda());
 }
 
+TEST_F(Topic, several_samples_are_received_at_once) {
+  connect({.depth = 100});
+  for (std::int64_t number = 0; number < 80; ++number) publisher->publish(Value(number), {});
+  std::int64_t next = 0;
+  const auto require_next = [&](std::span<const Sample> samples, std::size_t count) {
+    ASSERT_EQ(samples.size(), count);
+    for (const Sample& sample : samples) EXPECT_EQ(sample.fields().as<std::int64_t>(), next++);
+  };
+  require_next(subscriber->receive_many(5, kLong), 5);
+  std::vector<Sample> samples(70);
+  std::size_t count = 0;
+  ASSERT_EQ(subscriber->receive_many(samples, count, kLong), Outcome::kDone);
+  require_next(std::span(samples).first(count), 70);
+  require_next(subscriber->receive_many(64, kLong), 5);
+  EXPECT_TRUE(subscriber->receive_many(64, 1ms).empty());
+  EXPECT_EQ(subscriber->receive_many(samples, count, 0s), Outcome::kTimedOut);
+  EXPECT_EQ(count, 0U);
+  EXPECT_EQ(subscriber->receive_many(samples, count, kLong, [] { return true; }),
+            Outcome::kInterrupted);
+}
+
+TEST_F(Topic, a_batch_of_tensors_is_held_until_it_is_taken_anew) {
+  connect({.depth = 100}, {.max_held = 2});
+  for (int i = 0; i < 4; ++i) publisher->publish(filled_loan(*publisher, static_cast<float>(i)));
+  std::vector<Sample> samples(10);
+  std::size_t count = 0;
+  ASSERT_EQ(subscriber->receive_many(samples, count, kLong), Outcome::kDone);
+  EXPECT_EQ(count, 2U);
+  EXPECT_TRUE(is_filled(samples[1].tensor().as<float>(), 1));
+  EXPECT_THROW(subscriber->receive_many(10, kLong), Error);
+  ASSERT_EQ(subscriber->receive_many(samples, count, kLong), Outcome::kDone);
+  EXPECT_EQ(count, 2U);
+  EXPECT_TRUE(is_filled(samples[0].tensor().as<float>(), 2));
+}
+
 TEST_F(Topic, sample_that_was_let_go_of_gives_its_memory_back) {
   connect();
   publisher->publish(filled_loan(*publisher, 1));

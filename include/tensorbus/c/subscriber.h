@@ -43,6 +43,21 @@ TB_API void tb_subscriber_destroy(tb_subscriber* subscriber);
 TB_API tb_status tb_subscriber_receive(tb_subscriber* subscriber, int64_t timeout_ns,
                                        const tb_give_up* give_up, tb_sample** sample);
 
+/* Several at once, at most `capacity`: waits as above for the first, and takes what else is there
+ * then. `*count` of `samples`, from the first on, are the caller's; TB_OK means one at least. What
+ * ends it after the first is said by the next call. For many small messages: it takes its locks,
+ * and tells the publishers, once for all.
+ *
+ *   tb_sample* samples[64];
+ *   size_t count;
+ *   while (tb_subscriber_receive_many(subscriber, samples, 64, 1000000000, NULL, &count) == TB_OK)
+ *     for (size_t i = 0; i < count; ++i) use_and_release(samples[i]);
+ *
+ * The same statuses; TB_ERROR_INVALID_ARGUMENT for a capacity of 0. */
+TB_API tb_status tb_subscriber_receive_many(tb_subscriber* subscriber, tb_sample** samples,
+                                            size_t capacity, int64_t timeout_ns,
+                                            const tb_give_up* give_up, size_t* count);
+
 /* 1: receiving would not wait now. Takes nothing. */
 TB_API int32_t tb_subscriber_ready(tb_subscriber* subscriber);
 /* For poll() and event loops: readable when receiving may find something. The subscriber's own;

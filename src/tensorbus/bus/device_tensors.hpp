@@ -34,6 +34,7 @@ class DeviceTensors {
   using Placed =
       std::function<void(std::size_t tensor, const memory::BlockRef&, std::size_t offset)>;
   std::size_t copy(const Allocate& allocate, memory::WriteMarks& marks, const Placed& placed);
+  bool has_copies() const noexcept { return !copies_.empty(); }
 
   // One that lies in a loan. Throws Error(kUnsupported) for a stream that is being captured into a
   // graph.

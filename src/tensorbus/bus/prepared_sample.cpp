@@ -87,6 +87,7 @@ PreparedSample::PreparedSample(std::span<const TensorView> tensors, const Messag
 std::size_t PreparedSample::place_tensors(std::span<const TensorView> tensors,
                                           const Supplies& supplies, const memory::BlockRef* loan,
                                           Descriptor& descriptor) {
+  if (tensors.empty()) return 0;
   descriptor.tensors.resize(tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const TensorView& view = tensors[i];
@@ -106,7 +107,8 @@ std::size_t PreparedSample::place_tensors(std::span<const TensorView> tensors,
     else
       copies_.add(i, view, span);
   }
-  copy_on_devices(tensors, supplies, descriptor);
+  if (device_tensors_.has_copies()) copy_on_devices(tensors, supplies, descriptor);
+  if (copies_.copies().empty()) return 0;
   const std::size_t copy_bytes = copies_.lay_out();
   for (const CopyPlan::Copy& copy : copies_.copies())
     descriptor.tensors[copy.tensor].layout = copy.layout;

@@ -73,10 +73,42 @@ SampleParts::Read SampleParts::read(Sample& sample, std::shared_ptr<link::Lender
   memory::BorrowedSegments::Ref segment;
   if (!entry.is_inline() && !(segment = lender->find_segment(entry.segment)))
     return Read::kSegmentMissing;
+  if (entry.is_inline() && !Descriptor::has_tensors(entry.inline_bytes))
+    return read_fields(sample, *lender, entry);
   return with_lease(std::move(owned), entry.token, [&](std::shared_ptr<link::Lease>& lease) {
     return read_leased(sample, *lender, entry, how, claimed, descriptor_bytes(entry, segment),
                        lease);
   });
+}
+
+// All of it is in the entry: no lease keeps anything.
+SampleParts::Read SampleParts::read_fields(Sample& sample, link::Lender& lender,
+                                           const link::Entry& entry) {
+  auto parts = std::make_unique<SampleParts>();
+  try {
+    parts->describe(entry, lender,
+                    Descriptor::decode(parts->copy(descriptor_bytes(entry, {}), entry)));
+  } catch (const Error&) {
+    lender.give_back(entry.token, 0);
+    throw;
+  }
+  parts->source = lender.source();
+  platform::step("receive.described");
+  sample.parts_ = std::move(parts);
+  return Read::kFieldsAlone;
+}
+
+void SampleParts::describe(const link::Entry& entry, const link::Lender& from,
+                           const Descriptor& descriptor) {
+  const link::Source& publisher = *from.source();
+  fields = descriptor.fields;
+  header = {.sequence = entry.sequence,
+            .timestamp_ns = entry.timestamp_ns,
+            .fingerprint = entry.fingerprint,
+            .publisher = publisher.participant,
+            .publisher_number = publisher.publisher,
+            .topic = publisher.topic,
+            .origin = descriptor.origin};
 }
 
 SampleParts::Read SampleParts::read(Sample& sample, HeldSample& held, const Receiving& how) {
@@ -199,15 +231,7 @@ SampleParts::Read SampleParts::read_leased(Sample& sample, link::Lender& lender,
   if (how.device && claimed != nullptr) parts->restore(how, *claimed);
   if (is_private) parts->move_to_own_pages(lender, claimed, descriptor, *lease);
   Tensor* const leased = parts->give_keepers(lease);
-  const link::Source& source = *lender.source();
-  parts->fields = descriptor.fields;
-  parts->header = {.sequence = entry.sequence,
-                   .timestamp_ns = entry.timestamp_ns,
-                   .fingerprint = entry.fingerprint,
-                   .publisher = source.participant,
-                   .publisher_number = source.publisher,
-                   .topic = source.topic,
-                   .origin = descriptor.origin};
+  parts->describe(entry, lender, descriptor);
   if (leased != nullptr) {
     lender.enter(*lease);
     leased->keeper_ = std::move(lease);

@@ -35,8 +35,9 @@ struct SampleParts {
   // this process cannot use, and `claimed` has no copy of that. With each of these the lease is
   // still the caller's. It is, too, when Error(kOutOfMemory) or std::bad_alloc is thrown: there is
   // no room for the sample's books, or for mappings or memory of its own. Any other Error is for a
-  // descriptor that makes no sense; then the lease has gone back.
-  enum class Read { kDone, kSegmentMissing, kNotClaimed, kHalfWritten, kOutOfReach };
+  // descriptor that makes no sense; then the lease has gone back. kFieldsAlone: done, and nothing
+  // of the lender is used any more: the lease is the caller's to give back.
+  enum class Read { kDone, kFieldsAlone, kSegmentMissing, kNotClaimed, kHalfWritten, kOutOfReach };
   [[nodiscard]] static Read read(Sample& sample, std::shared_ptr<link::Lender> lender,
                                  const link::Entry& entry, const Receiving& how,
                                  const Claimed* claimed = nullptr);
@@ -53,10 +54,12 @@ struct SampleParts {
   static std::shared_ptr<link::Lease> lease_of(const Sample& sample);
 
  private:
+  static Read read_fields(Sample& sample, link::Lender& lender, const link::Entry& entry);
   // Nothing but `lease` and the mappings is touched before it is certain that there is a sample.
   static Read read_leased(Sample& sample, link::Lender& lender, const link::Entry& entry,
                           const Receiving& how, const Claimed* claimed,
                           std::span<const std::byte> bytes, std::shared_ptr<link::Lease>& lease);
+  void describe(const link::Entry& entry, const link::Lender& from, const Descriptor& descriptor);
   Tensor* give_keepers(const std::shared_ptr<link::Lease>& lease) noexcept;
   void move_to_own_pages(link::Lender& lender, const Claimed* claimed, const Descriptor& descriptor,
                          link::Lease& lease);

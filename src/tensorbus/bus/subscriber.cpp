@@ -61,6 +61,21 @@ Outcome Subscriber::try_receive(Sample& sample) {
   return platform::with_memory_errors([&] { return state.core->try_receive(sample); });
 }
 
+Outcome Subscriber::receive_many(std::span<Sample> samples, std::size_t& count,
+                                 std::chrono::nanoseconds timeout) {
+  SubscriberState& state = this->state();
+  count = 0;
+  if (samples.empty()) throw Error(Code::kInvalidArgument, "receive_many: no room for a sample");
+  for (Sample& sample : samples) sample = Sample();
+  return platform::with_memory_errors([&] {
+    bus::SubscriberCore::Batch batch{samples};
+    const Outcome outcome =
+        timeout.count() > 0 ? state.core->receive(batch, timeout) : state.core->try_receive(batch);
+    count = batch.taken;
+    return outcome;
+  });
+}
+
 std::optional<Sample> Subscriber::receive(std::chrono::nanoseconds timeout) {
   const platform::Deadline deadline(timeout);
   Sample sample;

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "tensorbus/bus/options.hpp"
@@ -49,6 +51,12 @@ class TENSORBUS_API Subscriber {
   // The same with every outcome told: kDone, kTimedOut, kInterrupted, kClosed or kHoldLimit.
   Outcome receive(Sample& sample, std::chrono::nanoseconds timeout);
   Outcome try_receive(Sample& sample);
+  // The same of several at once, up to as many as there is room for: waits for the first, and takes
+  // what else is there. The first `count` samples are new then, in the order in which receive()
+  // would have given them; all of them let go of what they had before. What ends it after the first
+  // is said by the next call.
+  Outcome receive_many(std::span<Sample> samples, std::size_t& count,
+                       std::chrono::nanoseconds timeout);
 
   // Would receive() return now: is there a sample, or max_held reached, or is it closed? Takes
   // nothing.

@@ -50,55 +50,75 @@ SubscriberCore::SubscriberCore(std::string topic, const SubscriberOptions& optio
   platform::require_pinning();
 }
 
-Outcome SubscriberCore::receive(Sample& sample, std::chrono::nanoseconds timeout) {
-  Outcome outcome = try_receive(sample);
+Outcome SubscriberCore::receive(Batch& batch, std::chrono::nanoseconds timeout) {
+  Outcome outcome = try_receive(batch);
   if (outcome != Outcome::kTimedOut) return outcome;
   const platform::Deadline deadline(timeout);
   const platform::Deadline spin_until(std::min(options_.spin, timeout));
   while (!spin_until.passed()) {
-    outcome = look_for_a_while(sample);
+    outcome = look_for_a_while(batch);
     if (outcome != Outcome::kTimedOut) return outcome;
   }
   while (!deadline.passed()) {
     // Counted before we look: a segment that arrives after the look ends the park at once.
     const std::uint32_t seen = sleeper_.wakes();
-    outcome = try_receive(sample);
+    outcome = try_receive(batch);
     if (outcome != Outcome::kTimedOut) return outcome;
     if (sleeper_.park(seen, deadline.remaining(link::kParkSlice),
                       [this] { return anything_ready(); }) == platform::FutexWait::kInterrupted) {
-      outcome = try_receive(sample);
+      outcome = try_receive(batch);
       return outcome == Outcome::kTimedOut ? Outcome::kInterrupted : outcome;
     }
   }
-  return try_receive(sample);
+  return try_receive(batch);
 }
 
-Outcome SubscriberCore::try_receive(Sample& sample) {
-  const std::lock_guard lock(mutex_);
-  Outcome outcome = take_next(sample);
+Outcome SubscriberCore::try_receive(Batch& batch) {
+  const Taking taking(*this);
+  Outcome outcome = take(batch);
   if (!event_) return outcome;
   if (outcome == Outcome::kTimedOut) {
     if (!arm_event()) return outcome;
-    outcome = take_next(sample);
+    outcome = take(batch);
   }
   disarm_event();  // there may be more
   return outcome;
 }
 
 // Under one lock, which keeps others out for about a microsecond.
-Outcome SubscriberCore::look_for_a_while(Sample& sample) {
-  const std::lock_guard lock(mutex_);
+Outcome SubscriberCore::look_for_a_while(Batch& batch) {
+  const Taking taking(*this);
   Outcome outcome = Outcome::kTimedOut;
   for (int i = 0; i < 16 && outcome == Outcome::kTimedOut; ++i) {
     relax_cpu();
-    outcome = take_next(sample);
+    outcome = take(batch);
   }
   return outcome;
 }
 
-Outcome SubscriberCore::take_next(Sample& sample) {
+Outcome SubscriberCore::take(Batch& batch) {
   if (closed_) return Outcome::kClosed;
-  throw_mismatch();
+  throw_untold();
+  const Outcome outcome = take_next(batch.room.front());
+  if (outcome != Outcome::kDone) return outcome;
+  batch.taken = 1;
+  while (batch.taken < batch.room.size() && take_another(batch.room[batch.taken])) ++batch.taken;
+  return Outcome::kDone;
+}
+
+// What ends a batch waits for the next one.
+bool SubscriberCore::take_another(Sample& sample) {
+  try {
+    return take_next(sample) == Outcome::kDone;
+  } catch (const Error& error) {
+    // Whatever lacked memory is set aside, and will be tried again.
+    if (error.code() != Code::kOutOfMemory) untold_ = error;
+  } catch (const std::bad_alloc&) {
+  }
+  return false;
+}
+
+Outcome SubscriberCore::take_next(Sample& sample) {
   bool at_limit = false;
   const std::size_t count = links_.size();
   for (std::size_t i = 0; i < count; ++i) {
@@ -129,7 +149,7 @@ bool SubscriberCore::ready() {
 }
 
 bool SubscriberCore::would_return() const {
-  return closed_ || !mismatches_.empty() ||
+  return closed_ || !mismatches_.empty() || untold_ ||
          std::any_of(links_.begin(), links_.end(),
                      [](const LinkRef& link) { return link->ready() || link->at_hold_limit(); });
 }
@@ -154,6 +174,7 @@ void SubscriberCore::disarm_event() {
 
 // A link that has ended goes when its ring is empty; leases keep what they need of it.
 void SubscriberCore::forget_ended_links() {
+  settle();
   std::erase_if(links_, [](const LinkRef& link) {
     if (!link->ended() || !link->empty()) return false;
     link->bell.reset();
@@ -210,6 +231,11 @@ Outcome SubscriberCore::wait_for_publishers(std::uint32_t count, std::chrono::na
   return closed_ ? Outcome::kClosed : Outcome::kDone;
 }
 
+void SubscriberCore::throw_untold() {
+  if (untold_) throw *std::exchange(untold_, std::nullopt);
+  throw_mismatch();
+}
+
 // The next that nobody was told yet.
 void SubscriberCore::throw_mismatch() {
   if (mismatches_.empty()) return;
@@ -261,6 +287,7 @@ void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
   const std::lock_guard lock(mutex_);
   if (closed_) return;
   links_.reserve(links_.size() + 1);
+  to_settle_.reserve(links_.size() + 1);
   std::vector<platform::Fd> fds;
   try {
     if (event_) fds = bell_for(*link);

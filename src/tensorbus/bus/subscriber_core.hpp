@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -57,9 +58,23 @@ class SubscriberCore {
   // Error(kOutOfMemory) if a sample cannot be mapped; it is there again with the next call. Throws
   // Error(kTypeMismatch), once for each publisher that has refused us for it; of more than 16 since
   // the last call, for the last 16.
-  Outcome receive(Sample& sample, std::chrono::nanoseconds timeout);
+  Outcome receive(Sample& sample, std::chrono::nanoseconds timeout) {
+    Batch one{{&sample, 1}};
+    return receive(one, timeout);
+  }
   // kTimedOut: nothing there now. Throws the same.
-  Outcome try_receive(Sample& sample);
+  Outcome try_receive(Sample& sample) {
+    Batch one{{&sample, 1}};
+    return try_receive(one);
+  }
+  // The same of several at once. Done is what has one at least: it waits for no other. What ends it
+  // after the first is said by the next call.
+  struct Batch {
+    std::span<Sample> room;  // for at least one
+    std::size_t taken = 0;   // that have samples now
+  };
+  Outcome receive(Batch& batch, std::chrono::nanoseconds timeout);
+  Outcome try_receive(Batch& batch);
 
   // Would receive() return now, with whatever outcome? If not, re-arms the descriptor.
   bool ready();
@@ -96,15 +111,33 @@ class SubscriberCore {
   using LinkRef = std::shared_ptr<link::BorrowerLink>;
 
   bool let_go();
-  Outcome look_for_a_while(Sample& sample);
+  // The mutex, while samples are taken; then what was taken is settled.
+  class Taking {
+   public:
+    explicit Taking(SubscriberCore& core) : core_(core), lock_(core.mutex_) {}
+    ~Taking() { core_.settle(); }
+    Taking(const Taking&) = delete;
+    Taking& operator=(const Taking&) = delete;
+
+   private:
+    SubscriberCore& core_;
+    const std::lock_guard<std::mutex> lock_;
+  };
+  Outcome look_for_a_while(Batch& batch);
+  Outcome take(Batch& batch);
+  bool take_another(Sample& sample);
   Outcome take_next(Sample& sample);
   bool take_from(const LinkRef& link, Sample& sample);
+  void settle_later(link::BorrowerLink& link) noexcept;
+  void settle() noexcept;
   enum class Taken { kDone, kLater, kNever };
   Taken take_entry(const LinkRef& link, const link::Entry& entry, Sample& sample);
+  Taken read_entry(const LinkRef& link, const link::Entry& entry, Claimed* claimed, Sample& sample);
   static Taken set_aside(link::BorrowerLink& link, const link::Entry& entry) noexcept;
   Taken pin(const LinkRef& link, const link::Entry& entry, Sample& sample);
   Taken drop(link::BorrowerLink& link, const link::Entry& entry, std::uint64_t& counter) noexcept;
   void try_again_later(link::BorrowerLink& link, const link::Entry& entry) noexcept;
+  void throw_untold();
   void throw_mismatch();
   bool anything_ready() const;
   bool would_return() const;
@@ -136,6 +169,8 @@ class SubscriberCore {
   std::map<const link::BorrowerLink*, Sample> to_pin_;
   std::vector<std::shared_ptr<memory::PinnedBlocks>> pins_;  // one for each link
   std::deque<std::string> mismatches_;  // why publishers refused us, and nobody was told yet
+  std::optional<Error> untold_;         // what ended a batch
+  std::vector<link::BorrowerLink*> to_settle_;  // of links_, and empty when the mutex is free
   SubscriberStats stats_;
   bool closed_ = false;
 };

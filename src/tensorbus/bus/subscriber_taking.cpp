@@ -28,6 +28,7 @@ bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
     } else if (!link->pop(entry)) {
       return false;
     }
+    settle_later(*link);
     try {
       switch (take_entry(link, entry, sample)) {
         case Taken::kDone:
@@ -55,6 +56,8 @@ bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
 
 SubscriberCore::Taken SubscriberCore::take_entry(const LinkRef& link, const link::Entry& entry,
                                                  Sample& sample) {
+  // Nothing was asked for, as a rule.
+  if (to_pin_.empty() && asked_for_.empty()) return read_entry(link, entry, nullptr, sample);
   if (auto read = to_pin_.extract(link.get())) {
     sample = std::move(read.mapped());
     return pin(link, entry, sample);
@@ -70,7 +73,18 @@ SubscriberCore::Taken SubscriberCore::take_entry(const LinkRef& link, const link
     if (std::holds_alternative<Error>(*asked.result)) return drop(*link, entry, stats_.gone);
     claimed = &std::get<Claimed>(*asked.result);
   }
+  return read_entry(link, entry, claimed, sample);
+}
+
+// `claimed`: what was asked for to read it; null if nothing was.
+SubscriberCore::Taken SubscriberCore::read_entry(const LinkRef& link, const link::Entry& entry,
+                                                 Claimed* claimed, Sample& sample) {
   switch (SampleParts::read(sample, link, entry, receiving_, claimed)) {
+    case SampleParts::Read::kFieldsAlone:
+      link->release_soon(entry.token);
+      stats_.missed += link->gap_before(entry.sequence);
+      ++stats_.received;
+      return Taken::kDone;
     case SampleParts::Read::kDone:
       stats_.missed += link->gap_before(entry.sequence);
       ++stats_.received;
@@ -97,6 +111,21 @@ SubscriberCore::Taken SubscriberCore::take_entry(const LinkRef& link, const link
       if (link->ended()) return drop(*link, entry, stats_.bad);  // it will not come any more
   }
   return set_aside(*link, entry);
+}
+
+void SubscriberCore::settle_later(link::BorrowerLink& link) noexcept {
+  if (link.to_settle) return;
+  link.to_settle = true;
+  to_settle_.push_back(&link);
+}
+
+// All publishers hear of what was popped and given back, with one fence.
+void SubscriberCore::settle() noexcept {
+  std::erase_if(to_settle_, [](link::BorrowerLink* link) { return !link->settle(); });
+  if (to_settle_.empty()) return;
+  link::full_fence();  // pairs with Sleeper::enter(): it sees our words, or we see that it sleeps
+  for (link::BorrowerLink* const link : to_settle_) link->wake_publisher();
+  to_settle_.clear();
 }
 
 SubscriberCore::Taken SubscriberCore::set_aside(link::BorrowerLink& link,

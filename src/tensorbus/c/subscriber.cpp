@@ -1,7 +1,10 @@
 #include "tensorbus/bus/subscriber.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <span>
+#include <vector>
 
 #include "tensorbus/c/guard.hpp"
 #include "tensorbus/c/objects.hpp"
@@ -43,12 +46,12 @@ namespace {
 // How often `give_up` is asked at least.
 constexpr std::chrono::milliseconds kSlice(50);
 
-// receive(), which signals alone end, in slices.
-Outcome receive(Subscriber& subscriber, Sample& sample, std::chrono::nanoseconds timeout,
-                const tb_give_up& give_up) {
+// What `receive(timeout)` says, which signals alone end, in slices.
+template <typename Receive>
+Outcome in_slices(std::chrono::nanoseconds timeout, const tb_give_up& give_up, Receive receive) {
   const platform::Deadline deadline(timeout);
   while (true) {
-    const Outcome outcome = subscriber.receive(sample, deadline.remaining(kSlice));
+    const Outcome outcome = receive(deadline.remaining(kSlice));
     const bool goes_on = outcome == Outcome::kTimedOut || outcome == Outcome::kInterrupted;
     if (!goes_on) return outcome;
     if (outcome == Outcome::kTimedOut && deadline.passed()) return outcome;
@@ -70,8 +73,33 @@ tb_status tb_subscriber_receive(tb_subscriber* subscriber, int64_t timeout_ns,
     else if (give_up == nullptr)
       outcome = from.receive(received, timeout_of(timeout_ns));
     else
-      outcome = receive(from, received, timeout_of(timeout_ns), *give_up);
+      outcome = in_slices(timeout_of(timeout_ns), *give_up, [&](std::chrono::nanoseconds slice) {
+        return from.receive(received, slice);
+      });
     if (outcome == Outcome::kDone) target = sample_of(std::move(received));
+    return status_of(outcome);
+  });
+}
+
+tb_status tb_subscriber_receive_many(tb_subscriber* subscriber, tb_sample** samples,
+                                     size_t capacity, int64_t timeout_ns, const tb_give_up* give_up,
+                                     size_t* count) {
+  return guarded([&] {
+    Subscriber& from = required(subscriber, "subscriber").subscriber;
+    std::size_t& given = required(count, "count") = 0;
+    if (capacity != 0) (void)required(samples, "samples");
+    std::array<Sample, 64> few;
+    std::vector<Sample> many(capacity > few.size() ? capacity : 0);
+    const auto room = many.empty() ? std::span(few).first(capacity) : std::span(many);
+    std::size_t taken = 0;
+    const auto receive = [&](std::chrono::nanoseconds timeout) {
+      return from.receive_many(room, taken, timeout);
+    };
+    const std::chrono::nanoseconds timeout = timeout_of(timeout_ns);
+    const Outcome outcome = timeout_ns <= 0 || give_up == nullptr
+                                ? receive(timeout)
+                                : in_slices(timeout, *give_up, receive);
+    for (Sample& sample : room.first(taken)) samples[given++] = sample_of(std::move(sample));
     return status_of(outcome);
   });
 }

@@ -41,10 +41,33 @@ void BorrowerLink::unsubscribe() noexcept {
 }
 
 bool BorrowerLink::pop(Entry& entry) noexcept {
-  if (!segment_ || !samples_.pop(entry)) return false;
+  if (!segment_) return false;
+  // What is only on its way back counts for the owner, who never lends more than we may hold.
+  if (outstanding() >= max_held_) give_back_unused();
+  if (!samples_.pop(entry)) return false;
   popped_.store(popped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  wake_publisher();
   return true;
+}
+
+void BorrowerLink::release_soon(std::uint64_t token) noexcept {
+  unused_[unused_count_++] = token;
+  if (unused_count_ == unused_.size()) give_back_unused();
+}
+
+// They were never entered, so that there is nothing to find them by.
+void BorrowerLink::give_back_unused() noexcept {
+  if (unused_count_ == 0) return;
+  const std::lock_guard lock(release_mutex_);
+  returns_.push(std::span(unused_).first(unused_count_));
+  released_.store(released_.load(std::memory_order_relaxed) + unused_count_,
+                  std::memory_order_relaxed);
+  unused_count_ = 0;
+}
+
+bool BorrowerLink::settle() noexcept {
+  give_back_unused();
+  to_settle = false;
+  return publisher_waits_;
 }
 
 bool BorrowerLink::ready() const noexcept {
@@ -95,13 +118,9 @@ void BorrowerLink::give_back(std::uint64_t token, std::uint64_t mark) noexcept {
     returns_.push(token, mark);
     released_.store(released_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
-  wake_publisher();
-}
-
-void BorrowerLink::wake_publisher() noexcept {
   if (!publisher_waits_) return;
   full_fence();  // pairs with Sleeper::enter(): it sees our word, or we see that it sleeps
-  publisher_.wake_if_sleeping();
+  wake_publisher();
 }
 
 }  // namespace tensorbus::link

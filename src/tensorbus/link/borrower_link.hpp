@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -34,8 +35,16 @@ class BorrowerLink : public Lender {
   void end() noexcept { ended_ = look_again = true; }
   bool ended() const noexcept { return ended_; }
 
-  // The next sample whose memory is mapped here; its lease is the caller's to release.
+  // The next sample whose memory is mapped here; its lease is the caller's to release. The owner
+  // may sleep until settle(), if it waits.
   [[nodiscard]] bool pop(Entry& entry) noexcept;
+  // The lease of a sample that was popped and of which nothing is used goes back, with settle() at
+  // the latest. Under the subscriber's mutex, as settle() is.
+  void release_soon(std::uint64_t token) noexcept;
+  // Gives back what release_soon() was told of. True: the publisher may sleep until it hears of
+  // that, or of a pop(); then one full fence, and wake_publisher().
+  [[nodiscard]] bool settle() noexcept;
+  void wake_publisher() noexcept { publisher_.wake_if_sleeping(); }
   // Would pop() find something that may be popped now, or may what was set aside be readable?
   bool ready() const noexcept;
   // Neither here nor in the ring is anything left.
@@ -55,9 +64,7 @@ class BorrowerLink : public Lender {
   // Tells the owner that nothing new is wanted. Once.
   void unsubscribe() noexcept;
   // Relaxed: a count; what it bounds is ordered by the rings.
-  std::uint32_t held() const noexcept {
-    return popped_.load(std::memory_order_relaxed) - released_.load(std::memory_order_relaxed);
-  }
+  std::uint32_t held() const noexcept { return outstanding() - unused_count_; }
   // There is something, but the borrower holds all that it may.
   bool at_hold_limit() const noexcept {
     return segment_ && held() >= max_held_ && !set_aside && samples_.ready();
@@ -71,9 +78,15 @@ class BorrowerLink : public Lender {
   std::optional<Entry> set_aside;
   // Since then something changed, so that it may be readable now.
   bool look_again = false;
+  // The subscriber will settle(). Under its mutex.
+  bool to_settle = false;
 
  private:
-  void wake_publisher() noexcept;
+  // As the owner counts.
+  std::uint32_t outstanding() const noexcept {
+    return popped_.load(std::memory_order_relaxed) - released_.load(std::memory_order_relaxed);
+  }
+  void give_back_unused() noexcept;
 
   const std::uint32_t id_;
   // Said when the link goes, which has to work without memory.
@@ -87,6 +100,9 @@ class BorrowerLink : public Lender {
   bool ended_ = false;
   Waker publisher_;
   std::atomic<std::uint32_t> popped_{0};  // written under the subscriber's mutex
+  // Under the subscriber's mutex: tokens that release_soon() was told of.
+  std::array<std::uint64_t, 32> unused_;
+  std::uint32_t unused_count_ = 0;
   std::mutex release_mutex_;
   std::atomic<std::uint32_t> released_{0};  // written under release_mutex_
   ReturnRingWriter returns_;

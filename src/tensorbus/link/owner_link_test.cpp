@@ -103,6 +103,33 @@ TEST_F(Link, a_borrower_that_holds_all_it_may_gets_nothing_more) {
   EXPECT_LE(owner->outstanding(), 7U);
 }
 
+TEST_F(Link, what_nobody_uses_goes_back_when_it_is_settled) {
+  push(3);
+  for (int i = 0; i < 3; ++i) borrower->release_soon(pop().token);
+  EXPECT_EQ(borrower->held(), 0U);
+  EXPECT_TRUE(owner->drain());
+  EXPECT_EQ(owner->outstanding(), 3U);
+  EXPECT_FALSE(borrower->settle());  // its publisher never waits
+  EXPECT_TRUE(owner->drain());
+  EXPECT_EQ(owner->outstanding(), 0U);
+  EXPECT_EQ(owner->bad_returns(), 0U);
+  EXPECT_EQ(borrower->held(), 0U);
+}
+
+TEST_F(Link, what_nobody_uses_goes_back_before_more_is_popped_than_may_be_held) {
+  push(4);
+  for (int i = 0; i < 4; ++i) borrower->release_soon(pop().token);
+  EXPECT_TRUE(owner->drain());
+  EXPECT_EQ(owner->outstanding(), 1U);
+}
+
+TEST_F(Link, what_nobody_uses_comes_back_with_the_death_of_its_borrower) {
+  push(3);
+  for (int i = 0; i < 2; ++i) borrower->release_soon(pop().token);
+  owner->take_all_back();
+  EXPECT_EQ(blocks(), 0U);
+}
+
 TEST_F(Link, recall_takes_back_what_was_not_popped) {
   push(3);
   pop();

@@ -26,16 +26,28 @@ class ReturnRingWriter {
   ReturnRingWriter(ReturnWord* tail, std::span<ReturnSlot> slots) : tail_(tail), slots_(slots) {}
 
   void push(std::uint64_t token, std::uint64_t mark = 0) noexcept {
-    ReturnSlot& slot = slots_[position_ & (slots_.size() - 1)];
-    slot.token.store(token, std::memory_order_relaxed);
-    slot.mark.store(mark, std::memory_order_relaxed);
-    platform::step("release.token_written");
-    // Release: pairs with the acquire in drain(); our last read of the tensor comes first too.
-    tail_->store(++position_, std::memory_order_release);
-    platform::step("release.tail_moved");
+    write(token, mark);
+    move_tail();
+  }
+  // All of them with one store of the tail: the owner finds none, or all.
+  void push(std::span<const std::uint64_t> tokens) noexcept {
+    for (const std::uint64_t token : tokens) write(token, 0);
+    move_tail();
   }
 
  private:
+  void write(std::uint64_t token, std::uint64_t mark) noexcept {
+    ReturnSlot& slot = slots_[position_++ & (slots_.size() - 1)];
+    slot.token.store(token, std::memory_order_relaxed);
+    slot.mark.store(mark, std::memory_order_relaxed);
+    platform::step("release.token_written");
+  }
+  void move_tail() noexcept {
+    // Release: pairs with the acquire in drain(); our last read of the tensor comes first too.
+    tail_->store(position_, std::memory_order_release);
+    platform::step("release.tail_moved");
+  }
+
   ReturnWord* tail_ = nullptr;
   std::span<ReturnSlot> slots_;
   std::uint64_t position_ = 0;

@@ -38,6 +38,14 @@ TEST_F(ReturnRing, tokens_come_back_in_order) {
   }
 }
 
+TEST_F(ReturnRing, tokens_that_go_together_come_together) {
+  writer.push(1);
+  writer.push(Tokens{2, 3});
+  EXPECT_EQ(drained(), (Tokens{1, 2, 3}));
+  writer.push(Tokens{4, 5, 6, 7});
+  EXPECT_EQ(drained(), (Tokens{4, 5, 6, 7}));
+}
+
 TEST_F(ReturnRing, takes_as_many_as_it_has_slots) {
   for (std::uint64_t token = 1; token <= 4; ++token) writer.push(token);
   EXPECT_EQ(drained(), (Tokens{1, 2, 3, 4}));

@@ -59,6 +59,8 @@ struct State {
   Positions got = 0;
   Positions dropped = 0;
   Positions back = 0;
+  // Private to the borrower: held, but their tokens are in the return ring, before its tail.
+  Positions releasing = 0;
   // Shared: Slot::state, Slot::words (two of them), the return ring.
   std::array<std::uint8_t, kMaxSlots> state{};
   std::array<std::array<std::uint8_t, 2>, kMaxSlots> words{};
@@ -76,7 +78,7 @@ struct State {
   std::uint8_t looking_at = 0;
   std::uint8_t copied = 0;  // which words are in the copy
   std::array<std::uint8_t, 2> copy{};
-  std::uint8_t releasing = kNobody;
+  std::uint8_t written_back = 0;  // tokens of `releasing`
   std::uint8_t returned_to = 0;
   bool owner_dead = false;
   bool borrower_dead = false;
@@ -220,12 +222,11 @@ class SampleRingModel {
 
   void borrower_steps(const State& s) {
     pop_step(s);
-    if (s.releasing == kNobody) {
+    // One by one, or several before the tail moves.
+    if (s.releasing == 0 || mistake_ != Mistake::kTailBeforeToken)
       for (int lease = 0; lease < sizes_.publishes; ++lease)
-        if ((s.held & only(lease)) != 0) start_release(s, lease);
-    } else {
-      finish_release(s);
-    }
+        if ((s.held & ~s.releasing & only(lease)) != 0) start_release(s, lease);
+    if (s.releasing != 0) finish_release(s);
   }
 
   void pop_step(State s) {
@@ -278,16 +279,19 @@ class SampleRingModel {
     if (mistake_ == Mistake::kTailBeforeToken)
       s.tail = static_cast<std::uint8_t>(s.returned_to + 1);
     else
-      s.tokens[s.returned_to % returns_] = static_cast<std::uint8_t>(lease);
-    s.releasing = static_cast<std::uint8_t>(lease);
+      s.tokens[(s.returned_to + s.written_back) % returns_] = static_cast<std::uint8_t>(lease);
+    s.releasing |= only(lease);
+    ++s.written_back;
     enter(s);
   }
 
   void finish_release(State s) {  // ... and return_tail; held_ goes down after it
-    if (mistake_ == Mistake::kTailBeforeToken) s.tokens[s.returned_to % returns_] = s.releasing;
-    s.tail = ++s.returned_to;
-    s.held &= static_cast<Positions>(~only(s.releasing));
-    s.releasing = kNobody;
+    if (mistake_ == Mistake::kTailBeforeToken)
+      s.tokens[s.returned_to % returns_] = static_cast<std::uint8_t>(std::countr_zero(s.releasing));
+    s.tail = s.returned_to = static_cast<std::uint8_t>(s.returned_to + s.written_back);
+    s.held &= static_cast<Positions>(~s.releasing);
+    s.releasing = 0;
+    s.written_back = 0;
     enter(s);
   }
 

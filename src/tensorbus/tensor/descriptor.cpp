@@ -180,4 +180,11 @@ Descriptor Descriptor::decode(std::span<const std::byte> bytes) {
   return descriptor;
 }
 
+bool Descriptor::has_tensors(std::span<const std::byte> bytes) noexcept {
+  Head head;
+  if (bytes.size() < sizeof head) return false;
+  std::memcpy(&head, bytes.data(), sizeof head);
+  return head.tensors != 0;
+}
+
 }  // namespace tensorbus

@@ -37,6 +37,8 @@ struct Descriptor {
   // Takes bytes of any origin; throws Error(kProtocol) that names the field. `fields` of the result
   // points into `bytes`. Whether the tensors lie inside their segments is the caller's to check.
   static Descriptor decode(std::span<const std::byte> bytes);
+  // Of the same bytes, without a look at the rest: would decode() find any tensors?
+  static bool has_tensors(std::span<const std::byte> bytes) noexcept;
 };
 
 }  // namespace tensorbus
