@@ -39,11 +39,7 @@ class AsyncReceiver:
         self._joining: set[ref[Wait]] = set()
 
     async def receive(self, timeout: float | None = None) -> Sample:
-        timeout = seconds("timeout", self._timeout if timeout is None else timeout)
-        self._in_a_row += 1
-        if self._in_a_row >= _IN_A_ROW:
-            self._in_a_row = 0
-            await asyncio.sleep(0)
+        timeout = await self._begun(timeout)
         sample = self._spun(timeout) if self._spin > 0 else self.try_receive()
         if sample is not None:
             return sample
@@ -55,6 +51,37 @@ class AsyncReceiver:
                     return sample
                 await wait.woken()
         return self._last_look()
+
+    async def receive_many(self, most: int, timeout: float | None = None) -> list[Sample]:
+        timeout = await self._begun(timeout)
+        samples = self.try_receive_many(most)
+        if samples:
+            return samples
+        self._in_a_row = 0
+        with Wait(self._descriptor, timeout) as wait:
+            while not wait.over:
+                samples = self.try_receive_many(most)
+                if samples:
+                    return samples
+                await wait.woken()
+        try:
+            return self._subscriber.receive_many(most, 0)
+        finally:
+            self._pass_on()
+
+    # Whoever finds something every time gives the other tasks a turn now and then.
+    async def _begun(self, timeout: float | None) -> float | None:
+        self._in_a_row += 1
+        if self._in_a_row >= _IN_A_ROW:
+            self._in_a_row = 0
+            await asyncio.sleep(0)
+        return seconds("timeout", self._timeout if timeout is None else timeout)
+
+    def try_receive_many(self, most: int) -> list[Sample]:
+        samples = self._subscriber.try_receive_many(most)
+        if not samples:
+            self._pass_on()
+        return samples
 
     def try_receive(self) -> Sample | None:
         sample = self._subscriber.try_receive()

@@ -107,6 +107,17 @@ class AsyncSubscriber:
         """
         return await self._receiver.receive(timeout)
 
+    async def receive_many(self, most: int, timeout: float | None = None) -> list[Sample]:
+        """Several samples at once: waits like `receive` for the first, takes what else is there.
+
+        See `Subscriber.receive_many`. It never spins.
+
+        Raises:
+            InvalidArgument: `most` is less than 1.
+            Timeout, Closed, HoldLimit: as `receive`, and only if there is no sample.
+        """
+        return await self._receiver.receive_many(most, timeout)
+
     def try_receive(self) -> Sample | None:
         """The next sample if there is one now. Raises `Closed` and `HoldLimit` like `receive`."""
         return self._receiver.try_receive()

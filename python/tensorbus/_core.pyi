@@ -287,6 +287,9 @@ class Subscriber:
 
     def try_receive(self) -> Sample | Outcome: ...
 
+    def receive_many(self, most: int, timeout: float | None) -> list[Sample] | Outcome:
+        """At least one, or the Outcome that says why there is none."""
+
     def ready(self) -> bool: ...
 
     def fileno(self) -> int: ...

@@ -41,6 +41,7 @@ PICKLED = "pickle"
 
 _LEAVES = frozenset({type(None), bool, int, float, str, bytes})
 _LEAVES_BUT_INT = _LEAVES - {int}
+_BINARY = frozenset({b"\xc4", b"\xc5", b"\xc6"})  # what a MessagePack of bytes begins with
 _REFERENCES = [msgpack.Ext(_TENSOR, index.to_bytes(4, "little")) for index in range(256)]
 
 
@@ -54,6 +55,8 @@ def flatten(data: object) -> tuple[Outgoing, bytes]:
 
 def flatten_into(collect: Callable[[], Tensors], data: object) -> tuple[Tensors, bytes]:
     """The same, with the tensors in what `collect` makes, which has the methods of `Outgoing`."""
+    if type(data) is bytes:  # nothing to look for in it
+        return collect(), msgpack.encode(data)
     try:
         try:
             return (tensors := collect()), Flattener(tensors).flatten(data)
@@ -172,9 +175,11 @@ def unflatten(core: CoreSample, as_: Library | None, plan: Plan | None = None) -
         ProtocolError: the fields make no sense.
         Unsupported: it needs a library that is not installed here.
     """
-    restorer = Restorer(core, as_)
     fields = core.fields
     try:
+        if plan is None and fields[:1] in _BINARY:  # nothing to restore in it
+            return msgpack.decode(fields)
+        restorer = Restorer(core, as_)
         if fields:
             return restorer.decode(fields) if plan is None else restorer.decode_for(plan, fields)
         count = core.tensor_count

@@ -4,7 +4,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -87,6 +89,21 @@ nb::object try_receive(Subscriber& self) {
   Sample sample;
   const Outcome outcome = self.try_receive(sample);
   return result(outcome, std::move(sample));
+}
+
+// Few enough that room for all of them is cheap to make.
+constexpr std::size_t kMostAtOnce = 1024;
+
+nb::object receive_many(Subscriber& self, std::size_t most, Seconds timeout) {
+  std::vector<Sample> samples(std::min(most, kMostAtOnce));
+  std::size_t count = 0;
+  const Outcome outcome = wait_interruptibly(timeout, [&](std::chrono::nanoseconds left) {
+    return self.receive_many(samples, count, left);
+  });
+  if (outcome != Outcome::kDone) return nb::cast(outcome);
+  nb::list list;
+  for (Sample& sample : std::span(samples).first(count)) list.append(nb::cast(std::move(sample)));
+  return list;
 }
 
 nb::dict stats_of(const PublisherStats& stats) {
@@ -215,6 +232,10 @@ void bind_subscriber(nb::module_& module) {
            nb::sig("def receive(self, timeout: float | None) -> Sample | Outcome"),
            "A Sample, or the Outcome that says why there is none.")
       .def("try_receive", try_receive, nb::sig("def try_receive(self) -> Sample | Outcome"))
+      .def("receive_many", receive_many, nb::arg("most"), nb::arg("timeout").none(),
+           nb::sig("def receive_many(self, most: int, timeout: float | None) -> "
+                   "list[Sample] | Outcome"),
+           "At least one, or the Outcome that says why there is none.")
       .def("ready", &Subscriber::ready)
       .def("fileno", &Subscriber::event_descriptor)
       .def(
