@@ -17,10 +17,13 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 from goals import goals_table
+from peer_tables import peer_tables
+from plots import draw
 from tables import GPU_TITLES, TITLES, Rows, Table, as_markdown, as_text, table_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,7 +38,7 @@ def command_of(name: str, bin_dir: Path) -> list[str]:
 
 def run_bench(name: str, bin_dir: Path, quick: bool) -> Rows:
     command = command_of(name, bin_dir) + (["--quick"] if quick else [])
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=600)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=1800)
     if done.returncode != 0:
         sys.exit(f"error: {' '.join(command)} failed (exit {done.returncode})")
     rows: Rows = {}
@@ -70,6 +73,8 @@ def machine() -> dict[str, str]:
         "clocksource": first_line(
             "/sys/devices/system/clocksource/clocksource0/current_clocksource"
         ),
+        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
+        "python": platform.python_version(),
         "virtual": "yes" if " hypervisor " in first_line("/proc/cpuinfo", "flags") else "no",
         "load before": " ".join(f"{load:.1f}" for load in os.getloadavg()),
     }
@@ -91,7 +96,12 @@ def gpu() -> dict[str, str]:
 
 
 def tables_of(results: dict[str, Rows]) -> list[tuple[str, Table]]:
-    tables = [(ALL_TITLES[name], table_of(name, rows)) for name, rows in results.items()]
+    tables: list[tuple[str, Table]] = []
+    for name, rows in results.items():
+        if name == "python_peers":
+            tables += peer_tables(ALL_TITLES[name], rows)
+        else:
+            tables.append((ALL_TITLES[name], table_of(name, rows)))
     goals = goals_table(results)
     return tables + ([("Goals", goals)] if len(goals) > 1 else [])
 
@@ -125,9 +135,12 @@ def main() -> None:
     arguments = parse_arguments()
     described: dict[str, Any] = {**machine(), **(gpu() if arguments.gpu else {})}
     results: dict[str, Rows] = {}
-    for name in arguments.benches:
-        print(f"-- {ALL_TITLES[name]}", file=sys.stderr, flush=True)
+    begin = time.monotonic()
+    for i, name in enumerate(arguments.benches, 1):
+        at = f"{time.monotonic() - begin:.0f} s, {i} of {len(arguments.benches)}"
+        print(f"-- {at}: {ALL_TITLES[name]}", file=sys.stderr, flush=True)
         results[name] = run_bench(name, arguments.bin_dir, arguments.quick)
+    described["took"] = f"{time.monotonic() - begin:.0f} s{', --quick' * arguments.quick}"
     described["load after"] = " ".join(f"{load:.1f}" for load in os.getloadavg())
 
     text = [as_text([[key, value] for key, value in described.items()])]
@@ -145,7 +158,8 @@ def main() -> None:
         json.dumps({"machine": described, "results": results}, indent=1) + "\n"
     )
     print("\n\n".join(text))
-    print(f"\n{arguments.out}/report.md, report.json")
+    drawn = draw(results, arguments.out)
+    print(f"\n{arguments.out}/" + ", ".join(["report.md", "report.json", *drawn]))
 
 
 if __name__ == "__main__":

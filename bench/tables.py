@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-# row -> key -> one value for each repetition
+from harness.figures import indistinct
+
+# row -> key -> one value for each repetition; "absent" -> why there is no other key
 Rows = dict[str, dict[str, list[float]]]
 Table = list[list[str]]
 
 TITLES = {
     "polled_latency": "One way, the receiver polls",
+    "size_latency": "One way at every size, polled and asleep",
     "blocking_latency": "One way, the receiver sleeps",
     "copied_publish": "publish() of 24.9 MB that are not in a loan",
     "cpp_api": "C++: a call through the public headers, beside one of the classes inside",
     "message_rate": "Messages of 64 B a second, none lost",
     "soak": "A million messages of 64 B: before (0: after the warm-up) and after",
     "idle": "An idle participant, over the same process without one",
+    "fan_out": "publish() of 64 B to many subscribers",
+    "scale": "Many topics of two processes, many participants of one domain",
     "python_latency": "Python: one way, the receiver polls",
+    "python_peers": "Python: one way, a torch tensor in hand",
+    "python_asyncio": "Python: one way into an event loop",
+    "python_rate": "Python: messages a second, none lost",
+    "python_pool": "Python: a worker pool's items",
+    "python_start": "Python: from nothing to the first message",
     "python_import": "Python: what an import takes, in a process of its own",
     "python_queue": "Python: queues, one way, the receiver sleeps; and handles",
     "python_relay": "Python: small items through three processes",
@@ -33,11 +43,14 @@ GPU_TITLES = {
 }
 FLOORS = {
     "polled_latency": "line, half a round trip",
+    "size_latency": "line, half a round trip",
     "blocking_latency": "futex",
     "copied_publish": "memcpy to a memfd",
     "cpp_api": "inside",
     "message_rate": "bare ring",
     "python_latency": "line, polled in Python",
+    "python_asyncio": "eventfd, asyncio",
+    "python_pool": "multiprocessing.Pool, 64 B",
     "python_import": "pass",
     "python_queue": "eventfd, a round trip",
     "python_relay": "64 bytes, multiprocessing.Queue",
@@ -51,11 +64,15 @@ FLOORS = {
 
 def number(key: str, value: float) -> str:
     if key.endswith("_ns"):
+        if value >= 1e9:
+            return f"{value / 1e9:.2f} s"
         if value >= 1e6:
             return f"{value / 1e6:.2f} ms"
         return f"{value / 1e3:.1f} us" if value >= 1e4 else f"{value:.0f} ns"
     if key.endswith("_bytes"):
         return f"{value / 1024:,.0f} KiB"
+    if key == "bytes_per_second":
+        return f"{value / 1e9:.2f} GB/s"
     if key == "per_second":
         return f"{value / 1e6:.2f} M"
     return f"{value:,.0f}" if value == int(value) else f"{value:.1f}"
@@ -66,18 +83,30 @@ def ratios(row: list[float], floor: list[float]) -> list[float]:
     return [a / b for a, b in zip(row, floor, strict=True)]
 
 
+def spread_text(key: str, values: Sequence[float]) -> str:
+    return f"{number(key, min(values))} - {number(key, max(values))}"
+
+
+def label(key: str) -> str:
+    return key.removesuffix("_ns").removesuffix("_bytes").replace("_", " ")
+
+
 def timed_table(name: str, rows: Rows) -> Table:
+    """Medians, their spread, and which row that is wider than the way to its neighbour."""
     keys = list(dict.fromkeys(key for values in rows.values() for key in values))
     main = keys[0]
-    floor = rows[FLOORS[name]][main]
-    table = [["", *(k.removesuffix("_ns").replace("_", " ") for k in keys), "spread", "x floor"]]
+    floor = rows[FLOORS[name]][main] if name in FLOORS else None
+    notes = indistinct({row: values[main] for row, values in rows.items()})
+    ends = ["spread", *(["x floor"] if floor else []), *(["within the spread of"] if notes else [])]
+    table = [["", *map(label, keys), *ends]]
     for row, values in rows.items():
         medians = [
             number(key, statistics.median(values[key])) if key in values else "" for key in keys
         ]
-        spread = f"{number(main, min(values[main]))} - {number(main, max(values[main]))}"
-        times = statistics.median(ratios(values[main], floor))
-        table.append([row, *medians, spread, f"{times:.2f}"])
+        cells = [row, *medians, spread_text(main, values[main])]
+        if floor:
+            cells.append(f"{statistics.median(ratios(values[main], floor)):.2f}")
+        table.append([*cells, *([notes.get(row, "")] if notes else [])])
     return table
 
 
@@ -85,8 +114,7 @@ def soak_table(rows: Rows) -> Table:
     table = [["", "before", "after"]]
     for row, values in rows.items():
         for key, series in values.items():
-            label = f"{row}: {key.removesuffix('_bytes').replace('_', ' ')}"
-            table.append([label, number(key, series[0]), number(key, series[-1])])
+            table.append([f"{row}: {label(key)}", number(key, series[0]), number(key, series[-1])])
     return table
 
 

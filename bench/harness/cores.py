@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +36,17 @@ def core_pair() -> CorePair:
 def pin_to(core: int) -> None:
     """The calling thread, and every one that it starts afterwards."""
     os.sched_setaffinity(0, {core})
+
+
+@contextmanager
+def pinned_to(core: int) -> Iterator[None]:
+    """The calling thread, for as long as the block runs."""
+    before = os.sched_getaffinity(0)
+    pin_to(core)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def _topology(core: int) -> tuple[str, str]:

@@ -7,6 +7,7 @@ import mmap
 import multiprocessing
 import os
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -25,6 +26,7 @@ PAGE = 4096
 WARM_UP = 3  # messages, of each size
 LEAST = 5  # messages, however long they take
 MOST = 10_000
+WINDOW = 2  # messages on their way in a stream
 LAST = (1 << 64) - 1  # the number that ends a row
 ASLEEP_AFTER = 0.0003  # seconds: the receiver sleeps again
 POLLED_AFTER_NS = 2_000
@@ -38,23 +40,29 @@ class Pace:
     """How long a row goes on."""
 
     seconds: float
-    most: int = MOST
+    most: int = MOST - 2 * WARM_UP  # messages
 
 
 class Stage:
     """What both share beside the peer: when the receiver had what, and the word that it is done."""
 
     def __init__(self) -> None:
-        memory = mmap.mmap(-1, 8 * 4 * (MOST + WARM_UP + 8))
+        memory = mmap.mmap(-1, 8 * 4 * (MOST + 1))
         self.words = memoryview(memory).cast("Q")
         self.event = os.eventfd(0)
 
     def answer(self, number: int, stamps: tuple[int, int, int], polls: bool) -> None:
-        at = 4 * number
+        at = 4 * (number % MOST)
         self.words[at + 1], self.words[at + 2], self.words[at + 3] = stamps
         self.words[0] = number
         if not polls:
             os.eventfd_write(self.event, 1)
+
+    def wait_for(self, number: int, polls: bool) -> None:
+        """Until the receiver has done so many; asleep, where it sleeps, too."""
+        while self.words[0] < number:
+            if not polls:
+                os.eventfd_read(self.event)
 
     def stamps(self, number: int, polls: bool) -> tuple[int, int, int]:
         """Of the receiver: the tensor in hand, a byte of each page read; how long a release took.
@@ -62,12 +70,8 @@ class Stage:
         Waits for them, asleep where the receiver sleeps: other threads of the sender may be what
         sends.
         """
-        if polls:
-            while self.words[0] != number:
-                pass
-        else:
-            os.eventfd_read(self.event)
-        at = 4 * number
+        self.wait_for(number, polls)
+        at = 4 * (number % MOST)
         return self.words[at + 1], self.words[at + 2], self.words[at + 3]
 
 
@@ -116,9 +120,7 @@ def send_row(peer: Peer, stage: Stage, size: int, pace: Pace) -> dict[str, float
         peer.send(message)
         sent = now() - begin
         del message
-        there, read, release = (
-            stage.stamps(number, peer.polls) if peer.receives else peer.answer()
-        )
+        there, read, release = stage.stamps(number, peer.polls) if peer.receives else peer.answer()
         if ends:
             return times.figures()
         if number > WARM_UP:
@@ -127,6 +129,29 @@ def send_row(peer: Peer, stage: Stage, size: int, pace: Pace) -> dict[str, float
             times.loan.append(lent)
             times.send.append(sent)
             times.release.append(release)
+
+
+def send_stream(peer: Peer, stage: Stage, size: int, pace: Pace) -> dict[str, float]:
+    """As fast as they go, with two on their way; the receiver reads a byte of each page."""
+    source = peer.make(size)
+    begin = time.monotonic()
+    number = 0
+    ends = False
+    while not ends:
+        number += 1
+        if number == WARM_UP + 1:
+            begin = time.monotonic()
+        ends = number > WARM_UP + LEAST and time.monotonic() - begin > pace.seconds
+        if peer.fresh:
+            source = peer.make(size)
+        message = peer.loan(source)
+        peer.fill(message, (LAST if ends else number).to_bytes(8, "little"))
+        peer.send(message)
+        del message
+        stage.wait_for(number - WINDOW + 1, peer.polls)
+    stage.wait_for(number, peer.polls)
+    per_second = (number - WARM_UP) / (time.monotonic() - begin)
+    return {"per_second": per_second, "bytes_per_second": per_second * size}
 
 
 def pause(peer: Peer, number: int) -> None:
@@ -140,6 +165,7 @@ def pause(peer: Peer, number: int) -> None:
 
 
 def receive_row(peer: Peer, stage: Stage) -> None:
+    """Until the message that is the last one."""
     expected = 0
     while True:
         expected += 1
@@ -164,7 +190,12 @@ def be_sender(peer: Peer, stage: Stage, sizes: list[int], pace: Pace, link: Conn
     try:
         peer.open_sender()
         for size in sizes:
-            link.send((size, send_row(peer, stage, size, pace)))
+            figures = send_row(peer, stage, size, pace)
+            if peer.streams:
+                stage.words[0] = 0
+                figures |= send_stream(peer, stage, size, pace)
+            stage.words[0] = 0
+            link.send((size, figures))
         link.send(None)
     finally:
         link.recv()  # until the receiver is done
@@ -175,6 +206,8 @@ def be_receiver(peer: Peer, stage: Stage, sizes: list[int], pace: Pace, link: Co
     peer.open_receiver()
     for _ in sizes:
         receive_row(peer, stage)
+        if peer.streams:
+            receive_row(peer, stage)
     link.send(None)
     link.recv()
     peer.close()
@@ -183,6 +216,7 @@ def be_receiver(peer: Peer, stage: Stage, sizes: list[int], pace: Pace, link: Co
 def run(core: int, work: Callable[..., None], args: tuple[Any, ...]) -> None:
     """A forked process: quiet, on its core, and telling what it fails of."""
     torch.set_num_threads(1)
+    warnings.simplefilter("ignore")  # of tensors over what is read-only
     pin_to(core)
     gc.collect()
     gc.freeze()

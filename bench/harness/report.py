@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterable
 
 
@@ -25,3 +26,13 @@ def percentile(values: Iterable[float], part: float) -> float:
     """The value that `part` (0 to 1) of all values do not exceed."""
     ordered = sorted(values)
     return ordered[min(int(part * len(ordered)), len(ordered) - 1)]
+
+
+def report_absent(row: str, why: str) -> None:
+    """A row that cannot be measured here is named, with the reason."""
+    print(json.dumps({"row": row, "repetition": 0, "absent": why}), flush=True)
+
+
+def progress(text: str) -> None:
+    """For who waits; the report is on stdout."""
+    print(f"   {text}", file=sys.stderr, flush=True)

@@ -19,6 +19,8 @@ _WORD = 0  # index of the word; the bytes begin a page later
 
 
 class Floor(Peer):
+    streams = False
+
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.memory = mmap.mmap(-1, mmap.PAGESIZE + LARGEST_BYTES)

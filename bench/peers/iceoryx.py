@@ -11,6 +11,10 @@ import torch
 from peers.peer import PATIENCE, Peer
 
 
+def tensor_of(sample: Any) -> torch.Tensor:
+    return torch.frombuffer(sample.payload().as_memory_view(), dtype=torch.uint8)
+
+
 class PolledIceoryx(Peer):
     name = "iceoryx2, polled"
     module = "iceoryx2"
@@ -23,9 +27,7 @@ class PolledIceoryx(Peer):
         self.node = iceoryx2.NodeBuilder.new().create(iceoryx2.ServiceType.Ipc)
         self.service_name = iceoryx2.ServiceName.new(self.folder.name)
         builder = self.node.service_builder(self.service_name)
-        self.service = builder.publish_subscribe(
-            iceoryx2.Slice[ctypes.c_uint8]
-        ).open_or_create()
+        self.service = builder.publish_subscribe(iceoryx2.Slice[ctypes.c_uint8]).open_or_create()
         return iceoryx2
 
     def open_sender(self) -> None:
@@ -51,19 +53,20 @@ class PolledIceoryx(Peer):
             time.sleep(0.001)
 
     def loan(self, source: torch.Tensor) -> Any:
-        return self.publisher.loan_slice_uninit(source.nbytes)
+        sample = self.publisher.loan_slice_uninit(source.nbytes)
+        return sample, tensor_of(sample)
 
     def fill(self, message: Any, number: bytes) -> None:
-        ctypes.memmove(message.payload().as_ptr(), number, len(number))
+        super().fill(message[1], number)
 
     def send(self, message: Any) -> None:
-        message.assume_init().send()
+        message[0].assume_init().send()
 
     def receive(self) -> torch.Tensor | None:
         self.sample = self.subscriber.receive()
         if self.sample is None:
             return None
-        return torch.frombuffer(self.sample.payload().as_memory_view(), dtype=torch.uint8)
+        return tensor_of(self.sample)
 
     def release(self) -> None:
         self.sample = None

@@ -18,8 +18,8 @@ class Peer:
     Made before both processes are forked, with what they inherit; each then opens its end. A
     message is a flat uint8 tensor whose first eight bytes are its number.
 
-    Who has memory to lend lends it in `loan`, which is on the clock. What fills it is the user's
-    own work in any case and is not: `fill` only writes the number.
+    Who has memory to lend lends it in `loan`, which is on the clock, as a tensor wherever it can be
+    one. What fills it is the user's own work in any case and is not: `fill` only writes the number.
     """
 
     name: ClassVar[str]
@@ -28,6 +28,8 @@ class Peer:
     polls: ClassVar[bool] = False  # `receive` returns None when there is nothing yet
     fresh: ClassVar[bool] = False  # `make` is called for each message anew
     receives: ClassVar[bool] = True  # in the process that is forked for it
+    streams: ClassVar[bool] = True  # a second message does not write over the first
+    starts_slowly: ClassVar[bool] = False  # too slowly for a quick run
 
     def __init__(self, folder: Path) -> None:
         """`folder` is there for both, and empty: for sockets and domains."""
@@ -48,7 +50,8 @@ class Peer:
         pass
 
     def make(self, size: int) -> torch.Tensor:
-        """Off the clock: what the sender has."""
+        """Off the clock: what the sender has. A new one's pages are all the same one of zeros, so
+        that copying from it is cheaper than it would be, in favour of the peer."""
         return torch.zeros(size, dtype=torch.uint8)
 
     def loan(self, source: torch.Tensor) -> Any:

@@ -53,6 +53,7 @@ class OneBlock(SharedBlocks):
     """One block that both keep: the least that is sent is its name. Nothing guards its bytes."""
 
     name = "shared_memory + Queue, one block"
+    streams = False
 
     def make(self, size: int) -> torch.Tensor:
         self.block = SharedMemory(create=True, size=size)

@@ -35,6 +35,7 @@ class SharedTorchQueue(TorchQueue):
 
     name = "torch.multiprocessing.Queue, shared"
     fresh = False
+    streams = False
 
     def make(self, size: int) -> torch.Tensor:
         return super().make(size).share_memory_()

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from peers.peer import PATIENCE, Peer
@@ -63,4 +64,4 @@ class Zenoh(Peer):
 
     def receive(self) -> torch.Tensor | None:
         payload = self.subscriber.recv().payload
-        return torch.frombuffer(payload.to_bytes(), dtype=torch.uint8)
+        return torch.from_numpy(np.frombuffer(payload.to_bytes(), dtype=np.uint8))

@@ -12,6 +12,7 @@ from peers.peer import PATIENCE, Peer
 class Zmq(Peer):
     name = "pyzmq ipc"
     module = "zmq"
+    fresh = True  # the bytes are its own until they are sent
 
     def open_sender(self) -> None:
         import zmq
