@@ -5,10 +5,9 @@ from __future__ import annotations
 import statistics
 
 from harness.figures import indistinct
-from tables import Rows, Table, number, spread_text
+from tables import SAME_GROUP, Rows, Table, label, number, spread_text
 
 Titled = list[tuple[str, Table]]
-SEPARATOR = ": "
 COLUMNS = ["p50_ns", "p99_ns", "p999_ns", "read_ns", "loan_ns", "send_ns", "release_ns"]
 
 
@@ -16,7 +15,7 @@ def by_size(rows: Rows) -> dict[str, Rows]:
     """Size -> way -> what was measured. What is absent belongs to no size."""
     sizes: dict[str, Rows] = {}
     for row, values in rows.items():
-        size, separator, way = row.partition(SEPARATOR)
+        size, separator, way = row.partition(SAME_GROUP)
         if separator:
             sizes.setdefault(size, {})[way] = values
     return sizes
@@ -51,11 +50,12 @@ def size_table(measured: Rows) -> Table:
     p50 = {way: values["p50_ns"] for way, values in measured.items()}
     ordered = sorted(p50, key=lambda way: statistics.median(p50[way]))
     notes = indistinct(p50)
-    table = [["", *(key.removesuffix("_ns") for key in COLUMNS), "spread of p50", "within it"]]
+    keys = [key for key in COLUMNS if any(key in values for values in measured.values())]
+    table = [["", *map(label, keys), "spread of p50", "within the spread of"]]
     for way in ordered:
         values = measured[way]
         cells = [
-            number(key, statistics.median(values[key])) if key in values else "" for key in COLUMNS
+            number(key, statistics.median(values[key])) if key in values else "" for key in keys
         ]
         table.append([way, *cells, spread_text("p50_ns", p50[way]), notes.get(way, "")])
     return table

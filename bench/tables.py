@@ -15,7 +15,7 @@ TITLES = {
     "polled_latency": "One way, the receiver polls",
     "size_latency": "One way at every size, polled and asleep",
     "blocking_latency": "One way, the receiver sleeps",
-    "copied_publish": "publish() of 24.9 MB that are not in a loan",
+    "copied_publish": "publish() of what is not in a loan",
     "cpp_api": "C++: a call through the public headers, beside one of the classes inside",
     "message_rate": "Messages of 64 B a second, none lost",
     "soak": "A million messages of 64 B: before (0: after the warm-up) and after",
@@ -41,16 +41,18 @@ GPU_TITLES = {
     "python_cuda": "GPU, Python: there and back, both ends poll; and attaching",
     "python_cuda_rate": "GPU, Python: tensors as fast as they go",
 }
+# A floor that begins so is that of the row's own group: "24.9 MB: ...", "uvloop: ...".
+SAME_GROUP = ": "
 FLOORS = {
     "polled_latency": "line, half a round trip",
     "size_latency": "line, half a round trip",
     "blocking_latency": "futex",
-    "copied_publish": "memcpy to a memfd",
+    "copied_publish": SAME_GROUP + "memcpy to a memfd",
     "cpp_api": "inside",
     "message_rate": "bare ring",
     "python_latency": "line, polled in Python",
-    "python_asyncio": "eventfd, asyncio",
-    "python_pool": "multiprocessing.Pool, 64 B",
+    "python_asyncio": SAME_GROUP + "eventfd",
+    "python_pool": SAME_GROUP + "torch Pool",
     "python_import": "pass",
     "python_queue": "eventfd, a round trip",
     "python_relay": "64 bytes, multiprocessing.Queue",
@@ -74,7 +76,7 @@ def number(key: str, value: float) -> str:
     if key == "bytes_per_second":
         return f"{value / 1e9:.2f} GB/s"
     if key == "per_second":
-        return f"{value / 1e6:.2f} M"
+        return f"{value / 1e6:.2f} M" if value >= 1e6 else f"{value / 1e3:.0f} k"
     return f"{value:,.0f}" if value == int(value) else f"{value:.1f}"
 
 
@@ -91,23 +93,37 @@ def label(key: str) -> str:
     return key.removesuffix("_ns").removesuffix("_bytes").replace("_", " ")
 
 
+def floor_of(name: str, row: str) -> str:
+    """The row that stands under this one."""
+    floor = FLOORS[name]
+    return row.partition(SAME_GROUP)[0] + floor if floor.startswith(SAME_GROUP) else floor
+
+
 def timed_table(name: str, rows: Rows) -> Table:
     """Medians, their spread, and which row that is wider than the way to its neighbour."""
+    absent = {row: str(values["absent"][0]) for row, values in rows.items() if "absent" in values}
+    rows = {row: values for row, values in rows.items() if row not in absent}
     keys = list(dict.fromkeys(key for values in rows.values() for key in values))
     main = keys[0]
-    floor = rows[FLOORS[name]][main] if name in FLOORS else None
+    has_floor = name in FLOORS
     notes = indistinct({row: values[main] for row, values in rows.items()})
-    ends = ["spread", *(["x floor"] if floor else []), *(["within the spread of"] if notes else [])]
+    ends = [
+        "spread",
+        *(["x floor"] if has_floor else []),
+        *(["within the spread of"] if notes else []),
+    ]
     table = [["", *map(label, keys), *ends]]
     for row, values in rows.items():
         medians = [
             number(key, statistics.median(values[key])) if key in values else "" for key in keys
         ]
         cells = [row, *medians, spread_text(main, values[main])]
-        if floor:
+        if has_floor:
+            floor = rows[floor_of(name, row)][main]
             cells.append(f"{statistics.median(ratios(values[main], floor)):.2f}")
         table.append([*cells, *([notes.get(row, "")] if notes else [])])
-    return table
+    rest = [""] * (len(table[0]) - 2)
+    return table + [[row, f"absent: {why}", *rest] for row, why in absent.items()]
 
 
 def soak_table(rows: Rows) -> Table:

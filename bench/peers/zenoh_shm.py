@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from peers.peer import PATIENCE, Peer
+from peers.peer import Peer
 
 POOL_BYTES = 512 << 20
 
