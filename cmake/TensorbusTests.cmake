@@ -35,6 +35,7 @@ foreach(layer IN LISTS TENSORBUS_LAYERS)
   tensorbus_add_tests(${layer} "${TENSORBUS_SOURCE_DIR}/${layer}")
 endforeach()
 tensorbus_add_tests(system "${PROJECT_SOURCE_DIR}/tests/cpp")
+tensorbus_add_tests(bench "${PROJECT_SOURCE_DIR}/bench/harness")
 # In a program of its own: its operator new fails when told to.
 tensorbus_add_tests(allocation "${PROJECT_SOURCE_DIR}/tests/cpp/allocation")
 

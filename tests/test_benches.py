@@ -1,0 +1,194 @@
+"""What the benchmarks make of their figures is right, and what they compare with works here."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+BENCH = Path(__file__).parent.parent / "bench"
+
+
+def imported(name: str) -> ModuleType:
+    """A module of bench, whose `harness` is another than that of the tests."""
+    ours = {key: sys.modules.pop(key) for key in list(sys.modules) if is_of_harness(key)}
+    sys.path.insert(0, str(BENCH))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(BENCH))
+        for key in [key for key in sys.modules if is_of_harness(key)]:
+            del sys.modules[key]
+        sys.modules.update(ours)
+
+
+def is_of_harness(module: str) -> bool:
+    return module.partition(".")[0] == "harness"
+
+
+figures = imported("harness.figures")
+tables = imported("tables")
+peer_tables = imported("peer_tables")
+goals = imported("goals")
+
+
+class TestFigures:
+    def test_a_percentile_is_what_so_many_do_not_exceed(self) -> None:
+        times = list(range(1, 10_001))
+        assert figures.latency_figures(times) == {
+            "p50_ns": 5001,
+            "p99_ns": 9901,
+            "p999_ns": 9991,
+        }
+
+    def test_a_percentile_that_would_only_be_the_worst_is_left_out(self) -> None:
+        assert figures.latency_figures([3, 1, 2]) == {"p50_ns": 2}
+        assert set(figures.latency_figures([1] * 200)) == {"p50_ns", "p99_ns"}
+
+    def test_rows_whose_repetitions_overlap_cannot_be_told_apart(self) -> None:
+        assert figures.is_within_spread([10, 14, 12], [13, 15, 14])
+        assert not figures.is_within_spread([10, 11, 10], [13, 14, 14])
+
+    def test_a_row_is_held_against_its_nearest_neighbour(self) -> None:
+        rows = {"fast": [1.0, 1.1], "wide": [5.0, 9.0], "slow": [8.0, 8.1]}
+        assert figures.indistinct(rows) == {"wide": "slow", "slow": "wide"}
+
+
+def rows_of(**p50: list[float]) -> Any:
+    return {row.replace("_", " "): {"p50_ns": values} for row, values in p50.items()}
+
+
+class TestTables:
+    def test_a_row_within_the_spread_of_its_neighbour_says_so(self) -> None:
+        rows = rows_of(futex=[100, 120], a=[110, 115], far=[900, 901])
+        table = tables.timed_table("blocking_latency", rows)
+        assert table[0] == ["", "p50", "spread", "x floor", "within the spread of"]
+        assert table[1:] == [
+            ["futex", "110 ns", "100 ns - 120 ns", "1.00", "a"],
+            ["a", "112 ns", "110 ns - 115 ns", "1.03", "futex"],
+            ["far", "900 ns", "900 ns - 901 ns", "8.25", ""],
+        ]
+
+    def test_a_floor_is_that_of_the_rows_own_group(self) -> None:
+        assert tables.floor_of("copied_publish", "1 MB: publish()") == "1 MB: memcpy to a memfd"
+        assert tables.floor_of("blocking_latency", "64 B loan, asleep") == "futex"
+
+    def test_peers_are_shown_by_size_and_what_is_absent_with_its_reason(self) -> None:
+        rows: Any = {
+            "64 B: ours": {"p50_ns": [100.0, 102.0]},
+            "1 MB: ours": {"p50_ns": [200.0, 202.0]},
+            "64 B: theirs": {"p50_ns": [3000.0, 3002.0]},
+            "nobody": {"absent": ["is not installed"]},
+        }
+        shown = dict(peer_tables.peer_tables("One way", rows))
+        assert shown["One way: p50"] == [
+            ["", "64 B", "1 MB"],
+            ["ours", "101 ns", "201 ns"],
+            ["theirs", "3001 ns", ""],
+        ]
+        assert shown["One way: what is absent"][1:] == [["nobody", "is not installed"]]
+        assert [row[0] for row in shown["One way: 64 B"][1:]] == ["ours", "theirs"]
+
+    def test_every_row_of_a_table_is_as_wide_as_its_head(self) -> None:
+        rows = {**rows_of(a=[1, 2]), "b": {"absent": ["why"]}}
+        assert {len(row) for row in tables.timed_table("python_rate", rows)} == {3}
+
+
+class TestGoals:
+    def test_a_goal_without_its_benchmark_is_not_shown(self) -> None:
+        assert len(goals.goals_table({})) == 1
+
+    def test_a_goal_is_met_or_missed_by_its_worst_row(self) -> None:
+        rows = {"futex": [100.0], "64 B, asleep": [110.0], "1 MB, asleep": [130.0]}
+        judge = goals.floor_goal(", asleep", "futex", 1.25)
+        assert judge(rows_of(**rows)) == (False, "1 MB, asleep: 1.30 x futex")
+
+    def test_ratios_are_those_of_neighbours_in_time(self) -> None:
+        # Twice as slow a machine in the second repetition, and the ratio is the same.
+        rows = rows_of(**{"1 MB: ours": [10.0, 20.0], "1 MB: floor": [10.0, 20.0]})
+        assert goals.floor_goal("ours", ": floor", 1.05)(rows) == (True, "1 MB: ours: 1.00 x floor")
+
+    def test_a_peer_that_is_absent_is_no_win(self) -> None:
+        rows = rows_of(**{"24.9 MB: tensorbus loan, polled": [1.0]})
+        assert goals.faster_goal("pickle over TCP", 1000)(rows) == (
+            False,
+            "pickle over TCP is absent",
+        )
+
+
+FAST = [
+    "floor: a word, polled",
+    "floor: eventfd",
+    "tensorbus loan, polled",
+    "tensorbus loan",
+    "tensorbus, any tensor",
+    "tensorbus Queue",
+    "iceoryx2, polled",
+    "iceoryx2",
+    "Zenoh, shared memory",
+    "pyzmq ipc",
+    "pipe",
+    "shared_memory + Queue, fresh",
+    "shared_memory + Queue, one block",
+    "torch.multiprocessing.Queue, fresh",
+    "torch.multiprocessing.Queue, shared",
+    "pickle over TCP",
+]
+SLOW = ["Ray objects"]
+
+
+def peers(*names: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "peers", *names],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(BENCH), *sys.path])},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def tried(*names: str) -> dict[str, Any]:
+    found = [json.loads(line) for line in peers(*names).splitlines()]
+    return {each["name"]: each for each in found}
+
+
+@pytest.fixture(scope="module")
+def fast() -> dict[str, Any]:
+    """What became of all of them, in one program: they fork from where PyTorch is imported."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    return tried(*FAST)
+
+
+def check(peer: dict[str, Any]) -> None:
+    if "absent" in peer:
+        pytest.skip(peer["absent"])
+    assert set(peer.get("sizes", peer)) == {"64", "65536"}
+    for values in peer["sizes"].values():
+        assert values["messages"] >= 5
+        assert values["p50_ns"] > 0
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_messages_go_through_the_peer(name: str, fast: dict[str, Any]) -> None:
+    check(fast[name])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("torch")
+@pytest.mark.parametrize("name", SLOW)
+def test_messages_go_through_the_slow_peer(name: str) -> None:
+    check(tried(name)[name])
+
+
+@pytest.mark.usefixtures("torch")
+def test_all_peers_are_tried() -> None:
+    assert set(peers().splitlines()) == {*FAST, *SLOW, "pyarrow Plasma"}
