@@ -217,7 +217,7 @@ def report_row(row: Row, repetition: int, values: dict[str, float]) -> None:
 
 def main() -> None:
     quick = is_quick(__doc__)
-    pace = Pace(messages=2_000 if quick else 10_000)
+    pace = Pace(messages=1_000 if quick else 10_000)
     with TwoProcesses(stamps=2 * (pace.last + 1)) as both, ExitStack() as stack:
         ends = [end_of_bus(both, row, stack) for row in ROWS]
         gc.collect()

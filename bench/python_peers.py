@@ -83,7 +83,7 @@ def report_peer(repetition: int, kind: type[Peer], sizes: dict[str, int], pace: 
 def main() -> None:
     quick = is_quick(__doc__)
     sizes = {label: SIZES[label] for label in QUICK_SIZES} if quick else SIZES
-    pace = Pace(seconds=0.03 if quick else 0.2)
+    pace = Pace(seconds=0.02 if quick else 0.2)
     repetitions = 2 if quick else 5
     torch.set_num_threads(1)
     absent = {kind: why for kind in PEERS if (why := kind.absence())}

@@ -1,12 +1,12 @@
 """Runs the benchmarks and sets what they measured beside its floors.
 
-    python bench/run.py            everything, about four and a half minutes
+    python bench/run.py            everything, about eight minutes
     python bench/run.py --quick    the same with fewer messages, about one minute
     python bench/run.py --only polled_latency,soak
     python bench/run.py --gpu      those that need a GPU, about two minutes
 
 The programs are looked for in TENSORBUS_BENCH_BIN_DIR (scripts/bench builds them and sets it). The
-report goes to the terminal and, as report.md and report.json, to build/bench or --out.
+report goes to the terminal and, as report.md, report.json and plots, to build/bench or --out.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Peer:
     def absence(cls) -> str | None:
         """Why it cannot be measured here, or None."""
         if cls.needs is None and cls.module and importlib.util.find_spec(cls.module) is None:
-            return f"{cls.module} is not installed"
+            return f"{cls.module} is not installed (scripts/bench --peers installs all)"
         return cls.needs
 
     def open_sender(self) -> None:
