@@ -37,6 +37,7 @@ figures = imported("harness.figures")
 tables = imported("tables")
 peer_tables = imported("peer_tables")
 goals = imported("goals")
+fill_pages = imported("fill_pages")
 
 
 class TestFigures:
@@ -121,6 +122,38 @@ class TestGoals:
             False,
             "pickle over TCP is absent",
         )
+
+
+class TestPages:
+    def test_every_block_can_be_filled(self) -> None:
+        found = [name for page in fill_pages.PAGES for _, name, _ in blocks(page.read_text())]
+        assert {"readme", "goals", "peers in hand"} <= set(found)
+        for name in found:
+            assert name in fill_pages.MAKERS or name in tables.TITLES
+            assert fill_pages.source(name) in {None, *tables.TITLES}
+
+    def test_a_block_gets_what_was_measured(self) -> None:
+        report: Any = {
+            "machine": {"cores": "2 of 2", "cpu": "abacus"},
+            "results": {"python_peers": {"64 B: tensorbus loan": {"p50_ns": [100.0, 102.0]}}},
+        }
+        text = "a\n<!-- bench: readme -->\nold\n<!-- end -->\nb\n"
+        page = fill_pages.ROOT / "README.md"
+        new = fill_pages.filled(text, report, page)
+        assert "on 2 cores of a machine with abacus" in new
+        assert "| tensorbus, asleep | 101 ns |" in new
+        assert "(bench/results/latency.svg)" in new
+        assert "old" not in new
+        assert fill_pages.filled(new, report, page) == new
+
+    def test_a_block_that_was_not_measured_stays(self) -> None:
+        text = "<!-- bench: python_rate -->\nold\n<!-- end -->\n"
+        report = {"machine": {}, "results": {}}
+        assert fill_pages.filled(text, report, fill_pages.ROOT / "README.md") == text
+
+
+def blocks(text: str) -> list[Any]:
+    return fill_pages.BLOCK.findall(text)
 
 
 FAST = [

@@ -126,6 +126,8 @@ def test_links_out_of_the_pages_lead_to_examples_or_nowhere(tmp_path: Path) -> N
     text = "[a](../../examples/cpp/a.cpp) [b](../../bench) [c](../limits.md#x) `limits.md` `no.md`"
     expected = "[a](/examples/cpp.md) b [c](../limits.md#x) [`limits.md`](/limits.md) `no.md`"
     assert links.for_the_site(text, "tasks/page", tmp_path) == expected
+    plot = "![a](../../bench/results/a.svg)"
+    assert links.for_the_site(plot, "tasks/page", tmp_path) == "![a](/plots/a.svg)"
     code = "```\n`limits.md`\n```\n"
     assert links.for_the_site(code, "tasks/page", tmp_path) == code
 

@@ -6,14 +6,15 @@ import re
 from pathlib import Path
 from posixpath import join, normpath
 
+PLOT = re.compile(r"(!\[[^\]]*\]\()(?:\.\./)+bench/results/(\w+\.svg\))")
 OUTSIDE = re.compile(r"\[([^\]]*)\]\((\.\./[^)\s]+)\)")
 NAMED_PAGE = re.compile(r"(?<!\[)`((?:[\w-]+/)?[\w-]+\.md)`")
 IN_DOCSTRING = re.compile(r"\bdocs/(\w+)\.md")
 
 
 def for_the_site(text: str, page: str, root: Path) -> str:
-    """Examples have pages there; of other files of the repository only the name is left. Pages that
-    are only named become links."""
+    """Examples have pages there, and plots lie beside them; of other files of the repository only
+    the name is left. Pages that are only named become links."""
     folder = str(Path(page).parent)
 
     def outside(link: re.Match[str]) -> str:
@@ -26,7 +27,9 @@ def for_the_site(text: str, page: str, root: Path) -> str:
     def named(page: re.Match[str]) -> str:
         return f"[{page[0]}](/{page[1]})" if (root / page[1]).is_file() else page[0]
 
-    parts = re.split(r"(^```.*?^```$)", OUTSIDE.sub(outside, text), flags=re.S | re.M)
+    parts = re.split(
+        r"(^```.*?^```$)", OUTSIDE.sub(outside, PLOT.sub(r"\1/plots/\2", text)), flags=re.S | re.M
+    )
     return "".join(
         part if part.startswith("```") else NAMED_PAGE.sub(named, part) for part in parts
     )

@@ -6,6 +6,7 @@ python docs/site/pages.py INCLUDE TARGET    with the folder of the installed hea
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -19,6 +20,7 @@ def main(include: Path, target: Path) -> None:
     write_references(include, target / "reference")
     write_examples(target / "examples")
     (target / "changelog.md").write_text((ROOT / "CHANGELOG.md").read_text())
+    copy_plots(target / "plots")
 
 
 def write_references(include: Path, target: Path) -> None:
@@ -32,6 +34,12 @@ def write_references(include: Path, target: Path) -> None:
             entries.append(f"{page.name} <{language}/{file}>")
             write(target / language / file, page.markdown)
         add_toctree(target / f"{language}.md", entries)
+
+
+def copy_plots(target: Path) -> None:
+    target.mkdir(exist_ok=True)
+    for plot in (ROOT / "bench" / "results").glob("*.svg"):
+        shutil.copy(plot, target)
 
 
 def write_examples(target: Path) -> None:
