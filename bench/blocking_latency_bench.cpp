@@ -1,13 +1,7 @@
 // One way from one process to another, the receiver asleep: a message of the bus beside a futex in
-// memory that both processes map.
+// memory that both processes map, and an eventfd.
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-
-#include <climits>
-
-#include "harness/messages.hpp"
-#include "harness/report.hpp"
+#include "harness/floors.hpp"
 
 namespace {
 
@@ -16,32 +10,6 @@ using namespace std::chrono_literals;
 using tensorbus::Loan;
 using tensorbus::Outcome;
 using tensorbus::Sample;
-
-struct FutexStage {
-  Line sent;
-  alignas(128) std::atomic<std::uint32_t> wake{0};
-};
-
-void futex_one_way(TwoProcesses& both, FutexStage& stage, const Pace& pace, int repetition) {
-  if (both.is_sender())
-    return send_paced(
-        both, pace, [] { return 0; },
-        [&](int) {
-          stage.sent.word.store(ticks_before(), std::memory_order_relaxed);
-          stage.wake.fetch_add(1, std::memory_order_release);
-          ::syscall(SYS_futex, &stage.wake, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-        });
-  Histogram latency;
-  std::uint32_t before = stage.wake.load(std::memory_order_acquire);
-  receive_paced(both, pace, latency, [&](std::uint64_t) {
-    while (stage.wake.load(std::memory_order_acquire) == before)
-      ::syscall(SYS_futex, &stage.wake, FUTEX_WAIT, before, nullptr, nullptr, 0);
-    const std::uint64_t now = ticks_after();
-    ++before;
-    return ticks_between(stage.sent.word.load(std::memory_order_relaxed), now);
-  });
-  report("futex", repetition, latency);
-}
 
 void bus_one_way(TwoProcesses& both, const tensorbus::Participant& participant, const char* name,
                  const tensorbus::Layout& layout, const Pace& pace, int repetition) {
@@ -75,12 +43,14 @@ int main(int count, char** values) {
   const Pace pace{
       .messages = arguments.quick ? 2'000U : 5'000U, .warm_up = 100, .pause_ns = 50'000};
 
-  Shared<FutexStage> stage;
+  Shared<WakeStage> stage;
+  const int event = ::eventfd(0, 0);
   TwoProcesses both;
   {
     const tensorbus::Participant participant(both.participant_options());
     for (int repetition = 0; repetition < arguments.repetitions(); ++repetition) {
       futex_one_way(both, *stage, pace, repetition);
+      eventfd_one_way(both, *stage, event, pace, repetition);
       bus_one_way(both, participant, "64 B loan, asleep", kSmall, pace, repetition);
       bus_one_way(both, participant, "24.9 MB loan, asleep", kImage, pace, repetition);
     }

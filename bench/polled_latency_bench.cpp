@@ -4,8 +4,7 @@
 #include <array>
 #include <optional>
 
-#include "harness/messages.hpp"
-#include "harness/report.hpp"
+#include "harness/floors.hpp"
 
 namespace {
 
@@ -14,35 +13,6 @@ using namespace std::chrono_literals;
 using tensorbus::Loan;
 using tensorbus::Outcome;
 using tensorbus::Sample;
-
-// Half of the way there and back: needs no clock that two cores share.
-void line_round_trip(TwoProcesses& both, const Pace& pace, int repetition) {
-  Line& there = both.stage().sent;
-  Line& back = both.stage().answered;
-  const auto wait = [](Line& line, std::uint64_t value) {
-    while (line.word.load(std::memory_order_acquire) != value) {
-    }
-  };
-  const std::uint64_t last = pace.warm_up + pace.messages;
-  Histogram ticks;
-  both.meet();
-  if (both.is_sender()) {
-    for (std::uint64_t message = 1; message <= last; ++message) {
-      const std::uint64_t begin = ticks_before();
-      there.word.store(message, std::memory_order_release);
-      wait(back, message);
-      const std::uint64_t end = ticks_after();
-      if (message > pace.warm_up) ticks.add((end - begin) / 2);
-    }
-    report("line, half a round trip", repetition, ticks);
-  } else {
-    for (std::uint64_t message = 1; message <= last; ++message) {
-      wait(there, message);
-      back.word.store(message, std::memory_order_release);
-    }
-  }
-  both.meet();
-}
 
 // Paced and timed as the bus is.
 void line_one_way(TwoProcesses& both, const Pace& pace, int repetition) {

@@ -2,16 +2,11 @@
 // beside a cache line, a futex and an eventfd that two processes share; and until a byte of each
 // page has been read.
 
-#include <linux/futex.h>
-#include <sys/eventfd.h>
-#include <sys/syscall.h>
-
-#include <climits>
 #include <memory>
+#include <optional>
 #include <vector>
 
-#include "harness/messages.hpp"
-#include "harness/report.hpp"
+#include "harness/floors.hpp"
 
 namespace {
 
@@ -31,81 +26,6 @@ constexpr Size kSizes[] = {{"64 B", 64},
                            {"24.9 MB", 1920 * 1080 * 3 * 4},
                            {"100 MB", 100'000'000}};
 constexpr std::size_t kPage = 4096;
-
-struct Floors {
-  alignas(128) std::atomic<std::uint32_t> wake{0};
-  Line sent;
-};
-
-// Half of the way there and back, which needs no clock that two cores share.
-void line_floor(TwoProcesses& both, const Pace& pace, int repetition) {
-  Line& there = both.stage().sent;
-  Line& back = both.stage().answered;
-  const auto wait = [](Line& line, std::uint64_t value) {
-    while (line.word.load(std::memory_order_acquire) != value) {
-    }
-  };
-  Histogram ticks;
-  both.meet();
-  for (std::uint64_t message = 1; message <= pace.warm_up + pace.messages; ++message) {
-    if (both.is_sender()) {
-      const std::uint64_t begin = ticks_before();
-      there.word.store(message, std::memory_order_release);
-      wait(back, message);
-      if (message > pace.warm_up) ticks.add((ticks_after() - begin) / 2);
-    } else {
-      wait(there, message);
-      back.word.store(message, std::memory_order_release);
-    }
-  }
-  if (both.is_sender()) report("line, half a round trip", repetition, ticks);
-  both.meet();
-}
-
-// `wake` by the sender, after the time has been written; `sleep` by the receiver until then.
-template <typename Wake, typename Sleep>
-void sleeping_floor(TwoProcesses& both, Floors& floors, const char* name, const Pace& pace,
-                    int repetition, Wake wake, Sleep sleep) {
-  if (both.is_sender())
-    return send_paced(
-        both, pace, [] { return 0; },
-        [&](int) {
-          floors.sent.word.store(ticks_before(), std::memory_order_release);
-          wake();
-        });
-  Histogram latency;
-  receive_paced(both, pace, latency, [&](std::uint64_t) {
-    sleep();
-    const std::uint64_t now = ticks_after();
-    return ticks_between(floors.sent.word.load(std::memory_order_acquire), now);
-  });
-  report(name, repetition, latency);
-}
-
-void futex_floor(TwoProcesses& both, Floors& floors, const Pace& pace, int repetition) {
-  std::uint32_t seen = floors.wake.load(std::memory_order_acquire);
-  sleeping_floor(
-      both, floors, "futex", pace, repetition,
-      [&] {
-        floors.wake.fetch_add(1, std::memory_order_release);
-        ::syscall(SYS_futex, &floors.wake, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-      },
-      [&] {
-        while (floors.wake.load(std::memory_order_acquire) == seen)
-          ::syscall(SYS_futex, &floors.wake, FUTEX_WAIT, seen, nullptr, nullptr, 0);
-        ++seen;
-      });
-}
-
-void eventfd_floor(TwoProcesses& both, Floors& floors, int event, const Pace& pace,
-                   int repetition) {
-  sleeping_floor(
-      both, floors, "eventfd", pace, repetition, [&] { ::eventfd_write(event, 1); },
-      [&] {
-        eventfd_t count = 0;
-        ::eventfd_read(event, &count);
-      });
-}
 
 void read_every_page(const std::byte* data, std::size_t bytes) {
   unsigned sum = 0;
@@ -178,7 +98,7 @@ int main(int count, char** values) {
   const Pace read{.messages = 1'000 / part, .warm_up = 50, .pause_ns = 2'000};
   const Pace asleep{.messages = 2'500 / part, .warm_up = 50, .pause_ns = kSleepPauseNs};
 
-  Shared<Floors> floors;
+  Shared<WakeStage> stage;
   const int event = ::eventfd(0, 0);
   TwoProcesses both;
   {
@@ -186,11 +106,11 @@ int main(int count, char** values) {
     std::vector<std::unique_ptr<Way>> ways;
     for (const Size& size : kSizes) ways.push_back(std::make_unique<Way>(both, participant, size));
     for (int repetition = 0; repetition < arguments.repetitions(); ++repetition) {
-      line_floor(both, polled, repetition);
+      line_round_trip(both, polled, repetition);
       for (auto& way : ways) way->run("polled", polled, repetition, false, false);
       for (auto& way : ways) way->run("polled, pages read", read, repetition, false, true);
-      futex_floor(both, *floors, asleep, repetition);
-      eventfd_floor(both, *floors, event, asleep, repetition);
+      futex_one_way(both, *stage, asleep, repetition);
+      eventfd_one_way(both, *stage, event, asleep, repetition);
       for (auto& way : ways) way->run("asleep", asleep, repetition, true, false);
     }
   }
