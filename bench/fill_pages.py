@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from floor_table import floor_table
 from goals import goals_table
 from peer_tables import absent_table, by_size, overview, size_table
 from plots import SHOWN
@@ -109,10 +110,19 @@ def readme(report: Report, page: Path) -> str:
     return "\n\n".join([text, as_markdown(short_table(peers(report))), latency_plot(report, page)])
 
 
+def readme_floors(report: Report, _: Path) -> str:
+    text = (
+        "The same run against its floors ([bench/results/report.md](bench/results/report.md), "
+        "made by `scripts/bench`):"
+    )
+    return f"{text}\n\n{as_markdown(floor_table(report['results']))}"
+
+
 MAKERS = {
     "machine": machine,
     "goals": goals,
     "readme": readme,
+    "readme floors": readme_floors,
     "peers in hand": peers_in_hand,
     "peers read": peers_read,
     "peers stream": peers_stream,
@@ -126,6 +136,7 @@ MAKERS = {
 # The benchmark that a block is made of, where that is not its name.
 SOURCES = {
     "readme": "python_peers",
+    "readme floors": "polled_latency",
     "plot latency": "python_peers",
     "plot throughput": "python_peers",
     "plot fan out": "fan_out",

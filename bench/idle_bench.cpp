@@ -55,7 +55,7 @@ void run(const std::string& domain, int repetition, std::chrono::seconds idle) {
 
 int main(int count, char** values) {
   const Arguments arguments = Arguments::parse(count, values);
-  const auto idle = arguments.quick ? 2s : 5s;
+  const auto idle = arguments.quick ? 1s : 5s;
   std::string domain = "/tmp/tensorbus-bench-XXXXXX";
   if (::mkdtemp(domain.data()) == nullptr) die("mkdtemp");
   int status = 0;

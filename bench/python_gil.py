@@ -60,7 +60,7 @@ def counted_per_second(core: int, work: Callable[[], None]) -> float:
 
 def main() -> None:
     quick = is_quick(__doc__)
-    seconds = 0.2 if quick else 0.5
+    seconds = 0.1 if quick else 0.5
     cores = core_pair()
     pin_to(cores.sender)
     sys.setswitchinterval(1e-4)

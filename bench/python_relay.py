@@ -125,7 +125,7 @@ def main() -> None:
     gc.disable()
     for repetition in range(2 if quick else 3):
         for row in ROWS:
-            items = row.items // 20 if quick else row.items
+            items = row.items // 40 if quick else row.items
             each = relay(row, items)
             report(row.name, repetition, each_ns=each, items_per_second=1e9 / each, items=items)
 

@@ -38,6 +38,7 @@ tables = imported("tables")
 peer_tables = imported("peer_tables")
 goals = imported("goals")
 fill_pages = imported("fill_pages")
+floor_table = imported("floor_table")
 
 
 class TestFigures:
@@ -145,6 +146,11 @@ class TestPages:
         assert "(bench/results/latency.svg)" in new
         assert "old" not in new
         assert fill_pages.filled(new, report, page) == new
+
+    def test_the_short_table_has_what_was_measured(self) -> None:
+        rows = rows_of(**{"64 B loan, asleep": [40_000.0], "futex": [30_000.0]})
+        table = floor_table.floor_table({"blocking_latency": rows})
+        assert table[1:] == [["one way, C++, the receiver sleeps", "40.0 us", "30.0 us, a futex"]]
 
     def test_a_block_that_was_not_measured_stays(self) -> None:
         text = "<!-- bench: python_rate -->\nold\n<!-- end -->\n"
