@@ -14,6 +14,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 MARKS = [
     pytest.mark.slow,
+    pytest.mark.timeout(600),  # it compiles, also where others do
     pytest.mark.skipif(not EXAMPLES.is_dir(), reason="examples are not here"),
 ]
 

@@ -15,13 +15,13 @@ import pytest
 
 import standin
 import tensorbus as tb
-from cpp_programs import build, torch_options
+from cpp_programs import MARKS, build, torch_options
 from harness import PATIENCE
 from plain_tensors import TORCH_DTYPES, TORCH_LAYOUTS, assert_same_tensor, tensor_of
 from standin import needs_standin
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
-pytestmark = pytest.mark.slow
+pytestmark = MARKS
 
 PROJECT = Path(__file__).parent / "adapters"
 

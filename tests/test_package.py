@@ -47,6 +47,7 @@ def test_the_build_requirements_are_the_same_in_both_places() -> None:
     assert set(re.findall(r'"([^"]+)"', requires[1])) <= pinned
 
 
+@pytest.mark.timeout(600)
 def test_every_installed_header_compiles_alone(tmp_path: Path) -> None:
     include = Path(config("--includedir"))
     headers = [path for path in include.rglob("*.hpp") if path.name not in ADAPTERS]

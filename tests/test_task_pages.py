@@ -23,6 +23,9 @@ PATIENT |= {"range(100)": "range(1000)"}
 PROGRAM = re.compile(r"^```\w+\n(?:#|//) ([\w.]+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
+pytestmark = pytest.mark.timeout(600)  # it compiles, also where others do
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Where the programs of a page are."""
