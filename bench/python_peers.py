@@ -68,39 +68,53 @@ def report_copies(repetition: int, sizes: dict[str, int], pace: Pace) -> None:
         report(f"{label}: floor: memcpy, first touch", repetition, **first)
 
 
-def report_peer(repetition: int, kind: type[Peer], sizes: dict[str, int], pace: Pace) -> str | None:
-    """Why there is nothing to report, if so."""
-    patience = START + 10 * pace.seconds
-    try:
-        figures = measure(kind, list(sizes.values()), pace, patience)
-    except Failed as failure:
-        return str(failure)
-    for label, size in sizes.items():
-        report(f"{label}: {kind.name}", repetition, **figures[size])
-    return None
+class Turns:
+    """The peers, one after the other, repetition by repetition; and which of them drop out."""
+
+    def __init__(self, sizes: dict[str, int], quick: bool) -> None:
+        self.sizes = sizes
+        self.pace = Pace(seconds=0.02 if quick else 0.2)
+        self.patience = START + 10 * self.pace.seconds * len(sizes)
+        self.absent = {kind: why for kind in PEERS if (why := kind.absence())}
+        if quick:
+            slow = [kind for kind in PEERS if kind.starts_slowly]
+            self.absent |= dict.fromkeys(slow, "left out by --quick")
+        self.figures: dict[type[Peer], list[dict[int, dict[str, float]]]] = {
+            kind: [] for kind in PEERS if kind not in self.absent
+        }
+
+    def take(self, which: str) -> None:
+        """One repetition."""
+        for kind in list(self.figures):
+            progress(f"{which}: {kind.name}")
+            try:
+                figures = measure(kind, list(self.sizes.values()), self.pace, self.patience)
+                self.figures[kind].append(figures)
+            except Failed as failure:
+                # Without the repetitions before: each of a row's stands for one of the others'.
+                del self.figures[kind]
+                self.absent[kind] = f"in repetition {which}: {failure}"
+
+    def report(self) -> None:
+        for kind, repetitions in self.figures.items():
+            for repetition, figures in enumerate(repetitions):
+                for label, size in self.sizes.items():
+                    report(f"{label}: {kind.name}", repetition, **figures[size])
+        for kind, why in self.absent.items():
+            report_absent(kind.name, why)
 
 
 def main() -> None:
     quick = is_quick(__doc__)
     sizes = {label: SIZES[label] for label in QUICK_SIZES} if quick else SIZES
-    pace = Pace(seconds=0.02 if quick else 0.2)
     repetitions = 2 if quick else 5
     torch.set_num_threads(1)
-    absent = {kind: why for kind in PEERS if (why := kind.absence())}
-    if quick:
-        absent |= {kind: "left out by --quick" for kind in PEERS if kind.starts_slowly}
+    turns = Turns(sizes, quick)
     for repetition in range(repetitions):
         with pinned_to(core_pair().sender):
-            report_copies(repetition, sizes, pace)
-        for kind in PEERS:
-            if kind in absent:
-                continue
-            progress(f"{repetition + 1} of {repetitions}: {kind.name}")
-            why = report_peer(repetition, kind, sizes, pace)
-            if why is not None:
-                absent[kind] = why
-    for kind, why in absent.items():
-        report_absent(kind.name, why)
+            report_copies(repetition, sizes, turns.pace)
+        turns.take(f"{repetition + 1} of {repetitions}")
+    turns.report()
 
 
 if __name__ == "__main__":
