@@ -183,9 +183,9 @@ FAST = [
 SLOW = ["Ray objects"]
 
 
-def peers(*names: str) -> str:
+def bench_python(*arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "peers", *names],
+        [sys.executable, *arguments],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(BENCH), *sys.path])},
         capture_output=True,
         text=True,
@@ -193,6 +193,10 @@ def peers(*names: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def peers(*names: str) -> str:
+    return bench_python("-m", "peers", *names)
 
 
 def tried(*names: str) -> dict[str, Any]:
@@ -228,6 +232,38 @@ def test_messages_go_through_the_slow_peer(name: str) -> None:
     check(tried(name)[name])
 
 
+BROKEN = """
+import os
+import torch
+from harness.one_way import Failed, Pace, measure
+from peers.pipe import Pipe
+
+class Loses(Pipe):
+    def send(self, message):
+        message[0] += 1
+        super().send(message)
+
+class Dies(Pipe):
+    def open_sender(self):
+        os._exit(1)
+
+for kind in (Loses, Dies):
+    try:
+        measure(kind, [64], Pace(0.001))
+    except Failed as failure:
+        print(failure)
+"""
+
+
+@pytest.mark.usefixtures("torch")
+def test_a_peer_that_loses_messages_or_dies_is_found_out() -> None:
+    assert bench_python("-c", BROKEN).splitlines() == [
+        "RuntimeError: message 2 came instead of 1",
+        "a process of it died",
+    ]
+
+
 @pytest.mark.usefixtures("torch")
 def test_all_peers_are_tried() -> None:
-    assert set(peers().splitlines()) == {*FAST, *SLOW, "pyarrow Plasma"}
+    names = {kind.name for kind in imported("peers").PEERS}
+    assert names == {*FAST, *SLOW, "pyarrow Plasma"}

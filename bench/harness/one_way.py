@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import mmap
-import multiprocessing
+import multiprocessing.connection
 import os
 import time
 import warnings
@@ -20,6 +20,7 @@ import torch
 
 from harness.cores import core_pair, pin_to
 from harness.figures import latency_figures
+from harness.other_process import die_with_parent, fork
 from peers.peer import PATIENCE, Peer
 
 PAGE = 4096
@@ -32,7 +33,6 @@ ASLEEP_AFTER = 0.0003  # seconds: the receiver sleeps again
 POLLED_AFTER_NS = 2_000
 
 now = time.perf_counter_ns
-fork: Any = multiprocessing.get_context("fork")
 
 
 @dataclass(frozen=True)
@@ -187,19 +187,15 @@ def receive_row(peer: Peer, stage: Stage) -> None:
 
 
 def be_sender(peer: Peer, stage: Stage, sizes: list[int], pace: Pace, link: Connection) -> None:
-    try:
-        peer.open_sender()
-        for size in sizes:
-            figures = send_row(peer, stage, size, pace)
-            if peer.streams:
-                stage.words[0] = 0
-                figures |= send_stream(peer, stage, size, pace)
+    peer.open_sender()
+    for size in sizes:
+        figures = send_row(peer, stage, size, pace)
+        if peer.streams:
             stage.words[0] = 0
-            link.send((size, figures))
-        link.send(None)
-    finally:
-        link.recv()  # until the receiver is done
-        peer.close()
+            figures |= send_stream(peer, stage, size, pace)
+        stage.words[0] = 0
+        link.send((size, figures))
+    leave(peer, link)
 
 
 def be_receiver(peer: Peer, stage: Stage, sizes: list[int], pace: Pace, link: Connection) -> None:
@@ -208,6 +204,11 @@ def be_receiver(peer: Peer, stage: Stage, sizes: list[int], pace: Pace, link: Co
         receive_row(peer, stage)
         if peer.streams:
             receive_row(peer, stage)
+    leave(peer, link)
+
+
+def leave(peer: Peer, link: Connection) -> None:
+    """Neither closes its end before the other is done."""
     link.send(None)
     link.recv()
     peer.close()
@@ -215,6 +216,7 @@ def be_receiver(peer: Peer, stage: Stage, sizes: list[int], pace: Pace, link: Co
 
 def run(core: int, work: Callable[..., None], args: tuple[Any, ...]) -> None:
     """A forked process: quiet, on its core, and telling what it fails of."""
+    die_with_parent()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # of tensors over what is read-only
     pin_to(core)
@@ -249,12 +251,20 @@ def measure(
                 target=run, args=(core, work, (peer, stage, sizes, pace, theirs))
             )
             process.start()
+            theirs.close()  # so that its end is heard when it dies
             links.append(ours)
             processes.append(process)
         try:
-            return heard(links, patience)
+            figures = heard(links, patience)
+            for link in links:
+                link.send(None)
+            for process in processes:
+                process.join(PATIENCE)
         finally:
-            end(links, processes)
+            for process in processes:
+                process.kill()
+                process.join()
+    return figures
 
 
 def heard(links: list[Connection], patience: float) -> dict[int, dict[str, float]]:
@@ -279,16 +289,3 @@ def heard(links: list[Connection], patience: float) -> dict[int, dict[str, float
                 size, row = told
                 figures[size] = row
     return figures
-
-
-def end(links: list[Connection], processes: list[Any]) -> None:
-    for link in links:
-        try:
-            link.send(None)
-        except OSError:
-            continue
-    for process in processes:
-        process.join(10)
-        if process.is_alive():
-            process.kill()
-            process.join()

@@ -41,6 +41,11 @@ def other_process(work: Callable[..., None], *args: Any) -> Iterator[Any]:
 
 
 def _be(core: int, work: Callable[..., None], *args: Any) -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent()
     pin_to(core)
     work(*args)
+
+
+def die_with_parent() -> None:
+    """However that ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
