@@ -41,7 +41,7 @@ int main(int count, char** values) {
   const Arguments arguments = Arguments::parse(count, values);
   // The pause is long enough for the receiver to fall asleep.
   const Pace pace{
-      .messages = arguments.quick ? 2'000U : 5'000U, .warm_up = 100, .pause_ns = 50'000};
+      .messages = arguments.quick ? 1'000U : 5'000U, .warm_up = 100, .pause_ns = 50'000};
 
   Shared<WakeStage> stage;
   const int event = ::eventfd(0, 0);

@@ -110,7 +110,7 @@ void run(TwoProcesses& both, const tensorbus::Participant& participant, const Si
 
 int main(int count, char** values) {
   const Arguments arguments = Arguments::parse(count, values);
-  const std::uint64_t part = arguments.quick ? 4 : 1;
+  const std::uint64_t part = arguments.quick ? 8 : 1;
   std::vector<Size> sizes{{"1 MB: ", bytes_layout(1 << 20), 600 / part},
                           {"24.9 MB: ", kImage, 120 / part}};
   if (!arguments.quick) sizes.push_back({"100 MB: ", bytes_layout(100'000'000), 24});

@@ -73,7 +73,7 @@ class Turns:
 
     def __init__(self, sizes: dict[str, int], quick: bool) -> None:
         self.sizes = sizes
-        self.pace = Pace(seconds=0.02 if quick else 0.2)
+        self.pace = Pace(seconds=0.01 if quick else 0.2)
         self.patience = START + 10 * self.pace.seconds * len(sizes)
         self.absent = {kind: why for kind in PEERS if (why := kind.absence())}
         if quick:
