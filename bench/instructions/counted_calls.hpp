@@ -63,7 +63,6 @@ class CountedTopic {
     if (subscribers_.front().receive_many(samples_, count, kLong) != tensorbus::Outcome::kDone ||
         count != kBatch)
       throw std::runtime_error("a sample was lost");
-    samples_ = {};
   }
 
  private:

@@ -68,6 +68,10 @@ class Sample {
     own(given);
     describe_tensors();
   }
+  void let_go() noexcept {
+    if (!tensors_.empty()) tensors_.clear();
+    sample_ = {};
+  }
   void own(tb_sample* given) noexcept;
   void describe_tensors();
   tb_sample* alive() const {
@@ -93,7 +97,7 @@ Outcome receive_into(Sample& sample, Call call) {
 }  // namespace internal
 
 inline void Sample::own(tb_sample* given) noexcept {
-  if (!tensors_.empty()) tensors_.clear();
+  let_go();
   sample_ = internal::SampleRef::given(given);
 }
 

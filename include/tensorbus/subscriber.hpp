@@ -158,7 +158,7 @@ inline std::optional<Sample> Subscriber::receive(std::chrono::nanoseconds timeou
 inline Outcome Subscriber::receive_many(std::span<Sample> samples, std::size_t& count,
                                         std::chrono::nanoseconds timeout, const GiveUp& give_up) {
   count = 0;
-  for (Sample& sample : samples) sample = Sample();
+  for (Sample& sample : samples) sample.let_go();
   std::array<tb_sample*, 64> few;
   std::vector<tb_sample*> many(samples.size() > few.size() ? samples.size() : 0);
   tb_sample** const given = many.empty() ? few.data() : many.data();

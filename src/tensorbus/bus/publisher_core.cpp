@@ -72,7 +72,7 @@ bool PublisherCore::all_have_room() {
 
 PublishResult PublisherCore::push_to_all(const PreparedSample& sample) {
   // What can fail comes first: then nobody got the sample. A reliable publisher may not leave out a
-  // subscriber that cannot be given the memory, any other one may.
+  // subscriber that cannot be given the memory, any other one may. It has seen room for all.
   if (options_.reliable)
     for (const auto& link : links_) link->prepare(sample.issued(), sample.writer());
   link::Entry entry = sample.entry();
@@ -83,7 +83,7 @@ PublishResult PublisherCore::push_to_all(const PreparedSample& sample) {
   ++next_sequence_;
   std::uint32_t reached = 0;
   for (const auto& link : links_) {
-    if (link->room() != link::OwnerLink::Room::kYes) {
+    if (!options_.reliable && link->room() != link::OwnerLink::Room::kYes) {
       stats_.dropped_depth += link->drop_until_room();
       if (link->room() != link::OwnerLink::Room::kYes) {
         ++stats_.dropped_held;
@@ -105,7 +105,9 @@ PublishResult PublisherCore::push_to_all(const PreparedSample& sample) {
   ++stats_.sent;
   stats_.bytes_copied += sample.copied_bytes();
   stats_.delivered += reached;
-  drain_links();
+  for (const auto& link : links_)
+    if (link->worth_draining()) (void)link->drain();
+  for (const auto& link : stopped_) (void)link->drain();
   return {Outcome::kDone, entry.sequence, reached};
 }
 

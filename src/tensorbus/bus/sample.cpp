@@ -64,6 +64,16 @@ SampleParts::Read with_lease(std::shared_ptr<link::Lender> lender, std::uint64_t
   }
 }
 
+// Of an entry that has all of it. What makes no sense goes back at once.
+Descriptor decoded(link::Lender& lender, const link::Entry& entry) {
+  try {
+    return Descriptor::decode(descriptor_bytes(entry, {}));
+  } catch (const Error&) {
+    lender.give_back(entry.token, 0);
+    throw;
+  }
+}
+
 }  // namespace
 
 SampleParts::Read SampleParts::read(Sample& sample, std::shared_ptr<link::Lender> owned,
@@ -81,20 +91,21 @@ SampleParts::Read SampleParts::read(Sample& sample, std::shared_ptr<link::Lender
   });
 }
 
-// All of it is in the entry: no lease keeps anything.
+// All of it is in the entry: no lease keeps anything. Where the sample was of fields before, it is
+// made of the same memory.
 SampleParts::Read SampleParts::read_fields(Sample& sample, link::Lender& lender,
                                            const link::Entry& entry) {
-  auto parts = std::make_unique<SampleParts>();
-  try {
-    parts->describe(entry, lender,
-                    Descriptor::decode(parts->copy(descriptor_bytes(entry, {}), entry)));
-  } catch (const Error&) {
-    lender.give_back(entry.token, 0);
-    throw;
-  }
-  parts->source = lender.source();
+  const Descriptor descriptor = decoded(lender, entry);
+  if (!sample.parts_ || !sample.parts_->is_of_fields())
+    sample.parts_ = std::make_unique_for_overwrite<SampleParts>();
+  SampleParts& parts = *sample.parts_;
+  parts.describe(entry, lender, descriptor);
+  parts.inline_bytes = entry.inline_bytes;
+  const auto before =
+      static_cast<std::size_t>(descriptor.fields.data() - entry.inline_bytes.data());
+  parts.fields = std::span(parts.inline_bytes).subspan(before, descriptor.fields.size());
+  if (parts.source != lender.source()) parts.source = lender.source();
   platform::step("receive.described");
-  sample.parts_ = std::move(parts);
   return Read::kFieldsAlone;
 }
 
@@ -164,7 +175,7 @@ SampleParts::Read SampleParts::read_leased(Sample& sample, link::Lender& lender,
                                            const link::Entry& entry, const Receiving& how,
                                            const Claimed* claimed, std::span<const std::byte> bytes,
                                            std::shared_ptr<link::Lease>& lease) {
-  auto parts = std::make_unique<SampleParts>();
+  auto parts = std::make_unique_for_overwrite<SampleParts>();
   Descriptor descriptor = Descriptor::decode(parts->copy(bytes, entry));
   if (!descriptor.owners.empty()) {
     if (claimed == nullptr) return Read::kNotClaimed;

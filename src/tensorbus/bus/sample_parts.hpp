@@ -59,6 +59,7 @@ struct SampleParts {
   static Read read_leased(Sample& sample, link::Lender& lender, const link::Entry& entry,
                           const Receiving& how, const Claimed* claimed,
                           std::span<const std::byte> bytes, std::shared_ptr<link::Lease>& lease);
+  bool is_of_fields() const noexcept { return tensors.empty() && block_bytes.empty() && !copier; }
   void describe(const link::Entry& entry, const link::Lender& from, const Descriptor& descriptor);
   Tensor* give_keepers(const std::shared_ptr<link::Lease>& lease) noexcept;
   void move_to_own_pages(link::Lender& lender, const Claimed* claimed, const Descriptor& descriptor,

@@ -66,14 +66,17 @@ Outcome Subscriber::receive_many(std::span<Sample> samples, std::size_t& count,
   SubscriberState& state = this->state();
   count = 0;
   if (samples.empty()) throw Error(Code::kInvalidArgument, "receive_many: no room for a sample");
-  for (Sample& sample : samples) sample = Sample();
-  return platform::with_memory_errors([&] {
-    bus::SubscriberCore::Batch batch{samples};
-    const Outcome outcome =
-        timeout.count() > 0 ? state.core->receive(batch, timeout) : state.core->try_receive(batch);
-    count = batch.taken;
-    return outcome;
+  // Those of fields hold nothing, and the next ones are made of their memory.
+  for (Sample& sample : samples)
+    if (!sample.tensors().empty()) sample = Sample();
+  bus::SubscriberCore::Batch batch{samples};
+  const Outcome outcome = platform::with_memory_errors([&] {
+    return timeout.count() > 0 ? state.core->receive(batch, timeout)
+                               : state.core->try_receive(batch);
   });
+  for (Sample& sample : samples.subspan(batch.taken)) sample = Sample();
+  count = batch.taken;
+  return outcome;
 }
 
 std::optional<Sample> Subscriber::receive(std::chrono::nanoseconds timeout) {

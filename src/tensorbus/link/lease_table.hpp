@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -22,6 +23,7 @@ class LeaseTable {
     return capacity * (sizeof(Row) + sizeof(std::uint32_t));
   }
 
+  std::size_t capacity() const noexcept { return rows_.size(); }
   bool full() const noexcept { return free_.empty(); }
   std::uint32_t outstanding() const noexcept {
     return static_cast<std::uint32_t>(rows_.size() - free_.size());

@@ -50,7 +50,7 @@ bool OwnerLink::drop_oldest() noexcept {
   const std::uint64_t position = oldest_++;
   if (!samples_.drop(position)) return false;
   // A borrower that returned the lease without having popped it has hurt its own link alone.
-  if (!leases_.take_back(token_at(position))) ++bad_returns_;
+  take_back(token_at(position));
   return true;
 }
 
@@ -71,21 +71,26 @@ void OwnerLink::prepare(const IssuedRef& sample, const platform::CudaStream* wri
   prepared_ = segments_->mark_for(sample, writer);
 }
 
-void OwnerLink::push(Entry entry, const IssuedRef& sample, const platform::CudaStream* writer) {
+void OwnerLink::push(Entry& entry, const IssuedRef& sample, const platform::CudaStream* writer) {
   if (!prepared_) prepare(sample, writer);
-  entry.timeline = std::exchange(prepared_, std::nullopt)->packed();
+  entry.timeline = prepared_->packed();
+  prepared_.reset();
   entry.token = leases_.issue(sample);
+  if (sample) ++with_memory_;
   platform::step("publish.issued");
   token_at(next_) = entry.token;
   samples_.push(next_++, entry);
+  // The next but one: by then it is here. Not one that the borrower may still want.
+  if (next_ + 2 - oldest_ < tokens_.size()) samples_.fetch_to_write(next_ + 1);
 }
 
 bool OwnerLink::drain() {
-  std::erase_if(returning_, [this](const Returning& lease) {
-    if (!segments_->reached(lease.mark)) return false;
-    take_back(lease.token);
-    return true;
-  });
+  if (!returning_.empty())
+    std::erase_if(returning_, [this](const Returning& lease) {
+      if (!segments_->reached(lease.mark)) return false;
+      take_back(lease.token);
+      return true;
+    });
   return returns_.drain([this](std::uint64_t token, std::uint64_t mark) {
     if (mark == 0 || segments_->reached(mark))
       take_back(token);
@@ -95,7 +100,9 @@ bool OwnerLink::drain() {
 }
 
 void OwnerLink::take_back(std::uint64_t token) noexcept {
-  if (!leases_.take_back(token)) ++bad_returns_;
+  const std::optional<IssuedRef> sample = leases_.take_back(token);
+  if (!sample) ++bad_returns_;
+  if (sample && *sample) --with_memory_;
 }
 
 void OwnerLink::return_when_reached(std::uint64_t token, std::uint64_t mark) noexcept {
@@ -117,6 +124,7 @@ void OwnerLink::take_all_back() noexcept {
       segments_->keep_until(lease.mark, *std::move(sample));
   returning_.clear();
   leases_ = LeaseTable<IssuedRef>(0);
+  with_memory_ = 0;
 }
 
 }  // namespace tensorbus::link

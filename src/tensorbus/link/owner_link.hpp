@@ -42,12 +42,18 @@ class OwnerLink {
   // What of the next push() can fail: sees to it that the borrower gets the segments that the
   // sample lies in, and is told when it is whole. Throws Error or std::bad_alloc.
   void prepare(const IssuedRef& sample, const platform::CudaStream* writer = nullptr);
-  // There must be room. Does not wake the subscriber. Throws the same, and leaves everything as it
-  // was; not after prepare(). `writer`: see SegmentSender::mark_for().
-  void push(Entry entry, const IssuedRef& sample, const platform::CudaStream* writer = nullptr);
+  // There must be room. Gives the entry this link's token and mark. Does not wake the subscriber.
+  // Throws the same, and leaves everything as it was; not after prepare(). `writer`: see
+  // SegmentSender::mark_for().
+  void push(Entry& entry, const IssuedRef& sample, const platform::CudaStream* writer = nullptr);
 
   // Takes back what the borrower returned. False if its return ring makes no sense.
   [[nodiscard]] bool drain();
+  // Is it worth a look whether something came back? For memory always; for leases of samples that
+  // lay in their entries when half of all are out: a look takes the borrower's cache line away.
+  bool worth_draining() const noexcept {
+    return with_memory_ != 0 || 2 * outstanding() >= leases_.capacity();
+  }
   // Takes back everything that the borrower has not popped.
   void recall() noexcept;
   // The borrower is gone: everything comes back. Nothing may be pushed afterwards.
@@ -79,6 +85,7 @@ class OwnerLink {
   SampleRingWriter samples_;
   ReturnRingReader returns_;
   LeaseTable<IssuedRef> leases_;
+  std::uint32_t with_memory_ = 0;  // of them
   struct Returning {
     std::uint64_t token = 0;
     std::uint64_t mark = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tensorbus/platform/prefetch.hpp"
 #include "tensorbus/platform/step.hpp"
 
 namespace tensorbus::link {
@@ -10,6 +11,7 @@ namespace {
 
 constexpr std::size_t kHeadWords = 7;
 constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
+constexpr std::uint32_t kBacklog = 4;  // so many in a row mean that the owner is ahead
 
 constexpr std::uint64_t full(std::uint64_t position) { return 2 * position + 1; }
 constexpr std::uint64_t taken(std::uint64_t position) { return 2 * position + 2; }
@@ -22,19 +24,35 @@ std::size_t words_in_use(std::uint32_t segment, std::uint32_t length) {
   return kHeadWords + (bytes + kWordBytes - 1) / kWordBytes;
 }
 
+// The words [begin, end) of a slot, to where an entry has them.
+void copy_words(const Slot& slot, std::size_t begin, std::size_t end, Entry& entry) {
+  auto* const bytes = reinterpret_cast<std::byte*>(&entry);
+  for (std::size_t i = begin; i < end; ++i) {
+    const std::uint64_t word = slot.words[i].load(std::memory_order_relaxed);
+    std::memcpy(bytes + i * kWordBytes, &word, kWordBytes);
+  }
+}
+
 }  // namespace
 
 void SampleRingWriter::push(std::uint64_t position, const Entry& entry) noexcept {
   Slot& target = slot(position);
-  std::array<std::uint64_t, 15> words;
-  std::memcpy(words.data(), &entry, sizeof entry);
-  const std::size_t count = words_in_use(entry.segment, entry.length);
+  const auto* const bytes = reinterpret_cast<const std::byte*>(&entry);
   // The second cache line first: it is on its way when the state, in the first, tells the borrower.
-  for (std::size_t i = count; i-- > 0;) target.words[i].store(words[i], std::memory_order_relaxed);
+  for (std::size_t i = words_in_use(entry.segment, entry.length); i-- > 0;) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes + i * kWordBytes, kWordBytes);
+    target.words[i].store(word, std::memory_order_relaxed);
+  }
   platform::step("publish.entry_written");
   // Release: pairs with the acquire in pop(); the words and the tensor's bytes come first.
   target.state.store(full(position), std::memory_order_release);
   platform::step("publish.entry_full");
+}
+
+void SampleRingWriter::fetch_to_write(std::uint64_t position) const noexcept {
+  platform::fetch_to_write(&slot(position).state);
+  platform::fetch_to_write(&slot(position).words[kHeadWords]);
 }
 
 bool SampleRingWriter::drop(std::uint64_t position) noexcept {
@@ -59,26 +77,23 @@ bool SampleRingReader::pop(Entry& entry) noexcept {
     __builtin_prefetch(&source.words[kHeadWords]);  // the second cache line, beside the first
     // Acquire: pairs with the release in push().
     std::uint64_t state = source.state.load(std::memory_order_acquire);
-    if (state < full(next_)) return false;
+    if (state < full(next_)) {
+      in_a_row_ = 0;
+      return false;
+    }
     if (state > taken(next_)) {  // the owner went round: the oldest it can still hold is this one
       next_ = std::max(next_ + 1, position_of(state) - slots_.size() + 1);
       continue;
     }
     if (state == full(next_)) {
-      std::array<std::uint64_t, 15> words;
-      for (std::size_t i = 0; i < kHeadWords; ++i)
-        words[i] = source.words[i].load(std::memory_order_relaxed);
-      std::memcpy(static_cast<void*>(&entry), words.data(), kHeadWords * kWordBytes);
-      const std::size_t count = words_in_use(entry.segment, entry.length);
-      for (std::size_t i = kHeadWords; i < count; ++i)
-        words[i] = source.words[i].load(std::memory_order_relaxed);
-      std::memcpy(entry.inline_bytes.data(), words.data() + kHeadWords,
-                  (count - kHeadWords) * kWordBytes);
+      copy_words(source, 0, kHeadWords, entry);
+      copy_words(source, kHeadWords, words_in_use(entry.segment, entry.length), entry);
       // Release: the copy above is complete before the owner may see the slot taken. If the
       // owner dropped it first, the copy may be torn and is thrown away.
       if (source.state.compare_exchange_strong(state, taken(next_), std::memory_order_acq_rel,
                                                std::memory_order_relaxed)) {
         ++next_;
+        fetch_next();
         platform::step("receive.popped");
         return true;
       }
@@ -86,6 +101,15 @@ bool SampleRingReader::pop(Entry& entry) noexcept {
     ++next_;
   }
   return false;
+}
+
+// Behind several samples there are more, as a rule: then the one after the next is brought here
+// meanwhile, its state to be swapped. The owner has written it already.
+void SampleRingReader::fetch_next() noexcept {
+  if (++in_a_row_ < kBacklog) return;
+  const Slot& coming = slot(next_ + 1);
+  platform::fetch_to_write(&coming.state);
+  __builtin_prefetch(&coming.words[kHeadWords]);
 }
 
 bool SampleRingReader::ready() const noexcept {

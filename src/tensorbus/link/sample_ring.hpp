@@ -51,6 +51,8 @@ class SampleRingWriter {
   // Takes an entry back. False: the borrower has popped it.
   [[nodiscard]] bool drop(std::uint64_t position) noexcept;
   bool is_taken(std::uint64_t position) const noexcept;
+  // Has its cache lines brought here, to be written. Its slot should be taken.
+  void fetch_to_write(std::uint64_t position) const noexcept;
 
  private:
   Slot& slot(std::uint64_t position) const noexcept {
@@ -72,12 +74,14 @@ class SampleRingReader {
   bool ready() const noexcept;
 
  private:
+  void fetch_next() noexcept;
   Slot& slot(std::uint64_t position) const noexcept {
     return slots_[position & (slots_.size() - 1)];
   }
 
   std::span<Slot> slots_;
   std::uint64_t next_ = 0;
+  std::uint32_t in_a_row_ = 0;  // that were popped, and none was missing
 };
 
 }  // namespace tensorbus::link

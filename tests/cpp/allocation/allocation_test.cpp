@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "failing_new.hpp"
 #include "tensorbus/bus/test_support.hpp"
 
@@ -241,6 +243,42 @@ TEST_P(Receiving, loses_no_sample) {
 
 INSTANTIATE_TEST_SUITE_P(With, Receiving,
                          ::testing::Values(Access::kRead, Access::kPrivate, Access::kShared));
+
+TEST_F(OneProcess, receives_the_rest_of_a_batch_that_memory_was_too_short_for) {
+  Subscriber subscriber("topic", {.depth = 8}, there);
+  connect(subscriber);
+  const auto publish = [&] {
+    for (std::int64_t number = 0; number < 3; ++number) {
+      publish_pattern(publisher, static_cast<std::uint64_t>(number));
+      publisher.publish(Value(number), {});
+    }
+  };
+  std::array<Sample, 8> samples;
+  std::size_t count = 0;
+  const auto receive = [&] {
+    ASSERT_EQ(subscriber.receive_many(samples, count, kLong), Outcome::kDone);
+  };
+  publish();
+  fail_each_allocation(receive, [&](bool threw) {
+    EXPECT_EQ(threw, count == 0);
+    std::size_t came = 0;
+    while (true) {
+      for (const Sample& sample : std::span(samples).first(count)) {
+        const auto number = sample.tensors().empty()
+                                ? static_cast<std::uint64_t>(sample.fields().as<std::int64_t>())
+                                : seed_of(sample);
+        EXPECT_EQ(number, came++ / 2);
+      }
+      if (came == 6 || ::testing::Test::HasFailure()) break;
+      receive();
+    }
+    for (Sample& sample : samples) sample = Sample();  // so that their memory is made anew
+    EXPECT_EQ(used(), 0U);
+    publish();
+  });
+  EXPECT_EQ(next_seeds(subscriber, 1), Seeds{0});
+  EXPECT_EQ(subscriber.stats().bad, 0U);
+}
 
 TEST_F(OneProcess, gives_back_memory_without_taking_any) {
   Subscriber subscriber("topic", {}, there);
