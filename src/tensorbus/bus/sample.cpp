@@ -76,15 +76,13 @@ Descriptor decoded(link::Lender& lender, const link::Entry& entry) {
 
 }  // namespace
 
-SampleParts::Read SampleParts::read(Sample& sample, std::shared_ptr<link::Lender> owned,
-                                    const link::Entry& entry, const Receiving& how,
-                                    const Claimed* claimed) {
+SampleParts::Read SampleParts::read_lent(Sample& sample, std::shared_ptr<link::Lender> owned,
+                                         const link::Entry& entry, const Receiving& how,
+                                         const Claimed* claimed) {
   link::Lender* const lender = owned.get();
   memory::BorrowedSegments::Ref segment;
   if (!entry.is_inline() && !(segment = lender->find_segment(entry.segment)))
     return Read::kSegmentMissing;
-  if (entry.is_inline() && !Descriptor::has_tensors(entry.inline_bytes))
-    return read_fields(sample, *lender, entry);
   return with_lease(std::move(owned), entry.token, [&](std::shared_ptr<link::Lease>& lease) {
     return read_leased(sample, *lender, entry, how, claimed, descriptor_bytes(entry, segment),
                        lease);

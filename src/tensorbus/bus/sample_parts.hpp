@@ -38,9 +38,15 @@ struct SampleParts {
   // descriptor that makes no sense; then the lease has gone back. kFieldsAlone: done, and nothing
   // of the lender is used any more: the lease is the caller's to give back.
   enum class Read { kDone, kFieldsAlone, kSegmentMissing, kNotClaimed, kHalfWritten, kOutOfReach };
-  [[nodiscard]] static Read read(Sample& sample, std::shared_ptr<link::Lender> lender,
+  template <typename Lender>
+  [[nodiscard]] static Read read(Sample& sample, const std::shared_ptr<Lender>& lender,
                                  const link::Entry& entry, const Receiving& how,
-                                 const Claimed* claimed = nullptr);
+                                 const Claimed* claimed = nullptr) {
+    // Without a reference to the lender: to count one takes as long as to read some fields.
+    if (entry.is_inline() && !Descriptor::has_tensors(entry.inline_bytes))
+      return read_fields(sample, *lender, entry);
+    return read_lent(sample, lender, entry, how, claimed);
+  }
   // The same of what was lent by message, which is the sample's when kDone is returned, nobody's
   // after an Error of its descriptor, and the caller's else. All of it is claimed.
   [[nodiscard]] static Read read(Sample& sample, HeldSample& held, const Receiving& how);
@@ -54,6 +60,8 @@ struct SampleParts {
   static std::shared_ptr<link::Lease> lease_of(const Sample& sample);
 
  private:
+  static Read read_lent(Sample& sample, std::shared_ptr<link::Lender> lender,
+                        const link::Entry& entry, const Receiving& how, const Claimed* claimed);
   static Read read_fields(Sample& sample, link::Lender& lender, const link::Entry& entry);
   // Nothing but `lease` and the mappings is touched before it is certain that there is a sample.
   static Read read_leased(Sample& sample, link::Lender& lender, const link::Entry& entry,
