@@ -19,8 +19,18 @@ VALUES = {
     f"tensorbus/{name}.hpp"
     for name in (
         *("device", "dims", "dtype", "error", "id", "layout", "message", "message_type"),
-        *("file_options", "options", "origin", "outcome", "value", "version"),
-        *("internal/deadline", "internal/few", "internal/message_pack"),
+        *(
+            "file_options",
+            "listed",
+            "options",
+            "origin",
+            "outcome",
+            "sample_header",
+            "stats",
+            "value",
+            "version",
+        ),
+        *("internal/deadline", "internal/dlpack_types", "internal/few", "internal/message_pack"),
     )
 }
 
