@@ -37,7 +37,8 @@ class Link {
     if (link_.room() != link::OwnerLink::Room::kYes)
       return check(link_.outstanding() == limits_.depth + limits_.max_held);
     auto sample = std::make_shared<const link::IssuedSample>(Few<memory::BlockRef>(), in_flight_);
-    link_.push({}, sample);
+    link::Entry entry;
+    link_.push(entry, sample);
     const link::Slot& slot = memory_.slots()[position_++ % memory_.slots().size()];
     check(slot.state == 2 * position_ - 1);
     check(live_.emplace(slot.words[kTokenWord].load(), sample).second);
