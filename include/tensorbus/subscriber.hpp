@@ -163,9 +163,10 @@ inline Outcome Subscriber::receive_many(std::span<Sample> samples, std::size_t& 
   std::vector<tb_sample*> many(samples.size() > few.size() ? samples.size() : 0);
   tb_sample** const given = many.empty() ? few.data() : many.data();
   internal::Asked asked(give_up);
-  const Outcome outcome = internal::outcome_of(asked.ended(tb_subscriber_receive_many(
-      get(), given, samples.size(), timeout.count(), asked.get(), &count)));
-  for (std::size_t i = 0; i < count; ++i) samples[i].own(given[i]);
+  const tb_status status = tb_subscriber_receive_many(get(), given, samples.size(), timeout.count(),
+                                                      asked.get(), &count);
+  for (std::size_t i = 0; i < count; ++i) samples[i].own(given[i]);  // also of a call that failed
+  const Outcome outcome = internal::outcome_of(asked.ended(status));
   for (std::size_t i = 0; i < count; ++i) samples[i].describe_tensors();
   return outcome;
 }

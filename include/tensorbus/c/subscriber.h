@@ -44,9 +44,9 @@ TB_API tb_status tb_subscriber_receive(tb_subscriber* subscriber, int64_t timeou
                                        const tb_give_up* give_up, tb_sample** sample);
 
 /* Several at once, at most `capacity`: waits as above for the first, and takes what else is there
- * then. `*count` of `samples`, from the first on, are the caller's; TB_OK means one at least. What
- * ends it after the first is said by the next call. For many small messages: it takes its locks,
- * and tells the publishers, once for all.
+ * then. `*count` of `samples`, from the first on, are the caller's, whatever it returns; TB_OK
+ * means one at least. What ends it after the first is said by the next call. For many small
+ * messages: it takes its locks, and tells the publishers, once for all.
  *
  *   tb_sample* samples[64];
  *   size_t count;
