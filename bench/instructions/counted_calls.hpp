@@ -39,6 +39,12 @@ class CountedTopic {
   void loan() {
     for (int i = 0; i < kBatch; ++i) loans_.push_back(publisher_.loan(layout_));
   }
+  void pass_on_one_by_one() {
+    for (int i = 0; i < kBatch; ++i) {
+      publisher_.publish(publisher_.loan(layout_));
+      receive_one(subscribers_.front());
+    }
+  }
   void publish_loans() {
     for (Loan& loan : loans_) publisher_.publish(std::move(loan));
   }
@@ -52,11 +58,7 @@ class CountedTopic {
   }
   void receive() {
     for (Subscriber& subscriber : subscribers_)
-      for (int i = 0; i < kBatch; ++i) {
-        Sample sample;
-        if (subscriber.receive(sample, kLong) != tensorbus::Outcome::kDone)
-          throw std::runtime_error("a sample was lost");
-      }
+      for (int i = 0; i < kBatch; ++i) receive_one(subscriber);
   }
   void receive_many() {
     std::size_t count = 0;
@@ -67,6 +69,12 @@ class CountedTopic {
 
  private:
   static constexpr std::chrono::seconds kLong{100};
+
+  void receive_one(Subscriber& subscriber) {
+    Sample sample;
+    if (subscriber.receive(sample, kLong) != tensorbus::Outcome::kDone)
+      throw std::runtime_error("a sample was lost");
+  }
 
   Publisher publisher_;
   std::deque<Subscriber> subscribers_;
@@ -96,6 +104,9 @@ void count_calls(const std::string& interface, const std::string& domain) {
     one.let_go_of_loans();
   };
   const auto publish_fields = [&] { one.publish_fields(); };
+  count(
+      named("a loan of 64 B, all its way, one at a time"), nothing,
+      [&] { one.pass_on_one_by_one(); }, nothing);
   count(named("loan() of 64 B"), nothing, [&] { one.loan(); }, [&] { one.let_go_of_loans(); });
   count(
       named("publish() of a loan of 64 B"), [&] { one.loan(); }, [&] { one.publish_loans(); },

@@ -26,7 +26,11 @@ class Dims {
   explicit Dims(std::size_t count) : count_(count) {
     if (count > kInline) spill_ = std::make_unique<std::int64_t[]>(count);
   }
-  Dims(const Dims& other) : Dims(std::span<const std::int64_t>(other.begin(), other.count_)) {}
+  Dims(const Dims& other) : count_(other.count_), few_(other.few_) {
+    if (!other.spill_) return;
+    spill_ = std::make_unique<std::int64_t[]>(count_);
+    std::copy(other.begin(), other.end(), begin());
+  }
   Dims(Dims&& other) noexcept
       : count_(std::exchange(other.count_, 0)), few_(other.few_), spill_(std::move(other.spill_)) {}
   Dims& operator=(const Dims& other) { return *this = Dims(other); }

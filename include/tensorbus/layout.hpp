@@ -94,16 +94,27 @@ inline std::int64_t counted(std::int64_t size) {
 
 }  // namespace internal
 
-inline Layout Layout::contiguous(DType dtype, Dims shape, TensorFlags flags) {
-  const std::int64_t item = internal::checked_item(dtype, shape.size());
-  Layout layout{dtype, std::move(shape), {}, flags};
+namespace internal {
+
+// Gives a layout the strides that contiguous() gives, and throws what that throws.
+inline void lay_out_in_rows(Layout& layout) {
+  const std::int64_t item = checked_item(layout.dtype, layout.shape.size());
   layout.strides = Dims(layout.shape.size());
+  const std::int64_t* const sizes = layout.shape.begin();
+  std::int64_t* const strides = layout.strides.begin();
   std::int64_t elements = 1;
   for (std::size_t i = layout.shape.size(); i-- > 0;) {
-    layout.strides[i] = elements;
-    elements = internal::multiplied(elements, internal::counted(layout.shape[i]));
+    strides[i] = elements;
+    elements = multiplied(elements, counted(sizes[i]));
   }
-  internal::multiplied(elements, item);
+  multiplied(elements, item);
+}
+
+}  // namespace internal
+
+inline Layout Layout::contiguous(DType dtype, Dims shape, TensorFlags flags) {
+  Layout layout{dtype, std::move(shape), {}, flags};
+  internal::lay_out_in_rows(layout);
   return layout;
 }
 
@@ -126,13 +137,15 @@ inline ByteSpan span_of(const Layout& layout) {
   const std::int64_t item = internal::checked_item(layout.dtype, layout.shape.size());
   if (layout.shape.size() != layout.strides.size())
     internal::refuse_tensor("as many strides as sizes are needed");
+  const std::int64_t* const sizes = layout.shape.begin();
+  const std::int64_t* const strides = layout.strides.begin();
   std::int64_t elements = 1;
   bool empty = false;
   bool contiguous = true;
   for (std::size_t i = layout.shape.size(); i-- > 0;) {
-    empty |= layout.shape[i] == 0;
-    contiguous &= layout.strides[i] == elements;
-    elements = internal::multiplied(elements, internal::counted(layout.shape[i]));
+    empty |= sizes[i] == 0;
+    contiguous &= strides[i] == elements;
+    elements = internal::multiplied(elements, internal::counted(sizes[i]));
   }
   const std::int64_t packed_bytes = internal::multiplied(elements, item);
   if (empty) return {};
@@ -140,7 +153,7 @@ inline ByteSpan span_of(const Layout& layout) {
   ByteSpan span{0, item};
   for (std::size_t i = 0; i < layout.shape.size(); ++i) {
     const std::int64_t reach =
-        internal::multiplied(internal::multiplied(layout.shape[i] - 1, layout.strides[i]), item);
+        internal::multiplied(internal::multiplied(sizes[i] - 1, strides[i]), item);
     (reach < 0 ? span.begin : span.end) += reach;
     if (span.end > internal::kMaxTensorBytes || span.begin < -internal::kMaxTensorBytes)
       internal::refuse_tensor("shape and strides reach beyond 2^62 bytes");

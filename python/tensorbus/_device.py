@@ -21,7 +21,9 @@ def ordinal_of(device: Any) -> int:
     >>> ordinal_of("cpu"), ordinal_of("cuda:1")
     (-1, 1)
     """
-    name, _, number = str("cpu" if device is None else device).partition(":")
+    if device is None:
+        return HOST
+    name, _, number = str(device).partition(":")
     if name == "cpu" and number in ("", "0"):
         return HOST
     if name == "cuda" and (not number or number.isdecimal()):

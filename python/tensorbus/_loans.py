@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from tensorbus import _torch
 from tensorbus._core import Memory
 from tensorbus._device import HOST, ordinal_of
 from tensorbus._errors import InvalidArgument, Unsupported
@@ -25,11 +26,11 @@ def tensor_in(allocate: Allocate, shape: Any, dtype: Any, like: Any, device: Any
     if sizes is None:
         raise InvalidArgument("a new tensor needs a shape, or a tensor to be like")
     wanted = like.dtype if dtype is None else dtype
-    ordinal = ordinal_of(_device_of(like) if device is None else device)
+    if device is None and like is not None:
+        device = _device_of(like)
+    ordinal = ordinal_of(device)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(wanted, torch.dtype):
-        from tensorbus import _torch
-
         return _torch.from_memory(allocate(_torch.dtype_name(wanted), sizes_of(sizes), ordinal))
     if ordinal != HOST:
         return allocate(_name_of(wanted), sizes_of(sizes), ordinal)

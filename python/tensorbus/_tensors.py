@@ -48,7 +48,7 @@ def sizes_of(shape: Any) -> list[int]:
         sizes = [index(size) for size in shape] if isinstance(shape, Iterable) else [index(shape)]
     except TypeError:
         sizes = [-1]
-    if not all(0 <= size < 2**63 for size in sizes):
+    if sizes and (min(sizes) < 0 or max(sizes) >= 2**63):
         raise InvalidArgument(f"shape={shape!r}: expected one size or several, from 0 to 2**63 - 1")
     return sizes
 

@@ -1,11 +1,12 @@
 """PyTorch's tensors over memory of the bus.
 
-Plain ones do not come here: the core reads and makes them by PyTorch's C interface.
+Plain ones are read and made by the core, with PyTorch's C interface.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tensorbus import _core, _numpy
@@ -43,6 +44,7 @@ def learn() -> Any:
     return torch
 
 
+@cache
 def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
@@ -66,6 +68,9 @@ def dtype_named(name: object) -> torch.dtype:
 def from_memory(memory: Memory) -> Any:
     """The tensor over received or loaned memory."""
     torch = learn()
+    plain = _core.plain_torch(memory)
+    if plain is not None:
+        return plain
     dtype = dtype_named(memory.dtype)
     flags = memory.flags
     if memory.device != "cpu" and not torch.cuda.is_available():

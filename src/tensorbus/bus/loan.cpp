@@ -18,22 +18,18 @@ Loan::Loan(Loan&&) noexcept = default;
 Loan& Loan::operator=(Loan&&) noexcept = default;
 Loan::~Loan() = default;
 
-const Layout& Loan::layout() const {
+const LoanState& Loan::state() const {
   if (!impl_) throw Error(Code::kClosed, "this loan was published or moved from");
-  return impl_->state->layout;
+  return *impl_->state;
 }
 
-std::byte* Loan::data() const {
-  if (!impl_) throw Error(Code::kClosed, "this loan was published or moved from");
-  return impl_->state->first;
-}
+const Layout& Loan::layout() const { return state().layout; }
+
+std::byte* Loan::data() const { return state().first; }
 
 TensorView Loan::view() const { return {data(), layout(), device()}; }
 
-Device Loan::device() const {
-  if (!impl_) throw Error(Code::kClosed, "this loan was published or moved from");
-  return impl_->state->device;
-}
+Device Loan::device() const { return state().device; }
 
 void Loan::require_host() const {
   if (device().is_cuda())

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "tensorbus/bus/test_support.hpp"
 
 namespace tensorbus {
@@ -81,6 +83,33 @@ TEST_F(LoanOf, memory_is_published_once) {
   EXPECT_EQ(next_seeds(subscriber, 1), Seeds{1});
   EXPECT_EQ(next_seeds(subscriber, 0), Seeds{});
   EXPECT_EQ(publisher.stats().sent, 1U);
+}
+
+TEST_F(LoanOf, another_participant_is_refused_and_can_still_be_published_by_its_own) {
+  connect();
+  Publisher stranger("topic", {}, borrower);
+  Loan loan = pattern_loan(publisher, 6, 100);
+  std::string why;
+  EXPECT_EQ(test::error_of([&] { stranger.publish(std::move(loan)); }, &why), "InvalidArgument");
+  EXPECT_NE(why.find("another participant"), std::string::npos) << why;
+  publisher.publish(std::move(loan));
+  EXPECT_EQ(next_seeds(subscriber, 1), Seeds{6});
+}
+
+TEST_F(LoanOf, a_view_that_begins_at_the_end_is_published_by_reference) {
+  connect();
+  const Loan loan = publisher.loan(Layout::contiguous(DType::kUInt64, {3}));
+  const auto numbers = loan.as<std::uint64_t>();
+  std::iota(numbers.begin(), numbers.end(), 1);
+  publisher.publish(TensorView{&numbers[2], {DType::kUInt64, {3}, {-1}}});
+  const auto sample = subscriber.receive(kLong);
+  ASSERT_TRUE(sample);
+  const Tensor& tensor = sample->tensor();
+  EXPECT_EQ(tensor.strides(), Dims{-1});
+  const auto* const first = reinterpret_cast<const std::uint64_t*>(tensor.data());
+  EXPECT_EQ(first[0], 3U);
+  EXPECT_EQ(first[-2], 1U);
+  EXPECT_EQ(publisher.stats().bytes_copied, 0U);
 }
 
 TEST_F(LoanOf, a_spent_one_cannot_be_used) {

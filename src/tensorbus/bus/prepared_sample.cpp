@@ -61,22 +61,24 @@ PreparedSample::PreparedSample(std::span<const TensorView> tensors, const Messag
     }
     platform::step("publish.copied");
 
-    entry_.fingerprint = rest.fingerprint;
-    entry_.length = static_cast<std::uint32_t>(descriptor_bytes);
+    link::Entry& entry = ready_.entry;
+    entry.fingerprint = rest.fingerprint;
+    entry.length = static_cast<std::uint32_t>(descriptor_bytes);
     if (rides_inline) {
-      descriptor.encode(std::span(entry_.inline_bytes).first(descriptor_bytes));
+      descriptor.encode(std::span(entry.inline_bytes).first(descriptor_bytes));
     } else {
-      entry_.segment = block->segment();
-      entry_.offset = block->offset() + copy_bytes;
+      entry.segment = block->segment();
+      entry.offset = block->offset() + copy_bytes;
       descriptor.encode({block->data() + copy_bytes, descriptor_bytes});
     }
     descriptor.fields = {};  // the caller's
     device_tensors_.mark(supplies.cuda.marks(), blocks_);
+    ready_.writer = device_tensors_.writer();
     platform::step("publish.described");
     if (!blocks_.empty() || !kept_.empty() || !leases_.empty())
-      issued_ = std::make_shared<link::IssuedSample>(std::move(blocks_), supplies.in_flight,
-                                                     std::move(files_), std::move(kept_),
-                                                     std::move(leases_));
+      ready_.issued = std::make_shared<link::IssuedSample>(std::move(blocks_), supplies.in_flight,
+                                                           std::move(files_), std::move(kept_),
+                                                           std::move(leases_));
   } catch (...) {
     return_loans();
     throw;
@@ -116,7 +118,7 @@ std::size_t PreparedSample::place_tensors(std::span<const TensorView> tensors,
 }
 
 void PreparedSample::copy_tensors(memory::Block& block, Descriptor& descriptor) {
-  copied_bytes_ += copies_.fill(block.data());
+  ready_.copied_bytes += copies_.fill(block.data());
   for (const CopyPlan::Copy& copy : copies_.copies())
     point_at(descriptor.tensors[copy.tensor], block,
              copy.place - static_cast<std::uint64_t>(span_of(copy.layout).begin));
@@ -207,7 +209,7 @@ bool PreparedSample::copy_on_device(std::size_t tensor, const TensorView& view,
 
 void PreparedSample::copy_on_devices(std::span<const TensorView> tensors, const Supplies& supplies,
                                      Descriptor& descriptor) {
-  copied_bytes_ += device_tensors_.copy(
+  ready_.copied_bytes += device_tensors_.copy(
       supplies.allocate_on, supplies.cuda.marks(),
       [&](std::size_t tensor, const memory::BlockRef& block, std::size_t offset) {
         const ByteSpan span = span_of(tensors[tensor].layout);
@@ -228,9 +230,11 @@ memory::Block* PreparedSample::take_loan(const TensorView& view, const ByteSpan&
                                          const Supplies& supplies, const memory::BlockRef* loan) {
   const std::byte* const first = static_cast<const std::byte*>(view.data) + span.begin;
   const bool on_device = view.device.is_cuda();
-  memory::BlockRef block = loan != nullptr ? *loan
-                           : on_device     ? supplies.cuda.find(first)
-                                           : supplies.arena.find(first);
+  memory::BlockRef block = on_device ? supplies.cuda.find(first) : supplies.arena.find(first);
+  if (loan != nullptr && block != *loan)
+    throw Error(Code::kInvalidArgument,
+                "this loan is of another participant: take the loan from the publisher that "
+                "publishes it, or publish a copy");
   if (!block) return nullptr;
   if (on_device) device_tensors_.add(view);
   if (first + span.bytes() > block->data() + block->bytes())

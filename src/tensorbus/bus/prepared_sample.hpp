@@ -8,9 +8,8 @@
 #include "tensorbus/bus/copy_plan.hpp"
 #include "tensorbus/bus/device_tensors.hpp"
 #include "tensorbus/bus/message.hpp"
-#include "tensorbus/link/issued_sample.hpp"
+#include "tensorbus/bus/ready_sample.hpp"
 #include "tensorbus/link/lent_memory.hpp"
-#include "tensorbus/link/sample_ring.hpp"
 #include "tensorbus/memory/arena.hpp"
 #include "tensorbus/tensor/descriptor.hpp"
 #include "tensorbus/tensor/few.hpp"
@@ -45,15 +44,12 @@ class PreparedSample {
   PreparedSample(const PreparedSample&) = delete;
   PreparedSample& operator=(const PreparedSample&) = delete;
 
-  const link::Entry& entry() const noexcept { return entry_; }
-  const link::IssuedRef& issued() const noexcept { return issued_; }
+  const ReadySample& ready() const noexcept { return ready_; }
+  const link::Entry& entry() const noexcept { return ready_.entry; }
+  const link::IssuedRef& issued() const noexcept { return ready_.issued; }
   // Without its fields.
   const Descriptor& descriptor() const noexcept { return descriptor_; }
   memory::Grant most_granted() const noexcept { return most_granted_; }
-  std::size_t copied_bytes() const noexcept { return copied_bytes_; }
-
-  // The stream that writes it, as far as it lies on GPUs; else null.
-  const platform::CudaStream* writer() const noexcept { return device_tensors_.writer(); }
 
   // The loans are spent.
   void mark_done() noexcept { marked_.clear(); }
@@ -76,7 +72,7 @@ class PreparedSample {
   void copy_tensors(memory::Block& block, Descriptor& descriptor);
   void return_loans() noexcept;
 
-  link::Entry entry_;
+  ReadySample ready_;
   Descriptor descriptor_;
   Few<memory::BlockRef> blocks_;                    // move into issued_ when all is there
   Few<std::uint32_t> files_;                        // segments of files that it lies in; the same
@@ -85,9 +81,7 @@ class PreparedSample {
   Few<memory::Block*> marked_;                      // the blocks that we marked as published
   CopyPlan copies_;
   DeviceTensors device_tensors_;
-  std::size_t copied_bytes_ = 0;
   memory::Grant most_granted_;
-  link::IssuedRef issued_;
 };
 
 }  // namespace tensorbus::bus

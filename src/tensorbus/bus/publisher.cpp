@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "tensorbus/bus/loan_impl.hpp"
+#include "tensorbus/bus/loaned_sample.hpp"
 #include "tensorbus/bus/participant_core.hpp"
 #include "tensorbus/bus/prepared_sample.hpp"
 #include "tensorbus/platform/limits.hpp"
@@ -24,7 +25,29 @@ struct PublisherState {
     core->drain();
     return participant->allocate(device, bytes, core->most_granted());
   }
+  bool take(bus::LoanedSample& sample, const Layout& layout, const std::byte* data,
+            memory::BlockRef block, std::uint64_t fingerprint = 0) const {
+    return sample.take(layout, data, std::move(block), participant->arena(), core->most_granted(),
+                       core->bytes_in_flight(), fingerprint);
+  }
+  // A LoanedSample or a PreparedSample.
+  template <typename Sample>
+  Published publish(Sample& sample, std::chrono::nanoseconds timeout, const GiveUp& give_up) const {
+    const bus::PublishResult result = core->publish(sample.ready(), timeout, give_up);
+    if (result.outcome == Outcome::kDone) sample.mark_done();
+    return {result.outcome, result.sequence, result.subscribers};
+  }
 };
+
+namespace {
+
+// One tensor in host memory, and nothing beside it.
+bool is_plain(std::span<const TensorView> tensors, const Message& rest) {
+  return tensors.size() == 1 && !tensors.front().device.is_cuda() && rest.fields.empty() &&
+         !rest.origin;
+}
+
+}  // namespace
 
 struct Publisher::Impl {
   bus::ForkSafe<PublisherState> state;
@@ -64,15 +87,23 @@ Loan Publisher::loan(const Layout& layout, Device device) {
   });
 }
 
-// `loan` is the block that all tensors lie in, if that is known.
 const MessageType& Publisher::type() const { return state().core->options().type; }
 
+// `loan` is the block that all tensors lie in, if that is known.
 Published Publisher::publish(std::span<const TensorView> tensors, const Message& rest,
                              std::chrono::nanoseconds timeout, const memory::BlockRef* loan,
                              const GiveUp& give_up) {
   PublisherState& state = this->state();
   if (state.core->closed()) return {Outcome::kClosed};
   return platform::with_memory_errors([&]() -> Published {
+    bus::LoanedSample loaned;
+    if (loan == nullptr && is_plain(tensors, rest)) {
+      const TensorView& tensor = tensors.front();
+      const auto* const data = static_cast<const std::byte*>(tensor.data);
+      if (state.take(loaned, tensor.layout, data, state.participant->arena().find(data),
+                     rest.fingerprint))
+        return state.publish(loaned, timeout, give_up);
+    }
     bus::PreparedSample sample(
         tensors, rest,
         {state.participant->arena(), state.participant->cuda(),
@@ -81,9 +112,7 @@ Published Publisher::publish(std::span<const TensorView> tensors, const Message&
          state.core->most_granted(), state.core->bytes_in_flight(), state.participant->id(),
          state.participant->lent()},
         loan);
-    const bus::PublishResult result = state.core->publish(sample, timeout, give_up);
-    if (result.outcome == Outcome::kDone) sample.mark_done();
-    return {result.outcome, result.sequence, result.subscribers};
+    return state.publish(sample, timeout, give_up);
   });
 }
 
@@ -109,10 +138,20 @@ Published Publisher::publish(const Value& fields, const std::vector<TensorView>&
 }
 
 Published Publisher::publish(Loan&& loan, void* stream) {
-  TensorView view = platform::with_memory_errors([&] { return loan.view(); });
-  view.stream = stream;
-  const Published published =
-      publish({&view, 1}, {}, state().core->options().timeout, &loan.impl_->state->block);
+  PublisherState& state = this->state();
+  const std::chrono::nanoseconds timeout = state.core->options().timeout;
+  const LoanState& given = loan.state();
+  bus::LoanedSample loaned;
+  Published published;
+  if (!given.device.is_cuda() && !state.core->closed() && platform::with_memory_errors([&] {
+        return state.take(loaned, given.layout, given.first, given.block);
+      })) {
+    published = state.publish(loaned, timeout, {});
+  } else {
+    TensorView view = platform::with_memory_errors([&] { return loan.view(); });
+    view.stream = stream;
+    published = publish({&view, 1}, {}, timeout, &given.block);
+  }
   if (published.outcome == Outcome::kDone) loan.impl_.reset();
   return published;
 }

@@ -24,7 +24,7 @@ PublisherCore::PublisherCore(std::string topic, std::uint32_t number,
       arena_(std::move(arena)),
       sleeper_(std::move(wake_page)) {}
 
-PublishResult PublisherCore::publish(const PreparedSample& sample, std::chrono::nanoseconds timeout,
+PublishResult PublisherCore::publish(const ReadySample& sample, std::chrono::nanoseconds timeout,
                                      const GiveUp& give_up) {
   std::unique_lock lock(mutex_);
   if (!closed_ && options_.reliable && !all_have_room()) {
@@ -70,16 +70,16 @@ bool PublisherCore::all_have_room() {
                      [](const auto& link) { return link->room() == link::OwnerLink::Room::kYes; });
 }
 
-PublishResult PublisherCore::push_to_all(const PreparedSample& sample) {
+PublishResult PublisherCore::push_to_all(const ReadySample& sample) {
   // What can fail comes first: then nobody got the sample. A reliable publisher may not leave out a
   // subscriber that cannot be given the memory, any other one may. It has seen room for all.
   if (options_.reliable)
-    for (const auto& link : links_) link->prepare(sample.issued(), sample.writer());
-  link::Entry entry = sample.entry();
+    for (const auto& link : links_) link->prepare(sample.issued, sample.writer);
+  link::Entry entry = sample.entry;
   entry.sequence = next_sequence_;
   entry.timestamp_ns = platform::wall_clock_ns();
   if (entry.fingerprint == 0) entry.fingerprint = options_.type.fingerprint();
-  remember(entry, sample.issued());
+  remember(entry, sample.issued);
   ++next_sequence_;
   std::uint32_t reached = 0;
   for (const auto& link : links_) {
@@ -91,7 +91,7 @@ PublishResult PublisherCore::push_to_all(const PreparedSample& sample) {
       }
     }
     try {
-      link->push(entry, sample.issued(), sample.writer());
+      link->push(entry, sample.issued, sample.writer);
       ++reached;
     } catch (const Error&) {
       ++stats_.dropped_unsent;
@@ -103,7 +103,7 @@ PublishResult PublisherCore::push_to_all(const PreparedSample& sample) {
   for (const auto& link : links_) link->subscriber().wake_if_sleeping();
   platform::step("publish.woken");
   ++stats_.sent;
-  stats_.bytes_copied += sample.copied_bytes();
+  stats_.bytes_copied += sample.copied_bytes;
   stats_.delivered += reached;
   for (const auto& link : links_)
     if (link->worth_draining()) (void)link->drain();

@@ -12,7 +12,7 @@
 
 #include "tensorbus/bus/message.hpp"
 #include "tensorbus/bus/options.hpp"
-#include "tensorbus/bus/prepared_sample.hpp"
+#include "tensorbus/bus/ready_sample.hpp"
 #include "tensorbus/link/owner_link.hpp"
 #include "tensorbus/memory/arena.hpp"
 #include "tensorbus/platform/clock.hpp"
@@ -42,7 +42,7 @@ class PublisherCore {
   }
 
   // All or nothing: unless the outcome is kDone, nobody gets the sample.
-  PublishResult publish(const PreparedSample& sample, std::chrono::nanoseconds timeout,
+  PublishResult publish(const ReadySample& sample, std::chrono::nanoseconds timeout,
                         const GiveUp& give_up);
 
   Outcome wait_for_subscribers(std::uint32_t count, std::chrono::nanoseconds timeout);
@@ -87,7 +87,7 @@ class PublisherCore {
   bool all_have_room();
   Outcome wait_for_room(std::unique_lock<std::mutex>& lock, std::chrono::nanoseconds timeout,
                         const GiveUp& give_up);
-  PublishResult push_to_all(const PreparedSample& sample);
+  PublishResult push_to_all(const ReadySample& sample);
   std::chrono::nanoseconds longest_park() const;
   void drain_links();
   void remember(const link::Entry& entry, const link::IssuedRef& sample);

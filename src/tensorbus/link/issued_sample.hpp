@@ -20,6 +20,11 @@ using ByteCounter = std::atomic<std::uint64_t>;
 // when the last one goes, the blocks go back to the arena.
 class IssuedSample {
  public:
+  explicit IssuedSample(memory::BlockRef block, std::shared_ptr<ByteCounter> in_flight)
+      : on_device_(block->kind() == memory::BufferKind::kCuda), in_flight_(std::move(in_flight)) {
+    blocks_.push_back(std::move(block));
+    in_flight_->fetch_add(bytes(), std::memory_order_relaxed);  // a statistic
+  }
   // `files`: segments of files that it lies in, which are `kept`. `leases`: of what others own of
   // it.
   IssuedSample(Few<memory::BlockRef> blocks, std::shared_ptr<ByteCounter> in_flight,

@@ -59,8 +59,14 @@ BlockRef Arena::allocate(std::size_t bytes, Grant most) {
     throw Error(Code::kOutOfMemory, mebibytes(bytes) + " asked for, but the byte budget is " +
                                         mebibytes(options_.budget_bytes) +
                                         ": raise budget_bytes (TENSORBUS_BUDGET)");
-  LivingBlocks::Room room;
   const std::lock_guard lock(mutex_);
+  if (BlockRef block = blocks_.wake(rounded(bytes), most, shared_from_this())) {
+    platform::step("loan.allocated");
+    return block;
+  }
+  // What rests is of other sizes. Together with its neighbours it may be what fits best.
+  while (blocks_.any_rests()) end_rest();
+  LivingBlocks::Room room;
   FreeExtents::Taken taken = take_extent(rounded(bytes), most);
   const Extent& extent = taken.extent;
   const BlockPlace place{.data = segments_.at(extent.segment).data() + extent.offset,
@@ -149,9 +155,25 @@ void Arena::require_room(std::size_t bytes, std::size_t asked) {
                                         " leaves " + mebibytes(room.bytes));
 }
 
-void Arena::free(Block& block) noexcept {
+bool Arena::free(Block& block) noexcept {
   const std::lock_guard lock(mutex_);
-  pool(block.most_granted()).free.give_back(blocks_.remove(block));
+  if (closed_) {  // nothing will be allocated
+    pool(block.most_granted()).free.give_back(blocks_.remove(block));
+    return true;
+  }
+  if (blocks_.all_rest()) end_rest();
+  blocks_.rest(block);
+  keep_warm_limit();
+  return false;
+}
+
+void Arena::end_rest() noexcept {
+  FreeExtents::Taken taken = blocks_.end_rest();
+  const Grant most = segments_.at(taken.extent.segment).most_granted();
+  pool(most).free.give_back(std::move(taken));
+}
+
+void Arena::keep_warm_limit() noexcept {
   if (!closed_ && reserved_bytes_ - blocks_.bytes() > options_.warm_bytes)
     trim(blocks_.bytes() + options_.warm_bytes);
 }
@@ -165,6 +187,7 @@ void Arena::close() noexcept {
 // Punches free memory until at most `reserved_target` is reserved, and lets go of the segments that
 // are empty then.
 void Arena::trim(std::size_t reserved_target) noexcept {
+  while (blocks_.any_rests()) end_rest();
   for (const Pool& pool : pools_) trim(pool.free, reserved_target);
   for (auto next = segments_.begin(); next != segments_.end();) retire_if_empty((next++)->first);
 }
@@ -223,8 +246,7 @@ void Arena::unpin(std::uint32_t segment, Range part) noexcept {
   if (found == end) return;
   pinned_.erase(found);
   pinned_bytes_ -= part.bytes();
-  if (!closed_ && reserved_bytes_ - blocks_.bytes() > options_.warm_bytes)
-    trim(blocks_.bytes() + options_.warm_bytes);
+  keep_warm_limit();
 }
 
 // A segment goes when nothing of it is used and nothing of it is warm; the last of a pool stays.

@@ -37,7 +37,7 @@ struct ArenaStats {
 // of one, borrowers only ever get to read; of the other, those who ask may write.
 //
 // Invariants, under `mutex_`:
-// 1. Every byte of every segment is in exactly one block or one free extent.
+// 1. Every byte of every segment is in exactly one block, which may rest, or one free extent.
 // 2. Every page of a block is reserved; reserved_bytes, of both pools, never exceeds the budget.
 // 3. A segment is removed only when it is entirely free.
 // 4. A segment is of one pool for ever, and its number belongs to no other segment, ever.
@@ -100,7 +100,9 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
   void grow_for(std::size_t bytes, Grant most);
   bool make_usable(const Extent& extent);
   void require_room(std::size_t bytes, std::size_t asked);
-  void free(Block& block) noexcept override;
+  bool free(Block& block) noexcept override;
+  void end_rest() noexcept;
+  void keep_warm_limit() noexcept;
   void trim(std::size_t reserved_target) noexcept;
   void trim(const FreeExtents& free, std::size_t reserved_target) noexcept;
   void retire_if_empty(std::uint32_t segment) noexcept;

@@ -75,6 +75,50 @@ TEST(Arena, reuses_the_block_that_was_freed_last) {
   EXPECT_EQ(arena->stats().reserved_bytes, reserved);
 }
 
+TEST(Arena, gives_a_block_that_was_let_go_of_as_one_that_nobody_had) {
+  const auto arena = small_arena();
+  BlockRef block = arena->allocate(1000);
+  const std::byte* const data = block->data();
+  const std::uint64_t generation = block->generation();
+  block->mark_published();
+  block->let_stand();
+  block->set_write_mark(7);
+  block = {};
+  block = arena->allocate(1000);
+  ASSERT_EQ(block->data(), data);
+  EXPECT_NE(block->generation(), generation);
+  EXPECT_FALSE(arena->find(block->segment(), block->offset(), generation));
+  EXPECT_FALSE(block->published());
+  EXPECT_FALSE(block->standing());
+  EXPECT_EQ(block->write_mark(), 0U);
+  EXPECT_TRUE(block.unshared());
+}
+
+TEST(Arena, joins_what_was_let_go_of_for_a_larger_block) {
+  const auto arena = small_arena();
+  std::vector<BlockRef> blocks;
+  for (int i = 0; i < 4; ++i) blocks.push_back(arena->allocate(1 * kMiB));
+  blocks.clear();
+  EXPECT_EQ(arena->stats().used_bytes, 0U);
+  EXPECT_TRUE(arena->allocate(4 * kMiB));
+  EXPECT_EQ(arena->stats().segments, 1U);
+}
+
+TEST(Arena, takes_any_number_of_blocks_back_and_gives_them_again) {
+  const auto arena = small_arena();
+  for (int round = 0; round < 3; ++round) {
+    std::vector<BlockRef> blocks;
+    std::set<const std::byte*> places;
+    for (int i = 0; i < 200; ++i) {
+      blocks.push_back(arena->allocate(1 + static_cast<std::size_t>(i % 3) * 1000));
+      EXPECT_TRUE(places.insert(blocks.back()->data()).second);
+    }
+    EXPECT_EQ(arena->stats().blocks, 200U);
+  }
+  EXPECT_EQ(arena->stats().blocks, 0U);
+  EXPECT_EQ(arena->stats().used_bytes, 0U);
+}
+
 TEST(Arena, never_gives_a_generation_twice) {
   const auto arena = small_arena();
   std::set<std::uint64_t> generations;

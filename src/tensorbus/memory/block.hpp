@@ -27,8 +27,9 @@ class BlockHome {
  protected:
   friend class Block;
   BlockHome() = default;
-  // The last reference is gone. Any thread.
-  virtual void free(Block& block) noexcept = 0;
+  // The last reference is gone. Any thread. False: the home keeps the object, for a block that it
+  // gives out later.
+  virtual bool free(Block& block) noexcept = 0;
 };
 
 // What a block is, as its home writes it down.
@@ -53,6 +54,7 @@ class Block {
   // Unique among all blocks of the arena, ever: a stale reference is told from a fresh one.
   std::uint64_t generation() const noexcept { return generation_; }
   Grant most_granted() const noexcept { return place_.most_granted; }
+  bool is_of(const BlockHome& home) const noexcept { return home_.get() == &home; }
 
   // It is its process's to write for ever, and to send any number of times; whoever has it sees
   // what is written. Said before anybody else knows of the block.
@@ -83,6 +85,8 @@ class Block {
   // One more reference, under the mutex of its home; none if the last is gone already, its owner
   // waiting for that mutex.
   BlockRef another() noexcept;
+  // A block of the same place, which nobody has had. Under the mutex of its home, too.
+  void begin_again(const std::shared_ptr<BlockHome>& home, std::uint64_t generation) noexcept;
 
   std::shared_ptr<BlockHome> home_;
   BlockPlace place_;

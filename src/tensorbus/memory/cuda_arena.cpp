@@ -122,7 +122,7 @@ void CudaArena::require_room(std::size_t bytes, std::size_t asked) const {
                   "(TENSORBUS_CUDA_BUDGET)");
 }
 
-void CudaArena::free(Block& block) noexcept {
+bool CudaArena::free(Block& block) noexcept {
   const std::lock_guard lock(mutex_);
   const std::uint32_t segment = block.segment();
   if (marks_->whole(block.write_mark()))
@@ -130,6 +130,7 @@ void CudaArena::free(Block& block) noexcept {
   else
     rested_.push_back({block.write_mark(), blocks_.remove(block)});
   note_idle(segment);
+  return true;
 }
 
 // A segment in which nobody has anything is told of; also if a stream may still write it.

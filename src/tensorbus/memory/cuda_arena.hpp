@@ -97,7 +97,7 @@ class CudaArena : public BlockHome, public std::enable_shared_from_this<CudaAren
   CudaArena(const platform::CudaDevice& device, const CudaArenaOptions& options,
             std::uint32_t first_segment, std::shared_ptr<WriteMarks> marks);
   void wake_rested() noexcept;
-  void free(Block& block) noexcept override;
+  bool free(Block& block) noexcept override;
   void note_idle(std::uint32_t segment) noexcept;
   void tell_idle() noexcept;
   std::uint32_t free_number();

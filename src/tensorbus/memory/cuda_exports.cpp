@@ -146,7 +146,7 @@ BlockRef CudaExports::enter(Room& room, Segments::iterator segment, const std::b
   return BlockRef(room.block_.release());
 }
 
-void CudaExports::free(Block& block) noexcept {
+bool CudaExports::free(Block& block) noexcept {
   Blocks::node_type lent;
   {
     const std::lock_guard lock(mutex_);
@@ -154,10 +154,13 @@ void CudaExports::free(Block& block) noexcept {
     Segment& segment = segments_.at(block.segment());
     --segment.blocks;
     segment.used = Clock::now();
-    if (segment.hold && segment.blocks == 0)
-      return segment.hold->keeper.splice(segment.hold->keeper.end(), lent.mapped().keeper);
+    if (segment.hold && segment.blocks == 0) {
+      segment.hold->keeper.splice(segment.hold->keeper.end(), lent.mapped().keeper);
+      return true;
+    }
   }
   Keepers::let_go(std::move(lent.mapped().keeper));
+  return true;
 }
 
 BlockRef CudaExports::find(std::uint32_t segment, std::uint64_t offset,

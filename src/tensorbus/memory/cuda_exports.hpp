@@ -91,7 +91,7 @@ class CudaExports : public BlockHome, public std::enable_shared_from_this<CudaEx
   using Blocks = std::map<std::uint64_t, Lent>;  // by generation
   class Room;
 
-  void free(Block& block) noexcept override;
+  bool free(Block& block) noexcept override;
   Segments::iterator segment_holding(const platform::CudaForeign& memory);
   bool make_segment(platform::CudaForeign memory);
   bool make_way_for(const platform::CudaForeign& memory, std::vector<Segment>& gone);

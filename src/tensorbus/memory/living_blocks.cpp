@@ -1,8 +1,16 @@
 #include "tensorbus/memory/living_blocks.hpp"
 
+#include <algorithm>
+
+#include "tensorbus/platform/check.hpp"
+
 namespace tensorbus::memory {
 
 void LivingBlocks::Room::Delete::operator()(Block* block) const noexcept { delete block; }
+
+LivingBlocks::~LivingBlocks() {
+  for (Block* const block : resting()) delete block;
+}
 
 LivingBlocks::Room::Room() : block_(new Block) {
   Living one;
@@ -14,8 +22,7 @@ void Block::release() noexcept {
   // Release on the way down, acquire on the last: whoever frees sees every use before it.
   if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   const std::shared_ptr<BlockHome> home = std::move(home_);
-  home->free(*this);
-  delete this;
+  if (home->free(*this)) delete this;
 }
 
 BlockRef Block::another() noexcept {
@@ -44,6 +51,49 @@ FreeExtents::Taken LivingBlocks::remove(Block& block) noexcept {
   living_.erase({place.segment, place.offset});
   bytes_ -= place.bytes;
   return {{place.segment, place.offset, place.bytes}, std::move(block.free_place_)};
+}
+
+void LivingBlocks::rest(Block& block) noexcept {
+  check(!all_rest());
+  bytes_ -= block.bytes();
+  resting_[resting_count_++] = &block;
+}
+
+BlockRef LivingBlocks::wake(std::size_t bytes, Grant most,
+                            const std::shared_ptr<BlockHome>& home) noexcept {
+  for (std::size_t i = resting_count_; i-- > 0;) {
+    Block& block = *resting_[i];
+    if (block.bytes() != bytes || block.most_granted() != most) continue;
+    take_from_resting(i);
+    bytes_ += bytes;
+    block.begin_again(home, next_generation_++);
+    return BlockRef(&block);
+  }
+  return {};
+}
+
+FreeExtents::Taken LivingBlocks::end_rest() noexcept {
+  Block* const block = resting_.front();
+  take_from_resting(0);
+  bytes_ += block->bytes();
+  FreeExtents::Taken taken = remove(*block);
+  delete block;
+  return taken;
+}
+
+void LivingBlocks::take_from_resting(std::size_t index) noexcept {
+  std::copy(resting_.begin() + index + 1, resting_.begin() + resting_count_,
+            resting_.begin() + index);
+  --resting_count_;
+}
+
+void Block::begin_again(const std::shared_ptr<BlockHome>& home, std::uint64_t generation) noexcept {
+  home_ = home;
+  generation_ = generation;
+  references_.store(1, std::memory_order_relaxed);
+  write_mark_.store(0, std::memory_order_relaxed);
+  published_.store(false, std::memory_order_relaxed);
+  standing_ = false;
 }
 
 BlockRef LivingBlocks::find(const void* address) const noexcept {

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "tensorbus/memory/block.hpp"
@@ -11,12 +13,18 @@
 
 namespace tensorbus::memory {
 
-// The blocks of an arena that somebody refers to, by their addresses and by their segments. Not
-// thread-safe: under the arena's mutex.
+// The blocks of an arena that somebody refers to, by their addresses and by their segments, and a
+// few that rest: nobody refers to those, but they keep their places, so that the next block of the
+// same size takes no look at the books of free space. Not thread-safe: under the arena's mutex.
 class LivingBlocks {
   using Living = std::map<std::pair<std::uint32_t, std::size_t>, Block*>;
 
  public:
+  LivingBlocks() = default;
+  ~LivingBlocks();
+  LivingBlocks(const LivingBlocks&) = delete;
+  LivingBlocks& operator=(const LivingBlocks&) = delete;
+
   // All the memory that a block takes of its owner, before anything is done that would have to be
   // undone for want of it.
   class Room {
@@ -37,6 +45,17 @@ class LivingBlocks {
                  FreeExtents::Place free_place) noexcept;
   // Its last reference is gone. What it took is free.
   FreeExtents::Taken remove(Block& block) noexcept;
+
+  // Its last reference is gone, and it rests. Not if all that can do so already.
+  void rest(Block& block) noexcept;
+  bool all_rest() const noexcept { return resting_count_ == resting_.size(); }
+  bool any_rests() const noexcept { return resting_count_ > 0; }
+  // The one of this size and grant that came to rest last, as a fresh block; empty if there is
+  // none.
+  BlockRef wake(std::size_t bytes, Grant most, const std::shared_ptr<BlockHome>& home) noexcept;
+  // Of the one that has rested longest: what it took is free.
+  FreeExtents::Taken end_rest() noexcept;
+
   // Where the memory of a segment lies.
   void add_segment(std::uint32_t segment, const std::byte* data) { starts_.emplace(data, segment); }
   void remove_segment(const std::byte* data) noexcept { starts_.erase(data); }
@@ -51,11 +70,17 @@ class LivingBlocks {
     return at != living_.end() && at->first.first == segment;
   }
 
-  std::size_t count() const noexcept { return living_.size(); }
+  // Of those that somebody refers to.
+  std::size_t count() const noexcept { return living_.size() - resting_count_; }
   std::size_t bytes() const noexcept { return bytes_; }
 
  private:
-  Living living_;
+  std::span<Block* const> resting() const noexcept { return {resting_.data(), resting_count_}; }
+  void take_from_resting(std::size_t index) noexcept;
+
+  Living living_;                     // and resting
+  std::array<Block*, 64> resting_{};  // the oldest first
+  std::size_t resting_count_ = 0;
   std::map<const std::byte*, std::uint32_t> starts_;  // of segments
   std::size_t bytes_ = 0;
   std::uint64_t next_generation_ = 1;

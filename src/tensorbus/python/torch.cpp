@@ -117,7 +117,18 @@ nb::object make_plain_torch(Memory memory) {
   return nb::steal(static_cast<PyObject*>(made));
 }
 
+namespace {
+
+nb::object plain_torch(const Memory& memory) {
+  return can_be_plain_torch(memory) ? make_plain_torch(memory) : nb::none();
+}
+
+}  // namespace
+
 void bind_torch(nb::module_& module) {
+  module.def("plain_torch", plain_torch, nb::arg("memory"),
+             nb::sig("def plain_torch(memory: Memory) -> typing.Any"),
+             "The plain tensor over this memory; None if it is to be an unusual one.");
   module.def("know_torch", know_torch, nb::arg("tensor"), nb::arg("int8"), nb::arg("uint8"),
              nb::sig("def know_torch(tensor: type, int8: object, uint8: object) -> None"),
              "Tells the class of plain tensors, and two of its dtypes.");

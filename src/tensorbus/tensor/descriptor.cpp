@@ -44,17 +44,44 @@ constexpr std::size_t kOriginBytes = 40;
 
 std::size_t bytes_of(const Dims& dims) { return dims.size() * sizeof(std::int64_t); }
 
+std::size_t bytes_of(const Layout& layout, bool contiguous) {
+  return sizeof(TensorHead) + bytes_of(layout.shape) * (contiguous ? 1 : 2);
+}
+
+std::uint8_t flags_of(const Layout& layout, bool contiguous) {
+  return static_cast<std::uint8_t>(static_cast<unsigned>(layout.flags) |
+                                   (contiguous ? kContiguous : 0U));
+}
+
+// Writes one thing behind the other.
+class Writer {
+ public:
+  explicit Writer(std::byte* at) : at_(at) {}
+  void put(const void* from, std::size_t count) {
+    if (count != 0) std::memcpy(at_, from, count);
+    at_ += count;
+  }
+  void put(const TensorHead& head, const Layout& layout, bool contiguous) {
+    put(&head, sizeof head);
+    put(layout.shape.begin(), bytes_of(layout.shape));
+    if (!contiguous) put(layout.strides.begin(), bytes_of(layout.strides));
+  }
+  const std::byte* at() const { return at_; }
+
+ private:
+  std::byte* at_;
+};
+
 class Cursor {
  public:
   explicit Cursor(std::span<const std::byte> bytes) : rest_(bytes) {}
   void read(void* target, std::size_t count, const char* what) {
     std::memcpy(target, take(count, what).data(), count);
   }
-  Dims read_dims(std::size_t count, const char* what) {
+  void read_dims(Dims& dims, std::size_t count, const char* what) {
     const auto part = take(count * sizeof(std::int64_t), what);
-    Dims dims(count);
+    dims = Dims(count);
     std::memcpy(dims.begin(), part.data(), part.size());
-    return dims;
   }
   std::span<const std::byte> take(std::size_t count, const char* what) {
     if (count > rest_.size()) refuse(std::string("cut short in ") + what);
@@ -78,14 +105,16 @@ void read_tensor(Cursor& cursor, TensorEntry& entry) {
   entry.segment = head.segment;
   entry.offset = head.offset;
   entry.generation = head.generation;
-  const auto flags = static_cast<TensorFlags>(head.flags & ~kContiguous);
-  Dims shape = cursor.read_dims(head.dims, "a shape");
+  Layout& layout = entry.layout;
+  layout.dtype = head.dtype;
+  layout.flags = static_cast<TensorFlags>(head.flags & ~kContiguous);
+  cursor.read_dims(layout.shape, head.dims, "a shape");
   try {
     if ((head.flags & kContiguous) != 0) {
-      entry.layout = Layout::contiguous(head.dtype, std::move(shape), flags);
+      internal::lay_out_in_rows(layout);
     } else {
-      entry.layout = {head.dtype, std::move(shape), cursor.read_dims(head.dims, "strides"), flags};
-      span_of(entry.layout);
+      cursor.read_dims(layout.strides, head.dims, "strides");
+      span_of(layout);
     }
   } catch (const Error& error) {
     refuse(error.what());
@@ -110,50 +139,54 @@ std::size_t Descriptor::encoded_bytes() const noexcept {
   if (!owners.empty())
     bytes += sizeof(std::uint16_t) * (1 + tensors.size()) + sizeof(Id) * owners.size();
   for (const TensorEntry& entry : tensors)
-    bytes +=
-        sizeof(TensorHead) + bytes_of(entry.layout.shape) * (entry.layout.is_contiguous() ? 1 : 2);
+    bytes += bytes_of(entry.layout, entry.layout.is_contiguous());
   return bytes;
 }
 
 void Descriptor::encode(std::span<std::byte> target) const {
-  std::byte* at = target.data();
-  const auto put = [&](const void* from, std::size_t count) {
-    if (count != 0) std::memcpy(at, from, count);
-    at += count;
-  };
+  Writer writer(target.data());
   const Head head{.flags = static_cast<std::uint8_t>((origin ? kHasOrigin : 0) |
                                                      (owners.empty() ? 0 : kHandedOn)),
                   .tensors = static_cast<std::uint16_t>(tensors.size()),
                   .field_bytes = static_cast<std::uint32_t>(fields.size())};
-  put(&head, sizeof head);
+  writer.put(&head, sizeof head);
   if (origin) {
-    put(origin->host.bytes.data(), 16);
-    put(origin->writer.bytes.data(), 16);
-    put(&origin->sequence, 8);
+    writer.put(origin->host.bytes.data(), 16);
+    writer.put(origin->writer.bytes.data(), 16);
+    writer.put(&origin->sequence, 8);
   }
   if (!owners.empty()) {
     const auto count = static_cast<std::uint16_t>(owners.size());
-    put(&count, sizeof count);
-    for (const Id& owner : owners) put(owner.bytes.data(), sizeof owner);
-    for (const TensorEntry& entry : tensors) put(&entry.owner, sizeof entry.owner);
+    writer.put(&count, sizeof count);
+    for (const Id& owner : owners) writer.put(owner.bytes.data(), sizeof owner);
+    for (const TensorEntry& entry : tensors) writer.put(&entry.owner, sizeof entry.owner);
   }
   for (const TensorEntry& entry : tensors) {
     const Layout& layout = entry.layout;
     const bool contiguous = layout.is_contiguous();
-    const TensorHead tensor{layout.dtype,
-                            static_cast<std::uint8_t>(layout.shape.size()),
-                            entry.kind,
-                            static_cast<std::uint8_t>(static_cast<unsigned>(layout.flags) |
-                                                      (contiguous ? kContiguous : 0U)),
-                            entry.segment,
-                            entry.offset,
+    const TensorHead tensor{layout.dtype,    static_cast<std::uint8_t>(layout.shape.size()),
+                            entry.kind,      flags_of(layout, contiguous),
+                            entry.segment,   entry.offset,
                             entry.generation};
-    put(&tensor, sizeof tensor);
-    put(layout.shape.begin(), bytes_of(layout.shape));
-    if (!contiguous) put(layout.strides.begin(), bytes_of(layout.strides));
+    writer.put(tensor, layout, contiguous);
   }
-  put(fields.data(), fields.size());
-  check(at == target.data() + target.size());
+  writer.put(fields.data(), fields.size());
+  check(writer.at() == target.data() + target.size());
+}
+
+std::size_t encode_alone(const Layout& layout, const memory::Block& block, std::uint64_t offset,
+                         std::span<std::byte> target) {
+  const bool contiguous = layout.is_contiguous();
+  const std::size_t bytes = sizeof(Head) + bytes_of(layout, contiguous);
+  if (bytes > target.size()) return 0;
+  Writer writer(target.data());
+  const Head head{.tensors = 1};
+  writer.put(&head, sizeof head);
+  writer.put(
+      {layout.dtype, static_cast<std::uint8_t>(layout.shape.size()), block.kind(),
+       flags_of(layout, contiguous), block.segment(), block.offset() + offset, block.generation()},
+      layout, contiguous);
+  return bytes;
 }
 
 Descriptor Descriptor::decode(std::span<const std::byte> bytes) {

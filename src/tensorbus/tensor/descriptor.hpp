@@ -41,4 +41,9 @@ struct Descriptor {
   static bool has_tensors(std::span<const std::byte> bytes) noexcept;
 };
 
+// Writes the descriptor of one tensor, `offset` bytes into this block, and nothing beside it.
+// Returns what it takes; 0, and nothing is written, if `target` has not so much.
+std::size_t encode_alone(const Layout& layout, const memory::Block& block, std::uint64_t offset,
+                         std::span<std::byte> target);
+
 }  // namespace tensorbus
