@@ -96,18 +96,22 @@ inline std::int64_t counted(std::int64_t size) {
 
 namespace internal {
 
-// Gives a layout the strides that contiguous() gives, and throws what that throws.
-inline void lay_out_in_rows(Layout& layout) {
+// Gives a layout the strides that contiguous() gives, and throws what that throws. Returns what
+// span_of() says of it then.
+inline ByteSpan lay_out_in_rows(Layout& layout) {
   const std::int64_t item = checked_item(layout.dtype, layout.shape.size());
   layout.strides = Dims(layout.shape.size());
   const std::int64_t* const sizes = layout.shape.begin();
   std::int64_t* const strides = layout.strides.begin();
   std::int64_t elements = 1;
+  bool empty = false;
   for (std::size_t i = layout.shape.size(); i-- > 0;) {
+    empty |= sizes[i] == 0;
     strides[i] = elements;
     elements = multiplied(elements, counted(sizes[i]));
   }
-  multiplied(elements, item);
+  const std::int64_t bytes = multiplied(elements, item);
+  return {0, empty ? 0 : bytes};
 }
 
 }  // namespace internal

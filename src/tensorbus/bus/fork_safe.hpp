@@ -15,7 +15,7 @@ template <typename T>
 class ForkSafe {
  public:
   ForkSafe() = default;
-  explicit ForkSafe(T value) : value_(std::make_unique<T>(std::move(value))) {}
+  explicit ForkSafe(T&& value) : value_(std::make_unique<T>(std::move(value))) {}
   ForkSafe(ForkSafe&&) noexcept = default;
   ForkSafe& operator=(ForkSafe&&) noexcept = default;
   ~ForkSafe() {

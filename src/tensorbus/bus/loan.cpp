@@ -6,10 +6,10 @@
 
 namespace tensorbus {
 
-Loan Loan::Impl::of(memory::BlockRef block, const Layout& layout, Device device,
-                    std::shared_ptr<bus::ParticipantCore> home) {
-  LoanState state{std::move(home), std::move(block), layout, nullptr, device};
-  state.first = state.block->data() - span_of(layout).begin;
+Loan Loan::Impl::of(memory::BlockRef block, const Layout& layout, const ByteSpan& span,
+                    Device device, std::shared_ptr<bus::ParticipantCore> home) {
+  std::byte* const first = block->data() - span.begin;
+  LoanState state{std::move(home), std::move(block), layout, span, first, device};
   return Loan(std::make_unique<Impl>(bus::ForkSafe(std::move(state))));
 }
 

@@ -19,6 +19,7 @@ struct LoanState {
   std::shared_ptr<bus::ParticipantCore> home;
   memory::BlockRef block;
   Layout layout;
+  ByteSpan span;  // of the layout
   std::byte* first = nullptr;
   Device device{};
 };
@@ -26,8 +27,9 @@ struct LoanState {
 struct Loan::Impl {
   bus::ForkSafe<LoanState> state;
 
-  // `block` is large enough for the layout.
-  static Loan of(memory::BlockRef block, const Layout& layout, Device device = Device::host(),
+  // `span` is that of the layout, and `block` is large enough for it.
+  static Loan of(memory::BlockRef block, const Layout& layout, const ByteSpan& span,
+                 Device device = Device::host(),
                  std::shared_ptr<bus::ParticipantCore> home = nullptr);
 };
 

@@ -7,11 +7,11 @@
 
 namespace tensorbus::bus {
 
-bool LoanedSample::take(const Layout& layout, const std::byte* data, memory::BlockRef block,
-                        const memory::Arena& arena, memory::Grant most_granted,
+bool LoanedSample::take(const Layout& layout, const ByteSpan& span, const std::byte* data,
+                        memory::BlockRef block, const memory::Arena& arena,
+                        memory::Grant most_granted,
                         const std::shared_ptr<link::ByteCounter>& in_flight,
                         std::uint64_t fingerprint) {
-  const ByteSpan span = span_of(layout);
   if (span.bytes() == 0 || !block || !block->is_of(arena) || block->standing() ||
       block->most_granted() != most_granted || data + span.begin < block->data() ||
       block->data() + block->bytes() < data + span.end)

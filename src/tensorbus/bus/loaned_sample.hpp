@@ -21,10 +21,10 @@ class LoanedSample {
   LoanedSample(const LoanedSample&) = delete;
   LoanedSample& operator=(const LoanedSample&) = delete;
 
-  // The tensor whose first element is at `data`, in a block of this arena. False: it is not that
-  // simple, or cannot be published; PreparedSample says why.
-  bool take(const Layout& layout, const std::byte* data, memory::BlockRef block,
-            const memory::Arena& arena, memory::Grant most_granted,
+  // The tensor whose first element is at `data`, in a block of this arena. `span`: of its layout.
+  // False: it is not that simple, or cannot be published; PreparedSample says why.
+  bool take(const Layout& layout, const ByteSpan& span, const std::byte* data,
+            memory::BlockRef block, const memory::Arena& arena, memory::Grant most_granted,
             const std::shared_ptr<link::ByteCounter>& in_flight, std::uint64_t fingerprint = 0);
 
   const ReadySample& ready() const noexcept { return ready_; }

@@ -25,10 +25,10 @@ struct PublisherState {
     core->drain();
     return participant->allocate(device, bytes, core->most_granted());
   }
-  bool take(bus::LoanedSample& sample, const Layout& layout, const std::byte* data,
-            memory::BlockRef block, std::uint64_t fingerprint = 0) const {
-    return sample.take(layout, data, std::move(block), participant->arena(), core->most_granted(),
-                       core->bytes_in_flight(), fingerprint);
+  bool take(bus::LoanedSample& sample, const Layout& layout, const ByteSpan& span,
+            const std::byte* data, memory::BlockRef block, std::uint64_t fingerprint = 0) const {
+    return sample.take(layout, span, data, std::move(block), participant->arena(),
+                       core->most_granted(), core->bytes_in_flight(), fingerprint);
   }
   // A LoanedSample or a PreparedSample.
   template <typename Sample>
@@ -80,10 +80,10 @@ Loan Publisher::loan(const Layout& layout, Device device) {
   PublisherState& state = this->state();
   if (state.core->closed()) throw Error(Code::kClosed, "the publisher is closed");
   return platform::with_memory_errors([&] {
-    const std::size_t bytes = span_of(layout).bytes();
+    const ByteSpan span = span_of(layout);
     return Loan::Impl::of(
-        device.is_cuda() ? state.allocate_on(device, bytes) : state.allocate(bytes), layout,
-        device);
+        device.is_cuda() ? state.allocate_on(device, span.bytes()) : state.allocate(span.bytes()),
+        layout, span, device);
   });
 }
 
@@ -100,8 +100,8 @@ Published Publisher::publish(std::span<const TensorView> tensors, const Message&
     if (loan == nullptr && is_plain(tensors, rest)) {
       const TensorView& tensor = tensors.front();
       const auto* const data = static_cast<const std::byte*>(tensor.data);
-      if (state.take(loaned, tensor.layout, data, state.participant->arena().find(data),
-                     rest.fingerprint))
+      if (state.take(loaned, tensor.layout, span_of(tensor.layout), data,
+                     state.participant->arena().find(data), rest.fingerprint))
         return state.publish(loaned, timeout, give_up);
     }
     bus::PreparedSample sample(
@@ -144,7 +144,7 @@ Published Publisher::publish(Loan&& loan, void* stream) {
   bus::LoanedSample loaned;
   Published published;
   if (!given.device.is_cuda() && !state.core->closed() && platform::with_memory_errors([&] {
-        return state.take(loaned, given.layout, given.first, given.block);
+        return state.take(loaned, given.layout, given.span, given.first, given.block);
       })) {
     published = state.publish(loaned, timeout, {});
   } else {

@@ -151,7 +151,7 @@ std::vector<OutOfReach> SampleParts::out_of_reach(link::Lender& lender,
   std::vector<OutOfReach> all;
   for (std::size_t i = 0; i < descriptor.tensors.size(); ++i) {
     const TensorEntry& from = descriptor.tensors[i];
-    const ByteSpan span = span_of(from.layout);
+    const ByteSpan& span = from.span;
     if (from.kind != memory::BufferKind::kCuda || span.bytes() == 0) continue;
     link::Lender& owner = lender_of(from, lender, claimed);
     if (owner.is_usable(from.segment)) continue;
@@ -193,7 +193,7 @@ SampleParts::Read SampleParts::read_leased(Sample& sample, link::Lender& lender,
   for (std::size_t i = 0; i < descriptor.tensors.size(); ++i) {
     TensorEntry& from = descriptor.tensors[i];
     Tensor& tensor = parts->tensors[i];
-    const ByteSpan span = span_of(from.layout);
+    const ByteSpan& span = from.span;
     tensor.layout_ = std::move(from.layout);
     tensor.writable_ = access != Access::kRead;
     if (span.bytes() == 0) continue;  // nothing to point at

@@ -112,12 +112,12 @@ void Shared::close() {
 Loan empty(const Layout& layout, bool shared, const Participant& participant, Device device) {
   return platform::with_memory_errors([&] {
     const auto& core = SharedState::core_of(participant);
-    const std::size_t bytes = span_of(layout).bytes();
+    const ByteSpan span = span_of(layout);
     const memory::Grant most = shared ? memory::Grant::kWrite : memory::Grant::kRead;
-    memory::BlockRef block =
-        device.is_cuda() ? core->allocate(device, bytes, most) : core->allocate(bytes, most);
+    memory::BlockRef block = device.is_cuda() ? core->allocate(device, span.bytes(), most)
+                                              : core->allocate(span.bytes(), most);
     block->let_stand();
-    return Loan::Impl::of(std::move(block), layout, device, core);
+    return Loan::Impl::of(std::move(block), layout, span, device, core);
   });
 }
 

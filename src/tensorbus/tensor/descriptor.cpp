@@ -111,10 +111,10 @@ void read_tensor(Cursor& cursor, TensorEntry& entry) {
   cursor.read_dims(layout.shape, head.dims, "a shape");
   try {
     if ((head.flags & kContiguous) != 0) {
-      internal::lay_out_in_rows(layout);
+      entry.span = internal::lay_out_in_rows(layout);
     } else {
       cursor.read_dims(layout.strides, head.dims, "strides");
-      span_of(layout);
+      entry.span = span_of(layout);
     }
   } catch (const Error& error) {
     refuse(error.what());

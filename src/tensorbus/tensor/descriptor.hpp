@@ -22,6 +22,7 @@ struct TensorEntry {
   std::uint32_t segment = 0;
   std::uint64_t offset = 0;  // of the first element, in the segment
   std::uint64_t generation = 0;
+  ByteSpan span{};  // of the layout, as decode() found it; does not travel
 };
 
 // What a sample is: its tensors and the small fields beside them (docs/protocol.md, section 4).
