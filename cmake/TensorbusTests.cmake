@@ -7,6 +7,16 @@ include(GoogleTest)
 set(TENSORBUS_TEST_BIN_DIR "${PROJECT_BINARY_DIR}/bin")
 add_custom_target(tensorbus_test_processes)
 
+# tensorbus_compile_quickly(TARGET [PRIVATE HEADER | REUSE_FROM OTHER_TARGET]): a test program, of
+# which there is much to compile and little to make fast. A header that most of it includes is parsed
+# once, but not under ccache: that stores nothing that was compiled so, unless it is told to be sloppy.
+function(tensorbus_compile_quickly name)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
+  if(NOT CMAKE_CXX_COMPILER_LAUNCHER MATCHES "cache")
+    target_precompile_headers(${name} ${ARGN})
+  endif()
+endfunction()
+
 file(GLOB process_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/cpp/*_process.cpp")
 foreach(source IN LISTS process_sources)
   cmake_path(GET source STEM name)
@@ -27,6 +37,11 @@ function(tensorbus_add_tests label folder)
   target_compile_definitions(${name} PRIVATE TENSORBUS_TEST_BIN_DIR="${TENSORBUS_TEST_BIN_DIR}")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${TENSORBUS_TEST_BIN_DIR}")
   add_dependencies(${name} tensorbus_test_processes)
+  if(name STREQUAL "platform_tests") # which comes first
+    tensorbus_compile_quickly(${name} PRIVATE <gtest/gtest.h>)
+  else()
+    tensorbus_compile_quickly(${name} REUSE_FROM platform_tests)
+  endif()
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${label}/"
                        PROPERTIES TIMEOUT 120 LABELS ${label})
 endfunction()
@@ -44,6 +59,7 @@ file(GLOB public_test_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/pub
 add_executable(public_tests ${public_test_sources})
 target_link_libraries(public_tests PRIVATE tensorbus tensorbus_warnings GTest::gtest)
 set_target_properties(public_tests PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${TENSORBUS_TEST_BIN_DIR}")
+tensorbus_compile_quickly(public_tests PRIVATE "${PROJECT_SOURCE_DIR}/tests/public/support.hpp")
 gtest_discover_tests(public_tests DISCOVERY_MODE PRE_TEST TEST_PREFIX "public/"
                      PROPERTIES TIMEOUT 120 LABELS public)
 

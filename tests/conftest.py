@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +24,17 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those with JAX come last: it starts threads, and other tests fork."""
-    items.sort(key=lambda item: "jax" in item.name or "jax" in getattr(item, "fixturenames", ()))
+    """Files with slow tests come first, so that those who run files side by side end together.
+
+    Tests with JAX come last, with the rest of their files: it starts threads, and other tests fork.
+    """
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    jax = {item.path for item in items if has_jax(item)}
+    items.sort(key=lambda item: (item.path in jax, item.path not in slow, has_jax(item)))
+
+
+def has_jax(item: pytest.Item) -> bool:
+    return "jax" in item.name or "jax" in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture(autouse=True)
@@ -56,10 +67,15 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the programs of examples/cpp."""
+    """The folder of the programs of examples/cpp, which the first who wants them builds."""
     from cpp_programs import EXAMPLES, build
 
-    return build(EXAMPLES / "cpp", tmp_path_factory.mktemp("cpp"))
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:  # the folder of all workers
+        folder = folder.parent
+    with (folder / "cpp.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return build(EXAMPLES / "cpp", folder / "cpp")
 
 
 @pytest.fixture

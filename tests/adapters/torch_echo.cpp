@@ -1,8 +1,7 @@
 // Publishes on "back" what it receives on "there", each tensor as PyTorch's in between: the fields
 // {"tensors": [...], "by_reference": ..., "copied": bytes so far}, or {"refused": why}.
-#include <ATen/ATen.h>
-
 #include <chrono>
+#include <cstdint>
 #include <tensorbus/tensorbus.hpp>
 #include <tensorbus/torch.hpp>
 #include <utility>
