@@ -1,5 +1,6 @@
 #include "tensorbus/bus/publisher.hpp"
 
+#include <optional>
 #include <utility>
 
 #include "tensorbus/bus/loan_impl.hpp"
@@ -24,6 +25,17 @@ struct PublisherState {
   memory::BlockRef allocate_on(const Device& device, std::size_t bytes) const {
     core->drain();
     return participant->allocate(device, bytes, core->most_granted());
+  }
+  // Of a tensor that is all of a message; nothing if it is more than a LoanedSample.
+  std::optional<Published> publish_alone(const TensorView& tensor, std::uint64_t fingerprint,
+                                         std::chrono::nanoseconds timeout,
+                                         const GiveUp& give_up) const {
+    bus::LoanedSample loaned;
+    const auto* const data = static_cast<const std::byte*>(tensor.data);
+    if (!take(loaned, tensor.layout, span_of(tensor.layout), data, participant->arena().find(data),
+              fingerprint))
+      return std::nullopt;
+    return publish(loaned, timeout, give_up);
   }
   bool take(bus::LoanedSample& sample, const Layout& layout, const ByteSpan& span,
             const std::byte* data, memory::BlockRef block, std::uint64_t fingerprint = 0) const {
@@ -96,14 +108,10 @@ Published Publisher::publish(std::span<const TensorView> tensors, const Message&
   PublisherState& state = this->state();
   if (state.core->closed()) return {Outcome::kClosed};
   return platform::with_memory_errors([&]() -> Published {
-    bus::LoanedSample loaned;
-    if (loan == nullptr && is_plain(tensors, rest)) {
-      const TensorView& tensor = tensors.front();
-      const auto* const data = static_cast<const std::byte*>(tensor.data);
-      if (state.take(loaned, tensor.layout, span_of(tensor.layout), data,
-                     state.participant->arena().find(data), rest.fingerprint))
-        return state.publish(loaned, timeout, give_up);
-    }
+    if (loan == nullptr && is_plain(tensors, rest))
+      if (const auto done =
+              state.publish_alone(tensors.front(), rest.fingerprint, timeout, give_up))
+        return *done;
     bus::PreparedSample sample(
         tensors, rest,
         {state.participant->arena(), state.participant->cuda(),
