@@ -18,6 +18,8 @@ from harness import PATIENCE, Elsewhere, eventually, tell
 from loops import Run, found, left_over, new_loop, next_of, open_files, runner, started, turns
 from tensorbus._loop_poller import LoopPoller
 
+epoll = select.epoll
+
 
 class Wakes:
     """How often the loops heard of anything."""
@@ -31,6 +33,25 @@ class Wakes:
             before(poller)
 
         monkeypatch.setattr(LoopPoller, "_on_ready", on_ready)
+
+
+class CountedEpoll:
+    """How often loops asked the kernel to watch a descriptor, or to stop it."""
+
+    asked = 0
+
+    def __init__(self) -> None:
+        self._epoll = epoll()
+        self.fileno = self._epoll.fileno
+        self.poll = self._epoll.poll
+
+    def register(self, descriptor: int, events: int) -> None:
+        CountedEpoll.asked += 1
+        self._epoll.register(descriptor, events)
+
+    def unregister(self, descriptor: int) -> None:
+        CountedEpoll.asked += 1
+        self._epoll.unregister(descriptor)
 
 
 def threads() -> tuple[int, int]:
@@ -58,6 +79,62 @@ def test_fifty_topics_share_one_descriptor_and_need_no_thread(run: Run) -> None:
                 assert await asyncio.gather(*receiving) == [(round_, n) for n in range(50)]
             assert threads() == before
         assert len(watched) == 1
+
+    run(main())
+
+
+def test_a_task_that_receives_on_and_on_is_watched_for_once(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CountedEpoll, "asked", 0)
+    monkeypatch.setattr("tensorbus._loop_poller.select.epoll", CountedEpoll)
+
+    async def main() -> None:
+        with found() as (publisher, subscriber):
+            for number in range(20):
+                receiving = await started(next_of(subscriber))
+                publisher.publish(number)
+                assert await receiving == number
+            assert CountedEpoll.asked == 1
+
+    run(main())
+
+
+def test_a_loop_in_which_nobody_waits_any_more_is_not_woken(
+    loop_kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wakes = Wakes(monkeypatch)
+    loop = new_loop(loop_kind)
+    with found() as (publisher, subscriber):
+
+        async def take() -> int:
+            receiving = await started(next_of(subscriber))
+            publisher.publish(7)
+            return int(await receiving)
+
+        assert loop.run_until_complete(take()) == 7
+        before = wakes.count
+        for number in range(20):
+            assert left_over(subscriber) == []  # and asks to be told of the next
+            publisher.publish(number)
+            loop.run_until_complete(turns())
+            assert left_over(subscriber) == [number]
+        assert wakes.count - before < 5  # not for every sample
+    loop.close()
+
+
+def test_a_descriptor_with_the_number_of_a_closed_one_is_watched(run: Run) -> None:
+    async def main() -> None:
+        numbers = set()
+        for number in range(5):
+            with found() as (publisher, subscriber):
+                receiving = await started(next_of(subscriber))
+                publisher.publish(number)
+                assert await receiving == number
+                numbers.add(subscriber.fileno())
+            del publisher, subscriber, receiving
+            await turns()
+        assert len(numbers) < 5  # else this has shown nothing
 
     run(main())
 

@@ -43,8 +43,8 @@ class AsyncReceiver:
         sample = self._spun(timeout) if self._spin > 0 else self.try_receive()
         if sample is not None:
             return sample
-        self._in_a_row = 0
-        with Wait(self._descriptor, timeout) as wait:
+        with self._wait(timeout) as wait:
+            await wait.woken()
             while not wait.over:
                 sample = self.try_receive()
                 if sample is not None:
@@ -57,8 +57,8 @@ class AsyncReceiver:
         samples = self.try_receive_many(most)
         if samples:
             return samples
-        self._in_a_row = 0
-        with Wait(self._descriptor, timeout) as wait:
+        with self._wait(timeout) as wait:
+            await wait.woken()
             while not wait.over:
                 samples = self.try_receive_many(most)
                 if samples:
@@ -68,6 +68,10 @@ class AsyncReceiver:
             return self._subscriber.receive_many(most, 0)
         finally:
             self._pass_on()
+
+    def _wait(self, timeout: float | None) -> Wait:
+        self._in_a_row = 0
+        return Wait(self._descriptor, timeout, self._subscriber)
 
     # Whoever finds something every time gives the other tasks a turn now and then.
     async def _begun(self, timeout: float | None) -> float | None:
@@ -90,7 +94,7 @@ class AsyncReceiver:
         return sample
 
     async def wait_for_publishers(self, count: int, timeout: float | None) -> bool:
-        with Wait(self._descriptor, seconds("timeout", timeout)) as wait:
+        with Wait(self._descriptor, seconds("timeout", timeout), self._subscriber) as wait:
             joining = ref(wait, self._joining.discard)
             self._joining.add(joining)
             try:

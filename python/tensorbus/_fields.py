@@ -57,6 +57,10 @@ def flatten_into(collect: Callable[[], Tensors], data: object) -> tuple[Tensors,
     """The same, with the tensors in what `collect` makes, which has the methods of `Outgoing`."""
     if type(data) is bytes:  # nothing to look for in it
         return collect(), msgpack.encode(data)
+    if type(data) in TENSOR_CLASSES:
+        outgoing: Any = collect()
+        if outgoing.add(data) == 0:
+            return outgoing, b""
     try:
         try:
             return (tensors := collect()), Flattener(tensors).flatten(data)
@@ -177,6 +181,8 @@ def unflatten(core: CoreSample, as_: Library | None, plan: Plan | None = None) -
     """
     fields = core.fields
     try:
+        if plan is None and not fields and core.tensor_count == 1:
+            return _tensor_of(core.tensors(as_)[0], as_)
         if plan is None and fields[:1] in _BINARY:  # nothing to restore in it
             return msgpack.decode(fields)
         restorer = Restorer(core, as_)
@@ -186,6 +192,10 @@ def unflatten(core: CoreSample, as_: Library | None, plan: Plan | None = None) -
         return restorer.tensor(0) if count == 1 else [restorer.tensor(i) for i in range(count)]
     except (DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise ProtocolError(f"sample.fields: {error}") from None
+
+
+def _tensor_of(made: Any, as_: Library | None) -> Any:
+    return tensor_from(made, as_) if type(made) is Memory else made
 
 
 class Restorer:

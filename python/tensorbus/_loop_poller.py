@@ -17,23 +17,27 @@ class Wait:
     """One task's wait for a descriptor, as a context: look, then `await woken()`, and look again.
 
     Nothing is missed if whatever makes the descriptor readable writes to it once more for what
-    comes after a look that found nothing. Made and used in the loop's thread.
+    comes after a look that found nothing, and if the task does nothing between that look and
+    `woken()` but enter the context. Made and used in the loop's thread.
 
     Args:
         descriptor: stays open for as long as the context.
         timeout: seconds until `over`, or None.
+        owner: of the descriptor, which it closes when it goes, and which no other process has. The
+            next wait for the same one need not have it watched anew.
 
     Raises:
         OutOfMemory: there is no descriptor left to watch with. Here, or on entering the context.
     """
 
-    def __init__(self, descriptor: int, timeout: float | None) -> None:
+    def __init__(self, descriptor: int, timeout: float | None, owner: object | None = None) -> None:
         self.descriptor = descriptor
+        self.owner = owner
         self.over = False
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
         self._poller = LoopPoller.of(self._loop)
-        self._woken = self._loop.create_future()
+        self._woken: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Wait:
@@ -52,14 +56,14 @@ class Wait:
             self._timer.cancel()
         self._poller.remove(self)
 
-    async def woken(self) -> None:
-        """Returns when the descriptor may be readable, when `wake` was called, or when `over`."""
+    def woken(self) -> asyncio.Future[None]:
+        """Done when the descriptor may be readable, when `wake` was called, or when `over`."""
         self._woken = self._loop.create_future()
-        await self._woken
+        return self._woken
 
     def wake(self) -> None:
         """Wakes the task. In the loop's thread."""
-        if not self._woken.done():
+        if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)
 
     def wake_soon(self) -> None:
@@ -75,17 +79,21 @@ class Wait:
 class LoopPoller:
     """Wakes the tasks of one event loop. All their descriptors are in one epoll, the loop's one.
 
-    A descriptor is in it only while somebody waits for it: it is shared with other processes, so
-    that closing it here would not take it out. It is there edge-triggered: one that stays readable,
-    because those who wait for it are after something else, does not keep the loop busy. All who
-    wait for a descriptor are woken together, so that none has to pass on what it was told.
+    A descriptor is in it while somebody waits for it. One with an owner stays, so that who receives
+    in a loop makes no system call to be told of the next sample, and goes when it has told twice in
+    a row what nobody waited for, or is closed. Others, which may be shared with other processes, so
+    that closing them here would not take them out, are taken out at once.
+
+    It is there edge-triggered: one that stays readable, because those who wait for it are after
+    something else, does not keep the loop busy. All who wait for a descriptor are woken together,
+    so that none has to pass on what it was told.
 
     The loop alone keeps its poller, by the callback: closing the loop closes the epoll. In the
     loop's thread.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._waits: dict[int, dict[Wait, None]] = {}
+        self._watched: dict[int, _Watched] = {}
         with _told_as_ours():
             self._epoll = select.epoll()
             loop.add_reader(self._epoll.fileno(), self._on_ready)
@@ -101,26 +109,56 @@ class LoopPoller:
         return poller
 
     def add(self, wait: Wait) -> None:
-        """Wakes it from now on; also for what was there, if it is the first at its descriptor."""
-        waits = self._waits.get(wait.descriptor)
-        if waits is None:
+        """Wakes it from now on; also for what was there, if its descriptor is watched anew."""
+        watched = self._watched.get(wait.descriptor)
+        if watched is None or not watched.is_of(wait.owner):
             with _told_as_ours():
                 self._epoll.register(wait.descriptor, select.EPOLLIN | select.EPOLLET)
-            waits = self._waits[wait.descriptor] = {}
-        waits[wait] = None
+            watched = self._watched[wait.descriptor] = _Watched(wait.owner)
+        watched.waits[wait] = None
+        watched.told_nobody = False
 
     def remove(self, wait: Wait) -> None:
-        waits = self._waits[wait.descriptor]
-        del waits[wait]
-        if not waits:
-            del self._waits[wait.descriptor]
-            with suppress(OSError):  # a forked child, where the bus's descriptors are closed
-                self._epoll.unregister(wait.descriptor)
+        watched = self._watched[wait.descriptor]
+        del watched.waits[wait]
+        if watched.owner is None and not watched.waits:
+            self._forget(wait.descriptor)
 
     def _on_ready(self) -> None:
         for descriptor, _ in self._epoll.poll(0):
-            for wait in self._waits.get(descriptor, ()):
+            watched = self._watched.get(descriptor)
+            if watched is None:
+                continue
+            for wait in watched.waits:
                 wait.wake()
+            if not watched.waits:
+                # Once is as a rule: of there being more, perhaps, than the sample just taken.
+                if watched.told_nobody:
+                    self._forget(descriptor)
+                watched.told_nobody = True
+
+    def _forget(self, descriptor: int) -> None:
+        del self._watched[descriptor]
+        with suppress(OSError):  # a forked child, where the bus's descriptors are closed
+            self._epoll.unregister(descriptor)
+
+
+class _Watched:
+    """A descriptor that is in the epoll."""
+
+    __slots__ = ("owner", "told_nobody", "waits")
+
+    def __init__(self, owner: object | None) -> None:
+        self.waits: dict[Wait, None] = {}
+        self.owner = None if owner is None else ref(owner)
+        self.told_nobody = False
+
+    def is_of(self, owner: object | None) -> bool:
+        """False: the owner is gone and its descriptor closed, and this one is of the same number.
+
+        While somebody waits, it cannot be closed.
+        """
+        return bool(self.waits) or (self.owner is not None and self.owner() is owner)
 
 
 @contextmanager
