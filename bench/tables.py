@@ -14,6 +14,7 @@ Table = list[list[str]]
 TITLES = {
     "polled_latency": "One way, the receiver polls",
     "size_latency": "One way at every size, polled and asleep",
+    "cpp_peers": "C++: one way at every size, polled, beside a peer",
     "blocking_latency": "One way, the receiver sleeps",
     "copied_publish": "publish() of what is not in a loan",
     "cpp_api": "C++: a call through the public headers, beside one of the classes inside",
@@ -46,6 +47,7 @@ SAME_GROUP = ": "
 FLOORS = {
     "polled_latency": "line, half a round trip",
     "size_latency": "line, half a round trip",
+    "cpp_peers": "line, half a round trip",
     "blocking_latency": "futex",
     "copied_publish": SAME_GROUP + "memcpy to a memfd",
     "cpp_api": "inside",

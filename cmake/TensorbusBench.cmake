@@ -11,3 +11,10 @@ foreach(source IN LISTS bench_sources)
   target_link_libraries(${name} PRIVATE tensorbus_inside tensorbus_warnings)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 endforeach()
+
+# Peers in C++, where they are installed.
+find_package(iceoryx_posh CONFIG QUIET)
+if(iceoryx_posh_FOUND)
+  target_link_libraries(cpp_peers_bench PRIVATE iceoryx_posh::iceoryx_posh)
+  target_compile_definitions(cpp_peers_bench PRIVATE BENCH_ICEORYX)
+endif()

@@ -124,6 +124,15 @@ class TestGoals:
             "pickle over TCP is absent",
         )
 
+    def test_a_peer_is_beaten_where_it_is_nearest(self) -> None:
+        ours = {"64 B: tensorbus loan, polled": [10.0], "1 MB: tensorbus loan, polled": [10.0]}
+        theirs = {"64 B: peer": [20.0], "1 MB: peer": [9.0]}
+        judge = goals.faster_at_all_sizes_goal("peer")
+        assert judge(rows_of(**ours, **theirs)) == (False, "1 MB: 0.90 x")
+        theirs["1 MB: peer"] = [11.0]
+        assert judge(rows_of(**ours, **theirs)) == (True, "1 MB: 1.10 x")
+        assert judge(rows_of(**ours)) == (False, "peer is absent")
+
 
 class TestPages:
     def test_every_block_can_be_filled(self) -> None:

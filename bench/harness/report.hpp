@@ -34,6 +34,14 @@ inline void report(std::string_view row, int repetition, std::initializer_list<M
   std::fflush(stdout);
 }
 
+// A row that cannot be measured here is named, with the reason.
+inline void report_absent(std::string_view row, std::string_view why) {
+  const std::string line = "{\"row\": \"" + std::string(row) +
+                           "\", \"repetition\": 0, \"absent\": \"" + std::string(why) + "\"}";
+  std::puts(line.c_str());
+  std::fflush(stdout);
+}
+
 // Of durations in ticks.
 inline void report(std::string_view row, int repetition, const Histogram& ticks) {
   const auto ns = [&](double part) { return ticks.percentile(part) * ns_per_tick(); };

@@ -53,7 +53,7 @@ class TwoProcesses {
   ~TwoProcesses() {
     ::signal(SIGCHLD, SIG_DFL);  // from here on the receiver may end
     meet();
-    if (role_ == Role::kReceiver) ::_exit(0);
+    if (role_ == Role::kReceiver) std::exit(0);  // a peer may have something to take leave of
     ::waitpid(child_, nullptr, 0);
     std::filesystem::remove_all(directory_);
   }
