@@ -129,7 +129,7 @@ def idle_goal(rows: Rows) -> tuple[bool, str]:
     text = (
         f"{values['rss_bytes'] / 2**20:.2f} MiB, "
         f"{values['cpu_ns_per_second'] / 1e3:.1f} us of CPU a second, "
-        f"{values['wake_ups_per_second']:.0f} wake-ups"
+        f"{values['wake_ups_per_second']:.1f} wake-ups"
     )
     # Ten microseconds a second: what reading the clocks costs.
     return values["rss_bytes"] < 3 * 2**20 and values["cpu_ns_per_second"] < 1e4, text
