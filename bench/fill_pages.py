@@ -151,11 +151,15 @@ def source(name: str) -> str | None:
     return SOURCES.get(name, None if name in MAKERS else name)
 
 
+def is_measured(name: str, report: Report) -> bool:
+    bench = source(name)
+    return bench is None or bench in report["results"]
+
+
 def filled(text: str, report: Report, page: Path) -> str:
     def block(found: re.Match[str]) -> str:
         name, results = found[2], report["results"]
-        bench = source(name)
-        if bench is not None and bench not in results:
+        if not is_measured(name, report):
             return found[0]
         make = MAKERS.get(name)
         content = make(report, page) if make else as_markdown(table_of(name, results[name]))
@@ -164,11 +168,24 @@ def filled(text: str, report: Report, page: Path) -> str:
     return BLOCK.sub(block, text)
 
 
+def told(text: str, report: Report) -> str:
+    """What was made of a page: which of its blocks this run has filled, and which it has not."""
+    names = [found[2] for found in BLOCK.finditer(text)]
+    missing = [name for name in names if not is_measured(name, report)]
+    said = f"{len(names) - len(missing)} of {len(names)} blocks filled"
+    if missing:
+        said += f"; not in this run: {', '.join(missing)}"
+    if unmeasured := text.count(UNMEASURED):
+        said += f"; {unmeasured} never measured"
+    return said
+
+
 def main() -> None:
     report = json.loads(Path(sys.argv[1]).read_text())
     for page in PAGES:
-        page.write_text(filled(page.read_text(), report, page))
-        print(f"{page.relative_to(ROOT)}: {page.read_text().count(UNMEASURED)} blocks to measure")
+        text = filled(page.read_text(), report, page)
+        page.write_text(text)
+        print(f"{page.relative_to(ROOT)}: {told(text, report)}")
 
 
 if __name__ == "__main__":

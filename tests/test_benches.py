@@ -161,6 +161,15 @@ class TestPages:
         table = floor_table.floor_table({"blocking_latency": rows})
         assert table[1:] == [["one way, C++, the receiver sleeps", "40.0 us", "30.0 us, a futex"]]
 
+    def test_it_says_what_it_has_filled_and_what_not(self) -> None:
+        block = "<!-- bench: {} -->\n{}\n<!-- end -->\n"
+        text = block.format("goals", "old") + block.format("soak", fill_pages.UNMEASURED)
+        measured: Any = {"machine": {}, "results": {}}
+        assert fill_pages.told(fill_pages.filled(text, measured, fill_pages.ROOT), measured) == (
+            "1 of 2 blocks filled; not in this run: soak; 1 never measured"
+        )
+        assert fill_pages.told(block.format("goals", "new"), measured) == "1 of 1 blocks filled"
+
     def test_a_block_that_was_not_measured_stays(self) -> None:
         text = "<!-- bench: python_rate -->\nold\n<!-- end -->\n"
         report = {"machine": {}, "results": {}}
