@@ -40,8 +40,7 @@ void bus_one_way(TwoProcesses& both, const tensorbus::Participant& participant, 
 int main(int count, char** values) {
   const Arguments arguments = Arguments::parse(count, values);
   // The pause is long enough for the receiver to fall asleep.
-  const Pace pace{
-      .messages = arguments.quick ? 1'000U : 5'000U, .warm_up = 100, .pause_ns = 50'000};
+  const Pace pace{.messages = arguments.quick ? 500U : 5'000U, .warm_up = 100, .pause_ns = 50'000};
 
   Shared<WakeStage> stage;
   const int event = ::eventfd(0, 0);

@@ -29,7 +29,7 @@ struct Ways {
 
 void measure(const Arguments& arguments, bool has_iceoryx) {
   const Pace pace{
-      .messages = arguments.quick ? 2'500U : 20'000U, .warm_up = 500, .pause_ns = 2'000};
+      .messages = arguments.quick ? 1'250U : 20'000U, .warm_up = 500, .pause_ns = 2'000};
   TwoProcesses both;
   {
     const tensorbus::Participant participant(both.participant_options());

@@ -109,11 +109,11 @@ void measure(const Run& run, bool awake) {
 
 int main(int count, char** values) {
   const Arguments arguments = Arguments::parse(count, values);
-  const std::uint64_t part = arguments.quick ? 4 : 1;
+  const std::uint64_t part = arguments.quick ? 8 : 1;
   const Pace awake{.messages = 10'000 / part, .warm_up = 500, .pause_ns = 2'000};
   const Pace asleep{.messages = 1'000 / part, .warm_up = 50, .pause_ns = 50'000};
   ns_per_tick();
-  for (int repetition = 0; repetition < (arguments.quick ? 2 : 5); ++repetition) {
+  for (int repetition = 0; repetition < (arguments.quick ? 1 : 5); ++repetition) {
     for (const int subscribers : kCounts)
       measure({"awake", subscribers, 1, awake, repetition}, true);
     for (const int subscribers : kCounts)

@@ -128,7 +128,7 @@ std::size_t batch(tensorbus::Subscriber& subscriber, Samples& samples) {
 
 int main(int count, char** values) {
   const Arguments arguments = Arguments::parse(count, values);
-  const std::uint64_t messages = arguments.quick ? 300'000 : 1'000'000;
+  const std::uint64_t messages = arguments.quick ? 200'000 : 1'000'000;
   Shared<Ring> ring;
   TwoProcesses both;
   {

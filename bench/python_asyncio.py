@@ -102,9 +102,10 @@ def send(link: Any, kind: str, domain: str, event: int, rounds: int) -> dict[str
 
 
 def main() -> None:
-    rounds = WARM_UP + (200 if is_quick(__doc__) else 1_000)
+    quick = is_quick(__doc__)
+    rounds = WARM_UP + (100 if quick else 1_000)
     torch.set_num_threads(1)
-    for repetition in range(3):
+    for repetition in range(2 if quick else 3):
         for kind in LOOPS:
             with TemporaryDirectory(prefix="tensorbus-bench-") as domain:
                 event = os.eventfd(0, os.EFD_NONBLOCK)

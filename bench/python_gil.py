@@ -89,7 +89,7 @@ def main() -> None:
             "beside publish() that copies": copy,
         }
         copy()  # the arena has its memory from here on
-        for repetition in range(3 if quick else 7):
+        for repetition in range(2 if quick else 7):
             for name, work in rows.items():
                 report(name, repetition, per_second=counted_per_second(cores.receiver, work))
         if publisher.stats["bytes_copied"] != publisher.stats["sent"] * image.nbytes:

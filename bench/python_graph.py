@@ -132,7 +132,7 @@ def heard(link: Connection, seconds: float = PATIENCE) -> Any:
 
 
 def main() -> None:
-    seconds = 2 if is_quick(__doc__) else 60
+    seconds = 1 if is_quick(__doc__) else 60
     links: dict[str, Connection] = {}
     for name in GRAPH:
         links[name], theirs = spawn.Pipe()

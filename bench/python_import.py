@@ -22,7 +22,7 @@ def wall_ns(program: str) -> int:
 
 
 def main() -> None:
-    repetitions = 4 if is_quick(__doc__) else 20
+    repetitions = 2 if is_quick(__doc__) else 20
     for program in PROGRAMS:  # compiled and in the page cache from here on
         wall_ns(program)
     for repetition in range(repetitions):

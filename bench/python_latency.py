@@ -217,13 +217,13 @@ def report_row(row: Row, repetition: int, values: dict[str, float]) -> None:
 
 def main() -> None:
     quick = is_quick(__doc__)
-    pace = Pace(messages=1_000 if quick else 10_000)
+    pace = Pace(messages=500 if quick else 10_000)
     with TwoProcesses(stamps=2 * (pace.last + 1)) as both, ExitStack() as stack:
         ends = [end_of_bus(both, row, stack) for row in ROWS]
         gc.collect()
         gc.freeze()
         gc.disable()
-        for repetition in range(3 if quick else 5):
+        for repetition in range(2 if quick else 5):
             line = measure(both, pace, end_of_line(both))
             if line is not None:
                 del line["receive_ns"]  # nothing is unpacked there

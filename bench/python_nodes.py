@@ -168,10 +168,10 @@ if importlib.util.find_spec("uvloop") is not None:
 
 def main() -> None:
     quick = is_quick(__doc__)
-    few = 2_000 if quick else 40_000
+    few = 1_000 if quick else 40_000
     here, there = core_pair()
     pin_to(here)
-    for repetition in range(2 if quick else 3):
+    for repetition in range(1 if quick else 3):
         ask(repetition, "for sample in subscriber", serve_with_a_loop, [there], few)
         for kind in KINDS:
             ask(repetition, f"node, {kind}", serve_with_a_node, [there, kind], few)

@@ -73,7 +73,7 @@ class Turns:
 
     def __init__(self, sizes: dict[str, int], quick: bool) -> None:
         self.sizes = sizes
-        self.pace = Pace(seconds=0.01 if quick else 0.2)
+        self.pace = Pace(seconds=0.01, least=2) if quick else Pace(seconds=0.2)
         self.patience = START + 10 * self.pace.seconds * len(sizes)
         self.absent = {kind: why for kind in PEERS if (why := kind.absence())}
         if quick:
@@ -107,7 +107,7 @@ class Turns:
 def main() -> None:
     quick = is_quick(__doc__)
     sizes = {label: SIZES[label] for label in QUICK_SIZES} if quick else SIZES
-    repetitions = 2 if quick else 5
+    repetitions = 1 if quick else 5
     torch.set_num_threads(1)
     turns = Turns(sizes, quick)
     for repetition in range(repetitions):

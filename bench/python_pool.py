@@ -49,7 +49,7 @@ def tensors(count: int, size: int) -> list[torch.Tensor]:
 
 def main() -> None:
     quick = is_quick(__doc__)
-    small, large = (500, 40) if quick else (5_000, 200)
+    small, large = (200, 20) if quick else (5_000, 200)
     torch.set_num_threads(1)
     cores = core_pair()
     os.environ["TENSORBUS_BENCH_WORKER_CORE"] = str(cores.receiver)

@@ -151,14 +151,14 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
-    for repetition in range(3):
-        trips = round_trips(ours, events, 500 if quick else 2_000)
+    for repetition in range(2 if quick else 3):
+        trips = round_trips(ours, events, 200 if quick else 2_000)
         report("eventfd, a round trip", repetition, **figures(trips))
         for row in ROWS:
             large = row[2] == IMAGE and row[4]
-            times = one_way(ours, queues, row, (30 if large else 150) // (2 if quick else 1))
+            times = one_way(ours, queues, row, (30 if large else 150) // (3 if quick else 1))
             report(row[0], repetition, **figures(times))
-        shares, attaches, releases = handles(ours, 300 if quick else 1_000, domain)
+        shares, attaches, releases = handles(ours, 100 if quick else 1_000, domain)
         sums = [sum(parts) for parts in zip(shares, attaches, releases, strict=True)]
         report("share, attach, release", repetition, **figures(sums))
         report("of which attach", repetition, **figures(attaches))

@@ -132,7 +132,7 @@ def pipe_rate(count: int) -> float:
 
 def main() -> None:
     quick = is_quick(__doc__)
-    count = 30_000 if quick else 300_000
+    count = 20_000 if quick else 300_000
     rows: dict[str, Callable[[int], float]] = {
         "tensorbus, for sample in subscriber": lambda count: topic_rate(count, many=False)
     }

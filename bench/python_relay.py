@@ -123,7 +123,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
-    for repetition in range(2 if quick else 3):
+    for repetition in range(1 if quick else 3):
         for row in ROWS:
             items = row.items // 40 if quick else row.items
             each = relay(row, items)

@@ -57,7 +57,7 @@ def main() -> None:
     ):
         publisher.publish(np.zeros((1080, 1920, 3), np.uint8))
         stamps_of(PROGRAM, domain)  # what it reads is in the page cache from here on
-        for repetition in range(3 if quick else 9):
+        for repetition in range(2 if quick else 9):
             begin, stamps = stamps_of(PROGRAM, domain)
             lengths = (after - before for before, after in itertools.pairwise(stamps))
             steps = dict(zip(STEPS, lengths, strict=True))

@@ -1,7 +1,7 @@
 """Runs the benchmarks and sets what they measured beside its floors.
 
     python bench/run.py            everything, about eight minutes
-    python bench/run.py --quick    the same with fewer messages, about one minute
+    python bench/run.py --quick    the same with fewer messages, under a minute
     python bench/run.py --only polled_latency,soak
     python bench/run.py --gpu      those that need a GPU, about two minutes
 
@@ -110,7 +110,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="fewer messages, about one minute")
+    parser.add_argument("--quick", action="store_true", help="fewer messages, under a minute")
     parser.add_argument("--gpu", action="store_true", help="those that need a GPU")
     parser.add_argument("--only", default="", help="names of benchmarks, with commas between them")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench")

@@ -29,7 +29,7 @@ struct SizedWay {
 
 int main(int count, char** values) {
   const Arguments arguments = Arguments::parse(count, values);
-  const std::uint64_t part = arguments.quick ? 8 : 1;
+  const std::uint64_t part = arguments.quick ? 16 : 1;
   const Pace polled{.messages = 20'000 / part, .warm_up = 500, .pause_ns = 2'000};
   const Pace read{.messages = 1'000 / part, .warm_up = 50, .pause_ns = 2'000};
   const Pace asleep{.messages = 2'500 / part, .warm_up = 50, .pause_ns = kSleepPauseNs};

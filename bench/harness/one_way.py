@@ -25,7 +25,7 @@ from peers.peer import PATIENCE, Peer
 
 PAGE = 4096
 WARM_UP = 3  # messages, of each size
-LEAST = 5  # messages, however long they take
+LEAST = 5  # messages
 MOST = 10_000
 WINDOW = 2  # messages on their way in a stream
 LAST = (1 << 64) - 1  # the number that ends a row
@@ -41,6 +41,7 @@ class Pace:
 
     seconds: float
     most: int = MOST - 2 * WARM_UP  # messages
+    least: int = LEAST  # messages, however long they take
 
 
 class Stage:
@@ -106,7 +107,7 @@ def send_row(peer: Peer, stage: Stage, size: int, pace: Pace) -> dict[str, float
         number += 1
         if number == WARM_UP + 1:
             until = time.monotonic() + pace.seconds
-        ends = number > WARM_UP + LEAST and (
+        ends = number > WARM_UP + pace.least and (
             time.monotonic() > until or number > WARM_UP + pace.most
         )
         if peer.fresh:
@@ -141,7 +142,7 @@ def send_stream(peer: Peer, stage: Stage, size: int, pace: Pace) -> dict[str, fl
         number += 1
         if number == WARM_UP + 1:
             begin = time.monotonic()
-        ends = number > WARM_UP + LEAST and time.monotonic() - begin > pace.seconds
+        ends = number > WARM_UP + pace.least and time.monotonic() - begin > pace.seconds
         if peer.fresh:
             source = peer.make(size)
         message = peer.loan(source)

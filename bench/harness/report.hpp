@@ -19,7 +19,7 @@ struct Arguments {
     for (int i = 1; i < count; ++i) arguments.quick |= std::string_view(values[i]) == "--quick";
     return arguments;
   }
-  int repetitions() const noexcept { return quick ? 3 : 7; }
+  int repetitions() const noexcept { return quick ? 2 : 7; }
 };
 
 // One JSON object a line, for run.py: what one repetition of one row measured. Keys and names are
