@@ -5,6 +5,8 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,6 +37,10 @@ std::string config() {
   return text;
 }
 
+iox::capro::ServiceDescription service_of(const char* name) {
+  return {"tensorbus", "bench", iox::capro::IdString_t(iox::cxx::TruncateToCapacity, name)};
+}
+
 [[noreturn]] void become_daemon(const std::string& path) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   const int nowhere = ::open("/dev/null", O_WRONLY);
@@ -51,25 +57,17 @@ void join_daemon() {
       iox::RuntimeName_t(iox::cxx::TruncateToCapacity, "bench-" + std::to_string(::getpid())));
 }
 
-// A process that has joined the daemon once it ends.
-pid_t start_probe() {
-  const pid_t probe = ::fork();
-  if (probe < 0) die("fork");
-  if (probe > 0) return probe;
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  join_daemon();
-  std::exit(0);
+// A machine has one at a time, at this address.
+bool has_daemon() {
+  const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const sockaddr_un address{AF_UNIX, "/tmp/roudi"};
+  const bool has =
+      ::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  ::close(socket);
+  return has;
 }
 
-bool has_ended(pid_t child) {
-  int status = 0;
-  return ::waitpid(child, &status, WNOHANG) == child;
-}
-
-void end(pid_t child, int signal) {
-  ::kill(child, signal);
-  ::waitpid(child, nullptr, 0);
-}
+bool has_ended(pid_t child) { return ::waitpid(child, nullptr, WNOHANG) == child; }
 
 template <typename Holds>
 void wait_until(Holds holds, const char* what) {
@@ -83,6 +81,10 @@ void wait_until(Holds holds, const char* what) {
 }  // namespace
 
 RouDi::RouDi() {
+  if (has_daemon()) {
+    why_not_ = "there is another iox-roudi, whose memory is not for these sizes";
+    return;
+  }
   const std::string path = folder_.path() + "/roudi.toml";
   std::ofstream(path) << config();
   daemon_ = ::fork();
@@ -91,33 +93,29 @@ RouDi::RouDi() {
   wait_for_daemon();
 }
 
+// Which answers once its memory is there.
 void RouDi::wait_for_daemon() {
-  const pid_t probe = start_probe();
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (!has_ended(probe)) {
+  while (!has_daemon() && why_not_.empty()) {
     if (has_ended(daemon_)) {
       daemon_ = -1;
-      why_not_ = "iox-roudi ended: /dev/shm has no room for it, or there is another one";
+      why_not_ = "iox-roudi ended: it is not installed, or there is no room in /dev/shm";
     } else if (std::chrono::steady_clock::now() > deadline) {
       why_not_ = "iox-roudi does not answer";
-    }
-    if (!why_not_.empty()) {
-      end(probe, SIGKILL);
-      return;
     }
     std::this_thread::sleep_for(10ms);
   }
 }
 
 RouDi::~RouDi() {
-  if (daemon_ > 0) end(daemon_, SIGTERM);
+  if (daemon_ <= 0) return;
+  ::kill(daemon_, SIGTERM);
+  ::waitpid(daemon_, nullptr, 0);
 }
 
 struct IceoryxWay::Ends {
   explicit Ends(const Size& size)
-      : bytes(static_cast<std::uint32_t>(size.bytes)),
-        service{"tensorbus", "bench",
-                iox::capro::IdString_t(iox::cxx::TruncateToCapacity, size.name)} {}
+      : bytes(static_cast<std::uint32_t>(size.bytes)), service(service_of(size.name)) {}
 
   void* loan() {
     auto lent = publisher->loan(bytes);
