@@ -1,5 +1,7 @@
 #include "tensorbus/bus/polled_event.hpp"
 
+#include <poll.h>
+
 namespace tensorbus::bus {
 
 PolledEvent::PolledEvent() : own_(platform::make_event()) {
@@ -9,6 +11,11 @@ PolledEvent::PolledEvent() : own_(platform::make_event()) {
 
 void PolledEvent::listen_to(const platform::Fd& listener) {
   poller_.add(listener.get(), static_cast<std::uint64_t>(listener.get()));
+}
+
+bool PolledEvent::readable() const noexcept {
+  pollfd self{fd(), POLLIN, 0};
+  return ::poll(&self, 1, 0) == 1;
 }
 
 void PolledEvent::clear() {

@@ -18,6 +18,8 @@ class PolledEvent {
   void listen_to(const platform::Fd& listener);
 
   void signal() noexcept { platform::signal_event(own_.get()); }
+  // Will who looks at the descriptor find it readable? It stays so until it is cleared.
+  bool readable() const noexcept;
   // Not readable until somebody rings or signals anew.
   void clear();
 

@@ -169,7 +169,7 @@ void SubscriberCore::disarm_event() {
   if (!event_armed_) return;
   event_armed_ = false;
   sleeper_.disarm_event();
-  event_->signal();
+  if (!event_->readable()) event_->signal();  // the bell was rung, as a rule, and is cheaper to ask
 }
 
 // A link that has ended goes when its ring is empty; leases keep what they need of it.
