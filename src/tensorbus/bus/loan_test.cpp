@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "tensorbus/bus/test_support.hpp"
+#include "tensorbus/platform/test_support.hpp"
 
 namespace tensorbus {
 namespace {
