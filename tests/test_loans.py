@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import ModuleType
 
 import numpy as np
@@ -36,9 +37,27 @@ def test_a_torch_dtype_makes_a_torch_loan(torch: ModuleType, name: str) -> None:
 
 
 @pytest.mark.parametrize("shape", [5, (5,), [5], np.int64(5), (np.int64(5),)])
-def test_one_size_is_a_shape(shape: object) -> None:
+def test_one_size_is_a_shape(torch: ModuleType, shape: object) -> None:
     with tb.Publisher("topic") as publisher:
         assert publisher.loan(shape, dtype="uint8").shape == (5,)
+        assert publisher.loan(shape, dtype=torch.uint8).shape == (5,)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3), [1] * 64, (2, 3, 4, 5, 6, 7, 8)])
+def test_a_torch_loan_has_any_shape(torch: ModuleType, shape: Sequence[int]) -> None:
+    with tb.Publisher("topic") as publisher:
+        loan = publisher.loan(shape, dtype=torch.int16)
+        assert loan.shape == tuple(shape)
+        assert loan.is_contiguous()
+        assert publisher.publish(loan) == 0
+
+
+@pytest.mark.parametrize("shape", [-1, (2, -1), (2**63,), (2**62, 4), ("2",), [1] * 65, 2.0])
+def test_a_torch_loan_of_no_shape_is_refused(torch: ModuleType, shape: object) -> None:
+    with tb.Publisher("topic") as publisher:
+        for _ in range(2):  # the first may be the one that finds out what PyTorch is
+            with pytest.raises(tb.InvalidArgument):
+                publisher.loan(shape, dtype=torch.uint8)
 
 
 def test_a_loan_may_be_like_another_tensor(torch: ModuleType) -> None:

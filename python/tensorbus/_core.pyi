@@ -136,8 +136,11 @@ def is_in_file(address: int) -> bool:
 def allocate_file(fd: int, path: str, bytes: int) -> None:
     """Makes a file of exactly so many bytes, with all its blocks."""
 
-def know_torch(tensor: type, int8: object, uint8: object) -> None:
-    """Tells the class of plain tensors, and two of its dtypes."""
+def plain_torch(memory: Memory) -> Any:
+    """The plain tensor over this memory; None if it is to be an unusual one."""
+
+def know_torch(tensor: type, dtypes: dict[Any, str]) -> None:
+    """Tells the class of plain tensors, and the names of their dtypes."""
 
 class Outgoing:
     """
@@ -270,7 +273,16 @@ class Publisher:
 
     def loan(self, dtype: str, shape: Sequence[int], device: int = -1) -> Memory: ...
 
-    def publish(self, outgoing: Outgoing, fields: bytes, timeout: float | None) -> tuple[Outcome, int]: ...
+    def loan_torch(self, dtype: object, shape: object) -> Any:
+        """
+        A plain tensor of PyTorch, if that is what this dtype and this shape, a tuple or a list of ints, ask for; else None.
+        """
+
+    def publish(self, outgoing: Outgoing, fields: bytes, timeout: float | None) -> int | Outcome:
+        """How many subscribers have it, if it was published."""
+
+    def publish_one(self, tensor: object, timeout: float | None) -> int | Outcome | None:
+        """The same of what Outgoing.add() knows, alone; None for anything else."""
 
     def wait_for_subscribers(self, count: int, timeout: float | None) -> Outcome: ...
 

@@ -13,6 +13,7 @@ from tensorbus._errors import Closed, Timeout
 from tensorbus._fields import flatten
 from tensorbus._loans import tensor_in
 from tensorbus._participant import participant
+from tensorbus._tensors import TENSOR_CLASSES
 
 if TYPE_CHECKING:
     from tensorbus.messages import Message
@@ -105,6 +106,10 @@ class Publisher(Closing):
             OutOfMemory: a limit was reached; the message names it.
             Closed: the publisher is closed.
         """
+        if like is None and device is None:
+            tensor = self._core.loan_torch(dtype, shape)
+            if tensor is not None:
+                return tensor
         return tensor_in(self._core.loan, shape, dtype, like, device)
 
     def publish(self, data: Any, *, timeout: float | None = None, stream: Any = None) -> int:
@@ -137,19 +142,25 @@ class Publisher(Closing):
             Timeout: a reliable publisher found no room in time; nobody got it.
             Closed: the publisher is closed.
         """
+        if timeout is None:
+            timeout = self._timeout
+        if type(data) in TENSOR_CLASSES and stream is None and self._type is None:
+            told = self._core.publish_one(data, timeout)
+            if told is not None:
+                return self._subscribers(told)
         outgoing, fields = flatten(data if self._type is None else self._type.checked(data))
         if stream is not None:
             outgoing.set_stream(stream_of(stream))
-        outcome, subscribers = self._core.publish(
-            outgoing, fields, self._timeout if timeout is None else timeout
-        )
-        if outcome is Outcome.CLOSED:
+        return self._subscribers(self._core.publish(outgoing, fields, timeout))
+
+    def _subscribers(self, told: int | Outcome) -> int:
+        if isinstance(told, int):
+            return told
+        if told is Outcome.CLOSED:
             raise Closed(f"the publisher of {self._topic!r} is closed")
-        if outcome is Outcome.TIMED_OUT:
-            raise Timeout(
-                f"a subscriber of {self._topic!r} had no room in time, and nobody got the sample"
-            )
-        return int(subscribers)
+        raise Timeout(
+            f"a subscriber of {self._topic!r} had no room in time, and nobody got the sample"
+        )
 
     def wait_for_subscribers(self, count: int = 1, timeout: float | None = None) -> bool:
         """Waits until at least `count` subscribers are connected; False after `timeout` seconds."""

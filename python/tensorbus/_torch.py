@@ -40,7 +40,8 @@ def learn() -> Any:
         ) from None
     if torch.Tensor not in TENSOR_CLASSES:
         TENSOR_CLASSES.update((torch.Tensor, torch.nn.Parameter))
-        _core.know_torch(torch.Tensor, torch.int8, torch.uint8)
+        dtypes = [value for value in vars(torch).values() if isinstance(value, torch.dtype)]
+        _core.know_torch(torch.Tensor, {dtype: dtype_name(dtype) for dtype in dtypes})
     return torch
 
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/memory.hpp"
 #include "tensorbus/python/outgoing.hpp"
+#include "tensorbus/python/torch.hpp"
 
 namespace tensorbus::python {
 namespace {
@@ -45,10 +47,11 @@ MessageType type_of(const std::string& definition) {
   return definition.empty() ? MessageType() : MessageType(definition);
 }
 
-nb::tuple publish(Publisher& self, Outgoing& outgoing, nb::bytes fields, Seconds timeout) {
+nb::object publish_all(Publisher& self, Outgoing& outgoing, std::span<const std::byte> fields,
+                       Seconds timeout) {
   Message message;
   message.tensors = outgoing.take_tensors();
-  message.fields = {static_cast<const std::byte*>(fields.data()), fields.size()};
+  message.fields = fields;
   Published published;
   {
     WithoutGil release;
@@ -59,7 +62,51 @@ nb::tuple publish(Publisher& self, Outgoing& outgoing, nb::bytes fields, Seconds
   }
   outgoing.clear();
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
-  return nb::make_tuple(published.outcome, published.subscribers);
+  if (published.outcome != Outcome::kDone) return nb::cast(published.outcome);
+  return nb::cast(published.subscribers);
+}
+
+nb::object publish(Publisher& self, Outgoing& outgoing, nb::bytes fields, Seconds timeout) {
+  return publish_all(self, outgoing, {static_cast<const std::byte*>(fields.data()), fields.size()},
+                     timeout);
+}
+
+nb::object publish_one(Publisher& self, nb::handle tensor, Seconds timeout) {
+  Outgoing outgoing;
+  if (outgoing.add(tensor) < 0) return nb::none();
+  return publish_all(self, outgoing, {}, timeout);
+}
+
+// What a tuple or list of plain ints says; nothing for any other object, and for what is no shape.
+std::optional<Dims> plain_shape(nb::handle value) {
+  const bool is_list = PyList_CheckExact(value.ptr());
+  if (!is_list && !PyTuple_Check(value.ptr())) return std::nullopt;
+  const auto count = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(value.ptr()));
+  if (count > kMaxDims) return std::nullopt;
+  Dims dims(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    PyObject* const size =
+        PySequence_Fast_GET_ITEM(value.ptr(), static_cast<Py_ssize_t>(i));  // borrowed
+    if (!PyLong_CheckExact(size)) return std::nullopt;
+    int overflow = 0;
+    dims[i] = PyLong_AsLongLongAndOverflow(size, &overflow);
+    if (dims[i] < 0) return std::nullopt;  // or too large
+  }
+  return dims;
+}
+
+nb::object loan_torch(Publisher& self, nb::handle dtype, nb::handle shape) {
+  const auto known = dtype_of_torch(dtype);
+  auto sizes = known ? plain_shape(shape) : std::nullopt;
+  if (!sizes) return nb::none();
+  const Layout layout = Layout::contiguous(*known, *std::move(sizes));
+  std::optional<Loan> made;
+  {
+    const WithoutGil release;
+    made.emplace(self.loan(layout));
+  }
+  Memory memory = memory_of(std::move(*made));
+  return can_be_plain_torch(memory) ? make_plain_torch(std::move(memory)) : nb::none();
 }
 
 Memory loan(Publisher& self, const std::string& dtype, const std::vector<std::int64_t>& shape,
@@ -190,9 +237,18 @@ void bind_publisher(nb::module_& module) {
       .def("loan", loan, nb::arg("dtype"), nb::arg("shape"), nb::arg("device") = -1,
            nb::sig("def loan(self, dtype: str, shape: collections.abc.Sequence[int], device: int = "
                    "-1) -> Memory"))
+      .def("loan_torch", loan_torch, nb::arg("dtype").none(), nb::arg("shape").none(),
+           nb::sig("def loan_torch(self, dtype: object, shape: object) -> typing.Any"),
+           "A plain tensor of PyTorch, if that is what this dtype and this shape, a tuple or a "
+           "list of ints, ask for; else None.")
       .def("publish", publish, nb::arg("outgoing"), nb::arg("fields"), nb::arg("timeout").none(),
            nb::sig("def publish(self, outgoing: Outgoing, fields: bytes, "
-                   "timeout: float | None) -> tuple[Outcome, int]"))
+                   "timeout: float | None) -> int | Outcome"),
+           "How many subscribers have it, if it was published.")
+      .def("publish_one", publish_one, nb::arg("tensor"), nb::arg("timeout").none(),
+           nb::sig("def publish_one(self, tensor: object, timeout: float | None) "
+                   "-> int | Outcome | None"),
+           "The same of what Outgoing.add() knows, alone; None for anything else.")
       .def(
           "wait_for_subscribers",
           [](Publisher& self, std::uint32_t count, Seconds timeout) {

@@ -3,10 +3,14 @@
 // tensorbus/_torch.py and _torch_kinds.py.
 #include "tensorbus/python/torch.hpp"
 
+#include <nanobind/stl/string.h>
+
 #include <algorithm>
 #include <atomic>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "tensorbus/python/dlpack.hpp"
 #include "tensorbus/python/memory.hpp"
@@ -18,8 +22,7 @@ namespace {
 struct Torch {
   PyTypeObject* tensor = nullptr;
   const DLPackExchangeAPI* api = nullptr;
-  PyObject* int8 = nullptr;  // torch.dtype objects are singletons
-  PyObject* uint8 = nullptr;
+  std::vector<std::pair<PyObject*, DType>> dtypes;  // torch.dtype objects are singletons
   nb::object dtype_name = nb::steal(PyUnicode_InternFromString("dtype"));
   nb::object requires_grad_name = nb::steal(PyUnicode_InternFromString("requires_grad"));
   nb::object is_neg_name = nb::steal(PyUnicode_InternFromString("is_neg"));
@@ -30,7 +33,7 @@ std::atomic<const Torch*> known_torch{nullptr};
 
 const Torch* known() noexcept { return known_torch.load(std::memory_order_acquire); }
 
-void know_torch(nb::type_object tensor, nb::object int8, nb::object uint8) {
+void know_torch(nb::type_object tensor, nb::dict dtypes) {
   const nb::object capsule = nb::getattr(tensor, "__dlpack_c_exchange_api__", nb::none());
   if (known() != nullptr || !nb::isinstance<nb::capsule>(capsule)) return;
   const auto* api = static_cast<const DLPackExchangeAPI*>(
@@ -40,8 +43,9 @@ void know_torch(nb::type_object tensor, nb::object int8, nb::object uint8) {
   auto* torch = new Torch;
   torch->tensor = reinterpret_cast<PyTypeObject*>(nb::object(tensor).release().ptr());
   torch->api = api;
-  torch->int8 = int8.release().ptr();
-  torch->uint8 = uint8.release().ptr();
+  for (const auto& [dtype, name] : dtypes)
+    if (const auto same = dtype_named(nb::cast<std::string>(name)))
+      torch->dtypes.emplace_back(nb::borrow(dtype).release().ptr(), *same);
   known_torch.store(torch, std::memory_order_release);
 }
 
@@ -69,6 +73,14 @@ bool is_complex(DType dtype) {
 
 }  // namespace
 
+std::optional<DType> dtype_of_torch(nb::handle value) {
+  const Torch* torch = known();
+  if (torch == nullptr) return std::nullopt;
+  for (const auto& [object, dtype] : torch->dtypes)
+    if (object == value.ptr()) return dtype;
+  return std::nullopt;
+}
+
 std::optional<TensorView> view_of_plain_torch(nb::handle value) {
   const Torch* torch = known();
   if (torch == nullptr || Py_TYPE(value.ptr()) != torch->tensor) return std::nullopt;
@@ -82,9 +94,7 @@ std::optional<TensorView> view_of_plain_torch(nb::handle value) {
   if (!dtype) return std::nullopt;
   // DLPack takes PyTorch's narrow integers for ordinary ones.
   const bool is_byte = *dtype == DType::kInt8 || *dtype == DType::kUInt8;
-  if (is_byte && attribute(value, torch->dtype_name).ptr() !=
-                     (*dtype == DType::kInt8 ? torch->int8 : torch->uint8))
-    return std::nullopt;
+  if (is_byte && dtype_of_torch(attribute(value, torch->dtype_name)) != dtype) return std::nullopt;
   if (attribute(value, torch->requires_grad_name).ptr() != Py_False) return std::nullopt;
   if (answers_true(value, torch->is_neg_name)) return std::nullopt;
   if (is_complex(*dtype) && answers_true(value, torch->is_conj_name)) return std::nullopt;
@@ -129,9 +139,9 @@ void bind_torch(nb::module_& module) {
   module.def("plain_torch", plain_torch, nb::arg("memory"),
              nb::sig("def plain_torch(memory: Memory) -> typing.Any"),
              "The plain tensor over this memory; None if it is to be an unusual one.");
-  module.def("know_torch", know_torch, nb::arg("tensor"), nb::arg("int8"), nb::arg("uint8"),
-             nb::sig("def know_torch(tensor: type, int8: object, uint8: object) -> None"),
-             "Tells the class of plain tensors, and two of its dtypes.");
+  module.def("know_torch", know_torch, nb::arg("tensor"), nb::arg("dtypes"),
+             nb::sig("def know_torch(tensor: type, dtypes: dict[typing.Any, str]) -> None"),
+             "Tells the class of plain tensors, and the names of their dtypes.");
 }
 
 }  // namespace tensorbus::python

@@ -12,4 +12,7 @@ namespace tensorbus::python {
 // microsecond.
 std::optional<TensorView> view_of_plain_torch(nb::handle value);
 
+// The dtype that a torch.dtype is; nothing for any other object, and before know_torch().
+std::optional<DType> dtype_of_torch(nb::handle value);
+
 }  // namespace tensorbus::python
