@@ -86,7 +86,7 @@ class Owner {
          publisher.bytes_in_flight(),
          world_.surroundings.self,
          *world_.surroundings.lent});
-    (void)publisher.publish(sample, 0ns, {});
+    (void)publisher.publish(sample.ready(), 0ns, {});
   }
   void close(std::size_t which) {
     if (publishers_[which]->close() && !ended_) connection_->tell_ended();

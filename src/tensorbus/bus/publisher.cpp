@@ -147,19 +147,18 @@ Published Publisher::publish(const Value& fields, const std::vector<TensorView>&
 
 Published Publisher::publish(Loan&& loan, void* stream) {
   PublisherState& state = this->state();
+  if (state.core->closed()) return {Outcome::kClosed};
   const std::chrono::nanoseconds timeout = state.core->options().timeout;
-  const LoanState& given = loan.state();
-  bus::LoanedSample loaned;
-  Published published;
-  if (!given.device.is_cuda() && !state.core->closed() && platform::with_memory_errors([&] {
-        return state.take(loaned, given.layout, given.span, given.first, given.block);
-      })) {
-    published = state.publish(loaned, timeout, {});
-  } else {
-    TensorView view = platform::with_memory_errors([&] { return loan.view(); });
+  const Published published = platform::with_memory_errors([&] {
+    const LoanState& given = loan.state();
+    bus::LoanedSample loaned;
+    if (!given.device.is_cuda() &&
+        state.take(loaned, given.layout, given.span, given.first, given.block))
+      return state.publish(loaned, timeout, {});
+    TensorView view = loan.view();
     view.stream = stream;
-    published = publish({&view, 1}, {}, timeout, &given.block);
-  }
+    return publish({&view, 1}, {}, timeout, &given.block);
+  });
   if (published.outcome == Outcome::kDone) loan.impl_.reset();
   return published;
 }
