@@ -34,8 +34,8 @@ void line_one_way(TwoProcesses& both, const Pace& pace, int repetition) {
   report("line, one way", repetition, latency);
 }
 
-// Sends with `publish` and measures until the receiver has the message and, apart from that, until
-// it has read the message's first bytes.
+// Sends with send(), which returns when it began, and measures until the receiver has the message
+// and, apart from that, until it has read the message's first bytes.
 class BusRow {
  public:
   BusRow(TwoProcesses& both, const tensorbus::Participant& participant, const char* name)
@@ -72,15 +72,18 @@ class BusRow {
  private:
   template <typename Prepare, typename Send, typename Receive>
   void run_with(const Pace& pace, int repetition, Prepare prepare, Send send, Receive receive) {
-    if (both_.is_sender()) return send_paced(both_, pace, prepare, send);
+    SentAt sent_at(both_);
+    if (both_.is_sender())
+      return send_paced(both_, pace, prepare, [&](auto& item) { sent_at.tell(send(item)); });
     Histogram latency;
     Histogram to_bytes;
     receive_paced(both_, pace, latency, [&](std::uint64_t message) {
       Sample sample;
       receive(sample);
       const std::uint64_t now = ticks_after();
-      const std::uint64_t sent = read_ticks(first_bytes(sample));
+      read_first_byte(sample);
       const std::uint64_t read = ticks_after();
+      const std::uint64_t sent = sent_at.hear();
       if (message > pace.warm_up) to_bytes.add(ticks_between(sent, read));
       return ticks_between(sent, now);
     });
@@ -88,9 +91,10 @@ class BusRow {
     report(std::string(name_) + ", and read", repetition, to_bytes);
   }
 
-  // Of the tensor, or behind the two bytes with which a MessagePack binary begins.
-  static const std::byte* first_bytes(const Sample& sample) {
-    return sample.tensors().empty() ? sample.field_bytes().data() + 2 : sample.tensor().data();
+  static void read_first_byte(const Sample& sample) {
+    const std::byte* const first =
+        sample.tensors().empty() ? sample.field_bytes().data() : sample.tensor().data();
+    static_cast<void>(*reinterpret_cast<const volatile unsigned char*>(first));
   }
 
   TwoProcesses& both_;
@@ -99,9 +103,17 @@ class BusRow {
   std::optional<tensorbus::Subscriber> subscriber_;
 };
 
-void publish_now(tensorbus::Publisher& publisher, Loan& loan) {
-  write_ticks(loan.data(), ticks_before());
+// A loan that is written, and on its way to memory or not, before the clock starts.
+Loan written_loan(tensorbus::Publisher& publisher, const tensorbus::Layout& layout) {
+  Loan loan = publisher.loan(layout);
+  loan.data()[0] = std::byte{1};
+  return loan;
+}
+
+std::uint64_t publish_now(tensorbus::Publisher& publisher, Loan& loan) {
+  const std::uint64_t begin = ticks_before();
   publisher.publish(std::move(loan));
+  return begin;
 }
 
 }  // namespace
@@ -126,31 +138,32 @@ int main(int count, char** values) {
       line_round_trip(both, pace, repetition);
       line_one_way(both, pace, repetition);
       image.run(
-          pace, repetition, [&] { return image.publisher().loan(kImage); },
-          [&](Loan& loan) { publish_now(image.publisher(), loan); });
+          pace, repetition, [&] { return written_loan(image.publisher(), kImage); },
+          [&](Loan& loan) { return publish_now(image.publisher(), loan); });
       image_receive.run_receive(
-          pace, repetition, [&] { return image_receive.publisher().loan(kImage); },
-          [&](Loan& loan) { publish_now(image_receive.publisher(), loan); });
+          pace, repetition, [&] { return written_loan(image_receive.publisher(), kImage); },
+          [&](Loan& loan) { return publish_now(image_receive.publisher(), loan); });
       image_and_loan.run(pace, repetition, nothing, [&](int) {
         const std::uint64_t begin = ticks_before();
-        Loan loan = image_and_loan.publisher().loan(kImage);
-        write_ticks(loan.data(), begin);
-        image_and_loan.publisher().publish(std::move(loan));
+        image_and_loan.publisher().publish(written_loan(image_and_loan.publisher(), kImage));
+        return begin;
       });
       small_loan.run(
-          pace, repetition, [&] { return small_loan.publisher().loan(kSmall); },
-          [&](Loan& loan) { publish_now(small_loan.publisher(), loan); });
+          pace, repetition, [&] { return written_loan(small_loan.publisher(), kSmall); },
+          [&](Loan& loan) { return publish_now(small_loan.publisher(), loan); });
       std::array<std::byte, 64> bytes{};
       small_copy.run(pace, repetition, nothing, [&](int) {
-        write_ticks(bytes.data(), ticks_before());
+        const std::uint64_t begin = ticks_before();
         small_copy.publisher().publish(tensorbus::TensorView{bytes.data(), kSmall});
+        return begin;
       });
       tensorbus::Message message;
       std::array<std::byte, 48> packed{std::byte{0xc4}, std::byte{46}};  // MessagePack: binary
       message.fields = packed;
       fields.run(pace, repetition, nothing, [&](int) {
-        write_ticks(packed.data() + 2, ticks_before());
+        const std::uint64_t begin = ticks_before();
         fields.publisher().publish(message);
+        return begin;
       });
     }
   }

@@ -35,9 +35,26 @@ bool same(const Layout& a, const Layout& b) {
   return a.dtype == b.dtype && a.shape == b.shape && a.strides == b.strides && a.flags == b.flags;
 }
 
+// What the short way reads is what the long one does.
+void require_alone(std::span<const std::byte> bytes, const Descriptor& whole) {
+  Layout layout;
+  const auto lone = decode_alone(bytes, layout);
+  if (!lone) return;
+  check(whole.tensors.size() == 1 && whole.fields.empty() && !whole.origin && whole.owners.empty());
+  const TensorEntry& entry = whole.tensors[0];
+  check(same(entry.layout, layout) && entry.kind == memory::BufferKind::kHost);
+  check(entry.segment == lone->segment && entry.offset == lone->offset &&
+        entry.generation == lone->generation && entry.span.begin == 0 &&
+        entry.span.bytes() == lone->bytes);
+}
+
 void run(std::span<const std::byte> bytes) {
   Descriptor descriptor;
-  if (!accepts([&] { descriptor = Descriptor::decode(bytes); })) return;
+  if (!accepts([&] { descriptor = Descriptor::decode(bytes); })) {
+    Layout ignored;
+    return check(!decode_alone(bytes, ignored));
+  }
+  require_alone(bytes, descriptor);
   for (const TensorEntry& entry : descriptor.tensors) require_span(entry.layout);
   if (!descriptor.fields.empty())
     check(descriptor.fields.data() + descriptor.fields.size() == bytes.data() + bytes.size());

@@ -152,20 +152,21 @@ IceoryxWay::~IceoryxWay() = default;
 
 void IceoryxWay::run(const std::string& row, const Pace& pace, int repetition) {
   Ends& ends = *ends_;
+  SentAt sent(both_);
   if (both_.is_sender())
     return send_paced(
         both_, pace, [&] { return ends.loan(); },
         [&](void* chunk) {
-          write_ticks(static_cast<std::byte*>(chunk), ticks_before());
+          const std::uint64_t begin = ticks_before();
           ends.publisher->publish(chunk);
+          sent.tell(begin);
         });
   Histogram latency;
   receive_paced(both_, pace, latency, [&](std::uint64_t) {
     const void* const chunk = ends.take();
     const std::uint64_t now = ticks_after();
-    const std::uint64_t sent = read_ticks(static_cast<const std::byte*>(chunk));
     ends.subscriber->release(chunk);
-    return ticks_between(sent, now);
+    return ticks_between(sent.hear(), now);
   });
   report(row, repetition, latency);
 }

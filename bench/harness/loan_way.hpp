@@ -43,12 +43,14 @@ class LoanWay {
 
   // `reads`: the clock stops when the pages have been read, too.
   void run(const std::string& row, const Pace& pace, int repetition, bool sleeps, bool reads) {
+    SentAt sent(both_);
     if (both_.is_sender())
       return send_paced(
           both_, pace, [&] { return publisher_->loan(layout_); },
           [&](tensorbus::Loan& loan) {
-            write_ticks(loan.data(), ticks_before());
+            const std::uint64_t begin = ticks_before();
             publisher_->publish(std::move(loan));
+            sent.tell(begin);
           });
     Histogram latency;
     receive_paced(both_, pace, latency, [&](std::uint64_t) {
@@ -56,7 +58,7 @@ class LoanWay {
       receive(sample, sleeps);
       if (reads) read_every_page(sample.tensor().data(), size_.bytes);
       const std::uint64_t now = ticks_after();
-      return ticks_between(read_ticks(sample.tensor().data()), now);
+      return ticks_between(sent.hear(), now);
     });
     report(row, repetition, latency);
   }

@@ -18,7 +18,7 @@ inline const tensorbus::Layout kImage =
 inline const tensorbus::Layout kSmall =
     tensorbus::Layout::contiguous(tensorbus::DType::kUInt8, {64});
 
-// A message carries the time at which it was sent in its first bytes.
+// A message may carry the time at which it was sent in its first bytes.
 inline void write_ticks(std::byte* to, std::uint64_t ticks) noexcept {
   std::memcpy(to, &ticks, sizeof ticks);
 }
@@ -67,6 +67,30 @@ void receive_paced(TwoProcesses& both, const Pace& pace, Histogram& latency, Tak
   }
   both.meet();
 }
+
+// Tells the receiver beside the message when it was sent. So its bytes can be there before the
+// clock starts, as those of a camera are, and stay where they are if nobody wants them: a stamp in
+// them would have its cache line fetched for writing on the way. One for each row, at both ends,
+// made before they meet.
+class SentAt {
+ public:
+  explicit SentAt(TwoProcesses& both) : line_(both.stage().sent_at), last_(now()) {}
+
+  // By the sender, when its call has returned.
+  void tell(std::uint64_t ticks) noexcept { line_.word.store(ticks, std::memory_order_release); }
+  // By the receiver, once for each message.
+  std::uint64_t hear() noexcept {
+    const std::uint64_t before = last_;
+    while ((last_ = now()) == before) relax();
+    return last_;
+  }
+
+ private:
+  std::uint64_t now() const noexcept { return line_.word.load(std::memory_order_acquire); }
+
+  Line& line_;
+  std::uint64_t last_;
+};
 
 // Time stamps of two cores may differ by a few ticks.
 inline std::uint64_t ticks_between(std::uint64_t sent, std::uint64_t now) noexcept {

@@ -29,6 +29,7 @@ struct Stage {
   Line acked;      // by the receiver: messages that it has done
   Line sent;       // for floors: by the sender
   Line answered;   // for floors: by the receiver
+  Line sent_at;    // in ticks: by the sender
   Line sender_at;  // how often each came to meet()
   Line receiver_at;
 };

@@ -78,6 +78,9 @@ SampleParts::Read SampleParts::read_lent(Sample& sample, std::shared_ptr<link::L
                                          const link::Entry& entry, const Receiving& how,
                                          const Claimed* claimed) {
   link::Lender* const lender = owned.get();
+  if (claimed == nullptr && entry.is_inline() && how.access != Access::kPrivate &&
+      read_alone(sample, owned, entry, how.access))
+    return Read::kDone;
   memory::BorrowedSegments::Ref segment;
   if (!entry.is_inline() && !(segment = lender->find_segment(entry.segment)))
     return Read::kSegmentMissing;
@@ -85,6 +88,38 @@ SampleParts::Read SampleParts::read_lent(Sample& sample, std::shared_ptr<link::L
     return read_leased(sample, *lender, entry, how, claimed, descriptor_bytes(entry, segment),
                        lease);
   });
+}
+
+// What LoanedSample makes. False, and nothing has happened, if it is more than that, or does not
+// make sense.
+bool SampleParts::read_alone(Sample& sample, const std::shared_ptr<link::Lender>& lender,
+                             const link::Entry& entry, Access access) {
+  if (entry.length > link::kInlineBytes || entry.timeline != 0) return false;
+  auto parts = std::make_unique_for_overwrite<SampleParts>();
+  parts->tensors.resize(1);
+  Tensor& tensor = *parts->tensors.begin();
+  const auto lone = decode_alone(std::span(entry.inline_bytes).first(entry.length), tensor.layout_);
+  if (!lone || lone->bytes == 0) return false;
+  const memory::BorrowedSegments::Ref& mapping = lender->find_segment(lone->segment);
+  if (!mapping || lone->offset > mapping->size() || lone->bytes > mapping->size() - lone->offset)
+    return false;
+  auto lease = std::make_shared<link::Lease>(lender, entry.token);
+  tensor.data_ = mapping->data() + lone->offset;
+  tensor.writable_ = access == Access::kShared;
+  lease->keep(mapping);
+  lease->add({.begin = tensor.data_,
+              .bytes = lone->bytes,
+              .owner = lender->source()->participant,
+              .segment = lone->segment,
+              .offset = lone->offset,
+              .generation = lone->generation,
+              .grant = access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead});
+  parts->describe(entry, *lender, {}, std::nullopt);
+  lender->enter(*lease);
+  tensor.keeper_ = std::move(lease);
+  platform::step("receive.described");
+  sample.parts_ = std::move(parts);
+  return true;
 }
 
 // All of it is in the entry: no lease keeps anything. Where the sample was of fields before, it is
@@ -95,7 +130,7 @@ SampleParts::Read SampleParts::read_fields(Sample& sample, link::Lender& lender,
   if (!sample.parts_ || !sample.parts_->is_of_fields())
     sample.parts_ = std::make_unique_for_overwrite<SampleParts>();
   SampleParts& parts = *sample.parts_;
-  parts.describe(entry, lender, descriptor);
+  parts.describe(entry, lender, descriptor.fields, descriptor.origin);
   parts.inline_bytes = entry.inline_bytes;
   const auto before =
       static_cast<std::size_t>(descriptor.fields.data() - entry.inline_bytes.data());
@@ -106,16 +141,17 @@ SampleParts::Read SampleParts::read_fields(Sample& sample, link::Lender& lender,
 }
 
 void SampleParts::describe(const link::Entry& entry, const link::Lender& from,
-                           const Descriptor& descriptor) {
+                           std::span<const std::byte> small_fields,
+                           const std::optional<Origin>& origin) {
   const link::Source& publisher = *from.source();
-  fields = descriptor.fields;
+  fields = small_fields;
   header = {.sequence = entry.sequence,
             .timestamp_ns = entry.timestamp_ns,
             .fingerprint = entry.fingerprint,
             .publisher = publisher.participant,
             .publisher_number = publisher.publisher,
             .topic = publisher.topic,
-            .origin = descriptor.origin};
+            .origin = origin};
 }
 
 SampleParts::Read SampleParts::read(Sample& sample, HeldSample& held, const Receiving& how) {
@@ -238,7 +274,7 @@ SampleParts::Read SampleParts::read_leased(Sample& sample, link::Lender& lender,
   if (how.device && claimed != nullptr) parts->restore(how, *claimed);
   if (is_private) parts->move_to_own_pages(lender, claimed, descriptor, *lease);
   Tensor* const leased = parts->give_keepers(lease);
-  parts->describe(entry, lender, descriptor);
+  parts->describe(entry, lender, descriptor.fields, descriptor.origin);
   if (leased != nullptr) {
     lender.enter(*lease);
     leased->keeper_ = std::move(lease);

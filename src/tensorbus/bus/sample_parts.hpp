@@ -2,6 +2,8 @@
 
 #include <array>
 #include <memory>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -62,13 +64,17 @@ struct SampleParts {
  private:
   static Read read_lent(Sample& sample, std::shared_ptr<link::Lender> lender,
                         const link::Entry& entry, const Receiving& how, const Claimed* claimed);
+  static bool read_alone(Sample& sample, const std::shared_ptr<link::Lender>& lender,
+                         const link::Entry& entry, Access access);
   static Read read_fields(Sample& sample, link::Lender& lender, const link::Entry& entry);
   // Nothing but `lease` and the mappings is touched before it is certain that there is a sample.
   static Read read_leased(Sample& sample, link::Lender& lender, const link::Entry& entry,
                           const Receiving& how, const Claimed* claimed,
                           std::span<const std::byte> bytes, std::shared_ptr<link::Lease>& lease);
   bool is_of_fields() const noexcept { return tensors.empty() && block_bytes.empty() && !copier; }
-  void describe(const link::Entry& entry, const link::Lender& from, const Descriptor& descriptor);
+  // All but the tensors.
+  void describe(const link::Entry& entry, const link::Lender& from,
+                std::span<const std::byte> small_fields, const std::optional<Origin>& origin);
   Tensor* give_keepers(const std::shared_ptr<link::Lease>& lease) noexcept;
   void move_to_own_pages(link::Lender& lender, const Claimed* claimed, const Descriptor& descriptor,
                          link::Lease& lease);

@@ -213,6 +213,30 @@ Descriptor Descriptor::decode(std::span<const std::byte> bytes) {
   return descriptor;
 }
 
+std::optional<LoneTensor> decode_alone(std::span<const std::byte> bytes, Layout& layout) {
+  Head head;
+  TensorHead tensor;
+  constexpr std::size_t kHeads = sizeof head + sizeof tensor;
+  if (bytes.size() < kHeads) return std::nullopt;
+  std::memcpy(&head, bytes.data(), sizeof head);
+  std::memcpy(&tensor, bytes.data() + sizeof head, sizeof tensor);
+  const bool plain = head.version == kVersion && head.flags == 0 && head.tensors == 1 &&
+                     head.field_bytes == 0 && tensor.kind == memory::BufferKind::kHost &&
+                     (tensor.flags & kContiguous) != 0 && tensor.dims <= 3 &&
+                     bytes.size() == kHeads + tensor.dims * sizeof(std::int64_t);
+  if (!plain) return std::nullopt;
+  layout.dtype = tensor.dtype;
+  layout.flags = static_cast<TensorFlags>(tensor.flags & ~kContiguous);
+  layout.shape = Dims(tensor.dims);
+  std::memcpy(layout.shape.begin(), bytes.data() + kHeads, bytes.size() - kHeads);
+  try {
+    const ByteSpan span = internal::lay_out_in_rows(layout);
+    return LoneTensor{tensor.segment, tensor.offset, tensor.generation, span.bytes()};
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 bool Descriptor::has_tensors(std::span<const std::byte> bytes) noexcept {
   Head head;
   if (bytes.size() < sizeof head) return false;

@@ -42,6 +42,19 @@ struct Descriptor {
   static bool has_tensors(std::span<const std::byte> bytes) noexcept;
 };
 
+// Where the tensor lies that is all of a descriptor: in host memory of whoever sends it.
+struct LoneTensor {
+  std::uint32_t segment = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t generation = 0;
+  std::size_t bytes = 0;  // from there on
+};
+
+// Reads a descriptor of one contiguous tensor of at most three dimensions, and nothing beside it,
+// which is what most are. Nothing for any other bytes, of which decode() says what they are; the
+// layout may have changed then.
+std::optional<LoneTensor> decode_alone(std::span<const std::byte> bytes, Layout& layout);
+
 // Writes the descriptor of one tensor, `offset` bytes into this block, and nothing beside it.
 // Returns what it takes; 0, and nothing is written, if `target` has not so much.
 std::size_t encode_alone(const Layout& layout, const memory::Block& block, std::uint64_t offset,

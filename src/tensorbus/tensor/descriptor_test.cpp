@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "tensorbus/memory/arena.hpp"
 #include "tensorbus/platform/test_support.hpp"
 #include "tensorbus/tensor/value.hpp"
 
@@ -138,7 +139,24 @@ void expect_valid(const Descriptor& descriptor) {
   expect_equal(Descriptor::decode(again), descriptor);
 }
 
+// decode_alone() reads nothing but what decode() finds to be that.
+void expect_same_alone(const Bytes& bytes) {
+  Layout layout;
+  const auto lone = decode_alone(bytes, layout);
+  if (!lone) return;
+  const Descriptor whole = Descriptor::decode(bytes);
+  Descriptor alone;
+  alone.tensors = {{.layout = layout,
+                    .segment = lone->segment,
+                    .offset = lone->offset,
+                    .generation = lone->generation}};
+  expect_equal(whole, alone);
+  EXPECT_TRUE(whole.owners.empty());
+  EXPECT_EQ(lone->bytes, span_of(layout).bytes());
+}
+
 void expect_valid_or_refused(const Bytes& bytes, int& accepted) {
+  ASSERT_NO_THROW(expect_same_alone(bytes));
   try {
     const Descriptor descriptor = Descriptor::decode(bytes);
     ++accepted;
@@ -159,6 +177,47 @@ TEST(Descriptor, with_any_one_byte_changed_is_valid_or_refused) {
       if (::testing::Test::HasFatalFailure()) FAIL() << "byte " << at << " = " << value;
     }
   EXPECT_GT(accepted, 0);
+}
+
+TEST(Descriptor, of_a_tensor_alone_is_the_same_by_the_short_way) {
+  const auto arena = memory::Arena::create({.segment_bytes = 1 << 20, .budget_bytes = 1 << 20});
+  const memory::BlockRef unused = arena->allocate(1000);
+  const memory::BlockRef block = arena->allocate(1000);
+  for (const Layout& layout :
+       {Layout::contiguous(DType::kFloat16, {}), Layout::contiguous(DType::kInt8, {0, 2}),
+        Layout::contiguous(DType::kInt64, {5, 4, 3}, TensorFlags::kFromTorch)}) {
+    Bytes bytes(64);
+    bytes.resize(encode_alone(layout, *block, 24, bytes));
+    Descriptor descriptor;
+    descriptor.tensors = {{.layout = layout,
+                           .segment = block->segment(),
+                           .offset = block->offset() + 24,
+                           .generation = block->generation()}};
+    EXPECT_EQ(bytes, encoded(descriptor));
+    Layout read;
+    ASSERT_TRUE(decode_alone(bytes, read));
+    EXPECT_EQ(read, layout);
+    expect_same_alone(bytes);
+    for (std::size_t at = 0; at < bytes.size(); ++at)
+      for (int bit = 0; bit < 8; ++bit) {
+        Bytes wrong = bytes;
+        wrong[at] ^= static_cast<std::byte>(1 << bit);
+        ASSERT_NO_THROW(expect_same_alone(wrong)) << at;
+      }
+    for (std::size_t length = 0; length < bytes.size(); ++length) {
+      Layout ignored;
+      EXPECT_FALSE(decode_alone(std::span(bytes).first(length), ignored)) << length;
+    }
+  }
+}
+
+TEST(Descriptor, of_a_tensor_alone_goes_where_there_is_room_for_it) {
+  const auto arena = memory::Arena::create({.segment_bytes = 1 << 20, .budget_bytes = 1 << 20});
+  const memory::BlockRef block = arena->allocate(1000);
+  const Layout columns{DType::kUInt8, {4, 2}, {1, 4}};
+  Bytes bytes(64);
+  EXPECT_EQ(encode_alone(columns, *block, 0, bytes), 64U);
+  EXPECT_EQ(encode_alone(columns, *block, 0, std::span(bytes).first(63)), 0U);
 }
 
 TEST(Descriptor, of_random_bytes_is_valid_or_refused) {
