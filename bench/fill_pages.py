@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from floor_table import floor_table
+from floor_table import QUEUES, floor_table
 from goals import goals_table
 from peer_tables import absent_table, by_size, overview, size_table
 from plots import SHOWN
@@ -118,11 +118,19 @@ def readme_floors(report: Report, _: Path) -> str:
     return f"{text}\n\n{as_markdown(floor_table(report['results']))}"
 
 
+def readme_queues(report: Report, _: Path) -> str:
+    text = "Queues, handles and nodes in Python, in the same run, receivers asleep:"
+    table = floor_table(report["results"], QUEUES)
+    table[0][-1] = "beside it"
+    return f"{text}\n\n{as_markdown(table)}"
+
+
 MAKERS = {
     "machine": machine,
     "goals": goals,
     "readme": readme,
     "readme floors": readme_floors,
+    "readme queues": readme_queues,
     "peers in hand": peers_in_hand,
     "peers read": peers_read,
     "peers stream": peers_stream,
@@ -137,6 +145,7 @@ MAKERS = {
 SOURCES = {
     "readme": "python_peers",
     "readme floors": "polled_latency",
+    "readme queues": "python_queue",
     "plot latency": "python_peers",
     "plot throughput": "python_peers",
     "plot fan out": "fan_out",

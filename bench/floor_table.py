@@ -72,14 +72,66 @@ LINES = [
 ]
 
 
-def floor_table(results: dict[str, Rows]) -> Table:
+QUEUES = [
+    Line(
+        "`put` to `get`, 24.9 MB, a fresh tensor each time, made by `tb.empty`",
+        "python_queue",
+        "tensorbus Queue, 24.9 MB fresh by tb.empty",
+        "p50_ns",
+        "torch Queue, 24.9 MB fresh",
+        "`torch.multiprocessing.Queue` with a fresh tensor",
+    ),
+    Line(
+        "the same, any other fresh tensor: it is copied once",
+        "python_queue",
+        "tensorbus Queue, 24.9 MB fresh",
+        "p50_ns",
+        "torch Queue, 24.9 MB fresh",
+        "the same",
+    ),
+    Line(
+        "the same, a tensor that is shared already",
+        "python_queue",
+        "tensorbus Queue, 24.9 MB shared",
+        "p50_ns",
+        "torch Queue, 24.9 MB shared",
+        "`torch.multiprocessing.Queue` with a shared tensor",
+    ),
+    Line(
+        "64 B tensors through three processes, each of many",
+        "python_relay",
+        "64 B tensor, tensorbus Queue",
+        "each_ns",
+        "64 B tensor, torch Queue",
+        "`torch.multiprocessing.Queue`",
+    ),
+    Line(
+        "share, attach, release",
+        "python_queue",
+        "share, attach, release",
+        "p50_ns",
+        "eventfd, a round trip",
+        "a round trip of two sleepers over eventfds",
+    ),
+    Line(
+        "a node's callback, asyncio, `async def`, each of many",
+        "python_nodes",
+        "node, asyncio, async def",
+        "each_ns",
+        "pyzmq, asyncio",
+        "pyzmq with asyncio",
+    ),
+]
+
+
+def floor_table(results: dict[str, Rows], lines: list[Line] = LINES) -> Table:
     """Of what was measured."""
 
     def median(line: Line, row: str) -> str:
         return number(line.key, statistics.median(results[line.bench][row][line.key]))
 
     table = [["", "Tensorbus", "floor"]]
-    for line in LINES:
+    for line in lines:
         if line.bench in results:
             floor = f"{median(line, line.floor)}, {line.floor_label}" if line.floor else ""
             table.append([line.label, median(line, line.row), floor])
