@@ -15,8 +15,12 @@ constexpr std::size_t kTokenWord = 2;
 
 class Link {
  public:
+  // Nothing is ever sent.
+  static std::shared_ptr<link::SegmentSender> sender() {
+    return std::make_shared<link::SegmentSender>(nullptr, nullptr);
+  }
   explicit Link(link::LinkLimits limits)
-      : limits_(limits), link_(limits, {}, nullptr), memory_(link_.segment()) {}
+      : limits_(limits), link_(limits, {}, sender()), memory_(link_.segment()) {}
   ~Link() {
     link_.take_all_back();
     check(link_.outstanding() == 0);

@@ -103,7 +103,6 @@ static void test_publish(const char* argument) {
   for (int i = 0; i < COUNT; ++i) own[i] = 3 + (float)i;
   tensor.data = own; /* copied */
   CHECK_OK(tb_publisher_publish_within(publisher, &message, TB_FOREVER, NULL, NULL));
-  tb_loan_destroy(loan); /* the tensor's shape was still in it */
   join(child);
 
   tb_publisher_stats stats = TB_PUBLISHER_STATS_INIT;
@@ -111,6 +110,7 @@ static void test_publish(const char* argument) {
   CHECK(stats.sent == 3 && stats.delivered == 3 && stats.bytes_copied == sizeof own);
   tb_publisher_close(publisher);
   CHECK_STATUS(tb_publisher_publish(publisher, &message, NULL), TB_CLOSED);
+  tb_loan_destroy(loan); /* the tensor's shape was still in it */
   tb_publisher_destroy(publisher);
 }
 

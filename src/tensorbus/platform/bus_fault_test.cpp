@@ -271,7 +271,7 @@ TEST(BusFault, is_mended_from_an_alternate_stack) {
     const FileGuard guard(pages.memory(), "f", false);
     pages.resize(1);
     std::jthread thread([&] {
-      static std::vector<char> memory(static_cast<std::size_t>(::sysconf(_SC_MINSIGSTKSZ)) + 2048);
+      static std::vector<char> memory(test::smallest_signal_stack());
       stack_t stack{};
       stack.ss_sp = memory.data();
       stack.ss_size = memory.size();

@@ -52,6 +52,13 @@ inline std::size_t count(const std::string& text, const std::string& part) {
 }
 
 // On stderr, also in a signal handler.
+// Bytes of an alternate stack of a program that is sparing with them. A sanitizer has larger
+// frames.
+inline std::size_t smallest_signal_stack() {
+  return static_cast<std::size_t>(::sysconf(_SC_MINSIGSTKSZ)) +
+         (TENSORBUS_SANITIZED ? std::size_t{64} << 10 : 2048);
+}
+
 inline void say(std::string_view text) {
   if (::write(STDERR_FILENO, text.data(), text.size()) < 0) ::_exit(98);
 }

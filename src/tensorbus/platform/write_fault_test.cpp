@@ -423,7 +423,7 @@ TEST(WriteFault, is_reported_from_an_alternate_stack) {
   const End end = run_in_child([&] {
     const ReadOnlyNote note(pages.page(), "camera/image");
     std::jthread thread([&] {
-      static std::vector<char> memory(static_cast<std::size_t>(::sysconf(_SC_MINSIGSTKSZ)) + 2048);
+      static std::vector<char> memory(test::smallest_signal_stack());
       stack_t stack{};
       stack.ss_sp = memory.data();
       stack.ss_size = memory.size();
