@@ -13,6 +13,10 @@ using namespace std::chrono_literals;
 using tensorbus::Outcome;
 using tensorbus::Sample;
 
+// So many wait at most. All the memory that they take is touched before anything is told: how far
+// the receiver once falls behind is chance.
+constexpr std::uint32_t kDepth = 256;
+
 // The first is the warm-up; what is told after it must not grow.
 constexpr std::array<std::uint64_t, 5> kPortions{100'000, 250'000, 250'000, 250'000, 250'000};
 
@@ -28,22 +32,30 @@ void report_use(const char* name, int when, const tensorbus::Participant& partic
           {"arena_blocks", static_cast<double>(arena.blocks)}});
 }
 
-void send(TwoProcesses& both, tensorbus::Publisher& publisher, std::uint64_t messages) {
+void publish(tensorbus::Publisher& publisher, std::uint64_t messages) {
   for (std::uint64_t message = 1; message <= messages; ++message) {
     tensorbus::Loan loan = publisher.loan(kSmall);
     write_ticks(loan.data(), message);
     publisher.publish(std::move(loan));
   }
-  both.wait_for_ack(messages);
-  (void)publisher.stats();  // takes back what came back
 }
 
-void receive(TwoProcesses& both, tensorbus::Subscriber& subscriber, std::uint64_t messages) {
+void take(tensorbus::Subscriber& subscriber, std::uint64_t messages) {
   for (std::uint64_t message = 1; message <= messages; ++message) {
     Sample sample;
     require(subscriber.receive(sample, 10s) == Outcome::kDone, "no sample came");
     require(read_ticks(sample.tensor().data()) == message, "a sample was lost");
   }
+}
+
+void send(TwoProcesses& both, tensorbus::Publisher& publisher, std::uint64_t messages) {
+  publish(publisher, messages);
+  both.wait_for_ack(messages);
+  (void)publisher.stats();  // takes back what came back
+}
+
+void receive(TwoProcesses& both, tensorbus::Subscriber& subscriber, std::uint64_t messages) {
+  take(subscriber, messages);
   both.ack(messages);
 }
 
@@ -67,13 +79,17 @@ int main(int, char**) {
       }
     };
     if (both.is_sender()) {
-      tensorbus::Publisher publisher("soak", {.depth = 256, .reliable = true}, participant);
+      tensorbus::Publisher publisher("soak", {.depth = kDepth, .reliable = true}, participant);
       require(publisher.wait_for_subscribers(1, 10s) == Outcome::kDone, "no subscriber came");
+      publish(publisher, kDepth);
+      both.meet();
       run(publisher, send);
       both.meet();
     } else {
       tensorbus::Subscriber subscriber("soak", {}, participant);
       require(subscriber.wait_for_publishers(1, 10s) == Outcome::kDone, "no publisher came");
+      both.meet();
+      take(subscriber, kDepth);
       run(subscriber, receive);
       both.meet();
     }
