@@ -53,7 +53,9 @@ class Publisher {
   }
 
   // Publishes a loan without a copy. With any outcome but kDone the loan is still the caller's.
-  // `stream`: see TensorView. Throws Error(kClosed) for a loan that was published before.
+  // `stream`: see TensorView. Throws Error(kClosed) for a loan that was published before,
+  // Error(kInvalidArgument) for one of another participant, or of a publisher that is shared where
+  // this one is not, or the other way round.
   Published publish(Loan&& loan, void* stream = nullptr);
   // Publishes tensors and fields. Tensors that lie in a loan travel by reference, all others are
   // copied once. Unless the outcome is kDone, nobody gets anything. Throws Error(kInvalidArgument)

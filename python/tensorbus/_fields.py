@@ -182,7 +182,8 @@ def unflatten(core: CoreSample, as_: Library | None, plan: Plan | None = None) -
     fields = core.fields
     try:
         if plan is None and not fields and core.tensor_count == 1:
-            return _tensor_of(core.tensors(as_)[0], as_)
+            made = core.tensors(as_)[0]
+            return tensor_from(made, as_) if type(made) is Memory else made
         if plan is None and fields[:1] in _BINARY:  # nothing to restore in it
             return msgpack.decode(fields)
         restorer = Restorer(core, as_)
@@ -192,10 +193,6 @@ def unflatten(core: CoreSample, as_: Library | None, plan: Plan | None = None) -
         return restorer.tensor(0) if count == 1 else [restorer.tensor(i) for i in range(count)]
     except (DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise ProtocolError(f"sample.fields: {error}") from None
-
-
-def _tensor_of(made: Any, as_: Library | None) -> Any:
-    return tensor_from(made, as_) if type(made) is Memory else made
 
 
 class Restorer:
