@@ -178,8 +178,9 @@ TEST_F(Batch, finds_what_one_by_one_would_find) {
 TEST_F(Batch, that_found_nothing_arms_the_descriptor) {
   connect({.depth = 64});
   pollfd polled{subscriber->event_descriptor(), POLLIN, 0};
-  EXPECT_EQ(receive(64, 0ns), Outcome::kTimedOut);
-  EXPECT_EQ(::poll(&polled, 1, 0), 0);
+  // The publisher rings a new bell once, when it comes: it may have rung in vain before.
+  EXPECT_TRUE(eventually(
+      [&] { return receive(64, 0ns) == Outcome::kTimedOut && ::poll(&polled, 1, 0) == 0; }));
   publish_numbers(0, 3);
   EXPECT_EQ(::poll(&polled, 1, -1), 1);
   EXPECT_EQ(receive(2, 0ns), Outcome::kDone);
