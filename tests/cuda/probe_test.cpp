@@ -264,6 +264,34 @@ TEST(CudaProbe, streams_that_never_advance_are_left_alone) {
   });
 }
 
+// What the writer tells the host to do runs only when the reader was seen to be done.
+std::atomic<bool> reader_is_done;
+
+Result query_reader(Stream stream) {
+  const Result result = standin::cuStreamQuery(stream);
+  if (result == Result::kSuccess) {
+    reader_is_done = true;
+    reader_is_done.notify_all();
+  }
+  return result;
+}
+
+Result launch_late(Stream stream, standin::HostFunction function, void* argument) {
+  driver().LaunchHostFunc = standin::cuLaunchHostFunc;  // the reader's runs at once
+  reader_is_done = false;
+  (void)standin::cuLaunchHostFunc(stream, [](void*) { reader_is_done.wait(false); }, nullptr);
+  return standin::cuLaunchHostFunc(stream, function, argument);
+}
+
+TEST(CudaProbe, a_value_that_the_host_writes_after_the_reader_went_on_is_waited_for) {
+  in_process({{"STANDIN_DEVICES", "1"}, {"STANDIN_WITHOUT", "mem_ops,host_register"}}, [] {
+    driver().StreamQuery = query_reader;
+    driver().LaunchHostFunc = launch_late;
+    const DeviceFindings device = probe_cuda(kPatience).devices.at(0);
+    EXPECT_TRUE(device.order.can()) << device.order.why_not;
+  });
+}
+
 TEST(CudaProbe, streams_that_cannot_wait_are_ordered_by_the_host) {
   in_process({{"STANDIN_WITHOUT", "mem_ops,host_register"}}, [] {
     for (const DeviceFindings& device : probe_cuda(kPatience).devices) {

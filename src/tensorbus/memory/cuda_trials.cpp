@@ -177,8 +177,10 @@ class OrderTrial {
     const Mark first = timelines_->lender.signal(writer_.get());
     timelines_->lender.wait_for_own(reader_.get(), first);
     const Mark answer = timelines_->borrower.signal(reader_.get());
-    if (!reader_.is_idle_by(Deadline(patience_)) || !timelines_->borrower.reached(first) ||
-        !timelines_->lender.reached(answer))
+    // The writer's value comes after the event that the reader waits for.
+    const Deadline deadline(patience_);
+    if (!reader_.is_idle_by(deadline) || !writer_.is_idle_by(deadline) ||
+        !timelines_->borrower.reached(first) || !timelines_->lender.reached(answer))
       fail("cuLaunchHostFunc was accepted, but the host sees no value");
   }
 
