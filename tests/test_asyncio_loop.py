@@ -100,6 +100,61 @@ def test_a_task_that_receives_on_and_on_is_watched_for_once(
     run(main())
 
 
+class Timers:
+    """What a loop was asked to do later."""
+
+    def __init__(self, loop: Any) -> None:
+        self.set = 0
+        call_at = loop.call_at
+
+        def spy(*arguments: Any, **options: Any) -> asyncio.TimerHandle:
+            self.set += 1
+            timer: asyncio.TimerHandle = call_at(*arguments, **options)
+            return timer
+
+        loop.call_at = spy
+
+
+def test_waits_of_one_length_share_a_timer(run: Run) -> None:
+    async def main() -> None:
+        with found() as (publisher, subscriber):
+            timers = Timers(asyncio.get_running_loop())
+            for number in range(20):
+                receiving = await started(next_of(subscriber))
+                publisher.publish(number)
+                assert await receiving == number
+            assert timers.set == 1
+
+    run(main())
+
+
+def test_each_wait_ends_when_its_own_time_is_up(run: Run) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        ended: list[float] = []
+
+        async def wait(seconds: float) -> None:
+            before = loop.time()
+            with pytest.raises(tb.Timeout):
+                await subscriber.receive(seconds)
+            assert loop.time() - before > seconds - 0.002  # loops count in milliseconds, some
+            ended.append(seconds)
+
+        with found() as (publisher, subscriber):
+            receiving = await started(next_of(subscriber, 0.04))
+            publisher.publish(1)
+            assert await receiving == 1
+            # The timer of that wait is still there: too early for some, too late for others.
+            waits = [await started(wait(seconds)) for seconds in (0.3, 0.1, 0.2, 0.02, PATIENCE)]
+            await asyncio.gather(*waits[:-1])
+            assert ended == [0.02, 0.1, 0.2, 0.3]
+            publisher.close()
+            assert not waits[-1].done()
+            waits[-1].cancel()
+
+    run(main())
+
+
 def test_a_loop_in_which_nobody_waits_any_more_is_not_woken(
     loop_kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

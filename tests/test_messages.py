@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections import OrderedDict, defaultdict
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 import tensorbus as tb
 from harness import PATIENCE, joined
+from tensorbus._core import Outgoing
 
 MESSAGES = {
     "None": None,
@@ -57,6 +59,35 @@ def test_a_message_arrives_as_it_was(name: str) -> None:
         received = subscriber.receive().data
     assert received == MESSAGES[name]
     assert types_of(received) == types_of(MESSAGES[name])
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 65535, 65536, 1_000_000])
+def test_bytes_of_every_size_arrive(size: int) -> None:
+    sent = random.Random(size).randbytes(size)
+    with joined() as (publisher, subscriber):
+        publisher.publish(sent)
+        publisher.publish([sent])
+        assert subscriber.receive().data == sent
+        assert subscriber.receive().data == [sent]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        b"\xc4",
+        b"\xc4\x02a",
+        b"\xc4\x01ab",
+        b"\xc5\x01",
+        b"\xc5\x00\x02a",
+        b"\xc6\x00\x00\x00",
+        b"\xc3a",
+    ],
+)
+def test_bytes_of_another_size_than_they_say_are_refused(fields: bytes) -> None:
+    with joined() as (publisher, subscriber):
+        publisher._core.publish(Outgoing(), fields, None)
+        with pytest.raises(tb.ProtocolError, match=r"sample\.fields"):
+            _ = subscriber.receive().data
 
 
 def test_tensors_arrive_where_they_were() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +95,7 @@ class AsyncSubscriber:
         """The topic's name."""
         return self._subscriber.topic
 
-    async def receive(self, timeout: float | None = None) -> Sample:
+    def receive(self, timeout: float | None = None) -> Coroutine[Any, Any, Sample]:
         """The next sample; waits up to `timeout` seconds (default: the subscriber's own).
 
         What is there already is returned at once, but the other tasks of the loop have their turns.
@@ -105,9 +105,11 @@ class AsyncSubscriber:
             Closed: the subscriber is closed, perhaps meanwhile and by another task or thread.
             HoldLimit: `max_held` samples are held and there are more.
         """
-        return await self._receiver.receive(timeout)
+        return self._receiver.receive(timeout)
 
-    async def receive_many(self, most: int, timeout: float | None = None) -> list[Sample]:
+    def receive_many(
+        self, most: int, timeout: float | None = None
+    ) -> Coroutine[Any, Any, list[Sample]]:
         """Several samples at once: waits like `receive` for the first, takes what else is there.
 
         See `Subscriber.receive_many`. It never spins.
@@ -116,7 +118,7 @@ class AsyncSubscriber:
             InvalidArgument: `most` is less than 1.
             Timeout, Closed, HoldLimit: as `receive`, and only if there is no sample.
         """
-        return await self._receiver.receive_many(most, timeout)
+        return self._receiver.receive_many(most, timeout)
 
     def try_receive(self) -> Sample | None:
         """The next sample if there is one now. Raises `Closed` and `HoldLimit` like `receive`."""

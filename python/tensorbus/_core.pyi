@@ -215,6 +215,11 @@ class Sample:
         Each a torch.Tensor, if that is wanted (None: if it was one) and nothing about it is unusual; else its Memory.
         """
 
+    def only(self, as_: str | None) -> Any:
+        """
+        The message, if it is one tensor, as tensors() says, or bytes; else None.
+        """
+
     def shared_storages(self, as_: str | None) -> list[tuple[Memory, list[tuple[int, int]]]]:
         """
         Memory in which several torch tensors overlap, with the index of each and its offset there in bytes.
@@ -281,8 +286,10 @@ class Publisher:
     def publish(self, outgoing: Outgoing, fields: bytes, timeout: float | None) -> int | Outcome:
         """How many subscribers have it, if it was published."""
 
-    def publish_one(self, tensor: object, timeout: float | None) -> int | Outcome | None:
-        """The same of what Outgoing.add() knows, alone; None for anything else."""
+    def publish_one(self, value: object, timeout: float | None) -> int | Outcome | None:
+        """
+        The same of bytes, or of a tensor that Outgoing.add() knows, by itself; None for anything else.
+        """
 
     def wait_for_subscribers(self, count: int, timeout: float | None) -> Outcome: ...
 

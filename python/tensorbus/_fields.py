@@ -41,7 +41,6 @@ PICKLED = "pickle"
 
 _LEAVES = frozenset({type(None), bool, int, float, str, bytes})
 _LEAVES_BUT_INT = _LEAVES - {int}
-_BINARY = frozenset({b"\xc4", b"\xc5", b"\xc6"})  # what a MessagePack of bytes begins with
 _REFERENCES = [msgpack.Ext(_TENSOR, index.to_bytes(4, "little")) for index in range(256)]
 
 
@@ -179,13 +178,10 @@ def unflatten(core: CoreSample, as_: Library | None, plan: Plan | None = None) -
         ProtocolError: the fields make no sense.
         Unsupported: it needs a library that is not installed here.
     """
+    if plan is None and (only := core.only(as_)) is not None:
+        return tensor_from(only, as_) if type(only) is Memory else only
     fields = core.fields
     try:
-        if plan is None and not fields and core.tensor_count == 1:
-            made = core.tensors(as_)[0]
-            return tensor_from(made, as_) if type(made) is Memory else made
-        if plan is None and fields[:1] in _BINARY:  # nothing to restore in it
-            return msgpack.decode(fields)
         restorer = Restorer(core, as_)
         if fields:
             return restorer.decode(fields) if plan is None else restorer.decode_for(plan, fields)

@@ -12,6 +12,8 @@ from weakref import WeakKeyDictionary, ref
 
 from tensorbus._core import raise_system_error
 
+_AT_ONCE = 16  # descriptors; epoll makes room for as many, and for a thousand if it is not told
+
 
 class Wait:
     """One task's wait for a descriptor, as a context: look, then `await woken()`, and look again.
@@ -34,16 +36,15 @@ class Wait:
         self.descriptor = descriptor
         self.owner = owner
         self.over = False
-        self._timeout = timeout
         self._loop = asyncio.get_running_loop()
+        self.deadline = None if timeout is None else self._loop.time() + timeout
         self._poller = LoopPoller.of(self._loop)
         self._woken: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Wait:
         self._poller.add(self)
-        if self._timeout is not None:
-            self._timer = self._loop.call_later(self._timeout, self._end)
+        if self.deadline is not None:
+            self._poller.end_at(self.deadline, self._loop)
         return self
 
     def __exit__(
@@ -52,8 +53,6 @@ class Wait:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
         self._poller.remove(self)
 
     def woken(self) -> asyncio.Future[None]:
@@ -71,7 +70,7 @@ class Wait:
         with suppress(RuntimeError):  # the loop was closed over its tasks
             self._loop.call_soon_threadsafe(self.wake)
 
-    def _end(self) -> None:
+    def end(self) -> None:
         self.over = True
         self.wake()
 
@@ -88,12 +87,17 @@ class LoopPoller:
     something else, does not keep the loop busy. All who wait for a descriptor are woken together,
     so that none has to pass on what it was told.
 
+    The waits that end at some time share one timer of the loop, set for the first of them. It stays
+    when that one was woken before: the next is as long as a rule, so that one timer does for many.
+
     The loop alone keeps its poller, by the callback: closing the loop closes the epoll. In the
     loop's thread.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._watched: dict[int, _Watched] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_end = 0.0  # in the loop's time
         with _told_as_ours():
             self._epoll = select.epoll()
             loop.add_reader(self._epoll.fileno(), self._on_ready)
@@ -124,8 +128,31 @@ class LoopPoller:
         if watched.owner is None and not watched.waits:
             self._forget(wait.descriptor)
 
+    def end_at(self, deadline: float, loop: asyncio.AbstractEventLoop) -> None:
+        """Ends the waits of this deadline, in the loop's time, when it comes."""
+        if self._timer is not None:
+            if self._timer_end <= deadline:
+                return
+            self._timer.cancel()
+        self._timer_end = deadline
+        # It must not keep us, who keep it.
+        self._timer = loop.call_at(deadline, _end_due_waits, ref(self), loop)
+
+    def end_due(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Ends the waits whose time is up, and sets the timer for the next."""
+        self._timer = None
+        now = self._timer_end  # not by the clock, which loops round in ways of their own
+        for watched in self._watched.values():
+            for wait in watched.waits:
+                if wait.deadline is None:
+                    continue
+                if wait.deadline <= now:
+                    wait.end()
+                else:
+                    self.end_at(wait.deadline, loop)
+
     def _on_ready(self) -> None:
-        for descriptor, _ in self._epoll.poll(0):
+        for descriptor, _ in self._epoll.poll(0, _AT_ONCE):
             watched = self._watched.get(descriptor)
             if watched is None:
                 continue
@@ -159,6 +186,12 @@ class _Watched:
         While somebody waits, it cannot be closed.
         """
         return bool(self.waits) or (self.owner is not None and self.owner() is owner)
+
+
+def _end_due_waits(poller: ref[LoopPoller], loop: asyncio.AbstractEventLoop) -> None:
+    alive = poller()
+    if alive is not None:
+        alive.end_due(loop)
 
 
 @contextmanager

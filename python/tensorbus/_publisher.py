@@ -144,7 +144,8 @@ class Publisher(Closing):
         """
         if timeout is None:
             timeout = self._timeout
-        if type(data) in TENSOR_CLASSES and stream is None and self._type is None:
+        kind = type(data)
+        if (kind in TENSOR_CLASSES or kind is bytes) and stream is None and self._type is None:
             told = self._core.publish_one(data, timeout)
             if told is not None:
                 return self._subscribers(told)

@@ -19,7 +19,7 @@ from tensorbus._core import Outcome
 from tensorbus._device import ordinal_of
 from tensorbus._errors import Closed, HoldLimit, Timeout
 from tensorbus._participant import participant
-from tensorbus._sample import Sample
+from tensorbus._sample import Sample, sample_of
 from tensorbus._tensors import Library
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Subscriber(Closing):
         """
         result = self._core.receive(self._timeout if timeout is None else timeout)
         if isinstance(result, _core.Sample):
-            return Sample(result, self._as, self._type)
+            return sample_of(result, self._as, self._type)
         self._raise_for(result)
         raise Timeout(f"no sample on {self._topic!r} in time{self._hint()}")
 
@@ -129,7 +129,7 @@ class Subscriber(Closing):
         """The next sample if there is one now. Raises `Closed` and `HoldLimit` like `receive`."""
         result = self._core.try_receive()
         if isinstance(result, _core.Sample):
-            return Sample(result, self._as, self._type)
+            return sample_of(result, self._as, self._type)
         self._raise_for(result)
         return None
 
@@ -177,7 +177,7 @@ class Subscriber(Closing):
         found = self._core.receive_many(whole_number("most", most, least=1), timeout)
         if isinstance(found, list):
             as_, plan = self._as, self._type
-            return [Sample(core, as_, plan) for core in found]
+            return [sample_of(core, as_, plan) for core in found]
         self._raise_for(found)
         return []
 

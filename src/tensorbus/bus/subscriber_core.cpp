@@ -160,13 +160,16 @@ bool SubscriberCore::arm_event() {
   event_->clear();
   if (!event_armed_) sleeper_.arm_event();
   event_armed_ = true;
-  return would_return();
+  const bool something = would_return();
+  all_ring_ = !something;
+  return something;
 }
 
 // There may be more: the descriptor stays readable until a try_receive() finds nothing, and until
-// then the publishers need not write to it.
+// then the publishers need not write to it. Who found the first since it was armed, when there was
+// nothing, leaves it to them, though: it was rung for all there is, as a rule that one alone.
 void SubscriberCore::disarm_event() {
-  if (!event_armed_) return;
+  if (!event_armed_ || std::exchange(all_ring_, false)) return;
   event_armed_ = false;
   sleeper_.disarm_event();
   if (!event_->readable()) event_->signal();  // the bell was rung, as a rule, and is cheaper to ask

@@ -156,7 +156,8 @@ class SubscriberCore {
   std::vector<LinkRef> links_;
   std::size_t turn_ = 0;  // links are asked in turn, so none starves
   std::optional<PolledEvent> event_;
-  bool event_armed_ = false;
+  bool event_armed_ = false;  // publishers ring
+  bool all_ring_ = false;     // whatever came since it was armed has rung, and nothing cleared it
   // What was asked for so that a sample that is set aside can be read.
   struct AskedFor {
     std::uint64_t token = 0;  // of that sample

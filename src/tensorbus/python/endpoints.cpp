@@ -15,6 +15,7 @@
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/memory.hpp"
 #include "tensorbus/python/outgoing.hpp"
+#include "tensorbus/python/packed_bytes.hpp"
 #include "tensorbus/python/torch.hpp"
 
 namespace tensorbus::python {
@@ -47,11 +48,7 @@ MessageType type_of(const std::string& definition) {
   return definition.empty() ? MessageType() : MessageType(definition);
 }
 
-nb::object publish_all(Publisher& self, Outgoing& outgoing, std::span<const std::byte> fields,
-                       Seconds timeout) {
-  Message message;
-  message.tensors = outgoing.take_tensors();
-  message.fields = fields;
+nb::object publish_message(Publisher& self, const Message& message, Seconds timeout) {
   Published published;
   {
     WithoutGil release;
@@ -60,21 +57,32 @@ nb::object publish_all(Publisher& self, Outgoing& outgoing, std::span<const std:
       return PyErr_CheckSignals() != 0;
     });
   }
-  outgoing.clear();
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
   if (published.outcome != Outcome::kDone) return nb::cast(published.outcome);
   return nb::cast(published.subscribers);
 }
 
 nb::object publish(Publisher& self, Outgoing& outgoing, nb::bytes fields, Seconds timeout) {
-  return publish_all(self, outgoing, {static_cast<const std::byte*>(fields.data()), fields.size()},
-                     timeout);
+  Message message;
+  message.tensors = outgoing.take_tensors();
+  message.fields = {static_cast<const std::byte*>(fields.data()), fields.size()};
+  nb::object told = publish_message(self, message, timeout);
+  outgoing.clear();
+  return told;
 }
 
-nb::object publish_one(Publisher& self, nb::handle tensor, Seconds timeout) {
-  Outgoing outgoing;
-  if (outgoing.add(tensor) < 0) return nb::none();
-  return publish_all(self, outgoing, {}, timeout);
+nb::object publish_one(Publisher& self, nb::handle value, Seconds timeout) {
+  Message message;
+  std::vector<std::byte> packed;
+  if (PyBytes_CheckExact(value.ptr())) {
+    packed = pack_bytes(nb::borrow<nb::bytes>(value));
+    message.fields = packed;
+  } else if (auto view = plain_view_of(value)) {
+    message.tensors.push_back(std::move(*view));
+  } else {
+    return nb::none();
+  }
+  return publish_message(self, message, timeout);
 }
 
 // What a tuple or list of plain ints says; nothing for any other object, and for what is no shape.
@@ -245,10 +253,11 @@ void bind_publisher(nb::module_& module) {
            nb::sig("def publish(self, outgoing: Outgoing, fields: bytes, "
                    "timeout: float | None) -> int | Outcome"),
            "How many subscribers have it, if it was published.")
-      .def("publish_one", publish_one, nb::arg("tensor"), nb::arg("timeout").none(),
-           nb::sig("def publish_one(self, tensor: object, timeout: float | None) "
+      .def("publish_one", publish_one, nb::arg("value"), nb::arg("timeout").none(),
+           nb::sig("def publish_one(self, value: object, timeout: float | None) "
                    "-> int | Outcome | None"),
-           "The same of what Outgoing.add() knows, alone; None for anything else.")
+           "The same of bytes, or of a tensor that Outgoing.add() knows, by itself; None for "
+           "anything else.")
       .def(
           "wait_for_subscribers",
           [](Publisher& self, std::uint32_t count, Seconds timeout) {

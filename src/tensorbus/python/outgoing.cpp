@@ -101,6 +101,12 @@ class Buffer {
 
 }  // namespace
 
+std::optional<TensorView> plain_view_of(nb::handle value) {
+  if (Py_TYPE(value.ptr()) == known_array.load(std::memory_order_relaxed))
+    return Buffer(value).view(TensorFlags::kFromNumpy);
+  return view_of_plain_torch(value);
+}
+
 int Outgoing::append(TensorView view, nb::object keeper) {
   tensors_.push_back(std::move(view));
   keepers_.push_back(std::move(keeper));
@@ -122,12 +128,10 @@ void Outgoing::clear() {
 int Outgoing::add(nb::handle value) {
   const int known = indices_.find(value.ptr());
   if (known >= 0) return known;
-  int index = -1;
-  if (Py_TYPE(value.ptr()) == known_array.load(std::memory_order_relaxed))
-    index = add_buffer(value, TensorFlags::kFromNumpy);
-  else if (auto view = view_of_plain_torch(value))
-    index = append(std::move(*view), nb::borrow(value));
-  if (index >= 0) indices_.enter(value.ptr(), index);
+  auto view = plain_view_of(value);
+  if (!view) return -1;
+  const int index = append(std::move(*view), nb::borrow(value));
+  indices_.enter(value.ptr(), index);
   return index;
 }
 

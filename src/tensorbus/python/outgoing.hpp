@@ -10,6 +10,10 @@
 
 namespace tensorbus::python {
 
+// Where a torch.Tensor or a numpy.ndarray lies, if there is no more to say of it; nothing for any
+// other object.
+std::optional<TensorView> plain_view_of(nb::handle value);
+
 // The tensors of a message that is about to be published, and what keeps them until then.
 class Outgoing {
  public:

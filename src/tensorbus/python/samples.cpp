@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,7 @@
 
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/memory.hpp"
+#include "tensorbus/python/packed_bytes.hpp"
 
 namespace tensorbus::python {
 namespace {
@@ -71,14 +73,23 @@ std::vector<Placed> torch_tensors(const Sample& self, std::optional<std::string_
   return placed;
 }
 
+nb::object tensor(const Sample& self, std::size_t index, std::optional<std::string_view> as) {
+  Memory found = memory(self, index);
+  const bool plain = is_for_torch(found.layout, as) && can_be_plain_torch(found);
+  return plain ? make_plain_torch(std::move(found)) : nb::cast(std::move(found));
+}
+
 nb::list tensors(const Sample& self, std::optional<std::string_view> as) {
   nb::list list;
-  for (std::size_t i = 0; i < self.tensors().size(); ++i) {
-    Memory found = memory(self, i);
-    const bool plain = is_for_torch(found.layout, as) && can_be_plain_torch(found);
-    list.append(plain ? make_plain_torch(std::move(found)) : nb::cast(std::move(found)));
-  }
+  for (std::size_t i = 0; i < self.tensors().size(); ++i) list.append(tensor(self, i, as));
   return list;
+}
+
+nb::object only(const Sample& self, std::optional<std::string_view> as) {
+  const std::span<const std::byte> fields = self.field_bytes();
+  if (fields.empty() && self.tensors().size() == 1) return tensor(self, 0, as);
+  if (const auto bytes = unpack_bytes(fields)) return nb::bytes(bytes->data(), bytes->size());
+  return nb::none();
 }
 
 // For each stretch of memory in which several torch tensors overlap: its bytes, and these tensors
@@ -124,6 +135,9 @@ void bind_samples(nb::module_& module) {
            nb::sig("def tensors(self, as_: str | None) -> list[typing.Any]"),
            "Each a torch.Tensor, if that is wanted (None: if it was one) and nothing about it is "
            "unusual; else its Memory.")
+      .def("only", only, nb::arg("as_").none(),
+           nb::sig("def only(self, as_: str | None) -> typing.Any"),
+           "The message, if it is one tensor, as tensors() says, or bytes; else None.")
       .def("shared_storages", shared_storages, nb::arg("as_").none(),
            nb::sig("def shared_storages(self, as_: str | None) -> "
                    "list[tuple[Memory, list[tuple[int, int]]]]"),

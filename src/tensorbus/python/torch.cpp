@@ -23,10 +23,11 @@ struct Torch {
   PyTypeObject* tensor = nullptr;
   const DLPackExchangeAPI* api = nullptr;
   std::vector<std::pair<PyObject*, DType>> dtypes;  // torch.dtype objects are singletons
-  nb::object dtype_name = nb::steal(PyUnicode_InternFromString("dtype"));
-  nb::object requires_grad_name = nb::steal(PyUnicode_InternFromString("requires_grad"));
-  nb::object is_neg_name = nb::steal(PyUnicode_InternFromString("is_neg"));
-  nb::object is_conj_name = nb::steal(PyUnicode_InternFromString("is_conj"));
+  // Of the class: asked for here, they are not looked for in each tensor and its class.
+  nb::object dtype;
+  nb::object requires_grad;
+  nb::object is_neg;
+  nb::object is_conj;
 };
 // Release on writing pairs with acquire on reading: who finds it finds it complete.
 std::atomic<const Torch*> known_torch{nullptr};
@@ -43,6 +44,10 @@ void know_torch(nb::type_object tensor, nb::dict dtypes) {
   auto* torch = new Torch;
   torch->tensor = reinterpret_cast<PyTypeObject*>(nb::object(tensor).release().ptr());
   torch->api = api;
+  torch->dtype = tensor.attr("dtype");
+  torch->requires_grad = tensor.attr("requires_grad");
+  torch->is_neg = tensor.attr("is_neg");
+  torch->is_conj = tensor.attr("is_conj");
   for (const auto& [dtype, name] : dtypes)
     if (const auto same = dtype_named(nb::cast<std::string>(name)))
       torch->dtypes.emplace_back(nb::borrow(dtype).release().ptr(), *same);
@@ -54,12 +59,15 @@ nb::object checked(PyObject* made) {
   return nb::steal(made);
 }
 
-nb::object attribute(nb::handle value, const nb::object& name) {
-  return checked(PyObject_GetAttr(value.ptr(), name.ptr()));
+nb::object attribute(nb::handle value, const nb::object& descriptor) {
+  PyTypeObject* const type = Py_TYPE(value.ptr());
+  return checked(
+      Py_TYPE(descriptor.ptr())
+          ->tp_descr_get(descriptor.ptr(), value.ptr(), reinterpret_cast<PyObject*>(type)));
 }
 
 bool answers_true(nb::handle value, const nb::object& method) {
-  return checked(PyObject_CallMethodNoArgs(value.ptr(), method.ptr())).ptr() != Py_False;
+  return checked(PyObject_CallOneArg(method.ptr(), value.ptr())).ptr() != Py_False;
 }
 
 // The others that DLPack has names for are those of ml_dtypes alone.
@@ -94,10 +102,10 @@ std::optional<TensorView> view_of_plain_torch(nb::handle value) {
   if (!dtype) return std::nullopt;
   // DLPack takes PyTorch's narrow integers for ordinary ones.
   const bool is_byte = *dtype == DType::kInt8 || *dtype == DType::kUInt8;
-  if (is_byte && dtype_of_torch(attribute(value, torch->dtype_name)) != dtype) return std::nullopt;
-  if (attribute(value, torch->requires_grad_name).ptr() != Py_False) return std::nullopt;
-  if (answers_true(value, torch->is_neg_name)) return std::nullopt;
-  if (is_complex(*dtype) && answers_true(value, torch->is_conj_name)) return std::nullopt;
+  if (is_byte && dtype_of_torch(attribute(value, torch->dtype)) != dtype) return std::nullopt;
+  if (attribute(value, torch->requires_grad).ptr() != Py_False) return std::nullopt;
+  if (answers_true(value, torch->is_neg)) return std::nullopt;
+  if (is_complex(*dtype) && answers_true(value, torch->is_conj)) return std::nullopt;
   const auto dims = static_cast<std::size_t>(tensor.ndim);
   // Without memory: one that stands for zeros, or whose storage was resized.
   if (tensor.data == nullptr &&

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "tensorbus/python/bindings.hpp"
+
+namespace tensorbus::python {
+
+// The fields of a message that is bytes and nothing beside: MessagePack's binary format
+// (https://github.com/msgpack/msgpack/blob/master/spec.md), which is a header before them.
+
+std::vector<std::byte> pack_bytes(nb::bytes bytes);
+// What pack_bytes() packed; nothing for any other fields.
+std::optional<std::span<const std::byte>> unpack_bytes(std::span<const std::byte> fields);
+
+}  // namespace tensorbus::python
