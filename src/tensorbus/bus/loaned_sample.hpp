@@ -11,7 +11,7 @@
 
 namespace tensorbus::bus {
 
-// The message that most are: one tensor, which fills a loan of host memory, and nothing beside it.
+// The message that most are: one tensor in a block of host memory, and nothing beside it.
 // PreparedSample makes the same of it, with books for everything else that a message can be. Until
 // it is published, dropping it undoes everything.
 class LoanedSample {
@@ -27,6 +27,8 @@ class LoanedSample {
             memory::BlockRef block, const memory::Arena& arena, memory::Grant most_granted,
             const std::shared_ptr<link::ByteCounter>& in_flight, std::uint64_t fingerprint = 0);
 
+  // The tensor was copied into its block to be published.
+  void mark_copied(std::size_t bytes) noexcept { ready_.copied_bytes = bytes; }
   const ReadySample& ready() const noexcept { return ready_; }
   // The loan is spent.
   void mark_done() noexcept { marked_ = nullptr; }

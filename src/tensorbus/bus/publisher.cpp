@@ -7,7 +7,11 @@
 #include "tensorbus/bus/loaned_sample.hpp"
 #include "tensorbus/bus/participant_core.hpp"
 #include "tensorbus/bus/prepared_sample.hpp"
+#include "tensorbus/memory/mapped_file.hpp"
 #include "tensorbus/platform/limits.hpp"
+#include "tensorbus/platform/step.hpp"
+#include "tensorbus/tensor/descriptor.hpp"
+#include "tensorbus/tensor/layout.hpp"
 
 namespace tensorbus {
 
@@ -26,16 +30,34 @@ struct PublisherState {
     core->drain();
     return participant->allocate(device, bytes, core->most_granted());
   }
-  // Of a tensor that is all of a message; nothing if it is more than a LoanedSample.
+  // Of a tensor in host memory that is all of a message; nothing if it takes a PreparedSample.
   std::optional<Published> publish_alone(const TensorView& tensor, std::uint64_t fingerprint,
                                          std::chrono::nanoseconds timeout,
                                          const GiveUp& give_up) const {
     bus::LoanedSample loaned;
     const auto* const data = static_cast<const std::byte*>(tensor.data);
-    if (!take(loaned, tensor.layout, span_of(tensor.layout), data, participant->arena().find(data),
-              fingerprint))
-      return std::nullopt;
+    const ByteSpan span = span_of(tensor.layout);
+    memory::BlockRef block = participant->arena().find(data);
+    const bool taken = block
+                           ? take(loaned, tensor.layout, span, data, std::move(block), fingerprint)
+                           : copy(loaned, tensor.layout, span, data, fingerprint);
+    if (!taken) return std::nullopt;
     return publish(loaned, timeout, give_up);
+  }
+  // Of one that lies in no memory of the bus, contiguous.
+  bool copy(bus::LoanedSample& sample, const Layout& layout, const ByteSpan& span,
+            const std::byte* data, std::uint64_t fingerprint) const {
+    if (data == nullptr || span.bytes() == 0 || !layout.is_contiguous() ||
+        encoded_bytes_alone(layout) > link::kInlineBytes ||
+        memory::MappedFile::at(data) != nullptr || participant->lent().find(data, span.bytes()))
+      return false;
+    memory::BlockRef block = allocate(span.bytes());
+    std::byte* const target = block->data();
+    copy_elements(target, layout, data, layout);
+    platform::step("publish.copied");
+    if (!take(sample, layout, span, target, std::move(block), fingerprint)) return false;
+    sample.mark_copied(span.bytes());
+    return true;
   }
   bool take(bus::LoanedSample& sample, const Layout& layout, const ByteSpan& span,
             const std::byte* data, memory::BlockRef block, std::uint64_t fingerprint = 0) const {

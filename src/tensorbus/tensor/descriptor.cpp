@@ -174,6 +174,10 @@ void Descriptor::encode(std::span<std::byte> target) const {
   check(writer.at() == target.data() + target.size());
 }
 
+std::size_t encoded_bytes_alone(const Layout& layout) {
+  return sizeof(Head) + bytes_of(layout, layout.is_contiguous());
+}
+
 std::size_t encode_alone(const Layout& layout, const memory::Block& block, std::uint64_t offset,
                          std::span<std::byte> target) {
   const bool contiguous = layout.is_contiguous();

@@ -59,5 +59,7 @@ std::optional<LoneTensor> decode_alone(std::span<const std::byte> bytes, Layout&
 // Returns what it takes; 0, and nothing is written, if `target` has not so much.
 std::size_t encode_alone(const Layout& layout, const memory::Block& block, std::uint64_t offset,
                          std::span<std::byte> target);
+// What that takes.
+std::size_t encoded_bytes_alone(const Layout& layout);
 
 }  // namespace tensorbus
