@@ -67,6 +67,14 @@ async def next_of(subscriber: tb.AsyncSubscriber, timeout: float | None = None) 
     return (await subscriber.receive(timeout)).data
 
 
+async def receive_in_turn(publisher: tb.Publisher, subscriber: tb.AsyncSubscriber) -> None:
+    """Samples that are awaited before they are published, one after the other."""
+    for number in range(20):
+        receiving = await started(next_of(subscriber))
+        publisher.publish(number)
+        assert await receiving == number
+
+
 def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 

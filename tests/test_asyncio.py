@@ -9,7 +9,7 @@ import pytest
 
 import tensorbus as tb
 from harness import PATIENCE, Elsewhere, hear, joined, tell
-from loops import Run, found, next_of, started, turns
+from loops import Run, found, next_of, receive_in_turn, started, turns
 
 
 def test_a_sample_that_is_there_is_received(run: Run) -> None:
@@ -21,10 +21,7 @@ def test_a_sample_that_is_there_is_received(run: Run) -> None:
 def test_a_sample_that_comes_later_is_received(run: Run) -> None:
     async def main() -> None:
         with found() as (publisher, subscriber):
-            for number in range(20):
-                receiving = await started(next_of(subscriber))
-                publisher.publish(number)
-                assert await receiving == number
+            await receive_in_turn(publisher, subscriber)
 
     run(main())
 

@@ -15,7 +15,18 @@ import pytest
 
 import tensorbus as tb
 from harness import PATIENCE, Elsewhere, eventually, tell
-from loops import Run, found, left_over, new_loop, next_of, open_files, runner, started, turns
+from loops import (
+    Run,
+    found,
+    left_over,
+    new_loop,
+    next_of,
+    open_files,
+    receive_in_turn,
+    runner,
+    started,
+    turns,
+)
 from tensorbus._loop_poller import LoopPoller
 
 epoll = select.epoll
@@ -91,10 +102,7 @@ def test_a_task_that_receives_on_and_on_is_watched_for_once(
 
     async def main() -> None:
         with found() as (publisher, subscriber):
-            for number in range(20):
-                receiving = await started(next_of(subscriber))
-                publisher.publish(number)
-                assert await receiving == number
+            await receive_in_turn(publisher, subscriber)
             assert CountedEpoll.asked == 1
 
     run(main())
@@ -119,10 +127,7 @@ def test_waits_of_one_length_share_a_timer(run: Run) -> None:
     async def main() -> None:
         with found() as (publisher, subscriber):
             timers = Timers(asyncio.get_running_loop())
-            for number in range(20):
-                receiving = await started(next_of(subscriber))
-                publisher.publish(number)
-                assert await receiving == number
+            await receive_in_turn(publisher, subscriber)
             assert timers.set == 1
 
     run(main())
