@@ -120,7 +120,7 @@ def test_the_real_classes_are_spelled_like_the_names_of_those_not_imported(
 
 def test_a_definition_has_a_line_for_each_field_in_the_order_of_their_names() -> None:
     @dataclass
-    class Detection(tb.Message, name="robot.Detection"):
+    class Detection(tb.Message, name="robot.Found"):
         label: str
         score: float = 1.0
         boxes: list[np.ndarray] = field(default_factory=list)
@@ -129,7 +129,7 @@ def test_a_definition_has_a_line_for_each_field_in_the_order_of_their_names() ->
         count: ClassVar[int] = 0
 
     assert Detection.definition() == (
-        "robot.Detection\n"
+        "robot.Found\n"
         "area: float = ...\n"
         "boxes: list<array> = ...\n"
         "label: str\n"

@@ -63,6 +63,7 @@ def test_a_subscriber_of_another_type_is_told_both_when_it_connects(elsewhere: E
     with tb.Subscriber("topic", Detection) as subscriber:
         assert subscriber.receive(timeout=PATIENCE).data == Detection("cup")
     other.tell()
+    tb.MessageType.register(Detection)  # Other may live on, and would count where none is named
 
 
 def test_a_subscriber_in_an_event_loop_is_told_too() -> None:
@@ -184,7 +185,7 @@ def publish_older() -> None:
         b: int
 
     @dataclass
-    class Scan(tb.Message, name="robot.Scan"):
+    class Scan(tb.Message, name="robot.Sweep"):
         id: int
         inner: Inner
         removed: str = "old"
@@ -208,7 +209,7 @@ def test_a_newer_type_reads_what_an_older_one_wrote(elsewhere: Elsewhere) -> Non
         b: int
 
     @dataclass
-    class Scan(tb.Message, name="robot.Scan"):
+    class Scan(tb.Message, name="robot.Sweep"):
         inner: Inner
         id: int
         unit: str = "m"
