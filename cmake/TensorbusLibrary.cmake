@@ -30,6 +30,22 @@ target_compile_definitions(tensorbus_objects PRIVATE TENSORBUS_BUILD
                                              PUBLIC TENSORBUS_STEPS=$<BOOL:${TENSORBUS_STEPS}>)
 target_link_libraries(tensorbus_objects PUBLIC Threads::Threads PRIVATE tensorbus_warnings)
 
+# tensorbus_parse_once(TARGET [PRIVATE HEADER... | REUSE_FROM OTHER_TARGET]): most of what takes time
+# to compile are the headers that most files include. Not under ccache: that stores nothing that was
+# compiled so, unless it is told to be sloppy; and there each file is seen to include what it uses.
+function(tensorbus_parse_once name)
+  if(NOT CMAKE_CXX_COMPILER_LAUNCHER MATCHES "cache")
+    target_precompile_headers(${name} ${ARGN})
+    # Of the kind of -Wrestrict (TensorbusOptions.cmake), and heard where <string> is precompiled.
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+      target_compile_options(${name} PRIVATE -Wno-array-bounds -Wno-stringop-overflow)
+    endif()
+  endif()
+endfunction()
+tensorbus_parse_once(
+  tensorbus_objects PRIVATE <algorithm> <array> <atomic> <chrono> <functional> <map> <memory> <mutex>
+  <optional> <span> <string> <thread> <variant> <vector>)
+
 add_library(tensorbus SHARED)
 add_library(tensorbus::tensorbus ALIAS tensorbus)
 target_link_libraries(tensorbus PRIVATE tensorbus_objects)

@@ -8,6 +8,8 @@ file(GLOB python_sources CONFIGURE_DEPENDS "${TENSORBUS_SOURCE_DIR}/python/*.cpp
 nanobind_add_module(_core NB_STATIC NB_DOMAIN tensorbus NOMINSIZE NB_SUPPRESS_WARNINGS
                     ${python_sources})
 target_link_libraries(_core PRIVATE tensorbus_inside tensorbus_warnings)
+tensorbus_parse_once(_core PRIVATE "${TENSORBUS_SOURCE_DIR}/python/bindings.hpp"
+                     <nanobind/stl/optional.h> <nanobind/stl/string.h> <nanobind/stl/vector.h>)
 set_target_properties(_core PROPERTIES INSTALL_RPATH "$ORIGIN/${CMAKE_INSTALL_LIBDIR}")
 
 nanobind_add_stub(_core_stub MODULE _core PYTHON_PATH "$<TARGET_FILE_DIR:_core>" DEPENDS _core

@@ -8,13 +8,10 @@ set(TENSORBUS_TEST_BIN_DIR "${PROJECT_BINARY_DIR}/bin")
 add_custom_target(tensorbus_test_processes)
 
 # tensorbus_compile_quickly(TARGET [PRIVATE HEADER | REUSE_FROM OTHER_TARGET]): a test program, of
-# which there is much to compile and little to make fast. A header that most of it includes is parsed
-# once, but not under ccache: that stores nothing that was compiled so, unless it is told to be sloppy.
+# which there is much to compile and little to make fast.
 function(tensorbus_compile_quickly name)
   target_compile_options(${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
-  if(NOT CMAKE_CXX_COMPILER_LAUNCHER MATCHES "cache")
-    target_precompile_headers(${name} ${ARGN})
-  endif()
+  tensorbus_parse_once(${name} ${ARGN})
 endfunction()
 
 file(GLOB process_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/cpp/*_process.cpp")
@@ -39,6 +36,10 @@ function(tensorbus_add_tests label folder)
   add_dependencies(${name} tensorbus_test_processes)
   if(name STREQUAL "platform_tests") # which comes first
     tensorbus_compile_quickly(${name} PRIVATE <gtest/gtest.h>)
+  elseif(name STREQUAL "bus_tests")
+    tensorbus_compile_quickly(${name} PRIVATE "${TENSORBUS_SOURCE_DIR}/bus/test_support.hpp")
+  elseif(name STREQUAL "cuda_tests")
+    tensorbus_compile_quickly(${name} REUSE_FROM bus_tests)
   else()
     tensorbus_compile_quickly(${name} REUSE_FROM platform_tests)
   endif()
