@@ -95,6 +95,7 @@ class AsyncSubscriber:
         """The topic's name."""
         return self._subscriber.topic
 
+    # Not `async`, to add no coroutine to the receiver's.
     def receive(self, timeout: float | None = None) -> Coroutine[Any, Any, Sample]:
         """The next sample; waits up to `timeout` seconds (default: the subscriber's own).
 

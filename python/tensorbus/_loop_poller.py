@@ -71,6 +71,7 @@ class Wait:
             self._loop.call_soon_threadsafe(self.wake)
 
     def end(self) -> None:
+        """Its time is up. In the loop's thread."""
         self.over = True
         self.wake()
 

@@ -51,7 +51,6 @@ inline std::size_t count(const std::string& text, const std::string& part) {
   return found;
 }
 
-// On stderr, also in a signal handler.
 // Bytes of an alternate stack of a program that is sparing with them. A sanitizer has larger
 // frames.
 inline std::size_t smallest_signal_stack() {
@@ -59,6 +58,7 @@ inline std::size_t smallest_signal_stack() {
          (TENSORBUS_SANITIZED ? std::size_t{64} << 10 : 2048);
 }
 
+// On stderr, also in a signal handler.
 inline void say(std::string_view text) {
   if (::write(STDERR_FILENO, text.data(), text.size()) < 0) ::_exit(98);
 }
