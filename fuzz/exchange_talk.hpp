@@ -22,11 +22,13 @@ class SharedOnce {
     const std::vector<std::uint64_t> numbers(10);
     const std::vector<TensorView> tensors(1, TensorView::of(numbers.data(), {10}));
     const auto counter = std::make_shared<link::ByteCounter>(0);
+    bus::CopyTuner copies;
     bus::PreparedSample sample(tensors, {},
                                {*world.arena,
                                 *world.cuda,
                                 [&](std::size_t bytes) { return world.arena->allocate(bytes); },
                                 {},
+                                copies,
                                 memory::Grant::kRead,
                                 counter,
                                 world.surroundings.self,

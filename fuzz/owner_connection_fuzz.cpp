@@ -82,6 +82,7 @@ class Owner {
          *world_.cuda,
          [&](std::size_t bytes) { return world_.arena->allocate(bytes, publisher.most_granted()); },
          {},
+         publisher.copies(),
          publisher.most_granted(),
          publisher.bytes_in_flight(),
          world_.surroundings.self,

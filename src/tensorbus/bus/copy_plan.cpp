@@ -80,12 +80,12 @@ void CopyPlan::lay_out_together(std::span<Copy> overlapping) {
   bytes_ = aligned(place + hull);
 }
 
-std::size_t CopyPlan::fill(std::byte* block) const {
+std::size_t CopyPlan::fill(std::byte* block, Stores stores) const {
   std::size_t moved = 0;
   for (const Copy& copy : copies_) {
     if (copy.covered) continue;
     std::byte* first = block + copy.place - span_of(copy.layout).begin;
-    copy_elements(first, copy.layout, first_of(copy), copy.view->layout);
+    copy_elements(first, copy.layout, first_of(copy), copy.view->layout, stores);
     moved += std::min(copy.span.bytes(), copy.view->layout.packed_bytes());
   }
   return moved;

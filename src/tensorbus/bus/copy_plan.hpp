@@ -30,7 +30,7 @@ class CopyPlan {
 
   std::span<const Copy> copies() const noexcept { return copies_; }
   // Fills the block; returns how many bytes were moved.
-  std::size_t fill(std::byte* block) const;
+  std::size_t fill(std::byte* block, Stores stores) const;
 
  private:
   void lay_out_alone(Copy& copy);

@@ -60,6 +60,8 @@ class ParticipantCore {
   bool shares(std::uint64_t number) const { return surroundings_.shares.open(number); }
 
   const std::shared_ptr<link::ByteCounter>& bytes_shared() const noexcept { return shared_bytes_; }
+  // How what is shared or queued here is copied.
+  CopyTuner& copies() noexcept { return copies_; }
   // Has `task` done on the service thread.
   void post(std::function<void(Surroundings&)> task) {
     service_.post([this, task = std::move(task)] { task(surroundings_); });
@@ -128,6 +130,7 @@ class ParticipantCore {
   Owners owners_;
 
   const std::shared_ptr<link::ByteCounter> shared_bytes_ = std::make_shared<link::ByteCounter>(0);
+  CopyTuner copies_;  // of these
 
   std::mutex mutex_;
   std::map<std::uint32_t, Published> publishers_;

@@ -57,7 +57,7 @@ PreparedSample::PreparedSample(std::span<const TensorView> tensors, const Messag
       blocks_.push_back(supplies.allocate(block_bytes));
       block = &*blocks_.back();
       block->mark_published();
-      copy_tensors(*block, descriptor);
+      copy_tensors(*block, copy_bytes, supplies.copies, descriptor);
     }
     platform::step("publish.copied");
 
@@ -117,8 +117,10 @@ std::size_t PreparedSample::place_tensors(std::span<const TensorView> tensors,
   return copy_bytes;
 }
 
-void PreparedSample::copy_tensors(memory::Block& block, Descriptor& descriptor) {
-  ready_.copied_bytes += copies_.fill(block.data());
+void PreparedSample::copy_tensors(memory::Block& block, std::size_t bytes, CopyTuner& copies,
+                                  Descriptor& descriptor) {
+  copies.run(bytes,
+             [&](Stores stores) { ready_.copied_bytes += copies_.fill(block.data(), stores); });
   for (const CopyPlan::Copy& copy : copies_.copies())
     point_at(descriptor.tensors[copy.tensor], block,
              copy.place - static_cast<std::uint64_t>(span_of(copy.layout).begin));

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "tensorbus/bus/copy_plan.hpp"
+#include "tensorbus/bus/copy_tuner.hpp"
 #include "tensorbus/bus/device_tensors.hpp"
 #include "tensorbus/bus/message.hpp"
 #include "tensorbus/bus/ready_sample.hpp"
@@ -26,7 +27,8 @@ class PreparedSample {
     memory::CudaMemory& cuda;
     std::function<memory::BlockRef(std::size_t)> allocate;  // throws when there is none
     DeviceTensors::Allocate allocate_on;                    // the same
-    memory::Grant most_granted;                             // of all that is published
+    CopyTuner& copies;
+    memory::Grant most_granted;  // of all that is published
     const std::shared_ptr<link::ByteCounter>& in_flight;
     const Id& self;
     const link::LentMemory& lent;
@@ -69,7 +71,8 @@ class PreparedSample {
                            const memory::BlockRef* loan);
   std::size_t place_tensors(std::span<const TensorView> tensors, const Supplies& supplies,
                             const memory::BlockRef* loan, Descriptor& descriptor);
-  void copy_tensors(memory::Block& block, Descriptor& descriptor);
+  void copy_tensors(memory::Block& block, std::size_t bytes, CopyTuner& copies,
+                    Descriptor& descriptor);
   void return_loans() noexcept;
 
   ReadySample ready_;

@@ -53,7 +53,8 @@ struct PublisherState {
       return false;
     memory::BlockRef block = allocate(span.bytes());
     std::byte* const target = block->data();
-    copy_elements(target, layout, data, layout);
+    core->copies().run(span.bytes(),
+                       [&](Stores stores) { copy_elements(target, layout, data, layout, stores); });
     platform::step("publish.copied");
     if (!take(sample, layout, span, target, std::move(block), fingerprint)) return false;
     sample.mark_copied(span.bytes());
@@ -139,8 +140,8 @@ Published Publisher::publish(std::span<const TensorView> tensors, const Message&
         {state.participant->arena(), state.participant->cuda(),
          [&](std::size_t bytes) { return state.allocate(bytes); },
          [&](const Device& device, std::size_t bytes) { return state.allocate_on(device, bytes); },
-         state.core->most_granted(), state.core->bytes_in_flight(), state.participant->id(),
-         state.participant->lent()},
+         state.core->copies(), state.core->most_granted(), state.core->bytes_in_flight(),
+         state.participant->id(), state.participant->lent()},
         loan);
     return state.publish(sample, timeout, give_up);
   });

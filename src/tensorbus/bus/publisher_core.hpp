@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tensorbus/bus/copy_tuner.hpp"
 #include "tensorbus/bus/message.hpp"
 #include "tensorbus/bus/options.hpp"
 #include "tensorbus/bus/ready_sample.hpp"
@@ -80,6 +81,8 @@ class PublisherCore {
   link::IssuedRef issued(const link::OwnerLink& link, std::uint64_t token) const;
 
   const std::shared_ptr<link::ByteCounter>& bytes_in_flight() const noexcept { return in_flight_; }
+  // How what is published here, and lies in no memory of the bus, is copied.
+  CopyTuner& copies() noexcept { return copies_; }
 
  private:
   using Links = std::vector<std::shared_ptr<link::OwnerLink>>;
@@ -97,6 +100,7 @@ class PublisherCore {
   const PublisherOptions options_;
   const std::shared_ptr<memory::Arena> arena_;
   const std::shared_ptr<link::ByteCounter> in_flight_ = std::make_shared<link::ByteCounter>(0);
+  CopyTuner copies_;
   link::Sleeper sleeper_;  // parks in publish() and wait_for_subscribers()
 
   struct Kept {

@@ -51,7 +51,7 @@ Sample SampleParts::copy_of(const SampleParts& original) {
   parts->copier = original.copier;
   if (parts->copier) parts->copy_on_devices(*parts->copier, tensors);
   const std::shared_ptr<std::byte> memory = private_memory(plan.lay_out());
-  plan.fill(memory.get());
+  plan.fill(memory.get(), Stores::kOrdinary);
   for (const CopyPlan::Copy& copy : plan.copies()) {
     Tensor& tensor = parts->tensors[copy.tensor];
     tensor.data_ = memory.get() + copy.place - span_of(copy.layout).begin;

@@ -166,9 +166,9 @@ TEST_F(Copies, have_every_layout) {
     std::vector<std::int32_t> copied(packed.elements());
     if (expected.empty()) continue;
     copy_elements(reinterpret_cast<std::byte*>(expected.data()), packed,
-                  static_cast<const std::byte*>(views[i].data), views[i].layout);
+                  static_cast<const std::byte*>(views[i].data), views[i].layout, Stores::kOrdinary);
     copy_elements(reinterpret_cast<std::byte*>(copied.data()), packed, tensor.data(),
-                  tensor.layout());
+                  tensor.layout(), Stores::kOrdinary);
     EXPECT_EQ(copied, expected) << i;
   }
   EXPECT_TRUE(copy.tensors()[6].as_mutable<std::int32_t>().empty());

@@ -2,12 +2,20 @@
 
 #include <cstring>
 
+#include "tensorbus/platform/streaming_copy.hpp"
+
 namespace tensorbus {
 namespace {
 
+using CopyBytes = void (*)(std::byte* target, const std::byte* source, std::size_t bytes) noexcept;
+
+void plain_copy(std::byte* target, const std::byte* source, std::size_t bytes) noexcept {
+  std::memcpy(target, source, bytes);
+}
+
 // Copies dimension `axis` and all inside it.
 void copy_axis(std::byte* target, const Layout& copy, const std::byte* source, const Layout& layout,
-               std::size_t axis, std::size_t item) {
+               std::size_t axis, std::size_t item, CopyBytes copy_bytes) {
   if (axis == layout.shape.size()) {
     std::memcpy(target, source, item);
     return;
@@ -15,7 +23,7 @@ void copy_axis(std::byte* target, const Layout& copy, const std::byte* source, c
   const auto count = static_cast<std::size_t>(layout.shape[axis]);
   const bool innermost = axis + 1 == layout.shape.size();
   if (innermost && layout.strides[axis] == 1 && copy.strides[axis] == 1) {
-    std::memcpy(target, source, count * item);
+    copy_bytes(target, source, count * item);
     return;
   }
   // The stride of a dimension of size 1 says nothing, and may be anything.
@@ -23,7 +31,7 @@ void copy_axis(std::byte* target, const Layout& copy, const std::byte* source, c
   const std::int64_t target_step = copy.strides[axis] * scale;
   const std::int64_t source_step = layout.strides[axis] * scale;
   for (std::size_t i = 0; i < count; ++i, target += target_step, source += source_step)
-    copy_axis(target, copy, source, layout, axis + 1, item);
+    copy_axis(target, copy, source, layout, axis + 1, item, copy_bytes);
 }
 
 }  // namespace
@@ -34,13 +42,16 @@ Layout layout_of_copy(const Layout& layout) {
 }
 
 void copy_elements(std::byte* target, const Layout& copy, const std::byte* source,
-                   const Layout& layout) {
+                   const Layout& layout, Stores stores) {
   const ByteSpan span = span_of(layout);
   if (span.bytes() == 0) return;
+  const bool streams = stores == Stores::kNonTemporal;
+  const CopyBytes copy_bytes = streams ? platform::streaming_copy : plain_copy;
   if (span.bytes() <= layout.packed_bytes() && copy.strides == layout.strides)
-    std::memcpy(target + span.begin, source + span.begin, span.bytes());
+    copy_bytes(target + span.begin, source + span.begin, span.bytes());
   else
-    copy_axis(target, copy, source, layout, 0, item_bytes(layout.dtype));
+    copy_axis(target, copy, source, layout, 0, item_bytes(layout.dtype), copy_bytes);
+  if (streams) platform::end_streaming();
 }
 
 }  // namespace tensorbus

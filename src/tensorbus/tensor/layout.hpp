@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <tensorbus/layout.hpp>  // as programs see it
 
 #include "tensorbus/platform/export.hpp"
@@ -17,10 +18,13 @@ constexpr bool holes_are_cheap(std::size_t bytes, std::size_t packed_bytes) noex
 // packed, row-major.
 TENSORBUS_API Layout layout_of_copy(const Layout& layout);
 
+// How a copy is written: through the caches, or past them (platform/streaming_copy.hpp).
+enum class Stores : std::uint8_t { kOrdinary, kNonTemporal };
+
 // Copies elements to where `copy` has them; the holes between them may be written too. Both
 // addresses are those of the first element. `copy` has the shape and the dtype of `layout`, and
 // strides of its own.
 TENSORBUS_API void copy_elements(std::byte* target, const Layout& copy, const std::byte* source,
-                                 const Layout& layout);
+                                 const Layout& layout, Stores stores);
 
 }  // namespace tensorbus

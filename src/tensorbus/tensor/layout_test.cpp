@@ -191,7 +191,8 @@ TEST(Copy, has_the_elements_of_the_source) {
         i % 2 == 0 ? layout_of_copy(layout) : Layout::contiguous(layout.dtype, layout.shape);
     const ByteSpan to = span_of(copy);
     std::vector<std::byte> target(to.bytes());
-    copy_elements(target.data() - to.begin, copy, source.data() - from.begin, layout);
+    copy_elements(target.data() - to.begin, copy, source.data() - from.begin, layout,
+                  i % 4 < 2 ? Stores::kOrdinary : Stores::kNonTemporal);
 
     std::vector<std::byte> expected;
     std::vector<std::byte> copied;
@@ -217,7 +218,7 @@ TEST(Copy, does_not_look_at_the_stride_of_a_single_element) {
   std::vector<std::uint32_t> target(2);
   copy_elements(reinterpret_cast<std::byte*>(target.data()),
                 Layout::contiguous(layout.dtype, layout.shape),
-                reinterpret_cast<const std::byte*>(source.data()), layout);
+                reinterpret_cast<const std::byte*>(source.data()), layout, Stores::kOrdinary);
   EXPECT_EQ(target, (std::vector<std::uint32_t>{1, 2}));
 }
 

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <mutex>
+
+#include "tensorbus/platform/clock.hpp"
+#include "tensorbus/tensor/layout.hpp"
+
+namespace tensorbus::bus {
+
+// Finds out with which stores the copies of one publisher are made sooner, by trying. It depends on
+// what nobody can tell beforehand: whether a subscriber on another core reads the copies (each line
+// then has to be taken back from it), how far away that core is, whether a copy fits into the
+// caches, and the processor (docs/performance.md, "Copies").
+//
+// One kind of stores is in use for a period of copies; then the other is tried for kTrial of them,
+// and is in use from there on if it took a tenth less. A period is twice as long as the one before,
+// up to kLongestPeriod, as long as nothing changes. Copies of less than half or more than twice the
+// size begin anew. Thread-safe.
+class CopyTuner {
+ public:
+  static constexpr std::uint32_t kTrial = 4;  // copies
+  // The last ones of a trial or a period: what the other stores left in the caches is gone by then.
+  static constexpr std::uint32_t kJudged = 3;
+  static constexpr std::uint32_t kFirstPeriod = 64;
+  static constexpr std::uint32_t kLongestPeriod = 4096;
+
+  // Has `copy` done, a function of Stores that copies so many bytes. Small ones take ordinary
+  // stores: their readers have them sooner from our caches than from memory.
+  template <typename Copy>
+  void run(std::size_t bytes, Copy copy) {
+    if (bytes < kWorthTuning) return copy(Stores::kOrdinary);
+    const Turn turn = begin(bytes);
+    if (!turn.judged) {
+      copy(turn.stores);
+      return end(turn, {});
+    }
+    const auto start = platform::Clock::now();
+    copy(turn.stores);
+    end(turn, platform::Clock::now() - start);
+  }
+
+  static constexpr std::size_t kWorthTuning = std::size_t{64} << 10;
+
+  // The same in two steps.
+  struct Turn {
+    Stores stores = Stores::kOrdinary;
+    bool judged = false;  // the time that it takes counts
+    std::size_t bytes = 0;
+  };
+  Turn begin(std::size_t bytes);
+  void end(const Turn& turn, std::chrono::nanoseconds took);
+
+ private:
+  static constexpr double kNone = std::numeric_limits<double>::infinity();
+
+  Stores in_turn() const noexcept;
+  void end_phase() noexcept;
+
+  std::mutex mutex_;
+  std::size_t bytes_ = 0;  // of the copy that the comparison began with
+  Stores chosen_ = Stores::kOrdinary;
+  bool trying_ = false;          // the other one
+  std::uint32_t left_ = kTrial;  // copies of this trial or period
+  std::uint32_t period_ = kFirstPeriod;
+  double best_ = kNone;         // ns a byte, of those judged in it
+  double chosen_best_ = kNone;  // the same of the period before this trial
+};
+
+}  // namespace tensorbus::bus
