@@ -69,6 +69,7 @@ TEST(CudaPins, received_blocks_are_pinned_once_and_stay_so_for_the_next_sample_t
           publish(w.publisher, seed);
           wait_for(wire);
         }
+        wait_for(wire);  // nothing of a writer that has gone stays pinned
       },
       [&](int wire) {
         PinningReader r(domain);
@@ -84,6 +85,7 @@ TEST(CudaPins, received_blocks_are_pinned_once_and_stay_so_for_the_next_sample_t
         EXPECT_GT(pins(), 0U);
         r.subscriber.close();
         EXPECT_EQ(pins(), 0U);
+        tell(wire);
       });
 }
 

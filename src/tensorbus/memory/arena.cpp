@@ -117,7 +117,7 @@ void Arena::grow_for(std::size_t bytes, Grant most) {
   const auto at = segments_.try_emplace(id, id, segment_bytes, most).first;
   try {
     pool(most).free.add({id, 0, segment_bytes});
-    blocks_.add_segment(id, at->second.data());
+    blocks_.add_segment(id, at->second.data(), segment_bytes);
   } catch (...) {
     pool(most).free.forget(id);
     segments_.erase(at);

@@ -89,7 +89,7 @@ void CudaArena::grow_for(std::size_t bytes, Grant most) {
       segments_.try_emplace(id, Segment{std::move(allocation), std::move(mapping), most}).first;
   try {
     free_of(most).add({id, 0, size});
-    blocks_.add_segment(id, at->second.mapping->data());
+    blocks_.add_segment(id, at->second.mapping->data(), size);
   } catch (...) {
     free_of(most).forget(id);
     segments_.erase(at);

@@ -98,10 +98,12 @@ void Block::begin_again(const std::shared_ptr<BlockHome>& home, std::uint64_t ge
 
 BlockRef LivingBlocks::find(const void* address) const noexcept {
   const auto* byte = static_cast<const std::byte*>(address);
-  auto segment = starts_.upper_bound(byte);
-  if (segment == starts_.begin()) return {};
-  --segment;
-  return find(segment->second, static_cast<std::uint64_t>(byte - segment->first));
+  auto at = segments_.upper_bound(byte);
+  if (at == segments_.begin()) return {};
+  --at;
+  const auto offset = static_cast<std::uint64_t>(byte - at->first);
+  if (offset >= at->second.bytes) return {};  // the program's own memory, as a rule
+  return find(at->second.segment, offset);
 }
 
 BlockRef LivingBlocks::find(std::uint32_t segment, std::uint64_t offset,

@@ -57,8 +57,10 @@ class LivingBlocks {
   FreeExtents::Taken end_rest() noexcept;
 
   // Where the memory of a segment lies.
-  void add_segment(std::uint32_t segment, const std::byte* data) { starts_.emplace(data, segment); }
-  void remove_segment(const std::byte* data) noexcept { starts_.erase(data); }
+  void add_segment(std::uint32_t segment, const std::byte* data, std::size_t bytes) {
+    segments_.emplace(data, Mapped{bytes, segment});
+  }
+  void remove_segment(const std::byte* data) noexcept { segments_.erase(data); }
   // The block that has this byte, or an empty reference.
   BlockRef find(const void* address) const noexcept;
   // The same by segment and offset; of this generation, unless that is 0.
@@ -75,13 +77,18 @@ class LivingBlocks {
   std::size_t bytes() const noexcept { return bytes_; }
 
  private:
+  struct Mapped {
+    std::size_t bytes;
+    std::uint32_t segment;
+  };
+
   std::span<Block* const> resting() const noexcept { return {resting_.data(), resting_count_}; }
   void take_from_resting(std::size_t index) noexcept;
 
   Living living_;                     // and resting
   std::array<Block*, 64> resting_{};  // the oldest first
   std::size_t resting_count_ = 0;
-  std::map<const std::byte*, std::uint32_t> starts_;  // of segments
+  std::map<const std::byte*, Mapped> segments_;  // by their first bytes
   std::size_t bytes_ = 0;
   std::uint64_t next_generation_ = 1;
 };
