@@ -230,13 +230,12 @@ GOALS: list[tuple[str, str, Goal]] = [
     ),
     (
         "copied_publish",
-        "the same: <= 1.05 x memcpy to the heap",
-        floor_goal("MB: publish() with a copy", SAME_GROUP + "memcpy to the heap", 1.05),
-    ),
-    (
-        "copied_publish",
-        "the same, and its subscriber reads it: <= 1.05 x memcpy to what it reads",
-        floor_goal("MB, read: publish() with a copy", SAME_GROUP + "memcpy to a memfd", 1.05),
+        "the same, until its subscriber has read it: <= 1.05 x memcpy to a memfd and reading that",
+        floor_goal(
+            "MB, read: publish() with a copy, until it is read",
+            SAME_GROUP + "memcpy to a memfd, until it is read",
+            1.05,
+        ),
     ),
     ("soak", "no growth over a million messages", soak_goal),
     ("idle", "an idle participant: < 3 MiB, no CPU time", idle_goal),

@@ -52,10 +52,11 @@ class Publisher {
     return loan(Layout::contiguous(dtype_of<T>(), std::move(shape)), device);
   }
 
-  // Publishes a loan without a copy. With any outcome but kDone the loan is still the caller's.
-  // `stream`: see TensorView. Throws Error(kClosed) for a loan that was published before,
-  // Error(kInvalidArgument) for one of another participant, or of a publisher that is shared where
-  // this one is not, or the other way round.
+  // Publishes a loan without a copy. What is in memory already is published as it is, by a view:
+  // that copies it sooner than a program does into a loan. With any outcome but kDone the loan is
+  // still the caller's. `stream`: see TensorView. Throws Error(kClosed) for a loan that was
+  // published before, Error(kInvalidArgument) for one of another participant, or of a publisher
+  // that is shared where this one is not, or the other way round.
   Published publish(Loan&& loan, void* stream = nullptr);
   // Publishes tensors and fields. Tensors that lie in a loan travel by reference, all others are
   // copied once. Unless the outcome is kDone, nobody gets anything. Throws Error(kInvalidArgument)

@@ -89,6 +89,9 @@ class Publisher(Closing):
     ) -> Any:
         """A tensor in shared memory, to fill and publish without a copy. Its bytes are not cleared.
 
+        It is for what computes its result there, or reads it from a device. A tensor that is there
+        already is published as it is: `publish` copies it sooner than `copy_` does into a loan.
+
         Args:
             shape: its sizes, or one size.
             dtype: a torch dtype for a torch tensor; a NumPy dtype or its name for an array.
