@@ -250,7 +250,17 @@ def test_memory_that_went_beside_a_shared_item_comes_back(elsewhere: Elsewhere) 
                 queue.put([filled(memory, value)])
                 del memory
             assert queue.join(timeout=PATIENCE)
-            tell(len(addresses))
+            again = []
+
+            # What is free and fits exactly is taken first.
+            def half_of_it_is_here() -> bool:
+                memory = tb.empty(BYTES, "uint8", device="cuda")
+                if address_of(memory) in addresses:
+                    again.append(memory)
+                return len(again) >= len(addresses) / 2
+
+            eventually(half_of_it_is_here)
+            tell("half of it")
             hear()
 
     def get() -> None:
@@ -260,11 +270,13 @@ def test_memory_that_went_beside_a_shared_item_comes_back(elsewhere: Elsewhere) 
                 assert seen_in(memory) == {value}
                 del memory
                 queue.task_done()
+            hear()
 
     putter = elsewhere.start(put, env=ENVIRONMENT)
-    elsewhere.run(get, env=ENVIRONMENT)
-    assert putter.hear() < 50
+    getter = elsewhere.start(get, env=ENVIRONMENT)
+    putter.hear()
     putter.tell()
+    getter.tell()
 
 
 @pytest.mark.parametrize("by", ["topic", "queue", "handle"])

@@ -43,7 +43,9 @@ class Publisher {
     return type_;
   }
 
-  // Memory for one tensor, of the host or of a GPU; its bytes are not cleared. Throws
+  // Memory for one tensor, of the host or of a GPU; its bytes are not cleared. It is for what
+  // computes its result there: a tensor that is there already is published as it is, by a view,
+  // which copies it sooner than a program does into a loan. Throws
   // Error(kOutOfMemory) that names the limit, Error(kClosed) after close(), Error(kUnsupported)
   // that says why a GPU's memory cannot be had.
   Loan loan(const Layout& layout, Device device = Device::host());
@@ -52,11 +54,10 @@ class Publisher {
     return loan(Layout::contiguous(dtype_of<T>(), std::move(shape)), device);
   }
 
-  // Publishes a loan without a copy. What is in memory already is published as it is, by a view:
-  // that copies it sooner than a program does into a loan. With any outcome but kDone the loan is
-  // still the caller's. `stream`: see TensorView. Throws Error(kClosed) for a loan that was
-  // published before, Error(kInvalidArgument) for one of another participant, or of a publisher
-  // that is shared where this one is not, or the other way round.
+  // Publishes a loan without a copy. With any outcome but kDone the loan is still the caller's.
+  // `stream`: see TensorView. Throws Error(kClosed) for a loan that was published before,
+  // Error(kInvalidArgument) for one of another participant, or of a publisher that is shared where
+  // this one is not, or the other way round.
   Published publish(Loan&& loan, void* stream = nullptr);
   // Publishes tensors and fields. Tensors that lie in a loan travel by reference, all others are
   // copied once. Unless the outcome is kDone, nobody gets anything. Throws Error(kInvalidArgument)
