@@ -8,6 +8,7 @@ namespace tensorbus::link {
 namespace {
 
 constexpr std::uint32_t kBacklog = 4;  // so many that are out mean that the borrower is behind
+constexpr std::uint32_t kAhead = 3;    // positions: their lines come while these are written
 
 }  // namespace
 
@@ -85,10 +86,10 @@ void OwnerLink::push(Entry& entry, const IssuedRef& sample, const platform::Cuda
   platform::step("publish.issued");
   token_at(next_) = entry.token;
   samples_.push(next_++, entry);
-  // The next but one: by then it is here. Not one that the borrower may still want, and not for one
+  // One further on: by then it is here. Not one that the borrower may still want, and not for one
   // that keeps up: it looks at the slot all the time, and would only have to give it back twice.
-  if (leases_.outstanding() > kBacklog && next_ + 2 - oldest_ < tokens_.size())
-    samples_.fetch_to_write(next_ + 1);
+  if (leases_.outstanding() > kBacklog && next_ + kAhead + 1 - oldest_ < tokens_.size())
+    samples_.fetch_to_write(next_ + kAhead);
 }
 
 bool OwnerLink::drain() {

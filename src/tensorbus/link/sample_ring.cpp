@@ -12,6 +12,7 @@ namespace {
 constexpr std::size_t kHeadWords = 7;
 constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
 constexpr std::uint32_t kBacklog = 4;  // so many in a row mean that the owner is ahead
+constexpr std::uint32_t kAhead = 3;    // positions: their lines come while these are read
 
 constexpr std::uint64_t full(std::uint64_t position) { return 2 * position + 1; }
 constexpr std::uint64_t taken(std::uint64_t position) { return 2 * position + 2; }
@@ -103,11 +104,11 @@ bool SampleRingReader::pop(Entry& entry) noexcept {
   return false;
 }
 
-// Behind several samples there are more, as a rule: then the one after the next is brought here
-// meanwhile, its state to be swapped. The owner has written it already.
+// Behind several samples there are more, as a rule: then one further on is brought here meanwhile,
+// its state to be swapped. The owner has written it already.
 void SampleRingReader::fetch_next() noexcept {
   if (++in_a_row_ < kBacklog) return;
-  const Slot& coming = slot(next_ + 1);
+  const Slot& coming = slot(next_ + kAhead);
   platform::fetch_to_write(&coming.state);
   __builtin_prefetch(&coming.words[kHeadWords]);
 }
