@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +14,7 @@ namespace tensorbus::bus {
 // Finds out with which stores the copies of one publisher are made sooner, by trying. It depends on
 // what nobody can tell beforehand: whether a subscriber on another core reads the copies (each line
 // then has to be taken back from it), how far away that core is, whether a copy fits into the
-// caches, and the processor (docs/performance.md, "Copies").
+// caches, and the processor (docs/decisions/0016-copies-are-tuned.md).
 //
 // One kind of stores is in use for a period of copies; then the other is tried for kTrial of them,
 // and is in use from there on if it took a tenth less. A period is twice as long as the one before,
