@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include "tensorbus/bus/copy_tuner.hpp"
 #include "tensorbus/bus/test_support.hpp"
 
 namespace tensorbus {
 namespace {
 
 using namespace tensorbus::testing;
+using bus::CopyTuner;
 
 class Publish : public ::testing::Test {
  protected:
@@ -229,6 +231,31 @@ TEST_F(Publish, waiting_for_who_never_comes_ends) {
   EXPECT_EQ(publisher.wait_for_subscribers(0, 0ms), Outcome::kDone);
   Subscriber subscriber("other", {}, borrower);
   EXPECT_EQ(subscriber.wait_for_publishers(1, 5ms), Outcome::kTimedOut);
+}
+
+// The publisher tries both kinds of stores within so many messages.
+TEST_F(Publish, large_tensors_that_are_copied_arrive_whole_whichever_stores_write_them) {
+  auto [publisher, subscriber] = connected();
+  std::vector<std::uint64_t> words(CopyTuner::kWorthTuning / 4);
+  const std::span<std::uint64_t> all(words);
+  const auto half = static_cast<std::int64_t>(words.size() / 2);
+  for (std::uint64_t seed = 0; seed < 4 * CopyTuner::kTrial; ++seed) {
+    write_pattern(all, seed);
+    const bool alone = seed % 2 == 0;
+    if (alone)
+      publisher.publish(TensorView::of(all.data(), {2 * half}));
+    else
+      publisher.publish(Message{
+          {TensorView::of(all.data(), {half}), TensorView::of(&all[words.size() / 2], {half})}});
+    const auto sample = subscriber.receive(kLong);
+    ASSERT_TRUE(sample);
+    std::vector<std::uint64_t> arrived;
+    for (const Tensor& tensor : sample->tensors()) {
+      const auto part = tensor.as<std::uint64_t>();
+      arrived.insert(arrived.end(), part.begin(), part.end());
+    }
+    ASSERT_EQ(arrived, words) << seed;
+  }
 }
 
 TEST_F(Publish, many_threads_can_publish_and_receive) {

@@ -64,7 +64,6 @@ class ReturnRingReader {
   // no sense: then the link is to be ended.
   template <typename Take>
   [[nodiscard]] bool drain(Take take) {
-    __builtin_prefetch(&slots_[position_ & (slots_.size() - 1)]);       // comes beside the tail
     const std::uint64_t tail = tail_->load(std::memory_order_acquire);  // pairs with push()
     if (tail - position_ > slots_.size()) return false;
     for (; position_ != tail; ++position_) {

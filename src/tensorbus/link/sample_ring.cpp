@@ -104,8 +104,8 @@ bool SampleRingReader::pop(Entry& entry) noexcept {
   return false;
 }
 
-// Behind several samples there are more, as a rule: then one further on is brought here meanwhile,
-// its state to be swapped. The owner has written it already.
+// Behind several samples there are more, as a rule, which the owner has written already: then one
+// further on is brought here meanwhile, its state to be swapped.
 void SampleRingReader::fetch_next() noexcept {
   if (++in_a_row_ < kBacklog) return;
   const Slot& coming = slot(next_ + kAhead);
