@@ -21,7 +21,6 @@ class SharedOnce {
   explicit SharedOnce(World& world) : world_(world) {
     const std::vector<std::uint64_t> numbers(10);
     const std::vector<TensorView> tensors(1, TensorView::of(numbers.data(), {10}));
-    const auto counter = std::make_shared<link::ByteCounter>(0);
     bus::CopyTuner copies;
     bus::PreparedSample sample(tensors, {},
                                {*world.arena,
@@ -30,7 +29,6 @@ class SharedOnce {
                                 {},
                                 copies,
                                 memory::Grant::kRead,
-                                counter,
                                 world.surroundings.self,
                                 *world.surroundings.lent,
                                 true});

@@ -72,7 +72,7 @@ class Owner {
     const std::vector<TensorView> tensors(words == 0 ? 0 : 1,
                                           TensorView::of(numbers.data(), {words}));
     const std::array<std::byte, 100> fields{};  // too many for the entry itself
-    const bus::PreparedSample sample(
+    bus::PreparedSample sample(
         tensors,
         {.tensors = {},
          .fields = std::span(fields).first(words % fields.size()),
@@ -84,7 +84,6 @@ class Owner {
          {},
          publisher.copies(),
          publisher.most_granted(),
-         publisher.bytes_in_flight(),
          world_.surroundings.self,
          *world_.surroundings.lent});
     (void)publisher.publish(sample.ready(), 0ns, {});

@@ -149,8 +149,7 @@ class Queueing {
   static constexpr link::QueueName kQueue{3, 4};
 
   static link::IssuedRef nothing() {
-    return std::make_shared<link::IssuedSample>(Few<memory::BlockRef>(),
-                                                std::make_shared<link::ByteCounter>(0));
+    return std::make_shared<link::IssuedSample>(Few<memory::BlockRef>());
   }
   void answered() { check(++answered_ <= asked_); }
   void hear_told(const bus::Exchange::Answer& answer) {

@@ -25,7 +25,6 @@ class Link {
     link_.take_all_back();
     check(link_.outstanding() == 0);
     for (const auto& [token, sample] : live_) check(sample.expired());
-    check(*in_flight_ == 0);
   }
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -40,7 +39,7 @@ class Link {
     }
     if (link_.room() != link::OwnerLink::Room::kYes)
       return check(link_.outstanding() == limits_.depth + limits_.max_held);
-    auto sample = std::make_shared<const link::IssuedSample>(Few<memory::BlockRef>(), in_flight_);
+    auto sample = std::make_shared<const link::IssuedSample>(Few<memory::BlockRef>());
     link::Entry entry;
     link_.push(entry, sample);
     const link::Slot& slot = memory_.slots()[position_++ % memory_.slots().size()];
@@ -110,7 +109,6 @@ class Link {
   }
 
   const link::LinkLimits limits_;
-  const std::shared_ptr<link::ByteCounter> in_flight_ = std::make_shared<link::ByteCounter>(0);
   link::OwnerLink link_;
   const link::LinkSegment& memory_;
   std::map<std::uint64_t, std::weak_ptr<const link::IssuedSample>> live_;  // by token

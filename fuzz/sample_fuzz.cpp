@@ -47,6 +47,7 @@ struct World {
     made.emplace(7, Owned(3 * 4096));
     return made;
   }();
+  bus::SpareSample spare;  // as the last input left it
   link::WakePage wake_page;
   std::shared_ptr<link::Connected> connected = std::make_shared<link::Connected>();
   std::shared_ptr<const link::Source> source =
@@ -152,8 +153,10 @@ void run(Input input) {
   check(link->pop(popped) && link->held() == 1);
   std::optional<Sample> sample;
   auto read = bus::SampleParts::Read::kDone;
+  if (entry.sequence % 2 == 0) world.spare.refill();
   if (!accepts([&] {
-        read = bus::SampleParts::read(sample.emplace(), link, popped, {.access = access});
+        read =
+            bus::SampleParts::read(sample.emplace(), link, popped, {.access = access}, world.spare);
       }))
     return check(link->held() == 0);
   const bool of_fields = read == bus::SampleParts::Read::kFieldsAlone;

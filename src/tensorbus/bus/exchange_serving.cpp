@@ -76,10 +76,8 @@ void Exchange::on_claim(const link::Claim& asked) {
         throw Error(Code::kPermission, "CLAIM.writable: this memory is only read");
       blocks.push_back(std::move(block));
     }
-    const auto none = std::make_shared<link::ByteCounter>(0);
     lend(asked.request, {},
-         std::make_shared<link::IssuedSample>(std::move(blocks), none, std::move(files),
-                                              std::move(kept)),
+         std::make_shared<link::IssuedSample>(std::move(blocks), std::move(files), std::move(kept)),
          grant);
   });
 }

@@ -52,14 +52,12 @@ void Exchange::lend_copy(std::uint32_t request, const memory::HostCopies::Result
         .token = next_token_++,
         .copy = {copied.block->segment(), copied.offset, copied.block->generation()},
         .device = static_cast<std::uint32_t>(copied.device)};
-    const auto none = std::make_shared<link::ByteCounter>(0);
     Few<memory::BlockRef> blocks;
     blocks.push_back(copied.block);
     Few<std::shared_ptr<const void>> kept;
     kept.push_back(copied.use);
-    lent_.emplace(answer.token,
-                  std::make_shared<link::IssuedSample>(std::move(blocks), none,
-                                                       Few<std::uint32_t>(), std::move(kept)));
+    lent_.emplace(answer.token, std::make_shared<link::IssuedSample>(
+                                    std::move(blocks), Few<std::uint32_t>(), std::move(kept)));
     try {
       connected_->channel->send(answer);
     } catch (...) {

@@ -9,7 +9,8 @@ namespace tensorbus {
 Loan Loan::Impl::of(memory::BlockRef block, const Layout& layout, const ByteSpan& span,
                     Device device, std::shared_ptr<bus::ParticipantCore> home) {
   std::byte* const first = block->data() - span.begin;
-  LoanState state{std::move(home), std::move(block), layout, span, first, device};
+  auto issued = std::make_shared<const link::IssuedSample>(std::move(block));
+  LoanState state{std::move(home), std::move(issued), layout, span, first, device};
   return Loan(std::make_unique<Impl>(bus::ForkSafe(std::move(state))));
 }
 
@@ -18,7 +19,7 @@ Loan::Loan(Loan&&) noexcept = default;
 Loan& Loan::operator=(Loan&&) noexcept = default;
 Loan::~Loan() = default;
 
-const LoanState& Loan::state() const {
+LoanState& Loan::state() const {
   if (!impl_) throw Error(Code::kClosed, "this loan was published or moved from");
   return *impl_->state;
 }

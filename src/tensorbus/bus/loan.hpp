@@ -36,7 +36,7 @@ class TENSORBUS_API Loan {
   }
 
  private:
-  const struct LoanState& state() const;
+  struct LoanState& state() const;
   void require_host() const;
   friend class Publisher;
   friend TENSORBUS_API Loan empty(const Layout& layout, bool shared,

@@ -5,6 +5,7 @@
 
 #include "tensorbus/bus/fork_safe.hpp"
 #include "tensorbus/bus/loan.hpp"
+#include "tensorbus/link/issued_sample.hpp"
 #include "tensorbus/memory/block.hpp"
 
 namespace tensorbus {
@@ -17,11 +18,14 @@ struct LoanState {
   // Of memory that stays with its process: by whom it is shared and published, if nothing else of
   // that participant is left.
   std::shared_ptr<bus::ParticipantCore> home;
-  memory::BlockRef block;
+  // What it will be when it is published: made here, so that publish() need not wait for memory.
+  link::IssuedRef issued;
   Layout layout;
   ByteSpan span;  // of the layout
   std::byte* first = nullptr;
   Device device{};
+
+  const memory::BlockRef& block() const noexcept { return *issued->blocks().begin(); }
 };
 
 struct Loan::Impl {

@@ -8,30 +8,29 @@
 namespace tensorbus::bus {
 
 bool LoanedSample::take(const Layout& layout, const ByteSpan& span, const std::byte* data,
-                        memory::BlockRef block, const memory::Arena& arena,
-                        memory::Grant most_granted,
-                        const std::shared_ptr<link::ByteCounter>& in_flight,
-                        std::uint64_t fingerprint) {
-  if (span.bytes() == 0 || !block || !block->is_of(arena) || block->standing() ||
-      block->most_granted() != most_granted || data + span.begin < block->data() ||
-      block->data() + block->bytes() < data + span.end)
+                        link::IssuedRef& issued, const memory::Arena& arena,
+                        memory::Grant most_granted, std::uint64_t fingerprint) {
+  memory::Block& block = issued->block();
+  if (span.bytes() == 0 || !block.is_of(arena) || block.standing() ||
+      block.most_granted() != most_granted || data + span.begin < block.data() ||
+      block.data() + block.bytes() < data + span.end)
     return false;
   link::Entry& entry = ready_.entry;
   const std::size_t bytes = encode_alone(
-      layout, *block, static_cast<std::uint64_t>(data - block->data()), entry.inline_bytes);
-  if (bytes == 0 || block->published()) return false;
+      layout, block, static_cast<std::uint64_t>(data - block.data()), entry.inline_bytes);
+  if (bytes == 0) return false;
   entry.fingerprint = fingerprint;
   entry.length = static_cast<std::uint32_t>(bytes);
   platform::step("publish.described");
-  memory::Block& marked = *block;
-  ready_.issued = std::make_shared<link::IssuedSample>(std::move(block), in_flight);
-  if (!marked.mark_published()) return false;  // another thread was faster
-  marked_ = &marked;
+  if (!block.mark_published()) return false;
+  ready_.issued = std::move(issued);
   return true;
 }
 
 void LoanedSample::return_loan() noexcept {
-  if (marked_ != nullptr) marked_->unmark_published();
+  if (!ready_.issued) return;
+  ready_.issued->block().unmark_published();
+  if (loan_ != nullptr) *loan_ = std::move(ready_.issued);
 }
 
 }  // namespace tensorbus::bus

@@ -16,28 +16,31 @@ namespace tensorbus::bus {
 // it is published, dropping it undoes everything.
 class LoanedSample {
  public:
-  LoanedSample() = default;
+  // `loan`: where the block comes from, and goes back to unless it is published; null if nobody
+  // wants it back.
+  explicit LoanedSample(link::IssuedRef* loan = nullptr) : loan_(loan) {}
   ~LoanedSample() { return_loan(); }
   LoanedSample(const LoanedSample&) = delete;
   LoanedSample& operator=(const LoanedSample&) = delete;
 
-  // The tensor whose first element is at `data`, in a block of this arena. `span`: of its layout.
-  // False: it is not that simple, or cannot be published; PreparedSample says why.
+  // The tensor whose first element is at `data`, in a block of this arena, which is all of
+  // `issued`. `span`: of its layout. False, and that is still the caller's: it is not that simple,
+  // or cannot be published; PreparedSample says why.
   bool take(const Layout& layout, const ByteSpan& span, const std::byte* data,
-            memory::BlockRef block, const memory::Arena& arena, memory::Grant most_granted,
-            const std::shared_ptr<link::ByteCounter>& in_flight, std::uint64_t fingerprint = 0);
+            link::IssuedRef& issued, const memory::Arena& arena, memory::Grant most_granted,
+            std::uint64_t fingerprint = 0);
 
   // The tensor was copied into its block to be published.
   void mark_copied(std::size_t bytes) noexcept { ready_.copied_bytes = bytes; }
-  const ReadySample& ready() const noexcept { return ready_; }
+  ReadySample& ready() noexcept { return ready_; }
   // The loan is spent.
-  void mark_done() noexcept { marked_ = nullptr; }
+  void mark_done() noexcept { ready_.issued.reset(); }
 
  private:
   void return_loan() noexcept;
 
   ReadySample ready_;
-  memory::Block* marked_ = nullptr;  // as published; `ready_` keeps it
+  link::IssuedRef* const loan_;
 };
 
 }  // namespace tensorbus::bus

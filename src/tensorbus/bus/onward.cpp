@@ -83,10 +83,9 @@ Onward onward(Surroundings& surroundings, const std::shared_ptr<const HeldSample
   for (const auto& lease : held->claimed.leases) leases.push_back(lease);
   if (names.blocks.empty() && names.kept.empty() && leases.empty()) return {entry, nullptr};
   names.kept.push_back(held);
-  const auto none = std::make_shared<link::ByteCounter>(0);
-  return {entry, std::make_shared<link::IssuedSample>(std::move(names.blocks), none,
-                                                      std::move(names.files), std::move(names.kept),
-                                                      std::move(leases))};
+  return {entry,
+          std::make_shared<link::IssuedSample>(std::move(names.blocks), std::move(names.files),
+                                               std::move(names.kept), std::move(leases))};
 }
 
 }  // namespace tensorbus::bus

@@ -59,7 +59,6 @@ class ParticipantCore {
   void close_share(std::uint64_t number) noexcept { surroundings_.shares.close(number); }
   bool shares(std::uint64_t number) const { return surroundings_.shares.open(number); }
 
-  const std::shared_ptr<link::ByteCounter>& bytes_shared() const noexcept { return shared_bytes_; }
   // How what is shared or queued here is copied.
   CopyTuner& copies() noexcept { return copies_; }
   // Has `task` done on the service thread.
@@ -129,7 +128,6 @@ class ParticipantCore {
   Subscriptions subscriptions_;
   Owners owners_;
 
-  const std::shared_ptr<link::ByteCounter> shared_bytes_ = std::make_shared<link::ByteCounter>(0);
   CopyTuner copies_;  // of these
 
   std::mutex mutex_;

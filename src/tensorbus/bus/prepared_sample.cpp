@@ -76,9 +76,8 @@ PreparedSample::PreparedSample(std::span<const TensorView> tensors, const Messag
     ready_.writer = device_tensors_.writer();
     platform::step("publish.described");
     if (!blocks_.empty() || !kept_.empty() || !leases_.empty())
-      ready_.issued = std::make_shared<link::IssuedSample>(std::move(blocks_), supplies.in_flight,
-                                                           std::move(files_), std::move(kept_),
-                                                           std::move(leases_));
+      ready_.issued = std::make_shared<link::IssuedSample>(std::move(blocks_), std::move(files_),
+                                                           std::move(kept_), std::move(leases_));
   } catch (...) {
     return_loans();
     throw;

@@ -29,7 +29,6 @@ class PreparedSample {
     DeviceTensors::Allocate allocate_on;                    // the same
     CopyTuner& copies;
     memory::Grant most_granted;  // of all that is published
-    const std::shared_ptr<link::ByteCounter>& in_flight;
     const Id& self;
     const link::LentMemory& lent;
     bool again = false;  // loans may have been published before, and may be again
@@ -46,7 +45,7 @@ class PreparedSample {
   PreparedSample(const PreparedSample&) = delete;
   PreparedSample& operator=(const PreparedSample&) = delete;
 
-  const ReadySample& ready() const noexcept { return ready_; }
+  ReadySample& ready() noexcept { return ready_; }
   const link::Entry& entry() const noexcept { return ready_.entry; }
   const link::IssuedRef& issued() const noexcept { return ready_.issued; }
   // Without its fields.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "tensorbus/bus/copy_tuner.hpp"
 #include "tensorbus/bus/test_support.hpp"
 
@@ -44,6 +46,46 @@ TEST_F(Publish, a_sample_arrives_with_its_header) {
   EXPECT_EQ(sample->header().publisher, owner.id());
   EXPECT_EQ(sample->header().topic, "topic");
   EXPECT_GT(sample->header().timestamp_ns, 0U);
+}
+
+// A subscriber that found nothing has made what a lone tensor is made of.
+TEST_F(Publish, samples_of_every_kind_arrive_whether_or_not_somebody_looked_before) {
+  auto [publisher, subscriber] = connected();
+  std::vector<Sample> kept;
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    if (seed % 4 < 2) {
+      EXPECT_FALSE(subscriber.try_receive());
+    }
+    switch (seed % 3) {
+      case 0:
+        publish_pattern(publisher, seed);
+        break;
+      case 1: {
+        const Loan one = pattern_loan(publisher, seed);
+        const Loan other = pattern_loan(publisher, seed + 100);
+        publisher.publish(Value(Value::List{TensorIndex{0}, TensorIndex{1}}),
+                          {one.view(), other.view()});
+        break;
+      }
+      case 2:
+        publisher.publish(Value(seed), {});
+        break;
+    }
+    auto sample = subscriber.receive(kLong);
+    ASSERT_TRUE(sample);
+    constexpr std::array<std::size_t, 3> kTensors = {1, 2, 0};
+    ASSERT_EQ(sample->tensors().size(), kTensors[seed % 3]);
+    kept.push_back(*std::move(sample));
+  }
+  for (std::uint64_t seed = 0; seed < kept.size(); ++seed) {
+    const Sample& sample = kept[seed];
+    EXPECT_EQ(sample.header().sequence, seed);
+    for (std::size_t i = 0; i < sample.tensors().size(); ++i)
+      EXPECT_EQ(seed_of(sample.tensors()[i].as<std::uint64_t>()), seed + 100 * i);
+    if (sample.tensors().empty()) {
+      EXPECT_EQ(sample.fields(), Value(seed));
+    }
+  }
 }
 
 TEST_F(Publish, a_participant_can_subscribe_to_itself) {

@@ -61,9 +61,14 @@ struct PublisherState {
     return true;
   }
   bool take(bus::LoanedSample& sample, const Layout& layout, const ByteSpan& span,
-            const std::byte* data, memory::BlockRef block, std::uint64_t fingerprint = 0) const {
-    return sample.take(layout, span, data, std::move(block), participant->arena(),
-                       core->most_granted(), core->bytes_in_flight(), fingerprint);
+            const std::byte* data, memory::BlockRef block, std::uint64_t fingerprint) const {
+    link::IssuedRef issued = std::make_shared<const link::IssuedSample>(std::move(block));
+    return take(sample, layout, span, data, issued, fingerprint);
+  }
+  bool take(bus::LoanedSample& sample, const Layout& layout, const ByteSpan& span,
+            const std::byte* data, link::IssuedRef& issued, std::uint64_t fingerprint = 0) const {
+    return sample.take(layout, span, data, issued, participant->arena(), core->most_granted(),
+                       fingerprint);
   }
   // A LoanedSample or a PreparedSample.
   template <typename Sample>
@@ -140,8 +145,8 @@ Published Publisher::publish(std::span<const TensorView> tensors, const Message&
         {state.participant->arena(), state.participant->cuda(),
          [&](std::size_t bytes) { return state.allocate(bytes); },
          [&](const Device& device, std::size_t bytes) { return state.allocate_on(device, bytes); },
-         state.core->copies(), state.core->most_granted(), state.core->bytes_in_flight(),
-         state.participant->id(), state.participant->lent()},
+         state.core->copies(), state.core->most_granted(), state.participant->id(),
+         state.participant->lent()},
         loan);
     return state.publish(sample, timeout, give_up);
   });
@@ -173,14 +178,14 @@ Published Publisher::publish(Loan&& loan, void* stream) {
   if (state.core->closed()) return {Outcome::kClosed};
   const std::chrono::nanoseconds timeout = state.core->options().timeout;
   const Published published = platform::with_memory_errors([&] {
-    const LoanState& given = loan.state();
-    bus::LoanedSample loaned;
+    LoanState& given = loan.state();
+    bus::LoanedSample loaned(&given.issued);
     if (!given.device.is_cuda() &&
-        state.take(loaned, given.layout, given.span, given.first, given.block))
+        state.take(loaned, given.layout, given.span, given.first, given.issued))
       return state.publish(loaned, timeout, {});
     TensorView view = loan.view();
     view.stream = stream;
-    return publish({&view, 1}, {}, timeout, &given.block);
+    return publish({&view, 1}, {}, timeout, &given.block());
   });
   if (published.outcome == Outcome::kDone) loan.impl_.reset();
   return published;

@@ -24,7 +24,7 @@ PublisherCore::PublisherCore(std::string topic, std::uint32_t number,
       arena_(std::move(arena)),
       sleeper_(std::move(wake_page)) {}
 
-PublishResult PublisherCore::publish(const ReadySample& sample, std::chrono::nanoseconds timeout,
+PublishResult PublisherCore::publish(ReadySample& sample, std::chrono::nanoseconds timeout,
                                      const GiveUp& give_up) {
   std::unique_lock lock(mutex_);
   if (!closed_ && options_.reliable && !all_have_room()) {
@@ -70,7 +70,7 @@ bool PublisherCore::all_have_room() {
                      [](const auto& link) { return link->room() == link::OwnerLink::Room::kYes; });
 }
 
-PublishResult PublisherCore::push_to_all(const ReadySample& sample) {
+PublishResult PublisherCore::push_to_all(ReadySample& sample) {
   // What can fail comes first: then nobody got the sample. A reliable publisher may not leave out a
   // subscriber that cannot be given the memory, any other one may. It has seen room for all.
   if (options_.reliable)
@@ -81,6 +81,7 @@ PublishResult PublisherCore::push_to_all(const ReadySample& sample) {
   if (entry.fingerprint == 0) entry.fingerprint = options_.type.fingerprint();
   remember(entry, sample.issued);
   ++next_sequence_;
+  const link::IssuedSample* const issued = sample.issued.get();
   std::uint32_t reached = 0;
   for (const auto& link : links_) {
     if (!options_.reliable && link->room() != link::OwnerLink::Room::kYes) {
@@ -91,7 +92,9 @@ PublishResult PublisherCore::push_to_all(const ReadySample& sample) {
       }
     }
     try {
-      link->push(entry, sample.issued, sample.writer);
+      // The last one has the caller's reference: to count another takes a locked instruction.
+      const bool last = &link == &links_.back();
+      link->push(entry, last ? std::move(sample.issued) : sample.issued, sample.writer);
       ++reached;
     } catch (const Error&) {
       ++stats_.dropped_unsent;
@@ -105,6 +108,8 @@ PublishResult PublisherCore::push_to_all(const ReadySample& sample) {
   ++stats_.sent;
   stats_.bytes_copied += sample.copied_bytes;
   stats_.delivered += reached;
+  // Where it is kept for somebody it is there still: what comes back does so under our mutex.
+  if (issued != nullptr && (reached != 0 || options_.history != 0)) issued->count_in(in_flight_);
   for (const auto& link : links_)
     if (link->worth_draining()) (void)link->drain();
   for (const auto& link : stopped_) (void)link->drain();
@@ -230,7 +235,7 @@ PublisherStats PublisherCore::stats() {
   const std::lock_guard lock(mutex_);
   PublisherStats stats = stats_;
   stats.subscribers = static_cast<std::uint32_t>(links_.size());
-  stats.bytes_in_flight = in_flight_->load(std::memory_order_relaxed);
+  stats.bytes_in_flight = in_flight_.bytes();
   for (const auto& link : links_) stats.bad_returns += link->bad_returns();
   return stats;
 }

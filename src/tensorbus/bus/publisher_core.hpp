@@ -42,8 +42,9 @@ class PublisherCore {
     return options_.shared ? memory::Grant::kWrite : memory::Grant::kRead;
   }
 
-  // All or nothing: unless the outcome is kDone, nobody gets the sample.
-  PublishResult publish(const ReadySample& sample, std::chrono::nanoseconds timeout,
+  // All or nothing: unless the outcome is kDone, nobody gets the sample, and the caller has it
+  // still.
+  PublishResult publish(ReadySample& sample, std::chrono::nanoseconds timeout,
                         const GiveUp& give_up);
 
   Outcome wait_for_subscribers(std::uint32_t count, std::chrono::nanoseconds timeout);
@@ -80,7 +81,6 @@ class PublisherCore {
   // What is out on a link under this token; null if nothing is.
   link::IssuedRef issued(const link::OwnerLink& link, std::uint64_t token) const;
 
-  const std::shared_ptr<link::ByteCounter>& bytes_in_flight() const noexcept { return in_flight_; }
   // How what is published here, and lies in no memory of the bus, is copied.
   CopyTuner& copies() noexcept { return copies_; }
 
@@ -90,7 +90,7 @@ class PublisherCore {
   bool all_have_room();
   Outcome wait_for_room(std::unique_lock<std::mutex>& lock, std::chrono::nanoseconds timeout,
                         const GiveUp& give_up);
-  PublishResult push_to_all(const ReadySample& sample);
+  PublishResult push_to_all(ReadySample& sample);
   std::chrono::nanoseconds longest_park() const;
   void drain_links();
   void remember(const link::Entry& entry, const link::IssuedRef& sample);
@@ -99,7 +99,7 @@ class PublisherCore {
   const std::uint32_t number_;
   const PublisherOptions options_;
   const std::shared_ptr<memory::Arena> arena_;
-  const std::shared_ptr<link::ByteCounter> in_flight_ = std::make_shared<link::ByteCounter>(0);
+  link::ByteCounter in_flight_;
   CopyTuner copies_;
   link::Sleeper sleeper_;  // parks in publish() and wait_for_subscribers()
 

@@ -98,7 +98,7 @@ struct QueueState {
              [&](const Device& device, std::size_t bytes) {
                return core.allocate(device, bytes, grant());
              },
-             core.copies(), grant(), core.bytes_shared(), core.id(), core.lent(), true}};
+             core.copies(), grant(), core.id(), core.lent(), true}};
   }
   memory::Grant grant() const noexcept {
     return options.shared ? memory::Grant::kWrite : memory::Grant::kRead;

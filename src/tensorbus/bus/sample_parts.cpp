@@ -76,10 +76,10 @@ Descriptor decoded(link::Lender& lender, const link::Entry& entry) {
 
 SampleParts::Read SampleParts::read_lent(Sample& sample, std::shared_ptr<link::Lender> owned,
                                          const link::Entry& entry, const Receiving& how,
-                                         const Claimed* claimed) {
+                                         SpareSample& spare, const Claimed* claimed) {
   link::Lender* const lender = owned.get();
   if (claimed == nullptr && entry.is_inline() && how.access != Access::kPrivate &&
-      read_alone(sample, owned, entry, how.access))
+      read_alone(sample, owned, entry, how.access, spare))
     return Read::kDone;
   memory::BorrowedSegments::Ref segment;
   if (!entry.is_inline() && !(segment = lender->find_segment(entry.segment)))
@@ -91,34 +91,35 @@ SampleParts::Read SampleParts::read_lent(Sample& sample, std::shared_ptr<link::L
 }
 
 // What LoanedSample makes. False, and nothing has happened, if it is more than that, or does not
-// make sense.
-bool SampleParts::read_alone(Sample& sample, const std::shared_ptr<link::Lender>& lender,
-                             const link::Entry& entry, Access access) {
+// make sense; else the reference to the lender is the sample's.
+bool SampleParts::read_alone(Sample& sample, std::shared_ptr<link::Lender>& owned,
+                             const link::Entry& entry, Access access, SpareSample& spare) {
   if (entry.length > link::kInlineBytes || entry.timeline != 0) return false;
-  auto parts = std::make_unique_for_overwrite<SampleParts>();
-  parts->tensors.resize(1);
-  Tensor& tensor = *parts->tensors.begin();
+  SampleParts& parts = spare.parts();
+  Tensor& tensor = *parts.tensors.begin();
   const auto lone = decode_alone(std::span(entry.inline_bytes).first(entry.length), tensor.layout_);
   if (!lone || lone->bytes == 0) return false;
-  const memory::BorrowedSegments::Ref& mapping = lender->find_segment(lone->segment);
+  link::Lender& lender = *owned;
+  const memory::BorrowedSegments::Ref& mapping = lender.find_segment(lone->segment);
   if (!mapping || lone->offset > mapping->size() || lone->bytes > mapping->size() - lone->offset)
     return false;
-  auto lease = std::make_shared<link::Lease>(lender, entry.token);
+  std::shared_ptr<link::Lease> lease = spare.take_lease();
+  lease->begin(std::move(owned), entry.token);
   tensor.data_ = mapping->data() + lone->offset;
   tensor.writable_ = access == Access::kShared;
   lease->keep(mapping);
   lease->add({.begin = tensor.data_,
               .bytes = lone->bytes,
-              .owner = lender->source()->participant,
+              .owner = lender.source()->participant,
               .segment = lone->segment,
               .offset = lone->offset,
               .generation = lone->generation,
               .grant = access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead});
-  parts->describe(entry, *lender, {}, std::nullopt);
-  lender->enter(*lease);
+  parts.describe(entry, lender, {}, std::nullopt);
+  lender.enter(*lease);
   tensor.keeper_ = std::move(lease);
   platform::step("receive.described");
-  sample.parts_ = std::move(parts);
+  sample.parts_ = spare.take_parts();
   return true;
 }
 

@@ -11,6 +11,7 @@
 #include "tensorbus/bus/held_sample.hpp"
 #include "tensorbus/bus/receiving.hpp"
 #include "tensorbus/bus/sample.hpp"
+#include "tensorbus/bus/spare_sample.hpp"
 #include "tensorbus/bus/staging.hpp"
 #include "tensorbus/link/lease.hpp"
 #include "tensorbus/link/sample_ring.hpp"
@@ -38,16 +39,17 @@ struct SampleParts {
   // still the caller's. It is, too, when Error(kOutOfMemory) or std::bad_alloc is thrown: there is
   // no room for the sample's books, or for mappings or memory of its own. Any other Error is for a
   // descriptor that makes no sense; then the lease has gone back. kFieldsAlone: done, and nothing
-  // of the lender is used any more: the lease is the caller's to give back.
+  // of the lender is used any more: the lease is the caller's to give back. `spare`: what the
+  // sample may be made of.
   enum class Read { kDone, kFieldsAlone, kSegmentMissing, kNotClaimed, kHalfWritten, kOutOfReach };
   template <typename Lender>
   [[nodiscard]] static Read read(Sample& sample, const std::shared_ptr<Lender>& lender,
-                                 const link::Entry& entry, const Receiving& how,
+                                 const link::Entry& entry, const Receiving& how, SpareSample& spare,
                                  const Claimed* claimed = nullptr) {
     // Without a reference to the lender: to count one takes as long as to read some fields.
     if (entry.is_inline() && !Descriptor::has_tensors(entry.inline_bytes))
       return read_fields(sample, *lender, entry);
-    return read_lent(sample, lender, entry, how, claimed);
+    return read_lent(sample, lender, entry, how, spare, claimed);
   }
   // The same of what was lent by message, which is the sample's when kDone is returned, nobody's
   // after an Error of its descriptor, and the caller's else. All of it is claimed.
@@ -63,9 +65,10 @@ struct SampleParts {
 
  private:
   static Read read_lent(Sample& sample, std::shared_ptr<link::Lender> lender,
-                        const link::Entry& entry, const Receiving& how, const Claimed* claimed);
-  static bool read_alone(Sample& sample, const std::shared_ptr<link::Lender>& lender,
-                         const link::Entry& entry, Access access);
+                        const link::Entry& entry, const Receiving& how, SpareSample& spare,
+                        const Claimed* claimed);
+  static bool read_alone(Sample& sample, std::shared_ptr<link::Lender>& lender,
+                         const link::Entry& entry, Access access, SpareSample& spare);
   static Read read_fields(Sample& sample, link::Lender& lender, const link::Entry& entry);
   // Nothing but `lease` and the mappings is touched before it is certain that there is a sample.
   static Read read_leased(Sample& sample, link::Lender& lender, const link::Entry& entry,

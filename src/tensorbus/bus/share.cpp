@@ -140,14 +140,13 @@ Shared share(const Message& message, const ShareOptions& options, const Particip
     const auto& core = SharedState::core_of(participant);
     const memory::Grant grant = options.shared ? memory::Grant::kWrite : memory::Grant::kRead;
     std::unique_ptr<Shared::Impl> impl(new Shared::Impl{bus::ForkSafe(SharedState{core, {}})});
-    bus::PreparedSample sample(
-        message.tensors, message,
-        {core->arena(), core->cuda(),
-         [&](std::size_t bytes) { return core->allocate(bytes, grant); },
-         [&](const Device& device, std::size_t bytes) {
-           return core->allocate(device, bytes, grant);
-         },
-         core->copies(), grant, core->bytes_shared(), core->id(), core->lent(), true});
+    bus::PreparedSample sample(message.tensors, message,
+                               {core->arena(), core->cuda(),
+                                [&](std::size_t bytes) { return core->allocate(bytes, grant); },
+                                [&](const Device& device, std::size_t bytes) {
+                                  return core->allocate(device, bytes, grant);
+                                },
+                                core->copies(), grant, core->id(), core->lent(), true});
     Handle& handle = impl->state->handle;
     handle.owner = core->id();
     describe(handle, message.tensors, sample.descriptor());

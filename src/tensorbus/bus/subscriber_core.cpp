@@ -131,6 +131,7 @@ Outcome SubscriberCore::take_next(Sample& sample) {
     if (take_from(link, sample)) return Outcome::kDone;
   }
   if (at_limit) return Outcome::kHoldLimit;
+  spare_.refill();
   forget_ended_links();
   return Outcome::kTimedOut;
 }

@@ -19,6 +19,7 @@
 #include "tensorbus/bus/polled_event.hpp"
 #include "tensorbus/bus/receiving.hpp"
 #include "tensorbus/bus/sample.hpp"
+#include "tensorbus/bus/spare_sample.hpp"
 #include "tensorbus/bus/staging.hpp"
 #include "tensorbus/link/borrower_link.hpp"
 #include "tensorbus/link/wake.hpp"
@@ -155,6 +156,7 @@ class SubscriberCore {
   mutable std::mutex mutex_;
   std::vector<LinkRef> links_;
   std::size_t turn_ = 0;  // links are asked in turn, so none starves
+  SpareSample spare_;
   std::optional<PolledEvent> event_;
   bool event_armed_ = false;  // publishers ring
   bool all_ring_ = false;     // whatever came since it was armed has rung, and nothing cleared it

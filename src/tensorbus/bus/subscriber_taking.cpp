@@ -79,7 +79,7 @@ SubscriberCore::Taken SubscriberCore::take_entry(const LinkRef& link, const link
 // `claimed`: what was asked for to read it; null if nothing was.
 SubscriberCore::Taken SubscriberCore::read_entry(const LinkRef& link, const link::Entry& entry,
                                                  Claimed* claimed, Sample& sample) {
-  switch (SampleParts::read(sample, link, entry, receiving_, claimed)) {
+  switch (SampleParts::read(sample, link, entry, receiving_, spare_, claimed)) {
     case SampleParts::Read::kFieldsAlone:
       link->release_soon(entry.token);
       stats_.missed += link->gap_before(entry.sequence);
@@ -119,11 +119,17 @@ void SubscriberCore::settle_later(link::BorrowerLink& link) noexcept {
   to_settle_.push_back(&link);
 }
 
-// All publishers hear of what was popped and given back, with one fence.
+// All publishers hear of what was popped and given back, with one fence at most.
 void SubscriberCore::settle() noexcept {
-  std::erase_if(to_settle_, [](link::BorrowerLink* link) { return !link->settle(); });
-  if (to_settle_.empty()) return;
-  link::full_fence();  // pairs with Sleeper::enter(): it sees our words, or we see that it sleeps
+  using Settled = link::BorrowerLink::Settled;
+  bool given_back = false;
+  std::erase_if(to_settle_, [&given_back](link::BorrowerLink* link) {
+    const Settled settled = link->settle();
+    given_back = given_back || settled == Settled::kGivenBack;
+    return settled == Settled::kNobodyWaits;
+  });
+  // Pairs with Sleeper::enter(): it sees our words, or we see that it sleeps. A pop() needs none.
+  if (given_back) link::full_fence();
   for (link::BorrowerLink* const link : to_settle_) link->wake_publisher();
   to_settle_.clear();
 }

@@ -1,6 +1,7 @@
 #include "tensorbus/link/borrower_link.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "tensorbus/platform/step.hpp"
 
@@ -62,12 +63,15 @@ void BorrowerLink::give_back_unused() noexcept {
   released_.store(released_.load(std::memory_order_relaxed) + unused_count_,
                   std::memory_order_relaxed);
   unused_count_ = 0;
+  given_back_ = true;
 }
 
-bool BorrowerLink::settle() noexcept {
+BorrowerLink::Settled BorrowerLink::settle() noexcept {
   give_back_unused();
+  const bool given_back = std::exchange(given_back_, false);
   to_settle = false;
-  return publisher_waits_;
+  if (!publisher_waits_) return Settled::kNobodyWaits;
+  return given_back ? Settled::kGivenBack : Settled::kPopped;
 }
 
 bool BorrowerLink::ready() const noexcept {

@@ -41,9 +41,10 @@ class BorrowerLink : public Lender {
   // The lease of a sample that was popped and of which nothing is used goes back, with settle() at
   // the latest. Under the subscriber's mutex, as settle() is.
   void release_soon(std::uint64_t token) noexcept;
-  // Gives back what release_soon() was told of. True: the publisher may sleep until it hears of
-  // that, or of a pop(); then one full fence, and wake_publisher().
-  [[nodiscard]] bool settle() noexcept;
+  // Gives back what release_soon() was told of. Then wake_publisher(), if the publisher may sleep
+  // until it hears of that or of a pop(); first one full fence if something was given back.
+  enum class Settled { kNobodyWaits, kPopped, kGivenBack };
+  [[nodiscard]] Settled settle() noexcept;
   void wake_publisher() noexcept { publisher_.wake_if_sleeping(); }
   // Would pop() find something that may be popped now, or may what was set aside be readable?
   bool ready() const noexcept;
@@ -103,6 +104,7 @@ class BorrowerLink : public Lender {
   // Under the subscriber's mutex: tokens that release_soon() was told of.
   std::array<std::uint64_t, 32> unused_;
   std::uint32_t unused_count_ = 0;
+  bool given_back_ = false;  // of them, since settle()
   std::mutex release_mutex_;
   std::atomic<std::uint32_t> released_{0};  // written under release_mutex_
   ReturnRingWriter returns_;

@@ -1,49 +1,51 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
-#include <vector>
 
+#include "tensorbus/link/byte_counter.hpp"
 #include "tensorbus/link/lease.hpp"
 #include "tensorbus/memory/block.hpp"
 #include "tensorbus/tensor/few.hpp"
 
 namespace tensorbus::link {
 
-using ByteCounter = std::atomic<std::uint64_t>;
-
 // What a published sample keeps alive. Every lease and every place in the history has a reference;
 // when the last one goes, the blocks go back to the arena.
 class IssuedSample {
  public:
-  explicit IssuedSample(memory::BlockRef block, std::shared_ptr<ByteCounter> in_flight)
-      : on_device_(block->kind() == memory::BufferKind::kCuda), in_flight_(std::move(in_flight)) {
+  explicit IssuedSample(memory::BlockRef block)
+      : on_device_(block->kind() == memory::BufferKind::kCuda) {
     blocks_.push_back(std::move(block));
-    in_flight_->fetch_add(bytes(), std::memory_order_relaxed);  // a statistic
   }
   // `files`: segments of files that it lies in, which are `kept`. `leases`: of what others own of
   // it.
-  IssuedSample(Few<memory::BlockRef> blocks, std::shared_ptr<ByteCounter> in_flight,
-               Few<std::uint32_t> files = {}, Few<std::shared_ptr<const void>> kept = {},
-               Few<std::shared_ptr<const Lease>> leases = {})
+  explicit IssuedSample(Few<memory::BlockRef> blocks, Few<std::uint32_t> files = {},
+                        Few<std::shared_ptr<const void>> kept = {},
+                        Few<std::shared_ptr<const Lease>> leases = {})
       : blocks_(std::move(blocks)),
-        in_flight_(std::move(in_flight)),
         files_(std::move(files)),
         kept_(std::move(kept)),
         leases_(std::move(leases)) {
-    in_flight_->fetch_add(bytes(), std::memory_order_relaxed);  // a statistic
     for (const memory::BlockRef& block : blocks_)
       on_device_ = on_device_ || block->kind() == memory::BufferKind::kCuda;
   }
-  ~IssuedSample() { in_flight_->fetch_sub(bytes(), std::memory_order_relaxed); }
   IssuedSample(const IssuedSample&) = delete;
   IssuedSample& operator=(const IssuedSample&) = delete;
 
+  // Its bytes belong to this sum for as long as it lives. Once, by its publisher, who has a
+  // reference then, or knows who has.
+  void count_in(ByteCounter& in_flight) const noexcept {
+    std::size_t bytes = 0;
+    for (const memory::BlockRef& block : blocks_) bytes += block->bytes();
+    in_flight_ = CountedBytes(in_flight, bytes);
+  }
+
   const Few<memory::BlockRef>& blocks() const noexcept { return blocks_; }
+  memory::Block& block() const noexcept { return **blocks_.begin(); }  // of one that has any
   const Few<std::uint32_t>& files() const noexcept { return files_; }
   // Is some of it written by streams?
   bool on_device() const noexcept { return on_device_; }
@@ -58,18 +60,12 @@ class IssuedSample {
   }
 
  private:
-  std::size_t bytes() const noexcept {
-    std::size_t sum = 0;
-    for (const memory::BlockRef& block : blocks_) sum += block->bytes();
-    return sum;
-  }
-
   Few<memory::BlockRef> blocks_;
-  bool on_device_ = false;
-  std::shared_ptr<ByteCounter> in_flight_;
   Few<std::uint32_t> files_;
   Few<std::shared_ptr<const void>> kept_;
   Few<std::shared_ptr<const Lease>> leases_;
+  bool on_device_ = false;
+  mutable CountedBytes in_flight_;  // a statistic
 };
 
 // Empty for a sample that rides in the ring entry itself.

@@ -27,12 +27,17 @@ struct Place {
 // This process's right to read the memory of one sample. Dropping the last reference returns it.
 class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_this<Lease> {
  public:
-  Lease(std::shared_ptr<Lender> lender, std::uint64_t token)
-      : lender_(std::move(lender)), token_(token) {}
+  Lease() = default;  // of nothing, until begin()
+  Lease(std::shared_ptr<Lender> lender, std::uint64_t token) { begin(std::move(lender), token); }
   ~Lease();
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
+  // Once, before anybody else knows of it: from now on it is of this token.
+  void begin(std::shared_ptr<Lender> lender, std::uint64_t token) noexcept {
+    lender_ = std::move(lender);
+    token_ = token;
+  }
   std::uint64_t token() const noexcept { return token_; }
   // The token stays with the lender.
   void forget() noexcept { lender_.reset(); }
@@ -78,7 +83,7 @@ class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_
   void give_back() noexcept;
 
   std::shared_ptr<Lender> lender_;
-  std::uint64_t token_;
+  std::uint64_t token_ = 0;
   std::unique_ptr<DeviceUse> device_;
   Few<std::shared_ptr<const void>> kept_;
   Few<Place> places_;

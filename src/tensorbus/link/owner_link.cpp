@@ -77,12 +77,12 @@ void OwnerLink::prepare(const IssuedRef& sample, const platform::CudaStream* wri
   prepared_ = segments_->mark_for(sample, writer);
 }
 
-void OwnerLink::push(Entry& entry, const IssuedRef& sample, const platform::CudaStream* writer) {
+void OwnerLink::push(Entry& entry, IssuedRef sample, const platform::CudaStream* writer) {
   if (!prepared_) prepare(sample, writer);
   entry.timeline = prepared_->packed();
   prepared_.reset();
-  entry.token = leases_.issue(sample);
   if (sample) ++with_memory_;
+  entry.token = leases_.issue(std::move(sample));
   platform::step("publish.issued");
   token_at(next_) = entry.token;
   samples_.push(next_++, entry);

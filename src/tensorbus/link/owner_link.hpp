@@ -45,7 +45,7 @@ class OwnerLink {
   // There must be room. Gives the entry this link's token and mark. Does not wake the subscriber.
   // Throws the same, and leaves everything as it was; not after prepare(). `writer`: see
   // SegmentSender::mark_for().
-  void push(Entry& entry, const IssuedRef& sample, const platform::CudaStream* writer = nullptr);
+  void push(Entry& entry, IssuedRef sample, const platform::CudaStream* writer = nullptr);
 
   // Takes back what the borrower returned. False if its return ring makes no sense.
   [[nodiscard]] bool drain();

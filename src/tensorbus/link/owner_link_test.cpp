@@ -15,7 +15,7 @@ class Link : public ::testing::Test {
  protected:
   Link() { connect({.depth = 4, .max_held = 3}); }
 
-  void connect(LinkLimits limits) {
+  void connect(LinkLimits limits, bool reliable = false) {
     testing::SocketPair sockets = testing::connected_sockets();
     to_borrower = std::make_shared<Channel>(std::move(sockets.one), [](bool) {});
     connected = std::make_shared<Connected>();
@@ -29,7 +29,8 @@ class Link : public ::testing::Test {
     borrower->accept({.link = 1,
                       .slots = geometry.slots,
                       .returns = geometry.returns,
-                      .max_held = limits.max_held},
+                      .max_held = limits.max_held,
+                      .reliable = reliable ? 1U : 0U},
                      platform::duplicate(owner->segment().memfd().get()));
   }
 
@@ -44,7 +45,7 @@ class Link : public ::testing::Test {
     ASSERT_EQ(owner->room(), OwnerLink::Room::kYes);
     Few<memory::BlockRef> blocks;
     blocks.push_back(std::move(block));
-    owner->push(entry, std::make_shared<const IssuedSample>(std::move(blocks), in_flight));
+    owner->push(entry, std::make_shared<const IssuedSample>(std::move(blocks)));
   }
   void push(int count) {
     for (int i = 0; i < count; ++i) push();
@@ -57,7 +58,6 @@ class Link : public ::testing::Test {
   std::size_t blocks() const { return arena->stats().blocks; }
 
   std::shared_ptr<memory::Arena> arena = memory::Arena::create({});
-  std::shared_ptr<ByteCounter> in_flight = std::make_shared<ByteCounter>(0);
   std::shared_ptr<WakePage> page = std::make_shared<WakePage>();
   std::shared_ptr<Channel> to_borrower;
   std::shared_ptr<Connected> connected;
@@ -109,11 +109,32 @@ TEST_F(Link, what_nobody_uses_goes_back_when_it_is_settled) {
   EXPECT_EQ(borrower->held(), 0U);
   EXPECT_TRUE(owner->drain());
   EXPECT_EQ(owner->outstanding(), 3U);
-  EXPECT_FALSE(borrower->settle());  // its publisher never waits
+  EXPECT_EQ(borrower->settle(), BorrowerLink::Settled::kNobodyWaits);
   EXPECT_TRUE(owner->drain());
   EXPECT_EQ(owner->outstanding(), 0U);
   EXPECT_EQ(owner->bad_returns(), 0U);
   EXPECT_EQ(borrower->held(), 0U);
+}
+
+TEST_F(Link, a_publisher_that_waits_is_told_apart_by_whether_anything_went_back) {
+  using Settled = BorrowerLink::Settled;
+  connect({.depth = 4, .max_held = 3}, true);
+  push(2);
+  pop();
+  EXPECT_EQ(borrower->settle(), Settled::kPopped);
+  borrower->release_soon(pop().token);
+  EXPECT_EQ(borrower->settle(), Settled::kGivenBack);
+  push(1);
+  pop();
+  EXPECT_EQ(borrower->settle(), Settled::kPopped);
+}
+
+TEST_F(Link, what_went_back_before_the_last_pop_is_settled_as_given_back) {
+  connect({.depth = 4, .max_held = 3}, true);
+  push(4);
+  for (int i = 0; i < 3; ++i) borrower->release_soon(pop().token);
+  pop();  // for which the others went back
+  EXPECT_EQ(borrower->settle(), BorrowerLink::Settled::kGivenBack);
 }
 
 TEST_F(Link, what_nobody_uses_goes_back_before_more_is_popped_than_may_be_held) {

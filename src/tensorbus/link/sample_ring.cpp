@@ -90,8 +90,9 @@ bool SampleRingReader::pop(Entry& entry) noexcept {
       copy_words(source, 0, kHeadWords, entry);
       copy_words(source, kHeadWords, words_in_use(entry.segment, entry.length), entry);
       // Release: the copy above is complete before the owner may see the slot taken. If the
-      // owner dropped it first, the copy may be torn and is thrown away.
-      if (source.state.compare_exchange_strong(state, taken(next_), std::memory_order_acq_rel,
+      // owner dropped it first, the copy may be torn and is thrown away. Sequentially consistent:
+      // an owner that waits for this slot sees it taken, or we see that it sleeps.
+      if (source.state.compare_exchange_strong(state, taken(next_), std::memory_order_seq_cst,
                                                std::memory_order_relaxed)) {
         ++next_;
         fetch_next();

@@ -113,10 +113,12 @@ class Waker {
 
   void set_bell(platform::Fd bell) noexcept { bell_ = std::move(bell); }
 
-  // After the caller stored what the sleeper waits for and made one full fence.
+  // After the caller stored what the sleeper waits for and made one full fence, or swapped it in,
+  // sequentially consistent, which is one.
   void wake_if_sleeping() noexcept {
-    // Relaxed: ordered by the caller's fence, which pairs with the fence in Sleeper::enter().
-    const std::uint32_t sleeping = slot_->sleeping.load(std::memory_order_relaxed);
+    // Sequentially consistent: after that fence or swap, which pairs with the fence in
+    // Sleeper::enter().
+    const std::uint32_t sleeping = slot_->sleeping.load(std::memory_order_seq_cst);
     if (sleeping != 0) [[unlikely]]
       wake(sleeping);
   }

@@ -95,9 +95,24 @@ TEST_F(Wake, an_armed_event_is_rung) {
   EXPECT_EQ(::poll(&ready, 1, 0), 0);
 }
 
+// By a store and a fence, as entries and returns are.
+void store_and_fence(std::atomic<int>& turn, int value) {
+  turn.store(value, std::memory_order_relaxed);
+  full_fence();
+}
+
+// By a swap alone, as a slot is taken.
+void swap(std::atomic<int>& turn, int value) {
+  int expected = value - 1;
+  turn.compare_exchange_strong(expected, value, std::memory_order_seq_cst);
+}
+
+class WakeAfter : public Wake,
+                  public ::testing::WithParamInterface<void (*)(std::atomic<int>&, int)> {};
+
 // Two threads hand a number to and fro; whoever waits, parks at once. Were a wake-up lost, the park
 // would last its whole slice.
-TEST_F(Wake, no_wake_up_is_lost_in_thousands_of_handoffs) {
+TEST_P(WakeAfter, no_wake_up_is_lost_in_thousands_of_handoffs) {
   constexpr int kHandoffs = 10'000;
   Sleeper ping(page);
   Sleeper pong(page);
@@ -112,8 +127,7 @@ TEST_F(Wake, no_wake_up_is_lost_in_thousands_of_handoffs) {
         if (outcome == platform::FutexWait::kTimedOut && turn.load(std::memory_order_relaxed) == i)
           ++slept_through;
       }
-      turn.store(i + 1, std::memory_order_relaxed);
-      full_fence();
+      GetParam()(turn, i + 1);
       waker.wake_if_sleeping();
     }
   };
@@ -124,6 +138,8 @@ TEST_F(Wake, no_wake_up_is_lost_in_thousands_of_handoffs) {
   // One may be on a machine so busy that the other slept its slice out before it was its turn.
   EXPECT_LT(slept_through.load(), 20);
 }
+
+INSTANTIATE_TEST_SUITE_P(Wake, WakeAfter, ::testing::Values(&store_and_fence, &swap));
 
 TEST_F(Wake, all_threads_that_park_at_one_sleeper_are_woken) {
   Sleeper sleeper(page);
