@@ -159,6 +159,11 @@ class Outgoing:
     def add_all(self, values: Iterable[object]) -> list[int] | None:
         """Adds all of them, until the first for which add() is -1: then None."""
 
+    def add_named(self, dict: dict[Any, Any]) -> bytes | None:
+        """
+        Adds the tensors of a dict of nothing else, and packs the dict; None, when some may have been added, for one of anything for which add() is -1, or of other keys than strings.
+        """
+
     def add_buffer(self, value: object, flags: int) -> int:
         """
         What offers the buffer protocol in elements that have a dtype; -1 for anything else.
@@ -217,7 +222,7 @@ class Sample:
 
     def only(self, as_: str | None) -> Any:
         """
-        The message, if it is one tensor, as tensors() says, or bytes; else None.
+        The message, if it is one tensor, as tensors() says, or bytes, or a dict of torch tensors about which nothing is unusual; else None.
         """
 
     def shared_storages(self, as_: str | None) -> list[tuple[Memory, list[tuple[int, int]]]]:

@@ -49,6 +49,10 @@ def flatten(data: object) -> tuple[Outgoing, bytes]:
 
     The latter is empty if the message is nothing but one tensor.
     """
+    if type(data) is dict:  # of tensors by name, as a rule
+        outgoing = Outgoing()
+        if (fields := outgoing.add_named(data)) is not None:
+            return outgoing, fields
     return flatten_into(Outgoing, data)
 
 

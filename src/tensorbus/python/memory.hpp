@@ -33,6 +33,7 @@ Layout layout_named(const std::string& dtype, const std::vector<std::int64_t>& s
 
 // Can PyTorch's own C interface make a tensor over this? Not if PyTorch is not known yet or too
 // old, the element type has to be named afterwards, or there are flags.
+bool can_be_plain_torch(const Layout& layout, const Device& device, const Device& published_on);
 bool can_be_plain_torch(const Memory& memory);
 nb::object make_plain_torch(Memory memory);
 

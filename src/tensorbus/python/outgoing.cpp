@@ -12,6 +12,7 @@
 #include "tensorbus/python/dlpack.hpp"
 #include "tensorbus/python/keepers.hpp"
 #include "tensorbus/python/memory.hpp"
+#include "tensorbus/python/named_tensors.hpp"
 #include "tensorbus/python/torch.hpp"
 
 namespace tensorbus::python {
@@ -194,6 +195,17 @@ void bind_outgoing(nb::module_& module) {
            nb::sig(
                "def add_all(self, values: collections.abc.Iterable[object]) -> list[int] | None"),
            "Adds all of them, until the first for which add() is -1: then None.")
+      .def(
+          "add_named",
+          [](Outgoing& self, nb::dict dict) -> std::optional<nb::bytes> {
+            const auto packed = pack_named(std::move(dict), self);
+            return packed ? std::optional(nb::bytes(packed->data(), packed->size())) : std::nullopt;
+          },
+          nb::arg("dict"),
+          nb::sig("def add_named(self, dict: dict[typing.Any, typing.Any]) -> bytes | None"),
+          "Adds the tensors of a dict of nothing else, and packs the dict; None, when some may "
+          "have "
+          "been added, for one of anything for which add() is -1, or of other keys than strings.")
       .def(
           "add_buffer",
           [](Outgoing& self, nb::handle value, unsigned bits) {

@@ -13,6 +13,7 @@
 
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/memory.hpp"
+#include "tensorbus/python/named_tensors.hpp"
 #include "tensorbus/python/packed_bytes.hpp"
 
 namespace tensorbus::python {
@@ -85,11 +86,47 @@ nb::list tensors(const Sample& self, std::optional<std::string_view> as) {
   return list;
 }
 
+bool are_all_plain_torch(const Sample& self, std::optional<std::string_view> as) {
+  return std::ranges::all_of(self.tensors(), [&](const Tensor& tensor) {
+    return is_for_torch(tensor.layout(), as) &&
+           can_be_plain_torch(tensor.layout(), tensor.device(), tensor.published_on());
+  });
+}
+
+bool overlap(const std::vector<Placed>& placed) {
+  return std::ranges::adjacent_find(placed, [](const Placed& low, const Placed& high) {
+           return high.begin < low.end;
+         }) != placed.end();
+}
+
+// A dict of tensors by name; nothing if one of them is anything but a plain torch tensor, or they
+// share memory, or it makes no sense.
+nb::object named(const Sample& self, std::optional<std::string_view> as) {
+  const auto named = unpack_named(self.field_bytes());
+  if (!named || !are_all_plain_torch(self, as) || overlap(torch_tensors(self, as)))
+    return nb::none();
+  std::vector<nb::object> made(self.tensors().size());
+  nb::dict dict;
+  for (const auto& [name, index] : *named) {
+    if (index >= made.size()) return nb::none();
+    nb::object& value = made[index];
+    if (!value) value = make_plain_torch(memory(self, index));
+    const auto key =
+        nb::steal(PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), nullptr));
+    if (!key) {
+      PyErr_Clear();
+      return nb::none();
+    }
+    if (PyDict_SetItem(dict.ptr(), key.ptr(), value.ptr()) != 0) throw nb::python_error();
+  }
+  return dict;
+}
+
 nb::object only(const Sample& self, std::optional<std::string_view> as) {
   const std::span<const std::byte> fields = self.field_bytes();
-  if (fields.empty() && self.tensors().size() == 1) return tensor(self, 0, as);
+  if (fields.empty()) return self.tensors().size() == 1 ? tensor(self, 0, as) : nb::none();
   if (const auto bytes = unpack_bytes(fields)) return nb::bytes(bytes->data(), bytes->size());
-  return nb::none();
+  return named(self, as);
 }
 
 // For each stretch of memory in which several torch tensors overlap: its bytes, and these tensors
@@ -137,7 +174,8 @@ void bind_samples(nb::module_& module) {
            "unusual; else its Memory.")
       .def("only", only, nb::arg("as_").none(),
            nb::sig("def only(self, as_: str | None) -> typing.Any"),
-           "The message, if it is one tensor, as tensors() says, or bytes; else None.")
+           "The message, if it is one tensor, as tensors() says, or bytes, or a dict of torch "
+           "tensors about which nothing is unusual; else None.")
       .def("shared_storages", shared_storages, nb::arg("as_").none(),
            nb::sig("def shared_storages(self, as_: str | None) -> "
                    "list[tuple[Memory, list[tuple[int, int]]]]"),

@@ -117,12 +117,16 @@ std::optional<TensorView> view_of_plain_torch(nb::handle value) {
        Dims(std::span<const std::int64_t>(tensor.strides, dims)), TensorFlags::kFromTorch}};
 }
 
-bool can_be_plain_torch(const Memory& memory) {
+bool can_be_plain_torch(const Layout& layout, const Device& device, const Device& published_on) {
   constexpr TensorFlags kOrigins = TensorFlags::kFromTorch | TensorFlags::kFromNumpy;
-  return known() != nullptr && !memory.device.is_cuda() && memory.published_on == memory.device &&
-         (memory.layout.flags | kOrigins) == kOrigins && is_torch_dtype(memory.layout.dtype) &&
-         to_dlpack(memory.layout.dtype) &&
-         std::ranges::none_of(memory.layout.strides, [](auto stride) { return stride < 0; });
+  return known() != nullptr && !device.is_cuda() && published_on == device &&
+         (layout.flags | kOrigins) == kOrigins && is_torch_dtype(layout.dtype) &&
+         to_dlpack(layout.dtype) &&
+         std::ranges::none_of(layout.strides, [](auto stride) { return stride < 0; });
+}
+
+bool can_be_plain_torch(const Memory& memory) {
+  return can_be_plain_torch(memory.layout, memory.device, memory.published_on);
 }
 
 nb::object make_plain_torch(Memory memory) {

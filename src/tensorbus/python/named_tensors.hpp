@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tensorbus/python/outgoing.hpp"
+
+namespace tensorbus::python {
+
+// The fields of a message that is a dict of tensors by name, and nothing beside: a MessagePack map
+// (https://github.com/msgpack/msgpack/blob/master/spec.md) of strings to references, as
+// tensorbus/_fields.py writes them.
+
+// Adds the tensors; nothing for a dict of anything else, of which some may be added then.
+std::optional<std::vector<std::byte>> pack_named(nb::dict dict, Outgoing& tensors);
+
+struct NamedTensor {
+  std::string_view name;  // in the fields
+  std::uint32_t index = 0;
+};
+// Nothing for any other fields.
+std::optional<std::vector<NamedTensor>> unpack_named(std::span<const std::byte> fields);
+
+}  // namespace tensorbus::python
