@@ -196,10 +196,9 @@ def assert_same(one: Any, other: Any, torch: ModuleType) -> None:
     if isinstance(one, torch.Tensor):
         assert one.equal(other)
     elif isinstance(one, dict):
-        assert list(one) == list(other)
-        for name in one:
-            assert_same(one[name], other[name], torch)
+        assert_same(list(one.items()), list(other.items()), torch)
     elif isinstance(one, list | tuple):
+        assert len(one) == len(other)
         for mine, theirs in zip(one, other, strict=True):
             assert_same(mine, theirs, torch)
     else:

@@ -155,17 +155,29 @@ class _Unpickler(pickle.Unpickler):
     def __init__(self, pickled: bytes, tensors: list[Any], as_: Library | None) -> None:
         super().__init__(io.BytesIO(pickled))
         self._tensors = tensors
-        self._as = as_
-        self._borrowed: list[Any] | None = None
+        self._lent = _Lent(tensors, as_)
 
     def find_class(self, module: str, name: str) -> Any:
         if module == __name__ and name == _tensor.__name__:
             return self._tensors.__getitem__
         if module == __name__ and name == _lent_tensor.__name__:
-            return self._lent_tensor
+            return self._lent
         return super().find_class(module, name)
 
-    def _lent_tensor(self, index: int) -> Any:
+
+class _Lent:
+    """The tensors that were lent apart from their item, by index.
+
+    Not a method of the unpickler, which remembers what it has called: that would be a cycle, which
+    keeps the tensors until the garbage collector runs.
+    """
+
+    def __init__(self, tensors: list[Any], as_: Library | None) -> None:
+        self._tensors = tensors
+        self._as = as_
+        self._borrowed: list[Any] | None = None
+
+    def __call__(self, index: int) -> Any:
         if self._borrowed is None:
             (handle,) = self._tensors[-1]
             self._borrowed = unflatten(_lending.borrow(handle), self._as)
