@@ -74,6 +74,18 @@ TEST_F(LoanOf, memory_goes_back_when_the_last_reader_lets_go) {
   EXPECT_EQ(subscriber.stats().held, 0U);
 }
 
+TEST_F(LoanOf, what_is_published_to_nobody_is_in_flight_only_if_the_history_keeps_it) {
+  Publisher forgets("forgets", {}, owner);
+  publish_pattern(forgets, 1);
+  EXPECT_EQ(forgets.stats().bytes_in_flight, 0U);
+  Publisher keeps("keeps", {.history = 1}, owner);
+  publish_pattern(keeps, 1);
+  const std::uint64_t one = keeps.stats().bytes_in_flight;
+  EXPECT_GT(one, 0U);
+  publish_pattern(keeps, 2);
+  EXPECT_EQ(keeps.stats().bytes_in_flight, one);
+}
+
 TEST_F(LoanOf, memory_is_published_once) {
   connect();
   const Loan loan = pattern_loan(publisher, 1);

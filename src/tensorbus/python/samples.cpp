@@ -86,6 +86,30 @@ nb::list tensors(const Sample& self, std::optional<std::string_view> as) {
   return list;
 }
 
+// For each stretch of memory in which several torch tensors overlap: its bytes, and these tensors
+// with their offsets there.
+nb::list shared_storages(const Sample& self, std::optional<std::string_view> as) {
+  nb::list list;
+  if (self.tensors().size() < 2) return list;
+  const std::vector<Placed> placed = torch_tensors(self, as);
+  for (std::size_t first = 0, last = 0; first < placed.size(); first = last) {
+    std::byte* const begin = placed[first].begin;
+    std::byte* end = placed[first].end;
+    for (last = first + 1; last < placed.size() && placed[last].begin < end; ++last)
+      end = std::max(end, placed[last].end);
+    if (last - first == 1) continue;
+    Memory whole = memory(self, placed[first].tensor);
+    whole.layout = Layout::contiguous(DType::kUInt8, {end - begin});
+    whole.first = begin;
+    nb::list members;
+    for (std::size_t i = first; i < last; ++i)
+      members.append(
+          nb::make_tuple(placed[i].tensor, self.tensors()[placed[i].tensor].data() - begin));
+    list.append(nb::make_tuple(std::move(whole), members));
+  }
+  return list;
+}
+
 bool are_all_plain_torch(const Sample& self, std::optional<std::string_view> as) {
   return std::ranges::all_of(self.tensors(), [&](const Tensor& tensor) {
     return is_for_torch(tensor.layout(), as) &&
@@ -93,17 +117,11 @@ bool are_all_plain_torch(const Sample& self, std::optional<std::string_view> as)
   });
 }
 
-bool overlap(const std::vector<Placed>& placed) {
-  return std::ranges::adjacent_find(placed, [](const Placed& low, const Placed& high) {
-           return high.begin < low.end;
-         }) != placed.end();
-}
-
 // A dict of tensors by name; nothing if one of them is anything but a plain torch tensor, or they
 // share memory, or it makes no sense.
 nb::object named(const Sample& self, std::optional<std::string_view> as) {
   const auto named = unpack_named(self.field_bytes());
-  if (!named || !are_all_plain_torch(self, as) || overlap(torch_tensors(self, as)))
+  if (!named || !are_all_plain_torch(self, as) || shared_storages(self, as).size() != 0)
     return nb::none();
   std::vector<nb::object> made(self.tensors().size());
   nb::dict dict;
@@ -127,30 +145,6 @@ nb::object only(const Sample& self, std::optional<std::string_view> as) {
   if (fields.empty()) return self.tensors().size() == 1 ? tensor(self, 0, as) : nb::none();
   if (const auto bytes = unpack_bytes(fields)) return nb::bytes(bytes->data(), bytes->size());
   return named(self, as);
-}
-
-// For each stretch of memory in which several torch tensors overlap: its bytes, and these tensors
-// with their offsets there.
-nb::list shared_storages(const Sample& self, std::optional<std::string_view> as) {
-  nb::list list;
-  if (self.tensors().size() < 2) return list;
-  const std::vector<Placed> placed = torch_tensors(self, as);
-  for (std::size_t first = 0, last = 0; first < placed.size(); first = last) {
-    std::byte* const begin = placed[first].begin;
-    std::byte* end = placed[first].end;
-    for (last = first + 1; last < placed.size() && placed[last].begin < end; ++last)
-      end = std::max(end, placed[last].end);
-    if (last - first == 1) continue;
-    Memory whole = memory(self, placed[first].tensor);
-    whole.layout = Layout::contiguous(DType::kUInt8, {end - begin});
-    whole.first = begin;
-    nb::list members;
-    for (std::size_t i = first; i < last; ++i)
-      members.append(
-          nb::make_tuple(placed[i].tensor, self.tensors()[placed[i].tensor].data() - begin));
-    list.append(nb::make_tuple(std::move(whole), members));
-  }
-  return list;
 }
 
 }  // namespace
