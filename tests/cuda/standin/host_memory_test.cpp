@@ -65,5 +65,19 @@ TEST(HostMemory, may_not_be_unregistered_while_a_stream_uses_it) {
             "signal 6");
 }
 
+// As with a GPU: who sees the value that was written knows that the stream is through with it.
+TEST(HostMemory, may_be_unregistered_when_the_last_value_that_a_stream_writes_is_there) {
+  in_process([] {
+    const Session session;
+    const Stream stream = new_stream();
+    for (int round = 0; round < 2'000; ++round) {
+      const RegisteredPage page;
+      EXPECT_OK(cuStreamWriteValue64_v2(stream, page.address(), 1, 0));
+      while (page.word().load(std::memory_order_acquire) != 1) {
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace standin::test

@@ -18,13 +18,14 @@ bool can_begin(const StreamTag& stream) {
 
 // The operation stays in the queue while it runs: what it touches is still in use.
 void run_first(World& all, StreamTag& stream, std::unique_lock<std::mutex>& lock) {
-  const std::function<void()> run = stream.queue.front().run;
+  const auto [run, end] = std::pair(stream.queue.front().run, stream.queue.front().end);
   lock.unlock();
   if (run) {
     const InOperation guard;
     run();
   }
   lock.lock();
+  if (end && !all.exiting) end();
   stream.queue.pop_front();
   ++stream.completed;
   all.changed.notify_all();

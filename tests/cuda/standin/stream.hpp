@@ -19,7 +19,10 @@ struct Point {
 };
 
 struct Operation {
-  std::function<void()> run;  // with the world unlocked
+  std::function<void()> run = {};  // with the world unlocked
+  // With the world locked, when it ends: who sees what it does here sees that the operation is
+  // over.
+  std::function<void()> end = {};
   std::vector<std::pair<DevicePtr, std::size_t>> touched = {};
   std::vector<Point> after = {};
   bool copies = false;

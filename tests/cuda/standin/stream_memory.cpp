@@ -45,13 +45,14 @@ bool has_word(Memory& memory, DevicePtr address, const StreamTag& stream, Access
 }
 
 Result enqueue_on_word(World& all, Stream handle, DevicePtr address, AccessFlags wanted,
-                       std::function<void()> run) {
+                       Operation operation) {
   if (!settings().has("mem_ops")) return Result::kNotSupported;
   return on_stream(all, handle, [&](const StreamRef& stream) {
     const Result refused = refuse_capture(*stream);
     if (refused != Result::kSuccess) return refused;
     if (!has_word(all.memory, address, *stream, wanted)) return Result::kInvalidValue;
-    enqueue(all, stream, {.run = std::move(run), .touched = {{address, sizeof(std::uint64_t)}}});
+    operation.touched = {{address, sizeof(std::uint64_t)}};
+    enqueue(all, stream, std::move(operation));
     return Result::kSuccess;
   });
 }
@@ -91,8 +92,9 @@ extern "C" Result cuStreamWriteValue64_v2(Stream handle, DevicePtr address, std:
                                           unsigned flags) {
   return call(__func__, [&](World& all) {
     if (flags != kWriteValueDefault) return Result::kInvalidValue;
-    return enqueue_on_word(all, handle, address, AccessFlags::kReadWrite,
-                           [=] { word_at(address).store(value, std::memory_order_release); });
+    return enqueue_on_word(all, handle, address, AccessFlags::kReadWrite, {.end = [=] {
+                             word_at(address).store(value, std::memory_order_release);
+                           }});
   });
 }
 
@@ -101,7 +103,7 @@ extern "C" Result cuStreamWaitValue64_v2(Stream handle, DevicePtr address, std::
   return call(__func__, [&](World& all) {
     if (flags != kWaitValueGeq) return Result::kInvalidValue;
     return enqueue_on_word(all, handle, address, AccessFlags::kRead,
-                           [=] { wait_for_value(address, value); });
+                           {.run = [=] { wait_for_value(address, value); }});
   });
 }
 
