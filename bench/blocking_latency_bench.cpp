@@ -12,7 +12,7 @@ using tensorbus::Outcome;
 using tensorbus::Sample;
 
 void bus_one_way(TwoProcesses& both, const tensorbus::Participant& participant, const char* name,
-                 const tensorbus::Layout& layout, const Pace& pace, int repetition) {
+                 const tensorbus::Layout& layout, const Pace& pace, Rows& rows) {
   if (both.is_sender()) {
     tensorbus::Publisher publisher(name, {}, participant);
     require(publisher.wait_for_subscribers(1, 10s) == Outcome::kDone, "no subscriber came");
@@ -32,7 +32,7 @@ void bus_one_way(TwoProcesses& both, const tensorbus::Participant& participant, 
     const std::uint64_t now = ticks_after();
     return ticks_between(read_ticks(sample.tensor().data()), now);
   });
-  report(name, repetition, latency);
+  rows.add(name, latency);
 }
 
 }  // namespace
@@ -40,18 +40,18 @@ void bus_one_way(TwoProcesses& both, const tensorbus::Participant& participant, 
 int main(int count, char** values) {
   const Arguments arguments = Arguments::parse(count, values);
   // The pause is long enough for the receiver to fall asleep.
-  const Pace pace{.messages = arguments.quick ? 500U : 5'000U, .warm_up = 100, .pause_ns = 50'000};
+  const Pace pace{.messages = 500, .warm_up = 50, .pause_ns = 50'000};
 
   Shared<WakeStage> stage;
   const int event = ::eventfd(0, 0);
   TwoProcesses both;
   {
     const tensorbus::Participant participant(both.participant_options());
-    for (int repetition = 0; repetition < arguments.repetitions(); ++repetition) {
-      futex_one_way(both, *stage, pace, repetition);
-      eventfd_one_way(both, *stage, event, pace, repetition);
-      bus_one_way(both, participant, "64 B loan, asleep", kSmall, pace, repetition);
-      bus_one_way(both, participant, "24.9 MB loan, asleep", kImage, pace, repetition);
-    }
+    repeat_in_turns(both, arguments, [&](Rows& rows) {
+      futex_one_way(both, *stage, pace, rows);
+      eventfd_one_way(both, *stage, event, pace, rows);
+      bus_one_way(both, participant, "64 B loan, asleep", kSmall, pace, rows);
+      bus_one_way(both, participant, "24.9 MB loan, asleep", kImage, pace, rows);
+    });
   }
 }

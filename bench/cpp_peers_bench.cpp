@@ -28,8 +28,7 @@ struct Ways {
 };
 
 void measure(const Arguments& arguments, bool has_iceoryx) {
-  const Pace pace{
-      .messages = arguments.quick ? 1'250U : 20'000U, .warm_up = 500, .pause_ns = 2'000};
+  const Pace pace{.messages = 2'000, .warm_up = 200, .pause_ns = 2'000};
   TwoProcesses both;
   {
     const tensorbus::Participant participant(both.participant_options());
@@ -39,13 +38,13 @@ void measure(const Arguments& arguments, bool has_iceoryx) {
           Ways{size,
                {both, participant, size},
                has_iceoryx ? std::make_unique<IceoryxWay>(both, size) : nullptr}));
-    for (int repetition = 0; repetition < arguments.repetitions(); ++repetition) {
-      line_round_trip(both, pace, repetition);
+    repeat_in_turns(both, arguments, [&](Rows& rows) {
+      line_round_trip(both, pace, rows);
       for (auto& ways : all) {
-        ways->ours.run(ways->row("tensorbus loan, polled"), pace, repetition, false, false);
-        if (ways->iceoryx) ways->iceoryx->run(ways->row(kIceoryx), pace, repetition);
+        ways->ours.run(ways->row("tensorbus loan, polled"), pace, rows, false, false);
+        if (ways->iceoryx) ways->iceoryx->run(ways->row(kIceoryx), pace, rows);
       }
-    }
+    });
   }
 }
 

@@ -15,7 +15,7 @@ using tensorbus::Outcome;
 using tensorbus::Sample;
 
 // Paced and timed as the bus is.
-void line_one_way(TwoProcesses& both, const Pace& pace, int repetition) {
+void line_one_way(TwoProcesses& both, const Pace& pace, Rows& rows) {
   Line& line = both.stage().sent;
   if (both.is_sender())
     return send_paced(
@@ -31,7 +31,7 @@ void line_one_way(TwoProcesses& both, const Pace& pace, int repetition) {
     before = sent;
     return ticks_between(sent, now);
   });
-  report("line, one way", repetition, latency);
+  rows.add("line, one way", latency);
 }
 
 // Sends with send(), which returns when it began, and measures until the receiver has the message
@@ -54,8 +54,8 @@ class BusRow {
   tensorbus::Publisher& publisher() { return *publisher_; }
 
   template <typename Prepare, typename Send>
-  void run(const Pace& pace, int repetition, Prepare prepare, Send send) {
-    run_with(pace, repetition, prepare, send, [this](Sample& sample) {
+  void run(const Pace& pace, Rows& rows, Prepare prepare, Send send) {
+    run_with(pace, rows, prepare, send, [this](Sample& sample) {
       while (subscriber_->try_receive(sample) != Outcome::kDone) {
       }
     });
@@ -63,15 +63,15 @@ class BusRow {
 
   // With receive(), which spins by itself.
   template <typename Prepare, typename Send>
-  void run_receive(const Pace& pace, int repetition, Prepare prepare, Send send) {
-    run_with(pace, repetition, prepare, send, [this](Sample& sample) {
+  void run_receive(const Pace& pace, Rows& rows, Prepare prepare, Send send) {
+    run_with(pace, rows, prepare, send, [this](Sample& sample) {
       require(subscriber_->receive(sample, 10s) == Outcome::kDone, "no sample came");
     });
   }
 
  private:
   template <typename Prepare, typename Send, typename Receive>
-  void run_with(const Pace& pace, int repetition, Prepare prepare, Send send, Receive receive) {
+  void run_with(const Pace& pace, Rows& rows, Prepare prepare, Send send, Receive receive) {
     SentAt sent_at(both_);
     if (both_.is_sender())
       return send_paced(both_, pace, prepare, [&](auto& item) { sent_at.tell(send(item)); });
@@ -87,8 +87,8 @@ class BusRow {
       if (message > pace.warm_up) to_bytes.add(ticks_between(sent, read));
       return ticks_between(sent, now);
     });
-    report(name_, repetition, latency);
-    report(std::string(name_) + ", and read", repetition, to_bytes);
+    rows.add(name_, latency);
+    rows.add(std::string(name_) + ", and read", to_bytes);
   }
 
   static void read_first_byte(const Sample& sample) {
@@ -120,8 +120,7 @@ std::uint64_t publish_now(tensorbus::Publisher& publisher, Loan& loan) {
 
 int main(int count, char** values) {
   const Arguments arguments = Arguments::parse(count, values);
-  const Pace pace{
-      .messages = arguments.quick ? 2'500U : 50'000U, .warm_up = 1'000, .pause_ns = 2'000};
+  const Pace pace{.messages = 5'000, .warm_up = 200, .pause_ns = 2'000};
   const auto nothing = [] { return 0; };
 
   TwoProcesses both;
@@ -134,25 +133,25 @@ int main(int count, char** values) {
     BusRow small_copy(both, participant, "64 B copied");
     BusRow fields(both, participant, "48 B of fields");
 
-    for (int repetition = 0; repetition < arguments.repetitions(); ++repetition) {
-      line_round_trip(both, pace, repetition);
-      line_one_way(both, pace, repetition);
+    repeat_in_turns(both, arguments, [&](Rows& rows) {
+      line_round_trip(both, pace, rows);
+      line_one_way(both, pace, rows);
       image.run(
-          pace, repetition, [&] { return written_loan(image.publisher(), kImage); },
+          pace, rows, [&] { return written_loan(image.publisher(), kImage); },
           [&](Loan& loan) { return publish_now(image.publisher(), loan); });
       image_receive.run_receive(
-          pace, repetition, [&] { return written_loan(image_receive.publisher(), kImage); },
+          pace, rows, [&] { return written_loan(image_receive.publisher(), kImage); },
           [&](Loan& loan) { return publish_now(image_receive.publisher(), loan); });
-      image_and_loan.run(pace, repetition, nothing, [&](int) {
+      image_and_loan.run(pace, rows, nothing, [&](int) {
         const std::uint64_t begin = ticks_before();
         image_and_loan.publisher().publish(written_loan(image_and_loan.publisher(), kImage));
         return begin;
       });
       small_loan.run(
-          pace, repetition, [&] { return written_loan(small_loan.publisher(), kSmall); },
+          pace, rows, [&] { return written_loan(small_loan.publisher(), kSmall); },
           [&](Loan& loan) { return publish_now(small_loan.publisher(), loan); });
       std::array<std::byte, 64> bytes{};
-      small_copy.run(pace, repetition, nothing, [&](int) {
+      small_copy.run(pace, rows, nothing, [&](int) {
         const std::uint64_t begin = ticks_before();
         small_copy.publisher().publish(tensorbus::TensorView{bytes.data(), kSmall});
         return begin;
@@ -160,11 +159,11 @@ int main(int count, char** values) {
       tensorbus::Message message;
       std::array<std::byte, 48> packed{std::byte{0xc4}, std::byte{46}};  // MessagePack: binary
       message.fields = packed;
-      fields.run(pace, repetition, nothing, [&](int) {
+      fields.run(pace, rows, nothing, [&](int) {
         const std::uint64_t begin = ticks_before();
         fields.publisher().publish(message);
         return begin;
       });
-    }
+    });
   }
 }

@@ -20,8 +20,8 @@ struct SizedWay {
   const Size& size;
   LoanWay way;
 
-  void run(const char* how, const Pace& pace, int repetition, bool sleeps, bool reads) {
-    way.run(std::string(size.name) + ", " + how, pace, repetition, sleeps, reads);
+  void run(const char* how, const Pace& pace, Rows& rows, bool sleeps, bool reads) {
+    way.run(std::string(size.name) + ", " + how, pace, rows, sleeps, reads);
   }
 };
 
@@ -29,10 +29,9 @@ struct SizedWay {
 
 int main(int count, char** values) {
   const Arguments arguments = Arguments::parse(count, values);
-  const std::uint64_t part = arguments.quick ? 16 : 1;
-  const Pace polled{.messages = 20'000 / part, .warm_up = 500, .pause_ns = 2'000};
-  const Pace read{.messages = 1'000 / part, .warm_up = 50, .pause_ns = 2'000};
-  const Pace asleep{.messages = 2'500 / part, .warm_up = 50, .pause_ns = kSleepPauseNs};
+  const Pace polled{.messages = 2'000, .warm_up = 200, .pause_ns = 2'000};
+  const Pace read{.messages = 100, .warm_up = 10, .pause_ns = 2'000};
+  const Pace asleep{.messages = 250, .warm_up = 25, .pause_ns = kSleepPauseNs};
 
   Shared<WakeStage> stage;
   const int event = ::eventfd(0, 0);
@@ -42,13 +41,17 @@ int main(int count, char** values) {
     std::vector<std::unique_ptr<SizedWay>> ways;
     for (const Size& size : kSizes)
       ways.push_back(std::make_unique<SizedWay>(SizedWay{size, {both, participant, size}}));
-    for (int repetition = 0; repetition < arguments.repetitions(); ++repetition) {
-      line_round_trip(both, polled, repetition);
-      for (auto& way : ways) way->run("polled", polled, repetition, false, false);
-      for (auto& way : ways) way->run("polled, pages read", read, repetition, false, true);
-      futex_one_way(both, *stage, asleep, repetition);
-      eventfd_one_way(both, *stage, event, asleep, repetition);
-      for (auto& way : ways) way->run("asleep", asleep, repetition, true, false);
-    }
+    repeat_in_turns(both, arguments, [&](Rows& rows) {
+      line_round_trip(both, polled, rows);
+      for (auto& way : ways) way->run("polled", polled, rows, false, false);
+    });
+    repeat_in_turns(both, arguments, [&](Rows& rows) {
+      for (auto& way : ways) way->run("polled, pages read", read, rows, false, true);
+    });
+    repeat_in_turns(both, arguments, [&](Rows& rows) {
+      futex_one_way(both, *stage, asleep, rows);
+      eventfd_one_way(both, *stage, event, asleep, rows);
+      for (auto& way : ways) way->run("asleep", asleep, rows, true, false);
+    });
   }
 }

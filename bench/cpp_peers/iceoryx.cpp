@@ -19,8 +19,6 @@
 #include <optional>
 #include <thread>
 
-#include "harness/report.hpp"
-
 namespace bench {
 namespace {
 
@@ -150,7 +148,7 @@ IceoryxWay::IceoryxWay(TwoProcesses& both, const Size& size)
 
 IceoryxWay::~IceoryxWay() = default;
 
-void IceoryxWay::run(const std::string& row, const Pace& pace, int repetition) {
+void IceoryxWay::run(const std::string& row, const Pace& pace, Rows& rows) {
   Ends& ends = *ends_;
   SentAt sent(both_);
   if (both_.is_sender())
@@ -168,7 +166,7 @@ void IceoryxWay::run(const std::string& row, const Pace& pace, int repetition) {
     ends.subscriber->release(chunk);
     return ticks_between(sent.hear(), now);
   });
-  report(row, repetition, latency);
+  rows.add(row, latency);
 }
 
 }  // namespace bench
@@ -186,7 +184,7 @@ IceoryxWay::IceoryxWay(TwoProcesses& both, const Size&) : both_(both) {
   require(false, "this program was built without iceoryx");
 }
 IceoryxWay::~IceoryxWay() = default;
-void IceoryxWay::run(const std::string&, const Pace&, int) {}
+void IceoryxWay::run(const std::string&, const Pace&, Rows&) {}
 
 }  // namespace bench
 

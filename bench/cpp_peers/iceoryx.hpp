@@ -8,6 +8,7 @@
 #include "harness/messages.hpp"
 #include "harness/processes.hpp"
 #include "harness/sizes.hpp"
+#include "harness/turns.hpp"
 
 // iceoryx in C++, as its documentation has it for bytes of any size: untyped publishers and
 // subscribers, whose memory a daemon of its own has made before.
@@ -45,7 +46,7 @@ class IceoryxWay {
   IceoryxWay(const IceoryxWay&) = delete;
   IceoryxWay& operator=(const IceoryxWay&) = delete;
 
-  void run(const std::string& row, const Pace& pace, int repetition);
+  void run(const std::string& row, const Pace& pace, Rows& rows);
 
  private:
   struct Ends;

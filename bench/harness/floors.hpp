@@ -8,14 +8,14 @@
 #include <climits>
 
 #include "harness/messages.hpp"
-#include "harness/report.hpp"
+#include "harness/turns.hpp"
 
 // What two processes can do without a bus, paced and timed as the bus is.
 
 namespace bench {
 
 // Half of the way of a cache line there and back: needs no clock that two cores share.
-inline void line_round_trip(TwoProcesses& both, const Pace& pace, int repetition) {
+inline void line_round_trip(TwoProcesses& both, const Pace& pace, Rows& rows) {
   Line& there = both.stage().sent;
   Line& back = both.stage().answered;
   const auto wait = [](Line& line, std::uint64_t value) {
@@ -33,7 +33,7 @@ inline void line_round_trip(TwoProcesses& both, const Pace& pace, int repetition
       const std::uint64_t end = ticks_after();
       if (message > pace.warm_up) ticks.add((end - begin) / 2);
     }
-    report("line, half a round trip", repetition, ticks);
+    rows.add("line, half a round trip", ticks);
   } else {
     for (std::uint64_t message = 1; message <= last; ++message) {
       wait(there, message);
@@ -51,7 +51,7 @@ struct WakeStage {
 // The sender calls wake(); the receiver sleep(), until then.
 template <typename Wake, typename Sleep>
 void sleeping_one_way(TwoProcesses& both, WakeStage& stage, const char* name, const Pace& pace,
-                      int repetition, Wake wake, Sleep sleep) {
+                      Rows& rows, Wake wake, Sleep sleep) {
   if (both.is_sender())
     return send_paced(
         both, pace, [] { return 0; },
@@ -65,13 +65,13 @@ void sleeping_one_way(TwoProcesses& both, WakeStage& stage, const char* name, co
     const std::uint64_t now = ticks_after();
     return ticks_between(stage.sent.word.load(std::memory_order_acquire), now);
   });
-  report(name, repetition, latency);
+  rows.add(name, latency);
 }
 
-inline void futex_one_way(TwoProcesses& both, WakeStage& stage, const Pace& pace, int repetition) {
+inline void futex_one_way(TwoProcesses& both, WakeStage& stage, const Pace& pace, Rows& rows) {
   std::uint32_t before = stage.wake.load(std::memory_order_acquire);
   sleeping_one_way(
-      both, stage, "futex", pace, repetition,
+      both, stage, "futex", pace, rows,
       [&] {
         stage.wake.fetch_add(1, std::memory_order_release);
         ::syscall(SYS_futex, &stage.wake, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
@@ -85,9 +85,9 @@ inline void futex_one_way(TwoProcesses& both, WakeStage& stage, const Pace& pace
 
 // `event` is from before the fork.
 inline void eventfd_one_way(TwoProcesses& both, WakeStage& stage, int event, const Pace& pace,
-                            int repetition) {
+                            Rows& rows) {
   sleeping_one_way(
-      both, stage, "eventfd", pace, repetition, [&] { ::eventfd_write(event, 1); },
+      both, stage, "eventfd", pace, rows, [&] { ::eventfd_write(event, 1); },
       [&] {
         eventfd_t count = 0;
         ::eventfd_read(event, &count);

@@ -16,6 +16,11 @@ class Histogram {
     ++counts_[bucket_of(value)];
     ++count_;
   }
+  void add(const Histogram& other) noexcept {
+    for (std::size_t bucket = 0; bucket < kBuckets; ++bucket)
+      counts_[bucket] += other.counts_[bucket];
+    count_ += other.count_;
+  }
 
   std::uint64_t count() const noexcept { return count_; }
 

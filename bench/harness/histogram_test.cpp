@@ -33,6 +33,19 @@ TEST(Histogram, the_last_thousandth_is_found) {
   EXPECT_NEAR(histogram.percentile(0.999), 1'000'000, 10'000);
 }
 
+TEST(Histogram, takes_in_what_another_one_has) {
+  Histogram whole;
+  whole.add(10);
+  Histogram part;
+  for (int i = 0; i < 3; ++i) part.add(1'000);
+  whole.add(part);
+  EXPECT_EQ(whole.count(), 4U);
+  EXPECT_EQ(whole.percentile(0), 10);
+  EXPECT_NEAR(whole.percentile(0.5), 1'000, 10);
+  whole.add(Histogram());
+  EXPECT_EQ(whole.count(), 4U);
+}
+
 TEST(Histogram, what_is_too_large_is_in_the_last_bucket_and_an_empty_one_is_zero) {
   Histogram histogram;
   EXPECT_EQ(histogram.percentile(0.5), 0);

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "harness/messages.hpp"
-#include "harness/report.hpp"
 #include "harness/sizes.hpp"
+#include "harness/turns.hpp"
 
 namespace bench {
 
@@ -42,7 +42,7 @@ class LoanWay {
   }
 
   // `reads`: the clock stops when the pages have been read, too.
-  void run(const std::string& row, const Pace& pace, int repetition, bool sleeps, bool reads) {
+  void run(const std::string& row, const Pace& pace, Rows& rows, bool sleeps, bool reads) {
     SentAt sent(both_);
     if (both_.is_sender())
       return send_paced(
@@ -60,7 +60,7 @@ class LoanWay {
       const std::uint64_t now = ticks_after();
       return ticks_between(sent.hear(), now);
     });
-    report(row, repetition, latency);
+    rows.add(row, latency);
   }
 
  private:

@@ -20,6 +20,8 @@ struct Arguments {
     return arguments;
   }
   int repetitions() const noexcept { return quick ? 2 : 7; }
+  // Of each repetition, where rows take turns (harness/turns.hpp).
+  int turns() const noexcept { return quick ? 1 : 10; }
 };
 
 // One JSON object a line, for run.py: what one repetition of one row measured. Keys and names are
