@@ -39,6 +39,16 @@ class PackWriter {
   void write(const Value& value) {
     std::visit([this](const auto& alternative) { put(alternative); }, value.variant());
   }
+  // The same, for what is in no Value: its items follow, each behind its key.
+  void write_map_of(std::size_t items) {
+    if (items < 16)
+      byte(static_cast<std::uint8_t>(0x80 | items));
+    else
+      header(0xde, 0xdf, items);
+  }
+  void write(std::string_view text) { put(text); }
+  void write(Value::TensorIndex tensor) { put(tensor); }
+  void reserve(std::size_t bytes) { bytes_.reserve(bytes); }
   std::vector<std::byte> take() { return std::move(bytes_); }
 
  private:
@@ -62,7 +72,7 @@ class PackWriter {
     byte(0xcb);
     big_endian(std::bit_cast<std::uint64_t>(value), 8);
   }
-  void put(const std::string& value) {
+  void put(std::string_view value) {
     if (value.size() < 32)
       byte(static_cast<std::uint8_t>(0xa0 | value.size()));
     else
@@ -83,10 +93,7 @@ class PackWriter {
   }
   void put(const Value::Map& value) {
     const Nesting nesting(depth_, Code::kInvalidArgument);
-    if (value.size() < 16)
-      byte(static_cast<std::uint8_t>(0x80 | value.size()));
-    else
-      header(0xde, 0xdf, value.size());
+    write_map_of(value.size());
     for (const auto& [key, item] : value) {
       write(key);
       write(item);
@@ -98,19 +105,18 @@ class PackWriter {
     inner.put(value.items);
     put(Value::Extension{kTupleType, inner.take()});
   }
-  void put(Value::TensorIndex value) {
-    Value::Extension extension{kTensorType, std::vector<std::byte>(sizeof value.index)};
-    std::memcpy(extension.bytes.data(), &value.index, sizeof value.index);
-    put(extension);
-  }
+  void put(Value::TensorIndex value) { extension(kTensorType, &value.index, sizeof value.index); }
   void put(const Value::Extension& value) {
-    const std::size_t count = value.bytes.size();
+    extension(value.type, value.bytes.data(), value.bytes.size());
+  }
+
+  void extension(std::int8_t type, const void* data, std::size_t count) {
     if (std::has_single_bit(count) && count <= 16)  // fixext 1 to 16
       byte(static_cast<std::uint8_t>(0xd4 + std::countr_zero(count)));
     else
       header(0xc7, 0xc8, 0xc9, count);
-    byte(static_cast<std::uint8_t>(value.type));
-    raw(value.bytes.data(), value.bytes.size());
+    byte(static_cast<std::uint8_t>(type));
+    raw(data, count);
   }
 
   // 0, 1, 2, 3 for a number of at most 1, 2, 4, 8 bytes.

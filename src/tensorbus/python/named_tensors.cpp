@@ -1,9 +1,9 @@
 #include "tensorbus/python/named_tensors.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
+#include <tensorbus/value.hpp>
 #include <utility>
 
 namespace tensorbus::python {
@@ -22,45 +22,6 @@ constexpr std::uint8_t kString32 = 0xdb;
 // An extension of four bytes, its type (a tensor) and the index.
 constexpr std::array kReference = {std::byte{0xd6}, std::byte{1}};
 constexpr std::size_t kReferenceBytes = kReference.size() + sizeof(std::uint32_t);
-
-class Packer {
- public:
-  explicit Packer(std::size_t items) {
-    constexpr std::size_t kGuessed = 32;  // bytes of an item
-    bytes_.reserve(5 + items * kGuessed);
-    if (items < 16)
-      byte(static_cast<std::uint8_t>(kShortMap | items));
-    else
-      number(items, {kMap16, kMap16, kMap32}, 2);
-  }
-  void name(std::string_view text) {
-    if (text.size() < 32)
-      byte(static_cast<std::uint8_t>(kShortString | text.size()));
-    else
-      number(text.size(), {kString8, kString16, kString32}, 1);
-    raw(text.data(), text.size());
-  }
-  void reference(std::uint32_t index) {
-    raw(kReference.data(), kReference.size());
-    raw(&index, sizeof index);
-  }
-  std::vector<std::byte> take() { return std::move(bytes_); }
-
- private:
-  void byte(std::uint8_t value) { bytes_.push_back(std::byte{value}); }
-  void raw(const void* data, std::size_t size) {
-    const auto* const from = static_cast<const std::byte*>(data);
-    bytes_.insert(bytes_.end(), from, from + size);
-  }
-  // In one, two or four bytes, and at least so many, after what says which.
-  void number(std::size_t value, std::array<std::uint8_t, 3> heads, int least) {
-    const int digits = std::max(value <= 0xff ? 1 : value <= 0xffff ? 2 : 4, least);
-    byte(heads[static_cast<std::size_t>(digits) / 2]);
-    for (int i = digits; i-- > 0;) byte(static_cast<std::uint8_t>(value >> (8 * i)));
-  }
-
-  std::vector<std::byte> bytes_;
-};
 
 // What is not as expected, or not there, is nothing; so is all that comes after it.
 class Unpacker {
@@ -136,7 +97,10 @@ std::optional<std::string_view> text_of(nb::handle name) {
 std::optional<std::vector<std::byte>> pack_named(nb::dict dict, Outgoing& tensors) {
   const std::size_t items = dict.size();
   if (items > kMost) return std::nullopt;
-  Packer packer(items);
+  constexpr std::size_t kGuessed = 32;  // bytes of an item
+  internal::PackWriter packer;
+  packer.reserve(5 + items * kGuessed);
+  packer.write_map_of(items);
   std::size_t packed = 0;
   Py_ssize_t at = 0;
   for (PyObject *key = nullptr, *item = nullptr; PyDict_Next(dict.ptr(), &at, &key, &item) != 0;
@@ -148,8 +112,8 @@ std::optional<std::vector<std::byte>> pack_named(nb::dict dict, Outgoing& tensor
     const int index = tensors.add(value);
     const auto text = index < 0 ? std::nullopt : text_of(name);
     if (!text || text->size() > kMost) return std::nullopt;
-    packer.name(*text);
-    packer.reference(static_cast<std::uint32_t>(index));
+    packer.write(*text);
+    packer.write(TensorIndex{static_cast<std::uint32_t>(index)});
   }
   return packed == items ? std::optional(packer.take()) : std::nullopt;
 }
