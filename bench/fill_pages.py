@@ -104,10 +104,20 @@ def readme(report: Report, page: Path) -> str:
     described = report["machine"]
     text = (
         f"Medians of one run on {described['cores'].split()[0]} cores of a machine with "
-        f"{described['cpu']}, all taking turns; what each row means, the goals and what is missed "
-        "are in [docs/performance.md](docs/performance.md)."
+        f"{described['cpu']}, all taking turns; what each row means, the goals and whether they "
+        "are met are in [docs/performance.md](docs/performance.md)."
     )
     return "\n\n".join([text, as_markdown(short_table(peers(report))), latency_plot(report, page)])
+
+
+def readme_plots(report: Report, page: Path) -> str:
+    """The other plots, side by side."""
+    plots = {
+        "as fast as they go": throughput_plot,
+        "many subscribers": fan_out_plot,
+        "many topics and participants": memory_plot,
+    }
+    return as_markdown([[*plots], [make(report, page) for make in plots.values()]])
 
 
 def readme_floors(report: Report, _: Path) -> str:
@@ -129,6 +139,7 @@ MAKERS = {
     "machine": machine,
     "goals": goals,
     "readme": readme,
+    "readme plots": readme_plots,
     "readme floors": readme_floors,
     "readme queues": readme_queues,
     "peers in hand": peers_in_hand,
@@ -144,6 +155,7 @@ MAKERS = {
 # The benchmark that a block is made of, where that is not its name.
 SOURCES = {
     "readme": "python_peers",
+    "readme plots": "python_peers",
     "readme floors": "polled_latency",
     "readme queues": "python_queue",
     "plot latency": "python_peers",
