@@ -11,11 +11,14 @@ namespace tensorbus::testing {
 // Drives a service in a thread of its own, for as long as it lives.
 class Serving {
  public:
-  explicit Serving(Service service) { (void)executor_.serve(std::move(service)); }
+  explicit Serving(Service service) {
+    (void)executor_.serve(std::move(service));
+    thread_ = std::jthread([this](std::stop_token stop) { executor_.run(stop); });  // now it has it
+  }
 
  private:
   Executor executor_;
-  std::jthread thread_{[this](std::stop_token stop) { executor_.run(stop); }};
+  std::jthread thread_;
 };
 
 inline Content echo(Content request) { return request; }

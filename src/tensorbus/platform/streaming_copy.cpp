@@ -1,5 +1,6 @@
 #include "tensorbus/platform/streaming_copy.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #if defined(__x86_64__)
@@ -36,7 +37,7 @@ void stream_lines(std::byte* target, const std::byte* source, std::size_t bytes)
 
 void streaming_copy(std::byte* target, const std::byte* source, std::size_t bytes) noexcept {
   if (bytes < kWorthAligning) {
-    std::memcpy(target, source, bytes);
+    std::copy_n(source, bytes, target);  // memcpy() takes no null, not even of no bytes
     return;
   }
   const std::size_t before = -reinterpret_cast<std::uintptr_t>(target) % kLine;
@@ -55,7 +56,7 @@ void end_streaming() noexcept { _mm_sfence(); }
 namespace tensorbus::platform {
 
 void streaming_copy(std::byte* target, const std::byte* source, std::size_t bytes) noexcept {
-  std::memcpy(target, source, bytes);
+  std::copy_n(source, bytes, target);
 }
 
 void end_streaming() noexcept {}
