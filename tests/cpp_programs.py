@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sysconfig
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from harness import SANITIZED
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 MARKS = [
@@ -17,6 +20,15 @@ MARKS = [
     pytest.mark.timeout(600),  # it compiles, also where others do
     pytest.mark.skipif(not EXAMPLES.is_dir(), reason="examples are not here"),
 ]
+
+# None: CMake finds CUDA's compiler, which does not survive the sanitizer's library.
+WHY_NO_CUDA = (
+    "CUDA's compiler is not installed"
+    if shutil.which("nvcc") is None
+    else "CUDA's compiler ends beside the sanitizer"
+    if SANITIZED
+    else None
+)
 
 
 def cmake_package() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 
 import standin
 import tensorbus as tb
-from cpp_programs import MARKS, build, torch_options
+from cpp_programs import MARKS, WHY_NO_CUDA, build, torch_options
 from harness import PATIENCE
 from plain_tensors import TORCH_DTYPES, TORCH_LAYOUTS, assert_same_tensor, tensor_of
 from standin import needs_standin
@@ -34,8 +33,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @needs_standin
 @pytest.mark.parametrize("program", ["torch_checks", "dlpack_checks", "cuda_checks"])
 def test_what_holds_in_one_process(programs: Path, program: str) -> None:
-    if program == "cuda_checks" and shutil.which("nvcc") is None:
-        pytest.skip("CUDA's compiler is not installed")
+    if program == "cuda_checks" and WHY_NO_CUDA:
+        pytest.skip(WHY_NO_CUDA)
     environment = os.environ | standin.ENVIRONMENT
     done = subprocess.run([programs / program], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -51,7 +50,9 @@ def through_cpp(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with (
         tb.Publisher("there", domain=domain) as publisher,
         tb.Subscriber("back", domain=domain, timeout=PATIENCE) as subscriber,
-        subprocess.Popen([programs / "torch_echo"], env={"TENSORBUS_DOMAIN": domain}) as echo,
+        subprocess.Popen(
+            [programs / "torch_echo"], env=os.environ | {"TENSORBUS_DOMAIN": domain}
+        ) as echo,
     ):
         assert publisher.wait_for_subscribers(timeout=PATIENCE)
         assert subscriber.wait_for_publishers(timeout=PATIENCE)

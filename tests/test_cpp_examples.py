@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from cpp_programs import EXAMPLES, MARKS, build, running, torch_options
+from cpp_programs import EXAMPLES, MARKS, WHY_NO_CUDA, build, running, torch_options
 from gpu_tensors import why_no_gpu
 from harness import PATIENCE
 from middle_example import MIDDLE, classes_said, expected_classes
@@ -37,7 +36,7 @@ def test_a_model_in_python_stands_between_two_cpp_programs(middle: Path, torch: 
     assert said == expected_classes(torch)
 
 
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="CUDA's compiler is not installed")
+@pytest.mark.skipif(WHY_NO_CUDA is not None, reason=str(WHY_NO_CUDA))
 @pytest.mark.skipif(why_no_gpu() is None, reason="tests/gpu runs them")
 def test_the_same_on_a_gpu_says_so_where_there_is_none(middle: Path) -> None:
     for program in ("cuda_capture", "cuda_sink"):
