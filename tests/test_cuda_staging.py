@@ -92,6 +92,7 @@ def test_an_async_subscriber_has_them_go_back_too(elsewhere: Elsewhere) -> None:
                 sample = await subscriber.receive()
                 data = sample.data["data"]
                 assert (data.device, data.writable) == ("cuda:0", True)
+                sample.use_on(stream)  # the bus's own stream copies into it
                 stream.write(data, 8)
                 assert read_on(stream, sample, data) == {8}
 
