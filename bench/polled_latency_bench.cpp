@@ -103,13 +103,6 @@ class BusRow {
   std::optional<tensorbus::Subscriber> subscriber_;
 };
 
-// A loan that is written, and on its way to memory or not, before the clock starts.
-Loan written_loan(tensorbus::Publisher& publisher, const tensorbus::Layout& layout) {
-  Loan loan = publisher.loan(layout);
-  loan.data()[0] = std::byte{1};
-  return loan;
-}
-
 std::uint64_t publish_now(tensorbus::Publisher& publisher, Loan& loan) {
   const std::uint64_t begin = ticks_before();
   publisher.publish(std::move(loan));

@@ -65,6 +65,11 @@ FLOORS = {
     "python_cuda_rate": "tensorbus topic, one 24.9 MB",
 }
 
+# Rows that take their turns apart from that, by how their names end; "": no row is their floor.
+OTHER_FLOORS = {
+    "size_latency": {"pages read": "", "asleep": "futex", "futex": "futex", "eventfd": "futex"}
+}
+
 
 def number(key: str, value: float) -> str:
     if key.endswith("_ns"):
@@ -96,8 +101,9 @@ def label(key: str) -> str:
 
 
 def floor_of(name: str, row: str) -> str:
-    """The row that stands under this one."""
-    floor = FLOORS[name]
+    """The row that stands under this one, or ""."""
+    others = OTHER_FLOORS.get(name, {})
+    floor = next((floor for end, floor in others.items() if row.endswith(end)), FLOORS[name])
     return row.partition(SAME_GROUP)[0] + floor if floor.startswith(SAME_GROUP) else floor
 
 
@@ -121,8 +127,9 @@ def timed_table(name: str, rows: Rows) -> Table:
         ]
         cells = [row, *medians, spread_text(main, values[main])]
         if has_floor:
-            floor = rows[floor_of(name, row)][main]
-            cells.append(f"{statistics.median(ratios(values[main], floor)):.2f}")
+            floor = floor_of(name, row)
+            times = ratios(values[main], rows[floor][main]) if floor else []
+            cells.append(f"{statistics.median(times):.2f}" if times else "")
         table.append([*cells, *([notes.get(row, "")] if notes else [])])
     rest = [""] * (len(table[0]) - 2)
     return table + [[row, f"absent: {why}", *rest] for row, why in absent.items()]

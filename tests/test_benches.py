@@ -81,6 +81,9 @@ class TestTables:
     def test_a_floor_is_that_of_the_rows_own_group(self) -> None:
         assert tables.floor_of("copied_publish", "1 MB: publish()") == "1 MB: memcpy to a memfd"
         assert tables.floor_of("blocking_latency", "64 B loan, asleep") == "futex"
+        assert tables.floor_of("size_latency", "64 B, polled") == "line, half a round trip"
+        assert tables.floor_of("size_latency", "64 B, asleep") == "futex"
+        assert tables.floor_of("size_latency", "64 B, polled, pages read") == ""
 
     def test_peers_are_shown_by_size_and_what_is_absent_with_its_reason(self) -> None:
         rows: Any = {

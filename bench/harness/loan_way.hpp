@@ -46,7 +46,7 @@ class LoanWay {
     SentAt sent(both_);
     if (both_.is_sender())
       return send_paced(
-          both_, pace, [&] { return publisher_->loan(layout_); },
+          both_, pace, [&] { return written_loan(*publisher_, layout_); },
           [&](tensorbus::Loan& loan) {
             const std::uint64_t begin = ticks_before();
             publisher_->publish(std::move(loan));
@@ -75,7 +75,7 @@ class LoanWay {
   }
 
   TwoProcesses& both_;
-  const Size& size_;
+  const Size size_;
   tensorbus::Layout layout_;
   std::optional<tensorbus::Publisher> publisher_;
   std::optional<tensorbus::Subscriber> subscriber_;

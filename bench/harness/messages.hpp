@@ -26,6 +26,14 @@ inline std::uint64_t read_ticks(const std::byte* from) noexcept {
   return *reinterpret_cast<const volatile std::uint64_t*>(from);
 }
 
+// A loan that is written, and on its way to memory or not, before the clock starts.
+inline tensorbus::Loan written_loan(tensorbus::Publisher& publisher,
+                                    const tensorbus::Layout& layout) {
+  tensorbus::Loan loan = publisher.loan(layout);
+  loan.data()[0] = std::byte{1};
+  return loan;
+}
+
 inline void require(bool holds, const char* what) {
   if (!holds) throw std::runtime_error(what);
 }
