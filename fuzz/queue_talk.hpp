@@ -66,7 +66,7 @@ inline link::Lent wild_lent(Input& input) {
 
 // A request to our host, or the answer of one.
 inline void say_queue(RawTalk& talk, const HostedOnce& hosted, Input& input) {
-  const std::uint32_t what = input.below(8);
+  const std::uint32_t what = input.below(9);
   const std::uint32_t request = input.below(8);
   link::QueueName queue = hosted.name();
   if (input.byte() >= 0xe0) queue.number = input.number();
@@ -74,15 +74,15 @@ inline void say_queue(RawTalk& talk, const HostedOnce& hosted, Input& input) {
   switch (what) {
     case 0:
     case 1: {
-      link::Put put{request, queue, input.below(4), wild_lent(input)};
-      put.lent.number = input.below(4);
-      return talk.say(put, input);
+      return talk.say(link::Put{request, queue, input.below(4), wild_lent(input)}, input);
     }
     case 2:
     case 3:
       return talk.say(link::Get{request, queue, input.below(2)}, input);
     case 4:
-      return talk.say(link::QueueCall{request, queue, input.below(6)}, input);
+      return talk.say(link::QueueCall{request, queue, input.below(6), input.below(4)}, input);
+    case 8:
+      return talk.say(link::Take{request, queue, input.below(3)}, input);
     case 5:
       return talk.say(link::Cancel{request}, input);
     default: {
@@ -104,6 +104,9 @@ inline bool hears_queue(link::Channel::Received& received) {
       return true;
     case link::ControlType::kQueue:
       check(received.as<link::QueueCall>().request != 0);
+      return true;
+    case link::ControlType::kTake:
+      check(received.as<link::Take>().request != 0);
       return true;
     case link::ControlType::kCancel:
       check(received.as<link::Cancel>().request != 0);
@@ -132,7 +135,7 @@ class Queueing {
                                [this](bus::Exchange::Answer& answer) { hear_told(answer); });
         return;
       case 1:
-        last_ = exchange_->call(kQueue, static_cast<link::QueueVerb>(argument),
+        last_ = exchange_->call(kQueue, static_cast<link::QueueVerb>(argument), argument,
                                 [this](bus::Exchange::Answer& answer) { hear_told(answer); });
         return;
       default:

@@ -73,10 +73,9 @@ void Exchange::hand_over(const Id& owner, std::uint32_t segment, memory::Grant g
 
 std::uint32_t Exchange::put(const link::QueueName& queue, std::uint32_t flags,
                             const link::Entry& entry, const link::IssuedRef& issued,
-                            memory::Grant grant, OnAnswer on_answer, std::uint64_t number) {
+                            memory::Grant grant, OnAnswer on_answer) {
   if (ended_) return ask(link::Put{}, link::ControlType::kTold, std::move(on_answer));
-  link::Put request{0, queue, flags, lent(entry, issued, grant)};
-  request.lent.number = number;
+  const link::Put request{0, queue, flags, lent(entry, issued, grant)};
   try {
     return ask(request, link::ControlType::kTold, std::move(on_answer));
   } catch (...) {
@@ -90,13 +89,13 @@ std::uint32_t Exchange::get(const link::QueueName& queue, std::uint32_t flags, O
 }
 
 std::uint32_t Exchange::call(const link::QueueName& queue, link::QueueVerb verb,
-                             OnAnswer on_answer) {
-  return ask(link::QueueCall{0, queue, static_cast<std::uint32_t>(verb)}, link::ControlType::kTold,
-             std::move(on_answer));
+                             std::uint64_t number, OnAnswer on_answer) {
+  return ask(link::QueueCall{0, queue, static_cast<std::uint32_t>(verb), number},
+             link::ControlType::kTold, std::move(on_answer));
 }
 
 void Exchange::cancel(std::uint32_t request) {
-  if (!ended_ && asked_.contains(request)) connected_->channel->send(link::Cancel{request});
+  if (!ended_) connected_->channel->send(link::Cancel{request});
 }
 
 bool Exchange::on_message(link::Channel::Received& received) {
@@ -134,9 +133,14 @@ bool Exchange::on_message(link::Channel::Received& received) {
       serve(asked.request, [&] { queues().on_call(shared_from_this(), asked); });
       return true;
     }
+    case link::ControlType::kTake: {
+      const auto taken = received.as<link::Take>();
+      if (surroundings_.queues) surroundings_.queues->on_take(shared_from_this(), taken);
+      return true;
+    }
     case link::ControlType::kCancel: {
       const auto request = received.as<link::Cancel>().request;
-      if (surroundings_.queues) surroundings_.queues->on_cancel(*this, request);
+      if (surroundings_.queues) surroundings_.queues->on_cancel(shared_from_this(), request);
       return true;
     }
     case link::ControlType::kTold: {
@@ -243,7 +247,7 @@ void Exchange::end(const std::string& why) {
   // The peer has unpinned what it had, or is dead; or it has hung up with it, to its own harm.
   for (const auto& [segment, part] : std::exchange(pinned_, {}))
     surroundings_.arena->unpin(segment, part);
-  if (surroundings_.queues) surroundings_.queues->forget(*this);
+  if (surroundings_.queues) surroundings_.queues->forget(shared_from_this());
   auto asked = std::exchange(asked_, {});
   for (auto& [request, waiting] : asked) {
     Answer closed =

@@ -63,10 +63,12 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   // To the host of a queue (section 7). Each returns the number of the request, 0 if it was
   // answered already.
   std::uint32_t put(const link::QueueName& queue, std::uint32_t flags, const link::Entry& entry,
-                    const link::IssuedRef& issued, memory::Grant grant, OnAnswer on_answer,
-                    std::uint64_t number = 0);
+                    const link::IssuedRef& issued, memory::Grant grant, OnAnswer on_answer);
   std::uint32_t get(const link::QueueName& queue, std::uint32_t flags, OnAnswer on_answer);
-  std::uint32_t call(const link::QueueName& queue, link::QueueVerb verb, OnAnswer on_answer);
+  // `number`: of the item that is done.
+  std::uint32_t call(const link::QueueName& queue, link::QueueVerb verb, std::uint64_t number,
+                     OnAnswer on_answer);
+  void take(const link::Take& taken) { connected_->channel->send(taken); }
   void cancel(std::uint32_t request);
 
   // To a client of a queue: the answers to its requests.

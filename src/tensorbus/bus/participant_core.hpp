@@ -19,6 +19,7 @@
 #include "tensorbus/bus/subscriber_core.hpp"
 #include "tensorbus/bus/subscriptions.hpp"
 #include "tensorbus/bus/surroundings.hpp"
+#include "tensorbus/bus/taken_items.hpp"
 
 namespace tensorbus::bus {
 
@@ -61,6 +62,8 @@ class ParticipantCore {
 
   // How what is shared or queued here is copied.
   CopyTuner& copies() noexcept { return copies_; }
+  // Of queues, whoever is their host.
+  TakenItems& taken_items() noexcept { return taken_items_; }
   // Has `task` done on the service thread.
   void post(std::function<void(Surroundings&)> task) {
     service_.post([this, task = std::move(task)] { task(surroundings_); });
@@ -129,6 +132,7 @@ class ParticipantCore {
   Owners owners_;
 
   CopyTuner copies_;  // of these
+  TakenItems taken_items_;
 
   std::mutex mutex_;
   std::map<std::uint32_t, Published> publishers_;

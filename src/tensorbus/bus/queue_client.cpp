@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "tensorbus/bus/awaited.hpp"
-#include "tensorbus/bus/queue_host.hpp"
 
 namespace tensorbus::bus {
 namespace {
@@ -12,8 +11,11 @@ using namespace std::chrono_literals;
 
 using Timeout = QueueClient::Timeout;
 
-// For an answer that the host owes at once.
+// For an answer that the host owes at once: of a call that has no time-out, of one that shall not
+// wait, and of a put that is given up.
 constexpr Timeout kGrace = 5s;
+constexpr Timeout kAtOnce = 1s;
+constexpr Timeout kLastAnswer = 200ms;
 
 using OnGone = std::function<void(const Error&)>;
 
@@ -74,7 +76,8 @@ QueueClient::Request QueueClient::start_put(const PreparedSample& item, bool wai
   auto asked = ask_host(
       core_, address_.host,
       [queue = address_.queue, flags, entry = item.entry(), issued = item.issued(),
-       grant = item.most_granted(), awaited](Surroundings&, const std::shared_ptr<Exchange>& host) {
+       grant = item.most_granted(),
+       awaited](Surroundings&, const std::shared_ptr<Exchange>& host, const QueueRequestRef&) {
         return host->put(queue, flags, entry, issued, grant, tell(awaited));
       },
       gone(awaited));
@@ -85,14 +88,12 @@ Outcome QueueClient::put(const PreparedSample& item, Timeout timeout, const Give
   const bool waits = timeout > Timeout::zero();
   const auto [awaited, cancel] = start_put(item, waits);
   return closed_is_an_outcome([&] {
-    Outcome outcome = awaited->wait(waits ? timeout : kGrace, give_up);
+    Outcome outcome = awaited->wait(waits ? timeout : kAtOnce, give_up);
     if (outcome == Outcome::kDone) {
       outcome = Outcome::kTimedOut;  // if there was no room
     } else {
       cancel();
-      const bool hurried = outcome == Outcome::kInterrupted;
-      if (awaited->wait(hurried ? link::kParkSlice : kGrace, hurried ? never() : give_up) !=
-          Outcome::kDone)
+      if (awaited->wait(kLastAnswer, never()) != Outcome::kDone)
         throw Error(Code::kTimeout,
                     "the process that has the queue does not answer: it is stopped, or very busy. "
                     "Whether the item is in the queue is not known");
@@ -110,21 +111,27 @@ Outcome QueueClient::get(Sample& item, Access access, Timeout timeout,
   const bool waits = timeout > Timeout::zero();
   QueueGet getting = start_get(access, waits);
   return closed_is_an_outcome([&] {
-    Outcome outcome = getting.take(item, waits ? timeout : kGrace, give_up);
-    if (outcome == Outcome::kTimedOut && getting.has_come())  // just then
-      outcome = getting.take(item, Timeout::zero(), give_up);
-    if (outcome != Outcome::kDone) getting.cancel();
-    return outcome;
+    try {
+      Outcome outcome = getting.take(item, waits ? timeout : kAtOnce, give_up);
+      if (outcome == Outcome::kTimedOut && getting.has_come())  // just then
+        outcome = getting.take(item, Timeout::zero(), give_up);
+      if (outcome != Outcome::kDone) getting.cancel();
+      return outcome;
+    } catch (...) {
+      getting.cancel();
+      throw;
+    }
   });
 }
 
-link::Told QueueClient::call(link::QueueVerb verb, const GiveUp& give_up) const {
+link::Told QueueClient::call(link::QueueVerb verb, const GiveUp& give_up,
+                             std::uint64_t number) const {
   const auto awaited = std::make_shared<Awaited<link::Told>>();
   ask_host(
       core_, address_.host,
-      [queue = address_.queue, verb, awaited](Surroundings&,
-                                              const std::shared_ptr<Exchange>& host) {
-        return host->call(queue, verb, tell(awaited));
+      [queue = address_.queue, verb, number, awaited](
+          Surroundings&, const std::shared_ptr<Exchange>& host, const QueueRequestRef&) {
+        return host->call(queue, verb, number, tell(awaited));
       },
       gone(awaited));
   if (awaited->wait(kGrace, give_up ? give_up : never()) != Outcome::kDone)
@@ -137,8 +144,9 @@ link::Told QueueClient::open(Timeout timeout, const GiveUp& give_up) const {
   const auto awaited = std::make_shared<Awaited<link::Told>>();
   ask_host(
       core_, address_.host,
-      [queue = address_.queue, awaited](Surroundings&, const std::shared_ptr<Exchange>& host) {
-        return host->call(queue, link::QueueVerb::kOpen, tell(awaited));
+      [queue = address_.queue, awaited](Surroundings&, const std::shared_ptr<Exchange>& host,
+                                        const QueueRequestRef&) {
+        return host->call(queue, link::QueueVerb::kOpen, 0, tell(awaited));
       },
       gone(awaited));
   if (awaited->wait(at_least(timeout, link::kParkSlice), give_up) != Outcome::kDone)
@@ -151,15 +159,25 @@ link::Told QueueClient::state(const GiveUp& give_up) const {
 }
 
 void QueueClient::task_done(const GiveUp& give_up) const {
-  (void)call(link::QueueVerb::kTaskDone, give_up);
+  const auto oldest = core_.taken_items().remove_oldest(name());
+  if (!oldest)
+    throw Error(Code::kInvalidArgument,
+                "task_done() called more often than this process got items from the queue");
+  try {
+    (void)call(link::QueueVerb::kTaskDone, give_up, *oldest);
+  } catch (const Error& error) {
+    if (error.code() == Code::kClosed) core_.taken_items().forget(name());
+    throw;
+  }
 }
 
 QueueClient::Request QueueClient::start_join() const {
   const auto awaited = std::make_shared<Awaited<link::Told>>();
   auto asked = ask_host(
       core_, address_.host,
-      [queue = address_.queue, awaited](Surroundings&, const std::shared_ptr<Exchange>& host) {
-        return host->call(queue, link::QueueVerb::kJoin, tell(awaited));
+      [queue = address_.queue, awaited](Surroundings&, const std::shared_ptr<Exchange>& host,
+                                        const QueueRequestRef&) {
+        return host->call(queue, link::QueueVerb::kJoin, 0, tell(awaited));
       },
       gone(awaited));
   return {awaited, cancel(core_, std::move(asked))};

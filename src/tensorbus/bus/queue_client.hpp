@@ -6,11 +6,11 @@
 #include <optional>
 
 #include "tensorbus/bus/awaited.hpp"
-#include "tensorbus/bus/hosted_queue.hpp"
 #include "tensorbus/bus/options.hpp"
 #include "tensorbus/bus/participant_core.hpp"
 #include "tensorbus/bus/prepared_sample.hpp"
 #include "tensorbus/bus/queue_get.hpp"
+#include "tensorbus/bus/queue_host.hpp"
 #include "tensorbus/link/control.hpp"
 
 namespace tensorbus::bus {
@@ -47,7 +47,8 @@ class QueueClient {
   void close(const GiveUp& give_up) const;
 
  private:
-  link::Told call(link::QueueVerb verb, const GiveUp& give_up) const;
+  link::Told call(link::QueueVerb verb, const GiveUp& give_up, std::uint64_t number = 0) const;
+  TakenItems::Queue name() const { return {address_.host, address_.queue.number}; }
 
   ParticipantCore& core_;
   const QueueAddress address_;

@@ -9,46 +9,55 @@
 #include "tensorbus/bus/queue_request.hpp"
 #include "tensorbus/bus/reading.hpp"
 #include "tensorbus/bus/sample.hpp"
+#include "tensorbus/platform/clock.hpp"
 
 namespace tensorbus::bus {
 
-// A get that is under way: the host's answer is awaited, then the item is read by whoever asked. An
-// item that came and is not taken goes back to where it was. For one thread.
+// A get that is under way: the host's offer is awaited, read by the thread that asked, and then
+// accepted; or it is refused, and the item is where it was. Exactly one of both is sent. An offer
+// whose memory does not come, since its owner is stopped, is refused, and another asked for. For
+// one thread.
 class QueueGet {
  public:
   // `waits`: until there is an item.
   QueueGet(ParticipantCore& core, const QueueAddress& address, Access access, bool waits);
 
-  // kDone with an item; kTimedOut: not yet, or there is none; kInterrupted. Throws what came
-  // instead. When memory was short for it, the item has gone back.
+  // kDone with an item, which the host knows to be in our hand; kTimedOut: not yet, or there is
+  // none; kInterrupted. Throws what came instead. When memory was short for it, the offer has been
+  // refused.
   Outcome take(Sample& item, std::chrono::nanoseconds timeout, const GiveUp& give_up);
   // Has the host answered?
   bool has_come() const noexcept { return awaited_->done(); }
   // Called once when take() is worth another try, at once if it is now.
   void on_ready(std::function<void()> tell);
-  // Nobody waits any more.
+  // Nobody waits any more. After kDone it does nothing.
   void cancel();
 
  private:
-  struct Item {
+  struct Offer {
     HeldRef held;
-    std::uint64_t number = 0;  // the host's
+    std::shared_ptr<link::Channel> host;
+    link::Take acceptance;
+    std::uint64_t number = 0;  // of the item, for task_done()
   };
-  using Answer = std::shared_ptr<Awaited<std::optional<Item>>>;  // empty: there was none
+  using Answer = std::shared_ptr<Awaited<std::optional<Offer>>>;  // empty: there was none
 
-  static std::uint32_t start(Surroundings& surroundings, const std::shared_ptr<Exchange>& host,
-                             const QueueAddress& address, memory::Grant grant, bool waits,
-                             const Answer& answer);
-  Outcome wait_for_item(std::chrono::nanoseconds timeout, const GiveUp& give_up);
-  void put_back(Item item);
+  // What the service thread knows of it.
+  struct Asking;
+  Outcome wait_for_offer(std::chrono::nanoseconds timeout, const GiveUp& give_up);
+  Outcome read(std::chrono::nanoseconds timeout, const GiveUp& give_up);
+  Outcome accept(const platform::Deadline& deadline, const GiveUp& give_up);
+  void spoil();
 
   ParticipantCore* core_;
   QueueAddress address_;
   Access access_;
   Answer awaited_;
   QueueRequestRef asked_;
-  std::optional<Reading> reading_;  // since an item came
-  std::uint64_t number_ = 0;        // its
+  std::optional<Offer> offer_;      // since it came
+  std::optional<Reading> reading_;  // the same
+  std::optional<Sample> read_;      // not accepted yet
+  bool over_ = false;               // accepted, or refused
 };
 
 }  // namespace tensorbus::bus

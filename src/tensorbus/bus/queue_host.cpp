@@ -9,78 +9,115 @@
 
 namespace tensorbus::bus {
 
+// What the table of a queue has sent to its clients.
+struct QueueHost::Port {
+  Surroundings& surroundings;
+  memory::Grant grant;
+  using Request = Table::Request;
+
+  void offer(const Request& to, const HeldRef& item, std::uint64_t number) const {
+    platform::with_memory_errors([&] {
+      const Onward named = onward(surroundings, item, grant);
+      to.client->lend(to.number, named.entry, named.issued, grant, number);
+    });
+  }
+  void done(const Request& to) const { to.client->tell({.request = to.number}); }
+  void timed_out(const Request& to) const {
+    to.client->tell({.request = to.number, .timed_out = 1});
+  }
+  void deny(const Request& to, const Error& why) const { to.client->deny(to.number, why); }
+  Table::Clock::time_point now() const noexcept { return Table::Clock::now(); }
+};
+
 link::QueueName QueueHost::make(const HostedQueueOptions& options) {
   std::uint64_t key = 0;
   std::memcpy(&key, Id::random().bytes.data(), sizeof key);
-  const memory::Grant grant = options.shared ? memory::Grant::kWrite : memory::Grant::kRead;
-  auto queue = std::make_shared<HostedQueue>(
-      options, [this, grant](const Party& to, const HeldRef& item, std::uint64_t number) {
-        lend(to, item, number, grant);
-      });
-  queues_.emplace(next_, Hosted{key, std::move(queue)});
+  queues_.emplace(next_, Hosted{key, options, Table(options.maxsize, options.redeliver)});
   return {next_++, key};
 }
 
 void QueueHost::close(std::uint64_t number) {
-  const auto closed = queues_.extract(number);
-  if (closed) closed.mapped().queue->close();
+  auto closed = queues_.extract(number);
+  if (!closed) return;
+  Port port{surroundings_, closed.mapped().grant()};
+  closed.mapped().table.close(port, Error(Code::kClosed, "the queue is closed"));
 }
 
-HostedQueue& QueueHost::find(const link::QueueName& name, bool by_name) {
+QueueHost::Hosted& QueueHost::find(const link::QueueName& name, bool by_name) {
   const auto found = queues_.find(name.number);
   if (found == queues_.end()) throw Error(Code::kClosed, "the queue is closed");
-  const bool named = by_name && !found->second.queue->options().name.empty();
+  const bool named = by_name && !found->second.options.name.empty();
   if (!named && found->second.key != name.key)
     throw Error(Code::kInvalidArgument, "this address of a queue was made up, or damaged");
-  return *found->second.queue;
+  return found->second;
 }
 
-void QueueHost::on_put(const std::shared_ptr<Exchange>& from, const link::Put& asked) {
+void QueueHost::on_put(const Client& from, const link::Put& asked) {
+  const Table::Request request{from, asked.request};
   memory::Grant grant{};
   try {
-    grant = find(asked.queue).grant();
+    Hosted& queue = find(asked.queue);
+    grant = queue.grant();
+    queue.table.arrive(request, (asked.flags & link::Put::kWait) != 0);
   } catch (const Error&) {
     from->give_back(asked.lent);
     throw;
   }
+  const auto fail = [this, request, name = asked.queue](const Error& error) {
+    if (const auto found = queues_.find(name.number); found != queues_.end())
+      found->second.table.not_put(request);
+    request.client->deny(request.number, error);
+  };
   collect(surroundings_, from, asked.lent, grant,
-          {[this, from, asked](HeldRef item) {
+          {[this, request, fail, name = asked.queue](HeldRef item) {
              try {
-               HostedQueue& queue = find(asked.queue);
-               const Party party{from, asked.request};
-               if ((asked.flags & link::Put::kCameBack) != 0)
-                 queue.take_back(party, std::move(item), asked.lent.number);
-               else
-                 queue.put(party, std::move(item), asked.flags);
+               Hosted& queue = find(name);
+               Port port{surroundings_, queue.grant()};
+               queue.table.put(port, request, std::move(item));
              } catch (const Error& error) {  // it was closed meanwhile
-               from->deny(asked.request, error);
+               fail(error);
              }
            },
-           [from, asked](const Error& error) { from->deny(asked.request, error); }});
+           fail});
 }
 
-void QueueHost::on_get(const std::shared_ptr<Exchange>& from, const link::Get& asked) {
-  find(asked.queue).get({from, asked.request}, asked.flags);
+void QueueHost::on_get(const Client& from, const link::Get& asked) {
+  Hosted& queue = find(asked.queue);
+  Port port{surroundings_, queue.grant()};
+  queue.table.get(port, {from, asked.request}, (asked.flags & link::Get::kWait) != 0);
 }
 
-void QueueHost::on_call(const std::shared_ptr<Exchange>& from, const link::QueueCall& asked) {
+void QueueHost::on_take(const Client& from, const link::Take& taken) {
+  const auto found = queues_.find(taken.queue.number);
+  if (found == queues_.end()) return;  // it was closed meanwhile
+  Port port{surroundings_, found->second.grant()};
+  if (taken.spoilt != 0)
+    found->second.table.spoil(port, {from, taken.request});
+  else
+    found->second.table.take(port, {from, taken.request});
+}
+
+void QueueHost::on_call(const Client& from, const link::QueueCall& asked) {
   const auto verb = static_cast<link::QueueVerb>(asked.verb);
-  HostedQueue& queue = find(asked.queue, verb == link::QueueVerb::kOpen);
-  const Party party{from, asked.request};
+  Hosted& queue = find(asked.queue, verb == link::QueueVerb::kOpen);
+  Port port{surroundings_, queue.grant()};
   switch (verb) {
-    case link::QueueVerb::kOpen: {
-      const HostedQueueOptions& options = queue.options();
-      return from->tell({.request = asked.request,
-                         .first = options.maxsize,
-                         .second = (options.redeliver ? 1U : 0U) | (options.shared ? 2U : 0U),
-                         .third = queues_.at(asked.queue.number).key});
-    }
+    case link::QueueVerb::kOpen:
+      return from->tell(
+          {.request = asked.request,
+           .first = queue.options.maxsize,
+           .second = (queue.options.redeliver ? 1U : 0U) | (queue.options.shared ? 2U : 0U),
+           .third = queue.key});
     case link::QueueVerb::kState:
-      return queue.tell_state(party);
+      return from->tell({.request = asked.request,
+                         .first = queue.table.items(),
+                         .second = queue.table.unfinished(),
+                         .third = queue.table.lost()});
     case link::QueueVerb::kTaskDone:
-      return queue.task_done(party);
+      queue.table.task_done(port, from, asked.number);
+      return from->tell({.request = asked.request});
     case link::QueueVerb::kJoin:
-      return queue.join(party);
+      return queue.table.join(port, {from, asked.request});
     case link::QueueVerb::kClose:
       close(asked.queue.number);
       return from->tell({.request = asked.request});
@@ -88,20 +125,18 @@ void QueueHost::on_call(const std::shared_ptr<Exchange>& from, const link::Queue
   throw Error(Code::kInvalidArgument, "QUEUE.verb: " + std::to_string(asked.verb));
 }
 
-void QueueHost::on_cancel(const Exchange& from, std::uint32_t request) {
-  for (const auto& [number, hosted] : queues_) hosted.queue->cancel(from, request);
+void QueueHost::on_cancel(const Client& from, std::uint32_t request) {
+  for (auto& [number, hosted] : queues_) {
+    Port port{surroundings_, hosted.grant()};
+    hosted.table.cancel(port, {from, request});
+  }
 }
 
-void QueueHost::forget(const Exchange& client) {
-  for (const auto& [number, hosted] : queues_) hosted.queue->forget(client);
-}
-
-void QueueHost::lend(const Party& to, const HeldRef& item, std::uint64_t number,
-                     memory::Grant grant) {
-  platform::with_memory_errors([&] {
-    const Onward named = onward(surroundings_, item, grant);
-    to.client->lend(to.request, named.entry, named.issued, grant, number);
-  });
+void QueueHost::forget(const Client& client) {
+  for (auto& [number, hosted] : queues_) {
+    Port port{surroundings_, hosted.grant()};
+    hosted.table.forget(port, client);
+  }
 }
 
 }  // namespace tensorbus::bus

@@ -4,10 +4,8 @@
 
 namespace tensorbus::bus {
 
-QueueRequestRef ask_host(
-    ParticipantCore& core, const Id& host,
-    std::function<std::uint32_t(Surroundings&, const std::shared_ptr<Exchange>& host)> start,
-    std::function<void(const Error&)> on_gone) {
+QueueRequestRef ask_host(ParticipantCore& core, const Id& host, StartRequest start,
+                         std::function<void(const Error&)> on_gone) {
   auto asked = std::make_shared<QueueRequest>();
   core.post([asked, host, start = std::move(start),
              on_gone = std::move(on_gone)](Surroundings& surroundings) {
@@ -17,7 +15,7 @@ QueueRequestRef ask_host(
           if (!reached)
             return on_gone(Error(Code::kClosed, "the process that has the queue is gone"));
           asked->host = reached;
-          asked->request = start(surroundings, reached);
+          asked->request = start(surroundings, reached, asked);
         });
   });
   return asked;

@@ -24,10 +24,10 @@ using QueueRequestRef = std::shared_ptr<QueueRequest>;
 
 // Has `start` ask the host, which returns the number of the request; or `on_gone` told why it
 // cannot. Any thread.
-QueueRequestRef ask_host(
-    ParticipantCore& core, const Id& host,
-    std::function<std::uint32_t(Surroundings&, const std::shared_ptr<Exchange>& host)> start,
-    std::function<void(const Error&)> on_gone);
+using StartRequest = std::function<std::uint32_t(
+    Surroundings&, const std::shared_ptr<Exchange>& host, const QueueRequestRef& asked)>;
+QueueRequestRef ask_host(ParticipantCore& core, const Id& host, StartRequest start,
+                         std::function<void(const Error&)> on_gone);
 void cancel_request(ParticipantCore& core, const QueueRequestRef& request);
 
 }  // namespace tensorbus::bus

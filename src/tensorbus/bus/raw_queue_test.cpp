@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <optional>
+#include <utility>
 
 #include "tensorbus/bus/domain.hpp"
 #include "tensorbus/bus/queue.hpp"
@@ -36,10 +38,13 @@ class RawClient : public ::testing::Test {
   RawClient() {
     peer.say_hello();
     EXPECT_EQ(peer.next(), ControlType::kHello);
+    name = name_of(queue);
+  }
+  static link::QueueName name_of(const Queue& queue) {
     const std::string address = queue.address();  // prefix:host:number:key
     const std::size_t key = address.rfind(':') + 1;
     const std::size_t number = address.rfind(':', key - 2) + 1;
-    name = {std::stoull(address.substr(number), nullptr, 16),
+    return {std::stoull(address.substr(number), nullptr, 16),
             std::stoull(address.substr(key), nullptr, 16)};
   }
   void get(std::uint32_t request, std::uint32_t flags = link::Get::kWait) {
@@ -52,13 +57,42 @@ class RawClient : public ::testing::Test {
     return link::code_of(peer.received.as<link::Denied>().code);
   }
   void die() { ::shutdown(peer.channel.fd(), SHUT_RDWR); }
-  void others_go_on() {
-    std::vector<std::uint64_t> words(8);
-    write_pattern(words, 3);
-    ASSERT_EQ(queue.put({.tensors = {TensorView::of(words.data(), {8})}}, kLong), Outcome::kDone);
+  void finish(std::uint32_t request, std::uint64_t item) {
+    peer.channel.send(link::QueueCall{
+        request, name, static_cast<std::uint32_t>(link::QueueVerb::kTaskDone), item});
+  }
+  // The number of the item; nothing if there was no offer.
+  std::optional<std::uint64_t> hear_offer() {
+    auto type = peer.next();
+    while (type == ControlType::kSegment) type = peer.next();
+    if (type != ControlType::kLent) return std::nullopt;
+    return peer.received.as<link::Lent>().number;
+  }
+  // Items, unfinished, lost, after all that the peer said.
+  using State = std::array<std::uint64_t, 3>;
+  State state() {
+    peer.channel.send(
+        link::QueueCall{99, name, static_cast<std::uint32_t>(link::QueueVerb::kState)});
+    for (auto type = peer.next(); type; type = peer.next()) {
+      if (type != ControlType::kTold) continue;
+      const auto told = peer.received.as<link::Told>();
+      if (told.request == 99) return {told.first, told.second, told.third};
+    }
+    ADD_FAILURE() << "no answer";
+    return {};
+  }
+  Message pattern(std::uint64_t seed) {
+    write_pattern(words, seed);
+    return {.tensors = {TensorView::of(words.data(), {8})}};
+  }
+  void put(std::uint64_t seed) { ASSERT_EQ(queue.put(pattern(seed), kLong), Outcome::kDone); }
+  static std::uint64_t take_from(Queue& from) {
     Sample sample;
-    ASSERT_EQ(other.get(sample, kLong), Outcome::kDone);
-    EXPECT_EQ(seed_of(sample), 3U);
+    return from.get(sample, kLong) == Outcome::kDone ? seed_of(sample).value_or(0) : 0;
+  }
+  void others_go_on() {
+    put(3);
+    EXPECT_EQ(take_from(other), 3U);
   }
 
   const FreshDomain fresh;
@@ -69,6 +103,7 @@ class RawClient : public ::testing::Test {
   Queue other = Queue::open(queue.address(), kLong, {}, third);
   RawPeer peer{domain.connect(host.id()).socket};
   link::QueueName name;
+  std::vector<std::uint64_t> words = std::vector<std::uint64_t>(8);
 };
 
 TEST_F(RawClient, that_has_no_key_or_no_queue_is_denied) {
@@ -111,22 +146,84 @@ TEST_F(RawClient, that_puts_what_is_not_there_is_denied) {
   others_go_on();
 }
 
-TEST_F(RawClient, that_gives_back_what_it_never_had_takes_nothing_from_others) {
-  std::vector<platform::Fd> fds;
-  fds.push_back(platform::create_sealed_memfd("x", 4096));
-  peer.channel.send(link::SegmentMessage{0, 4096, 0}, std::move(fds));
-  for (std::uint32_t request = 1; request < 100; ++request) {
-    link::Lent lent = tensor_at(0);
-    lent.number = request % 3;
-    peer.channel.send(link::Put{request, name, link::Put::kCameBack, lent});
-    EXPECT_EQ(peer.next(), ControlType::kTold);
-  }
-  EXPECT_EQ(queue.stats().items, 99U);
+TEST_F(RawClient, that_takes_what_it_was_not_offered_changes_nothing) {
+  put(3);
+  for (std::uint32_t request = 0; request < 100; ++request)
+    for (const std::uint32_t spoilt : {0U, 1U, 2U})
+      peer.channel.send(link::Take{request, name, spoilt});
+  link::QueueName elsewhere = name;
+  ++elsewhere.number;
+  peer.channel.send(link::Take{1, elsewhere, 0});
+  EXPECT_EQ(state(), (State{1, 1, 0}));
+  EXPECT_EQ(take_from(other), 3U);
+}
+
+TEST_F(RawClient, that_dies_with_an_offer_has_taken_nothing) {
+  put(3);
+  get(1);
+  ASSERT_EQ(hear_offer(), 0U) << "without redeliver items have no names";
+  EXPECT_EQ(queue.stats().items, 1U) << "it is the queue's until it was taken";
+  EXPECT_EQ(queue.put(pattern(9), 0s), Outcome::kTimedOut) << "and takes its room";
+  die();
+  EXPECT_EQ(take_from(other), 3U);
+  EXPECT_EQ(queue.stats().lost, 0U);
+}
+
+TEST_F(RawClient, that_dies_right_after_it_took_an_item_has_taken_it) {
+  put(3);
+  get(1);
+  ASSERT_TRUE(hear_offer());
+  peer.channel.send(link::Take{1, name, 0});
+  die();
+  EXPECT_TRUE(eventually([&] { return queue.stats().lost == 1; }));
+  EXPECT_EQ(queue.stats().items, 0U);
+  EXPECT_EQ(queue.join(kLong), Outcome::kDone);
+  others_go_on();
+}
+
+TEST_F(RawClient, that_cancels_an_offer_gets_nothing_for_it_any_more) {
+  put(3);
+  get(1);
+  ASSERT_TRUE(hear_offer());
+  peer.channel.send(link::Cancel{1});
+  peer.channel.send(link::Take{1, name, 0});  // too late
+  EXPECT_EQ(take_from(other), 3U);
+  EXPECT_EQ(state(), (State{0, 1, 0}));
+}
+
+TEST_F(RawClient, that_says_that_an_item_is_spoilt_has_it_counted_as_lost) {
+  put(3);
+  get(1);
+  ASSERT_TRUE(hear_offer());
+  peer.channel.send(link::Take{1, name, 1});
+  EXPECT_EQ(state(), (State{0, 0, 1}));
+  others_go_on();
+}
+
+TEST_F(RawClient, that_names_what_it_does_not_have_is_denied) {
+  Queue again({.redeliver = true}, host);
+  name = name_of(again);
+  for (std::uint64_t seed = 1; seed <= 2; ++seed)
+    ASSERT_EQ(again.put(pattern(seed), kLong), Outcome::kDone);
+  get(1);
+  get(2);
+  const auto older = hear_offer();
+  const auto newer = hear_offer();
+  ASSERT_TRUE(older && newer);
+  EXPECT_LT(*older, *newer);
+  peer.channel.send(link::Take{2, name, 0});
+  finish(3, *older);  // offered, and not taken
+  EXPECT_EQ(denied(), Code::kInvalidArgument);
+  finish(4, *newer);
+  EXPECT_EQ(peer.next(), ControlType::kTold);
+  finish(5, *newer);  // once more
+  EXPECT_EQ(denied(), Code::kInvalidArgument);
   die();
   Sample sample;
-  for (int i = 0; i < 99; ++i) (void)queue.get(sample, 0s);
-  EXPECT_EQ(queue.stats().items, 0U);
-  others_go_on();
+  ASSERT_EQ(again.get(sample, kLong), Outcome::kDone);
+  EXPECT_EQ(seed_of(sample), 1U) << "the one that was never taken";
+  again.task_done();
+  EXPECT_EQ(again.join(kLong), Outcome::kDone);
 }
 
 TEST_F(RawClient, that_dies_while_it_waits_is_passed_over) {
@@ -159,10 +256,11 @@ TEST_F(RawClient, that_tells_what_nobody_asked_is_cut_off) {
 TEST_F(RawClient, that_gets_the_same_request_twice_gets_an_item_for_each_and_hurts_itself_alone) {
   get(7);
   get(7);
-  std::vector<std::uint64_t> words(8);
-  for (int i = 0; i < 2; ++i)
-    ASSERT_EQ(queue.put({.tensors = {TensorView::of(words.data(), {8})}}, kLong), Outcome::kDone);
-  EXPECT_EQ(queue.stats().items, 0U);
+  for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+    put(seed);
+    peer.channel.send(link::Take{7, name, 0});
+    EXPECT_TRUE(eventually([&] { return queue.stats().items == 0; }));
+  }
   die();
   EXPECT_TRUE(eventually([&] { return host.arena().used_bytes == 0; }));
   EXPECT_EQ(queue.stats().lost, 2U);

@@ -36,6 +36,12 @@ void Channel::send_or_queue(Queue message) {
   if (waits) wants_to_write_(true);
 }
 
+bool Channel::try_send_bytes(std::vector<std::byte> bytes) {
+  const Pending message{std::move(bytes), {}};
+  const std::lock_guard lock(mutex_);
+  return pending_.empty() && transmit(message) != platform::Transfer::kWouldBlock;
+}
+
 void Channel::flush() {
   const std::lock_guard lock(mutex_);
   if (pending_.empty()) return;

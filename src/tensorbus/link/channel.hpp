@@ -58,6 +58,11 @@ class Channel {
     return Prepared(encode_control(message));
   }
   void send(Prepared message) noexcept;
+  // True: the socket has it, or the peer is gone. False: it would have to wait, and was not sent.
+  template <typename Message>
+  bool try_send(const Message& message) {
+    return try_send_bytes(encode_control(message));
+  }
   // Sends what waits, as far as the socket takes it.
   void flush();
   // Messages that wait because the peer does not read.
@@ -85,6 +90,7 @@ class Channel {
  private:
   void send_bytes(std::vector<std::byte> bytes, std::vector<platform::Fd> fds);
   void send_or_queue(Queue message);
+  bool try_send_bytes(std::vector<std::byte> bytes);
   platform::Transfer transmit(const Pending& pending);
 
   platform::Fd socket_;

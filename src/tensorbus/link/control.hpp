@@ -20,7 +20,7 @@
 namespace tensorbus::link {
 
 inline constexpr std::uint32_t kControlMagic = 0x73756274;  // "tbus"
-inline constexpr std::uint16_t kProtocolVersion = 3;
+inline constexpr std::uint16_t kProtocolVersion = 4;
 // Of what processes share in memory: links, wake pages, descriptors of samples, timelines.
 inline constexpr std::uint32_t kLayoutVersion = 1;
 inline constexpr std::size_t kMaxControlBytes = 4096;
@@ -59,6 +59,7 @@ enum class ControlType : std::uint16_t {
   kPin = 29,
   kStaged = 30,
   kCudaClosed = 31,
+  kTake = 32,
 };
 
 struct ControlHeader {
@@ -278,7 +279,7 @@ struct Lent {
   std::uint32_t segment = 0;  // where it is, unless it is inline
   std::uint64_t offset = 0;
   std::string inline_bytes{};
-  std::uint64_t number = 0;  // of an item of a queue
+  std::uint64_t number = 0;  // of an item of a queue, if task done names it
   std::uint64_t mark = 0;    // packed: it is whole when that is reached
   void visit(auto& archive) {
     archive(request, token, length, segment, offset, inline_bytes, number, mark);
@@ -314,8 +315,7 @@ struct QueueName {
 
 struct Put {
   static constexpr ControlType kType = ControlType::kPut;
-  static constexpr std::uint32_t kWait = 1;      // for room
-  static constexpr std::uint32_t kCameBack = 2;  // to its place: nobody took it
+  static constexpr std::uint32_t kWait = 1;  // for room
   std::uint32_t request = 0;
   QueueName queue;
   std::uint32_t flags = 0;
@@ -341,17 +341,31 @@ struct Get {
   }
 };
 
+// The getter accepts the item that it was offered.
+struct Take {
+  static constexpr ControlType kType = ControlType::kTake;
+  std::uint32_t request = 0;  // of the GET
+  QueueName queue;
+  std::uint32_t spoilt = 0;  // 1: the memory of the item is gone, and no getter can have it
+  void visit(auto& archive) {
+    archive(request);
+    queue.visit(archive);
+    archive(spoilt);
+  }
+};
+
 enum class QueueVerb : std::uint32_t { kOpen, kState, kTaskDone, kJoin, kClose };
 
 struct QueueCall {
   static constexpr ControlType kType = ControlType::kQueue;
   std::uint32_t request = 0;
   QueueName queue;
-  std::uint32_t verb = 0;  // a QueueVerb
+  std::uint32_t verb = 0;    // a QueueVerb
+  std::uint64_t number = 0;  // of the item that is done; 0: it has none
   void visit(auto& archive) {
     archive(request);
     queue.visit(archive);
-    archive(verb);
+    archive(verb, number);
   }
 };
 

@@ -117,6 +117,14 @@ Credentials peer_credentials(int socket) {
   return {credentials.pid, credentials.uid};
 }
 
+void wait_until_writable(int socket, std::chrono::nanoseconds most) noexcept {
+  pollfd polled{socket, POLLOUT, 0};
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(most);
+  const timespec timeout{.tv_sec = static_cast<time_t>(seconds.count()),
+                         .tv_nsec = static_cast<long>((most - seconds).count())};
+  (void)::ppoll(&polled, 1, &timeout, nullptr);
+}
+
 Transfer send_datagram(int socket, std::span<const std::byte> bytes, std::span<const int> fds) {
   iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFdsPerMessage)] = {};

@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -44,6 +45,9 @@ bool peer_has_hung_up(int socket) noexcept;
 
 // Sends one datagram with descriptors, at most so many. kEnded: the other side is gone.
 Transfer send_datagram(int socket, std::span<const std::byte> bytes, std::span<const int> fds);
+
+// Until a datagram may find room, for so long at most.
+void wait_until_writable(int socket, std::chrono::nanoseconds most) noexcept;
 
 struct Datagram {
   std::vector<std::byte> bytes;

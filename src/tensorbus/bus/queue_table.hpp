@@ -1,0 +1,328 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <new>
+#include <utility>
+
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::bus {
+
+// What a client asked of a queue, and is answered.
+template <typename Client>
+struct ClientRequest {
+  Client client{};
+  std::uint32_t number = 0;  // of the client
+  bool operator==(const ClientRequest&) const = default;
+};
+
+// The items of one queue and the requests that wait for them (docs/protocol.md, section 7, which
+// lists the states and transitions). The node of an item lies in one map, which is its state; it is
+// moved from map to map, and no transition but put() and get() takes memory. Sends nothing itself:
+// a `Port` is told what to send.
+//
+//   void offer(const Request&, const Item&, std::uint64_t number);  throws Error: it was not sent
+//   void done(const Request&);                                      these may throw std::bad_alloc
+//   void timed_out(const Request&);
+//   void deny(const Request&, const Error&);
+//   Clock::time_point now();
+//
+// queue_model.hpp runs this class against clients that do everything in every order.
+template <typename Client, typename Item>
+class QueueTable {
+ public:
+  using Request = ClientRequest<Client>;
+  using Clock = std::chrono::steady_clock;
+
+  // `maxsize` 0: no limit. `patience`: for how long an item is offered and refused before others
+  // pass it.
+  QueueTable(std::size_t maxsize, bool redeliver, Clock::duration patience = kPatience)
+      : maxsize_(maxsize), redeliver_(redeliver), patience_(patience) {}
+
+  std::size_t items() const noexcept { return waiting_.size() + offered_; }
+  std::uint64_t unfinished() const noexcept { return unfinished_; }
+  std::uint64_t lost() const noexcept { return lost_; }
+
+  // A PUT was read; its item follows, by put() or not_put().
+  void arrive(Request from, bool waits) {
+    require_room_to_wait(arriving_.size() + putters_.size());
+    arriving_.push_back({std::move(from), waits, {}});
+  }
+  // False: nobody puts it any more.
+  template <typename Port>
+  bool put(Port& port, const Request& from, Item item) {
+    const auto putter = find(arriving_, from);
+    if (putter == arriving_.end()) return false;
+    putter->item.emplace(0, Entry{std::move(item)});
+    if (full() && !putter->waits) {
+      arriving_.erase(putter);
+      port.timed_out(from);
+    } else {
+      putters_.splice(putters_.end(), arriving_, putter);
+      settle(port);
+    }
+    return true;
+  }
+  void not_put(const Request& from) noexcept {
+    if (const auto putter = find(arriving_, from); putter != arriving_.end())
+      arriving_.erase(putter);
+  }
+
+  template <typename Port>
+  void get(Port& port, Request from, bool waits) {
+    require_room_to_wait(getters_.size());
+    Hands& hands = clients_[from.client];
+    if (!redeliver_) {
+      hands.finished_with += hands.taken.size();
+      hands.taken.clear();
+    }
+    if (waiting_.empty() && !waits) return port.timed_out(from);
+    getters_.push_back(std::move(from));
+    settle(port);
+  }
+
+  // The client accepts what it was offered. False: it was offered nothing under this number.
+  template <typename Port>
+  bool take(Port& port, const Request& get) {
+    auto [item, hands] = extract_offered(get);
+    if (!item) return false;
+    item.key() = item.mapped().number;
+    if (!redeliver_) item.mapped().item = Item{};
+    hands->taken.insert(std::move(item));
+    settle(port);
+    return true;
+  }
+  // The memory of what it was offered is gone.
+  template <typename Port>
+  bool spoil(Port& port, const Request& get) {
+    if (!extract_offered(get).first) return false;
+    lose(1);
+    settle(port);
+    return true;
+  }
+
+  // Of the item of this number in the client's hand; of 0, of any that it took. Throws
+  // Error(kInvalidArgument).
+  template <typename Port>
+  void task_done(Port& port, const Client& client, std::uint64_t number) {
+    const auto found = clients_.find(client);
+    if (found == clients_.end()) refuse_task_done();
+    Hands& hands = found->second;
+    if (number == 0 && hands.finished_with > 0)
+      --hands.finished_with;
+    else if (const auto item = number == 0 ? hands.taken.begin() : hands.taken.find(number);
+             item != hands.taken.end())
+      hands.taken.erase(item);
+    else
+      refuse_task_done();
+    --unfinished_;
+    settle(port);
+  }
+
+  template <typename Port>
+  void join(Port& port, Request from) {
+    require_room_to_wait(joiners_.size());
+    joiners_.push_back(std::move(from));
+    settle(port);
+  }
+
+  // A request that waits is answered; an offer goes back to where it was.
+  template <typename Port>
+  void cancel(Port& port, const Request& request) {
+    if (auto [item, hands] = extract_offered(request); item) {
+      Entry& entry = item.mapped();
+      entry.offered_for += port.now() - entry.offered_at;
+      if (entry.offered_for >= patience_)
+        entry.rests_until = port.now() + kRests * patience_ + kTick;
+      wait_again(std::move(item));
+      return settle(port);
+    }
+    const bool waited = drop(getters_, request) || drop(joiners_, request) ||
+                        drop(putters_, request) || drop(arriving_, request);
+    if (waited) port.timed_out(request);
+  }
+
+  // The client is dead, or has hung up; all that it said was heard.
+  template <typename Port>
+  void forget(Port& port, const Client& client) {
+    getters_.remove_if([&](const Request& from) { return from.client == client; });
+    joiners_.remove_if([&](const Request& from) { return from.client == client; });
+    const auto is_its = [&](const Putter& putter) { return putter.from.client == client; };
+    putters_.remove_if(is_its);
+    arriving_.remove_if(is_its);
+    auto left = clients_.extract(client);
+    if (left) {
+      Hands& hands = left.mapped();
+      while (!hands.offered.empty()) {
+        --offered_;
+        wait_again(hands.offered.extract(hands.offered.begin()));
+      }
+      if (redeliver_)
+        waiting_.merge(hands.taken);
+      else
+        lose(hands.taken.size());
+      unfinished_ -= hands.finished_with;
+    }
+    settle(port);
+  }
+
+  // Everybody who waits is denied; nothing is there any more.
+  template <typename Port>
+  void close(Port& port, const Error& why) {
+    for (const auto* waiting : {&getters_, &joiners_})
+      for (const Request& request : *waiting) port.deny(request, why);
+    for (const auto* waiting : {&putters_, &arriving_})
+      for (const Putter& putter : *waiting) port.deny(putter.from, why);
+    *this = QueueTable(maxsize_, redeliver_, patience_);
+  }
+
+ private:
+  friend struct QueueTableState;  // of the model
+
+  // The owner of an item's memory may be stopped: then every getter that is offered the item gives
+  // it back, and it rests, so that the items behind it are got.
+  static constexpr Clock::duration kPatience = std::chrono::milliseconds(100);
+  static constexpr Clock::duration kTick{1};
+  static constexpr int kRests = 10;  // times the patience
+
+  struct Entry {
+    Item item;
+    std::uint64_t number = 0;
+    Clock::time_point offered_at{};
+    Clock::duration offered_for{};  // to those who refused it
+    Clock::time_point rests_until{};
+  };
+  using Items = std::map<std::uint64_t, Entry>;  // by number
+  using Node = typename Items::node_type;
+  using Offers = std::multimap<std::uint64_t, Entry>;  // by request, which a client may use twice
+
+  // What one client has. From its first GET to its end.
+  struct Hands {
+    Offers offered;
+    Items taken;
+    std::uint64_t finished_with = 0;  // taken, and not done; without `redeliver`
+  };
+  struct Putter {
+    Request from;
+    bool waits = false;  // for room
+    Items item;          // empty: it arrives
+  };
+
+  // What a client that only ever asks can take of our memory.
+  static void require_room_to_wait(std::size_t waiting) {
+    if (waiting >= 65'536)
+      throw Error(Code::kOutOfMemory, "more than 65,536 calls wait for this queue already");
+  }
+  [[noreturn]] static void refuse_task_done() {
+    throw Error(Code::kInvalidArgument, "task_done() of an item that this process does not have");
+  }
+
+  static auto find(std::list<Putter>& putters, const Request& request) noexcept {
+    auto at = putters.begin();
+    while (at != putters.end() && at->from != request) ++at;
+    return at;
+  }
+  static bool drop(std::list<Request>& waiting, const Request& request) {
+    return waiting.remove(request) != 0;
+  }
+  static bool drop(std::list<Putter>& putters, const Request& request) {
+    return putters.remove_if([&](const Putter& putter) { return putter.from == request; }) != 0;
+  }
+
+  bool full() const noexcept { return maxsize_ != 0 && items() >= maxsize_; }
+
+  std::pair<Node, Hands*> extract_offered(const Request& get) noexcept {
+    const auto client = clients_.find(get.client);
+    if (client == clients_.end()) return {};
+    Offers& offered = client->second.offered;
+    const auto found = offered.find(get.number);
+    if (found == offered.end()) return {};
+    --offered_;
+    return {offered.extract(found), &client->second};
+  }
+  void wait_again(Node item) noexcept {
+    item.key() = item.mapped().number;
+    waiting_.insert(std::move(item));
+  }
+
+  void lose(std::uint64_t items) noexcept {
+    lost_ += items;
+    unfinished_ -= items;
+  }
+
+  // Invariant 8: afterwards nobody waits for what is there. A request that cannot be answered for
+  // want of memory goes on waiting, until the next message of any client.
+  template <typename Port>
+  void settle(Port& port) {
+    try {
+      while (!putters_.empty() && !full()) admit(port);
+      while (!getters_.empty() && !waiting_.empty()) deal(port);
+      for (; unfinished_ == 0 && !joiners_.empty(); joiners_.pop_front())
+        port.done(joiners_.front());
+    } catch (const std::bad_alloc&) {
+    }
+  }
+
+  template <typename Port>
+  void admit(Port& port) {
+    Putter& putter = putters_.front();
+    port.done(putter.from);
+    Node item = putter.item.extract(putter.item.begin());
+    putters_.pop_front();
+    item.mapped().number = ++last_number_;
+    wait_again(std::move(item));
+    ++unfinished_;
+  }
+
+  // The oldest item, of those that do not rest if there are any.
+  typename Items::iterator next_item(Clock::time_point now) noexcept {
+    const auto found = std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& item) {
+      return item.second.rests_until <= now;
+    });
+    return found == waiting_.end() ? waiting_.begin() : found;
+  }
+
+  // The next item to whoever has waited longest. One that cannot be lent stays, and that client
+  // is told why; unless its memory is gone, which would be so for every client.
+  template <typename Port>
+  void deal(Port& port) {
+    const auto next = next_item(port.now());
+    const Request& to = getters_.front();
+    try {
+      port.offer(to, next->second.item, redeliver_ ? next->first : 0);
+    } catch (const Error& error) {
+      port.deny(to, error);
+      getters_.pop_front();
+      if (error.code() != Code::kClosed) return;
+      waiting_.erase(next);
+      return lose(1);
+    }
+    Node item = waiting_.extract(next);
+    item.key() = to.number;
+    item.mapped().offered_at = port.now();
+    clients_.find(to.client)->second.offered.insert(std::move(item));
+    ++offered_;
+    getters_.pop_front();
+  }
+
+  std::size_t maxsize_;
+  bool redeliver_;
+  Clock::duration patience_;
+  Items waiting_;
+  std::map<Client, Hands> clients_;
+  std::size_t offered_ = 0;  // to all clients
+  std::uint64_t last_number_ = 0;
+  std::uint64_t unfinished_ = 0;
+  std::uint64_t lost_ = 0;
+  std::list<Putter> arriving_;
+  std::list<Putter> putters_;  // in the order in which they get room
+  std::list<Request> getters_;
+  std::list<Request> joiners_;
+};
+
+}  // namespace tensorbus::bus
