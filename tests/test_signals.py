@@ -223,6 +223,9 @@ def test_ctrl_c_ends_what_a_stopped_host_of_a_queue_does_not_answer(
 
     def ask(address: str, use: str) -> None:
         line = tb.Queue.open(address)
+        if use == "task_done":
+            line.put(0)
+            line.get()
         tell("open")
         hear()
         tell("ready")
