@@ -95,7 +95,7 @@ std::uint32_t Exchange::call(const link::QueueName& queue, link::QueueVerb verb,
 }
 
 void Exchange::cancel(std::uint32_t request) {
-  if (!ended_) connected_->channel->send(link::Cancel{request});
+  if (!ended_ && request != 0) connected_->channel->send(link::Cancel{request});
 }
 
 bool Exchange::on_message(link::Channel::Received& received) {

@@ -148,7 +148,7 @@ TEST_F(RawClient, that_puts_what_is_not_there_is_denied) {
 
 TEST_F(RawClient, that_takes_what_it_was_not_offered_changes_nothing) {
   put(3);
-  for (std::uint32_t request = 0; request < 100; ++request)
+  for (std::uint32_t request = 0; request < 20; ++request)  // the socket takes them
     for (const std::uint32_t spoilt : {0U, 1U, 2U})
       peer.channel.send(link::Take{request, name, spoilt});
   link::QueueName elsewhere = name;
