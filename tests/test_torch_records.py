@@ -11,17 +11,20 @@ import pytest
 import tensorbus as tb
 from harness import joined
 from tensorbus._core import Outgoing
+from tensorbus._torch import learn
 from torch_kinds import Pair, torch
 
 
 def said(*record: Any, tensors: Any = (), as_: Any = None) -> Any:
     """What becomes of a record that a hand-made publisher sends, with tensors beside it."""
     with joined(subscriber={"as_": as_}) as (publisher, subscriber):
+        learn()
         outgoing = Outgoing()
         references = [
             msgspec.msgpack.Ext(1, outgoing.add(tensor).to_bytes(4, "little")) for tensor in tensors
         ]
-        fields = msgspec.msgpack.encode([*record, *references])
+        named = "Ext(" in str(record)  # it says itself where they are
+        fields = msgspec.msgpack.encode([*record, *([] if named else references)])
         publisher._core.publish(
             outgoing, msgspec.msgpack.encode(msgspec.msgpack.Ext(3, fields)), None
         )
@@ -30,6 +33,11 @@ def said(*record: Any, tensors: Any = (), as_: Any = None) -> Any:
 
 def longs(*values: Any) -> Any:
     return torch.tensor(values, dtype=torch.int64)
+
+
+def longs_in(index: int) -> Any:
+    """The tensor of this index, in a record that does not end with its tensors."""
+    return msgspec.msgpack.Ext(1, index.to_bytes(4, "little"))
 
 
 HOSTILE: dict[str, tuple[tuple[Any, ...], list[Any]]] = {
@@ -74,6 +82,90 @@ HOSTILE: dict[str, tuple[tuple[Any, ...], list[Any]]] = {
         ("torch.jagged", 4),
         [longs([1], [2]), longs(0, 100), longs(100), longs(1)],
     ),
+    "CSR rows that begin later": (
+        ("torch.sparse", "sparse_csr", [1, 3], False, 4),
+        [longs(1, 1), longs(0), longs(1)],
+    ),
+    "CSR rows that end before they begin": (
+        ("torch.sparse", "sparse_csr", [2, 3], False, 4),
+        [longs(0, 2, 1), longs(0), longs(1)],
+    ),
+    "a CSC row beyond": (
+        ("torch.sparse", "sparse_csc", [3, 1], False, 4),
+        [longs(0, 1), longs(3), longs(1)],
+    ),
+    "a BSR column beyond": (
+        ("torch.sparse", "sparse_bsr", [2, 4], False, 4),
+        [longs(0, 1), longs(2), longs([[1, 2], [3, 4]])],
+    ),
+    "a BSR of half a block": (
+        ("torch.sparse", "sparse_bsr", [2, 3], False, 4),
+        [longs(0, 1), longs(0), longs([[1, 2], [3, 4]])],
+    ),
+    "CSR of too few rows": (
+        ("torch.sparse", "sparse_csr", [2, 3], False, 4),
+        [longs(0, 1), longs(0), longs(1)],
+    ),
+    "CSR without rows": (
+        ("torch.sparse", "sparse_csr", [2, 3], False, 4),
+        [longs(), longs(0), longs(1)],
+    ),
+    "CSR of other batches": (
+        ("torch.sparse", "sparse_csr", [2, 1, 3], False, 4),
+        [longs([0, 1]), longs([0]), longs([1])],
+    ),
+    "CSR of fewer values": (
+        ("torch.sparse", "sparse_csr", [1, 3], False, 4),
+        [longs(0, 2), longs(0, 1), longs(1)],
+    ),
+    "COO of fewer values": (
+        ("torch.sparse", "sparse_coo", [3], False, 4),
+        [longs([0, 1]), longs(1)],
+    ),
+    "COO indices of floats": (
+        ("torch.sparse", "sparse_coo", [3], False, 4),
+        [torch.zeros(1, 1), longs(1)],
+    ),
+    "COO of more dimensions than sizes": (
+        ("torch.sparse", "sparse_coo", [3], False, 4),
+        [longs([0], [0]), longs(1)],
+    ),
+    "nested of fewer offsets": (
+        ("torch.nested", 4),
+        [longs(1, 2, 3, 4), longs([2], [2]), longs([1], [1]), longs(0)],
+    ),
+    "nested of other strides": (
+        ("torch.nested", 4),
+        [longs(1, 2, 3, 4), longs([2, 1], [1, 2]), longs([1]), longs(0, 2)],
+    ),
+    "nested sizes of floats": (
+        ("torch.nested", 4),
+        [longs(1, 2), torch.ones(1, 1), longs([1]), longs(0)],
+    ),
+    "nested in a buffer of two dimensions": (
+        ("torch.nested", 4),
+        [longs([1, 2]), longs([1]), longs([1]), longs(0)],
+    ),
+    "jagged offsets of floats": (
+        ("torch.jagged", 4, longs_in(0), longs_in(1), None, 1),
+        [longs([1], [2]), torch.tensor([0.0, 2.0])],
+    ),
+    "jagged beyond, without lengths": (
+        ("torch.jagged", 4, longs_in(0), longs_in(1), None, 1),
+        [longs([1], [2]), longs(0, 1 << 40)],
+    ),
+    "jagged in no dimension": (
+        ("torch.jagged", 4, longs_in(0), longs_in(1), None, 3),
+        [longs([1], [2]), longs(0, 1)],
+    ),
+    "jagged, by the record of subclasses": (
+        (
+            *("torch.subclass", "torch.nested._internal.nested_tensor", "NestedTensor", 4),
+            *([1, 3, 1], [2, 1, 1], {"_values": longs_in(0), "_offsets": longs_in(1)}),
+            {"requires_grad": False, "ragged_idx": 1},
+        ),
+        [longs([1], [2]), longs(0, 1 << 40)],
+    ),
     "meta of negative size": (("torch.meta", "float32", [-1], [1], 4), []),
     "meta of words": (("torch.meta", "float32", ["a"], [1], 4), []),
     "meta of too few strides": (("torch.meta", "float32", [1, 2], [1], 4), []),
@@ -100,6 +192,7 @@ def test_a_record_that_makes_no_sense_is_a_protocol_error(name: str) -> None:
 
 def test_jagged_offsets_that_reach_beyond_are_refused() -> None:
     for offsets in ([0, 3], [-1, 2], [2, 1]):
+        learn()
         outgoing = Outgoing()
         values = msgspec.msgpack.Ext(1, outgoing.add(torch.ones(2, 3)).to_bytes(4, "little"))
         others = msgspec.msgpack.Ext(1, outgoing.add(longs(*offsets)).to_bytes(4, "little"))
@@ -136,6 +229,7 @@ def test_flags_that_make_no_sense_are_a_protocol_error(name: str) -> None:
     dtype, flags = FLAGS[name]
     memory = np.zeros(64, np.uint8)
     with joined() as (publisher, subscriber):
+        learn()
         outgoing = Outgoing()
         outgoing.add_memory(memory.ctypes.data, dtype, [2], [1], flags, memory)
         publisher._core.publish(outgoing, b"", None)

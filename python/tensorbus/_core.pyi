@@ -142,6 +142,19 @@ def plain_torch(memory: Memory) -> Any:
 def know_torch(tensor: type, dtypes: dict[Any, str]) -> None:
     """Tells the class of plain tensors, and the names of their dtypes."""
 
+def private_copy(address: int, dtype: str, shape: Sequence[int], strides: Sequence[int]) -> Memory:
+    """
+    The elements, row-major, in memory of this process alone. Strides are in elements.
+    """
+
+def check_coordinates(indices: Memory, sizes: Sequence[int], count: int, coalesced: bool) -> None: ...
+
+def check_compressed(begins: Memory, columns: Memory, batches: int, size: int) -> None: ...
+
+def check_jagged(offsets: Memory, lengths: Memory | None, rows: int) -> None: ...
+
+def check_nested(sizes: Memory, strides: Memory, offsets: Memory, elements: int) -> None: ...
+
 class Outgoing:
     """
     The tensors of a message that is about to be published. Each method returns the index of the tensor that it added.

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import DecodeError, Raw, ValidationError, msgpack
 
-from tensorbus import _records, _torch
+from tensorbus import _records, _torch, _torch_indices
 from tensorbus._core import Memory, Outgoing
 from tensorbus._core import Sample as CoreSample
 from tensorbus._errors import CannotTravel, MessageError, ProtocolError, Unsupported
@@ -203,6 +203,7 @@ class Restorer:
     def __init__(self, core: CoreSample, as_: Library | None) -> None:
         self.as_ = as_
         self.types: Mapping[str, Plan] = {}  # of messages, before all others of the same name
+        self._own: dict[int, _torch_indices.OwnIndices] = {}
         self._core = core
         self._tensors = core.tensors(as_)
         if len(self._tensors) > 1:
@@ -262,6 +263,13 @@ class Restorer:
             for (index, _), tensor in zip(members, shared, strict=True):
                 if tensor is not None:
                     self._tensors[index] = tensor
+
+    def own_indices(self, tensor: Any) -> _torch_indices.OwnIndices:
+        """A copy of indices or offsets: of the same tensor the same one, as it was when sent."""
+        own = self._own.get(id(tensor))
+        if own is None:
+            own = self._own[id(tensor)] = _torch_indices.own_indices(tensor)
+        return own
 
     def memory(self, index: int) -> Memory:
         """What the tensor with this index lies in."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from tensorbus import _core, _lending, _numpy, _torch
+from tensorbus import _core, _lending, _numpy, _torch, _torch_indices
 from tensorbus._device import HOST, ordinal_of, stream_of
 from tensorbus._errors import CannotTravel, ProtocolError, Unsupported
 from tensorbus._fields import Flattener, Restorer, flatten, unflatten
@@ -151,6 +151,13 @@ class _Pickler(ForkingPickler):
         return self._reduce(value)
 
 
+# Functions of PyTorch's that follow the numbers which they are given, and ours that look first.
+_CHECKED = {
+    "_rebuild_sparse_tensor": "rebuild_sparse",
+    "_rebuild_nested_tensor": "rebuild_nested",
+}
+
+
 class _Unpickler(pickle.Unpickler):
     def __init__(self, pickled: bytes, tensors: list[Any], as_: Library | None) -> None:
         super().__init__(io.BytesIO(pickled))
@@ -162,6 +169,8 @@ class _Unpickler(pickle.Unpickler):
             return self._tensors.__getitem__
         if module == __name__ and name == _lent_tensor.__name__:
             return self._lent
+        if module == "torch._utils" and name in _CHECKED:
+            return getattr(_torch_indices, _CHECKED[name])
         return super().find_class(module, name)
 
 

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tensorbus import _cuda_array, _numpy, _torch, _torch_kinds
+from tensorbus import _cuda_array, _numpy, _torch, _torch_indices, _torch_kinds
 from tensorbus._core import Memory
 from tensorbus._errors import CannotTravel, Error, ProtocolError, Unsupported
 from tensorbus._tensors import TENSOR_CLASSES, tensor_from
@@ -218,8 +218,8 @@ _RESTORERS: dict[str, Callable[..., Any]] = {
     "torch.dtype": lambda _, name: _torch.dtype_named(name),
     "torch.device": lambda _, text: _torch.learn().device(text),
     "torch.meta": _torch_kinds.restore_meta,
-    "torch.sparse": _torch_kinds.restore_sparse,
-    "torch.nested": _torch_kinds.restore_nested,
-    "torch.jagged": _torch_kinds.restore_jagged,
+    "torch.sparse": _torch_indices.restore_sparse,
+    "torch.nested": _torch_indices.restore_nested,
+    "torch.jagged": _torch_indices.restore_jagged,
     "torch.subclass": _torch_kinds.restore_subclass,
 }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tensorbus._device import HOST, current_stream
 from tensorbus._errors import CannotTravel, ProtocolError, Unsupported
 from tensorbus._torch import dtype_name, dtype_named, finished, flags_of, flags_of_strided, learn
+from tensorbus._torch_indices import COMPRESSED, require_torch
 
 if TYPE_CHECKING:
     import torch
@@ -82,22 +83,14 @@ def _add_strided(flattener: Flattener, tensor: torch.Tensor, flags: int) -> int:
     )
 
 
-_COMPRESSED = {
-    "sparse_csr": ("crow_indices", "col_indices"),
-    "sparse_csc": ("ccol_indices", "row_indices"),
-    "sparse_bsr": ("crow_indices", "col_indices"),
-    "sparse_bsc": ("ccol_indices", "row_indices"),
-}
-
-
 def _lower_sparse(flattener: Flattener, tensor: torch.Tensor, depth: int) -> Any:
     plain = tensor.detach()
     layout = str(plain.layout).removeprefix("torch.")
     if layout == "sparse_coo":
         # The public ones refuse a tensor that is not coalesced.
         parts = [plain._indices(), plain._values()]
-    elif layout in _COMPRESSED:
-        parts = [getattr(plain, name)() for name in _COMPRESSED[layout]] + [plain.values()]
+    elif layout in COMPRESSED:
+        parts = [getattr(plain, name)() for name in COMPRESSED[layout]] + [plain.values()]
     else:
         raise CannotTravel(tensor, f"{plain.layout} tensors cannot travel: publish to_dense()")
     coalesced = layout == "sparse_coo" and plain.is_coalesced()
@@ -153,84 +146,18 @@ def _lower_subclass(flattener: Flattener, tensor: torch.Tensor, depth: int) -> A
         ) from None
 
 
-def _require_torch(restorer: Restorer, what: str) -> Any:
-    if restorer.as_ not in (None, "torch"):
-        raise Unsupported(
-            f'{what} cannot be received with as_="{restorer.as_}": only PyTorch has them'
-        )
-    return learn()
+def _jagged_class() -> Any:
+    """The class of jagged tensors, whose offsets nobody checks; () where PyTorch has none."""
+    module = sys.modules.get("torch.nested._internal.nested_tensor")
+    return getattr(module, "NestedTensor", ())
 
 
 def restore_meta(
     restorer: Restorer, name: str, sizes: list[int], strides: list[int], flags: int
 ) -> torch.Tensor:
-    torch = _require_torch(restorer, "meta tensors")
+    torch = require_torch(restorer, "meta tensors")
     tensor = torch.empty_strided(sizes, strides, dtype=dtype_named(name), device="meta")
     return finished(tensor, flags)
-
-
-def restore_sparse(
-    restorer: Restorer,
-    layout: str,
-    sizes: list[int],
-    coalesced: bool,
-    flags: int,
-    *parts: torch.Tensor,
-) -> torch.Tensor:
-    torch = _require_torch(restorer, "sparse tensors")
-    # The indices are input: PyTorch itself follows them without a look.
-    if layout == "sparse_coo":
-        tensor = torch.sparse_coo_tensor(
-            *parts,
-            sizes,
-            is_coalesced=coalesced or None,
-            check_invariants=True,
-            device=parts[-1].device,
-        )
-    elif layout in _COMPRESSED:
-        tensor = torch.sparse_compressed_tensor(
-            *parts,
-            sizes,
-            layout=getattr(torch, layout),
-            check_invariants=True,
-            device=parts[-1].device,
-        )
-    else:
-        raise ProtocolError(f"sample.fields: there is no layout {layout!r}")
-    return finished(tensor, flags)
-
-
-def restore_nested(restorer: Restorer, flags: int, *parts: torch.Tensor) -> torch.Tensor:
-    torch = _require_torch(restorer, "nested tensors")
-    values, sizes, *_ = parts
-    if sizes.dim() == 0:  # there are none
-        tensor = torch.nested.nested_tensor([], dtype=values.dtype, device=values.device)
-        return finished(tensor, flags)
-    tensor = torch._nested_view_from_buffer(*parts)
-    tensor.unbind()  # refuses a part that is not inside the buffer
-    return finished(tensor, flags)
-
-
-def restore_jagged(
-    restorer: Restorer,
-    flags: int,
-    values: torch.Tensor,
-    offsets: torch.Tensor,
-    lengths: torch.Tensor | None,
-    ragged: int,
-) -> torch.Tensor:
-    torch = _require_torch(restorer, "nested tensors")
-    _check_offsets(values.shape[ragged - 1], offsets, lengths)
-    tensor = torch.nested.nested_tensor_from_jagged(values, offsets, lengths, jagged_dim=ragged)
-    return finished(tensor.detach(), flags)
-
-
-def _check_offsets(end: int, offsets: torch.Tensor, lengths: torch.Tensor | None) -> None:
-    """PyTorch itself follows them without a look."""
-    begins = offsets[:-1]
-    ends = offsets[1:] if lengths is None else begins + lengths
-    if not bool((begins >= 0).all() & (begins <= ends).all() & (ends <= end).all()):
-        raise ProtocolError("sample.fields: a nested tensor that reaches beyond its values")
 
 
 def restore_subclass(
@@ -243,7 +170,7 @@ def restore_subclass(
     inner: dict[str, torch.Tensor],
     context: Any,
 ) -> torch.Tensor:
-    torch = _require_torch(restorer, "subclasses of torch.Tensor")
+    torch = require_torch(restorer, "subclasses of torch.Tensor")
     # What a peer names is not imported, only found.
     found: Any = sys.modules.get(module)
     for part in name.split("."):
@@ -256,5 +183,7 @@ def restore_subclass(
         raise Unsupported(
             f"this is a {module}.{name}, which this process does not know: import {module} here"
         )
+    if issubclass(found, _jagged_class()):
+        raise ProtocolError("sample.fields: a nested tensor in the record of a subclass")
     tensor = found.__tensor_unflatten__(inner, context, torch.Size(sizes), tuple(strides))
     return finished(tensor, flags)

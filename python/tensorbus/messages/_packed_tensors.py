@@ -6,7 +6,7 @@ import ctypes
 from math import prod
 from typing import Any, NoReturn
 
-from tensorbus import _numpy, _torch
+from tensorbus import _core, _numpy, _torch
 from tensorbus._device import HOST
 from tensorbus._errors import ProtocolError, Unsupported
 from tensorbus._fields import Restorer
@@ -68,8 +68,22 @@ def _of_numpy(keeper: Any) -> bytes:
 
 
 def _of_torch(tensor: Any) -> bytes:
-    plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
-    return ctypes.string_at(plain.data_ptr(), plain.numel() * plain.element_size())
+    """Not made by PyTorch's threads: a forked child of a process that used them has none."""
+    plain = tensor.detach().cpu()
+    lazy = plain.is_conj() or plain.is_neg()
+    if plain.is_contiguous() and not lazy:
+        return ctypes.string_at(plain.data_ptr(), plain.numel() * plain.element_size())
+    name = _torch.dtype_name(plain.dtype)
+    copy = _core.private_copy(plain.data_ptr(), name, plain.shape, plain.stride())
+    if lazy:
+        for part in _torch.from_memory(copy).view(-1).split(_BY_ONE_THREAD):
+            part.copy_(part.conj_physical() if plain.is_conj() else part)
+            part.copy_(-part if plain.is_neg() else part)
+    return memoryview(copy).tobytes()  # type: ignore[arg-type]
+
+
+# Elements in which PyTorch sees no work for several threads.
+_BY_ONE_THREAD = 4096
 
 
 class PackedTensor:
@@ -132,6 +146,7 @@ class Unpacker(Restorer):
     def __init__(self, packed: list[PackedTensor]) -> None:
         self.as_ = None
         self.types = {}
+        self._own = {}
         self._tensors = []  # none that the core made
         self._packed = packed
         self._made: dict[int, Any] = {}

@@ -1,6 +1,8 @@
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/version.hpp"
 
+// NB_MODULE defines a function of this name; the one that Python calls is below.
+#define PyInit__core tensorbus_make_core
 NB_MODULE(_core, module) {
   using namespace tensorbus::python;
   module.attr("version") = tensorbus::kVersion;
@@ -9,6 +11,7 @@ NB_MODULE(_core, module) {
   bind_memory(module);
   bind_files(module);
   bind_torch(module);
+  bind_indices(module);
   bind_outgoing(module);
   bind_keepers(module);
   bind_samples(module);
@@ -17,4 +20,35 @@ NB_MODULE(_core, module) {
   bind_queues(module);
   bind_listing(module);
   bind_doctor(module);
+}
+#undef PyInit__core
+
+namespace {
+
+int (*fill_module)(PyObject*) = nullptr;  // NB_MODULE's
+
+// A second interpreter would take over what nanobind and we know of the first one, in this process
+// once: classes, exceptions, PyTorch. The slot Py_mod_multiple_interpreters is not asked by all
+// versions of Python, nor for all interpreters.
+int fill_module_of_main_interpreter(PyObject* module) {
+  if (PyInterpreterState_GetID(PyInterpreterState_Get()) == 0) return fill_module(module);
+  PyErr_SetString(
+      PyExc_ImportError,
+      "tensorbus cannot be imported in a subinterpreter: import it in the main "
+      "interpreter, or start a process (multiprocessing) in place of the subinterpreter");
+  return -1;
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) PyObject* PyInit__core() {
+  PyObject* const made = tensorbus_make_core();
+  if (made == nullptr) return nullptr;
+  for (PyModuleDef_Slot* slot = reinterpret_cast<PyModuleDef*>(made)->m_slots; slot->slot != 0;
+       ++slot) {
+    if (slot->slot != Py_mod_exec || fill_module != nullptr) continue;
+    fill_module = reinterpret_cast<int (*)(PyObject*)>(slot->value);
+    slot->value = reinterpret_cast<void*>(fill_module_of_main_interpreter);
+  }
+  return made;
 }

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+
+#include "tensorbus/platform/export.hpp"
+#include "tensorbus/tensor/layout.hpp"
+
+namespace tensorbus {
+
+// Whole numbers that decide where other memory is read: the indices of a sparse tensor, the offsets
+// of a nested one. Whoever uses them follows them without a look, so they are checked when they
+// arrive: in memory that nobody else can write, or the check is worth nothing. One thread does it:
+// a forked child has no others.
+//
+// Each check throws Error(kProtocol) that says which number is wrong.
+class Indices {
+ public:
+  // `first` need not be aligned. `wide`: int64, else int32.
+  Indices(const std::byte* first, std::size_t count, bool wide)
+      : first_(first), count_(count), wide_(wide) {}
+
+  std::size_t size() const noexcept { return count_; }
+  std::int64_t operator[](std::size_t i) const noexcept {
+    if (wide_) return read<std::int64_t>(i);
+    return read<std::int32_t>(i);
+  }
+
+ private:
+  template <typename Number>
+  Number read(std::size_t i) const noexcept {
+    Number number;
+    std::memcpy(&number, first_ + i * sizeof number, sizeof number);
+    return number;
+  }
+
+  const std::byte* first_;
+  std::size_t count_;
+  bool wide_;
+};
+
+// The elements of such a tensor, row-major, in memory of this process alone. Throws
+// Error(kInvalidArgument) for sizes and strides that do not go together, Error(kOutOfMemory).
+TENSORBUS_API std::shared_ptr<std::byte[]> private_copy_of(const std::byte* source,
+                                                           const Layout& layout);
+
+// COO: a row of `count` indices for each of `sizes`. `coalesced`: each element comes after the one
+// before it, row-major.
+TENSORBUS_API void check_coordinates(const Indices& indices, std::span<const std::int64_t> sizes,
+                                     std::size_t count, bool coalesced);
+
+// CSR, CSC, BSR, BSC, `batches` of them: where each row begins among the columns, which are sorted,
+// each once, and less than `size`.
+TENSORBUS_API void check_compressed(const Indices& begins, const Indices& columns,
+                                    std::size_t batches, std::int64_t size);
+
+// Jagged: part i begins at offsets[i] and has lengths[i] rows; without lengths, it ends where the
+// next one begins. There are `rows`.
+TENSORBUS_API void check_jagged(const Indices& offsets, const Indices* lengths, std::int64_t rows);
+
+// Nested and strided: `dims` sizes and strides for each of the parts, which are where the offsets
+// say in a buffer of so many elements.
+TENSORBUS_API void check_nested(const Indices& sizes, const Indices& strides,
+                                const Indices& offsets, std::int64_t elements);
+
+}  // namespace tensorbus
