@@ -276,27 +276,35 @@ def use_inherited(tensor: Any, gone: Any, outbox: Any) -> None:
     tensor[2] = 6  # the very same memory still
 
 
-def inherit_by_fork() -> None:
+def inherit_by_fork(how: str) -> None:
     import torch
 
     context = context_of(OURS, "fork")
     gone, outbox = context.Event(), context.Queue()
-    tensor = torch.ones(3).share_memory_()
-    place = tensor.data_ptr()
+
+    def shared(tensor: Any) -> Any:
+        if how == "share_memory_":
+            return tensor.share_memory_()
+        outbox.put(tensor)  # moves it
+        outbox.get()
+        return tensor
+
+    tensor = shared(torch.ones(3))
     other = context.Process(target=use_inherited, args=(tensor, gone, outbox))
     other.start()
     del tensor  # the child has no lease of it: it stays for the child all the same
-    others = [torch.zeros(3).share_memory_() for _ in range(100)]
-    assert place not in {one.data_ptr() for one in others}
+    others = [shared(torch.zeros(3)) for _ in range(100)]
     gone.set()
     received = outbox.get(timeout=PATIENCE)
     other.join()
     assert other.exitcode == 0
     assert received.tolist() == [1, 5, 6]
+    assert not any(one.any() for one in others)
 
 
-def test_a_forked_child_shares_what_it_has_inherited(warm: Warm) -> None:
-    warm.run(inherit_by_fork)
+@pytest.mark.parametrize("how", ["share_memory_", "put"])
+def test_a_forked_child_shares_what_it_has_inherited(warm: Warm, how: str) -> None:
+    warm.run(inherit_by_fork, how)
 
 
 def double(array: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 
+from tensorbus._arguments import whole_number
 from tensorbus._core import Participant
 
 # Held here so that a domain's participant, with its warm memory, outlives the endpoints that come
@@ -22,13 +23,20 @@ def participant(domain: str | None = None, *, budget_bytes: int = 0) -> Particip
             three quarters of the machine's memory. Counts on first use of the domain only.
 
     Raises:
+        InvalidArgument: `budget_bytes` is no whole number, or is below 0.
         AccessDenied: the domain directory belongs to somebody else, or others may write to it.
 
     >>> participant().arena["blocks"]
     0
     """
-    shared = Participant.shared(domain or "", budget_bytes)
+    budget = whole_number("budget_bytes", budget_bytes, least=0, most=2**64 - 1)
+    shared = Participant.shared(domain or "", budget)
     return _shared.setdefault(shared.domain, shared)
+
+
+def has_participant() -> bool:
+    """Has this process one on any domain? Then memory may belong to the bus."""
+    return bool(_shared)
 
 
 # A child makes its own; the parent's is the parent's to end. Ending it before the interpreter does

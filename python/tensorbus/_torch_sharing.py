@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -10,18 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from tensorbus import _core
 from tensorbus._errors import Closed
-from tensorbus._participant import participant
+from tensorbus._participant import has_participant, participant
 from tensorbus._torch import learn
 
 if TYPE_CHECKING:
     import torch
 
-_COMPRESSED_INDICES = {
-    "torch.sparse_csr": ("crow_indices", "col_indices"),
-    "torch.sparse_csc": ("ccol_indices", "row_indices"),
-    "torch.sparse_bsr": ("crow_indices", "col_indices"),
-    "torch.sparse_bsc": ("ccol_indices", "row_indices"),
-}
+_COMPRESSED = ("torch.sparse_csr", "torch.sparse_csc", "torch.sparse_bsr", "torch.sparse_bsc")
 
 _moving = threading.Lock()  # of one storage, by several threads: each byte once
 
@@ -38,6 +35,7 @@ def is_shared(storage: torch.UntypedStorage) -> bool:
     return (
         storage.device.type in ("cpu", "cuda")
         and (size := storage.nbytes()) > 0
+        and (has_participant() or _is_of_file(storage))  # who only asks needs none
         and _core.is_shared(storage.data_ptr(), size, participant())
     )
 
@@ -71,7 +69,7 @@ def move_storage(storage: torch.UntypedStorage) -> bool:
         return False
     with _moving:
         if storage.nbytes() > 0 and not (is_shared(storage) or _is_of_file(storage)):
-            storage._swap_data_ptr_(_from_owner(storage) or _room_for(storage))
+            storage._swap_data_ptr_(_elsewhere(storage))
     return True
 
 
@@ -110,11 +108,11 @@ def _parts(tensor: Any) -> list[torch.Tensor]:
         return [tensor.detach().values()]
     if tensor.layout == torch.strided:
         return [tensor]
+    # Its indices are each process's own: what others write there would be followed without a look.
     plain = tensor.detach()
     if tensor.layout == torch.sparse_coo:
-        return [plain._indices(), plain._values()]
-    names = _COMPRESSED_INDICES.get(str(tensor.layout), ())
-    return [*(getattr(plain, name)() for name in names), plain.values()] if names else []
+        return [plain._values()]
+    return [plain.values()] if str(tensor.layout) in _COMPRESSED else []
 
 
 def _move_strided(tensor: torch.Tensor) -> None:
@@ -127,18 +125,56 @@ def _move_strided(tensor: torch.Tensor) -> None:
     with _moving, torch.no_grad():
         if not (is_shared(storage) or _is_of_file(storage)):
             tensor.data = torch.empty(0, dtype=tensor.dtype).set_(
-                _room_for(storage),
+                _elsewhere(storage),
                 tensor.storage_offset(),
                 tensor.size(),
                 tensor.stride(),
             )
 
 
+def _elsewhere(storage: torch.UntypedStorage) -> Any:
+    """What a storage holds, in memory that the bus can lend to others who write to it."""
+    return _from_owner(storage) or _from_pytorch(storage) or _room_for(storage)
+
+
 def _room_for(storage: torch.UntypedStorage) -> Any:
-    """A copy of a storage in memory of the bus."""
+    """A copy of a storage in memory of the bus.
+
+    Not by PyTorch, whose threads a forked child of a process that has used them waits for in vain.
+    """
     room = new_storage(storage.nbytes())
-    room.copy_(storage)
+    ctypes.memmove(room.data_ptr(), storage.data_ptr(), storage.nbytes())
     return room
+
+
+# PyTorch's count of those that have it, before the bytes of what it shares by a file's name.
+_COUNT_BYTES = 64
+
+
+def _from_pytorch(storage: Any) -> Any:
+    """The very memory of a storage that PyTorch has shared; None for others.
+
+    Its pages are mapped once more: whoever has it through PyTorch goes on seeing what is written.
+    """
+    if not storage.is_shared():
+        return None
+    if sys.modules["torch.multiprocessing"].get_sharing_strategy() == "file_system":
+        _, name, size = storage._share_filename_cpu_()
+        fd = os.open(b"/dev/shm" + name, os.O_RDWR)
+        try:
+            return _mapped(fd, _COUNT_BYTES, size)
+        finally:
+            os.close(fd)
+    fd, size = storage._share_fd_cpu_()  # the descriptor stays PyTorch's
+    if fd < 0:  # PyTorch has mapped a file, and has not kept its descriptor
+        return None
+    return _mapped(fd, 0, size)
+
+
+def _mapped(fd: int, offset: int, size: int) -> Any:
+    mode = _core.FileMode.READ_WRITE
+    file = _core.MappedFile(fd, "shared memory of PyTorch", offset, size, mode)
+    return _storage_over(memoryview(file.memory("uint8", [size], 0)))  # type: ignore[arg-type]
 
 
 def _is_of_file(storage: torch.UntypedStorage) -> bool:

@@ -58,6 +58,7 @@ class Settings(Struct):
 
 
 settings = Settings()
+_of_ours = 0  # the process that was started with them
 
 
 class Service:
@@ -171,9 +172,9 @@ def borrow(service: str, address: int, size: int) -> _core.Memory:
     return attach(_client(service).ask(Lend(address, size))).memory(0)
 
 
-def in_use() -> bool:
-    """Is this process one of several that were started by our means?"""
-    return bool(settings.keeper) or _service is not None
+def is_of_ours() -> bool:
+    """Was this process started by our means, and not by the standard library's or PyTorch's?"""
+    return _of_ours == os.getpid()
 
 
 def service_address() -> str:
@@ -192,8 +193,9 @@ def settings_for_child() -> bytes:
 
 def adopt(encoded: bytes) -> None:
     """In a new process: takes over what its parent gave it."""
-    global settings
+    global settings, _of_ours
     settings = msgpack.decode(encoded, type=Settings)
+    _of_ours = os.getpid()
     _lending.settings.ttl = settings.ttl
 
 

@@ -12,10 +12,20 @@ from typing import Any
 
 from tensorbus import _torch_sharing
 from tensorbus.multiprocessing import _keeper, reductions
+from tensorbus.multiprocessing._executors import call_by_reference
 from tensorbus.multiprocessing.connection import Connection, Pipe
 from tensorbus.multiprocessing.queues import JoinableQueue, Queue, SimpleQueue, queues_of_child
 
 __all__ = ["DefaultContext", "ForkContext", "ForkServerContext", "Process", "SpawnContext"]
+
+
+class _Starting(threading.local):
+    """The process that this thread pickles to start it."""
+
+    process: Any = None
+
+
+_starting = _Starting()
 
 
 class _Joined(multiprocessing.process.BaseProcess):
@@ -23,6 +33,21 @@ class _Joined(multiprocessing.process.BaseProcess):
 
     _start_method: Any
     _for_child: bytes
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for argument in self._args:  # type: ignore[attr-defined]
+            call_by_reference(argument)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Of one that is spawned: its arguments by reference, in a pickle of our own."""
+        if _starting.process is self or standard.get_spawning_popen() is None:
+            return super().__reduce_ex__(protocol)
+        _starting.process = self
+        try:
+            return reductions.loads, (reductions.dumps(self),)
+        finally:
+            _starting.process = None
 
     def start(self) -> None:
         reductions.learn_libraries()
@@ -107,8 +132,12 @@ class _Ours:
 
     def Manager(self) -> Any:
         """A started server process for objects that others share."""
+        from tensorbus.multiprocessing.managers import SyncManager
+
         reductions.learn_libraries()
-        return super().Manager()  # type: ignore[misc]
+        manager = SyncManager(ctx=self.get_context())
+        manager.start()
+        return manager
 
     def get_context(self, method: str | None = None) -> Any:
         """The context of a start method; of no name, of the one that is set."""

@@ -1,16 +1,15 @@
 """How tensors and arrays are pickled between processes: by reference.
 
-Importing this registers it with the standard library's `multiprocessing`, as importing PyTorch
-registers `torch.multiprocessing`: so what the standard library pickles by itself (a manager's
-calls, the arguments of a process, an executor's work) goes by reference, too, once our processes
-are in use. Until then it goes as it would without us.
+What our queues, pipes, processes, pools and managers carry is pickled here, by a pickler of our
+own. The standard library's `ForkingPickler`, and what PyTorch has registered with it, stay as they
+are, but for tensors that lie in memory of the bus already: these go by reference wherever they go,
+once our means are in use.
 """
 
 from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -52,19 +51,12 @@ def attached(handle: bytes) -> Any:
 
 
 def reduce_tensor(tensor: Any) -> Any:
-    """For a `ForkingPickler`: a PyTorch tensor by itself."""
-    if not _is_for_us(tensor, _is_ours):
+    """For a `ForkingPickler`: a PyTorch tensor by itself; PyTorch's way, unless the bus has it."""
+    if not _is_ours(tensor):
         from torch.multiprocessing import reductions
 
         return reductions.reduce_tensor(tensor)  # type: ignore[no-untyped-call]
     return attached, (_keeper.offer(*_pickling.dump(tensor, shared=True)),)
-
-
-def reduce_array(array: Any) -> Any:
-    """For a `ForkingPickler`: a NumPy array by itself."""
-    if not _keeper.in_use():
-        return array.__reduce__()
-    return attached, (_keeper.offer(*_pickling.dump(array, shared=True)),)
 
 
 def reduce_memory(memory: _core.Memory) -> Any:
@@ -73,23 +65,17 @@ def reduce_memory(memory: _core.Memory) -> Any:
 
 
 def _reduce_storage(storage: Any) -> Any:
-    if storage.device.type == "meta" or not _is_for_us(storage, _is_our_storage):
+    if storage.device.type != "cpu" or not _is_our_storage(storage):
         from torch.multiprocessing import reductions
 
         return reductions.reduce_storage(storage)  # type: ignore[no-untyped-call]
     return _pickling.storage_of, (_pickling.bytes_of(storage),)
 
 
-def _is_for_us(value: Any, is_ours: Callable[[Any], bool]) -> bool:
-    """Does a tensor or a storage go by our means? Not where nobody would keep it."""
-    if value.device.type == "cuda":
-        return _keeper.in_use() and _pickling.can_lend(value)
-    return value.device.type in ("cpu", "meta") and (_keeper.in_use() or is_ours(value))
-
-
 def _is_ours(tensor: Any) -> bool:
     strided = tensor.layout is sys.modules["torch"].strided and not tensor.is_nested
-    return bool(strided and _is_our_storage(tensor.untyped_storage()))
+    on_host = tensor.device.type == "cpu"
+    return bool(strided and on_host and _is_our_storage(tensor.untyped_storage()))
 
 
 def _is_our_storage(storage: Any) -> bool:
@@ -97,10 +83,9 @@ def _is_our_storage(storage: Any) -> bool:
 
 
 def learn_libraries() -> None:
-    """Registers those of PyTorch and NumPy that are imported: PyTorch registers its own ways."""
-    _register(_core.Memory, reduce_memory)
+    """Our means are in use: tensors in memory of the bus are known as what they are from now on."""
     if "numpy" in sys.modules:
-        _register(_numpy.learn().ndarray, reduce_array)
+        _numpy.learn()
     if "torch" in sys.modules:
         torch = _torch.learn()
         for kind in (torch.Tensor, torch.nn.Parameter):
@@ -125,7 +110,7 @@ def is_shared(tensor: Any) -> bool:
 
 
 def _teach_storages(kind: Any) -> None:
-    """PyTorch's own methods that share memory do so in memory of the bus from now on."""
+    """PyTorch's own methods know memory of the bus from now on, and do all else as before."""
     if hasattr(kind, "_tensorbus"):
         return
     pytorchs_is_shared, pytorchs_share_memory_ = kind.is_shared, kind.share_memory_
@@ -135,11 +120,8 @@ def _teach_storages(kind: Any) -> None:
         return _is_our_storage(self) or bool(pytorchs_is_shared(self))
 
     def share_memory_(self: Any, *args: Any, **kwargs: Any) -> Any:
-        """Moves it into shared memory of Tensorbus, if it is in main memory."""
-        ours = self.device.type == "cpu" and self.nbytes() > 0 and not pytorchs_is_shared(self)
-        if ours and (is_shared(self) or _torch_sharing.move_storage(self)):
-            return self
-        return pytorchs_share_memory_(self, *args, **kwargs)
+        """Moves it into shared memory of PyTorch, unless it is in that of Tensorbus."""
+        return self if _is_our_storage(self) else pytorchs_share_memory_(self, *args, **kwargs)
 
     kind.is_shared, kind.share_memory_, kind._tensorbus = is_shared, share_memory_, True
     if not hasattr(kind, "_new_shared"):
@@ -148,11 +130,11 @@ def _teach_storages(kind: Any) -> None:
 
     def new_shared(cls: Any, size: int, *, device: Any = "cpu") -> Any:
         """Where the workers of a DataLoader put a batch together."""
-        if str(device) == "cpu" and size > 0 and _keeper.in_use():
+        if str(device) == "cpu" and size > 0 and _keeper.is_of_ours():
             return _torch_sharing.new_storage(size)
         return pytorchs_new_shared(size, device=device)
 
     kind._new_shared = classmethod(new_shared)
 
 
-learn_libraries()
+ForkingPickler.register(_core.Memory, reduce_memory)
