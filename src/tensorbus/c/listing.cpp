@@ -10,6 +10,7 @@ using namespace tensorbus::c;
 
 tb_status tb_list_publishers(tb_participant* participant, tb_tell_publisher tell, void* context) {
   return done([&] {
+    (void)required(tell, "tell");
     for (const PublisherInfo& found : list_publishers(participant_of(participant))) {
       tb_publisher_info info{.struct_size = sizeof(tb_publisher_info),
                              .pid = found.pid,
@@ -25,6 +26,7 @@ tb_status tb_list_publishers(tb_participant* participant, tb_tell_publisher tell
 
 tb_status tb_list_nodes(tb_participant* participant, tb_tell_node tell, void* context) {
   return done([&] {
+    (void)required(tell, "tell");
     for (const NodeInfo& found : list_nodes(participant_of(participant))) {
       tb_node_info info{.struct_size = sizeof(tb_node_info),
                         .pid = found.pid,

@@ -68,18 +68,19 @@ inline std::chrono::nanoseconds timeout_of(std::int64_t nanoseconds) {
   return std::chrono::nanoseconds(nanoseconds);
 }
 
-inline GiveUp give_up_of(const tb_give_up* given) {
-  if (given == nullptr) return {};
-  return [asked = given->asked, context = given->context] { return asked(context) != 0; };
-}
-
-// Throws Error(kInvalidArgument) that names the argument.
+// These throw Error(kInvalidArgument) that names the argument. Functions are pointers, too.
 const char* text_of(const char* given, const char* name);
 template <typename T>
 T& required(T* given, const char* name) {
   if (given == nullptr) throw Error(Code::kInvalidArgument, std::string(name) + " is NULL");
   return *given;
 }
+inline GiveUp give_up_of(const tb_give_up* given) {
+  if (given == nullptr) return {};
+  (void)required(given->asked, "give_up->asked");
+  return [asked = given->asked, context = given->context] { return asked(context) != 0; };
+}
+
 // Behind the caller's pointer, which is looked at before anything is made that nobody could end.
 template <typename T, typename Make>
 void hand_out(T** target, const char* name, Make make) {

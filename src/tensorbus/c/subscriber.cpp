@@ -48,14 +48,14 @@ constexpr std::chrono::milliseconds kSlice(50);
 
 // What `receive(timeout)` says, which signals alone end, in slices.
 template <typename Receive>
-Outcome in_slices(std::chrono::nanoseconds timeout, const tb_give_up& give_up, Receive receive) {
+Outcome in_slices(std::chrono::nanoseconds timeout, const GiveUp& give_up, Receive receive) {
   const platform::Deadline deadline(timeout);
   while (true) {
     const Outcome outcome = receive(deadline.remaining(kSlice));
     const bool goes_on = outcome == Outcome::kTimedOut || outcome == Outcome::kInterrupted;
     if (!goes_on) return outcome;
     if (outcome == Outcome::kTimedOut && deadline.passed()) return outcome;
-    if (give_up.asked(give_up.context) != 0) return Outcome::kInterrupted;
+    if (give_up()) return Outcome::kInterrupted;
   }
 }
 
@@ -66,14 +66,15 @@ tb_status tb_subscriber_receive(tb_subscriber* subscriber, int64_t timeout_ns,
   return guarded([&] {
     Subscriber& from = required(subscriber, "subscriber").subscriber;
     tb_sample*& target = required(sample, "sample");
+    const GiveUp asked = give_up_of(give_up);
     Sample received;
     Outcome outcome{};
     if (timeout_ns <= 0)
       outcome = from.try_receive(received);
-    else if (give_up == nullptr)
+    else if (!asked)
       outcome = from.receive(received, timeout_of(timeout_ns));
     else
-      outcome = in_slices(timeout_of(timeout_ns), *give_up, [&](std::chrono::nanoseconds slice) {
+      outcome = in_slices(timeout_of(timeout_ns), asked, [&](std::chrono::nanoseconds slice) {
         return from.receive(received, slice);
       });
     if (outcome == Outcome::kDone) target = sample_of(std::move(received));
@@ -96,9 +97,9 @@ tb_status tb_subscriber_receive_many(tb_subscriber* subscriber, tb_sample** samp
       return from.receive_many(room, taken, timeout);
     };
     const std::chrono::nanoseconds timeout = timeout_of(timeout_ns);
-    const Outcome outcome = timeout_ns <= 0 || give_up == nullptr
-                                ? receive(timeout)
-                                : in_slices(timeout, *give_up, receive);
+    const GiveUp asked = give_up_of(give_up);
+    const Outcome outcome =
+        timeout_ns <= 0 || !asked ? receive(timeout) : in_slices(timeout, asked, receive);
     for (Sample& sample : room.first(taken)) samples[given++] = sample_of(std::move(sample));
     return status_of(outcome);
   });
@@ -143,8 +144,8 @@ tb_status tb_subscriber_get_stats(const tb_subscriber* subscriber, tb_subscriber
 
 tb_status tb_subscriber_last_refusal(const tb_subscriber* subscriber, char* text, size_t bytes) {
   return done([&] {
-    if (bytes == 0) return;
     const std::string why = required(subscriber, "subscriber").subscriber.stats().last_refusal;
+    if (bytes == 0) return;
     const std::size_t kept = std::min(why.size(), bytes - 1);
     std::memcpy(&required(text, "text"), why.data(), kept);
     text[kept] = '\0';
