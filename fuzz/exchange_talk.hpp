@@ -33,8 +33,10 @@ class SharedOnce {
                                 *world.surroundings.lent,
                                 true});
     const memory::BlockRef& block = sample.issued()->blocks()[0];
-    name_ = world.surroundings.shares.add({sample.entry(), sample.issued(), memory::Grant::kRead},
-                                          5, bus::Shares::Clock::time_point::max());
+    name_ = world.surroundings.shares
+                .add({sample.entry(), sample.issued(), memory::Grant::kRead}, 5,
+                     bus::Shares::Clock::time_point::max())
+                .name;
     block_ = {block->segment(), block->offset(), block->generation()};
     sample.mark_done();
   }

@@ -349,10 +349,10 @@ std::vector<std::shared_ptr<link::Connected>> ParticipantCore::estate_of(const I
 Shares::Name ParticipantCore::share(const PreparedSample& sample, std::uint32_t uses,
                                     Shares::Clock::time_point until) {
   const memory::Grant grant = sample.most_granted();
-  const Shares::Name name =
+  const Shares::Added added =
       surroundings_.shares.add({sample.entry(), sample.issued(), grant}, uses, until);
-  if (until != Shares::Clock::time_point::max()) service_.ask(ending_shares_);
-  return name;
+  if (added.ends_first) service_.ask(ending_shares_);
+  return added.name;
 }
 
 void ParticipantCore::end_overdue_shares() {

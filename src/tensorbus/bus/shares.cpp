@@ -1,6 +1,5 @@
 #include "tensorbus/bus/shares.hpp"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -18,13 +17,23 @@ std::uint64_t random_key() {
 
 }  // namespace
 
-Shares::Name Shares::add(Offer offer, std::uint32_t uses, Clock::time_point until) {
+Shares::Added Shares::add(Offer offer, std::uint32_t uses, Clock::time_point until) {
   const std::uint64_t key = random_key();
   const std::lock_guard lock(mutex_);
   Share share{std::move(offer), key, {}, until};
   if (uses != 0) share.uses_left = uses;
-  shares_.emplace(next_, std::move(share));
-  return {next_++, key};
+  const auto added = shares_.emplace(next_, std::move(share)).first;
+  bool ends_first = false;
+  if (until != Clock::time_point::max()) {
+    try {
+      const auto end = ends_.emplace(until, next_).first;
+      ends_first = end == ends_.begin();
+    } catch (...) {
+      shares_.erase(added);
+      throw;
+    }
+  }
+  return {{next_++, key}, ends_first};
 }
 
 Shares::Offer Shares::find(const Name& name, memory::Grant grant) const {
@@ -69,13 +78,16 @@ void Shares::end_if_spent(std::uint64_t number) noexcept {
   close(number);
 }
 
+Shares::Table::node_type Shares::take_out(Table::iterator share) noexcept {
+  ends_.erase({share->second.until, share->first});
+  return shares_.extract(share);
+}
+
 void Shares::close(std::uint64_t number) noexcept {
-  Share closed;
+  Table::node_type closed;
   const std::lock_guard lock(mutex_);
   const auto found = shares_.find(number);
-  if (found == shares_.end()) return;
-  closed = std::move(found->second);
-  shares_.erase(found);
+  if (found != shares_.end()) closed = take_out(found);
 }
 
 bool Shares::open(std::uint64_t number) const {
@@ -85,19 +97,13 @@ bool Shares::open(std::uint64_t number) const {
 }
 
 std::optional<Shares::Clock::time_point> Shares::end_overdue() noexcept {
-  std::map<std::uint64_t, Share> overdue;
-  std::optional<Clock::time_point> next;
+  Table overdue;
   const std::lock_guard lock(mutex_);
   const Clock::time_point now = Clock::now();
-  for (auto at = shares_.begin(); at != shares_.end();) {
-    const auto share = at++;
-    const Clock::time_point until = share->second.until;
-    if (until <= now)
-      overdue.insert(shares_.extract(share));
-    else if (until != Clock::time_point::max())
-      next = std::min(next.value_or(until), until);
-  }
-  return next;
+  while (!ends_.empty() && ends_.begin()->first <= now)
+    overdue.insert(take_out(shares_.find(ends_.begin()->second)));
+  if (ends_.empty()) return std::nullopt;
+  return ends_.begin()->first;
 }
 
 }  // namespace tensorbus::bus

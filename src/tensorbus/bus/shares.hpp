@@ -5,6 +5,8 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "tensorbus/link/issued_sample.hpp"
 #include "tensorbus/link/sample_ring.hpp"
@@ -28,8 +30,14 @@ class Shares {
     std::uint64_t key = 0;  // random: a number that was guessed, or is another's, does not fit
   };
 
+  struct Added {
+    Name name;
+    bool ends_first =
+        false;  // before all others: whoever waits for end_overdue() has to look again
+  };
+
   // `uses`: so many may attach, then it is over; 0: any number. `until`: then it is over anyway.
-  Name add(Offer offer, std::uint32_t uses, Clock::time_point until);
+  Added add(Offer offer, std::uint32_t uses, Clock::time_point until);
   // Throws Error(kClosed) if it is over, Error(kInvalidArgument) if there never was one,
   // Error(kPermission) if it is not shared to be written.
   Offer find(const Name& name, memory::Grant grant) const;
@@ -41,7 +49,7 @@ class Shares {
   void close(std::uint64_t number) noexcept;
   bool open(std::uint64_t number) const;
 
-  // Ends what is due; returns when to look again.
+  // Ends what is due, and looks at nothing else; returns when to look again.
   std::optional<Clock::time_point> end_overdue() noexcept;
 
  private:
@@ -52,9 +60,14 @@ class Shares {
     bool open() const { return uses_left != 0U && until > Clock::now(); }
     Clock::time_point until;
   };
+  using Table = std::map<std::uint64_t, Share>;
+
+  // Called with the mutex. What is taken out is to be destroyed without it.
+  Table::node_type take_out(Table::iterator share) noexcept;
 
   mutable std::mutex mutex_;
-  std::map<std::uint64_t, Share> shares_;
+  Table shares_;
+  std::set<std::pair<Clock::time_point, std::uint64_t>> ends_;  // of those that end by themselves
   std::uint64_t next_ = 1;
 };
 
