@@ -54,38 +54,51 @@ def test_names_that_look_alike_are_different_topics() -> None:
         endpoint.close()
 
 
-@pytest.mark.parametrize("depth", [0, -1, 65537, 2**32, 2**64, 1.5, "8", None])
-def test_a_depth_that_is_no_count_is_refused(depth: Any) -> None:
-    with pytest.raises(tb.InvalidArgument, match="depth="):
-        tb.Publisher("topic", depth=depth)
+def waits_for(count: Any) -> None:
+    with joined() as (publisher, subscriber):
+        for wait in (publisher.wait_for_subscribers, subscriber.wait_for_publishers):
+            assert wait(1, timeout=0)
+            wait(count, timeout=0)
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        {"depth": -1},
-        {"depth": 65537},
-        {"max_held": 983041},
-        {"depth": 1.5},
-        {"max_held": 0},
-        {"max_held": 2**32},
-    ],
-)
-def test_a_count_of_a_subscriber_that_is_none_is_refused(option: dict[str, Any]) -> None:
-    (name,) = option
-    with pytest.raises(tb.InvalidArgument, match=f"{name}="):
-        tb.Subscriber("topic", **option)
+# What counts something: how it is asked for, the least and the most of it.
+COUNTS: dict[str, tuple[Callable[[Any], Any], int, int]] = {
+    "depth": (lambda value: tb.Publisher("topic", depth=value), 1, 65_536),
+    "history": (lambda value: tb.Publisher("topic", history=value), 0, 2**32 - 1),
+    "depth of a subscriber": (lambda value: tb.Subscriber("topic", depth=value), 0, 65_536),
+    "max_held": (lambda value: tb.Subscriber("topic", max_held=value), 1, 983_040),
+    "most": (lambda value: tb.Subscriber("topic").try_receive_many(value), 1, 2**32 - 1),
+    "count": (waits_for, 0, 2**32 - 1),
+    "uses": (lambda value: tb.share(b"", uses=value), 1, 2**32 - 1),
+    "budget_bytes": (lambda value: tb.participant(budget_bytes=value), 0, 2**64 - 1),
+}
+NO_COUNTS = [-1, 2**31, 2**32, 2**63, 2**64, True, 1.5, "8"]
+
+
+@pytest.mark.parametrize("value", NO_COUNTS)
+@pytest.mark.parametrize("name", COUNTS)
+def test_a_count_that_is_none_is_refused_with_its_name_and_its_range(name: str, value: Any) -> None:
+    call, least, most = COUNTS[name]
+    if type(value) is int and least <= value <= most:
+        call(value)
+        return
+    with pytest.raises(tb.InvalidArgument) as refusal:
+        call(value)
+    range_ = f"expected a whole number from {least} to {most}"
+    assert str(refusal.value) == f"{name.split()[0]}={value!r}: {range_}"
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_the_least_and_the_most_of_a_count_are_taken(name: str) -> None:
+    call, least, most = COUNTS[name]
+    call(least)
+    call(most)
 
 
 @pytest.mark.parametrize("option", [{"access": "write"}, {"as_": "tensorflow"}])
 def test_an_unknown_choice_is_refused(option: dict[str, Any]) -> None:
     with pytest.raises(tb.InvalidArgument, match=next(iter(option))):
         tb.Subscriber("topic", **option)
-
-
-def test_a_history_below_nothing_is_refused() -> None:
-    with pytest.raises(tb.InvalidArgument, match="history=-1"):
-        tb.Publisher("topic", history=-1)
 
 
 def test_a_timeout_must_be_a_number() -> None:

@@ -20,8 +20,11 @@ _ACCESS: dict[str, _core.Access] = {
     "shared": _core.Access.SHARED,
 }
 
-# As the core has it.
+# As the core has them.
 _FOREVER = 1e9
+MOST = 2**32 - 1  # of what counts something
+MOST_DEPTH = 65_536
+MOST_HELD = 983_040
 
 
 def topic_name(topic: object) -> str:
@@ -56,14 +59,14 @@ def plan_or_none(message_type: type[Message] | None) -> Plan | None:
     return message_type._plan()
 
 
-def whole_number(name: str, value: object, *, least: int) -> int:
+def whole_number(name: str, value: object, *, least: int, most: int = MOST) -> int:
     """An option that counts something."""
     try:
-        number = index(value)  # type: ignore[arg-type]
+        number = least - 1 if isinstance(value, bool) else index(value)  # type: ignore[arg-type]
     except TypeError:
-        number = -1
-    if not least <= number < 2**32:
-        raise InvalidArgument(f"{name}={value!r}: expected a whole number of at least {least}")
+        number = least - 1
+    if not least <= number <= most:
+        raise InvalidArgument(f"{name}={value!r}: expected a whole number from {least} to {most}")
     return number
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tensorbus import _core
-from tensorbus._arguments import plan_or_none, topic_name, whole_number
+from tensorbus._arguments import MOST_DEPTH, plan_or_none, topic_name, whole_number
 from tensorbus._closing import Closing
 from tensorbus._core import Outcome
 from tensorbus._device import stream_of
@@ -71,7 +71,7 @@ class Publisher(Closing):
         self._core = _core.Publisher(
             topic,
             participant(domain),
-            depth=whole_number("depth", depth, least=1),
+            depth=whole_number("depth", depth, least=1, most=MOST_DEPTH),
             history=whole_number("history", history, least=0),
             reliable=reliable,
             shared=shared,
@@ -168,7 +168,7 @@ class Publisher(Closing):
 
     def wait_for_subscribers(self, count: int = 1, timeout: float | None = None) -> bool:
         """Waits until at least `count` subscribers are connected; False after `timeout` seconds."""
-        outcome = self._core.wait_for_subscribers(count, timeout)
+        outcome = self._core.wait_for_subscribers(whole_number("count", count, least=0), timeout)
         if outcome is Outcome.CLOSED:
             raise Closed(f"the publisher of {self._topic!r} is closed")
         return outcome is Outcome.DONE

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tensorbus import _core
 from tensorbus._arguments import (
+    MOST_DEPTH,
+    MOST_HELD,
     Access,
     access_named,
     library_or_none,
@@ -93,8 +95,8 @@ class Subscriber(Closing):
         self._core = _core.Subscriber(
             topic,
             participant(domain),
-            depth=whole_number("depth", depth, least=0),
-            max_held=whole_number("max_held", max_held, least=1),
+            depth=whole_number("depth", depth, least=0, most=MOST_DEPTH),
+            max_held=whole_number("max_held", max_held, least=1, most=MOST_HELD),
             spin=spin,
             access=access_named(access),
             type="" if self._type is None else self._type.definition,
@@ -212,7 +214,7 @@ class Subscriber(Closing):
 
     def wait_for_publishers(self, count: int = 1, timeout: float | None = None) -> bool:
         """Waits until at least `count` publishers are connected; False after `timeout` seconds."""
-        outcome = self._core.wait_for_publishers(count, timeout)
+        outcome = self._core.wait_for_publishers(whole_number("count", count, least=0), timeout)
         self._raise_for(outcome)
         return outcome is Outcome.DONE
 
