@@ -146,6 +146,15 @@ def test_a_sparse_tensor_arrives_as_one(name: str) -> None:
     assert torch.equal(back.detach().to_dense(), tensor.detach().to_dense())
 
 
+def test_indices_that_overlap_arrive_as_they_are() -> None:
+    one = torch.eye(100).to_sparse_csr()
+    batches = torch.sparse_csr_tensor(
+        *(part.expand(200, -1) for part in (one.crow_indices(), one.col_indices())),
+        torch.rand(200, 100),
+    )
+    assert torch.equal(received(batches).to_dense(), batches.to_dense())
+
+
 def test_sparse_tensors_that_share_their_values_share_them_there() -> None:
     csr = torch.eye(3).to_sparse_csr()
     back, values = received([csr, csr.values()[1:]])

@@ -82,6 +82,10 @@ HOSTILE: dict[str, tuple[tuple[Any, ...], list[Any]]] = {
         ("torch.jagged", 4),
         [longs([1], [2]), longs(0, 100), longs(100), longs(1)],
     ),
+    "any number of indices in a few bytes": (
+        ("torch.sparse", "sparse_coo", [3], False, 4),
+        [longs(0).expand(1, 1 << 40), longs(0).expand(1 << 40)],
+    ),
     "CSR rows that begin later": (
         ("torch.sparse", "sparse_csr", [1, 3], False, 4),
         [longs(1, 1), longs(0), longs(1)],

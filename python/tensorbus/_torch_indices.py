@@ -68,11 +68,29 @@ class OwnIndices(NamedTuple):
 def own_indices(tensor: torch.Tensor) -> OwnIndices:
     """A copy of indices or offsets, made by one thread: a forked child has no others."""
     (plain,) = _strided(tensor)
+    if plain.numel() > _FEW and _overlaps(plain):  # a few bytes would cost us any number of them
+        raise ProtocolError("sample.fields: indices that overlap one another in memory")
     if plain.device.type != "cpu":
         plain = plain.detach().clone()
         return OwnIndices(plain, _copied(plain.cpu()))
     copy = _copied(plain)
     return OwnIndices(from_memory(copy), copy)
+
+
+# Indices of which a copy costs nothing, however they lie in memory.
+_FEW = 8192
+
+
+def _overlaps(tensor: torch.Tensor) -> bool:
+    reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.numel() > reach + 1
+
+
+def apart(indices: torch.Tensor) -> torch.Tensor:
+    """Indices as they are sent: those that overlap (an expanded tensor) as a copy."""
+    if not _overlaps(indices):
+        return indices
+    return indices.contiguous() if indices.device.type != "cpu" else from_memory(_copied(indices))
 
 
 def _copied(tensor: torch.Tensor) -> Memory:

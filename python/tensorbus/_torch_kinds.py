@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tensorbus._device import HOST, current_stream
 from tensorbus._errors import CannotTravel, ProtocolError, Unsupported
 from tensorbus._torch import dtype_name, dtype_named, finished, flags_of, flags_of_strided, learn
-from tensorbus._torch_indices import COMPRESSED, require_torch
+from tensorbus._torch_indices import COMPRESSED, apart, require_torch
 
 if TYPE_CHECKING:
     import torch
@@ -88,9 +88,10 @@ def _lower_sparse(flattener: Flattener, tensor: torch.Tensor, depth: int) -> Any
     layout = str(plain.layout).removeprefix("torch.")
     if layout == "sparse_coo":
         # The public ones refuse a tensor that is not coalesced.
-        parts = [plain._indices(), plain._values()]
+        parts = [apart(plain._indices()), plain._values()]
     elif layout in COMPRESSED:
-        parts = [getattr(plain, name)() for name in COMPRESSED[layout]] + [plain.values()]
+        indices = (getattr(plain, name)() for name in COMPRESSED[layout])
+        parts = [*map(apart, indices), plain.values()]
     else:
         raise CannotTravel(tensor, f"{plain.layout} tensors cannot travel: publish to_dense()")
     coalesced = layout == "sparse_coo" and plain.is_coalesced()
@@ -124,7 +125,9 @@ def _lower_subclass(flattener: Flattener, tensor: torch.Tensor, depth: int) -> A
     inner = {name: getattr(plain, name) for name in names}
     if tensor.is_nested:
         # Its sizes are symbols of this process, which its constructor makes anew.
-        parts = [inner["_values"], inner["_offsets"], inner.get("_lengths"), context["ragged_idx"]]
+        offsets, lengths = inner["_offsets"], inner.get("_lengths")
+        lengths = None if lengths is None else apart(lengths)
+        parts = [inner["_values"], offsets, lengths, context["ragged_idx"]]
         return flattener.record("torch.jagged", flags_of(tensor), *parts, depth=depth)
     flags = flags_of(tensor)
     sizes, strides = list(tensor.shape), list(tensor.stride())
