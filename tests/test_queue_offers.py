@@ -109,6 +109,12 @@ def test_task_done_of_an_item_that_this_process_never_got_is_an_error() -> None:
             line.task_done()
 
 
+@pytest.mark.parametrize("maxsize", ["jobs", "8", 1.5, True, 2**32])
+def test_a_maxsize_that_is_no_count_is_refused(maxsize: object) -> None:
+    with pytest.raises(tb.InvalidArgument, match="maxsize="):
+        tb.Queue(maxsize)  # type: ignore[arg-type]
+
+
 def test_what_comes_back_does_not_exceed_maxsize(elsewhere: Elsewhere) -> None:
     with tb.Queue(maxsize=1) as line:
         owner = elsewhere.start(put_one, line.address, "X")

@@ -60,7 +60,7 @@ class Queue(Closing):
         home = participant(domain)
         self._join(
             _core.Queue(
-                maxsize=whole_number("maxsize", max(maxsize, 0), least=0),
+                maxsize=max(whole_number("maxsize", maxsize, least=-(2**31)), 0),
                 redeliver=redeliver,
                 shared=shared,
                 name="" if name is None else topic_name(name),
