@@ -111,6 +111,11 @@ def _python_path() -> str:
     return os.pathsep.join([str(_HERE), *([given] if given else [])])
 
 
+def here_first() -> dict[str, str]:
+    """The environment of a process that is to find the modules of the tests."""
+    return {**os.environ, "PYTHONPATH": _python_path()}
+
+
 class Process:
     """A function that runs in a process of its own."""
 
@@ -121,7 +126,7 @@ class Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env={**os.environ, "PYTHONPATH": _python_path(), **env},
+            env={**here_first(), **env},
         )
         assert self._running.stdin
         assert self._running.stdout

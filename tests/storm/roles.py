@@ -1,0 +1,319 @@
+"""What victims, and the survivor beside them, do with the bus: steps, chosen at random.
+
+Each step writes its intent first and its outcome afterwards. The content of every tensor is its
+item's pattern, checked when it comes and again before it is let go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tensorbus as tb
+from storm.ledger import SHARE
+from storm.records import (
+    ATTACH,
+    DONE,
+    EMPTY,
+    FULL,
+    GET,
+    INTENT,
+    OK,
+    PUT,
+    REFUSED,
+    UNKNOWN,
+    Recorder,
+)
+
+# Seconds that a step waits at most: when a round ends, all are soon done with their last one.
+LONG, SHORT, IMPATIENT = 0.2, 0.01, 0.0006
+TIGHT = 2  # the maxsize of one of the queues
+SERVICE = "storm/service"
+ITEM_BITS = 24  # an item's number is its producer's, and its own
+
+
+@dataclass
+class Stage:
+    """Where it happens: known before the first victim, inherited by all."""
+
+    addresses: Mapping[str, str]  # of the queues
+    files: list[Path]  # each full of its place in this list
+
+
+@dataclass
+class Actor:
+    serial: int
+    stage: Stage
+    recorder: Recorder
+    chance: random.Random
+    queues: dict[str, tb.Queue] = field(default_factory=dict)
+    held: deque[Any] = field(default_factory=lambda: deque(maxlen=6))
+    shares: deque[tb.Shared] = field(default_factory=lambda: deque(maxlen=4))
+    client: tb.Client | None = None
+    made: int = 0
+
+    def queue(self, name: str) -> tb.Queue:
+        if name not in self.queues:
+            self.queues[name] = tb.Queue.open(self.stage.addresses[name])
+        return self.queues[name]
+
+    def any_queue(self) -> str:
+        return self.chance.choice(list(self.stage.addresses))
+
+    def number(self) -> int:
+        self.made += 1
+        return (self.serial << ITEM_BITS) + self.made
+
+    def check(self, content: Any, where: str) -> None:
+        data, pattern, number = content["data"], content["pattern"], content["number"]
+        if not all((each == pattern).all() for each in data):
+            found = [np.unique(each)[:4].tolist() for each in data]
+            self.recorder.wrong(f"torn: {number:#x} has {found} for {pattern:#x}", where, number)
+
+    def hold(self, content: Any, where: str) -> None:
+        """For a while: the oldest is looked at again, and let go."""
+        self.held.append((content, where))
+        if self.chance.random() < 0.5:
+            self.check(*self.held.popleft())
+
+    def let_go(self) -> None:
+        while self.held:
+            self.check(*self.held.popleft())
+        for share in self.shares:
+            share.close()
+        self.shares.clear()
+
+    # Steps of one call each.
+
+    def put(self, name: str, content: dict[str, Any], timeout: float) -> None:
+        number = content["number"] = self.number()
+        self.recorder.write(PUT, INTENT, name, number)
+        outcome = OK
+        try:
+            self.queue(name).put(content, timeout=timeout)
+        except queue.Full:
+            outcome = FULL
+        except tb.Timeout:
+            outcome = UNKNOWN
+        self.recorder.write(PUT, outcome, name, number)
+
+    def get(self, name: str, timeout: float) -> Any:
+        self.recorder.write(GET, INTENT, name)
+        try:
+            content = self.queue(name).get(timeout=timeout)
+        except queue.Empty:
+            self.recorder.write(GET, EMPTY, name)
+            return None
+        return self.got(name, content)
+
+    def got(self, name: str, content: Any) -> Any:
+        self.recorder.write(GET, OK, name, content["number"])
+        self.check(content, name)
+        return content
+
+    def done(self, name: str, content: Any) -> None:
+        self.check(content, name)
+        self.recorder.write(DONE, INTENT, name, content["number"])
+        try:
+            self.queue(name).task_done()
+        except ValueError as error:
+            self.recorder.wrong(f"{content['number']:#x} in hand, but {error}", name)
+        else:
+            self.recorder.write(DONE, OK, name, content["number"])
+
+    def patience(self) -> float:
+        return self.chance.random() * self.chance.choice([0, IMPATIENT, SHORT, LONG])
+
+
+def make_content(actor: Actor) -> dict[str, Any]:
+    """A message that is full of one number."""
+    pattern = actor.number()
+    form = actor.chance.choice(["small", "page", "large", "own", "several", "file", "none"])
+    if form == "file":
+        place = actor.chance.randrange(len(actor.stage.files))
+        return {"pattern": place, "data": [tb.map_file(str(actor.stage.files[place]))]}
+    if form == "own":
+        own = tb.empty((3000,), "int64")
+        own[:] = pattern
+        return {"pattern": pattern, "data": [own]}
+    sizes = {"small": [7], "page": [600], "large": [40_000], "several": [5, 700, 3], "none": []}
+    return {"pattern": pattern, "data": [np.full(size, pattern) for size in sizes[form]]}
+
+
+def put_new(actor: Actor) -> None:
+    actor.put(actor.any_queue(), make_content(actor), actor.patience())
+
+
+def get_and_finish(actor: Actor) -> None:
+    name = actor.any_queue()
+    if content := actor.get(name, actor.patience()):
+        if actor.chance.random() < 0.3:
+            time.sleep(actor.chance.random() * SHORT)
+        actor.done(name, content)
+        attach_what_is_there(actor, content)
+        actor.hold(content, name)
+
+
+def get_several(actor: Actor) -> None:
+    """The oldest is done first: that is the one `task_done` means."""
+    name = actor.any_queue()
+    had = [actor.get(name, actor.patience()) for _ in range(actor.chance.randrange(2, 5))]
+    for content in filter(None, had):
+        actor.done(name, content)
+
+
+def get_briefly(actor: Actor) -> None:
+    """Gives up again and again, and leaves soon after the last time."""
+    name = actor.any_queue()
+    for _ in range(actor.chance.randrange(1, 20)):
+        content = actor.get(name, actor.chance.random() * IMPATIENT)
+        if not content:
+            break
+        actor.done(name, content)
+    if actor.chance.random() < 0.3:
+        raise SystemExit
+
+
+def await_briefly(actor: Actor) -> None:
+    name = actor.any_queue()
+
+    async def main() -> Any:
+        patience = actor.chance.random() * actor.chance.choice([IMPATIENT, SHORT])
+        return await asyncio.wait_for(actor.queue(name).get_async(), patience)
+
+    actor.recorder.write(GET, INTENT, name)
+    try:
+        content = asyncio.run(main())
+    except (TimeoutError, asyncio.TimeoutError):
+        actor.recorder.write(GET, EMPTY, name)
+    else:
+        actor.done(name, actor.got(name, content))
+
+
+def move(actor: Actor) -> None:
+    """From one queue to another, by reference: handed on twice, and more often."""
+    name = actor.any_queue()
+    if content := actor.get(name, actor.patience()):
+        onward = {"pattern": content["pattern"], "data": content["data"]}
+        actor.put(actor.any_queue(), onward, actor.patience())
+        actor.done(name, content)
+
+
+def write_shared(actor: Actor) -> None:
+    """What lies in shared memory and is in nobody's hand but ours gets another pattern."""
+    content = actor.get("shared", actor.patience())
+    if not content:
+        return
+    if all(each.flags.writeable for each in content["data"]) and not content.get("handle"):
+        content["pattern"] = actor.number()
+        for each in content["data"]:
+            each[:] = content["pattern"]
+    actor.done("shared", content)
+
+
+def share_one(actor: Actor) -> None:
+    """The handle travels as an item, with the same tensors or without."""
+    content = make_content(actor)
+    offer(actor, content)
+
+
+def offer(actor: Actor, content: dict[str, Any]) -> None:
+    uses = actor.chance.choice([0, 1, 2])
+    writable = actor.chance.random() < 0.3
+    shared = tb.share(content["data"], uses=uses or None, shared=writable)
+    text = str(shared.handle)
+    actor.recorder.write(SHARE, OK, text[-24:], uses)
+    actor.shares.append(shared)
+    actor.put(actor.any_queue(), {**content, "data": [], "handle": text}, actor.patience())
+
+
+def attach_what_is_there(actor: Actor, content: dict[str, Any]) -> None:
+    text = content.get("handle")
+    if not text:
+        return
+    access: Any = actor.chance.choice(["read", "private"])
+    actor.recorder.write(ATTACH, INTENT, text[-24:])
+    try:
+        data = tb.attach(text, access=access, timeout=LONG)
+    except tb.Closed:
+        actor.recorder.write(ATTACH, REFUSED, text[-24:])
+        return
+    except tb.Timeout:
+        actor.recorder.write(ATTACH, UNKNOWN, text[-24:])
+        return
+    actor.recorder.write(ATTACH, OK, text[-24:])
+    found = {"number": content["number"], "pattern": content["pattern"], "data": data}
+    actor.check(found, "share")
+    if access == "private":
+        found["pattern"] = 7  # of our own pages alone
+        for each in data:
+            each[:] = 7
+    elif actor.chance.random() < 0.5:
+        offer(actor, {"pattern": content["pattern"], "data": data})  # on, by a share of ours
+    actor.hold(found, "share")
+
+
+def call_service(actor: Actor) -> None:
+    if actor.client is None:
+        actor.client = tb.Client(SERVICE, timeout=LONG)
+    number = actor.number()
+    try:
+        reply = actor.client.call_sync({"number": number, "data": np.full(900, number)})
+    except tb.Timeout:
+        return
+    if reply["number"] != number or not (reply["data"] == number).all():
+        actor.recorder.wrong(f"the service answered {reply} to {number:#x}", SERVICE)
+    actor.recorder.write("call", OK, SERVICE, number)
+
+
+def look(actor: Actor) -> None:
+    if actor.queue("tight").qsize() > TIGHT:
+        actor.recorder.wrong("more items wait than maxsize allows", "tight")
+    actor.queue(actor.any_queue()).join(timeout=actor.chance.random() * SHORT)
+
+
+def leave_a_child(actor: Actor) -> None:
+    """It keeps what it has inherited for longer than we may live."""
+    if os.fork() == 0:
+        time.sleep(0.05)
+        os._exit(0)
+
+
+Step = Callable[[Actor], None]
+
+ROLES: dict[str, list[Step]] = {
+    "producer": [put_new, put_new, put_new, share_one, leave_a_child],
+    "getter": [get_and_finish, get_and_finish, get_several, look],
+    "impatient": [get_briefly],
+    "async": [await_briefly, await_briefly, put_new],
+    "mover": [move, move, get_and_finish],
+    "writer": [write_shared, put_new],
+    "sharer": [share_one, get_and_finish, get_and_finish],
+    "client": [call_service, call_service, put_new],
+}
+STEADY: list[Step] = [
+    put_new,
+    get_and_finish,
+    get_several,
+    await_briefly,
+    move,
+    write_shared,
+    share_one,
+    call_service,
+    look,
+]
+
+
+def live(actor: Actor, role: str) -> None:
+    while True:
+        actor.chance.choice(ROLES[role])(actor)

@@ -1,0 +1,237 @@
+"""Forks victims, in milliseconds: this process has imported everything and is in no domain."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import heapq
+import os
+import random
+import signal
+import socket
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from storm import records, roles
+from storm.ledger import Life
+from storm.survivors import SURVIVORS, Channel
+
+KILL, STOP, GO_ON, INTERRUPT = signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT, signal.SIGINT
+LIFETIMES = (0.004, 0.03, 0.1, 0.3)  # seconds; a victim lives up to one of them
+STOPPED = 0.15
+HELD_UP = 0.1  # seconds for which a survivor is stopped, at most
+
+_prctl = ctypes.CDLL(None).prctl
+_PR_SET_PDEATHSIG = 1
+
+
+class Leaves(BaseException):
+    """In a victim that ends as any program does: through the end of the interpreter."""
+
+
+@dataclass
+class Victim:
+    name: str
+    pid: int
+    path: Path
+    killed: int | None = None
+
+
+@dataclass
+class Survivor:
+    pid: int
+    channel: Channel
+    path: Path
+    read: int = 0
+
+
+@dataclass
+class Zygote:
+    folder: Path
+    seed: int
+    stage: roles.Stage
+    counts: Counter[str] = field(default_factory=Counter)
+    survivors: dict[str, Survivor] = field(default_factory=dict)
+    victims: dict[int, Victim] = field(default_factory=dict)
+    lives: list[Life] = field(default_factory=list)
+    _due: list[tuple[float, int, signal.Signals, int]] = field(default_factory=list)
+    _serial: int = 0
+    _steps: int = 0
+
+    def __post_init__(self) -> None:
+        self.chance = random.Random(self.seed)
+        gc.collect()
+        gc.freeze()
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+
+    # What is forked.
+
+    def start_survivor(self, name: str) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        channel = Channel(theirs)
+        actor, path = self._cast(name)
+        pid = self._fork(path, lambda: SURVIVORS[name](channel, actor(path)))
+        self.survivors[name] = Survivor(pid, Channel(ours), path)
+        channel.close()
+
+    def start_victim(self) -> None:
+        role = self.chance.choice(list(roles.ROLES))
+        actor, path = self._cast(role)
+        pid = self._fork(path, lambda: roles.live(actor(path), role))
+        self.victims[pid] = Victim(path.name, pid, path)
+        self._plan_the_end(pid)
+
+    def _cast(self, role: str) -> tuple[Callable[[Path], roles.Actor], Path]:
+        self._serial += 1
+        serial, chance = self._serial, random.Random(self.seed * 1_000_003 + self._serial)
+
+        def actor(path: Path) -> roles.Actor:
+            return roles.Actor(serial, self.stage, records.Recorder(path), chance)
+
+        return actor, self.folder / f"{role}-{serial}"
+
+    def _fork(self, path: Path, life: Callable[[], None]) -> int:
+        path.touch()
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until the child can take it
+        pid = os.fork()
+        if pid:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            return pid
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        for survivor in self.survivors.values():
+            survivor.channel.close()
+        self._be(path, life)
+        raise AssertionError("unreachable")
+
+    def _be(self, path: Path, life: Callable[[], None]) -> None:
+        """In the child. Its end is written down before it begins to end."""
+        code = 0
+        try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD, signal.SIGINT})
+            life()
+        except (SystemExit, KeyboardInterrupt):
+            pass
+        except BaseException:
+            records.Recorder(path).wrong(traceback.format_exc()[-1500:])
+            code = 1
+        records.Recorder(path).write(records.LEAVES, records.OK)
+        if random.Random(path.name).random() < 0.5:
+            raise Leaves
+        os._exit(code)
+
+    # What is sent to them, and when.
+
+    def _plan_the_end(self, pid: int) -> None:
+        """Most are killed; of the others some were stopped, some go on and some are interrupted."""
+        chance = self.chance
+        at = time.monotonic() + chance.random() * chance.choice(LIFETIMES)
+        how = chance.random()
+        if how < 0.15:
+            self._plan(at, STOP, pid)
+            at += chance.random() * STOPPED
+            if how < 0.08:
+                self._plan(at, GO_ON, pid)
+                at += chance.random() * STOPPED
+        elif how < 0.2:
+            self._plan(at, INTERRUPT, pid)
+            at += 1
+        self._plan(at, KILL, pid)
+
+    def _plan(self, at: float, what: signal.Signals, pid: int) -> None:
+        self._steps += 1
+        heapq.heappush(self._due, (at, self._steps, what, pid))
+
+    def hold_up(self, name: str) -> None:
+        pid = self.survivors[name].pid
+        self.counts["survivors stopped"] += 1
+        os.kill(pid, STOP)
+        self._plan(time.monotonic() + self.chance.random() * HELD_UP, GO_ON, pid)
+
+    def kill_a_worker(self) -> None:
+        """Of the pool."""
+        pid = self.survivors["pool"].pid
+        threads = Path(f"/proc/{pid}/task").iterdir()
+        children = [child for each in threads for child in (each / "children").read_text().split()]
+        if children:
+            os.kill(int(self.chance.choice(children)), KILL)
+            self.counts["workers killed"] += 1
+
+    def turn(self, longest: float = 0.05) -> None:
+        """Does what is due, and waits for the next thing that is, or for a death."""
+        now = time.monotonic()
+        while self._due and self._due[0][0] <= now:
+            _, _, what, pid = heapq.heappop(self._due)
+            self._send(what, pid)
+        wait = min(longest, self._due[0][0] - now) if self._due else longest
+        signal.sigtimedwait({signal.SIGCHLD}, max(wait, 0))
+        self.reap()
+
+    def _send(self, what: signal.Signals, pid: int) -> None:
+        victim = self.victims.get(pid)
+        if victim is None and all(pid != survivor.pid for survivor in self.survivors.values()):
+            return
+        if victim and what in (KILL, INTERRUPT):
+            victim.killed = time.monotonic_ns()
+        os.kill(pid, what)  # not reaped yet, so that it is this one
+        self.counts[what.name] += victim is not None
+
+    def reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self._ended(pid, os.waitstatus_to_exitcode(status))
+
+    def _ended(self, pid: int, code: int) -> None:
+        victim = self.victims.pop(pid, None)
+        if victim is None:
+            names = [name for name, each in self.survivors.items() if each.pid == pid]
+            self.lives.append(self._life_of_survivor(names[0], ended=time.monotonic_ns()))
+            said = [each.detail for each in self.lives[-1].records if each.what == records.WRONG]
+            raise RuntimeError(f"{names[0]} ended: exit code {code}; {said}")
+        found, _ = records.read(victim.path)
+        victim.path.unlink()
+        life = Life(victim.name, found, victim.killed)
+        self.counts["killed" if code == -KILL else "left"] += 1
+        if code not in (0, -KILL, -INTERRUPT):
+            life.records.append(records.wrong_end(victim.name, code))
+        self.lives.append(life)
+
+    # The end of a round.
+
+    def take_lives(self) -> list[Life]:
+        """Of all that died since, and of what the survivors did."""
+        lives = self.lives + [self._life_of_survivor(name) for name in self.survivors]
+        self.lives = []
+        return lives
+
+    def _life_of_survivor(self, name: str, ended: int | None = None) -> Life:
+        survivor = self.survivors[name]
+        found, survivor.read = records.read(survivor.path, survivor.read)
+        return Life(name, found, ended)
+
+    def ask(self, name: str, what: str) -> object:
+        channel = self.survivors[name].channel
+        channel.tell(what)
+        return self.hear(name)
+
+    def hear(self, name: str) -> object:
+        """What a survivor says; it fails loudly when one says nothing."""
+        until = time.monotonic() + 60
+        while not self.survivors[name].channel.waits(0.001):
+            self.turn(0.01)
+            if time.monotonic() > until:
+                raise RuntimeError(f"{name} hangs (pid {self.survivors[name].pid})")
+        return self.survivors[name].channel.hear()
+
+    def end(self) -> None:
+        for pid in [*self.victims, *(each.pid for each in self.survivors.values())]:
+            os.kill(pid, KILL)
+            os.waitpid(pid, 0)
