@@ -1,0 +1,154 @@
+"""Puts what a part of scripts/deep found into docs/reliability.md, and prints it.
+
+    python scripts/lib/deep_page.py PART RESULT SECONDS LOG PAGE    PAGE: true, or false to print only
+
+The table stands between `<!-- deep: figures -->` and `<!-- end -->`, with one row for each part; the
+rows of the other parts stay as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "reliability.md"
+BLOCK = re.compile(r"(<!-- deep: figures -->\n).*?(<!-- end -->)", re.DOTALL)
+ORDER = ["asan", "tsan", "tidy", "models", "instructions", "kills", "storm", "fuzz", "debian"]
+HEAD = ["part", "result", "when, commit", "took", "figures"]
+
+
+def number(log: str, pattern: str) -> str:
+    """The last that the log says, with commas; "?" where it says nothing."""
+    found = re.findall(pattern, log, re.MULTILINE)
+    return f"{int(found[-1]):,}" if found else "?"
+
+
+def tests(log: str) -> str:
+    said = f"{number(log, r'tests failed out of (\d+)')} C++ tests"
+    if re.search(r"^=+ .*\bin [\d.]+s", log, re.MULTILINE):
+        said += f", {number(log, r'(\d+) passed')} Python tests"
+        for what in ("failed", "skipped"):
+            if re.search(rf"\d+ {what}", log):
+                said += f", {number(log, rf'(\d+) {what}')} {what}"
+    return said
+
+
+def tidy(log: str) -> str:
+    return f"{len(re.findall(r': (?:error|warning): ', log)):,} findings"
+
+
+def models(_: str) -> str:
+    """Each test of a model records how many states it went through."""
+    states = 0
+    reports = list((ROOT / "build" / "deep" / "models").glob("*.json"))
+    for report in reports:
+        for suite in json.loads(report.read_text()).get("testsuites", []):
+            states += sum(int(test.get("states", 0)) for test in suite["testsuite"])
+    return f"{states:,} states"
+
+
+def instructions(log: str) -> str:
+    """Of the table that bench/instructions.py prints."""
+    changes = [float(each) for each in re.findall(r"([+-]?\d+\.\d) ?%", log)]
+    return f"{len(changes)} paths, at most {max(changes):+.1f} %" if changes else "no figures"
+
+
+def kills(log: str) -> str:
+    return (
+        f"{number(log, r'^kills +(\d+)')} kills, {number(log, r'^samples checked +(\d+)')} samples "
+        f"checked, {number(log, r'^wrong samples +(\d+)')} wrong; "
+        f"{number(log, r'^calms, as before the storm +(\d+)')} calms; seed {seed(log)}"
+    )
+
+
+def storm(log: str) -> str:
+    def of(name: str) -> str:
+        return number(log, rf"^{name} +(\d+)$")
+
+    return (
+        f"{of('killed')} kills, {of('stopped')} stops, {of('workers killed')} workers of a pool; "
+        f"{of('items')} items, {of('deliveries')} deliveries, "
+        f"{of('delivered again, by the rules')} of them again, {of('lost, and counted')} lost and "
+        f"counted, {of('wrong')} wrong; {of('balances')} balances; seed {seed(log)}"
+    )
+
+
+def seed(log: str) -> str:
+    return number(log, r"^seed +(\d+)").replace(",", "")
+
+
+def fuzz(log: str) -> str:
+    """Of the table that scripts/fuzz prints: target, executions, per second, edges, findings."""
+    rows = re.findall(r"^(\w+) +(\d+) +(\d+) +(\d+) +(\d+)$", log, re.MULTILINE)
+    executions, edges, findings = (sum(int(row[i]) for row in rows) for i in (1, 3, 4))
+    return f"{len(rows)} targets, {executions:,} executions, {edges:,} edges, {findings} findings"
+
+
+def debian(log: str) -> str:
+    return f"{tests(log)}; {' '.join(re.findall(r'^-- debootstrap of (\S+)', log, re.MULTILINE))}"
+
+
+FIGURES: dict[str, Callable[[str], str]] = {
+    "asan": tests,
+    "tsan": tests,
+    "tidy": tidy,
+    "models": models,
+    "instructions": instructions,
+    "kills": kills,
+    "storm": storm,
+    "fuzz": fuzz,
+    "debian": debian,
+}
+
+
+def git(*words: str) -> str:
+    return subprocess.check_output(["git", *words], cwd=ROOT, text=True).strip()
+
+
+def commit() -> str:
+    """What was run. The page itself may have been written by the part before."""
+    changed = git("status", "--porcelain", "--", ".", f":!{PAGE.relative_to(ROOT)}")
+    return f"`{git('rev-parse', '--short', 'HEAD')}`" + (" and changes" if changed else "")
+
+
+def row(part: str, result: str, seconds: int, log: str) -> list[str]:
+    when = time.strftime("%d %B %Y").lstrip("0")
+    took = f"{seconds // 60} min {seconds % 60} s"
+    return [f"`{part}`", result, f"{when}, {commit()}", took, FIGURES[part](log)]
+
+
+def with_row(page: str, new: list[str]) -> str:
+    """The page, with this row in place of the one of the same part."""
+    block = BLOCK.search(page)
+    if block is None:
+        raise SystemExit(f"error: {PAGE} has no '<!-- deep: figures -->' with an '<!-- end -->'")
+    lines = block[0].splitlines()
+    rows = {line.split("|")[1].strip(): line for line in lines if line.startswith("| `")}
+    rows[new[0]] = as_line(new)
+    table = [as_line(HEAD), "|---" * len(HEAD) + "|"]
+    table += [rows[f"`{part}`"] for part in ORDER if f"`{part}`" in rows]
+    return (
+        page[: block.start()] + block[1] + "\n".join(table) + "\n" + block[2] + page[block.end() :]
+    )
+
+
+def as_line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    part, result, seconds, log, page = sys.argv[1:]
+    new = row(part, result, int(seconds), Path(log).read_text(errors="replace"))
+    if page == "true":
+        PAGE.write_text(with_row(PAGE.read_text(), new))
+    print(f"{part:13} {result:12} {new[3]:>12}  {new[4]}")
+
+
+if __name__ == "__main__":
+    main()
