@@ -1,9 +1,9 @@
 """Puts what a part of scripts/deep found into docs/reliability.md, and prints it.
 
-    python scripts/lib/deep_page.py PART RESULT SECONDS LOG PAGE    PAGE: true, or false to print only
+    python scripts/lib/deep_page.py PART RESULT SECONDS LOG PAGE    PAGE: true; false to print only
 
-The table stands between `<!-- deep: figures -->` and `<!-- end -->`, with one row for each part; the
-rows of the other parts stay as they are.
+The table stands between `<!-- deep: figures -->` and `<!-- end -->`, with one row for each part;
+the rows of the other parts stay as they are.
 """
 
 from __future__ import annotations
@@ -23,24 +23,28 @@ ORDER = ["asan", "tsan", "tidy", "models", "instructions", "kills", "storm", "fu
 HEAD = ["part", "result", "when, commit", "took", "figures"]
 
 
-def number(log: str, pattern: str) -> str:
-    """The last that the log says, with commas; "?" where it says nothing."""
+def last(log: str, pattern: str) -> str:
+    """The last number that the log has there, with commas; "?" where there is none."""
     found = re.findall(pattern, log, re.MULTILINE)
     return f"{int(found[-1]):,}" if found else "?"
 
 
+def named(log: str, name: str) -> str:
+    """The number in a line like "kills     10049"."""
+    return last(log, rf"^{re.escape(name)} +(\d+)$")
+
+
 def tests(log: str) -> str:
-    said = f"{number(log, r'tests failed out of (\d+)')} C++ tests"
-    if re.search(r"^=+ .*\bin [\d.]+s", log, re.MULTILINE):
-        said += f", {number(log, r'(\d+) passed')} Python tests"
-        for what in ("failed", "skipped"):
-            if re.search(rf"\d+ {what}", log):
-                said += f", {number(log, rf'(\d+) {what}')} {what}"
+    """What ctest and pytest say in the end."""
+    said = last(log, r"tests failed out of (\d+)") + " C++ tests"
+    for what in ("passed", "failed", "skipped"):
+        if (count := last(log, rf"(\d+) {what}\b.* in [\d.]+s")) != "?":
+            said += f", {count} Python tests {what}"
     return said
 
 
 def tidy(log: str) -> str:
-    return f"{len(re.findall(r': (?:error|warning): ', log)):,} findings"
+    return f"{len(re.findall(': (?:error|warning): ', log)):,} findings"
 
 
 def models(_: str) -> str:
@@ -61,26 +65,24 @@ def instructions(log: str) -> str:
 
 def kills(log: str) -> str:
     return (
-        f"{number(log, r'^kills +(\d+)')} kills, {number(log, r'^samples checked +(\d+)')} samples "
-        f"checked, {number(log, r'^wrong samples +(\d+)')} wrong; "
-        f"{number(log, r'^calms, as before the storm +(\d+)')} calms; seed {seed(log)}"
+        f"{named(log, 'kills')} kills, {named(log, 'samples checked')} samples checked, "
+        f"{named(log, 'wrong samples')} wrong; {named(log, 'calms, as before the storm')} calms; "
+        f"seed {seed(log)}"
     )
 
 
 def storm(log: str) -> str:
-    def of(name: str) -> str:
-        return number(log, rf"^{name} +(\d+)$")
-
     return (
-        f"{of('killed')} kills, {of('stopped')} stops, {of('workers killed')} workers of a pool; "
-        f"{of('items')} items, {of('deliveries')} deliveries, "
-        f"{of('delivered again, by the rules')} of them again, {of('lost, and counted')} lost and "
-        f"counted, {of('wrong')} wrong; {of('balances')} balances; seed {seed(log)}"
+        f"{named(log, 'killed')} kills, {named(log, 'stopped')} stops, "
+        f"{named(log, 'workers killed')} workers of a pool; {named(log, 'items')} items, "
+        f"{named(log, 'deliveries')} deliveries, {named(log, 'delivered again, by the rules')} of "
+        f"them again, {named(log, 'lost, and counted')} lost and counted, "
+        f"{named(log, 'wrong')} wrong; {named(log, 'balances')} balances; seed {seed(log)}"
     )
 
 
 def seed(log: str) -> str:
-    return number(log, r"^seed +(\d+)").replace(",", "")
+    return named(log, "seed").replace(",", "")
 
 
 def fuzz(log: str) -> str:
@@ -91,7 +93,8 @@ def fuzz(log: str) -> str:
 
 
 def debian(log: str) -> str:
-    return f"{tests(log)}; {' '.join(re.findall(r'^-- debootstrap of (\S+)', log, re.MULTILINE))}"
+    release = re.findall(r"^-- debootstrap of (\S+)", log, re.MULTILINE)
+    return f"{tests(log)}; {' '.join(release)}"
 
 
 FIGURES: dict[str, Callable[[str], str]] = {
