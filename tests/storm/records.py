@@ -17,6 +17,7 @@ PUT, GET, DONE, ATTACH = "put", "get", "done", "attach"
 OK, FULL, EMPTY, UNKNOWN, REFUSED = "ok", "full", "empty", "unknown", "refused"
 INTENT = "?"  # the outcome of a step that has none yet
 WRONG, LEAVES = "wrong", "leaves"  # beside the steps: what must not be; the end of its own will
+WORK = "work"  # of a worker of the pool, whose number stands for an item
 
 
 class Record(NamedTuple):
@@ -47,13 +48,10 @@ class Recorder:
         self.write(WRONG, WRONG, where, item, detail)
 
 
-def read(path: Path, offset: int = 0) -> tuple[list[Record], int]:
-    """The whole lines from there on, and where they end."""
-    with path.open("rb") as file:
-        file.seek(offset)
-        content = file.read()
-    whole = content[: content.rfind(b"\n") + 1]
-    return [parse(line) for line in whole.decode().splitlines()], offset + len(whole)
+def read(path: Path) -> list[Record]:
+    """The whole lines."""
+    content = path.read_bytes()
+    return [parse(line) for line in content[: content.rfind(b"\n") + 1].decode().splitlines()]
 
 
 def parse(line: str) -> Record:

@@ -13,6 +13,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -122,14 +123,17 @@ class Actor:
         return content
 
     def done(self, name: str, content: Any) -> None:
-        self.check(content, name)
-        self.recorder.write(DONE, INTENT, name, content["number"])
+        number = content["number"]
+        self.recorder.write(DONE, INTENT, name, number)
+        outcome = OK
         try:
             self.queue(name).task_done()
+        except tb.Timeout:
+            outcome = UNKNOWN
         except ValueError as error:
-            self.recorder.wrong(f"{content['number']:#x} in hand, but {error}", name)
-        else:
-            self.recorder.write(DONE, OK, name, content["number"])
+            self.recorder.wrong(f"in hand, but {error}", name, number)
+            outcome = UNKNOWN
+        self.recorder.write(DONE, outcome, name, number)
 
     def patience(self) -> float:
         return self.chance.random() * self.chance.choice([0, IMPATIENT, SHORT, LONG])
@@ -141,13 +145,15 @@ def make_content(actor: Actor) -> dict[str, Any]:
     form = actor.chance.choice(["small", "page", "large", "own", "several", "file", "none"])
     if form == "file":
         place = actor.chance.randrange(len(actor.stage.files))
-        return {"pattern": place, "data": [tb.map_file(str(actor.stage.files[place]))]}
+        data = [tb.map_file(str(actor.stage.files[place]))]
+        return {"pattern": place, "data": data, "fresh": True}
     if form == "own":
         own = tb.empty((3000,), "int64")
         own[:] = pattern
-        return {"pattern": pattern, "data": [own]}
+        return {"pattern": pattern, "data": [own], "fresh": True}
     sizes = {"small": [7], "page": [600], "large": [40_000], "several": [5, 700, 3], "none": []}
-    return {"pattern": pattern, "data": [np.full(size, pattern) for size in sizes[form]]}
+    data = [np.full(size, pattern) for size in sizes[form]]
+    return {"pattern": pattern, "data": data, "fresh": True}
 
 
 def put_new(actor: Actor) -> None:
@@ -159,6 +165,7 @@ def get_and_finish(actor: Actor) -> None:
     if content := actor.get(name, actor.patience()):
         if actor.chance.random() < 0.3:
             time.sleep(actor.chance.random() * SHORT)
+            actor.check(content, name)
         actor.done(name, content)
         attach_what_is_there(actor, content)
         actor.hold(content, name)
@@ -210,11 +217,11 @@ def move(actor: Actor) -> None:
 
 
 def write_shared(actor: Actor) -> None:
-    """What lies in shared memory and is in nobody's hand but ours gets another pattern."""
+    """Writes to what nobody else can have: it lies in shared memory and was never moved."""
     content = actor.get("shared", actor.patience())
     if not content:
         return
-    if all(each.flags.writeable for each in content["data"]) and not content.get("handle"):
+    if content.get("fresh") and all(each.flags.writeable for each in content["data"]):
         content["pattern"] = actor.number()
         for each in content["data"]:
             each[:] = content["pattern"]
@@ -277,9 +284,10 @@ def call_service(actor: Actor) -> None:
 
 
 def look(actor: Actor) -> None:
-    if actor.queue("tight").qsize() > TIGHT:
-        actor.recorder.wrong("more items wait than maxsize allows", "tight")
-    actor.queue(actor.any_queue()).join(timeout=actor.chance.random() * SHORT)
+    with suppress(tb.Timeout):  # the host is stopped, or very busy
+        if actor.queue("tight").qsize() > TIGHT:
+            actor.recorder.wrong("more items wait than maxsize allows", "tight")
+        actor.queue(actor.any_queue()).join(timeout=actor.chance.random() * SHORT)
 
 
 def leave_a_child(actor: Actor) -> None:

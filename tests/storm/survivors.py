@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import tensorbus as tb
+from storm.records import OK, WORK
 from storm.roles import SERVICE, STEADY, TIGHT, Actor, get_and_finish, put_new
 
 QUEUES: dict[str, dict[str, Any]] = {
@@ -84,7 +85,7 @@ def work(channel: Channel, actor: Actor, step: Callable[[], object], answer: Ans
         try:
             step()
         except Exception:  # told, and the storm goes on
-            actor.recorder.wrong(traceback.format_exc()[-1500:])
+            actor.recorder.wrong(traceback.format_exc()[-1500:].strip())
 
 
 def host(channel: Channel, actor: Actor) -> None:
@@ -144,14 +145,15 @@ def service(channel: Channel, actor: Actor) -> None:
         work(channel, actor, lambda: channel.waits(1), lambda asked: None)
 
 
-def pooled(content: dict[str, Any]) -> dict[str, Any]:
-    assert all((each == content["number"]).all() for each in content["data"])
-    return {"number": content["number"], "data": [each * 2 for each in content["data"]]}
-
-
 def pool(channel: Channel, actor: Actor) -> None:
     """Its workers are killed; each item has its one result all the same."""
-    with tb.WorkerPool(pooled, workers=2, context="fork", retries=RETRIES) as workers:
+
+    def double(content: dict[str, Any]) -> dict[str, Any]:
+        actor.recorder.write(WORK, OK, "pool", os.getpid())
+        assert all((each == content["number"]).all() for each in content["data"])
+        return {"number": content["number"], "data": [each * 2 for each in content["data"]]}
+
+    with tb.WorkerPool(double, workers=2, context="fork", retries=RETRIES) as workers:
 
         def step() -> None:
             numbers = [actor.number() for _ in range(8)]
@@ -160,7 +162,7 @@ def pool(channel: Channel, actor: Actor) -> None:
             for number, result in zip(numbers, results, strict=True):
                 if result["number"] != number or not (result["data"][0] == 2 * number).all():
                     actor.recorder.wrong(f"the pool made {result} of {number:#x}", "pool")
-                actor.recorder.write("pool", "ok", "pool", number)
+                actor.recorder.write("result", OK, "pool", number)
             channel.waits(actor.chance.random() * 0.05)
 
         work(channel, actor, step, lambda asked: None)

@@ -22,7 +22,9 @@ from storm.survivors import SURVIVORS, Channel
 
 KILL, STOP, GO_ON, INTERRUPT = signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT, signal.SIGINT
 LIFETIMES = (0.004, 0.03, 0.1, 0.3)  # seconds; a victim lives up to one of them
+STARTING = 0.2  # of the victims die while they start; the others have made their first step
 STOPPED = 0.15
+BEGINNING = 0.003  # seconds between two looks whether a victim has begun
 HELD_UP = 0.1  # seconds for which a survivor is stopped, at most
 
 _prctl = ctypes.CDLL(None).prctl
@@ -46,7 +48,6 @@ class Survivor:
     pid: int
     channel: Channel
     path: Path
-    read: int = 0
 
 
 @dataclass
@@ -59,6 +60,7 @@ class Zygote:
     victims: dict[int, Victim] = field(default_factory=dict)
     lives: list[Life] = field(default_factory=list)
     _due: list[tuple[float, int, signal.Signals, int]] = field(default_factory=list)
+    _starting: set[int] = field(default_factory=set)
     _serial: int = 0
     _steps: int = 0
 
@@ -83,7 +85,10 @@ class Zygote:
         actor, path = self._cast(role)
         pid = self._fork(path, lambda: roles.live(actor(path), role))
         self.victims[pid] = Victim(path.name, pid, path)
-        self._plan_the_end(pid)
+        if self.chance.random() < STARTING:
+            self._plan_the_end(pid)
+        else:
+            self._starting.add(pid)
 
     def _cast(self, role: str) -> tuple[Callable[[Path], roles.Actor], Path]:
         self._serial += 1
@@ -116,7 +121,7 @@ class Zygote:
         except (SystemExit, KeyboardInterrupt):
             pass
         except BaseException:
-            records.Recorder(path).wrong(traceback.format_exc()[-1500:])
+            records.Recorder(path).wrong(traceback.format_exc()[-1500:].strip())
             code = 1
         records.Recorder(path).write(records.LEAVES, records.OK)
         if random.Random(path.name).random() < 0.5:
@@ -124,6 +129,12 @@ class Zygote:
         os._exit(code)
 
     # What is sent to them, and when.
+
+    def _plan_for_those_who_began(self) -> None:
+        for pid in sorted(self._starting):
+            if self.victims[pid].path.stat().st_size > 0:
+                self._starting.remove(pid)
+                self._plan_the_end(pid)
 
     def _plan_the_end(self, pid: int) -> None:
         """Most are killed; of the others some were stopped, some go on and some are interrupted."""
@@ -152,16 +163,21 @@ class Zygote:
         self._plan(time.monotonic() + self.chance.random() * HELD_UP, GO_ON, pid)
 
     def kill_a_worker(self) -> None:
-        """Of the pool."""
-        pid = self.survivors["pool"].pid
-        threads = Path(f"/proc/{pid}/task").iterdir()
+        """Of the pool; one that has begun, as a pool ends when a worker dies while it starts."""
+        pool = self.survivors["pool"]
+        begun = {each.item for each in records.read(pool.path) if each.what == records.WORK}
+        threads = Path(f"/proc/{pool.pid}/task").iterdir()
         children = [child for each in threads for child in (each / "children").read_text().split()]
-        if children:
-            os.kill(int(self.chance.choice(children)), KILL)
+        living = sorted(begun & set(map(int, children)))
+        if living:
+            os.kill(self.chance.choice(living), KILL)
             self.counts["workers killed"] += 1
 
     def turn(self, longest: float = 0.05) -> None:
         """Does what is due, and waits for the next thing that is, or for a death."""
+        self._plan_for_those_who_began()
+        if self._starting:
+            longest = min(longest, BEGINNING)
         now = time.monotonic()
         while self._due and self._due[0][0] <= now:
             _, _, what, pid = heapq.heappop(self._due)
@@ -191,12 +207,13 @@ class Zygote:
 
     def _ended(self, pid: int, code: int) -> None:
         victim = self.victims.pop(pid, None)
+        self._starting.discard(pid)
         if victim is None:
             names = [name for name, each in self.survivors.items() if each.pid == pid]
             self.lives.append(self._life_of_survivor(names[0], ended=time.monotonic_ns()))
             said = [each.detail for each in self.lives[-1].records if each.what == records.WRONG]
             raise RuntimeError(f"{names[0]} ended: exit code {code}; {said}")
-        found, _ = records.read(victim.path)
+        found = records.read(victim.path)
         victim.path.unlink()
         life = Life(victim.name, found, victim.killed)
         self.counts["killed" if code == -KILL else "left"] += 1
@@ -210,11 +227,13 @@ class Zygote:
         """Of all that died since, and of what the survivors did."""
         lives = self.lives + [self._life_of_survivor(name) for name in self.survivors]
         self.lives = []
+        for survivor in self.survivors.values():  # they rest, and what they wrote has been read
+            os.truncate(survivor.path, 0)
         return lives
 
     def _life_of_survivor(self, name: str, ended: int | None = None) -> Life:
         survivor = self.survivors[name]
-        found, survivor.read = records.read(survivor.path, survivor.read)
+        found = records.read(survivor.path)
         return Life(name, found, ended)
 
     def ask(self, name: str, what: str) -> object:
