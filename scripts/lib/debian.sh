@@ -11,9 +11,10 @@ debian_registry() {
     awk -v codename="$codename" '$2 == codename { print; exit }'
 }
 
-# Local indexes of Python packages that pip is configured with here.
+# Local packages and indexes that pip is configured with here. An index, "simple", names files beside
+# itself.
 pip_folders() {
-  python3 -m pip config list | grep -o "/[^ ']*" | sed 's|^/*|/|' | sort -u | while read -r path; do
+  python3 -m pip config list | grep -o "/[^ ']*" | sed 's|^/*|/|; s|/simple/*$||' | sort -u | while read -r path; do
     if [[ -d $path && $path != /etc/* ]]; then echo "$path"; fi
   done
 }
