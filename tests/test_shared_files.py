@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
+from harness import PATIENCE, eventually, in_a_fork
 
 _spawn = multiprocessing.get_context("spawn")
 
@@ -83,6 +84,10 @@ def _act(kept: dict[str, Any], verb: str, *arguments: Any) -> Any:
             return kept["shared"].handle
         case "map", path, mode:
             kept["x"] = tb.map_file(path, dtype="float32", mode=mode)
+        case ("forget",):
+            kept.clear()
+        case "mapped", path:
+            return times_mapped(path)
         case ("used",):
             return tb.participant().arena["used_bytes"]
         case ("stop",):
@@ -102,6 +107,11 @@ def third() -> Iterator[Process]:
     process = Process(_act)
     yield process
     process.end()
+
+
+def times_mapped(path: Path) -> int:
+    """By this process."""
+    return Path("/proc/self/maps").read_text().count(str(path))
 
 
 def in_use() -> int:
@@ -233,3 +243,20 @@ def test_a_file_may_be_larger_than_the_budget(tmp_path: Path, other: Process) ->
     with tb.share(numbers[1 << 39 :][:10]) as shared:
         other.ask("attach", shared.handle, "read")
     assert other.ask("sum") == 0
+
+
+def test_who_attached_lets_go_of_a_file_when_its_owner_has(path: Path, other: Process) -> None:
+    for _ in range(5):
+        with tb.share(tb.map_file(path, dtype="float32")) as shared:
+            other.ask("attach", shared.handle, "read")
+        other.ask("forget")
+    eventually(lambda: other.ask("mapped", path) == 0)
+
+
+def test_a_file_that_comes_back_to_its_owner_is_let_go_of(path: Path) -> None:
+    with tb.Queue() as there, tb.Queue() as back:
+        for _ in range(5):
+            there.put(tb.map_file(path, dtype="float32"))
+            in_a_fork(lambda: back.put(there.get(timeout=PATIENCE)))
+            assert back.get(timeout=PATIENCE)[1] == 1
+        eventually(lambda: times_mapped(path) == 0)

@@ -59,7 +59,7 @@ class Storm:
         self.zygote.end()
 
     def round(self, kills: int) -> None:
-        zygote, chance = self.zygote, self.zygote.chance
+        zygote, chance = self.zygote, self.zygote.disturbance
         for name in zygote.survivors:
             zygote.ask(name, "go")
         enough = zygote.counts["killed"] + kills

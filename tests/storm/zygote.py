@@ -12,7 +12,8 @@ import socket
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,8 +39,8 @@ class Leaves(BaseException):
 @dataclass
 class Victim:
     name: str
-    pid: int
     path: Path
+    end: list[tuple[float, signal.Signals]]  # what is sent to it, and how long after its beginning
     killed: int | None = None
 
 
@@ -65,7 +66,8 @@ class Zygote:
     _steps: int = 0
 
     def __post_init__(self) -> None:
-        self.chance = random.Random(self.seed)
+        self.chance = random.Random(self.seed)  # of the victims: drawn from in their order
+        self.disturbance = random.Random(self.seed)  # of what goes by the clock
         gc.collect()
         gc.freeze()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
@@ -84,7 +86,7 @@ class Zygote:
         role = self.chance.choice(list(roles.ROLES))
         actor, path = self._cast(role)
         pid = self._fork(path, lambda: roles.live(actor(path), role))
-        self.victims[pid] = Victim(path.name, pid, path)
+        self.victims[pid] = Victim(path.name, path, list(self._draw_the_end()))
         if self.chance.random() < STARTING:
             self._plan_the_end(pid)
         else:
@@ -136,21 +138,26 @@ class Zygote:
                 self._starting.remove(pid)
                 self._plan_the_end(pid)
 
-    def _plan_the_end(self, pid: int) -> None:
-        """Most are killed; of the others some were stopped, some go on and some are interrupted."""
+    def _draw_the_end(self) -> Iterator[tuple[float, signal.Signals]]:
+        """Most are killed; some are stopped before that, and may go on; some are interrupted."""
         chance = self.chance
-        at = time.monotonic() + chance.random() * chance.choice(LIFETIMES)
+        after = chance.random() * chance.choice(LIFETIMES)
         how = chance.random()
         if how < 0.15:
-            self._plan(at, STOP, pid)
-            at += chance.random() * STOPPED
+            yield after, STOP
+            after += chance.random() * STOPPED
             if how < 0.08:
-                self._plan(at, GO_ON, pid)
-                at += chance.random() * STOPPED
+                yield after, GO_ON
+                after += chance.random() * STOPPED
         elif how < 0.2:
-            self._plan(at, INTERRUPT, pid)
-            at += 1
-        self._plan(at, KILL, pid)
+            yield after, INTERRUPT
+            after += 1
+        yield after, KILL
+
+    def _plan_the_end(self, pid: int) -> None:
+        now = time.monotonic()
+        for after, what in self.victims[pid].end:
+            self._plan(now + after, what, pid)
 
     def _plan(self, at: float, what: signal.Signals, pid: int) -> None:
         self._steps += 1
@@ -160,17 +167,19 @@ class Zygote:
         pid = self.survivors[name].pid
         self.counts["survivors stopped"] += 1
         os.kill(pid, STOP)
-        self._plan(time.monotonic() + self.chance.random() * HELD_UP, GO_ON, pid)
+        self._plan(time.monotonic() + self.disturbance.random() * HELD_UP, GO_ON, pid)
 
     def kill_a_worker(self) -> None:
         """Of the pool; one that has begun, as a pool ends when a worker dies while it starts."""
         pool = self.survivors["pool"]
         begun = {each.item for each in records.read(pool.path) if each.what == records.WORK}
-        threads = Path(f"/proc/{pool.pid}/task").iterdir()
-        children = [child for each in threads for child in (each / "children").read_text().split()]
+        children: list[str] = []
+        for thread in Path(f"/proc/{pool.pid}/task").iterdir():
+            with suppress(FileNotFoundError):  # it has ended
+                children += (thread / "children").read_text().split()
         living = sorted(begun & set(map(int, children)))
         if living:
-            os.kill(self.chance.choice(living), KILL)
+            os.kill(self.disturbance.choice(living), KILL)
             self.counts["workers killed"] += 1
 
     def turn(self, longest: float = 0.05) -> None:

@@ -90,6 +90,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
   });
   domain_.sweep(id());
   arena().on_retired([this] { service_.ask(telling_retired_); });
+  arena().files().on_retired([this] { service_.ask(telling_retired_); });
   cuda().on_idle([this] { service_.ask(retiring_idle_, memory::CudaArena::kIdle + 100ms); });
   cuda().exports().on_first([this] { service_.ask(looking_after_exports_, kShortLook); });
   service_.watch(listener_.get(), [this] { on_connection(); });
@@ -389,6 +390,7 @@ void ParticipantCore::retire_idle() {
 void ParticipantCore::tell_retired() {
   while (true) {
     if (untold_.empty()) untold_ = arena().take_retired();
+    if (untold_.empty()) untold_ = arena().files().take_retired();
     if (untold_.empty()) untold_ = cuda().take_retired();
     if (untold_.empty()) return;
     for (const auto& connection : owner_connections_) connection->tell_retired(untold_.back());

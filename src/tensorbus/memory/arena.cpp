@@ -182,6 +182,7 @@ void Arena::close() noexcept {
   const std::lock_guard lock(mutex_);
   closed_ = true;
   retired_listener_ = {};
+  files_.on_retired({});
 }
 
 // Punches free memory until at most `reserved_target` is reserved, and lets go of the segments that

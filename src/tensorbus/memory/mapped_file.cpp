@@ -89,6 +89,11 @@ MappedFile::~MappedFile() {
   files.unlock();
 }
 
+void MappedFile::keep_until_unmapped(std::shared_ptr<const void> kept) const {
+  const std::lock_guard lock(kept_mutex_);
+  kept_.push_back(std::move(kept));
+}
+
 const MappedFile* MappedFile::at(const void* address) noexcept {
   files.lock();
   const MappedFile* found = files.find(address);

@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "tensorbus/memory/grant.hpp"
 #include "tensorbus/platform/address_list.hpp"
@@ -57,6 +59,8 @@ class TENSORBUS_API MappedFile : public std::enable_shared_from_this<MappedFile>
   // modification is not that of the moment it was mapped. Writes within one tick of the file
   // system's clock, and on a tmpfs those through mappings of others, do not show in that time.
   void check() const;
+  // Keeps it, and lets go of it when the file is unmapped, in the thread that does that.
+  void keep_until_unmapped(std::shared_ptr<const void> kept) const;
   // Returns when what was written is on the disk. Throws Error(kInvalidArgument) unless
   // kReadWrite, else like check().
   void flush() const;
@@ -75,6 +79,8 @@ class TENSORBUS_API MappedFile : public std::enable_shared_from_this<MappedFile>
   struct stat opened_;
   platform::Mapping mapping_;
   std::optional<platform::FileGuard> guard_;  // goes before the mapping; none over nothing
+  mutable std::mutex kept_mutex_;
+  mutable std::vector<std::shared_ptr<const void>> kept_;
 };
 
 // "file 'weights.npy': ", with which all messages about one begin.
