@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ from storm.records import (
 # Seconds that a step waits at most: when a round ends, all are soon done with their last one.
 LONG, SHORT, IMPATIENT = 0.2, 0.01, 0.0006
 TIGHT = 2  # the maxsize of one of the queues
-SERVICE = "storm/service"
+SERVICE, SHORT_LIVED = "storm/service", "storm/short-lived"  # of a survivor, and of victims
 ITEM_BITS = 24  # an item's number is its producer's, and its own
 
 
@@ -60,7 +61,7 @@ class Actor:
     queues: dict[str, tb.Queue] = field(default_factory=dict)
     held: deque[Any] = field(default_factory=lambda: deque(maxlen=6))
     shares: deque[tb.Shared] = field(default_factory=lambda: deque(maxlen=4))
-    client: tb.Client | None = None
+    clients: dict[str, tb.Client] = field(default_factory=dict)
     made: int = 0
 
     def queue(self, name: str) -> tb.Queue:
@@ -235,20 +236,23 @@ def share_one(actor: Actor) -> None:
 
 
 def offer(actor: Actor, content: dict[str, Any]) -> None:
-    uses = actor.chance.choice([0, 1, 2])
+    """What can be written is for one, so that nobody else sees the writes."""
     writable = actor.chance.random() < 0.3
+    uses = 1 if writable else actor.chance.choice([0, 1, 2])
     shared = tb.share(content["data"], uses=uses or None, shared=writable)
     text = str(shared.handle)
     actor.recorder.write(SHARE, OK, text[-24:], uses)
     actor.shares.append(shared)
-    actor.put(actor.any_queue(), {**content, "data": [], "handle": text}, actor.patience())
+    access = ["read", "private", "shared"] if writable else ["read", "private"]
+    item = {"pattern": content["pattern"], "data": [], "handle": text, "access": access}
+    actor.put(actor.any_queue(), item, actor.patience())
 
 
 def attach_what_is_there(actor: Actor, content: dict[str, Any]) -> None:
     text = content.get("handle")
     if not text:
         return
-    access: Any = actor.chance.choice(["read", "private"])
+    access: Any = actor.chance.choice(content["access"])
     actor.recorder.write(ATTACH, INTENT, text[-24:])
     try:
         data = tb.attach(text, access=access, timeout=LONG)
@@ -261,8 +265,8 @@ def attach_what_is_there(actor: Actor, content: dict[str, Any]) -> None:
     actor.recorder.write(ATTACH, OK, text[-24:])
     found = {"number": content["number"], "pattern": content["pattern"], "data": data}
     actor.check(found, "share")
-    if access == "private":
-        found["pattern"] = 7  # of our own pages alone
+    if access != "read":
+        found["pattern"] = 7  # a private one is in our own pages alone
         for each in data:
             each[:] = 7
     elif actor.chance.random() < 0.5:
@@ -271,16 +275,35 @@ def attach_what_is_there(actor: Actor, content: dict[str, Any]) -> None:
 
 
 def call_service(actor: Actor) -> None:
-    if actor.client is None:
-        actor.client = tb.Client(SERVICE, timeout=LONG)
+    service = actor.chance.choice([SERVICE, SHORT_LIVED])
+    if service not in actor.clients:
+        actor.clients[service] = tb.Client(service, timeout=LONG if service == SERVICE else SHORT)
+    client = actor.clients[service]
     number = actor.number()
     try:
-        reply = actor.client.call_sync({"number": number, "data": np.full(900, number)})
+        reply = client.call_sync({"number": number, "data": np.full(900, number)})
     except tb.Timeout:
         return
+    except tb.Closed:
+        if service == SERVICE:
+            raise
+        return
     if reply["number"] != number or not (reply["data"] == number).all():
-        actor.recorder.wrong(f"the service answered {reply} to {number:#x}", SERVICE)
-    actor.recorder.write("call", OK, SERVICE, number)
+        actor.recorder.wrong(f"the service answered {reply} to {number:#x}", service)
+    actor.recorder.write("call", OK, service, number)
+
+
+def echo(actor: Actor, request: Any) -> Any:
+    number = request["number"]
+    if not (request["data"] == number).all():
+        actor.recorder.wrong(f"torn: a request of {number:#x} is {request}", "service")
+    return request
+
+
+def offer_a_service(actor: Actor) -> None:
+    with tb.Node(f"victim-{actor.serial}-{actor.number()}") as node:
+        node.create_service(SHORT_LIVED, callback=partial(echo, actor), mode="sync")
+        node.spin(LONG)
 
 
 def look(actor: Actor) -> None:
@@ -307,6 +330,7 @@ ROLES: dict[str, list[Step]] = {
     "mover": [move, move, get_and_finish],
     "writer": [write_shared, put_new],
     "sharer": [share_one, get_and_finish, get_and_finish],
+    "server": [put_new, offer_a_service],
     "client": [call_service, call_service, put_new],
 }
 STEADY: list[Step] = [

@@ -13,6 +13,7 @@ import select
 import socket
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import numpy as np
 
 import tensorbus as tb
 from storm.records import OK, WORK
-from storm.roles import SERVICE, STEADY, TIGHT, Actor, get_and_finish, put_new
+from storm.roles import SERVICE, STEADY, TIGHT, Actor, echo, get_and_finish, put_new
 
 QUEUES: dict[str, dict[str, Any]] = {
     "plain": {"maxsize": 32},
@@ -133,14 +134,8 @@ def steady(channel: Channel, actor: Actor) -> None:
 
 
 def service(channel: Channel, actor: Actor) -> None:
-    def reply(request: Any) -> Any:
-        number = request["number"]
-        if not (request["data"] == number).all():
-            actor.recorder.wrong(f"torn: a request of {number:#x} is {request}", SERVICE)
-        return request
-
     with tb.Node("storm") as node:
-        node.create_service(SERVICE, callback=reply, mode="sync")
+        node.create_service(SERVICE, callback=partial(echo, actor), mode="sync")
         node.spin(0)
         work(channel, actor, lambda: channel.waits(1), lambda asked: None)
 
