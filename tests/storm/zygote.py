@@ -71,6 +71,8 @@ class Zygote:
         gc.collect()
         gc.freeze()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+        # A shell that starts us in the background has all of us ignore it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
     # What is forked.
 
