@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from storm.ledger import Totals, balance
+from storm.ledger import Life, Totals, balance
 from storm.roles import Stage
 from storm.survivors import REDELIVER, SURVIVORS
 from storm.zygote import Zygote
@@ -79,8 +79,25 @@ class Storm:
         self.check_the_balance()
 
     def check_the_balance(self) -> None:
-        stats = self.emptied()
-        totals = {
+        """Repeats it for a while: the host may not have noticed the last deaths yet."""
+        until = time.monotonic() + PATIENCE
+        lives: list[Life] = []
+        while True:
+            stats: Any = self.zygote.ask("host", "empty")
+            lives += self.zygote.take_lives()
+            found = balance(lives, REDELIVER, self.since_the_last(stats))
+            if not found.wrong or time.monotonic() > until:
+                break
+        self._last = stats
+        found.wrong += self.not_as_before()
+        self.counts += found.counts
+        self.wrong += found.wrong
+        self.counts["killed"] = self.zygote.counts["killed"]
+        for line in found.wrong[:MOST_TOLD]:
+            print(f"round {self.rounds}, after {self.counts['killed']} kills: {line}", flush=True)
+
+    def since_the_last(self, stats: dict[str, dict[str, int]]) -> dict[str, Totals]:
+        return {
             name: Totals(
                 each["lost"] - self._last[name]["lost"],
                 each["items"],
@@ -88,48 +105,29 @@ class Storm:
             )
             for name, each in stats.items()
         }
-        self._last = stats
-        found = balance(self.zygote.take_lives(), REDELIVER, totals)
-        self.counts += found.counts
-        found.wrong += self.not_as_before()
-        self.wrong += found.wrong
-        self.counts["killed"] = self.zygote.counts["killed"]
-        for line in found.wrong[:MOST_TOLD]:
-            print(f"round {self.rounds}, after {self.counts['killed']} kills: {line}", flush=True)
-
-    def emptied(self) -> dict[str, dict[str, int]]:
-        """The queues: what the dead had comes back, or is counted, when their death is noticed."""
-        until = time.monotonic() + PATIENCE
-        before: Any = None
-        while True:
-            stats: Any = self.zygote.ask("host", "empty")
-            rest = any(each["items"] or each["unfinished"] for each in stats.values())
-            if (stats == before and not rest) or time.monotonic() > until:
-                return dict(stats)
-            before = stats
 
     def not_as_before(self) -> list[str]:
-        """What survivors have that they did not need after the first rounds."""
+        """What survivors have that they did not need after the first rounds; said once."""
         until = time.monotonic() + PATIENCE
         while True:
             now: Any = {name: self.zygote.ask(name, "possessions") for name in SURVIVORS}
-            wrong = [
-                f"{name} has {now[name][what]} {what}, and had {self._first[name][what]}"
+            grown = [
+                (name, what)
                 for name in self._first
                 for what in SLACK
                 if now[name][what] > self._first[name][what] + SLACK[what]
             ]
-            if not wrong or time.monotonic() > until:
+            if not grown or time.monotonic() > until:
                 break
-        if self.rounds <= WARM_UP:
-            self._first = {
-                name: {
-                    what: max(now[name][what], self._first.get(name, {}).get(what, 0))
-                    for what in SLACK
-                }
-                for name in now
-            }
-            return []
+        warm = self.rounds > WARM_UP
+        wrong = [
+            f"{name} has {now[name][what]} {what}, and had {self._first[name][what]}"
+            for name, what in grown
+            if warm
+        ]
+        for name, has in now.items():
+            first = self._first.setdefault(name, dict(has))
+            first.update({what: has[what] for what in SLACK if (name, what) in grown or not warm})
         return wrong
 
     def report(self) -> dict[str, Any]:
