@@ -4,6 +4,7 @@
 
 - `records`: what each process writes down, before and after each step
 - `ledger`: what the rules of docs/queues.md make of the records
+- `actor`: a process, and its calls
 - `roles`: the steps that victims make until they are killed
 - `survivors`: the processes that outlive the victims; their memory and descriptors must not grow
 - `zygote`: forks, stops, kills and reaps

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from storm.actor import Stage
 from storm.ledger import Life, Totals, balance
-from storm.roles import Stage
 from storm.survivors import REDELIVER, SURVIVORS
 from storm.zygote import Zygote
 

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 import tensorbus as tb
+from storm.actor import Actor
 from storm.records import OK, WORK
-from storm.roles import SERVICE, STEADY, TIGHT, Actor, echo, get_and_finish, put_new
+from storm.roles import SERVICE, STEADY, TIGHT, echo, get_and_finish, put_new
 
 QUEUES: dict[str, dict[str, Any]] = {
     "plain": {"maxsize": 32},

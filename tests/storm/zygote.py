@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from storm import records, roles
+from storm.actor import Actor, Stage
 from storm.ledger import Life
 from storm.survivors import SURVIVORS, Channel
 
@@ -55,7 +56,7 @@ class Survivor:
 class Zygote:
     folder: Path
     seed: int
-    stage: roles.Stage
+    stage: Stage
     counts: Counter[str] = field(default_factory=Counter)
     survivors: dict[str, Survivor] = field(default_factory=dict)
     victims: dict[int, Victim] = field(default_factory=dict)
@@ -94,12 +95,12 @@ class Zygote:
         else:
             self._starting.add(pid)
 
-    def _cast(self, role: str) -> tuple[Callable[[Path], roles.Actor], Path]:
+    def _cast(self, role: str) -> tuple[Callable[[Path], Actor], Path]:
         self._serial += 1
         serial, chance = self._serial, random.Random(self.seed * 1_000_003 + self._serial)
 
-        def actor(path: Path) -> roles.Actor:
-            return roles.Actor(serial, self.stage, records.Recorder(path), chance)
+        def actor(path: Path) -> Actor:
+            return Actor(serial, self.stage, records.Recorder(path), chance)
 
         return actor, self.folder / f"{role}-{serial}"
 
