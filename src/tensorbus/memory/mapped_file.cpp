@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <list>
+#include <mutex>
 #include <utility>
 
 #include "tensorbus/platform/limits.hpp"
@@ -20,7 +22,7 @@ constinit platform::AddressList<MappedFile> files;
 
 void lock_files() noexcept { files.lock(); }
 void unlock_files() noexcept { files.unlock(); }
-[[maybe_unused]] const int registered = ::pthread_atfork(lock_files, unlock_files, unlock_files);
+[[maybe_unused]] const int kRegistered = ::pthread_atfork(lock_files, unlock_files, unlock_files);
 
 std::string text_of(std::size_t bytes) { return std::to_string(bytes) + " bytes"; }
 
@@ -90,8 +92,10 @@ MappedFile::~MappedFile() {
 }
 
 void MappedFile::keep_until_unmapped(std::shared_ptr<const void> kept) const {
-  const std::lock_guard lock(kept_mutex_);
-  kept_.push_back(std::move(kept));
+  std::list<std::shared_ptr<const void>> one;
+  one.push_back(std::move(kept));
+  const std::lock_guard lock(files);  // free in a forked child; nothing allocates under it
+  kept_.splice(kept_.end(), one);
 }
 
 const MappedFile* MappedFile::at(const void* address) noexcept {

@@ -3,12 +3,11 @@
 #include <sys/stat.h>
 
 #include <cstddef>
+#include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "tensorbus/memory/grant.hpp"
 #include "tensorbus/platform/address_list.hpp"
@@ -79,8 +78,7 @@ class TENSORBUS_API MappedFile : public std::enable_shared_from_this<MappedFile>
   struct stat opened_;
   platform::Mapping mapping_;
   std::optional<platform::FileGuard> guard_;  // goes before the mapping; none over nothing
-  mutable std::mutex kept_mutex_;
-  mutable std::vector<std::shared_ptr<const void>> kept_;
+  mutable std::list<std::shared_ptr<const void>> kept_;
 };
 
 // "file 'weights.npy': ", with which all messages about one begin.
