@@ -26,7 +26,7 @@ INSTANTIATE_TEST_SUITE_P(OfAQueue, EveryOrder,
                                            QueueSizes{kTwo, 2, 2, 1, true, 1},
                                            QueueSizes{{{0, 1}}, 2, 2, 0, true, 2, true}));
 
-// Minutes: scripts/deep model runs them.
+// These take minutes: scripts/deep models runs them.
 INSTANTIATE_TEST_SUITE_P(DISABLED_OfALargerQueue, EveryOrder,
                          ::testing::Values(QueueSizes{kThree, 2, 2, 2, true, 1},
                                            QueueSizes{kThree, 2, 2, 0, false, 1},
