@@ -88,7 +88,7 @@ link::IssuedRef OwnerConnection::issued(std::uint32_t link, std::uint64_t token)
 
 void OwnerConnection::tell_ended() {
   for (auto& [number, link] : links_) {
-    if (link.told_ended || !link.publisher->closed()) continue;
+    if (link.told_ended || !link.link || !link.publisher->gets_nothing_more(*link.link)) continue;
     conversation_.channel()->send(link::Ended{number});
     link.told_ended = true;
   }

@@ -130,6 +130,7 @@ std::shared_ptr<PublisherCore> ParticipantCore::add_publisher(const std::string&
     marker = marker_name(escaped, id(), number);
     publisher = std::make_shared<PublisherCore>(topic, number, options, surroundings_.arena,
                                                 surroundings_.wake_page);
+    publisher->on_link_broken([this] { service_.ask(telling_ended_); });
     publishers_.emplace(number, Published{publisher, marker});
   }
   // Only now can it be found: whoever sees the marker finds the publisher.
@@ -177,6 +178,7 @@ std::shared_ptr<SubscriberCore> ParticipantCore::add_subscriber(const std::strin
     if (const auto core = weak.lock())
       stage_for(core, link, token, std::move(tensors), std::move(claimed));
   });
+  subscriber->on_links_gone([this] { service_.ask(dropping_idle_); });
   subscriptions_.add(subscriber, escape_topic(topic));
   service_.ask(scanning_);
   return subscriber;

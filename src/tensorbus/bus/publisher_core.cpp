@@ -66,8 +66,29 @@ std::chrono::nanoseconds PublisherCore::longest_park() const {
 }
 
 bool PublisherCore::all_have_room() {
-  return std::all_of(links_.begin(), links_.end(),
-                     [](const auto& link) { return link->room() == link::OwnerLink::Room::kYes; });
+  const auto has_room = [](const auto& link) {
+    return link->room() == link::OwnerLink::Room::kYes;
+  };
+  return std::ranges::all_of(links_, has_room) ||
+         (stop_broken_links() && std::ranges::all_of(links_, has_room));
+}
+
+// A borrower whose return ring makes no sense gets nothing more, and nobody waits for it. What it
+// has stays its own until the link ends. False: there is none.
+bool PublisherCore::stop_broken_links() {
+  const auto broken =
+      std::ranges::partition(links_, [](const auto& link) { return !link->broken(); });
+  if (broken.empty()) return false;
+  for (const auto& link : broken) link->recall();
+  stopped_.insert(stopped_.end(), broken.begin(), broken.end());  // has room for all links
+  links_.erase(broken.begin(), broken.end());
+  if (link_broken_) link_broken_();
+  return true;
+}
+
+bool PublisherCore::gets_nothing_more(const link::OwnerLink& link) const {
+  const std::lock_guard lock(mutex_);
+  return closed_ || link.broken();
 }
 
 PublishResult PublisherCore::push_to_all(ReadySample& sample) {
@@ -110,9 +131,11 @@ PublishResult PublisherCore::push_to_all(ReadySample& sample) {
   stats_.delivered += reached;
   // Where it is kept for somebody it is there still: what comes back does so under our mutex.
   if (issued != nullptr && (reached != 0 || options_.history != 0)) issued->count_in(in_flight_);
+  bool all_sound = true;
   for (const auto& link : links_)
-    if (link->worth_draining()) (void)link->drain();
+    if (link->worth_draining()) all_sound = link->drain() && all_sound;
   for (const auto& link : stopped_) (void)link->drain();
+  if (!all_sound) stop_broken_links();
   return {Outcome::kDone, entry.sequence, reached};
 }
 
@@ -191,9 +214,9 @@ void PublisherCore::drain_if_idle() {
 }
 
 void PublisherCore::drain_links() {
-  // A return ring that makes no sense gives nothing back: its link fills up and hurts itself alone.
   for (const auto& link : links_) (void)link->drain();
   for (const auto& link : stopped_) (void)link->drain();
+  stop_broken_links();
 }
 
 bool PublisherCore::close() {
@@ -237,6 +260,7 @@ PublisherStats PublisherCore::stats() {
   stats.subscribers = static_cast<std::uint32_t>(links_.size());
   stats.bytes_in_flight = in_flight_.bytes();
   for (const auto& link : links_) stats.bad_returns += link->bad_returns();
+  for (const auto& link : stopped_) stats.bad_returns += link->bad_returns();
   return stats;
 }
 

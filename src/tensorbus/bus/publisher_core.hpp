@@ -80,6 +80,9 @@ class PublisherCore {
   void end_link(const std::shared_ptr<link::OwnerLink>& link);
   // What is out on a link under this token; null if nothing is.
   link::IssuedRef issued(const link::OwnerLink& link, std::uint64_t token) const;
+  // Is told when a link gets nothing more because its borrower made no sense. Under our mutex.
+  void on_link_broken(std::function<void()> told) { link_broken_ = std::move(told); }
+  bool gets_nothing_more(const link::OwnerLink& link) const;
 
   // How what is published here, and lies in no memory of the bus, is copied.
   CopyTuner& copies() noexcept { return copies_; }
@@ -88,6 +91,7 @@ class PublisherCore {
   using Links = std::vector<std::shared_ptr<link::OwnerLink>>;
 
   bool all_have_room();
+  bool stop_broken_links();
   Outcome wait_for_room(std::unique_lock<std::mutex>& lock, std::chrono::nanoseconds timeout,
                         const GiveUp& give_up);
   PublishResult push_to_all(ReadySample& sample);
@@ -99,6 +103,7 @@ class PublisherCore {
   const std::uint32_t number_;
   const PublisherOptions options_;
   const std::shared_ptr<memory::Arena> arena_;
+  std::function<void()> link_broken_;
   link::ByteCounter in_flight_;
   CopyTuner copies_;
   link::Sleeper sleeper_;  // parks in publish() and wait_for_subscribers()

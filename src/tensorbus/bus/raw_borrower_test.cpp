@@ -247,6 +247,33 @@ TEST_F(RawBorrower, that_writes_all_over_its_link_hurts_itself_alone) {
   EXPECT_TRUE(eventually([&] { return used_bytes(owner, {&publisher}) == 0; }));
 }
 
+TEST_F(RawBorrower, whose_returns_make_no_sense_holds_up_no_reliable_publisher) {
+  Publisher reliable("reliable", {.reliable = true}, owner);
+  Subscriber honest("reliable", {}, borrower);
+  ASSERT_EQ(reliable.wait_for_subscribers(1, kLong), Outcome::kDone);
+  greeted();
+  link::Subscribe asked = subscribe(1);
+  asked.publisher = 2;
+  asked.topic = "reliable";
+  peer.channel.send(asked);
+  ASSERT_EQ(peer.next(), ControlType::kAccepted);
+  const auto accepted = peer.received.as<link::Accepted>();
+  link::LinkSegment memory(peer.received.take_fd(), {accepted.slots, accepted.returns});
+  ASSERT_EQ(reliable.wait_for_subscribers(2, kLong), Outcome::kDone);
+  *memory.return_tail() = ~std::uint64_t{0};
+  for (link::Slot& slot : memory.slots()) slot.state = ~std::uint64_t{0};  // "popped"
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    publish_patterns(reliable, seed, 1);
+    EXPECT_EQ(next_seeds(honest, 1), Seeds{seed});
+    for (link::Slot& slot : memory.slots()) slot.state = ~std::uint64_t{0};
+  }
+  EXPECT_EQ(reliable.stats().bad_returns, 1U);
+  EXPECT_EQ(reliable.subscribers(), 1U);
+  std::optional<ControlType> last;
+  while (last != ControlType::kEnded && (last = peer.next())) continue;
+  EXPECT_EQ(last, ControlType::kEnded) << "it is told";
+}
+
 // The flags of a socket that was handed over belong to both.
 TEST_F(RawBorrower, whose_bell_is_full_and_waits_for_room_holds_nobody_up) {
   greeted();

@@ -274,6 +274,30 @@ TEST_F(RawOwner, whose_ring_is_garbage_blocks_nobody) {
   EXPECT_EQ(subscriber->stats().received, 0U);
 }
 
+TEST_F(RawOwner, whose_ring_says_for_ever_that_there_is_something_is_cut_off) {
+  (void)subscriber->event_descriptor();
+  accept();
+  for (link::Slot& slot : memory->slots()) slot.state = ~std::uint64_t{0};
+  EXPECT_FALSE(subscriber->try_receive());
+  EXPECT_FALSE(subscriber->ready()) << "nobody is told to look again";
+  EXPECT_EQ(subscriber->stats().bad, 1U);
+  EXPECT_NE(subscriber->stats().last_refusal.find(self.hex()), std::string::npos);
+  EXPECT_EQ(subscriber->stats().publishers, 0U);
+  EXPECT_EQ(peer->next(), ControlType::kUnsubscribe);
+  EXPECT_EQ(peer->next(), ControlType::kDone);
+  hangs_up();
+}
+
+TEST_F(RawOwner, whose_ring_is_nonsense_and_who_is_gone_costs_nothing_any_more) {
+  accept();
+  for (link::Slot& slot : memory->slots()) slot.state = ~std::uint64_t{0};
+  peer.reset();
+  EXPECT_TRUE(eventually([&] {
+    EXPECT_FALSE(subscriber->try_receive());
+    return !subscriber->ready() && subscriber->stats().bad == 1;
+  }));
+}
+
 TEST_F(RawOwner, that_is_short_of_memory_is_asked_again) {
   greet();
   peer->channel.send(

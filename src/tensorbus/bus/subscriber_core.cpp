@@ -179,11 +179,12 @@ void SubscriberCore::disarm_event() {
 // A link that has ended goes when its ring is empty; leases keep what they need of it.
 void SubscriberCore::forget_ended_links() {
   settle();
-  std::erase_if(links_, [](const LinkRef& link) {
+  const std::size_t gone = std::erase_if(links_, [](const LinkRef& link) {
     if (!link->ended() || !link->empty()) return false;
     link->bell.reset();
     return true;
   });
+  if (gone != 0 && links_gone_) links_gone_();
 }
 
 int SubscriberCore::event_descriptor() {

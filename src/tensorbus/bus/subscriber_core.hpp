@@ -47,6 +47,9 @@ class SubscriberCore {
                                    std::vector<OutOfReach>, Claimed)>;
   void stage_by(Stage stage) { stage_ = std::move(stage); }
 
+  // Is told when links are let go of: their connections may be idle. Under our mutex.
+  void on_links_gone(std::function<void()> told) { links_gone_ = std::move(told); }
+
   const std::string& topic() const noexcept { return topic_; }
   const SubscriberOptions& options() const noexcept { return options_; }
   std::uint32_t wake_slot() const noexcept { return sleeper_.index(); }
@@ -129,6 +132,7 @@ class SubscriberCore {
   bool take_another(Sample& sample);
   Outcome take_next(Sample& sample);
   bool take_from(const LinkRef& link, Sample& sample);
+  void cut_off(link::BorrowerLink& link) noexcept;
   void settle_later(link::BorrowerLink& link) noexcept;
   void settle() noexcept;
   enum class Taken { kDone, kLater, kNever };
@@ -168,6 +172,7 @@ class SubscriberCore {
   std::map<const link::BorrowerLink*, AskedFor> asked_for_;
   Claim claim_;
   Stage stage_;
+  std::function<void()> links_gone_;
   // Of the samples that are set aside: those that were read, and wait to be pinned.
   std::map<const link::BorrowerLink*, Sample> to_pin_;
   std::vector<std::shared_ptr<memory::PinnedBlocks>> pins_;  // one for each link

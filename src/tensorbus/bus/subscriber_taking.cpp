@@ -1,6 +1,7 @@
 // How a subscriber takes a sample from a link: at once, or when what it lacks has come.
 #include <exception>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "tensorbus/bus/pinning.hpp"
@@ -26,6 +27,7 @@ bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
       entry = *link->set_aside;
       link->set_aside.reset();
     } else if (!link->pop(entry)) {
+      if (link->broken()) cut_off(*link);
       return false;
     }
     settle_later(*link);
@@ -111,6 +113,22 @@ SubscriberCore::Taken SubscriberCore::read_entry(const LinkRef& link, const link
       if (link->ended()) return drop(*link, entry, stats_.bad);  // it will not come any more
   }
   return set_aside(*link, entry);
+}
+
+// The link goes when what was found in it before has been looked at. Its publisher is not joined
+// again.
+void SubscriberCore::cut_off(link::BorrowerLink& link) noexcept {
+  if (std::exchange(link.cut_off, true)) return;
+  link.end();
+  link.unsubscribe();
+  ++stats_.bad;
+  try {
+    stats_.last_refusal = "the queue from publisher " + std::to_string(link.source()->publisher) +
+                          " of participant " + link.source()->participant.hex() +
+                          " was overwritten with what no publisher writes: its link was ended";
+  } catch (const std::bad_alloc&) {  // the count says it
+    stats_.last_refusal.clear();
+  }
 }
 
 void SubscriberCore::settle_later(link::BorrowerLink& link) noexcept {

@@ -37,6 +37,7 @@ void BorrowerLink::accept(const Accepted& accepted, platform::Fd segment) {
 }
 
 void BorrowerLink::unsubscribe() noexcept {
+  if (std::exchange(unsubscribed_, true)) return;
   channel().send(std::move(unsubscribe_));
   platform::step("unsubscribe.sent");
 }

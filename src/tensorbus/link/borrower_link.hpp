@@ -48,6 +48,8 @@ class BorrowerLink : public Lender {
   void wake_publisher() noexcept { publisher_.wake_if_sleeping(); }
   // Would pop() find something that may be popped now, or may what was set aside be readable?
   bool ready() const noexcept;
+  // The owner wrote to the ring what no owner writes: nothing of it can be used any more.
+  bool broken() const noexcept { return samples_.broken(); }
   // Neither here nor in the ring is anything left.
   bool empty() const noexcept { return !set_aside && !(segment_ && samples_.ready()); }
   // Counts the samples that never came between the last one and this one.
@@ -79,6 +81,8 @@ class BorrowerLink : public Lender {
   std::optional<Entry> set_aside;
   // Since then something changed, so that it may be readable now.
   bool look_again = false;
+  // It was broken, and that was counted.
+  bool cut_off = false;
   // The subscriber will settle(). Under its mutex.
   bool to_settle = false;
 
@@ -99,6 +103,7 @@ class BorrowerLink : public Lender {
   std::uint32_t max_held_ = 0;
   bool publisher_waits_ = false;  // it is reliable: it may sleep until we pop or release
   bool ended_ = false;
+  bool unsubscribed_ = false;
   Waker publisher_;
   std::atomic<std::uint32_t> popped_{0};  // written under the subscriber's mutex
   // Under the subscriber's mutex: tokens that release_soon() was told of.

@@ -99,12 +99,14 @@ bool OwnerLink::drain() {
       take_back(lease.token);
       return true;
     });
-  return returns_.drain([this](std::uint64_t token, std::uint64_t mark) {
+  const bool drained = returns_.drain([this](std::uint64_t token, std::uint64_t mark) {
     if (mark == 0 || segments_->reached(mark))
       take_back(token);
     else
       return_when_reached(token, mark);
   });
+  if (!drained && !std::exchange(broken_, true)) ++bad_returns_;
+  return drained;
 }
 
 void OwnerLink::take_back(std::uint64_t token) noexcept {

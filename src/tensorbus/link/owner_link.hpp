@@ -47,8 +47,10 @@ class OwnerLink {
   // SegmentSender::mark_for().
   void push(Entry& entry, IssuedRef sample, const platform::CudaStream* writer = nullptr);
 
-  // Takes back what the borrower returned. False if its return ring makes no sense.
+  // Takes back what the borrower returned. False if its return ring makes no sense: then the link
+  // is broken for good, and what it has out comes back at its end.
   [[nodiscard]] bool drain();
+  bool broken() const noexcept { return broken_; }
   // Is it worth a look whether something came back? For memory always; for leases of samples that
   // lay in their entries when half of all are out: a look takes the borrower's cache line away.
   bool worth_draining() const noexcept {
@@ -96,6 +98,7 @@ class OwnerLink {
   std::uint64_t next_ = 0;             // position of the next push
   std::uint64_t oldest_ = 0;           // no position before this one is full
   std::uint64_t bad_returns_ = 0;
+  bool broken_ = false;
   std::uint32_t last_segment_ = kInlineSegment;  // the one we know was sent
   Waker subscriber_;
   std::shared_ptr<SegmentSender> segments_;

@@ -14,6 +14,9 @@ constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
 constexpr std::uint32_t kBacklog = 4;  // so many in a row mean that the owner is ahead
 constexpr std::uint32_t kAhead = 3;    // positions: their lines come while these are read
 
+// No owner comes this far: at 10^9 samples a second in 146 years.
+constexpr std::uint64_t kMostPositions = std::uint64_t{1} << 62;
+
 constexpr std::uint64_t full(std::uint64_t position) { return 2 * position + 1; }
 constexpr std::uint64_t taken(std::uint64_t position) { return 2 * position + 2; }
 constexpr std::uint64_t position_of(std::uint64_t state) { return (state - 1) / 2; }
@@ -71,8 +74,9 @@ bool SampleRingWriter::is_taken(std::uint64_t position) const noexcept {
 }
 
 bool SampleRingReader::pop(Entry& entry) noexcept {
-  // Every turn moves `next_` forward over what was dropped; a ring that never ends is a hostile
-  // one.
+  if (broken_) return false;
+  // Every turn moves `next_` forward over what was dropped. States that stand still end this in two
+  // rounds: in the first it meets the newest of them, in the second it comes there.
   for (std::size_t turns = 0; turns <= 2 * slots_.size(); ++turns) {
     Slot& source = slot(next_);
     __builtin_prefetch(&source.words[kHeadWords]);  // the second cache line, beside the first
@@ -83,6 +87,8 @@ bool SampleRingReader::pop(Entry& entry) noexcept {
       return false;
     }
     if (state > taken(next_)) {  // the owner went round: the oldest it can still hold is this one
+      broken_ = !is_possible(state);
+      if (broken_) return false;
       next_ = std::max(next_ + 1, position_of(state) - slots_.size() + 1);
       continue;
     }
@@ -114,10 +120,16 @@ void SampleRingReader::fetch_next() noexcept {
   __builtin_prefetch(&coming.words[kHeadWords]);
 }
 
+// The slot has had positions that are a whole number of rounds away from `next_`, and no others.
+bool SampleRingReader::is_possible(std::uint64_t state) const noexcept {
+  const std::uint64_t position = position_of(state);
+  return position < kMostPositions && ((position - next_) & (slots_.size() - 1)) == 0;
+}
+
 bool SampleRingReader::ready() const noexcept {
-  // Acquire: as in pop(), which is asked next.
+  // Acquire: as in pop(), which is asked next. The same comparison, so that both agree.
   const std::uint64_t state = slot(next_).state.load(std::memory_order_acquire);
-  return state >= full(next_);
+  return !broken_ && state >= full(next_);
 }
 
 }  // namespace tensorbus::link

@@ -69,11 +69,16 @@ class SampleRingReader {
   SampleRingReader() = default;
   explicit SampleRingReader(std::span<Slot> slots) : slots_(slots) {}
 
+  // After a pop() that found nothing, ready() is false until the owner writes to the ring again.
   [[nodiscard]] bool pop(Entry& entry) noexcept;
   // Would pop() find something? May be wrong when the owner drops at this moment.
   bool ready() const noexcept;
+  // A pop() met a state that no owner writes: the ring is read no more.
+  bool broken() const noexcept { return broken_; }
 
  private:
+  // Can the slot of `next_` have this state, which is newer than taken(next_)?
+  bool is_possible(std::uint64_t state) const noexcept;
   void fetch_next() noexcept;
   Slot& slot(std::uint64_t position) const noexcept {
     return slots_[position & (slots_.size() - 1)];
@@ -82,6 +87,7 @@ class SampleRingReader {
   std::span<Slot> slots_;
   std::uint64_t next_ = 0;
   std::uint32_t in_a_row_ = 0;  // that were popped, and none was missing
+  bool broken_ = false;
 };
 
 }  // namespace tensorbus::link

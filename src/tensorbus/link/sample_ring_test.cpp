@@ -43,6 +43,7 @@ class Ring {
   bool drop(std::uint64_t position) { return writer_.drop(position); }
   bool taken(std::uint64_t position) { return writer_.is_taken(position); }
   bool ready() { return reader_.ready(); }
+  bool broken() { return reader_.broken(); }
   // The position that was popped, -1 for none, -2 for a torn entry.
   std::int64_t pop() {
     Entry entry;
@@ -200,6 +201,42 @@ TEST(HostileRing, pop_ends_and_does_no_harm_whatever_the_words_are) {
       (void)ring.pop();
     }
   }
+}
+
+TEST(HostileRing, is_ready_only_for_a_pop_that_finds_something_or_never_again) {
+  constexpr std::uint64_t kTop = std::uint64_t{1} << 63;
+  for (const std::size_t slots : {1U, 2U, 8U, 64U}) {
+    for (const std::uint64_t state : {~std::uint64_t{0}, kTop, kTop + 1, kTop - 1, kTop / 2 + 1}) {
+      Ring ring(slots);
+      for (std::size_t i = 0; i < slots; ++i) ring.slot(i).state = state;
+      std::size_t found = 0;
+      while (found <= slots && ring.pop() != -1) ++found;
+      EXPECT_LE(found, slots) << state;
+      EXPECT_FALSE(ring.ready()) << state << " in " << slots << " slots";
+    }
+  }
+  std::mt19937_64 random(4);
+  for (int round = 0; round < 20'000; ++round) {
+    Ring ring(std::size_t{1} << (random() % 5));
+    for (std::size_t i = 0; i < ring.size(); ++i)  // of the right slot, as often as not
+      ring.slot(i).state = random() % 2 == 0 ? random() >> (random() % 64)
+                                             : 2 * (ring.size() * (random() % 64) + i) + 1;
+    for (std::size_t pops = 0; pops <= ring.size() && ring.pop() != -1; ++pops) continue;
+    EXPECT_FALSE(ring.ready());
+  }
+}
+
+TEST(HostileRing, with_a_state_that_is_of_another_slot_is_read_no_more) {
+  Ring ring(4);
+  ring.push(0);
+  ring.slot(1).state = 2 * 6 + 1;  // position 6 belongs in slot 2
+  EXPECT_EQ(ring.pop(), 0);
+  EXPECT_FALSE(ring.broken());
+  EXPECT_EQ(ring.pop(), -1);
+  EXPECT_TRUE(ring.broken());
+  ring.push(1);
+  EXPECT_FALSE(ring.ready());
+  EXPECT_EQ(ring.pop(), -1);
 }
 
 TEST(HostileRing, pop_ends_while_the_words_change_under_it) {
