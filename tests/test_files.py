@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import subprocess
 import sys
@@ -118,6 +119,16 @@ def test_an_empty_tensor_is_one(tmp_path: Path, torch: ModuleType, mode: Any, as
     if mode == "w+":
         tb.map_file(tmp_path / "empty.npy", (2, 0), "int16", mode, as_=as_)
         assert np.load(tmp_path / "empty.npy").shape == (2, 0)
+
+
+def test_a_file_of_huge_pages_is_refused() -> None:
+    huge = os.memfd_create("huge", os.MFD_CLOEXEC | os.MFD_HUGETLB)
+    try:
+        os.ftruncate(huge, 4 << 20)
+        with pytest.raises(tb.Unsupported, match="hugetlbfs"):
+            tb.map_file(f"/proc/self/fd/{huge}", (4096,), "uint8", "r")
+    finally:
+        os.close(huge)
 
 
 def test_a_file_may_be_larger_than_the_memory_of_the_machine(tmp_path: Path) -> None:

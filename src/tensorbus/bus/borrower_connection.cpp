@@ -12,6 +12,8 @@ BorrowerConnection::BorrowerConnection(Surroundings& surroundings, const Id& own
       owner_(owner),
       on_end_(std::move(on_end)),
       on_lost_(std::move(on_lost)),
+      account_(surroundings.peers->account_of(socket.get())),
+      charge_(account_.take(link::kConnectionCost)),
       conversation_(
           surroundings.service, std::move(socket),
           [this](link::Channel::Received& received) { on_message(received); },
@@ -22,6 +24,9 @@ BorrowerConnection::BorrowerConnection(Surroundings& surroundings, const Id& own
       exchange_(std::make_shared<Exchange>(surroundings, connected_, segments_)) {
   link::check_same_user(conversation_.channel()->fd());
   connected_->channel = conversation_.channel();
+  connected_->pay_from(account_);
+  connected_->connection = std::move(charge_);
+  segments_->pay_from(account_);
   exchange_->know(owner_);
   link::send_hello(*conversation_.channel(), surroundings_.self, *surroundings_.wake_page);
 }
@@ -52,7 +57,7 @@ void BorrowerConnection::end(const std::string& why) {
   const std::string_view reason = why.empty() ? std::string_view("the publisher hung up") : why;
   for (const Wanted& wanted : std::exchange(wanted_, {})) {
     wanted.subscriber->refuse(wanted.link, Code::kClosed, reason);
-    if (why.empty()) lost(wanted.subscriber, *wanted.link);
+    if (why.empty() || turned_away_) lost(wanted.subscriber, *wanted.link);
   }
   for (const auto& [number, weak] : std::exchange(links_, {})) {
     const auto subscriber = weak.subscriber.lock();
@@ -86,14 +91,8 @@ void BorrowerConnection::on_message(link::Channel::Received& received) {
     return;
   }
   switch (received.header.type) {
-    case link::ControlType::kAccepted: {
-      const auto accepted = received.as<link::Accepted>();
-      platform::Fd segment = received.take_fd();
-      const auto [subscriber, link] = link_named(accepted.link);
-      if (subscriber && link) subscriber->accept(link, accepted, std::move(segment));
-      platform::step("accepted.received");
-      return;
-    }
+    case link::ControlType::kAccepted:
+      return accepted(received);
     case link::ControlType::kRefused: {
       const auto refused = received.as<link::Refused>();
       const auto [subscriber, link] = link_named(refused.link);
@@ -114,30 +113,55 @@ void BorrowerConnection::on_message(link::Channel::Received& received) {
   }
 }
 
+void BorrowerConnection::accepted(link::Channel::Received& received) {
+  const auto accepted = received.as<link::Accepted>();
+  platform::Fd segment = received.take_fd();
+  const auto [subscriber, link] = link_named(accepted.link);
+  if (!subscriber || !link) return;
+  try {
+    subscriber->accept(link, accepted, std::move(segment));
+    platform::step("accepted.received");
+  } catch (const memory::PeerLimit& limit) {
+    subscriber->refuse(link, limit.code(), limit.what());
+    lost(subscriber, *link);
+  }
+}
+
 void BorrowerConnection::segment_came() {
   for (const auto& [number, link] : links_)
     if (const auto subscriber = link.subscriber.lock()) subscriber->segment_came();
 }
 
 void BorrowerConnection::greet(link::Channel::Received& received) {
-  if (received.header.type == link::ControlType::kRefused)
-    throw Error(Code::kVersionMismatch,
-                "the publisher refused: " + link::as_reason(received.as<link::Refused>().text));
-  if (!connected_->wake_page) {  // else there was no memory for the rest
-    link::Peer peer = link::accept_hello(received);
-    if (peer.id != owner_)
-      throw Error(Code::kProtocol,
-                  "HELLO.id: " + peer.id.hex() + " answers at the socket of " + owner_.hex());
-    connected_->wake_page = std::move(peer.wake_page);
-    if (peer.pidfd) connected_->pidfd = std::make_shared<const platform::Fd>(std::move(peer.pidfd));
-    segments_->know_peer(connected_->pidfd);
+  if (received.header.type == link::ControlType::kRefused) {
+    const auto refused = received.as<link::Refused>();
+    turned_away_ = link::code_of(refused.code) == Code::kOutOfMemory;
+    throw Error(turned_away_ ? Code::kClosed : Code::kVersionMismatch,
+                "the publisher refused: " + link::as_reason(refused.text));
   }
+  if (!connected_->wake_page) know(received);  // else there was no memory for the rest
   if (connected_->pidfd) conversation_.watch_death(connected_->pidfd->get());
   for (; !wanted_.empty(); wanted_.erase(wanted_.begin())) {
     wanted_.front().subscriber->add(wanted_.front().link);
     platform::step("subscribe.sent");
   }
   greeted_ = true;
+}
+
+void BorrowerConnection::know(link::Channel::Received& hello) {
+  link::Peer peer = link::accept_hello(hello);
+  if (peer.id != owner_)
+    throw Error(Code::kProtocol,
+                "HELLO.id: " + peer.id.hex() + " answers at the socket of " + owner_.hex());
+  try {
+    account_.require_descriptors(0);  // its pidfd is one more
+  } catch (const memory::PeerLimit& limit) {
+    turned_away_ = true;
+    throw Error(Code::kClosed, limit.what());
+  }
+  connected_->wake_page = std::move(peer.wake_page);
+  if (peer.pidfd) connected_->pidfd = std::make_shared<const platform::Fd>(std::move(peer.pidfd));
+  segments_->know_peer(connected_->pidfd);
 }
 
 BorrowerConnection::Wanted BorrowerConnection::link_named(std::uint32_t number) const {

@@ -26,7 +26,8 @@ class BorrowerConnection {
   using OnLost =
       std::function<void(const std::shared_ptr<SubscriberCore>&, std::uint32_t publisher)>;
 
-  // Throws Error(kPermission) if the peer is another user's.
+  // Throws Error(kPermission) if the peer is another user's, memory::PeerLimit if there is no room
+  // for one more connection.
   BorrowerConnection(Surroundings& surroundings, const Id& owner, platform::Fd socket, OnEnd on_end,
                      OnLost on_lost = {});
 
@@ -37,6 +38,9 @@ class BorrowerConnection {
   void subscribe(const std::shared_ptr<SubscriberCore>& subscriber, std::uint32_t publisher);
   // The owner is gone, or we are.
   void end(const std::string& why);
+  // The owner lives, and had no room for us, or we none for it: end() says that it may be asked
+  // again.
+  bool turned_away() const noexcept { return turned_away_; }
   // Nobody here has a link any more, and nothing was ever asked but for links.
   bool idle();
   void tell_retired(std::uint32_t segment) { segments_->retire(segment); }
@@ -55,6 +59,8 @@ class BorrowerConnection {
   void on_message(link::Channel::Received& received);
   void segment_came();
   void greet(link::Channel::Received& received);
+  void know(link::Channel::Received& hello);
+  void accepted(link::Channel::Received& received);
   void lost(const std::shared_ptr<SubscriberCore>& subscriber, const link::BorrowerLink& link);
   // Both ends of a link that the owner names; either may be gone here.
   Wanted link_named(std::uint32_t number) const;
@@ -63,11 +69,14 @@ class BorrowerConnection {
   const Id owner_;
   const OnEnd on_end_;
   const OnLost on_lost_;
+  const memory::PeerAccount account_;
+  memory::PeerCharge charge_;  // until connected_ has it
   Conversation conversation_;
   std::shared_ptr<link::Connected> connected_;
   std::shared_ptr<link::SegmentSender> segments_;  // ours, on the way to the owner
   std::shared_ptr<Exchange> exchange_;
   bool greeted_ = false;
+  bool turned_away_ = false;
   std::vector<Wanted> wanted_;  // until the owner's HELLO came
   std::unordered_map<std::uint32_t, Link> links_;
   std::uint32_t next_link_ = 1;

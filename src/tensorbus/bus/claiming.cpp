@@ -97,6 +97,7 @@ void Claiming::inherit(std::size_t owner) {
   connected = estate_with(owner, segments);
   const bool all_here = connected != nullptr;
   if (!all_here) connected = std::make_shared<link::Connected>();
+  if (!all_here && sender_.exchange) connected->pay_from(sender_.exchange->connected()->account);
   if (shares_[owner].on_device) connected->cuda.set_timeline_of_the_dead();
   if (all_here) std::erase_if(segments, std::not_fn(memory::CudaMemory::is_number));
   waiting_for_ += segments.size();

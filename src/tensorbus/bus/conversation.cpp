@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kAtATime = 64;
 constexpr int kLastWords = 4096;  // more than a socket's buffer holds
+constexpr int kLastTries = 50;    // of about a second
 
 }  // namespace
 
@@ -50,14 +51,19 @@ void Conversation::on_ready(Cause cause) {
   try {
     if (!hear(cause)) return;
   } catch (const Error& error) {
-    if (error.code() == Code::kOutOfMemory && cause == Cause::kReady) throw;
-    why = error.what();
+    if (error.code() == Code::kOutOfMemory && may_try_again(cause)) throw;
+    if (error.code() != Code::kOutOfMemory) why = error.what();
   } catch (const std::bad_alloc&) {
-    // Nothing was lost, except with a peer that died: then what there is no room for goes with it.
-    if (cause == Cause::kReady) throw;
+    if (may_try_again(cause)) throw;
   }
   close();
   on_end_(why);
+}
+
+// Nothing is lost, except with a peer that is gone: then what there is no room for goes with it, or
+// what it had us take could keep the room from coming.
+bool Conversation::may_try_again(Cause cause) noexcept {
+  return cause == Cause::kReady && (!channel_->peer_is_gone() || ++tries_ < kLastTries);
 }
 
 bool Conversation::hear(Cause cause) {

@@ -20,7 +20,8 @@ class Conversation {
 
   // Both are called on the service thread, on_end at most once and as the last. An Error that
   // on_message throws ends the conversation; but when it meets a limit (Error(kOutOfMemory),
-  // std::bad_alloc), it is handed the same message again later, and the next ones after it.
+  // std::bad_alloc), it is handed the same message again later, and the next ones after it; of a
+  // peer that has hung up, for about a second.
   Conversation(Service& service, platform::Fd socket, OnMessage on_message, OnEnd on_end);
   ~Conversation();
   Conversation(const Conversation&) = delete;
@@ -40,6 +41,7 @@ class Conversation {
   void on_ready(Cause cause);
   // True: it is over.
   bool hear(Cause cause);
+  bool may_try_again(Cause cause) noexcept;
 
   Service& service_;
   const OnMessage on_message_;
@@ -50,6 +52,7 @@ class Conversation {
   int pidfd_ = -1;
   link::Channel::Received received_;
   bool unheard_ = false;  // received_ met a limit
+  int tries_ = 0;         // since then, after the peer hung up
   bool deaf_ = false;     // until what waits in the channel was sent
   bool closed_ = false;
 };

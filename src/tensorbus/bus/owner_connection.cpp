@@ -12,8 +12,7 @@ namespace tensorbus::bus {
 namespace {
 
 constexpr std::size_t kMaxLinks = 65536;
-constexpr std::size_t kMaxLinkBytes = std::size_t{1} << 30;  // of all borrowers together
-constexpr std::size_t kMostText = 3000;                      // of a refusal
+constexpr std::size_t kMostText = 3000;  // of a refusal
 
 // Why who asks could not read what is published.
 std::optional<std::string> mismatch(const link::Subscribe& asked, const MessageType& published) {
@@ -48,6 +47,8 @@ OwnerConnection::OwnerConnection(Surroundings& surroundings, platform::Fd socket
     : surroundings_(surroundings),
       find_publisher_(std::move(find)),
       on_end_(std::move(on_end)),
+      account_(surroundings.peers->account_of(socket.get())),
+      charge_(account_.take(link::kConnectionCost)),
       conversation_(
           surroundings.service, of_same_user(std::move(socket)),
           [this](link::Channel::Received& received) {
@@ -60,6 +61,9 @@ OwnerConnection::OwnerConnection(Surroundings& surroundings, platform::Fd socket
       connected_(std::make_shared<link::Connected>()),
       exchange_(std::make_shared<Exchange>(surroundings, connected_, segments_)) {
   connected_->channel = conversation_.channel();
+  connected_->pay_from(account_);
+  connected_->connection = std::move(charge_);
+  segments_->pay_from(account_);
   exchange_->find_issued_by(
       [this](std::uint32_t link, std::uint64_t token) { return issued(link, token); });
 }
@@ -76,7 +80,6 @@ void OwnerConnection::end() {
 
 void OwnerConnection::end_link(Links::iterator link) {
   if (link->second.link) link->second.publisher->end_link(link->second.link);
-  surroundings_.link_bytes -= link->second.bytes;
   links_.erase(link);
 }
 
@@ -115,11 +118,7 @@ void OwnerConnection::on_message(link::Channel::Received& received) {
     }
     case link::ControlType::kEvent: {
       const auto number = received.as<link::Event>().number;
-      platform::Fd bell = take_bell(received);
-      const auto found = links_.find(number);
-      if (found != links_.end())
-        found->second.publisher->set_bell(found->second.link, std::move(bell));
-      return;
+      return set_bell(number, take_bell(received));
     }
     default:
       throw Error(Code::kProtocol, "unexpected message of type " +
@@ -127,10 +126,26 @@ void OwnerConnection::on_message(link::Channel::Received& received) {
   }
 }
 
+// Without one the subscriber looks by itself from time to time.
+void OwnerConnection::set_bell(std::uint32_t link, platform::Fd bell) {
+  const auto found = links_.find(link);
+  if (found == links_.end()) return;
+  try {
+    found->second.bell = account_.take({.descriptors = 1});
+  } catch (const memory::PeerLimit&) {
+    return;
+  }
+  found->second.publisher->set_bell(found->second.link, std::move(bell));
+}
+
 void OwnerConnection::greet(link::Channel::Received& received) {
   try {
     if (!peer_) peer_ = link::accept_hello(received);
+    account_.require_descriptors(0);  // its pidfd is one more
     exchange_->know(peer_->id);
+  } catch (const memory::PeerLimit& limit) {
+    refuse(0, limit.code(), limit.what());
+    throw Error(Code::kClosed, limit.what());
   } catch (const Error& error) {
     if (error.code() != Code::kOutOfMemory) refuse(0, error.code(), error.what());
     throw;
@@ -150,7 +165,8 @@ void OwnerConnection::subscribe(link::Channel::Received& received) {
     throw Error(Code::kProtocol, "SUBSCRIBE.link: " + std::to_string(asked.link));
   const memory::Grant grant = link::grant_of(asked.writable, "SUBSCRIBE.writable");
   link::Waker waker(peer_->wake_page, asked.wake_slot);
-  if (!received.datagram.fds.empty()) waker.set_bell(take_bell(received));
+  const std::size_t bells = received.datagram.fds.size();
+  if (bells != 0) waker.set_bell(take_bell(received));
   const std::shared_ptr<PublisherCore> publisher = find_publisher_(asked.publisher);
   if (!publisher || publisher->topic() != asked.topic)
     return refuse(asked.link, Code::kClosed, "there is no such publisher any more");
@@ -165,16 +181,20 @@ void OwnerConnection::subscribe(link::Channel::Received& received) {
                   *why + "\nThe publisher's type:\n" + theirs.substr(0, link::kMostDefinition));
   }
   const link::LinkLimits limits = publisher->limits_of({asked.depth, asked.max_held});
-  const std::size_t bytes = link::OwnerLink::bytes_for(limits);
-  if (bytes > kMaxLinkBytes - surroundings_.link_bytes)
-    return refuse(asked.link, Code::kOutOfMemory,
-                  "the queues of all subscribers of a process together may take 1 GiB of it: ask "
-                  "for a smaller depth or max_held");
+  memory::PeerCharge charge;
+  memory::PeerCharge bell;
+  try {
+    charge = account_.take(link::OwnerLink::cost_of(limits));
+    if (bells != 0) bell = account_.take({.descriptors = bells});
+  } catch (const memory::PeerLimit& limit) {
+    return refuse(asked.link, limit.code(), limit.what());
+  }
   // What takes memory here comes before the link, or refuses it: never after the borrower knows.
   auto no_memory = link::Channel::prepare(link::Refused{
       asked.link, static_cast<std::uint32_t>(Code::kOutOfMemory), "the publisher has no memory"});
-  const auto entry = links_.emplace(asked.link, Link{publisher, nullptr, bytes}).first;
-  surroundings_.link_bytes += bytes;
+  const auto entry =
+      links_.emplace(asked.link, Link{publisher, nullptr, std::move(charge), std::move(bell)})
+          .first;
   try {
     const auto announce = [&](const PublisherCore::Adopted& adopted) {
       std::vector<platform::Fd> fds;

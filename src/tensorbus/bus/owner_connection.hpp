@@ -22,7 +22,8 @@ class OwnerConnection {
   using FindPublisher = std::function<std::shared_ptr<PublisherCore>(std::uint32_t number)>;
   using OnEnd = std::function<void(OwnerConnection&, const std::string& why)>;
 
-  // Throws Error(kPermission) if the peer is another user's.
+  // Throws Error(kPermission) if the peer is another user's, memory::PeerLimit if there is no room
+  // for one more connection.
   OwnerConnection(Surroundings& surroundings, platform::Fd socket, FindPublisher find,
                   OnEnd on_end);
 
@@ -42,7 +43,8 @@ class OwnerConnection {
   struct Link {
     std::shared_ptr<PublisherCore> publisher;
     std::shared_ptr<link::OwnerLink> link;
-    std::size_t bytes = 0;  // in Surroundings::link_bytes
+    memory::PeerCharge charge;
+    memory::PeerCharge bell{};
     bool told_ended = false;
   };
 
@@ -52,12 +54,15 @@ class OwnerConnection {
   using Links = std::unordered_map<std::uint32_t, Link>;
   void end_link(Links::iterator link);
   link::IssuedRef issued(std::uint32_t link, std::uint64_t token) const;
+  void set_bell(std::uint32_t link, platform::Fd bell);
   void refuse(std::uint32_t link, Code code, const std::string& text);
 
   Surroundings& surroundings_;
   const std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
   const FindPublisher find_publisher_;
   const OnEnd on_end_;
+  const memory::PeerAccount account_;
+  memory::PeerCharge charge_;  // until connected_ has it
   Conversation conversation_;
   std::shared_ptr<link::SegmentSender> segments_;
   std::shared_ptr<link::Connected> connected_;  // what the borrower lends us

@@ -23,6 +23,7 @@ Owners::Owners(Surroundings& surroundings, const Domain& domain, Service::Errand
 Owners::Found Owners::find_or_connect(const Id& owner) {
   const auto found = owners_.find(owner);
   if (found != owners_.end()) return {found->second.connection.get()};
+  surroundings_.peers->require_descriptors(2);
   try {
     platform::Connection connection = domain_.connect(owner);
     if (connection.outcome == platform::Connect::kDone)
@@ -81,7 +82,7 @@ void Owners::forget(BorrowerConnection& connection, const std::string& why) {
   inherit(connection.owner(), connection.exchange()->connected());
   // Nobody finds it any more, but it is the one that calls us: it goes when the errand is done.
   auto node = owners_.extract(connection.owner());
-  node.mapped().looks = kLooksAtTheDead;
+  node.mapped().looks = connection.turned_away() ? 1 : kLooksAtTheDead;
   departed_.insert(std::move(node));
   surroundings_.service.ask(clearing_up_);
 }

@@ -26,7 +26,7 @@ class Owners {
   Owners& operator=(const Owners&) = delete;
 
   // The connection to a participant, made if need be. Null: it is dead, or there is none for now,
-  // and `look_again` is asked for.
+  // and `look_again` is asked for. Throws memory::PeerLimit.
   BorrowerConnection* connection_to(const Id& owner) { return find_or_connect(owner).connection; }
   // Hands in the exchange with it, now or later, or null if it is dead.
   void reach(const Id& owner, const Surroundings::OnReached& on_reached);

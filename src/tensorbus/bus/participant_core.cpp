@@ -21,6 +21,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kRetryDelay = 20ms;     // a backlog was full
 constexpr auto kRejoinDelay = 200ms;   // an owner hung up and lives, or was short of something
+constexpr auto kNoRoomDelay = 1s;      // there was no room for a connection to an owner
 constexpr auto kGreetingDelay = 5s;    // for who connects and does not say who it is
 constexpr auto kShortLook = 10ms;      // at exported memory that comes and goes
 constexpr auto kLongLook = 500ms;      // at such that does not
@@ -235,15 +236,18 @@ std::shared_ptr<PublisherCore> ParticipantCore::find_publisher(std::uint32_t num
   return found == publishers_.end() ? nullptr : found->second.publisher.lock();
 }
 
-// Who connects while descriptors or memory are short waits, in the backlog or here.
+// Who connects while descriptors or memory are short waits, in the backlog or here. Who would take
+// what is left to the program, or to others, is told so.
 void ParticipantCore::on_connection() {
   while (true) {
     if (!newcomer_) newcomer_ = platform::accept_from(listener_.get());
     if (!newcomer_) return;
-    if (platform::is_of_the_last(newcomer_.get()))
-      platform::discard_unread(newcomer_.get());
-    else
+    try {
+      surroundings_.peers->require_descriptors(0);
       adopt_connection(platform::duplicate(newcomer_.get()));
+    } catch (const memory::PeerLimit& limit) {
+      link::turn_away(newcomer_.get(), limit.what());
+    }
     newcomer_.reset();
   }
 }
@@ -297,7 +301,7 @@ void ParticipantCore::scan() {
     if (error.code() == Code::kOutOfMemory) throw;
     return service_.ask(scanning_, kRetryDelay);
   }
-  subscriptions_.join(files, owners_);
+  if (!subscriptions_.join(files, owners_)) service_.ask(scanning_, kNoRoomDelay);
 }
 
 void ParticipantCore::join_lost_again() {

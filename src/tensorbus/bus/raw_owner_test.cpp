@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 
 #include <atomic>
@@ -45,6 +46,26 @@ TEST_F(RawOwner, with_rings_that_make_no_sense_is_cut_off) {
   memory.emplace(link::Geometry::for_link(4, 4));
   peer->channel.send(link::Accepted{.link = number, .slots = 64, .returns = 8, .max_held = 4},
                      fds_of(platform::duplicate(memory->memfd().get())));
+  hangs_up();
+}
+
+TEST_F(RawOwner, that_gives_more_than_was_asked_for_is_cut_off) {
+  greet();
+  const link::Geometry wide{1, 1 << 21};  // the subscriber's own table of it takes 16 MiB
+  memory.emplace(wide);
+  peer->channel.send(
+      link::Accepted{
+          .link = number, .slots = wide.slots, .returns = wide.returns, .max_held = 1 << 20},
+      fds_of(platform::duplicate(memory->memfd().get())));
+  hangs_up();
+}
+
+TEST_F(RawOwner, with_a_file_of_huge_pages_is_cut_off) {
+  platform::Fd file(::memfd_create("huge", MFD_CLOEXEC | MFD_HUGETLB));
+  if (!file || ::ftruncate(file.get(), 4 << 20) != 0) GTEST_SKIP() << "no hugetlbfs here";
+  accept();
+  peer->channel.send(link::FileMessage{std::uint32_t{1} << 31, 4 << 20, 0, 0, "huge"},
+                     fds_of(std::move(file)));
   hangs_up();
 }
 

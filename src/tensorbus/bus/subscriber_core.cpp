@@ -1,7 +1,9 @@
 #include "tensorbus/bus/subscriber_core.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "tensorbus/platform/clock.hpp"
@@ -24,6 +26,17 @@ std::optional<Device> wanted_on(const std::optional<Device>& device) {
   if (!device || !device->is_cuda()) return std::nullopt;
   DeviceCopier::require(*device);
   return device;
+}
+
+// An owner gives what was asked for, or less; its own depth where none was asked for.
+void require_as_asked(const link::Accepted& accepted, const SubscriberOptions& asked) {
+  const bool deeper = asked.depth != 0 && accepted.slots > std::bit_ceil(asked.depth);
+  if (!deeper && accepted.slots <= link::kMaxDepth && accepted.max_held <= asked.max_held &&
+      accepted.returns <= std::bit_ceil(accepted.slots + accepted.max_held))
+    return;
+  throw Error(Code::kProtocol, "ACCEPTED: queues of " + std::to_string(accepted.slots) + " and " +
+                                   std::to_string(accepted.returns) + " slots, max_held " +
+                                   std::to_string(accepted.max_held) + ": more than was asked for");
 }
 
 inline void relax_cpu() noexcept {
@@ -191,12 +204,19 @@ int SubscriberCore::event_descriptor() {
   const std::lock_guard lock(mutex_);
   if (!event_) event_.emplace();
   for (const LinkRef& link : links_)
-    if (!link->bell) link->channel().send(link::Event{link->id()}, bell_for(*link));
+    if (std::vector<platform::Fd> fds; !link->bell && !(fds = bell_for(*link)).empty())
+      link->channel().send(link::Event{link->id()}, std::move(fds));
   return event_->fd();
 }
 
+// Empty: its owner has had us take too many descriptors, and look_after_event() stands in.
 std::vector<platform::Fd> SubscriberCore::bell_for(link::BorrowerLink& link) {
   platform::Bell bell = platform::make_bell();
+  try {
+    link.bell_charge = link.connected()->account.take({.descriptors = 1});
+  } catch (const memory::PeerLimit&) {
+    return {};
+  }
   event_->listen_to(bell.listener);
   std::vector<platform::Fd> fds;
   fds.push_back(std::move(bell.ringer));
@@ -318,6 +338,7 @@ void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
 void SubscriberCore::accept(const LinkRef& link, const link::Accepted& accepted,
                             platform::Fd segment) {
   const std::lock_guard lock(mutex_);
+  require_as_asked(accepted, options_);
   link->accept(accepted, std::move(segment));
   wake_all();
 }
@@ -327,6 +348,16 @@ void SubscriberCore::end(const LinkRef& link) {
   link->end();
   forget_ended_links();
   wake_all();  // the owner may have died between its last sample and the wake-up
+}
+
+void SubscriberCore::not_joined(std::string_view why) noexcept {
+  const std::lock_guard lock(mutex_);
+  ++stats_.refused;
+  try {
+    stats_.last_refusal = why;
+  } catch (const std::bad_alloc&) {  // the count says it
+    stats_.last_refusal.clear();
+  }
 }
 
 void SubscriberCore::refuse(const LinkRef& link, Code code, std::string_view why) noexcept {

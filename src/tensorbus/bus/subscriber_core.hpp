@@ -108,6 +108,8 @@ class SubscriberCore {
   // With kTypeMismatch, a receive() throws it.
   void refuse(const std::shared_ptr<link::BorrowerLink>& link, Code code,
               std::string_view why) noexcept;
+  // There was no room for a connection to a publisher.
+  void not_joined(std::string_view why) noexcept;
   // What was set aside may be readable now.
   void segment_came();
 

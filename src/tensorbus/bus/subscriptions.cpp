@@ -26,8 +26,17 @@ bool Subscriptions::empty() const {
   return listening_.empty();
 }
 
-void Subscriptions::join(const std::vector<std::string>& files, Owners& owners) {
-  for (const auto& [subscriber, publisher] : not_joined(files)) join(subscriber, publisher, owners);
+bool Subscriptions::join(const std::vector<std::string>& files, Owners& owners) {
+  bool room_for_all = true;
+  for (const auto& [subscriber, publisher] : not_joined(files)) {
+    try {
+      join(subscriber, publisher, owners);
+    } catch (const memory::PeerLimit& limit) {  // of one owner, perhaps: the others are not
+      room_for_all = false;
+      subscriber->not_joined(limit.what());
+    }
+  }
+  return room_for_all;
 }
 
 std::vector<Subscriptions::Pair> Subscriptions::not_joined(const std::vector<std::string>& files) {

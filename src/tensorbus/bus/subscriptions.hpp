@@ -25,8 +25,9 @@ class Subscriptions {
   bool empty() const;
 
   // Joins every subscriber with every publisher of its topic that it was not joined with; `files`
-  // are the domain's. On the service thread.
-  void join(const std::vector<std::string>& files, Owners& owners);
+  // are the domain's. On the service thread. False: for some there was no room (memory::PeerLimit);
+  // they are told, and to be joined later.
+  bool join(const std::vector<std::string>& files, Owners& owners);
   // The publisher goes on, the subscription does not: to be joined again after forget_lost().
   void lose(const std::shared_ptr<SubscriberCore>& subscriber,
             const PublisherName& publisher) noexcept;

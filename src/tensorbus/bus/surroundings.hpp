@@ -13,6 +13,7 @@
 #include "tensorbus/memory/arena.hpp"
 #include "tensorbus/memory/cuda_memory.hpp"
 #include "tensorbus/memory/host_copies.hpp"
+#include "tensorbus/memory/peer_budget.hpp"
 #include "tensorbus/platform/id.hpp"
 
 namespace tensorbus::bus {
@@ -30,6 +31,7 @@ struct Surroundings {
   std::shared_ptr<DeviceCopier> copier{};
   Shares shares{};
   std::shared_ptr<link::LentMemory> lent = std::make_shared<link::LentMemory>();
+  std::shared_ptr<memory::PeerBudget> peers = std::make_shared<memory::PeerBudget>();
 
   // A block of ours, as others name it. Any thread.
   memory::BlockRef find_block(std::uint32_t segment, std::uint64_t offset,
@@ -40,7 +42,6 @@ struct Surroundings {
 
   // The rest is for the service thread.
   std::shared_ptr<QueueHost> queues{};  // empty: there can be none here
-  std::size_t link_bytes = 0;           // what all links of owner connections take
   std::unique_ptr<memory::HostCopies> host_copies{};
   // Hands in the exchange with another participant, or null if it is dead.
   using OnReached = std::function<void(const std::shared_ptr<Exchange>&)>;

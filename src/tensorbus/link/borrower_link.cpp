@@ -24,10 +24,17 @@ void BorrowerLink::accept(const Accepted& accepted, platform::Fd segment) {
   if (segment_) throw Error(Code::kProtocol, "ACCEPTED.link: came twice");
   if (accepted.max_held > kMaxHeld || accepted.max_held == 0)
     throw Error(Code::kProtocol, "ACCEPTED.max_held: " + std::to_string(accepted.max_held));
+  const Geometry geometry{accepted.slots, accepted.returns};
+  if (geometry.slots > kMaxDepth || geometry.returns > 2 * kMaxHeld)
+    throw Error(Code::kProtocol, "ACCEPTED.slots: more than there can be");
+  charge_ = connected()->account.take(
+      {.mappings = 1,
+       .address_bytes = geometry.bytes(),
+       .memory_bytes = geometry.bytes() + geometry.returns * sizeof(leases_[0])});
   publisher_ = Waker(connected()->wake_page, accepted.wake_slot);
   // Before the link is made: who has no memory for it has accepted nothing.
-  leases_ = std::vector<std::atomic<Lease*>>(std::min(accepted.returns, 2 * kMaxHeld));
-  segment_.emplace(std::move(segment), Geometry{accepted.slots, accepted.returns});
+  leases_ = std::vector<std::atomic<Lease*>>(geometry.returns);
+  segment_.emplace(std::move(segment), geometry);
   segment_->close_descriptor();
   samples_ = SampleRingReader(segment_->slots());
   returns_ = ReturnRingWriter(segment_->return_tail(), segment_->returns());

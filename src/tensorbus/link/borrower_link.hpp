@@ -28,7 +28,7 @@ class BorrowerLink : public Lender {
   std::uint32_t id() const noexcept { return id_; }
   Channel& channel() const noexcept { return *connected()->channel; }
 
-  // ACCEPTED came. Throws Error(kProtocol).
+  // ACCEPTED came. Throws Error(kProtocol), memory::PeerLimit.
   void accept(const Accepted& accepted, platform::Fd segment);
   bool accepted() const noexcept { return segment_.has_value(); }
   // Nothing new will come: ENDED, or the owner's death.
@@ -75,6 +75,7 @@ class BorrowerLink : public Lender {
 
   // Where the owner rings for those who poll; closed when the subscriber lets the link go.
   platform::Fd bell;
+  memory::PeerCharge bell_charge;
 
   // An entry that was popped and cannot be read yet waits here, with its lease: its segment has not
   // arrived, or there was no room to map it.
@@ -97,6 +98,7 @@ class BorrowerLink : public Lender {
   // Said when the link goes, which has to work without memory.
   Channel::Prepared unsubscribe_;
   Channel::Prepared done_;
+  memory::PeerCharge charge_;
   std::optional<LinkSegment> segment_;
   SampleRingReader samples_;
   std::uint64_t next_sequence_ = 0;

@@ -34,6 +34,15 @@ struct Connected {
   PeerWakePage wake_page;
   std::shared_ptr<const platform::Fd> pidfd;  // null: the peer has none, or has not greeted yet
 
+  memory::PeerAccount account;    // who pays for what the owner has us take
+  memory::PeerCharge connection;  // for the socket, the pidfd and the wake page
+
+  void pay_from(const memory::PeerAccount& payer) {
+    account = payer;
+    segments.pay_from(payer);
+    writable_segments.pay_from(payer);
+    cuda.pay_from(payer);
+  }
   memory::BorrowedSegments& segments_for(memory::Grant grant) noexcept {
     return grant == memory::Grant::kWrite ? writable_segments : segments;
   }

@@ -24,11 +24,13 @@ OwnerLink::OwnerLink(LinkLimits limits, Waker subscriber, std::shared_ptr<Segmen
       segments_(std::move(segments)),
       grant_(grant) {}
 
-std::size_t OwnerLink::bytes_for(LinkLimits limits) noexcept {
+memory::PeerCost OwnerLink::cost_of(LinkLimits limits) noexcept {
   const Geometry geometry = Geometry::for_link(limits.depth, limits.max_held);
-  return geometry.bytes() + geometry.slots * sizeof(std::uint64_t) +
-         (limits.depth + limits.max_held) * sizeof(Returning) +
-         LeaseTable<IssuedRef>::bytes_for(limits.depth + limits.max_held);
+  return {.mappings = 1,
+          .address_bytes = geometry.bytes(),
+          .memory_bytes = geometry.bytes() + geometry.slots * sizeof(std::uint64_t) +
+                          (limits.depth + limits.max_held) * sizeof(Returning) +
+                          LeaseTable<IssuedRef>::bytes_for(limits.depth + limits.max_held)};
 }
 
 std::uint32_t OwnerLink::in_ring() noexcept {

@@ -26,8 +26,8 @@ class OwnerLink {
   OwnerLink(LinkLimits limits, Waker subscriber, std::shared_ptr<SegmentSender> segments,
             memory::Grant grant = memory::Grant::kRead);
 
-  // The memory that a link takes of its owner: its rings, and the books about it.
-  static std::size_t bytes_for(LinkLimits limits) noexcept;
+  // What a link takes of its owner: its rings, and the bookkeeping of them.
+  static memory::PeerCost cost_of(LinkLimits limits) noexcept;
 
   const LinkSegment& segment() const noexcept { return segment_; }
   LinkLimits limits() const noexcept { return limits_; }

@@ -34,6 +34,16 @@ void check_same_user(int socket) {
 
 bool is_this_process(int socket) { return platform::peer_credentials(socket).pid == ::getpid(); }
 
+void turn_away(int socket, const std::string& why) noexcept {
+  platform::discard_unread(socket);
+  try {
+    (void)platform::send_datagram(
+        socket, encode_control(Refused{0, static_cast<std::uint32_t>(Code::kOutOfMemory), why}),
+        {});
+  } catch (const std::exception&) {  // it sees that we hang up
+  }
+}
+
 Peer accept_hello(Channel::Received& received) {
   if (received.header.type != ControlType::kHello)
     throw Error(Code::kProtocol, "handshake: expected HELLO first, got message type " +

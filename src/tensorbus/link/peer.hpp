@@ -1,9 +1,11 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "tensorbus/link/channel.hpp"
 #include "tensorbus/link/wake.hpp"
+#include "tensorbus/memory/peer_budget.hpp"
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/id.hpp"
 
@@ -17,6 +19,10 @@ struct Peer {
   PeerWakePage wake_page;
 };
 
+// What a connection takes: its socket and a pidfd; a wake page, and a timeline if GPUs are used.
+inline constexpr memory::PeerCost kConnectionCost{
+    .descriptors = 2, .mappings = 2, .address_bytes = 2 * kWakePageBytes, .memory_bytes = 16384};
+
 // Sends who we are.
 void send_hello(Channel& channel, const Id& self, const WakePage& wake_page);
 
@@ -24,6 +30,10 @@ void send_hello(Channel& channel, const Id& self, const WakePage& wake_page);
 void check_same_user(int socket);
 // Is the other end a participant of this process? Asks the kernel, not the peer.
 bool is_this_process(int socket);
+
+// Tells who connected why there is no room for it now, before anything was said, and hears no more
+// from it.
+void turn_away(int socket, const std::string& why) noexcept;
 
 // Checks a HELLO and what came with it. Throws Error(kVersionMismatch) that names both versions,
 // Error(kProtocol) for anything else.

@@ -42,8 +42,10 @@ void SegmentSender::ensure_sent(std::uint32_t segment, memory::Grant grant) {
 }
 
 void SegmentSender::require_reader() const {
-  if (channel_->waiting() >= kMostUnread)
+  const std::size_t unread = channel_->waiting();
+  if (unread >= kMostUnread)
     throw Error(Code::kSystem, "the subscriber's process does not read its messages");
+  if (unread != 0) account_.require_descriptors(1);
 }
 
 void SegmentSender::send_segment(std::uint32_t segment, memory::Grant grant) {

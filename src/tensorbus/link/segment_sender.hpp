@@ -12,6 +12,7 @@
 #include "tensorbus/link/pool_holds.hpp"
 #include "tensorbus/memory/arena.hpp"
 #include "tensorbus/memory/cuda_memory.hpp"
+#include "tensorbus/memory/peer_budget.hpp"
 
 namespace tensorbus::link {
 
@@ -23,6 +24,8 @@ class SegmentSender {
                 std::shared_ptr<memory::CudaMemory> cuda = nullptr);  // null: none is lent
   ~SegmentSender();
 
+  // Who pays for what it does not read. Before anything is sent.
+  void pay_from(memory::PeerAccount account) { account_ = std::move(account); }
   // Whose end is awaited with what its streams still use. Before anything is sent.
   void know_peer(std::shared_ptr<const platform::Fd> pidfd);
 
@@ -60,6 +63,7 @@ class SegmentSender {
   std::shared_ptr<Channel> channel_;
   std::shared_ptr<memory::Arena> arena_;
   std::shared_ptr<memory::CudaMemory> cuda_;
+  memory::PeerAccount account_;
   std::mutex mutex_;
   std::shared_ptr<const platform::Fd> peer_;
   std::unique_ptr<memory::Timeline> made_;  // for the first sample on a device

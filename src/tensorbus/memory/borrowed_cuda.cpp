@@ -50,8 +50,11 @@ void BorrowedCuda::add(std::uint32_t id, Grant grant, platform::Fd fd, std::size
   const std::lock_guard lock(mutex_);
   if (segments_.size() >= kMostSegments)
     throw Error(Code::kProtocol, "CUDA_SEGMENT.segment: more than an owner can need");
-  if (!segments_.try_emplace({id, grant}, Segment{std::move(fd), bytes, device}).second)
+  if (segments_.contains({id, grant}))
     throw Error(Code::kProtocol, "CUDA_SEGMENT.segment: " + std::to_string(id) + " came twice");
+  Segment segment{std::move(fd), bytes, device};
+  segment.descriptors.push_back(account_.take({.descriptors = 1}));
+  segments_.emplace(Name(id, grant), std::move(segment));
 }
 
 void BorrowedCuda::add_export(const Id& owner, bool ours, ExportPart part) {
@@ -67,12 +70,17 @@ void BorrowedCuda::add_export(const Id& owner, bool ours, ExportPart part) {
     throw Error(Code::kProtocol, "CUDA_EXPORT.segment: more than an owner can need");
   const Name name{id, Grant::kRead};
   const auto found = segments_.find(name);
-  if (found != segments_.end()) return found->second.foreign->add(std::move(part));
+  PeerCharge charge = account_.take({.descriptors = part.fd ? 1U : 0U});
+  if (found != segments_.end()) {
+    found->second.descriptors.push_back(std::move(charge));
+    return found->second.foreign->add(std::move(part));
+  }
   const platform::cu::Uuid device = part.device;
   auto fresh = std::make_unique<BorrowedExport>(owner, ours, std::move(part));
   if (fresh->is_pooled() && teller_) fresh->tell_by(teller_(id));
   Segment& segment = segments_[name];
   segment.device = device;
+  segment.descriptors.push_back(std::move(charge));
   segment.foreign = std::move(fresh);
 }
 

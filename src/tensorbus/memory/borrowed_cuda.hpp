@@ -13,6 +13,7 @@
 
 #include "tensorbus/memory/borrowed_export.hpp"
 #include "tensorbus/memory/grant.hpp"
+#include "tensorbus/memory/peer_budget.hpp"
 #include "tensorbus/memory/timeline.hpp"
 #include "tensorbus/platform/cuda_memory.hpp"
 #include "tensorbus/platform/error.hpp"
@@ -31,6 +32,9 @@ class BorrowedCuda {
   ~BorrowedCuda();
   BorrowedCuda(const BorrowedCuda&) = delete;
   BorrowedCuda& operator=(const BorrowedCuda&) = delete;
+
+  // Who pays for the descriptors that are added from now on. Before any is.
+  void pay_from(PeerAccount account) { account_ = std::move(account); }
 
   // To do that with it; the owner may send it once for each. Throws Error(kProtocol) for a number
   // that came before, and for more than an owner can need.
@@ -87,6 +91,7 @@ class BorrowedCuda {
     Ref mapping{};
     std::optional<Error> unusable{};
     std::unique_ptr<BorrowedExport> foreign{};
+    std::vector<PeerCharge> descriptors{};
   };
   using Name = std::pair<std::uint32_t, Grant>;
   static Ref map(Segment& segment, Grant grant);
@@ -96,6 +101,7 @@ class BorrowedCuda {
   void enter();
 
   Teller teller_;
+  PeerAccount account_;
   // Relaxed: whoever asks for an address has it from a mapping.
   std::atomic<bool> any_wanted_{false};
   mutable std::mutex mutex_;

@@ -29,7 +29,14 @@ struct Guarded {
   Guarded(const platform::Fd& fd, Range range, Access access, const BorrowedSegments::File& file)
       : path(file.path),
         mapping(fd.get(), range.bytes(), access, file.offset + range.begin),
-        guard({mapping.data(), mapping.size()}, path, access != Access::kRead) {}
+        guard({mapping.data(), mapping.size()}, path, access != Access::kRead,
+              platform::FileGuard::identify(fd.get(), access != Access::kCopyOnWrite)) {}
+};
+
+// The first mapping of a segment: it is paid for as long as somebody has it.
+struct Paid {
+  BorrowedSegments::Ref mapping;
+  PeerCharge charge;
 };
 
 BorrowedSegments::Ref mapped(const platform::Fd& fd, Range range, Access access,
@@ -52,6 +59,9 @@ void BorrowedSegments::add_file(std::uint32_t id, platform::Fd fd, std::size_t b
   struct stat status{};
   if (::fstat(fd.get(), &status) < 0 || !S_ISREG(status.st_mode))
     throw Error(Code::kProtocol, "FILE.segment: not a regular file");
+  // No guard can put pages in the place of huge ones, and to map them takes some that are free.
+  if (platform::has_huge_pages(fd.get()))
+    throw Error(Code::kProtocol, "FILE.segment: a file of huge pages");
   if (bytes == 0 || file.offset % platform::page_bytes() != 0 || file.offset > kMostBytes)
     throw Error(Code::kProtocol, "FILE.offset: " + std::to_string(file.offset));
   enter(id, {nullptr, std::move(fd), bytes, std::move(file)});
@@ -64,8 +74,11 @@ void BorrowedSegments::enter(std::uint32_t id, Segment segment) {
     throw Error(Code::kProtocol, "SEGMENT.segment: " + std::to_string(id) + " came twice");
   if (segments_.size() == kMostSegments || bytes > kMostBytes - bytes_)
     throw Error(Code::kProtocol, "SEGMENT.bytes: more segments than one participant can need");
+  segment.descriptor = account_.take({.descriptors = 1});
   try {
     map(segment);
+  } catch (const PeerLimit&) {
+    throw;
   } catch (const Error& error) {
     if (error.code() != Code::kOutOfMemory) throw;
   }
@@ -75,7 +88,10 @@ void BorrowedSegments::enter(std::uint32_t id, Segment segment) {
 
 void BorrowedSegments::map(Segment& segment) const {
   const Access access = grant_ == Grant::kWrite ? Access::kReadWrite : Access::kRead;
-  segment.mapping = mapped(segment.fd, {0, segment.bytes}, access, segment.file);
+  const auto paid = std::make_shared<Paid>();
+  paid->charge = account_.take({.mappings = 1, .address_bytes = segment.bytes});
+  paid->mapping = mapped(segment.fd, {0, segment.bytes}, access, segment.file);
+  segment.mapping = {paid, paid->mapping.get()};
 }
 
 void BorrowedSegments::retire(std::uint32_t id) {

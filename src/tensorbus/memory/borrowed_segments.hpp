@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "tensorbus/memory/grant.hpp"
+#include "tensorbus/memory/peer_budget.hpp"
 #include "tensorbus/memory/ranges.hpp"
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/mapping.hpp"
@@ -24,13 +25,16 @@ class BorrowedSegments {
   using Ref = std::shared_ptr<const platform::Mapping>;
 
   explicit BorrowedSegments(Grant grant) : grant_(grant) {}
+  // Who pays for what is added from now on. Before any is.
+  void pay_from(PeerAccount account) { account_ = std::move(account); }
 
   // Maps what the owner sent, or tries again when it is found, if there is no room now. Throws
   // Error(kProtocol) for anything but a fresh sealed memfd, one that cannot be written where that
-  // was granted, and more of them than an owner can need.
+  // was granted, and more of them than an owner can need; PeerLimit for more than the budget has.
   void add(std::uint32_t id, platform::Fd fd, std::size_t bytes);
   // Part of a file, from the start of a page on, in place of a memfd: a page that the file does not
-  // have reads as zeros (platform::FileGuard). Throws Error(kProtocol) for what is no regular file.
+  // have reads as zeros (platform::FileGuard). Throws Error(kProtocol) for what is no regular file,
+  // or one of huge pages.
   struct File {
     std::size_t offset = 0;
     std::string path;  // for messages
@@ -65,11 +69,13 @@ class BorrowedSegments {
     platform::Fd fd;  // to map it once more, and to hand it on
     std::size_t bytes = 0;
     std::optional<File> file{};
+    PeerCharge descriptor{};
   };
   void enter(std::uint32_t id, Segment segment);
   void map(Segment& segment) const;
 
   const Grant grant_;
+  PeerAccount account_;
   mutable std::mutex mutex_;
   mutable std::unordered_map<std::uint32_t, Segment> segments_;  // find() may still map one
   std::size_t bytes_ = 0;                                        // of all

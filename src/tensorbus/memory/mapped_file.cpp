@@ -69,6 +69,11 @@ MappedFile::MappedFile(int fd, std::string path, std::size_t offset, std::size_t
   if (!S_ISREG(opened_.st_mode))
     throw Error(Code::kInvalidArgument,
                 about_file(path_) + "it is not a regular file, and only those can be mapped");
+  if (platform::has_huge_pages(fd_.get()))
+    throw Error(Code::kUnsupported,
+                about_file(path_) +
+                    "it lies in huge pages (hugetlbfs): cut short, it would end whoever reads it. "
+                    "Copy it to another file system, or read it into memory");
   if (static_cast<std::size_t>(opened_.st_size) < end_)
     throw Error(Code::kInvalidArgument,
                 about_file(path_) + "it has " + text_of(static_cast<std::size_t>(opened_.st_size)) +
@@ -77,7 +82,7 @@ MappedFile::MappedFile(int fd, std::string path, std::size_t offset, std::size_t
   if (bytes == 0) return;
   mapping_ = map(fd_.get(), path_, offset - skip_, end_, mode);
   const std::span whole(mapping_.data(), mapping_.size());
-  guard_.emplace(whole, path_, mode != Mode::kRead);
+  guard_.emplace(whole, path_, mode != Mode::kRead, platform::FileGuard::identify(fd_.get(), true));
   link_.memory = whole;
   files.lock();
   files.add(*this);

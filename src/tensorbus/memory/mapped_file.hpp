@@ -34,8 +34,8 @@ class TENSORBUS_API MappedFile : public std::enable_shared_from_this<MappedFile>
 
   // Maps `bytes` of the file from `offset` on, any byte of it. `fd` stays the caller's, who may
   // close it; `path` is for messages only. Throws
-  // Error(kInvalidArgument) if it is not a regular file or has fewer bytes, Error(kOutOfMemory)
-  // that names the limits, Error(kSystem).
+  // Error(kInvalidArgument) if it is not a regular file or has fewer bytes, Error(kUnsupported) for
+  // one of huge pages, Error(kOutOfMemory) that names the limits, Error(kSystem).
   MappedFile(int fd, std::string path, std::size_t offset, std::size_t bytes, Mode mode);
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;

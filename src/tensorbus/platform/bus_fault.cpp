@@ -2,9 +2,12 @@
 
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -30,12 +33,16 @@ class FileGuards {
  private:
   static bool replace(FileGuard& guard, std::size_t from) noexcept;
   static void describe(const FileGuard& guard, SignalMessage& message) noexcept;
+  static bool is_told(std::uint64_t file) noexcept;
 };
 
 namespace {
 
 constinit ChainedHandler handler(SIGBUS);
-constinit bool asked = false;  // under the lock of the list
+// Under the lock of the list:
+constinit bool asked = false;
+constinit std::array<std::uint64_t, 64> told{};  // files, the last ones
+constinit std::size_t next_told = 0;
 
 void lock_guards() noexcept { FileGuards::list.lock(); }
 void unlock_guards() noexcept { FileGuards::list.unlock(); }
@@ -73,10 +80,19 @@ void install_once() noexcept {
   const bool first = !guard->broken();
   const bool done = replace(*guard, from);
   SignalMessage message;
-  if (first && done) describe(*guard, message);
+  const bool tells = first && done && !is_told(guard->file_);
+  if (tells) describe(*guard, message);
   list.unlock();
-  if (first && done) message.write_to_stderr();
+  if (tells) message.write_to_stderr();
   return done;
+}
+
+// From now on it is.
+bool FileGuards::is_told(std::uint64_t file) noexcept {
+  if (file == 0) return false;
+  if (std::find(told.begin(), told.end(), file) != told.end()) return true;
+  told[next_told++ % told.size()] = file;
+  return false;
 }
 
 bool FileGuards::replace(FileGuard& guard, std::size_t from) noexcept {
@@ -104,9 +120,23 @@ void FileGuards::describe(const FileGuard& guard, SignalMessage& message) noexce
           "error. TENSORBUS_BUS_GUARD=0 has the process end by SIGBUS instead.\n");
 }
 
-FileGuard::FileGuard(std::span<const std::byte> memory, std::string_view path,
-                     bool writable) noexcept
-    : link_{memory}, path_(path), writable_(writable), intact_(memory.size()) {
+std::uint64_t FileGuard::identify(int fd, bool anew) noexcept {
+  struct stat status{};
+  if (::fstat(fd, &status) != 0) return 0;
+  // A file system has fewer than 2^40 files as a rule; two that look alike share a line.
+  const std::uint64_t file = (static_cast<std::uint64_t>(status.st_dev) << 40 ^
+                              static_cast<std::uint64_t>(status.st_ino)) |
+                             std::uint64_t{1} << 63;
+  if (!anew) return file;
+  FileGuards::list.lock();
+  std::replace(told.begin(), told.end(), file, std::uint64_t{0});
+  FileGuards::list.unlock();
+  return file;
+}
+
+FileGuard::FileGuard(std::span<const std::byte> memory, std::string_view path, bool writable,
+                     std::uint64_t file) noexcept
+    : link_{memory}, path_(path), writable_(writable), file_(file), intact_(memory.size()) {
   FileGuards::list.lock();
   install_once();
   FileGuards::list.add(*this);

@@ -52,6 +52,7 @@ class FilePages {
     std::byte* volatile address = mapping_.data() + page * page_bytes() + byte;
     return *address;
   }
+  int descriptor() const { return fd_.get(); }
   void resize(std::size_t pages) const {
     if (::ftruncate(fd_.get(), static_cast<off_t>(pages * page_bytes())) != 0) std::abort();
   }
@@ -88,6 +89,27 @@ TEST(BusFault, a_file_that_is_cut_short_reads_as_zeros_from_there_on_and_is_name
                 std::to_string(3 * page_bytes()) +
                 " of the mapping on, this process reads zeros now. Its check() and flush() raise "
                 "the error. TENSORBUS_BUS_GUARD=0 has the process end by SIGBUS instead.\n");
+}
+
+TEST(BusFault, a_file_is_named_once_however_often_it_is_mapped_until_it_is_opened_anew) {
+  const FilePages pages;
+  const FilePages same;
+  const End end = run_in_child([&] {
+    const auto touch = [&](const FilePages& mapped, bool anew) {
+      const FileGuard guard(mapped.memory(), "/data/a.bin", false,
+                            FileGuard::identify(pages.descriptor(), anew));
+      mapped.resize(1);
+      expect(mapped.at(3) == kZero && guard.broken(), 1);
+    };
+    touch(pages, true);
+    touch(same, false);
+    say(" opened anew: ");
+    const FilePages again;
+    touch(again, true);
+  });
+  EXPECT_EQ(end.how, "exit 0");
+  EXPECT_EQ(count(end.said, "was cut short"), 2U) << end.said;
+  EXPECT_EQ(count(end.said.substr(end.said.find("anew")), "was cut short"), 1U) << end.said;
 }
 
 TEST(BusFault, what_was_replaced_can_be_written_where_the_mapping_can) {

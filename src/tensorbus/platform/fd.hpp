@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cstddef>
 #include <utility>
 
 #include "tensorbus/platform/fork_guard.hpp"
@@ -53,9 +54,9 @@ void clear_event(int event_fd) noexcept;
 // A pidfd of the calling process; empty where the kernel has none.
 Fd open_own_pidfd() noexcept;
 
-// Is this one of the last descriptors that the process may have (RLIMIT_NOFILE)? Those are left to
-// the program that we are in.
-bool is_of_the_last(int fd) noexcept;
+// How many descriptors this process has open. One system call from Linux 6.2 on, else a look at all
+// of them: not for hot paths.
+std::size_t open_descriptors() noexcept;
 
 // What a peer handed over: is it what it says? By the name the kernel gives it under /proc/self/fd.
 bool is_pidfd(int fd) noexcept;

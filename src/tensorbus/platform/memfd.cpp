@@ -49,12 +49,15 @@ void verify(int fd, std::size_t bytes, const std::string& field, int wanted) {
   if (static_cast<std::size_t>(status.st_size) != bytes)
     refuse(field,
            "one of " + std::to_string(status.st_size) + " bytes, not " + std::to_string(bytes));
-  struct statfs filesystem{};
-  if (::fstatfs(fd, &filesystem) == 0 && filesystem.f_type == HUGETLBFS_MAGIC)
-    refuse(field, "one of huge pages");
+  if (has_huge_pages(fd)) refuse(field, "one of huge pages");
 }
 
 }  // namespace
+
+bool has_huge_pages(int fd) noexcept {
+  struct statfs filesystem{};
+  return ::fstatfs(fd, &filesystem) == 0 && filesystem.f_type == HUGETLBFS_MAGIC;
+}
 
 std::size_t page_bytes() noexcept {
   static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));

@@ -28,6 +28,9 @@ void verify_sealed_memfd(int fd, std::size_t bytes, const std::string& field);
 // One of create_memfd_of_fixed_size().
 void verify_memfd_of_fixed_size(int fd, std::size_t bytes, const std::string& field);
 
+// Does the file lie in huge pages (hugetlbfs)?
+bool has_huge_pages(int fd) noexcept;
+
 // Checks that a descriptor which passed that can be mapped writable. Throws the same.
 void verify_writable(int fd, const std::string& field);
 
