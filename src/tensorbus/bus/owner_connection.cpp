@@ -126,16 +126,20 @@ void OwnerConnection::on_message(link::Channel::Received& received) {
   }
 }
 
-// Without one the subscriber looks by itself from time to time.
+// Nothing: there is no room for one. The subscriber looks by itself from time to time.
+std::optional<memory::PeerCharge> OwnerConnection::charge_for_bell() const {
+  try {
+    return account_.take({.descriptors = 1});
+  } catch (const memory::PeerLimit&) {
+    return std::nullopt;
+  }
+}
+
 void OwnerConnection::set_bell(std::uint32_t link, platform::Fd bell) {
   const auto found = links_.find(link);
   if (found == links_.end()) return;
-  try {
-    found->second.bell = account_.take({.descriptors = 1});
-  } catch (const memory::PeerLimit&) {
-    return;
-  }
-  found->second.publisher->set_bell(found->second.link, std::move(bell));
+  found->second.bell = charge_for_bell();
+  if (found->second.bell) found->second.publisher->set_bell(found->second.link, std::move(bell));
 }
 
 void OwnerConnection::greet(link::Channel::Received& received) {
@@ -165,8 +169,12 @@ void OwnerConnection::subscribe(link::Channel::Received& received) {
     throw Error(Code::kProtocol, "SUBSCRIBE.link: " + std::to_string(asked.link));
   const memory::Grant grant = link::grant_of(asked.writable, "SUBSCRIBE.writable");
   link::Waker waker(peer_->wake_page, asked.wake_slot);
-  const std::size_t bells = received.datagram.fds.size();
-  if (bells != 0) waker.set_bell(take_bell(received));
+  std::optional<memory::PeerCharge> bell;
+  if (!received.datagram.fds.empty()) {
+    platform::Fd ringer = take_bell(received);
+    bell = charge_for_bell();
+    if (bell) waker.set_bell(std::move(ringer));
+  }
   const std::shared_ptr<PublisherCore> publisher = find_publisher_(asked.publisher);
   if (!publisher || publisher->topic() != asked.topic)
     return refuse(asked.link, Code::kClosed, "there is no such publisher any more");
@@ -182,10 +190,8 @@ void OwnerConnection::subscribe(link::Channel::Received& received) {
   }
   const link::LinkLimits limits = publisher->limits_of({asked.depth, asked.max_held});
   memory::PeerCharge charge;
-  memory::PeerCharge bell;
   try {
     charge = account_.take(link::OwnerLink::cost_of(limits));
-    if (bells != 0) bell = account_.take({.descriptors = bells});
   } catch (const memory::PeerLimit& limit) {
     return refuse(asked.link, limit.code(), limit.what());
   }

@@ -44,7 +44,7 @@ class OwnerConnection {
     std::shared_ptr<PublisherCore> publisher;
     std::shared_ptr<link::OwnerLink> link;
     memory::PeerCharge charge;
-    memory::PeerCharge bell{};
+    std::optional<memory::PeerCharge> bell{};
     bool told_ended = false;
   };
 
@@ -55,6 +55,7 @@ class OwnerConnection {
   void end_link(Links::iterator link);
   link::IssuedRef issued(std::uint32_t link, std::uint64_t token) const;
   void set_bell(std::uint32_t link, platform::Fd bell);
+  std::optional<memory::PeerCharge> charge_for_bell() const;
   void refuse(std::uint32_t link, Code code, const std::string& text);
 
   Surroundings& surroundings_;
