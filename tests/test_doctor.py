@@ -69,23 +69,32 @@ def test_a_machine_without_a_gpu_shares_host_memory(domain: str) -> None:
 
 def test_the_text_is_for_people(domain: str) -> None:
     text = run().stdout
-    assert f"domain           yes: {domain}\n" in text
+    makes = "which the first process that uses it makes"
+    assert f"domain           yes: {domain}, {makes}\n" in text
+    os.mkdir(domain, 0o700)
+    assert f"domain           yes: {domain}\n" in run().stdout
     assert "driver   no: CUDA cannot be used here: TENSORBUS_CUDA_DRIVER=off\n" in text
     assert text.endswith("There is no GPU here that Tensorbus can use.\n")
 
 
-def test_nothing_is_left_in_the_domain(domain: str) -> None:
+def test_the_domain_is_not_made_and_nothing_is_left_in_it(domain: str) -> None:
+    run()
+    assert not os.path.exists(domain)
+    os.mkdir(domain, 0o700)
     run()
     assert os.listdir(domain) == []
 
 
 def test_the_exit_status_is_of_host_memory_and_of_gpus_if_asked(domain: str) -> None:
     run("--cuda", status=1)
+    os.mkdir(domain)
     Path(domain).chmod(0o777)
     report = report_of(status=1)
     assert not report["host"]["can_share"]
     assert "run chmod 700 on it" in report["host"]["domain"]["why_not"]
-    assert report_of("--domain", domain + "/own")["host"]["can_share"]
+    assert report_of("--domain", domain + "2")["host"]["can_share"]
+    below = report_of("--domain", domain + "/own", status=1)
+    assert f"{domain}, on the way to it, can be written to" in below["host"]["domain"]["why_not"]
     text = run(status=1).stdout
     assert "Tensors in main memory cannot travel by reference.\n" in text
 

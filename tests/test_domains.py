@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -51,13 +52,52 @@ def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
         tb.Publisher("topic", domain=name)
 
 
-def test_a_name_is_a_folder_beside_the_default_domain(
+def test_a_name_is_a_folder_where_domains_are_and_goes_with_its_last_process(
+    elsewhere: Elsewhere,
+) -> None:
+    def look(name: str) -> None:
+        tell(tb.participant(name).domain)
+
+    name = f"test-{os.getpid()}"  # in the user's own directory: tests/test_one_bus.py makes others
+    process = elsewhere.start(look, name)
+    place = Path(process.hear())
+    process.finish()
+    bases = (f"/run/user/{os.geteuid()}/tensorbus", f"/tmp/tensorbus-{os.geteuid()}")
+    assert place.name == name
+    assert str(place.parent) in bases
+    assert not place.exists()
+    assert place.parent.exists()
+
+
+def test_a_relative_path_is_the_same_domain_wherever_the_process_goes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    assert tb.participant("robot").domain == str(tmp_path / "tensorbus" / "robot")
-    monkeypatch.delenv("TENSORBUS_DOMAIN")
-    assert tb.participant().domain == str(tmp_path / "tensorbus" / "default")
+    monkeypatch.chdir(tmp_path)
+    assert tb.participant("./bus").domain == f"{tmp_path}/./bus"
+    assert (tmp_path / "bus").is_dir()
+
+
+def test_a_domain_below_what_others_may_write_to_is_refused(domain: str) -> None:
+    os.mkdir(domain)
+    os.chmod(domain, 0o777)
+    with pytest.raises(tb.AccessDenied, match=rf"{domain}, on the way to it.*chmod go-w"):
+        tb.Publisher("topic", domain=domain + "/own")
+    assert os.listdir(domain) == []
+
+
+def test_files_that_somebody_removes_come_back(elsewhere: Elsewhere, domain: str) -> None:
+    def receive() -> None:
+        tell(tb.Subscriber("topic", timeout=PATIENCE).receive().data)
+
+    with joined() as (publisher, subscriber):
+        files = sorted(os.listdir(domain))
+        shutil.rmtree(domain, ignore_errors=True)
+        eventually(lambda: os.path.isdir(domain) and sorted(os.listdir(domain)) == files)
+        other = elsewhere.start(receive)
+        assert publisher.wait_for_subscribers(2, timeout=PATIENCE)
+        publisher.publish(7)
+        assert (other.hear(), subscriber.receive().data) == (7, 7)
+        assert subscriber.try_receive() is None
 
 
 def test_a_path_longer_than_a_socket_address_works(elsewhere: Elsewhere, tmp_path: Path) -> None:

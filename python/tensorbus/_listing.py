@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 from tensorbus import _core
-from tensorbus._core import Outcome
+from tensorbus._core import Outcome, Participant
 from tensorbus._participant import participant
 
 
@@ -76,13 +77,27 @@ def list_nodes(domain: str | None = None) -> list[NodeInfo]:
 
 
 def wait_for_topic(name: str, timeout: float | None = None, domain: str | None = None) -> bool:
-    """Waits until somebody publishes on a topic; False after `timeout` seconds."""
-    return _core.wait_for_topic(name, timeout, participant(domain)) is Outcome.DONE
+    """Waits until somebody publishes on a topic; False after `timeout` seconds.
+
+    Warns if processes of this user are on another bus then (docs/doctor.md).
+    """
+    home = participant(domain)
+    return _found(_core.wait_for_topic(name, timeout, home), home)
 
 
 def wait_for_node(name: str, timeout: float | None = None, domain: str | None = None) -> bool:
-    """Waits until there is a node of this name; False after `timeout` seconds."""
-    return _core.wait_for_node(name, timeout, participant(domain)) is Outcome.DONE
+    """Waits until there is a node of this name; False, and warns, like `wait_for_topic`."""
+    home = participant(domain)
+    return _found(_core.wait_for_node(name, timeout, home), home)
+
+
+def _found(outcome: Outcome, home: Participant) -> bool:
+    if outcome is Outcome.DONE:
+        return True
+    if elsewhere := _core.elsewhere_text(home.domain):
+        message = f"nobody was found on the bus at {home.domain}{elsewhere}"
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
+    return False
 
 
 def _publishers(domain: str | None) -> list[PublisherInfo]:

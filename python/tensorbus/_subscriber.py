@@ -92,9 +92,11 @@ class Subscriber(Closing):
         self._as = library_or_none(as_)
         self._max_held = max_held
         self._closed = False
+        self._told_elsewhere = False
+        self._home = participant(domain)
         self._core = _core.Subscriber(
             topic,
-            participant(domain),
+            self._home,
             depth=whole_number("depth", depth, least=0, most=MOST_DEPTH),
             max_held=whole_number("max_held", max_held, least=1, most=MOST_HELD),
             spin=spin,
@@ -238,8 +240,13 @@ class Subscriber(Closing):
             )
 
     def _hint(self) -> str:
-        refusal = self._core.stats["last_refusal"]
-        return f" (a publisher refused: {refusal})" if refusal else ""
+        stats = self._core.stats
+        if refusal := stats["last_refusal"]:
+            return f" (a publisher refused: {refusal})"
+        if stats["publishers"] or self._told_elsewhere:
+            return ""
+        self._told_elsewhere = True  # to look costs some system calls: once will do
+        return _core.elsewhere_text(self._home.domain)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"publishers={self.stats['publishers']}"

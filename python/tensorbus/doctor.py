@@ -52,6 +52,8 @@ class Host:
     shared_memory: Finding
     domain_path: str
     domain: Finding
+    domain_exists: bool  # else the first process that uses it makes it
+    other_domains: tuple[str, ...]  # of this user, in which processes are now: each a bus
     memory_bytes: int  # that this process may still take
     memory_limit: str  # what bounds them
     open_files: int | None  # RLIMIT_NOFILE; None: unlimited
@@ -110,7 +112,7 @@ class Report:
 
 
 def examine(domain: str | None = None) -> Report:
-    """Tries everything out. The domain's directory is made if need be, as by a participant.
+    """Tries everything out. The domain's directory is looked at, not made.
 
     Devices get their primary context, as PyTorch gives it to those that it uses, and keep it while
     this process lives; that can take some seconds. All else is given back.
@@ -145,6 +147,8 @@ def _host(domain: str | None) -> Host:
         shared_memory=_finding(found.shared_memory),
         domain_path=found.domain_path,
         domain=_finding(found.domain),
+        domain_exists=found.domain_exists,
+        other_domains=tuple(found.other_domains),
         memory_bytes=found.memory_bytes,
         memory_limit=found.memory_limit,
         open_files=found.open_files,
@@ -219,7 +223,10 @@ def _host_rows(host: Host) -> Iterator[_Row]:
     yield "kernel", _text(host.kernel_version, f"yes: Linux {host.kernel}")
     yield "pidfd", _text(host.pidfd)
     yield "sealed memfd", _text(host.shared_memory)
-    yield "domain", _text(host.domain, f"yes: {host.domain_path}")
+    missing = "" if host.domain_exists else ", which the first process that uses it makes"
+    yield "domain", _text(host.domain, f"yes: {host.domain_path}{missing}")
+    for other in host.other_domains:
+        yield "beside it", f"{other}: another bus, with processes of this user"
     yield "room for memory", f"{_size(host.memory_bytes)}: {host.memory_limit}"
     yield "RLIMIT_NOFILE", "unlimited" if host.open_files is None else str(host.open_files)
     yield "RLIMIT_MEMLOCK", "unlimited" if host.locked_bytes is None else _size(host.locked_bytes)

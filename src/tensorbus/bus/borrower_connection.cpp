@@ -1,5 +1,6 @@
 #include "tensorbus/bus/borrower_connection.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "tensorbus/platform/error.hpp"
@@ -71,6 +72,15 @@ void BorrowerConnection::end(const std::string& why) {
 void BorrowerConnection::lost(const std::shared_ptr<SubscriberCore>& subscriber,
                               const link::BorrowerLink& link) {
   if (on_lost_) on_lost_(subscriber, link.source()->publisher);
+}
+
+bool BorrowerConnection::has_link(const std::shared_ptr<SubscriberCore>& subscriber,
+                                  std::uint32_t publisher) const {
+  return std::ranges::any_of(links_, [&](const auto& item) {
+    const auto link = item.second.link.lock();
+    return link && link->source()->publisher == publisher &&
+           item.second.subscriber.lock() == subscriber;
+  });
 }
 
 bool BorrowerConnection::idle() {

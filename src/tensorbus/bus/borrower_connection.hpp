@@ -41,6 +41,7 @@ class BorrowerConnection {
   // The owner lives, and had no room for us, or we none for it: end() says that it may be asked
   // again.
   bool turned_away() const noexcept { return turned_away_; }
+  bool has_link(const std::shared_ptr<SubscriberCore>& subscriber, std::uint32_t publisher) const;
   // Nobody here has a link any more, and nothing was ever asked but for links.
   bool idle();
   void tell_retired(std::uint32_t segment) { segments_->retire(segment); }

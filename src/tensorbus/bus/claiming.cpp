@@ -106,10 +106,13 @@ void Claiming::inherit(std::size_t owner) {
   one_done();
 }
 
-// Null if nobody has left all of them.
+// What the owner itself lent us, or this sender has handed over before; null if neither has all.
 std::shared_ptr<link::Connected> Claiming::estate_with(std::size_t owner,
                                                        const std::set<std::uint32_t>& segments) {
-  const auto estate = surroundings_.estate_of(shares_[owner].owner);
+  auto estate = surroundings_.estate_of(shares_[owner].owner);
+  if (sender_.exchange)
+    for (auto& handed : sender_.exchange->handed_of(shares_[owner].owner))
+      estate.push_back(std::move(handed));
   const auto found = std::find_if(estate.begin(), estate.end(), [&](const auto& left) {
     return std::all_of(segments.begin(), segments.end(), [&](std::uint32_t segment) {
       return memory::CudaMemory::is_number(segment)
@@ -148,7 +151,7 @@ void Claiming::take_over(std::size_t owner, std::uint32_t segment,
   } else {
     segments.add(segment, std::move(handed.fd), handed.bytes);
   }
-  surroundings_.inherit(share.owner, share.connected);
+  sender_.exchange->keep_handed(share.owner, share.connected);
 }
 
 void Claiming::add_lease(std::size_t owner, const std::shared_ptr<link::Connected>& connected,

@@ -3,15 +3,18 @@
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 
 #include "tensorbus/bus/domain.hpp"
 #include "tensorbus/platform/fd.hpp"
+#include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/mapping.hpp"
 #include "tensorbus/platform/memfd.hpp"
 #include "tensorbus/platform/memory_room.hpp"
+#include "tensorbus/platform/private_directory.hpp"
 
 namespace tensorbus {
 namespace {
@@ -62,16 +65,30 @@ void try_shared_memory() {
                 "what is written to a memfd is not read from its other mapping");
 }
 
-void try_domain(const std::string& asked) {
-  const bus::Domain domain(asked);
+void try_sockets(const std::string& path) {
+  const bus::Domain domain(path);
   const Id guest = Id::random();
   const platform::Fd listener = domain.listen(guest);
   const Finding reached = found_by([&] {
     if (domain.connect(guest).outcome != platform::Connect::kDone)
-      throw Error(Code::kSystem, "a socket in " + domain.path() + " cannot be connected to");
+      throw Error(Code::kSystem, "a socket in " + path + " cannot be connected to");
   });
   domain.remove_files_of(guest);
   if (!reached.can()) throw Error(Code::kSystem, reached.why_not);
+}
+
+// False: it is not there, and could be made.
+bool try_domain(const std::string& path) {
+  const auto opened = platform::open_private(path, platform::IfMissing::kLeave);
+  if (opened.directory) {
+    try_sockets(path);
+    return true;
+  }
+  const std::string above = "/proc/self/fd/" + std::to_string(opened.above.back().get());
+  if (::access(above.c_str(), W_OK | X_OK) != 0)
+    platform::throw_system("cannot make the domain directory " + path, errno,
+                           platform::During::kDirectory);
+  return false;
 }
 
 std::optional<std::uint64_t> limit_of(__rlimit_resource which) {
@@ -90,7 +107,8 @@ HostFindings probe_host(const std::string& domain) {
   found.shared_memory = found_by(try_shared_memory);
   found.domain = found_by([&] {
     found.domain_path = bus::domain_path(domain);
-    try_domain(domain);
+    found.domain_exists = try_domain(found.domain_path);
+    found.other_domains = bus::domains_beside(found.domain_path);
   });
   const platform::MemoryRoom room = platform::memory_room();
   found.memory_bytes = room.bytes;
@@ -98,6 +116,10 @@ HostFindings probe_host(const std::string& domain) {
   found.open_files = limit_of(RLIMIT_NOFILE);
   found.locked_bytes = limit_of(RLIMIT_MEMLOCK);
   return found;
+}
+
+std::string elsewhere_text(const std::string& domain_path) {
+  return bus::elsewhere_text(domain_path);
 }
 
 }  // namespace tensorbus

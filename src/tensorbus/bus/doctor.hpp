@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tensorbus/memory/cuda_probe.hpp"
 #include "tensorbus/platform/export.hpp"
@@ -18,7 +19,9 @@ struct HostFindings {
   Finding pidfd;          // the death of another process is seen at once
   Finding shared_memory;  // sealed memfds, which a borrower can only read
   std::string domain_path;
-  Finding domain;  // its directory: sockets are made and reached there
+  Finding domain;  // its directory: sockets are made and reached there, or it could be made
+  bool domain_exists = false;
+  std::vector<std::string> other_domains;  // of this user, in which processes are now
 
   std::size_t memory_bytes = 0;               // that this process may still take
   std::string memory_limit;                   // what bounds them
@@ -31,8 +34,11 @@ struct HostFindings {
   }
 };
 
-// The domain is one as Participant takes it; its directory is made if need be, and stays. Throws no
-// Error.
+// The domain is one as Participant takes it; its directory is looked at, not made. Throws no Error.
 TENSORBUS_API HostFindings probe_host(const std::string& domain = {});
+
+// Why somebody may not have been found on the bus at this path: the end of a message that names the
+// others on which processes of this user are. Empty if there are none, or the path was given.
+TENSORBUS_API std::string elsewhere_text(const std::string& domain_path);
 
 }  // namespace tensorbus

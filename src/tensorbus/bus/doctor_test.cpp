@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "tensorbus/bus/domain.hpp"
 #include "tensorbus/platform/test_support.hpp"
@@ -19,6 +21,7 @@ using test::TemporaryDirectory;
 TEST(HostProbe, this_machine_shares_memory_and_gets_everything_back) {
   const TemporaryDirectory place;
   const std::string path = place / "domain";
+  ASSERT_EQ(::mkdir(path.c_str(), 0700), 0);
   const std::size_t descriptors = open_descriptors();
   const HostFindings found = probe_host(path);
   EXPECT_TRUE(found.can_share());
@@ -29,9 +32,24 @@ TEST(HostProbe, this_machine_shares_memory_and_gets_everything_back) {
   EXPECT_EQ(found.domain_path, path);
   EXPECT_GT(found.memory_bytes, 0U);
   EXPECT_NE(found.memory_limit, "");
+  EXPECT_TRUE(found.domain_exists);
   EXPECT_EQ(open_descriptors(), descriptors);
   const auto names = bus::Domain(path).list();
   EXPECT_EQ(std::ranges::count_if(names, [](const auto& name) { return name.front() != '.'; }), 0);
+}
+
+TEST(HostProbe, a_domain_that_is_not_there_is_not_made) {
+  const TemporaryDirectory place;
+  const HostFindings found = probe_host(place / "a/domain");
+  EXPECT_EQ(found.domain.why_not, "");
+  EXPECT_FALSE(found.domain_exists);
+  EXPECT_TRUE(found.can_share());
+  EXPECT_TRUE(std::filesystem::is_empty(place.path()));
+  place.write("file", "");
+  EXPECT_FALSE(probe_host(place / "file/domain").domain.can());
+  if (::geteuid() == 0) return;  // may write anywhere
+  ASSERT_EQ(::chmod(place.path().c_str(), 0500), 0);
+  EXPECT_FALSE(probe_host(place / "a/domain").domain.can());
 }
 
 TEST(HostProbe, a_domain_that_others_may_write_to_is_refused_and_the_rest_works) {
@@ -47,6 +65,7 @@ TEST(HostProbe, a_domain_that_others_may_write_to_is_refused_and_the_rest_works)
 TEST(HostProbe, limits_are_read_and_named_where_they_are_met) {
   const TemporaryDirectory place;
   Child child([&] {
+    if (::mkdir((place / "domain").c_str(), 0700) != 0) return false;
     const rlimit none{3, 3};
     if (::setrlimit(RLIMIT_NOFILE, &none) != 0) return false;
     const HostFindings found = probe_host(place / "domain");

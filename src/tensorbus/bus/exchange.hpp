@@ -56,6 +56,10 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   // `link`, `token`: under which the peer has lent what lies there; of a link, or 0 by message.
   void hand_over(const Id& owner, std::uint32_t segment, memory::Grant grant, std::uint32_t link,
                  std::uint64_t token, OnAnswer on_answer);
+  // What the peer has handed over of a participant that is dead. It is the peer's word, so it
+  // serves for what the peer hands on, and for nobody else's.
+  void keep_handed(const Id& owner, const std::shared_ptr<link::Connected>& memory);
+  std::vector<std::shared_ptr<link::Connected>> handed_of(const Id& owner) const;
   // Who knows what is out on the links of this connection. Null: there are none.
   using FindIssued = std::function<link::IssuedRef(std::uint32_t link, std::uint64_t token)>;
   void find_issued_by(FindIssued find) { find_issued_ = std::move(find); }
@@ -109,8 +113,11 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void on_stage(const link::Stage& asked);
   void lend_copy(std::uint32_t request, const memory::HostCopies::Result& result);
   void on_hand_over(const link::HandOver& asked);
-  void hand_over_device_memory(const link::HandOver& asked);
-  void hand_over_later(const link::HandOver& asked);
+  // `looks`: how often it was tried before.
+  void hand_over_memory(const link::HandOver& asked, int looks);
+  void hand_over_segment(const link::HandOver& asked, memory::BorrowedSegments& segments);
+  void hand_over_device_memory(const link::HandOver& asked, memory::BorrowedCuda& memory);
+  void hand_over_later(const link::HandOver& asked, int looks);
   link::IssuedRef issued_under(std::uint32_t link, std::uint64_t token) const;
   void on_return(const link::Return& returned);
   void on_pin(const link::Pin& pin);
@@ -134,6 +141,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   std::size_t staging_ = 0;                             // requests
   std::size_t handing_over_ = 0;                        // requests that wait for a death
   FindIssued find_issued_;
+  std::multimap<Id, std::weak_ptr<link::Connected>> handed_;
   bool closing_retired_ = false;  // of the peer's segments
   bool used_ = false;
   bool ended_ = false;

@@ -10,6 +10,7 @@ namespace tensorbus::bus {
 namespace {
 
 constexpr std::chrono::milliseconds kLookAgain{2};
+constexpr int kLooksForAnEnd = 50;
 constexpr std::size_t kMostWaiting = 4096;  // requests of one peer
 
 Error not_here() {
@@ -19,37 +20,43 @@ Error not_here() {
 }  // namespace
 
 void Exchange::on_hand_over(const link::HandOver& asked) {
-  const memory::Grant grant = link::grant_of(asked.writable, "HAND_OVER.writable");
-  serve(asked.request, [&] {
-    if (memory::CudaMemory::is_number(asked.segment)) return hand_over_device_memory(asked);
-    for (const auto& left : surroundings_.estate_of(asked.owner)) {
-      if (!left->segments_for(grant).find(asked.segment)) continue;
-      memory::BorrowedSegments::Handed handed = left->segments_for(grant).hand_on(asked.segment);
-      std::vector<platform::Fd> fds;
-      fds.push_back(std::move(handed.fd));
-      link::Handed answer{asked.request, handed.bytes, handed.file ? 1U : 0U, 0, {}};
-      if (handed.file) answer.offset = handed.file->offset;
-      if (handed.file) answer.path = handed.file->path;
-      connected_->channel->send(answer, std::move(fds));
-      return platform::step("handed.sent");
-    }
-    throw not_here();
-  });
+  serve(asked.request, [&] { hand_over_memory(asked, 0); });
 }
 
-// The sockets of a process close before its contexts are gone, so what it writes last may still be
-// on its way: whoever asks waits until it is known what came of that.
-void Exchange::hand_over_device_memory(const link::HandOver& asked) {
+// The memory that the sample itself lies in, and nothing else that claims to be its owner's: what
+// we read there is what whoever got it from us reads.
+void Exchange::hand_over_memory(const link::HandOver& asked, int looks) {
   const memory::Grant grant = link::grant_of(asked.writable, "HAND_OVER.writable");
+  const bool on_device = memory::CudaMemory::is_number(asked.segment);
   const link::IssuedRef issued = issued_under(asked.link, asked.token);
-  const auto left = surroundings_.estate_of(asked.owner);
-  const auto found = std::find_if(left.begin(), left.end(), [&](const auto& connected) {
-    return connected->cuda.has(asked.segment, grant);
-  });
-  if (!issued || found == left.end()) throw not_here();
-  if (!issued->is_settled()) return hand_over_later(asked);
+  link::Connected* const memory = issued ? issued->memory_of(asked.owner, asked.segment) : nullptr;
+  const bool here =
+      memory != nullptr && (on_device ? memory->cuda.has(asked.segment, grant)
+                                      : memory->segments_for(grant).find(asked.segment) != nullptr);
+  if (!here || !surroundings_.is_dead(asked.owner)) throw not_here();
+  // Its socket may be gone before its connections are: or somebody has removed the file, and it
+  // makes another.
+  if (!memory->is_over() && looks < kLooksForAnEnd) return hand_over_later(asked, looks);
+  if (!on_device) return hand_over_segment(asked, memory->segments_for(grant));
+  if (!issued->is_settled()) return hand_over_later(asked, looks);
   if (!issued->intact()) throw Error(Code::kClosed, "its owner died before the GPU had written it");
-  memory::BorrowedCuda::Handed handed = (*found)->cuda.hand_on(asked.segment, grant);
+  hand_over_device_memory(asked, memory->cuda);
+}
+
+void Exchange::hand_over_segment(const link::HandOver& asked, memory::BorrowedSegments& segments) {
+  memory::BorrowedSegments::Handed handed = segments.hand_on(asked.segment);
+  std::vector<platform::Fd> fds;
+  fds.push_back(std::move(handed.fd));
+  link::Handed answer{asked.request, handed.bytes, handed.file ? 1U : 0U, 0, {}};
+  if (handed.file) answer.offset = handed.file->offset;
+  if (handed.file) answer.path = handed.file->path;
+  connected_->channel->send(answer, std::move(fds));
+  platform::step("handed.sent");
+}
+
+void Exchange::hand_over_device_memory(const link::HandOver& asked, memory::BorrowedCuda& memory) {
+  const memory::Grant grant = link::grant_of(asked.writable, "HAND_OVER.writable");
+  memory::BorrowedCuda::Handed handed = memory.hand_on(asked.segment, grant);
   std::vector<platform::Fd> fds;
   fds.push_back(std::move(handed.fd));
   connected_->channel->send(
@@ -59,17 +66,35 @@ void Exchange::hand_over_device_memory(const link::HandOver& asked) {
   platform::step("handed.sent");
 }
 
-void Exchange::hand_over_later(const link::HandOver& asked) {
+// The sockets of a process close before its contexts are gone, so what it writes last may still be
+// on its way: whoever asks waits until it is known what came of that.
+void Exchange::hand_over_later(const link::HandOver& asked, int looks) {
   if (handing_over_ >= kMostWaiting)
     throw Error(Code::kOutOfMemory, "too much of what a dead process left is asked for at once");
-  surroundings_.service.post_later(kLookAgain, [weak = weak_from_this(), asked] {
+  surroundings_.service.post_later(kLookAgain, [weak = weak_from_this(), asked, looks] {
     const auto self = weak.lock();
     if (!self) return;
     --self->handing_over_;
     if (!self->ended_)
-      self->do_or_deny(asked.request, [&] { self->hand_over_device_memory(asked); });
+      self->do_or_deny(asked.request, [&] { self->hand_over_memory(asked, looks + 1); });
   });
   ++handing_over_;
+}
+
+void Exchange::keep_handed(const Id& owner, const std::shared_ptr<link::Connected>& memory) {
+  std::erase_if(handed_, [&](const auto& item) {
+    const auto known = item.second.lock();
+    return !known || known == memory;
+  });
+  handed_.emplace(owner, memory);
+}
+
+std::vector<std::shared_ptr<link::Connected>> Exchange::handed_of(const Id& owner) const {
+  std::vector<std::shared_ptr<link::Connected>> all;
+  const auto [begin, end] = handed_.equal_range(owner);
+  for (auto at = begin; at != end; ++at)
+    if (auto memory = at->second.lock()) all.push_back(std::move(memory));
+  return all;
 }
 
 link::IssuedRef Exchange::issued_under(std::uint32_t link, std::uint64_t token) const {

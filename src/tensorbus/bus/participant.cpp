@@ -1,7 +1,9 @@
 #include "tensorbus/bus/participant.hpp"
 
-#include <map>
 #include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "tensorbus/bus/participant_core.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
@@ -10,11 +12,11 @@
 namespace tensorbus {
 namespace {
 
-// The shared participants of this process, by domain path. Never destroyed: other static objects
-// may use it while the process ends.
+// The shared participants of this process, one for each domain path. Never destroyed: other static
+// objects may use it while the process ends.
 struct Registry {
   std::mutex mutex;
-  std::map<std::string, std::weak_ptr<bus::ParticipantCore>> participants;
+  std::vector<std::weak_ptr<bus::ParticipantCore>> participants;
   std::uint32_t fork_generation = platform::fork_generation();
 };
 
@@ -53,9 +55,14 @@ Participant Participant::shared(const ParticipantOptions& options) {
   return platform::with_memory_errors([&] {
     Registry& all = registry();
     const std::lock_guard lock(all.mutex);
-    auto& known = all.participants[bus::domain_path(options.domain)];
-    std::shared_ptr<bus::ParticipantCore> core = known.lock();
-    if (!core) known = core = make_core(options);
+    const std::string path = bus::domain_path(options.domain);
+    std::erase_if(all.participants, [](const auto& weak) { return weak.expired(); });
+    // Where each of them is now: a domain may have moved.
+    for (const auto& weak : all.participants)
+      if (auto known = weak.lock(); known && known->domain().path() == path)
+        return Participant(std::move(known));
+    std::shared_ptr<bus::ParticipantCore> core = make_core(options);
+    all.participants.emplace_back(core);
     return Participant(std::move(core));
   });
 }

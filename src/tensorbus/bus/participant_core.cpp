@@ -22,6 +22,7 @@ using namespace std::chrono_literals;
 constexpr auto kRetryDelay = 20ms;     // a backlog was full
 constexpr auto kRejoinDelay = 200ms;   // an owner hung up and lives, or was short of something
 constexpr auto kNoRoomDelay = 1s;      // there was no room for a connection to an owner
+constexpr auto kKeepDelay = 1s;        // something of ours was removed: more may be, just now
 constexpr auto kGreetingDelay = 5s;    // for who connects and does not say who it is
 constexpr auto kShortLook = 10ms;      // at exported memory that comes and goes
 constexpr auto kLongLook = 500ms;      // at such that does not
@@ -69,8 +70,10 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
                     std::make_shared<link::WakePage>()},
       socket_file_(domain_, surroundings_.self),
       listener_(domain_.listen(surroundings_.self)),
-      watch_(domain_.watch()),
-      owners_(surroundings_, domain_, scanning_,
+      socket_inode_(domain_.inode_of(socket_file_.name)),
+      watch_(domain_.watch_place()),
+      stale_files_(service_, domain_),
+      owners_(surroundings_, domain_, stale_files_, scanning_,
               [this](const std::shared_ptr<SubscriberCore>& subscriber, const Id& owner,
                      std::uint32_t publisher) {
                 subscriptions_.lose(subscriber, {owner, publisher});
@@ -80,9 +83,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
     owners_.reach(other, on_reached);
   };
   surroundings_.estate_of = [this](const Id& owner) { return estate_of(owner); };
-  surroundings_.inherit = [this](const Id& owner, const std::shared_ptr<link::Connected>& left) {
-    owners_.inherit(owner, left);
-  };
+  surroundings_.is_dead = [this](const Id& other) { return domain_.is_dead(other); };
   surroundings_.queues = std::make_shared<QueueHost>(surroundings_);
   surroundings_.host_copies = std::make_unique<memory::HostCopies>(
       surroundings_.arena, surroundings_.cuda, [this] { service_.ask(delivering_copies_); });
@@ -94,11 +95,9 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
   arena().files().on_retired([this] { service_.ask(telling_retired_); });
   cuda().on_idle([this] { service_.ask(retiring_idle_, memory::CudaArena::kIdle + 100ms); });
   cuda().exports().on_first([this] { service_.ask(looking_after_exports_, kShortLook); });
-  service_.watch(listener_.get(), [this] { on_connection(); });
-  if (watch_.fd() >= 0)
-    service_.watch(watch_.fd(), [this] { on_directory_change(); });
-  else
-    service_.ask(scanning_, kPollInterval);
+  listener_tag_ = service_.watch(listener_.get(), [this] { on_connection(); });
+  watch_domain();
+  if (!domain_.try_lock()) service_.ask(keeping_files_, kKeepDelay);
   service_.start();
 }
 
@@ -260,7 +259,7 @@ void ParticipantCore::adopt_connection(platform::Fd socket) {
         [this](OwnerConnection& connection, const std::string&) {
           connection.end();
           if (const auto source = connection.exchange()->source())
-            owners_.inherit(source->participant, connection.exchange()->connected());
+            stale_files_.suspect(source->participant);
           service_.ask(dropping_ended_);  // not at once: the connection is the one that calls us
         }));
     service_.ask(dropping_silent_, kGreetingDelay);
@@ -285,14 +284,65 @@ void ParticipantCore::drop_silent_connections() {
   if (silent) service_.ask(dropping_silent_, kGreetingDelay / 5);
 }
 
+void ParticipantCore::watch_domain() {
+  if (watch_.fd() >= 0)
+    watch_tag_ = service_.watch(watch_.fd(), [this] { on_directory_change(); });
+  else
+    service_.ask(scanning_, kPollInterval);
+}
+
 void ParticipantCore::on_directory_change() {
-  if (watch_.drain_changes()) service_.ask(scanning_);
+  const platform::DirectoryWatch::Changes changes = watch_.take_changes();
+  if (changes.some) service_.ask(scanning_);
+  const bool ours = std::ranges::any_of(changes.gone, [this](const std::string& name) {
+    return name == socket_file_.name || domain_.has_marked(name);
+  });
+  if (ours || changes.place) service_.ask(keeping_files_);
+}
+
+// Cleaners, and people, remove files, directories and all: what is ours is made again, where the
+// path leads now. Never after the end: the service is stopped before anything is taken down, and
+// the domain knows which markers were removed by us.
+void ParticipantCore::keep_files() {
+  try {
+    bool some = !domain_.try_lock();
+    if (domain_.follow(id())) {
+      some = true;
+      if (watch_.fd() >= 0) service_.unwatch(watch_tag_, watch_.fd());
+      watch_ = domain_.watch_place();
+      watch_domain();
+      service_.ask(scanning_);
+    }
+    if (domain_.inode_of(socket_file_.name) != socket_inode_) {
+      some = true;
+      listen();
+    }
+    if (domain_.restore_markers() || some) service_.ask(keeping_files_, kKeepDelay);
+    lost_ = false;
+  } catch (const Error& error) {
+    if (error.code() == Code::kOutOfMemory) throw;
+    service_.ask(keeping_files_, kKeepDelay);
+    if (!std::exchange(lost_, true)) throw;  // it is told once
+  }
+}
+
+void ParticipantCore::listen() {
+  platform::Fd fresh = domain_.listen(id());
+  const Service::Tag tag = service_.watch(fresh.get(), [this] { on_connection(); });
+  on_connection();  // those who came by the old one
+  service_.unwatch(listener_tag_, listener_.get());
+  listener_ = std::move(fresh);
+  listener_tag_ = tag;
+  socket_inode_ = domain_.inode_of(socket_file_.name);
 }
 
 // Joins every subscriber with every publisher of its topic that it has not joined yet. Meets it a
 // limit, the service has it done again.
 void ParticipantCore::scan() {
-  if (watch_.fd() < 0) service_.ask(scanning_, kPollInterval);
+  if (watch_.fd() < 0) {
+    service_.ask(scanning_, kPollInterval);
+    service_.ask(keeping_files_, kKeepDelay);
+  }
   if (subscriptions_.empty()) return;
   std::vector<std::string> files;
   try {
@@ -346,11 +396,7 @@ void ParticipantCore::stage_for(const std::shared_ptr<SubscriberCore>& subscribe
 
 std::vector<std::shared_ptr<link::Connected>> ParticipantCore::estate_of(const Id& owner) {
   if (!domain_.is_dead(owner)) return {};
-  auto left = owners_.estate_of(owner);
-  for (const auto& connection : owner_connections_)
-    if (connection->exchange()->source() && connection->exchange()->source()->participant == owner)
-      left.push_back(connection->exchange()->connected());
-  return left;
+  return owners_.estate_of(owner);
 }
 
 Shares::Name ParticipantCore::share(const PreparedSample& sample, std::uint32_t uses,

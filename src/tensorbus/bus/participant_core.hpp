@@ -16,6 +16,7 @@
 #include "tensorbus/bus/prepared_sample.hpp"
 #include "tensorbus/bus/publisher_core.hpp"
 #include "tensorbus/bus/service.hpp"
+#include "tensorbus/bus/stale_files.hpp"
 #include "tensorbus/bus/subscriber_core.hpp"
 #include "tensorbus/bus/subscriptions.hpp"
 #include "tensorbus/bus/surroundings.hpp"
@@ -81,7 +82,10 @@ class ParticipantCore {
   // The participant's socket in the domain; goes with it, or with an attempt to make it.
   struct SocketFile {
     SocketFile(const Domain& in, const Id& self);
-    ~SocketFile() { domain.remove_file(name); }
+    ~SocketFile() {
+      domain.remove_file(name);
+      domain.remove_if_empty();
+    }
     SocketFile(const SocketFile&) = delete;
     SocketFile& operator=(const SocketFile&) = delete;
     const Domain& domain;
@@ -92,7 +96,9 @@ class ParticipantCore {
     std::string marker;  // its file
   };
   // On the service thread.
-  void watch_listener();
+  void listen();
+  void watch_domain();
+  void keep_files();
   void on_connection();
   void adopt_connection(platform::Fd socket);
   void on_directory_change();
@@ -125,8 +131,14 @@ class ParticipantCore {
   Surroundings surroundings_;
   const SocketFile socket_file_;
   platform::Fd listener_;
+  ino_t socket_inode_ = 0;
+  Service::Tag listener_tag_ = 0;
   platform::DirectoryWatch watch_;
+  Service::Tag watch_tag_ = 0;
+  bool lost_ = false;  // the directory, and what stands against another was said
 
+  StaleFiles stale_files_;
+  Service::Errand& keeping_files_ = service_.add_errand([this] { keep_files(); });
   Service::Errand& scanning_ = service_.add_errand([this] { scan(); });
   Subscriptions subscriptions_;
   Owners owners_;

@@ -74,7 +74,8 @@ bus::QueueAddress wait_for(const bus::Domain& domain, const std::string& name,
     return found.has_value();
   };
   if (domain.wait(timeout, give_up, look) == Outcome::kDone) return *found;
-  throw Error(Code::kTimeout, "there is no queue \"" + name + "\" in the domain " + domain.path());
+  throw Error(Code::kTimeout, "there is no queue \"" + name + "\" in the domain " + domain.path() +
+                                  bus::elsewhere_text(domain.path()));
 }
 
 }  // namespace

@@ -152,6 +152,60 @@ TEST_F(RawAsker, that_wants_what_the_living_own_is_denied) {
     }
 }
 
+// What a participant that has died left to `honest`, and `honest` handed on.
+class RawClaimer : public RawAsker {
+ protected:
+  RawClaimer() {
+    std::optional<Participant> third = fresh.join();
+    owner = third->id();
+    std::optional<Shared> of_third = share_pattern(*third);
+    held = attach(of_third->handle(), {}, honest);
+    const auto& tensor = held->tensor();
+    handed_on = share({.tensors = {{tensor.data(), tensor.layout()}}}, {}, honest);
+    // Before it dies: to take a lease its owner is not needed.
+    peer.channel.send(attach_to(handed_on->handle(), 2));
+    while (peer.next() != ControlType::kLent) {
+    }
+    token = peer.received.as<link::Lent>().token;
+    of_third.reset();
+    third.reset();
+  }
+  void asks(const Id& of, std::uint32_t segment, std::uint64_t under) {
+    peer.channel.send(link::HandOver{9, of, segment, 0, 0, under});
+  }
+
+  Id owner;
+  std::optional<Sample> held;
+  std::optional<Shared> handed_on;
+  std::uint64_t token = 0;
+};
+
+TEST_F(RawClaimer, gets_the_memory_of_the_sample_that_it_names) {
+  asks(owner, 0, token);
+  ASSERT_EQ(peer.next(), ControlType::kHanded);
+  const auto handed = peer.received.as<link::Handed>();
+  const platform::Fd fd = peer.received.take_fd();
+  const platform::Mapping all(fd.get(), handed.bytes, platform::Mapping::Access::kRead);
+  const Tensor& tensor = held->tensor();
+  EXPECT_NE(::memmem(all.data(), all.size(), tensor.data(), 512), nullptr);
+}
+
+TEST_F(RawClaimer, gets_nothing_for_a_sample_that_does_not_lie_there) {
+  asks(owner, 0, 0);
+  EXPECT_EQ(denied(), Code::kClosed);
+  asks(owner, 0, token + 1);
+  EXPECT_EQ(denied(), Code::kClosed);
+  asks(owner, 1, token);
+  EXPECT_EQ(denied(), Code::kClosed);
+  asks(Id::random(), 0, token);
+  EXPECT_EQ(denied(), Code::kClosed);
+  peer.channel.send(attach_to(shared->handle(), 3));
+  while (peer.next() != ControlType::kLent) {
+  }
+  asks(owner, 0, peer.received.as<link::Lent>().token);
+  EXPECT_EQ(denied(), Code::kClosed) << "of what is `honest`'s own";
+}
+
 TEST_F(RawAsker, may_lend_too_but_passes_a_segment_once) {
   peer.channel.send(link::SegmentMessage{0, 4096, 0},
                     fds_of(platform::create_sealed_memfd("x", 4096)));

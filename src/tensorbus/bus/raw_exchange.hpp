@@ -126,7 +126,7 @@ class RawLender : public RawExchange {
   }
 
   static constexpr std::size_t kPlace = 1024;
-  const Id self = Id::random();
+  Id self = Id::random();
   platform::Fd listener = domain.listen(self);
   const platform::Fd segment = platform::create_sealed_memfd("x", 4096);
   const platform::Mapping mapping{segment.get(), 4096, platform::Mapping::Access::kReadWrite};

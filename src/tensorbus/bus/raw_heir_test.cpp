@@ -2,6 +2,7 @@
 // (docs/protocol.md, section 6).
 
 #include "tensorbus/bus/raw_exchange.hpp"
+#include "tensorbus/platform/test_support.hpp"
 
 namespace tensorbus::bus {
 namespace {
@@ -93,6 +94,74 @@ TEST_F(RawHeir, that_changes_the_descriptor_meanwhile_changes_nothing) {
   EXPECT_EQ(result(), std::nullopt);
   EXPECT_EQ(seed_of(*sample), kSeed);
   is_given_back();
+}
+
+// Whoever connects may say that it is anybody.
+class Impostor : public RawHeir {
+ protected:
+  static platform::Fd forged_segment() {
+    platform::Fd memfd = platform::create_sealed_memfd("x", 4096);
+    const platform::Mapping all(memfd.get(), 4096, platform::Mapping::Access::kReadWrite);
+    write_pattern({reinterpret_cast<std::uint64_t*>(all.data()), 64}, kForged);
+    return memfd;
+  }
+  void SetUp() override {
+    write_pattern({reinterpret_cast<std::uint64_t*>(mapping.data()), 64}, kSeed);
+    impostor.emplace(domain.connect(honest.id()).socket);
+    impostor->say_hello(dead);
+    ASSERT_EQ(impostor->next(), ControlType::kHello);
+    impostor->channel.send(link::SegmentMessage{0, 4096, 0}, fds_of(forged_segment()));
+    impostor->channel.send(link::Attach{1, 99, 99, 0});
+    ASSERT_EQ(impostor->next(), ControlType::kDenied);  // so the segment was heard
+  }
+  void the_sender_is_asked_for_what_the_dead_one_left() {
+    hands(4096, fds_of(platform::reopen_read_only(segment.get())));
+    EXPECT_EQ(result(), std::nullopt);
+    EXPECT_EQ(seed_of(*sample), kSeed);
+  }
+
+  static constexpr std::uint64_t kForged = 66;
+  std::optional<RawPeer> impostor;
+};
+
+TEST_F(Impostor, that_is_here_leaves_nothing_in_the_name_of_another) {
+  the_sender_is_asked_for_what_the_dead_one_left();
+}
+
+TEST_F(Impostor, that_has_left_leaves_nothing_in_the_name_of_another) {
+  const std::size_t before = test::open_descriptors();
+  impostor.reset();
+  EXPECT_TRUE(eventually([&] { return test::open_descriptors() < before - 1; }));
+  the_sender_is_asked_for_what_the_dead_one_left();
+}
+
+// It is the word of one process, and bad only for what that one sends.
+TEST_F(Impostor, that_hands_over_what_is_not_the_dead_ones_deceives_about_its_own_samples_alone) {
+  hands(4096, fds_of(forged_segment()));
+  EXPECT_EQ(result(), std::nullopt);
+  EXPECT_EQ(seed_of(*sample), kForged);
+  const Sample of_liar = *std::move(sample);
+  peer.reset();
+  self = Id::random();
+  listener = domain.listen(self);
+  the_sender_is_asked_for_what_the_dead_one_left();
+  EXPECT_EQ(seed_of(of_liar), kForged);
+}
+
+TEST_F(RawHeir, that_has_handed_over_once_is_not_asked_again) {
+  write_pattern({reinterpret_cast<std::uint64_t*>(mapping.data()), 64}, kSeed);
+  hands(4096, fds_of(platform::reopen_read_only(segment.get())));
+  EXPECT_EQ(result(), std::nullopt);
+  const Sample first = *std::move(sample);
+  thread = std::thread([this] {
+    code = code_of([&] { sample = attach(handle_of_it(), {.timeout = kLong}, honest); });
+  });
+  while (peer->next() != ControlType::kAttach) {
+  }
+  request = peer->received.as<link::Attach>().request;
+  lend_of(dead);
+  EXPECT_EQ(result(), std::nullopt);
+  EXPECT_EQ(seed_of(*sample), kSeed);
 }
 
 }  // namespace

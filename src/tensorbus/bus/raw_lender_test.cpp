@@ -128,10 +128,16 @@ TEST_F(RawLender, that_was_cut_off_and_lives_leaves_nothing_to_others) {
   RawPeer asking(domain.connect(honest.id()).socket);
   asking.say_hello();
   EXPECT_EQ(asking.next(), ControlType::kHello);
-  asking.channel.send(link::HandOver{1, self, 0, 0});
+  const Tensor& tensor = sample->tensor();
+  const Shared on = share({.tensors = {{tensor.data(), tensor.layout()}}}, {}, honest);
+  asking.channel.send(link::Attach{1, on.handle().number, on.handle().key, 0});
+  while (asking.next() != ControlType::kLent) {
+  }
+  const std::uint64_t token = asking.received.as<link::Lent>().token;
+  asking.channel.send(link::HandOver{2, self, 0, 0, 0, token});
   EXPECT_EQ(asking.next(), ControlType::kDenied);
   listener.reset();  // now it is dead
-  asking.channel.send(link::HandOver{2, self, 0, 0});
+  asking.channel.send(link::HandOver{3, self, 0, 0, 0, token});
   EXPECT_EQ(asking.next(), ControlType::kHanded);
 }
 

@@ -114,7 +114,8 @@ bool SampleParts::read_alone(Sample& sample, std::shared_ptr<link::Lender>& owne
               .segment = lone->segment,
               .offset = lone->offset,
               .generation = lone->generation,
-              .grant = access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead});
+              .grant = access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead,
+              .memory = lender.connected().get()});
   parts.describe(entry, lender, {}, std::nullopt);
   lender.enter(*lease);
   tensor.keeper_ = std::move(lease);
@@ -253,14 +254,14 @@ SampleParts::Read SampleParts::read_leased(Sample& sample, link::Lender& lender,
       lease->keep(mapping);
     }
     if (access != Access::kPrivate)
-      lease->add(
-          {.begin = tensor.data_ + span.begin,
-           .bytes = span.bytes(),
-           .owner = owner.source()->participant,
-           .segment = from.segment,
-           .offset = from.offset + static_cast<std::uint64_t>(span.begin),
-           .generation = from.generation,
-           .grant = access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead});
+      lease->add({.begin = tensor.data_ + span.begin,
+                  .bytes = span.bytes(),
+                  .owner = owner.source()->participant,
+                  .segment = from.segment,
+                  .offset = from.offset + static_cast<std::uint64_t>(span.begin),
+                  .generation = from.generation,
+                  .grant = access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead,
+                  .memory = owner.connected().get()});
   }
   if (out_of_reach) return Read::kOutOfReach;
   if (lease->is_on_device()) {

@@ -28,7 +28,7 @@ bool Subscriptions::empty() const {
 
 bool Subscriptions::join(const std::vector<std::string>& files, Owners& owners) {
   bool room_for_all = true;
-  for (const auto& [subscriber, publisher] : not_joined(files)) {
+  for (const auto& [subscriber, publisher] : not_joined(files, owners)) {
     try {
       join(subscriber, publisher, owners);
     } catch (const memory::PeerLimit& limit) {  // of one owner, perhaps: the others are not
@@ -39,7 +39,8 @@ bool Subscriptions::join(const std::vector<std::string>& files, Owners& owners) 
   return room_for_all;
 }
 
-std::vector<Subscriptions::Pair> Subscriptions::not_joined(const std::vector<std::string>& files) {
+std::vector<Subscriptions::Pair> Subscriptions::not_joined(const std::vector<std::string>& files,
+                                                           const Owners& owners) {
   std::multimap<std::string_view, PublisherName> markers;
   for (const std::string& file : files)
     if (const auto marker = parse_marker(file))
@@ -50,12 +51,15 @@ std::vector<Subscriptions::Pair> Subscriptions::not_joined(const std::vector<std
     std::set<PublisherName> present;
     const auto [begin, end] = markers.equal_range(listening.escaped_topic);
     for (auto at = begin; at != end; ++at) present.insert(at->second);
-    std::erase_if(listening.joined,
-                  [&](const auto& item) { return !present.contains(item.first); });
+    const auto subscriber = listening.subscriber.lock();
+    if (!subscriber) continue;
+    // Of a publisher that goes on somebody may have removed the marker: it comes back.
+    std::erase_if(listening.joined, [&](const auto& item) {
+      const auto& [owner, number] = item.first;
+      return !present.contains(item.first) && !owners.has_link(subscriber, owner, number);
+    });
     for (const PublisherName& name : present)
-      if (auto subscriber = listening.subscriber.lock();
-          subscriber && !listening.joined.contains(name))
-        found.emplace_back(std::move(subscriber), name);
+      if (!listening.joined.contains(name)) found.emplace_back(subscriber, name);
   }
   return found;
 }

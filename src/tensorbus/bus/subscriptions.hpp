@@ -47,7 +47,7 @@ class Subscriptions {
   };
   using Pair = std::pair<std::shared_ptr<SubscriberCore>, PublisherName>;
 
-  std::vector<Pair> not_joined(const std::vector<std::string>& files);
+  std::vector<Pair> not_joined(const std::vector<std::string>& files, const Owners& owners);
   void join(const std::shared_ptr<SubscriberCore>& subscriber, const PublisherName& publisher,
             Owners& owners);
   Listening* find(const std::shared_ptr<SubscriberCore>& subscriber) noexcept;

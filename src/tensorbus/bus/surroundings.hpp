@@ -48,12 +48,11 @@ struct Surroundings {
   std::function<void(const Id&, OnReached)> reach = [](const Id&, const OnReached& on_reached) {
     on_reached(nullptr);
   };
+  // Does nobody listen at its socket?
+  std::function<bool(const Id&)> is_dead = [](const Id&) { return true; };
   // What a participant that is dead has left here.
   std::function<std::vector<std::shared_ptr<link::Connected>>(const Id& owner)> estate_of =
       [](const Id&) { return std::vector<std::shared_ptr<link::Connected>>(); };
-  // From others, too.
-  std::function<void(const Id& owner, const std::shared_ptr<link::Connected>&)> inherit =
-      [](const Id&, const std::shared_ptr<link::Connected>&) {};
 };
 
 }  // namespace tensorbus::bus

@@ -58,6 +58,13 @@ class IssuedSample {
     return std::all_of(leases_.begin(), leases_.end(),
                        [](const auto& lease) { return lease->intact(); });
   }
+  // The very memory of another participant, this segment of it, that this sample lies in; lives as
+  // long as the sample does. Null: none of it is there.
+  Connected* memory_of(const Id& owner, std::uint32_t segment) const noexcept {
+    for (const auto& lease : leases_)
+      if (Connected* const memory = lease->memory_of(owner, segment)) return memory;
+    return nullptr;
+  }
 
  private:
   Few<memory::BlockRef> blocks_;

@@ -1,11 +1,19 @@
 #include "tensorbus/link/lease.hpp"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <exception>
 
 #include "tensorbus/memory/device_watch.hpp"
 
 namespace tensorbus::link {
+
+bool Connected::is_over() const noexcept {
+  if (!channel || channel->peer_is_gone()) return true;
+  pollfd death{pidfd ? pidfd->get() : -1, POLLIN, 0};  // a child may keep the socket
+  return ::poll(&death, 1, 0) == 1;
+}
 
 std::optional<Place> Lease::place_of(const std::byte* first, std::size_t bytes) const {
   for (const Place& place : places_) {
@@ -17,6 +25,13 @@ std::optional<Place> Lease::place_of(const std::byte* first, std::size_t bytes) 
     return part;
   }
   return std::nullopt;
+}
+
+Connected* Lease::memory_of(const Id& owner, std::uint32_t segment) const noexcept {
+  for (const Place& place : places_)
+    if (place.segment == segment && place.owner == owner) return place.memory;
+  // Of what was not looked at yet there are no places.
+  return lender_ && lender_->source()->participant == owner ? lender_->connected().get() : nullptr;
 }
 
 void Lease::use_on(const platform::CudaStream& stream) {

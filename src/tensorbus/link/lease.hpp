@@ -22,6 +22,7 @@ struct Place {
   std::uint64_t offset = 0;  // of `begin`
   std::uint64_t generation = 0;
   memory::Grant grant = memory::Grant::kRead;  // what may be done with them
+  Connected* memory = nullptr;                 // that they are mapped with; lives as the lease does
 };
 
 // This process's right to read the memory of one sample. Dropping the last reference returns it.
@@ -61,6 +62,9 @@ class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_
 
   void add(const Place& place) { places_.push_back(place); }
   const Few<Place>& places() const noexcept { return places_; }
+  // The memory of this owner that what is leased here lies in, as far as it is in this segment.
+  // Null: none. It lives as long as the lease does.
+  Connected* memory_of(const Id& owner, std::uint32_t segment) const noexcept;
   // Where these bytes lie, if all of them are leased here.
   std::optional<Place> place_of(const std::byte* first, std::size_t bytes) const;
 

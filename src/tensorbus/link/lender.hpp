@@ -43,6 +43,8 @@ struct Connected {
     writable_segments.pay_from(payer);
     cuda.pay_from(payer);
   }
+  // The owner has ended, as far as this connection can tell, or at least hung up.
+  bool is_over() const noexcept;
   memory::BorrowedSegments& segments_for(memory::Grant grant) noexcept {
     return grant == memory::Grant::kWrite ? writable_segments : segments;
   }

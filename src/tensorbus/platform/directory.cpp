@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <new>
 
@@ -17,37 +19,6 @@
 #include "tensorbus/platform/memory_room.hpp"
 
 namespace tensorbus::platform {
-namespace {
-
-void make_with_parents(const std::string& path) {
-  for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
-    const std::string part = path.substr(0, end);
-    if (::mkdir(part.c_str(), 0700) < 0 && errno != EEXIST)
-      throw_system("cannot make the domain directory " + part, errno, During::kDirectory);
-    if (end == std::string::npos) return;
-  }
-}
-
-}  // namespace
-
-Fd open_private_directory(const std::string& path) {
-  if (::access(path.c_str(), F_OK) < 0) make_with_parents(path);
-  Fd directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!directory)
-    throw_system("cannot open the domain directory " + path, errno, During::kDirectory);
-  struct stat status{};
-  if (::fstat(directory.get(), &status) < 0) throw_system("fstat " + path, errno);
-  if (status.st_uid != ::geteuid())
-    throw Error(Code::kPermission, "the domain directory " + path + " belongs to uid " +
-                                       std::to_string(status.st_uid) + ", not to uid " +
-                                       std::to_string(::geteuid()) +
-                                       ": set TENSORBUS_DOMAIN to one of your own");
-  if ((status.st_mode & 022) != 0)
-    throw Error(Code::kPermission,
-                "others may write to the domain directory " + path + ": run chmod 700 on it");
-  return directory;
-}
-
 std::vector<std::string> list_directory(int directory) {
   // A fresh description: the position of the caller's is not ours to move.
   const int copy = ::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -99,11 +70,52 @@ void remove_file(int directory, const std::string& name) noexcept {
   ::unlinkat(directory, name.c_str(), 0);
 }
 
-DirectoryWatch::DirectoryWatch(const std::string& path)
+ino_t inode_of(int directory, const std::string& name) noexcept {
+  struct stat status{};
+  const int found = ::fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW);
+  return found == 0 ? status.st_ino : 0;
+}
+
+DirectoryWatch::DirectoryWatch(int directory, const std::vector<Fd>& above)
     : inotify_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
   if (!inotify_) return;
-  if (::inotify_add_watch(inotify_.get(), path.c_str(), IN_CREATE | IN_DELETE | IN_MOVED_TO) < 0)
-    inotify_.reset();
+  const auto watch = [this](int fd, std::uint32_t events) {
+    const std::string path = "/proc/self/fd/" + std::to_string(fd);
+    return ::inotify_add_watch(inotify_.get(), path.c_str(), events) >= 0;
+  };
+  constexpr std::uint32_t kEntries = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO;
+  if (!watch(directory, kEntries | IN_MOVE_SELF | IN_DELETE_SELF)) inotify_.reset();
+  for (const Fd& one : above)
+    if (inotify_) (void)watch(one.get(), IN_MOVE_SELF);
+}
+
+DirectoryWatch::Changes DirectoryWatch::take_changes() noexcept {
+  constexpr std::uint32_t kPlace =
+      IN_MOVE_SELF | IN_DELETE_SELF | IN_UNMOUNT | IN_IGNORED | IN_Q_OVERFLOW;
+  constexpr std::uint32_t kGone = IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO;
+  Changes changes;
+  if (!inotify_) {
+    changes.some = true;
+    return changes;
+  }
+  alignas(inotify_event) std::array<char, 8192> events;
+  ssize_t length = 0;
+  while ((length = ::read(inotify_.get(), events.data(), events.size())) > 0) {
+    changes.some = true;
+    for (ssize_t at = 0; at < length;) {
+      inotify_event event{};
+      std::memcpy(&event, events.data() + at, sizeof event);
+      const char* const name = events.data() + at + sizeof event;
+      changes.place = changes.place || (event.mask & kPlace) != 0;
+      try {
+        if ((event.mask & kGone) != 0 && event.len != 0) changes.gone.emplace_back(name);
+      } catch (const std::bad_alloc&) {
+        changes.place = true;  // whoever hears that looks at everything
+      }
+      at += static_cast<ssize_t>(sizeof event + event.len);
+    }
+  }
+  return changes;
 }
 
 bool DirectoryWatch::drain_changes() noexcept {

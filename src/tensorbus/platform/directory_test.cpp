@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "tensorbus/platform/private_directory.hpp"
 #include "tensorbus/platform/test_support.hpp"
 
 namespace tensorbus::platform {
@@ -27,56 +28,6 @@ std::vector<std::string> names_in(int directory) {
   std::erase_if(names, [](const std::string& name) { return name == "." || name == ".."; });
   std::sort(names.begin(), names.end());
   return names;
-}
-
-TEST(PrivateDirectory, is_made_with_its_parents_for_the_user_alone) {
-  const TemporaryDirectory base;
-  const Fd directory = open_private_directory(base / "a/b/c");
-  ASSERT_TRUE(directory);
-  for (const char* part : {"a", "a/b", "a/b/c"}) EXPECT_EQ(mode_of(base / part), 0700U) << part;
-  EXPECT_EQ(names_in(directory.get()), std::vector<std::string>{});
-}
-
-TEST(PrivateDirectory, is_opened_again_by_the_next_process) {
-  const TemporaryDirectory base;
-  const Fd first = open_private_directory(base / "domain");
-  create_file(first.get(), "marker");
-  test::Child child([&] {
-    const Fd second = open_private_directory(base / "domain/");
-    return names_in(second.get()) == std::vector<std::string>{"marker"};
-  });
-  EXPECT_EQ(child.wait(), "exit 0");
-}
-
-TEST(PrivateDirectory, is_refused_when_others_may_write_to_it) {
-  const TemporaryDirectory base;
-  for (const mode_t mode : {0720U, 0702U, 01777U, 0777U}) {
-    ASSERT_EQ(::chmod(base.path().c_str(), mode), 0);
-    std::string message;
-    EXPECT_EQ(error_of([&] { open_private_directory(base.path()); }, &message), "Permission");
-    EXPECT_NE(message.find("chmod 700"), std::string::npos) << message;
-  }
-  ASSERT_EQ(::chmod(base.path().c_str(), 0755), 0);
-  EXPECT_TRUE(open_private_directory(base.path()));
-}
-
-TEST(PrivateDirectory, is_refused_when_it_belongs_to_somebody_else) {
-  const TemporaryDirectory base;
-  std::string foreign = "/";
-  if (::geteuid() == 0) {
-    foreign = base.path();
-    ASSERT_EQ(::chown(foreign.c_str(), 65534, 65534), 0);
-  }
-  std::string message;
-  EXPECT_EQ(error_of([&] { open_private_directory(foreign); }, &message), "Permission");
-  EXPECT_NE(message.find("belongs to uid"), std::string::npos) << message;
-}
-
-TEST(PrivateDirectory, is_refused_when_it_is_no_directory_or_cannot_be_made) {
-  const TemporaryDirectory base;
-  base.write("file", "");
-  for (const std::string& path : {base / "file", base / "file/below", std::string()})
-    EXPECT_EQ(error_of([&] { open_private_directory(path); }), "System") << path;
 }
 
 TEST(Files, are_made_once_and_removed_at_will) {
@@ -133,7 +84,7 @@ class DirectoryWatchTest : public ::testing::Test {
 
   TemporaryDirectory base_;
   Fd directory_ = open_private_directory(base_.path());
-  DirectoryWatch watch_{base_.path()};
+  DirectoryWatch watch_{directory_.get()};
 };
 
 TEST_F(DirectoryWatchTest, says_nothing_when_nothing_happened) {
@@ -180,7 +131,7 @@ TEST_F(DirectoryWatchTest, takes_an_overflow_as_a_change) {
 
 TEST(DirectoryWatch, that_cannot_watch_makes_its_owner_look_each_time) {
   const TemporaryDirectory base;
-  DirectoryWatch watch(base / "missing");
+  DirectoryWatch watch(-1);
   EXPECT_EQ(watch.fd(), -1);
   EXPECT_TRUE(watch.drain_changes());
   EXPECT_TRUE(watch.drain_changes());

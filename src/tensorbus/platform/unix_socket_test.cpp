@@ -13,6 +13,7 @@
 #include "tensorbus/platform/directory.hpp"
 #include "tensorbus/platform/mapping.hpp"
 #include "tensorbus/platform/memfd.hpp"
+#include "tensorbus/platform/private_directory.hpp"
 #include "tensorbus/platform/test_support.hpp"
 
 namespace tensorbus::platform {

@@ -26,6 +26,14 @@ void bind_doctor(nb::module_& module) {
       .def_prop_ro("domain_path",
                    [](const HostFindings& self) { return text_of(self.domain_path); })
       .def_ro("domain", &HostFindings::domain)
+      .def_ro("domain_exists", &HostFindings::domain_exists)
+      .def_prop_ro("other_domains",
+                   [](const HostFindings& self) {
+                     std::vector<nb::object> texts;
+                     for (const std::string& path : self.other_domains)
+                       texts.push_back(text_of(path));
+                     return texts;
+                   })
       .def_ro("memory_bytes", &HostFindings::memory_bytes)
       .def_prop_ro("memory_limit",
                    [](const HostFindings& self) { return text_of(self.memory_limit); })
@@ -60,6 +68,10 @@ void bind_doctor(nb::module_& module) {
       .def_ro("devices", &CudaFindings::devices)
       .def_ro("peers", &CudaFindings::peers);
   module.def("probe_host", &probe_host, nb::arg("domain"), nb::call_guard<WithoutGil>());
+  module.def(
+      "elsewhere_text", [](const std::string& path) { return text_of(elsewhere_text(path)); },
+      nb::arg("domain_path"),
+      "Names other buses of this user, as the end of a message; empty if there are none.");
   module.def("probe_cuda", [] { return probe_cuda(); }, nb::call_guard<WithoutGil>());
 }
 

@@ -1,0 +1,51 @@
+#include "tensorbus/bus/stale_files.hpp"
+
+#include <chrono>
+#include <set>
+
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kLookAgain = 40ms;
+constexpr int kLooks = 5;
+constexpr std::size_t kAtOnce = 512;  // about 5 ms
+
+}  // namespace
+
+StaleFiles::StaleFiles(Service& service, const Domain& domain)
+    : service_(service),
+      domain_(domain),
+      clearing_up_(service.add_errand([this] { clear_up(); })) {}
+
+StaleFiles::Suspect& StaleFiles::enter(const Id& participant) {
+  Suspect& suspect = suspects_[participant];
+  suspect.looks = kLooks;
+  service_.ask(clearing_up_);
+  return suspect;
+}
+
+void StaleFiles::clear_up() {
+  std::set<Id> some;
+  auto next = suspects_.upper_bound(last_);
+  for (; next != suspects_.end() && some.size() < kAtOnce; ++next) some.insert(next->first);
+  const bool all = next == suspects_.end();
+  last_ = all ? Id() : *some.rbegin();
+  std::set<Id> dead;
+  try {
+    dead = domain_.remove_files_of_dead(some);
+  } catch (const Error& error) {
+    if (error.code() == Code::kOutOfMemory) throw;
+  }
+  for (const Id& participant : some) {
+    Suspect& suspect = suspects_[participant];
+    suspect.refused = false;
+    if (dead.contains(participant) || --suspect.looks <= 0) suspects_.erase(participant);
+  }
+  if (!suspects_.empty()) service_.ask(clearing_up_, all ? kLookAgain : 0ms);
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <map>
+
+#include "tensorbus/bus/domain.hpp"
+#include "tensorbus/bus/service.hpp"
+#include "tensorbus/platform/id.hpp"
+
+namespace tensorbus::bus {
+
+// Removes what participants that died have left in the domain directory, a bounded number at a
+// time. On the service thread.
+class StaleFiles {
+ public:
+  StaleFiles(Service& service, const Domain& domain);
+  StaleFiles(const StaleFiles&) = delete;
+  StaleFiles& operator=(const StaleFiles&) = delete;
+
+  // Its connection has ended, or nobody listens at its socket. The listener of one that is being
+  // killed may close after its connections, so we look more than once.
+  void suspect(const Id& participant) { (void)enter(participant); }
+  // The same, and until the next look it is dead to those who would ask again.
+  void add_dead(const Id& participant) { enter(participant).refused = true; }
+  bool is_dead(const Id& participant) const {
+    const auto found = suspects_.find(participant);
+    return found != suspects_.end() && found->second.refused;
+  }
+
+ private:
+  struct Suspect {
+    int looks = 0;         // that are left
+    bool refused = false;  // a connection, when it was last looked at
+  };
+  Suspect& enter(const Id& participant);
+  void clear_up();
+
+  Service& service_;
+  const Domain& domain_;
+  Service::Errand& clearing_up_;
+  std::map<Id, Suspect> suspects_;
+  Id last_;  // that was looked at
+};
+
+}  // namespace tensorbus::bus
