@@ -172,7 +172,7 @@ def test_a_bus_goes_on_when_the_runtime_directory_is_removed_at_logout(machine: 
     machine.login()
     publisher = machine.start(PUBLISHER)
     assert told(publisher) == IN_RUN
-    machine.shell(f"until rm -rf /run/user/{ALICE}; do :; done")
+    machine.shell(f"mv /run/user/{ALICE} /run/gone; rm -rf /run/gone || rm -rf /run/gone")
     assert machine.said(SUBSCRIBER) == "7"
     tell(publisher)
     assert told(publisher) == IN_TMP

@@ -1,5 +1,6 @@
 #include "tensorbus/bus/stale_files.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <set>
 
@@ -10,9 +11,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kLookAgain = 40ms;
-constexpr int kLooks = 5;
-constexpr std::size_t kAtOnce = 512;  // about 5 ms
+constexpr int kLooks = 10;            // the last about 5 s after the first
+constexpr std::size_t kAtOnce = 128;  // about 2 ms
+
+// On a busy machine it may take long until a process that was killed is gone.
+std::chrono::milliseconds until_next(int looks_left) {
+  return std::min<std::chrono::milliseconds>(10ms * (1 << (kLooks - looks_left)), 1s);
+}
 
 }  // namespace
 
@@ -40,12 +45,14 @@ void StaleFiles::clear_up() {
   } catch (const Error& error) {
     if (error.code() == Code::kOutOfMemory) throw;
   }
+  int most_looks = 0;
   for (const Id& participant : some) {
     Suspect& suspect = suspects_[participant];
     suspect.refused = false;
-    if (dead.contains(participant) || --suspect.looks <= 0) suspects_.erase(participant);
+    most_looks = std::max(most_looks, --suspect.looks);
+    if (dead.contains(participant) || suspect.looks <= 0) suspects_.erase(participant);
   }
-  if (!suspects_.empty()) service_.ask(clearing_up_, all ? kLookAgain : 0ms);
+  if (!suspects_.empty()) service_.ask(clearing_up_, all ? until_next(most_looks) : 0ms);
 }
 
 }  // namespace tensorbus::bus

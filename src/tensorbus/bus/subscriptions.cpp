@@ -7,6 +7,11 @@
 #include "tensorbus/bus/topic_name.hpp"
 
 namespace tensorbus::bus {
+namespace {
+
+constexpr int kMostUnreached = 256;  // about 3 ms
+
+}  // namespace
 
 void Subscriptions::add(const std::shared_ptr<SubscriberCore>& subscriber,
                         std::string escaped_topic) {
@@ -28,9 +33,15 @@ bool Subscriptions::empty() const {
 
 bool Subscriptions::join(const std::vector<std::string>& files, Owners& owners) {
   bool room_for_all = true;
+  // Of many that are dead some at a time: that their files go, soon, is a change, and the next
+  // time.
+  int left = kMostUnreached;
   for (const auto& [subscriber, publisher] : not_joined(files, owners)) {
     try {
-      join(subscriber, publisher, owners);
+      if (owners.connection_to(publisher.first) != nullptr)
+        join(subscriber, publisher, owners);
+      else if (--left == 0)
+        break;
     } catch (const memory::PeerLimit& limit) {  // of one owner, perhaps: the others are not
       room_for_all = false;
       subscriber->not_joined(limit.what());
