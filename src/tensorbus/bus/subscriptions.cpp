@@ -33,8 +33,7 @@ bool Subscriptions::empty() const {
 
 bool Subscriptions::join(const std::vector<std::string>& files, Owners& owners) {
   bool room_for_all = true;
-  // Of many that are dead some at a time: that their files go, soon, is a change, and the next
-  // time.
+  // Of many that are dead some at a time: when their files go, the directory changes once more.
   int left = kMostUnreached;
   for (const auto& [subscriber, publisher] : not_joined(files, owners)) {
     try {
