@@ -19,14 +19,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kRetryDelay = 20ms;     // a backlog was full
-constexpr auto kRejoinDelay = 200ms;   // an owner hung up and lives, or was short of something
-constexpr auto kNoRoomDelay = 1s;      // there was no room for a connection to an owner
-constexpr auto kKeepDelay = 1s;        // something of ours was removed: more may be, just now
-constexpr auto kGreetingDelay = 5s;    // for who connects and does not say who it is
-constexpr auto kShortLook = 10ms;      // at exported memory that comes and goes
-constexpr auto kLongLook = 500ms;      // at such that does not
-constexpr auto kPollInterval = 100ms;  // without an inotify instance
+constexpr auto kRetryDelay = 20ms;    // a backlog was full
+constexpr auto kRejoinDelay = 200ms;  // an owner hung up and lives, or was short of something
+constexpr auto kNoRoomDelay = 1s;     // there was no room for a connection to an owner
+constexpr auto kGreetingDelay = 5s;   // for who connects and does not say who it is
+constexpr auto kShortLook = 10ms;     // at exported memory that comes and goes
+constexpr auto kLongLook = 500ms;     // at such that does not
 
 // What the options say, else the environment, else 0.
 std::size_t budget(std::size_t option, const char* variable) {
@@ -97,7 +95,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
   cuda().exports().on_first([this] { service_.ask(looking_after_exports_, kShortLook); });
   listener_tag_ = service_.watch(listener_.get(), [this] { on_connection(); });
   watch_domain();
-  if (!domain_.try_lock()) service_.ask(keeping_files_, kKeepDelay);
+  if (!domain_.try_lock()) service_.ask(keeping_files_, kRejoinDelay);
   service_.start();
 }
 
@@ -284,65 +282,10 @@ void ParticipantCore::drop_silent_connections() {
   if (silent) service_.ask(dropping_silent_, kGreetingDelay / 5);
 }
 
-void ParticipantCore::watch_domain() {
-  if (watch_.fd() >= 0)
-    watch_tag_ = service_.watch(watch_.fd(), [this] { on_directory_change(); });
-  else
-    service_.ask(scanning_, kPollInterval);
-}
-
-void ParticipantCore::on_directory_change() {
-  const platform::DirectoryWatch::Changes changes = watch_.take_changes();
-  if (changes.some) service_.ask(scanning_);
-  const bool ours = std::ranges::any_of(changes.gone, [this](const std::string& name) {
-    return name == socket_file_.name || domain_.has_marked(name);
-  });
-  if (ours || changes.place) service_.ask(keeping_files_);
-}
-
-// Cleaners, and people, remove files, directories and all: what is ours is made again, where the
-// path leads now. Never after the end: the service is stopped before anything is taken down, and
-// the domain knows which markers were removed by us.
-void ParticipantCore::keep_files() {
-  try {
-    bool some = !domain_.try_lock();
-    if (domain_.follow(id())) {
-      some = true;
-      if (watch_.fd() >= 0) service_.unwatch(watch_tag_, watch_.fd());
-      watch_ = domain_.watch_place();
-      watch_domain();
-      service_.ask(scanning_);
-    }
-    if (domain_.inode_of(socket_file_.name) != socket_inode_) {
-      some = true;
-      listen();
-    }
-    if (domain_.restore_markers() || some) service_.ask(keeping_files_, kKeepDelay);
-    lost_ = false;
-  } catch (const Error& error) {
-    if (error.code() == Code::kOutOfMemory) throw;
-    service_.ask(keeping_files_, kKeepDelay);
-    if (!std::exchange(lost_, true)) throw;  // it is told once
-  }
-}
-
-void ParticipantCore::listen() {
-  platform::Fd fresh = domain_.listen(id());
-  const Service::Tag tag = service_.watch(fresh.get(), [this] { on_connection(); });
-  on_connection();  // those who came by the old one
-  service_.unwatch(listener_tag_, listener_.get());
-  listener_ = std::move(fresh);
-  listener_tag_ = tag;
-  socket_inode_ = domain_.inode_of(socket_file_.name);
-}
-
 // Joins every subscriber with every publisher of its topic that it has not joined yet. Meets it a
 // limit, the service has it done again.
 void ParticipantCore::scan() {
-  if (watch_.fd() < 0) {
-    service_.ask(scanning_, kPollInterval);
-    service_.ask(keeping_files_, kKeepDelay);
-  }
+  if (watch_.fd() < 0) watch_domain();
   if (subscriptions_.empty()) return;
   std::vector<std::string> files;
   try {

@@ -135,7 +135,8 @@ class ParticipantCore {
   Service::Tag listener_tag_ = 0;
   platform::DirectoryWatch watch_;
   Service::Tag watch_tag_ = 0;
-  bool lost_ = false;  // the directory, and what stands against another was said
+  bool moved_ = false;  // the domain; the watch is of the place where it was
+  bool lost_ = false;   // its directory, and what stands against another was said
 
   StaleFiles stale_files_;
   Service::Errand& keeping_files_ = service_.add_errand([this] { keep_files(); });

@@ -29,7 +29,7 @@ void bind_doctor(nb::module_& module) {
       .def_ro("domain_exists", &HostFindings::domain_exists)
       .def_prop_ro("other_domains",
                    [](const HostFindings& self) {
-                     std::vector<nb::object> texts;
+                     std::vector<nb::str> texts;
                      for (const std::string& path : self.other_domains)
                        texts.push_back(text_of(path));
                      return texts;

@@ -1,0 +1,75 @@
+// What a participant has in the domain directory, and keeps there.
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "tensorbus/bus/participant_core.hpp"
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kKeepDelay = 1s;        // something of ours was removed: more may be, just now
+constexpr auto kPollInterval = 100ms;  // without an inotify instance
+
+}  // namespace
+
+void ParticipantCore::watch_domain() {
+  if (watch_.fd() >= 0) {
+    watch_tag_ = service_.watch(watch_.fd(), [this] { on_directory_change(); });
+  } else {
+    service_.ask(scanning_, kPollInterval);
+    service_.ask(keeping_files_, kKeepDelay);
+  }
+}
+
+void ParticipantCore::on_directory_change() {
+  const platform::DirectoryWatch::Changes changes = watch_.take_changes();
+  if (changes.some) service_.ask(scanning_);
+  const bool ours = std::ranges::any_of(changes.gone, [this](const std::string& name) {
+    return name == socket_file_.name || domain_.has_marked(name);
+  });
+  if (ours || changes.place) service_.ask(keeping_files_);
+}
+
+// Cleaners, and people, remove files, directories and all: what is ours is made again, where the
+// path leads now. Never after the end: the service is stopped before anything is taken down, and
+// the domain knows which markers were removed by us.
+void ParticipantCore::keep_files() {
+  try {
+    moved_ = domain_.follow(id()) || moved_;
+    bool some = moved_ || !domain_.try_lock();
+    if (moved_) {
+      platform::DirectoryWatch watch = domain_.watch_place();
+      if (watch_.fd() >= 0) service_.unwatch(watch_tag_, watch_.fd());
+      watch_ = std::move(watch);
+      watch_domain();
+      service_.ask(scanning_);
+      moved_ = false;
+    }
+    if (domain_.inode_of(socket_file_.name) != socket_inode_) {
+      some = true;
+      listen();
+    }
+    if (domain_.restore_markers() || some) service_.ask(keeping_files_, kKeepDelay);
+    lost_ = false;
+  } catch (const Error& error) {
+    if (error.code() == Code::kOutOfMemory) throw;
+    service_.ask(keeping_files_, kKeepDelay);
+    if (!std::exchange(lost_, true)) throw;  // it is told once
+  }
+}
+
+void ParticipantCore::listen() {
+  platform::Fd fresh = domain_.listen(id());
+  on_connection();  // those who came by the old one
+  const Service::Tag tag = service_.watch(fresh.get(), [this] { on_connection(); });
+  service_.unwatch(listener_tag_, listener_.get());
+  listener_ = std::move(fresh);
+  listener_tag_ = tag;
+  socket_inode_ = domain_.inode_of(socket_file_.name);
+}
+
+}  // namespace tensorbus::bus
