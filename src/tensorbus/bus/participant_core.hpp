@@ -136,7 +136,7 @@ class ParticipantCore {
   platform::DirectoryWatch watch_;
   Service::Tag watch_tag_ = 0;
   bool moved_ = false;  // the domain; the watch is of the place where it was
-  bool lost_ = false;   // its directory, and what stands against another was said
+  int failures_ = 0;    // to keep our files there, in a row
 
   StaleFiles stale_files_;
   Service::Errand& keeping_files_ = service_.add_errand([this] { keep_files(); });

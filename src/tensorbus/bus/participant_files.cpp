@@ -11,7 +11,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kKeepDelay = 1s;        // something of ours was removed: more may be, just now
+constexpr auto kKeepDelay = 1s;    // something of ours was removed: more may be, just now
+constexpr auto kKeepAgain = 20ms;  // it failed, for the first few times
+constexpr int kQuietFailures = 10;
 constexpr auto kPollInterval = 100ms;  // without an inotify instance
 
 }  // namespace
@@ -54,11 +56,13 @@ void ParticipantCore::keep_files() {
       listen();
     }
     if (domain_.restore_markers() || some) service_.ask(keeping_files_, kKeepDelay);
-    lost_ = false;
+    failures_ = 0;
   } catch (const Error& error) {
     if (error.code() == Code::kOutOfMemory) throw;
-    service_.ask(keeping_files_, kKeepDelay);
-    if (!std::exchange(lost_, true)) throw;  // it is told once
+    // Somebody may be about to remove it all. What goes on is told, once.
+    const bool goes_on = failures_ >= kQuietFailures;
+    service_.ask(keeping_files_, goes_on ? kKeepDelay : kKeepAgain);
+    if (failures_++ == kQuietFailures) throw;
   }
 }
 
