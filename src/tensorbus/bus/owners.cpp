@@ -23,7 +23,11 @@ Owners::Owners(Surroundings& surroundings, const Domain& domain, StaleFiles& sta
 Owners::Found Owners::find_or_connect(const Id& owner) {
   const auto found = owners_.find(owner);
   if (found != owners_.end()) return {found->second.get()};
-  if (stale_files_.is_dead(owner)) return {nullptr, true};
+  if (stale_files_.is_dead(owner)) {
+    // It may listen anew before the next look at it.
+    surroundings_.service.ask(look_again_, kRetryDelay);
+    return {nullptr, true};
+  }
   surroundings_.peers->require_descriptors(2);
   try {
     platform::Connection connection = domain_.connect(owner);
