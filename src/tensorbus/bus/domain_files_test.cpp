@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <list>
 #include <optional>
 
 #include "tensorbus/bus/domain.hpp"
@@ -146,6 +147,22 @@ TEST_F(DomainFiles, of_a_subscriber_that_was_killed_are_removed_by_its_publisher
   ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
   EXPECT_EQ(files().size(), 3U);
   ::kill(child.pid(), SIGKILL);
+  EXPECT_TRUE(eventually([&] { return files() == own; }));
+}
+
+TEST_F(DomainFiles, of_many_that_were_killed_at_once_are_all_removed) {
+  const Participant owner = join();
+  Publisher publisher("topic", {}, owner);
+  const auto own = files();
+  std::list<test::Child> children;
+  for (int i = 0; i < 16; ++i)
+    children.emplace_back([&] {
+      Subscriber subscriber("topic", {}, join());
+      ::pause();
+      return true;
+    });
+  ASSERT_EQ(publisher.wait_for_subscribers(16, kLong), Outcome::kDone);
+  for (const test::Child& child : children) ::kill(child.pid(), SIGKILL);
   EXPECT_TRUE(eventually([&] { return files() == own; }));
 }
 

@@ -29,30 +29,33 @@ StaleFiles::StaleFiles(Service& service, const Domain& domain)
 StaleFiles::Suspect& StaleFiles::enter(const Id& participant) {
   Suspect& suspect = suspects_[participant];
   suspect.looks = kLooks;
+  suspect.next = Clock::now();
   service_.ask(clearing_up_);
   return suspect;
 }
 
 void StaleFiles::clear_up() {
-  std::set<Id> some;
-  auto next = suspects_.upper_bound(last_);
-  for (; next != suspects_.end() && some.size() < kAtOnce; ++next) some.insert(next->first);
-  const bool all = next == suspects_.end();
-  last_ = all ? Id() : *some.rbegin();
+  const auto now = Clock::now();
+  std::set<Id> due;
+  for (const auto& [participant, suspect] : suspects_)
+    if (suspect.next <= now && due.size() < kAtOnce) due.insert(participant);
   std::set<Id> dead;
   try {
-    dead = domain_.remove_files_of_dead(some);
+    if (!due.empty()) dead = domain_.remove_files_of_dead(due);
   } catch (const Error& error) {
     if (error.code() == Code::kOutOfMemory) throw;
   }
-  int most_looks = 0;
-  for (const Id& participant : some) {
+  for (const Id& participant : due) {
     Suspect& suspect = suspects_[participant];
     suspect.refused = false;
-    most_looks = std::max(most_looks, --suspect.looks);
+    suspect.next = now + until_next(--suspect.looks);
     if (dead.contains(participant) || suspect.looks <= 0) suspects_.erase(participant);
   }
-  if (!suspects_.empty()) service_.ask(clearing_up_, all ? until_next(most_looks) : 0ms);
+  auto next = Clock::time_point::max();
+  for (const auto& [participant, suspect] : suspects_) next = std::min(next, suspect.next);
+  if (suspects_.empty()) return;
+  const auto rest = std::chrono::ceil<std::chrono::milliseconds>(next - now);
+  service_.ask(clearing_up_, std::max(rest, 0ms));
 }
 
 }  // namespace tensorbus::bus

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <map>
 
 #include "tensorbus/bus/domain.hpp"
@@ -27,8 +28,10 @@ class StaleFiles {
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
   struct Suspect {
-    int looks = 0;         // that are left
+    int looks = 0;  // that are left
+    Clock::time_point next{};
     bool refused = false;  // a connection, when it was last looked at
   };
   Suspect& enter(const Id& participant);
@@ -38,7 +41,6 @@ class StaleFiles {
   const Domain& domain_;
   Service::Errand& clearing_up_;
   std::map<Id, Suspect> suspects_;
-  Id last_;  // that was looked at
 };
 
 }  // namespace tensorbus::bus
