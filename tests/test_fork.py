@@ -212,7 +212,10 @@ def test_no_end_of_a_child_costs_its_parent_anything(
                 os._exit(0)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == code
 
-            assert (publisher.stats, subscriber.stats, tb.participant().arena) == before
+            # That the child has ended is an event of its own.
+            eventually(
+                lambda: (publisher.stats, subscriber.stats, tb.participant().arena) == before
+            )
             assert (data["a"] == 7).all()
             assert (data["b"][0] == 8).all()
             assert (held[1] == 9).all()
@@ -338,7 +341,8 @@ def test_forks_while_other_threads_publish_and_receive(elsewhere: Elsewhere) -> 
             subscriber.close()
             threads[1].join(PATIENCE)
             assert taken == list(range(len(taken)))
-            assert publisher.stats["bytes_in_flight"] == 0
+            # The last child may have inherited some of it: its end is an event of its own.
+            eventually(lambda: publisher.stats["bytes_in_flight"] == 0)
 
     elsewhere.run(run)
 
@@ -406,7 +410,9 @@ def test_a_child_holds_no_descriptor_of_its_parent(elsewhere: Elsewhere) -> None
             return os.path.lexists(entry)
 
         def child() -> None:
-            assert descriptors() <= before
+            more = descriptors() - before
+            assert len(more) <= 2, "the pipes by which the parent, and owners, see its end"
+            assert all(name.startswith("pipe:") for name in more)
 
         before = descriptors()
         with joined() as (publisher, subscriber):

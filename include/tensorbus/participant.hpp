@@ -88,7 +88,9 @@ inline ArenaUse Participant::arena(Device device) const {
   tb_arena_use use = TB_ARENA_USE_INIT;
   internal::require_done(
       tb_participant_arena(internal::get(*this), internal::number_of(device), &use));
-  return {use.segments, use.blocks, use.used_bytes, use.reserved_bytes, use.budget_bytes};
+  return {use.segments,         use.blocks,          use.used_bytes,
+          use.reserved_bytes,   use.budget_bytes,    use.inherited_bytes,
+          use.inherited_leases, use.forked_children, use.unwatched_forks};
 }
 
 }  // namespace tensorbus::inline v0

@@ -57,6 +57,11 @@ struct ArenaUse {
   std::size_t used_bytes = 0;      // in loans and samples that somebody still needs
   std::size_t reserved_bytes = 0;  // taken from the machine: used, or kept warm
   std::size_t budget_bytes = 0;
+  std::size_t inherited_bytes = 0;  // of used_bytes: only forked children may use them any more
+  // Of the whole process, on any device:
+  std::size_t inherited_leases = 0;  // of others' memory, that only forked children may use
+  std::size_t forked_children = 0;   // forks of which a child lives that may use any of this
+  std::size_t unwatched_forks = 0;   // no descriptor to see their ends: what they inherited stays
 };
 
 }  // namespace tensorbus::inline v0

@@ -13,8 +13,8 @@ class Death : public ::testing::Test {
  protected:
   // A child of `peer` that lives on for as long as this.
   struct Orphan {
-    explicit Orphan(Peer& peer) {
-      const std::string reply = peer.ask("fork");
+    explicit Orphan(Peer& peer, const std::string& how = "fork") {
+      const std::string reply = peer.ask(how);
       EXPECT_EQ(reply.substr(0, 3), "ok ");
       pid = std::stoi(reply.substr(3));
     }
@@ -115,13 +115,66 @@ TEST_F(DeadSubscriber, gives_back_what_it_held_and_what_waited_for_it) {
   EXPECT_EQ(publisher.stats().bytes_in_flight, 0U);
 }
 
-TEST_F(DeadSubscriber, gives_back_all_though_a_child_of_it_lives_on) {
+TEST_F(DeadSubscriber, leaves_what_it_held_to_a_child_of_it_that_lives_on) {
   connect();
   publish_patterns(publisher, 0, 6);
   ASSERT_EQ(peer.ask("receive 3 keep"), "ok 0 1 2");
+  const Orphan orphan(peer, "fork_reader");
+  peer.kill_and_wait();
+  EXPECT_TRUE(eventually([&] { return publisher.subscribers() == 0; }));
+  for (std::uint64_t seed = 50; seed < 150; ++seed) publish_pattern(publisher, seed);
+  EXPECT_GT(used_bytes(here, {&publisher}), 0U);
+  ::kill(orphan.pid, SIGUSR1);
+  EXPECT_EQ(peer.reply(), "ok 0 1 2");
+  EXPECT_TRUE(all_is_back()) << "the child has ended";
+  EXPECT_EQ(publisher.stats().bytes_in_flight, 0U);
+}
+
+TEST_F(DeadSubscriber, gives_back_what_waited_for_it_though_a_child_of_it_lives_on) {
+  connect();
+  ASSERT_EQ(peer.ask("receive 0 keep"), "ok");
+  publish_patterns(publisher, 0, 6);
   const Orphan orphan(peer);
   peer.kill_and_wait();
   EXPECT_TRUE(all_is_back());
+}
+
+TEST_F(DeadSubscriber, gives_back_all_though_a_child_lives_on_that_it_forked_before) {
+  const Orphan orphan(peer);
+  connect();
+  publish_patterns(publisher, 0, 6);
+  ASSERT_EQ(peer.ask("receive 3 keep"), "ok 0 1 2");
+  peer.kill_and_wait();
+  EXPECT_TRUE(all_is_back());
+}
+
+TEST_F(DeadSubscriber, leaves_what_it_had_let_go_to_a_child_of_it_that_lives_on) {
+  connect();
+  publish_patterns(publisher, 0, 6);
+  ASSERT_EQ(peer.ask("receive 3 keep"), "ok 0 1 2");
+  const Orphan orphan(peer, "fork_reader");
+  ASSERT_EQ(peer.ask("let_go"), "ok");
+  ASSERT_EQ(peer.ask("close_subscribers"), "ok");
+  peer.kill_and_wait();
+  EXPECT_TRUE(eventually([&] { return publisher.subscribers() == 0; }));
+  for (std::uint64_t seed = 50; seed < 150; ++seed) publish_pattern(publisher, seed);
+  ::kill(orphan.pid, SIGUSR1);
+  EXPECT_EQ(peer.reply(), "ok 0 1 2");
+  EXPECT_TRUE(all_is_back());
+}
+
+TEST_F(DeadSubscriber, that_had_attached_leaves_it_to_a_child_of_it_that_lives_on) {
+  Peer owner(domain);
+  const std::string shared = owner.ask("share 7 words=1000");
+  ASSERT_EQ(shared.substr(0, 3), "ok ");
+  ASSERT_EQ(peer.ask("attach " + shared.substr(3)), "ok 7");
+  const Orphan orphan(peer, "fork_reader");
+  peer.kill_and_wait();
+  ASSERT_EQ(owner.ask("close_shares"), "ok");
+  EXPECT_NE(owner.ask("used"), "ok 0");
+  ::kill(orphan.pid, SIGUSR1);
+  EXPECT_EQ(peer.reply(), "ok 7");
+  EXPECT_TRUE(eventually([&] { return owner.ask("used") == "ok 0"; }));
 }
 
 TEST_F(DeadSubscriber, that_left_in_order_gives_back_what_it_let_go) {

@@ -272,6 +272,19 @@ class PeerProcess {
     if (child != 0) return "ok " + std::to_string(child);
     while (true) ::pause();
   }
+  // A child that says what is kept, where we would, when it gets SIGUSR1.
+  std::string fork_reader() {
+    sigset_t told;
+    sigemptyset(&told);
+    sigaddset(&told, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &told, nullptr);
+    const pid_t child = ::fork();
+    if (child != 0) return "ok " + std::to_string(child);
+    int signal = 0;
+    sigwait(&told, &signal);
+    std::cout << check_kept() << std::endl;
+    ::_exit(0);
+  }
   std::string used() {
     for (Publisher& publisher : publishers_) (void)publisher.stats();
     std::size_t bytes = 0;
@@ -337,6 +350,7 @@ const std::map<std::string, PeerProcess::Command> PeerProcess::commands_ = {
     {"close_subscribers",
      [](PeerProcess& p, const Arguments&) { return p.subscribers_.clear(), "ok"; }},
     {"fork", [](PeerProcess&, const Arguments&) { return fork_child(); }},
+    {"fork_reader", [](PeerProcess& p, const Arguments&) { return p.fork_reader(); }},
     {"used", [](PeerProcess& p, const Arguments&) { return p.used(); }},
     {"fds",
      [](PeerProcess&, const Arguments&) { return "ok " + std::to_string(open_descriptors()); }},

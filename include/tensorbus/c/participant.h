@@ -49,8 +49,13 @@ typedef struct tb_arena_use {
   uint64_t used_bytes;     /* in loans and samples that somebody still needs */
   uint64_t reserved_bytes; /* taken from the machine: used, or kept warm */
   uint64_t budget_bytes;
+  uint64_t inherited_bytes; /* of used_bytes: nobody but forked children may use them any more */
+  /* Of the whole process, on any device: */
+  uint64_t inherited_leases; /* of others' memory, that nobody but forked children may use */
+  uint64_t forked_children;  /* forks of which a child lives that may use any of this */
+  uint64_t unwatched_forks;  /* no descriptor to see their ends: what they inherited stays */
 } tb_arena_use;
-#define TB_ARENA_USE_INIT {sizeof(tb_arena_use), 0, 0, 0, 0, 0, 0}
+#define TB_ARENA_USE_INIT {sizeof(tb_arena_use), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Its memory on a device. */
 TB_API tb_status tb_participant_arena(const tb_participant* participant, int32_t device,

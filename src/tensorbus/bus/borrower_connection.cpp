@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/lineage.hpp"
 #include "tensorbus/platform/step.hpp"
 
 namespace tensorbus::bus {
@@ -29,7 +30,8 @@ BorrowerConnection::BorrowerConnection(Surroundings& surroundings, const Id& own
   connected_->connection = std::move(charge_);
   segments_->pay_from(account_);
   exchange_->know(owner_);
-  link::send_hello(*conversation_.channel(), surroundings_.self, *surroundings_.wake_page);
+  link::send_hello(*conversation_.channel(), surroundings_.self, *surroundings_.wake_page,
+                   platform::own_lineage());
 }
 
 void BorrowerConnection::subscribe(const std::shared_ptr<SubscriberCore>& subscriber,
@@ -51,8 +53,10 @@ void BorrowerConnection::subscribe(const std::shared_ptr<SubscriberCore>& subscr
 }
 
 void BorrowerConnection::end(const std::string& why) {
+  ended_ = true;
   conversation_.close();
   exchange_->end(why);
+  if (!why.empty() || !lineage_ || lineage_->ended()) exchange_->take_back();
   connected_->cuda.owner_hung_up(connected_->pidfd != nullptr);
   segments_->peer_hung_up();
   const std::string_view reason = why.empty() ? std::string_view("the publisher hung up") : why;
@@ -169,6 +173,12 @@ void BorrowerConnection::know(link::Channel::Received& hello) {
     turned_away_ = true;
     throw Error(Code::kClosed, limit.what());
   }
+  if (peer.lineage)
+    lineage_.emplace(surroundings_.service, std::move(peer.lineage), [this] {
+      if (!ended_) return;
+      exchange_->take_back();
+      on_end_(*this, "");
+    });
   connected_->wake_page = std::move(peer.wake_page);
   if (peer.pidfd) connected_->pidfd = std::make_shared<const platform::Fd>(std::move(peer.pidfd));
   segments_->know_peer(connected_->pidfd);

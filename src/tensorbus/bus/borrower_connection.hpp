@@ -3,12 +3,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "tensorbus/bus/conversation.hpp"
 #include "tensorbus/bus/exchange.hpp"
+#include "tensorbus/bus/lineage.hpp"
 #include "tensorbus/bus/subscriber_core.hpp"
 #include "tensorbus/bus/surroundings.hpp"
 #include "tensorbus/link/borrower_link.hpp"
@@ -36,12 +38,14 @@ class BorrowerConnection {
   const Id& owner() const noexcept { return owner_; }
 
   void subscribe(const std::shared_ptr<SubscriberCore>& subscriber, std::uint32_t publisher);
-  // The owner is gone, or we are.
+  // The owner is gone, or we are. What we lent it comes back at once, or when its lineage has
+  // ended: then `on_end` is called once more.
   void end(const std::string& why);
   // The owner lives, and had no room for us, or we none for it: end() says that it may be asked
   // again.
   bool turned_away() const noexcept { return turned_away_; }
   bool has_link(const std::shared_ptr<SubscriberCore>& subscriber, std::uint32_t publisher) const;
+  bool ended() const noexcept { return ended_; }
   // Nobody here has a link any more, and nothing was ever asked but for links.
   bool idle();
   void tell_retired(std::uint32_t segment) { segments_->retire(segment); }
@@ -78,9 +82,11 @@ class BorrowerConnection {
   std::shared_ptr<Exchange> exchange_;
   bool greeted_ = false;
   bool turned_away_ = false;
+  bool ended_ = false;
   std::vector<Wanted> wanted_;  // until the owner's HELLO came
   std::unordered_map<std::uint32_t, Link> links_;
   std::uint32_t next_link_ = 1;
+  std::optional<Lineage> lineage_;  // the owner's, if it told
 };
 
 }  // namespace tensorbus::bus

@@ -237,12 +237,15 @@ void Exchange::give_back(const link::Lent& lent) {
   if (lent.token != 0) connected_->channel->send(link::Return{lent.token});
 }
 
-void Exchange::end(const std::string& why) {
-  ended_ = true;
+void Exchange::take_back() {
   for (const auto& [token, mark] : std::exchange(returning_, {}))
     if (const auto found = lent_.find(token); found != lent_.end())
       segments_->keep_until(mark, found->second);
   lent_.clear();
+}
+
+void Exchange::end(const std::string& why) {
+  ended_ = true;
   connected_->pinned->owner_gone();
   // The peer has unpinned what it had, or is dead; or it has hung up with it, to its own harm.
   for (const auto& [segment, part] : std::exchange(pinned_, {}))

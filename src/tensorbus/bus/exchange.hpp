@@ -86,8 +86,11 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
   // False: it is for somebody else. Throws Error(kProtocol).
   bool on_message(link::Channel::Received& received);
-  // The peer is gone, or we are: what was lent comes back, who waits for an answer gets one.
+  // The peer is gone, or we are: who waits for an answer gets one. Then, or when the peer's lineage
+  // has ended, take_back() what was lent.
   void end(const std::string& why);
+  bool lends() const noexcept { return !lent_.empty(); }
+  void take_back();
 
  private:
   struct Asked {

@@ -6,6 +6,7 @@
 
 #include "tensorbus/platform/bell.hpp"
 #include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/lineage.hpp"
 #include "tensorbus/platform/step.hpp"
 
 namespace tensorbus::bus {
@@ -68,14 +69,35 @@ OwnerConnection::OwnerConnection(Surroundings& surroundings, platform::Fd socket
       [this](std::uint32_t link, std::uint64_t token) { return issued(link, token); });
 }
 
-void OwnerConnection::end() {
-  ended_ = true;
+void OwnerConnection::stop() {
+  if (stopped_) return;
+  stopped_ = true;
   conversation_.close();
   exchange_->end("");
   exchange_->find_issued_by(nullptr);
   connected_->cuda.owner_hung_up(connected_->pidfd != nullptr);
   segments_->peer_hung_up();
+}
+
+void OwnerConnection::hang_up(const std::string& why) {
+  stop();
+  if (why.empty() && lineage_ && !lineage_->ended() && stop_links()) return;
+  end();
+}
+
+void OwnerConnection::end() {
+  ended_ = true;
+  stop();
+  exchange_->take_back();
   while (!links_.empty()) end_link(links_.begin());
+}
+
+// What the borrower had not taken yet comes back. True: it held more.
+bool OwnerConnection::stop_links() {
+  bool held = exchange_->lends();
+  for (const auto& [number, link] : links_)
+    if (link.link) held = link.publisher->stop_link(link.link) || held;
+  return held;
 }
 
 void OwnerConnection::end_link(Links::iterator link) {
@@ -90,6 +112,7 @@ link::IssuedRef OwnerConnection::issued(std::uint32_t link, std::uint64_t token)
 }
 
 void OwnerConnection::tell_ended() {
+  if (stopped_) return;
   for (auto& [number, link] : links_) {
     if (link.told_ended || !link.link || !link.publisher->gets_nothing_more(*link.link)) continue;
     conversation_.channel()->send(link::Ended{number});
@@ -97,7 +120,9 @@ void OwnerConnection::tell_ended() {
   }
 }
 
-void OwnerConnection::tell_retired(std::uint32_t segment) { segments_->retire(segment); }
+void OwnerConnection::tell_retired(std::uint32_t segment) {
+  if (!stopped_) segments_->retire(segment);
+}
 
 void OwnerConnection::on_message(link::Channel::Received& received) {
   if (!greeted_) return greet(received);
@@ -108,7 +133,8 @@ void OwnerConnection::on_message(link::Channel::Received& received) {
     case link::ControlType::kUnsubscribe: {
       const auto found = links_.find(received.as<link::Unsubscribe>().number);
       if (found == links_.end()) return;  // its refusal is under way
-      return found->second.publisher->stop_link(found->second.link);
+      (void)found->second.publisher->stop_link(found->second.link);
+      return;
     }
     case link::ControlType::kDone: {
       const auto number = received.as<link::Done>().number;
@@ -159,7 +185,14 @@ void OwnerConnection::greet(link::Channel::Received& received) {
     segments_->know_peer(connected_->pidfd);
   }
   if (connected_->pidfd) conversation_.watch_death(connected_->pidfd->get());
-  link::send_hello(*conversation_.channel(), surroundings_.self, *surroundings_.wake_page);
+  if (peer_->lineage) {
+    lineage_.emplace(surroundings_.service, platform::duplicate(peer_->lineage.get()), [this] {
+      if (stopped_) on_end_(*this, "");
+    });
+    peer_->lineage.reset();
+  }
+  link::send_hello(*conversation_.channel(), surroundings_.self, *surroundings_.wake_page,
+                   platform::own_lineage());
   greeted_ = true;
 }
 

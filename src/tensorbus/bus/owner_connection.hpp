@@ -10,6 +10,7 @@
 
 #include "tensorbus/bus/conversation.hpp"
 #include "tensorbus/bus/exchange.hpp"
+#include "tensorbus/bus/lineage.hpp"
 #include "tensorbus/bus/publisher_core.hpp"
 #include "tensorbus/bus/surroundings.hpp"
 #include "tensorbus/link/peer.hpp"
@@ -31,7 +32,10 @@ class OwnerConnection {
   bool greeted() const noexcept { return greeted_; }
   std::chrono::steady_clock::time_point since() const noexcept { return since_; }
 
-  // The borrower is gone, or we are: takes all leases back.
+  // The borrower is gone: takes all leases back, at once, or when its lineage has ended. Until then
+  // a child that it forked may read what it held.
+  void hang_up(const std::string& why);
+  // We are gone, or the time has come: takes all leases back.
   void end();
   bool ended() const noexcept { return ended_; }
   const std::shared_ptr<Exchange>& exchange() const noexcept { return exchange_; }
@@ -52,6 +56,8 @@ class OwnerConnection {
   void greet(link::Channel::Received& received);
   void subscribe(link::Channel::Received& received);
   using Links = std::unordered_map<std::uint32_t, Link>;
+  void stop();
+  bool stop_links();
   void end_link(Links::iterator link);
   link::IssuedRef issued(std::uint32_t link, std::uint64_t token) const;
   void set_bell(std::uint32_t link, platform::Fd bell);
@@ -70,8 +76,10 @@ class OwnerConnection {
   std::shared_ptr<Exchange> exchange_;
   std::optional<link::Peer> peer_;  // empty until its HELLO came
   bool greeted_ = false;            // and was answered
+  bool stopped_ = false;            // nothing more is heard or sent
   bool ended_ = false;
   Links links_;
+  std::optional<Lineage> lineage_;  // the borrower's, if it told
 };
 
 }  // namespace tensorbus::bus

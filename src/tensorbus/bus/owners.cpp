@@ -48,7 +48,10 @@ Owners::Found Owners::find_or_connect(const Id& owner) {
 BorrowerConnection* Owners::adopt(const Id& owner, platform::Fd socket) {
   auto made = std::make_shared<BorrowerConnection>(
       surroundings_, owner, std::move(socket),
-      [this](BorrowerConnection& gone, const std::string& why) { forget(gone, why); },
+      [this](BorrowerConnection& gone, const std::string& why) {
+        if (gone.ended()) return surroundings_.service.ask(dropping_departed_);  // and its lineage
+        forget(gone, why);
+      },
       [this, owner](const std::shared_ptr<SubscriberCore>& subscriber, std::uint32_t publisher) {
         on_lost_(subscriber, owner, publisher);
       });
@@ -100,9 +103,10 @@ void Owners::forget(BorrowerConnection& connection, const std::string& why) {
   surroundings_.service.ask(dropping_departed_);
 }
 
+// A connection goes when nothing is lent over it any more, which may be later (Lineage).
 void Owners::drop_departed() {
   surroundings_.service.ask(look_again_);
-  departed_.clear();
+  std::erase_if(departed_, [](const auto& connection) { return !connection->exchange()->lends(); });
 }
 
 void Owners::drop_idle() {
@@ -114,7 +118,10 @@ void Owners::tell_retired(std::uint32_t segment) {
 }
 
 void Owners::end() {
-  for (const auto& [id, connection] : owners_) connection->end("");
+  for (const auto& [id, connection] : owners_) {
+    connection->end("");
+    connection->exchange()->take_back();
+  }
 }
 
 }  // namespace tensorbus::bus

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "tensorbus/bus/participant_core.hpp"
+#include "tensorbus/link/kept_lease.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
+#include "tensorbus/platform/inherited.hpp"
 #include "tensorbus/platform/limits.hpp"
 
 namespace tensorbus {
@@ -76,9 +78,28 @@ Id Participant::id() const { return of_this_process(core_).id(); }
 
 std::string Participant::domain_path() const { return of_this_process(core_).domain().path(); }
 
+namespace {
+
+// With what is of the whole process.
+template <typename Stats>
+ArenaUse use_of(const Stats& stats, std::size_t inherited_bytes) {
+  const platform::ForkedChildren children = platform::forked_children();
+  return {.segments = stats.segments,
+          .blocks = stats.blocks,
+          .used_bytes = stats.used_bytes,
+          .reserved_bytes = stats.reserved_bytes,
+          .budget_bytes = stats.budget_bytes,
+          .inherited_bytes = inherited_bytes,
+          .inherited_leases = link::KeptLease::count(),
+          .forked_children = children.guards,
+          .unwatched_forks = children.unwatched};
+}
+
+}  // namespace
+
 ArenaUse Participant::arena() const {
   const memory::ArenaStats stats = of_this_process(core_).arena().stats();
-  return {stats.segments, stats.blocks, stats.used_bytes, stats.reserved_bytes, stats.budget_bytes};
+  return use_of(stats, stats.inherited_bytes);
 }
 
 ArenaUse Participant::arena(Device device) const {
@@ -86,8 +107,7 @@ ArenaUse Participant::arena(Device device) const {
   const auto all = of_this_process(core_).cuda().stats();
   const auto found = all.find(device.ordinal);
   if (found == all.end()) return {};
-  const memory::CudaArenaStats& stats = found->second;
-  return {stats.segments, stats.blocks, stats.used_bytes, stats.reserved_bytes, stats.budget_bytes};
+  return use_of(found->second, 0);
 }
 
 }  // namespace tensorbus

@@ -12,6 +12,7 @@
 #include "tensorbus/bus/topic_name.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
+#include "tensorbus/platform/inherited.hpp"
 #include "tensorbus/platform/step.hpp"
 
 namespace tensorbus::bus {
@@ -19,12 +20,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kRetryDelay = 20ms;    // a backlog was full
-constexpr auto kRejoinDelay = 200ms;  // an owner hung up and lives, or was short of something
-constexpr auto kNoRoomDelay = 1s;     // there was no room for a connection to an owner
-constexpr auto kGreetingDelay = 5s;   // for who connects and does not say who it is
-constexpr auto kShortLook = 10ms;     // at exported memory that comes and goes
-constexpr auto kLongLook = 500ms;     // at such that does not
+constexpr auto kRetryDelay = 20ms;      // a backlog was full
+constexpr auto kRejoinDelay = 200ms;    // an owner hung up and lives, or was short of something
+constexpr auto kNoRoomDelay = 1s;       // there was no room for a connection to an owner
+constexpr auto kGreetingDelay = 5s;     // for who connects and does not say who it is
+constexpr auto kShortLook = 10ms;       // at exported memory that comes and goes
+constexpr auto kLongLook = 500ms;       // at such that does not
+constexpr auto kChildLook = 1ms;        // at a child that is just ending
+constexpr auto kLongChildLook = 100ms;  // at one that has closed its descriptors, and goes on
 
 // What the options say, else the environment, else 0.
 std::size_t budget(std::size_t option, const char* variable) {
@@ -93,6 +96,11 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
   arena().files().on_retired([this] { service_.ask(telling_retired_); });
   cuda().on_idle([this] { service_.ask(retiring_idle_, memory::CudaArena::kIdle + 100ms); });
   cuda().exports().on_first([this] { service_.ask(looking_after_exports_, kShortLook); });
+  service_.watch(platform::children_descriptor(), [this] {
+    children_look_ = kChildLook;
+    look_after_children();
+  });
+  service_.ask(looking_after_children_);  // others, which are gone, may have looked before
   listener_tag_ = service_.watch(listener_.get(), [this] { on_connection(); });
   watch_domain();
   if (!domain_.try_lock()) service_.ask(keeping_files_, kRejoinDelay);
@@ -194,6 +202,14 @@ int ParticipantCore::event_descriptor(const std::shared_ptr<SubscriberCore>& sub
   return fd;
 }
 
+// All participants of a process do, for all of it.
+void ParticipantCore::look_after_children() {
+  if (!platform::look_after_children()) return;
+  service_.ask(looking_after_children_, children_look_);
+  children_look_ =
+      std::clamp<std::chrono::milliseconds>(2 * children_look_, kChildLook, kLongChildLook);
+}
+
 void ParticipantCore::look_after_events() {
   if (subscriptions_.look_after_events()) service_.ask(looking_after_events_, link::kParkSlice);
 }
@@ -254,8 +270,8 @@ void ParticipantCore::adopt_connection(platform::Fd socket) {
     owner_connections_.push_back(std::make_unique<OwnerConnection>(
         surroundings_, std::move(socket),
         [this](std::uint32_t number) { return find_publisher(number); },
-        [this](OwnerConnection& connection, const std::string&) {
-          connection.end();
+        [this](OwnerConnection& connection, const std::string& why) {
+          connection.hang_up(why);
           if (const auto source = connection.exchange()->source())
             stale_files_.suspect(source->participant);
           service_.ask(dropping_ended_);  // not at once: the connection is the one that calls us

@@ -115,6 +115,7 @@ class ParticipantCore {
   void drop_ended_connections();
   void drop_silent_connections();
   void look_after_events();
+  void look_after_children();
   void tell_ended();
   void retire_idle();
   void tell_retired();
@@ -156,11 +157,13 @@ class ParticipantCore {
   std::vector<std::uint32_t> untold_;  // segments that went
   memory::CudaExports::Stats exports_seen_;
   std::chrono::milliseconds exports_look_{1};  // until the next
+  std::chrono::milliseconds children_look_{};  // until the next
 
   Service::Errand& dropping_idle_ = service_.add_errand([this] { owners_.drop_idle(); });
   Service::Errand& dropping_ended_ = service_.add_errand([this] { drop_ended_connections(); });
   Service::Errand& joining_again_ = service_.add_errand([this] { join_lost_again(); });
   Service::Errand& dropping_silent_ = service_.add_errand([this] { drop_silent_connections(); });
+  Service::Errand& looking_after_children_ = service_.add_errand([this] { look_after_children(); });
   Service::Errand& looking_after_events_ = service_.add_errand([this] { look_after_events(); });
   Service::Errand& telling_ended_ = service_.add_errand([this] { tell_ended(); });
   Service::Errand& ending_shares_ = service_.add_errand([this] { end_overdue_shares(); });

@@ -180,13 +180,16 @@ void PublisherCore::set_bell(const std::shared_ptr<link::OwnerLink>& link, platf
   link->subscriber().wake_if_sleeping();
 }
 
-void PublisherCore::stop_link(const std::shared_ptr<link::OwnerLink>& link) {
+bool PublisherCore::stop_link(const std::shared_ptr<link::OwnerLink>& link) {
   const std::lock_guard lock(mutex_);
   std::erase(links_, link);
+  std::erase(stopped_, link);
   link->recall();
   (void)link->drain();
-  if (link->outstanding() != 0) stopped_.push_back(link);
+  const bool more = link->outstanding() != 0;
+  if (more) stopped_.push_back(link);
   sleeper_.wake_own();
+  return more;
 }
 
 void PublisherCore::end_link(const std::shared_ptr<link::OwnerLink>& link) {

@@ -74,9 +74,9 @@ class PublisherCore {
                 std::shared_ptr<link::SegmentSender> segments, memory::Grant grant,
                 const Announce& announce);
   void set_bell(const std::shared_ptr<link::OwnerLink>& link, platform::Fd bell);
-  // UNSUBSCRIBE: nothing new; what was not popped comes back.
-  void stop_link(const std::shared_ptr<link::OwnerLink>& link);
-  // DONE or death: all comes back.
+  // UNSUBSCRIBE, or a death: nothing new; what was not popped comes back. True: more is out.
+  bool stop_link(const std::shared_ptr<link::OwnerLink>& link);
+  // DONE, or the end of a lineage: all comes back.
   void end_link(const std::shared_ptr<link::OwnerLink>& link);
   // What is out on a link under this token; null if nothing is.
   link::IssuedRef issued(const link::OwnerLink& link, std::uint64_t token) const;

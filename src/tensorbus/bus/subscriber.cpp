@@ -4,6 +4,7 @@
 
 #include "tensorbus/bus/fork_safe.hpp"
 #include "tensorbus/bus/participant_core.hpp"
+#include "tensorbus/link/kept_lease.hpp"
 #include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/limits.hpp"
 
@@ -21,13 +22,20 @@ struct Subscriber::Impl {
     if (!state.forked() && state->core) state->participant->close_subscriber(state->core);
   }
 
+  static std::string by_children() {
+    const std::size_t kept = link::KeptLease::count();
+    if (kept == 0) return "";
+    return " (" + std::to_string(kept) + " leases of this process by forked children alone)";
+  }
+
   // The sample of an outcome that a caller without interest in signals wants to hear of.
   std::optional<Sample> sample_of(Outcome outcome, Sample&& sample) const {
     if (outcome == Outcome::kDone) return std::move(sample);
     if (outcome == Outcome::kHoldLimit)
-      throw Error(Code::kInvalidArgument,
-                  "max_held (" + std::to_string(state->core->options().max_held) +
-                      ") samples of one publisher are held: let some go, or raise max_held");
+      throw Error(Code::kInvalidArgument, "max_held (" +
+                                              std::to_string(state->core->options().max_held) +
+                                              ") samples of one publisher are held" +
+                                              by_children() + ": let some go, or raise max_held");
     return std::nullopt;
   }
 };

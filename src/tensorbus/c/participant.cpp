@@ -78,6 +78,10 @@ tb_status tb_participant_arena(const tb_participant* participant, int32_t device
                                  .blocks = found.blocks,
                                  .used_bytes = found.used_bytes,
                                  .reserved_bytes = found.reserved_bytes,
-                                 .budget_bytes = found.budget_bytes});
+                                 .budget_bytes = found.budget_bytes,
+                                 .inherited_bytes = found.inherited_bytes,
+                                 .inherited_leases = found.inherited_leases,
+                                 .forked_children = found.forked_children,
+                                 .unwatched_forks = found.unwatched_forks});
   });
 }

@@ -71,7 +71,8 @@ struct ControlHeader {
 };
 static_assert(sizeof(ControlHeader) == 16);
 
-struct Hello {  // descriptors: wake page, then the sender's pidfd if has_pidfd
+// Descriptors: wake page, then the sender's pidfd if has_pidfd, then its lineage, or none.
+struct Hello {
   static constexpr ControlType kType = ControlType::kHello;
   Id id;
   std::uint32_t pid = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "tensorbus/link/kept_lease.hpp"
 #include "tensorbus/memory/device_watch.hpp"
 
 namespace tensorbus::link {
@@ -116,13 +117,19 @@ memory::Mark signalled(const std::vector<platform::CudaStream>& streams,
 
 }  // namespace
 
+void Lease::give_back(std::uint64_t mark) noexcept {
+  if (!platform::may_be_inherited(born_)) return lender_->give_back(*this, mark);
+  lender_->leave(*this);
+  if (!KeptLease::keep(lender_, token_, mark, born_)) lender_->give_back(token_, mark);
+}
+
 // While a stream is captured into a graph nothing can be said of it: whoever looks after streams
 // tries again later, and has the memory until then.
 void Lease::give_back() noexcept {
-  if (!device_ || device_->streams.empty()) return lender_->give_back(*this, 0);
+  if (!device_ || device_->streams.empty()) return give_back(0);
   try {
     const memory::Mark mark = signalled(device_->streams, *timeline());
-    return lender_->give_back(*this, mark.packed());
+    return give_back(mark.packed());
   } catch (const std::exception&) {
   }
   lender_->leave(*this);

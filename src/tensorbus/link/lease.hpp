@@ -9,6 +9,7 @@
 
 #include "tensorbus/link/lender.hpp"
 #include "tensorbus/memory/device_keeper.hpp"
+#include "tensorbus/platform/inherited.hpp"
 #include "tensorbus/tensor/few.hpp"
 
 namespace tensorbus::link {
@@ -25,7 +26,8 @@ struct Place {
   Connected* memory = nullptr;                 // that they are mapped with; lives as the lease does
 };
 
-// This process's right to read the memory of one sample. Dropping the last reference returns it.
+// This process's right to read the memory of one sample. Dropping the last reference returns it, as
+// soon as no forked child has inherited it.
 class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_this<Lease> {
  public:
   Lease() = default;  // of nothing, until begin()
@@ -38,6 +40,7 @@ class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_
   void begin(std::shared_ptr<Lender> lender, std::uint64_t token) noexcept {
     lender_ = std::move(lender);
     token_ = token;
+    born_ = platform::fork_epoch();
   }
   std::uint64_t token() const noexcept { return token_; }
   // The token stays with the lender.
@@ -85,9 +88,11 @@ class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_
   void list_writers(std::vector<Written>& all) const;
   memory::Timeline* timeline() const noexcept { return lender_->connected()->cuda.timeline(); }
   void give_back() noexcept;
+  void give_back(std::uint64_t mark) noexcept;
 
   std::shared_ptr<Lender> lender_;
   std::uint64_t token_ = 0;
+  platform::ForkEpoch born_ = 0;
   std::unique_ptr<DeviceUse> device_;
   Few<std::shared_ptr<const void>> kept_;
   Few<Place> places_;

@@ -11,6 +11,7 @@
 #include "tensorbus/memory/pinned_blocks.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
 #include "tensorbus/platform/id.hpp"
+#include "tensorbus/platform/inherited.hpp"
 
 namespace tensorbus::link {
 
@@ -102,6 +103,7 @@ class Lender {
 
  private:
   const std::uint32_t fork_generation_ = platform::fork_generation();
+  const platform::Inheritable inheritable_{platform::Inheritable::Of::kOthers};
   const std::shared_ptr<const Source> source_;
   const std::shared_ptr<Connected> connected_;
   const memory::Grant grant_;

@@ -5,11 +5,12 @@
 #include <cerrno>
 
 #include "tensorbus/platform/limits.hpp"
+#include "tensorbus/platform/lineage.hpp"
 #include "tensorbus/platform/step.hpp"
 
 namespace tensorbus::link {
 
-void send_hello(Channel& channel, const Id& self, const WakePage& wake_page) {
+void send_hello(Channel& channel, const Id& self, const WakePage& wake_page, platform::Fd lineage) {
   std::vector<platform::Fd> fds;
   fds.push_back(platform::duplicate(wake_page.memfd().get()));
   platform::Fd pidfd = platform::open_own_pidfd();
@@ -17,6 +18,7 @@ void send_hello(Channel& channel, const Id& self, const WakePage& wake_page) {
   if (!pidfd && platform::limit_behind(errno)) platform::throw_system("pidfd_open", errno);
   const bool has_pidfd = static_cast<bool>(pidfd);
   if (has_pidfd) fds.push_back(std::move(pidfd));
+  if (lineage) fds.push_back(std::move(lineage));
   channel.send(Hello{.id = self,
                      .pid = static_cast<std::uint32_t>(::getpid()),
                      .wake_slots = kWakeSlots,
@@ -61,12 +63,19 @@ Peer accept_hello(Channel::Received& received) {
     throw Error(Code::kProtocol, "HELLO.wake_slots: " + std::to_string(hello.wake_slots));
   if (hello.has_pidfd > 1)
     throw Error(Code::kProtocol, "HELLO.has_pidfd: " + std::to_string(hello.has_pidfd));
-  const std::size_t fds = 1 + hello.has_pidfd;
-  Peer peer{hello.id, hello.pid, {}, map_peer_wake_page(received.take_fd(0, fds))};
+  const std::size_t before_lineage = 1 + hello.has_pidfd;
+  const bool has_lineage = received.datagram.fds.size() == before_lineage + 1;
+  const std::size_t fds = before_lineage + (has_lineage ? 1 : 0);
+  Peer peer{hello.id, hello.pid, {}, map_peer_wake_page(received.take_fd(0, fds)), {}};
   if (hello.has_pidfd != 0) {
     peer.pidfd = received.take_fd(1, fds);
     if (!platform::is_pidfd(peer.pidfd.get()))
       throw Error(Code::kProtocol, "HELLO.pidfd: the descriptor is not a pidfd");
+  }
+  if (has_lineage) {
+    peer.lineage = received.take_fd(before_lineage, fds);
+    if (!platform::is_lineage(peer.lineage.get()))
+      throw Error(Code::kProtocol, "HELLO.lineage: expected the end of a pipe for reading");
   }
   return peer;
 }

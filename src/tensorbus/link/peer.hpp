@@ -17,14 +17,16 @@ struct Peer {
   std::uint32_t pid = 0;
   platform::Fd pidfd;  // empty if the peer has none: then the socket's end alone tells its death
   PeerWakePage wake_page;
+  platform::Fd lineage;  // platform/lineage.hpp; empty if the peer says nothing of its children
 };
 
 // What a connection takes: its socket and a pidfd; a wake page, and a timeline if GPUs are used.
 inline constexpr memory::PeerCost kConnectionCost{
     .descriptors = 2, .mappings = 2, .address_bytes = 2 * kWakePageBytes, .memory_bytes = 16384};
 
-// Sends who we are.
-void send_hello(Channel& channel, const Id& self, const WakePage& wake_page);
+// Sends who we are. `lineage`: platform::own_lineage(), or none.
+void send_hello(Channel& channel, const Id& self, const WakePage& wake_page,
+                platform::Fd lineage = {});
 
 // Throws Error(kPermission) if the process at the other end belongs to somebody else.
 void check_same_user(int socket);

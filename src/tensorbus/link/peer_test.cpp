@@ -9,6 +9,7 @@
 
 #include "tensorbus/link/link_segment.hpp"
 #include "tensorbus/link/test_sockets.hpp"
+#include "tensorbus/platform/lineage.hpp"
 #include "tensorbus/platform/memfd.hpp"
 
 namespace tensorbus::link {
@@ -115,6 +116,13 @@ TEST_F(Handshake, descriptors_that_are_missing_or_too_many_are_refused) {
 TEST_F(Handshake, something_else_than_a_pidfd_is_refused) {
   hello.has_pidfd = 1;
   EXPECT_EQ(refusal_of(hello, fds_of(wake_page(), testing::some_pipe())), Code::kProtocol);
+}
+
+TEST_F(Handshake, a_lineage_is_the_end_of_a_pipe_for_reading) {
+  EXPECT_EQ(refusal_of(hello, fds_of(wake_page(), testing::some_pipe())), std::nullopt);
+  EXPECT_EQ(refusal_of(hello, fds_of(wake_page(), platform::make_event())), Code::kProtocol);
+  const platform::Fd own = platform::own_lineage();
+  EXPECT_EQ(refusal_of(hello, fds_of(wake_page(), platform::duplicate(own.get()))), std::nullopt);
 }
 
 TEST_F(Handshake, a_process_of_another_user_is_refused) {

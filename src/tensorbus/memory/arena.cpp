@@ -46,6 +46,13 @@ std::string mebibytes(std::size_t bytes) {
   return std::to_string(bytes) + " bytes (" + std::to_string(bytes >> 20) + " MiB)";
 }
 
+std::string for_children(std::size_t bytes) {
+  if (bytes == 0) return "";
+  return ", " + mebibytes(bytes) +
+         " of them memory that a forked child of this process still holds (until it ends or calls "
+         "exec)";
+}
+
 }  // namespace
 
 std::shared_ptr<Arena> Arena::create(const ArenaOptions& options) {
@@ -146,9 +153,9 @@ void Arena::require_room(std::size_t bytes, std::size_t asked) {
   if (reserved_bytes_ + bytes > options_.budget_bytes)
     throw Error(Code::kOutOfMemory,
                 mebibytes(asked) + " asked for, but " + mebibytes(blocks_.bytes()) +
-                    " of the byte budget of " + mebibytes(options_.budget_bytes) +
-                    " are in use: wait for subscribers to let go, or raise budget_bytes "
-                    "(TENSORBUS_BUDGET)");
+                    " of the byte budget of " + mebibytes(options_.budget_bytes) + " are in use" +
+                    for_children(inherited_bytes_) +
+                    ": wait for subscribers to let go, or raise budget_bytes (TENSORBUS_BUDGET)");
   const platform::MemoryRoom room = platform::memory_room();
   if (bytes > room.bytes)
     throw Error(Code::kOutOfMemory, mebibytes(asked) + " asked for, but " + room.limit +
@@ -157,6 +164,7 @@ void Arena::require_room(std::size_t bytes, std::size_t asked) {
 
 bool Arena::free(Block& block) noexcept {
   const std::lock_guard lock(mutex_);
+  if (keep_for_children(block)) return false;
   if (closed_) {  // nothing will be allocated
     pool(block.most_granted()).free.give_back(blocks_.remove(block));
     return true;
@@ -164,6 +172,25 @@ bool Arena::free(Block& block) noexcept {
   if (blocks_.all_rest()) end_rest();
   blocks_.rest(block);
   keep_warm_limit();
+  return false;
+}
+
+// Of one that comes back from there: false. A closed arena uses nothing again.
+bool Arena::keep_for_children(Block& block) noexcept {
+  if (block.for_children_) {
+    block.for_children_ = false;
+    inherited_bytes_ -= block.bytes();
+    return false;
+  }
+  if (!platform::may_be_inherited(block.born()) || closed_) return false;
+  block.home_ = shared_from_this();  // first: it may come back at once
+  block.for_children_ = true;
+  if (platform::keep_for_children(block)) {
+    inherited_bytes_ += block.bytes();
+    return true;
+  }
+  block.home_.reset();
+  block.for_children_ = false;
   return false;
 }
 
@@ -299,8 +326,8 @@ void Arena::on_retired(std::function<void()> listener) {
 
 ArenaStats Arena::stats() const {
   const std::lock_guard lock(mutex_);
-  return {segments_.size(), blocks_.count(), blocks_.bytes(), reserved_bytes_,
-          options_.budget_bytes};
+  return {segments_.size(), blocks_.count(),       blocks_.bytes(),
+          reserved_bytes_,  options_.budget_bytes, inherited_bytes_};
 }
 
 }  // namespace tensorbus::memory

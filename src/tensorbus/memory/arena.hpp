@@ -30,6 +30,7 @@ struct ArenaStats {
   std::size_t used_bytes = 0;      // in blocks
   std::size_t reserved_bytes = 0;  // taken from the machine: used, or warm
   std::size_t budget_bytes = 0;
+  std::size_t inherited_bytes = 0;  // used, but by forked children alone
 };
 
 // A participant's host memory: sealed segments, carved into blocks. All book-keeping is private
@@ -42,6 +43,7 @@ struct ArenaStats {
 // 3. A segment is removed only when it is entirely free.
 // 4. A segment is of one pool for ever, and its number belongs to no other segment, ever.
 // 5. Pages that are pinned are reserved, and not punched.
+// 6. A block that a forked child may have inherited is neither free nor at rest.
 // Thread-safe. Blocks keep their arena alive.
 class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
  public:
@@ -101,6 +103,7 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
   bool make_usable(const Extent& extent);
   void require_room(std::size_t bytes, std::size_t asked);
   bool free(Block& block) noexcept override;
+  bool keep_for_children(Block& block) noexcept;
   void end_rest() noexcept;
   void keep_warm_limit() noexcept;
   void trim(std::size_t reserved_target) noexcept;
@@ -120,6 +123,7 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
   std::size_t reserved_bytes_ = 0;
   std::multimap<std::uint32_t, Range> pinned_;  // by segment; may be several times the same
   std::size_t pinned_bytes_ = 0;
+  std::size_t inherited_bytes_ = 0;
   bool closed_ = false;
 };
 

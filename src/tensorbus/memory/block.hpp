@@ -8,6 +8,7 @@
 
 #include "tensorbus/memory/free_extents.hpp"
 #include "tensorbus/memory/grant.hpp"
+#include "tensorbus/platform/inherited.hpp"
 
 namespace tensorbus::memory {
 
@@ -43,8 +44,9 @@ struct BlockPlace {
 };
 
 // A range of bytes of an owner's arena, counted privately by the owner. Loans, samples that were
-// issued, history and local handles each hold one reference; the last one gone frees the block.
-class Block {
+// issued, history and local handles each hold one reference; the last one gone frees the block, or
+// has it kept for forked children (Arena).
+class Block final : private platform::Inherited {
  public:
   std::byte* data() const noexcept { return place_.data; }
   std::size_t bytes() const noexcept { return place_.bytes; }
@@ -78,10 +80,13 @@ class Block {
   friend class BlockRef;
   friend class LivingBlocks;
   friend class CudaExports;
+  friend class Arena;
   Block() = default;
   ~Block() = default;
 
   void release() noexcept;
+  // Of one that was kept for children.
+  void let_go() noexcept override;
   // One more reference, under the mutex of its home; none if the last is gone already, its owner
   // waiting for that mutex.
   BlockRef another() noexcept;
@@ -96,6 +101,7 @@ class Block {
   std::atomic<std::uint64_t> write_mark_{0};
   std::atomic<bool> published_{false};
   bool standing_ = false;
+  bool for_children_ = false;  // nobody else has it; under the mutex of its home
 };
 
 // Owns one reference to a block, or nothing.

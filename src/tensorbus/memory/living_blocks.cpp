@@ -25,6 +25,11 @@ void Block::release() noexcept {
   if (home->free(*this)) delete this;
 }
 
+void Block::let_go() noexcept {
+  const std::shared_ptr<BlockHome> home = std::move(home_);
+  if (home->free(*this)) delete this;
+}
+
 BlockRef Block::another() noexcept {
   std::uint32_t references = references_.load(std::memory_order_relaxed);
   while (references != 0)
@@ -40,6 +45,7 @@ BlockRef LivingBlocks::enter(Room room, std::shared_ptr<BlockHome> home, const B
   block.place_ = place;
   block.free_place_ = std::move(free_place);
   block.generation_ = next_generation_++;
+  block.be_born();
   room.node_.key() = {place.segment, place.offset};
   living_.insert(std::move(room.node_));
   bytes_ += place.bytes;
@@ -90,6 +96,7 @@ void LivingBlocks::take_from_resting(std::size_t index) noexcept {
 void Block::begin_again(const std::shared_ptr<BlockHome>& home, std::uint64_t generation) noexcept {
   home_ = home;
   generation_ = generation;
+  be_born();
   references_.store(1, std::memory_order_relaxed);
   write_mark_.store(0, std::memory_order_relaxed);
   published_.store(false, std::memory_order_relaxed);

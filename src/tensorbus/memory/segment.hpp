@@ -7,6 +7,7 @@
 #include "tensorbus/memory/grant.hpp"
 #include "tensorbus/memory/ranges.hpp"
 #include "tensorbus/platform/fd.hpp"
+#include "tensorbus/platform/inherited.hpp"
 #include "tensorbus/platform/mapping.hpp"
 
 namespace tensorbus::memory {
@@ -41,6 +42,7 @@ class Segment {
   // Whole pages.
   std::vector<Range> unreserved_in(Range range) const;
 
+  const platform::Inheritable inheritable_{platform::Inheritable::Of::kUs};
   std::uint32_t id_;
   Grant most_;
   platform::Fd memfd_;

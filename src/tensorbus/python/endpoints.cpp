@@ -199,6 +199,10 @@ nb::dict use_of(const ArenaUse& use) {
   dict["used_bytes"] = use.used_bytes;
   dict["reserved_bytes"] = use.reserved_bytes;
   dict["budget_bytes"] = use.budget_bytes;
+  dict["inherited_bytes"] = use.inherited_bytes;
+  dict["inherited_leases"] = use.inherited_leases;
+  dict["forked_children"] = use.forked_children;
+  dict["unwatched_forks"] = use.unwatched_forks;
   return dict;
 }
 
