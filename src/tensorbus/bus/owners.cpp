@@ -110,7 +110,11 @@ void Owners::drop_departed() {
 }
 
 void Owners::drop_idle() {
-  std::erase_if(owners_, [](const auto& item) { return item.second->idle(); });
+  std::erase_if(owners_, [](const auto& item) {
+    if (!item.second->idle()) return false;
+    item.second->exchange()->connected()->pinned->owner_gone();  // what was pinned for later
+    return true;
+  });
 }
 
 void Owners::tell_retired(std::uint32_t segment) {

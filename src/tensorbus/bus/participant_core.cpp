@@ -13,6 +13,7 @@
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
 #include "tensorbus/platform/inherited.hpp"
+#include "tensorbus/platform/lineage.hpp"
 #include "tensorbus/platform/step.hpp"
 
 namespace tensorbus::bus {
@@ -96,6 +97,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
   arena().files().on_retired([this] { service_.ask(telling_retired_); });
   cuda().on_idle([this] { service_.ask(retiring_idle_, memory::CudaArena::kIdle + 100ms); });
   cuda().exports().on_first([this] { service_.ask(looking_after_exports_, kShortLook); });
+  (void)platform::own_lineage();  // it is made once, and not with the first connection
   service_.watch(platform::children_descriptor(), [this] {
     children_look_ = kChildLook;
     look_after_children();
