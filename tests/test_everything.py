@@ -85,7 +85,7 @@ def told_of_tensor(
     ]
     plain = tensor.detach()
     if tensor.is_nested and tensor.layout == torch.jagged:
-        parts = [plain._values, plain._offsets, plain._lengths, plain._ragged_idx]
+        parts = [plain._values, *numbers(plain._offsets, plain._lengths), plain._ragged_idx]
     elif tensor.is_nested:
         parts = [
             plain.values(),
@@ -97,11 +97,13 @@ def told_of_tensor(
         names, context = plain.__tensor_flatten__()
         parts = [*(getattr(plain, name) for name in names), context, tensor.shape, tensor.stride()]
     elif tensor.layout == torch.sparse_coo:
-        parts = [plain._indices(), plain._values(), tensor.is_coalesced(), tensor.shape]
+        parts = [*numbers(plain._indices()), plain._values(), tensor.is_coalesced(), tensor.shape]
     elif tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-        parts = [plain.crow_indices(), plain.col_indices(), plain.values(), tensor.shape]
+        indices = numbers(plain.crow_indices(), plain.col_indices())
+        parts = [*indices, plain.values(), tensor.shape]
     elif tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
-        parts = [plain.ccol_indices(), plain.row_indices(), plain.values(), tensor.shape]
+        indices = numbers(plain.ccol_indices(), plain.row_indices())
+        parts = [*indices, plain.values(), tensor.shape]
     else:
         told += [tuple(tensor.shape), tensor.stride(), tensor.is_conj(), tensor.is_neg()]
         if not tensor.is_meta:
@@ -110,6 +112,11 @@ def told_of_tensor(
             told.append(bits_at(plain.data_ptr(), tuple(tensor.shape), strides, item, places))
         return tuple(told)
     return *told, *map(told_of_part, parts)
+
+
+def numbers(*indices: Any) -> list[Any]:
+    """Each process has indices and offsets of its own: how they lie in memory is not sent."""
+    return [None if part is None else [str(part.dtype), part.tolist()] for part in indices]
 
 
 def told_of_dtype(dtype: Any) -> Any:

@@ -56,9 +56,9 @@ class Child:
 def shared(value: float) -> Any:
     import torch
 
-    import tensorbus.multiprocessing  # noqa: F401  (moves what is shared to memory of the bus)
+    import tensorbus.multiprocessing  # noqa: F401  (its memory may be sent by reference)
 
-    return torch.full((WORDS,), value).share_memory_()
+    return tb.empty((WORDS,), dtype=torch.float32, shared=True).fill_(value)
 
 
 def read_shared(tensor: Any, value: float, ready: Any, go: Any) -> None:

@@ -182,8 +182,9 @@ def through_both(strategy: str) -> None:
 
 def add_when_told(tensor: Any, told: Any, outbox: Any) -> None:
     told.wait()
-    outbox.put(float(tensor[0]))
+    seen = float(tensor[0])
     tensor.add_(1)
+    outbox.put(seen)
 
 
 @pytest.mark.parametrize("strategy", ["file_descriptor", "file_system"])

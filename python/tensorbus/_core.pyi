@@ -630,6 +630,8 @@ class CudaFindings:
 def probe_host(domain: str) -> HostFindings: ...
 
 def elsewhere_text(domain_path: str) -> str:
-    """Names other buses of this user, as the end of a message; empty if there are none."""
+    """
+    Names other buses of this user, as the end of a message; empty if there are none.
+    """
 
 def probe_cuda() -> CudaFindings: ...

@@ -203,7 +203,7 @@ class Restorer:
     def __init__(self, core: CoreSample, as_: Library | None) -> None:
         self.as_ = as_
         self.types: Mapping[str, Plan] = {}  # of messages, before all others of the same name
-        self._own: dict[int, _torch_indices.OwnIndices] = {}
+        self._own: dict[tuple[Any, ...], _torch_indices.OwnIndices] = {}
         self._core = core
         self._tensors = core.tensors(as_)
         if len(self._tensors) > 1:
@@ -265,10 +265,11 @@ class Restorer:
                     self._tensors[index] = tensor
 
     def own_indices(self, tensor: Any) -> _torch_indices.OwnIndices:
-        """A copy of indices or offsets: of the same tensor the same one, as it was when sent."""
-        own = self._own.get(id(tensor))
+        """A copy of indices or offsets: of the same memory the same one, as it was when sent."""
+        place = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+        own = self._own.get(place)
         if own is None:
-            own = self._own[id(tensor)] = _torch_indices.own_indices(tensor)
+            own = self._own[place] = _torch_indices.own_indices(tensor)
         return own
 
     def memory(self, index: int) -> Memory:

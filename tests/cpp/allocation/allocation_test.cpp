@@ -51,7 +51,9 @@ class Allocation : public ::testing::Test {
 TEST_F(Allocation, that_fails_while_joining_leaves_nothing_behind) {
   ParticipantOptions options;
   options.domain = domain.path();
-  { const Participant first(options); }  // what a process has once, for its forked children
+  {
+    const Participant first(options);
+  }  // what a process has once, for its forked children
   const std::size_t open = open_descriptors();
   fail_each_allocation([&] { const Participant participant(options); },
                        [&](bool) {
