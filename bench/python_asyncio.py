@@ -107,7 +107,9 @@ def main() -> None:
     torch.set_num_threads(1)
     for repetition in range(2 if quick else 3):
         for kind in LOOPS:
-            with TemporaryDirectory(prefix="tensorbus-bench-") as domain:
+            with TemporaryDirectory(
+                prefix="tensorbus-bench-", ignore_cleanup_errors=True
+            ) as domain:
                 event = os.eventfd(0, os.EFD_NONBLOCK)
                 args = (kind, domain, event, rounds)
                 with other_process(run_loop, *args) as link:

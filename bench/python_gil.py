@@ -67,7 +67,7 @@ def main() -> None:
     image = torch.ones(25_000_000)
 
     with (
-        TemporaryDirectory(prefix="tensorbus-bench-") as domain,
+        TemporaryDirectory(prefix="tensorbus-bench-", ignore_cleanup_errors=True) as domain,
         tb.Subscriber("nobody publishes this", domain=domain, spin=0) as waiting,
         tb.Publisher("image", domain=domain) as publisher,
         tb.Subscriber("image", domain=domain, depth=1),  # without one, nothing would be copied

@@ -77,7 +77,7 @@ def receive_topic(link: Any, count: int, domain: str, many: bool) -> None:
 
 def topic_rate(count: int, many: bool) -> float:
     with (
-        TemporaryDirectory(prefix="tensorbus-bench-") as domain,
+        TemporaryDirectory(prefix="tensorbus-bench-", ignore_cleanup_errors=True) as domain,
         other_process(receive_topic, count, domain, many) as link,
         tb.Publisher(
             "rate", domain=domain, reliable=True, depth=DEPTH, timeout=PATIENCE
@@ -99,7 +99,7 @@ def receive_zmq(link: Any, count: int, address: str) -> None:
 def zmq_rate(count: int) -> float:
     import zmq
 
-    with TemporaryDirectory(prefix="tensorbus-bench-") as folder:
+    with TemporaryDirectory(prefix="tensorbus-bench-", ignore_cleanup_errors=True) as folder:
         address = f"ipc://{Path(folder)}/zmq"
         with (
             other_process(receive_zmq, count, address) as link,

@@ -52,7 +52,7 @@ def stamps_of(program: str, *arguments: str) -> tuple[int, list[int]]:
 def main() -> None:
     quick = is_quick(__doc__)
     with (
-        TemporaryDirectory(prefix="tensorbus-bench-") as domain,
+        TemporaryDirectory(prefix="tensorbus-bench-", ignore_cleanup_errors=True) as domain,
         tb.Publisher("start", domain=domain, history=1) as publisher,
     ):
         publisher.publish(np.zeros((1080, 1920, 3), np.uint8))

@@ -38,7 +38,7 @@ def test_a_loop_that_ends_leaves_no_descriptor(run: Run) -> None:
         before = open_files()
         for _ in range(50):
             run(main(publisher, subscriber))
-            assert open_files() == before
+            assert open_files() <= before  # those of earlier tests may go meanwhile
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")

@@ -240,7 +240,7 @@ def measure(
 ) -> dict[int, dict[str, float]]:
     """The figures of a peer at each of the sizes, measured in two new processes."""
     cores = core_pair()
-    with TemporaryDirectory(prefix="tensorbus-bench-") as folder:
+    with TemporaryDirectory(prefix="tensorbus-bench-", ignore_cleanup_errors=True) as folder:
         peer, stage = kind(Path(folder)), Stage()
         ends = [(be_sender, cores.sender)]
         if kind.receives:

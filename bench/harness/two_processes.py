@@ -39,7 +39,9 @@ class TwoProcesses:
         self._receiver: subprocess.Popen[bytes] | None = None
         cores = core_pair()
         if given is None:
-            self._directory = TemporaryDirectory(prefix="tensorbus-bench-")
+            self._directory = TemporaryDirectory(
+                prefix="tensorbus-bench-", ignore_cleanup_errors=True
+            )
             self.domain = self._directory.name
             descriptor = os.memfd_create("tensorbus-bench")
             os.ftruncate(descriptor, 8 * (STAMPS + stamps))

@@ -159,6 +159,7 @@ bool Domain::follow(const Id& self) const {
     const std::lock_guard lock(mutex_);
     path_ = std::move(path);
     directory_.fd = std::move(fd);
+    ++moves_;
   }
   (void)try_lock();
   try {
@@ -167,6 +168,11 @@ bool Domain::follow(const Id& self) const {
   } catch (const std::exception&) {  // it is no more
   }
   return true;
+}
+
+std::uint64_t Domain::moves() const {
+  const std::lock_guard lock(mutex_);
+  return moves_;
 }
 
 bool Domain::has_marked(const std::string& name) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -62,6 +63,8 @@ class Domain {
   // if need be; what `self` had in the old one is removed. The markers, the watch and the socket
   // are the caller's to make anew.
   bool follow(const Id& self) const;
+  // How often one was followed, by listen() too: whoever watches has to watch the next one then.
+  std::uint64_t moves() const;
   bool has_marked(const std::string& name) const;
   // Makes those of our markers again that somebody has removed. True: there were some.
   bool restore_markers() const;
@@ -88,6 +91,7 @@ class Domain {
   mutable std::mutex mutex_;
   mutable std::string path_;
   mutable Directory directory_;
+  mutable std::uint64_t moves_ = 0;
   mutable std::map<std::string, std::string> markers_;  // ours, with what is in them
 };
 

@@ -73,6 +73,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
       socket_file_(domain_, surroundings_.self),
       listener_(domain_.listen(surroundings_.self)),
       socket_inode_(domain_.inode_of(socket_file_.name)),
+      watched_place_(domain_.moves()),
       watch_(domain_.watch_place()),
       stale_files_(service_, domain_),
       owners_(surroundings_, domain_, stale_files_, scanning_,
@@ -105,7 +106,8 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
   service_.ask(looking_after_children_);  // others, which are gone, may have looked before
   listener_tag_ = service_.watch(listener_.get(), [this] { on_connection(); });
   watch_domain();
-  if (!domain_.try_lock()) service_.ask(keeping_files_, kRejoinDelay);
+  (void)domain_.try_lock();
+  service_.ask(keeping_files_);  // what was removed before we watched
   service_.start();
 }
 

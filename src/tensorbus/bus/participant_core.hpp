@@ -134,10 +134,10 @@ class ParticipantCore {
   platform::Fd listener_;
   ino_t socket_inode_ = 0;
   Service::Tag listener_tag_ = 0;
+  std::uint64_t watched_place_;  // of the domain's moves: the place that is watched
   platform::DirectoryWatch watch_;
   Service::Tag watch_tag_ = 0;
-  bool moved_ = false;  // the domain; the watch is of the place where it was
-  int failures_ = 0;    // to keep our files there, in a row
+  int failures_ = 0;  // to keep our files there, in a row
 
   StaleFiles stale_files_;
   Service::Errand& keeping_files_ = service_.add_errand([this] { keep_files(); });

@@ -41,21 +41,24 @@ void ParticipantCore::on_directory_change() {
 // the domain knows which markers were removed by us.
 void ParticipantCore::keep_files() {
   try {
-    moved_ = domain_.follow(id()) || moved_;
-    bool some = moved_ || !domain_.try_lock();
-    if (moved_) {
+    (void)domain_.follow(id());
+    const std::uint64_t place = domain_.moves();
+    bool some = place != watched_place_ || !domain_.try_lock();
+    if (place != watched_place_) {
       platform::DirectoryWatch watch = domain_.watch_place();
       if (watch_.fd() >= 0) service_.unwatch(watch_tag_, watch_.fd());
       watch_ = std::move(watch);
+      watched_place_ = place;
       watch_domain();
       service_.ask(scanning_);
-      moved_ = false;
     }
     if (domain_.inode_of(socket_file_.name) != socket_inode_) {
       some = true;
       listen();
     }
     if (domain_.restore_markers() || some) service_.ask(keeping_files_, kKeepDelay);
+    // It was removed once more, before we listened there.
+    if (domain_.moves() != watched_place_) service_.ask(keeping_files_);
     failures_ = 0;
   } catch (const Error& error) {
     if (error.code() == Code::kOutOfMemory) throw;
