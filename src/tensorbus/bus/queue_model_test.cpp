@@ -2,11 +2,18 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
+#include <ostream>
 #include <string>
 #include <vector>
 
 namespace tensorbus::bus::testing {
+
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest calls it
+void PrintTo(const QueueSizes& sizes, std::ostream* to) {
+  *to << sizes.getters << " getters, " << sizes.gets << " gets, maxsize " << sizes.maxsize
+      << (sizes.redeliver ? ", redeliver, " : ", ") << sizes.deaths << " deaths";
+}
+
 namespace {
 
 class EveryOrder : public ::testing::TestWithParam<QueueSizes> {};
