@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "tensorbus/bus/collect.hpp"
+#include "tensorbus/bus/queue_table.hpp"
 
 namespace tensorbus::bus {
 namespace {
 
 constexpr std::chrono::milliseconds kTryAgain{20};
-constexpr std::chrono::milliseconds kPatience{100};  // with the owner of an item's memory
 
 memory::Grant grant_for(Access access) {
   return access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
@@ -60,7 +60,7 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
                if (self->is_current(request)) self->fail(request, error);
              }});
     if (answer->done()) return;
-    surroundings.service.post_later(kPatience, [self = shared_from_this(), request] {
+    surroundings.service.post_later(kOfferPatience, [self = shared_from_this(), request] {
       if (self->is_current(request)) self->ask_for_another(request);
     });
   }

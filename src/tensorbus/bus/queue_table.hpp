@@ -13,6 +13,10 @@
 
 namespace tensorbus::bus {
 
+// For how long an item is offered before its getter refuses it, and others pass it: the owner of
+// its memory may be stopped.
+inline constexpr std::chrono::milliseconds kOfferPatience{100};
+
 // What a client asked of a queue, and is answered.
 template <typename Client>
 struct ClientRequest {
@@ -41,7 +45,7 @@ class QueueTable {
 
   // `maxsize` 0: no limit. `patience`: for how long an item is offered and refused before others
   // pass it.
-  QueueTable(std::size_t maxsize, bool redeliver, Clock::duration patience = kPatience)
+  QueueTable(std::size_t maxsize, bool redeliver, Clock::duration patience = kOfferPatience)
       : maxsize_(maxsize), redeliver_(redeliver), patience_(patience) {}
 
   std::size_t items() const noexcept { return waiting_.size() + offered_; }
@@ -186,7 +190,6 @@ class QueueTable {
 
   // The owner of an item's memory may be stopped: then every getter that is offered the item gives
   // it back, and it rests, so that the items behind it are got.
-  static constexpr Clock::duration kPatience = std::chrono::milliseconds(100);
   static constexpr Clock::duration kTick{1};
   static constexpr int kRests = 10;  // times the patience
 
