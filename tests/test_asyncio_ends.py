@@ -67,7 +67,7 @@ def test_a_loop_that_is_closed_over_its_tasks_leaves_no_descriptor(loop_kind: st
         for _ in range(20):
             close_over(publisher, subscriber)
         gc.collect()
-        assert open_files() == before
+        assert open_files() <= before  # those of earlier tests may go meanwhile
 
 
 def test_a_wait_without_a_descriptor_left_is_an_error_of_the_bus_and_loses_nothing(

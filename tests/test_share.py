@@ -361,7 +361,7 @@ def test_ten_thousand_attached_tensors_take_no_descriptors(elsewhere: Elsewhere)
     held = [tb.attach(text, timeout=PATIENCE)]
     before = len(os.listdir("/proc/self/fd"))
     held += [tb.attach(text, timeout=PATIENCE) for _ in range(10_000)]
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before  # those of earlier tests may go meanwhile
     assert seed_of(held[-1]) == 16
     ask(owner, "close")
     del held[:-1]

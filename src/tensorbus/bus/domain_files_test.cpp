@@ -81,6 +81,16 @@ TEST_F(DomainFiles, come_back_when_the_directory_is_removed_too) {
   });
 }
 
+TEST_F(DomainFiles, come_back_however_often_the_directory_is_removed) {
+  heals_after([&] {
+    for (int times = 0; times < 40;) {
+      if (!files().empty()) ++times;
+      std::error_code somebody_was_quicker;
+      std::filesystem::remove_all(base.path() + "/above", somebody_was_quicker);
+    }
+  });
+}
+
 TEST_F(DomainFiles, come_back_when_the_directory_is_renamed) {
   heals_after(
       [&] { ASSERT_EQ(std::rename(path.c_str(), (base.path() + "/elsewhere").c_str()), 0); });

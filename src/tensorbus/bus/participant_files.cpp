@@ -52,7 +52,8 @@ void ParticipantCore::keep_files() {
       watch_domain();
       service_.ask(scanning_);
     }
-    if (domain_.inode_of(socket_file_.name) != socket_inode_) {
+    const ino_t socket = domain_.inode_of(socket_file_.name);
+    if (socket == 0 || socket != socket_inode_) {  // 0 is ours, too, if it went while we listened
       some = true;
       listen();
     }
