@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -161,124 +159,6 @@ def test_sparse_tensors_that_share_their_values_share_them_there() -> None:
     assert values.data_ptr() == back.values().data_ptr() + 4
 
 
-def on_the_bus(*values: Any) -> Any:
-    """Numbers in memory that this process publishes without a copy, and can go on writing to."""
-    numbers = torch.tensor(values)
-    memory = tb.empty(numbers.shape, numbers.dtype)
-    return memory.copy_(numbers)
-
-
-# Tensors whose indices can still be written by their publisher, and these.
-FOLLOWED: dict[str, Callable[[], tuple[Any, list[Any]]]] = {
-    "COO": lambda: (
-        torch.sparse_coo_tensor(i := on_the_bus([0, 1]), torch.ones(2), (4,), is_coalesced=True),
-        [i],
-    ),
-    **{
-        layout: lambda layout=layout, values=values: (
-            torch.sparse_compressed_tensor(
-                *(parts := [on_the_bus(0, 1, 2), on_the_bus(0, 1)]),
-                values,
-                (4, 4) if values.dim() > 1 else (2, 2),
-                layout=getattr(torch, layout),
-            ),
-            parts,
-        )
-        for layout, values in {
-            "sparse_csr": torch.ones(2),
-            "sparse_csc": torch.ones(2),
-            "sparse_bsr": torch.ones(2, 2, 2),
-            "sparse_bsc": torch.ones(2, 2, 2),
-        }.items()
-    },
-    "jagged": lambda: (
-        torch.nested.nested_tensor_from_jagged(torch.ones(8, 2), i := on_the_bus(0, 4, 8)),
-        [i],
-    ),
-    "jagged, with gaps": lambda: (
-        torch.nested.nested_tensor_from_jagged(
-            torch.ones(8, 2), i := on_the_bus(0, 4, 8), n := on_the_bus(2, 3)
-        ),
-        [i, n],
-    ),
-}
-
-
-def numbers_in(tensor: Any) -> list[Any]:
-    """What says where its values are read."""
-    if tensor.layout == torch.sparse_coo:
-        return [tensor._indices()]
-    if tensor.is_nested:
-        lengths = tensor.lengths()
-        return [tensor.offsets(), *([] if lengths is None else [lengths])]
-    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-        return [tensor.crow_indices(), tensor.col_indices()]
-    return [tensor.ccol_indices(), tensor.row_indices()]
-
-
-@pytest.mark.parametrize("how", ["publish", "pickle"])
-@pytest.mark.parametrize("name", FOLLOWED)
-def test_what_is_followed_is_the_receivers_own(name: str, how: str) -> None:
-    sent, written = FOLLOWED[name]()
-    with joined() as (publisher, subscriber), tb.Queue() as items:
-        if how == "publish":
-            publisher.publish(sent)
-            back = subscriber.receive().data
-        else:
-            items.put({"a set of types": {int}, "tensor": sent})
-            back = items.get(timeout=PATIENCE)["tensor"]
-        before = [numbers.tolist() for numbers in numbers_in(back)]
-        for numbers in written:
-            numbers.fill_(1 << 40)
-        assert [numbers.tolist() for numbers in numbers_in(back)] == before
-        for numbers in numbers_in(back):
-            numbers.mul_(2)  # it is memory like any other: this writes to nobody's
-
-
-def test_what_another_may_write_to_is_not_followed() -> None:
-    with (
-        tb.Publisher("topic", shared=True) as publisher,
-        tb.Subscriber("topic", timeout=PATIENCE) as reader,
-        tb.Subscriber("topic", timeout=PATIENCE, access="shared") as writer,
-    ):
-        assert publisher.wait_for_subscribers(2, timeout=PATIENCE)
-        publisher.publish(SPARSE["COO, coalesced"]())
-        read, written = reader.receive().data, writer.receive().data
-        written._indices().fill_(1 << 40)
-        written._values().fill_(7)
-        assert read._indices().tolist() == [[0, 1]]
-        assert read._values().tolist() == [7, 7]
-
-
-class Mine(torch.Tensor):
-    """A subclass that only its pickle knows how to carry."""
-
-
-class SaysSparse:
-    """What pickles as a sparse tensor of any indices."""
-
-    def __init__(self, *indices: int) -> None:
-        self.indices = torch.tensor([indices])
-
-    def __reduce__(self) -> Any:
-        parts = self.indices, torch.ones(self.indices.shape[1]), torch.Size([3]), False
-        return torch._utils._rebuild_sparse_tensor, (torch.sparse_coo, parts)
-
-
-def test_what_a_pickle_says_is_followed_is_checked_too() -> None:
-    nested = NESTED["strided"]().as_subclass(Mine)
-    with tb.Queue() as items:
-        for item in ([nested], [SaysSparse(2, 0)], [SaysSparse(5)]):
-            items.put(item)
-        (back,) = items.get(timeout=PATIENCE)
-        assert type(back) is Mine
-        assert [part.shape for part in back.unbind()] == [(2, 3), (4, 3)]
-        (back,) = items.get(timeout=PATIENCE)
-        assert back.to_dense().tolist() == [1, 0, 1]
-        with pytest.raises(tb.ProtocolError, match="a sparse tensor with index 5"):
-            items.get(timeout=PATIENCE)
-
-
 @pytest.mark.parametrize("name", NESTED)
 def test_a_nested_tensor_arrives_as_one(name: str) -> None:
     tensor = NESTED[name]()
@@ -395,58 +275,6 @@ def test_only_torch_receives_what_only_torch_has() -> None:
     for make in (SPARSE["CSR"], NESTED["jagged"], NESTED["strided"]):
         with pytest.raises(tb.Unsupported, match="only PyTorch has them"):
             received(make(), "numpy")
-
-
-# Who keeps what.
-
-
-KINDS: dict[str, Callable[[], Any]] = {
-    "plain": lambda: torch.ones(3),
-    "a parameter": lambda: torch.nn.Parameter(torch.ones(3)),
-    "conjugate": lambda: torch.ones(3, dtype=torch.complex64).conj(),
-    "meta": lambda: torch.ones(3, device="meta"),
-    "a subclass": lambda: Pair(torch.ones(3), torch.ones(3)),
-    "COO": SPARSE["COO, coalesced"],
-    "CSR": SPARSE["CSR"],
-    "nested": NESTED["strided"],
-}
-
-
-@pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("wrap", [lambda t: t, lambda t: {"a": [t, (t,)]}])
-def test_nothing_is_kept_alive_that_nobody_needs(name: str, wrap: Callable[[Any], Any]) -> None:
-    with joined() as (publisher, subscriber):
-        gc.collect()
-        gc.disable()
-        try:
-            tensor = KINDS[name]()
-            sent = weakref.ref(tensor)
-            publisher.publish(wrap(tensor))
-            del tensor
-            assert sent() is None
-            sample = subscriber.receive()
-            data = sample.data
-            arrived = weakref.ref(data["a"][0] if isinstance(data, dict) else data)
-            del sample, data
-            assert arrived() is None
-            assert subscriber.stats["held"] == 0
-        finally:
-            gc.enable()
-
-
-def test_a_refusal_keeps_nothing_alive() -> None:
-    with joined() as (publisher, _):
-        gc.collect()
-        gc.disable()
-        try:
-            good, bad = torch.ones(3), torch.ones(3).as_subclass(type("Mine", (torch.Tensor,), {}))
-            references = [weakref.ref(good), weakref.ref(bad)]
-            with pytest.raises(tb.Unsupported) as refusal:
-                publisher.publish([good, {"bad": bad}])
-            del good, bad, refusal
-            assert [reference() for reference in references] == [None, None]
-        finally:
-            gc.enable()
 
 
 def write_to_what_came_back() -> None:

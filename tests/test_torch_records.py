@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from harness import joined
+from harness import PATIENCE, joined
 from tensorbus._core import Outgoing
 from tensorbus._torch import learn
-from torch_kinds import Pair, torch
+from torch_kinds import NESTED, Pair, torch
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # "prototype"
 
 
 def said(*record: Any, tensors: Any = (), as_: Any = None) -> Any:
@@ -23,7 +25,8 @@ def said(*record: Any, tensors: Any = (), as_: Any = None) -> Any:
         references = [
             msgspec.msgpack.Ext(1, outgoing.add(tensor).to_bytes(4, "little")) for tensor in tensors
         ]
-        named = "Ext(" in str(record)  # it says itself where they are
+        # Does it say itself where they are?
+        named = any(isinstance(field, (msgspec.msgpack.Ext, dict)) for field in record)
         fields = msgspec.msgpack.encode([*record, *([] if named else references)])
         publisher._core.publish(
             outgoing, msgspec.msgpack.encode(msgspec.msgpack.Ext(3, fields)), None
@@ -195,18 +198,10 @@ def test_a_record_that_makes_no_sense_is_a_protocol_error(name: str) -> None:
 
 
 def test_jagged_offsets_that_reach_beyond_are_refused() -> None:
+    record = ("torch.jagged", 4, longs_in(0), longs_in(1), None, 1)
     for offsets in ([0, 3], [-1, 2], [2, 1]):
-        learn()
-        outgoing = Outgoing()
-        values = msgspec.msgpack.Ext(1, outgoing.add(torch.ones(2, 3)).to_bytes(4, "little"))
-        others = msgspec.msgpack.Ext(1, outgoing.add(longs(*offsets)).to_bytes(4, "little"))
-        fields = msgspec.msgpack.encode(["torch.jagged", 4, values, others, None, 1])
-        with joined() as (publisher, subscriber):
-            publisher._core.publish(
-                outgoing, msgspec.msgpack.encode(msgspec.msgpack.Ext(3, fields)), None
-            )
-            with pytest.raises(tb.ProtocolError, match="reaches beyond its values"):
-                _ = subscriber.receive().data
+        with pytest.raises(tb.ProtocolError, match="reaches beyond its values"):
+            said(*record, tensors=[torch.ones(2, 3), longs(*offsets)])
 
 
 @pytest.mark.parametrize("name", ["no_such_dtype", "Tensor", 7])
@@ -239,3 +234,32 @@ def test_flags_that_make_no_sense_are_a_protocol_error(name: str) -> None:
         publisher._core.publish(outgoing, b"", None)
         with pytest.raises(tb.ProtocolError, match="sample"):
             _ = subscriber.receive().data
+
+
+class Mine(torch.Tensor):
+    """A subclass that only its pickle knows how to carry."""
+
+
+class SaysSparse:
+    """What pickles as a sparse tensor of any indices."""
+
+    def __init__(self, *indices: int) -> None:
+        self.indices = torch.tensor([indices])
+
+    def __reduce__(self) -> Any:
+        parts = self.indices, torch.ones(self.indices.shape[1]), torch.Size([3]), False
+        return torch._utils._rebuild_sparse_tensor, (torch.sparse_coo, parts)
+
+
+def test_what_a_pickle_says_is_followed_is_checked_too() -> None:
+    nested = NESTED["strided"]().as_subclass(Mine)
+    with tb.Queue() as items:
+        for item in ([nested], [SaysSparse(2, 0)], [SaysSparse(5)]):
+            items.put(item)
+        (back,) = items.get(timeout=PATIENCE)
+        assert type(back) is Mine
+        assert [part.shape for part in back.unbind()] == [(2, 3), (4, 3)]
+        (back,) = items.get(timeout=PATIENCE)
+        assert back.to_dense().tolist() == [1, 0, 1]
+        with pytest.raises(tb.ProtocolError, match="a sparse tensor with index 5"):
+            items.get(timeout=PATIENCE)

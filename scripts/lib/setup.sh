@@ -178,10 +178,15 @@ use_sanitized_package() {
   export PYTHONMALLOC=malloc
 }
 
-build_preset() { # build_preset PRESET [CMAKE OPTION]...
+configure_preset() { # configure_preset PRESET [CMAKE OPTION]...
   local preset=$1
   shift
-  say "building build/$preset"
   logged "configure-$preset" cmake --preset "$preset" "$@"
+}
+
+build_preset() { # build_preset PRESET [CMAKE OPTION]...
+  local preset=$1
+  say "building build/$preset"
+  configure_preset "$@"
   logged "build-$preset" cmake --build --preset "$preset"
 }

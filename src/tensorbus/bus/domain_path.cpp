@@ -48,6 +48,10 @@ std::string login_base() {
   return usable ? path + "/tensorbus" : "";
 }
 
+std::string path_in(const std::string& directory, const std::string& name) {
+  return directory + "/" + name;
+}
+
 std::string temporary_base() { return "/tmp/tensorbus-" + std::to_string(::geteuid()); }
 
 bool somebody_listens(int directory, const std::string& name) {
@@ -72,9 +76,9 @@ bool somebody_is_in(const std::string& path) {
 
 std::string place_of(const std::string& name) {
   const std::string at_login = login_base();
-  const std::string temporary = temporary_base() + "/" + name;
+  std::string temporary = path_in(temporary_base(), name);
   if (at_login.empty()) return temporary;
-  const std::string preferred = at_login + "/" + name;
+  std::string preferred = path_in(at_login, name);
   struct stat status{};
   if (::lstat(temporary.c_str(), &status) != 0) return preferred;
   // A bus from before the login goes on where it is until its last process ends.
@@ -94,7 +98,7 @@ std::vector<std::string> names_in(const std::string& base) {
   try {
     const auto opened = platform::open_private(base, platform::IfMissing::kLeave);
     if (opened.directory) return platform::list_directory(opened.directory.get());
-  } catch (const Error&) {
+  } catch (const Error&) {  // not ours, or not to be used: nothing of ours is there
   }
   return {};
 }
@@ -118,7 +122,7 @@ std::vector<std::string> domains_beside(const std::string& path) {
   std::vector<std::string> all;
   for (const std::string& base : bases())
     for (const std::string& name : names_in(base)) {
-      const std::string other = base + "/" + name;
+      const std::string other = path_in(base, name);
       if (name != "." && name != ".." && other != path && somebody_is_in(other))
         all.push_back(other);
     }

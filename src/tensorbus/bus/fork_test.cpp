@@ -1,15 +1,14 @@
 // A forked child: its parent's objects refuse it, and whatever it does, the parent notices nothing.
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
-#include <csignal>
-#include <cstdio>
 #include <functional>
+#include <span>
 
 #include "tensorbus/bus/test_support.hpp"
+#include "tensorbus/platform/test_support.hpp"
 
 namespace tensorbus {
 namespace {
@@ -17,20 +16,37 @@ namespace {
 using namespace tensorbus::testing;
 
 // Runs `body` in a child. True if it returned true there.
-bool in_child(const std::function<bool()>& body) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    bool good = false;
-    try {
-      good = body();
-    } catch (const std::exception& error) {
-      std::fprintf(stderr, "in the child: %s\n", error.what());
-    }
-    ::_exit(good ? 0 : 1);
+bool in_child(const std::function<bool()>& body) { return test::Child(body).wait() == "exit 0"; }
+
+// A child that does something when it is told to, and says whether it went well.
+class Waiting {
+ public:
+  explicit Waiting(const std::function<bool()>& body) : child_([&] { return told() && body(); }) {}
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+  ~Waiting() {
+    for (const int fd : start_) ::close(fd);
   }
-  int status = -1;
-  return ::waitpid(child, &status, 0) == child && status == 0;
-}
+
+  bool go() {
+    EXPECT_EQ(::write(start_[1], "x", 1), 1);
+    return child_.wait() == "exit 0";
+  }
+
+ private:
+  static std::array<int, 2> open_pipe() {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::pipe(ends.data()), 0);
+    return ends;
+  }
+  bool told() const {
+    char byte = 0;
+    return ::read(start_[0], &byte, 1) == 1;
+  }
+
+  std::array<int, 2> start_ = open_pipe();
+  test::Child child_;
+};
 
 class Forked : public ::testing::Test {
  protected:
@@ -42,6 +58,15 @@ class Forked : public ::testing::Test {
 
   bool all_comes_back() {
     return eventually([&] { return used_bytes(*owner, {&*publisher}) == 0; });
+  }
+  // Never empty: throws if none came.
+  std::optional<Sample> sample_of_4() {
+    publish_patterns(*publisher, 4, 1);
+    return subscriber->receive(kLong).value();
+  }
+  // Whether they are still those of 4, seen by a child.
+  static Waiting sees_4(std::span<const std::uint64_t> words) {
+    return Waiting([words] { return seed_of(words) == 4U; });
   }
   // As many as would use again whatever could be.
   void publish_many() {
@@ -81,9 +106,7 @@ TEST_F(Forked, a_new_endpoint_on_the_parents_participant_is_refused) {
 }
 
 TEST_F(Forked, what_the_child_destroys_stays_with_the_parent) {
-  publish_patterns(*publisher, 4, 1);
-  auto sample = subscriber->receive(kLong);
-  ASSERT_TRUE(sample);
+  auto sample = sample_of_4();
   std::optional<Loan> loan{pattern_loan(*publisher, 5)};
   const std::size_t used = used_bytes(*owner, {&*publisher});
   const auto files = domain.files();
@@ -108,9 +131,7 @@ TEST_F(Forked, what_the_child_destroys_stays_with_the_parent) {
 }
 
 TEST_F(Forked, a_sample_can_be_read_in_the_child) {
-  publish_patterns(*publisher, 4, 1);
-  const auto sample = subscriber->receive(kLong);
-  ASSERT_TRUE(sample);
+  const auto sample = sample_of_4();
   EXPECT_TRUE(in_child([&] { return seed_of(*sample) == 4U; }));
 }
 
@@ -182,42 +203,9 @@ TEST_F(Forked, the_shared_participant_of_a_child_is_another) {
   }));
 }
 
-// A child that does something when it is told to, and says whether it went well.
-class Waiting {
- public:
-  explicit Waiting(const std::function<bool()>& body) {
-    EXPECT_EQ(::pipe(start_.data()), 0);
-    pid_ = ::fork();
-    if (pid_ != 0) return;
-    char byte = 0;
-    const bool told = ::read(start_[0], &byte, 1) == 1;
-    ::_exit(told && body() ? 0 : 1);
-  }
-  Waiting(const Waiting&) = delete;
-  Waiting& operator=(const Waiting&) = delete;
-  ~Waiting() {
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-    for (const int fd : start_) ::close(fd);
-  }
-
-  bool go() {
-    int status = -1;
-    EXPECT_EQ(::write(start_[1], "x", 1), 1);
-    return ::waitpid(pid_, &status, 0) == pid_ && status == 0;
-  }
-
- private:
-  std::array<int, 2> start_{};
-  pid_t pid_ = -1;
-};
-
 TEST_F(Forked, what_was_received_stays_what_it_was_in_the_child) {
-  publish_patterns(*publisher, 4, 1);
-  auto sample = subscriber->receive(kLong);
-  ASSERT_TRUE(sample);
-  const auto words = sample->tensor().as<std::uint64_t>();
-  Waiting child([&] { return seed_of(words) == 4U; });
+  auto sample = sample_of_4();
+  Waiting child = sees_4(sample->tensor().as<std::uint64_t>());
   sample.reset();
   EXPECT_EQ(borrower->arena().inherited_leases, 1U);
   EXPECT_TRUE(eventually([&] { return borrower->arena().forked_children == 1; }));
@@ -251,7 +239,7 @@ TEST_F(Forked, what_was_published_before_stays_what_it_was_in_the_child) {
   auto loan = pattern_loan(*publisher, 4);
   const auto words = loan.as<std::uint64_t>();
   publisher->publish(std::move(loan));
-  Waiting child([&] { return seed_of(words) == 4U; });
+  Waiting child = sees_4(words);
   EXPECT_EQ(next_seeds(*subscriber, 1), Seeds{4});
   publish_many();
   EXPECT_TRUE(child.go());
@@ -277,8 +265,7 @@ TEST_F(Forked, what_a_private_sample_shows_stays_in_the_child) {
   EXPECT_EQ(next_seeds(*subscriber, 1), Seeds{4});
   auto sample = own.receive(kLong);
   ASSERT_TRUE(sample);
-  const auto words = sample->tensor().as<std::uint64_t>();
-  Waiting child([&] { return seed_of(words) == 4U; });
+  Waiting child = sees_4(sample->tensor().as<std::uint64_t>());
   sample.reset();
   own.close();
   publish_many();
@@ -287,11 +274,8 @@ TEST_F(Forked, what_a_private_sample_shows_stays_in_the_child) {
 }
 
 TEST_F(Forked, a_lease_outlives_its_subscriber_and_its_participant_for_the_child) {
-  publish_patterns(*publisher, 4, 1);
-  auto sample = subscriber->receive(kLong);
-  ASSERT_TRUE(sample);
-  const auto words = sample->tensor().as<std::uint64_t>();
-  Waiting child([&] { return seed_of(words) == 4U; });
+  auto sample = sample_of_4();
+  Waiting child = sees_4(sample->tensor().as<std::uint64_t>());
   sample.reset();
   subscriber.reset();
   borrower.reset();

@@ -45,7 +45,7 @@ Sample::~Sample() = default;
 
 namespace {
 
-const SampleHeader no_header;
+const SampleHeader kNoHeader;
 
 }  // namespace
 
@@ -54,7 +54,7 @@ const bus::SampleParts& Sample::parts() const {
   return *parts_;
 }
 
-const SampleHeader& Sample::header() const noexcept { return parts_ ? parts_->header : no_header; }
+const SampleHeader& Sample::header() const noexcept { return parts_ ? parts_->header : kNoHeader; }
 std::span<const Tensor> Sample::tensors() const noexcept {
   return parts_ ? parts_->tensors.span() : std::span<const Tensor>();
 }

@@ -34,7 +34,7 @@ void SpareSample::make() noexcept {
   try {
     parts();
     if (!lease_) lease_ = std::make_shared<link::Lease>();
-  } catch (const std::bad_alloc&) {
+  } catch (const std::bad_alloc&) {  // it is made when it is wanted
   }
 }
 

@@ -130,7 +130,7 @@ void Lease::give_back() noexcept {
   try {
     const memory::Mark mark = signalled(device_->streams, *timeline());
     return give_back(mark.packed());
-  } catch (const std::exception&) {
+  } catch (const std::exception&) {  // it is said later, below
   }
   lender_->leave(*this);
   if (platform::CudaDriver::in_use() == nullptr) return;  // the process ends: all comes back

@@ -86,11 +86,11 @@ void SegmentSender::send_export(std::uint32_t segment) {
   if (shared->kind() == Kind::kChunks) return send_chunks(std::move(message), *shared);
   const auto& handle = shared->handle();
   message.handle.assign(reinterpret_cast<const char*>(handle.data()), handle.size());
-  if (shared->kind() == Kind::kPool) return send_pooled(std::move(message), *shared);
+  if (shared->kind() == Kind::kPool) return send_pooled(message, *shared);
   channel_->send(message);
 }
 
-void SegmentSender::send_pooled(CudaExport message, const platform::CudaForeign& memory) {
+void SegmentSender::send_pooled(const CudaExport& message, const platform::CudaForeign& memory) {
   std::vector<platform::Fd> fds;
   fds.push_back(platform::duplicate(memory.pool().get()));
   holds_.add(message.segment, cuda_->exports().held(message.segment));

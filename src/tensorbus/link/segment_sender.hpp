@@ -53,7 +53,7 @@ class SegmentSender {
   void require_reader() const;
   void send_device_memory(std::uint32_t segment, memory::Grant grant);
   void send_export(std::uint32_t segment);
-  void send_pooled(CudaExport message, const platform::CudaForeign& memory);
+  void send_pooled(const CudaExport& message, const platform::CudaForeign& memory);
   void send_chunks(CudaExport message, const platform::CudaForeign& memory);
   memory::Timeline& timeline();
 

@@ -37,7 +37,7 @@ class CudaExports::Room {
 CudaExports::~CudaExports() {
   for (auto& [number, segment] : segments_) try {
       Keepers::let_go(Keepers::Kept(1, std::move(segment.memory)));
-    } catch (const std::bad_alloc&) {
+    } catch (const std::bad_alloc&) {  // then they go here
     }
 }
 

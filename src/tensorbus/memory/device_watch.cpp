@@ -126,7 +126,8 @@ void run(State& state) {
 
 void DeviceWatch::add(std::shared_ptr<TimelinePages> pages) {
   State& on = state();
-  std::list<std::shared_ptr<TimelinePages>> one(1, std::move(pages));
+  std::list<std::shared_ptr<TimelinePages>> one;
+  one.push_back(std::move(pages));
   {
     const std::lock_guard lock(on.mutex);
     on.all.splice(on.all.end(), one);
@@ -140,7 +141,8 @@ void DeviceWatch::wake() noexcept {
 
 void DeviceWatch::retry(std::function<bool()> attempt) {
   State& on = state();
-  Attempts one(1, std::move(attempt));
+  Attempts one;
+  one.push_back(std::move(attempt));
   {
     const std::lock_guard lock(on.mutex);
     on.attempts.splice(on.attempts.end(), one);

@@ -71,24 +71,24 @@ FreeExtents::Place FreeExtents::new_place() {
   size.insert({0, 0, 0});
   offset.emplace(0, 0);
   Place place;
-  place.by_size = size.extract(size.begin());
-  place.by_address = offset.extract(offset.begin());
+  place.by_size_ = size.extract(size.begin());
+  place.by_address_ = offset.extract(offset.begin());
   return place;
 }
 
 void FreeExtents::insert(Extent extent, Place place) noexcept {
-  place.by_size.value() = {extent.bytes, extent.segment, extent.offset};
-  place.by_address.key() = extent.offset;
-  place.by_address.mapped() = extent.bytes;
-  by_size_.insert(std::move(place.by_size));
-  by_address_.find(extent.segment)->second.insert(std::move(place.by_address));
+  place.by_size_.value() = {extent.bytes, extent.segment, extent.offset};
+  place.by_address_.key() = extent.offset;
+  place.by_address_.mapped() = extent.bytes;
+  by_size_.insert(std::move(place.by_size_));
+  by_address_.find(extent.segment)->second.insert(std::move(place.by_address_));
 }
 
 FreeExtents::Place FreeExtents::extract(std::uint32_t segment, Offsets& offsets,
                                         Offsets::iterator at) noexcept {
   Place place;
-  place.by_size = by_size_.extract({at->second, segment, at->first});
-  place.by_address = offsets.extract(at);
+  place.by_size_ = by_size_.extract({at->second, segment, at->first});
+  place.by_address_ = offsets.extract(at);
   return place;
 }
 

@@ -39,8 +39,8 @@ class FreeExtents {
 
    private:
     friend class FreeExtents;
-    Sizes::node_type by_size;
-    Offsets::node_type by_address;
+    Sizes::node_type by_size_;
+    Offsets::node_type by_address_;
   };
   struct Taken {
     Extent extent;

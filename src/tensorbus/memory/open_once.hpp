@@ -39,7 +39,7 @@ class OpenOnce {
    public:
     Place(OpenOnce& table, const Key& key) : table_(&table), key_(key) {}
     Place(Place&& other) noexcept
-        : table_(std::exchange(other.table_, nullptr)), key_(other.key_) {}
+        : table_(std::exchange(other.table_, nullptr)), key_(std::move(other.key_)) {}
     Place& operator=(Place&&) = delete;
     ~Place() {
       if (table_ != nullptr) table_->leave(key_);

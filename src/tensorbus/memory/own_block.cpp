@@ -52,7 +52,7 @@ OwnBlock::~OwnBlock() {
 void OwnBlock::let_go() noexcept {
   try {
     return note_uses(cuda_->marks(), streams_, block_);
-  } catch (const std::exception&) {
+  } catch (const std::exception&) {  // later, then
   }
   try {
     let_go_later(cuda_, block_, streams_, ours_);

@@ -46,7 +46,8 @@ constinit std::size_t next_told = 0;
 
 void lock_guards() noexcept { FileGuards::list.lock(); }
 void unlock_guards() noexcept { FileGuards::list.unlock(); }
-[[maybe_unused]] const int registered = ::pthread_atfork(lock_guards, unlock_guards, unlock_guards);
+[[maybe_unused]] const int kRegistered =
+    ::pthread_atfork(lock_guards, unlock_guards, unlock_guards);
 
 void on_bus_error(int, siginfo_t* info, void* context) {
   const int error = errno;

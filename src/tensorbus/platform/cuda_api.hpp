@@ -223,6 +223,7 @@ static_assert(sizeof(MemPoolPtrExportData) == 64);
   CALL(IpcOpenEventHandle, cuIpcOpenEventHandle, (Event*, IpcEventHandle))
 
 struct Functions {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration has none
 #define TENSORBUS_CUDA_MEMBER(name, symbol, parameters) Result(*name) parameters = nullptr;
   TENSORBUS_CUDA_FUNCTIONS(TENSORBUS_CUDA_MEMBER)
 #undef TENSORBUS_CUDA_MEMBER

@@ -49,7 +49,7 @@ CudaDriver::CudaDriver() {
   void* const library = load_library();
 #define TENSORBUS_CUDA_LOOK_UP(name, symbol, parameters)              \
   name = reinterpret_cast<decltype(name)>(::dlsym(library, #symbol)); \
-  if (name == nullptr)                                                \
+  if ((name) == nullptr)                                              \
     refuse("its driver has no " #symbol ": it is older than CUDA 11.7; install a newer one");
   TENSORBUS_CUDA_FUNCTIONS(TENSORBUS_CUDA_LOOK_UP)
 #undef TENSORBUS_CUDA_LOOK_UP

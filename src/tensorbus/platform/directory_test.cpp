@@ -2,33 +2,21 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <sys/stat.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <cstdio>
+#include <string>
+#include <vector>
 
+#include "tensorbus/platform/directory_test_support.hpp"
 #include "tensorbus/platform/private_directory.hpp"
-#include "tensorbus/platform/test_support.hpp"
 
 namespace tensorbus::platform {
 namespace {
 
 using test::error_of;
+using test::mode_of;
+using test::names_in;
 using test::TemporaryDirectory;
-
-mode_t mode_of(const std::string& path) {
-  struct stat status{};
-  EXPECT_EQ(::stat(path.c_str(), &status), 0);
-  return status.st_mode & 07777;
-}
-
-std::vector<std::string> names_in(int directory) {
-  std::vector<std::string> names = list_directory(directory);
-  std::erase_if(names, [](const std::string& name) { return name == "." || name == ".."; });
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 TEST(Files, are_made_once_and_removed_at_will) {
   const TemporaryDirectory base;

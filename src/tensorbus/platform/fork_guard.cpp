@@ -33,7 +33,7 @@ void after_fork_in_child() noexcept {
   }
 }
 
-[[maybe_unused]] const int registered = ::pthread_atfork(nullptr, nullptr, after_fork_in_child);
+[[maybe_unused]] const int kRegistered = ::pthread_atfork(nullptr, nullptr, after_fork_in_child);
 
 bool has_bit(int fd) noexcept { return fd >= 0 && static_cast<std::size_t>(fd) < kDescriptors; }
 

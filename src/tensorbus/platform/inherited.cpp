@@ -94,7 +94,7 @@ namespace {
 
 constinit ForkGuards guards;
 
-[[maybe_unused]] const int registered =
+[[maybe_unused]] const int kRegistered =
     ::pthread_atfork(ForkGuards::before_fork, ForkGuards::in_parent, ForkGuards::in_child);
 
 int reopened(int fd) noexcept {

@@ -10,7 +10,8 @@ namespace tensorbus {
 namespace platform {
 namespace {
 
-const Error no_memory(
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization): made while there is memory
+const Error kNoMemory(
     Code::kOutOfMemory,
     "no memory for the books of the bus: the address space (RLIMIT_AS, ulimit -v), the data of "
     "this process (RLIMIT_DATA, ulimit -d) or the machine's memory is used up. Let go of some, or "
@@ -126,7 +127,7 @@ void throw_system(const std::string& what, int error_number, During during) {
   throw Error(permission ? Code::kPermission : Code::kOutOfMemory, what + ": " + *limit);
 }
 
-void throw_no_memory() { throw Error(no_memory); }
+void throw_no_memory() { throw Error(kNoMemory); }
 
 }  // namespace platform
 

@@ -24,7 +24,7 @@ constinit bool asked = false;  // under the lock of `notes`
 
 void lock_notes() noexcept { notes.lock(); }
 void unlock_notes() noexcept { notes.unlock(); }
-[[maybe_unused]] const int registered = ::pthread_atfork(lock_notes, unlock_notes, unlock_notes);
+[[maybe_unused]] const int kRegistered = ::pthread_atfork(lock_notes, unlock_notes, unlock_notes);
 
 void describe(const ReadOnlyNote& note, SignalMessage& message) noexcept {
   if (note.from() == ReadOnlyNote::From::kFile)

@@ -87,7 +87,10 @@ std::shared_ptr<std::byte[]> private_copy_of(const std::byte* source, const Layo
 
 void check_coordinates(const Indices& indices, std::span<const std::int64_t> sizes,
                        std::size_t count, bool coalesced) {
-  require_size("indices", indices, sizes.size() * count);
+  std::size_t total = 0;
+  if (__builtin_mul_overflow(sizes.size(), count, &total))
+    refuse("a sparse tensor of " + std::to_string(count) + " elements");
+  require_size("indices", indices, total);
   for (std::size_t dim = 0; dim < sizes.size(); ++dim)
     for (std::size_t i = 0; i < count; ++i) {
       const std::int64_t index = indices[dim * count + i];
@@ -122,8 +125,11 @@ void check_jagged(const Indices& offsets, const Indices* lengths, std::int64_t r
   for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
     const std::int64_t begin = offsets[i];
     const bool begins_inside = begin >= 0 && begin <= rows;
-    const std::int64_t length =
-        !begins_inside ? -1 : (lengths != nullptr ? (*lengths)[i] : offsets[i + 1] - begin);
+    std::int64_t length = -1;
+    if (begins_inside && lengths != nullptr)
+      length = (*lengths)[i];
+    else if (begins_inside && offsets[i + 1] >= begin)
+      length = offsets[i + 1] - begin;
     if (length < 0 || length > rows - begin)
       refuse("a nested tensor that reaches beyond its values: part " + std::to_string(i) + " of " +
              std::to_string(rows) + " rows begins at " + std::to_string(begin));

@@ -49,6 +49,7 @@ TEST(Coordinates, are_inside_their_sizes) {
   EXPECT_NE(coordinates({{kLeast}}, {3}, 1), "");
   EXPECT_NE(coordinates({{0}}, {0}, 1), "");
   EXPECT_NE(coordinates({{0, 1, 2}}, {3, 5}, 2), "") << "too few";
+  EXPECT_NE(coordinates({{}}, {3, 5, 1, 1}, std::size_t{1} << 62), "") << "2^64 indices";
 }
 
 TEST(Coordinates, that_are_coalesced_are_in_order_each_once) {
@@ -107,6 +108,7 @@ TEST(Jagged, parts_are_inside_their_rows) {
   EXPECT_NE(jagged({{0, 3, 2, 5}}, 5), "");
   EXPECT_NE(jagged({{-1, 2}}, 5), "");
   EXPECT_NE(jagged({{kLeast, kHuge}}, 5), "");
+  EXPECT_NE(jagged({{1, kLeast}}, 5), "");
   EXPECT_NE(jagged({{0, kHuge}}, 5), "");
 }
 
