@@ -35,14 +35,14 @@ class Reader {
     EXPECT_EQ(peer_.next(), ControlType::kHello);
     peer_.channel.send(link::Subscribe{
         .link = 1, .publisher = publisher, .depth = 8, .max_held = 8, .topic = "topic"});
-    EXPECT_EQ(peer_.next(), ControlType::kAccepted);
+    auto told = peer_.next();
+    for (; told == ControlType::kSegment; told = peer_.next()) map_segment();  // of the history
+    EXPECT_EQ(told, ControlType::kAccepted);
   }
   void get_segments(std::size_t count) {
     while (segments_.size() < count) {
       ASSERT_EQ(peer_.next(), ControlType::kSegment);
-      const auto said = peer_.received.as<link::SegmentMessage>();
-      segments_[said.segment] = platform::Mapping(peer_.received.take_fd().get(), said.bytes,
-                                                  platform::Mapping::Access::kRead);
+      map_segment();
     }
   }
   bool finds(std::uint64_t word) const {
@@ -58,6 +58,12 @@ class Reader {
   }
 
  private:
+  void map_segment() {
+    const auto said = peer_.received.as<link::SegmentMessage>();
+    segments_[said.segment] = platform::Mapping(peer_.received.take_fd().get(), said.bytes,
+                                                platform::Mapping::Access::kRead);
+  }
+
   RawPeer peer_;
   std::map<std::uint32_t, platform::Mapping> segments_;
 };
