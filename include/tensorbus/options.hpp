@@ -56,6 +56,11 @@ struct PublisherOptions {
   // Subscribers that ask for Access::kShared may write to what is published here. They could write
   // to any loan and sample of the shared publishers of this participant, and to nothing else.
   bool shared = false;
+  // What is published here lies in segments of its own. A subscriber's process is handed these and
+  // no others, so that it can read (or, if shared, write) nothing else of this process. Tensors
+  // that lie elsewhere are copied: loans of other publishers, empty(), received tensors. Mapped
+  // files and memory of a GPU are not (docs/limits.md).
+  bool isolated = false;
   // Of its messages; subscribers that expect another are refused.
   MessageType type{};
   // The node that it belongs to, if it does: for who lists the domain.

@@ -100,6 +100,7 @@ inline Publisher::Publisher(const std::string& topic, const PublisherOptions& op
   given.reliable = options.reliable ? 1 : 0;
   given.timeout_ns = options.timeout.count();
   given.shared = options.shared ? 1 : 0;
+  given.isolated = options.isolated ? 1 : 0;
   given.type = internal::c_text_or_null(options.type.definition(), "the type");
   given.node = internal::c_text_or_null(options.node, "the node");
   publisher_ = internal::created<decltype(publisher_)>([&](tb_publisher** made) {

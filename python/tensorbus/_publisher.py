@@ -31,6 +31,10 @@ class Publisher(Closing):
         reliable: drop nothing; a full subscriber makes `publish` wait.
         shared: subscribers with `access="shared"` may write to what is published here, and to the
             loans of this process's other shared publishers.
+        isolated: what is published here lies in segments of its own, so that subscribers can read
+            (with `access="shared"`, write) nothing else of this process. What lies elsewhere is
+            copied: loans of other publishers, `tb.empty`, received tensors. Mapped files and
+            memory of a GPU are not: see docs/limits.md.
         timeout: seconds that `publish` waits, if reliable; `None` for as long as it takes.
         domain: see `tensorbus.participant`.
         node: the node's name that `list_topics` shows; `Node.create_publisher` says its own.
@@ -60,6 +64,7 @@ class Publisher(Closing):
         history: int = 0,
         reliable: bool = False,
         shared: bool = False,
+        isolated: bool = False,
         timeout: float | None = None,
         domain: str | None = None,
         node: str = "",
@@ -75,6 +80,7 @@ class Publisher(Closing):
             history=whole_number("history", history, least=0),
             reliable=reliable,
             shared=shared,
+            isolated=isolated,
             type="" if self._type is None else self._type.definition,
             node=node,
         )

@@ -114,6 +114,34 @@ static void test_publish(const char* argument) {
   tb_publisher_destroy(publisher);
 }
 
+/* Copies what lies with another publisher, and lends its own. */
+static void test_isolated(const char* argument) {
+  (void)argument;
+  tb_publisher_options options = TB_PUBLISHER_OPTIONS_INIT;
+  options.isolated = 1;
+  tb_publisher* publisher = publisher_of("frames", &options);
+  tb_publisher* other = publisher_of("others", NULL);
+  tb_subscriber* subscriber = subscriber_of("frames", NULL);
+  CHECK_OK(tb_publisher_wait_for_subscribers(publisher, 1, LONG_NS));
+  tb_publisher* const makers[] = {publisher, other};
+  for (int i = 0; i < 2; ++i) {
+    tb_tensor tensor = TB_TENSOR_INIT;
+    tb_loan* loan = filled(makers[i], (float)i, &tensor);
+    CHECK_OK(tb_publisher_publish_loan(publisher, &loan, NULL, NULL));
+    CHECK(loan == NULL);
+    tb_sample* sample = NULL;
+    CHECK_OK(tb_subscriber_receive(subscriber, LONG_NS, NULL, &sample));
+    check_filled(sample, 0, (float)i);
+    tb_sample_release(sample);
+    tb_publisher_stats stats = TB_PUBLISHER_STATS_INIT;
+    CHECK_OK(tb_publisher_get_stats(publisher, &stats));
+    CHECK(stats.bytes_copied == (uint64_t)i * sizeof(float) * COUNT);
+  }
+  tb_subscriber_destroy(subscriber);
+  tb_publisher_destroy(other);
+  tb_publisher_destroy(publisher);
+}
+
 static void test_receive(const char* argument) {
   (void)argument;
   tb_subscriber* subscriber = subscriber_of("frames", NULL);
@@ -615,6 +643,7 @@ static const struct {
   void (*run)(const char* argument);
 } tests[] = {
     {"publish", test_publish},
+    {"isolated", test_isolated},
     {"receive", test_receive},
     {"receive_many", test_receive_many},
     {"wait", test_wait},

@@ -22,7 +22,9 @@ typedef struct tb_publisher_options {
   int32_t reliable;   /* 1: drop nothing; a full subscriber makes publishing wait */
   int64_t timeout_ns; /* for so long */
   int32_t shared;     /* 1: subscribers that ask for TB_ACCESS_SHARED may write to what is sent */
-  int32_t reserved;
+  int32_t isolated;   /* 1: what is sent lies in segments of its own, so that subscribers can read
+                         nothing else of this process; what lies elsewhere is copied, but for
+                         mapped files and memory of a GPU (docs/limits.md) */
   const char* type; /* the definition of its messages (docs/messages.md); NULL: any */
   const char* node; /* the node that it belongs to, for who lists the domain; NULL: none */
 } tb_publisher_options;

@@ -8,12 +8,11 @@
 namespace tensorbus::bus {
 
 bool LoanedSample::take(const Layout& layout, const ByteSpan& span, const std::byte* data,
-                        link::IssuedRef& issued, const memory::Arena& arena,
-                        memory::Grant most_granted, std::uint64_t fingerprint) {
+                        link::IssuedRef& issued, const memory::Arena& arena, memory::PoolId pool,
+                        std::uint64_t fingerprint) {
   memory::Block& block = issued->block();
-  if (span.bytes() == 0 || !block.is_of(arena) || block.standing() ||
-      block.most_granted() != most_granted || data + span.begin < block.data() ||
-      block.data() + block.bytes() < data + span.end)
+  if (span.bytes() == 0 || !block.is_of(arena) || block.standing() || block.pool() != pool ||
+      data + span.begin < block.data() || block.data() + block.bytes() < data + span.end)
     return false;
   link::Entry& entry = ready_.entry;
   const std::size_t bytes = encode_alone(

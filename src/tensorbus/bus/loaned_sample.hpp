@@ -27,7 +27,7 @@ class LoanedSample {
   // `issued`. `span`: of its layout. False, and that is still the caller's: it is not that simple,
   // or cannot be published; PreparedSample says why.
   bool take(const Layout& layout, const ByteSpan& span, const std::byte* data,
-            link::IssuedRef& issued, const memory::Arena& arena, memory::Grant most_granted,
+            link::IssuedRef& issued, const memory::Arena& arena, memory::PoolId pool,
             std::uint64_t fingerprint = 0);
 
   // The tensor was copied into its block to be published.

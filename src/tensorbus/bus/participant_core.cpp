@@ -229,8 +229,8 @@ memory::BlockRef ParticipantCore::take_back_first(Allocate allocate) {
   return allocate();
 }
 
-memory::BlockRef ParticipantCore::allocate(std::size_t bytes, memory::Grant most) {
-  return take_back_first([&] { return arena().allocate(bytes, most); });
+memory::BlockRef ParticipantCore::allocate(std::size_t bytes, memory::PoolId pool) {
+  return take_back_first([&] { return arena().allocate(bytes, pool); });
 }
 
 memory::BlockRef ParticipantCore::allocate(const Device& device, std::size_t bytes,

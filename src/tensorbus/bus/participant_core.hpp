@@ -74,7 +74,7 @@ class ParticipantCore {
   const std::shared_ptr<DeviceCopier>& copier() const noexcept { return surroundings_.copier; }
 
   // A block of the arena; takes back what subscribers returned before it gives up.
-  memory::BlockRef allocate(std::size_t bytes, memory::Grant most);
+  memory::BlockRef allocate(std::size_t bytes, memory::PoolId pool);
   // The same of a GPU.
   memory::BlockRef allocate(const Device& device, std::size_t bytes, memory::Grant most);
 

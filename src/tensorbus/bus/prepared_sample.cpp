@@ -38,7 +38,7 @@ void point_at(TensorEntry& entry, const memory::Block& block, std::uint64_t offs
 
 PreparedSample::PreparedSample(std::span<const TensorView> tensors, const Message& rest,
                                const Supplies& supplies, const memory::BlockRef* loan)
-    : most_granted_(supplies.most_granted) {
+    : most_granted_(supplies.pool.most) {
   if (tensors.size() > kMaxTensors)
     throw Error(Code::kInvalidArgument, std::to_string(tensors.size()) +
                                             " tensors in one message; at most 65535 are possible");
@@ -132,8 +132,7 @@ bool PreparedSample::lend_file(TensorEntry& entry, const std::byte* data, const 
   using Mode = memory::MappedFile::Mode;
   const memory::MappedFile* const file = memory::MappedFile::at(data);
   if (file == nullptr || file->mode() == Mode::kCopyOnWrite) return false;
-  if (supplies.most_granted == memory::Grant::kWrite && file->mode() != Mode::kReadWrite)
-    return false;
+  if (supplies.pool.most == memory::Grant::kWrite && file->mode() != Mode::kReadWrite) return false;
   const std::byte* const first = data + span.begin;
   const auto pages = file->pages();
   if (first < pages.data() || first + span.bytes() > pages.data() + pages.size()) return false;
@@ -153,11 +152,12 @@ bool PreparedSample::lend_file(TensorEntry& entry, const std::byte* data, const 
 // no more and no less than there.
 bool PreparedSample::hand_on(TensorEntry& entry, const TensorView& view, const ByteSpan& span,
                              const Supplies& supplies, Descriptor& descriptor) {
+  if (!view.device.is_cuda() && supplies.pool.number != 0) return false;  // it is copied
   const auto* const first = static_cast<const std::byte*>(view.data) + span.begin;
   auto found = view.device.is_cuda()  // to copy it would take a wait for its writer
                    ? supplies.lent.find(first, span.bytes(), link::LentMemory::kAll)
                    : supplies.lent.find(first, span.bytes());
-  if (!found || found->place.grant != supplies.most_granted) return false;
+  if (!found || found->place.grant != supplies.pool.most) return false;
   const link::Place& place = found->place;
   if (view.device.is_cuda() && place.grant == memory::Grant::kWrite) wait_for_writes(view);
   entry.segment = place.segment;
@@ -168,7 +168,7 @@ bool PreparedSample::hand_on(TensorEntry& entry, const TensorView& view, const B
         memory::CudaMemory::is_number(place.segment)
             ? supplies.cuda.find(place.segment, place.offset, place.generation)
             : supplies.arena.find(place.segment, place.offset, place.generation);
-    if (!block) return false;
+    if (!block || block->pool().number != 0) return false;  // copied: nobody else gets its segment
     entry.kind = block->kind();
     hold(std::move(block));
     return true;
@@ -185,7 +185,7 @@ bool PreparedSample::hand_on(TensorEntry& entry, const TensorView& view, const B
 // Another allocator's memory on a GPU, if somebody keeps it and others can be given it.
 bool PreparedSample::lend_foreign(TensorEntry& entry, const TensorView& view, const ByteSpan& span,
                                   const Supplies& supplies) {
-  if (!view.device.is_cuda() || !view.keeper || supplies.most_granted == memory::Grant::kWrite)
+  if (!view.device.is_cuda() || !view.keeper || supplies.pool.most == memory::Grant::kWrite)
     return false;
   require_not_received(static_cast<const std::byte*>(view.data) + span.begin);
   device_tensors_.add(view);
@@ -240,12 +240,13 @@ memory::Block* PreparedSample::take_loan(const TensorView& view, const ByteSpan&
   if (on_device) device_tensors_.add(view);
   if (first + span.bytes() > block->data() + block->bytes())
     throw Error(Code::kInvalidArgument, "the tensor reaches beyond the end of its loan");
-  const bool fits = block->most_granted() == supplies.most_granted;
-  if (!fits && block->standing()) return nullptr;
+  const bool fits = block->most_granted() == supplies.pool.most;
+  const bool apart = !on_device && block->pool().number != supplies.pool.number;
+  if (apart || (!fits && block->standing())) return nullptr;  // it is copied
   if (!fits)
     throw Error(
         Code::kInvalidArgument,
-        supplies.most_granted == memory::Grant::kWrite
+        supplies.pool.most == memory::Grant::kWrite
             ? "this publisher is shared, and this loan is of one that is not: take the loan "
               "from the publisher that publishes it, or publish a copy"
             : "this loan is of a shared publisher, whose subscribers could write to it: take "

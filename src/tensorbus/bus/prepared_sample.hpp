@@ -28,7 +28,7 @@ class PreparedSample {
     std::function<memory::BlockRef(std::size_t)> allocate;  // throws when there is none
     DeviceTensors::Allocate allocate_on;                    // the same
     CopyTuner& copies;
-    memory::Grant most_granted;  // of all that is published
+    memory::PoolId pool;  // of all host memory of ours that is published; .most: of all memory
     const Id& self;
     const link::LentMemory& lent;
     bool again = false;  // loans may have been published before, and may be again
@@ -38,7 +38,8 @@ class PreparedSample {
   // memory that was lent to us, travel by reference, all others are copied into one block. If
   // `loan` is given, all of them lie in it. Throws Error(kInvalidArgument) for a loan that was
   // published before, for one of a publisher that grants more or less than this one, and for a
-  // malformed layout.
+  // malformed layout. Host memory of an isolated publisher's pool is copied by all others, and an
+  // isolated publisher copies all that is not of its own; but files are lent as ever.
   PreparedSample(std::span<const TensorView> tensors, const Message& rest, const Supplies& supplies,
                  const memory::BlockRef* loan = nullptr);
   ~PreparedSample() { return_loans(); }

@@ -15,7 +15,17 @@
 
 namespace tensorbus {
 
+namespace {
+
 constexpr std::size_t kWorthTakingBackFirst = std::size_t{64} << 10;
+
+// One tensor in host memory, and nothing beside it.
+bool is_plain(std::span<const TensorView> tensors, const Message& rest) {
+  return tensors.size() == 1 && !tensors.front().device.is_cuda() && rest.fields.empty() &&
+         !rest.origin;
+}
+
+}  // namespace
 
 struct PublisherState {
   std::shared_ptr<bus::ParticipantCore> participant;
@@ -24,7 +34,7 @@ struct PublisherState {
   memory::BlockRef allocate(std::size_t bytes) const {
     // A block that was just returned is still in the caches, a fresh one is not.
     if (bytes >= kWorthTakingBackFirst) core->drain();
-    return participant->allocate(bytes, core->most_granted());
+    return participant->allocate(bytes, core->pool());
   }
   memory::BlockRef allocate_on(const Device& device, std::size_t bytes) const {
     core->drain();
@@ -67,8 +77,23 @@ struct PublisherState {
   }
   bool take(bus::LoanedSample& sample, const Layout& layout, const ByteSpan& span,
             const std::byte* data, link::IssuedRef& issued, std::uint64_t fingerprint = 0) const {
-    return sample.take(layout, span, data, issued, participant->arena(), core->most_granted(),
-                       fingerprint);
+    return sample.take(layout, span, data, issued, participant->arena(), core->pool(), fingerprint);
+  }
+  // `loan` is the block that all tensors lie in, if that is known.
+  Published publish(std::span<const TensorView> tensors, const Message& rest,
+                    std::chrono::nanoseconds timeout, const memory::BlockRef* loan,
+                    const GiveUp& give_up) const {
+    if (loan == nullptr && is_plain(tensors, rest))
+      if (const auto done = publish_alone(tensors.front(), rest.fingerprint, timeout, give_up))
+        return *done;
+    bus::PreparedSample sample(
+        tensors, rest,
+        {participant->arena(), participant->cuda(),
+         [&](std::size_t bytes) { return allocate(bytes); },
+         [&](const Device& device, std::size_t bytes) { return allocate_on(device, bytes); },
+         core->copies(), core->pool(), participant->id(), participant->lent()},
+        loan);
+    return publish(sample, timeout, give_up);
   }
   // A LoanedSample or a PreparedSample.
   template <typename Sample>
@@ -78,16 +103,6 @@ struct PublisherState {
     return {result.outcome, result.sequence, result.subscribers};
   }
 };
-
-namespace {
-
-// One tensor in host memory, and nothing beside it.
-bool is_plain(std::span<const TensorView> tensors, const Message& rest) {
-  return tensors.size() == 1 && !tensors.front().device.is_cuda() && rest.fields.empty() &&
-         !rest.origin;
-}
-
-}  // namespace
 
 struct Publisher::Impl {
   bus::ForkSafe<PublisherState> state;
@@ -135,21 +150,14 @@ Published Publisher::publish(std::span<const TensorView> tensors, const Message&
                              const GiveUp& give_up) {
   PublisherState& state = this->state();
   if (state.core->closed()) return {Outcome::kClosed};
-  return platform::with_memory_errors([&]() -> Published {
-    if (loan == nullptr && is_plain(tensors, rest))
-      if (const auto done =
-              state.publish_alone(tensors.front(), rest.fingerprint, timeout, give_up))
-        return *done;
-    bus::PreparedSample sample(
-        tensors, rest,
-        {state.participant->arena(), state.participant->cuda(),
-         [&](std::size_t bytes) { return state.allocate(bytes); },
-         [&](const Device& device, std::size_t bytes) { return state.allocate_on(device, bytes); },
-         state.core->copies(), state.core->most_granted(), state.participant->id(),
-         state.participant->lent()},
-        loan);
-    return state.publish(sample, timeout, give_up);
-  });
+  try {
+    return platform::with_memory_errors(
+        [&] { return state.publish(tensors, rest, timeout, loan, give_up); });
+  } catch (const Error& error) {
+    // It was closed meanwhile, and with it the memory of an isolated publisher.
+    if (error.code() == Code::kClosed && state.core->closed()) return {Outcome::kClosed};
+    throw;
+  }
 }
 
 Published Publisher::publish(const Message& message, std::chrono::nanoseconds timeout,

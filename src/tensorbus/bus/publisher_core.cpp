@@ -22,7 +22,8 @@ PublisherCore::PublisherCore(std::string topic, std::uint32_t number,
       number_(number),
       options_(options),
       arena_(std::move(arena)),
-      sleeper_(std::move(wake_page)) {}
+      sleeper_(std::move(wake_page)),
+      pool_(options_.isolated ? arena_->make_pool(most_granted()) : most_granted()) {}
 
 PublishResult PublisherCore::publish(ReadySample& sample, std::chrono::nanoseconds timeout,
                                      const GiveUp& give_up) {
@@ -229,6 +230,7 @@ bool PublisherCore::close() {
   history_.clear();
   stopped_.insert(stopped_.end(), links_.begin(), links_.end());
   links_.clear();
+  if (options_.isolated) arena_->close_pool(pool_);
   sleeper_.wake_own();
   return true;
 }

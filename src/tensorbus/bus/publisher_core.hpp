@@ -32,6 +32,9 @@ class PublisherCore {
  public:
   PublisherCore(std::string topic, std::uint32_t number, const PublisherOptions& options,
                 std::shared_ptr<memory::Arena> arena, std::shared_ptr<link::WakePage> wake_page);
+  ~PublisherCore() { close(); }
+  PublisherCore(const PublisherCore&) = delete;
+  PublisherCore& operator=(const PublisherCore&) = delete;
 
   const std::string& topic() const noexcept { return topic_; }
   std::uint32_t number() const noexcept { return number_; }
@@ -41,6 +44,8 @@ class PublisherCore {
   memory::Grant most_granted() const noexcept {
     return options_.shared ? memory::Grant::kWrite : memory::Grant::kRead;
   }
+  // The part of it that is host memory, of no file.
+  memory::PoolId pool() const noexcept { return pool_; }
 
   // All or nothing: unless the outcome is kDone, nobody gets the sample, and the caller has it
   // still.
@@ -119,6 +124,7 @@ class PublisherCore {
   std::uint64_t next_sequence_ = 0;
   std::atomic<bool> closed_{false};  // written under mutex_; relaxed, publish() looks again there
   PublisherStats stats_;
+  const memory::PoolId pool_;  // closed with us: after all else here that can throw
 };
 
 }  // namespace tensorbus::bus

@@ -128,11 +128,15 @@ bool is_shared(const void* data, std::size_t bytes, const Participant& participa
   if (!block) block = core->cuda().find(data);
   if (block)
     return first + bytes <= block->data() + block->bytes() &&
-           block->most_granted() == memory::Grant::kWrite;
+           block->pool() == memory::Grant::kWrite;  // and not an isolated publisher's
   if (const memory::MappedFile* const file = memory::MappedFile::at(data))
     return file->mode() == memory::MappedFile::Mode::kReadWrite;
   const auto found = core->lent().find(first, bytes);
-  return found && found->place.grant == memory::Grant::kWrite;
+  if (!found || found->place.grant != memory::Grant::kWrite) return false;
+  const link::Place& place = found->place;
+  if (place.owner != core->id()) return true;
+  block = core->arena().find(place.segment, place.offset, place.generation);
+  return !block || block->pool().number == 0;
 }
 
 Shared share(const Message& message, const ShareOptions& options, const Participant& participant) {

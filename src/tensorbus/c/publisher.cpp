@@ -13,6 +13,7 @@ PublisherOptions options_of(const tb_publisher_options& given) {
           .reliable = given.reliable != 0,
           .timeout = timeout_of(given.timeout_ns),
           .shared = given.shared != 0,
+          .isolated = given.isolated != 0,
           .type = type_of(given.type),
           .node = given.node == nullptr ? "" : given.node};
 }

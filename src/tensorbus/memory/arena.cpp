@@ -59,78 +59,104 @@ std::shared_ptr<Arena> Arena::create(const ArenaOptions& options) {
   return std::shared_ptr<Arena>(new Arena(completed(options)));
 }
 
-Arena::Arena(const ArenaOptions& options) : options_(options) {}
+Arena::Arena(const ArenaOptions& options) : options_(options) {
+  for (const Grant most : {Grant::kRead, Grant::kWrite}) pools_.try_emplace(most);
+}
 
-BlockRef Arena::allocate(std::size_t bytes, Grant most) {
+PoolId Arena::make_pool(Grant most) {
+  const std::lock_guard lock(mutex_);
+  const PoolId id{most, next_pool_};
+  pools_.try_emplace(id);
+  ++next_pool_;
+  return id;
+}
+
+void Arena::close_pool(PoolId id) noexcept {
+  const std::lock_guard lock(mutex_);
+  pool(id).closed = true;
+  while (blocks_.any_rests()) end_rest();
+  for (auto next = segments_.begin(); next != segments_.end();) {
+    const auto at = next++;
+    if (at->second.pool() == id) retire_if_empty(at->first);
+  }
+  const auto left = pools_.find(id);
+  if (left != pools_.end() && left->second.segments == 0) pools_.erase(left);
+}
+
+BlockRef Arena::allocate(std::size_t bytes, PoolId pool) {
   if (bytes > options_.budget_bytes)
     throw Error(Code::kOutOfMemory, mebibytes(bytes) + " asked for, but the byte budget is " +
                                         mebibytes(options_.budget_bytes) +
                                         ": raise budget_bytes (TENSORBUS_BUDGET)");
   const std::lock_guard lock(mutex_);
-  if (BlockRef block = blocks_.wake(rounded(bytes), most, shared_from_this())) {
+  if (BlockRef block = blocks_.wake(rounded(bytes), pool, shared_from_this())) {
     platform::step("loan.allocated");
     return block;
   }
   // What rests is of other sizes. Together with its neighbours it may be what fits best.
   while (blocks_.any_rests()) end_rest();
   LivingBlocks::Room room;
-  FreeExtents::Taken taken = take_extent(rounded(bytes), most);
+  FreeExtents::Taken taken = take_extent(rounded(bytes), pool);
   const Extent& extent = taken.extent;
   const BlockPlace place{.data = segments_.at(extent.segment).data() + extent.offset,
                          .bytes = extent.bytes,
                          .offset = extent.offset,
                          .segment = extent.segment,
-                         .most_granted = most};
+                         .pool = pool};
   BlockRef block =
       blocks_.enter(std::move(room), shared_from_this(), place, std::move(taken.place));
   platform::step("loan.allocated");
   return block;
 }
 
-FreeExtents::Taken Arena::take_extent(std::size_t bytes, Grant most) {
-  FreeExtents& free = pool(most).free;
+FreeExtents::Taken Arena::take_extent(std::size_t bytes, PoolId id) {
+  const auto found = pools_.find(id);
+  if (found == pools_.end() || found->second.closed)
+    throw Error(Code::kClosed, "the publisher is closed");
+  FreeExtents& free = found->second.free;
   std::optional<FreeExtents::Taken> taken = free.take(bytes, step_of(bytes));
   if (!taken) {
-    grow_for(bytes, most);
+    grow_for(bytes, id);
     taken = free.take(bytes, step_of(bytes));
     check(taken.has_value());
   }
   try {
     if (make_usable(taken->extent)) return *std::move(taken);
   } catch (...) {
-    give_back(*std::move(taken), most);
+    give_back(*std::move(taken), id);
     throw;
   }
-  give_back(*std::move(taken), most);
+  give_back(*std::move(taken), id);
   throw Error(Code::kOutOfMemory,
               "the kernel has no " + mebibytes(bytes) +
                   " of shared memory: the memory of this machine, or of a cgroup (memory.max), is "
                   "used up. Let go of some, or raise the limit");
 }
 
-void Arena::give_back(FreeExtents::Taken taken, Grant most) noexcept {
+void Arena::give_back(FreeExtents::Taken taken, PoolId id) noexcept {
   const std::uint32_t segment = taken.extent.segment;
-  pool(most).free.give_back(std::move(taken));
+  pool(id).free.give_back(std::move(taken));
   retire_if_empty(segment);
 }
 
-void Arena::grow_for(std::size_t bytes, Grant most) {
+void Arena::grow_for(std::size_t bytes, PoolId pool_id) {
+  Pool& pool = this->pool(pool_id);
   const std::size_t page = platform::page_bytes();
   const std::size_t limit = platform::max_file_bytes() / page * page;
   const std::size_t wanted = std::max(options_.segment_bytes, whole_pages(bytes));
   const std::size_t segment_bytes = std::max(bytes, std::min(wanted, limit));
   const std::uint32_t id = next_segment_++;
   retired_.reserve(retired_.size() + segments_.size() + 1);
-  const auto at = segments_.try_emplace(id, id, segment_bytes, most).first;
+  const auto at = segments_.try_emplace(id, id, segment_bytes, pool_id).first;
   try {
-    pool(most).free.add({id, 0, segment_bytes});
+    pool.free.add({id, 0, segment_bytes});
     blocks_.add_segment(id, at->second.data(), segment_bytes);
   } catch (...) {
-    pool(most).free.forget(id);
+    pool.free.forget(id);
     segments_.erase(at);
     throw;
   }
-  ++pool(most).segments;
+  ++pool.segments;
 }
 
 bool Arena::make_usable(const Extent& extent) {
@@ -165,8 +191,8 @@ void Arena::require_room(std::size_t bytes, std::size_t asked) {
 bool Arena::free(Block& block) noexcept {
   const std::lock_guard lock(mutex_);
   if (keep_for_children(block)) return false;
-  if (closed_) {  // nothing will be allocated
-    pool(block.most_granted()).free.give_back(blocks_.remove(block));
+  if (closed_ || is_of_closed_pool(block)) {  // nothing will be allocated there
+    give_back(blocks_.remove(block), block.pool());
     return true;
   }
   if (blocks_.all_rest()) end_rest();
@@ -196,8 +222,8 @@ bool Arena::keep_for_children(Block& block) noexcept {
 
 void Arena::end_rest() noexcept {
   FreeExtents::Taken taken = blocks_.end_rest();
-  const Grant most = segments_.at(taken.extent.segment).most_granted();
-  pool(most).free.give_back(std::move(taken));
+  const PoolId id = segments_.at(taken.extent.segment).pool();
+  pool(id).free.give_back(std::move(taken));
 }
 
 void Arena::keep_warm_limit() noexcept {
@@ -216,7 +242,7 @@ void Arena::close() noexcept {
 // are empty then.
 void Arena::trim(std::size_t reserved_target) noexcept {
   while (blocks_.any_rests()) end_rest();
-  for (const Pool& pool : pools_) trim(pool.free, reserved_target);
+  for (const auto& [id, pool] : pools_) trim(pool.free, reserved_target);
   for (auto next = segments_.begin(); next != segments_.end();) retire_if_empty((next++)->first);
 }
 
@@ -274,19 +300,23 @@ void Arena::unpin(std::uint32_t segment, Range part) noexcept {
   if (found == end) return;
   pinned_.erase(found);
   pinned_bytes_ -= part.bytes();
+  retire_if_empty(segment);
   keep_warm_limit();
 }
 
-// A segment goes when nothing of it is used and nothing of it is warm; the last of a pool stays.
+// A segment goes when nothing of it is used and nothing of it is warm; the last of a pool stays. Of
+// a closed pool each goes when nothing of it is used or pinned, and the pool with the last.
 void Arena::retire_if_empty(std::uint32_t id) noexcept {
   const auto found = segments_.find(id);
   if (found == segments_.end()) return;
   const Segment& segment = found->second;
-  Pool& pool = this->pool(segment.most_granted());
-  if (pool.segments == 1) return;
-  if (segment.reserved_bytes() != 0 || !pool.free.covers(id, segment.bytes())) return;
+  Pool& pool = this->pool(segment.pool());
+  if (pool.closed ? pinned_.contains(id) : pool.segments == 1 || segment.reserved_bytes() != 0)
+    return;
+  if (!pool.free.covers(id, segment.bytes())) return;
   pool.free.forget(id);
-  --pool.segments;
+  reserved_bytes_ -= segment.reserved_bytes();
+  if (--pool.segments == 0) pools_.erase(segment.pool());
   blocks_.remove_segment(segment.data());
   segments_.erase(found);
   retired_.push_back(id);

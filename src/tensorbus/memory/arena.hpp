@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -34,12 +33,13 @@ struct ArenaStats {
 };
 
 // A participant's host memory: sealed segments, carved into blocks. All book-keeping is private
-// memory of the owner, so nothing a borrower does can damage it. There are two pools of segments:
-// of one, borrowers only ever get to read; of the other, those who ask may write.
+// memory of the owner, so nothing a borrower does can damage it. Each segment is of one pool. There
+// are two for everybody: of one, borrowers only ever get to read; of the other, those who ask may
+// write. Whoever wants segments for itself makes one more.
 //
 // Invariants, under `mutex_`:
 // 1. Every byte of every segment is in exactly one block, which may rest, or one free extent.
-// 2. Every page of a block is reserved; reserved_bytes, of both pools, never exceeds the budget.
+// 2. Every page of a block is reserved; reserved_bytes, of all pools, never exceeds the budget.
 // 3. A segment is removed only when it is entirely free.
 // 4. A segment is of one pool for ever, and its number belongs to no other segment, ever.
 // 5. Pages that are pinned are reserved, and not punched.
@@ -49,9 +49,14 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
  public:
   static std::shared_ptr<Arena> create(const ArenaOptions& options);
 
-  // At least `bytes`, aligned to kBlockAlignment, of the pool of which `most` may be granted.
-  // Throws Error(kOutOfMemory) that names the limit.
-  BlockRef allocate(std::size_t bytes, Grant most = Grant::kRead);
+  // At least `bytes`, aligned to kBlockAlignment, of a pool. Throws Error(kOutOfMemory) that names
+  // the limit.
+  BlockRef allocate(std::size_t bytes, PoolId pool = Grant::kRead);
+
+  // A pool for one user. When it is closed, allocate() throws Error(kClosed) for it, and each of
+  // its segments goes with its last block. It is closed once.
+  PoolId make_pool(Grant most);
+  void close_pool(PoolId id) noexcept;
 
   // The block that holds this address, or an empty reference.
   BlockRef find(const void* address) const noexcept;
@@ -94,12 +99,16 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
   struct Pool {
     FreeExtents free;
     std::size_t segments = 0;
+    bool closed = false;
   };
-  Pool& pool(Grant most) noexcept { return pools_[static_cast<std::size_t>(most)]; }
+  Pool& pool(PoolId id) noexcept { return pools_.at(id); }
 
-  FreeExtents::Taken take_extent(std::size_t bytes, Grant most);
-  void give_back(FreeExtents::Taken taken, Grant most) noexcept;
-  void grow_for(std::size_t bytes, Grant most);
+  FreeExtents::Taken take_extent(std::size_t bytes, PoolId id);
+  void give_back(FreeExtents::Taken taken, PoolId id) noexcept;
+  void grow_for(std::size_t bytes, PoolId id);
+  bool is_of_closed_pool(const Block& block) const noexcept {
+    return block.pool().number != 0 && pools_.at(block.pool()).closed;
+  }
   bool make_usable(const Extent& extent);
   void require_room(std::size_t bytes, std::size_t asked);
   bool free(Block& block) noexcept override;
@@ -116,7 +125,8 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
   mutable std::mutex mutex_;
   std::map<std::uint32_t, Segment> segments_;
   LivingBlocks blocks_;
-  std::array<Pool, 2> pools_;           // by the most that may be granted
+  std::map<PoolId, Pool> pools_;
+  std::uint32_t next_pool_ = 1;
   std::vector<std::uint32_t> retired_;  // has room for every segment that there is
   std::function<void()> retired_listener_;
   std::uint32_t next_segment_ = 0;

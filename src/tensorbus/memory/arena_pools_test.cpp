@@ -1,8 +1,10 @@
-// The two pools of an arena: what borrowers only ever read, and what some of them may write.
+// The pools of an arena: what borrowers only ever read, what some of them may write, and those that
+// somebody has made for itself.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <map>
 #include <random>
@@ -29,7 +31,9 @@ int mode_of(const Arena::SharedSegment& shared) {
 TEST(Pools, never_share_a_segment) {
   std::mt19937 random(5);
   const auto arena = small_arena();
-  std::map<std::uint32_t, Grant> seen;
+  const std::array pools{PoolId(Grant::kRead), PoolId(Grant::kWrite),
+                         arena->make_pool(Grant::kRead), arena->make_pool(Grant::kWrite)};
+  std::map<std::uint32_t, PoolId> seen;
   std::vector<BlockRef> blocks;
   for (int i = 0; i < 4000; ++i) {
     if (random() % 2 == 0 && !blocks.empty()) {
@@ -37,17 +41,17 @@ TEST(Pools, never_share_a_segment) {
       blocks.pop_back();
       continue;
     }
-    const Grant most = random() % 2 == 0 ? Grant::kRead : Grant::kWrite;
+    const PoolId pool = pools[random() % pools.size()];
     try {
-      blocks.push_back(arena->allocate(random() % (300 * kKiB), most));
+      blocks.push_back(arena->allocate(random() % (300 * kKiB), pool));
     } catch (const Error&) {
       blocks.clear();
       continue;
     }
-    ASSERT_EQ(blocks.back()->most_granted(), most);
-    ASSERT_EQ(seen.emplace(blocks.back()->segment(), most).first->second, most);
+    ASSERT_TRUE(blocks.back()->pool() == pool);
+    ASSERT_TRUE(seen.emplace(blocks.back()->segment(), pool).first->second == pool);
   }
-  EXPECT_GT(seen.size(), 2U);
+  EXPECT_GT(seen.size(), 4U);
 }
 
 TEST(Pools, hand_out_what_may_be_written_of_one_alone) {
@@ -110,6 +114,42 @@ TEST(Pools, keep_one_segment_each_and_retire_the_others) {
   EXPECT_EQ(arena->allocate(1)->most_granted(), Grant::kRead);
   EXPECT_EQ(arena->allocate(1, Grant::kWrite)->most_granted(), Grant::kWrite);
   EXPECT_EQ(arena->stats().segments, 2U);
+}
+
+TEST(Pools, that_are_closed_lose_each_segment_with_its_last_block) {
+  const auto arena = small_arena();
+  const PoolId pool = arena->make_pool(Grant::kWrite);
+  BlockRef small = arena->allocate(1000, pool);
+  BlockRef large = arena->allocate(6 * kMiB, pool);
+  const BlockRef other = arena->allocate(1000);
+  {
+    const BlockRef rests = arena->allocate(2000, pool);
+  }
+  arena->close_pool(pool);
+  EXPECT_EQ(arena->stats().segments, 3U);
+  EXPECT_EQ(test::error_of([&] { arena->allocate(2000, pool); }), "Closed");
+  large = {};
+  EXPECT_EQ(arena->stats().segments, 2U);
+  small = {};
+  EXPECT_EQ(arena->stats().segments, 1U);
+  EXPECT_EQ(arena->stats().reserved_bytes, 256 * kKiB) << "what the other block has";
+  EXPECT_EQ(arena->take_retired().size(), 2U);
+  EXPECT_EQ(test::error_of([&] { arena->allocate(2000, pool); }), "Closed");
+}
+
+TEST(Pools, that_are_closed_keep_a_segment_that_is_pinned) {
+  const auto arena = small_arena();
+  const PoolId pool = arena->make_pool(Grant::kRead);
+  BlockRef block = arena->allocate(1 * kMiB, pool);
+  const std::uint32_t segment = block->segment();
+  const auto part = arena->pin(segment, block->offset(), block->generation());
+  ASSERT_TRUE(part);
+  block = {};
+  arena->close_pool(pool);
+  EXPECT_EQ(arena->stats().segments, 1U);
+  arena->unpin(segment, *part);
+  EXPECT_EQ(arena->stats().segments, 0U);
+  EXPECT_EQ(arena->stats().reserved_bytes, 0U);
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ struct BlockPlace {
   std::uint64_t offset = 0;  // in the segment
   std::uint32_t segment = 0;
   BufferKind kind = BufferKind::kHost;
-  Grant most_granted = Grant::kRead;  // of the segment
+  PoolId pool = Grant::kRead;  // of the segment
 };
 
 // A range of bytes of an owner's arena, counted privately by the owner. Loans, samples that were
@@ -55,7 +55,8 @@ class Block final : private platform::Inherited {
   std::uint64_t offset() const noexcept { return place_.offset; }
   // Unique among all blocks of the arena, ever: a stale reference is told from a fresh one.
   std::uint64_t generation() const noexcept { return generation_; }
-  Grant most_granted() const noexcept { return place_.most_granted; }
+  Grant most_granted() const noexcept { return place_.pool.most; }
+  PoolId pool() const noexcept { return place_.pool; }
   bool is_of(const BlockHome& home) const noexcept { return home_.get() == &home; }
 
   // It is its process's to write for ever, and to send any number of times; whoever has it sees

@@ -68,7 +68,7 @@ BlockRef CudaArena::allocate(std::size_t bytes, Grant most) {
                          .offset = extent.offset,
                          .segment = extent.segment,
                          .kind = BufferKind::kCuda,
-                         .most_granted = most};
+                         .pool = most};
   BlockRef block =
       blocks_.enter(std::move(room), shared_from_this(), place, std::move(taken->place));
   platform::step("loan.allocated");

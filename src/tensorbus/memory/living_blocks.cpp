@@ -65,11 +65,11 @@ void LivingBlocks::rest(Block& block) noexcept {
   resting_[resting_count_++] = &block;
 }
 
-BlockRef LivingBlocks::wake(std::size_t bytes, Grant most,
+BlockRef LivingBlocks::wake(std::size_t bytes, PoolId pool,
                             const std::shared_ptr<BlockHome>& home) noexcept {
   for (std::size_t i = resting_count_; i-- > 0;) {
     Block& block = *resting_[i];
-    if (block.bytes() != bytes || block.most_granted() != most) continue;
+    if (block.bytes() != bytes || block.pool() != pool) continue;
     take_from_resting(i);
     bytes_ += bytes;
     block.begin_again(home, next_generation_++);

@@ -20,9 +20,9 @@ std::size_t round_up(std::size_t value, std::size_t step) {
 
 }  // namespace
 
-Segment::Segment(std::uint32_t id, std::size_t bytes, Grant most)
+Segment::Segment(std::uint32_t id, std::size_t bytes, PoolId pool)
     : id_(id),
-      most_(most),
+      pool_(pool),
       memfd_(platform::create_sealed_memfd("tensorbus-segment", bytes)),
       mapping_(memfd_.get(), bytes, platform::Mapping::Access::kReadWrite) {}
 
@@ -77,7 +77,7 @@ void Segment::punch(Range range, std::size_t wanted_bytes) noexcept {
 
 platform::Fd Segment::descriptor(Grant grant) const {
   if (grant == Grant::kRead) return platform::reopen_read_only(memfd_.get());
-  check(most_ == Grant::kWrite);
+  check(pool_.most == Grant::kWrite);
   return platform::duplicate(memfd_.get());
 }
 

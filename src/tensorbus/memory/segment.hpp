@@ -16,10 +16,10 @@ namespace tensorbus::memory {
 // used, so that writing to a block never fails.
 class Segment {
  public:
-  Segment(std::uint32_t id, std::size_t bytes, Grant most);
+  Segment(std::uint32_t id, std::size_t bytes, PoolId pool);
 
   std::uint32_t id() const noexcept { return id_; }
-  Grant most_granted() const noexcept { return most_; }
+  PoolId pool() const noexcept { return pool_; }
   std::byte* data() const noexcept { return mapping_.data(); }
   std::size_t bytes() const noexcept { return mapping_.size(); }
   std::size_t reserved_bytes() const noexcept { return reserved_.bytes(); }
@@ -44,7 +44,7 @@ class Segment {
 
   const platform::Inheritable inheritable_{platform::Inheritable::Of::kUs};
   std::uint32_t id_;
-  Grant most_;
+  PoolId pool_;
   platform::Fd memfd_;
   platform::Mapping mapping_;
   RangeSet reserved_;

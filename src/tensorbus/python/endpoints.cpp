@@ -231,7 +231,7 @@ void bind_publisher(nb::module_& module) {
       .def(
           "__init__",
           [](Publisher* self, const std::string& topic, const Participant& participant,
-             std::uint32_t depth, std::uint32_t history, bool reliable, bool shared,
+             std::uint32_t depth, std::uint32_t history, bool reliable, bool shared, bool isolated,
              const std::string& type, const std::string& node) {
             const WithoutGil release;
             new (self) Publisher(topic,
@@ -239,13 +239,14 @@ void bind_publisher(nb::module_& module) {
                                   .history = history,
                                   .reliable = reliable,
                                   .shared = shared,
+                                  .isolated = isolated,
                                   .type = type_of(type),
                                   .node = node},
                                  participant);
           },
           nb::arg("topic"), nb::arg("participant"), nb::kw_only(), nb::arg("depth"),
-          nb::arg("history"), nb::arg("reliable"), nb::arg("shared"), nb::arg("type") = "",
-          nb::arg("node") = "")
+          nb::arg("history"), nb::arg("reliable"), nb::arg("shared"), nb::arg("isolated") = false,
+          nb::arg("type") = "", nb::arg("node") = "")
       .def("loan", loan, nb::arg("dtype"), nb::arg("shape"), nb::arg("device") = -1,
            nb::sig("def loan(self, dtype: str, shape: collections.abc.Sequence[int], device: int = "
                    "-1) -> Memory"))
