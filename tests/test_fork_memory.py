@@ -48,8 +48,14 @@ class Child:
         os.close(reading)
 
     def go(self) -> None:
+        self.start()
+        self.wait()
+
+    def start(self) -> None:
         os.write(self._start, b"x")
         os.close(self._start)
+
+    def wait(self) -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1]) == 0
 
 
@@ -197,8 +203,9 @@ def keep_through(fork: Callable[[Any], list[Child]]) -> None:
         received = subscriber.receive().data
         children = fork(received)
         del received
-        assert inherited()[1:] == (1, len(children))
+        assert inherited()[1:] == (0, len(children)), "of this process's own: no lease of others"
         republish(publisher, subscriber)
+        assert inherited()[0] > 0
         for child in children:
             child.go()
         eventually(nothing_is_kept)
@@ -212,6 +219,56 @@ def keep_through_each_way() -> None:
 
 def test_a_received_array_stays_what_it_was(elsewhere: Elsewhere) -> None:
     elsewhere.start(keep_through_each_way).finish()
+
+
+def publish_when_told(told: int) -> None:
+    with tb.Publisher("topic", reliable=True, timeout=PATIENCE) as publisher:
+        publisher.wait_for_subscribers(timeout=PATIENCE)
+        publisher.publish(np.full(WORDS, 7))
+        os.read(told, 1)
+        for number in range(50):
+            publisher.publish(np.full(WORDS, 100 + number))
+        os.read(told, 1)
+
+
+def keep_what_another_process_owns() -> None:
+    told, tell = os.pipe()
+    owner = Child(publish_when_told, told)
+    owner.start()
+    with tb.Subscriber("topic", timeout=PATIENCE) as subscriber:
+        received = subscriber.receive().data
+        child = Child(read_sevens, received)
+        del received
+        assert inherited() == (0, 1, 1)
+        os.write(tell, b"x")
+        for number in range(50):
+            assert (subscriber.receive().data == 100 + number).all()
+        child.go()
+        eventually(nothing_is_kept)
+        os.write(tell, b"x")
+        owner.wait()
+
+
+def test_what_another_process_owns_stays_what_it_was(elsewhere: Elsewhere) -> None:
+    elsewhere.start(keep_what_another_process_owns).finish()
+
+
+def let_go_of_an_item_of_ones_own() -> None:
+    with tb.Queue() as items:
+        items.put(np.full(WORDS, 7))
+        received = items.get()
+        child = Child(read_sevens, received)
+        del received
+        items.task_done()
+        use = tb.participant().arena
+        assert use["inherited_bytes"] == use["used_bytes"] > 0
+        assert use["inherited_leases"] == 0
+        child.go()
+        eventually(nothing_is_kept)
+
+
+def test_an_item_of_ones_own_is_told_as_what_children_keep(elsewhere: Elsewhere) -> None:
+    elsewhere.start(let_go_of_an_item_of_ones_own).finish()
 
 
 def exec_releases() -> None:
@@ -241,8 +298,10 @@ def long_lived_workers() -> None:
         with multiprocessing.get_context("fork").Pool(2) as pool:
             pool.map(abs, range(10))
             del received
+            republish(publisher, subscriber)
             before = inherited()
-            assert before[1:] == (1, 2)
+            assert before[1:] == (0, 2)
+            assert before[0] > 0
             republish(publisher, subscriber)
             assert inherited() == before, "what came after the fork is none of theirs"
         eventually(nothing_is_kept)

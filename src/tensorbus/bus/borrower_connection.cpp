@@ -26,6 +26,7 @@ BorrowerConnection::BorrowerConnection(Surroundings& surroundings, const Id& own
       exchange_(std::make_shared<Exchange>(surroundings, connected_, segments_)) {
   link::check_same_user(conversation_.channel()->fd());
   connected_->channel = conversation_.channel();
+  connected_->of_this_process = account_.is_this_process();
   connected_->pay_from(account_);
   connected_->connection = std::move(charge_);
   segments_->pay_from(account_);

@@ -62,6 +62,7 @@ OwnerConnection::OwnerConnection(Surroundings& surroundings, platform::Fd socket
       connected_(std::make_shared<link::Connected>()),
       exchange_(std::make_shared<Exchange>(surroundings, connected_, segments_)) {
   connected_->channel = conversation_.channel();
+  connected_->of_this_process = account_.is_this_process();
   connected_->pay_from(account_);
   connected_->connection = std::move(charge_);
   segments_->pay_from(account_);

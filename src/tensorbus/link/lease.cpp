@@ -117,8 +117,10 @@ memory::Mark signalled(const std::vector<platform::CudaStream>& streams,
 
 }  // namespace
 
+// Of what this process owns itself the arena keeps the block for forked children.
 void Lease::give_back(std::uint64_t mark) noexcept {
-  if (!platform::may_be_inherited(born_)) return lender_->give_back(*this, mark);
+  if (!platform::may_be_inherited(born_) || lender_->connected()->of_this_process)
+    return lender_->give_back(*this, mark);
   lender_->leave(*this);
   if (!KeptLease::keep(lender_, token_, mark, born_)) lender_->give_back(token_, mark);
 }

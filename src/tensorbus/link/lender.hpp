@@ -34,6 +34,7 @@ struct Connected {
   std::shared_ptr<memory::PinnedBlocks> pinned = std::make_shared<memory::PinnedBlocks>();
   PeerWakePage wake_page;
   std::shared_ptr<const platform::Fd> pidfd;  // null: the peer has none, or has not greeted yet
+  bool of_this_process = false;               // the owner is: its blocks know of forked children
 
   memory::PeerAccount account;    // who pays for what the owner has us take
   memory::PeerCharge connection;  // for the socket, the pidfd and the wake page

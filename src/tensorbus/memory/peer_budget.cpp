@@ -127,6 +127,8 @@ PeerCharge::~PeerCharge() {
   give_back(*one_, cost_);
 }
 
+bool PeerAccount::is_this_process() const noexcept { return pid_ == ::getpid(); }
+
 PeerCharge PeerAccount::take(const PeerCost& cost) const {
   PeerCharge charge;
   if (!budget_) return charge;

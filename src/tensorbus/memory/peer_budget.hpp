@@ -66,6 +66,7 @@ class PeerAccount {
  public:
   // What is taken for it is not counted: nobody sent it.
   PeerAccount() = default;
+  bool is_this_process() const noexcept;
   // Throws PeerLimit.
   PeerCharge take(const PeerCost& cost) const;
   // Looks whether so many more descriptors may be open here. Throws PeerLimit.
