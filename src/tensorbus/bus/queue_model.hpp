@@ -66,7 +66,7 @@ class QueueModel {
   // What the table has sent.
   struct Port {
     QueueState& state;
-    const QueueModel& model;
+    QueueModel& model;
     using Request = ClientRequest<int>;
 
     void offer(const Request& to, int item, std::uint64_t number) {
@@ -91,6 +91,8 @@ class QueueModel {
     void answer(const Request& to, Answered answered) {
       ModelClient& producer = client(to);
       if (!lives(producer)) return;
+      if (producer.item < 0)
+        return model.expect(model.mistake_ != QueueMistake::kNone, "a put is answered twice");
       state.items[static_cast<std::size_t>(producer.item)].put = answered;
       producer.at = ClientAt::kIdle;
       producer.item = -1;

@@ -27,7 +27,7 @@ struct Place {
 };
 
 // This process's right to read the memory of one sample. Dropping the last reference returns it, as
-// soon as no forked child has inherited it.
+// soon as no forked child has inherited it; at once if this process owns the memory.
 class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_this<Lease> {
  public:
   Lease() = default;  // of nothing, until begin()

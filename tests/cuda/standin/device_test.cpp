@@ -68,6 +68,9 @@ TEST(Init, is_not_inherited_by_a_forked_child) {
 
 // Streams that wait lock what the child's end would lock too.
 TEST(Init, does_not_hold_up_a_forked_child_that_ends) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "what it does at the end of a process locks up in a child beside threads";
+#endif
   in_process([] {
     const Session session;
     const RegisteredPage page;
