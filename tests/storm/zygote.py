@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import gc
 import heapq
@@ -123,8 +124,8 @@ class Zygote:
         try:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD, signal.SIGINT})
             life()
-        except (SystemExit, KeyboardInterrupt):
-            pass
+        except (SystemExit, KeyboardInterrupt, asyncio.CancelledError):
+            pass  # the last: SIGINT in asyncio.run(), before it counts interrupts
         except BaseException:
             records.Recorder(path).wrong(traceback.format_exc()[-1500:].strip())
             code = 1
