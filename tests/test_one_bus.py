@@ -83,11 +83,13 @@ class Machine:
         self._holder.communicate()
 
 
+SANITIZER = ["LD_PRELOAD", "ASAN_OPTIONS", "UBSAN_OPTIONS", "PYTHONMALLOC"]
 # Without the user's own settings; of the package as it is installed here.
 BYSTANDERS = {
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
     "TENSORBUS_CUDA_DRIVER": "off",
+    **{name: os.environ[name] for name in SANITIZER if name in os.environ},
 }
 
 
