@@ -79,13 +79,10 @@ class Client(Closing):
             MessageError, Unsupported: the request cannot be sent; see `Publisher.publish`.
         """
         deadline = self._deadline(timeout)
-        server = await self._finder.found(deadline)
-        if server is None:
-            raise self._missing()
         with _Answer(self._replies, self._domain) as replies:
             item = _calls.request_item(replies.queue.address, self._types, request)
+            server = await self._asked(item, deadline)
             try:
-                await server.put(item, deadline).answer()
                 found = await server.get(replies, deadline).answer()
             except (Timeout, Closed) as error:
                 raise self._told(error, server) from None
@@ -94,17 +91,37 @@ class Client(Closing):
     def call_sync(self, request: Any, timeout: float | None = None) -> Any:
         """`call` that blocks its thread; not in an event loop that serves it."""
         deadline = self._deadline(timeout)
-        server = self._finder.found_sync(deadline)
-        if server is None:
-            raise self._missing()
         with _Answer(self._replies, self._domain) as replies:
             item = _calls.request_item(replies.queue.address, self._types, request)
+            server = self._asked_sync(item, deadline)
             try:
-                server.put(item, deadline).answer_sync()
                 found = server.get(replies, deadline).answer_sync()
             except (Timeout, Closed) as error:
                 raise self._told(error, server) from None
         return self._read(found)
+
+    async def _asked(self, item: _calls.Item, deadline: float) -> Server:
+        """Who has accepted it. One that went since it was found has not: the next is asked."""
+        while (server := await self._finder.found(deadline)) is not None:
+            try:
+                await server.put(item, deadline).answer()
+                return server
+            except Closed:
+                server.found_gone()
+            except Timeout as error:
+                raise self._told(error, server) from None
+        raise self._missing()
+
+    def _asked_sync(self, item: _calls.Item, deadline: float) -> Server:
+        while (server := self._finder.found_sync(deadline)) is not None:
+            try:
+                server.put(item, deadline).answer_sync()
+                return server
+            except Closed:
+                server.found_gone()
+            except Timeout as error:
+                raise self._told(error, server) from None
+        raise self._missing()
 
     async def wait_for_service(self, timeout: float | None = None) -> bool:
         """Waits until there is such a service; False after `timeout` seconds."""
