@@ -316,7 +316,7 @@ def test_endpoints_come_and_go_in_several_threads() -> None:
                 assert number_of(subscriber.receive().data) == number
 
     all_at_once(come_and_go)
-    assert tb.participant().arena["used_bytes"] == 0
+    eventually(lambda: tb.participant().arena["used_bytes"] == 0)
 
 
 def test_looking_is_for_any_thread_at_any_time() -> None:
