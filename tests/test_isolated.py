@@ -183,8 +183,8 @@ def test_a_sample_outlives_its_publisher_in_another_process(elsewhere: Elsewhere
         publisher.publish(np.full(WORDS, OWN, np.uint64))
         reader = elsewhere.start(hold_a_sample_of_a_closed_publisher)
         assert reader.hear() == "received"
-    with tb.Publisher("topic", isolated=True) as again:
-        again.publish(np.full(WORDS, SECRET, np.uint64))
+    with tb.Publisher("nobody/reads", isolated=True) as another:
+        another.publish(np.full(WORDS, SECRET, np.uint64))
     assert segments() == before + 1
     reader.tell()
     reader.finish()
