@@ -188,7 +188,7 @@ void OwnerConnection::greet(link::Channel::Received& received) {
   if (connected_->pidfd) conversation_.watch_death(connected_->pidfd->get());
   if (peer_->lineage) {
     lineage_.emplace(surroundings_.service, platform::duplicate(peer_->lineage.get()), [this] {
-      if (stopped_) on_end_(*this, "");
+      if (stopped_ && !ended_) on_end_(*this, "");
     });
     peer_->lineage.reset();
   }
