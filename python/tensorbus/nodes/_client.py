@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tensorbus._arguments import library_or_none, plan_or_none, seconds, topic_name
@@ -73,8 +75,8 @@ class Client(Closing):
         Raises:
             ServiceError: the service's callback raised; its `__cause__` has the traceback there.
             Timeout: there was no such service, or no answer, in time.
-            Closed: the service's process died, or closed it, while we waited; or the client is
-                closed.
+            Closed: the service's process died, or closed it, after it had accepted the request; or
+                the client is closed.
             TypeMismatch: the service's types are others; both are shown.
             MessageError, Unsupported: the request cannot be sent; see `Publisher.publish`.
         """
@@ -103,25 +105,26 @@ class Client(Closing):
     async def _asked(self, item: _calls.Item, deadline: float) -> Server:
         """Who has accepted it. One that went since it was found has not: the next is asked."""
         while (server := await self._finder.found(deadline)) is not None:
-            try:
+            with self._asking(server):
                 await server.put(item, deadline).answer()
                 return server
-            except Closed:
-                server.found_gone()
-            except Timeout as error:
-                raise self._told(error, server) from None
         raise self._missing()
 
     def _asked_sync(self, item: _calls.Item, deadline: float) -> Server:
         while (server := self._finder.found_sync(deadline)) is not None:
-            try:
+            with self._asking(server):
                 server.put(item, deadline).answer_sync()
                 return server
-            except Closed:
-                server.found_gone()
-            except Timeout as error:
-                raise self._told(error, server) from None
         raise self._missing()
+
+    @contextmanager
+    def _asking(self, server: Server) -> Iterator[None]:
+        try:
+            yield
+        except Closed:
+            server.found_gone()
+        except Timeout as error:
+            raise self._told(error, server) from None
 
     async def wait_for_service(self, timeout: float | None = None) -> bool:
         """Waits until there is such a service; False after `timeout` seconds."""
