@@ -54,8 +54,8 @@ class Client {
   // - ServiceError, if the service's callback failed;
   // - Error(kTimeout), if there was no service, or no answer, in time, or `give_up` said so. The
   //   request may have been served; an answer that comes late reaches nobody;
-  // - Error(kClosed) at once, if the service's process died, or closed it, while we waited. The
-  //   next call looks for another one;
+  // - Error(kClosed) at once, if the service's process died, or closed it, after it had accepted
+  //   the request. The next call looks for another one;
   // - Error(kTypeMismatch), which shows both, if the service's types are others;
   // - what Queue::put() throws for a request that cannot be sent.
   Content call(const Content& request, Timeout timeout = {}, const GiveUp& give_up = {}) {
@@ -83,6 +83,9 @@ class Client {
     Content call(const Content& request, const internal::CallTypes& types, Timeout timeout,
                  const GiveUp& give_up);
     internal::ReplyQueue idle_queue();
+    std::shared_ptr<internal::Server> asked(const Message& request,
+                                            const internal::Deadline& deadline,
+                                            const GiveUp& give_up);
     void require_done(Outcome outcome, internal::Server& server) const;
 
     const std::string name;
@@ -102,18 +105,30 @@ class Client {
 inline Content Client::State::call(const Content& request, const internal::CallTypes& types,
                                    Timeout timeout, const GiveUp& give_up) {
   const internal::Deadline deadline(timeout.value_or(options.timeout));
-  const auto server = finder.found(deadline, give_up);
-  if (!server) throw Error(Code::kTimeout, "there was no service '" + name + "' in time");
   internal::ReplyQueue replies = idle_queue();
+  const Content content = internal::request_of(replies.address(), types, request);
+  const auto server = asked(internal::Packed(content).message(), deadline, give_up);
   Sample answer;
-  const Content asked = internal::request_of(replies.address(), types, request);
-  require_done(server->ask(internal::Packed(asked).message(), replies, answer, deadline, give_up),
-               *server);
+  require_done(server->get(replies, answer, deadline, give_up), *server);
   {
     const std::lock_guard lock(mutex);
     idle.push_back(std::move(replies));
   }
   return internal::read_answer(name, answer);
+}
+
+// The server that has accepted the request. One that has gone since it was found has not: the next
+// one is asked.
+inline std::shared_ptr<internal::Server> Client::State::asked(const Message& request,
+                                                              const internal::Deadline& deadline,
+                                                              const GiveUp& give_up) {
+  while (const auto server = finder.found(deadline, give_up)) {
+    const Outcome outcome = server->put(request, deadline, give_up);
+    if (outcome == Outcome::kDone) return server;
+    if (outcome != Outcome::kClosed) require_done(outcome, *server);
+    server->found_gone();
+  }
+  throw Error(Code::kTimeout, "there was no service '" + name + "' in time");
 }
 
 inline internal::ReplyQueue Client::State::idle_queue() {

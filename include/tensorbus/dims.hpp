@@ -27,9 +27,8 @@ class Dims {
     if (count > kInline) spill_ = std::make_unique<std::int64_t[]>(count);
   }
   Dims(const Dims& other) : count_(other.count_), few_(other.few_) {
-    if (!other.spill_) return;
-    spill_ = std::make_unique<std::int64_t[]>(count_);
-    std::copy(other.begin(), other.end(), begin());
+    if (other.spill_) [[unlikely]]
+      copy_spilled(other);
   }
   Dims(Dims&& other) noexcept
       : count_(std::exchange(other.count_, 0)), few_(other.few_), spill_(std::move(other.spill_)) {}
@@ -56,6 +55,12 @@ class Dims {
 
  private:
   static constexpr std::size_t kInline = 6;
+
+  // Apart, so that a copy of few dimensions is compiled into its caller.
+  [[gnu::noinline]] void copy_spilled(const Dims& other) {
+    spill_ = std::make_unique<std::int64_t[]>(count_);
+    std::copy(other.begin(), other.end(), begin());
+  }
 
   std::size_t count_ = 0;
   std::array<std::int64_t, kInline> few_{};

@@ -149,18 +149,14 @@ setup_package() {
 
 sanitized=build/asan-package
 
-# A second one with the sanitizers in it, in a folder of its own.
-setup_sanitized_package() {
-  local wanted
-  wanted=$(package_sources)
-  if [[ $(cat "$sanitized/.stamp" 2>/dev/null) == "$wanted" ]]; then return; fi
-  say "building the tensorbus package with sanitizers"
+# The C++ tests with sanitizers, and from the same build a second package, in a folder of its own.
+build_sanitized() {
+  build_preset asan -D TENSORBUS_BUILD_PYTHON=ON -D SKBUILD=ON -D CMAKE_INSTALL_LIBDIR=lib \
+    -D nanobind_ROOT="$(python -m nanobind --cmake_dir)"
   rm -rf "$sanitized"
-  logged asan-package python -m pip install --no-build-isolation --no-deps --target "$sanitized" \
-    --config-settings=build-dir=build/asan-wheel \
-    --config-settings=cmake.build-type=RelWithDebInfo \
-    --config-settings=cmake.define.TENSORBUS_SANITIZE=address .
-  echo "$wanted" >"$sanitized/.stamp"
+  mkdir "$sanitized"
+  cp -r python/tensorbus "$sanitized/"
+  logged asan-package cmake --install build/asan --prefix "$sanitized/tensorbus"
 }
 
 # For the Python tests and the processes that they start.

@@ -96,6 +96,22 @@ TEST_F(ServiceElsewhere, takes_over_for_another_of_its_name) {
   }));
 }
 
+// The client cannot have seen that the first has closed, but for a request that it does not accept.
+TEST_F(ServiceElsewhere, that_was_closed_a_moment_ago_leaves_the_call_to_another_of_its_name) {
+  const auto serving = [this](const char* name) {
+    const auto answer = [name](const Content&) { return Content{name}; };
+    return std::make_unique<Serving>(Service("service", answer, domain.join()));
+  };
+  for (int i = 0; i < 20; ++i) {
+    Client asking("service", {.timeout = kLong}, participant);
+    auto first = serving("first");
+    EXPECT_EQ(asking.call({}).fields, Value("first"));
+    const auto second = serving("second");
+    first.reset();
+    EXPECT_EQ(asking.call({}).fields, Value("second"));
+  }
+}
+
 // Asks "service", and says so when it has its answer.
 int ask(const std::vector<std::string>& arguments) {
   const Participant participant({.domain = arguments.at(0)});

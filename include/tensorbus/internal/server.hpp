@@ -37,13 +37,15 @@ class Server {
     gone_ = true;
   }
 
-  // Has it asked, and gets what it puts into `replies`.
-  Outcome ask(const Message& request, ReplyQueue& replies, Sample& answer, const Deadline& deadline,
-              const GiveUp& give_up) {
+  // kClosed: it has gone, and has not accepted the request.
+  Outcome put(const Message& request, const Deadline& deadline, const GiveUp& give_up) {
     Queue::Pending putting = queue_.start_put(request);
     Sample none;
-    const Outcome put = answer_to(putting, none, deadline, give_up);
-    if (put != Outcome::kDone) return put;
+    return answer_to(putting, none, deadline, give_up);
+  }
+  // What it puts into `replies`, after it has accepted the request.
+  Outcome get(ReplyQueue& replies, Sample& answer, const Deadline& deadline,
+              const GiveUp& give_up) {
     return replies.get(answer, deadline, give_up, lifeline());
   }
 

@@ -92,7 +92,7 @@ class Block final : private platform::Inherited {
   // waiting for that mutex.
   BlockRef another() noexcept;
   // A block of the same place, which nobody has had. Under the mutex of its home, too.
-  void begin_again(const std::shared_ptr<BlockHome>& home, std::uint64_t generation) noexcept;
+  void begin_again(std::shared_ptr<BlockHome> home, std::uint64_t generation) noexcept;
 
   std::shared_ptr<BlockHome> home_;
   BlockPlace place_;

@@ -66,13 +66,13 @@ void LivingBlocks::rest(Block& block) noexcept {
 }
 
 BlockRef LivingBlocks::wake(std::size_t bytes, PoolId pool,
-                            const std::shared_ptr<BlockHome>& home) noexcept {
+                            std::shared_ptr<BlockHome> home) noexcept {
   for (std::size_t i = resting_count_; i-- > 0;) {
     Block& block = *resting_[i];
     if (block.bytes() != bytes || block.pool() != pool) continue;
     take_from_resting(i);
     bytes_ += bytes;
-    block.begin_again(home, next_generation_++);
+    block.begin_again(std::move(home), next_generation_++);
     return BlockRef(&block);
   }
   return {};
@@ -93,8 +93,8 @@ void LivingBlocks::take_from_resting(std::size_t index) noexcept {
   --resting_count_;
 }
 
-void Block::begin_again(const std::shared_ptr<BlockHome>& home, std::uint64_t generation) noexcept {
-  home_ = home;
+void Block::begin_again(std::shared_ptr<BlockHome> home, std::uint64_t generation) noexcept {
+  home_ = std::move(home);
   generation_ = generation;
   be_born();
   references_.store(1, std::memory_order_relaxed);

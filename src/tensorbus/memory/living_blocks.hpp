@@ -52,7 +52,7 @@ class LivingBlocks {
   bool any_rests() const noexcept { return resting_count_ > 0; }
   // The one of this size and pool that came to rest last, as a fresh block; empty if there is
   // none.
-  BlockRef wake(std::size_t bytes, PoolId pool, const std::shared_ptr<BlockHome>& home) noexcept;
+  BlockRef wake(std::size_t bytes, PoolId pool, std::shared_ptr<BlockHome> home) noexcept;
   // Of the one that has rested longest: what it took is free.
   FreeExtents::Taken end_rest() noexcept;
 
