@@ -22,11 +22,14 @@ struct Registry {
   std::uint32_t fork_generation = platform::fork_generation();
 };
 
+// Made with the library, as are all such: no local static, whose initialization a child may inherit
+// half done, to wait for it for ever.
+auto* current = new Registry;
+
 Registry& registry() {
-  static auto* registry = new Registry;
   // In a child, the parent's registry (its mutex may be held there) is left behind.
-  if (registry->fork_generation != platform::fork_generation()) registry = new Registry;
-  return *registry;
+  if (current->fork_generation != platform::fork_generation()) current = new Registry;
+  return *current;
 }
 
 // The last handle may go in a forked child, where the participant is the parent's.

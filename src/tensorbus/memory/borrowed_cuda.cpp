@@ -22,10 +22,8 @@ struct Registry {
   std::set<const BorrowedCuda*> all;
 };
 
-Registry& registry() {
-  static auto& everybody = *new Registry;
-  return everybody;
-}
+auto* const everybody = new Registry;
+Registry& registry() { return *everybody; }
 
 }  // namespace
 

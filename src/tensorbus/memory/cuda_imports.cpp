@@ -28,10 +28,8 @@ struct Tables {
   OpenOnce<Pooled, platform::CudaPooled> pooled;
 };
 
-Tables& tables() {
-  static auto* const all = new Tables;
-  return *all;
-}
+auto* const all_tables = new Tables;
+Tables& tables() { return *all_tables; }
 
 // One user's share in what is open.
 struct Share : platform::CudaRange {

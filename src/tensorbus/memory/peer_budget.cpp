@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <fstream>
 #include <limits>
@@ -28,12 +29,15 @@ std::size_t rlimit_of(__rlimit_resource which) {
   return limit.rlim_cur;
 }
 
+// Looked up by whoever comes first, and by others who come meanwhile. No local static: the lock of
+// its initialization would be held for ever in a child that is forked just then.
 std::size_t most_mappings() {
-  static const std::size_t most = [] {
-    std::size_t value = 65530;
-    std::ifstream("/proc/sys/vm/max_map_count") >> value;
-    return value;
-  }();
+  static std::atomic<std::size_t> known{0};  // relaxed: nothing is read with it
+  std::size_t most = known.load(std::memory_order_relaxed);
+  if (most != 0) return most;
+  most = 65530;
+  std::ifstream("/proc/sys/vm/max_map_count") >> most;
+  known.store(most, std::memory_order_relaxed);
   return most;
 }
 

@@ -5,7 +5,10 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tensorbus/memory/borrowed_segments.hpp"
@@ -16,16 +19,18 @@ namespace tensorbus::memory {
 namespace {
 
 using platform::Fd;
+using Clock = std::chrono::steady_clock;
 
 class Peers : public ::testing::Test {
  protected:
   // A connection to this process.
-  PeerAccount account() {
+  PeerAccount account() const { return account_of(*budget); }
+  static PeerAccount account_of(PeerBudget& budget) {
     std::array<int, 2> ends{};
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), 0);
     const Fd ours(ends[0]);
     const Fd theirs(ends[1]);
-    return budget->account_of(ours.get());
+    return budget.account_of(ours.get());
   }
   static std::string why(const PeerAccount& account, const PeerCost& cost) {
     std::string text;
@@ -111,6 +116,36 @@ TEST_F(Peers, of_one_process_leave_addresses_to_the_program) {
   add_owner();
 }
 #endif
+
+// In a process that has not looked at its limits yet, as each test of ctest is: the child is forked
+// while another thread looks for the first time.
+TEST_F(Peers, can_be_counted_by_a_child_that_was_forked_at_any_moment) {
+  for (int round = 0; round < 200; ++round) {
+    test::Child parent([&] {
+      const PeerAccount one = account();
+      std::atomic<bool> looks{false};
+      std::thread other([&] {
+        looks = true;
+        (void)one.take({.mappings = 1});
+      });
+      while (!looks) {
+      }
+      const auto until = Clock::now() + std::chrono::microseconds(2 * (round % 50));
+      while (Clock::now() < until) {
+      }
+      test::Child child([&] {
+        ::alarm(10);  // it would wait for ever
+        const auto own = std::make_shared<PeerBudget>();
+        (void)account_of(*own).take({.mappings = 1});
+        return true;
+      });
+      const bool done = child.wait() == "exit 0";
+      other.join();
+      return done;
+    });
+    ASSERT_EQ(parent.wait(), "exit 0") << round;
+  }
+}
 
 TEST_F(Peers, are_charged_for_a_mapping_until_nobody_has_it) {
   const PeerAccount one = account();

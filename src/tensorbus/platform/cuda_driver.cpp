@@ -67,14 +67,19 @@ CudaDriver::CudaDriver() {
   std::atexit([] { exiting.store(true, std::memory_order_relaxed); });
 }
 
+namespace {
+
+struct Loaded {
+  std::mutex mutex;
+  const CudaDriver* driver = nullptr;
+  std::uint32_t in = fork_generation();
+};
+auto* loaded = new Loaded;  // never destroyed
+
+}  // namespace
+
 const CudaDriver& CudaDriver::get() {
   if (const CudaDriver* const loaded_before = in_use()) return *loaded_before;
-  struct Loaded {
-    std::mutex mutex;
-    const CudaDriver* driver = nullptr;
-    std::uint32_t in = fork_generation();
-  };
-  static auto* loaded = new Loaded;  // never destroyed
   // In a child, the mutex may be held by a thread that does not exist there.
   if (loaded->in != fork_generation()) loaded = new Loaded;
   if (exiting.load(std::memory_order_relaxed))

@@ -24,10 +24,8 @@ struct Pool {
   std::map<Name, cu::Event> by_name;  // what the driver does not open in its own process
 };
 
-Pool& pool() {
-  static auto& all = *new Pool;
-  return all;
-}
+auto* const all_shared = new Pool;
+Pool& pool() { return *all_shared; }
 
 cu::Event create(unsigned flags) {
   const CudaDriver& cuda = CudaDriver::get();

@@ -16,10 +16,8 @@ struct Imported {
   std::map<cu::MemoryPool, std::size_t> users;
 };
 
-Imported& imported() {
-  static auto* const all = new Imported;
-  return *all;
-}
+auto* const all_imported = new Imported;
+Imported& imported() { return *all_imported; }
 
 void require(cu::Result result, const CudaDevice& device, const char* call) {
   if (result == cu::Result::kSuccess) return;

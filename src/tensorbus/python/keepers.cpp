@@ -23,10 +23,8 @@ struct Interpreter {
   std::mutex mutex;
   bool ends = false;  // nothing is let go of any more
 };
-Interpreter& interpreter() {
-  static auto* const only = new Interpreter;
-  return *only;
-}
+auto* const only = new Interpreter;
+Interpreter& interpreter() { return *only; }
 
 void put_aside(Node* node) noexcept {
   node->next = waiting.load(std::memory_order_relaxed);
