@@ -1,9 +1,18 @@
 // event_descriptor(), as poll(), epoll and event loops use it.
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "tensorbus/bus/test_support.hpp"
+#include "tensorbus/platform/bell.hpp"
 
 namespace tensorbus {
 namespace {
@@ -55,6 +64,49 @@ TEST_F(EventDescriptor, is_readable_when_there_is_something_and_only_then) {
   EXPECT_TRUE(readable(fd, kLong));
   EXPECT_EQ(seeds_now(subscriber), Seeds{1});
   EXPECT_FALSE(readable(fd, 0ms));
+}
+
+std::set<int> stream_sockets() {
+  std::set<int> found;
+  for (int fd = 0; fd < 1000; ++fd)
+    if (platform::is_ringer(fd)) found.insert(fd);
+  return found;
+}
+
+// A child that was forked a moment ago has the descriptor of a bell, too: then closing it takes it
+// off no poller. Another descriptor of the same socket stands for the child here.
+TEST_F(EventDescriptor, leaves_alone_what_gets_the_number_of_a_bell_that_is_gone) {
+  connect();
+  const std::set<int> before = stream_sockets();
+  (void)subscriber.event_descriptor();
+  EXPECT_FALSE(subscriber.try_receive());
+  std::map<int, platform::Fd> of_child;
+  for (const int fd : stream_sockets())
+    if (!before.contains(fd)) of_child.emplace(fd, platform::duplicate(fd));
+  ASSERT_FALSE(of_child.empty());
+  publisher.close();
+  ASSERT_TRUE(eventually([&] {
+    EXPECT_FALSE(subscriber.try_receive());
+    return subscriber.stats().publishers == 0;
+  }));
+  std::vector<std::pair<int, platform::Fd>> others;  // of the program, which gets these numbers
+  for (const auto& [number, copy] : of_child) {
+    std::array<int, 2> ends{};
+    if (::fcntl(number, F_GETFD) >= 0) continue;
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
+    ASSERT_EQ(::dup2(ends[0], number), number);
+    ::close(ends[0]);
+    others.emplace_back(number, platform::Fd(ends[1]));
+    ASSERT_EQ(::send(ends[1], "x", 1, 0), 1);
+  }
+  ASSERT_FALSE(others.empty());
+  for (const auto& [number, copy] : of_child) (void)::send(copy.get(), "r", 1, MSG_NOSIGNAL);
+  EXPECT_FALSE(subscriber.try_receive());
+  for (const auto& [number, end] : others) {
+    char byte = 0;
+    EXPECT_EQ(::recv(number, &byte, 1, MSG_DONTWAIT), 1) << "somebody has read it away";
+    ::close(number);
+  }
 }
 
 TEST_F(EventDescriptor, stays_readable_until_nothing_is_left) {

@@ -14,8 +14,10 @@ class PolledEvent {
   PolledEvent();
 
   int fd() const noexcept { return poller_.fd(); }
-  // Until the descriptor is closed, which the caller does under the same mutex.
   void listen_to(const platform::Fd& listener);
+  // Before the descriptor is closed: a child that was forked a moment ago may have it, too, and
+  // then the kernel still tells of it, by a number that is another's.
+  void stop_listening_to(const platform::Fd& listener) noexcept { poller_.remove(listener.get()); }
 
   void signal() noexcept { platform::signal_event(own_.get()); }
   // Will who looks at the descriptor find it readable? It stays so until it is cleared.

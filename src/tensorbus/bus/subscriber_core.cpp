@@ -192,9 +192,9 @@ void SubscriberCore::disarm_event() {
 // A link that has ended goes when its ring is empty; leases keep what they need of it.
 void SubscriberCore::forget_ended_links() {
   settle();
-  const std::size_t gone = std::erase_if(links_, [](const LinkRef& link) {
+  const std::size_t gone = std::erase_if(links_, [this](const LinkRef& link) {
     if (!link->ended() || !link->empty()) return false;
-    link->bell.reset();
+    drop_bell(*link);
     return true;
   });
   if (gone != 0 && links_gone_) links_gone_();
@@ -217,11 +217,17 @@ std::vector<platform::Fd> SubscriberCore::bell_for(link::BorrowerLink& link) {
   } catch (const memory::PeerLimit&) {
     return {};
   }
-  event_->listen_to(bell.listener);
   std::vector<platform::Fd> fds;
   fds.push_back(std::move(bell.ringer));
+  event_->listen_to(bell.listener);
   link.bell = std::move(bell.listener);
   return fds;
+}
+
+void SubscriberCore::drop_bell(link::BorrowerLink& link) noexcept {
+  if (!link.bell) return;
+  event_->stop_listening_to(link.bell);
+  link.bell.reset();
 }
 
 bool SubscriberCore::look_after_event() {
@@ -294,7 +300,7 @@ bool SubscriberCore::let_go() {
     if (link->set_aside && !was_read)
       link->release(link->set_aside->token);  // others may be held for long
     link->set_aside.reset();
-    link->bell.reset();
+    drop_bell(*link);
     link->unsubscribe();
   }
   links_.clear();
@@ -318,16 +324,21 @@ void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
     if (event_) fds = bell_for(*link);
   } catch (const Error&) {  // out of descriptors: look_after_event() stands in for the bell
   }
-  link->channel().send(link::Subscribe{.link = link->id(),
-                                       .publisher = link->source()->publisher,
-                                       .depth = options_.depth,
-                                       .max_held = options_.max_held,
-                                       .wake_slot = sleeper_.index(),
-                                       .writable = asks_for() == memory::Grant::kWrite ? 1U : 0U,
-                                       .fingerprint = options_.type.fingerprint(),
-                                       .topic = topic_,
-                                       .type = definition_to_send(options_.type)},
-                       std::move(fds));
+  try {
+    link->channel().send(link::Subscribe{.link = link->id(),
+                                         .publisher = link->source()->publisher,
+                                         .depth = options_.depth,
+                                         .max_held = options_.max_held,
+                                         .wake_slot = sleeper_.index(),
+                                         .writable = asks_for() == memory::Grant::kWrite ? 1U : 0U,
+                                         .fingerprint = options_.type.fingerprint(),
+                                         .topic = topic_,
+                                         .type = definition_to_send(options_.type)},
+                         std::move(fds));
+  } catch (...) {
+    drop_bell(*link);
+    throw;
+  }
   if (options_.pin) {
     pins_.push_back(link->connected()->pinned);
     pins_.back()->subscribe();
@@ -365,7 +376,7 @@ void SubscriberCore::refuse(const LinkRef& link, Code code, std::string_view why
   std::erase(links_, link);
   asked_for_.erase(link.get());
   to_pin_.erase(link.get());
-  link->bell.reset();
+  drop_bell(*link);
   ++stats_.refused;
   try {
     stats_.last_refusal = why;

@@ -153,6 +153,7 @@ class SubscriberCore {
   void forget_ended_links();
   void wake_all() noexcept;
   std::vector<platform::Fd> bell_for(link::BorrowerLink& link);
+  void drop_bell(link::BorrowerLink& link) noexcept;
 
   const std::string topic_;
   const SubscriberOptions options_;
