@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import tensorbus as tb
 from harness import PATIENCE
+from tensorbus._codec.fields import Restorer, flatten, flatten_into
 from tensorbus._core import Outgoing
-from tensorbus._fields import Restorer, flatten, flatten_into
 
 Topic = tuple[tb.Publisher, tb.Subscriber]
 

@@ -11,7 +11,7 @@ import pytest
 import tensorbus as tb
 from harness import PATIENCE, joined
 from tensorbus._core import Outgoing
-from tensorbus._torch import learn
+from tensorbus._tensors.torch_tensors import learn
 from torch_kinds import NESTED, Pair, torch
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # "prototype"

@@ -281,12 +281,12 @@ def test_a_bar_is_drawn_when_it_takes_long(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("rich", reason="rich is not installed")
-    from tensorbus import _progress
+    from tensorbus._pools import progress
 
     with tb.WorkerPool(double, workers=1, **QUICK) as pool:
         assert pool.map([1, 2], progress=True) == [2, 4]
         assert capsys.readouterr().err == ""
-        monkeypatch.setattr(_progress, "_PATIENCE", 0.0)
+        monkeypatch.setattr(progress, "_PATIENCE", 0.0)
         assert pool.map([1, 2], progress=True) == [2, 4]
         assert "2/2" in capsys.readouterr().err
         assert pool.map([1, 2], progress=False) == [2, 4]
@@ -297,9 +297,9 @@ def test_a_bar_is_drawn_when_it_takes_long(
 def test_a_bar_without_rich_is_an_error_only_if_it_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from tensorbus import _progress
+    from tensorbus._pools import progress
 
-    monkeypatch.setattr(_progress, "find_spec", lambda name: None)
+    monkeypatch.setattr(progress, "find_spec", lambda name: None)
     with tb.WorkerPool(double, workers=1, **QUICK) as pool:
         assert pool.map([1]) == [2]
         with pytest.raises(ImportError, match="rich"):

@@ -9,18 +9,12 @@ report.host.can_share, report.host.domain.why_not       # (True, None)
 
 from __future__ import annotations
 
-import argparse
-import json
 import platform
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
 
 from tensorbus import _core
-
-if TYPE_CHECKING:
-    from tensorbus._command import Commands
 
 
 @dataclass(frozen=True)
@@ -284,31 +278,3 @@ def _size(count: float) -> str:
             return f"{count:.4g} {unit}"
         count /= 1024
     return f"{count:.4g} TiB"
-
-
-def add_command(commands: Commands) -> None:
-    """Adds ``tensorbus doctor``."""
-    parser = commands.add_parser(
-        "doctor",
-        help="what this machine can do for Tensorbus, and why not",
-        description="Tries out what this machine can do for Tensorbus. The exit status is 0 if "
-        "tensors in main memory travel by reference.",
-    )
-    parser.add_argument("--json", action="store_true", help="print the same as JSON")
-    parser.add_argument(
-        "--cuda", action="store_true", help="exit with 1, too, if no GPU can share its memory"
-    )
-    parser.add_argument("--domain", help="a name or a path in place of $TENSORBUS_DOMAIN")
-    parser.set_defaults(run=_run)
-
-
-def _run(given: argparse.Namespace) -> int:
-    report = examine(given.domain)
-    print(_json(report) if given.json else text_of(report))
-    works = report.host.can_share and (report.cuda.can_share or not given.cuda)
-    return 0 if works else 1
-
-
-def _json(report: Report) -> str:
-    written: dict[str, Any] = asdict(report)
-    return json.dumps(written, indent=2)

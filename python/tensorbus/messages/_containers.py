@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tensorbus._errors import Unsupported
-from tensorbus._tensors import Library
+from tensorbus._base.errors import Unsupported
+from tensorbus._tensors.library import Library
 from tensorbus.messages._kinds import AnyKind, Enumeration, Kind, NameOf
 from tensorbus.messages._mismatch import Mismatch, refused
 

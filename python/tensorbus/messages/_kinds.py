@@ -1,8 +1,8 @@
 """The types that a field may have: those of values without an inside.
 
 A kind knows how its type is spelled in a definition, and takes a value there and back: `lower`
-checks it and puts it in words that `tensorbus._fields` knows, `restore` does the opposite with what
-came. Both return the value itself where there is nothing to do.
+checks it and puts it in words that `tensorbus._codec.fields` knows, `restore` does the opposite
+with what came. Both return the value itself where there is nothing to do.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tensorbus._errors import Unsupported
-from tensorbus._tensors import Library
+from tensorbus._base.errors import Unsupported
+from tensorbus._tensors.library import Library
 from tensorbus.messages._mismatch import Mismatch, refused
 
 # How a nested message is called: by its name, with or without its fingerprint.

@@ -9,9 +9,9 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from tensorbus._errors import Error, MessageError, Unsupported
-from tensorbus._records import LoweredMessage
-from tensorbus._tensors import Library
+from tensorbus._base.errors import Error, MessageError, Unsupported
+from tensorbus._codec.typed import LoweredMessage
+from tensorbus._tensors.library import Library
 from tensorbus.messages._annotations import hints_of, kind_of
 from tensorbus.messages._definition import Line, definition_text, fingerprint_of
 from tensorbus.messages._kinds import Kind, NameOf
@@ -113,7 +113,7 @@ class Plan:
         )
 
     def lower(self, message: Any) -> dict[str, Any]:
-        """The fields of a message by name, checked, in words that `tensorbus._fields` knows.
+        """The fields of a message by name, checked, in words that `tensorbus._codec.fields` knows.
 
         Raises:
             Mismatch: a field is not of its type.

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from tensorbus._errors import Closed
-from tensorbus.nodes._callbacks import Mode
-from tensorbus.nodes._failures import Failures
+from tensorbus._aio.callbacks import Mode
+from tensorbus._aio.failures import Failures
+from tensorbus._base.errors import Closed
 from tensorbus.nodes._threads import Place, Threads
 
 

@@ -9,21 +9,22 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tensorbus import _core
-from tensorbus._arguments import topic_name, whole_number
-from tensorbus._closing import Closing
+from tensorbus._aio.callbacks import Callback, Mode, called, checked_callback, checked_mode
+from tensorbus._aio.failures import OnError
+from tensorbus._base.arguments import topic_name, whole_number
+from tensorbus._base.closing import Closing
+from tensorbus._base.errors import InvalidArgument, Timeout
+from tensorbus._base.participant import participant
+from tensorbus._base.public import public
 from tensorbus._core import Outcome
-from tensorbus._errors import InvalidArgument, Timeout
-from tensorbus._participant import participant
-from tensorbus._publisher import Publisher
-from tensorbus._subscriber import Subscriber
-from tensorbus._tensors import Library
-from tensorbus.nodes._callbacks import Callback, Mode, called, checked_callback, checked_mode
-from tensorbus.nodes._client import Client
-from tensorbus.nodes._failures import OnError
+from tensorbus._services.client import Client
+from tensorbus._services.service import Service
+from tensorbus._tensors.library import Library
+from tensorbus._topics.publisher import Publisher
+from tensorbus._topics.subscriber import Subscriber
 from tensorbus.nodes._life import Life
 from tensorbus.nodes._living import Living
 from tensorbus.nodes._parameters import Parameter, found
-from tensorbus.nodes._service import Service
 from tensorbus.nodes._subscription import Subscription
 from tensorbus.nodes._threads import Place
 from tensorbus.nodes._timer import Timer
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from tensorbus.messages import Message
 
 
+@public
 class Node(Living):
     """Publishers, subscribers with callbacks, timers and services under one name.
 

@@ -9,6 +9,8 @@ from collections.abc import Coroutine
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
+from tensorbus._base.public import public
+
 T = TypeVar("T")
 
 # What ends a program, and what its handler is if nobody has set one.
@@ -18,6 +20,7 @@ _ENDS: dict[signal.Signals, Any] = {
 }
 
 
+@public
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine in an event loop of its own: uvloop's where that is installed.
 

@@ -1,4 +1,4 @@
-// Files that are mapped; what is in them is read in tensorbus/_files.py.
+// Files that are mapped; what is in them is read in tensorbus/_files.
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>

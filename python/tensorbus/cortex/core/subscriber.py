@@ -6,15 +6,15 @@ import asyncio
 import threading
 from typing import Any
 
-from tensorbus._closing import Closing
-from tensorbus._errors import Closed, Timeout
-from tensorbus._listing import TopicInfo, list_topics
-from tensorbus._sample import Header
-from tensorbus._subscriber import Subscriber as Ours
+from tensorbus._aio.callbacks import Callback, checked_callback
+from tensorbus._aio.failures import Failures
+from tensorbus._base.closing import Closing
+from tensorbus._base.errors import Closed, Timeout
+from tensorbus._topics.listing import TopicInfo, list_topics
+from tensorbus._topics.sample import Header
+from tensorbus._topics.subscriber import Subscriber as Ours
 from tensorbus.messages import Message
 from tensorbus.nodes import Subscription
-from tensorbus.nodes._callbacks import Callback, checked_callback
-from tensorbus.nodes._failures import Failures
 
 
 class Subscriber(Closing):

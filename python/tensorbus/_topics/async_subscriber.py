@@ -1,0 +1,184 @@
+"""Receiving with asyncio."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Coroutine
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tensorbus._base.arguments import Access
+from tensorbus._base.public import public
+from tensorbus._tensors.library import Library
+from tensorbus._topics.async_receiver import AsyncReceiver
+from tensorbus._topics.sample import Sample
+from tensorbus._topics.subscriber import Subscriber
+
+if TYPE_CHECKING:
+    from tensorbus.messages import Message
+
+
+@public
+class AsyncSubscriber:
+    """A `Subscriber` to await: for asyncio and whatever else runs its tasks, such as uvloop.
+
+    It starts no thread, and an event loop watches one descriptor for all its subscribers. Any
+    number of tasks may wait for samples, in one loop or in the loops of several threads: each
+    sample goes to one of them. A task that is cancelled has taken none.
+
+    To wait for the first of several subscribers, wait for their tasks with `asyncio.wait`.
+
+    Args:
+        topic: any non-empty name.
+        message_type: the class of the messages: see `Subscriber`.
+        depth: how many samples wait here; 0 for as many as the publisher says.
+        timeout: seconds that `receive` and iteration wait; `None` for as long as it takes.
+        max_held: how many samples of one publisher may be held at once.
+        spin: seconds that `receive` looks by itself before it waits; the whole event loop stands
+            still for that time.
+        access: "read", "private" or "shared": see `Subscriber`.
+        pin: received blocks are pinned for GPUs: see `Subscriber`.
+        device: where tensors of GPUs go that this process cannot use: see `Subscriber`.
+        as_: "torch", "numpy", "jax" or "dlpack"; by default a tensor arrives as what it was.
+        domain: see `tensorbus.participant`.
+
+    Raises:
+        InvalidArgument: a topic that is no name, or an option out of range.
+        AccessDenied: a domain directory that others own or may write to.
+
+    >>> import asyncio
+    >>> from tensorbus import Publisher
+    >>> async def main():
+    ...     with Publisher("doc/async", history=2) as publisher:
+    ...         publisher.publish({"id": 7})
+    ...         publisher.publish({"id": 8})
+    ...         async with AsyncSubscriber("doc/async", timeout=10) as subscriber:
+    ...             print((await subscriber.receive()).data)
+    ...             async for sample in subscriber:
+    ...                 print(sample.data)
+    ...                 break
+    >>> asyncio.run(main())
+    {'id': 7}
+    {'id': 8}
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        message_type: type[Message] | None = None,
+        *,
+        depth: int = 0,
+        timeout: float | None = None,
+        max_held: int = 256,
+        spin: float = 0,
+        access: Access = "read",
+        pin: bool = False,
+        device: Any = None,
+        as_: Library | None = None,
+        domain: str | None = None,
+    ) -> None:
+        self._closed = False
+        self._subscriber = Subscriber(
+            topic,
+            message_type,
+            depth=depth,
+            timeout=timeout,
+            max_held=max_held,
+            spin=spin,
+            access=access,
+            pin=pin,
+            device=device,
+            as_=as_,
+            domain=domain,
+        )
+        self._receiver = AsyncReceiver(self._subscriber, timeout, spin)
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self._subscriber.topic
+
+    # Not `async`, to add no coroutine to the receiver's.
+    def receive(self, timeout: float | None = None) -> Coroutine[Any, Any, Sample]:
+        """The next sample; waits up to `timeout` seconds (default: the subscriber's own).
+
+        What is there already is returned at once, but the other tasks of the loop have their turns.
+
+        Raises:
+            Timeout: there was none in time.
+            Closed: the subscriber is closed, perhaps meanwhile and by another task or thread.
+            HoldLimit: `max_held` samples are held and there are more.
+        """
+        return self._receiver.receive(timeout)
+
+    def receive_many(
+        self, most: int, timeout: float | None = None
+    ) -> Coroutine[Any, Any, list[Sample]]:
+        """Several samples at once: waits like `receive` for the first, takes what else is there.
+
+        See `Subscriber.receive_many`. It never spins.
+
+        Raises:
+            InvalidArgument: `most` is less than 1.
+            Timeout, Closed, HoldLimit: as `receive`, and only if there is no sample.
+        """
+        return self._receiver.receive_many(most, timeout)
+
+    def try_receive(self) -> Sample | None:
+        """The next sample if there is one now. Raises `Closed` and `HoldLimit` like `receive`."""
+        return self._receiver.try_receive()
+
+    def __aiter__(self) -> AsyncIterator[Sample]:
+        """Samples until none comes for the subscriber's timeout, or it is closed."""
+        return self._receiver
+
+    async def wait_for_publishers(self, count: int = 1, timeout: float | None = None) -> bool:
+        """Waits until at least `count` publishers are connected; False after `timeout` seconds.
+
+        Raises:
+            Closed: the subscriber is closed.
+        """
+        return await self._receiver.wait_for_publishers(count, timeout)
+
+    def fileno(self) -> int:
+        """See `Subscriber.fileno`; not needed with asyncio."""
+        return self._subscriber.fileno()
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """Counters: received, missed (gaps), bad, held, publishers, refused, last_refusal."""
+        return self._subscriber.stats
+
+    def close(self) -> None:
+        """Ends it and all that wait for it; received tensors stay valid. From any thread.
+
+        A second call does nothing.
+        """
+        self._closed = True
+        self._subscriber.close()
+
+    def __enter__(self) -> AsyncSubscriber:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._closed = True
+        self._subscriber.__exit__(kind, error, trace)
+
+    async def __aenter__(self) -> AsyncSubscriber:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"publishers={self.stats['publishers']}"
+        return f"<tensorbus.AsyncSubscriber {self.topic!r} {state}>"
