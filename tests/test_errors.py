@@ -85,9 +85,11 @@ MODULES = ["tensorbus", *(each.name for each in pkgutil.walk_packages(tb.__path_
 
 
 class Finder(doctest.DocTestFinder):
-    """Finds classes where they are written, not where they say they are from."""
+    """Finds what is public where it is written, not where it says it is from."""
 
     def _from_module(self, module: Any, found: Any) -> bool:
+        if inspect.isfunction(found):
+            return inspect.unwrap(found).__globals__ is vars(module)
         if not inspect.isclass(found):
             return super()._from_module(module, found)  # type: ignore[misc]
         name = found.__name__

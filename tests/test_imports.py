@@ -142,7 +142,7 @@ def test_a_tensor_of_a_missing_library_says_what_to_do(elsewhere: Elsewhere, tor
         publisher.publish({"id": 7})
         why = other.hear()
         assert "pip install torch" in why
-        assert 'as_="numpy"' in why
+        assert 'library="numpy"' in why
 
 
 def test_an_array_without_numpy_says_what_to_do(elsewhere: Elsewhere) -> None:

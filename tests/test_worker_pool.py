@@ -106,7 +106,7 @@ def test_torch_tensors_too(torch: ModuleType) -> None:
 
 def test_imap_unordered_gives_them_as_they_come() -> None:
     with Gate() as gate, tb.WorkerPool(maybe_wait, workers=2, **QUICK) as pool:
-        results = pool.imap_unordered([gate, 1, 2, 3], ahead=4)
+        results = pool.imap_unordered([gate, 1, 2, 3], prefetch=4)
         assert sorted(next(results) for _ in range(3)) == [1, 2, 3]
         gate.let_one_through()
         assert list(results) == ["waited"]
@@ -136,7 +136,7 @@ def test_only_so_many_are_taken_ahead_of_the_results(form: str) -> None:
             next(results)
             assert taken <= count + 4
         results.close()
-        for count, _ in enumerate(getattr(pool, form)(range(10), ahead=1)):
+        for count, _ in enumerate(getattr(pool, form)(range(10), prefetch=1)):
             assert count < 10
 
 

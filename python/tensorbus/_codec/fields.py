@@ -179,18 +179,18 @@ def _path_to(wanted: object, data: object) -> str:
     return "data"
 
 
-def unflatten(core: CoreSample, as_: Library | None, plan: Plan | None = None) -> Any:
+def unflatten(core: CoreSample, library: Library | None, plan: Plan | None = None) -> Any:
     """The message that was flattened; if it has a type, the fields by name that this wants.
 
     Raises:
         ProtocolError: the fields make no sense.
         Unsupported: it needs a library that is not installed here.
     """
-    if plan is None and (only := core.only(as_)) is not None:
-        return tensor_from(only, as_) if type(only) is Memory else only
+    if plan is None and (only := core.only(library)) is not None:
+        return tensor_from(only, library) if type(only) is Memory else only
     fields = core.fields
     try:
-        restorer = Restorer(core, as_)
+        restorer = Restorer(core, library)
         if fields:
             return restorer.decode(fields) if plan is None else restorer.decode_for(plan, fields)
         count = core.tensor_count
@@ -204,12 +204,12 @@ class Restorer:
 
     # Methods, not closures: a cycle would keep the tensors until the garbage collector runs.
 
-    def __init__(self, core: CoreSample, as_: Library | None) -> None:
-        self.as_ = as_
+    def __init__(self, core: CoreSample, library: Library | None) -> None:
+        self.library = library
         self.types: Mapping[str, Plan] = {}  # of messages, before all others of the same name
         self._own: dict[tuple[Any, ...], OwnIndices] = {}
         self._core = core
-        self._tensors = core.tensors(as_)
+        self._tensors = core.tensors(library)
         if len(self._tensors) > 1:
             self._share_storages()
 
@@ -256,12 +256,12 @@ class Restorer:
         except IndexError:
             raise ProtocolError(f"sample.fields: there is no tensor {index}") from None
         if type(made) is Memory:
-            made = self._tensors[index] = tensor_from(made, self.as_)
+            made = self._tensors[index] = tensor_from(made, self.library)
         return made
 
     def _share_storages(self) -> None:
         """Torch tensors that overlap in memory share a storage, as views of one another do."""
-        for whole, members in self._core.shared_storages(self.as_):
+        for whole, members in self._core.shared_storages(self.library):
             memories = [(self._core.memory(index), offset) for index, offset in members]
             shared = torch_tensors.in_one_storage(whole, memories)
             for (index, _), tensor in zip(members, shared, strict=True):

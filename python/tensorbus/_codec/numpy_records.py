@@ -191,15 +191,15 @@ def dtype_of(description: Any) -> Any:
 def _restore_array(restorer: Restorer, description: Any, index: int) -> Any:
     dtype = dtype_of(description)
     array = over_bytes(restorer.memory(index), dtype)
-    if restorer.as_ in (None, "numpy"):
+    if restorer.library in (None, "numpy"):
         return array
     if not has_name(dtype.newbyteorder("=")):
         raise Unsupported(
-            f'an array of {dtype} cannot be received with as_="{restorer.as_}": only NumPy has '
-            "such elements"
+            f'an array of {dtype} cannot be received with library="{restorer.library}": only NumPy '
+            "has such elements"
         )
     # In another byte order, or with strides that are not whole elements.
-    return from_array(array.astype(dtype.newbyteorder("="), order="C"), restorer.as_)
+    return from_array(array.astype(dtype.newbyteorder("="), order="C"), restorer.library)
 
 
 def _restore_scalar(restorer: Restorer, description: Any, data: bytes) -> Any:

@@ -165,7 +165,7 @@ def _restorer_elsewhere(name: str) -> Callable[..., Any] | None:
 
 
 def _restore_foreign(origin: Any) -> Callable[[Restorer, int], Any]:
-    return lambda restorer, index: tensor_from(restorer.memory(index), restorer.as_ or origin)
+    return lambda restorer, index: tensor_from(restorer.memory(index), restorer.library or origin)
 
 
 def _restore_hashed(container: Callable[[Any], Any]) -> Callable[..., Any]:
@@ -175,10 +175,11 @@ def _restore_hashed(container: Callable[[Any], Any]) -> Callable[..., Any]:
         try:
             return container(items)
         except TypeError as error:
-            if restorer.as_ is None:
+            if restorer.library is None:
                 raise
             raise Unsupported(
-                f'a tensor in a set or a key has no hash when received with as_="{restorer.as_}"'
+                "a tensor in a set or a key has no hash when received with "
+                f'library="{restorer.library}"'
             ) from error
 
     return restore_hashed
@@ -186,7 +187,7 @@ def _restore_hashed(container: Callable[[Any], Any]) -> Callable[..., Any]:
 
 def _restore_view(restorer: Restorer, index: int) -> Any:
     memory: Memory = restorer.memory(index)
-    return memoryview(memory) if restorer.as_ is None else tensor_from(memory, restorer.as_)  # type: ignore[arg-type]
+    return memoryview(memory) if restorer.library is None else tensor_from(memory, restorer.library)  # type: ignore[arg-type]
 
 
 _RESTORERS: dict[str, Callable[..., Any]] = {

@@ -30,9 +30,9 @@ COMPRESSED = {
 
 
 def require_torch(restorer: Restorer, what: str) -> Any:
-    if restorer.as_ not in (None, "torch"):
+    if restorer.library not in (None, "torch"):
         raise Unsupported(
-            f'{what} cannot be received with as_="{restorer.as_}": only PyTorch has them'
+            f'{what} cannot be received with library="{restorer.library}": only PyTorch has them'
         )
     return learn()
 

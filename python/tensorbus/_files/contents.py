@@ -80,7 +80,7 @@ def elements_of(dtype: Any, library: Library | None) -> Elements:
     except (TypeError, ValueError):
         raise Unsupported(
             f"dtype={dtype!r}: expected a dtype of NumPy or PyTorch (torch.bfloat16, not "
-            '"bfloat16", unless as_="torch")'
+            '"bfloat16", unless library="torch")'
         ) from None
     return elements_of_numpy(found)
 
@@ -102,9 +102,9 @@ def elements_of_numpy(dtype: np.dtype[Any]) -> Elements:
     return Elements(name, 8 * dtype.itemsize, dtype, str(dtype))
 
 
-def library_for(elements: Elements, as_: Library | None) -> Library:
+def library_for(elements: Elements, library: Library | None) -> Library:
     """Whose tensor it will be, where the caller does not say."""
-    return as_ or ("numpy" if elements.numpy is not None else "torch")
+    return library or ("numpy" if elements.numpy is not None else "torch")
 
 
 def sizes_in(shape: Any, elements: Elements, there: int, path: str) -> list[int]:
@@ -156,7 +156,7 @@ def check_place(contents: Contents, place: Place, path: str) -> None:
     if elements.name is None and (elements.numpy is None or contents.library == "torch"):
         raise Unsupported(
             f"file {path!r}: there are no tensors of {elements.said} in "
-            + ("NumPy or PyTorch" if elements.numpy is None else 'PyTorch: ask for as_="numpy"')
+            + ("NumPy or PyTorch" if elements.numpy is None else 'PyTorch: ask for library="numpy"')
         )
     if contents.library == "numpy":
         return
@@ -167,7 +167,7 @@ def check_place(contents: Contents, place: Place, path: str) -> None:
         # On x86 most of PyTorch would work, but a compiler may have relied upon it anywhere.
         raise Unsupported(
             f"file {path!r}: a tensor of {name} begins at byte {begin}, which is no multiple of "
-            f'{alignment}, as PyTorch needs: ask for as_="numpy" and copy it '
+            f'{alignment}, as PyTorch needs: ask for library="numpy" and copy it '
             "(torch.from_numpy(array.copy()))"
         )
 

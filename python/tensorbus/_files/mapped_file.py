@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from tensorbus import _core
 from tensorbus._base.errors import Closed, InvalidArgument
-from tensorbus._base.public import public
+from tensorbus._base.public import public, renamed
 from tensorbus._core import FileMode
 from tensorbus._files.contents import Contents, Library, check_place, refuse, tensor_at
 from tensorbus._tensors.library import library_of
@@ -41,6 +41,7 @@ class MappedFile:
     [7, 7, 7, 7, 7, 7]
     """
 
+    @renamed(as_="library")
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -49,12 +50,12 @@ class MappedFile:
         mode: Mode = "r",
         *,
         offset: int = 0,
-        as_: Library | None = None,
+        library: Library | None = None,
     ) -> None:
         if mode not in _MODES:
             raise InvalidArgument(f"mode={mode!r}: expected one of {', '.join(map(repr, _MODES))}")
-        if as_ not in (None, "torch", "numpy"):
-            raise InvalidArgument(f'as_={as_!r}: expected "torch", "numpy" or None')
+        if library not in (None, "torch", "numpy"):
+            raise InvalidArgument(f'library={library!r}: expected "torch", "numpy" or None')
         self._path = os.fsdecode(path)
         self._mode: Mode = mode
         shown = self._path.encode(errors="replace").decode()
@@ -62,13 +63,13 @@ class MappedFile:
         _check_arguments(shown, shape, dtype, mode, offset)
         header = b""
         if mode == "w+":  # nothing is touched before all else is known to be right
-            contents, header = _planned(shown, shape, dtype, offset, as_)
+            contents, header = _planned(shown, shape, dtype, offset, library)
         with _opened(self._path, mode) as fd:
             if mode == "w+":
                 _core.allocate_file(fd, shown, _end(contents, shown))
                 os.pwrite(fd, header, 0)
             else:
-                contents = _contents(fd, shown, shape, dtype, offset, as_)
+                contents = _contents(fd, shown, shape, dtype, offset, library)
                 _end(contents, shown)
             self._core: _core.MappedFile | None = _core.MappedFile(
                 fd, shown, contents.start, contents.bytes, _MODES[mode]
@@ -171,6 +172,7 @@ class MappedFile:
 
 
 @public
+@renamed(as_="library")
 def map_file(
     path: str | os.PathLike[str],
     shape: Any = None,
@@ -179,7 +181,7 @@ def map_file(
     *,
     offset: int = 0,
     name: str | None = None,
-    as_: Library | None = None,
+    library: Library | None = None,
 ) -> Any:
     """The tensor in a file, or the tensors, without reading them: pages come when they are touched.
 
@@ -195,7 +197,7 @@ def map_file(
             of zeros, or empties it first, and takes its blocks on the disk; then as `"r+"`.
         offset: of a file that says nothing about itself, the bytes before the tensor.
         name: one tensor of a `.safetensors` file; without it, a dict of them all.
-        as_: `"torch"` or `"numpy"`. Without it, whose dtype was given; `.npy`: NumPy;
+        library: `"torch"` or `"numpy"`. Without it, whose dtype was given; `.npy`: NumPy;
             `.safetensors`: PyTorch, if it is imported or has a dtype that NumPy lacks, else NumPy.
 
     Returns:
@@ -217,7 +219,7 @@ def map_file(
     >>> numpy.load(path).tolist()
     [[0, 0, 0], [5, 5, 5]]
     """
-    with MappedFile(path, shape, dtype, mode, offset=offset, as_=as_) as file:
+    with MappedFile(path, shape, dtype, mode, offset=offset, library=library) as file:
         return file.data if name is None else file.tensor(name)
 
 
@@ -282,33 +284,33 @@ def _check_arguments(path: str, shape: Any, dtype: Any, mode: Mode, offset: int)
 
 
 def _contents(
-    fd: int, path: str, shape: Any, dtype: Any, offset: int, as_: Library | None
+    fd: int, path: str, shape: Any, dtype: Any, offset: int, library: Library | None
 ) -> Contents:
     if path.endswith(".npy"):
         from tensorbus._files import npy
 
-        return npy.contents_of(fd, path, shape, dtype, as_)
+        return npy.contents_of(fd, path, shape, dtype, library)
     if path.endswith(".safetensors"):
         from tensorbus._files import safetensors
 
-        return safetensors.contents_of(fd, path, as_)
+        return safetensors.contents_of(fd, path, library)
     from tensorbus._files import raw
 
-    return raw.contents_of(fd, path, shape, dtype, offset, as_)
+    return raw.contents_of(fd, path, shape, dtype, offset, library)
 
 
 def _planned(
-    path: str, shape: Any, dtype: Any, offset: int, as_: Library | None
+    path: str, shape: Any, dtype: Any, offset: int, library: Library | None
 ) -> tuple[Contents, bytes]:
     """What a file is to hold that is yet to be made, and the header for it."""
     if path.endswith(".npy"):
         from tensorbus._files import npy
 
-        contents, header = npy.planned(shape, dtype, as_)
+        contents, header = npy.planned(shape, dtype, library)
     else:
         from tensorbus._files import raw
 
-        contents, header = raw.planned(shape, dtype, offset, as_), b""
+        contents, header = raw.planned(shape, dtype, offset, library), b""
     check_place(contents, contents.places[""], path)
     return contents, header
 

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-def contents_of(fd: int, path: str, shape: Any, dtype: Any, as_: Library | None) -> Contents:
+def contents_of(fd: int, path: str, shape: Any, dtype: Any, library: Library | None) -> Contents:
     found, fortran, stored, start = _read_header(fd, path)
     elements = elements_of_numpy(stored)
     if dtype is not None:
-        elements = _agreed(elements, elements_of(dtype, as_), path)
+        elements = _agreed(elements, elements_of(dtype, library), path)
     try:
         sizes = sizes_of(found)
     except InvalidArgument as error:
@@ -40,19 +40,19 @@ def contents_of(fd: int, path: str, shape: Any, dtype: Any, as_: Library | None)
     if shape is not None and sizes_in(shape, elements, count, path) != sizes:
         raise refuse(path, f"shape={shape!r}, but its header says {tuple(sizes)}")
     if is_torch_dtype(dtype):
-        as_ = as_ or "torch"
+        library = library or "torch"
     place = Place(elements, sizes, fortran=fortran and len(sizes) > 1)
-    return Contents(start, count, {"": place}, as_ or "numpy")
+    return Contents(start, count, {"": place}, library or "numpy")
 
 
-def planned(shape: Any, dtype: Any, as_: Library | None) -> tuple[Contents, bytes]:
+def planned(shape: Any, dtype: Any, library: Library | None) -> tuple[Contents, bytes]:
     """What a file is to hold that is yet to be made, and its header."""
-    elements = elements_of(needed("dtype", dtype), as_)
+    elements = elements_of(needed("dtype", dtype), library)
     sizes = sizes_of(needed("shape", shape))
     header = _header(_stored_as(elements), sizes)
     place = Place(elements, sizes)
     count = prod(sizes) * elements.bytes
-    return Contents(len(header), count, {"": place}, library_for(elements, as_)), header
+    return Contents(len(header), count, {"": place}, library_for(elements, library)), header
 
 
 def _read_header(fd: int, path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:

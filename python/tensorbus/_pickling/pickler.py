@@ -62,7 +62,7 @@ def dump(item: object, *, shared: bool = False, stream: Any = None) -> tuple[_co
     return packer.outgoing, fields
 
 
-def load(core: _core.Sample, as_: Library | None = None) -> Any:
+def load(core: _core.Sample, library: Library | None = None) -> Any:
     """The object that was dumped. Runs what its pickle says, so it must come from a friend.
 
     Raises:
@@ -71,11 +71,11 @@ def load(core: _core.Sample, as_: Library | None = None) -> Any:
     """
     fields = core.fields
     if fields:
-        restorer = Restorer(core, as_)
+        restorer = Restorer(core, library)
         found = restorer.decode_pickled(fields)
         if found is not None:
-            return _Unpickler(*found, as_).load()
-    return unflatten(core, as_)
+            return _Unpickler(*found, library).load()
+    return unflatten(core, library)
 
 
 class Packer:
@@ -162,10 +162,10 @@ _CHECKED = {
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, pickled: bytes, tensors: list[Any], as_: Library | None) -> None:
+    def __init__(self, pickled: bytes, tensors: list[Any], library: Library | None) -> None:
         super().__init__(io.BytesIO(pickled))
         self._tensors = tensors
-        self._lent = _Lent(tensors, as_)
+        self._lent = _Lent(tensors, library)
 
     def find_class(self, module: str, name: str) -> Any:
         if module == __name__ and name == _tensor.__name__:
@@ -184,15 +184,15 @@ class _Lent:
     keeps the tensors until the garbage collector runs.
     """
 
-    def __init__(self, tensors: list[Any], as_: Library | None) -> None:
+    def __init__(self, tensors: list[Any], library: Library | None) -> None:
         self._tensors = tensors
-        self._as = as_
+        self._library = library
         self._borrowed: list[Any] | None = None
 
     def __call__(self, index: int) -> Any:
         if self._borrowed is None:
             (handle,) = self._tensors[-1]
-            self._borrowed = unflatten(lending.borrow(handle), self._as)
+            self._borrowed = unflatten(lending.borrow(handle), self._library)
         return self._borrowed[index]
 
 

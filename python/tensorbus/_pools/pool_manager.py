@@ -1,4 +1,4 @@
-"""The processes of a worker pool, and the thread that deals tasks to them."""
+"""The processes of a worker pool, and the thread that gives them tasks."""
 
 from __future__ import annotations
 
@@ -116,9 +116,9 @@ class Worker:
         except Exception as error:
             return Failed(error)
 
-    def wait_beside(self, bell: int) -> None:
-        """For its death."""
-        wait([self._death, bell])
+    def wait_beside(self, descriptor: int) -> None:
+        """For its death, or until the descriptor is readable."""
+        wait([self._death, descriptor])
 
     def dismiss(self) -> None:
         """It ends when it has done what it is at."""
@@ -128,7 +128,7 @@ class Worker:
         with suppress(OSError):
             signal.pidfd_send_signal(self._death, signal.SIGKILL)
 
-    def bury(self) -> str:
+    def reap(self) -> str:
         """Waits for its end. How it ended, in words."""
         self._process.join()
         code = self._process.exitcode
@@ -144,8 +144,8 @@ class Worker:
         return f"with exit code {code}"
 
 
-class Crew:
-    """Deals each task to one worker that has none, and replaces the dead. One thread does it all.
+class PoolManager:
+    """Gives each task to one worker that has none, and replaces the dead, in one thread.
 
     Under the lock: the tasks that wait, and whether more may come. The workers are the thread's.
     """
@@ -161,14 +161,14 @@ class Crew:
         self._refusal: BaseException | None = None  # why no more tasks are taken
         self._killed = False
         self._ended = threading.Event()  # a join that Ctrl-C ends takes the thread for stopped
-        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._wakeup = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._workers: list[Worker] = []
         try:
             for number, job in enumerate(jobs):
                 self._workers.append(Worker(number, job, context, domain))
         except BaseException:
             self._killed = True
-            self._disband()
+            self._end_workers()
             raise
         self._thread = threading.Thread(target=self._run, name="tensorbus pool", daemon=True)
         self._thread.start()
@@ -181,7 +181,7 @@ class Crew:
             if self._refusal is not None:
                 raise self._refusal
             self._tasks.append(task)
-            self._ring()
+            self._wake()
         return task.future
 
     def finish(self) -> None:
@@ -200,24 +200,24 @@ class Crew:
     def _refuse(self, why: BaseException) -> None:
         with self._lock:
             self._refusal = self._refusal or why
-            self._ring()
+            self._wake()
 
-    def _ring(self) -> None:
+    def _wake(self) -> None:
         if not self._ended.is_set():
-            os.eventfd_write(self._bell, 1)
+            os.eventfd_write(self._wakeup, 1)
 
     # For the thread.
 
     def _run(self) -> None:
         try:
             while not self._killed and not self._is_over():
-                self._deal()
-                self._look_after(wait([self._bell, *self._sources()]))
+                self._give_tasks()
+                self._look_after(wait([self._wakeup, *self._sources()]))
         except BaseException as error:
             self._killed = True
             self._refuse(error)
         finally:
-            self._disband()
+            self._end_workers()
 
     def _is_over(self) -> bool:
         with self._lock:
@@ -230,7 +230,7 @@ class Crew:
     def _sources(self) -> list[int]:
         return [source for worker in self._workers for source in worker.sources]
 
-    def _deal(self) -> None:
+    def _give_tasks(self) -> None:
         for worker in self._workers:
             while worker.ready and not worker.dead and worker.task is None:
                 with self._lock:
@@ -245,8 +245,8 @@ class Crew:
                     task.fail(error)
 
     def _look_after(self, readable: list[Any]) -> None:
-        if self._bell in readable:
-            os.eventfd_read(self._bell)
+        if self._wakeup in readable:
+            os.eventfd_read(self._wakeup)
         for worker in [each for each in self._workers if not {*each.sources}.isdisjoint(readable)]:
             for answer in worker.answers():
                 self._hear(worker, answer)
@@ -267,7 +267,7 @@ class Crew:
 
     def _replace(self, worker: Worker) -> None:
         self._workers.remove(worker)
-        end = f"{worker.name} died {worker.bury()}"
+        end = f"{worker.name} died {worker.reap()}"
         if not worker.ready:
             raise WorkerDied(f"{end} while it started")
         if worker.task is not None:
@@ -281,7 +281,7 @@ class Crew:
         with self._lock:
             self._tasks.appendleft(task)
 
-    def _disband(self) -> None:
+    def _end_workers(self) -> None:
         for worker in self._workers:
             worker.kill() if self._killed else worker.dismiss()
         with self._lock:
@@ -291,14 +291,14 @@ class Crew:
             task.fail(self._refusal or Error("the worker pool has no thread"))
         while self._workers:
             worker = self._workers[-1]
-            worker.wait_beside(self._bell)
+            worker.wait_beside(self._wakeup)
             if worker.has_died:
-                self._workers.pop().bury()
+                self._workers.pop().reap()
                 continue
-            os.eventfd_read(self._bell)  # somebody may have lost patience
+            os.eventfd_read(self._wakeup)  # somebody may have lost patience
             if self._killed:
                 for each in self._workers:
                     each.kill()
         with self._lock:
             self._ended.set()
-            os.close(self._bell)
+            os.close(self._wakeup)

@@ -19,8 +19,8 @@ from typing import Any
 from tensorbus._base.arguments import seconds, whole_number
 from tensorbus._base.device import ordinal_of
 from tensorbus._base.errors import Forked, InvalidArgument, Timeout
-from tensorbus._base.public import public
-from tensorbus._pools.pool_manager import Crew
+from tensorbus._base.public import public, renamed
+from tensorbus._pools.pool_manager import PoolManager
 from tensorbus._pools.progress import progress
 from tensorbus._pools.worker import Job, takes_device
 
@@ -79,7 +79,9 @@ class WorkerPool:
             for device in _devices(workers, devices, function, initializer)
         ]
         self._process = os.getpid()
-        self._crew = Crew(jobs, context, whole_number("retries", retries, least=0), domain)
+        self._manager = PoolManager(
+            jobs, context, whole_number("retries", retries, least=0), domain
+        )
         self._size = len(jobs)
         # Before multiprocessing waits for its processes, which it does at exit, too.
         atexit.register(self._at_exit)
@@ -114,11 +116,12 @@ class WorkerPool:
         """
         return list(self.imap(items, timeout=timeout, progress=progress))
 
+    @renamed(ahead="prefetch")
     def imap(
         self,
         items: Iterable[Any],
         *,
-        ahead: int | None = None,
+        prefetch: int | None = None,
         timeout: float | None = None,
         progress: bool | None = None,
     ) -> Iterator[Any]:
@@ -126,7 +129,7 @@ class WorkerPool:
 
         Args:
             items: any iterable, also an endless one.
-            ahead: so many items at most are taken from it, of which the result was not; two for
+            prefetch: so many items at most are taken from it, of which the result was not; two for
                 each worker if it is None.
             timeout: seconds for all of it.
             progress: see `map`.
@@ -146,13 +149,14 @@ class WorkerPool:
                     raise queue.Empty from None
             return waiting.popleft()
 
-        return self._results(items, take, next_one, ahead, timeout, progress)
+        return self._results(items, take, next_one, prefetch, timeout, progress)
 
+    @renamed(ahead="prefetch")
     def imap_unordered(
         self,
         items: Iterable[Any],
         *,
-        ahead: int | None = None,
+        prefetch: int | None = None,
         timeout: float | None = None,
         progress: bool | None = None,
     ) -> Iterator[Any]:
@@ -165,18 +169,18 @@ class WorkerPool:
         def next_one(limit: float | None) -> Future[Any]:
             return done.get(timeout=limit)
 
-        return self._results(items, take, next_one, ahead, timeout, progress)
+        return self._results(items, take, next_one, prefetch, timeout, progress)
 
     def _results(
         self,
         items: Iterable[Any],
         take: Callable[[Future[Any]], None],
         next_one: Callable[[float | None], Future[Any]],
-        ahead: int | None,
+        prefetch: int | None,
         timeout: float | None,
         wanted: bool | None,
     ) -> Generator[Any, None, None]:
-        most = 2 * self._size if ahead is None else whole_number("ahead", ahead, least=1)
+        most = 2 * self._size if prefetch is None else whole_number("prefetch", prefetch, least=1)
         limit = seconds("timeout", timeout)
         until = None if limit is None else time.monotonic() + limit
         under_way: set[Future[Any]] = set()
@@ -213,13 +217,13 @@ class WorkerPool:
 
     def _at_exit(self) -> None:
         if self._process == os.getpid():
-            self._crew.kill()
+            self._manager.kill()
 
     @property
-    def _own(self) -> Crew:
+    def _own(self) -> PoolManager:
         if self._process != os.getpid():
             raise Forked("a worker pool is of the process that made it: the child makes its own")
-        return self._crew
+        return self._manager
 
     def __enter__(self) -> WorkerPool:
         return self

@@ -55,12 +55,12 @@ def request_item(reply: str, types: Types, data: Any) -> Item:
     return flatten({"reply": reply, "types": types.definitions, "data": data})
 
 
-def read_request(sample: Sample, as_: Library | None) -> Request:
+def read_request(sample: Sample, library: Library | None) -> Request:
     """
     Raises:
         ProtocolError: it is none.
     """
-    match unflatten(sample, as_):
+    match unflatten(sample, library):
         case {"reply": str(reply), "types": [str(wanted), str(answered)], "data": data}:
             return Request(reply, (wanted, answered), data)
         case found:
@@ -84,7 +84,7 @@ def mismatch_item(why: str) -> Item:
     return flatten({"mismatch": why})
 
 
-def read_reply(service: str, sample: Sample, types: Types, as_: Library | None) -> Any:
+def read_reply(service: str, sample: Sample, types: Types, library: Library | None) -> Any:
     """
     Raises:
         ServiceError: the service's callback raised.
@@ -92,9 +92,9 @@ def read_reply(service: str, sample: Sample, types: Types, as_: Library | None) 
         MessageError: a field of the reply is not of its type.
         ProtocolError: it is no reply.
     """
-    match unflatten(sample, as_):
+    match unflatten(sample, library):
         case {"data": data}:
-            return data if types.reply is None else types.reply.received(data, as_)
+            return data if types.reply is None else types.reply.received(data, library)
         case {"error": [str(kind), str(text), str(lines)]}:
             raise ServiceError(f"service {service!r} raised {kind}: {text}") from RemoteTraceback(
                 lines

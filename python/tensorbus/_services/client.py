@@ -12,7 +12,7 @@ from typing import Any
 from tensorbus._base.arguments import seconds, topic_name
 from tensorbus._base.closing import Closing
 from tensorbus._base.errors import Closed, Error, Timeout
-from tensorbus._base.public import public
+from tensorbus._base.public import public, renamed
 from tensorbus._codec.typed import plan_or_none
 from tensorbus._core import Sample
 from tensorbus._services import calls
@@ -34,7 +34,7 @@ class Client(Closing):
         reply_type: the class of the replies.
         timeout: seconds for a call, from looking for the service to its answer; `None` for as long
             as it takes.
-        as_: whose tensors are wanted, see `tensorbus.Subscriber`.
+        library: whose tensors are wanted, see `tensorbus.Subscriber`.
         domain: see `tensorbus.participant`.
 
     >>> import asyncio
@@ -48,6 +48,7 @@ class Client(Closing):
     6
     """
 
+    @renamed(as_="library")
     def __init__(
         self,
         name: str,
@@ -55,13 +56,13 @@ class Client(Closing):
         reply_type: type[Message] | None = None,
         *,
         timeout: float | None = None,
-        as_: Library | None = None,
+        library: Library | None = None,
         domain: str | None = None,
     ) -> None:
         self.name: str = topic_name(name)
         self._types = calls.Types(plan_or_none(request_type), plan_or_none(reply_type))
         self._timeout = seconds("timeout", timeout)
-        self._as = library_or_none(as_)
+        self._library = library_or_none(library)
         self._domain = domain
         self._closed = False
         self._finder = Finder(self.name, domain)
@@ -155,7 +156,7 @@ class Client(Closing):
     def _read(self, found: object) -> Any:
         if not isinstance(found, Sample):
             raise Error(f"a queue answered {found}")
-        return calls.read_reply(self.name, found, self._types, self._as)
+        return calls.read_reply(self.name, found, self._types, self._library)
 
     def __repr__(self) -> str:
         return f"<tensorbus.Client {self.name!r}{' closed' if self._closed else ''}>"

@@ -43,7 +43,7 @@ class Service(Closing):
         *,
         mode: Mode,
         concurrency: int,
-        as_: Library | None,
+        library: Library | None,
         domain: str | None,
         failures: Failures,
     ) -> None:
@@ -54,7 +54,7 @@ class Service(Closing):
         self.calls: int = 0  # requests that came
         self._types = calls.Types(plan_or_none(request_type), plan_or_none(reply_type))
         self._callback = callback
-        self._as = library_or_none(as_)
+        self._library = library_or_none(library)
         self._failures = failures
         self._queue = Queue(name=calls.queue_name(name), domain=domain)
         self._answers = Answers(domain, lambda error: failures.warn(error, self.label))
@@ -137,7 +137,7 @@ class Service(Closing):
 
     def _read(self, sample: Sample) -> calls.Request:
         self.calls += 1
-        request = calls.read_request(sample, self._as)
+        request = calls.read_request(sample, self._library)
         why = self._why_not(request.types)
         if why is not None:
             return request._replace(refusal=calls.mismatch_item(why))
@@ -145,7 +145,7 @@ class Service(Closing):
         if plan is None:
             return request
         try:
-            return request._replace(data=plan.received(request.data, self._as))
+            return request._replace(data=plan.received(request.data, self._library))
         except Error as error:
             self._failures.warn(error, self.label)
             return request._replace(refusal=calls.error_item(error))

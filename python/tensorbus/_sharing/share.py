@@ -11,7 +11,7 @@ from tensorbus._base.closing import Closing
 from tensorbus._base.device import stream_of
 from tensorbus._base.errors import InvalidArgument, Timeout
 from tensorbus._base.participant import participant
-from tensorbus._base.public import public
+from tensorbus._base.public import public, renamed
 from tensorbus._codec.fields import flatten, unflatten
 from tensorbus._core import Outcome
 from tensorbus._sharing.handle import Handle
@@ -87,11 +87,12 @@ def share(
 
 
 @public
+@renamed(as_="library")
 def attach(
     handle: Handle | str | bytes | Mapping[str, Any],
     *,
     access: Access = "read",
-    as_: Library | None = None,
+    library: Library | None = None,
     timeout: float | None = None,
     domain: str | None = None,
 ) -> Any:
@@ -104,7 +105,7 @@ def attach(
     Args:
         handle: as a `Handle`, its text, its bytes or its dictionary.
         access: what may be done with it, see `tensorbus.Subscriber`.
-        as_: whose tensors are wanted, see `tensorbus.Subscriber`.
+        library: whose tensors are wanted, see `tensorbus.Subscriber`.
         timeout: seconds to wait for the process that shares it; `None` for as long as it lives.
         domain: see `tensorbus.participant`.
 
@@ -115,7 +116,7 @@ def attach(
         Timeout: nobody answered in time.
         OutOfMemory: a limit was reached; the message names it.
     """
-    wanted = library_or_none(as_)
+    wanted = library_or_none(library)
     found = _core.attach(Handle(handle)._core, access_named(access), timeout, participant(domain))
     if isinstance(found, Outcome):
         raise Timeout("nobody answered in time: the process that shares it is stopped, or busy")

@@ -60,7 +60,7 @@ def load_state_dict(
     >>> bool((model.weight == trained.weight).all())
     True
     """
-    state = attach(handle, access=access, as_="torch", timeout=timeout, domain=domain)
+    state = attach(handle, access=access, library="torch", timeout=timeout, domain=domain)
     if not isinstance(state, Mapping):
         raise InvalidArgument(
             f"handle: expected the tensors of a state_dict(), got {type(state).__name__}"

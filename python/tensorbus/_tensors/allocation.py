@@ -9,7 +9,7 @@ from typing import Any
 from tensorbus._base.device import HOST, ordinal_of
 from tensorbus._base.errors import InvalidArgument, Unsupported
 from tensorbus._core import Memory
-from tensorbus._tensors import torch_tensors
+from tensorbus._tensors import numpy_arrays, torch_tensors
 from tensorbus._tensors.library import library_of, sizes_of
 
 # Memory for a contiguous tensor: of a dtype's name, its sizes and the ordinal of its device.
@@ -49,14 +49,10 @@ def _name_of(wanted: Any) -> str:
     """Of a dtype, for memory that no NumPy array can show."""
     if isinstance(wanted, str):
         return wanted
-    from tensorbus._tensors import numpy_arrays
-
     return str(numpy_arrays.learn().dtype(wanted).name)
 
 
 def _array(allocate: Allocate, sizes: list[int], wanted: Any) -> Any:
-    from tensorbus._tensors import numpy_arrays
-
     if isinstance(wanted, str) and wanted == "bfloat16":
         raise Unsupported("NumPy has no bfloat16: pass dtype=torch.bfloat16")
     np = numpy_arrays.learn()

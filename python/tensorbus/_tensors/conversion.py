@@ -10,34 +10,36 @@ from tensorbus._tensors import numpy_arrays, torch_tensors
 from tensorbus._tensors.library import CONJUGATE, FROM_TORCH, NEGATIVE, Library
 
 
-def tensor_from(memory: Memory, as_: Library | None) -> Any:
+def tensor_from(memory: Memory, library: Library | None) -> Any:
     """The tensor over received memory, which lives as long as any view of it.
 
     Args:
         memory: what the core handed over.
-        as_: whose tensor it is to be; None for what it was sent from (NumPy, if from neither).
+        library: whose tensor it is to be; None for what it was sent from (NumPy, if from neither).
     """
     flags = memory.flags
-    if as_ is None:
-        as_ = "torch" if flags & FROM_TORCH else "numpy"
-    if as_ == "torch":
+    if library is None:
+        library = "torch" if flags & FROM_TORCH else "numpy"
+    if library == "torch":
         return torch_tensors.from_memory(memory)
-    if as_ == "numpy":
+    if library == "numpy":
         return numpy_arrays.from_memory(memory)
     if flags & (CONJUGATE | NEGATIVE):
         raise Unsupported(
             "this tensor is a conjugate or negative view, which only PyTorch has: receive it with "
-            'as_="torch" or "numpy"'
+            'library="torch" or "numpy"'
         )
-    return memory if as_ == "dlpack" else _jax_from(memory)
+    return memory if library == "dlpack" else _jax_from(memory)
 
 
-def from_array(array: Any, as_: Library) -> Any:
+def from_array(array: Any, library: Library) -> Any:
     """What a library makes of a NumPy array that is a copy already."""
-    if as_ == "torch":
+    if library == "torch":
         return torch_tensors.from_array(array, array.dtype.name)
     # An array itself offers all that "dlpack" promises.
-    return _checked_jax(_jax().numpy.asarray(array), array.dtype.name) if as_ == "jax" else array
+    return (
+        _checked_jax(_jax().numpy.asarray(array), array.dtype.name) if library == "jax" else array
+    )
 
 
 def _jax_from(memory: Memory) -> Any:
@@ -59,7 +61,7 @@ def _checked_jax(array: Any, dtype_name: str) -> Any:
     if array.dtype.name != dtype_name:
         raise Unsupported(
             f"JAX would make {array.dtype.name} of this tensor of {dtype_name}: call "
-            'jax.config.update("jax_enable_x64", True), or receive it with as_="numpy"'
+            'jax.config.update("jax_enable_x64", True), or receive it with library="numpy"'
         )
     return array
 
@@ -71,6 +73,6 @@ def _jax() -> Any:
     except ImportError:
         raise Unsupported(
             "this tensor is to be a JAX array, and JAX is not installed here: pip install jax, or "
-            'receive it with as_="numpy"'
+            'receive it with library="numpy"'
         ) from None
     return jax

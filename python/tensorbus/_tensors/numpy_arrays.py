@@ -29,7 +29,7 @@ def learn() -> Any:
     except ImportError:
         raise Unsupported(
             "this tensor is to be a NumPy array, and NumPy is not installed here: pip install "
-            'numpy, or receive it with as_="torch"'
+            'numpy, or receive it with library="torch"'
         ) from None
     if numpy.ndarray not in TENSOR_CLASSES:
         TENSOR_CLASSES.add(numpy.ndarray)
@@ -43,7 +43,7 @@ def from_memory(memory: Memory) -> Any:
     if memory.device != "cpu":
         raise Unsupported(
             f"this tensor lies on {memory.device}, where NumPy has none: receive it with "
-            'as_="torch" or "dlpack"'
+            'library="torch" or "dlpack"'
         )
     array = np.asarray(memory)
     name = memory.dtype
@@ -61,7 +61,7 @@ def from_memory(memory: Memory) -> Any:
 
 def ml_dtype(name: str, from_torch: bool) -> Any:
     """A dtype that NumPy gets from the ml_dtypes package."""
-    what_else = 'receive it with as_="torch"' if from_torch else "install a newer one"
+    what_else = 'receive it with library="torch"' if from_torch else "install a newer one"
     try:
         import ml_dtypes
     except ImportError:

@@ -37,7 +37,7 @@ def learn() -> Any:
     except ImportError:
         raise Unsupported(
             "this tensor was sent from PyTorch, which is not installed here: pip install torch, "
-            'or receive it with as_="numpy"'
+            'or receive it with library="numpy"'
         ) from None
     if torch.Tensor not in TENSOR_CLASSES:
         TENSOR_CLASSES.update((torch.Tensor, torch.nn.Parameter))
@@ -62,7 +62,7 @@ def dtype_named(name: object) -> torch.dtype:
     if not isinstance(dtype, torch.dtype):
         raise Unsupported(
             f"this PyTorch has no dtype {name}: install a newer one, or receive the tensor with "
-            'as_="numpy" or "dlpack"'
+            'library="numpy" or "dlpack"'
         )
     return dtype  # type: ignore[no-any-return]
 
@@ -78,7 +78,7 @@ def from_memory(memory: Memory) -> Any:
     if memory.device != "cpu" and not torch.cuda.is_available():
         raise Unsupported(
             f"this tensor lies on {memory.device}, and this PyTorch cannot use CUDA: receive it "
-            'with as_="dlpack"'
+            'with library="dlpack"'
         )
     if min(memory.strides, default=0) < 0:  # which PyTorch does not have
         return finished(

@@ -60,20 +60,20 @@ class AsyncReceiver:
                 await wait.woken()
         return self._last_look()
 
-    async def receive_many(self, most: int, timeout: float | None = None) -> list[Sample]:
+    async def receive_many(self, max_count: int, timeout: float | None = None) -> list[Sample]:
         timeout = await self._begun(timeout)
-        samples = self.try_receive_many(most)
+        samples = self.try_receive_many(max_count)
         if samples:
             return samples
         with self._wait(timeout) as wait:
             await wait.woken()
             while not wait.over:
-                samples = self.try_receive_many(most)
+                samples = self.try_receive_many(max_count)
                 if samples:
                     return samples
                 await wait.woken()
         try:
-            return self._subscriber.receive_many(most, 0)
+            return self._subscriber.receive_many(max_count, 0)
         finally:
             self._pass_on()
 
@@ -89,8 +89,8 @@ class AsyncReceiver:
             await asyncio.sleep(0)
         return seconds("timeout", self._timeout if timeout is None else timeout)
 
-    def try_receive_many(self, most: int) -> list[Sample]:
-        samples = self._subscriber.try_receive_many(most)
+    def try_receive_many(self, max_count: int) -> list[Sample]:
+        samples = self._subscriber.try_receive_many(max_count)
         if not samples:
             self._pass_on()
         return samples

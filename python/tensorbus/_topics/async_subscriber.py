@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tensorbus._base.arguments import Access
-from tensorbus._base.public import public
+from tensorbus._base.public import public, renamed
 from tensorbus._tensors.library import Library
 from tensorbus._topics.async_receiver import AsyncReceiver
 from tensorbus._topics.sample import Sample
@@ -38,7 +38,7 @@ class AsyncSubscriber:
         access: "read", "private" or "shared": see `Subscriber`.
         pin: received blocks are pinned for GPUs: see `Subscriber`.
         device: where tensors of GPUs go that this process cannot use: see `Subscriber`.
-        as_: "torch", "numpy", "jax" or "dlpack"; by default a tensor arrives as what it was.
+        library: "torch", "numpy", "jax" or "dlpack"; by default a tensor arrives as what it was.
         domain: see `tensorbus.participant`.
 
     Raises:
@@ -61,6 +61,7 @@ class AsyncSubscriber:
     {'id': 8}
     """
 
+    @renamed(as_="library")
     def __init__(
         self,
         topic: str,
@@ -73,7 +74,7 @@ class AsyncSubscriber:
         access: Access = "read",
         pin: bool = False,
         device: Any = None,
-        as_: Library | None = None,
+        library: Library | None = None,
         domain: str | None = None,
     ) -> None:
         self._closed = False
@@ -87,7 +88,7 @@ class AsyncSubscriber:
             access=access,
             pin=pin,
             device=device,
-            as_=as_,
+            library=library,
             domain=domain,
         )
         self._receiver = AsyncReceiver(self._subscriber, timeout, spin)
@@ -110,18 +111,19 @@ class AsyncSubscriber:
         """
         return self._receiver.receive(timeout)
 
+    @renamed(most="max_count")
     def receive_many(
-        self, most: int, timeout: float | None = None
+        self, max_count: int, timeout: float | None = None
     ) -> Coroutine[Any, Any, list[Sample]]:
         """Several samples at once: waits like `receive` for the first, takes what else is there.
 
         See `Subscriber.receive_many`. It never spins.
 
         Raises:
-            InvalidArgument: `most` is less than 1.
+            InvalidArgument: `max_count` is less than 1.
             Timeout, Closed, HoldLimit: as `receive`, and only if there is no sample.
         """
-        return self._receiver.receive_many(most, timeout)
+        return self._receiver.receive_many(max_count, timeout)
 
     def try_receive(self) -> Sample | None:
         """The next sample if there is one now. Raises `Closed` and `HoldLimit` like `receive`."""

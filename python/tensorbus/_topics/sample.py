@@ -36,8 +36,8 @@ class Sample:
     """
 
     # Made by sample_of(), without an __init__: that would take half as long as receiving does.
-    __slots__ = ("_as", "_core", "_data", "_header", "_plan")
-    _as: Library | None
+    __slots__ = ("_core", "_data", "_header", "_library", "_plan")
+    _library: Library | None
     _core: _core.Sample
     _data: Any
     _header: Header | None
@@ -69,8 +69,8 @@ class Sample:
             Unsupported: a tensor of a library, or a message of a type, that is not known here.
         """
         if self._data is _UNREAD:
-            data = unflatten(self._core, self._as, self._plan)
-            self._data = data if self._plan is None else self._plan.received(data, self._as)
+            data = unflatten(self._core, self._library, self._plan)
+            self._data = data if self._plan is None else self._plan.received(data, self._library)
         return self._data
 
     def copy(self) -> Sample:
@@ -93,7 +93,7 @@ class Sample:
         >>> kept.data
         array([7, 1, 2])
         """
-        return sample_of(self._core.copy(), self._as, self._plan)
+        return sample_of(self._core.copy(), self._library, self._plan)
 
     def use_on(self, stream: Any) -> None:
         """Has a stream work with the tensors of it that lie on a GPU.
@@ -165,17 +165,17 @@ class Sample:
         )
 
 
-def sample_of(core: _core.Sample, as_: Library | None, plan: Plan | None) -> Sample:
+def sample_of(core: _core.Sample, library: Library | None, plan: Plan | None) -> Sample:
     """What the core received, as a subscriber gives it out.
 
     Args:
         core: what was received.
-        as_: whose tensors it is to have; None for those of what it was sent from.
+        library: whose tensors it is to have; None for those of what it was sent from.
         plan: of the subscriber's message type, if it has one.
     """
     sample = Sample()
     sample._core = core
-    sample._as = as_
+    sample._library = library
     sample._plan = plan
     sample._data = _UNREAD
     sample._header = None

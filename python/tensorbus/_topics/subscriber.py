@@ -18,7 +18,7 @@ from tensorbus._base.closing import Closing
 from tensorbus._base.device import ordinal_of
 from tensorbus._base.errors import Closed, HoldLimit, Timeout
 from tensorbus._base.participant import participant
-from tensorbus._base.public import public
+from tensorbus._base.public import public, renamed
 from tensorbus._codec.typed import plan_or_none
 from tensorbus._core import Outcome
 from tensorbus._tensors.library import Library, library_or_none
@@ -52,8 +52,8 @@ class Subscriber(Closing):
         device: "cuda:0" and so on: tensors that were on a GPU which this process cannot use, and
             came in main memory, are put onto this one (see `tensorbus.Publisher.loan`). All others
             stay where they are: it restores, and does not move.
-        as_: "torch", "numpy", "jax" or "dlpack" (an object that offers `__dlpack__` and the buffer
-            protocol); by default a tensor arrives as what it was sent from.
+        library: "torch", "numpy", "jax" or "dlpack" (an object that offers `__dlpack__` and the
+            buffer protocol); by default a tensor arrives as what it was sent from.
         domain: see `tensorbus.participant`.
 
     Raises:
@@ -72,6 +72,7 @@ class Subscriber(Closing):
     {'id': 7}
     """
 
+    @renamed(as_="library")
     def __init__(
         self,
         topic: str,
@@ -84,13 +85,13 @@ class Subscriber(Closing):
         access: Access = "read",
         pin: bool = False,
         device: Any = None,
-        as_: Library | None = None,
+        library: Library | None = None,
         domain: str | None = None,
     ) -> None:
         self._topic = topic_name(topic)
         self._type = plan_or_none(message_type)
         self._timeout = timeout
-        self._as = library_or_none(as_)
+        self._library = library_or_none(library)
         self._max_held = max_held
         self._closed = False
         self._told_elsewhere = False
@@ -126,7 +127,7 @@ class Subscriber(Closing):
         """
         result = self._core.receive(self._timeout if timeout is None else timeout)
         if isinstance(result, _core.Sample):
-            return sample_of(result, self._as, self._type)
+            return sample_of(result, self._library, self._type)
         self._raise_for(result)
         raise Timeout(f"no sample on {self._topic!r} in time{self._hint()}")
 
@@ -134,25 +135,26 @@ class Subscriber(Closing):
         """The next sample if there is one now. Raises `Closed` and `HoldLimit` like `receive`."""
         result = self._core.try_receive()
         if isinstance(result, _core.Sample):
-            return sample_of(result, self._as, self._type)
+            return sample_of(result, self._library, self._type)
         self._raise_for(result)
         return None
 
-    def receive_many(self, most: int, timeout: float | None = None) -> list[Sample]:
+    @renamed(most="max_count")
+    def receive_many(self, max_count: int, timeout: float | None = None) -> list[Sample]:
         """Several samples at once: waits like `receive` for the first, takes what else is there.
 
         They come in the order in which `receive` would return them. For many small messages: it
         takes its locks, and tells the publishers, once for all.
 
         Args:
-            most: how many at most; more than 1024 never come at once.
+            max_count: how many at most; more than 1024 never come at once.
             timeout: seconds to wait for the first; the default is the subscriber's own.
 
         Returns:
             One sample at least.
 
         Raises:
-            InvalidArgument: `most` is less than 1.
+            InvalidArgument: `max_count` is less than 1.
             Timeout, TypeMismatch, Closed, HoldLimit, OutOfMemory: as `receive`, and only if there
                 is no sample: what ends it after the first, the next call raises.
 
@@ -166,23 +168,24 @@ class Subscriber(Closing):
         True
         [0, 1, 2]
         """
-        found = self._take_many(most, self._timeout if timeout is None else timeout)
+        found = self._take_many(max_count, self._timeout if timeout is None else timeout)
         if not found:
             raise Timeout(f"no sample on {self._topic!r} in time{self._hint()}")
         return found
 
-    def try_receive_many(self, most: int) -> list[Sample]:
+    @renamed(most="max_count")
+    def try_receive_many(self, max_count: int) -> list[Sample]:
         """At most so many of the samples that are there now, perhaps none.
 
         Raises `Closed` and `HoldLimit` like `receive_many`.
         """
-        return self._take_many(most, 0)
+        return self._take_many(max_count, 0)
 
-    def _take_many(self, most: int, timeout: float | None) -> list[Sample]:
-        found = self._core.receive_many(whole_number("most", most, least=1), timeout)
+    def _take_many(self, max_count: int, timeout: float | None) -> list[Sample]:
+        found = self._core.receive_many(whole_number("max_count", max_count, least=1), timeout)
         if isinstance(found, list):
-            as_, plan = self._as, self._type
-            return [sample_of(core, as_, plan) for core in found]
+            library, plan = self._library, self._type
+            return [sample_of(core, library, plan) for core in found]
         self._raise_for(found)
         return []
 

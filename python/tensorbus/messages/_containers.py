@@ -17,8 +17,8 @@ def _lowered(kind: Kind, value: Any) -> Any:
     return kind.lower(value)
 
 
-def _restorer(as_: Library | None) -> Convert:
-    return lambda kind, value: kind.restore(value, as_)
+def _restorer(library: Library | None) -> Convert:
+    return lambda kind, value: kind.restore(value, library)
 
 
 class Container(Kind):
@@ -30,8 +30,8 @@ class Container(Kind):
     def lower(self, value: Any) -> Any:
         return self._converted(value, _lowered)
 
-    def restore(self, value: Any, as_: Library | None) -> Any:
-        return self._converted(value, _restorer(as_))
+    def restore(self, value: Any, library: Library | None) -> Any:
+        return self._converted(value, _restorer(library))
 
     def _converted(self, value: Any, convert: Convert) -> Any:
         raise NotImplementedError

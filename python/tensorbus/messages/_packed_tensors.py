@@ -145,7 +145,7 @@ class Unpacker(Restorer):
     """Puts the tensors that lie in bytes back into their message."""
 
     def __init__(self, packed: list[PackedTensor]) -> None:
-        self.as_ = None
+        self.library = None
         self.types = {}
         self._own = {}
         self._tensors = []  # none that the core made

@@ -114,7 +114,7 @@ def restore_named(restorer: Restorer, name: str, fields: object) -> Any:
     plan = restorer.types.get(name) or plan_named(name)
     if type(fields) is not dict:
         raise ProtocolError(f"a message of type {name} without fields")
-    return plan.received(fields, restorer.as_)
+    return plan.received(fields, restorer.library)
 
 
 def _take_in_new() -> None:

@@ -1,4 +1,4 @@
-"""What a node runs, and how that begins and ends."""
+"""What a node runs, how that begins and ends, and how users ask for it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
 
 from tensorbus._aio.callbacks import Mode
 from tensorbus._aio.failures import Failures
 from tensorbus._base.errors import Closed
+from tensorbus.nodes._run import EndedBySigterm
 from tensorbus.nodes._threads import Place, Threads
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Work(Protocol):
@@ -37,7 +42,7 @@ class Work(Protocol):
         """Ends it. From any thread; a second call does nothing."""
 
 
-class Life:
+class Lifecycle:
     """Starts work when the node runs, each piece in its own task or thread, and ends it.
 
     `stop` is for any thread; the rest is the event loop's, or, without one, the main thread's.
@@ -216,3 +221,99 @@ class Life:
     def _close_work(self) -> None:
         for work in self._work:
             work.close()
+
+
+class HasLifecycle:
+    """The part of a node that users run and close it by.
+
+    Its attributes are spelt so that those of users' classes cannot be the same.
+    """
+
+    def __init__(self, name: str, lifecycle: Lifecycle) -> None:
+        self.__name = name
+        self.__lifecycle = lifecycle
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.__name
+
+    @property
+    def is_running(self) -> bool:
+        """Is it in `run`, or between the first `spin` and the end?"""
+        return self.__lifecycle.running
+
+    @property
+    def stop_event(self) -> threading.Event:
+        """Set when it is to end."""
+        return self.__lifecycle.stopped
+
+    async def run(self) -> None:
+        """Calls the callbacks until `stop`. Then they are cancelled, and threads have ended.
+
+        Raises:
+            Exception: the first of a callback, with `on_error="raise"`.
+            RuntimeError: it runs already.
+            Closed: the node is closed.
+        """
+        self.__lifecycle.check_open()
+        await self.__lifecycle.run()
+
+    def spin(self, timeout: float | None = None) -> bool:
+        """Runs a node without an event loop until `stop`; False after `timeout` seconds.
+
+        The threads go on between two calls. SIGTERM raises `SystemExit(143)` here, as Ctrl-C
+        raises `KeyboardInterrupt`.
+
+        Raises:
+            RuntimeError: something in it needs an event loop.
+            Exception: the first of a callback, with `on_error="raise"`.
+            Closed: the node is closed.
+        """
+        self.__lifecycle.check_open()
+        self.__lifecycle.check_all_sync("spin()")
+        with EndedBySigterm():
+            return self.__lifecycle.spin(timeout)
+
+    def stop(self) -> None:
+        """Ends `run` and `spin`, for good. From any thread or callback."""
+        self.__lifecycle.stop()
+
+    async def close(self) -> None:
+        """Ends it all: callbacks, threads, publishers, subscribers. A second call does nothing."""
+        await self.__lifecycle.close()
+
+    def close_sync(self) -> None:
+        """The same without an event loop.
+
+        Raises:
+            RuntimeError: something in it needs one.
+        """
+        self.__lifecycle.check_all_sync("close_sync()")
+        self.__lifecycle.close_sync()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close_sync()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.__lifecycle.closed else "running" if self.is_running else "open"
+        return f"<tensorbus.Node {self.__name!r} {state}>"
