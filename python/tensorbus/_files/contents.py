@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tensorbus._base.errors import InvalidArgument, Unsupported
+from tensorbus._tensors import numpy_arrays, torch_tensors
 from tensorbus._tensors.library import sizes_of
 
 if TYPE_CHECKING:
@@ -56,6 +56,12 @@ def refuse(path: str, why: str) -> InvalidArgument:
     return InvalidArgument(f"file {path!r}: {why}")
 
 
+def needed(what: str, value: Any) -> Any:
+    if value is None:
+        raise InvalidArgument(f"{what}: nothing in the file says it, so you have to")
+    return value
+
+
 def is_torch_dtype(dtype: object) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(dtype, torch.dtype)
@@ -68,13 +74,9 @@ def elements_of(dtype: Any, library: Library | None) -> Elements:
         Unsupported: there are none of this kind, or none that a file can hold.
     """
     if library == "torch" and isinstance(dtype, str):
-        from tensorbus._tensors import torch_tensors
-
         dtype = getattr(torch_tensors.learn(), dtype, dtype)  # "f4" is NumPy's name for one
     if is_torch_dtype(dtype):
         return Elements(str(dtype).removeprefix("torch."), 8 * dtype.itemsize, said=str(dtype))
-    from tensorbus._tensors import numpy_arrays
-
     try:
         found = numpy_arrays.learn().dtype(dtype)
     except (TypeError, ValueError):
@@ -90,8 +92,6 @@ def elements_of_numpy(dtype: np.dtype[Any]) -> Elements:
     Raises:
         Unsupported: no file can hold such elements.
     """
-    from tensorbus._tensors import numpy_arrays
-
     if dtype.hasobject:
         raise Unsupported(
             f"dtype={dtype}: its elements are Python objects, which no mapped file can hold"
@@ -134,19 +134,6 @@ def sizes_in(shape: Any, elements: Elements, there: int, path: str) -> list[int]
     return sizes
 
 
-def read_bytes(fd: int, offset: int, count: int) -> bytes:
-    """So many bytes of a file; fewer, if it ends before.
-
-    By a system call: a file that somebody cuts short at this moment is no danger.
-    """
-    parts = []
-    while count > 0 and (part := os.pread(fd, count, offset)):
-        parts.append(part)
-        offset += len(part)
-        count -= len(part)
-    return b"".join(parts)
-
-
 def check_place(contents: Contents, place: Place, path: str) -> None:
     """
     Raises:
@@ -179,8 +166,6 @@ def tensor_at(file: MappedFile, contents: Contents, place: Place, path: str) -> 
     shape = place.shape[::-1] if place.fortran else place.shape
     if contents.library == "torch":
         return _torch_at(file, place._replace(shape=shape))
-    from tensorbus._tensors import numpy_arrays
-
     if elements.name is None:
         memory = file.memory("uint8", [*shape, elements.bytes], place.offset)
         array = numpy_arrays.over_bytes(memory, elements.numpy)  # type: ignore[arg-type]
@@ -190,8 +175,6 @@ def tensor_at(file: MappedFile, contents: Contents, place: Place, path: str) -> 
 
 
 def _torch_at(file: MappedFile, place: Place) -> Any:
-    from tensorbus._tensors import torch_tensors
-
     memory = file.memory(str(place.elements.name), place.shape, place.offset)
     tensor = torch_tensors.from_memory(memory)
     return tensor.permute(*reversed(range(tensor.dim()))) if place.fortran else tensor

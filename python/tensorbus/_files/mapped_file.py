@@ -6,14 +6,15 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from operator import index
-from types import TracebackType
 from typing import Any, Literal
 
 from tensorbus import _core
+from tensorbus._base.closing import Closing
 from tensorbus._base.errors import Closed, InvalidArgument
 from tensorbus._base.public import public, renamed
 from tensorbus._core import FileMode
-from tensorbus._files.contents import Contents, Library, check_place, refuse, tensor_at
+from tensorbus._files.contents import Library, tensor_at
+from tensorbus._files.formats import check_arguments, contents_in, end_of, planned
 from tensorbus._tensors.library import library_of
 
 Mode = Literal["r", "r+", "c", "w+"]
@@ -26,7 +27,7 @@ _MODES = {
 
 
 @public
-class MappedFile:
+class MappedFile(Closing):
     """A file whose tensors lie in memory, page by page as they are touched.
 
     Its arguments are those of `map_file`, but for `name`: a `.safetensors` file has them all. The
@@ -60,17 +61,17 @@ class MappedFile:
         self._mode: Mode = mode
         shown = self._path.encode(errors="replace").decode()
         offset = _checked_offset(offset)
-        _check_arguments(shown, shape, dtype, mode, offset)
+        check_arguments(shown, shape, dtype, mode, offset)
         header = b""
         if mode == "w+":  # nothing is touched before all else is known to be right
-            contents, header = _planned(shown, shape, dtype, offset, library)
+            contents, header = planned(shown, shape, dtype, offset, library)
         with _opened(self._path, mode) as fd:
             if mode == "w+":
-                _core.allocate_file(fd, shown, _end(contents, shown))
+                _core.allocate_file(fd, shown, end_of(contents, shown))
                 os.pwrite(fd, header, 0)
             else:
-                contents = _contents(fd, shown, shape, dtype, offset, library)
-                _end(contents, shown)
+                contents = contents_in(fd, shown, shape, dtype, offset, library)
+                end_of(contents, shown)
             self._core: _core.MappedFile | None = _core.MappedFile(
                 fd, shown, contents.start, contents.bytes, _MODES[mode]
             )
@@ -149,17 +150,6 @@ class MappedFile:
         Nothing is lost that was not flushed: the kernel writes it, in its own time.
         """
         self._core = self._data = None
-
-    def __enter__(self) -> MappedFile:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = "" if self._core else " closed"
@@ -266,58 +256,3 @@ def _checked_offset(offset: Any) -> int:
     if not 0 <= number < 2**63:
         raise InvalidArgument(f"offset={offset!r}: expected bytes, from 0 on")
     return number
-
-
-def _check_arguments(path: str, shape: Any, dtype: Any, mode: Mode, offset: int) -> None:
-    if offset and path.endswith((".npy", ".safetensors")):
-        raise InvalidArgument(f"offset={offset}: file {path!r} says itself where its tensors begin")
-    if not path.endswith(".safetensors"):
-        return
-    if mode == "w+":
-        raise InvalidArgument(
-            f'mode="w+": a .safetensors file has a header about all its tensors: write {path!r} '
-            'with safetensors.torch.save_file, then map it with "r+"'
-        )
-    for what, value in (("shape", shape), ("dtype", dtype)):
-        if value is not None:
-            raise InvalidArgument(f"{what}={value!r}: file {path!r} says that itself")
-
-
-def _contents(
-    fd: int, path: str, shape: Any, dtype: Any, offset: int, library: Library | None
-) -> Contents:
-    if path.endswith(".npy"):
-        from tensorbus._files import npy
-
-        return npy.contents_of(fd, path, shape, dtype, library)
-    if path.endswith(".safetensors"):
-        from tensorbus._files import safetensors
-
-        return safetensors.contents_of(fd, path, library)
-    from tensorbus._files import raw
-
-    return raw.contents_of(fd, path, shape, dtype, offset, library)
-
-
-def _planned(
-    path: str, shape: Any, dtype: Any, offset: int, library: Library | None
-) -> tuple[Contents, bytes]:
-    """What a file is to hold that is yet to be made, and the header for it."""
-    if path.endswith(".npy"):
-        from tensorbus._files import npy
-
-        contents, header = npy.planned(shape, dtype, library)
-    else:
-        from tensorbus._files import raw
-
-        contents, header = raw.planned(shape, dtype, offset, library), b""
-    check_place(contents, contents.places[""], path)
-    return contents, header
-
-
-def _end(contents: Contents, path: str) -> int:
-    """The bytes that the file must have."""
-    end = contents.start + contents.bytes
-    if end >= 2**63:
-        raise refuse(path, f"{end} bytes are needed, more than any file can have")
-    return end

@@ -16,10 +16,10 @@ from tensorbus._files.contents import (
     elements_of_numpy,
     is_torch_dtype,
     library_for,
+    needed,
     refuse,
     sizes_in,
 )
-from tensorbus._files.raw import needed
 from tensorbus._tensors import numpy_arrays
 from tensorbus._tensors.library import sizes_of
 
