@@ -183,7 +183,7 @@ def _imported(module: str) -> object:
     return import_module(module)
 
 
-# One may come from elsewhere before this process has to do with any.
+# A message may arrive before this process has imported what reads it.
 registrars["message"] = lambda: _imported("tensorbus.messages")
 
 

@@ -7,7 +7,6 @@ import errno
 import select
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from types import TracebackType
 from weakref import WeakKeyDictionary, ref
 
 from tensorbus._core import raise_system_error
@@ -47,12 +46,7 @@ class Wait:
             self._poller.end_at(self.deadline, self._loop)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._poller.remove(self)
 
     def woken(self) -> asyncio.Future[None]:

@@ -35,8 +35,9 @@ def renamed(**new_names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            for old in new_names.keys() & kwargs.keys():
-                _rename(function.__qualname__, kwargs, old, new_names[old])
+            for old in new_names:
+                if old in kwargs:
+                    _rename(function.__qualname__, kwargs, old, new_names[old])
             return function(*args, **kwargs)
 
         return call

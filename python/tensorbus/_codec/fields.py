@@ -121,7 +121,7 @@ class Flattener:
         return records.lower(self, value, depth)
 
     def record(self, name: str, *parts: Any, depth: int = 0) -> msgpack.Ext:
-        """What `_records` knows how to make again from its parts."""
+        """What `records` knows how to make again from its parts."""
         lowered = [name, *(self.lower(part, depth + 1) for part in parts)]
         return msgpack.Ext(_RECORD, self.encode(lowered))
 

@@ -13,7 +13,6 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from itertools import islice
 from multiprocessing.context import BaseContext
-from types import TracebackType
 from typing import Any
 
 from tensorbus._base.arguments import seconds, whole_number
@@ -228,12 +227,7 @@ class WorkerPool:
     def __enter__(self) -> WorkerPool:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._process != os.getpid():
             return  # a child that leaves its parent's block leaves it to the parent
         if kind is not None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Coroutine
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tensorbus._base.arguments import Access
+from tensorbus._base.closing import Closing
 from tensorbus._base.public import public, renamed
 from tensorbus._tensors.library import Library
 from tensorbus._topics.async_receiver import AsyncReceiver
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @public
-class AsyncSubscriber:
+class AsyncSubscriber(Closing):
     """A `Subscriber` to await: for asyncio and whatever else runs its tasks, such as uvloop.
 
     It starts no thread, and an event loop watches one descriptor for all its subscribers. Any
@@ -28,18 +28,10 @@ class AsyncSubscriber:
     To wait for the first of several subscribers, wait for their tasks with `asyncio.wait`.
 
     Args:
-        topic: any non-empty name.
-        message_type: the class of the messages: see `Subscriber`.
-        depth: how many samples wait here; 0 for as many as the publisher says.
-        timeout: seconds that `receive` and iteration wait; `None` for as long as it takes.
-        max_held: how many samples of one publisher may be held at once.
         spin: seconds that `receive` looks by itself before it waits; the whole event loop stands
             still for that time.
-        access: "read", "private" or "shared": see `Subscriber`.
-        pin: received blocks are pinned for GPUs: see `Subscriber`.
-        device: where tensors of GPUs go that this process cannot use: see `Subscriber`.
-        library: "torch", "numpy", "jax" or "dlpack"; by default a tensor arrives as what it was.
-        domain: see `tensorbus.participant`.
+        topic, message_type, depth, timeout, max_held, access, pin, device, library, domain: see
+            `Subscriber`.
 
     Raises:
         InvalidArgument: a topic that is no name, or an option out of range.
@@ -158,28 +150,11 @@ class AsyncSubscriber:
         self._closed = True
         self._subscriber.close()
 
-    def __enter__(self) -> AsyncSubscriber:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._closed = True
-        self._subscriber.__exit__(kind, error, trace)
-
     async def __aenter__(self) -> AsyncSubscriber:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.__exit__(kind, error, trace)
+    async def __aexit__(self, *_: object) -> None:
+        self.__exit__()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"publishers={self.stats['publishers']}"

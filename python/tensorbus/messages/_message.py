@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tensorbus._base.errors import InvalidArgument
 from tensorbus._base.public import public
-from tensorbus._codec.records import register
 from tensorbus._codec.typed import LoweredMessage
 from tensorbus.messages import _packed, _registry
 from tensorbus.messages._annotations import names_in
@@ -139,7 +138,7 @@ class Message:
         return message, MessageHeader(*header)
 
 
-def _lower_message(message: Message) -> LoweredMessage:
+def lower_message(message: Message) -> LoweredMessage:
     """A message that lies in another one, or in what is published without a type.
 
     Raises:
@@ -147,9 +146,6 @@ def _lower_message(message: Message) -> LoweredMessage:
     """
     plan = plan_of(type(message))
     return LoweredMessage(plan.name, plan.checked(message))
-
-
-register("message", Message, _lower_message, _registry.restore_named)
 
 
 def _default_name(cls: type) -> str:
