@@ -44,9 +44,9 @@ def domain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("TENSORBUS_DOMAIN", path)
     yield path
     # A participant lives until its process ends: without this, the tests' would add up.
-    from tensorbus import _participant
+    from tensorbus._base import participant
 
-    _participant._shared.clear()
+    participant._shared.clear()
 
 
 @pytest.fixture

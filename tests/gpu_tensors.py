@@ -107,8 +107,8 @@ def publish_patterns(count: int, write_ms: float, kind: str, readers: int = 1) -
 
 def check_patterns(count: int, read_ms: float, in_order: bool, topic: str = "patterns") -> None:
     """In a process of its own: receives them, and tells how many words were wrong."""
-    as_: Any = None if in_order else "dlpack"
-    with tb.Subscriber(topic, timeout=PATIENCE, as_=as_) as subscriber, own_stream():
+    library: Any = None if in_order else "dlpack"
+    with tb.Subscriber(topic, timeout=PATIENCE, library=library) as subscriber, own_stream():
         words = Words()
         intact = True
         samples = []

@@ -40,7 +40,7 @@ def test_what_is_not_to_be_written_is_flagged_so(access: str) -> None:
 
 @pytest.mark.parametrize("access", ["read", *WRITABLE])
 def test_a_dlpack_object_is_flagged_like_an_array(access: str) -> None:
-    with joined(publisher={"shared": True}, subscriber={"access": access, "as_": "dlpack"}) as (
+    with joined(publisher={"shared": True}, subscriber={"access": access, "library": "dlpack"}) as (
         publisher,
         subscriber,
     ):

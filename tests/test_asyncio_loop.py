@@ -23,7 +23,7 @@ from loops import (
     started,
     turns,
 )
-from tensorbus._loop_poller import LoopPoller
+from tensorbus._aio.loop_poller import LoopPoller
 
 epoll = select.epoll
 
@@ -94,7 +94,7 @@ def test_a_task_that_receives_on_and_on_is_watched_for_once(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(CountedEpoll, "asked", 0)
-    monkeypatch.setattr("tensorbus._loop_poller.select.epoll", CountedEpoll)
+    monkeypatch.setattr("tensorbus._aio.loop_poller.select.epoll", CountedEpoll)
 
     async def main() -> None:
         with found() as (publisher, subscriber):

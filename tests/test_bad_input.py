@@ -95,7 +95,7 @@ def test_the_least_and_the_most_of_a_count_are_taken(name: str) -> None:
     call(most)
 
 
-@pytest.mark.parametrize("option", [{"access": "write"}, {"as_": "tensorflow"}])
+@pytest.mark.parametrize("option", [{"access": "write"}, {"library": "tensorflow"}])
 def test_an_unknown_choice_is_refused(option: dict[str, Any]) -> None:
     with pytest.raises(tb.InvalidArgument, match=next(iter(option))):
         tb.Subscriber("topic", **option)

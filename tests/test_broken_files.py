@@ -60,7 +60,7 @@ def test_a_file_that_is_too_short_is_refused_with_both_sizes(tmp_path: Path) -> 
 
 def use_what_is_cut_short(path: str, library: Any, mode: Any) -> None:
     faulthandler.enable()  # before: what is not ours is passed on to it
-    file = tb.MappedFile(path, dtype="uint8", mode=mode, as_=library)
+    file = tb.MappedFile(path, dtype="uint8", mode=mode, library=library)
     data = file.data
     assert data[-1] == 7
     file.check()

@@ -50,7 +50,7 @@ def test_libtorch_reads_and_writes_tensors_in_place(tmp_path: Path, torch: Modul
     pictures = torch.randint(0, 256, (3, 48, 64, 3), dtype=torch.uint8)
     with (
         tb.Publisher("camera/image", reliable=True) as publisher,
-        tb.Subscriber("network/input", as_="torch", timeout=PATIENCE) as subscriber,
+        tb.Subscriber("network/input", library="torch", timeout=PATIENCE) as subscriber,
         running(programs / "normalise", "3") as normalise,
     ):
         assert publisher.wait_for_subscribers(timeout=PATIENCE)

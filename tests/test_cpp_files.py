@@ -188,7 +188,7 @@ def test_what_cpp_takes_of_damaged_files_python_takes_as_the_same(
         if refusal_of(path)[0]:
             continue
         taken += 1
-        mapped = tb.map_file(path, as_="numpy")
+        mapped = tb.map_file(path, library="numpy")
         arrays = mapped if isinstance(mapped, dict) else {"": mapped}
         for found in tensors_in(path):
             array = arrays[found.name]

@@ -253,11 +253,11 @@ def test_libraries_that_cannot_have_it_say_so(elsewhere: Elsewhere) -> None:
 
         with tb.Publisher("frames", history=1) as publisher:
             publisher.publish(publisher.loan(BYTES, "float32", device="cuda"))
-            with tb.Subscriber("frames", timeout=PATIENCE, as_="numpy") as subscriber:
+            with tb.Subscriber("frames", timeout=PATIENCE, library="numpy") as subscriber:
                 sample = subscriber.receive()
                 with pytest.raises(tb.Unsupported, match="cuda:0"):
                     sample.data  # noqa: B018
-            with tb.Subscriber("frames", timeout=PATIENCE, as_="dlpack") as subscriber:
+            with tb.Subscriber("frames", timeout=PATIENCE, library="dlpack") as subscriber:
                 memory = subscriber.receive().data
             with pytest.raises(BufferError, match="GPU"):
                 memoryview(memory)

@@ -13,7 +13,7 @@ import pytest
 import tensorbus as tb
 from harness import PATIENCE, Elsewhere, eventually, hear, tell
 from standin import ENVIRONMENT, Stream, address_of, filled, finish, needs_standin, seen_in
-from tensorbus import _device
+from tensorbus._base import device
 
 pytestmark = needs_standin
 
@@ -326,13 +326,13 @@ def test_a_gpu_becomes_current_in_pytorch_as_soon_as_that_is_there(
 ) -> None:
     current: list[int] = []
     cuda = SimpleNamespace(is_available=lambda: True, set_device=current.append)
-    monkeypatch.setattr(_device, "_current", 0)
+    monkeypatch.setattr(device, "_current", 0)
     monkeypatch.delitem(sys.modules, "torch", raising=False)
-    assert not _device.make_current("cuda:1")  # to be called again
-    assert _device.ordinal_of("cuda") == 1
+    assert not device.make_current("cuda:1")  # to be called again
+    assert device.ordinal_of("cuda") == 1
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
-    assert _device.make_current("cuda:1")
+    assert device.make_current("cuda:1")
     assert current == [1]
-    assert _device.make_current("tpu:3")
-    assert _device.make_current(None)
+    assert device.make_current("tpu:3")
+    assert device.make_current(None)
     assert current == [1]

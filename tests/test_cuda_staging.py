@@ -31,7 +31,7 @@ def publish_frames() -> None:
 
 def test_they_arrive_in_main_memory_and_say_where_they_were(elsewhere: Elsewhere) -> None:
     def receive() -> None:
-        with tb.Subscriber("frames", as_="numpy", timeout=PATIENCE) as subscriber:
+        with tb.Subscriber("frames", library="numpy", timeout=PATIENCE) as subscriber:
             sample = subscriber.receive()
             assert sample.published_on == ("cuda:1",)
             assert sample.copy().published_on == ("cuda:1",)
@@ -50,7 +50,9 @@ def test_they_arrive_in_main_memory_and_say_where_they_were(elsewhere: Elsewhere
 
 def test_a_tensor_message_reports_its_device(elsewhere: Elsewhere) -> None:
     def receive() -> None:
-        with tb.Subscriber("frames", tb.TensorMessage, as_="torch", timeout=PATIENCE) as subscriber:
+        with tb.Subscriber(
+            "frames", tb.TensorMessage, library="torch", timeout=PATIENCE
+        ) as subscriber:
             message = subscriber.receive().data
             assert (message.name, message.device) == ("frame", "cuda:1")
             assert message.data.device.type == "cpu"

@@ -29,26 +29,26 @@ from harness import in_a_fork, joined
 # What is in a file.
 
 
-@pytest.mark.parametrize("as_", LIBRARIES)
+@pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", ["raw", "npy", "safetensors"])
 def test_a_file_is_a_tensor_that_lies_in_it(
-    tmp_path: Path, torch: ModuleType, kind: str, mode: Any, as_: Any
+    tmp_path: Path, torch: ModuleType, kind: str, mode: Any, library: Any
 ) -> None:
     if kind == "raw":
         path = write_raw(tmp_path)
-        tensor = tb.map_file(path, (4, 6), "float32", mode, as_=as_)
+        tensor = tb.map_file(path, (4, 6), "float32", mode, library=library)
     elif kind == "npy":
         path = write_npy(tmp_path)
-        tensor = tb.map_file(path, mode=mode, as_=as_)
+        tensor = tb.map_file(path, mode=mode, library=library)
     else:
         path = two_tensors(tmp_path)
-        tensor = tb.map_file(path, mode=mode, name="weight", as_=as_)
+        tensor = tb.map_file(path, mode=mode, name="weight", library=library)
     before = path.read_bytes()
-    assert is_of(as_, tensor)
+    assert is_of(library, tensor)
     assert tensor.tolist() == NUMBERS.tolist()
     if mode == "r":
-        if as_ == "numpy":
+        if library == "numpy":
             with pytest.raises(ValueError, match="read-only"):
                 tensor[0] = 1
         return
@@ -64,10 +64,10 @@ def test_without_a_word_the_library_is_that_of_the_dtype(tmp_path: Path, torch: 
     for dtype, library in ((torch.float32, "torch"), ("f4", "numpy"), (np.float32, "numpy")):
         assert is_of(library, tb.map_file(path, dtype=dtype))
     for name in ("f4", "float32"):
-        assert tb.map_file(path, dtype=name, as_="torch").dtype == torch.float32
+        assert tb.map_file(path, dtype=name, library="torch").dtype == torch.float32
     for name in ("abs", "Tensor", "no such"):
         with pytest.raises(tb.Unsupported, match=r"dtype|Python objects"):
-            tb.map_file(path, dtype=name, as_="torch")
+            tb.map_file(path, dtype=name, library="torch")
     npy = write_npy(tmp_path)
     assert is_of("numpy", tb.map_file(npy))
     assert is_of("torch", tb.map_file(npy, dtype=torch.float32))
@@ -109,15 +109,15 @@ def test_an_offset_may_be_any(tmp_path: Path, torch: ModuleType, offset: int) ->
             tb.map_file(path, -1, torch.float32, offset=offset)
 
 
-@pytest.mark.parametrize("as_", LIBRARIES)
+@pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("mode", [*MODES, "w+"])
-def test_an_empty_tensor_is_one(tmp_path: Path, torch: ModuleType, mode: Any, as_: Any) -> None:
+def test_an_empty_tensor_is_one(tmp_path: Path, torch: ModuleType, mode: Any, library: Any) -> None:
     (tmp_path / "empty.bin").touch()
-    tensor = tb.map_file(tmp_path / "empty.bin", (0, 3), "int16", mode, as_=as_)
+    tensor = tb.map_file(tmp_path / "empty.bin", (0, 3), "int16", mode, library=library)
     assert tuple(tensor.shape) == (0, 3)
     tb.flush(tensor)
     if mode == "w+":
-        tb.map_file(tmp_path / "empty.npy", (2, 0), "int16", mode, as_=as_)
+        tb.map_file(tmp_path / "empty.npy", (2, 0), "int16", mode, library=library)
         assert np.load(tmp_path / "empty.npy").shape == (2, 0)
 
 
@@ -180,22 +180,22 @@ def test_an_npy_file_is_what_numpy_loads(tmp_path: Path, array: Any) -> None:
 
 def test_a_fortran_file_keeps_its_strides_in_torch(tmp_path: Path, torch: ModuleType) -> None:
     path = write_npy(tmp_path, np.asfortranarray(NUMBERS))
-    tensor = tb.map_file(path, as_="torch", mode="r+")
+    tensor = tb.map_file(path, library="torch", mode="r+")
     assert tensor.stride() == (1, 4)
     tensor[3, 5] = 100
     assert np.load(path)[3, 5] == 100
 
 
-@pytest.mark.parametrize("as_", LIBRARIES)
+@pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "complex128", "bfloat16"])
 def test_an_npy_file_that_was_made_is_one_for_numpy(
-    tmp_path: Path, torch: ModuleType, dtype: str, as_: Any
+    tmp_path: Path, torch: ModuleType, dtype: str, library: Any
 ) -> None:
     pytest.importorskip("ml_dtypes")
     path = tmp_path / "made.npy"
     kind = getattr(torch, dtype)
-    made = tb.map_file(path, (2, 3), kind, "w+", as_=as_)
-    assert is_of(as_, made)
+    made = tb.map_file(path, (2, 3), kind, "w+", library=library)
+    assert is_of(library, made)
     made[1] = 1
     tb.flush(made)
     assert np.load(path).shape == (2, 3)
@@ -220,11 +220,11 @@ def test_what_an_npy_file_says_must_be_what_is_asked_for(tmp_path: Path, torch: 
 
 def test_what_pytorch_cannot_have_is_for_numpy(tmp_path: Path, torch: ModuleType) -> None:
     path = write_npy(tmp_path, np.zeros(3, STRUCTURE))
-    with pytest.raises(tb.Unsupported, match=r'PyTorch: ask for as_="numpy"'):
-        tb.map_file(path, as_="torch")
+    with pytest.raises(tb.Unsupported, match=r'PyTorch: ask for library="numpy"'):
+        tb.map_file(path, library="torch")
     fresh = tmp_path / "fresh.npy"
     with pytest.raises(tb.Unsupported, match="PyTorch"):
-        tb.map_file(fresh, 3, STRUCTURE, "w+", as_="torch")
+        tb.map_file(fresh, 3, STRUCTURE, "w+", library="torch")
     assert not fresh.exists(), "nothing was touched"
 
 
@@ -267,13 +267,13 @@ def test_a_bad_shape_in_an_npy_file_is_refused(tmp_path: Path, shape: str) -> No
 # What reaches the file.
 
 
-@pytest.mark.parametrize("as_", LIBRARIES)
+@pytest.mark.parametrize("library", LIBRARIES)
 def test_a_file_is_made_or_emptied_with_all_its_blocks(
-    tmp_path: Path, torch: ModuleType, as_: Any
+    tmp_path: Path, torch: ModuleType, library: Any
 ) -> None:
     path = tmp_path / "made.bin"
     path.write_bytes(b"x" * 5)
-    tensor = tb.map_file(path, (1000, 100), "int32", "w+", as_=as_, offset=8)
+    tensor = tb.map_file(path, (1000, 100), "int32", "w+", library=library, offset=8)
     assert path.stat().st_size == 8 + 400_000
     assert path.stat().st_blocks * 512 >= 400_000
     assert not tensor.any()
@@ -295,11 +295,11 @@ def test_what_a_file_needs_to_be_made_is_asked_for_before_it_is_touched(
         with pytest.raises(tb.Error, match=what):
             tb.map_file(path, shape, dtype, "w+")
     with pytest.raises(tb.Unsupported, match="multiple of 4"):
-        tb.map_file(path, 3, "float32", "w+", offset=3, as_="torch")
+        tb.map_file(path, 3, "float32", "w+", offset=3, library="torch")
     with pytest.raises(tb.InvalidArgument, match=r"mode='w'.*'r\+'"):
         tb.map_file(path, 3, "f4", "w")  # type: ignore[arg-type]
-    with pytest.raises(tb.InvalidArgument, match="as_='jax'"):
-        tb.map_file(path, 3, "f4", as_="jax")  # type: ignore[arg-type]
+    with pytest.raises(tb.InvalidArgument, match="library='jax'"):
+        tb.map_file(path, 3, "f4", library="jax")  # type: ignore[arg-type]
     assert path.read_bytes() == before
 
 
@@ -310,12 +310,12 @@ def read_with_read(path: str) -> bytes:
     return subprocess.run(command, capture_output=True, check=True).stdout
 
 
-@pytest.mark.parametrize("as_", LIBRARIES)
+@pytest.mark.parametrize("library", LIBRARIES)
 def test_what_was_flushed_is_what_another_process_reads(
-    tmp_path: Path, torch: ModuleType, as_: Any
+    tmp_path: Path, torch: ModuleType, library: Any
 ) -> None:
     path = write_raw(tmp_path)
-    tensor = tb.map_file(path, (4, 6), "float32", "r+", as_=as_)
+    tensor = tb.map_file(path, (4, 6), "float32", "r+", library=library)
     part = tensor[1:3, ::2]
     part[:] = 50
     tb.flush(part)

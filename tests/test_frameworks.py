@@ -17,8 +17,8 @@ import tensorbus as tb
 from harness import joined
 
 
-def received(message: Any, as_: Any = None) -> Any:
-    with joined(subscriber={"as_": as_}) as (publisher, subscriber):
+def received(message: Any, library: Any = None) -> Any:
+    with joined(subscriber={"library": library}) as (publisher, subscriber):
         publisher.publish(message)
         return subscriber.receive().data
 
@@ -81,10 +81,10 @@ def test_a_dtype_that_dlpack_has_no_name_for_stays_itself_in_jax(
 
 @pytest.mark.parametrize("dtype", ["float64", "int64", "uint64", "complex128"])
 def test_jax_does_not_make_a_smaller_dtype_of_it(jax: ModuleType, dtype: str) -> None:
-    with joined(subscriber={"as_": "jax"}) as (publisher, subscriber):
+    with joined(subscriber={"library": "jax"}) as (publisher, subscriber):
         publisher.publish(np.ones(3, dtype))
         sample = subscriber.receive()
-        with pytest.raises(tb.Unsupported, match=r"jax_enable_x64.*as_=\"numpy\""):
+        with pytest.raises(tb.Unsupported, match=r"jax_enable_x64.*library=\"numpy\""):
             _ = sample.data
         jax.config.update("jax_enable_x64", True)
         try:
@@ -235,10 +235,10 @@ def test_a_buffer_arrives_as_a_memoryview(name: str) -> None:
     assert back.tolist() == np.asarray(sent).tolist()
 
 
-@pytest.mark.parametrize("as_", ["torch", "numpy"])
-def test_a_buffer_arrives_as_what_was_asked_for(as_: str, torch: ModuleType) -> None:
+@pytest.mark.parametrize("library", ["torch", "numpy"])
+def test_a_buffer_arrives_as_what_was_asked_for(library: str, torch: ModuleType) -> None:
     for sent in (array.array("d", [1, 2]), (ctypes.c_double * 2)(1, 2)):
-        back = received(sent, as_)
+        back = received(sent, library)
         assert str(back.dtype).removeprefix("torch.") == "float64"
         assert back.tolist() == [1, 2]
 
@@ -317,14 +317,14 @@ def kind_of(value: Any) -> str:
 
 
 @pytest.mark.parametrize("source", ["torch", "parameter", "numpy", "jax", "dlpack", "buffer"])
-@pytest.mark.parametrize("as_", [None, "torch", "numpy", "jax", "dlpack"])
+@pytest.mark.parametrize("library", [None, "torch", "numpy", "jax", "dlpack"])
 def test_a_tensor_of_any_library_is_received_as_any_other(
-    source: str, as_: Any, torch: ModuleType
+    source: str, library: Any, torch: ModuleType
 ) -> None:
-    if as_ == "jax":
+    if library == "jax":
         pytest.importorskip("jax", reason="JAX is not installed")
-    back = received({"x": make(source, torch)}, as_)["x"]
-    wanted = as_ or ("torch" if source == "parameter" else source)
+    back = received({"x": make(source, torch)}, library)["x"]
+    wanted = library or ("torch" if source == "parameter" else source)
     assert kind_of(back) == wanted
     assert np.asarray(back.detach() if wanted == "torch" else back).tolist() == [
         [0, 1, 2],
@@ -344,9 +344,9 @@ def test_a_conjugate_view_is_received_by_those_who_can(torch: ModuleType) -> Non
     view = torch.tensor([1 + 2j, 3 - 4j]).conj()
     assert received(view, "numpy").tolist() == [1 - 2j, 3 + 4j]
     assert received(view.imag, "numpy").tolist() == [-2, 4]
-    for as_ in ("jax", "dlpack"):
+    for library in ("jax", "dlpack"):
         with pytest.raises(tb.Unsupported, match="only PyTorch has"):
-            received(view, as_)
+            received(view, library)
 
 
 # A sample offers DLPack itself. ------------------------------------------------------------------
@@ -387,8 +387,8 @@ def test_a_sample_of_a_conjugate_view_refuses(torch: ModuleType) -> None:
 @pytest.mark.parametrize("taker", ["torch", "numpy", "jax", "capsule", "memoryview"])
 def test_what_was_made_of_a_sample_holds_its_lease(taker: str) -> None:
     library = None if taker in ("capsule", "memoryview") else pytest.importorskip(taker)
-    as_ = "dlpack" if taker == "memoryview" else None
-    with joined(subscriber={"as_": as_}) as (publisher, subscriber):
+    asked = "dlpack" if taker == "memoryview" else None
+    with joined(subscriber={"library": asked}) as (publisher, subscriber):
         publisher.publish(np.arange(1000, dtype=np.float32))
         sample = subscriber.receive()
         if taker == "memoryview":
@@ -409,7 +409,7 @@ def test_what_was_made_of_a_sample_holds_its_lease(taker: str) -> None:
 
 
 def test_memory_says_what_it_is_and_gives_only_what_it_has() -> None:
-    with joined(subscriber={"as_": "dlpack"}) as (publisher, subscriber):
+    with joined(subscriber={"library": "dlpack"}) as (publisher, subscriber):
         publisher.publish(np.arange(6, dtype=np.int16).reshape(2, 3).T)
         memory = subscriber.receive().data
         assert (memory.dtype, memory.shape, memory.strides) == ("int16", (3, 2), (1, 3))
@@ -435,7 +435,7 @@ def test_memory_says_what_it_is_and_gives_only_what_it_has() -> None:
 
 
 def test_memory_can_be_published_again() -> None:
-    with joined(subscriber={"as_": "dlpack"}) as (publisher, subscriber):
+    with joined(subscriber={"library": "dlpack"}) as (publisher, subscriber):
         publisher.publish([np.arange(3)])
         publisher.publish({"again": subscriber.receive().data[0]})
         assert np.from_dlpack(subscriber.receive().data["again"]).tolist() == [0, 1, 2]

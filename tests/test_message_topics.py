@@ -163,7 +163,7 @@ def test_what_a_class_itself_refuses_is_an_error_of_the_message() -> None:
 def test_another_library_may_be_asked_for(torch: Any) -> None:
     with joined(
         publisher={"message_type": Detection},
-        subscriber={"message_type": Detection, "as_": "torch"},
+        subscriber={"message_type": Detection, "library": "torch"},
     ) as (publisher, subscriber):
         publisher.publish(Detection("cup", [np.arange(2)]))
         assert type(subscriber.receive().data.boxes[0]) is torch.Tensor

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import tensorbus as tb
 from harness import PATIENCE
+from tensorbus._codec.fields import Restorer, flatten, flatten_into
 from tensorbus._core import Outgoing
-from tensorbus._fields import Restorer, flatten, flatten_into
 
 Topic = tuple[tb.Publisher, tb.Subscriber]
 
@@ -117,7 +117,7 @@ def test_others_than_torch_are_restored_as_they_are_wanted(topic: Topic, torch: 
     np = pytest.importorskip("numpy")
     received = sent(topic, {"torch": torch.ones(2), "numpy": np.ones(2)})
     assert (type(received["torch"]), type(received["numpy"])) == (torch.Tensor, np.ndarray)
-    with tb.Subscriber("named", as_="numpy", timeout=PATIENCE) as arrays:
+    with tb.Subscriber("named", library="numpy", timeout=PATIENCE) as arrays:
         assert topic[0].wait_for_subscribers(2, timeout=PATIENCE)
         topic[0].publish({"a": torch.ones(2), "b": torch.zeros(1)})
         assert [type(array) for array in arrays.receive().data.values()] == [np.ndarray] * 2

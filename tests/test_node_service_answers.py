@@ -12,11 +12,11 @@ import tensorbus as tb
 from harness import PATIENCE, Elsewhere, Process, eventually, hear, tell
 from loops import Run, open_files
 from node_runs import running
-from tensorbus.nodes import _answers
+from tensorbus._services import answers
 
 
 def serve_until_stopped(mode: Any, at_the_end: float) -> None:
-    _answers._AT_THE_END = at_the_end
+    answers._AT_THE_END = at_the_end
 
     def echo(request: object) -> object:
         if request == "wait":
@@ -100,7 +100,7 @@ def test_a_callback_that_stops_its_node_is_answered(run: Run) -> None:
 
 def serve_many(at_once: int) -> None:
     """Answers all that wait when it hears so; its descriptors to anybody else."""
-    _answers._MOST = 4
+    answers._MOST = 4
     answer = asyncio.Event()
     asked = 0
 

@@ -12,7 +12,7 @@ import tensorbus as tb
 from harness import PATIENCE
 from loops import Run
 from node_runs import becomes, running
-from tensorbus.nodes import _calls
+from tensorbus._services import calls
 
 
 @dataclass
@@ -104,7 +104,7 @@ def test_a_made_up_address_for_the_answer_is_told_and_left(
             async with running(node):
                 requests = tb.Queue.open("service:echo", timeout=PATIENCE)
                 for address in ("jobs", replies.address[:-1] + other_digit):
-                    item = _calls.request_item(address, _calls.Types(None, None), 1)
+                    item = calls.request_item(address, calls.Types(None, None), 1)
                     requests._here.put(*item, None)
                 await asyncio.wait_for(until_told(client), PATIENCE)
 

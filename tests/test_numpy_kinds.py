@@ -16,8 +16,8 @@ from harness import joined
 from tensorbus._core import Outgoing
 
 
-def received(message: Any, as_: Any = None) -> Any:
-    with joined(subscriber={"as_": as_}) as (publisher, subscriber):
+def received(message: Any, library: Any = None) -> Any:
+    with joined(subscriber={"library": library}) as (publisher, subscriber):
         publisher.publish(message)
         return subscriber.receive().data
 
@@ -206,11 +206,13 @@ def test_numbers_that_only_lie_strangely_can_be_received_as_torch_tensors(name: 
     assert torch.equal(received(OTHERS[name](), "torch"), torch.arange(3.0))
 
 
-@pytest.mark.parametrize("as_", ["torch", "jax", "dlpack"])
-def test_what_only_numpy_has_is_refused_to_others(as_: str) -> None:
+@pytest.mark.parametrize("library", ["torch", "jax", "dlpack"])
+def test_what_only_numpy_has_is_refused_to_others(library: str) -> None:
     for array in (np.zeros(2, "M8[s]"), np.zeros(2, "S3"), np.zeros(2, [("a", "i4")])):
-        with pytest.raises(tb.Unsupported, match=f'as_="{as_}": only NumPy has such elements'):
-            received(array, as_)
+        with pytest.raises(
+            tb.Unsupported, match=f'library="{library}": only NumPy has such elements'
+        ):
+            received(array, library)
 
 
 def rationals() -> Any:
@@ -269,10 +271,10 @@ def ext(code: int, value: Any) -> Any:
     return msgspec.msgpack.Ext(code, msgspec.msgpack.encode(value))
 
 
-def said(fields: Any, *arrays: Any, as_: Any = None) -> Any:
+def said(fields: Any, *arrays: Any, library: Any = None) -> Any:
     """What becomes of fields that a hand-made publisher sends."""
     raw = fields if isinstance(fields, bytes) else msgspec.msgpack.encode(fields)
-    with joined(subscriber={"as_": as_}) as (publisher, subscriber):
+    with joined(subscriber={"library": library}) as (publisher, subscriber):
         outgoing = Outgoing()
         for array in arrays:
             outgoing.add(array)

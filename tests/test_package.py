@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import tensorbus
-from tensorbus._command import main
+from tensorbus._cli.command import main
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = Path(tensorbus.__file__).parent

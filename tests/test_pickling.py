@@ -15,19 +15,20 @@ import pytest
 
 import tensorbus as tb
 from harness import Elsewhere, tell
-from tensorbus import _core, _pickling
+from tensorbus import _core
+from tensorbus._pickling import pickler
 
 np = pytest.importorskip("numpy", reason="NumPy is not installed")
 
 
 def passed_on(item: object, *, shared: bool = False, access: str = "read") -> Any:
     """The item as it arrives: shared, attached and loaded in this process."""
-    outgoing, fields = _pickling.dump(item, shared=shared)
+    outgoing, fields = pickler.dump(item, shared=shared)
     home = tb.participant()
     kept = _core.share(outgoing, fields, 0, None, shared, home)
     core = _core.attach(kept.handle, getattr(_core.Access, access.upper()), None, home)
     assert isinstance(core, _core.Sample)
-    return _pickling.load(core)
+    return pickler.load(core)
 
 
 def shared_with(item: object) -> Any:
@@ -58,18 +59,18 @@ def test_what_has_no_tensors_is_a_pickle() -> None:
 
 
 def test_a_lone_array_has_no_fields() -> None:
-    outgoing, fields = _pickling.dump(np.arange(3))
+    outgoing, fields = pickler.dump(np.arange(3))
     assert (len(outgoing), fields) == (1, b"")
 
 
 def test_a_lone_tensor_has_no_fields(torch: Any) -> None:
-    outgoing, fields = _pickling.dump(torch.nn.Parameter(torch.zeros(3)), shared=True)
+    outgoing, fields = pickler.dump(torch.nn.Parameter(torch.zeros(3)), shared=True)
     assert (len(outgoing), fields) == (1, b"")
 
 
 def test_arrays_are_found_in_classes_closures_and_containers() -> None:
     item = Batch(np.arange(6).reshape(2, 3), functools.partial(operator.add, np.ones(2)), {"x": ()})
-    outgoing, _ = _pickling.dump(item)
+    outgoing, _ = pickler.dump(item)
     assert len(outgoing) == 2
     seen = passed_on(item)
     assert type(seen) is Batch
@@ -92,7 +93,7 @@ def test_the_same_tensor_twice_is_one(torch: Any) -> None:
 
 
 def test_large_arrays_are_not_in_the_pickle() -> None:
-    _, fields = _pickling.dump({"a": np.zeros(100_000)})
+    _, fields = pickler.dump({"a": np.zeros(100_000)})
     assert len(fields) < 1000
 
 
@@ -131,9 +132,9 @@ def test_a_moved_tensor_is_sent_again_without_a_copy(torch: Any) -> None:
 def test_a_pytorch_that_cannot_swap_memory_moves_the_tensor_that_is_sent(
     torch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tensorbus import _torch_sharing
+    from tensorbus._pickling import torch_sharing
 
-    monkeypatch.setattr(_torch_sharing, "move_storage", lambda storage: False)
+    monkeypatch.setattr(torch_sharing, "move_storage", lambda storage: False)
     parameter = torch.nn.Parameter(torch.ones(2, 3).t())
     seen = shared_with([parameter])[0]
     with torch.no_grad():
@@ -211,7 +212,7 @@ def test_a_tensor_with_a_history_is_refused_as_pytorch_does(torch: Any, shared: 
     tensor = torch.ones(3, requires_grad=True) * 2
     for item in (tensor, [tensor]):
         with pytest.raises(RuntimeError, match="Cowardly refusing to serialize non-leaf tensor"):
-            _pickling.dump(item, shared=shared)
+            pickler.dump(item, shared=shared)
 
 
 def test_hooks_stay_behind_with_a_warning(torch: Any) -> None:
@@ -276,7 +277,7 @@ def test_unusual_arrays() -> None:
 
 def test_what_cannot_be_pickled_says_so() -> None:
     with pytest.raises((AttributeError, pickle.PicklingError)):
-        _pickling.dump([lambda: None, np.zeros(3)])
+        pickler.dump([lambda: None, np.zeros(3)])
 
 
 def test_what_multiprocessing_registers_is_pickled() -> None:
@@ -287,7 +288,7 @@ def test_what_multiprocessing_registers_is_pickled() -> None:
 
 
 def test_attach_does_not_read_a_pickle(elsewhere: Elsewhere) -> None:
-    outgoing, fields = _pickling.dump({"a": np.zeros(2)})
+    outgoing, fields = pickler.dump({"a": np.zeros(2)})
     kept = _core.share(outgoing, fields, 0, None, False, tb.participant())
     with pytest.raises(tb.Unsupported, match="only queues"):
         tb.attach(bytes(kept.handle.bytes()))
@@ -313,4 +314,4 @@ def test_a_damaged_pickle_is_an_error() -> None:
     core = _core.attach(kept.handle, _core.Access.READ, None, tb.participant())
     assert isinstance(core, _core.Sample)
     with pytest.raises(tb.ProtocolError, match="a pickle that is none"):
-        _pickling.load(core)
+        pickler.load(core)

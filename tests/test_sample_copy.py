@@ -207,7 +207,7 @@ def test_views_that_overlap_do_so_in_the_copy(torch: ModuleType, lent: bool) -> 
 
 @pytest.mark.parametrize("library", ["torch", "numpy", "dlpack"])
 def test_a_copy_comes_as_what_its_subscriber_asked_for(torch: ModuleType, library: Any) -> None:
-    with joined(subscriber={"as_": library}) as (publisher, subscriber):
+    with joined(subscriber={"library": library}) as (publisher, subscriber):
         publisher.publish([torch.arange(3), np.arange(3)])
         sample = subscriber.receive()
         copies = sample.copy().data

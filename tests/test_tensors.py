@@ -206,10 +206,10 @@ def test_a_conjugate_view_keeps_its_values(there_and_back: Through, torch: Modul
 
 
 def test_a_subscriber_may_ask_for_the_other_library(torch: ModuleType) -> None:
-    with joined(subscriber={"as_": "torch"}) as (publisher, subscriber):
+    with joined(subscriber={"library": "torch"}) as (publisher, subscriber):
         publisher.publish(np.arange(3))
         assert torch.equal(subscriber.receive().data, torch.arange(3))
-    with joined(subscriber={"as_": "numpy"}) as (publisher, subscriber):
+    with joined(subscriber={"library": "numpy"}) as (publisher, subscriber):
         publisher.publish({"t": torch.arange(3)})
         assert_same_array(subscriber.receive().data["t"], np.arange(3))
 
@@ -218,8 +218,8 @@ def test_bfloat16_without_ml_dtypes_says_what_to_do(
     torch: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "ml_dtypes", None)
-    with joined(subscriber={"as_": "numpy"}) as (publisher, subscriber):
+    with joined(subscriber={"library": "numpy"}) as (publisher, subscriber):
         publisher.publish(torch.zeros(3, dtype=torch.bfloat16))
         sample = subscriber.receive()
-        with pytest.raises(tb.Unsupported, match=r'pip install ml_dtypes.*as_="torch"'):
+        with pytest.raises(tb.Unsupported, match=r'pip install ml_dtypes.*library="torch"'):
             _ = sample.data

@@ -27,8 +27,8 @@ DTYPES = sorted(
 )
 
 
-def received(message: Any, as_: Any = None) -> Any:
-    with joined(subscriber={"as_": as_}) as (publisher, subscriber):
+def received(message: Any, library: Any = None) -> Any:
+    with joined(subscriber={"library": library}) as (publisher, subscriber):
         publisher.publish(message)
         return subscriber.receive().data
 
@@ -126,7 +126,7 @@ def test_a_tensor_may_be_in_a_set_and_be_a_key() -> None:
     assert item.tolist() == [0, 1, 2]
     ((key, value),) = received({torch.arange(3): 7}).items()
     assert (key.tolist(), value) == ([0, 1, 2], 7)
-    with pytest.raises(tb.Unsupported, match='no hash when received with as_="numpy"'):
+    with pytest.raises(tb.Unsupported, match='no hash when received with library="numpy"'):
         received({torch.arange(3)}, "numpy")
 
 

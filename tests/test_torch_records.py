@@ -11,15 +11,15 @@ import pytest
 import tensorbus as tb
 from harness import PATIENCE, joined
 from tensorbus._core import Outgoing
-from tensorbus._torch import learn
+from tensorbus._tensors.torch_tensors import learn
 from torch_kinds import NESTED, Pair, torch
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # "prototype"
 
 
-def said(*record: Any, tensors: Any = (), as_: Any = None) -> Any:
+def said(*record: Any, tensors: Any = (), library: Any = None) -> Any:
     """What becomes of a record that a hand-made publisher sends, with tensors beside it."""
-    with joined(subscriber={"as_": as_}) as (publisher, subscriber):
+    with joined(subscriber={"library": library}) as (publisher, subscriber):
         learn()
         outgoing = Outgoing()
         references = [

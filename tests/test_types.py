@@ -22,7 +22,7 @@ PROGRAMS = sorted((TESTS / "typed").glob("*.py"))  # use all of it, as users do
 
 WRONG = {
     "access": 'tb.Subscriber("topic", access="write")',
-    "as_": 'tb.Subscriber("topic", as_="tensorflow")',
+    "library": 'tb.Subscriber("topic", library="tensorflow")',
     "positional": 'tb.Publisher("topic", 4)',
     "message type": 'tb.Subscriber("topic", int)',
     "await": "tb.Subscriber('topic').receive().__await__()",

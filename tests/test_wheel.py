@@ -40,7 +40,7 @@ import array
 import tensorbus as tb
 with (
     tb.Publisher("numbers") as publisher,
-    tb.Subscriber("doubled", timeout=100, as_="dlpack") as subscriber,
+    tb.Subscriber("doubled", timeout=100, library="dlpack") as subscriber,
 ):
     assert publisher.wait_for_subscribers(timeout=100)
     publisher.publish(array.array("f", [0.5, 1.5, -2.0]))

@@ -106,7 +106,7 @@ def test_torch_tensors_too(torch: ModuleType) -> None:
 
 def test_imap_unordered_gives_them_as_they_come() -> None:
     with Gate() as gate, tb.WorkerPool(maybe_wait, workers=2, **QUICK) as pool:
-        results = pool.imap_unordered([gate, 1, 2, 3], ahead=4)
+        results = pool.imap_unordered([gate, 1, 2, 3], prefetch=4)
         assert sorted(next(results) for _ in range(3)) == [1, 2, 3]
         gate.let_one_through()
         assert list(results) == ["waited"]
@@ -136,7 +136,7 @@ def test_only_so_many_are_taken_ahead_of_the_results(form: str) -> None:
             next(results)
             assert taken <= count + 4
         results.close()
-        for count, _ in enumerate(getattr(pool, form)(range(10), ahead=1)):
+        for count, _ in enumerate(getattr(pool, form)(range(10), prefetch=1)):
             assert count < 10
 
 
@@ -281,12 +281,12 @@ def test_a_bar_is_drawn_when_it_takes_long(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("rich", reason="rich is not installed")
-    from tensorbus import _progress
+    from tensorbus._pools import progress
 
     with tb.WorkerPool(double, workers=1, **QUICK) as pool:
         assert pool.map([1, 2], progress=True) == [2, 4]
         assert capsys.readouterr().err == ""
-        monkeypatch.setattr(_progress, "_PATIENCE", 0.0)
+        monkeypatch.setattr(progress, "_PATIENCE", 0.0)
         assert pool.map([1, 2], progress=True) == [2, 4]
         assert "2/2" in capsys.readouterr().err
         assert pool.map([1, 2], progress=False) == [2, 4]
@@ -297,9 +297,9 @@ def test_a_bar_is_drawn_when_it_takes_long(
 def test_a_bar_without_rich_is_an_error_only_if_it_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from tensorbus import _progress
+    from tensorbus._pools import progress
 
-    monkeypatch.setattr(_progress, "find_spec", lambda name: None)
+    monkeypatch.setattr(progress, "find_spec", lambda name: None)
     with tb.WorkerPool(double, workers=1, **QUICK) as pool:
         assert pool.map([1]) == [2]
         with pytest.raises(ImportError, match="rich"):

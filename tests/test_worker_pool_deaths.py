@@ -310,7 +310,7 @@ def test_it_leaves_no_descriptor_and_no_thread() -> None:
 
 def test_a_worker_that_begins_when_its_pool_is_over_ends_quietly(elsewhere: Elsewhere) -> None:
     def begin_too_late() -> None:
-        from tensorbus._worker import work
+        from tensorbus._pools.worker import work
 
         inbox, outbox = tb.Queue(), tb.Queue()
         inbox.close()

@@ -21,7 +21,7 @@ release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["site"]
 myst_heading_anchors = 4
-napoleon_use_param = False  # it would write a parameter `as_` without its underscore
+napoleon_use_param = False  # one list of them, as it is written
 default_role = "code"  # what single backticks mean in the docstrings
 
 autodoc_default_options = {"members": True, "inherited-members": True}

@@ -22,7 +22,7 @@ def main(results: Path, frames: int) -> None:
     with tb.Publisher(FEATURES_TOPIC, depth=DEPTH, reliable=True, timeout=TIMEOUT) as publisher:
         if not publisher.wait_for_subscribers(timeout=TIMEOUT):
             leave("no sink came")
-        subscriber = tb.Subscriber(FRAMES_TOPIC, timeout=TIMEOUT, as_="torch")
+        subscriber = tb.Subscriber(FRAMES_TOPIC, timeout=TIMEOUT, library="torch")
         for _ in range(frames):
             message = subscriber.receive().data
             index, frame = message["index"], message["frame"]

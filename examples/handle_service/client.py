@@ -30,7 +30,7 @@ def by_handle(connection: http.client.HTTPConnection, image: Any) -> Any:
         fields = json.loads(answer.read())
     if answer.status != 200:
         raise RuntimeError(fields["error"])
-    return tb.attach(fields, as_="numpy", timeout=10)
+    return tb.attach(fields, library="numpy", timeout=10)
 
 
 def by_pickle(connection: socket.socket, image: Any) -> Any:

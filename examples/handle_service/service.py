@@ -35,7 +35,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         try:
-            tensor = tb.attach(json.loads(body), as_=LIBRARY, timeout=10)
+            tensor = tb.attach(json.loads(body), library=LIBRARY, timeout=10)
         except (tb.Error, ValueError) as error:
             return self.answer(400, {"error": str(error)})
         # Gone as soon as the client has it; if it never comes for it, after a minute.

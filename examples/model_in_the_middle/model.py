@@ -25,7 +25,7 @@ def main() -> None:
     model = make_model()
     with (
         tb.Publisher("model/scores", reliable=True) as publisher,
-        tb.Subscriber("camera/frame", as_="torch", timeout=60) as frames,
+        tb.Subscriber("camera/frame", library="torch", timeout=60) as frames,
     ):
         publisher.wait_for_subscribers(timeout=60)
         for frame in frames:

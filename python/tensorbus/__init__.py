@@ -17,9 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensorbus._core import Memory, know_errors
-from tensorbus._core import version as __version__
-from tensorbus._errors import (
+from tensorbus._base.errors import (
     BY_CODE,
     AccessDenied,
     Closed,
@@ -38,18 +36,24 @@ from tensorbus._errors import (
     VersionMismatch,
     WorkerDied,
 )
-from tensorbus._files import MappedFile, flush, map_file
-from tensorbus._handle import Handle
-from tensorbus._participant import participant
-from tensorbus._publisher import Publisher
-from tensorbus._sample import Header, Sample
-from tensorbus._share import Shared, attach, empty, share
-from tensorbus._subscriber import Subscriber
-from tensorbus._wait_any import wait_any
+from tensorbus._base.participant import participant
+from tensorbus._base.public import public
+from tensorbus._codec.records import registrars
+from tensorbus._core import Memory, know_errors
+from tensorbus._core import version as __version__
+from tensorbus._sharing.handle import Handle
+from tensorbus._sharing.share import Shared, attach, empty, share
+from tensorbus._topics.publisher import Publisher
+from tensorbus._topics.sample import Header, Sample
+from tensorbus._topics.subscriber import Subscriber
 
 if TYPE_CHECKING:
-    from tensorbus._async_subscriber import AsyncSubscriber
-    from tensorbus._listing import (
+    from tensorbus._files.mapped_file import MappedFile, flush, map_file
+    from tensorbus._pools.worker_pool import WorkerPool
+    from tensorbus._queues.queue import Queue
+    from tensorbus._sharing.weights import load_state_dict
+    from tensorbus._topics.async_subscriber import AsyncSubscriber
+    from tensorbus._topics.listing import (
         NodeInfo,
         PublisherInfo,
         TopicInfo,
@@ -58,9 +62,7 @@ if TYPE_CHECKING:
         wait_for_node,
         wait_for_topic,
     )
-    from tensorbus._queue import Queue
-    from tensorbus._weights import load_state_dict
-    from tensorbus._worker_pool import WorkerPool
+    from tensorbus._topics.wait_any import wait_any
     from tensorbus.messages import Message, MessageHeader, MessageType
     from tensorbus.messages._standard import *  # noqa: F403
     from tensorbus.nodes import (
@@ -152,46 +154,42 @@ __all__ = [
 ]
 
 know_errors(BY_CODE)
-
+public(Memory)
 
 # On first use: what they need, asyncio and pickle, takes longer to import than all of Tensorbus.
 _LATER = {
-    "AsyncSubscriber": "tensorbus._async_subscriber",
-    "NodeInfo": "tensorbus._listing",
-    "PublisherInfo": "tensorbus._listing",
-    "TopicInfo": "tensorbus._listing",
-    "list_nodes": "tensorbus._listing",
-    "list_topics": "tensorbus._listing",
-    "wait_for_node": "tensorbus._listing",
-    "wait_for_topic": "tensorbus._listing",
-    "Queue": "tensorbus._queue",
-    "load_state_dict": "tensorbus._weights",
-    "WorkerPool": "tensorbus._worker_pool",
-    **dict.fromkeys(
-        [
-            "AsyncExecutor",
-            "Client",
-            "Node",
-            "Parameter",
-            "RateExecutor",
-            "Service",
-            "Subscription",
-            "SyncRateExecutor",
-            "Timer",
-            "run",
-        ],
-        "tensorbus.nodes",
-    ),
+    name: f"tensorbus.{module}"
+    for module, names in {
+        "_files.mapped_file": "MappedFile flush map_file",
+        "_pools.worker_pool": "WorkerPool",
+        "_queues.queue": "Queue",
+        "_sharing.weights": "load_state_dict",
+        "_topics.async_subscriber": "AsyncSubscriber",
+        "_topics.listing": "NodeInfo PublisherInfo TopicInfo list_nodes list_topics wait_for_node "
+        "wait_for_topic",
+        "_topics.wait_any": "wait_any",
+        "nodes": "AsyncExecutor Client Node Parameter RateExecutor Service Subscription "
+        "SyncRateExecutor Timer run",
+    }.items()
+    for name in names.split()
 }
 # The others that are public and not there yet are messages.
 _LATER.update(dict.fromkeys(set(__all__) - set(globals()) - set(_LATER), "tensorbus.messages"))
 
 
+def _imported(module: str) -> object:
+    from importlib import import_module
+
+    return import_module(module)
+
+
+# A message may arrive before this process has imported what reads it.
+registrars["message"] = lambda: _imported("tensorbus.messages")
+
+
 def __getattr__(name: str) -> object:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    found: object = getattr(import_module(_LATER[name]), name)
+    found: object = getattr(_imported(_LATER[name]), name)
     globals()[name] = found
     return found

@@ -127,6 +127,9 @@ class MappedFile:
 
     def flush(self) -> None: ...
 
+def safetensors(fd: int, path: str) -> tuple[int, int, dict[str, tuple[str, str | None, int, list[int], int]], dict[str, str]]:
+    """What the header of a .safetensors file says."""
+
 def flush_at(address: int) -> None:
     """Flushes the file that this address is mapped from."""
 

@@ -9,18 +9,15 @@ report.host.can_share, report.host.domain.why_not       # (True, None)
 
 from __future__ import annotations
 
-import argparse
-import json
 import platform
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TypeVar
 
 from tensorbus import _core
 
-if TYPE_CHECKING:
-    from tensorbus._command import Commands
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -133,27 +130,23 @@ def _installed(package: str) -> str | None:
         return None
 
 
+def _filled(kind: type[_T], found: object, **others: object) -> _T:
+    """What the core found, in a dataclass whose fields have the same names, but for the others."""
+    names = [field.name for field in fields(kind) if field.name not in others]  # type: ignore[arg-type]
+    return kind(**{name: _value(getattr(found, name)) for name in names}, **others)
+
+
+def _value(found: object) -> object:
+    return _finding(found) if isinstance(found, _core.Finding) else found
+
+
 def _finding(found: _core.Finding) -> Finding:
     return Finding(found.can, found.why_not or None)
 
 
 def _host(domain: str | None) -> Host:
     found = _core.probe_host(domain or "")
-    return Host(
-        can_share=found.can_share,
-        kernel=found.kernel,
-        kernel_version=_finding(found.kernel_version),
-        pidfd=_finding(found.pidfd),
-        shared_memory=_finding(found.shared_memory),
-        domain_path=found.domain_path,
-        domain=_finding(found.domain),
-        domain_exists=found.domain_exists,
-        other_domains=tuple(found.other_domains),
-        memory_bytes=found.memory_bytes,
-        memory_limit=found.memory_limit,
-        open_files=found.open_files,
-        locked_bytes=found.locked_bytes,
-    )
+    return _filled(Host, found, other_domains=tuple(found.other_domains))
 
 
 def _cuda() -> Cuda:
@@ -171,23 +164,8 @@ def _cuda() -> Cuda:
 
 
 def _device(found: _core.DeviceFindings) -> Device:
-    return Device(
-        can_share=found.can_share,
-        ordinal=found.ordinal,
-        name=found.name,
-        uuid=found.uuid,
-        capability=f"{found.capability_major}.{found.capability_minor}",
-        memory_bytes=found.memory_bytes,
-        integrated=found.integrated,
-        mig=found.mig,
-        context=_finding(found.context),
-        shared_memory=_finding(found.shared_memory),
-        read_only_mapping=_finding(found.read_only_mapping),
-        order=_finding(found.order),
-        stream_waits=_finding(found.stream_waits),
-        legacy_ipc=_finding(found.legacy_ipc),
-        pool_ipc=_finding(found.pool_ipc),
-    )
+    capability = f"{found.capability_major}.{found.capability_minor}"
+    return _filled(Device, found, capability=capability)
 
 
 # The text: a heading, then lines of what and how, aligned.
@@ -284,31 +262,3 @@ def _size(count: float) -> str:
             return f"{count:.4g} {unit}"
         count /= 1024
     return f"{count:.4g} TiB"
-
-
-def add_command(commands: Commands) -> None:
-    """Adds ``tensorbus doctor``."""
-    parser = commands.add_parser(
-        "doctor",
-        help="what this machine can do for Tensorbus, and why not",
-        description="Tries out what this machine can do for Tensorbus. The exit status is 0 if "
-        "tensors in main memory travel by reference.",
-    )
-    parser.add_argument("--json", action="store_true", help="print the same as JSON")
-    parser.add_argument(
-        "--cuda", action="store_true", help="exit with 1, too, if no GPU can share its memory"
-    )
-    parser.add_argument("--domain", help="a name or a path in place of $TENSORBUS_DOMAIN")
-    parser.set_defaults(run=_run)
-
-
-def _run(given: argparse.Namespace) -> int:
-    report = examine(given.domain)
-    print(_json(report) if given.json else text_of(report))
-    works = report.host.can_share and (report.cuda.can_share or not given.cuda)
-    return 0 if works else 1
-
-
-def _json(report: Report) -> str:
-    written: dict[str, Any] = asdict(report)
-    return json.dumps(written, indent=2)

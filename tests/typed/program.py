@@ -47,7 +47,7 @@ def messages_of_cortex() -> tuple[int, str]:
 def map_files() -> None:
     counts = tb.map_file("counts.npy", (2, 3), np.int64, "w+")
     tb.flush(counts)
-    with tb.MappedFile("model.safetensors", mode="c", as_="numpy") as file:
+    with tb.MappedFile("model.safetensors", mode="c", library="numpy") as file:
         names: list[str] = file.names
         print(file.data, file.tensor(names[0]), file.metadata["format"], file.path)
         file.check()
@@ -55,7 +55,7 @@ def map_files() -> None:
 
 def receive() -> list[Any]:
     found: list[Any] = []
-    with tb.Subscriber("topic", access="private", as_="torch", max_held=4) as subscriber:
+    with tb.Subscriber("topic", access="private", library="torch", max_held=4) as subscriber:
         for sample in subscriber:
             header: tb.Header = sample.header
             found.append((header.sequence, sample.data, sample.copy().data))
@@ -77,7 +77,7 @@ class Detector(tb.Node):
     def __init__(self) -> None:
         super().__init__("detector", on_error="raise", parameters={"rate": 10.0})
         self.found = self.create_publisher("found", Detection, depth=4)
-        self.images = self.create_subscriber("image", callback=self.on_image, as_="numpy")
+        self.images = self.create_subscriber("image", callback=self.on_image, library="numpy")
         self.create_subscriber("image", None, print, mode="sync", cpu_affinity=[0])
         self.timer = self.create_timer(0.1, self.tick, skip=True)
         self.create_service("detect", Detection, Detection, self.on_request, concurrency=2)

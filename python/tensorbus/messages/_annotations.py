@@ -11,7 +11,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
-from tensorbus._errors import Unsupported
+from tensorbus._base.errors import Unsupported
 from tensorbus.messages import _containers as containers
 from tensorbus.messages._kinds import (
     AnyKind,

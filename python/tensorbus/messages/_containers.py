@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tensorbus._errors import Unsupported
-from tensorbus._tensors import Library
+from tensorbus._base.errors import Unsupported
+from tensorbus._tensors.library import Library
 from tensorbus.messages._kinds import AnyKind, Enumeration, Kind, NameOf
 from tensorbus.messages._mismatch import Mismatch, refused
 
@@ -17,8 +17,8 @@ def _lowered(kind: Kind, value: Any) -> Any:
     return kind.lower(value)
 
 
-def _restorer(as_: Library | None) -> Convert:
-    return lambda kind, value: kind.restore(value, as_)
+def _restorer(library: Library | None) -> Convert:
+    return lambda kind, value: kind.restore(value, library)
 
 
 class Container(Kind):
@@ -30,8 +30,8 @@ class Container(Kind):
     def lower(self, value: Any) -> Any:
         return self._converted(value, _lowered)
 
-    def restore(self, value: Any, as_: Library | None) -> Any:
-        return self._converted(value, _restorer(as_))
+    def restore(self, value: Any, library: Library | None) -> Any:
+        return self._converted(value, _restorer(library))
 
     def _converted(self, value: Any, convert: Convert) -> Any:
         raise NotImplementedError

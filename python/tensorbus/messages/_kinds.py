@@ -1,8 +1,8 @@
 """The types that a field may have: those of values without an inside.
 
 A kind knows how its type is spelled in a definition, and takes a value there and back: `lower`
-checks it and puts it in words that `tensorbus._fields` knows, `restore` does the opposite with what
-came. Both return the value itself where there is nothing to do.
+checks it and puts it in words that `tensorbus._codec.fields` knows, `restore` does the opposite
+with what came. Both return the value itself where there is nothing to do.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tensorbus._errors import Unsupported
-from tensorbus._tensors import Library
+from tensorbus._base.errors import Unsupported
+from tensorbus._tensors.library import Library
 from tensorbus.messages._mismatch import Mismatch, refused
 
 # How a nested message is called: by its name, with or without its fingerprint.
@@ -44,11 +44,11 @@ class Kind:
             return value
         raise refused(self.text, value)
 
-    def restore(self, value: Any, as_: Library | None) -> Any:
+    def restore(self, value: Any, library: Library | None) -> Any:
         """
         Args:
             value: what `lower` returned in another process, or anything else.
-            as_: whose tensors were asked for in place of what was sent.
+            library: whose tensors were asked for in place of what was sent.
 
         Raises:
             Mismatch: the value is not of this type.
@@ -128,8 +128,8 @@ class Instances(Kind):
 class Tensors(Instances):
     """Tensors of one library, unless the receiver asked for another's."""
 
-    def restore(self, value: Any, as_: Library | None) -> Any:
-        if as_ is not None and hasattr(type(value), "__dlpack__"):
+    def restore(self, value: Any, library: Library | None) -> Any:
+        if library is not None and hasattr(type(value), "__dlpack__"):
             return value
         return self.lower(value)
 
@@ -149,7 +149,7 @@ class Enumeration(Kind):
             raise refused(self.text, value)
         return value.value
 
-    def restore(self, value: Any, as_: Library | None) -> Any:
+    def restore(self, value: Any, library: Library | None) -> Any:
         if type(value) not in self.values:
             raise refused(self.text, value)
         try:

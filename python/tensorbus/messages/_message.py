@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from tensorbus._errors import InvalidArgument
-from tensorbus._records import LoweredMessage
-from tensorbus.messages import _packed
+from tensorbus._base.errors import InvalidArgument
+from tensorbus._base.public import public
+from tensorbus._codec.typed import LoweredMessage
+from tensorbus.messages import _packed, _registry
 from tensorbus.messages._annotations import names_in
 from tensorbus.messages._plan import Plan, check_is_dataclass, plan_of
-from tensorbus.messages._registry import MessageType
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _OURS = "tensorbus.messages."
 
 
+@public
 class MessageHeader(NamedTuple):
     """What bytes of a message say beside it."""
 
@@ -26,6 +27,7 @@ class MessageHeader(NamedTuple):
     sequence: int
 
 
+@public
 class Message:
     """The base of message types, which are dataclasses.
 
@@ -46,7 +48,7 @@ class Message:
     score: float
     >>> Detection("cup", "high").validate()
     Traceback (most recent call last):
-    tensorbus._errors.MessageError: Detection.score: expected float, got str
+    tensorbus.MessageError: Detection.score: expected float, got str
     """
 
     __slots__ = ()
@@ -59,7 +61,7 @@ class Message:
         if "_message_name" not in cls.__dict__:  # as when @dataclass(slots=True) makes it anew
             cls._message_name = _default_name(cls) if name is None else _checked_name(name)
             cls._message_names = names_in(cls, sys._getframe(1))
-        MessageType.register(cls)
+        _registry.add(cls)
 
     def __init__(self, *_: object, **__: object) -> None:
         check_is_dataclass(type(self))

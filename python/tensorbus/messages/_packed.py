@@ -11,8 +11,8 @@ offset  what
 16      u64: timestamp_ns
 24      u64: sequence
 32      the table, a MessagePack array: the type's name, the fields as on the bus
-        (`tensorbus._fields`), and an array of dtype, shape, flags and length in bytes for each
-        tensor
+        (`tensorbus._codec.fields`), and an array of dtype, shape, flags and length in bytes for
+        each tensor
 ...     the elements of each tensor, row-major, without gaps
 ======  ==================================================================================
 """
@@ -25,8 +25,8 @@ from typing import Any
 
 from msgspec import DecodeError, ValidationError, msgpack
 
-from tensorbus._errors import MessageError, ProtocolError
-from tensorbus._fields import flatten_into
+from tensorbus._base.errors import MessageError, ProtocolError
+from tensorbus._codec.fields import flatten_into
 from tensorbus.messages import _registry
 from tensorbus.messages._packed_tensors import PackedTensor, Packing, Unpacker
 from tensorbus.messages._plan import Plan, plan_of

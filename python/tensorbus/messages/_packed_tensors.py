@@ -6,11 +6,12 @@ import ctypes
 from math import prod
 from typing import Any, NoReturn
 
-from tensorbus import _core, _numpy, _torch
-from tensorbus._device import HOST
-from tensorbus._errors import ProtocolError, Unsupported
-from tensorbus._fields import Restorer
-from tensorbus._tensors import CONJUGATE, FROM_TORCH, NEGATIVE
+from tensorbus import _core
+from tensorbus._base.device import HOST
+from tensorbus._base.errors import ProtocolError, Unsupported
+from tensorbus._codec.fields import Restorer
+from tensorbus._tensors import numpy_arrays, torch_tensors
+from tensorbus._tensors.library import CONJUGATE, FROM_TORCH, NEGATIVE
 
 
 class Packing:
@@ -73,10 +74,10 @@ def _of_torch(tensor: Any) -> bytes:
     lazy = plain.is_conj() or plain.is_neg()
     if plain.is_contiguous() and not lazy:
         return ctypes.string_at(plain.data_ptr(), plain.numel() * plain.element_size())
-    name = _torch.dtype_name(plain.dtype)
+    name = torch_tensors.dtype_name(plain.dtype)
     copy = _core.private_copy(plain.data_ptr(), name, plain.shape, plain.stride())
     if lazy:
-        for part in _torch.from_memory(copy).view(-1).split(_BY_ONE_THREAD):
+        for part in torch_tensors.from_memory(copy).view(-1).split(_BY_ONE_THREAD):
             part.copy_(part.conj_physical() if plain.is_conj() else part)
             part.copy_(-part if plain.is_neg() else part)
     return memoryview(copy).tobytes()  # type: ignore[arg-type]
@@ -87,7 +88,7 @@ _BY_ONE_THREAD = 4096
 
 
 class PackedTensor:
-    """What is known of one tensor; looks to `tensorbus._numpy` like memory of the bus."""
+    """What is known of one tensor; to `numpy_arrays` it looks like memory of the bus."""
 
     writable = True
     device = "cpu"
@@ -100,8 +101,8 @@ class PackedTensor:
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        np = _numpy.learn()
-        known = self.dtype in _numpy.OWN
+        np = numpy_arrays.learn()
+        known = self.dtype in numpy_arrays.OWN
         dtype = np.dtype(self.dtype if known else f"u{self._itemsize()}")
         self.check_size(dtype.itemsize)
         return {
@@ -127,24 +128,24 @@ class PackedTensor:
 
     def tensor(self) -> Any:
         """The tensor, over these bytes."""
-        return self._of_torch() if self.flags & FROM_TORCH else _numpy.from_memory(self)  # type: ignore[arg-type]
+        return self._of_torch() if self.flags & FROM_TORCH else numpy_arrays.from_memory(self)  # type: ignore[arg-type]
 
     def _of_torch(self) -> Any:
-        torch = _torch.learn()
-        dtype = _torch.dtype_named(self.dtype)
+        torch = torch_tensors.learn()
+        dtype = torch_tensors.dtype_named(self.dtype)
         self.check_size(dtype.itemsize)
         if self._elements:
             plain = torch.frombuffer(self._elements, dtype=dtype).reshape(self.shape)
         else:
             plain = torch.empty(self.shape, dtype=dtype)
-        return _torch.finished(plain, self.flags)
+        return torch_tensors.finished(plain, self.flags)
 
 
 class Unpacker(Restorer):
     """Puts the tensors that lie in bytes back into their message."""
 
     def __init__(self, packed: list[PackedTensor]) -> None:
-        self.as_ = None
+        self.library = None
         self.types = {}
         self._own = {}
         self._tensors = []  # none that the core made

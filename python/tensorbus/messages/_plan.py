@@ -9,9 +9,9 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from tensorbus._errors import Error, MessageError, Unsupported
-from tensorbus._records import LoweredMessage
-from tensorbus._tensors import Library
+from tensorbus._base.errors import Error, MessageError, Unsupported
+from tensorbus._codec.typed import LoweredMessage
+from tensorbus._tensors.library import Library
 from tensorbus.messages._annotations import hints_of, kind_of
 from tensorbus.messages._definition import Line, definition_text, fingerprint_of
 from tensorbus.messages._kinds import Kind, NameOf
@@ -113,7 +113,7 @@ class Plan:
         )
 
     def lower(self, message: Any) -> dict[str, Any]:
-        """The fields of a message by name, checked, in words that `tensorbus._fields` knows.
+        """The fields of a message by name, checked, in words that `tensorbus._codec.fields` knows.
 
         Raises:
             Mismatch: a field is not of its type.
@@ -131,21 +131,21 @@ class Plan:
                     raise mismatch.inside(f".{name}") from None
         return lowered
 
-    def restore(self, came: dict[str, Any], as_: Library | None) -> Any:
+    def restore(self, came: dict[str, Any], library: Library | None) -> Any:
         """The message of these fields; those that its class does not have are ignored.
 
         Raises:
             Mismatch: a field is missing, or not of its type.
             MessageError: the class itself refuses them.
         """
-        found = self._restored(came, as_)
+        found = self._restored(came, library)
         set_later = {name: found.pop(name) for name in self._not_in_init if name in found}
         message = self._made(found)
         for name, value in set_later.items():
             object.__setattr__(message, name, value)
         return message
 
-    def _restored(self, came: dict[str, Any], as_: Library | None) -> dict[str, Any]:
+    def _restored(self, came: dict[str, Any], library: Library | None) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name, exact, kind in self._checked:
             value = came.get(name, MISSING)
@@ -158,12 +158,12 @@ class Plan:
                 found[name] = value
             else:
                 try:
-                    found[name] = kind.restore(value, as_)
+                    found[name] = kind.restore(value, library)
                 except Mismatch as mismatch:
                     raise mismatch.inside(f".{name}") from None
         return found
 
-    def read(self, came: object, as_: Library | None) -> Any:
+    def read(self, came: object, library: Library | None) -> Any:
         """The message of what came: its fields, or the message itself.
 
         Raises:
@@ -171,7 +171,7 @@ class Plan:
             MessageError: the class itself refuses it.
         """
         if type(came) is dict:
-            return self.restore(came, as_)
+            return self.restore(came, library)
         if not self.fits(type(came)):
             raise refused(self.name, came)
         return came
@@ -193,14 +193,14 @@ class Plan:
         except RecursionError:
             raise Unsupported(f"{self.name}: nested too deep, or inside itself") from None
 
-    def received(self, came: object, as_: Library | None = None) -> Any:
+    def received(self, came: object, library: Library | None = None) -> Any:
         """What `read` returns.
 
         Raises:
             MessageError: a field is missing or not of its type, or something else came.
         """
         try:
-            return self.read(came, as_)
+            return self.read(came, library)
         except Mismatch as mismatch:
             raise MessageError(f"{self.cls.__name__}{mismatch}") from None
         except RecursionError:
@@ -237,8 +237,8 @@ class NestedMessage(Kind):
         plan = plan_of(type(value))
         return LoweredMessage(plan.name, plan.lower(value))
 
-    def restore(self, value: Any, as_: Library | None) -> Any:
-        return plan_of(self._cls).read(value, as_)
+    def restore(self, value: Any, library: Library | None) -> Any:
+        return plan_of(self._cls).read(value, library)
 
 
 def is_message_class(cls: object) -> bool:

@@ -6,10 +6,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tensorbus import _torch
-from tensorbus._errors import MessageError, Unsupported
+from tensorbus._base.errors import MessageError, Unsupported
+from tensorbus._base.public import public
+from tensorbus._tensors import torch_tensors
 from tensorbus.messages._message import Message
 from tensorbus.messages._mismatch import class_name
+from tensorbus.messages._registry import add_standard
 
 if TYPE_CHECKING:
     import numpy as np
@@ -120,7 +122,7 @@ class TensorMessage(Message):
     @property
     def device(self) -> str:
         """Where it was published: "cpu", or "cuda:0" and so on."""
-        return _torch.published_on(self.data)
+        return torch_tensors.published_on(self.data)
 
 
 @dataclass
@@ -136,7 +138,7 @@ class MultiTensorMessage(Message):
     @property
     def devices(self) -> dict[str, str]:
         """Where each was published: see `TensorMessage.device`."""
-        return {name: _torch.published_on(tensor) for name, tensor in self.tensors.items()}
+        return {name: torch_tensors.published_on(tensor) for name, tensor in self.tensors.items()}
 
 
 @dataclass
@@ -223,3 +225,9 @@ def _check_is_tensor(path: str, value: object) -> None:
         ) from None
     if not isinstance(value, torch.Tensor):
         raise MessageError(f"{path}: expected tensor, got {class_name(type(value))}")
+
+
+for _cls in map(globals().__getitem__, __all__):
+    public(_cls)
+    _cls._message_names = {"Any": Any}  # what their annotations mean, wherever they say they are
+    add_standard(_cls)

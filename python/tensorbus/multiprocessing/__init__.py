@@ -69,6 +69,8 @@ set_executable = _default.set_executable
 set_forkserver_preload = _default.set_forkserver_preload
 set_start_method = _default.set_start_method
 
+get_ttl.__module__ = set_ttl.__module__ = __name__
+
 _STRATEGIES = {"file_descriptor", "file_system"}
 _strategy = "file_descriptor"
 

@@ -20,10 +20,11 @@ from secrets import token_hex
 
 from msgspec import Struct, msgpack
 
-from tensorbus import _core, _lending, _torch_sharing
-from tensorbus._errors import Closed, InvalidArgument
-from tensorbus._lending import offered
-from tensorbus._participant import participant
+from tensorbus import _core
+from tensorbus._base.errors import Closed, InvalidArgument
+from tensorbus._base.participant import participant
+from tensorbus._pickling import lending, torch_sharing
+from tensorbus._pickling.lending import offered
 
 # Seconds in which the keeper attaches to what a child hands over: the child waits for it.
 _PATIENCE = 60.0
@@ -54,7 +55,7 @@ class Settings(Struct):
     """What a child takes over from the process that starts it."""
 
     keeper: str = ""  # the address of its service; empty: this process keeps for itself
-    ttl: float = _lending.DEFAULT_TTL
+    ttl: float = lending.DEFAULT_TTL
 
 
 settings = Settings()
@@ -131,7 +132,7 @@ def offer(outgoing: _core.Outgoing, fields: bytes) -> bytes:
         with suppress(OSError, EOFError):  # the keeper is gone: its children see to themselves
             handle = shared.handle.bytes()
             return _client(settings.keeper).ask(Keep(handle, settings.ttl))
-    return _lending.kept.add(shared)
+    return lending.kept.add(shared)
 
 
 @contextmanager
@@ -147,7 +148,7 @@ def offers_to_child() -> Iterator[list[bytes]]:
 def withdraw(handles: list[bytes]) -> None:
     """Whoever they were for has them, or will never."""
     for handle in handles:
-        _lending.kept.drop(handle)
+        lending.kept.drop(handle)
 
 
 def attach(handle: bytes) -> _core.Sample:
@@ -196,7 +197,7 @@ def adopt(encoded: bytes) -> None:
     global settings, _of_ours
     settings = msgpack.decode(encoded, type=Settings)
     _of_ours = os.getpid()
-    _lending.settings.ttl = settings.ttl
+    lending.settings.ttl = settings.ttl
 
 
 def set_ttl(seconds: float) -> None:
@@ -206,7 +207,7 @@ def set_ttl(seconds: float) -> None:
     """
     if not seconds > 0:
         raise InvalidArgument(f"seconds={seconds!r}: expected a number above 0")
-    settings.ttl = _lending.settings.ttl = float(seconds)
+    settings.ttl = lending.settings.ttl = float(seconds)
 
 
 def get_ttl() -> float:
@@ -264,10 +265,10 @@ def _answer(question: Keep | Lend) -> bytes:
             outgoing.add_received(found.memory(index))
         ttl = question.ttl
     else:
-        memory = _torch_sharing.moved_at(question.address, question.size)
+        memory = torch_sharing.moved_at(question.address, question.size)
         outgoing.add_buffer(memory, 0)
         ttl = _PATIENCE
-    return _lending.kept.add(_core.share(outgoing, fields, 1, ttl, True, participant()))
+    return lending.kept.add(_core.share(outgoing, fields, 1, ttl, True, participant()))
 
 
 def _lend_to_child() -> Callable[[int, int], _core.Memory] | None:
@@ -285,5 +286,5 @@ def _forget_parent() -> None:
         _service = None
 
 
-_torch_sharing.lend_to_child = _lend_to_child
+torch_sharing.lend_to_child = _lend_to_child
 os.register_at_fork(after_in_child=_forget_parent)  # after that of _torch_sharing

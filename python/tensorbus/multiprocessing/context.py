@@ -10,10 +10,12 @@ import threading
 from multiprocessing.connection import wait
 from typing import Any
 
-from tensorbus import _torch_sharing
+from tensorbus._pickling import torch_sharing
 from tensorbus.multiprocessing import _keeper, reductions
+from tensorbus.multiprocessing._contexts import by_method, context_of
 from tensorbus.multiprocessing._executors import call_by_reference
 from tensorbus.multiprocessing.connection import Connection, Pipe
+from tensorbus.multiprocessing.pool import Pool
 from tensorbus.multiprocessing.queues import JoinableQueue, Queue, SimpleQueue, queues_of_child
 
 __all__ = ["DefaultContext", "ForkContext", "ForkServerContext", "Process", "SpawnContext"]
@@ -53,7 +55,7 @@ class _Joined(multiprocessing.process.BaseProcess):
         reductions.learn_libraries()
         # A forked child has our memory, and no lease of it: it stays until the child has ended.
         method = self._start_method or multiprocessing.get_start_method()
-        pinned = _torch_sharing.pin() if method == "fork" else []
+        pinned = torch_sharing.pin() if method == "fork" else []
         if pinned:
             _keeper.service_address()  # for the child to borrow it
         self._for_child = _keeper.settings_for_child()
@@ -126,8 +128,6 @@ class _Ours:
         maxtasksperchild: int | None = None,
     ) -> Any:
         """A pool of processes to call functions in."""
-        from tensorbus.multiprocessing.pool import Pool
-
         return Pool(processes, initializer, initargs, maxtasksperchild, context=self.get_context())
 
     def Manager(self) -> Any:
@@ -141,14 +141,7 @@ class _Ours:
 
     def get_context(self, method: str | None = None) -> Any:
         """The context of a start method; of no name, of the one that is set."""
-        if method is None:
-            return self
-        try:
-            context = _CONTEXTS[method]
-        except KeyError:
-            raise ValueError(f"cannot find context for {method!r}") from None
-        context._check_available()
-        return context
+        return self if method is None else context_of(method)
 
 
 class ForkContext(_Ours, standard.ForkContext):  # type: ignore[misc]
@@ -169,11 +162,7 @@ class ForkServerContext(_Ours, standard.ForkServerContext):  # type: ignore[misc
     Process = ForkServerProcess
 
 
-_CONTEXTS: dict[str, Any] = {
-    "fork": ForkContext(),
-    "spawn": SpawnContext(),
-    "forkserver": ForkServerContext(),
-}
+by_method.update(fork=ForkContext(), spawn=SpawnContext(), forkserver=ForkServerContext())
 
 
 class Process(_Joined, multiprocessing.process.BaseProcess):
@@ -196,7 +185,7 @@ class DefaultContext(_Ours, standard.BaseContext):  # type: ignore[misc]
     Process = Process
 
     def get_context(self, method: str | None = None) -> Any:
-        return super().get_context(method or multiprocessing.get_start_method())
+        return context_of(method)
 
     def set_start_method(self, method: str | None, force: bool = False) -> None:
         """Sets it for all of the program, once."""

@@ -7,6 +7,7 @@ from multiprocessing.pool import ThreadPool
 from typing import Any
 
 from tensorbus.multiprocessing import reductions
+from tensorbus.multiprocessing._contexts import context_of
 
 __all__ = ["Pool", "ThreadPool"]
 
@@ -22,9 +23,6 @@ class Pool(multiprocessing.pool.Pool):
         maxtasksperchild: int | None = None,
         context: Any = None,
     ) -> None:
-        if context is None:
-            from tensorbus.multiprocessing.context import default_context
-
-            context = default_context.get_context()
+        context = context or context_of(None)
         reductions.learn_libraries()
         super().__init__(processes, initializer, initargs, maxtasksperchild, context)

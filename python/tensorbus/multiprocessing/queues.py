@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import tensorbus
+import tensorbus._queues.queue as ours
 from tensorbus.multiprocessing import reductions
+from tensorbus.multiprocessing._contexts import context_of
 from tensorbus.multiprocessing.connection import Pipe
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def queues_of_child(method: str) -> Iterator[list[Queue]]:
         _leaving.queues = outer
 
 
-class Queue(tensorbus.Queue):
+class Queue(ours.Queue):
     """See `multiprocessing.Queue`: a `tensorbus.Queue` whose tensors may be written to by all.
 
     It lives in the process that made it. There is no thread that feeds it: what `put` returns from
@@ -108,10 +109,7 @@ class SimpleQueue(_SimpleQueue):
     """See `multiprocessing.SimpleQueue`: a pipe, so that it can be waited for."""
 
     def __init__(self, *, ctx: Any = None) -> None:
-        if ctx is None:
-            from tensorbus.multiprocessing.context import default_context
-
-            ctx = default_context.get_context()
+        ctx = ctx or context_of(None)
         # All that the standard library's does, but for the ends of its pipe.
         self._reader, self._writer = Pipe(duplex=False)
         self._rlock = ctx.Lock()

@@ -13,7 +13,9 @@ import sys
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from tensorbus import _core, _numpy, _pickling, _torch, _torch_sharing
+from tensorbus import _core
+from tensorbus._pickling import pickler, torch_sharing
+from tensorbus._tensors import numpy_arrays, torch_tensors
 from tensorbus.multiprocessing import _keeper
 
 __all__ = ["ForkingPickler", "dumps", "is_shared", "loads", "reduce_tensor"]
@@ -26,7 +28,7 @@ def dumps(item: object) -> bytes:
         RuntimeError: a tensor in it requires gradients and is no leaf.
         OutOfMemory: a limit was reached; the message names it.
     """
-    packer = _pickling.Packer(shared=True)
+    packer = pickler.Packer(shared=True)
     pickled = packer.pickle(item)
     if not packer.has_tensors:
         return pickled
@@ -47,7 +49,7 @@ class _Attached:
 def attached(handle: bytes) -> Any:
     """What a pickle says of a message with tensors."""
     learn_libraries()
-    return _pickling.load(_keeper.attach(handle))
+    return pickler.load(_keeper.attach(handle))
 
 
 def reduce_tensor(tensor: Any) -> Any:
@@ -56,12 +58,12 @@ def reduce_tensor(tensor: Any) -> Any:
         from torch.multiprocessing import reductions
 
         return reductions.reduce_tensor(tensor)  # type: ignore[no-untyped-call]
-    return attached, (_keeper.offer(*_pickling.dump(tensor, shared=True)),)
+    return attached, (_keeper.offer(*pickler.dump(tensor, shared=True)),)
 
 
 def reduce_memory(memory: _core.Memory) -> Any:
     """For a `ForkingPickler`: a loan or a received tensor that is no tensor of a library."""
-    return attached, (_keeper.offer(*_pickling.dump(memory, shared=True)),)
+    return attached, (_keeper.offer(*pickler.dump(memory, shared=True)),)
 
 
 def _reduce_storage(storage: Any) -> Any:
@@ -69,7 +71,7 @@ def _reduce_storage(storage: Any) -> Any:
         from torch.multiprocessing import reductions
 
         return reductions.reduce_storage(storage)  # type: ignore[no-untyped-call]
-    return _pickling.storage_of, (_pickling.bytes_of(storage),)
+    return pickler.storage_of, (pickler.bytes_of(storage),)
 
 
 def _is_ours(tensor: Any) -> bool:
@@ -79,15 +81,15 @@ def _is_ours(tensor: Any) -> bool:
 
 
 def _is_our_storage(storage: Any) -> bool:
-    return _torch_sharing.is_shared(storage) or _torch_sharing.is_inherited(storage)
+    return torch_sharing.is_shared(storage) or torch_sharing.is_inherited(storage)
 
 
 def learn_libraries() -> None:
     """Our means are in use: tensors in memory of the bus are known as what they are from now on."""
     if "numpy" in sys.modules:
-        _numpy.learn()
+        numpy_arrays.learn()
     if "torch" in sys.modules:
-        torch = _torch.learn()
+        torch = torch_tensors.learn()
         for kind in (torch.Tensor, torch.nn.Parameter):
             _register(kind, reduce_tensor)
         _register(torch.UntypedStorage, _reduce_storage)
@@ -131,7 +133,7 @@ def _teach_storages(kind: Any) -> None:
     def new_shared(cls: Any, size: int, *, device: Any = "cpu") -> Any:
         """Where the workers of a DataLoader put a batch together."""
         if str(device) == "cpu" and size > 0 and _keeper.is_of_ours():
-            return _torch_sharing.new_storage(size)
+            return torch_sharing.new_storage(size)
         return pytorchs_new_shared(size, device=device)
 
     kind._new_shared = classmethod(new_shared)

@@ -8,15 +8,10 @@ import threading
 import time
 from collections.abc import Callable
 
-from tensorbus._errors import InvalidArgument
-from tensorbus.nodes._callbacks import (
-    Callback,
-    called,
-    checked_callback,
-    is_cancelled,
-    outcome_of,
-)
-from tensorbus.nodes._failures import log
+from tensorbus._aio.callbacks import Callback, called, checked_callback, is_cancelled, outcome_of
+from tensorbus._aio.failures import log
+from tensorbus._base.errors import InvalidArgument
+from tensorbus._base.public import public
 from tensorbus.nodes._grid import Grid
 
 OnException = Callable[[BaseException], None]
@@ -40,6 +35,7 @@ def positive(name: str, value: float) -> float:
     return value
 
 
+@public
 class AsyncExecutor:
     """Calls a function, plain or `async def`, again and again in an event loop, until `stop`.
 
@@ -88,6 +84,7 @@ class AsyncExecutor:
             self._on_error(error)
 
 
+@public
 class RateExecutor(AsyncExecutor):
     """Calls a function, plain or `async def`, so many times a second in an event loop.
 
@@ -145,6 +142,7 @@ class RateExecutor(AsyncExecutor):
                 handle.cancel()
 
 
+@public
 class SyncRateExecutor:
     """The same without an event loop: `run` blocks its thread, and needs a plain function.
 

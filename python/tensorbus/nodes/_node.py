@@ -9,21 +9,21 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tensorbus import _core
-from tensorbus._arguments import topic_name, whole_number
-from tensorbus._closing import Closing
+from tensorbus._aio.callbacks import Callback, Mode, called, checked_callback, checked_mode
+from tensorbus._aio.failures import OnError
+from tensorbus._base.arguments import topic_name, whole_number
+from tensorbus._base.closing import Closing
+from tensorbus._base.errors import InvalidArgument, Timeout
+from tensorbus._base.participant import participant
+from tensorbus._base.public import public, renamed
 from tensorbus._core import Outcome
-from tensorbus._errors import InvalidArgument, Timeout
-from tensorbus._participant import participant
-from tensorbus._publisher import Publisher
-from tensorbus._subscriber import Subscriber
-from tensorbus._tensors import Library
-from tensorbus.nodes._callbacks import Callback, Mode, called, checked_callback, checked_mode
-from tensorbus.nodes._client import Client
-from tensorbus.nodes._failures import OnError
-from tensorbus.nodes._life import Life
-from tensorbus.nodes._living import Living
+from tensorbus._services.client import Client
+from tensorbus._services.service import Service
+from tensorbus._tensors.library import Library
+from tensorbus._topics.publisher import Publisher
+from tensorbus._topics.subscriber import Subscriber
+from tensorbus.nodes._lifecycle import HasLifecycle, Lifecycle
 from tensorbus.nodes._parameters import Parameter, found
-from tensorbus.nodes._service import Service
 from tensorbus.nodes._subscription import Subscription
 from tensorbus.nodes._threads import Place
 from tensorbus.nodes._timer import Timer
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from tensorbus.messages import Message
 
 
-class Node(Living):
+@public
+class Node(HasLifecycle):
     """Publishers, subscribers with callbacks, timers and services under one name.
 
     In an event loop, `async with Node(...) as node: await node.run()`, callbacks are `async def` or
@@ -89,8 +90,8 @@ class Node(Living):
         self.__publishers: dict[str, Publisher] = {}
         self.__subscriptions: list[Subscription] = []
         self.__closing: list[Closing] = []
-        self.__life = Life(name, on_error, self.__close_all)
-        super().__init__(name, self.__life)
+        self.__lifecycle = Lifecycle(name, on_error, self.__close_all)
+        super().__init__(name, self.__lifecycle)
         self.__listed: _core.NodeName | None = _core.NodeName(name, participant(domain))
 
     @property
@@ -124,7 +125,7 @@ class Node(Living):
         Args:
             topic, message_type, options: see `Publisher`.
         """
-        self.__life.check_open()
+        self.__lifecycle.check_open()
         if topic in self.__publishers:
             warnings.warn(
                 f"node {self.__name!r} publishes {topic!r} already: this is the same publisher",
@@ -137,6 +138,7 @@ class Node(Living):
         self.__publishers[topic] = publisher
         return publisher
 
+    @renamed(as_="library")
     def create_subscriber(
         self,
         topic: str,
@@ -176,7 +178,7 @@ class Node(Living):
             AccessDenied: the system grants no such priority; the message says what is missing.
             Timeout: nobody publishes the topic now, with `wait_for_topic=False`.
         """
-        self.__life.check_open()
+        self.__lifecycle.check_open()
         if callback is not None or checked_mode(mode) == "sync":
             callback = checked_callback(callback, checked_mode(mode))
         place = _place(mode, cpu_affinity, sched_priority)
@@ -192,12 +194,12 @@ class Node(Living):
             ),
             callback,
             mode=mode,
-            failures=self.__life.failures,
+            failures=self.__lifecycle.failures,
             topic_timeout=topic_timeout,
             strict=strict,
         )
         self.__subscriptions.append(subscription)
-        self.__life.add(subscription, place)
+        self.__lifecycle.add(subscription, place)
         return subscription
 
     def create_timer(
@@ -223,13 +225,14 @@ class Node(Living):
             TypeError: a coroutine function in mode "sync".
             AccessDenied: see `create_subscriber`.
         """
-        self.__life.check_open()
+        self.__lifecycle.check_open()
         callback = checked_callback(callback, checked_mode(mode))
         place = _place(mode, cpu_affinity, sched_priority)
-        timer = Timer(period, callback, skip=skip, mode=mode, failures=self.__life.failures)
-        self.__life.add(timer, place)
+        timer = Timer(period, callback, skip=skip, mode=mode, failures=self.__lifecycle.failures)
+        self.__lifecycle.add(timer, place)
         return timer
 
+    @renamed(as_="library")
     def create_service(
         self,
         name: str,
@@ -241,7 +244,7 @@ class Node(Living):
         mode: Mode = "async",
         cpu_affinity: int | Iterable[int] | None = None,
         sched_priority: int | None = None,
-        as_: Library | None = None,
+        library: Library | None = None,
     ) -> Service:
         """Answers requests with what `callback(request)` returns, while the node runs.
 
@@ -251,13 +254,13 @@ class Node(Living):
             name: any number of processes may offer the same; each client asks one of them.
             request_type, reply_type: classes that inherit from `Message`; `None` for any value.
             concurrency: how many requests may be under way at once: tasks, or threads.
-            as_: whose tensors are wanted, see `tensorbus.Subscriber`.
+            library: whose tensors are wanted, see `tensorbus.Subscriber`.
             mode, cpu_affinity, sched_priority: see `create_subscriber`.
 
         Raises:
             InvalidArgument, TypeError, AccessDenied: see `create_subscriber`.
         """
-        self.__life.check_open()
+        self.__lifecycle.check_open()
         callback = checked_callback(callback, checked_mode(mode))
         place = _place(mode, cpu_affinity, sched_priority)
         service = Service(
@@ -267,14 +270,15 @@ class Node(Living):
             callback,
             mode=mode,
             concurrency=concurrency,
-            as_=as_,
+            library=library,
             domain=self.__domain,
-            failures=self.__life.failures,
+            failures=self.__lifecycle.failures,
         )
         self.__closing.append(service)
-        self.__life.add(service, place)
+        self.__lifecycle.add(service, place)
         return service
 
+    @renamed(as_="library")
     def create_client(
         self,
         name: str,
@@ -287,7 +291,7 @@ class Node(Living):
         Args:
             name, request_type, reply_type, options: see `Client`.
         """
-        self.__life.check_open()
+        self.__lifecycle.check_open()
         options.setdefault("domain", self.__domain)
         client = Client(name, request_type, reply_type, **options)
         self.__closing.append(client)
@@ -300,11 +304,11 @@ class Node(Living):
 
         It is to return soon after `stop_event` is set; closing the node waits for that.
         """
-        self.__life.check_open()
+        self.__lifecycle.check_open()
         checked_callback(target, "sync")
         label = name or called(target)
-        return self.__life.threads.start(
-            label, lambda: target(self.__life.stopped, *args, **kwargs)
+        return self.__lifecycle.threads.start(
+            label, lambda: target(self.__lifecycle.stopped, *args, **kwargs)
         )
 
     def declare_parameter(self, name: str, default: Any, help: str = "") -> Any:

@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tensorbus._errors import InvalidArgument
+from tensorbus._base.errors import InvalidArgument
+from tensorbus._base.public import public
 
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off")
 
 
+@public
 @dataclass(frozen=True)
 class Parameter:
     """A declared parameter of a node."""

@@ -6,8 +6,10 @@ import asyncio
 import signal
 import threading
 from collections.abc import Coroutine
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, TypeVar
+
+from tensorbus._base.public import public
 
 T = TypeVar("T")
 
@@ -18,6 +20,7 @@ _ENDS: dict[signal.Signals, Any] = {
 }
 
 
+@public
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine in an event loop of its own: uvloop's where that is installed.
 
@@ -76,12 +79,7 @@ class EndedBySignals:
                     self._set.append(number)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number in self._set:
             signal.signal(number, _ENDS[number])
 
@@ -111,12 +109,7 @@ class EndedBySigterm:
             if self._set:
                 signal.signal(signal.SIGTERM, self._on_signal)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._set:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 

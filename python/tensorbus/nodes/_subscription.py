@@ -8,13 +8,14 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-from tensorbus._async_receiver import AsyncReceiver
-from tensorbus._closing import Closing
-from tensorbus._errors import Closed, Error, Timeout, TypeMismatch
-from tensorbus._sample import Sample
-from tensorbus._subscriber import Subscriber
-from tensorbus.nodes._callbacks import Callback, Mode, is_cancelled, outcome_of
-from tensorbus.nodes._failures import Failures
+from tensorbus._aio.callbacks import Callback, Mode, is_cancelled, outcome_of
+from tensorbus._aio.failures import Failures
+from tensorbus._base.closing import Closing
+from tensorbus._base.errors import Closed, Error, Timeout, TypeMismatch
+from tensorbus._base.public import public
+from tensorbus._topics.async_receiver import AsyncReceiver
+from tensorbus._topics.sample import Sample
+from tensorbus._topics.subscriber import Subscriber
 
 # Seconds of callbacks in a row after which the other tasks of the loop have a turn.
 _TURN = 0.001
@@ -22,6 +23,7 @@ _TURN = 0.001
 _PAUSE = 0.01
 
 
+@public
 class Subscription(Closing):
     """Samples of a topic for a node: for its callback, or to be received. Made by `Node`.
 

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from tensorbus._errors import AccessDenied, InvalidArgument
-from tensorbus.nodes._failures import log
+from tensorbus._aio.failures import log
+from tensorbus._base.errors import AccessDenied, InvalidArgument
 
 # Seconds after which one that has not ended is named in the log.
 _SOON = 5.0

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from tensorbus.nodes._callbacks import Callback, Mode, called
+from tensorbus._aio.callbacks import Callback, Mode, called
+from tensorbus._aio.failures import Failures
+from tensorbus._base.public import public
 from tensorbus.nodes._executor import RateExecutor, SyncRateExecutor, positive
-from tensorbus.nodes._failures import Failures
 
 
+@public
 class Timer:
     """Calls back every `period` seconds while its node runs. Made by `Node.create_timer`."""
 

@@ -1,4 +1,4 @@
-// Files that are mapped; what is in them is read in tensorbus/_files.py.
+// Files that are mapped; what is in them is read in tensorbus/_files.
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -13,6 +13,7 @@
 #include "tensorbus/memory/mapped_file.hpp"
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/memory.hpp"
+#include "tensorbus/tensor/safetensors_file.hpp"
 
 namespace tensorbus::python {
 namespace {
@@ -39,6 +40,35 @@ Memory memory_at(const std::shared_ptr<MappedFile>& self, std::string_view dtype
           self,
           self->path(),
           platform::ReadOnlyNote::From::kFile};
+}
+
+// What the header of a .safetensors file says: where the first tensor begins, the bytes of all of
+// them, each by its name, and the metadata. Of a tensor: what the file calls its elements, their
+// dtype (None: no tensor has such) and bytes, its shape and where it begins.
+nb::tuple safetensors(int fd, const std::string& path) try {
+  FileContents found;
+  {
+    const WithoutGil without_gil;
+    found = safetensors_contents(FileBytes(fd));
+  }
+  nb::dict tensors;
+  for (const FilePlace& place : found.tensors) {
+    nb::object dtype = nb::none();
+    std::size_t item = 0;
+    nb::list shape;
+    if (place.layout) {
+      dtype = nb::cast(name_of(place.layout->dtype));
+      item = item_bytes(place.layout->dtype);
+      for (const std::int64_t size : place.layout->shape) shape.append(size);
+    }
+    tensors[nb::cast(place.name)] =
+        nb::make_tuple(place.elements, dtype, item, shape, place.offset);
+  }
+  nb::dict metadata;
+  for (const auto& [key, text] : found.metadata) metadata[nb::cast(key)] = text;
+  return nb::make_tuple(found.start, found.bytes, tensors, metadata);
+} catch (const Error& error) {
+  throw Error(error.code(), "file '" + path + "': " + error.what());
 }
 
 void flush_at(std::size_t address) {
@@ -73,6 +103,10 @@ void bind_files(nb::module_& module) {
       .def("check", &MappedFile::check, nb::call_guard<WithoutGil>())
       .def("flush", &MappedFile::flush, nb::call_guard<WithoutGil>());
 
+  module.def("safetensors", safetensors, nb::arg("fd"), nb::arg("path"),
+             nb::sig("def safetensors(fd: int, path: str) -> tuple[int, int, dict[str, tuple[str, "
+                     "str | None, int, list[int], int]], dict[str, str]]"),
+             "What the header of a .safetensors file says.");
   module.def("flush_at", flush_at, nb::arg("address"),
              "Flushes the file that this address is mapped from.");
   module.def(

@@ -91,7 +91,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
     return -1;
   };
   if (memory.device.is_cuda())
-    return refuse("this tensor is on a GPU: take it by DLPack, or as_=\"torch\"");
+    return refuse("this tensor is on a GPU: take it by DLPack, or library=\"torch\"");
   if ((flags & PyBUF_WRITABLE) != 0 && !memory.writable)
     return refuse("this tensor is read-only: copy it to write to it");
   if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES && !memory.layout.is_contiguous())

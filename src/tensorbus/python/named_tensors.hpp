@@ -13,7 +13,7 @@ namespace tensorbus::python {
 
 // The fields of a message that is a dict of tensors by name, and nothing beside: a MessagePack map
 // (https://github.com/msgpack/msgpack/blob/master/spec.md) of strings to references, as
-// tensorbus/_fields.py writes them.
+// tensorbus/_codec/fields.py writes them.
 
 // Adds the tensors; nothing for a dict of anything else, of which some may be added then.
 std::optional<std::vector<std::byte>> pack_named(nb::dict dict, Outgoing& tensors);

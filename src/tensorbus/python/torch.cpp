@@ -1,6 +1,6 @@
 // PyTorch by its C interface for DLPack (PyTorch 2.10 and newer), without linking it: what a
 // message of a hundred tensors is fast by. All that is unusual about a tensor is left to
-// tensorbus/_torch.py and _torch_kinds.py.
+// tensorbus/_tensors/torch_tensors.py and tensorbus/_codec/torch_records.py.
 #include "tensorbus/python/torch.hpp"
 
 #include <nanobind/stl/string.h>

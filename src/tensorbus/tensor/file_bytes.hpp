@@ -3,11 +3,13 @@
 #include <cstddef>
 #include <string>
 
+#include "tensorbus/platform/export.hpp"
+
 namespace tensorbus {
 
 // A file, as who reads its header sees it: by system calls, so that one which somebody cuts short
 // at this moment is no danger. The descriptor stays the caller's.
-class FileBytes {
+class TENSORBUS_API FileBytes {
  public:
   // Throws Error(kSystem).
   explicit FileBytes(int fd);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "tensorbus/platform/export.hpp"
 #include "tensorbus/tensor/file_bytes.hpp"
 #include "tensorbus/tensor/file_contents.hpp"
 
@@ -12,6 +13,6 @@ namespace tensorbus {
 // little-endian, without gaps to the end of the file.
 //
 // Throws Error(kInvalidArgument) that names the field if it is not one, or not whole.
-FileContents safetensors_contents(const FileBytes& file);
+TENSORBUS_API FileContents safetensors_contents(const FileBytes& file);
 
 }  // namespace tensorbus

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tensorbus._aio.callbacks import Callback, Mode, called, checked_mode, is_coroutine_function
 from tensorbus.cortex.core.publisher import Publisher
 from tensorbus.cortex.core.subscriber import Subscriber
 from tensorbus.messages import Message
 from tensorbus.nodes import Node as Ours
 from tensorbus.nodes import Timer
-from tensorbus.nodes._callbacks import (
-    Callback,
-    Mode,
-    called,
-    checked_mode,
-    is_coroutine_function,
-)
 
 
 class Node(Ours):

@@ -6,9 +6,9 @@ import logging
 import time
 from typing import Any
 
-from tensorbus._closing import Closing
-from tensorbus._errors import Closed, OutOfMemory
-from tensorbus._publisher import Publisher as Ours
+from tensorbus._base.closing import Closing
+from tensorbus._base.errors import Closed, OutOfMemory
+from tensorbus._topics.publisher import Publisher as Ours
 from tensorbus.messages import Message
 
 log: logging.Logger = logging.getLogger("tensorbus.cortex")

@@ -6,15 +6,16 @@ import asyncio
 import threading
 from typing import Any
 
-from tensorbus._closing import Closing
-from tensorbus._errors import Closed, Timeout
-from tensorbus._listing import TopicInfo, list_topics
-from tensorbus._sample import Header
-from tensorbus._subscriber import Subscriber as Ours
+from tensorbus._aio.callbacks import Callback, checked_callback
+from tensorbus._aio.failures import Failures
+from tensorbus._base.closing import Closing
+from tensorbus._base.errors import Closed, Timeout
+from tensorbus._base.public import renamed
+from tensorbus._topics.listing import TopicInfo, list_topics
+from tensorbus._topics.sample import Header
+from tensorbus._topics.subscriber import Subscriber as Ours
 from tensorbus.messages import Message
 from tensorbus.nodes import Subscription
-from tensorbus.nodes._callbacks import Callback, checked_callback
-from tensorbus.nodes._failures import Failures
 
 
 class Subscriber(Closing):
@@ -34,6 +35,7 @@ class Subscriber(Closing):
             otherwise they are logged. Nothing of theirs is delivered in either case.
     """
 
+    @renamed(as_="library")
     def __init__(
         self,
         topic_name: str,

@@ -1,6 +1,6 @@
 """The base of messages."""
 
-from tensorbus._errors import TypeMismatch as MessageFingerprintError
+from tensorbus._base.errors import TypeMismatch as MessageFingerprintError
 from tensorbus.messages import Message, MessageHeader, MessageType
 
 __all__ = ["Message", "MessageFingerprintError", "MessageHeader", "MessageType"]

@@ -1,0 +1,1 @@
+"""Waiting in event loops and threads: for descriptors, and for callbacks of users."""

@@ -1,0 +1,60 @@
+"""What callers hand in, checked."""
+
+from __future__ import annotations
+
+from operator import index
+from typing import Literal
+
+from tensorbus import _core
+from tensorbus._base.errors import InvalidArgument
+
+Access = Literal["read", "private", "shared"]
+_ACCESS: dict[str, _core.Access] = {
+    "read": _core.Access.READ,
+    "private": _core.Access.PRIVATE,
+    "shared": _core.Access.SHARED,
+}
+
+# As the core has them.
+_FOREVER = 1e9
+MOST = 2**32 - 1  # of what counts something
+MOST_DEPTH = 65_536
+MOST_HELD = 983_040
+
+
+def topic_name(topic: object) -> str:
+    """The name of a topic, if it is one that every process can spell."""
+    if not isinstance(topic, str) or (not topic.isascii() and _has_surrogates(topic)):
+        raise InvalidArgument(f"topic={topic!r}: expected a str of Unicode characters")
+    return topic
+
+
+def access_named(access: object) -> _core.Access:
+    """What may be done with received tensors."""
+    if not isinstance(access, str) or access not in _ACCESS:
+        raise InvalidArgument(f"access={access!r}: expected one of {tuple(_ACCESS)}")
+    return _ACCESS[access]
+
+
+def whole_number(name: str, value: object, *, least: int, most: int = MOST) -> int:
+    """An option that counts something."""
+    try:
+        number = least - 1 if isinstance(value, bool) else index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = least - 1
+    if not least <= number <= most:
+        raise InvalidArgument(f"{name}={value!r}: expected a whole number from {least} to {most}")
+    return number
+
+
+def seconds(name: str, value: float | None) -> float | None:
+    """A time to wait: at least 0, None if it never ends."""
+    if value is None or value >= _FOREVER:
+        return None
+    if value != value:
+        raise InvalidArgument(f"{name}=nan: expected seconds, or None")
+    return max(value, 0.0)
+
+
+def _has_surrogates(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)

@@ -1,0 +1,1 @@
+"""The programs `tensorbus` and `tensorbus-config`."""

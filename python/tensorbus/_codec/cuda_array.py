@@ -1,0 +1,58 @@
+"""Arrays on GPUs of libraries that speak no DLPack, such as Numba's: `__cuda_array_interface__`.
+
+https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html, version 3.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tensorbus import _core
+from tensorbus._base.errors import CannotTravel
+
+if TYPE_CHECKING:
+    from tensorbus._codec.protocols import Flattener
+
+_KINDS = {"i": "int", "u": "uint", "f": "float", "c": "complex"}
+_FOREIGN_ORDER = ">" if sys.byteorder == "little" else "<"
+
+
+def add(flattener: Flattener, array: Any) -> int:
+    """Adds an array to the message, and returns its index.
+
+    Raises:
+        CannotTravel: elements that we have no name for, or a mask.
+    """
+    described = array.__cuda_array_interface__
+    if described.get("mask") is not None:
+        raise CannotTravel(array, "an array on a GPU with a mask cannot travel")
+    typestr: str = described["typestr"]
+    item = int(typestr[2:])
+    name = "bool" if typestr[1:] == "b1" else _KINDS.get(typestr[1], "void") + str(8 * item)
+    if typestr[0] == _FOREIGN_ORDER or name.startswith("void"):
+        raise CannotTravel(array, f"elements of type {typestr!r} on a GPU cannot travel")
+    shape = tuple(described["shape"])
+    address, _ = described["data"]
+    return flattener.outgoing.add_memory(
+        address,
+        name,
+        shape,
+        _strides(array, described.get("strides"), shape, item),
+        0,
+        array,
+        _core.cuda_device_of(address),
+        described.get("stream") or 0,
+    )
+
+
+def _strides(array: Any, given: Any, shape: tuple[int, ...], item: int) -> list[int]:
+    """In elements."""
+    if given is not None:
+        if any(stride % item for stride in given):
+            raise CannotTravel(array, f"strides of {given} bytes are not whole elements")
+        return [stride // item for stride in given]
+    strides = [1] * len(shape)
+    for i in reversed(range(len(shape) - 1)):
+        strides[i] = strides[i + 1] * shape[i + 1]
+    return strides

@@ -1,0 +1,223 @@
+"""NumPy's arrays, scalars and dtypes: how each is taken apart, and made again.
+
+Arrays of ordinary numbers do not come here: the core reads them by the buffer protocol. Others
+(dates, strings, structures, foreign byte orders) travel as bytes, with their dtype beside them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tensorbus._base.errors import CannotTravel, ProtocolError, Unsupported
+from tensorbus._tensors.conversion import from_array
+from tensorbus._tensors.library import FROM_NUMPY, TENSOR_CLASSES
+from tensorbus._tensors.numpy_arrays import has_name, learn, ml_dtype, over_bytes
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tensorbus._codec.protocols import Flattener, Restorer
+
+
+def lower(flattener: Flattener, value: Any) -> Any:
+    """A value of NumPy's in words that the encoder knows; None for any other."""
+    np = sys.modules.get("numpy")
+    if np is None:
+        return None
+    if isinstance(value, np.ndarray):
+        if np.ndarray not in TENSOR_CLASSES:
+            learn()
+            if (index := flattener.outgoing.add(value)) >= 0:
+                return flattener.reference(index)
+        return lower_array(flattener, value)
+    if isinstance(value, np.generic):
+        data = value.tobytes() if value.dtype.itemsize else b""
+        return flattener.record("numpy.scalar", _description(value), data)
+    if isinstance(value, np.dtype):
+        return flattener.record("numpy.dtype", _description(value))
+    return None
+
+
+def lower_array(flattener: Flattener, array: np.ndarray[Any, Any]) -> Any:
+    """An array in words that the encoder knows.
+
+    Raises:
+        CannotTravel: something about it would be lost; nothing was sent.
+    """
+    np = learn()
+    if type(array) is not np.ndarray and type(array) is not np.memmap:
+        raise CannotTravel(
+            array,
+            f"{type(array).__name__} is a subclass of numpy.ndarray, and its meaning would be "
+            "lost: publish numpy.asarray(array)",
+        )
+    dtype = array.dtype
+    if has_name(dtype) and _is_aligned(array):
+        strides = [stride // array.itemsize for stride in array.strides]
+        index = flattener.outgoing.add_memory(
+            _address(array), dtype.name, array.shape, strides, FROM_NUMPY, array
+        )
+        return flattener.reference(index)
+    return flattener.record("numpy.ndarray", _description(array), _add_bytes(flattener, array))
+
+
+def _add_bytes(flattener: Flattener, array: np.ndarray[Any, Any]) -> int:
+    """Adds an array as its bytes, which are one more dimension."""
+    return flattener.outgoing.add_memory(
+        _address(array),
+        "uint8",
+        (*array.shape, array.itemsize),
+        (*array.strides, 1),
+        FROM_NUMPY,
+        (array,),  # the array itself would be found again as a plain one
+    )
+
+
+def add_buffer(flattener: Flattener, view: memoryview) -> int:
+    """Adds a buffer whose format says more than an element type of ours; -1 if it cannot be added.
+
+    Such are those of ctypes, with a byte order in their format.
+    """
+    try:
+        array = learn().asarray(view)
+    except (TypeError, ValueError, Unsupported):
+        return -1
+    if not (has_name(array.dtype) and _is_aligned(array)):
+        return -1
+    strides = [stride // array.itemsize for stride in array.strides]
+    return flattener.outgoing.add_memory(
+        _address(array), array.dtype.name, array.shape, strides, 0, array
+    )
+
+
+def _address(array: np.ndarray[Any, Any]) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _is_aligned(array: np.ndarray[Any, Any]) -> bool:
+    return not any(stride % array.itemsize for stride in array.strides)
+
+
+def _description(value: np.ndarray[Any, Any] | np.generic[Any] | np.dtype[Any]) -> Any:
+    """What `describe` says of a dtype, or of that of a value.
+
+    Raises:
+        CannotTravel: it has no words for it.
+    """
+    dtype: np.dtype[Any] = value if isinstance(value, learn().dtype) else value.dtype  # type: ignore[union-attr]
+    if dtype.hasobject or dtype.kind in "OT":
+        raise CannotTravel(
+            value,
+            f"elements of {dtype} are Python objects, which cannot travel: publish a list, or an "
+            "array of another dtype",
+        )
+    try:
+        return describe(dtype)
+    except CannotTravel as refusal:
+        raise CannotTravel(value, refusal.why) from None
+
+
+def describe(dtype: np.dtype[Any]) -> Any:
+    """A dtype in words that MessagePack has, for `dtype_of` to make again. Metadata are dropped.
+
+    Raises:
+        CannotTravel: a dtype of another library, which NumPy itself has no name for.
+
+    >>> import numpy as np
+    >>> describe(np.dtype("datetime64[ns]"))
+    '<M8[ns]'
+    >>> describe(np.dtype([("id", "u1"), ("at", "<f4", 3)]))["names"]
+    ['id', 'at']
+    """
+    if dtype.subdtype is not None:
+        return [describe(dtype.subdtype[0]), list(dtype.shape)]
+    if dtype.fields is None and dtype.names is None:
+        return _name_for(dtype)
+    names = list(dtype.names or ())
+    fields = [dtype.fields[name] for name in names] if dtype.fields is not None else []
+    return {
+        "names": names,
+        "formats": [describe(field[0]) for field in fields],
+        "offsets": [field[1] for field in fields],
+        "titles": [field[2] if len(field) > 2 else None for field in fields],
+        "itemsize": dtype.itemsize,
+        "aligned": dtype.isalignedstruct,
+        "record": dtype.type.__name__ == "record",
+    }
+
+
+def _name_for(dtype: np.dtype[Any]) -> str:
+    if dtype.type.__module__ == "ml_dtypes":
+        if dtype.isnative:
+            return f"ml_dtypes.{dtype.name}"
+        raise CannotTravel(dtype, f"{dtype.name} in a foreign byte order cannot travel")
+    if learn().dtype(dtype.str) != dtype:
+        raise CannotTravel(
+            dtype,
+            f"elements of {dtype} cannot travel: NumPy cannot make this dtype from its name",
+        )
+    return dtype.str
+
+
+def dtype_of(description: Any) -> Any:
+    """The dtype that was described.
+
+    >>> dtype_of("<M8[ns]")
+    dtype('<M8[ns]')
+    """
+    np = learn()
+    if isinstance(description, dict):
+        parts = dict(description)
+        aligned, is_record = bool(parts.pop("aligned")), parts.pop("record")
+        parts["formats"] = [dtype_of(part) for part in parts["formats"]]
+        dtype = np.dtype(parts, align=aligned)
+        if is_record:
+            dtype = np.dtype((np.record, dtype))
+    elif isinstance(description, list):
+        base, shape = description
+        dtype = np.dtype((dtype_of(base), tuple(shape)))
+    elif description.startswith("ml_dtypes."):
+        dtype = np.dtype(ml_dtype(description.removeprefix("ml_dtypes."), False))
+    else:
+        dtype = np.dtype(description)
+    if dtype.hasobject:
+        raise ProtocolError(f"sample.fields: a dtype of Python objects: {description}")
+    return dtype
+
+
+def _restore_array(restorer: Restorer, description: Any, index: int) -> Any:
+    dtype = dtype_of(description)
+    array = over_bytes(restorer.memory(index), dtype)
+    if restorer.library in (None, "numpy"):
+        return array
+    if not has_name(dtype.newbyteorder("=")):
+        raise Unsupported(
+            f'an array of {dtype} cannot be received with library="{restorer.library}": only NumPy '
+            "has such elements"
+        )
+    # In another byte order, or with strides that are not whole elements.
+    return from_array(array.astype(dtype.newbyteorder("="), order="C"), restorer.library)
+
+
+def _restore_scalar(restorer: Restorer, description: Any, data: bytes) -> Any:
+    np = learn()
+    dtype = dtype_of(description)
+    if len(data) != dtype.itemsize:
+        raise ProtocolError(f"sample.fields: a scalar of {dtype} in {len(data)} bytes")
+    if dtype.itemsize == 0:
+        return dtype.type() if dtype.kind in "SU" else np.zeros((), dtype)[()]
+    if dtype.kind == "S":
+        return np.bytes_(data)  # an element of an array would lose its zeros at the end
+    if dtype.kind == "U":
+        return np.str_(data.decode("utf-32-le", "surrogatepass"))
+    return np.frombuffer(bytearray(data), dtype)[0]  # writable, as a void scalar is
+
+
+RESTORERS: dict[str, Callable[..., Any]] = {
+    "numpy.ndarray": _restore_array,
+    "numpy.scalar": _restore_scalar,
+    "numpy.dtype": lambda _, description: dtype_of(description),
+}

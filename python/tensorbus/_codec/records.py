@@ -1,0 +1,204 @@
+"""What MessagePack has no word for: how each kind of value is taken apart, and made again.
+
+A record is a name and parts; the parts may hold anything that a message may hold.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tensorbus._base.errors import CannotTravel, Error, ProtocolError, Unsupported
+from tensorbus._codec import numpy_records
+from tensorbus._codec.typed import LoweredMessage
+from tensorbus._core import Memory
+from tensorbus._tensors.conversion import tensor_from
+from tensorbus._tensors.numpy_arrays import learn
+
+if TYPE_CHECKING:
+    from tensorbus._codec.protocols import Flattener, Restorer
+
+_CAN_TRAVEL = (
+    "tensors and arrays, dict, list, tuple, set, str, bytes, int, float, complex, bool, None and "
+    "what offers DLPack or the buffer protocol can"
+)
+
+
+# What packages above have registered, by the name of its record: a class, and both ways.
+_registered: dict[str, tuple[type, Callable[[Any], Any], Callable[..., Any]]] = {}
+# Makes the package that registers a record of this name do so, when the first one comes.
+registrars: dict[str, Callable[[], object]] = {}
+
+
+def register(
+    name: str, kind: type, lower: Callable[[Any], Any], restore: Callable[..., Any]
+) -> None:
+    """From now on, values of this class can travel, as records of this name.
+
+    Args:
+        lower: takes a value apart, into what travels already.
+        restore: makes it again, called with the restorer and the parts of the record.
+    """
+    _registered[name] = kind, lower, restore
+
+
+def lower(flattener: Flattener, value: Any, depth: int) -> Any:
+    """A value in words that the encoder knows.
+
+    Raises:
+        CannotTravel: there are none.
+    """
+    if type(value) is LoweredMessage:
+        return flattener.record("message", *value, depth=depth)
+    take_apart = _BUILT_IN.get(type(value))
+    if take_apart is not None:
+        return flattener.record(type(value).__name__, *take_apart(value), depth=depth)
+    lowered = numpy_records.lower(flattener, value)
+    if lowered is None:
+        lowered = _lower_registered(flattener, value, depth)
+    if lowered is None:
+        lowered = _lower_torch(flattener, value, depth)
+    if lowered is None:
+        lowered = _lower_foreign(flattener, value)
+    if lowered is None:
+        kind = type(value)
+        raise CannotTravel(
+            value, f"{kind.__module__}.{kind.__qualname__} cannot travel; {_CAN_TRAVEL}"
+        )
+    return lowered
+
+
+_BUILT_IN: dict[type, Callable[[Any], Any]] = {
+    int: lambda value: (hex(value),),  # only those of more than 64 bits come here
+    complex: lambda value: (value.real, value.imag),
+    set: tuple,
+    frozenset: tuple,
+    OrderedDict: lambda value: [list(item) for item in value.items()],
+}
+
+
+def _lower_registered(flattener: Flattener, value: Any, depth: int) -> Any:
+    for kind, take_apart, _ in list(_registered.values()):
+        if isinstance(value, kind):
+            return lower(flattener, take_apart(value), depth)
+    return None
+
+
+def _lower_torch(flattener: Flattener, value: Any, depth: int) -> Any:
+    if "torch" not in sys.modules:
+        return None
+    from tensorbus._codec import torch_records  # not needed by those who do without PyTorch
+
+    return torch_records.lower(flattener, value, depth)
+
+
+def _lower_foreign(flattener: Flattener, value: Any) -> Any:
+    """A tensor of any other library."""
+    kind = type(value)
+    if kind is Memory:
+        return flattener.record("dlpack", flattener.outgoing.add_received(value))
+    if hasattr(kind, "__dlpack__"):
+        jax = sys.modules.get("jax")
+        origin = "jax" if jax is not None and isinstance(value, jax.Array) else "dlpack"
+        return flattener.record(origin, flattener.outgoing.add_capsule(_capsule_of(value), 0))
+    if hasattr(value, "__cuda_array_interface__"):
+        from tensorbus._codec import cuda_array
+
+        return flattener.record("dlpack", cuda_array.add(flattener, value))
+    if hasattr(value, "__array_interface__"):  # a Pillow image
+        return numpy_records.lower_array(flattener, learn().asarray(value))
+    try:
+        # Until it is copied, the view holds its memory: a bytearray cannot be resized meanwhile.
+        view = memoryview(value)
+    except (TypeError, ValueError, BufferError):
+        return None
+    index = flattener.outgoing.add_buffer(view, 0)
+    if index < 0:
+        index = numpy_records.add_buffer(flattener, view)
+    return flattener.record("memoryview", index) if index >= 0 else None
+
+
+def _capsule_of(value: Any) -> Any:
+    try:
+        try:
+            return value.__dlpack__(max_version=(1, 3))
+        except TypeError:  # from before DLPack 1.0
+            return value.__dlpack__()
+    except Exception as error:  # each library refuses with an exception of its own
+        raise CannotTravel(value, f"its __dlpack__ refuses: {error}") from error
+
+
+def restore(restorer: Restorer, record: Any) -> Any:
+    """The value that was taken apart.
+
+    Raises:
+        ProtocolError: the record makes no sense.
+        Unsupported: it does, but it cannot be made here, or not in the library asked for.
+    """
+    try:
+        name, *parts = record
+        if name == "pickle":
+            raise Unsupported(
+                "this is a pickle, which may run any code: only queues and "
+                "tensorbus.multiprocessing read one"
+            )
+        make = _RESTORERS.get(name) or _restorer_elsewhere(name)
+        if make is None:
+            raise ProtocolError(f"sample.fields: there is no record {name!r}")
+        return make(restorer, *parts)
+    except Error:
+        raise
+    except Exception as error:  # what a peer says reaches deep into other libraries
+        raise ProtocolError(f"sample.fields: {error}") from error
+
+
+def _restorer_elsewhere(name: str) -> Callable[..., Any] | None:
+    if name.startswith("torch."):
+        from tensorbus._codec import torch_records
+
+        return torch_records.RESTORERS.get(name)
+    if name not in _registered and name in registrars:
+        registrars[name]()
+    return _registered[name][2] if name in _registered else None
+
+
+def _restore_foreign(origin: Any) -> Callable[[Restorer, int], Any]:
+    return lambda restorer, index: tensor_from(restorer.memory(index), restorer.library or origin)
+
+
+def _restore_hashed(container: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A container whose items, or keys, must have a hash."""
+
+    def restore_hashed(restorer: Restorer, *items: Any) -> Any:
+        try:
+            return container(items)
+        except TypeError as error:
+            if restorer.library is None:
+                raise
+            raise Unsupported(
+                "a tensor in a set or a key has no hash when received with "
+                f'library="{restorer.library}"'
+            ) from error
+
+    return restore_hashed
+
+
+def _restore_view(restorer: Restorer, index: int) -> Any:
+    memory: Memory = restorer.memory(index)
+    return memoryview(memory) if restorer.library is None else tensor_from(memory, restorer.library)  # type: ignore[arg-type]
+
+
+_RESTORERS: dict[str, Callable[..., Any]] = {
+    "int": lambda _, text: int(text, 16),
+    "complex": lambda _, real, imag: complex(real, imag),
+    "set": _restore_hashed(set),
+    "frozenset": _restore_hashed(frozenset),
+    "dict": _restore_hashed(dict),
+    "OrderedDict": _restore_hashed(OrderedDict),
+    "dlpack": _restore_foreign("dlpack"),
+    "jax": _restore_foreign("jax"),
+    "memoryview": _restore_view,
+    **numpy_records.RESTORERS,
+}

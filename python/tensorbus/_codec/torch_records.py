@@ -1,0 +1,238 @@
+"""PyTorch's tensors, sizes, dtypes and devices: how each is taken apart, and made again.
+
+PyTorch has no public names for the parts of some of them. The private ones here are those that its
+own `torch.multiprocessing` relies upon.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tensorbus._base.device import HOST, current_stream
+from tensorbus._base.errors import CannotTravel, ProtocolError, Unsupported
+from tensorbus._codec.torch_indices import (
+    COMPRESSED,
+    apart,
+    require_torch,
+    restore_jagged,
+    restore_nested,
+    restore_sparse,
+)
+from tensorbus._tensors.library import TENSOR_CLASSES
+from tensorbus._tensors.torch_tensors import (
+    dtype_name,
+    dtype_named,
+    finished,
+    flags_of,
+    flags_of_strided,
+    learn,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+    from tensorbus._codec.protocols import Flattener, Restorer
+
+
+def lower(flattener: Flattener, value: Any, depth: int) -> Any:
+    """A value of PyTorch's in words that the encoder knows; None for any other."""
+    torch = sys.modules["torch"]
+    if isinstance(value, torch.Tensor):
+        if torch.Tensor not in TENSOR_CLASSES:
+            learn()
+            if (index := flattener.outgoing.add(value)) >= 0:
+                return flattener.reference(index)
+        return _lower_tensor(flattener, value, depth)
+    if type(value) is torch.Size:
+        return flattener.record("torch.Size", *value)
+    if isinstance(value, torch.dtype):
+        return flattener.record("torch.dtype", dtype_name(value))
+    if isinstance(value, torch.device):
+        return flattener.record("torch.device", str(value))
+    return None
+
+
+def _lower_tensor(flattener: Flattener, tensor: torch.Tensor, depth: int) -> Any:
+    """A tensor in words that the encoder knows.
+
+    Raises:
+        CannotTravel: something about it would be lost; nothing was sent.
+    """
+    torch = learn()
+    if tensor.requires_grad and not tensor.is_leaf:
+        raise CannotTravel(
+            tensor,
+            "this tensor requires gradients and has a history, which cannot travel: publish "
+            "tensor.detach(), or compute it under torch.no_grad()",
+        )
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return _lower_subclass(flattener, tensor, depth)
+    if tensor.is_nested:
+        return _lower_nested(flattener, tensor, depth)
+    if tensor.layout != torch.strided:
+        return _lower_sparse(flattener, tensor, depth)
+    if tensor.is_quantized:
+        raise CannotTravel(
+            tensor,
+            "quantized tensors cannot travel, their quantizer would be lost: publish "
+            "tensor.dequantize(), or tensor.int_repr() with the scale and the zero point",
+        )
+    if any(name is not None for name in getattr(tensor, "names", ())):
+        raise CannotTravel(tensor, "names of dimensions cannot travel: publish tensor.rename(None)")
+    flags = flags_of_strided(tensor)
+    if tensor.is_meta:
+        name = dtype_name(tensor.dtype)
+        return flattener.record(
+            "torch.meta", name, list(tensor.shape), list(tensor.stride()), flags
+        )
+    return flattener.reference(_add_strided(flattener, tensor, flags))
+
+
+def _add_strided(flattener: Flattener, tensor: torch.Tensor, flags: int) -> int:
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise CannotTravel(
+            tensor, f"tensors on {tensor.device} cannot travel yet: publish tensor.cpu()"
+        )
+    try:
+        address = tensor.data_ptr()
+    except RuntimeError as error:  # inside vmap, say
+        raise CannotTravel(tensor, str(error)) from error
+    if address == 0 and tensor.numel() > 0:
+        raise CannotTravel(
+            tensor, "this tensor has no memory: it stands for zeros, or its storage was resized"
+        )
+    ordinal = HOST if tensor.device.type == "cpu" else tensor.device.index
+    return flattener.outgoing.add_memory(
+        address,
+        dtype_name(tensor.dtype),
+        tensor.shape,
+        tensor.stride(),
+        flags,
+        # Who keeps the memory for its readers must not be given other memory meanwhile.
+        tensor if ordinal == HOST else tensor.detach(),
+        ordinal,
+        0 if ordinal == HOST else current_stream(ordinal),
+    )
+
+
+def _lower_sparse(flattener: Flattener, tensor: torch.Tensor, depth: int) -> Any:
+    plain = tensor.detach()
+    layout = str(plain.layout).removeprefix("torch.")
+    if layout == "sparse_coo":
+        # The public ones refuse a tensor that is not coalesced.
+        parts = [apart(plain._indices()), plain._values()]
+    elif layout in COMPRESSED:
+        indices = (getattr(plain, name)() for name in COMPRESSED[layout])
+        parts = [*map(apart, indices), plain.values()]
+    else:
+        raise CannotTravel(tensor, f"{plain.layout} tensors cannot travel: publish to_dense()")
+    coalesced = layout == "sparse_coo" and plain.is_coalesced()
+    return flattener.record(
+        "torch.sparse", layout, list(plain.shape), coalesced, flags_of(tensor), *parts, depth=depth
+    )
+
+
+def _lower_nested(flattener: Flattener, tensor: torch.Tensor, depth: int) -> Any:
+    plain: Any = tensor.detach()
+    parts = [
+        plain.values(),
+        plain._nested_tensor_size(),
+        plain._nested_tensor_strides(),
+        plain._nested_tensor_storage_offsets(),
+    ]
+    return flattener.record("torch.nested", flags_of(tensor), *parts, depth=depth)
+
+
+def _lower_subclass(flattener: Flattener, tensor: torch.Tensor, depth: int) -> Any:
+    """By the protocol of torch.utils._python_dispatch: inner tensors, and a context."""
+    kind = type(tensor)
+    if not (hasattr(kind, "__tensor_flatten__") and hasattr(kind, "__tensor_unflatten__")):
+        raise CannotTravel(
+            tensor,
+            f"{kind.__name__} is a subclass of torch.Tensor without __tensor_flatten__, and its "
+            "meaning would be lost: publish tensor.as_subclass(torch.Tensor)",
+        )
+    plain = tensor.detach()
+    names, context = plain.__tensor_flatten__()  # type: ignore[attr-defined]
+    inner = {name: getattr(plain, name) for name in names}
+    if tensor.is_nested:
+        # Its sizes are symbols of this process, which its constructor makes anew.
+        offsets, lengths = inner["_offsets"], inner.get("_lengths")
+        lengths = None if lengths is None else apart(lengths)
+        parts = [inner["_values"], offsets, lengths, context["ragged_idx"]]
+        return flattener.record("torch.jagged", flags_of(tensor), *parts, depth=depth)
+    flags = flags_of(tensor)
+    sizes, strides = list(tensor.shape), list(tensor.stride())
+    try:
+        return flattener.record(
+            "torch.subclass",
+            kind.__module__,
+            kind.__qualname__,
+            flags,
+            sizes,
+            strides,
+            inner,
+            context,
+            depth=depth,
+        )
+    except CannotTravel as refusal:
+        raise CannotTravel(
+            tensor, f"what {kind.__name__}.__tensor_flatten__ gives: {refusal.why}"
+        ) from None
+
+
+def _jagged_class() -> Any:
+    """The class of jagged tensors, whose offsets nobody checks; () where PyTorch has none."""
+    module = sys.modules.get("torch.nested._internal.nested_tensor")
+    return getattr(module, "NestedTensor", ())
+
+
+def _restore_meta(
+    restorer: Restorer, name: str, sizes: list[int], strides: list[int], flags: int
+) -> torch.Tensor:
+    torch = require_torch(restorer, "meta tensors")
+    tensor = torch.empty_strided(sizes, strides, dtype=dtype_named(name), device="meta")
+    return finished(tensor, flags)
+
+
+def _restore_subclass(
+    restorer: Restorer,
+    module: str,
+    name: str,
+    flags: int,
+    sizes: list[int],
+    strides: list[int],
+    inner: dict[str, torch.Tensor],
+    context: Any,
+) -> torch.Tensor:
+    torch = require_torch(restorer, "subclasses of torch.Tensor")
+    # What a peer names is not imported, only found.
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, "__dict__", {}).get(part)  # getattr() may run code, or import
+    if not (
+        isinstance(found, type)
+        and issubclass(found, torch.Tensor)
+        and hasattr(found, "__tensor_unflatten__")
+    ):
+        raise Unsupported(
+            f"this is a {module}.{name}, which this process does not know: import {module} here"
+        )
+    if issubclass(found, _jagged_class()):
+        raise ProtocolError("sample.fields: a nested tensor in the record of a subclass")
+    tensor = found.__tensor_unflatten__(inner, context, torch.Size(sizes), tuple(strides))
+    return finished(tensor, flags)
+
+
+RESTORERS: dict[str, Callable[..., Any]] = {
+    "torch.Size": lambda _, *sizes: learn().Size(sizes),
+    "torch.dtype": lambda _, name: dtype_named(name),
+    "torch.device": lambda _, text: learn().device(text),
+    "torch.meta": _restore_meta,
+    "torch.sparse": restore_sparse,
+    "torch.nested": restore_nested,
+    "torch.jagged": restore_jagged,
+    "torch.subclass": _restore_subclass,
+}

@@ -1,0 +1,29 @@
+"""Typed messages, as far as what lies below `tensorbus.messages` deals with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tensorbus._base.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tensorbus._codec.protocols import Plan
+
+
+class LoweredMessage(NamedTuple):
+    """A typed message: the name of its type, and its fields in words that travel."""
+
+    name: str
+    fields: dict[str, Any]
+
+
+def plan_or_none(message_type: type[Any] | None) -> Plan | None:
+    """What is known of the type of a topic's messages."""
+    if message_type is None:
+        return None
+    if not isinstance(message_type, type) or not hasattr(message_type, "_plan"):
+        raise InvalidArgument(
+            f"message_type={message_type!r}: expected a class that inherits from tensorbus.Message"
+        )
+    plan: Plan = message_type._plan()
+    return plan

@@ -1,0 +1,1 @@
+"""Tensors over mapped files."""

@@ -1,0 +1,180 @@
+"""What is in a file that is mapped: where each tensor lies, and what its elements are."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from math import prod
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from tensorbus._base.errors import InvalidArgument, Unsupported
+from tensorbus._tensors import numpy_arrays, torch_tensors
+from tensorbus._tensors.library import sizes_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tensorbus._core import MappedFile
+
+Library = Literal["torch", "numpy"]
+
+
+class Elements(NamedTuple):
+    """What a tensor is made of."""
+
+    name: str | None  # as the core has it; None for what only NumPy has, and for what nobody has
+    bits: int
+    numpy: np.dtype[Any] | None = None  # if it was NumPy's
+    said: str = ""  # what the file, or the caller, calls them
+
+    @property
+    def bytes(self) -> int:
+        return self.bits // 8
+
+
+class Place(NamedTuple):
+    """Where a tensor lies."""
+
+    elements: Elements
+    shape: list[int]
+    offset: int = 0  # in bytes, from the first that is mapped
+    fortran: bool = False  # the first dimension is the innermost
+
+
+class Contents(NamedTuple):
+    """What a file holds."""
+
+    start: int  # the first byte that is mapped
+    bytes: int
+    places: dict[str, Place]  # by name; "" where there is one without a name
+    library: Library
+    metadata: dict[str, str] | None = None  # of formats that have names
+
+
+def refuse(path: str, why: str) -> InvalidArgument:
+    """The error for a file that is not what it should be."""
+    return InvalidArgument(f"file {path!r}: {why}")
+
+
+def needed(what: str, value: Any) -> Any:
+    if value is None:
+        raise InvalidArgument(f"{what}: nothing in the file says it, so you have to")
+    return value
+
+
+def is_torch_dtype(dtype: object) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(dtype, torch.dtype)
+
+
+def elements_of(dtype: Any, library: Library | None) -> Elements:
+    """The elements that a caller asks for, as a dtype of NumPy or PyTorch, or the name of one.
+
+    Raises:
+        Unsupported: there are none of this kind, or none that a file can hold.
+    """
+    if library == "torch" and isinstance(dtype, str):
+        dtype = getattr(torch_tensors.learn(), dtype, dtype)  # "f4" is NumPy's name for one
+    if is_torch_dtype(dtype):
+        return Elements(str(dtype).removeprefix("torch."), 8 * dtype.itemsize, said=str(dtype))
+    try:
+        found = numpy_arrays.learn().dtype(dtype)
+    except (TypeError, ValueError):
+        raise Unsupported(
+            f"dtype={dtype!r}: expected a dtype of NumPy or PyTorch (torch.bfloat16, not "
+            '"bfloat16", unless library="torch")'
+        ) from None
+    return elements_of_numpy(found)
+
+
+def elements_of_numpy(dtype: np.dtype[Any]) -> Elements:
+    """
+    Raises:
+        Unsupported: no file can hold such elements.
+    """
+    if dtype.hasobject:
+        raise Unsupported(
+            f"dtype={dtype}: its elements are Python objects, which no mapped file can hold"
+        )
+    if dtype.subdtype is not None:
+        raise Unsupported(f"dtype={dtype}: give the sizes inside it as the last ones of the shape")
+    name = dtype.name if numpy_arrays.has_name(dtype) else None
+    return Elements(name, 8 * dtype.itemsize, dtype, str(dtype))
+
+
+def library_for(elements: Elements, library: Library | None) -> Library:
+    """Whose tensor it will be, where the caller does not say."""
+    return library or ("numpy" if elements.numpy is not None else "torch")
+
+
+def sizes_in(shape: Any, elements: Elements, there: int, path: str) -> list[int]:
+    """The sizes of a shape, one of which may be -1: as many as there are bytes for.
+
+    >>> sizes_in((-1, 3), Elements("float32", 32), 24, "a.bin")
+    [2, 3]
+    """
+    given = -1 if shape is None else shape
+    sizes = list(given) if isinstance(given, Iterable) else [given]
+    unknown = sizes.count(-1)
+    if unknown == 0:
+        return sizes_of(given)
+    if unknown > 1:
+        raise InvalidArgument(f"shape={shape!r}: only one size can be -1")
+    at = sizes.index(-1)
+    sizes[at] = 1
+    sizes = sizes_of(sizes)
+    each = prod(sizes) * elements.bytes
+    if each == 0 or there < 0 or there % each:
+        raise refuse(
+            path,
+            f"{max(there, 0)} bytes are there, which are no whole number of "
+            f"{each} ({tuple(sizes)} of {elements.said})",
+        )
+    sizes[at] = there // each
+    return sizes
+
+
+def check_place(contents: Contents, place: Place, path: str) -> None:
+    """
+    Raises:
+        Unsupported: the library has no such tensors, or not there.
+    """
+    elements = place.elements
+    if elements.name is None and (elements.numpy is None or contents.library == "torch"):
+        raise Unsupported(
+            f"file {path!r}: there are no tensors of {elements.said} in "
+            + ("NumPy or PyTorch" if elements.numpy is None else 'PyTorch: ask for library="numpy"')
+        )
+    if contents.library == "numpy":
+        return
+    name = str(elements.name)
+    alignment = elements.bytes // (2 if "complex" in name else 1)
+    begin = contents.start + place.offset
+    if begin % alignment and 0 not in place.shape:
+        # On x86 most of PyTorch would work, but a compiler may have relied upon it anywhere.
+        raise Unsupported(
+            f"file {path!r}: a tensor of {name} begins at byte {begin}, which is no multiple of "
+            f'{alignment}, as PyTorch needs: ask for library="numpy" and copy it '
+            "(torch.from_numpy(array.copy()))"
+        )
+
+
+def tensor_at(file: MappedFile, contents: Contents, place: Place, path: str) -> Any:
+    """The tensor that lies there, whose memory is that of the file."""
+    check_place(contents, place, path)
+    elements = place.elements
+    shape = place.shape[::-1] if place.fortran else place.shape
+    if contents.library == "torch":
+        return _torch_at(file, place._replace(shape=shape))
+    if elements.name is None:
+        memory = file.memory("uint8", [*shape, elements.bytes], place.offset)
+        array = numpy_arrays.over_bytes(memory, elements.numpy)  # type: ignore[arg-type]
+    else:
+        array = numpy_arrays.from_memory(file.memory(elements.name, shape, place.offset))
+    return array.T if place.fortran else array
+
+
+def _torch_at(file: MappedFile, place: Place) -> Any:
+    memory = file.memory(str(place.elements.name), place.shape, place.offset)
+    tensor = torch_tensors.from_memory(memory)
+    return tensor.permute(*reversed(range(tensor.dim()))) if place.fortran else tensor

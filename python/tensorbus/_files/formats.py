@@ -1,0 +1,113 @@
+"""The formats of files: .npy, .safetensors, and one tensor with nothing that says which."""
+
+from __future__ import annotations
+
+import os
+import sys
+from math import prod
+from typing import Any
+
+from tensorbus import _core
+from tensorbus._base.errors import InvalidArgument
+from tensorbus._files import npy
+from tensorbus._files.contents import (
+    Contents,
+    Elements,
+    Library,
+    Place,
+    check_place,
+    elements_of,
+    library_for,
+    needed,
+    refuse,
+    sizes_in,
+)
+from tensorbus._tensors.library import sizes_of
+
+
+def check_arguments(path: str, shape: Any, dtype: Any, mode: str, offset: int) -> None:
+    """Of `map_file`, as far as the name of the file says."""
+    if offset and path.endswith((".npy", ".safetensors")):
+        raise InvalidArgument(f"offset={offset}: file {path!r} says itself where its tensors begin")
+    if not path.endswith(".safetensors"):
+        return
+    if mode == "w+":
+        raise InvalidArgument(
+            f'mode="w+": a .safetensors file has a header about all its tensors: write {path!r} '
+            'with safetensors.torch.save_file, then map it with "r+"'
+        )
+    for what, value in (("shape", shape), ("dtype", dtype)):
+        if value is not None:
+            raise InvalidArgument(f"{what}={value!r}: file {path!r} says that itself")
+
+
+def contents_in(
+    fd: int, path: str, shape: Any, dtype: Any, offset: int, library: Library | None
+) -> Contents:
+    """What a file holds that is there.
+
+    Raises:
+        InvalidArgument: it is not whole, or not what its name says; the message names the field.
+    """
+    if path.endswith(".npy"):
+        return npy.contents_of(fd, path, shape, dtype, library)
+    if path.endswith(".safetensors"):
+        return _safetensors(fd, path, library)
+    return _raw_in(fd, path, shape, dtype, offset, library)
+
+
+# Elements of .safetensors files that NumPy has none of by itself, as their names begin there.
+_NOT_IN_NUMPY = ("BF16", "F8_", "F4", "F6_")
+
+
+def _safetensors(fd: int, path: str, library: Library | None) -> Contents:
+    start, count, tensors, metadata = _core.safetensors(fd, path)
+    places = {
+        name: Place(Elements(dtype, 8 * item_bytes, said=said), shape, offset)
+        for name, (said, dtype, item_bytes, shape, offset) in tensors.items()
+    }
+    if library is None:
+        foreign = any(place.elements.said.startswith(_NOT_IN_NUMPY) for place in places.values())
+        library = "torch" if foreign or "torch" in sys.modules else "numpy"
+    return Contents(start, count, places, library, metadata)
+
+
+def planned(
+    path: str, shape: Any, dtype: Any, offset: int, library: Library | None
+) -> tuple[Contents, bytes]:
+    """What a file is to hold that is yet to be made, and the header for it."""
+    if path.endswith(".npy"):
+        contents, header = npy.planned(shape, dtype, library)
+    else:
+        contents, header = _planned_raw(shape, dtype, offset, library), b""
+    check_place(contents, contents.places[""], path)
+    return contents, header
+
+
+def end_of(contents: Contents, path: str) -> int:
+    """The bytes that the file must have."""
+    end = contents.start + contents.bytes
+    if end >= 2**63:
+        raise refuse(path, f"{end} bytes are needed, more than any file can have")
+    return end
+
+
+def _raw_in(
+    fd: int, path: str, shape: Any, dtype: Any, offset: int, library: Library | None
+) -> Contents:
+    elements = elements_of(needed("dtype", dtype), library)
+    there = os.fstat(fd).st_size - offset
+    if there < 0:
+        raise refuse(path, f"offset={offset}, but it has {there + offset} bytes")
+    return _one_tensor(Place(elements, sizes_in(shape, elements, there, path)), offset, library)
+
+
+def _planned_raw(shape: Any, dtype: Any, offset: int, library: Library | None) -> Contents:
+    """What a file is to hold that is yet to be made."""
+    elements = elements_of(needed("dtype", dtype), library)
+    return _one_tensor(Place(elements, sizes_of(needed("shape", shape))), offset, library)
+
+
+def _one_tensor(place: Place, offset: int, library: Library | None) -> Contents:
+    count = prod(place.shape) * place.elements.bytes
+    return Contents(offset, count, {"": place}, library_for(place.elements, library))

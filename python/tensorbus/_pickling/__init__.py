@@ -1,0 +1,1 @@
+"""Any picklable object as a message, for processes that trust one another."""

@@ -1,0 +1,1 @@
+"""Worker pools: a function in many processes."""

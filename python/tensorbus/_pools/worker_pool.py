@@ -1,0 +1,276 @@
+"""Worker pools: a function in many processes, tensors in and out by reference."""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing
+import os
+import queue
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from itertools import islice
+from multiprocessing.context import BaseContext
+from typing import Any
+
+from tensorbus._base.arguments import seconds, whole_number
+from tensorbus._base.device import ordinal_of
+from tensorbus._base.errors import Forked, InvalidArgument, Timeout
+from tensorbus._base.public import public, renamed
+from tensorbus._pools.pool_manager import PoolManager
+from tensorbus._pools.progress import progress
+from tensorbus._pools.worker import Job, takes_device
+
+
+@public
+class WorkerPool:
+    """Processes that call a function with items, one for each core, or for each device.
+
+    Items and results are any objects that can be pickled; their tensors go by reference. A worker
+    has one item at a time. One that dies (by a signal, or `sys.exit`) is replaced.
+
+    As a context: waits for what was submitted, or, when an exception leaves it, ends the workers at
+    once. They also end when this process does, however it does.
+
+    Args:
+        function: called with each item. As everything that goes to a process that is not forked,
+            it must be found by its name there, so not be a lambda, and a program begins under
+            `if __name__ == "__main__":`. If it has a parameter `device`, it is given the worker's.
+        workers: how many; one for each core this process may use if there are no devices.
+        devices: one worker for each of them: anything that can be pickled, "cuda:0" or
+            `torch.device("cpu")`. A GPU is the current one of its worker: "cuda" means it there,
+            for PyTorch too. Ordinals are those of the pool's process.
+        initializer: called once in each worker, with its `device` if it has such a parameter; what
+            it returns is the first argument of each call of `function`.
+        retries: how many more times an item is tried whose worker died. With 0, it is not run
+            again, and its result is `WorkerDied`.
+        context: how processes are started: "spawn", "forkserver", "fork", or a context of
+            `multiprocessing`.
+        domain: see `tensorbus.participant`.
+
+    Raises:
+        InvalidArgument: no worker, or devices that are no GPUs, and neither function has such a
+            parameter.
+        Exception: whatever pickling the functions raises.
+
+    >>> with WorkerPool(len, workers=1) as pool:
+    ...     pool.map(["a", "bc", "def"])
+    [1, 2, 3]
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        workers: int | None = None,
+        devices: Sequence[Any] | None = None,
+        initializer: Callable[..., Any] | None = None,
+        retries: int = 0,
+        context: str | BaseContext = "spawn",
+        domain: str | None = None,
+    ) -> None:
+        if isinstance(context, str):
+            context = multiprocessing.get_context(context)
+        jobs = [
+            Job(function, initializer, device)
+            for device in _devices(workers, devices, function, initializer)
+        ]
+        self._process = os.getpid()
+        self._manager = PoolManager(
+            jobs, context, whole_number("retries", retries, least=0), domain
+        )
+        self._size = len(jobs)
+        # Before multiprocessing waits for its processes, which it does at exit, too.
+        atexit.register(self._at_exit)
+
+    def submit(self, item: Any) -> Future[Any]:
+        """The result of the function for this item, some time.
+
+        The item is pickled when a worker takes it: do not change it before. The future can be
+        cancelled until then. Its result may be an exception: of the function, with the worker's
+        traceback as its cause; of pickling; `WorkerDied`; or `Closed` after `terminate`.
+
+        Raises:
+            Closed: the pool is closed.
+            Exception: whatever the initializer raised.
+        """
+        return self._own.submit(item)
+
+    def map(
+        self, items: Iterable[Any], *, timeout: float | None = None, progress: bool | None = None
+    ) -> list[Any]:
+        """The results for all items, in their order.
+
+        Args:
+            items: any iterable; taken as it is needed, see `imap`.
+            timeout: seconds for all of it.
+            progress: a bar on stderr when it takes longer than two seconds; None: if that is a
+                terminal and `rich` is installed.
+
+        Raises:
+            Timeout: it took longer; items that no worker has begun are dropped.
+            Exception: the first one, in order, of an item, as `submit` has it. The rest is dropped.
+        """
+        return list(self.imap(items, timeout=timeout, progress=progress))
+
+    @renamed(ahead="prefetch")
+    def imap(
+        self,
+        items: Iterable[Any],
+        *,
+        prefetch: int | None = None,
+        timeout: float | None = None,
+        progress: bool | None = None,
+    ) -> Iterator[Any]:
+        """The results in the order of the items, one after the other. Begins with the first `next`.
+
+        Args:
+            items: any iterable, also an endless one.
+            prefetch: so many items at most are taken from it, of which the result was not; two for
+                each worker if it is None.
+            timeout: seconds for all of it.
+            progress: see `map`.
+
+        Raises: as `map`.
+        """
+        waiting: deque[Future[Any]] = deque()
+
+        def take(future: Future[Any]) -> None:
+            waiting.append(future)
+
+        def next_one(limit: float | None) -> Future[Any]:
+            try:
+                waiting[0].exception(limit)
+            except FutureTimeout:
+                if not waiting[0].done():
+                    raise queue.Empty from None
+            return waiting.popleft()
+
+        return self._results(items, take, next_one, prefetch, timeout, progress)
+
+    @renamed(ahead="prefetch")
+    def imap_unordered(
+        self,
+        items: Iterable[Any],
+        *,
+        prefetch: int | None = None,
+        timeout: float | None = None,
+        progress: bool | None = None,
+    ) -> Iterator[Any]:
+        """The results as they come. Otherwise as `imap`."""
+        done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
+
+        def take(future: Future[Any]) -> None:
+            future.add_done_callback(done.put)
+
+        def next_one(limit: float | None) -> Future[Any]:
+            return done.get(timeout=limit)
+
+        return self._results(items, take, next_one, prefetch, timeout, progress)
+
+    def _results(
+        self,
+        items: Iterable[Any],
+        take: Callable[[Future[Any]], None],
+        next_one: Callable[[float | None], Future[Any]],
+        prefetch: int | None,
+        timeout: float | None,
+        wanted: bool | None,
+    ) -> Generator[Any, None, None]:
+        most = 2 * self._size if prefetch is None else whole_number("prefetch", prefetch, least=1)
+        limit = seconds("timeout", timeout)
+        until = None if limit is None else time.monotonic() + limit
+        under_way: set[Future[Any]] = set()
+        source = iter(items)
+        try:
+            with progress(wanted, items) as shown:
+                while True:
+                    for item in islice(source, most - len(under_way)):
+                        future = self.submit(item)
+                        under_way.add(future)
+                        take(future)
+                        del item, future
+                    if not under_way:
+                        return
+                    under_way.remove(future := _in_time(next_one, until))
+                    result = future.result()
+                    del future
+                    shown.count()
+                    yield result
+                    del result
+        finally:
+            for future in under_way:
+                future.cancel()
+
+    def close(self) -> None:
+        """Takes no more items; waits for those it has, and for the end of the workers."""
+        self._own.finish()
+        atexit.unregister(self._at_exit)
+
+    def terminate(self) -> None:
+        """Kills the workers, whatever they are at. What has no result yet is `Closed`."""
+        self._own.kill()
+        atexit.unregister(self._at_exit)
+
+    def _at_exit(self) -> None:
+        if self._process == os.getpid():
+            self._manager.kill()
+
+    @property
+    def _own(self) -> PoolManager:
+        if self._process != os.getpid():
+            raise Forked("a worker pool is of the process that made it: the child makes its own")
+        return self._manager
+
+    def __enter__(self) -> WorkerPool:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._process != os.getpid():
+            return  # a child that leaves its parent's block leaves it to the parent
+        if kind is not None:
+            self.terminate()
+            return
+        try:
+            self.close()
+        except BaseException:  # Ctrl-C: nobody waits any more
+            self.terminate()
+            raise
+
+    def __repr__(self) -> str:
+        return f"<tensorbus.WorkerPool workers={self._size}>"
+
+
+def _devices(
+    workers: int | None,
+    devices: Sequence[Any] | None,
+    *functions: Callable[..., Any] | None,
+) -> list[Any]:
+    """The device of each worker; None for no device."""
+    if devices is None:
+        count = len(os.sched_getaffinity(0)) if workers is None else workers
+        return [None] * whole_number("workers", count, least=1)
+    if workers is not None:
+        raise InvalidArgument("workers and devices: give one of them; each device has one worker")
+    if isinstance(devices, str) or not devices:
+        raise InvalidArgument(f"devices={devices!r}: expected a list of devices, at least one")
+    unknown = [device for device in devices if not str(device).startswith("cuda")]
+    if unknown and not any(takes_device(function) for function in functions):
+        raise InvalidArgument(
+            "devices: neither the function nor the initializer has a parameter `device`, and "
+            f"{unknown[0]!r} is no GPU that a worker could have as its current one"
+        )
+    for device in devices:
+        if device not in unknown:
+            ordinal_of(device)
+    return list(devices)
+
+
+def _in_time(next_one: Callable[[float | None], Future[Any]], until: float | None) -> Future[Any]:
+    limit = None if until is None else max(until - time.monotonic(), 0.0)
+    try:
+        return next_one(limit)
+    except queue.Empty:
+        raise Timeout("not all results were there in time") from None

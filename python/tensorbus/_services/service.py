@@ -1,0 +1,161 @@
+"""The side of a service that answers."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from tensorbus._aio.callbacks import Callback, Mode, is_cancelled, outcome_of
+from tensorbus._aio.failures import Failures
+from tensorbus._base.arguments import whole_number
+from tensorbus._base.closing import Closing
+from tensorbus._base.errors import Closed, Error
+from tensorbus._base.public import public
+from tensorbus._codec.typed import plan_or_none
+from tensorbus._core import Sample
+from tensorbus._queues.pending import taken
+from tensorbus._queues.queue import Queue
+from tensorbus._services import calls
+from tensorbus._services.answers import Answers
+from tensorbus._tensors.library import Library, library_or_none
+from tensorbus.messages import Message
+
+# Clients' types that are known to fit, or not to.
+_KNOWN = 256
+# Seconds until the next look when requests cannot be taken.
+_PAUSE = 0.01
+
+
+@public
+class Service(Closing):
+    """Answers requests while its node runs. Made by `Node.create_service`.
+
+    Any number of processes may offer a service of one name: each client stays with one of them for
+    as long as that lives.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        request_type: type[Message] | None,
+        reply_type: type[Message] | None,
+        callback: Callback,
+        *,
+        mode: Mode,
+        concurrency: int,
+        library: Library | None,
+        domain: str | None,
+        failures: Failures,
+    ) -> None:
+        self.name = name
+        self.mode = mode
+        self.label: str = f"service {name!r}"
+        self.parallel: int = whole_number("concurrency", concurrency, least=1)
+        self.calls: int = 0  # requests that came
+        self._types = calls.Types(plan_or_none(request_type), plan_or_none(reply_type))
+        self._callback = callback
+        self._library = library_or_none(library)
+        self._failures = failures
+        self._queue = Queue(name=calls.queue_name(name), domain=domain)
+        self._answers = Answers(domain, lambda error: failures.warn(error, self.label))
+        self._known: dict[tuple[str, str], str | None] = {}
+
+    def close(self) -> None:
+        """Ends it: clients that wait for an answer get `Closed`. A second call does nothing.
+
+        It waits for answers that are on their way, up to a second if a client is stopped.
+        """
+        self._answers.finish_sync()  # who hears first that it ended takes them for lost
+        self._queue.close()
+
+    async def finish(self) -> None:
+        await self._answers.finish()
+
+    async def work(self, stop: threading.Event) -> None:
+        while not stop.is_set():
+            try:
+                found = await taken(self._queue._here.start_get())
+            except Closed:
+                return
+            except Error as error:
+                self._failures.report(error, self.label)
+                await asyncio.sleep(_PAUSE)
+                continue
+            if isinstance(found, Sample):
+                await self._serve(found)
+            del found
+
+    def work_sync(self, stop: threading.Event) -> None:
+        while not stop.is_set():
+            try:
+                found = self._queue._found(None)
+            except Closed:
+                return
+            except Error as error:
+                self._failures.report(error, self.label)
+                stop.wait(_PAUSE)
+                continue
+            self._serve_sync(found)
+            del found
+
+    async def _serve(self, sample: Sample) -> None:
+        try:
+            request = self._read(sample)
+            item = request.refusal or await self._answer(request.data)
+            self._answers.give(request.reply, item)
+        except Error as error:
+            self._failures.warn(error, self.label)
+
+    def _serve_sync(self, sample: Sample) -> None:
+        try:
+            request = self._read(sample)
+            item = request.refusal or self._answer_sync(request.data)
+            self._answers.give(request.reply, item)
+        except Error as error:
+            self._failures.warn(error, self.label)
+
+    async def _answer(self, message: object) -> calls.Item:
+        try:
+            reply = await outcome_of(self._callback(message))
+            return calls.reply_item(self._types, reply)
+        except asyncio.CancelledError as error:
+            if is_cancelled():
+                raise
+            return self._failed(error)
+        except Exception as error:
+            return self._failed(error)
+
+    def _answer_sync(self, message: object) -> calls.Item:
+        try:
+            return calls.reply_item(self._types, self._callback(message))
+        except Exception as error:
+            return self._failed(error)
+
+    def _failed(self, error: BaseException) -> calls.Item:
+        self._failures.report(error, self.label)
+        return calls.error_item(error)
+
+    def _read(self, sample: Sample) -> calls.Request:
+        self.calls += 1
+        request = calls.read_request(sample, self._library)
+        why = self._why_not(request.types)
+        if why is not None:
+            return request._replace(refusal=calls.mismatch_item(why))
+        plan = self._types.request
+        if plan is None:
+            return request
+        try:
+            return request._replace(data=plan.received(request.data, self._library))
+        except Error as error:
+            self._failures.warn(error, self.label)
+            return request._replace(refusal=calls.error_item(error))
+
+    def _why_not(self, types: tuple[str, str]) -> str | None:
+        if types not in self._known:
+            if len(self._known) >= _KNOWN:
+                self._known.clear()
+            self._known[types] = calls.why_not(self._types, types)
+        return self._known[types]
+
+    def __repr__(self) -> str:
+        return f"<tensorbus.Service {self.name!r} calls={self.calls}>"

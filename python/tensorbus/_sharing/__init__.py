@@ -1,0 +1,1 @@
+"""Sharing tensors by handle."""

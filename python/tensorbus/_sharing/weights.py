@@ -1,0 +1,73 @@
+"""One copy of a model's weights for any number of processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tensorbus._base.arguments import Access
+from tensorbus._base.errors import InvalidArgument
+from tensorbus._base.public import public
+from tensorbus._sharing.handle import Handle
+from tensorbus._sharing.share import attach
+
+if TYPE_CHECKING:
+    import torch
+
+
+@public
+def load_state_dict(
+    model: torch.nn.Module,
+    handle: Handle | str | bytes | Mapping[str, Any],
+    *,
+    strict: bool = True,
+    access: Access = "read",
+    timeout: float | None = None,
+    domain: str | None = None,
+) -> Any:
+    """Makes the weights that somebody shares the model's own, without a copy.
+
+    The model's parameters and buffers are replaced by tensors over the shared memory, so that any
+    number of processes hold one copy of them. Build the model on the `meta` device to spend no
+    memory on weights that are replaced. Parameters over memory that can only be read do not require
+    gradients: an optimiser's step would end the process.
+
+    Args:
+        model: a `torch.nn.Module`.
+        handle: of what `tensorbus.share(other.state_dict())` shares.
+        strict: the names must be exactly those of the model, as in `Module.load_state_dict`.
+        access: "read"; "private" for weights that are changed here alone, a page at a time;
+            "shared" for weights that all processes train together, if they are shared so.
+        timeout: see `tensorbus.attach`.
+        domain: see `tensorbus.participant`.
+
+    Returns:
+        What `torch.nn.Module.load_state_dict` returns: the names that were missing or unexpected.
+
+    Raises:
+        InvalidArgument: the handle is not of a dictionary of tensors.
+        RuntimeError: names or shapes do not fit; the model is as it was.
+        Closed: see `tensorbus.attach`.
+
+    >>> import torch
+    >>> from tensorbus import share
+    >>> trained = torch.nn.Linear(2, 3)
+    >>> with share(trained.state_dict()) as shared:
+    ...     with torch.device("meta"):
+    ...         model = torch.nn.Linear(2, 3)
+    ...     load_state_dict(model, shared.handle)
+    <All keys matched successfully>
+    >>> bool((model.weight == trained.weight).all())
+    True
+    """
+    state = attach(handle, access=access, library="torch", timeout=timeout, domain=domain)
+    if not isinstance(state, Mapping):
+        raise InvalidArgument(
+            f"handle: expected the tensors of a state_dict(), got {type(state).__name__}"
+        )
+    result = model.load_state_dict(state, strict=strict, assign=True)
+    if access == "read":
+        for name, parameter in model.named_parameters():
+            if name in state:
+                parameter.requires_grad_(False)
+    return result

@@ -1,0 +1,67 @@
+"""Tensors in shared memory, to be filled: loans, and memory that stays with its process."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from tensorbus._base.device import HOST, ordinal_of
+from tensorbus._base.errors import InvalidArgument, Unsupported
+from tensorbus._core import Memory
+from tensorbus._tensors import numpy_arrays, torch_tensors
+from tensorbus._tensors.library import library_of, sizes_of
+
+# Memory for a contiguous tensor: of a dtype's name, its sizes and the ordinal of its device.
+Allocate = Callable[[str, list[int], int], Memory]
+
+
+def tensor_in(allocate: Allocate, shape: Any, dtype: Any, like: Any, device: Any = None) -> Any:
+    """A tensor to fill: see `tensorbus.Publisher.loan`."""
+    if like is not None and library_of(like) is None:
+        raise InvalidArgument(f"like={type(like).__name__}: a tensor is needed")
+    if dtype is None and like is None:
+        raise InvalidArgument("a new tensor needs a dtype, or a tensor to be like")
+    sizes = like.shape if shape is None and like is not None else shape
+    if sizes is None:
+        raise InvalidArgument("a new tensor needs a shape, or a tensor to be like")
+    wanted = like.dtype if dtype is None else dtype
+    if device is None and like is not None:
+        device = _device_of(like)
+    ordinal = ordinal_of(device)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(wanted, torch.dtype):
+        return torch_tensors.from_memory(
+            allocate(torch_tensors.dtype_name(wanted), sizes_of(sizes), ordinal)
+        )
+    if ordinal != HOST:
+        return allocate(_name_of(wanted), sizes_of(sizes), ordinal)
+    return _array(allocate, sizes_of(sizes), wanted)
+
+
+def _device_of(like: Any) -> Any:
+    """That of a tensor on a GPU; memory like any other is main memory."""
+    device = getattr(like, "device", None)
+    return device if getattr(device, "type", None) == "cuda" else None
+
+
+def _name_of(wanted: Any) -> str:
+    """Of a dtype, for memory that no NumPy array can show."""
+    if isinstance(wanted, str):
+        return wanted
+    return str(numpy_arrays.learn().dtype(wanted).name)
+
+
+def _array(allocate: Allocate, sizes: list[int], wanted: Any) -> Any:
+    if isinstance(wanted, str) and wanted == "bfloat16":
+        raise Unsupported("NumPy has no bfloat16: pass dtype=torch.bfloat16")
+    np = numpy_arrays.learn()
+    try:
+        dtype = np.dtype(wanted)
+    except (TypeError, ValueError):
+        raise Unsupported(f"dtype={wanted!r}: expected a dtype of NumPy or PyTorch") from None
+    if dtype.hasobject:
+        raise Unsupported(f"dtype={wanted!r}: its elements are Python objects, which cannot travel")
+    if numpy_arrays.has_name(dtype):
+        return numpy_arrays.from_memory(allocate(dtype.name, sizes, HOST))
+    return numpy_arrays.over_bytes(allocate("uint8", [*sizes, dtype.itemsize], HOST), dtype)

@@ -1,0 +1,78 @@
+"""From memory of the bus to a tensor of the library that is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorbus._base.errors import Unsupported
+from tensorbus._core import Memory
+from tensorbus._tensors import numpy_arrays, torch_tensors
+from tensorbus._tensors.library import CONJUGATE, FROM_TORCH, NEGATIVE, Library
+
+
+def tensor_from(memory: Memory, library: Library | None) -> Any:
+    """The tensor over received memory, which lives as long as any view of it.
+
+    Args:
+        memory: what the core handed over.
+        library: whose tensor it is to be; None for what it was sent from (NumPy, if from neither).
+    """
+    flags = memory.flags
+    if library is None:
+        library = "torch" if flags & FROM_TORCH else "numpy"
+    if library == "torch":
+        return torch_tensors.from_memory(memory)
+    if library == "numpy":
+        return numpy_arrays.from_memory(memory)
+    if flags & (CONJUGATE | NEGATIVE):
+        raise Unsupported(
+            "this tensor is a conjugate or negative view, which only PyTorch has: receive it with "
+            'library="torch" or "numpy"'
+        )
+    return memory if library == "dlpack" else _jax_from(memory)
+
+
+def from_array(array: Any, library: Library) -> Any:
+    """What a library makes of a NumPy array that is a copy already."""
+    if library == "torch":
+        return torch_tensors.from_array(array, array.dtype.name)
+    # An array itself offers all that "dlpack" promises.
+    return (
+        _checked_jax(_jax().numpy.asarray(array), array.dtype.name) if library == "jax" else array
+    )
+
+
+def _jax_from(memory: Memory) -> Any:
+    jax = _jax()
+    try:
+        array = jax.dlpack.from_dlpack(memory)
+    except (BufferError, RuntimeError, TypeError, ValueError):
+        array = None
+    if array is None or array.dtype.name != memory.dtype:
+        # Strides, or elements, that JAX does not take by DLPack.
+        try:
+            array = jax.numpy.asarray(numpy_arrays.from_memory(memory))
+        except TypeError as error:
+            raise Unsupported(f"JAX has no {memory.dtype}: {error}") from error
+    return _checked_jax(array, memory.dtype)
+
+
+def _checked_jax(array: Any, dtype_name: str) -> Any:
+    if array.dtype.name != dtype_name:
+        raise Unsupported(
+            f"JAX would make {array.dtype.name} of this tensor of {dtype_name}: call "
+            'jax.config.update("jax_enable_x64", True), or receive it with library="numpy"'
+        )
+    return array
+
+
+def _jax() -> Any:
+    try:
+        import jax  # type: ignore[import-not-found,unused-ignore]
+        import jax.dlpack  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        raise Unsupported(
+            "this tensor is to be a JAX array, and JAX is not installed here: pip install jax, or "
+            'receive it with library="numpy"'
+        ) from None
+    return jax

@@ -1,0 +1,97 @@
+"""NumPy's arrays over memory of the bus."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tensorbus import _core
+from tensorbus._base.errors import ProtocolError, Unsupported
+from tensorbus._core import Memory
+from tensorbus._tensors.library import CONJUGATE, FROM_TORCH, NEGATIVE, TENSOR_CLASSES
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# Those that NumPy has by itself and calls as we do.
+OWN = frozenset(("bool", "float16", "float32", "float64", "complex64", "complex128")) | {
+    f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
+}
+
+
+def learn() -> Any:
+    """NumPy, imported; from then on the core knows its arrays.
+
+    Raises:
+        Unsupported: it is not installed.
+    """
+    try:
+        import numpy
+    except ImportError:
+        raise Unsupported(
+            "this tensor is to be a NumPy array, and NumPy is not installed here: pip install "
+            'numpy, or receive it with library="torch"'
+        ) from None
+    if numpy.ndarray not in TENSOR_CLASSES:
+        TENSOR_CLASSES.add(numpy.ndarray)
+        _core.know_numpy(numpy.ndarray)
+    return numpy
+
+
+def from_memory(memory: Memory) -> Any:
+    """The array over received or loaned memory; read-only if that is."""
+    np = learn()
+    if memory.device != "cpu":
+        raise Unsupported(
+            f"this tensor lies on {memory.device}, where NumPy has none: receive it with "
+            'library="torch" or "dlpack"'
+        )
+    array = np.asarray(memory)
+    name = memory.dtype
+    if array.dtype.char in "qQ":  # NumPy's long long: equal to int64, but not it
+        array = array.view(name)
+    elif name not in OWN:
+        array = array.view(ml_dtype(name, bool(memory.flags & FROM_TORCH)))
+    if memory.flags & CONJUGATE:
+        array = array.conj()
+    if memory.flags & NEGATIVE:
+        check_negative(name)
+        array = -array
+    return array
+
+
+def ml_dtype(name: str, from_torch: bool) -> Any:
+    """A dtype that NumPy gets from the ml_dtypes package."""
+    what_else = 'receive it with library="torch"' if from_torch else "install a newer one"
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise Unsupported(
+            f"NumPy has no {name} of its own: pip install ml_dtypes, or {what_else}"
+        ) from None
+    try:
+        return getattr(ml_dtypes, name)
+    except AttributeError:
+        raise Unsupported(f"neither NumPy nor ml_dtypes has {name}: {what_else}") from None
+
+
+def has_name(dtype: np.dtype[Any]) -> bool:
+    """Is it one of our dtypes, in this machine's byte order?"""
+    return dtype.isnative and (dtype.name in OWN or dtype.type.__module__ == "ml_dtypes")
+
+
+def over_bytes(memory: Memory, dtype: np.dtype[Any]) -> Any:
+    """The array over its bytes, whose last dimension they are."""
+    np = learn()
+    raw = np.asarray(memory)
+    if raw.ndim == 0 or raw.dtype != np.uint8 or raw.shape[-1] != dtype.itemsize:
+        raise ProtocolError(f"sample.fields: an array of {dtype} in other bytes")
+    if dtype.itemsize == 0:  # as a field, since NumPy makes the array of a lone "S0" one of "S1"
+        array = np.zeros(raw.shape[:-1], [("nothing", dtype)])["nothing"]
+        array.flags.writeable = memory.writable
+        return array
+    return raw.view(dtype)[..., 0]
+
+
+def check_negative(dtype_name: str) -> None:
+    if dtype_name == "bool":
+        raise ProtocolError("sample.descriptor: a negative view of bools")

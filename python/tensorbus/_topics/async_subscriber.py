@@ -1,0 +1,161 @@
+"""Receiving with asyncio."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from tensorbus._base.arguments import Access
+from tensorbus._base.closing import Closing
+from tensorbus._base.public import public, renamed
+from tensorbus._tensors.library import Library
+from tensorbus._topics.async_receiver import AsyncReceiver
+from tensorbus._topics.sample import Sample
+from tensorbus._topics.subscriber import Subscriber
+
+if TYPE_CHECKING:
+    from tensorbus.messages import Message
+
+
+@public
+class AsyncSubscriber(Closing):
+    """A `Subscriber` to await: for asyncio and whatever else runs its tasks, such as uvloop.
+
+    It starts no thread, and an event loop watches one descriptor for all its subscribers. Any
+    number of tasks may wait for samples, in one loop or in the loops of several threads: each
+    sample goes to one of them. A task that is cancelled has taken none.
+
+    To wait for the first of several subscribers, wait for their tasks with `asyncio.wait`.
+
+    Args:
+        spin: seconds that `receive` looks by itself before it waits; the whole event loop stands
+            still for that time.
+        topic, message_type, depth, timeout, max_held, access, pin, device, library, domain: see
+            `Subscriber`.
+
+    Raises:
+        InvalidArgument: a topic that is no name, or an option out of range.
+        AccessDenied: a domain directory that others own or may write to.
+
+    >>> import asyncio
+    >>> from tensorbus import Publisher
+    >>> async def main():
+    ...     with Publisher("doc/async", history=2) as publisher:
+    ...         publisher.publish({"id": 7})
+    ...         publisher.publish({"id": 8})
+    ...         async with AsyncSubscriber("doc/async", timeout=10) as subscriber:
+    ...             print((await subscriber.receive()).data)
+    ...             async for sample in subscriber:
+    ...                 print(sample.data)
+    ...                 break
+    >>> asyncio.run(main())
+    {'id': 7}
+    {'id': 8}
+    """
+
+    @renamed(as_="library")
+    def __init__(
+        self,
+        topic: str,
+        message_type: type[Message] | None = None,
+        *,
+        depth: int = 0,
+        timeout: float | None = None,
+        max_held: int = 256,
+        spin: float = 0,
+        access: Access = "read",
+        pin: bool = False,
+        device: Any = None,
+        library: Library | None = None,
+        domain: str | None = None,
+    ) -> None:
+        self._closed = False
+        self._subscriber = Subscriber(
+            topic,
+            message_type,
+            depth=depth,
+            timeout=timeout,
+            max_held=max_held,
+            spin=spin,
+            access=access,
+            pin=pin,
+            device=device,
+            library=library,
+            domain=domain,
+        )
+        self._receiver = AsyncReceiver(self._subscriber, timeout, spin)
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self._subscriber.topic
+
+    # Not `async`, to add no coroutine to the receiver's.
+    def receive(self, timeout: float | None = None) -> Coroutine[Any, Any, Sample]:
+        """The next sample; waits up to `timeout` seconds (default: the subscriber's own).
+
+        What is there already is returned at once, but the other tasks of the loop have their turns.
+
+        Raises:
+            Timeout: there was none in time.
+            Closed: the subscriber is closed, perhaps meanwhile and by another task or thread.
+            HoldLimit: `max_held` samples are held and there are more.
+        """
+        return self._receiver.receive(timeout)
+
+    @renamed(most="max_count")
+    def receive_many(
+        self, max_count: int, timeout: float | None = None
+    ) -> Coroutine[Any, Any, list[Sample]]:
+        """Several samples at once: waits like `receive` for the first, takes what else is there.
+
+        See `Subscriber.receive_many`. It never spins.
+
+        Raises:
+            InvalidArgument: `max_count` is less than 1.
+            Timeout, Closed, HoldLimit: as `receive`, and only if there is no sample.
+        """
+        return self._receiver.receive_many(max_count, timeout)
+
+    def try_receive(self) -> Sample | None:
+        """The next sample if there is one now. Raises `Closed` and `HoldLimit` like `receive`."""
+        return self._receiver.try_receive()
+
+    def __aiter__(self) -> AsyncIterator[Sample]:
+        """Samples until none comes for the subscriber's timeout, or it is closed."""
+        return self._receiver
+
+    async def wait_for_publishers(self, count: int = 1, timeout: float | None = None) -> bool:
+        """Waits until at least `count` publishers are connected; False after `timeout` seconds.
+
+        Raises:
+            Closed: the subscriber is closed.
+        """
+        return await self._receiver.wait_for_publishers(count, timeout)
+
+    def fileno(self) -> int:
+        """See `Subscriber.fileno`; not needed with asyncio."""
+        return self._subscriber.fileno()
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """Counters: received, missed (gaps), bad, held, publishers, refused, last_refusal."""
+        return self._subscriber.stats
+
+    def close(self) -> None:
+        """Ends it and all that wait for it; received tensors stay valid. From any thread.
+
+        A second call does nothing.
+        """
+        self._closed = True
+        self._subscriber.close()
+
+    async def __aenter__(self) -> AsyncSubscriber:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.__exit__()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"publishers={self.stats['publishers']}"
+        return f"<tensorbus.AsyncSubscriber {self.topic!r} {state}>"

@@ -1,0 +1,197 @@
+"""Publishing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tensorbus import _core
+from tensorbus._base.arguments import MOST_DEPTH, topic_name, whole_number
+from tensorbus._base.closing import Closing
+from tensorbus._base.device import stream_of
+from tensorbus._base.errors import Closed, Timeout
+from tensorbus._base.participant import participant
+from tensorbus._base.public import public
+from tensorbus._codec.fields import flatten
+from tensorbus._codec.typed import plan_or_none
+from tensorbus._core import Outcome
+from tensorbus._tensors.allocation import tensor_in
+from tensorbus._tensors.library import TENSOR_CLASSES
+
+if TYPE_CHECKING:
+    from tensorbus.messages import Message
+
+
+@public
+class Publisher(Closing):
+    """Sends tensors to every subscriber of a topic, in any process of the domain.
+
+    Args:
+        topic: any non-empty name.
+        message_type: the class of all that is published, which inherits from `Message`.
+        depth: how many samples wait for a subscriber that did not choose itself. When they are
+            there, the oldest is dropped for a new one.
+        history: how many of the last samples a subscriber gets that comes later.
+        reliable: drop nothing; a full subscriber makes `publish` wait.
+        shared: subscribers with `access="shared"` may write to what is published here, and to the
+            loans of this process's other shared publishers.
+        isolated: what is published here lies in segments of its own, so that subscribers can read
+            (with `access="shared"`, write) nothing else of this process. What lies elsewhere is
+            copied: loans of other publishers, `tb.empty`, received tensors. Mapped files and
+            memory of a GPU are not: see docs/limits.md.
+        timeout: seconds that `publish` waits, if reliable; `None` for as long as it takes.
+        domain: see `tensorbus.participant`.
+        node: the node's name that `list_topics` shows; `Node.create_publisher` says its own.
+
+    Raises:
+        InvalidArgument: a topic that is no name, or a depth below 1.
+        MessageError: a message type that is no dataclass.
+        Unsupported: a message type with a field that cannot travel.
+        AccessDenied: a domain directory that others own or may write to.
+
+    >>> import numpy as np
+    >>> with Publisher("doc/publisher") as publisher:
+    ...     frame = publisher.loan((1080, 1920, 3), dtype="uint8")
+    ...     frame[:] = 0
+    ...     publisher.publish(frame)  # nothing is copied
+    ...     publisher.publish({"image": np.zeros((2, 3)), "id": 7})
+    0
+    0
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        message_type: type[Message] | None = None,
+        *,
+        depth: int = 8,
+        history: int = 0,
+        reliable: bool = False,
+        shared: bool = False,
+        isolated: bool = False,
+        timeout: float | None = None,
+        domain: str | None = None,
+        node: str = "",
+    ) -> None:
+        self._topic = topic_name(topic)
+        self._type = plan_or_none(message_type)
+        self._timeout = timeout
+        self._closed = False
+        self._core = _core.Publisher(
+            topic,
+            participant(domain),
+            depth=whole_number("depth", depth, least=1, most=MOST_DEPTH),
+            history=whole_number("history", history, least=0),
+            reliable=reliable,
+            shared=shared,
+            isolated=isolated,
+            type="" if self._type is None else self._type.definition,
+            node=node,
+        )
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self._topic
+
+    def loan(
+        self, shape: Any = None, dtype: Any = None, *, like: Any = None, device: Any = None
+    ) -> Any:
+        """A tensor in shared memory, to fill and publish without a copy. Its bytes are not cleared.
+
+        It is for what computes its result there, or reads it from a device. A tensor that is there
+        already is published as it is: `publish` copies it sooner than `copy_` does into a loan.
+
+        Args:
+            shape: its sizes, or one size.
+            dtype: a torch dtype for a torch tensor; a NumPy dtype or its name for an array.
+            like: a tensor to take shape, dtype, library and device from.
+            device: "cuda" or "cuda:1", for memory of that GPU (docs/cuda.md); else main memory.
+
+        Returns:
+            A contiguous torch tensor or NumPy array; on a GPU, with a dtype that is not PyTorch's,
+            a `Memory`, which offers DLPack and `__cuda_array_interface__`. After it was published
+            its memory belongs to its readers: do not write to it any more, take a new loan.
+
+        Raises:
+            Unsupported: a dtype that no library has, elements that are Python objects, or memory of
+                a GPU where that cannot be had; the message says why.
+            OutOfMemory: a limit was reached; the message names it.
+            Closed: the publisher is closed.
+        """
+        if like is None and device is None:
+            tensor = self._core.loan_torch(dtype, shape)
+            if tensor is not None:
+                return tensor
+        return tensor_in(self._core.loan, shape, dtype, like, device)
+
+    def publish(self, data: Any, *, timeout: float | None = None, stream: Any = None) -> int:
+        """Publishes a tensor, or a message of tensors and small values.
+
+        A message is a dict, list, tuple or set, nested as you like, of tensors (PyTorch, NumPy,
+        and what offers `__dlpack__`, `__array_interface__` or the buffer protocol), None, bool,
+        int, float, complex, str, bytes and NumPy scalars. All arrive as they were: see
+        docs/tensors.md for what that means for each.
+
+        Loans travel by reference; other tensors are copied once, without the GIL. Those on a GPU
+        stay where they are, and must not be written before their readers are through.
+
+        Args:
+            data: what to send.
+            timeout: seconds to wait for room, if the publisher is reliable; the default is the
+                publisher's own.
+            stream: on which what lies on a GPU is written: readers wait for what is enqueued there
+                now. PyTorch's current one for its tensors, the legacy default stream for others.
+
+        Returns:
+            How many subscribers have it in their queues.
+
+        Raises:
+            Unsupported: something in it cannot travel; nothing was sent.
+            MessageError: it is not of the publisher's message type, or one of its fields not of the
+                type that was declared; nothing was sent.
+            InvalidArgument: a loan that was published before.
+            OutOfMemory: a limit was reached; nothing was sent.
+            Timeout: a reliable publisher found no room in time; nobody got it.
+            Closed: the publisher is closed.
+        """
+        if timeout is None:
+            timeout = self._timeout
+        kind = type(data)
+        if (kind in TENSOR_CLASSES or kind is bytes) and stream is None and self._type is None:
+            told = self._core.publish_one(data, timeout)
+            if told is not None:
+                return self._subscribers(told)
+        outgoing, fields = flatten(data if self._type is None else self._type.checked(data))
+        if stream is not None:
+            outgoing.set_stream(stream_of(stream))
+        return self._subscribers(self._core.publish(outgoing, fields, timeout))
+
+    def _subscribers(self, told: int | Outcome) -> int:
+        if isinstance(told, int):
+            return told
+        if told is Outcome.CLOSED:
+            raise Closed(f"the publisher of {self._topic!r} is closed")
+        raise Timeout(
+            f"a subscriber of {self._topic!r} had no room in time, and nobody got the sample"
+        )
+
+    def wait_for_subscribers(self, count: int = 1, timeout: float | None = None) -> bool:
+        """Waits until at least `count` subscribers are connected; False after `timeout` seconds."""
+        outcome = self._core.wait_for_subscribers(whole_number("count", count, least=0), timeout)
+        if outcome is Outcome.CLOSED:
+            raise Closed(f"the publisher of {self._topic!r} is closed")
+        return outcome is Outcome.DONE
+
+    @property
+    def stats(self) -> dict[str, int]:
+        """Counters: sent, delivered, dropped_depth, dropped_held, waited, bytes_copied, ..."""
+        return dict(self._core.stats)
+
+    def close(self) -> None:
+        """Ends it; subscribers still get what is in their queues. A second call does nothing."""
+        self._closed = True
+        self._core.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"subscribers={self.stats['subscribers']}"
+        return f"<tensorbus.Publisher {self._topic!r} {state}>"

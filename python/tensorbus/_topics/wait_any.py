@@ -1,0 +1,64 @@
+"""Waiting for several subscribers at once."""
+
+from __future__ import annotations
+
+import math
+import select
+import time
+from collections.abc import Iterable
+
+from tensorbus._base.arguments import seconds
+from tensorbus._base.errors import InvalidArgument
+from tensorbus._base.public import public
+from tensorbus._topics.subscriber import Subscriber
+
+# As in the core: a signal that another thread got, or that comes just before the poll, does not
+# end the poll. Python handles it after this time.
+_SIGNAL_SLICE = 0.1
+
+
+@public
+def wait_any(subscribers: Iterable[Subscriber], timeout: float | None = None) -> list[Subscriber]:
+    """Waits until at least one of several subscribers has something to say.
+
+    That is a sample, or what `receive` would raise at once: `Closed` or `HoldLimit`. Nothing is
+    taken, so that with other threads at the same subscribers `try_receive` may still find none.
+    With asyncio, wait for the tasks of several `AsyncSubscriber.receive` with `asyncio.wait`.
+
+    Args:
+        subscribers: at least one; one that is given twice counts once.
+        timeout: seconds; `None` for as long as it takes, 0 to look only.
+
+    Returns:
+        Those that do, in the order given; none after `timeout`.
+
+    Raises:
+        InvalidArgument: no subscriber, or something that is none.
+
+    >>> from tensorbus import Publisher
+    >>> with Publisher("doc/b", history=1) as publisher:
+    ...     publisher.publish(7)
+    ...     with Subscriber("doc/a") as a, Subscriber("doc/b") as b:
+    ...         [subscriber.receive().data for subscriber in wait_any([a, b], timeout=10)]
+    0
+    [7]
+    """
+    watched = list(dict.fromkeys(subscribers))
+    if not watched:
+        raise InvalidArgument("subscribers=[]: there is nothing to wait for")
+    poll = select.poll()
+    for subscriber in watched:
+        if not isinstance(subscriber, Subscriber):
+            raise InvalidArgument(
+                f"{type(subscriber).__name__} is no Subscriber; with asyncio, use asyncio.wait"
+            )
+        poll.register(subscriber.fileno(), select.POLLIN)
+    timeout = seconds("timeout", timeout)
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        # This re-arms the descriptors of the others.
+        ready = [subscriber for subscriber in watched if subscriber.ready()]
+        left = _SIGNAL_SLICE if deadline is None else deadline - time.monotonic()
+        if ready or left <= 0:
+            return ready
+        poll.poll(math.ceil(min(left, _SIGNAL_SLICE) * 1000))

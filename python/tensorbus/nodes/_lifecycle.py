@@ -1,0 +1,308 @@
+"""What a node runs, how that begins and ends, and how users ask for it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from tensorbus._aio.callbacks import Mode
+from tensorbus._aio.failures import Failures
+from tensorbus._base.errors import Closed
+from tensorbus.nodes._run import EndedBySigterm
+from tensorbus.nodes._threads import Place, Threads
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Work(Protocol):
+    """A subscriber, timer or service of a node."""
+
+    mode: Mode
+    label: str
+
+    @property
+    def parallel(self) -> int:
+        """In how many tasks or threads it is to run."""
+
+    async def work(self, stop: threading.Event) -> None:
+        """In the event loop, until it is cancelled; no callback is called after `stop`."""
+
+    def work_sync(self, stop: threading.Event) -> None:
+        """In a thread, until `close` is called; no callback is called after `stop`."""
+
+    async def finish(self) -> None:
+        """Waits for what its callbacks have left under way, but not for long. In the loop."""
+
+    def close(self) -> None:
+        """Ends it. From any thread; a second call does nothing."""
+
+
+class Lifecycle:
+    """Starts work when the node runs, each piece in its own task or thread, and ends it.
+
+    `stop` is for any thread; the rest is the event loop's, or, without one, the main thread's.
+
+    Args:
+        node: its name.
+        on_error: see `Failures`.
+        afterwards: called once, when it is closed and all work has ended.
+    """
+
+    def __init__(self, node: str, on_error: str, afterwards: Callable[[], None]) -> None:
+        self.closed: bool = False
+        self.stopped: threading.Event = threading.Event()
+        self.failures: Failures = Failures(node, on_error, self.stop)
+        self.threads: Threads = Threads(node, lambda error, name: self.failures.report(error, name))
+        self._node = node
+        self._work: dict[Work, Place | None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake: asyncio.Event | None = None
+        self._ended: asyncio.Event | None = None
+        self._threads_run = False
+        self._afterwards = afterwards
+        self._close_at_end = False
+
+    def add(self, work: Work, place: Place | None = None) -> None:
+        """Starts it if the node runs, else when it does."""
+        self._work[work] = place
+        if work.mode == "async" and self._loop is not None:
+            self._start_task(work)
+        elif work.mode == "sync" and self._threads_run:
+            self._start_thread(work)
+
+    def check_open(self) -> None:
+        if self.closed:
+            raise Closed(f"node {self._node!r} is closed")
+
+    @property
+    def in_loop(self) -> bool:
+        """Does it run in an event loop now?"""
+        return self._loop is not None
+
+    @property
+    def running(self) -> bool:
+        """Does it run now, in whichever way?"""
+        return (self.in_loop or self._threads_run) and not self.stopped.is_set()
+
+    def check_all_sync(self, call: str) -> None:
+        """Raises RuntimeError if something needs an event loop."""
+        names = [work.label for work in self._work if work.mode == "async"]
+        if names or self.in_loop:
+            raise RuntimeError(
+                f"node {self._node!r} has async work ({', '.join(names)}), which {call} cannot "
+                "serve: use `await node.run()` and `await node.close()`, or mode='sync'"
+            )
+
+    async def run(self) -> None:
+        """Until `stop`. Then tasks are cancelled, work is closed, and threads have ended."""
+        if self.in_loop:
+            raise RuntimeError(f"node {self._node!r} runs already")
+        self._loop = asyncio.get_running_loop()
+        self._wake, self._ended = asyncio.Event(), asyncio.Event()
+        try:
+            self._start_all()
+            if not self.stopped.is_set():
+                await self._wake.wait()
+        finally:
+            try:
+                await self._end()
+            finally:
+                self._loop = None
+                self._ended.set()
+        self.failures.raise_first()
+
+    def spin(self, timeout: float | None) -> bool:
+        """Blocks until `stop`, or for `timeout` seconds; False after that.
+
+        When it is interrupted, too, the threads are told to end.
+        """
+        self.start_threads()
+        try:
+            stopped = self.stopped.wait(timeout)
+        except BaseException:
+            self.stop()
+            self._close_work()
+            raise
+        if stopped:
+            self._close_work()
+        self.failures.raise_first()
+        return stopped
+
+    def start_threads(self) -> None:
+        if not self._threads_run and not self.stopped.is_set():
+            self._threads_run = True
+            for work in list(self._work):
+                if work.mode == "sync":
+                    self._start_thread(work)
+
+    def stop(self) -> None:
+        """Ends `run` and `spin`, for good. From any thread."""
+        self.stopped.set()
+        loop, wake = self._loop, self._wake
+        if loop is not None and wake is not None:
+            with suppress(RuntimeError):  # it was closed over its tasks
+                loop.call_soon_threadsafe(wake.set)
+
+    async def close(self) -> None:
+        """Ends all. A second call does nothing.
+
+        From a callback of the node itself it returns before that, for `run` waits for callbacks.
+        """
+        self.stop()
+        if asyncio.current_task() in self._tasks:
+            self._close_at_end = True
+            return
+        if self.in_loop and self._ended is not None:
+            await self._ended.wait()
+        await self._join()
+        self._finish()
+
+    def close_sync(self) -> None:
+        """Ends all; returns when the threads have ended, but for the one that calls."""
+        self.stop()
+        self._close_work()
+        self.threads.join()
+        self._finish()
+
+    def _start_all(self) -> None:
+        if self.stopped.is_set():
+            return
+        self.start_threads()
+        for work in list(self._work):
+            if work.mode == "async":
+                self._start_task(work)
+
+    def _start_task(self, work: Work) -> None:
+        assert self._loop is not None
+        for _ in range(work.parallel):
+            task = self._loop.create_task(
+                work.work(self.stopped), name=f"{self._node}: {work.label}"
+            )
+            self._tasks.add(task)
+            task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.failures.end_with(error)  # ours: callbacks' never come here
+
+    def _start_thread(self, work: Work) -> None:
+        for _ in range(work.parallel):
+            self.threads.start(work.label, lambda: work.work_sync(self.stopped), self._work[work])
+
+    async def _end(self) -> None:
+        self.stop()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await self._join()
+        if self._close_at_end:
+            self._finish()
+
+    async def _join(self) -> None:
+        await asyncio.gather(*(work.finish() for work in self._work))
+        self._close_work()
+        if self.threads:
+            await asyncio.get_running_loop().run_in_executor(None, self.threads.join)
+
+    def _finish(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._afterwards()
+
+    def _close_work(self) -> None:
+        for work in self._work:
+            work.close()
+
+
+class HasLifecycle:
+    """The part of a node that users run and close it by.
+
+    Its attributes are spelt so that those of users' classes cannot be the same.
+    """
+
+    def __init__(self, name: str, lifecycle: Lifecycle) -> None:
+        self.__name = name
+        self.__lifecycle = lifecycle
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.__name
+
+    @property
+    def is_running(self) -> bool:
+        """Is it in `run`, or between the first `spin` and the end?"""
+        return self.__lifecycle.running
+
+    @property
+    def stop_event(self) -> threading.Event:
+        """Set when it is to end."""
+        return self.__lifecycle.stopped
+
+    async def run(self) -> None:
+        """Calls the callbacks until `stop`. Then they are cancelled, and threads have ended.
+
+        Raises:
+            Exception: the first of a callback, with `on_error="raise"`.
+            RuntimeError: it runs already.
+            Closed: the node is closed.
+        """
+        self.__lifecycle.check_open()
+        await self.__lifecycle.run()
+
+    def spin(self, timeout: float | None = None) -> bool:
+        """Runs a node without an event loop until `stop`; False after `timeout` seconds.
+
+        The threads go on between two calls. SIGTERM raises `SystemExit(143)` here, as Ctrl-C
+        raises `KeyboardInterrupt`.
+
+        Raises:
+            RuntimeError: something in it needs an event loop.
+            Exception: the first of a callback, with `on_error="raise"`.
+            Closed: the node is closed.
+        """
+        self.__lifecycle.check_open()
+        self.__lifecycle.check_all_sync("spin()")
+        with EndedBySigterm():
+            return self.__lifecycle.spin(timeout)
+
+    def stop(self) -> None:
+        """Ends `run` and `spin`, for good. From any thread or callback."""
+        self.__lifecycle.stop()
+
+    async def close(self) -> None:
+        """Ends it all: callbacks, threads, publishers, subscribers. A second call does nothing."""
+        await self.__lifecycle.close()
+
+    def close_sync(self) -> None:
+        """The same without an event loop.
+
+        Raises:
+            RuntimeError: something in it needs one.
+        """
+        self.__lifecycle.check_all_sync("close_sync()")
+        self.__lifecycle.close_sync()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close_sync()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.__lifecycle.closed else "running" if self.is_running else "open"
+        return f"<tensorbus.Node {self.__name!r} {state}>"
