@@ -82,3 +82,14 @@ def test_the_errors_of_the_troubleshooting_page_are_those_of_the_code() -> None:
         part.strip() for text in errors if not text.startswith(others) for part in text.split("...")
     }
     assert [part for part in parts if part not in code] == []
+
+
+def test_every_variable_that_is_read_is_on_the_page() -> None:
+    page = (ROOT / "docs/environment.md").read_text()
+    sources = [*ROOT.glob("src/**/*.cpp"), *ROOT.glob("python/**/*.py")]
+    code = "\n".join(path.read_text() for path in sources if not path.name.endswith("_test.cpp"))
+    read = set(
+        re.findall(r'(?:getenv\(|environ\[|environ\.get\(|budget_bytes, )"(TENSORBUS_\w+)"', code)
+    )
+    assert len(read) > 5
+    assert {name for name in read if f"`{name}`" not in page} == set()

@@ -5,9 +5,8 @@
 
 namespace tensorbus::platform {
 
-// The places of the protocol at which tests stop or kill a process, in one list so that a test can
-// walk all of them. docs/protocol.md says what a death at each leaves behind, and names three more,
-// which need memory of a GPU: no test kills there.
+// Every place of the protocol at which a test can stop or kill a process; docs/protocol.md says
+// what a death at each leaves behind. Kept in one list so that a test can walk all of them.
 inline constexpr std::array<std::string_view, 30> kSteps = {"socket.bound",
                                                             "socket.listening",
                                                             "hello.sent",
