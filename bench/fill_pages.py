@@ -100,48 +100,26 @@ def memory_plot(report: Report, page: Path) -> str:
     return plot("memory", "Memory against the number of topics and participants", page)
 
 
-def readme(report: Report, page: Path) -> str:
-    described = report["machine"]
-    text = (
-        f"Medians of one run on {described['cores'].split()[0]} cores of a machine with "
-        f"{described['cpu']}, all taking turns; what each row means, the goals and whether they "
-        "are met are in [docs/performance.md](docs/performance.md)."
-    )
-    return "\n\n".join([text, as_markdown(short_table(peers(report))), latency_plot(report, page)])
+def overview_peers(report: Report, _: Path) -> str:
+    return as_markdown(short_table(peers(report)))
 
 
-def readme_plots(report: Report, page: Path) -> str:
-    """The other plots, side by side."""
-    plots = {
-        "as fast as they go": throughput_plot,
-        "many subscribers": fan_out_plot,
-        "many topics and participants": memory_plot,
-    }
-    return as_markdown([[*plots], [make(report, page) for make in plots.values()]])
+def overview_floors(report: Report, _: Path) -> str:
+    return as_markdown(floor_table(report["results"]))
 
 
-def readme_floors(report: Report, _: Path) -> str:
-    text = (
-        "The same run against its floors ([bench/results/report.md](bench/results/report.md), "
-        "made by `scripts/bench`):"
-    )
-    return f"{text}\n\n{as_markdown(floor_table(report['results']))}"
-
-
-def readme_queues(report: Report, _: Path) -> str:
-    text = "Queues, handles and nodes in Python, in the same run, receivers asleep:"
+def overview_queues(report: Report, _: Path) -> str:
     table = floor_table(report["results"], QUEUES)
     table[0][-1] = "beside it"
-    return f"{text}\n\n{as_markdown(table)}"
+    return as_markdown(table)
 
 
 MAKERS = {
     "machine": machine,
     "goals": goals,
-    "readme": readme,
-    "readme plots": readme_plots,
-    "readme floors": readme_floors,
-    "readme queues": readme_queues,
+    "overview peers": overview_peers,
+    "overview floors": overview_floors,
+    "overview queues": overview_queues,
     "peers in hand": peers_in_hand,
     "peers read": peers_read,
     "peers stream": peers_stream,
@@ -154,10 +132,9 @@ MAKERS = {
 }
 # The benchmark that a block is made of, where that is not its name.
 SOURCES = {
-    "readme": "python_peers",
-    "readme plots": "python_peers",
-    "readme floors": "polled_latency",
-    "readme queues": "python_queue",
+    "overview peers": "python_peers",
+    "overview floors": "polled_latency",
+    "overview queues": "python_queue",
     "plot latency": "python_peers",
     "plot throughput": "python_peers",
     "plot fan out": "fan_out",

@@ -1,4 +1,4 @@
-"""The bus beside its floors at a glance: the short table of the README."""
+"""The bus beside its floors at a glance: the short tables of docs/performance.md."""
 
 from __future__ import annotations
 
