@@ -6,7 +6,7 @@
 
 #include "harness/messages.hpp"
 #include "harness/report.hpp"
-#include "tensorbus/memory/cuda_probe.hpp"
+#include "tensorbus/device/probe.hpp"
 
 namespace {
 

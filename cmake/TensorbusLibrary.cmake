@@ -4,14 +4,13 @@
 
 set(TENSORBUS_SOURCE_DIR "${PROJECT_SOURCE_DIR}/src/tensorbus")
 set(TENSORBUS_GENERATED_DIR "${PROJECT_BINARY_DIR}/generated")
-set(TENSORBUS_LAYERS platform memory tensor link bus)
+set(TENSORBUS_LAYERS platform memory device tensor link bus)
 
 set(core_sources)
 foreach(layer IN LISTS TENSORBUS_LAYERS ITEMS c)
-  file(GLOB layer_sources CONFIGURE_DEPENDS "${TENSORBUS_SOURCE_DIR}/${layer}/*.cpp")
+  file(GLOB_RECURSE layer_sources CONFIGURE_DEPENDS "${TENSORBUS_SOURCE_DIR}/${layer}/*.cpp")
   list(APPEND core_sources ${layer_sources})
 endforeach()
-list(FILTER core_sources EXCLUDE REGEX "_test\\.cpp$")
 
 # Of the C interface: it moves on when a program that was compiled before would break.
 set(TENSORBUS_ABI_VERSION ${PROJECT_VERSION_MAJOR})
@@ -27,7 +26,7 @@ target_include_directories(tensorbus_objects PUBLIC "${PROJECT_SOURCE_DIR}/src"
                                                     "${PROJECT_SOURCE_DIR}/include"
                                                     "${TENSORBUS_GENERATED_DIR}")
 target_compile_definitions(tensorbus_objects PRIVATE TENSORBUS_BUILD
-                                             PUBLIC TENSORBUS_STEPS=$<BOOL:${TENSORBUS_STEPS}>)
+                                             PUBLIC TENSORBUS_KILL_POINTS=$<BOOL:${TENSORBUS_KILL_POINTS}>)
 target_link_libraries(tensorbus_objects PUBLIC Threads::Threads PRIVATE tensorbus_warnings)
 
 # tensorbus_parse_once(TARGET [PRIVATE HEADER... | REUSE_FROM OTHER_TARGET]): most of what takes time
@@ -44,7 +43,7 @@ tensorbus_parse_once(
 # GCC 12 finds writes beyond the end inside std::string, as with -Wrestrict (TensorbusOptions.cmake),
 # where <string> was precompiled.
 set_source_files_properties(
-  "${TENSORBUS_SOURCE_DIR}/tensor/descriptor.cpp" "${TENSORBUS_SOURCE_DIR}/tensor/safetensors_file.cpp"
+  "${TENSORBUS_SOURCE_DIR}/tensor/descriptor.cpp" "${TENSORBUS_SOURCE_DIR}/tensor/files/safetensors_file.cpp"
   PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 
 add_library(tensorbus SHARED)

@@ -3,7 +3,7 @@ option(TENSORBUS_BUILD_BENCH "Build the C++ benchmarks" OFF)
 option(TENSORBUS_BUILD_EXAMPLES "Build the C++ examples" OFF)
 option(TENSORBUS_BUILD_PYTHON "Build the Python module (pip does this)" OFF)
 option(TENSORBUS_BUILD_FUZZERS "Build the fuzzers (needs Clang and its libFuzzer)" OFF)
-option(TENSORBUS_STEPS "Compile in the places at which a test can kill a process"
+option(TENSORBUS_KILL_POINTS "Compile in the places at which a test can kill a process"
        ${TENSORBUS_BUILD_TESTS})
 option(TENSORBUS_WERROR "Warnings are errors, with the compiler that CI uses (GCC 12)" OFF)
 set(TENSORBUS_SANITIZE "" CACHE STRING "address (with undefined behaviour), thread, or nothing")

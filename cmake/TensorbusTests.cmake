@@ -1,5 +1,6 @@
-# One test program per layer, from the *_test.cpp files beside the code, and one from tests/cpp;
-# one program for each tests/cpp/*_process.cpp, which the tests start and kill.
+# One test program for each folder of tests/unit, which are those of src/tensorbus, and one for each
+# of the other folders; one program for each tests/system/*_process.cpp, which the tests start and
+# kill.
 
 find_package(GTest REQUIRED)
 include(GoogleTest)
@@ -14,10 +15,11 @@ function(tensorbus_compile_quickly name)
   tensorbus_parse_once(${name} ${ARGN})
 endfunction()
 
-file(GLOB process_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/cpp/*_process.cpp")
+file(GLOB process_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/system/*_process.cpp")
 foreach(source IN LISTS process_sources)
   cmake_path(GET source STEM name)
   add_executable(${name} "${source}")
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE tensorbus_internal tensorbus_warnings)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${TENSORBUS_TEST_BIN_DIR}")
   add_dependencies(tensorbus_test_processes ${name})
@@ -31,6 +33,7 @@ function(tensorbus_add_tests label folder)
   set(name ${label}_tests)
   add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE tensorbus_internal tensorbus_warnings GTest::gtest_main)
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_compile_definitions(${name} PRIVATE TENSORBUS_TEST_BIN_DIR="${TENSORBUS_TEST_BIN_DIR}")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${TENSORBUS_TEST_BIN_DIR}")
   add_dependencies(${name} tensorbus_test_processes)
@@ -44,14 +47,15 @@ function(tensorbus_add_tests label folder)
 endfunction()
 
 foreach(layer IN LISTS TENSORBUS_LAYERS)
-  tensorbus_add_tests(${layer} "${TENSORBUS_SOURCE_DIR}/${layer}")
+  tensorbus_add_tests(${layer} "${PROJECT_SOURCE_DIR}/tests/unit/${layer}")
 endforeach()
-tensorbus_add_tests(system "${PROJECT_SOURCE_DIR}/tests/cpp")
+tensorbus_add_tests(model "${PROJECT_SOURCE_DIR}/tests/model")
+tensorbus_add_tests(system "${PROJECT_SOURCE_DIR}/tests/system")
 tensorbus_add_tests(bench "${PROJECT_SOURCE_DIR}/bench/harness")
 # In a program of its own: its operator new fails when told to.
-tensorbus_add_tests(allocation "${PROJECT_SOURCE_DIR}/tests/cpp/allocation")
+tensorbus_add_tests(allocation "${PROJECT_SOURCE_DIR}/tests/system/allocation")
 # Compilers may leave out an allocation that nobody needs, which here is one that has to fail.
-set_source_files_properties("${PROJECT_SOURCE_DIR}/tests/cpp/allocation/failing_new_test.cpp"
+set_source_files_properties("${PROJECT_SOURCE_DIR}/tests/system/allocation/failing_new_test.cpp"
                             PROPERTIES COMPILE_OPTIONS -O0 SKIP_PRECOMPILE_HEADERS ON)
 
 # The public C++ API, through what the shared library exports: it sees include/ alone.
@@ -88,8 +92,9 @@ target_compile_definitions(public_tests
                            PRIVATE TENSORBUS_STANDIN="$<TARGET_FILE:cuda_standin>")
 
 # Kills processes at random: some hundred here, ten thousand by scripts/kills.
-file(GLOB kills_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/cpp/kills/*.cpp")
+file(GLOB kills_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/chaos/kills/*.cpp")
 add_executable(kill_storm ${kills_sources})
+target_include_directories(kill_storm PRIVATE "${PROJECT_SOURCE_DIR}")
 target_link_libraries(kill_storm PRIVATE tensorbus_internal tensorbus_warnings)
 set_target_properties(kill_storm PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${TENSORBUS_TEST_BIN_DIR}")
 add_test(NAME system/kill_storm COMMAND kill_storm --kills 200)

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "fuzz/fuzz.hpp"
-#include "tensorbus/link/control.hpp"
+#include "tensorbus/link/wire/control.hpp"
 
 namespace tensorbus::fuzz {
 namespace {
@@ -74,18 +74,16 @@ void run(std::span<const std::byte> datagram) {
       return decode<link::QueueCall>(datagram);
     case link::ControlType::kCancel:
       return decode<link::Cancel>(datagram);
-    case link::ControlType::kTold:
-      return decode<link::Told>(datagram);
+    case link::ControlType::kReply:
+      return decode<link::Reply>(datagram);
     case link::ControlType::kFile:
       return decode<link::FileMessage>(datagram);
-    case link::ControlType::kCudaSegment:
-      return decode<link::CudaSegment>(datagram);
-    case link::ControlType::kCudaClosed:
-      return decode<link::CudaClosed>(datagram);
-    case link::ControlType::kCudaExport:
-      return decode<link::CudaExport>(datagram);
-    case link::ControlType::kTimelineEvent:
-      return decode<link::TimelineEvent>(datagram);
+    case link::ControlType::kDeviceSegment:
+      return decode<link::DeviceSegment>(datagram);
+    case link::ControlType::kDeviceClosed:
+      return decode<link::DeviceClosed>(datagram);
+    case link::ControlType::kDeviceExport:
+      return decode<link::DeviceExport>(datagram);
     case link::ControlType::kPin:
       return decode<link::Pin>(datagram);
     default:  // all others name one link or segment

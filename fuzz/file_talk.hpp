@@ -4,7 +4,7 @@
 
 #include "fuzz/fuzz.hpp"
 #include "tensorbus/platform/utf8.hpp"
-#include "tensorbus/tensor/file_contents.hpp"
+#include "tensorbus/tensor/files/file_contents.hpp"
 
 namespace tensorbus::fuzz {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fuzz/fuzz.hpp"
-#include "tensorbus/bus/handle.hpp"
+#include "tensorbus/bus/share/handle.hpp"
 
 namespace tensorbus::fuzz {
 namespace {

@@ -1,9 +1,9 @@
 // Fields of a sample: what decodes can be written, and what was written decodes to the same.
 
+#include <tensorbus/value.hpp>
 #include <vector>
 
 #include "fuzz/fuzz.hpp"
-#include "tensorbus/tensor/value.hpp"
 
 namespace tensorbus::fuzz {
 namespace {

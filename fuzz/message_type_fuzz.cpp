@@ -4,12 +4,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tensorbus/message_type.hpp>
 #include <utility>
 #include <vector>
 
 #include "fuzz/fuzz.hpp"
-#include "tensorbus/bus/advertisement.hpp"
-#include "tensorbus/tensor/message_type.hpp"
+#include "tensorbus/bus/domain/advertisement.hpp"
 
 namespace tensorbus::fuzz {
 namespace {

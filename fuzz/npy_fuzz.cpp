@@ -5,8 +5,8 @@
 #include <string>
 
 #include "fuzz/file_talk.hpp"
-#include "tensorbus/tensor/file_test_support.hpp"
-#include "tensorbus/tensor/npy_file.hpp"
+#include "tensorbus/tensor/files/npy_file.hpp"
+#include "tests/unit/tensor/file_test_support.hpp"
 
 namespace tensorbus::fuzz {
 namespace {

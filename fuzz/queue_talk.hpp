@@ -8,20 +8,20 @@
 #include <utility>
 #include <vector>
 
-#include "fuzz/raw_talk.hpp"
+#include "fuzz/peer_talk.hpp"
 #include "fuzz/wild_descriptor.hpp"
-#include "tensorbus/bus/collect.hpp"
-#include "tensorbus/bus/queue_host.hpp"
-#include "tensorbus/bus/sample_parts.hpp"
+#include "tensorbus/bus/queue/queue_host.hpp"
+#include "tensorbus/bus/session/acquire_leases.hpp"
+#include "tensorbus/bus/subscribe/sample_data.hpp"
 
 namespace tensorbus::fuzz {
 
 // What was lent, read as whoever waits for it reads it; empty if that comes to nothing.
-inline std::optional<Sample> read_now(const bus::HeldRef& held, Access access) {
+inline std::optional<Sample> read_now(const bus::LentRef& held, Access access) {
   Sample sample;
   try {
-    const auto read = bus::SampleParts::read(sample, *held, {.access = access});
-    if (read == bus::SampleParts::Read::kDone) return sample;
+    const auto read = bus::SampleData::read(sample, *held, {.access = access});
+    if (read == bus::SampleData::Read::kDone) return sample;
   } catch (const Error&) {
   }
   return std::nullopt;
@@ -32,7 +32,8 @@ inline std::optional<Sample> read_now(const bus::HeldRef& held, Access access) {
 class HostedOnce {
  public:
   explicit HostedOnce(World& world)
-      : host_(*world.surroundings.queues), name_(host_.make({.maxsize = 2, .redeliver = true})) {}
+      : host_(static_cast<bus::QueueHost&>(*world.context.queues)),
+        name_(host_.make({.maxsize = 2, .redeliver = true})) {}
   ~HostedOnce() { host_.close(name_.number); }
   HostedOnce(const HostedOnce&) = delete;
   HostedOnce& operator=(const HostedOnce&) = delete;
@@ -65,7 +66,7 @@ inline link::Lent wild_lent(Input& input) {
 }
 
 // A request to our host, or the answer of one.
-inline void say_queue(RawTalk& talk, const HostedOnce& hosted, Input& input) {
+inline void say_queue(PeerTalk& talk, const HostedOnce& hosted, Input& input) {
   const std::uint32_t what = input.below(9);
   const std::uint32_t request = input.below(8);
   link::QueueName queue = hosted.name();
@@ -86,7 +87,7 @@ inline void say_queue(RawTalk& talk, const HostedOnce& hosted, Input& input) {
     case 5:
       return talk.say(link::Cancel{request}, input);
     default: {
-      link::Told told{.request = request, .timed_out = input.below(2)};
+      link::Reply told{.request = request, .timed_out = input.below(2)};
       told.first = input.number();
       return talk.say(told, input);
     }
@@ -111,8 +112,8 @@ inline bool hears_queue(link::Channel::Received& received) {
     case link::ControlType::kCancel:
       check(received.as<link::Cancel>().request != 0);
       return true;
-    case link::ControlType::kTold:
-      check(received.as<link::Told>().timed_out <= 1);
+    case link::ControlType::kReply:
+      check(received.as<link::Reply>().timed_out <= 1);
       return true;
     default:
       return false;
@@ -122,7 +123,7 @@ inline bool hears_queue(link::Channel::Received& received) {
 // Our end, of a queue that is the peer's: each request is answered once, with what it asked for.
 class Queueing {
  public:
-  Queueing(World& world, std::shared_ptr<bus::Exchange> exchange)
+  Queueing(World& world, std::shared_ptr<bus::PeerSession> exchange)
       : world_(world), exchange_(std::move(exchange)) {}
 
   void ask(Input& input) {
@@ -132,15 +133,15 @@ class Queueing {
     switch (what) {
       case 0:
         last_ = exchange_->put(kQueue, argument & 1U, {}, nothing(), memory::Grant::kRead,
-                               [this](bus::Exchange::Answer& answer) { hear_told(answer); });
+                               [this](bus::PeerSession::Answer& answer) { hear_told(answer); });
         return;
       case 1:
         last_ = exchange_->call(kQueue, static_cast<link::QueueVerb>(argument), argument,
-                                [this](bus::Exchange::Answer& answer) { hear_told(answer); });
+                                [this](bus::PeerSession::Answer& answer) { hear_told(answer); });
         return;
       default:
         last_ = exchange_->get(kQueue, argument & 1U,
-                               [this](bus::Exchange::Answer& answer) { hear_item(answer); });
+                               [this](bus::PeerSession::Answer& answer) { hear_item(answer); });
     }
   }
   void cancel() { exchange_->cancel(last_); }
@@ -151,19 +152,19 @@ class Queueing {
  private:
   static constexpr link::QueueName kQueue{3, 4};
 
-  static link::IssuedRef nothing() {
-    return std::make_shared<link::IssuedSample>(Few<memory::BlockRef>());
+  static link::PublishedRef nothing() {
+    return std::make_shared<link::PublishedSample>(OneOrMany<memory::BlockRef>());
   }
   void answered() { check(++answered_ <= asked_); }
-  void hear_told(const bus::Exchange::Answer& answer) {
-    check(std::holds_alternative<link::Told>(answer) || std::holds_alternative<Error>(answer));
+  void hear_told(const bus::PeerSession::Answer& answer) {
+    check(std::holds_alternative<link::Reply>(answer) || std::holds_alternative<Error>(answer));
     answered();
   }
-  void hear_item(const bus::Exchange::Answer& answer) {
+  void hear_item(const bus::PeerSession::Answer& answer) {
     const auto* lent = std::get_if<link::Lent>(&answer);
     if (lent == nullptr) return hear_told(answer);
-    bus::collect(world_.surroundings, exchange_, *lent, memory::Grant::kRead,
-                 {[this](const bus::HeldRef& held) {
+    bus::collect(world_.context, exchange_, *lent, memory::Grant::kRead,
+                 {[this](const bus::LentRef& held) {
                     if (auto sample = read_now(held, Access::kRead))
                       held_.push_back(*std::move(sample));
                     answered();
@@ -172,7 +173,7 @@ class Queueing {
   }
 
   World& world_;
-  const std::shared_ptr<bus::Exchange> exchange_;
+  const std::shared_ptr<bus::PeerSession> exchange_;
   std::vector<Sample> held_;
   std::uint32_t last_ = 0;  // request
   int asked_ = 0;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fuzz/fuzz.hpp"
-#include "tensorbus/link/owner_link.hpp"
+#include "tensorbus/link/ring/owner_link.hpp"
 
 namespace tensorbus::fuzz {
 namespace {
@@ -39,7 +39,7 @@ class Link {
     }
     if (link_.room() != link::OwnerLink::Room::kYes)
       return check(link_.outstanding() == limits_.depth + limits_.max_held);
-    auto sample = std::make_shared<const link::IssuedSample>(Few<memory::BlockRef>());
+    auto sample = std::make_shared<const link::PublishedSample>(OneOrMany<memory::BlockRef>());
     link::Entry entry;
     link_.push(entry, sample);
     const link::Slot& slot = memory_.slots()[position_++ % memory_.slots().size()];
@@ -57,7 +57,7 @@ class Link {
     const bool makes_sense = tail - returned_ <= returns.size();
     std::uint64_t bad = link_.bad_returns();
     if (!makes_sense && !link_.broken()) ++bad;  // once
-    std::vector<std::weak_ptr<const link::IssuedSample>> back;
+    std::vector<std::weak_ptr<const link::PublishedSample>> back;
     for (; makes_sense && returned_ != tail; ++returned_) {
       const auto found = live_.find(returns[returned_ % returns.size()].token);
       if (found == live_.end()) {
@@ -112,8 +112,8 @@ class Link {
   const link::LinkLimits limits_;
   link::OwnerLink link_;
   const link::LinkSegment& memory_;
-  std::map<std::uint64_t, std::weak_ptr<const link::IssuedSample>> live_;  // by token
-  std::vector<std::uint64_t> tokens_;                                      // all, ever
+  std::map<std::uint64_t, std::weak_ptr<const link::PublishedSample>> live_;  // by token
+  std::vector<std::uint64_t> tokens_;                                         // all, ever
   std::uint64_t position_ = 0;
   std::uint64_t returned_ = 0;
   std::uint64_t tail_ = 0;

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "fuzz/file_talk.hpp"
-#include "tensorbus/tensor/file_test_support.hpp"
-#include "tensorbus/tensor/safetensors_file.hpp"
+#include "tensorbus/tensor/files/safetensors_file.hpp"
+#include "tests/unit/tensor/file_test_support.hpp"
 
 namespace tensorbus::fuzz {
 namespace {

@@ -9,10 +9,10 @@
 
 #include "fuzz/fuzz.hpp"
 #include "fuzz/wild_descriptor.hpp"
-#include "tensorbus/bus/sample_parts.hpp"
-#include "tensorbus/link/borrower_link.hpp"
-#include "tensorbus/link/test_sockets.hpp"
-#include "tensorbus/platform/memfd.hpp"
+#include "tensorbus/bus/subscribe/sample_data.hpp"
+#include "tensorbus/link/ring/borrower_link.hpp"
+#include "tensorbus/platform/files/memfd.hpp"
+#include "tests/fakes/test_sockets.hpp"
 
 namespace tensorbus::fuzz {
 namespace {
@@ -47,9 +47,9 @@ struct World {
     made.emplace(7, Owned(3 * 4096));
     return made;
   }();
-  bus::SpareSample spare;  // as the last input left it
+  bus::SampleCache spare;  // as the last input left it
   link::WakePage wake_page;
-  std::shared_ptr<link::Connected> connected = std::make_shared<link::Connected>();
+  std::shared_ptr<link::PeerMemory> connected = std::make_shared<link::PeerMemory>();
   std::shared_ptr<const link::Source> source =
       std::make_shared<const link::Source>(link::Source{Id{}, 1, "topic"});
   link::LinkSegment rings{link::Geometry{1, 1}};
@@ -152,20 +152,20 @@ void run(Input input) {
   link::Entry popped;
   check(link->pop(popped) && link->held() == 1);
   std::optional<Sample> sample;
-  auto read = bus::SampleParts::Read::kDone;
+  auto read = bus::SampleData::Read::kDone;
   if (entry.sequence % 2 == 0) world.spare.refill();
   if (!accepts([&] {
         read =
-            bus::SampleParts::read(sample.emplace(), link, popped, {.access = access}, world.spare);
+            bus::SampleData::read(sample.emplace(), link, popped, {.access = access}, world.spare);
       }))
     return check(link->held() == 0);
-  const bool of_fields = read == bus::SampleParts::Read::kFieldsAlone;
+  const bool of_fields = read == bus::SampleData::Read::kFieldsAlone;
   if (of_fields) {  // it is whole without its lease
     check(link->held() == 1 && sample->tensors().empty());
     link->release(popped.token);
   }
   if (!of_fields &&
-      read != bus::SampleParts::Read::kDone) {  // it waits for something, and holds its lease
+      read != bus::SampleData::Read::kDone) {  // it waits for something, and holds its lease
     check(link->held() == 1);
     return link->release(popped.token);
   }

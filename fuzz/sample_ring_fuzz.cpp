@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "fuzz/fuzz.hpp"
-#include "tensorbus/link/sample_ring.hpp"
+#include "tensorbus/link/ring/sample_ring.hpp"
 
 namespace tensorbus::fuzz {
 namespace {

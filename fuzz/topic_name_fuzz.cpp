@@ -6,7 +6,7 @@
 #include <string>
 
 #include "fuzz/fuzz.hpp"
-#include "tensorbus/bus/topic_name.hpp"
+#include "tensorbus/bus/domain/topic_name.hpp"
 
 namespace tensorbus::fuzz {
 namespace {

@@ -6,10 +6,10 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <tensorbus/message_type.hpp>
 
 #include "fuzz/fuzz.hpp"
-#include "tensorbus/link/control.hpp"
-#include "tensorbus/tensor/message_type.hpp"
+#include "tensorbus/link/wire/control.hpp"
 
 namespace tensorbus::fuzz {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fuzz/fuzz.hpp"
-#include "tensorbus/memory/cuda_memory.hpp"
+#include "tensorbus/device/memory/device_memory.hpp"
 
 namespace tensorbus::fuzz {
 
@@ -58,7 +58,7 @@ class WildDescriptor {
     put(static_cast<std::uint8_t>(on_device ? 1 : 0));
     put(static_cast<std::uint8_t>((input_.byte() & 0x7e) | (contiguous ? 1 : 0)));
     if (on_device)
-      put(memory::CudaMemory::kFirst + input_.below(2));
+      put(memory::DeviceMemory::kFirst + input_.below(2));
     else
       put(kWildSegments[input_.byte() % 16 < 15 ? input_.below(3) : 3]);
     put(input_.number());

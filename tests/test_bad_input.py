@@ -67,7 +67,7 @@ COUNTS: dict[str, tuple[Callable[[Any], Any], int, int]] = {
     "history": (lambda value: tb.Publisher("topic", history=value), 0, 2**32 - 1),
     "depth of a subscriber": (lambda value: tb.Subscriber("topic", depth=value), 0, 65_536),
     "max_held": (lambda value: tb.Subscriber("topic", max_held=value), 1, 983_040),
-    "most": (lambda value: tb.Subscriber("topic").try_receive_many(value), 1, 2**32 - 1),
+    "max_count": (lambda value: tb.Subscriber("topic").try_receive_many(value), 1, 2**32 - 1),
     "count": (waits_for, 0, 2**32 - 1),
     "uses": (lambda value: tb.share(b"", uses=value), 1, 2**32 - 1),
     "budget_bytes": (lambda value: tb.participant(budget_bytes=value), 0, 2**64 - 1),

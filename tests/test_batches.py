@@ -38,10 +38,10 @@ def test_a_batch_has_no_more_than_was_asked_for() -> None:
         assert data_of(subscriber.receive_many(2)) == [4]
 
 
-@pytest.mark.parametrize("most", [0, -1, 1.5, "2"])
-def test_what_is_no_number_of_samples_is_refused(most: object) -> None:
-    with joined() as (_, subscriber), pytest.raises(tb.InvalidArgument, match="most"):
-        subscriber.receive_many(most)  # type: ignore[arg-type]
+@pytest.mark.parametrize("max_count", [0, -1, 1.5, "2"])
+def test_what_is_no_number_of_samples_is_refused(max_count: object) -> None:
+    with joined() as (_, subscriber), pytest.raises(tb.InvalidArgument, match="max_count"):
+        subscriber.receive_many(max_count)  # type: ignore[arg-type]
 
 
 def test_a_batch_waits_for_its_first_sample() -> None:

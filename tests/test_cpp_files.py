@@ -137,13 +137,6 @@ def tb_bytes(name: str) -> int:
     return int("".join(filter(str.isdigit, name.partition("_")[0]))) // 8
 
 
-# Where C++, which reads once from front to back, comes to another fault first.
-NO_OBJECT = "'t': expected an object"
-FIRST_FAULT = dict.fromkeys(
-    ("not JSON", "NaN", "too deep", "a number too long", "a name twice"), NO_OBJECT
-)
-
-
 @pytest.mark.parametrize("what", BAD_HEADERS)
 def test_a_bad_header_is_refused_as_in_python(tmp_path: Path, what: str) -> None:
     header, named = BAD_HEADERS[what]
@@ -152,7 +145,7 @@ def test_a_bad_header_is_refused_as_in_python(tmp_path: Path, what: str) -> None
     code, message = refusal_of(path)
     assert code == INVALID_ARGUMENT
     assert message.startswith(f"file '{path}': ")
-    assert re.search(FIRST_FAULT.get(what, named), message)
+    assert re.search(named, message)
 
 
 @pytest.mark.parametrize("length", [7, 2**63, 2**64 - 1, 100_000_001, 1000])

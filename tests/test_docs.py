@@ -16,8 +16,7 @@ PAGE = (ROOT / "docs/reliability.md").read_text()
 
 
 def test_the_tests_that_the_page_names_exist() -> None:
-    sources = [*ROOT.glob("src/**/*_test.cpp"), *ROOT.glob("tests/cpp/**/*_test.cpp")]
-    code = "\n".join(path.read_text() for path in sources)
+    code = "\n".join(path.read_text() for path in ROOT.glob("tests/**/*_test.cpp"))
     named = re.findall(r"`(?:[A-Z]\w*)?\.([a-z]\w+)`", PAGE)  # `Suite.name`, or `.name` of the same
     assert len(named) > 20
     missing = [name for name in named if not re.search(rf"\b{name}\b", code)]
@@ -32,6 +31,15 @@ def test_the_files_that_the_page_names_exist() -> None:
     }
     missing = [name for name in named if Path(name).name not in present]
     assert not missing
+
+
+def test_every_kill_point_is_in_a_list_and_on_the_page() -> None:
+    code = [path.read_text() for path in (ROOT / "src").rglob("*.[ch]pp")]
+    passed = {name for text in code for name in re.findall(r'kill_point\("([\w.]+)"\)', text)}
+    lists = (ROOT / "src/tensorbus/platform/kill_point.hpp").read_text()
+    assert passed == set(re.findall(r'"(\w+\.\w+)"', lists))
+    described = (ROOT / "docs/protocol.md").read_text()
+    assert [name for name in sorted(passed) if f"`{name}`" not in described] == []
 
 
 @pytest.mark.parametrize("page", ["cortex", "handles", "messages", "nodes"])

@@ -13,6 +13,7 @@ struct Device {
 
   static constexpr Device host() noexcept { return {}; }
   static constexpr Device cuda(int ordinal = 0) noexcept { return {Type::kCuda, ordinal}; }
+  constexpr bool is_host() const noexcept { return type == Type::kHost; }
   constexpr bool is_cuda() const noexcept { return type == Type::kCuda; }
   auto operator<=>(const Device&) const = default;
 };

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <tensorbus/id.hpp>
 #include <tensorbus/internal/call.hpp>
-#include <tensorbus/internal/few.hpp>
+#include <tensorbus/internal/one_or_many.hpp>
 #include <tensorbus/internal/tensors.hpp>
 #include <tensorbus/origin.hpp>
 #include <tensorbus/sample_header.hpp>
@@ -80,7 +80,7 @@ class Sample {
   }
 
   internal::SampleRef sample_;
-  Few<Tensor> tensors_;  // which end before it
+  OneOrMany<Tensor> tensors_;  // which end before it
 };
 
 namespace internal {

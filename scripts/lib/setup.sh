@@ -126,7 +126,7 @@ setup_torch() {
 
 package_sources() {
   find VERSION CMakeLists.txt pyproject.toml cmake include src python -type f \
-    ! -name '*_test.cpp' ! -name '*.pyc' -print0 | sort -z | xargs -0 sha256sum
+    ! -name '*.pyc' -print0 | sort -z | xargs -0 sha256sum
 }
 
 package_wheel() { compgen -G "$PWD/build/dist/*.whl"; }

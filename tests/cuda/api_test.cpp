@@ -10,7 +10,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "tensorbus/platform/cuda_api.hpp"
+#include "tensorbus/device/cuda/api.hpp"
 
 namespace tensorbus::platform::cu {
 namespace {
@@ -92,7 +92,6 @@ TEST(CudaApi, has_the_numbers_of_device_attributes) {
                  CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED));
   EXPECT_TRUE(is(kMemoryPoolsSupported, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED));
   EXPECT_TRUE(is(kStreamMemOps64Supported, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS));
-  EXPECT_TRUE(is(kIpcEventSupported, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED));
 }
 
 TEST(CudaApi, has_the_numbers_of_pointer_attributes) {
@@ -138,7 +137,6 @@ TEST(CudaApi, has_the_numbers_of_kinds_and_flags) {
   EXPECT_TRUE(is(kHostRegisterReadOnly, CU_MEMHOSTREGISTER_READ_ONLY));
   EXPECT_TRUE(is(kStreamNonBlocking, CU_STREAM_NON_BLOCKING));
   EXPECT_TRUE(is(kEventDisableTiming, CU_EVENT_DISABLE_TIMING));
-  EXPECT_TRUE(is(kEventInterprocess, CU_EVENT_INTERPROCESS));
   EXPECT_TRUE(is(kWaitValueGeq, CU_STREAM_WAIT_VALUE_GEQ));
   EXPECT_TRUE(is(kWriteValueDefault, CU_STREAM_WRITE_VALUE_DEFAULT));
   EXPECT_TRUE(is(kIpcLazyPeerAccess, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
@@ -147,7 +145,6 @@ TEST(CudaApi, has_the_numbers_of_kinds_and_flags) {
 TEST(CudaApi, lays_out_its_structures_in_the_same_way) {
   static_assert(sizeof(Uuid) == sizeof(CUuuid));
   static_assert(sizeof(IpcMemHandle) == sizeof(CUipcMemHandle));
-  static_assert(sizeof(IpcEventHandle) == sizeof(CUipcEventHandle));
   static_assert(sizeof(MemPoolPtrExportData) == sizeof(CUmemPoolPtrExportData));
   static_assert(sizeof(MemPoolProps) == sizeof(CUmemPoolProps));
   static_assert(offsetof(MemPoolProps, handle_types) == offsetof(CUmemPoolProps, handleTypes));

@@ -1,22 +1,22 @@
 // Memory of a device that nobody uses goes back to it.
 
 #include "ends.hpp"
-#include "tensorbus/memory/cuda_memory.hpp"
+#include "tensorbus/device/memory/device_memory.hpp"
 
 namespace tensorbus {
 namespace {
 
 using namespace testing;
-using memory::CudaArena;
+using memory::DeviceArena;
 
 constexpr std::size_t kSegment = std::size_t{64} << 20;
 
-TEST(CudaArena, segments_that_were_idle_for_a_while_go_back_but_for_one) {
+TEST(DeviceArena, segments_that_were_idle_for_a_while_go_back_but_for_one) {
   in_process([] {
-    memory::CudaMemory cuda({.segment_bytes = kSegment});
+    memory::DeviceMemory cuda({.segment_bytes = kSegment});
     int told = 0;
     cuda.on_idle([&] { ++told; });
-    const platform::CudaDevice& device = platform::CudaDevice::at(0);
+    const platform::Gpu& device = platform::Gpu::at(0);
     memory::BlockRef kept = cuda.allocate(device, 4096);
     std::vector<memory::BlockRef> large;
     for (int i = 0; i < 3; ++i) large.push_back(cuda.allocate(device, kSegment));
@@ -26,13 +26,13 @@ TEST(CudaArena, segments_that_were_idle_for_a_while_go_back_but_for_one) {
     EXPECT_EQ(told, 1);
     large.clear();
     EXPECT_EQ(told, 1) << "once until it was looked after";
-    cuda.retire_idle(CudaArena::Clock::now());
+    cuda.retire_idle(DeviceArena::Clock::now());
     EXPECT_EQ(told, 2) << "there is something for later";
     EXPECT_EQ(cuda.stats().at(0).segments, 4U);
 
     memory::BlockRef again = cuda.allocate(device, kSegment);
     EXPECT_EQ(again->segment(), first);
-    cuda.retire_idle(CudaArena::Clock::now() + 2 * CudaArena::kIdle);
+    cuda.retire_idle(DeviceArena::Clock::now() + 2 * DeviceArena::kIdle);
     EXPECT_EQ(cuda.stats().at(0).segments, 2U);
     EXPECT_EQ(cuda.stats().at(0).reserved_bytes, 2 * kSegment);
     EXPECT_EQ(cuda.take_retired().size(), 2U);
@@ -41,13 +41,13 @@ TEST(CudaArena, segments_that_were_idle_for_a_while_go_back_but_for_one) {
 
     again = {};
     kept = {};
-    cuda.retire_idle(CudaArena::Clock::now() + 2 * CudaArena::kIdle);
+    cuda.retire_idle(DeviceArena::Clock::now() + 2 * DeviceArena::kIdle);
     EXPECT_EQ(cuda.stats().at(0).segments, 1U) << "for the next one";
     EXPECT_TRUE(cuda.allocate(device, kSegment));
   });
 }
 
-TEST(CudaArena, a_segment_that_a_stream_still_writes_does_not_go_back) {
+TEST(DeviceArena, a_segment_that_a_stream_still_writes_does_not_go_back) {
   const FreshDomain domain;
   in_process([&] {
     const Participant us = domain.join();
@@ -63,7 +63,7 @@ TEST(CudaArena, a_segment_that_a_stream_still_writes_does_not_go_back) {
   });
 }
 
-TEST(CudaArena, a_reader_lets_go_of_what_was_given_back) {
+TEST(DeviceArena, a_reader_lets_go_of_what_was_given_back) {
   const FreshDomain domain;
   in_two_processes(
       [&](int wire) {
@@ -94,7 +94,7 @@ TEST(CudaArena, a_reader_lets_go_of_what_was_given_back) {
       });
 }
 
-TEST(CudaArena, a_block_may_outlive_its_participant) {
+TEST(DeviceArena, a_block_may_outlive_its_participant) {
   const FreshDomain domain;
   in_process([&] {
     std::optional<Participant> us = domain.join();
@@ -135,7 +135,7 @@ standin::Result copied_to_another_device(const FreshDomain& domain) {
   return result;
 }
 
-TEST(CudaArena, what_is_received_can_be_used_by_devices_that_reach_it) {
+TEST(DeviceArena, what_is_received_can_be_used_by_devices_that_reach_it) {
   const FreshDomain domain;
   in_process([&] { EXPECT_OK(copied_to_another_device(domain)); });
   in_process({{"STANDIN_WITHOUT", "peer"}},

@@ -1,6 +1,12 @@
 // Whoever dies, or leaves, while streams read and write what is lent.
 
-#include "ends.hpp"
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "foreign.hpp"
+#include "no_gpu_reader.hpp"
+#include "tensorbus/platform/kill_point.hpp"
 
 namespace tensorbus {
 namespace {
@@ -90,28 +96,56 @@ TEST(CudaDeathsOnTheHost, who_waits_for_a_dead_publisher_goes_on_and_is_told) {
   ::unsetenv("TENSORBUS_CUDA_ORDER");
 }
 
-// An event of a process that died may never come: nothing is enqueued for it any more.
-TEST(CudaDeathsByEvents, no_stream_is_told_to_wait_for_a_publisher_that_is_known_to_be_dead) {
+// A publisher that is killed where it lends what another allocator keeps, or copies for a process
+// that cannot use the GPU. These are the kill points that a process without a GPU does not pass;
+// tests/system/steps_test.cpp has all others.
+class CudaKillPoints : public ::testing::TestWithParam<std::string> {
+ protected:
+  bool foreign() const { return GetParam() == "export.lent"; }
+};
+INSTANTIATE_TEST_SUITE_P(
+    Cuda, CudaKillPoints,
+    ::testing::ValuesIn(std::vector<std::string>(platform::kKillPointsOfDevices.begin(),
+                                                 platform::kKillPointsOfDevices.end())),
+    [](const auto& point) {
+      std::string name = point.param;
+      std::replace(name.begin(), name.end(), '.', '_');
+      return name;
+    });
+
+TEST_P(CudaKillPoints, a_death_leaves_the_subscriber_whole_and_the_topic_to_others) {
   const FreshDomain domain;
-  ::setenv("TENSORBUS_CUDA_ORDER", "events", 1);
   while_the_first_is_killed(
       [&](int wire) {
-        Writer w(domain);
+        ::setenv("TENSORBUS_KILL_POINT", (GetParam() + ":1:kill").c_str(), 1);
+        Writer w(domain, foreign() ? 0 : 1);
         w.wait_for_reader();
-        w.stream.pause();
-        publish_filled(w.publisher, w.stream, 1);
         wait_for(wire);
-        ::raise(SIGKILL);
+        if (foreign())
+          publish(w, allocation(), 5);
+        else
+          publish_on(w, 1, 5);
+        wait_for(wire);  // nobody tells: it is killed
       },
       [&](int wire) {
-        Reader r(domain);
-        const Sample half = r.next();
+        ::setenv("TENSORBUS_CUDA_DRIVER", "off", 1);
+        NoGpuReader reader(domain);
+        ASSERT_EQ(reader.subscriber.wait_for_publishers(1, kLong), Outcome::kDone);
         tell(wire);
-        EXPECT_TRUE(eventually([&] { return !half.tensor().intact(); }));
-        (void)read_on(r.stream, half.tensor());
-        r.stream.synchronize();
+        EXPECT_TRUE(eventually([&] {
+          // The copy may have come before the end.
+          if (const auto sample = reader.subscriber.try_receive()) {
+            EXPECT_EQ(seed_in(sample->tensor()), 5U);
+          }
+          return reader.subscriber.stats().publishers == 0;
+        }));
+        Publisher other("frames", {}, reader.us);
+        ASSERT_EQ(other.wait_for_subscribers(1, kLong), Outcome::kDone);
+        Loan loan = other.loan<std::uint64_t>({kWords});
+        write_pattern(words_of(loan), 6);
+        ASSERT_EQ(other.publish(std::move(loan)).outcome, Outcome::kDone);
+        EXPECT_EQ(seed_in(reader.next().tensor()), 6U);
       });
-  ::unsetenv("TENSORBUS_CUDA_ORDER");
 }
 
 // Lets go of all that it has, one after the other, with its kernel still to run.

@@ -4,8 +4,8 @@
 // the host's, its kernels are code of the tests, and its streams can be stopped.
 
 #include "process.hpp"
-#include "tensorbus/bus/test_support.hpp"
-#include "tensorbus/platform/cuda_device.hpp"
+#include "tensorbus/device/gpu.hpp"
+#include "tests/unit/bus/test_support.hpp"
 
 namespace tensorbus::testing {
 
@@ -17,7 +17,7 @@ using standin::test::start_process;
 
 inline constexpr std::size_t kWords = 4096;
 
-// Each of the ways in which streams of two processes are ordered: see memory/order.hpp.
+// Each of the ways in which streams of two processes are ordered: see device/cuda/order/order.hpp.
 class InEachOrder : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -29,9 +29,9 @@ class InEachOrder : public ::testing::TestWithParam<const char*> {
     ::unsetenv("STANDIN_WITHOUT");
   }
 };
-inline const auto kEachOrder = ::testing::Values("streams", "events", "host");
+inline const auto kEachOrder = ::testing::Values("streams", "host");
 // Those in which a tensor is given to a stream before it is written, and nobody waits.
-inline const auto kOrderAhead = ::testing::Values("streams", "events");
+inline const auto kOrderAhead = ::testing::Values("streams");
 inline std::string name_of_order(const ::testing::TestParamInfo<const char*>& info) {
   return info.param;
 }

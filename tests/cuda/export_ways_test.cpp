@@ -14,7 +14,7 @@ namespace {
 using namespace testing;
 
 // Two allocations at one address: readers see the second, not what they had opened before.
-TEST(CudaExports, at_an_address_that_is_used_again_are_the_new_ones) {
+TEST(DeviceExports, at_an_address_that_is_used_again_are_the_new_ones) {
   for (const MakeMemory& make : {MakeMemory(allocation), MakeMemory(chunks)}) {
     const FreshDomain domain;
     in_two_processes(
@@ -48,7 +48,7 @@ TEST(CudaExports, at_an_address_that_is_used_again_are_the_new_ones) {
   }
 }
 
-TEST(CudaExports, reach_a_subscriber_of_the_same_process_as_they_are) {
+TEST(DeviceExports, reach_a_subscriber_of_the_same_process_as_they_are) {
   const FreshDomain domain;
   in_process([&] {
     Writer w(domain);
@@ -70,7 +70,7 @@ TEST(CudaExports, reach_a_subscriber_of_the_same_process_as_they_are) {
   });
 }
 
-TEST(CudaExports, are_opened_once_by_all_of_a_process) {
+TEST(DeviceExports, are_opened_once_by_all_of_a_process) {
   const FreshDomain domain;
   in_two_processes(
       [&](int wire) {
@@ -95,7 +95,7 @@ TEST(CudaExports, are_opened_once_by_all_of_a_process) {
       });
 }
 
-TEST(CudaExports, of_several_threads_come_and_go) {
+TEST(DeviceExports, of_several_threads_come_and_go) {
   constexpr std::uint64_t kThreads = 3;
   constexpr std::uint64_t kEach = 30;
   const FreshDomain domain;
@@ -137,7 +137,7 @@ TEST(CudaExports, of_several_threads_come_and_go) {
       });
 }
 
-TEST(CudaExports, are_handed_on_by_who_received_them) {
+TEST(DeviceExports, are_handed_on_by_who_received_them) {
   const FreshDomain domain;
   auto end = start_process({}, [&] {
     const Participant us = domain.join();
@@ -178,7 +178,7 @@ TEST(CudaExports, are_handed_on_by_who_received_them) {
       });
 }
 
-TEST(CudaExports, are_shared_and_attached_to) {
+TEST(DeviceExports, are_shared_and_attached_to) {
   const FreshDomain domain;
   in_two_processes(
       [&](int wire) {
@@ -214,7 +214,7 @@ TEST(CudaExports, are_shared_and_attached_to) {
       });
 }
 
-TEST(CudaExports, go_through_a_queue) {
+TEST(DeviceExports, go_through_a_queue) {
   const FreshDomain domain;
   in_two_processes(
       [&](int wire) {
@@ -278,7 +278,7 @@ void expect_staged(const MakeMemory& make, const Environment& of_reader, const c
       of_reader);
 }
 
-TEST(CudaExports, come_through_host_memory_to_who_cannot_open_them) {
+TEST(DeviceExports, come_through_host_memory_to_who_cannot_open_them) {
   const Environment no_driver{{"TENSORBUS_CUDA_DRIVER", "off"}};
   expect_staged(allocation, no_driver, nullptr);
   expect_staged(chunks, no_driver, nullptr);

@@ -1,7 +1,7 @@
 // Memory of other allocators, lent where it lies: what is, and until when.
 
 #include "foreign.hpp"
-#include "tensorbus/platform/cuda_foreign.hpp"
+#include "tensorbus/device/foreign_memory.hpp"
 
 namespace tensorbus {
 namespace {
@@ -39,23 +39,23 @@ void exchange(
       });
 }
 
-TEST(CudaExports, of_an_allocation_are_read_where_they_lie) {
+TEST(DeviceExports, of_an_allocation_are_read_where_they_lie) {
   exchange(allocation, 0, kWords, false);
 }
 
-TEST(CudaExports, of_a_part_of_an_allocation_are_read_where_they_lie) {
+TEST(DeviceExports, of_a_part_of_an_allocation_are_read_where_they_lie) {
   exchange(allocation, 3 * kBytes, kWords, false);
 }
 
-TEST(CudaExports, of_chunks_are_read_where_they_lie) { exchange(chunks, 512, kWords, false); }
+TEST(DeviceExports, of_chunks_are_read_where_they_lie) { exchange(chunks, 512, kWords, false); }
 
-TEST(CudaExports, across_the_borders_of_chunks_are_read_where_they_lie) {
+TEST(DeviceExports, across_the_borders_of_chunks_are_read_where_they_lie) {
   exchange(chunks, kChunkBytes - 512, kWords, false);
   exchange(chunks, kChunkBytes - 512, kChunkBytes / 8 + 1024, false);
 }
 
 // What cannot be given to others, or not just now, is copied and counted.
-TEST(CudaExports, that_the_driver_refuses_are_copied) {
+TEST(DeviceExports, that_the_driver_refuses_are_copied) {
   const auto failing = [](const char* symbol) {
     return [symbol] { standin_fail(symbol, 0, 801); };
   };
@@ -65,19 +65,19 @@ TEST(CudaExports, that_the_driver_refuses_are_copied) {
   exchange(chunks, 0, kWords, true, failing("cuMemRetainAllocationHandle"));
 }
 
-TEST(CudaExports, of_chunks_that_are_their_processs_own_are_copied) {
+TEST(DeviceExports, of_chunks_that_are_their_processs_own_are_copied) {
   exchange([] { return Foreign::chunked(2, standin::HandleType::kNone); }, 512, kWords, true);
 }
 
-TEST(CudaExports, of_which_a_part_cannot_be_had_are_copied) {
+TEST(DeviceExports, of_which_a_part_cannot_be_had_are_copied) {
   const FreshDomain domain;
   in_process([&] {
     Writer w(domain);
     const auto memory = Foreign::chunked(1, standin::HandleType::kPosixFd);
-    const auto& device = platform::CudaDevice::at(0);
+    const auto& device = platform::Gpu::at(0);
     const auto around = [&](std::size_t offset, std::size_t bytes) {
       const auto* const first = reinterpret_cast<const std::byte*>(memory.at(offset));
-      return platform::CudaForeign::around(device, first, bytes).has_value();
+      return platform::ForeignMemory::around(device, first, bytes).has_value();
     };
     EXPECT_TRUE(around(0, kChunkBytes));
     EXPECT_TRUE(around(kChunkBytes - 8, 8));
@@ -86,7 +86,7 @@ TEST(CudaExports, of_which_a_part_cannot_be_had_are_copied) {
   });
 }
 
-TEST(CudaExports, that_nobody_keeps_are_copied) {
+TEST(DeviceExports, that_nobody_keeps_are_copied) {
   const FreshDomain domain;
   in_process([&] {
     Writer w(domain);
@@ -98,7 +98,7 @@ TEST(CudaExports, that_nobody_keeps_are_copied) {
   });
 }
 
-TEST(CudaExports, are_kept_until_the_readers_stream_has_passed) {
+TEST(DeviceExports, are_kept_until_the_readers_stream_has_passed) {
   const FreshDomain domain;
   in_two_processes(
       [&](int wire) {
@@ -135,7 +135,7 @@ TEST(CudaExports, are_kept_until_the_readers_stream_has_passed) {
       });
 }
 
-TEST(CudaExports, that_nobody_takes_are_let_go_of_at_once) {
+TEST(DeviceExports, that_nobody_takes_are_let_go_of_at_once) {
   const FreshDomain domain;
   in_process([&] {
     Writer w(domain);
@@ -146,7 +146,7 @@ TEST(CudaExports, that_nobody_takes_are_let_go_of_at_once) {
   });
 }
 
-TEST(CudaExports, that_a_killed_reader_had_are_let_go_of) {
+TEST(DeviceExports, that_a_killed_reader_had_are_let_go_of) {
   const FreshDomain domain;
   while_the_first_is_killed(
       [&](int wire) {
@@ -171,7 +171,7 @@ TEST(CudaExports, that_a_killed_reader_had_are_let_go_of) {
       });
 }
 
-TEST(CudaExports, of_an_owner_that_was_killed_stay_readable) {
+TEST(DeviceExports, of_an_owner_that_was_killed_stay_readable) {
   const FreshDomain domain;
   while_the_first_is_killed(
       [&](int wire) {

@@ -4,11 +4,11 @@
 #include <future>
 
 #include "foreign.hpp"
-#include "tensorbus/memory/borrowed_cuda.hpp"
-#include "tensorbus/memory/cuda_exports.hpp"
-#include "tensorbus/memory/cuda_memory.hpp"
-#include "tensorbus/platform/cuda_stream.hpp"
-#include "tensorbus/platform/memfd.hpp"
+#include "tensorbus/device/gpu_stream.hpp"
+#include "tensorbus/device/memory/device_exports.hpp"
+#include "tensorbus/device/memory/device_memory.hpp"
+#include "tensorbus/device/memory/imported_memory.hpp"
+#include "tensorbus/platform/files/memfd.hpp"
 #include "tensorbus/platform/unix_socket.hpp"
 
 namespace tensorbus::memory {
@@ -33,16 +33,16 @@ void send_handle(int wire, DevicePtr address) {
 }
 ExportPart part_of(const IpcMemHandle& handle, std::uint64_t bytes = kBytes) {
   const auto* const first = reinterpret_cast<const char*>(handle.bytes.data());
-  return {.segment = CudaExports::kFirst,
+  return {.segment = DeviceExports::kFirst,
           .kind = 1,
           .bytes = bytes,
-          .device = platform::CudaDevice::at(0).uuid(),
+          .device = platform::Gpu::at(0).uuid(),
           .handle = std::string(first, handle.bytes.size())};
 }
 std::optional<Code> why_not_found(ExportPart part) {
-  BorrowedCuda borrowed;
+  ImportedMemory borrowed;
   borrowed.add_export(kOwner, false, std::move(part));
-  return code_of([&] { (void)borrowed.find(CudaExports::kFirst, Grant::kRead); });
+  return code_of([&] { (void)borrowed.find(DeviceExports::kFirst, Grant::kRead); });
 }
 
 // What the other process has, and this one opens.
@@ -60,7 +60,7 @@ void with_handle(Body body) {
       });
 }
 
-TEST(CudaImports, that_cannot_be_opened_say_why) {
+TEST(DeviceImports, that_cannot_be_opened_say_why) {
   with_handle([](const IpcMemHandle& handle) {
     EXPECT_EQ(why_not_found(part_of(handle)), std::nullopt);
     EXPECT_EQ(why_not_found(part_of(handle, kBytes + 1)), Code::kProtocol);
@@ -79,33 +79,33 @@ TEST(CudaImports, that_cannot_be_opened_say_why) {
   });
 }
 
-TEST(CudaImports, that_claim_to_be_of_this_process_are_believed_from_it_alone) {
+TEST(DeviceImports, that_claim_to_be_of_this_process_are_believed_from_it_alone) {
   in_process([] {
-    const platform::CudaDevice& device = platform::CudaDevice::at(0);
-    const CudaImports::Own own({kOwner, CudaExports::kFirst}, {device, 0x1000, kBytes});
-    BorrowedCuda from_here;
+    const platform::Gpu& device = platform::Gpu::at(0);
+    const DeviceImports::Own own({kOwner, DeviceExports::kFirst}, {device, 0x1000, kBytes});
+    ImportedMemory from_here;
     from_here.add_export(kOwner, true, part_of({}));
-    EXPECT_EQ(from_here.find(CudaExports::kFirst, Grant::kRead)->address(), 0x1000U);
+    EXPECT_EQ(from_here.find(DeviceExports::kFirst, Grant::kRead)->address(), 0x1000U);
     EXPECT_EQ(why_not_found(part_of({})), Code::kUnsupported);
   });
 }
 
-TEST(CudaImports, that_are_retired_stay_until_the_streams_that_had_them_have_passed) {
+TEST(DeviceImports, that_are_retired_stay_until_the_streams_that_had_them_have_passed) {
   with_handle([](const IpcMemHandle& handle) {
     const TestStream stream;
-    const platform::CudaStream ours(platform::CudaDevice::at(0), stream.get());
+    const platform::GpuStream ours(platform::Gpu::at(0), stream.get());
     const Timeline owners;
-    BorrowedCuda borrowed;
+    ImportedMemory borrowed;
     borrowed.set_timeline(platform::duplicate(owners.memfd().get()), nullptr);
     borrowed.add_export(kOwner, false, part_of(handle));
-    BorrowedCuda::Ref leased = borrowed.find(CudaExports::kFirst, Grant::kRead);
+    ImportedMemory::Ref leased = borrowed.find(DeviceExports::kFirst, Grant::kRead);
     stream.pause();
-    borrowed.retire(CudaExports::kFirst);  // whatever its owner promised
-    EXPECT_EQ(borrowed.find(CudaExports::kFirst, Grant::kRead), nullptr);
+    borrowed.retire(DeviceExports::kFirst);  // whatever its owner promised
+    EXPECT_EQ(borrowed.find(DeviceExports::kFirst, Grant::kRead), nullptr);
     stream.launch([] {});
     (void)borrowed.timeline()->signal(ours);
     leased.reset();
-    borrowed.retire(CudaExports::kFirst);  // it looks again at what was retired before
+    borrowed.retire(DeviceExports::kFirst);  // it looks again at what was retired before
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     EXPECT_EQ(standin_open_mappings(), 1U);
     stream.resume();
@@ -114,21 +114,21 @@ TEST(CudaImports, that_are_retired_stay_until_the_streams_that_had_them_have_pas
 }
 
 // Closing it waits for the device, and it comes again meanwhile.
-TEST(CudaImports, that_are_being_closed_are_waited_for) {
+TEST(DeviceImports, that_are_being_closed_are_waited_for) {
   with_handle([](const IpcMemHandle& handle) {
     const TestStream busy;
-    BorrowedCuda borrowed;
+    ImportedMemory borrowed;
     borrowed.add_export(kOwner, false, part_of(handle));
-    (void)borrowed.find(CudaExports::kFirst, Grant::kRead);
+    (void)borrowed.find(DeviceExports::kFirst, Grant::kRead);
     busy.pause();
     busy.launch([] {});
-    borrowed.retire(CudaExports::kFirst);
+    borrowed.retire(DeviceExports::kFirst);
     EXPECT_TRUE(eventually([] { return standin_calls("cuIpcCloseMemHandle") == 1; }));
     ExportPart again = part_of(handle);
     again.segment += 1;
     borrowed.add_export(kOwner, false, std::move(again));
     auto found = std::async(std::launch::async, [&] {
-      return borrowed.find(CudaExports::kFirst + 1, Grant::kRead) != nullptr;
+      return borrowed.find(DeviceExports::kFirst + 1, Grant::kRead) != nullptr;
     });
     EXPECT_EQ(found.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
     busy.resume();
@@ -138,11 +138,11 @@ TEST(CudaImports, that_are_being_closed_are_waited_for) {
 }
 
 // An owner that was short of something in the middle of it may retire it.
-TEST(CudaImports, of_which_not_all_chunks_came_leave_no_descriptors_behind) {
+TEST(DeviceImports, of_which_not_all_chunks_came_leave_no_descriptors_behind) {
   in_process([] {
-    BorrowedCuda borrowed;
+    ImportedMemory borrowed;
     const std::size_t before = open_descriptors();
-    ExportPart part{.segment = CudaExports::kFirst,
+    ExportPart part{.segment = DeviceExports::kFirst,
                     .kind = 2,
                     .bytes = 2 * kBytes,
                     .chunks = 2,
@@ -150,20 +150,20 @@ TEST(CudaImports, of_which_not_all_chunks_came_leave_no_descriptors_behind) {
                     .fd = platform::create_sealed_memfd("test", kBytes)};
     borrowed.add_export(kOwner, false, std::move(part));
     EXPECT_EQ(open_descriptors(), before + 1);
-    borrowed.retire(CudaExports::kFirst);
+    borrowed.retire(DeviceExports::kFirst);
     EXPECT_EQ(open_descriptors(), before);
   });
 }
 
-TEST(CudaImports, have_numbers_of_their_own) {
+TEST(DeviceImports, have_numbers_of_their_own) {
   in_process([] {
-    BorrowedCuda borrowed;
-    const platform::cu::Uuid& device = platform::CudaDevice::at(0).uuid();
+    ImportedMemory borrowed;
+    const platform::cu::Uuid& device = platform::Gpu::at(0).uuid();
     EXPECT_EQ(code_of([&] {
-                borrowed.add(CudaExports::kFirst, Grant::kRead, platform::Fd(), kBytes, device);
+                borrowed.add(DeviceExports::kFirst, Grant::kRead, platform::Fd(), kBytes, device);
               }),
               Code::kProtocol);
-    for (const std::uint32_t number : {0U, CudaExports::kFirst - 1, CudaExports::kEnd}) {
+    for (const std::uint32_t number : {0U, DeviceExports::kFirst - 1, DeviceExports::kEnd}) {
       ExportPart part = part_of({});
       part.segment = number;
       EXPECT_EQ(code_of([&] { borrowed.add_export(kOwner, false, std::move(part)); }),
@@ -175,33 +175,33 @@ TEST(CudaImports, have_numbers_of_their_own) {
 }
 
 // A process that cannot use a device may be sent many of them.
-TEST(CudaImports, of_a_device_that_is_not_seen_leave_no_descriptors_but_an_arenas_behind) {
+TEST(DeviceImports, of_a_device_that_is_not_seen_leave_no_descriptors_but_an_arenas_behind) {
   in_process([] {
-    EXPECT_GE(platform::CudaDevice::all().size(), 1U);
-    BorrowedCuda borrowed;
+    EXPECT_GE(platform::Gpu::all().size(), 1U);
+    ImportedMemory borrowed;
     const auto memory = [] { return platform::create_sealed_memfd("test", kBytes); };
     const platform::cu::Uuid unknown{{99}};
     const auto send_both = [&](std::uint32_t number) {
-      borrowed.add(CudaMemory::kFirst + number, Grant::kRead, memory(), kBytes, unknown);
-      ExportPart part{.segment = CudaExports::kFirst + number,
+      borrowed.add(DeviceMemory::kFirst + number, Grant::kRead, memory(), kBytes, unknown);
+      ExportPart part{.segment = DeviceExports::kFirst + number,
                       .kind = 2,
                       .bytes = kBytes,
                       .device = unknown,
                       .chunk_bytes = kBytes,
                       .fd = memory()};
       borrowed.add_export(kOwner, false, std::move(part));
-      EXPECT_EQ(code_of([&] { (void)borrowed.find(CudaMemory::kFirst + number, Grant::kRead); }),
+      EXPECT_EQ(code_of([&] { (void)borrowed.find(DeviceMemory::kFirst + number, Grant::kRead); }),
                 Code::kUnsupported);
-      EXPECT_EQ(code_of([&] { (void)borrowed.find(CudaExports::kFirst + number, Grant::kRead); }),
+      EXPECT_EQ(code_of([&] { (void)borrowed.find(DeviceExports::kFirst + number, Grant::kRead); }),
                 Code::kUnsupported);
     };
     send_both(0);
     const std::size_t before = open_descriptors();
     send_both(1);
     EXPECT_EQ(open_descriptors(), before + 1);
-    EXPECT_FALSE(borrowed.is_usable(CudaExports::kFirst + 1, Grant::kRead));
-    EXPECT_EQ(borrowed.hand_on(CudaMemory::kFirst + 1, Grant::kRead).bytes, kBytes);
-    EXPECT_EQ(code_of([&] { (void)borrowed.hand_on(CudaExports::kFirst + 1, Grant::kRead); }),
+    EXPECT_FALSE(borrowed.is_usable(DeviceExports::kFirst + 1, Grant::kRead));
+    EXPECT_EQ(borrowed.hand_on(DeviceMemory::kFirst + 1, Grant::kRead).bytes, kBytes);
+    EXPECT_EQ(code_of([&] { (void)borrowed.hand_on(DeviceExports::kFirst + 1, Grant::kRead); }),
               Code::kClosed);
   });
 }
@@ -214,7 +214,7 @@ ExportPart part_of(platform::Fd pool, const PoolName& name, std::uint32_t segmen
   return {.segment = segment,
           .kind = 3,
           .bytes = kBytes,
-          .device = platform::CudaDevice::at(0).uuid(),
+          .device = platform::Gpu::at(0).uuid(),
           .handle = std::string(first, name.data.bytes.size()),
           .fd = std::move(pool)};
 }
@@ -258,9 +258,9 @@ void with_pool(Body body) {
       });
 }
 
-TEST(CudaImports, of_a_pool_say_why_they_cannot_be_opened) {
+TEST(DeviceImports, of_a_pool_say_why_they_cannot_be_opened) {
   with_pool([](const auto& pool, const PoolName& name) {
-    constexpr std::uint32_t kSegment = CudaExports::kFirst;
+    constexpr std::uint32_t kSegment = DeviceExports::kFirst;
     EXPECT_EQ(why_not_found(part_of(pool(), name, kSegment)), std::nullopt);
     EXPECT_EQ(why_not_found(part_of(pool(), {}, kSegment)), Code::kUnsupported);
     ExportPart larger = part_of(pool(), name, kSegment);
@@ -274,10 +274,10 @@ TEST(CudaImports, of_a_pool_say_why_they_cannot_be_opened) {
 
 // Two segments of one allocation, as of an owner that published it again: it is imported once, and
 // what tells of the first may come while the second has it.
-TEST(CudaImports, of_a_pool_tell_when_they_are_closed) {
+TEST(DeviceImports, of_a_pool_tell_when_they_are_closed) {
   with_pool([](const auto& pool, const PoolName& name) {
-    constexpr std::uint32_t kFirst = CudaExports::kFirst;
-    BorrowedCuda borrowed;
+    constexpr std::uint32_t kFirst = DeviceExports::kFirst;
+    ImportedMemory borrowed;
     std::vector<std::atomic<std::size_t>> open_when_told(3);
     for (auto& open : open_when_told) open = 99;
     borrowed.tell_closed_by([&](std::uint32_t segment) {
@@ -291,7 +291,7 @@ TEST(CudaImports, of_a_pool_tell_when_they_are_closed) {
     };
     for (std::uint32_t i = 0; i < 3; ++i)
       borrowed.add_export(kOwner, false, part_of(pool(), name, kFirst + i));
-    BorrowedCuda::Ref leased = borrowed.find(kFirst, Grant::kRead);
+    ImportedMemory::Ref leased = borrowed.find(kFirst, Grant::kRead);
     EXPECT_EQ(borrowed.find(kFirst + 1, Grant::kRead)->address(), leased->address());
     EXPECT_EQ(standin_calls("cuMemPoolImportPointer"), 1U);
     borrowed.retire(kFirst + 2);
@@ -310,10 +310,9 @@ TEST(CudaImports, of_a_pool_tell_when_they_are_closed) {
 class CudaExportBooks : public ::testing::Test {
  protected:
   BlockRef lend(DevicePtr address, std::size_t bytes = kBytes) {
-    return exports->lend(platform::CudaDevice::at(0), reinterpret_cast<std::byte*>(address), bytes,
-                         kept);
+    return exports->lend(platform::Gpu::at(0), reinterpret_cast<std::byte*>(address), bytes, kept);
   }
-  const std::shared_ptr<CudaExports> exports = std::make_shared<CudaExports>(kOwner);
+  const std::shared_ptr<DeviceExports> exports = std::make_shared<DeviceExports>(kOwner);
   const std::shared_ptr<const int> kept = std::make_shared<const int>(1);
 };
 
@@ -342,7 +341,7 @@ TEST_F(CudaExportBooks, name_tensors_of_one_allocation_by_one_segment) {
 TEST_F(CudaExportBooks, forget_what_is_idle_and_what_was_freed) {
   in_process([&] {
     const standin::test::Session session;
-    const auto now = CudaExports::Clock::now();
+    const auto now = DeviceExports::Clock::now();
     const DevicePtr address = allocated();
     const DevicePtr freed = allocated();
     const std::uint32_t first = lend(address)->segment();
@@ -354,7 +353,7 @@ TEST_F(CudaExportBooks, forget_what_is_idle_and_what_was_freed) {
     exports->retire_idle(now);
     EXPECT_EQ(exports->take_retired(), std::vector{second});
     EXPECT_EQ(lend(address)->segment(), first);
-    exports->retire_idle(now + 2 * CudaExports::kIdle);
+    exports->retire_idle(now + 2 * DeviceExports::kIdle);
     EXPECT_EQ(exports->take_retired(), std::vector{first});
     EXPECT_EQ(exports->stats().segments, 1U);
   });
@@ -364,7 +363,7 @@ TEST_F(CudaExportBooks, have_room_for_so_many_that_are_in_use) {
   in_process([&] {
     const standin::test::Session session;
     std::vector<BlockRef> blocks;
-    while (blocks.size() < CudaExports::kMostSegments) blocks.push_back(lend(allocated()));
+    while (blocks.size() < DeviceExports::kMostSegments) blocks.push_back(lend(allocated()));
     EXPECT_TRUE(blocks.back());
     const DevicePtr one_more = allocated();
     EXPECT_FALSE(lend(one_more));

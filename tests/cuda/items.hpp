@@ -4,8 +4,8 @@
 
 #include <optional>
 
-#include "blind.hpp"
-#include "tensorbus/bus/domain.hpp"
+#include "no_gpu_reader.hpp"
+#include "tensorbus/bus/domain/domain.hpp"
 #include "tensorbus/bus/queue.hpp"
 #include "tensorbus/bus/share.hpp"
 

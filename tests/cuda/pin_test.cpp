@@ -1,8 +1,8 @@
 // Host memory that a subscriber has pinned for GPUs (SubscriberOptions::pin).
 
 #include "ends.hpp"
-#include "tensorbus/memory/pinned_blocks.hpp"
-#include "tensorbus/platform/memfd.hpp"
+#include "tensorbus/device/transfer/pinned_blocks.hpp"
+#include "tensorbus/platform/files/memfd.hpp"
 
 namespace tensorbus {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "foreign.hpp"
-#include "tensorbus/memory/keepers.hpp"
+#include "tensorbus/device/memory/deferred_releaser.hpp"
 
 namespace tensorbus {
 namespace {
@@ -135,9 +135,9 @@ TEST(CudaPoolTraffic, of_a_reader_that_closes_nothing_is_bounded_and_then_copied
         const auto wait = [until = go_on.get_future().share()](const void*) { until.wait(); };
         expect_next(r, 1);  // CUDA is in use now, and what is let go of has an end
         tell(wire);
-        memory::Keepers::Kept blocks;
+        memory::DeferredReleaser::Kept blocks;
         blocks.emplace_back(&go_on, wait);
-        memory::Keepers::let_go(std::move(blocks));
+        memory::DeferredReleaser::let_go(std::move(blocks));
         for (std::uint64_t seed = 2; seed <= kMany; ++seed) {
           expect_next(r, seed);
           tell(wire);

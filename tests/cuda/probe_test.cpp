@@ -1,10 +1,11 @@
 // What `tensorbus doctor` finds on machines that can do everything, and on those that lack
 // something: the stand-in for the driver plays both.
 
+#include "tensorbus/device/probe.hpp"
+
 #include "process.hpp"
-#include "tensorbus/bus/test_support.hpp"
-#include "tensorbus/memory/cuda_probe.hpp"
-#include "tensorbus/platform/cuda_device.hpp"
+#include "tensorbus/device/gpu.hpp"
+#include "tests/unit/bus/test_support.hpp"
 
 namespace tensorbus {
 namespace {
@@ -17,7 +18,7 @@ using standin::test::Environment;
 using standin::test::in_process;
 using ::testing::Test;
 
-using Member = Finding DeviceFindings::*;
+using Member = ProbeResult DeviceFindings::*;
 
 constexpr auto kPatience = 20s;        // only a failure ever takes as long
 constexpr auto kShortPatience = 20ms;  // for what never comes
@@ -55,7 +56,7 @@ void expect_all_unregistered() {
 }
 
 void expect_nothing_is_left() {
-  for (const platform::CudaDevice* device : platform::CudaDevice::all())
+  for (const platform::Gpu* device : platform::Gpu::all())
     EXPECT_EQ(standin_allocated_bytes(device->ordinal()), 0U);
   EXPECT_EQ(standin_open_mappings(), 0U);
 }

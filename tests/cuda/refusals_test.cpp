@@ -1,9 +1,9 @@
 // What cannot be had says why.
 
 #include "ends.hpp"
-#include "tensorbus/memory/borrowed_cuda.hpp"
-#include "tensorbus/memory/cuda_memory.hpp"
-#include "tensorbus/platform/cuda_device.hpp"
+#include "tensorbus/device/gpu.hpp"
+#include "tensorbus/device/memory/device_memory.hpp"
+#include "tensorbus/device/memory/imported_memory.hpp"
 
 namespace tensorbus {
 namespace {
@@ -35,13 +35,13 @@ TEST(CudaRefusals, what_another_participant_received_is_not_copied) {
 
 TEST(CudaRefusals, a_segment_larger_than_its_device_is_the_owners_mistake) {
   in_process([] {
-    const platform::CudaDevice& device = platform::CudaDevice::at(0);
-    memory::BorrowedCuda borrowed;
-    borrowed.add(memory::CudaMemory::kFirst, memory::Grant::kRead,
-                 platform::CudaAllocation(device, platform::cuda_granularity(device)).descriptor(),
+    const platform::Gpu& device = platform::Gpu::at(0);
+    memory::ImportedMemory borrowed;
+    borrowed.add(memory::DeviceMemory::kFirst, memory::Grant::kRead,
+                 platform::GpuAllocation(device, platform::gpu_granularity(device)).descriptor(),
                  std::size_t{1} << 60, device.uuid());
     EXPECT_EQ(
-        code_of([&] { (void)borrowed.find(memory::CudaMemory::kFirst, memory::Grant::kRead); }),
+        code_of([&] { (void)borrowed.find(memory::DeviceMemory::kFirst, memory::Grant::kRead); }),
         Code::kProtocol);
     EXPECT_EQ(code_of([&] {
                 borrowed.add(7, memory::Grant::kRead, platform::Fd(), 4096, device.uuid());
@@ -52,23 +52,24 @@ TEST(CudaRefusals, a_segment_larger_than_its_device_is_the_owners_mistake) {
 
 TEST(CudaRefusals, a_segment_keeps_its_descriptor_until_it_is_retired) {
   in_process([] {
-    const platform::CudaDevice& device = platform::CudaDevice::at(0);
-    const platform::CudaAllocation allocation(device, platform::cuda_granularity(device));
-    memory::BorrowedCuda borrowed;
+    const platform::Gpu& device = platform::Gpu::at(0);
+    const platform::GpuAllocation allocation(device, platform::gpu_granularity(device));
+    memory::ImportedMemory borrowed;
     const std::size_t before = open_descriptors();
-    borrowed.add(memory::CudaMemory::kFirst, memory::Grant::kRead, allocation.descriptor(),
+    borrowed.add(memory::DeviceMemory::kFirst, memory::Grant::kRead, allocation.descriptor(),
                  allocation.bytes(), device.uuid());
-    const auto mapping = borrowed.find(memory::CudaMemory::kFirst, memory::Grant::kRead);
+    const auto mapping = borrowed.find(memory::DeviceMemory::kFirst, memory::Grant::kRead);
     EXPECT_EQ(mapping->size(), allocation.bytes());
-    EXPECT_EQ(borrowed.find(memory::CudaMemory::kFirst, memory::Grant::kRead), mapping);
+    EXPECT_EQ(borrowed.find(memory::DeviceMemory::kFirst, memory::Grant::kRead), mapping);
     EXPECT_LE(open_descriptors(), before + 2);  // one is the mapping's, in the stand-in
-    EXPECT_EQ(borrowed.hand_on(memory::CudaMemory::kFirst, memory::Grant::kRead).bytes,
+    EXPECT_EQ(borrowed.hand_on(memory::DeviceMemory::kFirst, memory::Grant::kRead).bytes,
               allocation.bytes());
-    borrowed.retire(memory::CudaMemory::kFirst);
+    borrowed.retire(memory::DeviceMemory::kFirst);
     EXPECT_LE(open_descriptors(), before + 1);
-    EXPECT_EQ(
-        code_of([&] { (void)borrowed.hand_on(memory::CudaMemory::kFirst, memory::Grant::kRead); }),
-        Code::kClosed);
+    EXPECT_EQ(code_of([&] {
+                (void)borrowed.hand_on(memory::DeviceMemory::kFirst, memory::Grant::kRead);
+              }),
+              Code::kClosed);
   });
 }
 
@@ -89,8 +90,7 @@ TEST(CudaRefusals, a_child_of_a_process_that_used_cuda_is_told_to_be_spawned) {
   in_process([&] {
     Publisher publisher("frames", {}, domain.join());
     (void)loan_of(publisher);
-    in_process(
-        [&] { EXPECT_EQ(code_of([&] { (void)platform::CudaDevice::at(0); }), Code::kForked); });
+    in_process([&] { EXPECT_EQ(code_of([&] { (void)platform::Gpu::at(0); }), Code::kForked); });
   });
 }
 

@@ -1,7 +1,7 @@
 // Tensors of a GPU that the receiver cannot use, put onto one that it can.
 
-#include "blind.hpp"
-#include "tensorbus/platform/cuda_stream.hpp"
+#include "no_gpu_reader.hpp"
+#include "tensorbus/device/gpu_stream.hpp"
 
 namespace tensorbus {
 namespace {
@@ -10,9 +10,9 @@ using namespace testing;
 
 // Writers work on the second device of the machine, which this end does not see; its own is the
 // first.
-struct Restoring : Blind {
+struct Restoring : NoGpuReader {
   explicit Restoring(const FreshDomain& domain, SubscriberOptions options = {})
-      : Blind(domain, on_first(std::move(options))) {}
+      : NoGpuReader(domain, on_first(std::move(options))) {}
   static SubscriberOptions on_first(SubscriberOptions options) {
     options.device = Device::cuda(0);
     return options;
@@ -286,7 +286,7 @@ TEST(CudaRestoring, a_context_that_breaks_leaves_nothing_intact) {
         (void)read_on(r.stream, sample.tensor());
         r.stream.synchronize();  // the stand-in's streams go on, a broken one's do not
         EXPECT_TRUE(sample.tensor().intact());
-        const platform::CudaStream stream(platform::CudaDevice::at(0));
+        const platform::GpuStream stream(platform::Gpu::at(0));
         EXPECT_THROW(stream.check(standin::Result{700}, "a kernel"), Error);
         EXPECT_FALSE(sample.tensor().intact());
         tell(wire);

@@ -2,11 +2,11 @@
 
 #include <deque>
 
-#include "blind.hpp"
-#include "tensorbus/bus/domain.hpp"
-#include "tensorbus/bus/raw_peer.hpp"
-#include "tensorbus/memory/cuda_memory.hpp"
+#include "no_gpu_reader.hpp"
+#include "tensorbus/bus/domain/domain.hpp"
+#include "tensorbus/device/memory/device_memory.hpp"
 #include "tensorbus/platform/clock.hpp"
+#include "tests/fakes/fake_peer.hpp"
 
 namespace tensorbus {
 namespace {
@@ -28,7 +28,7 @@ TEST(CudaStaging, without_pinned_memory_it_is_copied_all_the_same) {
         wait_for(wire);
       },
       [&](int wire) {
-        Blind b(domain);
+        NoGpuReader b(domain);
         for (const std::uint64_t seed : {4U, 5U}) {
           EXPECT_EQ(seed_in(b.next().tensor()), seed);
           tell(wire);
@@ -51,7 +51,7 @@ TEST(CudaStaging, a_copy_that_fails_is_a_sample_that_is_gone) {
         wait_for(wire);
       },
       [&](int wire) {
-        Blind b(domain);
+        NoGpuReader b(domain);
         EXPECT_TRUE(eventually([&] {
           EXPECT_FALSE(b.subscriber.try_receive());
           return b.subscriber.stats().gone == 1;
@@ -76,7 +76,7 @@ TEST(CudaStaging, who_dies_before_it_has_copied_leaves_nothing) {
       },
       [&](int wire) {
         ::setenv("TENSORBUS_CUDA_DRIVER", "off", 1);
-        Blind b(domain);
+        NoGpuReader b(domain);
         EXPECT_EQ(b.subscriber.wait_for_publishers(1, kLong), Outcome::kDone);
         EXPECT_FALSE(b.subscriber.try_receive());
         tell(wire);
@@ -108,7 +108,7 @@ TEST(CudaStaging, an_owner_that_leaves_while_it_copies_waits_for_nobody) {
         wait_for(wire);
       },
       [&](int wire) {
-        Blind b(domain);
+        NoGpuReader b(domain);
         EXPECT_TRUE(eventually([&] {
           EXPECT_FALSE(b.subscriber.try_receive());
           return b.subscriber.stats().gone == 1;
@@ -138,7 +138,7 @@ TEST(CudaStaging, a_copy_that_fails_half_way_keeps_its_memory_until_it_has_run) 
         EXPECT_EQ(w.us.arena().blocks, 0U);
       },
       [&](int wire) {
-        Blind b(domain);
+        NoGpuReader b(domain);
         EXPECT_EQ(b.subscriber.wait_for_publishers(1, kLong), Outcome::kDone);
         wait_for(wire);
         EXPECT_TRUE(eventually([&] {
@@ -160,7 +160,7 @@ TEST(CudaStaging, a_broken_context_ends_the_copies_under_way_and_refuses_others)
         const std::size_t before = standin_calls("cuMemcpyAsync");
         publish_on(w, 1, 5);
         EXPECT_TRUE(eventually([&] { return standin_calls("cuMemcpyAsync") == before + 1; }));
-        const platform::CudaStream stream(platform::CudaDevice::at(1));
+        const platform::GpuStream stream(platform::Gpu::at(1));
         EXPECT_THROW(stream.check(standin::Result{700}, "a kernel"), Error);
         wait_for(wire);
         publish_on(w, 1, 6);
@@ -168,7 +168,7 @@ TEST(CudaStaging, a_broken_context_ends_the_copies_under_way_and_refuses_others)
         EXPECT_EQ(standin_calls("cuMemcpyAsync"), before + 1);
       },
       [&](int wire) {
-        Blind b(domain);
+        NoGpuReader b(domain);
         for (const std::uint64_t gone : {1U, 2U}) {
           EXPECT_TRUE(eventually([&] {
             EXPECT_FALSE(b.subscriber.try_receive());
@@ -196,7 +196,7 @@ TEST(CudaStaging, copies_that_do_not_fit_wait_until_others_are_read) {
         wait_for(wire);
       },
       [&](int wire) {
-        Blind b(domain);
+        NoGpuReader b(domain);
         std::deque<Sample> held;
         for (std::uint64_t seed = 1; seed <= 3; ++seed) held.push_back(b.next());
         EXPECT_FALSE(b.subscriber.receive(std::chrono::milliseconds(100)));
@@ -218,7 +218,7 @@ TEST(CudaStaging, copies_that_do_not_fit_wait_until_others_are_read) {
 }
 
 // A peer that asks for a copy as often as it may, and reads no answers.
-void ask_without_end(bus::testing::RawPeer& peer) {
+void ask_without_end(bus::testing::FakePeer& peer) {
   const auto flush_for = [&](std::chrono::milliseconds patience) {
     const platform::Deadline deadline(patience);
     while (peer.channel.waiting() > 0 && !deadline.passed()) {
@@ -226,7 +226,7 @@ void ask_without_end(bus::testing::RawPeer& peer) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   };
-  constexpr std::uint32_t kDevice1 = memory::CudaMemory::kFirst + (1U << 20);
+  constexpr std::uint32_t kDevice1 = memory::DeviceMemory::kFirst + (1U << 20);
   for (std::uint32_t request = 1; request <= 4096; ++request)
     peer.channel.send(link::Stage{request, {kDevice1, 0, 1}, kWords * 8});
   flush_for(kLong);
@@ -253,9 +253,9 @@ TEST(CudaStaging, who_reads_no_answers_keeps_nobody_from_a_copy) {
       },
       [&](int wire) {
         const Id owner = standin::test::receive<Id>(wire);
-        Blind b(domain);
+        NoGpuReader b(domain);
         wait_for(wire);
-        bus::testing::RawPeer rude(bus::Domain{domain.path()}.connect(owner).socket);
+        bus::testing::FakePeer rude(bus::Domain{domain.path()}.connect(owner).socket);
         rude.say_hello();
         EXPECT_EQ(rude.next(), link::ControlType::kHello);
         ask_without_end(rude);

@@ -1,6 +1,6 @@
 // Tensors of a GPU that the receiver cannot use: they come through host memory.
 
-#include "blind.hpp"
+#include "no_gpu_reader.hpp"
 #include "tensorbus/bus/queue.hpp"
 #include "tensorbus/bus/share.hpp"
 
@@ -9,9 +9,9 @@ namespace {
 
 using namespace testing;
 
-class Staging : public ::testing::TestWithParam<Environment> {};
+class HostCopyRequest : public ::testing::TestWithParam<Environment> {};
 
-TEST_P(Staging, a_tensor_arrives_in_host_memory_and_says_where_it_was) {
+TEST_P(HostCopyRequest, a_tensor_arrives_in_host_memory_and_says_where_it_was) {
   const FreshDomain domain;
   in_two_processes(
       [&](int wire) {
@@ -28,7 +28,7 @@ TEST_P(Staging, a_tensor_arrives_in_host_memory_and_says_where_it_was) {
         tell(wire);
       },
       [&](int wire) {
-        Blind b(domain);
+        NoGpuReader b(domain);
         for (std::uint64_t seed = 1; seed <= 20; ++seed) {
           const Sample sample = b.next();
           EXPECT_EQ(sample.tensor().device(), Device::host());
@@ -42,7 +42,7 @@ TEST_P(Staging, a_tensor_arrives_in_host_memory_and_says_where_it_was) {
       GetParam());
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuda, Staging, ::testing::Values(kOtherDevice, kNoDriver));
+INSTANTIATE_TEST_SUITE_P(Cuda, HostCopyRequest, ::testing::Values(kOtherDevice, kNoDriver));
 
 TEST(CudaStaging, several_tensors_of_one_block_and_of_the_host_keep_their_layouts) {
   const FreshDomain domain;
@@ -66,7 +66,7 @@ TEST(CudaStaging, several_tensors_of_one_block_and_of_the_host_keep_their_layout
         wait_for(wire);
       },
       [&](int wire) {
-        Blind b(domain);
+        NoGpuReader b(domain);
         const Sample sample = b.next();
         ASSERT_EQ(sample.tensors().size(), 3U);
         const Tensor& column = sample.tensors()[0];
@@ -99,9 +99,9 @@ TEST(CudaStaging, there_is_one_copy_for_all_who_need_one) {
         EXPECT_EQ(standin_calls("cuMemcpyAsync"), before + 2);
       },
       [&](int wire) {
-        Blind first(domain);
+        NoGpuReader first(domain);
         Subscriber second("frames", {}, first.us);
-        Blind third(domain);
+        NoGpuReader third(domain);
         for (const std::uint64_t seed : {5U, 6U}) {
           EXPECT_EQ(seed_in(first.next().tensor()), seed);
           const auto sample = second.receive(kLong);
@@ -126,7 +126,7 @@ TEST(CudaStaging, a_private_subscriber_writes_to_its_own_pages) {
       [&](int wire) {
         const Participant us = domain.join();
         Subscriber other("frames", {}, us);
-        Blind b(domain, {.access = Access::kPrivate});
+        NoGpuReader b(domain, {.access = Access::kPrivate});
         const Sample sample = b.next();
         const Tensor& tensor = sample.tensor();
         EXPECT_EQ(seed_in(tensor), 5U);
@@ -156,7 +156,7 @@ TEST(CudaStaging, what_was_published_again_is_copied_again) {
         }
       },
       [&](int wire) {
-        Blind b(domain);
+        NoGpuReader b(domain);
         for (const std::uint64_t seed : {5U, 6U}) {
           EXPECT_EQ(seed_in(b.next().tensor()), seed);
           tell(wire);
@@ -175,7 +175,7 @@ TEST(CudaStaging, the_copy_is_handed_on_by_reference) {
         wait_for(wire);
       },
       [&](int wire) {
-        Blind b(domain);
+        NoGpuReader b(domain);
         Publisher onwards("onwards", {}, b.us);
         const Participant other = domain.join();
         Subscriber last("onwards", {}, other);

@@ -1,4 +1,4 @@
-#include "tensorbus/memory/timeline.hpp"
+#include "tensorbus/device/order/timeline.hpp"
 
 #include <fcntl.h>
 
@@ -6,16 +6,16 @@
 #include <thread>
 
 #include "process.hpp"
-#include "tensorbus/bus/test_support.hpp"
-#include "tensorbus/memory/cuda_memory.hpp"
+#include "tensorbus/device/memory/device_memory.hpp"
+#include "tests/unit/bus/test_support.hpp"
 
 namespace tensorbus::memory {
 namespace {
 
-using platform::CudaDevice;
 using platform::CudaDriver;
-using platform::CudaScope;
-using platform::CudaStream;
+using platform::Gpu;
+using platform::GpuScope;
+using platform::GpuStream;
 using standin::Result;
 using standin::test::in_process;
 
@@ -29,13 +29,13 @@ Result unregister(void* memory) {
 // It used to be called without a context, and was refused.
 TEST(Timeline, its_memory_is_unregistered_in_whichever_thread_it_ends) {
   in_process([] {
-    const CudaDevice& device = CudaDevice::at(0);
+    const Gpu& device = Gpu::at(0);
     const_cast<CudaDriver&>(CudaDriver::get()).MemHostUnregister = unregister;
     auto timeline = std::make_unique<Timeline>();
     {
-      const CudaScope scope(device);
+      const GpuScope scope(device);
       const standin::Stream stream = standin::test::new_stream();
-      const Mark mark = timeline->signal(CudaStream(device, stream));
+      const Mark mark = timeline->signal(GpuStream(device, stream));
       EXPECT_OK(standin::cuStreamSynchronize(stream));
       EXPECT_TRUE(timeline->reached_own(mark));
     }
@@ -51,7 +51,7 @@ struct Ends {
     lender.order_by(OrderBy::kStreams);  // nothing is to be found out on the way
     borrower->order_by(OrderBy::kStreams);
   }
-  Timeline lender{nullptr, {}};
+  Timeline lender{nullptr};
   platform::Mapping memory{lender.memfd().get(), TimelinePages::kBytes,
                            platform::Mapping::Access::kReadWrite};
   std::unique_ptr<Timeline> borrower =
@@ -62,21 +62,21 @@ struct Ends {
 // the stand-in aborts at that.
 TEST(Timeline, its_memory_is_not_unregistered_because_the_peer_says_that_all_has_passed) {
   in_process([] {
-    const CudaDevice& device = CudaDevice::at(0);
+    const Gpu& device = Gpu::at(0);
     Ends ends;
     standin::Stream stream = nullptr;
     {
-      const CudaScope scope(device);
+      const GpuScope scope(device);
       stream = standin::test::new_stream();
       standin_pause(stream);
-      (void)ends.borrower->signal(CudaStream(device, stream));
+      (void)ends.borrower->signal(GpuStream(device, stream));
     }
     const std::size_t before = standin_calls("cuMemHostUnregister");
     std::memset(ends.memory.data(), 0x3f, ends.memory.size());
     ends.borrower.reset();
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     EXPECT_EQ(standin_calls("cuMemHostUnregister"), before);
-    const CudaScope scope(device);
+    const GpuScope scope(device);
     standin_resume(stream);
     EXPECT_TRUE(tensorbus::testing::eventually(
         [&] { return standin_calls("cuMemHostUnregister") == before + 2; }));
@@ -96,10 +96,10 @@ TEST(Timeline, pages_cannot_be_taken_out_of_its_memory_once_it_is_mapped) {
 // Of a device whose context is broken nothing comes any more, though its process lives.
 TEST(Timeline, what_a_broken_device_was_to_signal_has_failed_and_nobody_waits_for_it) {
   in_process([] {
-    const CudaDevice& device = CudaDevice::at(0);
+    const Gpu& device = Gpu::at(0);
     Ends ends;
-    const CudaScope scope(device);
-    const CudaStream stream(device, standin::test::new_stream());
+    const GpuScope scope(device);
+    const GpuStream stream(device, standin::test::new_stream());
     const Mark whole = ends.lender.signal(stream);
     EXPECT_OK(standin::cuStreamSynchronize(stream.handle()));
     standin_pause(stream.handle());
@@ -119,10 +119,10 @@ TEST(Timeline, what_a_broken_device_was_to_signal_has_failed_and_nobody_waits_fo
 TEST(WriteMarks, hold_nobody_up_while_the_driver_waits_for_a_stream) {
   in_process([] {
     const standin::test::Session session;
-    const CudaStream writer(CudaDevice::at(0), standin::test::new_stream());
-    const CudaStream copier(CudaDevice::at(0), standin::test::new_stream());
-    CudaMemory memory({});
-    const BlockRef block = memory.allocate(CudaDevice::at(0), 4096);
+    const GpuStream writer(Gpu::at(0), standin::test::new_stream());
+    const GpuStream copier(Gpu::at(0), standin::test::new_stream());
+    DeviceMemory memory({});
+    const BlockRef block = memory.allocate(Gpu::at(0), 4096);
     std::atomic<bool> published = false;
     std::thread publishing;
     const auto work = [&] {

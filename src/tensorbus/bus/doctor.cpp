@@ -8,13 +8,13 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "tensorbus/bus/domain.hpp"
+#include "tensorbus/bus/domain/domain.hpp"
 #include "tensorbus/platform/fd.hpp"
+#include "tensorbus/platform/files/mapping.hpp"
+#include "tensorbus/platform/files/memfd.hpp"
+#include "tensorbus/platform/files/private_directory.hpp"
 #include "tensorbus/platform/limits.hpp"
-#include "tensorbus/platform/mapping.hpp"
-#include "tensorbus/platform/memfd.hpp"
 #include "tensorbus/platform/memory_room.hpp"
-#include "tensorbus/platform/private_directory.hpp"
 
 namespace tensorbus {
 namespace {
@@ -69,7 +69,7 @@ void try_sockets(const std::string& path) {
   const bus::Domain domain(path);
   const Id guest = Id::random();
   const platform::Fd listener = domain.listen(guest);
-  const Finding reached = found_by([&] {
+  const ProbeResult reached = found_by([&] {
     if (domain.connect(guest).outcome != platform::Connect::kDone)
       throw Error(Code::kSystem, "a socket in " + path + " cannot be connected to");
   });

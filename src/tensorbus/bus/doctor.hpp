@@ -5,21 +5,21 @@
 #include <string>
 #include <vector>
 
-#include "tensorbus/memory/cuda_probe.hpp"
+#include "tensorbus/device/probe.hpp"
 #include "tensorbus/platform/export.hpp"
-#include "tensorbus/platform/finding.hpp"
+#include "tensorbus/platform/probe_result.hpp"
 
 namespace tensorbus {
 
 // What this machine can do for processes that share host memory, tried with real calls; for GPUs
-// see probe_cuda().
+// see device/probe.hpp.
 struct HostFindings {
   std::string kernel;  // "6.1.0-13-amd64"
-  Finding kernel_version;
-  Finding pidfd;          // the death of another process is seen at once
-  Finding shared_memory;  // sealed memfds, which a borrower can only read
+  ProbeResult kernel_version;
+  ProbeResult pidfd;          // the death of another process is seen at once
+  ProbeResult shared_memory;  // sealed memfds, which a borrower can only read
   std::string domain_path;
-  Finding domain;  // its directory: sockets are made and reached there, or it could be made
+  ProbeResult domain;  // its directory: sockets are made and reached there, or it could be made
   bool domain_exists = false;
   std::vector<std::string> other_domains;  // of this user, in which processes are now
 

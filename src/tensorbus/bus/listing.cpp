@@ -5,10 +5,10 @@
 #include <memory>
 #include <utility>
 
-#include "tensorbus/bus/advertisement.hpp"
-#include "tensorbus/bus/fork_safe.hpp"
-#include "tensorbus/bus/participant_core.hpp"
-#include "tensorbus/bus/topic_name.hpp"
+#include "tensorbus/bus/domain/advertisement.hpp"
+#include "tensorbus/bus/domain/topic_name.hpp"
+#include "tensorbus/bus/event_loop/fork_safe.hpp"
+#include "tensorbus/bus/participant/participant_core.hpp"
 #include "tensorbus/platform/limits.hpp"
 
 namespace tensorbus {

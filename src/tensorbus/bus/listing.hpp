@@ -4,14 +4,15 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <tensorbus/id.hpp>
 #include <tensorbus/listed.hpp>
+#include <tensorbus/message_type.hpp>
+#include <tensorbus/options.hpp>
+#include <tensorbus/stats.hpp>
 #include <vector>
 
-#include "tensorbus/bus/options.hpp"
 #include "tensorbus/bus/participant.hpp"
 #include "tensorbus/platform/export.hpp"
-#include "tensorbus/platform/id.hpp"
-#include "tensorbus/tensor/message_type.hpp"
 
 namespace tensorbus {
 

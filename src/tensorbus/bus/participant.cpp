@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "tensorbus/bus/participant_core.hpp"
-#include "tensorbus/link/kept_lease.hpp"
+#include "tensorbus/bus/participant/participant_core.hpp"
+#include "tensorbus/link/lease/kept_lease.hpp"
+#include "tensorbus/platform/fork/inherited.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
-#include "tensorbus/platform/inherited.hpp"
 #include "tensorbus/platform/limits.hpp"
 
 namespace tensorbus {
@@ -83,34 +83,24 @@ std::string Participant::domain_path() const { return of_this_process(core_).dom
 
 namespace {
 
-// With what is of the whole process.
-template <typename Stats>
-ArenaUse use_of(const Stats& stats, std::size_t inherited_bytes) {
+ArenaUse with_process(ArenaUse use) {
   const platform::ForkedChildren children = platform::forked_children();
-  return {.segments = stats.segments,
-          .blocks = stats.blocks,
-          .used_bytes = stats.used_bytes,
-          .reserved_bytes = stats.reserved_bytes,
-          .budget_bytes = stats.budget_bytes,
-          .inherited_bytes = inherited_bytes,
-          .inherited_leases = link::KeptLease::count(),
-          .forked_children = children.guards,
-          .unwatched_forks = children.unwatched};
+  use.inherited_leases = link::KeptLease::count();
+  use.forked_children = children.guards;
+  use.unwatched_forks = children.unwatched;
+  return use;
 }
 
 }  // namespace
 
-ArenaUse Participant::arena() const {
-  const memory::ArenaStats stats = of_this_process(core_).arena().stats();
-  return use_of(stats, stats.inherited_bytes);
-}
+ArenaUse Participant::arena() const { return with_process(of_this_process(core_).arena().stats()); }
 
 ArenaUse Participant::arena(Device device) const {
-  if (!device.is_cuda()) return arena();
-  const auto all = of_this_process(core_).cuda().stats();
+  if (device.is_host()) return arena();
+  const auto all = of_this_process(core_).device_memory().stats();
   const auto found = all.find(device.ordinal);
   if (found == all.end()) return {};
-  return use_of(found->second, 0);
+  return with_process(found->second);
 }
 
 }  // namespace tensorbus

@@ -3,11 +3,12 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <tensorbus/device.hpp>
+#include <tensorbus/id.hpp>
+#include <tensorbus/options.hpp>
+#include <tensorbus/stats.hpp>
 
-#include "tensorbus/bus/options.hpp"
 #include "tensorbus/platform/export.hpp"
-#include "tensorbus/platform/id.hpp"
-#include "tensorbus/tensor/device.hpp"
 
 namespace tensorbus {
 

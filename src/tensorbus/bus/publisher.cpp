@@ -3,13 +3,13 @@
 #include <optional>
 #include <utility>
 
-#include "tensorbus/bus/loan_impl.hpp"
-#include "tensorbus/bus/loaned_sample.hpp"
-#include "tensorbus/bus/participant_core.hpp"
-#include "tensorbus/bus/prepared_sample.hpp"
-#include "tensorbus/memory/mapped_file.hpp"
+#include "tensorbus/bus/participant/participant_core.hpp"
+#include "tensorbus/bus/publish/loan_impl.hpp"
+#include "tensorbus/bus/publish/loaned_sample.hpp"
+#include "tensorbus/bus/publish/sample_builder.hpp"
+#include "tensorbus/memory/file/mapped_file.hpp"
+#include "tensorbus/platform/kill_point.hpp"
 #include "tensorbus/platform/limits.hpp"
-#include "tensorbus/platform/step.hpp"
 #include "tensorbus/tensor/descriptor.hpp"
 #include "tensorbus/tensor/layout.hpp"
 
@@ -21,7 +21,7 @@ constexpr std::size_t kWorthTakingBackFirst = std::size_t{64} << 10;
 
 // One tensor in host memory, and nothing beside it.
 bool is_plain(std::span<const TensorView> tensors, const Message& rest) {
-  return tensors.size() == 1 && !tensors.front().device.is_cuda() && rest.fields.empty() &&
+  return tensors.size() == 1 && tensors.front().device.is_host() && rest.fields.empty() &&
          !rest.origin;
 }
 
@@ -40,7 +40,7 @@ struct PublisherState {
     core->drain();
     return participant->allocate(device, bytes, core->most_granted());
   }
-  // Of a tensor in host memory that is all of a message; nothing if it takes a PreparedSample.
+  // Of a tensor in host memory that is all of a message; nothing if it takes a SampleBuilder.
   std::optional<Published> publish_alone(const TensorView& tensor, std::uint64_t fingerprint,
                                          std::chrono::nanoseconds timeout,
                                          const GiveUp& give_up) const {
@@ -65,18 +65,19 @@ struct PublisherState {
     std::byte* const target = block->data();
     core->copies().run(span.bytes(),
                        [&](Stores stores) { copy_elements(target, layout, data, layout, stores); });
-    platform::step("publish.copied");
+    platform::kill_point("publish.copied");
     if (!take(sample, layout, span, target, std::move(block), fingerprint)) return false;
     sample.mark_copied(span.bytes());
     return true;
   }
   bool take(bus::LoanedSample& sample, const Layout& layout, const ByteSpan& span,
             const std::byte* data, memory::BlockRef block, std::uint64_t fingerprint) const {
-    link::IssuedRef issued = std::make_shared<const link::IssuedSample>(std::move(block));
+    link::PublishedRef issued = std::make_shared<const link::PublishedSample>(std::move(block));
     return take(sample, layout, span, data, issued, fingerprint);
   }
   bool take(bus::LoanedSample& sample, const Layout& layout, const ByteSpan& span,
-            const std::byte* data, link::IssuedRef& issued, std::uint64_t fingerprint = 0) const {
+            const std::byte* data, link::PublishedRef& issued,
+            std::uint64_t fingerprint = 0) const {
     return sample.take(layout, span, data, issued, participant->arena(), core->pool(), fingerprint);
   }
   // `loan` is the block that all tensors lie in, if that is known.
@@ -86,21 +87,21 @@ struct PublisherState {
     if (loan == nullptr && is_plain(tensors, rest))
       if (const auto done = publish_alone(tensors.front(), rest.fingerprint, timeout, give_up))
         return *done;
-    bus::PreparedSample sample(
+    bus::SampleBuilder sample(
         tensors, rest,
-        {participant->arena(), participant->cuda(),
+        {participant->arena(), participant->device_memory(),
          [&](std::size_t bytes) { return allocate(bytes); },
          [&](const Device& device, std::size_t bytes) { return allocate_on(device, bytes); },
          core->copies(), core->pool(), participant->id(), participant->lent()},
         loan);
     return publish(sample, timeout, give_up);
   }
-  // A LoanedSample or a PreparedSample.
+  // A LoanedSample or a SampleBuilder.
   template <typename Sample>
   Published publish(Sample& sample, std::chrono::nanoseconds timeout, const GiveUp& give_up) const {
-    const bus::PublishResult result = core->publish(sample.ready(), timeout, give_up);
+    const Published result = core->publish(sample.ready(), timeout, give_up);
     if (result.outcome == Outcome::kDone) sample.mark_done();
-    return {result.outcome, result.sequence, result.subscribers};
+    return result;
   }
 };
 
@@ -137,7 +138,7 @@ Loan Publisher::loan(const Layout& layout, Device device) {
   return platform::with_memory_errors([&] {
     const ByteSpan span = span_of(layout);
     return Loan::Impl::of(
-        device.is_cuda() ? state.allocate_on(device, span.bytes()) : state.allocate(span.bytes()),
+        !device.is_host() ? state.allocate_on(device, span.bytes()) : state.allocate(span.bytes()),
         layout, span, device);
   });
 }
@@ -188,7 +189,7 @@ Published Publisher::publish(Loan&& loan, void* stream) {
   const Published published = platform::with_memory_errors([&] {
     LoanState& given = loan.state();
     bus::LoanedSample loaned(&given.issued);
-    if (!given.device.is_cuda() &&
+    if (given.device.is_host() &&
         state.take(loaned, given.layout, given.span, given.first, given.issued))
       return state.publish(loaned, timeout, {});
     TensorView view = loan.view();

@@ -5,14 +5,16 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <tensorbus/layout.hpp>
+#include <tensorbus/message.hpp>
+#include <tensorbus/options.hpp>
+#include <tensorbus/stats.hpp>
+#include <tensorbus/value.hpp>
 #include <vector>
 
-#include "tensorbus/bus/loan.hpp"
-#include "tensorbus/bus/message.hpp"
-#include "tensorbus/bus/options.hpp"
 #include "tensorbus/bus/participant.hpp"
+#include "tensorbus/bus/publish/loan.hpp"
 #include "tensorbus/platform/export.hpp"
-#include "tensorbus/tensor/value.hpp"
 
 namespace tensorbus {
 

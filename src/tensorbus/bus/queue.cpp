@@ -5,13 +5,13 @@
 #include <optional>
 #include <utility>
 
-#include "tensorbus/bus/fork_safe.hpp"
-#include "tensorbus/bus/participant_core.hpp"
-#include "tensorbus/bus/queue_client.hpp"
-#include "tensorbus/bus/queue_host.hpp"
-#include "tensorbus/bus/topic_name.hpp"
+#include "tensorbus/bus/domain/topic_name.hpp"
+#include "tensorbus/bus/event_loop/fork_safe.hpp"
+#include "tensorbus/bus/participant/participant_core.hpp"
+#include "tensorbus/bus/queue/queue_host.hpp"
+#include "tensorbus/bus/queue_client/queue_client.hpp"
 #include "tensorbus/platform/limits.hpp"
-#include "tensorbus/platform/poller.hpp"
+#include "tensorbus/platform/waiting/poller.hpp"
 
 namespace tensorbus {
 namespace {
@@ -90,16 +90,8 @@ struct QueueState {
 
   bus::QueueClient client() const { return {*participant, address}; }
   Access access() const noexcept { return options.shared ? Access::kShared : Access::kRead; }
-  bus::PreparedSample prepare(const Message& item) const {
-    bus::ParticipantCore& core = *participant;
-    return {item.tensors,
-            item,
-            {core.arena(), core.cuda(),
-             [&](std::size_t bytes) { return core.allocate(bytes, grant()); },
-             [&](const Device& device, std::size_t bytes) {
-               return core.allocate(device, bytes, grant());
-             },
-             core.copies(), grant(), core.id(), core.lent(), true}};
+  bus::SampleBuilder prepare(const Message& item) const {
+    return {item.tensors, item, participant->supplies(grant())};
   }
   memory::Grant grant() const noexcept {
     return options.shared ? memory::Grant::kWrite : memory::Grant::kRead;
@@ -156,7 +148,7 @@ Queue Queue::open(const std::string& address_or_name, Timeout timeout, const Giv
     const bool named = !address_or_name.starts_with(kPrefix);
     bus::QueueAddress address = named ? wait_for(core->domain(), address_or_name, timeout, give_up)
                                       : parse_address(address_or_name);
-    const link::Told told = bus::QueueClient(*core, address).open(timeout, give_up);
+    const link::Reply told = bus::QueueClient(*core, address).open(timeout, give_up);
     address.queue.key = told.third;
     QueueOptions options{.maxsize = static_cast<std::uint32_t>(told.first),
                          .redeliver = (told.second & 1) != 0,
@@ -194,7 +186,7 @@ bool Queue::made_here() const { return state_of(impl_ ? &impl_->state : nullptr)
 Outcome Queue::put(const Message& item, Timeout timeout, const GiveUp& give_up) {
   const QueueState& state = state_of(impl_ ? &impl_->state : nullptr);
   return platform::with_memory_errors([&] {
-    bus::PreparedSample prepared = state.prepare(item);
+    bus::SampleBuilder prepared = state.prepare(item);
     const Outcome outcome = state.client().put(prepared, timeout, give_up);
     if (outcome == Outcome::kDone) prepared.mark_done();
     return outcome;
@@ -231,14 +223,14 @@ struct Queue::Pending::Impl {
     }
   }
   // The eventfd is the teller's, too: it may outlive us.
-  std::function<void()> ring() const {
-    auto ringer = std::make_shared<platform::Fd>(platform::duplicate(event.get()));
-    return [ringer] { platform::signal_event(ringer->get()); };
+  std::function<void()> notify() const {
+    auto sender = std::make_shared<platform::Fd>(platform::duplicate(event.get()));
+    return [sender] { platform::signal_event(sender->get()); };
   }
   // For what comes from now on, and for what has come by now.
   void ring_again() {
     platform::clear_event(event.get());
-    item->on_ready(ring());
+    item->on_ready(notify());
   }
 };
 
@@ -269,12 +261,12 @@ Outcome Queue::Pending::take(Sample& item) {
 Queue::Pending Queue::start_put(const Message& item) {
   const QueueState& state = state_of(impl_ ? &impl_->state : nullptr);
   return platform::with_memory_errors([&] {
-    bus::PreparedSample prepared = state.prepare(item);
+    bus::SampleBuilder prepared = state.prepare(item);
     std::unique_ptr<Pending::Impl> impl(
         new Pending::Impl{state.participant, platform::make_event(), {}, {}});
     impl->told = state.client().start_put(prepared, true);
     prepared.mark_done();
-    impl->told.awaited->on_done(impl->ring());
+    impl->told.awaited->on_done(impl->notify());
     return Pending(std::move(impl));
   });
 }
@@ -285,7 +277,7 @@ Queue::Pending Queue::start_get() {
     std::unique_ptr<Pending::Impl> impl(
         new Pending::Impl{state.participant, platform::make_event(), {}, {}});
     impl->item.emplace(state.client().start_get(state.access(), true));
-    impl->item->on_ready(impl->ring());
+    impl->item->on_ready(impl->notify());
     return Pending(std::move(impl));
   });
 }
@@ -296,7 +288,7 @@ Queue::Pending Queue::start_join() {
     std::unique_ptr<Pending::Impl> impl(
         new Pending::Impl{state.participant, platform::make_event(), {}, {}});
     impl->told = state.client().start_join();
-    impl->told.awaited->on_done(impl->ring());
+    impl->told.awaited->on_done(impl->notify());
     return Pending(std::move(impl));
   });
 }
@@ -314,7 +306,7 @@ Outcome Queue::join(Timeout timeout, const GiveUp& give_up) {
 QueueStats Queue::stats(const GiveUp& give_up) const {
   const QueueState& state = state_of(impl_ ? &impl_->state : nullptr);
   return platform::with_memory_errors([&] {
-    const link::Told told = state.client().state(give_up);
+    const link::Reply told = state.client().state(give_up);
     return QueueStats{told.first, told.second, told.third};
   });
 }

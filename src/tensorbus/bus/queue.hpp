@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <tensorbus/layout.hpp>
+#include <tensorbus/message.hpp>
+#include <tensorbus/options.hpp>
+#include <tensorbus/stats.hpp>
 
-#include "tensorbus/bus/message.hpp"
-#include "tensorbus/bus/options.hpp"
 #include "tensorbus/bus/participant.hpp"
-#include "tensorbus/bus/sample.hpp"
+#include "tensorbus/bus/subscribe/sample.hpp"
 #include "tensorbus/platform/export.hpp"
 
 namespace tensorbus {

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "tensorbus/bus/awaited.hpp"
-#include "tensorbus/bus/collect.hpp"
-#include "tensorbus/bus/loan_impl.hpp"
-#include "tensorbus/bus/participant_core.hpp"
-#include "tensorbus/bus/prepared_sample.hpp"
-#include "tensorbus/bus/reading.hpp"
-#include "tensorbus/memory/mapped_file.hpp"
+#include "tensorbus/bus/event_loop/completion.hpp"
+#include "tensorbus/bus/participant/participant_core.hpp"
+#include "tensorbus/bus/participant/sample_read.hpp"
+#include "tensorbus/bus/publish/loan_impl.hpp"
+#include "tensorbus/bus/publish/sample_builder.hpp"
+#include "tensorbus/bus/session/acquire_leases.hpp"
+#include "tensorbus/memory/file/mapped_file.hpp"
 #include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/limits.hpp"
 
@@ -30,26 +30,26 @@ void describe(Handle& handle, std::span<const TensorView> tensors, const Descrip
     handle.described.push_back({found.tensors[i].layout, found.tensors[i].offset});
 }
 
-using AwaitedHeld = std::shared_ptr<bus::Awaited<bus::HeldRef>>;
+using AwaitedHeld = std::shared_ptr<bus::Completion<bus::LentRef>>;
 
 // Asks the owner; what becomes of it, `awaited` is told.
 void ask_for(bus::ParticipantCore& core, const Handle& handle, Access access,
              const AwaitedHeld& awaited) {
-  const bus::Receiver receiver{[awaited](bus::HeldRef held) { awaited->set(std::move(held)); },
+  const bus::Receiver receiver{[awaited](bus::LentRef held) { awaited->set(std::move(held)); },
                                [awaited](const Error& error) { awaited->fail(error); }};
   const memory::Grant grant =
       access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
   const auto absent = "participant " + handle.owner.hex() + " is not in the domain " +
                       core.domain().path() + ": it has exited, or the handle is of another domain";
   core.post([owner = handle.owner, name = bus::Shares::Name{handle.number, handle.key}, grant,
-             receiver, absent](bus::Surroundings& surroundings) {
-    surroundings.reach(owner, [&surroundings, name, grant, receiver,
-                               absent](const std::shared_ptr<bus::Exchange>& other) {
+             receiver, absent](bus::ParticipantContext& context) {
+    context.reach(owner, [&context, name, grant, receiver,
+                          absent](const std::shared_ptr<bus::PeerSession>& other) {
       if (!other) return receiver.on_error(Error(Code::kClosed, absent));
       other->attach(name, grant,
-                    [&surroundings, other, grant, receiver](bus::Exchange::Answer& answer) {
+                    [&context, other, grant, receiver](bus::PeerSession::Answer& answer) {
                       if (const auto* lent = std::get_if<link::Lent>(&answer))
-                        bus::collect(surroundings, other, *lent, grant, receiver);
+                        bus::collect(context, other, *lent, grant, receiver);
                       else if (const auto* error = std::get_if<Error>(&answer))
                         receiver.on_error(*error);
                       else
@@ -114,9 +114,9 @@ Loan empty(const Layout& layout, bool shared, const Participant& participant, De
     const auto& core = SharedState::core_of(participant);
     const ByteSpan span = span_of(layout);
     const memory::Grant most = shared ? memory::Grant::kWrite : memory::Grant::kRead;
-    memory::BlockRef block = device.is_cuda() ? core->allocate(device, span.bytes(), most)
-                                              : core->allocate(span.bytes(), most);
-    block->let_stand();
+    memory::BlockRef block = !device.is_host() ? core->allocate(device, span.bytes(), most)
+                                               : core->allocate(span.bytes(), most);
+    block->make_persistent();
     return Loan::Impl::of(std::move(block), layout, span, device, core);
   });
 }
@@ -125,7 +125,7 @@ bool is_shared(const void* data, std::size_t bytes, const Participant& participa
   const auto& core = SharedState::core_of(participant);
   const auto* first = static_cast<const std::byte*>(data);
   memory::BlockRef block = core->arena().find(first);
-  if (!block) block = core->cuda().find(data);
+  if (!block) block = core->device_memory().find(data);
   if (block)
     return first + bytes <= block->data() + block->bytes() &&
            block->pool() == memory::Grant::kWrite;  // and not an isolated publisher's
@@ -144,13 +144,7 @@ Shared share(const Message& message, const ShareOptions& options, const Particip
     const auto& core = SharedState::core_of(participant);
     const memory::Grant grant = options.shared ? memory::Grant::kWrite : memory::Grant::kRead;
     std::unique_ptr<Shared::Impl> impl(new Shared::Impl{bus::ForkSafe(SharedState{core, {}})});
-    bus::PreparedSample sample(message.tensors, message,
-                               {core->arena(), core->cuda(),
-                                [&](std::size_t bytes) { return core->allocate(bytes, grant); },
-                                [&](const Device& device, std::size_t bytes) {
-                                  return core->allocate(device, bytes, grant);
-                                },
-                                core->copies(), grant, core->id(), core->lent(), true});
+    bus::SampleBuilder sample(message.tensors, message, core->supplies(grant));
     Handle& handle = impl->state->handle;
     handle.owner = core->id();
     describe(handle, message.tensors, sample.descriptor());
@@ -167,11 +161,11 @@ Outcome attach(Sample& sample, const Handle& handle, const AttachOptions& option
   return platform::with_memory_errors([&] {
     const auto& core = SharedState::core_of(participant);
     const platform::Deadline deadline(options.timeout);
-    const auto awaited = std::make_shared<bus::Awaited<bus::HeldRef>>();
+    const auto awaited = std::make_shared<bus::Completion<bus::LentRef>>();
     ask_for(*core, handle, options.access, awaited);
     Outcome outcome = awaited->wait(options.timeout, options.give_up);
     if (outcome != Outcome::kDone) return outcome;
-    bus::Reading reading(*core, awaited->take(), options.access);
+    bus::SampleRead reading(*core, awaited->take(), options.access);
     Sample found;
     outcome = reading.read(found, deadline.remaining(options.timeout), options.give_up);
     if (outcome != Outcome::kDone) return outcome;

@@ -4,13 +4,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <tensorbus/layout.hpp>
+#include <tensorbus/message.hpp>
+#include <tensorbus/options.hpp>
+#include <tensorbus/stats.hpp>
 
-#include "tensorbus/bus/handle.hpp"
-#include "tensorbus/bus/loan.hpp"
-#include "tensorbus/bus/message.hpp"
-#include "tensorbus/bus/options.hpp"
 #include "tensorbus/bus/participant.hpp"
-#include "tensorbus/bus/sample.hpp"
+#include "tensorbus/bus/publish/loan.hpp"
+#include "tensorbus/bus/share/handle.hpp"
+#include "tensorbus/bus/subscribe/sample.hpp"
 #include "tensorbus/platform/export.hpp"
 
 namespace tensorbus {

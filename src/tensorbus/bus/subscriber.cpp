@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "tensorbus/bus/fork_safe.hpp"
-#include "tensorbus/bus/participant_core.hpp"
-#include "tensorbus/link/kept_lease.hpp"
+#include "tensorbus/bus/event_loop/fork_safe.hpp"
+#include "tensorbus/bus/participant/participant_core.hpp"
+#include "tensorbus/link/lease/kept_lease.hpp"
 #include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/limits.hpp"
 

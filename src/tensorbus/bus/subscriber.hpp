@@ -7,10 +7,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tensorbus/options.hpp>
+#include <tensorbus/stats.hpp>
 
-#include "tensorbus/bus/options.hpp"
 #include "tensorbus/bus/participant.hpp"
-#include "tensorbus/bus/sample.hpp"
+#include "tensorbus/bus/subscribe/sample.hpp"
 #include "tensorbus/platform/export.hpp"
 
 namespace tensorbus {
@@ -42,8 +43,8 @@ class TENSORBUS_API Subscriber {
 
   // The next sample, or nothing after `timeout` or close(). Goes on after signals.
   // Throws Error(kInvalidArgument) when max_held samples are held and there are more, and
-  // Error(kOutOfMemory) that names the limit when there is no memory for a sample's books or, with
-  // Access::kPrivate or a `device`, no room for what is its own; it is not lost, the next call
+  // Error(kOutOfMemory) that names the limit when there is no memory for a sample's records or,
+  // with Access::kPrivate or a `device`, no room for what is its own; it is not lost, the next call
   // tries again.
   std::optional<Sample> receive(std::chrono::nanoseconds timeout);
   // The next sample if there is one now.

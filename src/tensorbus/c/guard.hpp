@@ -3,8 +3,9 @@
 #include <tensorbus/c/status.h>
 
 #include <new>
+#include <tensorbus/options.hpp>
+#include <tensorbus/stats.hpp>
 
-#include "tensorbus/bus/options.hpp"
 #include "tensorbus/platform/error.hpp"
 
 namespace tensorbus::c {

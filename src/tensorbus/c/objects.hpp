@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "tensorbus/bus/listing.hpp"
-#include "tensorbus/bus/loan.hpp"
 #include "tensorbus/bus/participant.hpp"
+#include "tensorbus/bus/publish/loan.hpp"
 #include "tensorbus/bus/publisher.hpp"
 #include "tensorbus/bus/queue.hpp"
-#include "tensorbus/bus/sample.hpp"
 #include "tensorbus/bus/share.hpp"
+#include "tensorbus/bus/subscribe/sample.hpp"
 #include "tensorbus/bus/subscriber.hpp"
-#include "tensorbus/tensor/tensor_file.hpp"
+#include "tensorbus/tensor/files/tensor_file.hpp"
 
 // What is behind the pointers of the C interface.
 

@@ -5,7 +5,7 @@
 #include "tensorbus/c/guard.hpp"
 #include "tensorbus/c/objects.hpp"
 #include "tensorbus/c/structs.hpp"
-#include "tensorbus/link/control.hpp"
+#include "tensorbus/link/wire/control.hpp"
 
 using namespace tensorbus;
 using namespace tensorbus::c;

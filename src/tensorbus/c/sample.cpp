@@ -1,4 +1,4 @@
-#include "tensorbus/bus/sample.hpp"
+#include "tensorbus/bus/subscribe/sample.hpp"
 
 #include <algorithm>
 

@@ -8,7 +8,7 @@
 
 #include "tensorbus/memory/free_extents.hpp"
 #include "tensorbus/memory/grant.hpp"
-#include "tensorbus/platform/inherited.hpp"
+#include "tensorbus/platform/fork/inherited.hpp"
 
 namespace tensorbus::memory {
 
@@ -18,7 +18,7 @@ class BlockRef;
 inline constexpr std::size_t kBlockAlignment = 256;
 
 // What the memory of a buffer is. The numbers travel in descriptors.
-enum class BufferKind : std::uint8_t { kHost = 0, kCuda = 1, kFile = 2 };
+enum class BufferKind : std::uint8_t { kHost = 0, kDevice = 1, kFile = 2 };
 
 // Where blocks come from and go back to. Kept alive by each of them.
 class BlockHome {
@@ -61,8 +61,8 @@ class Block final : private platform::Inherited {
 
   // It is its process's to write for ever, and to send any number of times; whoever has it sees
   // what is written. Said before anybody else knows of the block.
-  void let_stand() noexcept { standing_ = true; }
-  bool standing() const noexcept { return standing_; }
+  void make_persistent() noexcept { persistent_ = true; }
+  bool persistent() const noexcept { return persistent_; }
 
   // Of memory of a device: a mark of its owner's own (WriteMarks), packed. It is whole when that is
   // reached. Relaxed: whoever passes the block on orders it.
@@ -80,7 +80,7 @@ class Block final : private platform::Inherited {
  private:
   friend class BlockRef;
   friend class LivingBlocks;
-  friend class CudaExports;
+  friend class DeviceExports;
   friend class Arena;
   Block() = default;
   ~Block() = default;
@@ -101,7 +101,7 @@ class Block final : private platform::Inherited {
   std::atomic<std::uint32_t> references_{1};
   std::atomic<std::uint64_t> write_mark_{0};
   std::atomic<bool> published_{false};
-  bool standing_ = false;
+  bool persistent_ = false;
   bool for_children_ = false;  // nobody else has it; under the mutex of its home
 };
 

@@ -69,7 +69,7 @@ class FreeExtents {
  private:
   static Place new_place();
   void insert(Extent extent, Place place) noexcept;
-  // Takes an extent out of the books.
+  // Takes an extent out of the records.
   Place extract(std::uint32_t segment, Offsets& offsets, Offsets::iterator at) noexcept;
 
   Sizes by_size_;

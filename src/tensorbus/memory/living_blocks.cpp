@@ -100,7 +100,7 @@ void Block::begin_again(std::shared_ptr<BlockHome> home, std::uint64_t generatio
   references_.store(1, std::memory_order_relaxed);
   write_mark_.store(0, std::memory_order_relaxed);
   published_.store(false, std::memory_order_relaxed);
-  standing_ = false;
+  persistent_ = false;
 }
 
 BlockRef LivingBlocks::find(const void* address) const noexcept {

@@ -15,7 +15,7 @@ namespace tensorbus::memory {
 
 // The blocks of an arena that somebody refers to, by their addresses and by their segments, and a
 // few that rest: nobody refers to those, but they keep their places, so that the next block of the
-// same size takes no look at the books of free space. Not thread-safe: under the arena's mutex.
+// same size takes no look at the records of free space. Not thread-safe: under the arena's mutex.
 class LivingBlocks {
   using Living = std::map<std::pair<std::uint32_t, std::size_t>, Block*>;
 

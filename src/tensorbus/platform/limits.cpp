@@ -13,7 +13,7 @@ namespace {
 // NOLINTNEXTLINE(bugprone-throwing-static-initialization): made while there is memory
 const Error kNoMemory(
     Code::kOutOfMemory,
-    "no memory for the books of the bus: the address space (RLIMIT_AS, ulimit -v), the data of "
+    "out of memory for internal bookkeeping: the address space (RLIMIT_AS, ulimit -v), the data of "
     "this process (RLIMIT_DATA, ulimit -d) or the machine's memory is used up. Let go of some, or "
     "raise the limit");
 

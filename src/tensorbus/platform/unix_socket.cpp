@@ -10,8 +10,8 @@
 #include <cstring>
 
 #include "tensorbus/platform/check.hpp"
+#include "tensorbus/platform/kill_point.hpp"
 #include "tensorbus/platform/limits.hpp"
-#include "tensorbus/platform/step.hpp"
 
 namespace tensorbus::platform {
 namespace {
@@ -75,9 +75,9 @@ Fd listen_in(int directory, const std::string& temporary, const std::string& nam
   const sockaddr_un address = address_of(directory, temporary);
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0)
     throw_system("cannot create a socket in the domain directory", errno, During::kDirectory);
-  step("socket.bound");
+  kill_point("socket.bound");
   if (::listen(socket.get(), SOMAXCONN) < 0) throw_system("listen", errno);
-  step("socket.listening");
+  kill_point("socket.listening");
   if (::renameat(directory, temporary.c_str(), directory, name.c_str()) < 0)
     throw_system("cannot name a socket in the domain directory", errno, During::kDirectory);
   return socket;

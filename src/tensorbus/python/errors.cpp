@@ -8,8 +8,8 @@
 namespace tensorbus::python {
 namespace {
 
-// The classes are Python's (tensorbus/_base/errors.py): a tuple of them by code, told once and kept for
-// ever, since errors are raised to the end of an interpreter, when nothing can be imported any
+// The classes are Python's (tensorbus/_base/errors.py): a tuple of them by code, told once and kept
+// for ever, since errors are raised to the end of an interpreter, when nothing can be imported any
 // more. Release on writing pairs with acquire on reading.
 std::atomic<PyObject*> known_errors{nullptr};
 

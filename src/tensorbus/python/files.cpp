@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "tensorbus/memory/mapped_file.hpp"
+#include "tensorbus/memory/file/mapped_file.hpp"
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/memory.hpp"
-#include "tensorbus/tensor/safetensors_file.hpp"
+#include "tensorbus/tensor/files/safetensors_file.hpp"
 
 namespace tensorbus::python {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tensorbus/platform/write_fault.hpp"
+#include "tensorbus/platform/faults/write_fault.hpp"
 #include "tensorbus/python/bindings.hpp"
 
 namespace tensorbus::python {

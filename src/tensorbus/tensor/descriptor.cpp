@@ -226,7 +226,7 @@ std::optional<LoneTensor> decode_alone(std::span<const std::byte> bytes, Layout&
   std::memcpy(&tensor, bytes.data() + sizeof head, sizeof tensor);
   const bool plain = head.version == kVersion && head.flags == 0 && head.tensors == 1 &&
                      head.field_bytes == 0 && tensor.kind == memory::BufferKind::kHost &&
-                     (tensor.flags & kContiguous) != 0 && tensor.dims <= 3 &&
+                     (tensor.flags & kContiguous) != 0 &&
                      bytes.size() == kHeads + tensor.dims * sizeof(std::int64_t);
   if (!plain) return std::nullopt;
   layout.dtype = tensor.dtype;

@@ -4,13 +4,13 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <tensorbus/id.hpp>
+#include <tensorbus/internal/one_or_many.hpp>
+#include <tensorbus/origin.hpp>
 #include <vector>
 
 #include "tensorbus/memory/block.hpp"
-#include "tensorbus/platform/id.hpp"
-#include "tensorbus/tensor/few.hpp"
 #include "tensorbus/tensor/layout.hpp"
-#include "tensorbus/tensor/origin.hpp"
 
 namespace tensorbus {
 
@@ -27,7 +27,7 @@ struct TensorEntry {
 
 // What a sample is: its tensors and the small fields beside them (docs/protocol.md, section 4).
 struct Descriptor {
-  Few<TensorEntry> tensors;
+  OneOrMany<TensorEntry> tensors;
   std::optional<Origin> origin;
   std::vector<Id> owners;  // of tensors that are handed on
   std::span<const std::byte> fields;
@@ -50,9 +50,9 @@ struct LoneTensor {
   std::size_t bytes = 0;  // from there on
 };
 
-// Reads a descriptor of one contiguous tensor of at most three dimensions, and nothing beside it,
-// which is what most are. Nothing for any other bytes, of which decode() says what they are; the
-// layout may have changed then.
+// Reads a descriptor of one contiguous tensor and nothing beside it, which is what most are: with
+// up to four dimensions it fits into an entry of the ring. Nothing for any other bytes, of which
+// decode() says what they are; the layout may have changed then.
 std::optional<LoneTensor> decode_alone(std::span<const std::byte> bytes, Layout& layout);
 
 // Writes the descriptor of one tensor, `offset` bytes into this block, and nothing beside it.

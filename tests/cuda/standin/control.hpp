@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "tensorbus/platform/cuda_api.hpp"
+#include "tensorbus/device/cuda/api.hpp"
 
 // What a test tells the stand-in for libcuda.so.1: linked, or looked up by name with dlsym.
 //
@@ -11,7 +11,7 @@
 //   CUDA_VISIBLE_DEVICES  their numbers on the machine, in the order of this process's ordinals
 //   STANDIN_MEMORY        bytes that this process may allocate on each device (1 GiB)
 //   STANDIN_WITHOUT       what they cannot do: "vmm", "posix_fd", "mem_ops", "host_register",
-//                         "read_only_pins", "ipc_event", "legacy_ipc", "peer", "pools",
+//                         "read_only_pins", "legacy_ipc", "peer", "pools",
 //                         "pool_ipc", with commas between
 //   STANDIN_FAIL          standin_fail for another process: "cuMemCreate:2:801,cuInit:0:803"
 //

@@ -59,8 +59,6 @@ int attribute(DeviceAttribute wanted) {
       return settings().has("posix_fd");
     case DeviceAttribute::kStreamMemOps64Supported:
       return settings().has("mem_ops");
-    case DeviceAttribute::kIpcEventSupported:
-      return settings().has("ipc_event");
   }
   return -1;
 }

@@ -12,9 +12,9 @@
 
 #include "exports.hpp"
 #include "tensorbus/platform/fd.hpp"
-#include "tensorbus/platform/mapping.hpp"
-#include "tensorbus/platform/memfd.hpp"
-#include "tensorbus/platform/test_support.hpp"
+#include "tensorbus/platform/files/mapping.hpp"
+#include "tensorbus/platform/files/memfd.hpp"
+#include "tests/unit/platform/test_support.hpp"
 
 namespace tensorbus::platform::cu {
 inline void PrintTo(Result result, std::ostream* out) {  // NOLINT: GoogleTest's name

@@ -44,23 +44,9 @@ struct tensorbus::platform::cu::StreamTag {
   bool destroyed = false;
 };
 
-namespace standin {
-
-// Of an event that several processes have: in memory of all of them. Who dies with a record that
-// was not completed leaves it so: nothing is promised of such an event.
-struct SharedEvent {
-  std::atomic<std::uint64_t> recorded{0};   // how often
-  std::atomic<std::uint64_t> completed{0};  // the last of these
-  std::atomic<bool> destroyed{false};       // by the process that made it
-};
-
-}  // namespace standin
-
 struct tensorbus::platform::cu::EventTag {
   Context context = nullptr;
   standin::Point recorded{};
-  standin::SharedEvent* shared = nullptr;  // stays mapped; then `recorded` is not used
-  int fd = -1;                             // of one that was made here
 };
 
 namespace standin {

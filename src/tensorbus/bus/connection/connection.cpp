@@ -1,0 +1,91 @@
+#include "tensorbus/bus/connection/connection.hpp"
+
+#include <new>
+#include <utility>
+
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+constexpr int kAtATime = 64;
+constexpr int kLastWords = 4096;  // more than a socket's buffer holds
+constexpr int kLastTries = 50;    // of about a second
+
+}  // namespace
+
+Connection::Connection(EventLoop& loop, platform::Fd socket, OnMessage on_message, OnEnd on_end)
+    : loop_(loop), on_message_(std::move(on_message)), on_end_(std::move(on_end)) {
+  const int fd = socket.get();
+  channel_ = std::make_shared<link::Channel>(std::move(socket), [this, fd](bool writable) {
+    loop_.watch_writable(socket_tag_, fd, writable);
+  });
+  socket_tag_ = loop_.watch(fd, [this] { on_ready(Cause::kReady); });
+}
+
+Connection::~Connection() { close(); }
+
+void Connection::watch_death(int pidfd) {
+  if (death_tag_) return;
+  pidfd_ = pidfd;
+  death_tag_ = loop_.watch(pidfd, [this] { on_ready(Cause::kDeath); });
+}
+
+void Connection::listen_when_heard() {
+  if (deaf_ || channel_->waiting() == 0) return;
+  loop_.watch_readable(socket_tag_, channel_->fd(), false);
+  deaf_ = true;
+}
+
+void Connection::close() noexcept {
+  if (closed_) return;
+  closed_ = true;
+  channel_->detach();
+  loop_.unwatch(socket_tag_, channel_->fd());
+  if (death_tag_) loop_.unwatch(*death_tag_, pidfd_);
+}
+
+void Connection::on_ready(Cause cause) {
+  std::string why;
+  try {
+    if (!hear(cause)) return;
+  } catch (const Error& error) {
+    if (error.code() == Code::kOutOfMemory && may_try_again(cause)) throw;
+    if (error.code() != Code::kOutOfMemory) why = error.what();
+  } catch (const std::bad_alloc&) {
+    if (may_try_again(cause)) throw;
+  }
+  close();
+  on_end_(why);
+}
+
+// Nothing is lost, except with a peer that is gone: then what there is no room for goes with it, or
+// what it had us take could keep the room from coming.
+bool Connection::may_try_again(Cause cause) noexcept {
+  return cause == Cause::kReady && (!channel_->peer_is_gone() || ++tries_ < kLastTries);
+}
+
+bool Connection::hear(Cause cause) {
+  channel_->flush();
+  if (deaf_ && channel_->waiting() == 0) {
+    loop_.watch_readable(socket_tag_, channel_->fd(), true);
+    deaf_ = false;
+  }
+  if (deaf_ && cause == Cause::kReady) return false;
+  // A bounded number at a time: a peer that talks without end must not keep the others waiting.
+  // What it said before it died is heard first; a child of it that has the socket may go on
+  // talking.
+  for (int i = 0; i < (cause == Cause::kDeath ? kLastWords : kAtATime); ++i) {
+    const auto state = unheard_ ? link::Channel::State::kMessage : channel_->receive(received_);
+    if (state == link::Channel::State::kEnded) return true;
+    if (state != link::Channel::State::kMessage) break;
+    unheard_ = true;
+    on_message_(received_);
+    unheard_ = false;
+    received_.datagram.fds.clear();
+    if (closed_ || (deaf_ && cause == Cause::kReady)) return false;
+  }
+  return cause == Cause::kDeath;
+}
+
+}  // namespace tensorbus::bus

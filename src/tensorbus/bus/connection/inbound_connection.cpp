@@ -1,0 +1,275 @@
+#include "tensorbus/bus/connection/inbound_connection.hpp"
+
+#include <new>
+#include <optional>
+#include <utility>
+
+#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/fork/lineage.hpp"
+#include "tensorbus/platform/kill_point.hpp"
+#include "tensorbus/platform/waiting/notifier.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+constexpr std::size_t kMaxLinks = 65536;
+constexpr std::size_t kMostText = 3000;  // of a refusal
+
+// Why who asks could not read what is published.
+std::optional<std::string> mismatch(const link::Subscribe& asked, const MessageType& published) {
+  if (asked.fingerprint == 0 || published.is_any() || asked.fingerprint == published.fingerprint())
+    return std::nullopt;
+  try {
+    const MessageType expected(asked.type);
+    if (std::string why = expected.why_not(published); !why.empty()) return why;
+    if (expected.fingerprint() == asked.fingerprint) return std::nullopt;
+  } catch (const Error& error) {
+    throw Error(Code::kProtocol, std::string("SUBSCRIBE.type: ") + error.what());
+  }
+  return asked.type + ": not the published type, and too long a definition to be compared with it";
+}
+
+platform::Fd of_same_user(platform::Fd socket) {
+  link::check_same_user(socket.get());
+  return socket;
+}
+
+platform::Fd take_notifier(link::Channel::Received& received) {
+  platform::Fd notifier = received.take_fd();
+  if (!platform::is_notifier_sender(notifier.get()))
+    throw Error(Code::kProtocol, "notifier: expected a Unix stream socket, got something else");
+  return notifier;
+}
+
+}  // namespace
+
+InboundConnection::InboundConnection(ParticipantContext& context, platform::Fd socket,
+                                     FindPublisher find, OnEnd on_end)
+    : context_(context),
+      find_publisher_(std::move(find)),
+      on_end_(std::move(on_end)),
+      account_(context.peers->account_of(socket.get())),
+      charge_(account_.take(link::kConnectionCost)),
+      conversation_(
+          context.loop, of_same_user(std::move(socket)),
+          [this](link::Channel::Received& received) {
+            on_message(received);
+            conversation_.listen_when_heard();
+          },
+          [this](const std::string& why) { on_end_(*this, why); }),
+      segments_(std::make_shared<link::SegmentSender>(conversation_.channel(), context.arena,
+                                                      context.device_memory)),
+      connected_(std::make_shared<link::PeerMemory>()),
+      exchange_(std::make_shared<PeerSession>(context, connected_, segments_)) {
+  connected_->channel = conversation_.channel();
+  connected_->of_this_process = account_.is_this_process();
+  connected_->pay_from(account_);
+  connected_->connection = std::move(charge_);
+  segments_->pay_from(account_);
+  exchange_->find_issued_by(
+      [this](std::uint32_t link, std::uint64_t token) { return issued(link, token); });
+}
+
+void InboundConnection::stop() {
+  if (stopped_) return;
+  stopped_ = true;
+  conversation_.close();
+  exchange_->end("");
+  exchange_->find_issued_by(nullptr);
+  connected_->imported.owner_hung_up(connected_->pidfd != nullptr);
+  segments_->peer_hung_up();
+}
+
+void InboundConnection::hang_up(const std::string& why) {
+  stop();
+  if (why.empty() && lineage_ && !lineage_->ended() && stop_links()) return;
+  end();
+}
+
+void InboundConnection::end() {
+  ended_ = true;
+  stop();
+  exchange_->take_back();
+  while (!links_.empty()) end_link(links_.begin());
+}
+
+// What the borrower had not taken yet comes back. True: it held more.
+bool InboundConnection::stop_links() {
+  bool held = exchange_->lends();
+  for (const auto& [number, link] : links_)
+    if (link.link) held = link.publisher->stop_link(link.link) || held;
+  return held;
+}
+
+void InboundConnection::end_link(Links::iterator link) {
+  if (link->second.link) link->second.publisher->end_link(link->second.link);
+  links_.erase(link);
+}
+
+link::PublishedRef InboundConnection::issued(std::uint32_t link, std::uint64_t token) const {
+  const auto found = links_.find(link);
+  if (found == links_.end() || !found->second.link) return nullptr;
+  return found->second.publisher->issued(*found->second.link, token);
+}
+
+void InboundConnection::tell_ended() {
+  if (stopped_) return;
+  for (auto& [number, link] : links_) {
+    if (link.told_ended || !link.link || !link.publisher->gets_nothing_more(*link.link)) continue;
+    conversation_.channel()->send(link::Ended{number});
+    link.told_ended = true;
+  }
+}
+
+void InboundConnection::tell_retired(std::uint32_t segment) {
+  if (!stopped_) segments_->retire(segment);
+}
+
+void InboundConnection::on_message(link::Channel::Received& received) {
+  if (!greeted_) return greet(received);
+  if (exchange_->on_message(received)) return;
+  switch (received.header.type) {
+    case link::ControlType::kSubscribe:
+      return subscribe(received);
+    case link::ControlType::kUnsubscribe: {
+      const auto found = links_.find(received.as<link::Unsubscribe>().number);
+      if (found == links_.end()) return;  // its refusal is under way
+      (void)found->second.publisher->stop_link(found->second.link);
+      return;
+    }
+    case link::ControlType::kDone: {
+      const auto number = received.as<link::Done>().number;
+      const auto found = links_.find(number);
+      if (found == links_.end()) return;  // it was refused
+      return end_link(found);
+    }
+    case link::ControlType::kEvent: {
+      const auto number = received.as<link::Event>().number;
+      return set_notifier(number, take_notifier(received));
+    }
+    default:
+      throw Error(Code::kProtocol, "unexpected message of type " +
+                                       std::to_string(static_cast<int>(received.header.type)));
+  }
+}
+
+// Nothing: there is no room for one. The subscriber looks by itself from time to time.
+std::optional<memory::PeerCharge> InboundConnection::charge_for_notifier() const {
+  try {
+    return account_.take({.descriptors = 1});
+  } catch (const memory::PeerLimit&) {
+    return std::nullopt;
+  }
+}
+
+void InboundConnection::set_notifier(std::uint32_t link, platform::Fd notifier) {
+  const auto found = links_.find(link);
+  if (found == links_.end()) return;
+  found->second.notifier = charge_for_notifier();
+  if (found->second.notifier)
+    found->second.publisher->set_notifier(found->second.link, std::move(notifier));
+}
+
+void InboundConnection::greet(link::Channel::Received& received) {
+  try {
+    if (!peer_) peer_ = link::accept_hello(received);
+    account_.require_descriptors(0);  // its pidfd is one more
+    exchange_->know(peer_->id);
+  } catch (const memory::PeerLimit& limit) {
+    refuse(0, limit.code(), limit.what());
+    throw Error(Code::kClosed, limit.what());
+  } catch (const Error& error) {
+    if (error.code() != Code::kOutOfMemory) refuse(0, error.code(), error.what());
+    throw;
+  }
+  if (peer_->pidfd) {
+    connected_->pidfd = std::make_shared<const platform::Fd>(std::move(peer_->pidfd));
+    segments_->know_peer(connected_->pidfd);
+  }
+  if (connected_->pidfd) conversation_.watch_death(connected_->pidfd->get());
+  if (peer_->lineage) {
+    lineage_.emplace(context_.loop, platform::duplicate(peer_->lineage.get()), [this] {
+      if (stopped_ && !ended_) on_end_(*this, "");
+    });
+    peer_->lineage.reset();
+  }
+  link::send_hello(*conversation_.channel(), context_.self, *context_.wake_page,
+                   platform::own_lineage());
+  greeted_ = true;
+}
+
+void InboundConnection::subscribe(link::Channel::Received& received) {
+  const auto asked = received.as<link::Subscribe>();
+  if (links_.contains(asked.link) || asked.link == 0 || links_.size() >= kMaxLinks)
+    throw Error(Code::kProtocol, "SUBSCRIBE.link: " + std::to_string(asked.link));
+  const memory::Grant grant = link::grant_of(asked.writable, "SUBSCRIBE.writable");
+  link::Waker waker(peer_->wake_page, asked.wake_slot);
+  std::optional<memory::PeerCharge> notifier;
+  if (!received.datagram.fds.empty()) {
+    platform::Fd sender = take_notifier(received);
+    notifier = charge_for_notifier();
+    if (notifier) waker.set_notifier(std::move(sender));
+  }
+  const std::shared_ptr<PublisherCore> publisher = find_publisher_(asked.publisher);
+  if (!publisher || publisher->topic() != asked.topic)
+    return refuse(asked.link, Code::kClosed, "there is no such publisher any more");
+  if (grant > publisher->most_granted())
+    return refuse(
+        asked.link, Code::kUnsupported,
+        "the publisher is not shared, subscribers can only read its memory: make it shared "
+        "(shared=True), or subscribe with access read or private");
+  if (const auto why = mismatch(asked, publisher->options().type)) {
+    const std::string& theirs = publisher->options().type.definition();
+    return refuse(asked.link, Code::kTypeMismatch,
+                  *why + "\nThe publisher's type:\n" + theirs.substr(0, link::kMostDefinition));
+  }
+  const link::LinkLimits limits = publisher->limits_of({asked.depth, asked.max_held});
+  memory::PeerCharge charge;
+  try {
+    charge = account_.take(link::OwnerLink::cost_of(limits));
+  } catch (const memory::PeerLimit& limit) {
+    return refuse(asked.link, limit.code(), limit.what());
+  }
+  // What takes memory here comes before the link, or refuses it: never after the borrower knows.
+  auto no_memory = link::Channel::prepare(link::Refused{
+      asked.link, static_cast<std::uint32_t>(Code::kOutOfMemory), "the publisher has no memory"});
+  const auto entry =
+      links_.emplace(asked.link, Link{publisher, nullptr, std::move(charge), std::move(notifier)})
+          .first;
+  try {
+    const auto announce = [&](const PublisherCore::Adopted& adopted) {
+      std::vector<platform::Fd> fds;
+      fds.push_back(platform::duplicate(adopted.link->segment().memfd().get()));
+      const link::Geometry geometry = adopted.link->segment().geometry();
+      conversation_.channel()->send(link::Accepted{.link = asked.link,
+                                                   .slots = geometry.slots,
+                                                   .returns = geometry.returns,
+                                                   .max_held = adopted.link->limits().max_held,
+                                                   .wake_slot = publisher->wake_slot(),
+                                                   .reliable = publisher->options().reliable,
+                                                   .next_sequence = adopted.next_sequence},
+                                    std::move(fds));
+      adopted.link->close_descriptor();
+      platform::kill_point("accepted.sent");
+    };
+    entry->second.link =
+        publisher->adopt(limits, std::move(waker), segments_, grant, announce).link;
+    if (entry->second.link) return;
+    end_link(entry);
+    refuse(asked.link, Code::kClosed, "the publisher is closed");
+  } catch (const Error& error) {
+    // No memory or descriptors for a link: our fault, not the peer's.
+    end_link(entry);
+    refuse(asked.link, error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    end_link(entry);
+    conversation_.channel()->send(std::move(no_memory));
+  }
+}
+
+void InboundConnection::refuse(std::uint32_t link, Code code, const std::string& text) {
+  conversation_.channel()->send(
+      link::Refused{link, static_cast<std::uint32_t>(code), text.substr(0, kMostText)});
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "tensorbus/bus/connection/connection.hpp"
+#include "tensorbus/bus/event_loop/lineage.hpp"
+#include "tensorbus/bus/publish/publisher_core.hpp"
+#include "tensorbus/bus/session/participant_context.hpp"
+#include "tensorbus/bus/session/peer_session.hpp"
+#include "tensorbus/link/wire/peer.hpp"
+
+namespace tensorbus::bus {
+
+// A borrower that has connected to us, and its links to our publishers. On the event loop only.
+class InboundConnection {
+ public:
+  using FindPublisher = std::function<std::shared_ptr<PublisherCore>(std::uint32_t number)>;
+  using OnEnd = std::function<void(InboundConnection&, const std::string& why)>;
+
+  // Throws Error(kPermission) if the peer is another user's, memory::PeerLimit if there is no room
+  // for one more connection.
+  InboundConnection(ParticipantContext& context, platform::Fd socket, FindPublisher find,
+                    OnEnd on_end);
+
+  // Has the borrower said who it is, and since when could it have?
+  bool greeted() const noexcept { return greeted_; }
+  std::chrono::steady_clock::time_point since() const noexcept { return since_; }
+
+  // The borrower is gone: takes all leases back, at once, or when its lineage has ended. Until then
+  // a child that it forked may read what it held.
+  void hang_up(const std::string& why);
+  // We are gone, or the time has come: takes all leases back.
+  void end();
+  bool ended() const noexcept { return ended_; }
+  const std::shared_ptr<PeerSession>& exchange() const noexcept { return exchange_; }
+  // Tells who subscribed to a publisher that has closed since.
+  void tell_ended();
+  void tell_retired(std::uint32_t segment);
+
+ private:
+  struct Link {
+    std::shared_ptr<PublisherCore> publisher;
+    std::shared_ptr<link::OwnerLink> link;
+    memory::PeerCharge charge;
+    std::optional<memory::PeerCharge> notifier{};
+    bool told_ended = false;
+  };
+
+  void on_message(link::Channel::Received& received);
+  void greet(link::Channel::Received& received);
+  void subscribe(link::Channel::Received& received);
+  using Links = std::unordered_map<std::uint32_t, Link>;
+  void stop();
+  bool stop_links();
+  void end_link(Links::iterator link);
+  link::PublishedRef issued(std::uint32_t link, std::uint64_t token) const;
+  void set_notifier(std::uint32_t link, platform::Fd notifier);
+  std::optional<memory::PeerCharge> charge_for_notifier() const;
+  void refuse(std::uint32_t link, Code code, const std::string& text);
+
+  ParticipantContext& context_;
+  const std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
+  const FindPublisher find_publisher_;
+  const OnEnd on_end_;
+  const memory::PeerAccount account_;
+  memory::PeerCharge charge_;  // until connected_ has it
+  Connection conversation_;
+  std::shared_ptr<link::SegmentSender> segments_;
+  std::shared_ptr<link::PeerMemory> connected_;  // what the borrower lends us
+  std::shared_ptr<PeerSession> exchange_;
+  std::optional<link::Peer> peer_;  // empty until its HELLO came
+  bool greeted_ = false;            // and was answered
+  bool stopped_ = false;            // nothing more is heard or sent
+  bool ended_ = false;
+  Links links_;
+  std::optional<Lineage> lineage_;  // the borrower's, if it told
+};
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,194 @@
+#include "tensorbus/bus/connection/outbound_connection.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/fork/lineage.hpp"
+#include "tensorbus/platform/kill_point.hpp"
+
+namespace tensorbus::bus {
+OutboundConnection::OutboundConnection(ParticipantContext& context, const Id& owner,
+                                       platform::Fd socket, OnEnd on_end, OnLost on_lost)
+    : context_(context),
+      owner_(owner),
+      on_end_(std::move(on_end)),
+      on_lost_(std::move(on_lost)),
+      account_(context.peers->account_of(socket.get())),
+      charge_(account_.take(link::kConnectionCost)),
+      conversation_(
+          context.loop, std::move(socket),
+          [this](link::Channel::Received& received) { on_message(received); },
+          [this](const std::string& why) { on_end_(*this, why); }),
+      connected_(std::make_shared<link::PeerMemory>()),
+      segments_(std::make_shared<link::SegmentSender>(conversation_.channel(), context.arena,
+                                                      context.device_memory)),
+      exchange_(std::make_shared<PeerSession>(context, connected_, segments_)) {
+  link::check_same_user(conversation_.channel()->fd());
+  connected_->channel = conversation_.channel();
+  connected_->of_this_process = account_.is_this_process();
+  connected_->pay_from(account_);
+  connected_->connection = std::move(charge_);
+  segments_->pay_from(account_);
+  exchange_->know(owner_);
+  link::send_hello(*conversation_.channel(), context_.self, *context_.wake_page,
+                   platform::own_lineage());
+}
+
+void OutboundConnection::subscribe(const std::shared_ptr<SubscriberCore>& subscriber,
+                                   std::uint32_t publisher) {
+  auto source =
+      std::make_shared<const link::Source>(link::Source{owner_, publisher, subscriber->topic()});
+  const std::uint32_t number = next_link_++;
+  auto link = std::make_shared<link::BorrowerLink>(number, std::move(source), connected_,
+                                                   subscriber->asks_for());
+  if (!greeted_) wanted_.reserve(wanted_.size() + 1);
+  context_.lent->add(link);
+  links_.emplace(number, Link{subscriber, link});
+  if (greeted_) {
+    subscriber->add(std::move(link));
+    platform::kill_point("subscribe.sent");
+  } else {
+    wanted_.push_back({subscriber, std::move(link)});
+  }
+}
+
+void OutboundConnection::end(const std::string& why) {
+  ended_ = true;
+  conversation_.close();
+  exchange_->end(why);
+  if (!why.empty() || !lineage_ || lineage_->ended()) exchange_->take_back();
+  connected_->imported.owner_hung_up(connected_->pidfd != nullptr);
+  segments_->peer_hung_up();
+  const std::string_view reason = why.empty() ? std::string_view("the publisher hung up") : why;
+  for (const Wanted& wanted : std::exchange(wanted_, {})) {
+    wanted.subscriber->refuse(wanted.link, Code::kClosed, reason);
+    if (why.empty() || turned_away_) lost(wanted.subscriber, *wanted.link);
+  }
+  for (const auto& [number, weak] : std::exchange(links_, {})) {
+    const auto subscriber = weak.subscriber.lock();
+    const auto link = weak.link.lock();
+    if (!subscriber || !link) continue;
+    subscriber->end(link);
+    if (why.empty()) lost(subscriber, *link);
+  }
+}
+
+void OutboundConnection::lost(const std::shared_ptr<SubscriberCore>& subscriber,
+                              const link::BorrowerLink& link) {
+  if (on_lost_) on_lost_(subscriber, link.source()->publisher);
+}
+
+bool OutboundConnection::has_link(const std::shared_ptr<SubscriberCore>& subscriber,
+                                  std::uint32_t publisher) const {
+  return std::ranges::any_of(links_, [&](const auto& item) {
+    const auto link = item.second.link.lock();
+    return link && link->source()->publisher == publisher &&
+           item.second.subscriber.lock() == subscriber;
+  });
+}
+
+bool OutboundConnection::idle() {
+  // An owner that is stopped may never greet: who was closed meanwhile waits for it no longer.
+  std::erase_if(wanted_, [](const Wanted& wanted) { return wanted.subscriber->closed(); });
+  std::erase_if(links_, [](const auto& item) { return item.second.link.expired(); });
+  return links_.empty() && wanted_.empty() && !exchange_->used();
+}
+
+void OutboundConnection::on_message(link::Channel::Received& received) {
+  if (!greeted_) return greet(received);
+  if (exchange_->on_message(received)) {
+    const link::ControlType type = received.header.type;
+    if (type == link::ControlType::kSegment || type == link::ControlType::kFile ||
+        type == link::ControlType::kDeviceSegment || type == link::ControlType::kDeviceExport ||
+        type == link::ControlType::kTimeline || type == link::ControlType::kPin)
+      segment_came();
+    return;
+  }
+  switch (received.header.type) {
+    case link::ControlType::kAccepted:
+      return accepted(received);
+    case link::ControlType::kRefused: {
+      const auto refused = received.as<link::Refused>();
+      const auto [subscriber, link] = link_named(refused.link);
+      if (!subscriber || !link) return;
+      const Code code = link::code_of(refused.code);
+      subscriber->refuse(link, code, link::as_reason(refused.text));
+      if (code == Code::kOutOfMemory || code == Code::kSystem) lost(subscriber, *link);
+      return;
+    }
+    case link::ControlType::kEnded: {
+      const auto [subscriber, link] = link_named(received.as<link::Ended>().number);
+      if (subscriber && link) subscriber->end(link);
+      return;
+    }
+    default:
+      throw Error(Code::kProtocol, "unexpected message of type " +
+                                       std::to_string(static_cast<int>(received.header.type)));
+  }
+}
+
+void OutboundConnection::accepted(link::Channel::Received& received) {
+  const auto accepted = received.as<link::Accepted>();
+  platform::Fd segment = received.take_fd();
+  const auto [subscriber, link] = link_named(accepted.link);
+  if (!subscriber || !link) return;
+  try {
+    subscriber->accept(link, accepted, std::move(segment));
+    platform::kill_point("accepted.received");
+  } catch (const memory::PeerLimit& limit) {
+    subscriber->refuse(link, limit.code(), limit.what());
+    lost(subscriber, *link);
+  }
+}
+
+void OutboundConnection::segment_came() {
+  for (const auto& [number, link] : links_)
+    if (const auto subscriber = link.subscriber.lock()) subscriber->segment_came();
+}
+
+void OutboundConnection::greet(link::Channel::Received& received) {
+  if (received.header.type == link::ControlType::kRefused) {
+    const auto refused = received.as<link::Refused>();
+    turned_away_ = link::code_of(refused.code) == Code::kOutOfMemory;
+    throw Error(turned_away_ ? Code::kClosed : Code::kVersionMismatch,
+                "the publisher refused: " + link::as_reason(refused.text));
+  }
+  if (!connected_->wake_page) know(received);  // else there was no memory for the rest
+  if (connected_->pidfd) conversation_.watch_death(connected_->pidfd->get());
+  for (; !wanted_.empty(); wanted_.erase(wanted_.begin())) {
+    wanted_.front().subscriber->add(wanted_.front().link);
+    platform::kill_point("subscribe.sent");
+  }
+  greeted_ = true;
+}
+
+void OutboundConnection::know(link::Channel::Received& hello) {
+  link::Peer peer = link::accept_hello(hello);
+  if (peer.id != owner_)
+    throw Error(Code::kProtocol,
+                "HELLO.id: " + peer.id.hex() + " answers at the socket of " + owner_.hex());
+  try {
+    account_.require_descriptors(0);  // its pidfd is one more
+  } catch (const memory::PeerLimit& limit) {
+    turned_away_ = true;
+    throw Error(Code::kClosed, limit.what());
+  }
+  if (peer.lineage)
+    lineage_.emplace(context_.loop, std::move(peer.lineage), [this] {
+      if (!ended_) return;
+      exchange_->take_back();
+      on_end_(*this, "");
+    });
+  connected_->wake_page = std::move(peer.wake_page);
+  if (peer.pidfd) connected_->pidfd = std::make_shared<const platform::Fd>(std::move(peer.pidfd));
+  segments_->know_peer(connected_->pidfd);
+}
+
+OutboundConnection::Wanted OutboundConnection::link_named(std::uint32_t number) const {
+  const auto found = links_.find(number);
+  if (found == links_.end()) return {};
+  return {found->second.subscriber.lock(), found->second.link.lock()};
+}
+
+}  // namespace tensorbus::bus

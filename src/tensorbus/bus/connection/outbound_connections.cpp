@@ -1,0 +1,132 @@
+#include "tensorbus/bus/connection/outbound_connections.hpp"
+
+#include <utility>
+
+namespace tensorbus::bus {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kRetryDelay = 20ms;  // a backlog was full
+
+}  // namespace
+
+OutboundConnections::OutboundConnections(ParticipantContext& context, const Domain& domain,
+                                         StaleFiles& stale_files, EventLoop::Task& look_again,
+                                         OnLost on_lost)
+    : context_(context),
+      domain_(domain),
+      stale_files_(stale_files),
+      look_again_(look_again),
+      dropping_departed_(context.loop.add_task([this] { drop_departed(); })),
+      on_lost_(std::move(on_lost)) {}
+
+OutboundConnections::Found OutboundConnections::find_or_connect(const Id& owner) {
+  const auto found = outbound_.find(owner);
+  if (found != outbound_.end()) return {found->second.get()};
+  if (stale_files_.is_dead(owner)) {
+    // It may listen anew before the next look at it.
+    context_.loop.schedule(look_again_, kRetryDelay);
+    return {nullptr, true};
+  }
+  context_.peers->require_descriptors(2);
+  try {
+    platform::Connection connection = domain_.connect(owner);
+    if (connection.outcome == platform::Connect::kDone)
+      return {adopt(owner, std::move(connection.socket))};
+    if (connection.outcome == platform::Connect::kDead) {
+      stale_files_.add_dead(owner);
+      return {nullptr, true};
+    }
+  } catch (const Error& error) {
+    if (error.code() == Code::kOutOfMemory) throw;
+    // The socket is another user's: as with a full backlog, try again.
+  }
+  context_.loop.schedule(look_again_, kRetryDelay);
+  return {};
+}
+
+OutboundConnection* OutboundConnections::adopt(const Id& owner, platform::Fd socket) {
+  auto made = std::make_shared<OutboundConnection>(
+      context_, owner, std::move(socket),
+      [this](OutboundConnection& gone, const std::string& why) {
+        if (gone.ended()) return context_.loop.schedule(dropping_departed_);  // and its lineage
+        forget(gone, why);
+      },
+      [this, owner](const std::shared_ptr<SubscriberCore>& subscriber, std::uint32_t publisher) {
+        on_lost_(subscriber, owner, publisher);
+      });
+  return outbound_.emplace(owner, std::move(made)).first->second.get();
+}
+
+void OutboundConnections::reach(const Id& owner, const ParticipantContext::OnReached& on_reached) {
+  const Found found = find_or_connect(owner);
+  if (found.connection != nullptr) return on_reached(found.connection->exchange());
+  if (found.dead) return on_reached(nullptr);
+  context_.loop.post_later(kRetryDelay, [this, owner, on_reached] { reach(owner, on_reached); });
+}
+
+std::vector<std::shared_ptr<link::PeerMemory>> OutboundConnections::orphaned_memory_of(
+    const Id& owner) {
+  std::vector<std::shared_ptr<link::PeerMemory>> left;
+  const auto [begin, end] = orphans_.equal_range(owner);
+  for (auto at = begin; at != end; ++at)
+    if (auto connected = at->second.lock()) left.push_back(std::move(connected));
+  if (const auto found = outbound_.find(owner); found != outbound_.end())
+    left.push_back(found->second->exchange()->connected());
+  // We may not have heard the end of a connection yet. One that goes on belongs to one that lives,
+  // whatever became of its socket.
+  std::erase_if(left, [](const auto& connected) { return !connected->is_over(); });
+  return left;
+}
+
+bool OutboundConnections::has_link(const std::shared_ptr<SubscriberCore>& subscriber,
+                                   const Id& owner, std::uint32_t publisher) const {
+  const auto found = outbound_.find(owner);
+  return found != outbound_.end() && found->second->has_link(subscriber, publisher);
+}
+
+void OutboundConnections::inherit(const Id& owner, const std::shared_ptr<link::PeerMemory>& left) {
+  std::erase_if(orphans_, [&](const auto& item) {
+    const auto known = item.second.lock();
+    return !known || known == left;
+  });
+  orphans_.emplace(owner, left);
+}
+
+void OutboundConnections::forget(OutboundConnection& connection, const std::string& why) {
+  connection.end(why);
+  inherit(connection.owner(), connection.exchange()->connected());
+  // Nobody finds it any more, but it is the one that calls us: it goes when the task is done.
+  auto node = outbound_.extract(connection.owner());
+  departed_.push_back(std::move(node.mapped()));
+  if (!connection.turned_away()) stale_files_.suspect(connection.owner());
+  context_.loop.schedule(dropping_departed_);
+}
+
+// A connection goes when nothing is lent over it any more, which may be later (Lineage).
+void OutboundConnections::drop_departed() {
+  context_.loop.schedule(look_again_);
+  std::erase_if(departed_, [](const auto& connection) { return !connection->exchange()->lends(); });
+}
+
+void OutboundConnections::drop_idle() {
+  std::erase_if(outbound_, [](const auto& item) {
+    if (!item.second->idle()) return false;
+    item.second->exchange()->connected()->pinned->owner_gone();  // what was pinned for later
+    return true;
+  });
+}
+
+void OutboundConnections::tell_retired(std::uint32_t segment) {
+  for (const auto& [id, connection] : outbound_) connection->tell_retired(segment);
+}
+
+void OutboundConnections::end() {
+  for (const auto& [id, connection] : outbound_) {
+    connection->end("");
+    connection->exchange()->take_back();
+  }
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,94 @@
+#include "tensorbus/bus/copy/copy_plan.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace tensorbus::bus {
+namespace {
+
+constexpr std::size_t kTensorAlignment = 64;
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
+}
+
+const std::byte* first_of(const CopyPlan::Copy& copy) {
+  return static_cast<const std::byte*>(copy.view->data);
+}
+const std::byte* begin_of(const CopyPlan::Copy& copy) { return first_of(copy) + copy.span.begin; }
+const std::byte* end_of(const CopyPlan::Copy& copy) { return first_of(copy) + copy.span.end; }
+
+// Does its copy bring every byte between its first and its last along?
+bool is_dense(const CopyPlan::Copy& copy) {
+  return copy.span.bytes() <= copy.view->layout.packed_bytes();
+}
+
+}  // namespace
+
+void CopyPlan::add(std::size_t tensor, const TensorView& view, ByteSpan span) {
+  copies_.push_back({tensor, &view, span, {}, 0, false});
+}
+
+std::size_t CopyPlan::lay_out() {
+  // The lowest first; of those that begin together the longest, which may cover the others.
+  if (copies_.size() > 1)
+    std::sort(copies_.begin(), copies_.end(), [](const Copy& a, const Copy& b) {
+      return begin_of(a) != begin_of(b) ? begin_of(a) < begin_of(b) : end_of(a) > end_of(b);
+    });
+  for (std::size_t first = 0; first < copies_.size();) {
+    const std::byte* end = end_of(copies_[first]);
+    std::size_t last = first + 1;
+    for (; last < copies_.size() && begin_of(copies_[last]) < end; ++last)
+      end = std::max(end, end_of(copies_[last]));
+    if (last - first == 1)
+      lay_out_alone(copies_[first]);
+    else
+      lay_out_together(std::span(copies_).subspan(first, last - first));
+    first = last;
+  }
+  return bytes_;
+}
+
+void CopyPlan::lay_out_alone(Copy& copy) {
+  copy.layout = layout_of_copy(copy.view->layout);
+  copy.place = bytes_;
+  bytes_ += aligned(span_of(copy.layout).bytes());
+}
+
+void CopyPlan::lay_out_together(std::span<Copy> overlapping) {
+  const std::byte* begin = begin_of(overlapping.front());
+  const std::byte* end = begin;
+  std::size_t packed = 0;
+  for (const Copy& copy : overlapping) {
+    end = std::max(end, end_of(copy));
+    packed += copy.view->layout.packed_bytes();
+  }
+  const auto hull = static_cast<std::size_t>(end - begin);
+  if (!holes_are_cheap(hull, packed)) {
+    for (Copy& copy : overlapping) lay_out_alone(copy);  // columns of a matrix, say
+    return;
+  }
+  // As far from a boundary as the original, so that its elements stay as well aligned.
+  const std::size_t place = bytes_ + reinterpret_cast<std::uintptr_t>(begin) % kTensorAlignment;
+  const Copy* cover = nullptr;
+  for (Copy& copy : overlapping) {
+    copy.layout = copy.view->layout;
+    copy.place = place + static_cast<std::size_t>(begin_of(copy) - begin);
+    copy.covered = cover != nullptr && end_of(copy) <= end_of(*cover);
+    if (!copy.covered && is_dense(copy)) cover = &copy;
+  }
+  bytes_ = aligned(place + hull);
+}
+
+std::size_t CopyPlan::fill(std::byte* block, Stores stores) const {
+  std::size_t moved = 0;
+  for (const Copy& copy : copies_) {
+    if (copy.covered) continue;
+    std::byte* first = block + copy.place - span_of(copy.layout).begin;
+    copy_elements(first, copy.layout, first_of(copy), copy.view->layout, stores);
+    moved += std::min(copy.span.bytes(), copy.view->layout.packed_bytes());
+  }
+  return moved;
+}
+
+}  // namespace tensorbus::bus

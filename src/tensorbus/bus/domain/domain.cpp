@@ -1,0 +1,205 @@
+#include "tensorbus/bus/domain/domain.hpp"
+
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "tensorbus/bus/domain/topic_name.hpp"
+#include "tensorbus/link/wake/wake.hpp"
+#include "tensorbus/platform/clock.hpp"
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+// Each may be lost to a sweep; all only if something else is wrong, and then a thousand take 20 ms.
+constexpr int kListenAttempts = 1000;
+
+std::shared_ptr<const platform::Fd> opened(const std::string& path) {
+  return std::make_shared<const platform::Fd>(platform::open_private_directory(path));
+}
+
+}  // namespace
+
+Domain::Domain(const std::string& asked)
+    : asked_(domain_asked_for(asked)), path_(domain_path(asked_)), directory_{opened(path_)} {
+  (void)try_lock();
+}
+
+Domain::Directory Domain::directory() const {
+  const std::lock_guard lock(mutex_);
+  return directory_;
+}
+
+std::string Domain::path() const {
+  const std::lock_guard lock(mutex_);
+  return path_;
+}
+
+platform::DirectoryWatch Domain::watch_place() const {
+  platform::PrivateDirectory way;
+  try {
+    way = platform::open_private(path(), platform::IfMissing::kLeave);
+  } catch (const Error& error) {  // it is not there any more: whoever follow()s is told why
+    if (error.code() == Code::kOutOfMemory) throw;
+  }
+  return platform::DirectoryWatch(*directory(), way.above);
+}
+
+platform::Fd Domain::listen(const Id& participant) const {
+  const std::string temporary = temporary_socket_name(participant);
+  for (int attempt = 1;; ++attempt) {
+    try {
+      return platform::listen_in(*directory(), temporary, socket_name(participant));
+    } catch (const Error& error) {
+      // A sweep may have taken the socket for dead before it listened: then it is made again. And
+      // the last one here may have removed the directory.
+      remove(temporary);
+      if (attempt == kListenAttempts || error.code() != Code::kSystem) throw;
+      (void)follow(participant);
+    } catch (const std::bad_alloc&) {
+      remove(temporary);
+      throw;
+    }
+  }
+}
+
+platform::Connection Domain::connect(const Id& participant) const {
+  return platform::connect_in(*directory(), socket_name(participant));
+}
+
+void Domain::add_marker(const std::string& name, std::string_view content) const {
+  const std::lock_guard lock(mutex_);
+  const auto marker = markers_.emplace(name, content).first;
+  try {
+    platform::create_file(*directory_, name, content);
+  } catch (...) {
+    // Of a directory that was just removed: whoever follows it makes the marker in the next.
+    if (platform::is_removed(*directory_)) return;
+    markers_.erase(marker);
+    throw;
+  }
+}
+
+// Under the mutex, so that nobody makes it again just now.
+void Domain::remove_file(const std::string& name) const noexcept {
+  const std::lock_guard lock(mutex_);
+  markers_.erase(name);
+  platform::remove_file(*directory_, name);
+}
+
+Outcome Domain::wait(std::chrono::nanoseconds timeout, const GiveUp& give_up,
+                     const std::function<bool()>& holds) const {
+  platform::DirectoryWatch changes = watch();
+  const platform::Deadline deadline(timeout);
+  while (!holds()) {
+    if (deadline.passed()) return Outcome::kTimedOut;
+    if (give_up && give_up()) return Outcome::kInterrupted;
+    changes.wait(deadline.remaining(link::kParkSlice));
+  }
+  return Outcome::kDone;
+}
+
+void Domain::remove_files_of(const Id& participant) const {
+  for (const std::string& name : list())
+    if (owner_of_file(name) == participant) remove(name);
+}
+
+// Each is asked right before its files go: one that has lost its socket, and lives, makes another.
+std::set<Id> Domain::remove_files_of_dead(const std::set<Id>& participants) const {
+  std::map<Id, std::vector<std::string>> files;
+  for (const std::string& name : list())
+    if (const auto owner = owner_of_file(name); owner && participants.contains(*owner))
+      files[*owner].push_back(name);
+  std::set<Id> dead;
+  for (const Id& participant : participants) {
+    if (!is_dead(participant)) continue;
+    for (const std::string& name : files[participant]) remove(name);
+    dead.insert(participant);
+  }
+  return dead;
+}
+
+void Domain::sweep(const Id& self) const {
+  std::set<Id> owners;
+  for (const std::string& name : list()) {
+    const auto owner = owner_of_file(name);
+    if (!owner || *owner == self) continue;
+    if (name != temporary_socket_name(*owner))
+      owners.insert(*owner);
+    else if (is_dead(name))
+      remove(name);  // this name alone: a newborn may have got its final one just now
+  }
+  // These have listened once, so who refuses a connection is dead.
+  (void)remove_files_of_dead(owners);
+}
+
+bool Domain::is_dead(const Id& participant) const { return is_dead(socket_name(participant)); }
+
+bool Domain::is_dead(const std::string& socket) const {
+  try {
+    return platform::connect_in(*directory(), socket).outcome == platform::Connect::kDead;
+  } catch (const Error&) {  // out of descriptors, or another user's: somebody else will find out
+    return false;
+  }
+}
+
+bool Domain::follow(const Id& self) const {
+  std::string path = this->path();
+  const Directory before = directory();
+  const auto there = platform::open_private(path, platform::IfMissing::kLeave);
+  if (there.directory && platform::is_same_directory(there.directory.get(), *before)) return false;
+  if (!is_domain_path(asked_)) path = domain_path(asked_);
+  auto fd = opened(path);
+  {
+    const std::lock_guard lock(mutex_);
+    path_ = std::move(path);
+    directory_.fd = std::move(fd);
+    ++moves_;
+  }
+  (void)try_lock();
+  try {
+    for (const std::string& name : platform::list_directory(*before))
+      if (owner_of_file(name) == self) platform::remove_file(*before, name);
+  } catch (const std::exception&) {  // it is no more
+  }
+  return true;
+}
+
+std::uint64_t Domain::moves() const {
+  const std::lock_guard lock(mutex_);
+  return moves_;
+}
+
+bool Domain::has_marked(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  return markers_.contains(name);
+}
+
+bool Domain::restore_markers() const {
+  bool some = false;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, content] : markers_) {
+    if (platform::inode_of(*directory_, name) != 0) continue;
+    platform::create_file(*directory_, name, content);
+    some = true;
+  }
+  return some;
+}
+
+bool Domain::try_lock() const noexcept {
+  return ::flock(*directory(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+}
+
+void Domain::remove_if_empty() const noexcept {
+  try {
+    if (!is_domain_path(asked_)) ::rmdir(path().c_str());
+  } catch (const std::bad_alloc&) {  // then it stays
+  }
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,144 @@
+#include "tensorbus/bus/domain/domain_path.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "tensorbus/bus/domain/topic_name.hpp"
+#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/files/directory.hpp"
+#include "tensorbus/platform/files/private_directory.hpp"
+#include "tensorbus/platform/unix_socket.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+constexpr std::size_t kMostNamed = 8;  // in a message
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// The process may go elsewhere later.
+std::string absolute(const std::string& path) {
+  if (path.front() == '/') return path;
+  std::error_code error;
+  const std::string here = std::filesystem::current_path(error);
+  if (error)
+    throw Error(Code::kSystem, "the domain \"" + path +
+                                   "\" is relative to the current directory, " +
+                                   "which is not known: " + error.message());
+  return here + "/" + path;
+}
+
+// The directory that a login makes for the user (systemd, elogind), if there is one. What
+// XDG_RUNTIME_DIR says is not asked: cron and system services have none, sudo may keep another's.
+std::string login_base() {
+  const std::string path = "/run/user/" + std::to_string(::geteuid());
+  struct stat status{};
+  const bool usable = ::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
+                      status.st_uid == ::geteuid() && (status.st_mode & 022) == 0 &&
+                      ::access(path.c_str(), W_OK | X_OK) == 0;
+  return usable ? path + "/tensorbus" : "";
+}
+
+std::string path_in(const std::string& directory, const std::string& name) {
+  return directory + "/" + name;
+}
+
+std::string temporary_base() { return "/tmp/tensorbus-" + std::to_string(::geteuid()); }
+
+bool somebody_listens(int directory, const std::string& name) {
+  try {
+    return is_socket_name(name) &&
+           platform::connect_in(directory, name).outcome != platform::Connect::kDead;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+bool somebody_is_in(const std::string& path) {
+  try {
+    const auto opened = platform::open_private(path, platform::IfMissing::kLeave);
+    if (!opened.directory) return false;
+    for (const std::string& name : platform::list_directory(opened.directory.get()))
+      if (somebody_listens(opened.directory.get(), name)) return true;
+  } catch (const Error&) {  // not ours, or not to be used: nobody of ours is there
+  }
+  return false;
+}
+
+std::string place_of(const std::string& name) {
+  const std::string at_login = login_base();
+  std::string temporary = path_in(temporary_base(), name);
+  if (at_login.empty()) return temporary;
+  std::string preferred = path_in(at_login, name);
+  struct stat status{};
+  if (::lstat(temporary.c_str(), &status) != 0) return preferred;
+  // A bus from before the login goes on where it is until its last process ends.
+  return !somebody_is_in(preferred) && somebody_is_in(temporary) ? temporary : preferred;
+}
+
+// Where domains with names may lie, or lay with earlier versions.
+std::vector<std::string> bases() {
+  std::vector<std::string> all{temporary_base()};
+  if (std::string base = login_base(); !base.empty()) all.push_back(std::move(base));
+  const std::string xdg = environment("XDG_RUNTIME_DIR");
+  if (xdg.starts_with('/') && xdg + "/tensorbus" != all.back()) all.push_back(xdg + "/tensorbus");
+  return all;
+}
+
+std::vector<std::string> names_in(const std::string& base) {
+  try {
+    const auto opened = platform::open_private(base, platform::IfMissing::kLeave);
+    if (opened.directory) return platform::list_directory(opened.directory.get());
+  } catch (const Error&) {  // not ours, or not to be used: nothing of ours is there
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string domain_asked_for(const std::string& asked) {
+  std::string domain = asked.empty() ? environment("TENSORBUS_DOMAIN") : asked;
+  return domain.empty() ? "default" : domain;
+}
+
+std::string domain_path(const std::string& asked) {
+  const std::string domain = domain_asked_for(asked);
+  if (is_domain_path(domain)) return absolute(domain);
+  if (domain == "." || domain == "..")
+    throw Error(Code::kInvalidArgument, "\"" + domain + "\" names no domain");
+  return place_of(domain);
+}
+
+std::vector<std::string> domains_beside(const std::string& path) {
+  std::vector<std::string> all;
+  for (const std::string& base : bases())
+    for (const std::string& name : names_in(base)) {
+      const std::string other = path_in(base, name);
+      if (name != "." && name != ".." && other != path && somebody_is_in(other))
+        all.push_back(other);
+    }
+  return all;
+}
+
+std::string elsewhere_text(const std::string& path) {
+  const std::string base = path.substr(0, path.rfind('/'));
+  const std::vector<std::string> known = bases();
+  if (std::find(known.begin(), known.end(), base) == known.end()) return {};
+  const std::vector<std::string> others = domains_beside(path);
+  if (others.empty()) return {};
+  std::string text = ". Processes of this user are also in";
+  for (std::size_t i = 0; i < others.size() && i < kMostNamed; ++i)
+    text += (i == 0 ? " " : ", ") + others[i];
+  return text + ", each a bus of its own: see TENSORBUS_DOMAIN, and `tensorbus doctor`";
+}
+
+}  // namespace tensorbus::bus

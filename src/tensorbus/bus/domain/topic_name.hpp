@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tensorbus/id.hpp>
+
+namespace tensorbus::bus {
+
+// A topic name as part of a file name: injective for names up to 160 escaped bytes, else cut and
+// hashed (docs/protocol.md, section 1). Throws Error(kInvalidArgument) for an empty name or one of
+// more than 2,048 bytes.
+std::string escape_topic(std::string_view topic);
+
+// Names of what a participant has in the domain directory.
+std::string socket_name(const Id& participant);
+std::string temporary_socket_name(const Id& participant);
+std::string marker_name(const std::string& escaped_topic, const Id& participant,
+                        std::uint32_t publisher);
+
+struct Marker {
+  std::string_view escaped_topic;
+  Id participant;
+  std::uint32_t publisher = 0;
+};
+// Empty for a file that is no marker.
+std::optional<Marker> parse_marker(std::string_view file_name);
+// The participant that a socket, a temporary socket or a marker belongs to.
+std::optional<Id> owner_of_file(std::string_view file_name);
+bool is_socket_name(std::string_view file_name);
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,263 @@
+#include "tensorbus/bus/event_loop/event_loop.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <new>
+#include <system_error>
+#include <utility>
+
+#include "tensorbus/platform/limits.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kRestAtALimit = 20ms;
+constexpr auto kSilence = 10s;
+
+}  // namespace
+
+EventLoop::EventLoop() : wake_(platform::make_event()) { poller_.add(wake_.get(), 0); }
+
+EventLoop::~EventLoop() { stop(); }
+
+EventLoop::Tag EventLoop::watch(int fd, Handler handler) {
+  const std::lock_guard lock(mutex_);
+  const Tag tag = next_tag_++;
+  const auto entry =
+      watched_.emplace(tag, Watched{std::make_shared<Handler>(std::move(handler)), fd, {}, {}})
+          .first;
+  try {
+    poller_.add(fd, tag);
+  } catch (...) {
+    watched_.erase(entry);
+    throw;
+  }
+  return tag;
+}
+
+void EventLoop::watch_writable(Tag tag, int fd, bool writable) {
+  const std::lock_guard lock(mutex_);
+  const auto found = watched_.find(tag);
+  if (found == watched_.end()) return;
+  found->second.interest.writable = writable;
+  if (!found->second.paused_until) poller_.modify(fd, tag, found->second.interest);
+}
+
+void EventLoop::watch_readable(Tag tag, int fd, bool readable) {
+  const std::lock_guard lock(mutex_);
+  const auto found = watched_.find(tag);
+  if (found == watched_.end()) return;
+  found->second.interest.readable = readable;
+  if (!found->second.paused_until) poller_.modify(fd, tag, found->second.interest);
+}
+
+void EventLoop::unwatch(Tag tag, int fd) noexcept {
+  std::shared_ptr<Handler> handler;  // destroyed after the lock: it may own what calls us
+  const std::lock_guard lock(mutex_);
+  const auto found = watched_.find(tag);
+  if (found == watched_.end()) return;
+  handler = std::move(found->second.handler);
+  if (found->second.paused_until)
+    --paused_;
+  else
+    poller_.remove(fd);
+  watched_.erase(found);
+}
+
+void EventLoop::post(Handler task) {
+  Timers one;
+  one.push_back({{}, std::move(task)});
+  {
+    const std::lock_guard lock(mutex_);
+    posted_.splice(posted_.end(), one);
+  }
+  platform::signal_event(wake_.get());
+}
+
+void EventLoop::post_later(std::chrono::milliseconds delay, Handler task) {
+  Timers one;
+  one.push_back({Clock::now() + delay, std::move(task)});
+  {
+    const std::lock_guard lock(mutex_);
+    timers_.splice(timers_.end(), one);
+  }
+  platform::signal_event(wake_.get());
+}
+
+EventLoop::Task& EventLoop::add_task(Handler task) {
+  const std::lock_guard lock(mutex_);
+  return tasks_.emplace_back(std::move(task));
+}
+
+void EventLoop::schedule(Task& task, std::chrono::milliseconds delay) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto at = Clock::now() + delay;
+    if (!task.at_ || *task.at_ > at) task.at_ = at;
+  }
+  platform::signal_event(wake_.get());
+}
+
+void EventLoop::start() {
+  // Signals are for the program's own threads: ours must not swallow their EINTR.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int error_number = 0;
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    error_number = error.code().value();
+  } catch (const std::bad_alloc&) {
+    error_number = ENOMEM;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (error_number != 0)
+    platform::throw_system("cannot start the thread of a participant", error_number,
+                           platform::During::kThread);
+  pthread_setname_np(thread_.native_handle(), "tensorbus");
+}
+
+void EventLoop::stop() noexcept {
+  if (!thread_.joinable()) return;
+  // Relaxed: the eventfd orders it; the thread looks after every wake-up.
+  stopping_.store(true, std::memory_order_relaxed);
+  platform::signal_event(wake_.get());
+  thread_.join();
+}
+
+void EventLoop::run() {
+  while (!stopping_.load(std::memory_order_relaxed)) turn(until_next_timer());
+}
+
+void EventLoop::turn(std::chrono::milliseconds timeout) {
+  for (const Tag tag : poller_.wait(timeout)) dispatch(tag);
+  resume_paused();
+  for (Timers due = take_due(); !due.empty();) {
+    if (guarded(due.front().task)) {
+      due.pop_front();
+      continue;
+    }
+    due.front().at = Clock::now() + kRestAtALimit;
+    const std::lock_guard lock(mutex_);
+    timers_.splice(timers_.end(), due, due.begin());
+  }
+  run_due_tasks();
+}
+
+void EventLoop::dispatch(Tag tag) {
+  if (tag == 0) return platform::clear_event(wake_.get());
+  std::shared_ptr<Handler> handler;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = watched_.find(tag);
+    if (found == watched_.end()) return;  // unwatched by a handler before this one
+    handler = found->second.handler;
+  }
+  if (!guarded(*handler)) pause(tag);
+}
+
+bool EventLoop::guarded(const Handler& handler) {
+  try {
+    handler();
+  } catch (const Error& error) {
+    if (error.code() == Code::kOutOfMemory) {
+      report_shortage(error.what());
+      return false;
+    }
+    std::fprintf(stderr, "tensorbus: %s\n", error.what());
+  } catch (const std::bad_alloc&) {
+    report_shortage("out of memory for internal bookkeeping");
+    return false;
+  }
+  return true;
+}
+
+// It may take long until there is room: a line now and then is enough.
+void EventLoop::report_shortage(const char* what) {
+  const auto now = Clock::now();
+  if (now < silent_until_) return;
+  silent_until_ = now + kSilence;
+  std::fprintf(stderr, "tensorbus: %s (trying again until there is room)\n", what);
+}
+
+// What makes a descriptor ready is still there: without a rest we would turn in circles.
+void EventLoop::pause(Tag tag) {
+  const std::lock_guard lock(mutex_);
+  const auto found = watched_.find(tag);
+  if (found == watched_.end() || found->second.paused_until) return;
+  poller_.remove(found->second.fd);
+  found->second.paused_until = Clock::now() + kRestAtALimit;
+  ++paused_;
+}
+
+// The handlers are called whether there is something on the descriptor or not: one may have taken
+// it off before it met the limit.
+void EventLoop::resume_paused() {
+  while (const auto tag = next_paused()) dispatch(*tag);
+}
+
+std::optional<EventLoop::Tag> EventLoop::next_paused() {
+  const std::lock_guard lock(mutex_);
+  if (paused_ == 0) return std::nullopt;
+  const auto now = Clock::now();
+  for (auto& [tag, watched] : watched_) {
+    if (!watched.paused_until || *watched.paused_until > now) continue;
+    try {
+      poller_.add(watched.fd, tag, watched.interest);
+    } catch (const std::exception&) {  // no memory for that either
+      watched.paused_until = now + kRestAtALimit;
+      continue;
+    }
+    watched.paused_until.reset();
+    --paused_;
+    return tag;
+  }
+  return std::nullopt;
+}
+
+EventLoop::Timers EventLoop::take_due() {
+  const std::lock_guard lock(mutex_);
+  Timers due = std::move(posted_);
+  posted_.clear();
+  const auto now = Clock::now();
+  for (auto next = timers_.begin(); next != timers_.end();) {
+    const auto timer = next++;
+    if (timer->at <= now) due.splice(due.end(), timers_, timer);
+  }
+  return due;
+}
+
+void EventLoop::run_due_tasks() {
+  std::unique_lock lock(mutex_);
+  const auto now = Clock::now();
+  for (Task& task : tasks_) {
+    if (!task.at_ || *task.at_ > now) continue;
+    task.at_.reset();
+    lock.unlock();
+    if (!guarded(task.task_)) schedule(task, kRestAtALimit);
+    lock.lock();
+  }
+}
+
+std::chrono::milliseconds EventLoop::until_next_timer() {
+  const std::lock_guard lock(mutex_);
+  auto next = Clock::time_point::max();
+  for (const Timer& timer : timers_) next = std::min(next, timer.at);
+  for (const Task& task : tasks_) next = std::min(next, task.at_.value_or(next));
+  if (paused_ != 0)
+    for (const auto& [tag, watched] : watched_)
+      next = std::min(next, watched.paused_until.value_or(next));
+  if (next == Clock::time_point::max()) return std::chrono::milliseconds(-1);
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now());
+  return std::max(left, std::chrono::milliseconds::zero());
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include "tensorbus/platform/fd.hpp"
+#include "tensorbus/platform/waiting/poller.hpp"
+
+namespace tensorbus::bus {
+
+// The one thread of a participant: calls handlers when descriptors are ready and runs what was
+// posted. It sleeps when there is nothing to do, blocks all signals, and never waits for a peer. An
+// Error that a handler lets through is told on stderr, and the thread goes on. A handler that meets
+// a limit (Error(kOutOfMemory), std::bad_alloc) is called again a little later, until there is
+// room: it has to be one that can start anew.
+class EventLoop {
+ public:
+  using Handler = std::function<void()>;
+  using Tag = std::uint64_t;
+
+  EventLoop();
+  ~EventLoop();
+  EventLoop(const EventLoop&) = delete;
+  EventLoop& operator=(const EventLoop&) = delete;
+
+  // The handler runs whenever `fd` is readable, hung up, or (after watch_writable) writable; after
+  // watch_readable(false) no longer when it is readable.
+  Tag watch(int fd, Handler handler);
+  void watch_writable(Tag tag, int fd, bool writable);
+  void watch_readable(Tag tag, int fd, bool readable);
+  // Before the descriptor is closed. The handler may run once more if this is another thread.
+  void unwatch(Tag tag, int fd) noexcept;
+
+  // Runs `task` on the thread, soon. After stop() it is dropped.
+  void post(Handler task);
+  // Runs `task` on the thread after a delay of about this much.
+  void post_later(std::chrono::milliseconds delay, Handler task);
+
+  // Something that is done over and over. To ask for it takes no memory, so it can be asked for in
+  // a destructor; asking twice before it is done is asking once.
+  class Task;
+  // Lives as long as the loop does.
+  Task& add_task(Handler task);
+  void schedule(Task& task, std::chrono::milliseconds delay = {}) noexcept;
+
+  // Throws Error(kOutOfMemory) that names the limit when there is no room for a thread.
+  void start();
+  // Ends the thread and waits for it. Not from a handler.
+  void stop() noexcept;
+  // What the thread does over and over; for whoever does without the thread. Waits for at most this
+  // long (-1: for ever) for something to do.
+  void turn(std::chrono::milliseconds timeout);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Timer {
+    Clock::time_point at;
+    Handler task;
+  };
+  struct Watched {
+    std::shared_ptr<Handler> handler;
+    int fd = -1;
+    platform::Interest interest{};
+    std::optional<Clock::time_point> paused_until;  // the poller does not know of it till then
+  };
+  // In lists, so that what is to be done again moves without taking memory.
+  using Timers = std::list<Timer>;
+
+  void run();
+  void dispatch(Tag tag);
+  // False: there is no room for it now.
+  [[nodiscard]] bool guarded(const Handler& handler);
+  void report_shortage(const char* what);
+  Timers take_due();
+  void run_due_tasks();
+  void pause(Tag tag);
+  void resume_paused();
+  std::optional<Tag> next_paused();
+  std::chrono::milliseconds until_next_timer();
+
+  platform::Poller poller_;
+  platform::Fd wake_;
+  std::mutex mutex_;
+  std::unordered_map<Tag, Watched> watched_;
+  std::size_t paused_ = 0;  // of these
+  Timers posted_;
+  Timers timers_;
+  std::list<Task> tasks_;
+  Clock::time_point silent_until_{};  // about shortages
+  Tag next_tag_ = 1;                  // 0 is wake_
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+class EventLoop::Task {
+ public:
+  explicit Task(Handler task) : task_(std::move(task)) {}
+
+ private:
+  friend class EventLoop;
+  const Handler task_;
+  std::optional<Clock::time_point> at_;  // when it was asked for
+};
+
+}  // namespace tensorbus::bus

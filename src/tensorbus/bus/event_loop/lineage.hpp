@@ -1,0 +1,30 @@
+#pragma once
+
+#include "tensorbus/bus/event_loop/event_loop.hpp"
+#include "tensorbus/platform/fd.hpp"
+
+namespace tensorbus::bus {
+
+// The lineage of a peer (platform/lineage.hpp). What a peer held when it died stays lent until its
+// lineage has ended: a forked child may read it. On the event loop only.
+class Lineage {
+ public:
+  // `on_end` is called on the event loop, once, unless this goes before.
+  Lineage(EventLoop& service, platform::Fd lineage, EventLoop::Handler on_end);
+  ~Lineage();
+  Lineage(const Lineage&) = delete;
+  Lineage& operator=(const Lineage&) = delete;
+
+  // Asks the kernel: it knows before on_end() is called.
+  bool ended() const noexcept;
+
+ private:
+  void leave() noexcept;
+
+  EventLoop& loop_;
+  platform::Fd lineage_;
+  const EventLoop::Handler on_end_;
+  EventLoop::Tag tag_ = 0;
+};
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,64 @@
+#include "tensorbus/bus/participant/sample_read.hpp"
+
+#include <utility>
+
+#include "tensorbus/bus/session/host_copy_request.hpp"
+#include "tensorbus/bus/subscribe/sample_data.hpp"
+
+namespace tensorbus::bus {
+
+Outcome SampleRead::read(Sample& sample, std::chrono::nanoseconds timeout, const GiveUp& give_up) {
+  if (!held_) throw Error(Code::kClosed, "this was read, or given up");
+  try {
+    if (!copies_) {
+      if (read_now(sample)) return Outcome::kDone;
+      ask_for_copies();
+    }
+    const Outcome outcome = copies_->wait(timeout, give_up);
+    if (outcome != Outcome::kDone) return outcome;
+    held_->claimed = copies_->take();
+    if (!read_now(sample)) throw Error(Code::kProtocol, "STAGED: not what was asked for");
+    return Outcome::kDone;
+  } catch (const Error& error) {
+    if (error.code() != Code::kOutOfMemory) held_.reset();
+    throw;
+  }
+}
+
+// False: some of it is out of reach.
+bool SampleRead::read_now(Sample& sample) {
+  switch (SampleData::read(sample, *held_, how_)) {
+    case SampleData::Read::kDone:
+      held_.reset();
+      return true;
+    case SampleData::Read::kOutOfReach:
+      return false;
+    case SampleData::Read::kHalfWritten:
+      throw Error(Code::kClosed, "its owner died before the GPU had written it");
+    default:
+      throw Error(Code::kProtocol, "LENT: a segment that never came");
+  }
+}
+
+void SampleRead::ask_for_copies() {
+  auto copies = std::make_shared<Completion<AcquiredLeases>>();
+  auto tensors = SampleData::out_of_reach(*held_->lender, held_->descriptor, &held_->claimed);
+  core_->post([copies, tensors = std::move(tensors),
+               claimed = held_->claimed](ParticipantContext& context) {
+    HostCopyRequest::start(context, tensors, claimed,
+                           [copies](std::variant<AcquiredLeases, Error> staged) {
+                             if (const auto* error = std::get_if<Error>(&staged))
+                               copies->fail(*error);
+                             else
+                               copies->set(std::move(std::get<AcquiredLeases>(staged)));
+                           });
+  });
+  copies_ = std::move(copies);
+}
+
+LentRef SampleRead::give_up() noexcept {
+  if (copies_) (void)copies_->give_up();
+  return std::exchange(held_, nullptr);
+}
+
+}  // namespace tensorbus::bus

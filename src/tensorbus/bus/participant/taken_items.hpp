@@ -1,0 +1,63 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <tensorbus/id.hpp>
+
+namespace tensorbus::bus {
+
+// The items of queues that this process took and has not done, in the order in which it took them.
+// Those of a queue without `redeliver` have no names: they are counted. Thread-safe.
+class TakenItems {
+ public:
+  struct Queue {
+    Id host;
+    std::uint64_t number = 0;
+    auto operator<=>(const Queue&) const = default;
+  };
+
+  void add(const Queue& queue, std::uint64_t item) {
+    const std::lock_guard lock(mutex_);
+    Taken& taken = queues_[queue];
+    if (item == 0)
+      ++taken.unnamed;
+    else
+      taken.named.push_back(item);
+  }
+  // The oldest, 0 if it has no name; or nothing, if there is none.
+  std::optional<std::uint64_t> remove_oldest(const Queue& queue) {
+    const std::lock_guard lock(mutex_);
+    const auto found = queues_.find(queue);
+    if (found == queues_.end()) return std::nullopt;
+    Taken& taken = found->second;
+    std::uint64_t item = 0;
+    if (taken.named.empty()) {
+      --taken.unnamed;
+    } else {
+      item = taken.named.front();
+      taken.named.pop_front();
+    }
+    if (taken.named.empty() && taken.unnamed == 0) queues_.erase(found);
+    return item;
+  }
+  // The queue is closed.
+  void forget(const Queue& queue) {
+    const std::lock_guard lock(mutex_);
+    queues_.erase(queue);
+  }
+
+ private:
+  struct Taken {
+    std::deque<std::uint64_t> named;
+    std::uint64_t unnamed = 0;
+  };
+
+  std::mutex mutex_;
+  std::map<Queue, Taken> queues_;  // of which there is an item
+};
+
+}  // namespace tensorbus::bus

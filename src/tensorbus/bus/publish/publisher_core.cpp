@@ -1,0 +1,273 @@
+#include "tensorbus/bus/publish/publisher_core.hpp"
+
+#include <algorithm>
+#include <new>
+
+#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/kill_point.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+std::uint32_t clamped(std::uint32_t value, std::uint32_t most) {
+  return std::clamp<std::uint32_t>(value, 1, most);
+}
+
+}  // namespace
+
+PublisherCore::PublisherCore(std::string topic, std::uint32_t number,
+                             const PublisherOptions& options, std::shared_ptr<memory::Arena> arena,
+                             std::shared_ptr<link::WakePage> wake_page)
+    : topic_(std::move(topic)),
+      number_(number),
+      options_(options),
+      arena_(std::move(arena)),
+      sleeper_(std::move(wake_page)),
+      pool_(options_.isolated ? arena_->make_pool(most_granted()) : most_granted()) {}
+
+Published PublisherCore::publish(OutgoingSample& sample, std::chrono::nanoseconds timeout,
+                                 const GiveUp& give_up) {
+  std::unique_lock lock(mutex_);
+  if (!closed_ && options_.reliable && !all_have_room()) {
+    ++stats_.waited;
+    ++stats_.waiting;
+    const Outcome outcome = wait_for_room(lock, timeout, give_up);
+    --stats_.waiting;
+    if (outcome == Outcome::kTimedOut) ++stats_.timed_out;
+    if (outcome != Outcome::kDone) return {outcome};
+  }
+  if (closed_) return {Outcome::kClosed};
+  return push_to_all(sample);
+}
+
+// Holds `lock` on mutex_ whenever it does not park.
+Outcome PublisherCore::wait_for_room(std::unique_lock<std::mutex>& lock,
+                                     std::chrono::nanoseconds timeout, const GiveUp& give_up) {
+  const platform::Deadline deadline(timeout);
+  while (!closed_ && !all_have_room()) {
+    if (deadline.passed()) return Outcome::kTimedOut;
+    const auto longest = longest_park();
+    lock.unlock();
+    const auto parked = sleeper_.park(deadline.remaining(longest), [this] {
+      const std::lock_guard relock(mutex_);
+      return closed_ || all_have_room();
+    });
+    const bool interrupted = give_up ? give_up() : parked == platform::FutexWait::kInterrupted;
+    lock.lock();
+    if (interrupted) return Outcome::kInterrupted;
+  }
+  return Outcome::kDone;
+}
+
+// A GPU wakes nobody.
+std::chrono::nanoseconds PublisherCore::longest_park() const {
+  const bool awaits_streams = std::any_of(links_.begin(), links_.end(),
+                                          [](const auto& link) { return link->awaits_streams(); });
+  return awaits_streams ? std::chrono::milliseconds(1) : link::kParkSlice;
+}
+
+bool PublisherCore::all_have_room() {
+  const auto has_room = [](const auto& link) {
+    return link->room() == link::OwnerLink::Room::kYes;
+  };
+  return std::ranges::all_of(links_, has_room) ||
+         (stop_broken_links() && std::ranges::all_of(links_, has_room));
+}
+
+// A borrower whose return ring makes no sense gets nothing more, and nobody waits for it. What it
+// has stays its own until the link ends. False: there is none.
+bool PublisherCore::stop_broken_links() {
+  const auto broken =
+      std::ranges::partition(links_, [](const auto& link) { return !link->broken(); });
+  if (broken.empty()) return false;
+  for (const auto& link : broken) link->recall();
+  stopped_.insert(stopped_.end(), broken.begin(), broken.end());  // has room for all links
+  links_.erase(broken.begin(), broken.end());
+  if (link_broken_) link_broken_();
+  return true;
+}
+
+bool PublisherCore::gets_nothing_more(const link::OwnerLink& link) const {
+  const std::lock_guard lock(mutex_);
+  return closed_ || link.broken();
+}
+
+Published PublisherCore::push_to_all(OutgoingSample& sample) {
+  // What can fail comes first: then nobody got the sample. A reliable publisher may not leave out a
+  // subscriber that cannot be given the memory, any other one may. It has seen room for all.
+  if (options_.reliable)
+    for (const auto& link : links_) link->prepare(sample.issued, sample.writer);
+  link::Entry entry = sample.entry;
+  entry.sequence = next_sequence_;
+  entry.timestamp_ns = platform::wall_clock_ns();
+  if (entry.fingerprint == 0) entry.fingerprint = options_.type.fingerprint();
+  remember(entry, sample.issued);
+  ++next_sequence_;
+  const link::PublishedSample* const issued = sample.issued.get();
+  std::uint32_t reached = 0;
+  for (const auto& link : links_) {
+    if (!options_.reliable && link->room() != link::OwnerLink::Room::kYes) {
+      stats_.dropped_depth += link->drop_until_room();
+      if (link->room() != link::OwnerLink::Room::kYes) {
+        ++stats_.dropped_held;
+        continue;
+      }
+    }
+    try {
+      // The last one has the caller's reference: to count another takes a locked instruction.
+      const bool last = &link == &links_.back();
+      link->push(entry, last ? std::move(sample.issued) : sample.issued, sample.writer);
+      ++reached;
+    } catch (const Error&) {
+      ++stats_.dropped_unsent;
+    } catch (const std::bad_alloc&) {
+      ++stats_.dropped_unsent;
+    }
+  }
+  link::full_fence();  // one for all links; pairs with Sleeper::enter()
+  for (const auto& link : links_) link->subscriber().wake_if_sleeping();
+  platform::kill_point("publish.woken");
+  ++stats_.sent;
+  stats_.bytes_copied += sample.copied_bytes;
+  stats_.delivered += reached;
+  // Where it is kept for somebody it is there still: what comes back does so under our mutex.
+  if (issued != nullptr && (reached != 0 || options_.history != 0)) issued->count_in(in_flight_);
+  bool all_sound = true;
+  for (const auto& link : links_)
+    if (link->worth_draining()) all_sound = link->drain() && all_sound;
+  for (const auto& link : stopped_) (void)link->drain();
+  if (!all_sound) stop_broken_links();
+  return {Outcome::kDone, entry.sequence, reached};
+}
+
+void PublisherCore::remember(const link::Entry& entry, const link::PublishedRef& sample) {
+  if (options_.history == 0) return;
+  history_.push_back({entry, sample});
+  if (history_.size() > options_.history) history_.pop_front();
+}
+
+// What a subscriber that asks for this gets.
+link::LinkLimits PublisherCore::limits_of(link::LinkLimits asked) const noexcept {
+  return {clamped(asked.depth != 0 ? asked.depth : options_.depth, link::kMaxDepth),
+          clamped(asked.max_held, link::kMaxHeld - link::kMaxDepth)};
+}
+
+PublisherCore::Adopted PublisherCore::adopt(link::LinkLimits limits, link::Waker subscriber,
+                                            std::shared_ptr<link::SegmentSender> segments,
+                                            memory::Grant grant, const Announce& announce) {
+  auto link =
+      std::make_shared<link::OwnerLink>(limits, std::move(subscriber), std::move(segments), grant);
+  const std::lock_guard lock(mutex_);
+  if (closed_) return {};
+  const std::size_t kept = std::min<std::size_t>(history_.size(), limits.depth);
+  for (auto at = history_.end() - static_cast<std::ptrdiff_t>(kept); at != history_.end(); ++at)
+    link->push(at->entry, at->sample);  // an Error here refuses the link
+  platform::kill_point("link.adopted");
+  Adopted adopted{link, next_sequence_ - kept};
+  // Before it is announced, and for links that stop: neither may fail then.
+  links_.reserve(links_.size() + 1);
+  stopped_.reserve(stopped_.size() + links_.size() + 1);
+  announce(adopted);
+  stats_.delivered += kept;
+  links_.push_back(link);
+  sleeper_.wake_own();
+  return adopted;
+}
+
+void PublisherCore::set_notifier(const std::shared_ptr<link::OwnerLink>& link,
+                                 platform::Fd notifier) {
+  const std::lock_guard lock(mutex_);
+  link->subscriber().set_notifier(std::move(notifier));
+  link::full_fence();  // what was pushed before could not ring it
+  link->subscriber().wake_if_sleeping();
+}
+
+bool PublisherCore::stop_link(const std::shared_ptr<link::OwnerLink>& link) {
+  const std::lock_guard lock(mutex_);
+  std::erase(links_, link);
+  std::erase(stopped_, link);
+  link->recall();
+  (void)link->drain();
+  const bool more = link->outstanding() != 0;
+  if (more) stopped_.push_back(link);
+  sleeper_.wake_own();
+  return more;
+}
+
+void PublisherCore::end_link(const std::shared_ptr<link::OwnerLink>& link) {
+  const std::lock_guard lock(mutex_);
+  std::erase(links_, link);
+  std::erase(stopped_, link);
+  stats_.bad_returns += link->bad_returns();
+  link->take_all_back();
+  sleeper_.wake_own();
+}
+
+link::PublishedRef PublisherCore::issued(const link::OwnerLink& link, std::uint64_t token) const {
+  const std::lock_guard lock(mutex_);
+  return link.issued(token);
+}
+
+void PublisherCore::drain() {
+  const std::lock_guard lock(mutex_);
+  drain_links();
+}
+
+void PublisherCore::drain_if_idle() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock) drain_links();
+}
+
+void PublisherCore::drain_links() {
+  for (const auto& link : links_) (void)link->drain();
+  for (const auto& link : stopped_) (void)link->drain();
+  stop_broken_links();
+}
+
+bool PublisherCore::close() {
+  const std::lock_guard lock(mutex_);
+  if (closed_) return false;
+  closed_ = true;
+  history_.clear();
+  stopped_.insert(stopped_.end(), links_.begin(), links_.end());
+  links_.clear();
+  if (options_.isolated) arena_->close_pool(pool_);
+  sleeper_.wake_own();
+  return true;
+}
+
+bool PublisherCore::closed() const noexcept { return closed_.load(std::memory_order_relaxed); }
+
+Outcome PublisherCore::wait_for_subscribers(std::uint32_t count, std::chrono::nanoseconds timeout) {
+  const platform::Deadline deadline(timeout);
+  const auto ready = [&] {
+    const std::lock_guard lock(mutex_);
+    return closed_ || links_.size() >= count;
+  };
+  while (!ready()) {
+    if (deadline.passed()) return Outcome::kTimedOut;
+    if (sleeper_.park(deadline.remaining(link::kParkSlice), ready) ==
+        platform::FutexWait::kInterrupted)
+      return Outcome::kInterrupted;
+  }
+  const std::lock_guard lock(mutex_);
+  return closed_ ? Outcome::kClosed : Outcome::kDone;
+}
+
+std::uint32_t PublisherCore::subscribers() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::uint32_t>(links_.size());
+}
+
+PublisherStats PublisherCore::stats() {
+  drain();
+  const std::lock_guard lock(mutex_);
+  PublisherStats stats = stats_;
+  stats.subscribers = static_cast<std::uint32_t>(links_.size());
+  stats.bytes_in_flight = in_flight_.bytes();
+  for (const auto& link : links_) stats.bad_returns += link->bad_returns();
+  for (const auto& link : stopped_) stats.bad_returns += link->bad_returns();
+  return stats;
+}
+
+}  // namespace tensorbus::bus

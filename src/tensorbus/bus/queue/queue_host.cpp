@@ -1,0 +1,142 @@
+#include "tensorbus/bus/queue/queue_host.hpp"
+
+#include <cstring>
+#include <utility>
+
+#include "tensorbus/bus/queue/reoffer.hpp"
+#include "tensorbus/bus/session/acquire_leases.hpp"
+#include "tensorbus/platform/limits.hpp"
+
+namespace tensorbus::bus {
+
+// What the table of a queue has sent to its clients.
+struct QueueHost::Port {
+  ParticipantContext& context;
+  memory::Grant grant;
+  using Request = Table::Request;
+
+  void offer(const Request& to, const LentRef& item, std::uint64_t number) const {
+    platform::with_memory_errors([&] {
+      const Reoffer named = reoffer(context, item, grant);
+      to.client->lend(to.number, named.entry, named.issued, grant, number);
+    });
+  }
+  void done(const Request& to) const { to.client->tell({.request = to.number}); }
+  void timed_out(const Request& to) const {
+    to.client->tell({.request = to.number, .timed_out = 1});
+  }
+  void deny(const Request& to, const Error& why) const { to.client->deny(to.number, why); }
+  Table::Clock::time_point now() const noexcept { return Table::Clock::now(); }
+};
+
+link::QueueName QueueHost::make(const QueueOptions& options) {
+  std::uint64_t key = 0;
+  std::memcpy(&key, Id::random().bytes.data(), sizeof key);
+  queues_.emplace(next_, Hosted{key, options, Table(options.maxsize, options.redeliver)});
+  return {next_++, key};
+}
+
+void QueueHost::close(std::uint64_t number) {
+  auto closed = queues_.extract(number);
+  if (!closed) return;
+  Port port{context_, closed.mapped().grant()};
+  closed.mapped().table.close(port, Error(Code::kClosed, "the queue is closed"));
+}
+
+QueueHost::Hosted& QueueHost::find(const link::QueueName& name, bool by_name) {
+  const auto found = queues_.find(name.number);
+  if (found == queues_.end()) throw Error(Code::kClosed, "the queue is closed");
+  const bool named = by_name && !found->second.options.name.empty();
+  if (!named && found->second.key != name.key)
+    throw Error(Code::kInvalidArgument, "this address of a queue was made up, or damaged");
+  return found->second;
+}
+
+void QueueHost::on_put(const Client& from, const link::Put& asked) {
+  const Table::Request request{from, asked.request};
+  memory::Grant grant{};
+  try {
+    Hosted& queue = find(asked.queue);
+    grant = queue.grant();
+    queue.table.arrive(request, (asked.flags & link::Put::kWait) != 0);
+  } catch (const Error&) {
+    from->give_back(asked.lent);
+    throw;
+  }
+  const auto fail = [this, request, name = asked.queue](const Error& error) {
+    if (const auto found = queues_.find(name.number); found != queues_.end())
+      found->second.table.not_put(request);
+    request.client->deny(request.number, error);
+  };
+  collect(context_, from, asked.lent, grant,
+          {[this, request, fail, name = asked.queue](LentRef item) {
+             try {
+               Hosted& queue = find(name);
+               Port port{context_, queue.grant()};
+               queue.table.put(port, request, std::move(item));
+             } catch (const Error& error) {  // it was closed meanwhile
+               fail(error);
+             }
+           },
+           fail});
+}
+
+void QueueHost::on_get(const Client& from, const link::Get& asked) {
+  Hosted& queue = find(asked.queue);
+  Port port{context_, queue.grant()};
+  queue.table.get(port, {from, asked.request}, (asked.flags & link::Get::kWait) != 0);
+}
+
+void QueueHost::on_take(const Client& from, const link::Take& taken) {
+  const auto found = queues_.find(taken.queue.number);
+  if (found == queues_.end()) return;  // it was closed meanwhile
+  Port port{context_, found->second.grant()};
+  if (taken.spoilt != 0)
+    found->second.table.spoil(port, {from, taken.request});
+  else
+    found->second.table.take(port, {from, taken.request});
+}
+
+void QueueHost::on_call(const Client& from, const link::QueueCall& asked) {
+  const auto verb = static_cast<link::QueueVerb>(asked.verb);
+  Hosted& queue = find(asked.queue, verb == link::QueueVerb::kOpen);
+  Port port{context_, queue.grant()};
+  switch (verb) {
+    case link::QueueVerb::kOpen:
+      return from->tell(
+          {.request = asked.request,
+           .first = queue.options.maxsize,
+           .second = (queue.options.redeliver ? 1U : 0U) | (queue.options.shared ? 2U : 0U),
+           .third = queue.key});
+    case link::QueueVerb::kState:
+      return from->tell({.request = asked.request,
+                         .first = queue.table.items(),
+                         .second = queue.table.unfinished(),
+                         .third = queue.table.lost()});
+    case link::QueueVerb::kTaskDone:
+      queue.table.task_done(port, from, asked.number);
+      return from->tell({.request = asked.request});
+    case link::QueueVerb::kJoin:
+      return queue.table.join(port, {from, asked.request});
+    case link::QueueVerb::kClose:
+      close(asked.queue.number);
+      return from->tell({.request = asked.request});
+  }
+  throw Error(Code::kInvalidArgument, "QUEUE.verb: " + std::to_string(asked.verb));
+}
+
+void QueueHost::on_cancel(const Client& from, std::uint32_t request) {
+  for (auto& [number, hosted] : queues_) {
+    Port port{context_, hosted.grant()};
+    hosted.table.cancel(port, {from, request});
+  }
+}
+
+void QueueHost::forget(const Client& client) {
+  for (auto& [number, hosted] : queues_) {
+    Port port{context_, hosted.grant()};
+    hosted.table.forget(port, client);
+  }
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <tensorbus/options.hpp>
+#include <utility>
+
+#include "tensorbus/bus/queue/queue_table.hpp"
+#include "tensorbus/bus/session/lent_sample.hpp"
+#include "tensorbus/bus/session/participant_context.hpp"
+#include "tensorbus/bus/session/peer_session.hpp"
+#include "tensorbus/bus/session/queue_requests.hpp"
+#include "tensorbus/link/wire/control.hpp"
+
+namespace tensorbus::bus {
+
+// The queues that live in a participant. On the event loop.
+class QueueHost final : public QueueRequests {
+ public:
+  explicit QueueHost(ParticipantContext& context) : context_(context) {}
+
+  link::QueueName make(const QueueOptions& options);
+  void close(std::uint64_t number);
+
+  void on_put(const Client& from, const link::Put& asked) override;
+  void on_get(const Client& from, const link::Get& asked) override;
+  void on_call(const Client& from, const link::QueueCall& asked) override;
+  void on_take(const Client& from, const link::Take& taken) override;
+  void on_cancel(const Client& from, std::uint32_t request) override;
+  void forget(const Client& client) override;
+
+ private:
+  using Table = QueueTable<Client, LentRef>;
+
+  struct Hosted {
+    std::uint64_t key = 0;
+    QueueOptions options;
+    Table table;
+
+    memory::Grant grant() const noexcept {
+      return options.shared ? memory::Grant::kWrite : memory::Grant::kRead;
+    }
+  };
+  struct Port;
+
+  Hosted& find(const link::QueueName& name, bool by_name = false);
+
+  ParticipantContext& context_;
+  std::map<std::uint64_t, Hosted> queues_;
+  std::uint64_t next_ = 1;
+};
+
+}  // namespace tensorbus::bus

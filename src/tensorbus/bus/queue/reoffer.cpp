@@ -1,0 +1,91 @@
+#include "tensorbus/bus/queue/reoffer.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace tensorbus::bus {
+namespace {
+
+// What is lent on, as it is put together.
+struct Names {
+  Descriptor descriptor;
+  OneOrMany<memory::BlockRef> blocks;  // of ours
+  OneOrMany<std::uint32_t> files;      // the same
+  OneOrMany<std::shared_ptr<const void>> kept;
+};
+
+// It comes back to where it was made.
+void name_own(ParticipantContext& context, TensorEntry& entry, Names& names) {
+  entry.owner = 0;
+  if (auto file = context.arena->files().find(entry.segment)) {
+    names.files.push_back(entry.segment);
+    names.kept.push_back(std::move(file));
+    return;
+  }
+  const auto first =
+      entry.offset + static_cast<std::uint64_t>(span_of(entry.layout).begin);  // its lowest byte
+  memory::BlockRef block = context.find_block(entry.segment, first, entry.generation);
+  if (!block) throw Error(Code::kClosed, "the memory of what was handed on is gone");
+  if (std::find(names.blocks.begin(), names.blocks.end(), block) == names.blocks.end())
+    names.blocks.push_back(std::move(block));
+}
+
+void name_others(const Id& owner, TensorEntry& entry, Names& names) {
+  std::vector<Id>& owners = names.descriptor.owners;
+  auto found = std::find(owners.begin(), owners.end(), owner);
+  if (found == owners.end()) found = owners.insert(found, owner);
+  entry.owner = static_cast<std::uint16_t>(found - owners.begin() + 1);
+}
+
+Names names_of(ParticipantContext& context, const LentSample& held) {
+  Names names;
+  names.descriptor.tensors = held.descriptor.tensors;
+  names.descriptor.origin = held.descriptor.origin;
+  names.descriptor.fields = held.descriptor.fields;
+  const Id& sender = held.lender->source()->participant;
+  for (TensorEntry& entry : names.descriptor.tensors) {
+    const std::uint16_t owner_number = std::exchange(entry.owner, std::uint16_t{0});
+    if (span_of(entry.layout).bytes() == 0) continue;  // nothing to point at
+    const Id& owner = owner_number == 0 ? sender : held.descriptor.owners[owner_number - 1U];
+    if (owner == context.self)
+      name_own(context, entry, names);
+    else
+      name_others(owner, entry, names);
+  }
+  return names;
+}
+
+link::Entry described(ParticipantContext& context, Names& names, memory::Grant grant) {
+  link::Entry entry;
+  const std::size_t bytes = names.descriptor.encoded_bytes();
+  entry.length = static_cast<std::uint32_t>(bytes);
+  if (bytes <= link::kInlineBytes) {
+    names.descriptor.encode(std::span(entry.inline_bytes).first(bytes));
+    return entry;
+  }
+  memory::BlockRef block = context.arena->allocate(bytes, grant);
+  block->mark_published();
+  names.descriptor.encode({block->data(), bytes});
+  entry.segment = block->segment();
+  entry.offset = block->offset();
+  names.blocks.push_back(std::move(block));
+  return entry;
+}
+
+}  // namespace
+
+Reoffer reoffer(ParticipantContext& context, const std::shared_ptr<const LentSample>& held,
+                memory::Grant grant) {
+  Names names = names_of(context, *held);
+  const link::Entry entry = described(context, names, grant);
+  OneOrMany<std::shared_ptr<const link::Lease>> leases;
+  if (held->lease) leases.push_back(held->lease);
+  for (const auto& lease : held->claimed.leases) leases.push_back(lease);
+  if (names.blocks.empty() && names.kept.empty() && leases.empty()) return {entry, nullptr};
+  names.kept.push_back(held);
+  return {entry,
+          std::make_shared<link::PublishedSample>(std::move(names.blocks), std::move(names.files),
+                                                  std::move(names.kept), std::move(leases))};
+}
+
+}  // namespace tensorbus::bus

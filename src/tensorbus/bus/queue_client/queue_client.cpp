@@ -1,0 +1,207 @@
+#include "tensorbus/bus/queue_client/queue_client.hpp"
+
+#include <utility>
+
+#include "tensorbus/bus/event_loop/completion.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+using namespace std::chrono_literals;
+
+using Timeout = QueueClient::Timeout;
+
+// For an answer that the host owes at once: of a call that has no time-out, of one that shall not
+// wait, and of a put that is given up.
+constexpr Timeout kGrace = 5s;
+constexpr Timeout kAtOnce = 1s;
+constexpr Timeout kLastAnswer = 200ms;
+
+using OnGone = std::function<void(const Error&)>;
+
+std::function<void()> cancel(ParticipantCore& core, QueueRequestRef request) {
+  return [&core, request = std::move(request)] { cancel_request(core, request); };
+}
+
+// What the answers to a request become, whoever waits for them.
+using ReplyCompletion = QueueClient::ReplyCompletion;
+
+PeerSession::OnAnswer tell(ReplyCompletion awaited) {
+  return [awaited = std::move(awaited)](PeerSession::Answer& answer) {
+    if (const auto* told = std::get_if<link::Reply>(&answer))
+      awaited->set(link::Reply(*told));
+    else if (const auto* error = std::get_if<Error>(&answer))
+      awaited->fail(*error);
+    else
+      awaited->fail(Error(Code::kProtocol, "an answer to another question"));
+  };
+}
+
+OnGone gone(ReplyCompletion awaited) {
+  return [awaited = std::move(awaited)](const Error& error) { awaited->fail(error); };
+}
+
+// kClosed is an outcome here.
+template <typename Wait>
+Outcome closed_is_an_outcome(Wait wait) {
+  try {
+    return wait();
+  } catch (const Error& error) {
+    if (error.code() != Code::kClosed) throw;
+    return Outcome::kClosed;
+  }
+}
+
+// Signals that nobody asks about do not end a wait for what the host owes at once.
+GiveUp never() {
+  return [] { return false; };
+}
+
+// Every participant's is one.
+QueueHost& host_of(ParticipantContext& context) { return static_cast<QueueHost&>(*context.queues); }
+
+Timeout at_least(Timeout timeout, Timeout least) { return timeout > least ? timeout : least; }
+
+}  // namespace
+
+link::QueueName make_queue(ParticipantCore& core, const QueueOptions& options) {
+  const auto awaited = std::make_shared<Completion<link::QueueName>>();
+  core.post([awaited, options](ParticipantContext& context) {
+    awaited->set(host_of(context).make(options));
+  });
+  (void)awaited->wait(Timeout::max(), never());
+  return awaited->take();
+}
+
+QueueClient::Request QueueClient::start_put(const SampleBuilder& item, bool waits) const {
+  const auto awaited = std::make_shared<Completion<link::Reply>>();
+  const std::uint32_t flags = waits ? link::Put::kWait : 0;
+  auto asked = ask_host(
+      core_, address_.host,
+      [queue = address_.queue, flags, entry = item.entry(), issued = item.issued(),
+       grant = item.most_granted(), awaited](
+          ParticipantContext&, const std::shared_ptr<PeerSession>& host, const QueueRequestRef&) {
+        return host->put(queue, flags, entry, issued, grant, tell(awaited));
+      },
+      gone(awaited));
+  return {awaited, cancel(core_, std::move(asked))};
+}
+
+Outcome QueueClient::put(const SampleBuilder& item, Timeout timeout, const GiveUp& give_up) const {
+  const bool waits = timeout > Timeout::zero();
+  const auto [awaited, cancel] = start_put(item, waits);
+  return closed_is_an_outcome([&] {
+    Outcome outcome = awaited->wait(waits ? timeout : kAtOnce, give_up);
+    if (outcome == Outcome::kDone) {
+      outcome = Outcome::kTimedOut;  // if there was no room
+    } else {
+      cancel();
+      if (awaited->wait(kLastAnswer, never()) != Outcome::kDone)
+        throw Error(Code::kTimeout,
+                    "the process that has the queue does not answer: it is stopped, or very busy. "
+                    "Whether the item is in the queue is not known");
+    }
+    return awaited->take().timed_out != 0 ? outcome : Outcome::kDone;
+  });
+}
+
+QueueGet QueueClient::start_get(Access access, bool waits) const {
+  return {core_, address_, access, waits};
+}
+
+Outcome QueueClient::get(Sample& item, Access access, Timeout timeout,
+                         const GiveUp& give_up) const {
+  const bool waits = timeout > Timeout::zero();
+  QueueGet getting = start_get(access, waits);
+  return closed_is_an_outcome([&] {
+    try {
+      Outcome outcome = getting.take(item, waits ? timeout : kAtOnce, give_up);
+      if (outcome == Outcome::kTimedOut && getting.has_come())  // just then
+        outcome = getting.take(item, Timeout::zero(), give_up);
+      if (outcome != Outcome::kDone) getting.cancel();
+      return outcome;
+    } catch (...) {
+      getting.cancel();
+      throw;
+    }
+  });
+}
+
+link::Reply QueueClient::call(link::QueueVerb verb, const GiveUp& give_up,
+                              std::uint64_t number) const {
+  const auto awaited = std::make_shared<Completion<link::Reply>>();
+  ask_host(
+      core_, address_.host,
+      [queue = address_.queue, verb, number, awaited](
+          ParticipantContext&, const std::shared_ptr<PeerSession>& host, const QueueRequestRef&) {
+        return host->call(queue, verb, number, tell(awaited));
+      },
+      gone(awaited));
+  if (awaited->wait(kGrace, give_up ? give_up : never()) != Outcome::kDone)
+    throw Error(Code::kTimeout,
+                "the process that has the queue does not answer: it is stopped, or very busy");
+  return awaited->take();
+}
+
+link::Reply QueueClient::open(Timeout timeout, const GiveUp& give_up) const {
+  const auto awaited = std::make_shared<Completion<link::Reply>>();
+  ask_host(
+      core_, address_.host,
+      [queue = address_.queue, awaited](
+          ParticipantContext&, const std::shared_ptr<PeerSession>& host, const QueueRequestRef&) {
+        return host->call(queue, link::QueueVerb::kOpen, 0, tell(awaited));
+      },
+      gone(awaited));
+  if (awaited->wait(at_least(timeout, link::kParkSlice), give_up) != Outcome::kDone)
+    throw Error(Code::kTimeout, "the process that has the queue does not answer");
+  return awaited->take();
+}
+
+link::Reply QueueClient::state(const GiveUp& give_up) const {
+  return call(link::QueueVerb::kState, give_up);
+}
+
+void QueueClient::task_done(const GiveUp& give_up) const {
+  const auto oldest = core_.taken_items().remove_oldest(name());
+  if (!oldest)
+    throw Error(Code::kInvalidArgument,
+                "task_done() called more often than this process got items from the queue");
+  try {
+    (void)call(link::QueueVerb::kTaskDone, give_up, *oldest);
+  } catch (const Error& error) {
+    if (error.code() == Code::kClosed) core_.taken_items().forget(name());
+    throw;
+  }
+}
+
+QueueClient::Request QueueClient::start_join() const {
+  const auto awaited = std::make_shared<Completion<link::Reply>>();
+  auto asked = ask_host(
+      core_, address_.host,
+      [queue = address_.queue, awaited](
+          ParticipantContext&, const std::shared_ptr<PeerSession>& host, const QueueRequestRef&) {
+        return host->call(queue, link::QueueVerb::kJoin, 0, tell(awaited));
+      },
+      gone(awaited));
+  return {awaited, cancel(core_, std::move(asked))};
+}
+
+Outcome QueueClient::join(Timeout timeout, const GiveUp& give_up) const {
+  const auto [awaited, cancel] = start_join();
+  return closed_is_an_outcome([&] {
+    const Outcome outcome = awaited->wait(timeout, give_up);
+    if (outcome != Outcome::kDone) cancel();
+    return outcome;
+  });
+}
+
+void QueueClient::close(const GiveUp& give_up) const {
+  if (address_.host == core_.id())
+    core_.post([number = address_.queue.number](ParticipantContext& context) {
+      host_of(context).close(number);
+    });
+  else
+    (void)call(link::QueueVerb::kClose, give_up);
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <tensorbus/options.hpp>
+#include <tensorbus/stats.hpp>
+
+#include "tensorbus/bus/event_loop/completion.hpp"
+#include "tensorbus/bus/participant/participant_core.hpp"
+#include "tensorbus/bus/publish/sample_builder.hpp"
+#include "tensorbus/bus/queue/queue_host.hpp"
+#include "tensorbus/bus/queue_client/queue_get.hpp"
+#include "tensorbus/link/wire/control.hpp"
+
+namespace tensorbus::bus {
+
+// Makes a queue whose host is this participant.
+link::QueueName make_queue(ParticipantCore& core, const QueueOptions& options);
+
+// One process's end of a queue: asks its host, and waits for the answers. A view; what it calls the
+// host is the queue's host, be it this participant itself.
+class QueueClient {
+ public:
+  using Timeout = std::chrono::nanoseconds;
+
+  QueueClient(ParticipantCore& core, const QueueAddress& address)
+      : core_(core), address_(address) {}
+
+  using ReplyCompletion = std::shared_ptr<Completion<link::Reply>>;
+  struct Request {
+    ReplyCompletion awaited;
+    std::function<void()> cancel;  // nobody waits any more
+  };
+  Request start_put(const SampleBuilder& item, bool waits) const;
+  QueueGet start_get(Access access, bool waits) const;
+  Request start_join() const;
+
+  // See queue.hpp.
+  Outcome put(const SampleBuilder& item, Timeout timeout, const GiveUp& give_up) const;
+  Outcome get(Sample& item, Access access, Timeout timeout, const GiveUp& give_up) const;
+  link::Reply open(Timeout timeout, const GiveUp& give_up) const;
+  link::Reply state(const GiveUp& give_up) const;
+  void task_done(const GiveUp& give_up) const;
+  Outcome join(Timeout timeout, const GiveUp& give_up) const;
+  // Waits for nobody.
+  void close(const GiveUp& give_up) const;
+
+ private:
+  link::Reply call(link::QueueVerb verb, const GiveUp& give_up, std::uint64_t number = 0) const;
+  TakenItems::Queue name() const { return {address_.host, address_.queue.number}; }
+
+  ParticipantCore& core_;
+  const QueueAddress address_;
+};
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,180 @@
+#include "tensorbus/bus/queue_client/queue_get.hpp"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "tensorbus/bus/queue/queue_table.hpp"
+#include "tensorbus/bus/session/acquire_leases.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+constexpr std::chrono::milliseconds kTryAgain{20};
+
+memory::Grant grant_for(Access access) {
+  return access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
+}
+
+}  // namespace
+
+struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
+  ParticipantContext& context;
+  const std::shared_ptr<PeerSession> host;
+  const link::QueueName queue;
+  const memory::Grant grant;
+  const bool waits;
+  const std::weak_ptr<QueueRequest> asked;
+  const Answer answer;
+
+  Asking(ParticipantContext& in, std::shared_ptr<PeerSession> of, const link::QueueName& name,
+         memory::Grant granted, bool is_waiting, const QueueRequestRef& request, Answer to)
+      : context(in),
+        host(std::move(of)),
+        queue(name),
+        grant(granted),
+        waits(is_waiting),
+        asked(request),
+        answer(std::move(to)) {}
+
+  std::uint32_t ask() {
+    return host->get(queue, waits ? link::Get::kWait : 0,
+                     [self = shared_from_this()](PeerSession::Answer& came) {
+                       if (const auto* lent = std::get_if<link::Lent>(&came))
+                         self->collect_offer(*lent);
+                       else if (const auto* error = std::get_if<Error>(&came))
+                         self->answer->fail(*error);
+                       else
+                         self->answer->set(std::nullopt);
+                     });
+  }
+
+  // Where nobody waits any more, the host has been told, or is about to be: by cancel().
+  void collect_offer(const link::Lent& lent) {
+    const std::uint32_t request = lent.request;
+    collect(context, host, lent, grant,
+            {[self = shared_from_this(), request, number = lent.number](LentRef held) {
+               if (self->is_current(request)) self->offer(request, std::move(held), number);
+             },
+             [self = shared_from_this(), request](const Error& error) {
+               if (self->is_current(request)) self->fail(request, error);
+             }});
+    if (answer->done()) return;
+    context.loop.post_later(kOfferPatience, [self = shared_from_this(), request] {
+      if (self->is_current(request)) self->ask_for_another(request);
+    });
+  }
+
+  // Is the answer to this request still wanted?
+  bool is_current(std::uint32_t request) const {
+    const auto known = asked.lock();
+    return known && !known->cancelled && !answer->done() && known->request == request;
+  }
+  void offer(std::uint32_t request, LentRef held, std::uint64_t number) {
+    answer->set(Offer{std::move(held), host->connected()->channel, {request, queue, 0}, number});
+  }
+  void fail(std::uint32_t request, const Error& error) {
+    if (!answer->fail(error)) return;
+    if (error.code() == Code::kOutOfMemory)
+      host->cancel(request);
+    else
+      host->take({request, queue, 1});
+  }
+  void ask_for_another(std::uint32_t request) {
+    host->cancel(request);
+    if (const auto known = asked.lock()) known->request = ask();
+  }
+};
+
+QueueGet::QueueGet(ParticipantCore& core, const QueueAddress& address, Access access, bool waits)
+    : core_(&core),
+      address_(address),
+      access_(access),
+      awaited_(std::make_shared<Completion<std::optional<Offer>>>()) {
+  asked_ = ask_host(
+      core, address.host,
+      [queue = address.queue, grant = grant_for(access), waits, answer = awaited_](
+          ParticipantContext& context, const std::shared_ptr<PeerSession>& host,
+          const QueueRequestRef& asked) {
+        return std::make_shared<Asking>(context, host, queue, grant, waits, asked, answer)->ask();
+      },
+      [answer = awaited_](const Error& error) { answer->fail(error); });
+}
+
+Outcome QueueGet::take(Sample& item, std::chrono::nanoseconds timeout, const GiveUp& give_up) {
+  const platform::Deadline deadline(timeout);
+  const auto remaining = [&] { return deadline.remaining(std::chrono::nanoseconds::max()); };
+  Outcome outcome = offer_ ? Outcome::kDone : wait_for_offer(timeout, give_up);
+  if (outcome == Outcome::kDone && !read_) outcome = read(remaining(), give_up);
+  if (outcome == Outcome::kDone) outcome = accept(deadline, give_up);
+  if (outcome == Outcome::kDone) item = *std::exchange(read_, std::nullopt);
+  return outcome;
+}
+
+Outcome QueueGet::wait_for_offer(std::chrono::nanoseconds timeout, const GiveUp& give_up) {
+  const Outcome outcome = awaited_->wait(timeout, give_up);
+  if (outcome != Outcome::kDone) return outcome;
+  std::optional<std::optional<Offer>> found = awaited_->left();
+  if (!found || !*found) return Outcome::kTimedOut;
+  offer_ = std::move(*found);
+  reading_.emplace(*core_, std::move(offer_->held), access_);
+  return Outcome::kDone;
+}
+
+Outcome QueueGet::read(std::chrono::nanoseconds timeout, const GiveUp& give_up) {
+  try {
+    Sample sample;
+    const Outcome outcome = reading_->read(sample, timeout, give_up);
+    if (outcome == Outcome::kDone) read_.emplace(std::move(sample));
+    return outcome;
+  } catch (const Error& error) {
+    if (error.code() == Code::kOutOfMemory)
+      cancel();
+    else
+      spoil();
+    throw;
+  } catch (const std::bad_alloc&) {
+    cancel();
+    throw;
+  }
+}
+
+// When the socket has it, the host hears it, whatever happens to this process.
+Outcome QueueGet::accept(const platform::Deadline& deadline, const GiveUp& give_up) {
+  while (!offer_->host->try_send(offer_->acceptance)) {
+    if (deadline.passed()) return Outcome::kTimedOut;
+    if (give_up && give_up()) return Outcome::kInterrupted;
+    platform::wait_until_writable(offer_->host->fd(), deadline.remaining(link::kParkSlice));
+  }
+  over_ = true;
+  core_->taken_items().add({address_.host, address_.queue.number}, offer_->number);
+  return Outcome::kDone;
+}
+
+void QueueGet::spoil() {
+  if (std::exchange(over_, true)) return;
+  offer_->acceptance.spoilt = 1;
+  offer_->host->send(offer_->acceptance);
+}
+
+void QueueGet::on_ready(std::function<void()> tell) {
+  if (read_)  // the socket took no acceptance
+    core_->post([tell = std::move(tell)](ParticipantContext& context) {
+      context.loop.post_later(kTryAgain, tell);
+    });
+  else if (reading_)
+    reading_->on_ready(std::move(tell));
+  else
+    awaited_->on_done(std::move(tell));
+}
+
+void QueueGet::cancel() {
+  if (std::exchange(over_, true)) return;
+  (void)awaited_->give_up();
+  (void)awaited_->left();
+  if (reading_) (void)reading_->give_up();
+  read_.reset();
+  cancel_request(*core_, asked_);
+}
+
+}  // namespace tensorbus::bus

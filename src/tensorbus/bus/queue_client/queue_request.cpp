@@ -1,0 +1,31 @@
+#include "tensorbus/bus/queue_client/queue_request.hpp"
+
+#include <utility>
+
+namespace tensorbus::bus {
+
+QueueRequestRef ask_host(ParticipantCore& core, const Id& host, StartRequest start,
+                         std::function<void(const Error&)> on_gone) {
+  auto asked = std::make_shared<QueueRequest>();
+  core.post([asked, host, start = std::move(start),
+             on_gone = std::move(on_gone)](ParticipantContext& context) {
+    context.reach(
+        host, [&context, asked, start, on_gone](const std::shared_ptr<PeerSession>& reached) {
+          if (asked->cancelled) return;
+          if (!reached)
+            return on_gone(Error(Code::kClosed, "the process that has the queue is gone"));
+          asked->host = reached;
+          asked->request = start(context, reached, asked);
+        });
+  });
+  return asked;
+}
+
+void cancel_request(ParticipantCore& core, const QueueRequestRef& request) {
+  core.post([request](ParticipantContext&) {
+    request->cancelled = true;
+    if (request->host && request->request != 0) request->host->cancel(request->request);
+  });
+}
+
+}  // namespace tensorbus::bus

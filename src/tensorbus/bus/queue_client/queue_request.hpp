@@ -1,0 +1,33 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "tensorbus/bus/participant/participant_core.hpp"
+#include "tensorbus/bus/session/peer_session.hpp"
+#include "tensorbus/link/wire/control.hpp"
+
+namespace tensorbus::bus {
+
+struct QueueAddress {
+  Id host;
+  link::QueueName queue;
+};
+
+// A request to the host of a queue, on its way. The event loop's.
+struct QueueRequest {
+  std::shared_ptr<PeerSession> host;  // null: not reached yet
+  std::uint32_t request = 0;
+  bool cancelled = false;
+};
+using QueueRequestRef = std::shared_ptr<QueueRequest>;
+
+// Has `start` ask the host, which returns the number of the request; or `on_gone` told why it
+// cannot. Any thread.
+using StartRequest = std::function<std::uint32_t(
+    ParticipantContext&, const std::shared_ptr<PeerSession>& host, const QueueRequestRef& asked)>;
+QueueRequestRef ask_host(ParticipantCore& core, const Id& host, StartRequest start,
+                         std::function<void(const Error&)> on_gone);
+void cancel_request(ParticipantCore& core, const QueueRequestRef& request);
+
+}  // namespace tensorbus::bus

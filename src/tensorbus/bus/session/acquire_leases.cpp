@@ -1,0 +1,49 @@
+#include "tensorbus/bus/session/acquire_leases.hpp"
+
+#include <new>
+#include <utility>
+
+#include "tensorbus/bus/session/lease_acquisition.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+template <typename Work>
+void guarded(const Receiver& receiver, Work work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    receiver.on_error(error);
+  } catch (const std::bad_alloc&) {
+    receiver.on_error(Error(Code::kOutOfMemory, "out of memory for internal bookkeeping"));
+  }
+}
+
+// Where nothing is the sender's own, its lease was for the descriptor, which is copied.
+void hand_in(ParticipantContext& context, const LentRef& held, memory::Grant grant,
+             const Receiver& receiver) {
+  if (!held->is_of_sender()) held->let_go_of_sender(grant, context.lent);
+  receiver.on_held(held);
+}
+
+}  // namespace
+
+// The sender's lease is held until those of the owners are there (protocol.md, invariant 5).
+void collect(ParticipantContext& context, const std::shared_ptr<PeerSession>& from,
+             const link::Lent& lent, memory::Grant grant, Receiver receiver) noexcept {
+  guarded(receiver, [&] {
+    const auto held = std::make_shared<LentSample>(*from, lent, grant, context.lent);
+    if (held->descriptor.owners.empty()) return hand_in(context, held, grant, receiver);
+    LeaseAcquisition::start(
+        context, held->descriptor, {from, 0, lent.token}, grant,
+        [&context, held, grant, receiver](std::variant<AcquiredLeases, Error> claimed) {
+          guarded(receiver, [&] {
+            if (const auto* error = std::get_if<Error>(&claimed)) throw *error;
+            held->claimed = std::move(std::get<AcquiredLeases>(claimed));
+            hand_in(context, held, grant, receiver);
+          });
+        });
+  });
+}
+
+}  // namespace tensorbus::bus

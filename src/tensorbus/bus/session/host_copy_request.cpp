@@ -1,0 +1,109 @@
+#include "tensorbus/bus/session/host_copy_request.hpp"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "tensorbus/link/ring/message_lease_source.hpp"
+
+namespace tensorbus::bus {
+
+void AcquiredLeases::point_at_copies(Descriptor& descriptor) const {
+  for (const HostCopiedTensor& copy : staged) {
+    if (copy.tensor >= descriptor.tensors.size())
+      throw Error(Code::kProtocol, "sample: it has changed");
+    TensorEntry& entry = descriptor.tensors[copy.tensor];
+    entry.kind = memory::BufferKind::kHost;
+    entry.owner = static_cast<std::uint16_t>(copy.lender + 1);
+    entry.segment = copy.segment;
+    entry.offset = copy.offset;
+    entry.generation = copy.generation;
+  }
+}
+
+void HostCopyRequest::start(ParticipantContext& context, const std::vector<OutOfReach>& tensors,
+                            AcquiredLeases claimed, OnStaged on_staged) {
+  const std::shared_ptr<HostCopyRequest> self(
+      new HostCopyRequest(context, std::move(claimed), std::move(on_staged)));
+  for (const OutOfReach& tensor : tensors) self->add(tensor);
+  self->waiting_for_ = self->parts_.size() + 1;  // one is ours: nothing ends before all have begun
+  for (const Part& part : self->parts_) self->ask(part);
+  self->one_done();
+}
+
+void HostCopyRequest::add(const OutOfReach& tensor) {
+  const auto same_block = std::find_if(parts_.begin(), parts_.end(), [&](const Part& part) {
+    return part.owner == tensor.owner && part.first.segment == tensor.first.segment &&
+           part.first.generation == tensor.first.generation;
+  });
+  if (same_block == parts_.end()) {
+    parts_.push_back({tensor.owner, tensor.first, tensor.bytes, {tensor}});
+    return;
+  }
+  Part& part = *same_block;
+  const std::uint64_t end =
+      std::max(part.first.offset + part.bytes, tensor.first.offset + tensor.bytes);
+  part.first.offset = std::min(part.first.offset, tensor.first.offset);
+  part.bytes = end - part.first.offset;
+  part.tensors.push_back(tensor);
+}
+
+void HostCopyRequest::ask(const Part& part) {
+  context_.reach(
+      part.owner, [self = shared_from_this(), &part](const std::shared_ptr<PeerSession>& exchange) {
+        self->guarded([&] {
+          if (!exchange)
+            throw Error(Code::kClosed,
+                        "its owner is dead, and it is memory of a GPU that this "
+                        "process cannot use");
+          exchange->stage(
+              part.first, part.bytes,
+              [self, &part, connected = exchange->connected()](PeerSession::Answer& answer) {
+                self->guarded([&] {
+                  if (const auto* error = std::get_if<Error>(&answer)) throw *error;
+                  self->take(part, connected, std::get<link::Staged>(answer));
+                  self->one_done();
+                });
+              });
+        });
+      });
+}
+
+void HostCopyRequest::take(const Part& part, const std::shared_ptr<link::PeerMemory>& connected,
+                           const link::Staged& staged) {
+  auto source = std::make_shared<const link::Source>(link::Source{part.owner, 0, {}});
+  auto lender = std::make_shared<link::MessageLeaseSource>(
+      std::move(source), connected, memory::Grant::kRead, context_.lent, staged.token);
+  const auto lease = std::make_shared<link::Lease>(lender, staged.token);
+  for (const OutOfReach& tensor : part.tensors)
+    claimed_.staged.push_back(
+        {.tensor = tensor.tensor,
+         .lender = claimed_.lenders.size(),
+         .segment = staged.copy.segment,
+         .offset = staged.copy.offset + (tensor.first.offset - part.first.offset) + tensor.to_data,
+         .generation = staged.copy.generation,
+         .from = Device::cuda(static_cast<int>(staged.device)),
+         .lease = lease});
+  claimed_.lenders.push_back(std::move(lender));
+}
+
+void HostCopyRequest::one_done() {
+  if (--waiting_for_ == 0 && on_staged_) std::exchange(on_staged_, {})(std::move(claimed_));
+}
+
+void HostCopyRequest::fail(const Error& error) {
+  if (on_staged_) std::exchange(on_staged_, {})(error);
+}
+
+template <typename Work>
+void HostCopyRequest::guarded(Work work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    fail(error);
+  } catch (const std::bad_alloc&) {
+    fail(Error(Code::kOutOfMemory, "no memory to ask for a copy of device memory"));
+  }
+}
+
+}  // namespace tensorbus::bus

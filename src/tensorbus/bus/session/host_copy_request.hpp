@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "tensorbus/bus/session/acquired_leases.hpp"
+#include "tensorbus/bus/session/peer_session.hpp"
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::bus {
+
+// A tensor of a sample on a device that this process cannot use: the bytes that it takes.
+struct OutOfReach {
+  std::size_t tensor = 0;
+  Id owner;
+  link::BlockName first;      // its lowest byte
+  std::uint64_t bytes = 0;    // from there on
+  std::uint64_t to_data = 0;  // from there to its first element
+};
+
+// Gets copies in host memory of such tensors, of those who own them (docs/cuda.md, "Who cannot use
+// the device"). On the event loop.
+class HostCopyRequest : public std::enable_shared_from_this<HostCopyRequest> {
+ public:
+  using OnStaged = std::function<void(std::variant<AcquiredLeases, Error>)>;
+
+  // Throws nothing but std::bad_alloc; `on_staged` is called once, perhaps before this returns,
+  // with what was claimed before and the copies.
+  static void start(ParticipantContext& context, const std::vector<OutOfReach>& tensors,
+                    AcquiredLeases claimed, OnStaged on_staged);
+
+ private:
+  // Tensors of one block, which are copied together.
+  struct Part {
+    Id owner;
+    link::BlockName first;
+    std::uint64_t bytes = 0;
+    std::vector<OutOfReach> tensors;
+  };
+
+  HostCopyRequest(ParticipantContext& context, AcquiredLeases claimed, OnStaged on_staged)
+      : context_(context), claimed_(std::move(claimed)), on_staged_(std::move(on_staged)) {}
+
+  void add(const OutOfReach& tensor);
+  void ask(const Part& part);
+  void take(const Part& part, const std::shared_ptr<link::PeerMemory>& connected,
+            const link::Staged& staged);
+  void one_done();
+  void fail(const Error& error);
+  template <typename Work>
+  void guarded(Work work);
+
+  ParticipantContext& context_;
+  AcquiredLeases claimed_;
+  OnStaged on_staged_;  // empty: it was called
+  std::vector<Part> parts_;
+  std::size_t waiting_for_ = 0;
+};
+
+}  // namespace tensorbus::bus

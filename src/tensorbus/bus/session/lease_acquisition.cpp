@@ -1,0 +1,194 @@
+#include "tensorbus/bus/session/lease_acquisition.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <new>
+
+#include "tensorbus/link/ring/message_lease_source.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kRetryDelay = 20ms;
+constexpr int kMostTries = 10;
+
+}  // namespace
+
+void LeaseAcquisition::start(ParticipantContext& context, const Descriptor& descriptor,
+                             Sender sender, memory::Grant grant, OnClaimed on_claimed) {
+  const std::shared_ptr<LeaseAcquisition> self(
+      new LeaseAcquisition(context, std::move(sender), grant, std::move(on_claimed)));
+  self->shares_.resize(descriptor.owners.size());
+  self->claimed_.lenders.resize(descriptor.owners.size());
+  for (std::size_t i = 0; i < descriptor.owners.size(); ++i)
+    self->shares_[i].owner = descriptor.owners[i];
+  for (const TensorEntry& entry : descriptor.tensors) {
+    const ByteSpan span = span_of(entry.layout);
+    if (entry.owner == 0 || span.bytes() == 0) continue;
+    const std::uint64_t first = entry.offset + static_cast<std::uint64_t>(span.begin);
+    Share& share = self->shares_[entry.owner - 1U];
+    share.blocks.insert({entry.segment, first, entry.generation});
+    share.on_device = share.on_device || entry.kind == memory::BufferKind::kDevice;
+  }
+  self->waiting_for_ = self->shares_.size() + 1;  // one is ours: nothing ends before all have begun
+  for (std::size_t i = 0; i < self->shares_.size(); ++i) self->claim(i);
+  self->one_done();
+}
+
+void LeaseAcquisition::claim(std::size_t owner) {
+  context_.reach(shares_[owner].owner,
+                 [self = shared_from_this(), owner](const std::shared_ptr<PeerSession>& exchange) {
+                   self->guarded([&] {
+                     if (exchange)
+                       self->ask(owner, exchange);
+                     else
+                       self->inherit(owner);
+                   });
+                 });
+}
+
+void LeaseAcquisition::ask(std::size_t owner, const std::shared_ptr<PeerSession>& exchange) {
+  const std::set<link::BlockName>& blocks = shares_[owner].blocks;
+  std::vector<std::vector<link::BlockName>> parts(1);
+  for (const link::BlockName& block : blocks) {
+    if (parts.back().size() == link::Claim::kMostBlocks) parts.emplace_back();
+    parts.back().push_back(block);
+  }
+  waiting_for_ += parts.size() - 1;
+  for (std::vector<link::BlockName>& part : parts) {
+    exchange->claim(std::move(part), grant_,
+                    [self = shared_from_this(), owner, connected = exchange->connected(),
+                     exchange](PeerSession::Answer& answer) {
+                      self->guarded([&] {
+                        if (const auto* lent = std::get_if<link::Lent>(&answer)) {
+                          self->add_lease(owner, connected, *lent);
+                          return self->one_done();
+                        }
+                        if (exchange->ended()) return self->claim_again(owner);
+                        self->fail(std::get<Error>(answer));
+                      });
+                    });
+  }
+}
+
+// The owner hung up between our question and its answer. Who dies closes one socket after the
+// other: whether it is dead is what all see alike, its listening socket.
+void LeaseAcquisition::claim_again(std::size_t owner) {
+  Share& share = shares_[owner];
+  if (share.failing) return one_done();  // for another part of the same question
+  if (++share.tries == kMostTries)
+    return fail(Error(Code::kClosed, "its owner hangs up again and again"));
+  share.failing = true;
+  context_.loop.post_later(kRetryDelay, [self = shared_from_this(), owner] {
+    self->shares_[owner].failing = false;
+    self->guarded([&] { self->claim(owner); });
+  });
+}
+
+// The owner is dead. What it left is here, or the sender has it. Of memory of a GPU the sender is
+// asked in any case: whether it was whole when its owner died, its own lease tells.
+void LeaseAcquisition::inherit(std::size_t owner) {
+  std::set<std::uint32_t> segments;
+  for (const link::BlockName& block : shares_[owner].blocks) segments.insert(block.segment);
+  auto& connected = shares_[owner].connected;
+  connected = orphaned_memory_with(owner, segments);
+  const bool all_here = connected != nullptr;
+  if (!all_here) connected = std::make_shared<link::PeerMemory>();
+  if (!all_here && sender_.exchange) connected->pay_from(sender_.exchange->connected()->account);
+  if (shares_[owner].on_device) connected->imported.set_timeline_of_the_dead();
+  if (all_here) std::erase_if(segments, std::not_fn(memory::DeviceMemory::is_number));
+  waiting_for_ += segments.size();
+  for (const std::uint32_t segment : segments) inherit_segment(owner, segment);
+  add_lease(owner, connected, {});
+  one_done();
+}
+
+// What the owner itself lent us, or this sender has handed over before; null if neither has all.
+std::shared_ptr<link::PeerMemory> LeaseAcquisition::orphaned_memory_with(
+    std::size_t owner, const std::set<std::uint32_t>& segments) {
+  auto estate = context_.orphaned_memory_of(shares_[owner].owner);
+  if (sender_.exchange)
+    for (auto& handed : sender_.exchange->handed_of(shares_[owner].owner))
+      estate.push_back(std::move(handed));
+  const auto found = std::find_if(estate.begin(), estate.end(), [&](const auto& left) {
+    return std::all_of(segments.begin(), segments.end(), [&](std::uint32_t segment) {
+      return memory::DeviceMemory::is_number(segment)
+                 ? left->imported.has(segment, grant_)
+                 : left->segments_for(grant_).find(segment) != nullptr;
+    });
+  });
+  return found != estate.end() ? *found : nullptr;
+}
+
+void LeaseAcquisition::inherit_segment(std::size_t owner, std::uint32_t segment) {
+  if (!sender_.exchange)
+    return fail(Error(Code::kClosed, "its owner and whoever handed it on are dead"));
+  sender_.exchange->hand_over(
+      shares_[owner].owner, segment, grant_, sender_.link, sender_.token,
+      [self = shared_from_this(), owner, segment](PeerSession::Answer& answer) {
+        self->guarded([&] {
+          auto* handed = std::get_if<memory::SharedSegment>(&answer);
+          if (handed == nullptr) return self->fail(std::get<Error>(answer));
+          self->take_over(owner, segment, *handed);
+          self->one_done();
+        });
+      });
+}
+
+void LeaseAcquisition::take_over(std::size_t owner, std::uint32_t segment,
+                                 memory::SharedSegment& handed) {
+  const Share& share = shares_[owner];
+  memory::ImportedMemory& imported = share.connected->imported;
+  memory::BorrowedSegments& segments = share.connected->segments_for(grant_);
+  if (memory::DeviceMemory::is_number(segment)) {
+    if (imported.has(segment, grant_)) return;  // and that it is whole was the answer
+    imported.add(segment, grant_, std::move(handed.fd), handed.bytes, {handed.device.bytes});
+  } else if (handed.file) {
+    segments.add_file(segment, std::move(handed.fd), handed.bytes, *handed.file);
+  } else {
+    segments.add(segment, std::move(handed.fd), handed.bytes);
+  }
+  sender_.exchange->keep_handed(share.owner, share.connected);
+}
+
+void LeaseAcquisition::add_lease(std::size_t owner,
+                                 const std::shared_ptr<link::PeerMemory>& connected,
+                                 const link::Lent& lent) {
+  auto source = std::make_shared<const link::Source>(link::Source{shares_[owner].owner, 0, {}});
+  auto lender = std::make_shared<link::MessageLeaseSource>(std::move(source), connected, grant_,
+                                                           context_.lent, lent.token);
+  auto lease = std::make_shared<link::Lease>(lender, lent.token);
+  if (shares_[owner].on_device) lease->on_device(memory::Mark::unpack(lent.mark));
+  claimed_.leases.push_back(std::move(lease));
+  claimed_.lenders[owner] = std::move(lender);
+}
+
+void LeaseAcquisition::one_done() {
+  if (--waiting_for_ != 0 || !on_claimed_) return;
+  std::exchange(on_claimed_, {})(std::move(claimed_));
+}
+
+void LeaseAcquisition::fail(const Error& error) {
+  if (!on_claimed_) return;
+  std::exchange(on_claimed_, {})(
+      error.code() == Code::kClosed
+          ? Error(Code::kClosed,
+                  std::string("the memory of what was handed on is gone: ") + error.what())
+          : error);
+}
+
+template <typename Work>
+void LeaseAcquisition::guarded(Work work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    fail(error);
+  } catch (const std::bad_alloc&) {
+    fail(Error(Code::kOutOfMemory, "no memory to take over a lease"));
+  }
+}
+
+}  // namespace tensorbus::bus

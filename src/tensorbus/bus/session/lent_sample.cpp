@@ -1,0 +1,101 @@
+#include "tensorbus/bus/session/lent_sample.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "tensorbus/link/ring/message_lease_source.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+link::Entry entry_of(const link::Lent& lent) {
+  link::Entry entry;
+  entry.token = lent.token;
+  entry.length = lent.length;
+  entry.segment = lent.segment;
+  entry.offset = lent.offset;
+  entry.timeline = lent.mark;
+  if (entry.is_inline() &&
+      (lent.inline_bytes.size() != lent.length || lent.length > link::kInlineBytes))
+    throw Error(Code::kProtocol, "LENT.length: " + std::to_string(lent.length));
+  if (entry.is_inline())
+    std::memcpy(entry.inline_bytes.data(), lent.inline_bytes.data(), lent.length);
+  return entry;
+}
+
+[[noreturn]] void refuse_missing() {
+  throw Error(Code::kProtocol, "LENT: a segment that never came");
+}
+
+void require_inside(std::uint64_t offset, std::uint64_t bytes, std::size_t segment_bytes,
+                    const char* what) {
+  if (offset > segment_bytes || bytes > segment_bytes - offset)
+    throw Error(Code::kProtocol, std::string("LENT: ") + what + " lies beyond its segment");
+}
+
+bool is_own(const TensorEntry& entry) {
+  return entry.owner == 0 && span_of(entry.layout).bytes() != 0;
+}
+
+}  // namespace
+
+LentSample::LentSample(const PeerSession& from, const link::Lent& lent, memory::Grant grant,
+                       std::shared_ptr<link::LeaseIndex> lent_memory)
+    : lender(std::make_shared<link::MessageLeaseSource>(from.source(), from.connected(), grant,
+                                                        std::move(lent_memory), lent.token)),
+      lease(std::make_shared<link::Lease>(lender, lent.token)),
+      entry(entry_of(lent)) {
+  copy_descriptor();
+  require_own_tensors();
+}
+
+void LentSample::copy_descriptor() {
+  if (entry.is_inline()) {
+    const auto first = entry.inline_bytes.begin();
+    bytes.assign(first, first + entry.length);
+  } else {
+    const memory::BorrowedSegments::Ref& segment = lender->find_segment(entry.segment);
+    if (!segment) refuse_missing();
+    require_inside(entry.offset, entry.length, segment->size(), "the descriptor");
+    const std::byte* const first = segment->data() + entry.offset;
+    bytes.assign(first, first + entry.length);
+  }
+  descriptor = Descriptor::decode(bytes);
+}
+
+// Of a device only that the segment came: how large it is, the owner alone has said so far.
+void LentSample::require_own_tensors() const {
+  bool on_device = false;
+  for (const TensorEntry& tensor : descriptor.tensors) {
+    if (!is_own(tensor)) continue;
+    if (tensor.kind == memory::BufferKind::kDevice) {
+      const memory::ImportedMemory& imported = lender->connected()->imported;
+      if (!imported.has(tensor.segment, lender->grant()) || imported.timeline() == nullptr)
+        refuse_missing();
+      on_device = true;
+      continue;
+    }
+    const memory::BorrowedSegments::Ref& segment = lender->find_segment(tensor.segment);
+    if (!segment) refuse_missing();
+    const ByteSpan span = span_of(tensor.layout);
+    const auto before = static_cast<std::uint64_t>(-span.begin);
+    require_inside(tensor.offset - before, span.bytes(), segment->size(), "a tensor");
+  }
+  if (on_device) lease->on_device(memory::Mark::unpack(entry.timeline));
+}
+
+bool LentSample::is_of_sender() const noexcept {
+  return std::any_of(descriptor.tensors.begin(), descriptor.tensors.end(), is_own);
+}
+
+void LentSample::let_go_of_sender(memory::Grant grant,
+                                  std::shared_ptr<link::LeaseIndex> lent_memory) {
+  lender = std::make_shared<link::MessageLeaseSource>(lender->source(), lender->connected(), grant,
+                                                      std::move(lent_memory), 0);
+  entry.token = 0;
+  lease.reset();
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <tensorbus/id.hpp>
+#include <vector>
+
+#include "tensorbus/bus/copy/device_copier.hpp"
+#include "tensorbus/bus/event_loop/event_loop.hpp"
+#include "tensorbus/bus/share/shares.hpp"
+#include "tensorbus/device/memory/device_memory.hpp"
+#include "tensorbus/device/transfer/host_copies.hpp"
+#include "tensorbus/link/ring/lease_index.hpp"
+#include "tensorbus/link/wake/wake.hpp"
+#include "tensorbus/memory/host/arena.hpp"
+#include "tensorbus/memory/peer_budget.hpp"
+
+namespace tensorbus::bus {
+
+class PeerSession;
+class QueueRequests;
+
+// What connections need of their participant. Outlives them.
+struct ParticipantContext {
+  Id self;
+  EventLoop& loop;
+  std::shared_ptr<memory::Arena> arena;
+  std::shared_ptr<memory::DeviceMemory> device_memory;
+  std::shared_ptr<link::WakePage> wake_page;
+  std::shared_ptr<DeviceCopier> copier{};
+  Shares shares{};
+  std::shared_ptr<link::LeaseIndex> lent = std::make_shared<link::LeaseIndex>();
+  std::shared_ptr<memory::PeerBudget> peers = std::make_shared<memory::PeerBudget>();
+
+  // A block of ours, as others name it. Any thread.
+  memory::BlockRef find_block(std::uint32_t segment, std::uint64_t offset,
+                              std::uint64_t generation) const noexcept {
+    return memory::DeviceMemory::is_number(segment)
+               ? device_memory->find(segment, offset, generation)
+               : arena->find(segment, offset, generation);
+  }
+
+  // The rest is for the event loop.
+  std::shared_ptr<QueueRequests> queues{};  // empty: there can be none here
+  std::unique_ptr<memory::HostCopies> host_copies{};
+  // Hands in the session with another participant, or null if it is dead.
+  using OnReached = std::function<void(const std::shared_ptr<PeerSession>&)>;
+  std::function<void(const Id&, OnReached)> reach = [](const Id&, const OnReached& on_reached) {
+    on_reached(nullptr);
+  };
+  // Does nobody listen at its socket?
+  std::function<bool(const Id&)> is_dead = [](const Id&) { return true; };
+  // What a participant that is dead has left here.
+  std::function<std::vector<std::shared_ptr<link::PeerMemory>>(const Id& owner)>
+      orphaned_memory_of =
+          [](const Id&) { return std::vector<std::shared_ptr<link::PeerMemory>>(); };
+};
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,263 @@
+#include "tensorbus/bus/session/peer_session.hpp"
+
+#include <algorithm>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+#include "tensorbus/bus/session/queue_requests.hpp"
+#include "tensorbus/platform/kill_point.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+constexpr std::size_t kMostLent = std::size_t{1} << 20;
+
+std::uint32_t as_field(memory::Grant grant) { return grant == memory::Grant::kWrite ? 1 : 0; }
+
+}  // namespace
+
+PeerSession::PeerSession(ParticipantContext& context, std::shared_ptr<link::PeerMemory> connected,
+                         std::shared_ptr<link::SegmentSender> segments)
+    : context_(context), connected_(std::move(connected)), segments_(std::move(segments)) {}
+
+void PeerSession::know(const Id& peer) {
+  source_ = std::make_shared<const link::Source>(link::Source{peer, 0, {}});
+  tell_what_is_closed();
+  connected_->pinned->tell_by(
+      [weak = std::weak_ptr(connected_->channel)](std::uint32_t segment, memory::Range part) {
+        constexpr auto kReleased = static_cast<std::uint32_t>(link::PinVerb::kReleased);
+        if (const auto channel = weak.lock())
+          channel->send(link::Pin{
+              .verb = kReleased, .segment = segment, .begin = part.begin, .end = part.end});
+      });
+}
+
+template <typename Request>
+std::uint32_t PeerSession::ask(Request request, link::ControlType answered_by, OnAnswer on_answer) {
+  if (ended_) {
+    Answer closed = Error(Code::kClosed, "the other process has hung up");
+    on_answer(closed);
+    return 0;
+  }
+  used_ = true;
+  request.request = next_request_++;
+  constexpr bool kMayBeTold = std::is_same_v<Request, link::Get>;  // that there is no item
+  asked_.emplace(request.request, Asked{answered_by, kMayBeTold, std::move(on_answer)});
+  connected_->channel->send(request);
+  platform::kill_point("request.sent");
+  return request.request;
+}
+
+void PeerSession::attach(const Shares::Name& share, memory::Grant grant, OnAnswer on_answer) {
+  ask(link::Attach{0, share.number, share.key, as_field(grant)}, link::ControlType::kLent,
+      std::move(on_answer));
+}
+
+void PeerSession::claim(std::vector<link::BlockName> blocks, memory::Grant grant,
+                        OnAnswer on_answer) {
+  ask(link::Claim{0, as_field(grant), std::move(blocks)}, link::ControlType::kLent,
+      std::move(on_answer));
+}
+
+void PeerSession::stage(const link::BlockName& block, std::uint64_t bytes, OnAnswer on_answer) {
+  ask(link::Stage{0, block, bytes}, link::ControlType::kStaged, std::move(on_answer));
+}
+
+void PeerSession::hand_over(const Id& owner, std::uint32_t segment, memory::Grant grant,
+                            std::uint32_t link, std::uint64_t token, OnAnswer on_answer) {
+  ask(link::HandOver{0, owner, segment, as_field(grant), link, token}, link::ControlType::kHanded,
+      std::move(on_answer));
+}
+
+std::uint32_t PeerSession::put(const link::QueueName& queue, std::uint32_t flags,
+                               const link::Entry& entry, const link::PublishedRef& issued,
+                               memory::Grant grant, OnAnswer on_answer) {
+  if (ended_) return ask(link::Put{}, link::ControlType::kReply, std::move(on_answer));
+  const link::Put request{0, queue, flags, lent(entry, issued, grant)};
+  try {
+    return ask(request, link::ControlType::kReply, std::move(on_answer));
+  } catch (...) {
+    lent_.erase(request.lent.token);
+    throw;
+  }
+}
+
+std::uint32_t PeerSession::get(const link::QueueName& queue, std::uint32_t flags,
+                               OnAnswer on_answer) {
+  return ask(link::Get{0, queue, flags}, link::ControlType::kLent, std::move(on_answer));
+}
+
+std::uint32_t PeerSession::call(const link::QueueName& queue, link::QueueVerb verb,
+                                std::uint64_t number, OnAnswer on_answer) {
+  return ask(link::QueueCall{0, queue, static_cast<std::uint32_t>(verb), number},
+             link::ControlType::kReply, std::move(on_answer));
+}
+
+void PeerSession::cancel(std::uint32_t request) {
+  if (!ended_ && request != 0) connected_->channel->send(link::Cancel{request});
+}
+
+bool PeerSession::on_message(link::Channel::Received& received) {
+  switch (received.header.type) {
+    case link::ControlType::kPin:
+      on_pin(received.as<link::Pin>());
+      return true;
+    case link::ControlType::kAttach:
+      on_attach(received.as<link::Attach>());
+      return true;
+    case link::ControlType::kClaim:
+      on_claim(received.as<link::Claim>());
+      return true;
+    case link::ControlType::kStage:
+      on_stage(received.as<link::Stage>());
+      return true;
+    case link::ControlType::kHandOver:
+      on_hand_over(received.as<link::HandOver>());
+      return true;
+    case link::ControlType::kReturn:
+      on_return(received.as<link::Return>());
+      return true;
+    case link::ControlType::kPut: {
+      const auto asked = received.as<link::Put>();
+      serve(asked.request, [&] { queues().on_put(shared_from_this(), asked); });
+      return true;
+    }
+    case link::ControlType::kGet: {
+      const auto asked = received.as<link::Get>();
+      serve(asked.request, [&] { queues().on_get(shared_from_this(), asked); });
+      return true;
+    }
+    case link::ControlType::kQueue: {
+      const auto asked = received.as<link::QueueCall>();
+      serve(asked.request, [&] { queues().on_call(shared_from_this(), asked); });
+      return true;
+    }
+    case link::ControlType::kTake: {
+      const auto taken = received.as<link::Take>();
+      if (context_.queues) context_.queues->on_take(shared_from_this(), taken);
+      return true;
+    }
+    case link::ControlType::kCancel: {
+      const auto request = received.as<link::Cancel>().request;
+      if (context_.queues) context_.queues->on_cancel(shared_from_this(), request);
+      return true;
+    }
+    case link::ControlType::kReply: {
+      const auto told = received.as<link::Reply>();
+      answer(told.request, received.header.type, told);
+      return true;
+    }
+    case link::ControlType::kLent: {
+      auto lent = received.as<link::Lent>();
+      const std::uint32_t request = lent.request;
+      answer(request, received.header.type, std::move(lent));
+      return true;
+    }
+    case link::ControlType::kStaged: {
+      const auto staged = received.as<link::Staged>();
+      answer(staged.request, received.header.type, staged);
+      return true;
+    }
+    case link::ControlType::kHanded: {
+      const auto handed = received.as<link::Handed>();
+      memory::SharedSegment segment{received.take_fd(), handed.bytes, std::nullopt, handed.device};
+      if (handed.is_file != 0) segment.file = {handed.offset, link::as_text(handed.path)};
+      answer(handed.request, received.header.type, std::move(segment));
+      return true;
+    }
+    case link::ControlType::kDenied: {
+      const auto denied = received.as<link::Denied>();
+      answer(denied.request, received.header.type,
+             Error(link::code_of(denied.code), link::as_reason(denied.text)));
+      return true;
+    }
+    default:
+      return on_memory(received);
+  }
+}
+
+// An answer that nobody waits for is the peer's mistake; what it lent with it stays its own.
+void PeerSession::answer(std::uint32_t request, link::ControlType by, Answer answer) {
+  const auto found = asked_.find(request);
+  if (found == asked_.end())
+    throw Error(Code::kProtocol, "answer.request: " + std::to_string(request) + " was not asked");
+  const bool to_get = by == link::ControlType::kReply && found->second.may_be_told;
+  if (by != link::ControlType::kDenied && by != found->second.answered_by && !to_get)
+    throw Error(Code::kProtocol,
+                "answer.request: " + std::to_string(request) + " asked for something else");
+  const OnAnswer on_answer = std::move(found->second.on_answer);
+  asked_.erase(found);
+  on_answer(answer);
+}
+
+QueueRequests& PeerSession::queues() const {
+  if (!context_.queues) throw Error(Code::kClosed, "there are no queues here");
+  return *context_.queues;
+}
+
+void PeerSession::require_room_for_a_lease() const {
+  if (lent_.size() >= kMostLent)
+    throw Error(Code::kOutOfMemory, "more than 2^20 leases of one process: let go of some");
+}
+
+link::Lent PeerSession::lent(const link::Entry& entry, const link::PublishedRef& issued,
+                             memory::Grant grant) {
+  require_room_for_a_lease();
+  link::Lent lent{0, 0, entry.length, entry.segment, entry.offset, {}, 0};
+  if (entry.is_inline())
+    lent.inline_bytes.assign(reinterpret_cast<const char*>(entry.inline_bytes.data()),
+                             entry.length);
+  if (issued) {
+    for (const memory::BlockRef& block : issued->blocks())
+      segments_->ensure_sent(block->segment(), grant);
+    for (const std::uint32_t file : issued->files()) segments_->ensure_sent(file, grant);
+    lent.mark = segments_->mark_for(issued, nullptr).packed();
+    lent.token = next_token_++;
+    lent_.emplace(lent.token, issued);
+  }
+  return lent;
+}
+
+void PeerSession::lend(std::uint32_t request, const link::Entry& entry,
+                       const link::PublishedRef& issued, memory::Grant grant,
+                       std::uint64_t number) {
+  link::Lent message = lent(entry, issued, grant);
+  message.request = request;
+  message.number = number;
+  try {
+    connected_->channel->send(message);
+  } catch (...) {
+    lent_.erase(message.token);
+    throw;
+  }
+  platform::kill_point("lent.sent");
+}
+
+void PeerSession::give_back(const link::Lent& lent) {
+  if (lent.token != 0) connected_->channel->send(link::Return{lent.token});
+}
+
+void PeerSession::take_back() {
+  for (const auto& [token, mark] : std::exchange(returning_, {}))
+    if (const auto found = lent_.find(token); found != lent_.end())
+      segments_->keep_until(mark, found->second);
+  lent_.clear();
+}
+
+void PeerSession::end(const std::string& why) {
+  ended_ = true;
+  connected_->pinned->owner_gone();
+  // The peer has unpinned what it had, or is dead; or it has hung up with it, to its own harm.
+  for (const auto& [segment, part] : std::exchange(pinned_, {}))
+    context_.arena->unpin(segment, part);
+  if (context_.queues) context_.queues->forget(shared_from_this());
+  auto asked = std::exchange(asked_, {});
+  for (auto& [request, waiting] : asked) {
+    Answer closed =
+        Error(Code::kClosed, why.empty() ? "the other process has exited, or hung up" : why);
+    waiting.on_answer(closed);
+  }
+}
+
+}  // namespace tensorbus::bus

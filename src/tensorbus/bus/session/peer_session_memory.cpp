@@ -1,0 +1,109 @@
+// What a peer says of the memory that it lends.
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "tensorbus/bus/session/peer_session.hpp"
+#include "tensorbus/link/wire/peer.hpp"
+#include "tensorbus/platform/kill_point.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+constexpr std::chrono::milliseconds kCloseAgain{10};
+
+// Tells the owner of a segment that it is closed here, when this is gone. It keeps the socket open
+// until then: after the connection's end that is what tells.
+struct ClosedNotice {
+  std::shared_ptr<link::Channel> channel;
+  link::Channel::Prepared message;
+
+  ClosedNotice(std::shared_ptr<link::Channel> to, std::uint32_t segment)
+      : channel(std::move(to)), message(link::Channel::prepare(link::DeviceClosed{segment})) {}
+  ClosedNotice(const ClosedNotice&) = delete;
+  ClosedNotice& operator=(const ClosedNotice&) = delete;
+  ~ClosedNotice() { channel->send(std::move(message)); }
+};
+
+}  // namespace
+
+void PeerSession::tell_what_is_closed() {
+  connected_->imported.tell_closed_by([channel = connected_->channel](std::uint32_t segment) {
+    return std::make_shared<const ClosedNotice>(channel, segment);
+  });
+}
+
+bool PeerSession::on_memory(link::Channel::Received& received) {
+  switch (received.header.type) {
+    case link::ControlType::kSegment: {
+      const auto segment = received.as<link::SegmentMessage>();
+      const memory::Grant grant = link::grant_of(segment.writable, "SEGMENT.writable");
+      connected_->segments_for(grant).add(segment.segment, received.take_fd(), segment.bytes);
+      platform::kill_point("segment.received");
+      return true;
+    }
+    case link::ControlType::kFile: {
+      const auto file = received.as<link::FileMessage>();
+      const memory::Grant grant = link::grant_of(file.writable, "FILE.writable");
+      connected_->segments_for(grant).add_file(file.segment, received.take_fd(), file.bytes,
+                                               {file.offset, link::as_text(file.path)});
+      return true;
+    }
+    case link::ControlType::kDeviceSegment: {
+      const auto segment = received.as<link::DeviceSegment>();
+      const memory::Grant grant = link::grant_of(segment.writable, "DEVICE_SEGMENT.writable");
+      connected_->imported.add(segment.segment, grant, received.take_fd(), segment.bytes,
+                               platform::GpuUuid{segment.device.bytes});
+      platform::kill_point("segment.received");
+      return true;
+    }
+    case link::ControlType::kDeviceExport:
+      on_export(received);
+      return true;
+    case link::ControlType::kTimeline:
+      connected_->imported.set_timeline(received.take_fd(), connected_->pidfd);
+      return true;
+    case link::ControlType::kRetired:
+      on_retired(received.as<link::Retired>().number);
+      return true;
+    case link::ControlType::kDeviceClosed:
+      segments_->closed(received.as<link::DeviceClosed>().number);
+      return true;
+    default:
+      return false;
+  }
+}
+
+void PeerSession::on_retired(std::uint32_t segment) {
+  connected_->imported.retire(segment);
+  connected_->segments.retire(segment);
+  connected_->writable_segments.retire(segment);
+  if (!closing_retired_) close_retired();
+}
+
+// A lease may be returned a moment before it lets go of its memory.
+void PeerSession::close_retired() {
+  closing_retired_ = !connected_->imported.let_go_of_retired();
+  if (!closing_retired_ || ended_) return;
+  context_.loop.post_later(kCloseAgain, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->close_retired();
+  });
+}
+
+void PeerSession::on_export(link::Channel::Received& received) {
+  auto said = received.as<link::DeviceExport>();
+  memory::ExportPart part{.segment = said.segment,
+                          .kind = said.kind,
+                          .bytes = said.bytes,
+                          .device = platform::GpuUuid{said.device.bytes},
+                          .handle = std::move(said.handle),
+                          .chunk = said.chunk,
+                          .chunks = said.chunks,
+                          .chunk_bytes = said.chunk_bytes};
+  if (!received.datagram.fds.empty()) part.fd = received.take_fd();
+  const bool ours = link::is_this_process(connected_->channel->fd());
+  connected_->imported.add_export(source_ ? source_->participant : Id(), ours, std::move(part));
+  platform::kill_point("segment.received");
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,148 @@
+// What a peer asks for, and is lent.
+#include <chrono>
+#include <new>
+
+#include "tensorbus/bus/session/peer_session.hpp"
+#include "tensorbus/platform/kill_point.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+constexpr std::size_t kMostUnheard = 4096;  // answers
+constexpr std::size_t kMostPinned = 4096;   // blocks, of one process
+constexpr std::chrono::milliseconds kLookAtMarks{2};
+
+}  // namespace
+
+void PeerSession::serve(std::uint32_t request, const std::function<void()>& work) {
+  used_ = true;
+  if (connected_->channel->waiting() >= kMostUnheard)
+    throw Error(Code::kProtocol, "the peer asks, and does not read the answers");
+  do_or_deny(request, work);
+}
+
+// Made first: to say that there is no memory must not take any.
+void PeerSession::do_or_deny(std::uint32_t request, const std::function<void()>& work) {
+  auto no_memory =
+      link::Channel::prepare(link::Denied{request, static_cast<std::uint32_t>(Code::kOutOfMemory),
+                                          "the process that was asked has no memory left"});
+  try {
+    work();
+  } catch (const Error& error) {
+    deny(request, error);
+  } catch (const std::bad_alloc&) {
+    connected_->channel->send(std::move(no_memory));
+  }
+}
+
+void PeerSession::deny(std::uint32_t request, const Error& why) {
+  connected_->channel->send(link::Denied{request, static_cast<std::uint32_t>(why.code()),
+                                         std::string(why.what()).substr(0, 1024)});
+}
+
+void PeerSession::on_attach(const link::Attach& asked) {
+  const memory::Grant grant = link::grant_of(asked.writable, "ATTACH.writable");
+  serve(asked.request, [&] {
+    const Shares::Offer offer = context_.shares.find({asked.share, asked.key}, grant);
+    context_.shares.count_use(asked.share);
+    try {
+      lend(asked.request, offer.entry, offer.issued, grant);
+    } catch (...) {
+      context_.shares.undo_use(asked.share);
+      throw;
+    }
+    context_.shares.end_if_spent(asked.share);
+  });
+}
+
+void PeerSession::on_claim(const link::Claim& asked) {
+  const memory::Grant grant = link::grant_of(asked.writable, "CLAIM.writable");
+  platform::kill_point("claim.received");
+  serve(asked.request, [&] {
+    OneOrMany<memory::BlockRef> blocks;
+    OneOrMany<std::uint32_t> files;
+    OneOrMany<std::shared_ptr<const void>> kept;
+    for (const link::BlockName& name : asked.blocks) {
+      if (const auto file = context_.arena->files().find(name.segment)) {
+        if (grant == memory::Grant::kWrite && file->mode() != memory::MappedFile::Mode::kReadWrite)
+          throw Error(Code::kPermission, "CLAIM.writable: this file is only read");
+        files.push_back(name.segment);
+        kept.push_back(file);
+        continue;
+      }
+      memory::BlockRef block = context_.find_block(name.segment, name.offset, name.generation);
+      if (!block) throw Error(Code::kClosed, "CLAIM.blocks: one of them is gone");
+      if (grant > block->most_granted())
+        throw Error(Code::kPermission, "CLAIM.writable: this memory is only read");
+      blocks.push_back(std::move(block));
+    }
+    lend(asked.request, {},
+         std::make_shared<link::PublishedSample>(std::move(blocks), std::move(files),
+                                                 std::move(kept)),
+         grant);
+  });
+}
+
+// A GPU tells nobody when it has written a counter: it is looked at, for as long as one is awaited.
+void PeerSession::on_return(const link::Return& returned) {
+  if (segments_->reached(returned.mark)) {
+    lent_.erase(returned.token);
+    return;
+  }
+  if (!lent_.contains(returned.token)) return;
+  const bool first = returning_.empty();
+  returning_.emplace(returned.token, returned.mark);
+  if (first) take_back_what_is_reached();
+}
+
+void PeerSession::take_back_what_is_reached() {
+  std::erase_if(returning_, [this](const auto& item) {
+    if (!segments_->reached(item.second)) return false;
+    lent_.erase(item.first);
+    return true;
+  });
+  if (returning_.empty() || ended_) return;
+  context_.loop.post_later(kLookAtMarks, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->take_back_what_is_reached();
+  });
+}
+
+// Asked and released by the one who borrows here, answered by the one who owns.
+void PeerSession::on_pin(const link::Pin& pin) {
+  const memory::Range part{pin.begin, pin.end};
+  switch (static_cast<link::PinVerb>(pin.verb)) {
+    case link::PinVerb::kAsk: {
+      if (connected_->channel->waiting() >= kMostUnheard)
+        throw Error(Code::kProtocol, "the peer asks, and does not read the answers");
+      link::Pin answer = pin;
+      const auto node = pinned_.emplace(pin.segment, memory::Range{});
+      const auto granted = pinned_.size() <= kMostPinned
+                               ? context_.arena->pin(pin.segment, pin.offset, pin.generation)
+                               : std::nullopt;
+      if (granted)
+        node->second = *granted;
+      else
+        pinned_.erase(node);
+      answer.verb =
+          static_cast<std::uint32_t>(granted ? link::PinVerb::kGranted : link::PinVerb::kRefused);
+      answer.begin = granted.value_or(memory::Range{}).begin;
+      answer.end = granted.value_or(memory::Range{}).end;
+      return connected_->channel->send(answer);
+    }
+    case link::PinVerb::kGranted:
+      return connected_->pinned->answer({pin.segment, pin.offset, pin.generation}, part);
+    case link::PinVerb::kRefused:
+      return connected_->pinned->answer({pin.segment, pin.offset, pin.generation}, std::nullopt);
+    case link::PinVerb::kReleased: {
+      const auto [begin, end] = pinned_.equal_range(pin.segment);
+      const auto found =
+          std::find_if(begin, end, [&](const auto& item) { return item.second == part; });
+      if (found == end) throw Error(Code::kProtocol, "PIN.begin: nothing is pinned there");
+      pinned_.erase(found);
+      return context_.arena->unpin(pin.segment, part);
+    }
+  }
+  throw Error(Code::kProtocol, "PIN.verb: " + std::to_string(pin.verb));
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "tensorbus/link/wire/control.hpp"
+
+namespace tensorbus::bus {
+
+class PeerSession;
+
+// The queues of this participant, as its peers ask for them. On the event loop.
+class QueueRequests {
+ public:
+  using Client = std::shared_ptr<PeerSession>;
+
+  QueueRequests() = default;
+  QueueRequests(const QueueRequests&) = delete;
+  QueueRequests& operator=(const QueueRequests&) = delete;
+  virtual ~QueueRequests() = default;
+
+  // Throw an Error that the request is denied with.
+  virtual void on_put(const Client& from, const link::Put& asked) = 0;
+  virtual void on_get(const Client& from, const link::Get& asked) = 0;
+  virtual void on_call(const Client& from, const link::QueueCall& asked) = 0;
+  // These are not answered.
+  virtual void on_take(const Client& from, const link::Take& taken) = 0;
+  virtual void on_cancel(const Client& from, std::uint32_t request) = 0;
+  // A client is gone.
+  virtual void forget(const Client& client) = 0;
+};
+
+}  // namespace tensorbus::bus

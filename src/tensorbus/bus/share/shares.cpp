@@ -1,0 +1,109 @@
+#include "tensorbus/bus/share/shares.hpp"
+
+#include <cstring>
+#include <tensorbus/id.hpp>
+#include <utility>
+
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+std::uint64_t random_key() {
+  std::uint64_t key = 0;
+  std::memcpy(&key, Id::random().bytes.data(), sizeof key);
+  return key;
+}
+
+}  // namespace
+
+Shares::Added Shares::add(Offer offer, std::uint32_t uses, Clock::time_point until) {
+  const std::uint64_t key = random_key();
+  const std::lock_guard lock(mutex_);
+  Share share{std::move(offer), key, {}, until};
+  if (uses != 0) share.uses_left = uses;
+  const auto added = shares_.emplace(next_, std::move(share)).first;
+  bool ends_first = false;
+  if (until != Clock::time_point::max()) {
+    try {
+      const auto end = ends_.emplace(until, next_).first;
+      ends_first = end == ends_.begin();
+    } catch (...) {
+      shares_.erase(added);
+      throw;
+    }
+  }
+  return {{next_++, key}, ends_first};
+}
+
+Shares::Offer Shares::find(const Name& name, memory::Grant grant) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = shares_.find(name.number);
+  if (found == shares_.end()) {
+    if (name.number != 0 && name.number < next_)
+      throw Error(Code::kClosed,
+                  "it is no longer shared: its owner has closed it, or its uses or its time are "
+                  "spent");
+    throw Error(Code::kInvalidArgument, "its owner never shared anything under this number");
+  }
+  if (found->second.key != name.key)
+    throw Error(Code::kInvalidArgument, "its key does not fit: it was made up, or damaged");
+  if (!found->second.open())
+    throw Error(Code::kClosed, "it is no longer shared: its uses or its time are spent");
+  if (grant > found->second.offer.most_granted)
+    throw Error(Code::kPermission,
+                "it is not shared to be written: share it with shared=True, or attach with access "
+                "read or private");
+  return found->second.offer;
+}
+
+void Shares::count_use(std::uint64_t number) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = shares_.find(number);
+  if (found != shares_.end() && found->second.uses_left) --*found->second.uses_left;
+}
+
+void Shares::undo_use(std::uint64_t number) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = shares_.find(number);
+  if (found != shares_.end() && found->second.uses_left) ++*found->second.uses_left;
+}
+
+void Shares::end_if_spent(std::uint64_t number) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = shares_.find(number);
+    if (found == shares_.end() || found->second.uses_left != 0U) return;
+  }
+  close(number);
+}
+
+Shares::Table::node_type Shares::take_out(Table::iterator share) noexcept {
+  ends_.erase({share->second.until, share->first});
+  return shares_.extract(share);
+}
+
+void Shares::close(std::uint64_t number) noexcept {
+  Table::node_type closed;
+  const std::lock_guard lock(mutex_);
+  const auto found = shares_.find(number);
+  if (found != shares_.end()) closed = take_out(found);
+}
+
+bool Shares::open(std::uint64_t number) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = shares_.find(number);
+  return found != shares_.end() && found->second.open();
+}
+
+std::optional<Shares::Clock::time_point> Shares::end_overdue() noexcept {
+  Table overdue;
+  const std::lock_guard lock(mutex_);
+  const Clock::time_point now = Clock::now();
+  while (!ends_.empty() && ends_.begin()->first <= now)
+    overdue.insert(take_out(shares_.find(ends_.begin()->second)));
+  if (ends_.empty()) return std::nullopt;
+  return ends_.begin()->first;
+}
+
+}  // namespace tensorbus::bus

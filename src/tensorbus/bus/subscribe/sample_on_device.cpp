@@ -1,0 +1,88 @@
+// Tensors of a sample in blocks of our own on devices: brought back there, and copied there.
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tensorbus/bus/subscribe/sample_data.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+// What is copied on one device.
+struct OnDevice {
+  DevicePlan plan;
+  std::vector<memory::DeviceKeeper*> from{};
+  memory::BlockRef block{};
+
+  void add(memory::DeviceKeeper* keeper) {
+    if (std::find(from.begin(), from.end(), keeper) == from.end()) from.push_back(keeper);
+  }
+  memory::DeviceKeeper::Intact intact_later() const {
+    std::vector<memory::DeviceKeeper::Intact> all;
+    for (const auto* keeper : from)
+      if (auto intact = keeper->intact_later()) all.push_back(std::move(intact));
+    return [all = std::move(all)] {
+      return std::all_of(all.begin(), all.end(), [](const auto& intact) { return intact(); });
+    };
+  }
+};
+
+}  // namespace
+
+// `original` is where it was copied from.
+void SampleData::place_in(Tensor& tensor, const std::byte* original, const DevicePlan& plan,
+                          const std::shared_ptr<memory::OwnBlock>& block, const Device& device) {
+  const ByteSpan span = span_of(tensor.layout_);
+  tensor.data_ = block->data() + plan.place_of(original + span.begin) - span.begin;
+  tensor.device_ = device;
+  tensor.keeper_ = block;
+  tensor.on_device_ = block.get();
+}
+
+void SampleData::restore(const ReceiveOptions& how, const AcquiredLeases& claimed) {
+  DevicePlan plan;
+  const auto read = std::make_shared<std::vector<std::shared_ptr<const void>>>();
+  std::vector<Tensor*> moving;
+  for (const HostCopiedTensor& copy : claimed.staged) {
+    Tensor& tensor = tensors[copy.tensor];
+    if (tensor.data_ == nullptr) continue;  // its sender has changed it since
+    const ByteSpan span = span_of(tensor.layout_);
+    plan.add(tensor.data_ + span.begin, span.bytes(), tensor.layout_.packed_bytes());
+    read->push_back(copy.lease);
+    read->push_back(claimed.lenders[copy.lender]->find_segment(copy.segment));
+    moving.push_back(&tensor);
+  }
+  if (moving.empty()) return;
+  memory::BlockRef block = how.copier->allocate(*how.device, plan.lay_out());
+  how.copier->fill(block, plan, [](const DeviceCopier::Stream&) {});  // it is all there
+  how.copier->keep_until_filled(*block, read);
+  const auto own = how.copier->own(std::move(block), {});
+  for (Tensor* const tensor : moving) place_in(*tensor, tensor->data_, plan, own, *how.device);
+  copier = how.copier;
+}
+
+// Nothing is enqueued before there is memory for all.
+void SampleData::copy_on_devices(DeviceCopier& by, std::span<const Tensor> originals) {
+  std::map<Device, OnDevice> devices;
+  for (const Tensor& original : originals) {
+    if (original.device_.is_host()) continue;
+    const ByteSpan span = span_of(original.layout_);
+    OnDevice& there = devices[original.device_];
+    there.plan.add(original.data_ + span.begin, span.bytes(), original.layout_.packed_bytes());
+    there.add(original.on_device_);
+  }
+  for (auto& [device, there] : devices) there.block = by.allocate(device, there.plan.lay_out());
+  for (auto& [device, there] : devices) {
+    by.fill(there.block, there.plan, [&there = there](const DeviceCopier::Stream& stream) {
+      for (memory::DeviceKeeper* const keeper : there.from) keeper->use_on(stream);
+    });
+    const auto own = by.own(std::move(there.block), there.intact_later());
+    for (std::size_t i = 0; i < originals.size(); ++i)
+      if (originals[i].device_ == device)
+        place_in(tensors[i], originals[i].data_, there.plan, own, device);
+  }
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,394 @@
+#include "tensorbus/bus/subscribe/subscriber_core.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "tensorbus/platform/clock.hpp"
+#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/kill_point.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+constexpr std::size_t kMostMismatches = 16;  // that nobody was told yet
+
+std::string definition_to_send(const MessageType& type) {
+  const std::string& definition = type.definition();
+  if (definition.size() <= link::kMostDefinition) return definition;
+  return std::string(type.name().substr(0, link::kMostDefinition));
+}
+
+// Throws where nothing can be put there. Host memory: where it comes.
+std::optional<Device> wanted_on(const std::optional<Device>& device) {
+  if (!device || !device->is_cuda()) return std::nullopt;
+  DeviceCopier::require(*device);
+  return device;
+}
+
+// An owner gives what was asked for, or less; its own depth where none was asked for.
+void require_as_asked(const link::Accepted& accepted, const SubscriberOptions& asked) {
+  const bool deeper = asked.depth != 0 && accepted.slots > std::bit_ceil(asked.depth);
+  if (!deeper && accepted.slots <= link::kMaxDepth && accepted.max_held <= asked.max_held &&
+      accepted.returns <= std::bit_ceil(accepted.slots + accepted.max_held))
+    return;
+  throw Error(Code::kProtocol, "ACCEPTED: queues of " + std::to_string(accepted.slots) + " and " +
+                                   std::to_string(accepted.returns) + " slots, max_held " +
+                                   std::to_string(accepted.max_held) + ": more than was asked for");
+}
+
+inline void relax_cpu() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+SubscriberCore::SubscriberCore(std::string topic, const SubscriberOptions& options,
+                               std::shared_ptr<link::WakePage> wake_page,
+                               std::shared_ptr<DeviceCopier> copier)
+    : topic_(std::move(topic)),
+      options_(options),
+      receiving_{options.access, wanted_on(options.device), std::move(copier)},
+      sleeper_(std::move(wake_page)) {
+  if (!options_.pin) return;
+  if (options_.access == Access::kPrivate)
+    throw Error(Code::kInvalidArgument,
+                "pin: with access private each sample has pages of its own; use read or shared");
+  platform::require_pinning();
+}
+
+Outcome SubscriberCore::receive(Batch& batch, std::chrono::nanoseconds timeout) {
+  Outcome outcome = try_receive(batch);
+  if (outcome != Outcome::kTimedOut) return outcome;
+  const platform::Deadline deadline(timeout);
+  const platform::Deadline spin_until(std::min(options_.spin, timeout));
+  while (!spin_until.passed()) {
+    outcome = look_for_a_while(batch);
+    if (outcome != Outcome::kTimedOut) return outcome;
+  }
+  while (!deadline.passed()) {
+    // Counted before we look: a segment that arrives after the look ends the park at once.
+    const std::uint32_t seen = sleeper_.wakes();
+    outcome = try_receive(batch);
+    if (outcome != Outcome::kTimedOut) return outcome;
+    if (sleeper_.park(seen, deadline.remaining(link::kParkSlice),
+                      [this] { return anything_ready(); }) == platform::FutexWait::kInterrupted) {
+      outcome = try_receive(batch);
+      return outcome == Outcome::kTimedOut ? Outcome::kInterrupted : outcome;
+    }
+  }
+  return try_receive(batch);
+}
+
+Outcome SubscriberCore::try_receive(Batch& batch) {
+  const Taking taking(*this);
+  Outcome outcome = take(batch);
+  if (!event_) return outcome;
+  if (outcome == Outcome::kTimedOut) {
+    if (!arm_event()) return outcome;
+    outcome = take(batch);
+  }
+  disarm_event();  // there may be more
+  return outcome;
+}
+
+// Under one lock, which keeps others out for about a microsecond.
+Outcome SubscriberCore::look_for_a_while(Batch& batch) {
+  const Taking taking(*this);
+  Outcome outcome = Outcome::kTimedOut;
+  for (int i = 0; i < 16 && outcome == Outcome::kTimedOut; ++i) {
+    relax_cpu();
+    outcome = take(batch);
+  }
+  return outcome;
+}
+
+Outcome SubscriberCore::take(Batch& batch) {
+  if (closed_) return Outcome::kClosed;
+  throw_untold();
+  const Outcome outcome = take_next(batch.room.front());
+  if (outcome != Outcome::kDone) return outcome;
+  batch.taken = 1;
+  while (batch.taken < batch.room.size() && take_another(batch.room[batch.taken])) ++batch.taken;
+  return Outcome::kDone;
+}
+
+// What ends a batch waits for the next one.
+bool SubscriberCore::take_another(Sample& sample) {
+  try {
+    return take_next(sample) == Outcome::kDone;
+  } catch (const Error& error) {
+    // Whatever lacked memory is set aside, and will be tried again.
+    if (error.code() != Code::kOutOfMemory) untold_ = error;
+  } catch (const std::bad_alloc&) {
+  }
+  return false;
+}
+
+Outcome SubscriberCore::take_next(Sample& sample) {
+  bool at_limit = false;
+  const std::size_t count = links_.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (turn_ >= count) turn_ = 0;
+    const LinkRef& link = links_[turn_++];
+    if (link->at_hold_limit()) {
+      at_limit = true;
+      continue;
+    }
+    if (take_from(link, sample)) return Outcome::kDone;
+  }
+  if (at_limit) return Outcome::kHoldLimit;
+  spare_.refill();
+  forget_ended_links();
+  return Outcome::kTimedOut;
+}
+
+bool SubscriberCore::anything_ready() const {
+  const std::lock_guard lock(mutex_);
+  return would_return();
+}
+
+bool SubscriberCore::ready() {
+  const std::lock_guard lock(mutex_);
+  if (would_return()) return true;
+  if (!event_ || !arm_event()) return false;
+  disarm_event();  // it came before we armed, so nobody signals it
+  return true;
+}
+
+bool SubscriberCore::would_return() const {
+  return closed_ || !mismatches_.empty() || untold_ ||
+         std::any_of(links_.begin(), links_.end(),
+                     [](const LinkRef& link) { return link->ready() || link->at_hold_limit(); });
+}
+
+// Asks for an event on whatever ends a receive(); true if there is something already.
+bool SubscriberCore::arm_event() {
+  platform::kill_point("receive.nothing_found");
+  event_->clear();
+  if (!event_armed_) sleeper_.arm_event();
+  event_armed_ = true;
+  const bool something = would_return();
+  all_ring_ = !something;
+  return something;
+}
+
+// There may be more: the descriptor stays readable until a try_receive() finds nothing, and until
+// then the publishers need not write to it. Who found the first since it was armed, when there was
+// nothing, leaves it to them, though: it was rung for all there is, as a rule that one alone.
+void SubscriberCore::disarm_event() {
+  if (!event_armed_ || std::exchange(all_ring_, false)) return;
+  event_armed_ = false;
+  sleeper_.disarm_event();
+  if (!event_->readable())
+    event_->signal();  // the notifier has fired, as a rule, and is cheaper to ask
+}
+
+// A link that has ended goes when its ring is empty; leases keep what they need of it.
+void SubscriberCore::forget_ended_links() {
+  settle();
+  const std::size_t gone = std::erase_if(links_, [this](const LinkRef& link) {
+    if (!link->ended() || !link->empty()) return false;
+    drop_notifier(*link);
+    return true;
+  });
+  if (gone != 0 && links_gone_) links_gone_();
+}
+
+int SubscriberCore::event_descriptor() {
+  const std::lock_guard lock(mutex_);
+  if (!event_) event_.emplace();
+  for (const LinkRef& link : links_)
+    if (std::vector<platform::Fd> fds; !link->notifier && !(fds = notifier_for(*link)).empty())
+      link->channel().send(link::Event{link->id()}, std::move(fds));
+  return event_->fd();
+}
+
+// Empty: its owner has had us take too many descriptors, and look_after_event() stands in.
+std::vector<platform::Fd> SubscriberCore::notifier_for(link::BorrowerLink& link) {
+  platform::Notifier notifier = platform::make_notifier();
+  try {
+    link.notifier_charge = link.connected()->account.take({.descriptors = 1});
+  } catch (const memory::PeerLimit&) {
+    return {};
+  }
+  std::vector<platform::Fd> fds;
+  fds.push_back(std::move(notifier.sender));
+  event_->listen_to(notifier.listener);
+  link.notifier = std::move(notifier.listener);
+  return fds;
+}
+
+void SubscriberCore::drop_notifier(link::BorrowerLink& link) noexcept {
+  if (!link.notifier) return;
+  event_->stop_listening_to(link.notifier);
+  link.notifier.reset();
+}
+
+bool SubscriberCore::look_after_event() {
+  const std::lock_guard lock(mutex_);
+  if (event_armed_ && would_return()) event_->signal();
+  return event_.has_value();
+}
+
+// Those who park and those who poll.
+void SubscriberCore::wake_all() noexcept {
+  sleeper_.wake_own();
+  if (event_) event_->signal();
+}
+
+Outcome SubscriberCore::wait_for_publishers(std::uint32_t count, std::chrono::nanoseconds timeout) {
+  const platform::Deadline deadline(timeout);
+  const auto ready = [&] {
+    const std::lock_guard lock(mutex_);
+    const auto live = std::count_if(links_.begin(), links_.end(), [](const LinkRef& link) {
+      return link->accepted() && !link->ended();
+    });
+    return closed_ || !mismatches_.empty() || live >= static_cast<std::ptrdiff_t>(count);
+  };
+  while (!ready()) {
+    if (deadline.passed()) return Outcome::kTimedOut;
+    if (sleeper_.park(deadline.remaining(link::kParkSlice), ready) ==
+        platform::FutexWait::kInterrupted)
+      return Outcome::kInterrupted;
+  }
+  const std::lock_guard lock(mutex_);
+  throw_mismatch();
+  return closed_ ? Outcome::kClosed : Outcome::kDone;
+}
+
+void SubscriberCore::throw_untold() {
+  if (untold_) throw *std::exchange(untold_, std::nullopt);
+  throw_mismatch();
+}
+
+// The next that nobody was told yet.
+void SubscriberCore::throw_mismatch() {
+  if (mismatches_.empty()) return;
+  Error error(Code::kTypeMismatch, mismatches_.front());
+  mismatches_.pop_front();
+  throw error;
+}
+
+SubscriberStats SubscriberCore::stats() const {
+  const std::lock_guard lock(mutex_);
+  SubscriberStats stats = stats_;
+  for (const LinkRef& link : links_) {
+    stats.held += link->held();
+    if (link->accepted() && !link->ended()) ++stats.publishers;
+  }
+  return stats;
+}
+
+bool SubscriberCore::close() {
+  if (!let_go()) return false;
+  for (const auto& pins : std::exchange(pins_, {})) pins->unsubscribe();
+  return true;
+}
+
+bool SubscriberCore::let_go() {
+  const std::lock_guard lock(mutex_);
+  if (closed_) return false;
+  closed_ = true;
+  for (const LinkRef& link : links_) {
+    const bool was_read = to_pin_.erase(link.get()) != 0;  // has returned its lease then
+    if (link->set_aside && !was_read)
+      link->release(link->set_aside->token);  // others may be held for long
+    link->set_aside.reset();
+    drop_notifier(*link);
+    link->unsubscribe();
+  }
+  links_.clear();
+  asked_for_.clear();
+  wake_all();
+  return true;
+}
+
+bool SubscriberCore::closed() const {
+  const std::lock_guard lock(mutex_);
+  return closed_;
+}
+
+void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
+  const std::lock_guard lock(mutex_);
+  if (closed_) return;
+  links_.reserve(links_.size() + 1);
+  to_settle_.reserve(links_.size() + 1);
+  std::vector<platform::Fd> fds;
+  try {
+    if (event_) fds = notifier_for(*link);
+  } catch (const Error&) {  // out of descriptors: look_after_event() stands in for the notifier
+  }
+  try {
+    link->channel().send(link::Subscribe{.link = link->id(),
+                                         .publisher = link->source()->publisher,
+                                         .depth = options_.depth,
+                                         .max_held = options_.max_held,
+                                         .wake_slot = sleeper_.index(),
+                                         .writable = asks_for() == memory::Grant::kWrite ? 1U : 0U,
+                                         .fingerprint = options_.type.fingerprint(),
+                                         .topic = topic_,
+                                         .type = definition_to_send(options_.type)},
+                         std::move(fds));
+  } catch (...) {
+    drop_notifier(*link);
+    throw;
+  }
+  if (options_.pin) {
+    pins_.push_back(link->connected()->pinned);
+    pins_.back()->subscribe();
+  }
+  links_.push_back(std::move(link));
+}
+
+void SubscriberCore::accept(const LinkRef& link, const link::Accepted& accepted,
+                            platform::Fd segment) {
+  const std::lock_guard lock(mutex_);
+  require_as_asked(accepted, options_);
+  link->accept(accepted, std::move(segment));
+  wake_all();
+}
+
+void SubscriberCore::end(const LinkRef& link) {
+  const std::lock_guard lock(mutex_);
+  link->end();
+  forget_ended_links();
+  wake_all();  // the owner may have died between its last sample and the wake-up
+}
+
+void SubscriberCore::not_joined(std::string_view why) noexcept {
+  const std::lock_guard lock(mutex_);
+  ++stats_.refused;
+  try {
+    stats_.last_refusal = why;
+  } catch (const std::bad_alloc&) {  // the count says it
+    stats_.last_refusal.clear();
+  }
+}
+
+void SubscriberCore::refuse(const LinkRef& link, Code code, std::string_view why) noexcept {
+  const std::lock_guard lock(mutex_);
+  std::erase(links_, link);
+  asked_for_.erase(link.get());
+  to_pin_.erase(link.get());
+  drop_notifier(*link);
+  ++stats_.refused;
+  try {
+    stats_.last_refusal = why;
+    if (code != Code::kTypeMismatch) return;
+    stats_.last_refusal += "\nThis subscriber's type:\n" + options_.type.definition();
+    mismatches_.push_back("topic \"" + topic_ + "\": " + stats_.last_refusal);
+    if (mismatches_.size() > kMostMismatches) mismatches_.pop_front();
+    wake_all();
+  } catch (const std::bad_alloc&) {  // the count says it
+    stats_.last_refusal.clear();
+  }
+}
+
+}  // namespace tensorbus::bus

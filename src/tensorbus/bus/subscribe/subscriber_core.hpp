@@ -1,0 +1,191 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tensorbus/options.hpp>
+#include <tensorbus/stats.hpp>
+#include <variant>
+#include <vector>
+
+#include "tensorbus/bus/event_loop/polled_event.hpp"
+#include "tensorbus/bus/session/acquired_leases.hpp"
+#include "tensorbus/bus/session/host_copy_request.hpp"
+#include "tensorbus/bus/subscribe/receive_options.hpp"
+#include "tensorbus/bus/subscribe/sample.hpp"
+#include "tensorbus/bus/subscribe/sample_cache.hpp"
+#include "tensorbus/link/ring/borrower_link.hpp"
+#include "tensorbus/link/wake/wake.hpp"
+#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/fd.hpp"
+#include "tensorbus/tensor/descriptor.hpp"
+
+namespace tensorbus::bus {
+
+// A subscriber as its participant sees it: its links and what came over them. Thread-safe. The
+// event loop adds and ends links under the same mutex as receive().
+class SubscriberCore {
+ public:
+  SubscriberCore(std::string topic, const SubscriberOptions& options,
+                 std::shared_ptr<link::WakePage> wake_page, std::shared_ptr<DeviceCopier> copier);
+
+  // Has leases got on what the next sample of a link hands on; claimed() is told. Without it such
+  // samples are dropped.
+  using Claim = std::function<void(const std::shared_ptr<link::BorrowerLink>&, std::uint64_t token,
+                                   Descriptor)>;
+  void claim_by(Claim claim) { claim_ = std::move(claim); }
+  // Has copies made of what the next sample has on devices that this process cannot use; claimed()
+  // is told, with what was claimed before. Without it such samples are dropped.
+  using Stage = std::function<void(const std::shared_ptr<link::BorrowerLink>&, std::uint64_t token,
+                                   std::vector<OutOfReach>, AcquiredLeases)>;
+  void stage_by(Stage stage) { stage_ = std::move(stage); }
+
+  // Is told when links are let go of: their connections may be idle. Under our mutex.
+  void on_links_gone(std::function<void()> told) { links_gone_ = std::move(told); }
+
+  const std::string& topic() const noexcept { return topic_; }
+  const SubscriberOptions& options() const noexcept { return options_; }
+  std::uint32_t wake_slot() const noexcept { return sleeper_.index(); }
+  // What it needs to do with its publishers' memory.
+  memory::Grant asks_for() const noexcept {
+    return options_.access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
+  }
+
+  // Spins, then parks. kClosed only after close(): publishers come and go. Throws
+  // Error(kOutOfMemory) if a sample cannot be mapped; it is there again with the next call. Throws
+  // Error(kTypeMismatch), once for each publisher that has refused us for it; of more than 16 since
+  // the last call, for the last 16.
+  Outcome receive(Sample& sample, std::chrono::nanoseconds timeout) {
+    Batch one{{&sample, 1}};
+    return receive(one, timeout);
+  }
+  // kTimedOut: nothing there now. Throws the same.
+  Outcome try_receive(Sample& sample) {
+    Batch one{{&sample, 1}};
+    return try_receive(one);
+  }
+  // The same of several at once. Done is what has one at least: it waits for no other. What ends it
+  // after the first is said by the next call.
+  struct Batch {
+    std::span<Sample> room;  // for at least one
+    std::size_t taken = 0;   // that have samples now
+  };
+  Outcome receive(Batch& batch, std::chrono::nanoseconds timeout);
+  Outcome try_receive(Batch& batch);
+
+  // Would receive() return now, with whatever outcome? If not, re-arms the descriptor.
+  bool ready();
+
+  // A descriptor to poll: readable when try_receive() may find something. From then on every
+  // try_receive() that finds nothing re-arms it. The first call makes it and gives each publisher
+  // a notifier.
+  int event_descriptor();
+  // For every kParkSlice, since a publisher can be stopped between its entry and its notifier.
+  // False: nobody polls.
+  bool look_after_event();
+
+  Outcome wait_for_publishers(std::uint32_t count, std::chrono::nanoseconds timeout);
+  SubscriberStats stats() const;
+  // Held samples stay valid. Returns false if it was closed before.
+  bool close();
+  bool closed() const;
+
+  // By the event loop.
+  void add(std::shared_ptr<link::BorrowerLink> link);
+  void accept(const std::shared_ptr<link::BorrowerLink>& link, const link::Accepted& accepted,
+              platform::Fd segment);
+  // What is in its ring can still be received.
+  void end(const std::shared_ptr<link::BorrowerLink>& link);
+  void claimed(const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token,
+               std::variant<AcquiredLeases, Error> result);
+  // With kTypeMismatch, a receive() throws it.
+  void refuse(const std::shared_ptr<link::BorrowerLink>& link, Code code,
+              std::string_view why) noexcept;
+  // There was no room for a connection to a publisher.
+  void not_joined(std::string_view why) noexcept;
+  // What was set aside may be readable now.
+  void segment_came();
+
+ private:
+  using LinkRef = std::shared_ptr<link::BorrowerLink>;
+
+  bool let_go();
+  // The mutex, while samples are taken; then what was taken is settled.
+  class Taking {
+   public:
+    explicit Taking(SubscriberCore& core) : core_(core), lock_(core.mutex_) {}
+    ~Taking() { core_.settle(); }
+    Taking(const Taking&) = delete;
+    Taking& operator=(const Taking&) = delete;
+
+   private:
+    SubscriberCore& core_;
+    const std::lock_guard<std::mutex> lock_;
+  };
+  Outcome look_for_a_while(Batch& batch);
+  Outcome take(Batch& batch);
+  bool take_another(Sample& sample);
+  Outcome take_next(Sample& sample);
+  bool take_from(const LinkRef& link, Sample& sample);
+  void cut_off(link::BorrowerLink& link) noexcept;
+  void settle_later(link::BorrowerLink& link) noexcept;
+  void settle() noexcept;
+  enum class Taken { kDone, kLater, kNever };
+  Taken take_entry(const LinkRef& link, const link::Entry& entry, Sample& sample);
+  Taken read_entry(const LinkRef& link, const link::Entry& entry, AcquiredLeases* claimed,
+                   Sample& sample);
+  static Taken set_aside(link::BorrowerLink& link, const link::Entry& entry) noexcept;
+  Taken pin(const LinkRef& link, const link::Entry& entry, Sample& sample);
+  Taken drop(link::BorrowerLink& link, const link::Entry& entry, std::uint64_t& counter) noexcept;
+  void try_again_later(link::BorrowerLink& link, const link::Entry& entry) noexcept;
+  void throw_untold();
+  void throw_mismatch();
+  bool anything_ready() const;
+  bool would_return() const;
+  bool arm_event();
+  void disarm_event();
+  void forget_ended_links();
+  void wake_all() noexcept;
+  std::vector<platform::Fd> notifier_for(link::BorrowerLink& link);
+  void drop_notifier(link::BorrowerLink& link) noexcept;
+
+  const std::string topic_;
+  const SubscriberOptions options_;
+  const ReceiveOptions receiving_;
+  link::Sleeper sleeper_;
+
+  mutable std::mutex mutex_;
+  std::vector<LinkRef> links_;
+  std::size_t turn_ = 0;  // links are asked in turn, so none starves
+  SampleCache spare_;
+  std::optional<PolledEvent> event_;
+  bool event_armed_ = false;  // publishers ring
+  bool all_ring_ = false;     // whatever came since it was armed has rung, and nothing cleared it
+  // What was asked for so that a sample that is set aside can be read.
+  struct AskedFor {
+    std::uint64_t token = 0;  // of that sample
+    std::optional<std::variant<AcquiredLeases, Error>> result{};
+  };
+  std::map<const link::BorrowerLink*, AskedFor> asked_for_;
+  Claim claim_;
+  Stage stage_;
+  std::function<void()> links_gone_;
+  // Of the samples that are set aside: those that were read, and wait to be pinned.
+  std::map<const link::BorrowerLink*, Sample> to_pin_;
+  std::vector<std::shared_ptr<memory::PinnedBlocks>> pins_;  // one for each link
+  std::deque<std::string> mismatches_;  // why publishers refused us, and nobody was told yet
+  std::optional<Error> untold_;         // what ended a batch
+  std::vector<link::BorrowerLink*> to_settle_;  // of links_, and empty when the mutex is free
+  SubscriberStats stats_;
+  bool closed_ = false;
+};
+
+}  // namespace tensorbus::bus

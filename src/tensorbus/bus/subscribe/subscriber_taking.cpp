@@ -1,0 +1,204 @@
+// How a subscriber takes a sample from a link: at once, or when what it lacks has come.
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "tensorbus/bus/subscribe/pinning.hpp"
+#include "tensorbus/bus/subscribe/sample_data.hpp"
+#include "tensorbus/bus/subscribe/subscriber_core.hpp"
+#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/kill_point.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+constexpr int kSkippedAtATime = 64;
+
+}  // namespace
+
+// Reads the link's next sample. Those that make no sense are counted and skipped, some at a time: a
+// publisher of nothing else must not keep us here.
+bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
+  link::Entry entry;
+  for (int skipped = 0; skipped < kSkippedAtATime; ++skipped) {
+    if (link->set_aside) {
+      if (!link->look_again) return false;  // as ready() says
+      entry = *link->set_aside;
+      link->set_aside.reset();
+    } else if (!link->pop(entry)) {
+      if (link->broken()) cut_off(*link);
+      return false;
+    }
+    settle_later(*link);
+    try {
+      switch (take_entry(link, entry, sample)) {
+        case Taken::kDone:
+          return true;
+        case Taken::kLater:
+          return false;
+        case Taken::kNever:
+          break;
+      }
+    } catch (const Error& error) {
+      if (error.code() == Code::kOutOfMemory) {
+        try_again_later(*link, entry);
+        throw;
+      }
+      ++stats_.bad;
+      // Of a GPU that this process does not have, or cannot use.
+      if (error.code() == Code::kUnsupported || error.code() == Code::kForked) throw;
+    } catch (const std::bad_alloc&) {
+      try_again_later(*link, entry);
+      throw;
+    }
+  }
+  return false;
+}
+
+SubscriberCore::Taken SubscriberCore::take_entry(const LinkRef& link, const link::Entry& entry,
+                                                 Sample& sample) {
+  // Nothing was asked for, as a rule.
+  if (to_pin_.empty() && asked_for_.empty()) return read_entry(link, entry, nullptr, sample);
+  if (auto read = to_pin_.extract(link.get())) {
+    sample = std::move(read.mapped());
+    return pin(link, entry, sample);
+  }
+  AskedFor asked;
+  if (const auto found = asked_for_.find(link.get()); found != asked_for_.end()) {
+    if (found->second.token == entry.token && !found->second.result) return set_aside(*link, entry);
+    asked = std::move(found->second);
+    asked_for_.erase(found);
+  }
+  AcquiredLeases* claimed = nullptr;
+  if (asked.result && asked.token == entry.token) {
+    if (std::holds_alternative<Error>(*asked.result)) return drop(*link, entry, stats_.gone);
+    claimed = &std::get<AcquiredLeases>(*asked.result);
+  }
+  return read_entry(link, entry, claimed, sample);
+}
+
+// `claimed`: what was asked for to read it; null if nothing was.
+SubscriberCore::Taken SubscriberCore::read_entry(const LinkRef& link, const link::Entry& entry,
+                                                 AcquiredLeases* claimed, Sample& sample) {
+  switch (SampleData::read(sample, link, entry, receiving_, spare_, claimed)) {
+    case SampleData::Read::kFieldsAlone:
+      link->release_soon(entry.token);
+      stats_.missed += link->gap_before(entry.sequence);
+      ++stats_.received;
+      return Taken::kDone;
+    case SampleData::Read::kDone:
+      stats_.missed += link->gap_before(entry.sequence);
+      ++stats_.received;
+      if (claimed != nullptr && !claimed->staged.empty()) ++stats_.staged;
+      return options_.pin ? pin(link, entry, sample) : Taken::kDone;
+    case SampleData::Read::kNotClaimed:
+      if (!claim_) return drop(*link, entry, stats_.gone);
+      claim_(link, entry.token, SampleData::handed_on(*link, entry));
+      asked_for_[link.get()] = {entry.token};
+      break;
+    case SampleData::Read::kOutOfReach: {
+      if (!stage_ || (claimed != nullptr && !claimed->staged.empty()))
+        return drop(*link, entry, stats_.gone);
+      auto tensors = SampleData::out_of_reach(*link, SampleData::handed_on(*link, entry), claimed);
+      stage_(link, entry.token, std::move(tensors),
+             claimed != nullptr ? std::move(*claimed) : AcquiredLeases());
+      asked_for_[link.get()] = {entry.token};
+      break;
+    }
+    case SampleData::Read::kHalfWritten:
+      return drop(*link, entry, stats_.gone);
+    case SampleData::Read::kSegmentMissing:
+      if (link->ended()) return drop(*link, entry, stats_.bad);  // it will not come any more
+  }
+  return set_aside(*link, entry);
+}
+
+// The link goes when what was found in it before has been looked at. Its publisher is not joined
+// again.
+void SubscriberCore::cut_off(link::BorrowerLink& link) noexcept {
+  if (std::exchange(link.cut_off, true)) return;
+  link.end();
+  link.unsubscribe();
+  ++stats_.bad;
+  try {
+    stats_.last_refusal = "the queue from publisher " + std::to_string(link.source()->publisher) +
+                          " of participant " + link.source()->participant.hex() +
+                          " was overwritten with what no publisher writes: its link was ended";
+  } catch (const std::bad_alloc&) {  // the count says it
+    stats_.last_refusal.clear();
+  }
+}
+
+void SubscriberCore::settle_later(link::BorrowerLink& link) noexcept {
+  if (link.to_settle) return;
+  link.to_settle = true;
+  to_settle_.push_back(&link);
+}
+
+// All publishers hear of what was popped and given back, with one fence at most.
+void SubscriberCore::settle() noexcept {
+  using Settled = link::BorrowerLink::Settled;
+  bool given_back = false;
+  std::erase_if(to_settle_, [&given_back](link::BorrowerLink* link) {
+    const Settled settled = link->settle();
+    given_back = given_back || settled == Settled::kGivenBack;
+    return settled == Settled::kNobodyWaits;
+  });
+  // Pairs with Sleeper::enter(): it sees our words, or we see that it sleeps. A pop() needs none.
+  if (given_back) link::full_fence();
+  for (link::BorrowerLink* const link : to_settle_) link->wake_publisher();
+  to_settle_.clear();
+}
+
+SubscriberCore::Taken SubscriberCore::set_aside(link::BorrowerLink& link,
+                                                const link::Entry& entry) noexcept {
+  link.set_aside = entry;
+  link.look_again = false;
+  return Taken::kLater;
+}
+
+// What was read, once the owner has said what of it may be pinned.
+SubscriberCore::Taken SubscriberCore::pin(const LinkRef& link, const link::Entry& entry,
+                                          Sample& sample) {
+  try {
+    const Pinning pinning = pin_blocks(*link, sample);
+    if (pinning == Pinning::kHalf) sample = sample.copy();
+    if (pinning != Pinning::kAsked) return Taken::kDone;
+    to_pin_.insert_or_assign(link.get(), std::move(sample));
+  } catch (const std::exception&) {  // no memory: it can be read all the same
+    return Taken::kDone;
+  }
+  return set_aside(*link, entry);
+}
+
+SubscriberCore::Taken SubscriberCore::drop(link::BorrowerLink& link, const link::Entry& entry,
+                                           std::uint64_t& counter) noexcept {
+  link.release(entry.token);
+  ++counter;
+  return Taken::kNever;
+}
+
+void SubscriberCore::try_again_later(link::BorrowerLink& link, const link::Entry& entry) noexcept {
+  link.set_aside = entry;
+  link.look_again = true;  // there is something still
+  if (event_) event_->signal();
+}
+
+void SubscriberCore::claimed(const LinkRef& link, std::uint64_t token,
+                             std::variant<AcquiredLeases, Error> result) {
+  const std::lock_guard lock(mutex_);
+  const auto asked = asked_for_.find(link.get());
+  if (asked == asked_for_.end() || asked->second.token != token) return;  // for one that went since
+  asked->second.result = std::move(result);
+  link->look_again = true;
+  wake_all();
+}
+
+void SubscriberCore::segment_came() {
+  const std::lock_guard lock(mutex_);
+  for (const LinkRef& link : links_) link->look_again = true;
+  wake_all();
+}
+
+}  // namespace tensorbus::bus

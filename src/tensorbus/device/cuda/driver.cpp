@@ -1,0 +1,132 @@
+#include "tensorbus/device/cuda/driver.hpp"
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+
+#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/fork_guard.hpp"
+
+namespace tensorbus::platform {
+namespace {
+
+constexpr int kOldestVersion = 11070;  // cuStreamWaitValue64_v2
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw Error(Code::kUnsupported, "CUDA cannot be used here: " + why);
+}
+
+void* load_library() {
+  const char* const asked = std::getenv("TENSORBUS_CUDA_DRIVER");
+  const std::string name = asked == nullptr || *asked == '\0' ? "libcuda.so.1" : asked;
+  if (name == "off") refuse("TENSORBUS_CUDA_DRIVER=off");
+  void* const library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr)
+    refuse(std::string(::dlerror()) +
+           ". Install NVIDIA's driver, or, in a container, have its runtime pass it in");
+  return library;  // for as long as the process lives
+}
+
+std::string dotted(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+// Set by the first get(), never cleared. Release on writing pairs with acquire on reading.
+std::atomic<const CudaDriver*> initialised{nullptr};
+std::atomic<std::uint32_t> initialised_in{0};  // the fork generation
+std::atomic<bool> exiting{false};              // relaxed: who is too late to see it is no worse off
+
+bool is_child() noexcept {
+  return initialised.load(std::memory_order_acquire) != nullptr &&
+         initialised_in.load(std::memory_order_relaxed) != fork_generation();
+}
+
+}  // namespace
+
+CudaDriver::CudaDriver() {
+  void* const library = load_library();
+#define TENSORBUS_CUDA_LOOK_UP(name, symbol, parameters)              \
+  name = reinterpret_cast<decltype(name)>(::dlsym(library, #symbol)); \
+  if ((name) == nullptr)                                              \
+    refuse("its driver has no " #symbol ": it is older than CUDA 11.7; install a newer one");
+  TENSORBUS_CUDA_FUNCTIONS(TENSORBUS_CUDA_LOOK_UP)
+#undef TENSORBUS_CUDA_LOOK_UP
+  if (const cu::Result result = Init(0); result != cu::Result::kSuccess)
+    refuse("cuInit: " + describe(result) +
+           (result == cu::Result::kNoDevice ? ". No device is visible: see CUDA_VISIBLE_DEVICES"
+                                            : ""));
+  check(DriverGetVersion(&version_), "cuDriverGetVersion");
+  if (version_ < kOldestVersion)
+    refuse("its driver is for CUDA " + dotted(version_) + "; " + dotted(kOldestVersion) +
+           " or newer is needed");
+  initialised_in.store(fork_generation(), std::memory_order_relaxed);
+  initialised.store(this, std::memory_order_release);
+  // After the driver's own handlers were registered, so that it runs before they do.
+  std::atexit([] { exiting.store(true, std::memory_order_relaxed); });
+}
+
+namespace {
+
+struct Loaded {
+  std::mutex mutex;
+  const CudaDriver* driver = nullptr;
+  std::uint32_t in = fork_generation();
+};
+auto* loaded = new Loaded;  // never destroyed
+
+}  // namespace
+
+const CudaDriver& CudaDriver::get() {
+  if (const CudaDriver* const loaded_before = in_use()) return *loaded_before;
+  // In a child, the mutex may be held by a thread that does not exist there.
+  if (loaded->in != fork_generation()) loaded = new Loaded;
+  if (exiting.load(std::memory_order_relaxed))
+    throw Error(Code::kClosed, "the process is about to exit, and CUDA is left alone");
+  if (is_child())
+    throw Error(Code::kForked,
+                "CUDA was initialised before this process was forked, and cannot be used in it: "
+                "start it with the spawn method, or fork before the first use of CUDA");
+  const std::lock_guard lock(loaded->mutex);
+  if (loaded->driver == nullptr) loaded->driver = new CudaDriver;
+  return *loaded->driver;
+}
+
+const CudaDriver* CudaDriver::in_use() noexcept {
+  if (is_child() || exiting.load(std::memory_order_relaxed)) return nullptr;
+  return initialised.load(std::memory_order_acquire);
+}
+
+std::string CudaDriver::describe(cu::Result result) const {
+  const char* name = nullptr;
+  const char* text = nullptr;
+  if (GetErrorName(result, &name) != cu::Result::kSuccess || name == nullptr)
+    return "CUDA error " + std::to_string(static_cast<int>(result));
+  std::string described = name;
+  if (GetErrorString(result, &text) == cu::Result::kSuccess && text != nullptr)
+    described += std::string(" (") + text + ")";
+  return described;
+}
+
+void CudaDriver::check(cu::Result result, const std::string& what) const {
+  if (result == cu::Result::kSuccess) return;
+  const std::string text = what + ": " + describe(result);
+  switch (result) {
+    case cu::Result::kOutOfMemory:
+      throw Error(Code::kOutOfMemory, text + ". The device has no memory left for it");
+    case cu::Result::kNotSupported:
+    case cu::Result::kNotPermitted:
+    case cu::Result::kPeerAccessUnsupported:
+      throw Error(Code::kUnsupported, text);
+    case cu::Result::kStreamCaptureUnsupported:
+      throw Error(Code::kUnsupported,
+                  text +
+                      ". The stream is being captured into a graph: publish, receive and let "
+                      "go outside of the capture");
+    default:
+      throw Error(Code::kSystem, text);
+  }
+}
+
+}  // namespace tensorbus::platform

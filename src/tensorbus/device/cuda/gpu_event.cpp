@@ -1,0 +1,24 @@
+#include "tensorbus/device/gpu_event.hpp"
+
+namespace tensorbus::platform {
+
+GpuEvent::GpuEvent(const Gpu& device) {
+  const CudaDriver& cuda = CudaDriver::get();
+  const GpuScope scope(device);
+  cuda.check(cuda.EventCreate(&event_, cu::kEventDisableTiming), "cuEventCreate");
+}
+
+GpuEvent::~GpuEvent() {
+  // The driver keeps what is still waited for.
+  if (const CudaDriver* const cuda = CudaDriver::in_use()) (void)cuda->EventDestroy(event_);
+}
+
+void GpuEvent::record(const GpuStream& stream) const {
+  stream.check(CudaDriver::get().EventRecord(event_, stream.handle()), "cuEventRecord");
+}
+
+void GpuEvent::wait(const GpuStream& stream) const {
+  stream.check(CudaDriver::get().StreamWaitEvent(stream.handle(), event_, 0), "cuStreamWaitEvent");
+}
+
+}  // namespace tensorbus::platform

@@ -1,0 +1,93 @@
+#include "tensorbus/device/gpu_pool.hpp"
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::platform {
+namespace {
+
+// Of a process; never destroyed. In a child the driver is refused before.
+struct Imported {
+  std::mutex mutex;  // held while one is imported, and while it is destroyed
+  std::map<cu::MemoryPool, std::size_t> users;
+};
+
+auto* const all_imported = new Imported;
+Imported& imported() { return *all_imported; }
+
+void require(cu::Result result, const Gpu& device, const char* call) {
+  if (result == cu::Result::kSuccess) return;
+  throw Error(result == cu::Result::kOutOfMemory ? Code::kOutOfMemory : Code::kUnsupported,
+              "memory of another process's pool on cuda:" + std::to_string(device.ordinal()) +
+                  " cannot be opened here: " + call + ": " + CudaDriver::get().describe(result));
+}
+
+// Whoever cannot reach it is refused, and nobody else: so each is asked for by itself.
+void let_peers_read(const CudaDriver& cuda, const Gpu& device, cu::MemoryPool pool) {
+  for (const Gpu* peer : gpu_peers_of(device)) {
+    const cu::AccessDesc access{{cu::LocationType::kDevice, peer->ordinal()},
+                                cu::AccessFlags::kReadWrite};  // pools know no other
+    (void)cuda.MemPoolSetAccess(pool, &access, 1);
+  }
+}
+
+}  // namespace
+
+ImportedPool::ImportedPool(const Gpu& device, const Fd& descriptor) : device_(device) {
+  const CudaDriver& cuda = CudaDriver::get();
+  const GpuScope scope(device);
+  decltype(Imported::users) one;  // takes its memory before there is something to undo
+  one.emplace(nullptr, 0);
+  auto node = one.extract(one.begin());
+  void* const fd = reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor.get()));
+  const std::lock_guard lock(imported().mutex);
+  require(cuda.MemPoolImportFromShareableHandle(&handle_, fd, cu::HandleType::kPosixFd, 0), device,
+          "cuMemPoolImportFromShareableHandle");
+  node.key() = handle_;
+  auto& users = imported().users;
+  if (++users.insert(std::move(node)).position->second == 1) let_peers_read(cuda, device, handle_);
+}
+
+ImportedPool::~ImportedPool() {
+  const std::lock_guard lock(imported().mutex);
+  const auto found = imported().users.find(handle_);
+  if (--found->second > 0) return;
+  imported().users.erase(found);
+  const CudaDriver* const cuda = CudaDriver::in_use();
+  if (cuda == nullptr) return;
+  try {
+    const GpuScope scope(device_);
+    (void)cuda->MemPoolDestroy(handle_);
+  } catch (const Error&) {  // the device is lost, and its memory with it
+  }
+}
+
+PooledMemory::PooledMemory(std::shared_ptr<const ImportedPool> pool,
+                           const std::array<std::byte, 64>& name)
+    : GpuRange(pool->device(), 0, 0), pool_(std::move(pool)) {
+  const CudaDriver& cuda = CudaDriver::get();
+  const GpuScope scope(*device_);
+  cu::MemPoolPtrExportData data{name};
+  require(cuda.MemPoolImportPointer(&address_, pool_->handle(), &data), *device_,
+          "cuMemPoolImportPointer");
+  const cu::Result result = cuda.MemGetAddressRange(nullptr, &bytes_, address_);
+  if (result == cu::Result::kSuccess) return;
+  (void)cuda.MemFree(address_);
+  require(result, *device_, "cuMemGetAddressRange");
+}
+
+PooledMemory::~PooledMemory() {
+  const CudaDriver* const cuda = CudaDriver::in_use();
+  if (cuda == nullptr) return;
+  try {
+    const GpuScope scope(*device_);
+    (void)cuda->MemFree(address_);
+  } catch (const Error&) {  // the device is lost, and its memory with it
+  }
+}
+
+}  // namespace tensorbus::platform

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "tensorbus/device/gpu_stream.hpp"
+
+namespace tensorbus::platform {
+
+// A point in the work of a stream of this process.
+class GpuEvent {
+ public:
+  explicit GpuEvent(const Gpu& device);
+  ~GpuEvent();
+  GpuEvent(const GpuEvent&) = delete;
+  GpuEvent& operator=(const GpuEvent&) = delete;
+
+  // Both with the context of the stream's device current.
+  void record(const GpuStream& stream) const;
+  void wait(const GpuStream& stream) const;
+
+ private:
+  cu::Event event_ = nullptr;
+};
+
+}  // namespace tensorbus::platform

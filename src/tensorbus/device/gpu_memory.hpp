@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tensorbus/device/gpu.hpp"
+#include "tensorbus/platform/fd.hpp"
+
+namespace tensorbus::platform {
+
+// What the sizes of allocations and mappings on this device are multiples of.
+std::size_t gpu_granularity(const Gpu& device);
+
+// The other devices of this process that can reach the memory of this one.
+std::vector<const Gpu*> gpu_peers_of(const Gpu& device);
+
+// Owns memory of a device that other processes can be given a descriptor of. It has no address
+// until it is mapped; mappings keep the memory, so that it may go before they do.
+class GpuAllocation {
+ public:
+  // `bytes` is a multiple of gpu_granularity(). Throws Error(kOutOfMemory), Error(kUnsupported).
+  GpuAllocation(const Gpu& device, std::size_t bytes);
+  // What another process made. Throws Error(kProtocol) for a descriptor of something else.
+  GpuAllocation(const Gpu& device, const Fd& descriptor, std::size_t bytes);
+  // Adopts a handle.
+  GpuAllocation(const Gpu& device, cu::AllocationHandle handle, std::size_t bytes) noexcept
+      : device_(&device), bytes_(bytes), handle_(handle) {}
+  GpuAllocation(GpuAllocation&& other) noexcept
+      : device_(other.device_), bytes_(other.bytes_), handle_(std::exchange(other.handle_, 0)) {}
+  GpuAllocation& operator=(GpuAllocation&&) = delete;
+  ~GpuAllocation();
+
+  const Gpu& device() const noexcept { return *device_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+  cu::AllocationHandle handle() const noexcept { return handle_; }
+  Fd descriptor() const;
+
+ private:
+  const Gpu* device_;
+  std::size_t bytes_;
+  cu::AllocationHandle handle_ = 0;
+};
+
+// Where a device sees memory of its own in this process. For its kernels, not for the host.
+class GpuRange {
+ public:
+  GpuRange(const Gpu& device, cu::DevicePtr address, std::size_t bytes) noexcept
+      : device_(&device), address_(address), bytes_(bytes) {}
+
+  const Gpu& device() const noexcept { return *device_; }
+  cu::DevicePtr address() const noexcept { return address_; }
+  std::byte* data() const noexcept { return reinterpret_cast<std::byte*>(address_); }
+  std::size_t size() const noexcept { return bytes_; }
+
+ protected:
+  const Gpu* device_;
+  cu::DevicePtr address_;
+  std::size_t bytes_;
+};
+
+// Owns the addresses at which allocations are seen by their device.
+class GpuMapping : public GpuRange {
+ public:
+  // With kRead it is mapped for reading where the driver can do that, else for both: for its
+  // device, and for the others that can reach it.
+  GpuMapping(const GpuAllocation& allocation, cu::AccessFlags access)
+      : GpuMapping(std::span(&allocation, 1), access) {}
+  // The same of several, one behind the other.
+  GpuMapping(std::span<const GpuAllocation> parts, cu::AccessFlags access);
+  GpuMapping(const GpuMapping&) = delete;
+  GpuMapping& operator=(const GpuMapping&) = delete;
+  ~GpuMapping();
+
+ private:
+  void map(std::span<const GpuAllocation> parts, cu::AccessFlags access);
+  void allow(cu::AccessFlags access);
+  void unmap(const CudaDriver& cuda) noexcept;
+
+  std::vector<std::size_t> mapped_;  // bytes of each part
+};
+
+}  // namespace tensorbus::platform

@@ -1,0 +1,75 @@
+#include "tensorbus/device/memory/deferred_releaser.hpp"
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "tensorbus/device/gpu.hpp"
+#include "tensorbus/platform/background_thread.hpp"
+#include "tensorbus/platform/fork_guard.hpp"
+
+namespace tensorbus::memory {
+namespace {
+
+// Never destroyed: the thread runs to the end of the process.
+struct State {
+  const std::uint32_t fork_generation = platform::fork_generation();
+  std::mutex mutex;
+  std::condition_variable more;
+  DeferredReleaser::Kept kept;
+};
+
+// Release on writing pairs with acquire on reading: who finds it finds it complete.
+std::atomic<State*> current{nullptr};
+
+// Null in a child, which has no thread.
+State* running() noexcept {
+  State* const found = current.load(std::memory_order_acquire);
+  return found != nullptr && found->fork_generation == platform::fork_generation() ? found
+                                                                                   : nullptr;
+}
+
+void keep_for_good(DeferredReleaser::Kept kept) noexcept {
+  new (std::nothrow) DeferredReleaser::Kept(std::move(kept));
+}
+
+void run(State& state) {
+  std::unique_lock lock(state.mutex);
+  while (true) {
+    state.more.wait(lock, [&] { return !state.kept.empty(); });
+    DeferredReleaser::Kept one;
+    one.splice(one.end(), state.kept, state.kept.begin());
+    lock.unlock();
+    if (!platform::Gpu::any_in_use()) keep_for_good(std::move(one));
+    one.clear();
+    lock.lock();
+  }
+}
+
+}  // namespace
+
+void DeferredReleaser::prepare() {
+  static std::mutex mutex;
+  if (running() != nullptr) return;
+  const std::lock_guard lock(mutex);
+  if (running() != nullptr) return;
+  auto fresh = std::make_unique<State>();
+  platform::start_background_thread("a thread to let go of GPU memory",
+                                    [&on = *fresh] { run(on); });
+  current.store(fresh.release(), std::memory_order_release);
+}
+
+void DeferredReleaser::let_go(Kept kept) noexcept {
+  if (kept.empty()) return;
+  State* const state = running();
+  if (state == nullptr) return keep_for_good(std::move(kept));
+  {
+    const std::lock_guard lock(state->mutex);
+    state->kept.splice(state->kept.end(), kept);
+  }
+  state->more.notify_one();
+}
+
+}  // namespace tensorbus::memory

@@ -1,0 +1,223 @@
+#include "tensorbus/device/memory/device_exports.hpp"
+
+#include <algorithm>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include "tensorbus/platform/check.hpp"
+#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/kill_point.hpp"
+
+namespace tensorbus::memory {
+
+using platform::ForeignMemory;
+
+// All the memory that a block takes, before anything is done that would have to be undone.
+class DeviceExports::Room {
+ public:
+  explicit Room(std::shared_ptr<const void> keeper) : block_(new Block) {
+    Blocks one;
+    Lent& lent = one[0];
+    lent.block = block_.get();
+    lent.keeper.push_back(std::move(keeper));
+    node_ = one.extract(one.begin());
+  }
+
+ private:
+  friend class DeviceExports;
+  struct Delete {
+    void operator()(Block* block) const noexcept { delete block; }
+  };
+  std::unique_ptr<Block, Delete> block_;
+  Blocks::node_type node_;
+};
+
+// Handles of chunks go where the driver may be called.
+DeviceExports::~DeviceExports() {
+  for (auto& [number, segment] : segments_) try {
+      DeferredReleaser::let_go(DeferredReleaser::Kept(1, std::move(segment.memory)));
+    } catch (const std::bad_alloc&) {  // then they go here
+    }
+}
+
+BlockRef DeviceExports::lend(const platform::Gpu& device, const std::byte* first, std::size_t bytes,
+                             std::shared_ptr<const void> keeper) {
+  try {
+    DeferredReleaser::prepare();
+    Room room(std::move(keeper));
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      std::optional<ForeignMemory> memory = ForeignMemory::around(device, first, bytes);
+      if (!memory) return {};
+      {
+        const std::lock_guard lock(mutex_);
+        const auto found = segment_holding(*memory);
+        if (found != segments_.end()) return enter(room, found, first, bytes);
+      }
+      if (!make_segment(*std::move(memory))) return {};
+    }
+  } catch (const Error&) {  // it is copied, then
+  }
+  return {};
+}
+
+// Under mutex_.
+DeviceExports::Segments::iterator DeviceExports::segment_holding(const ForeignMemory& memory) {
+  return std::find_if(segments_.begin(), segments_.end(),
+                      [&](const auto& item) { return item.second.memory->holds(memory); });
+}
+
+// Two threads may make one of the same memory: then there are two.
+bool DeviceExports::make_segment(ForeignMemory memory) {
+  const bool pooled = memory.kind() == ForeignMemory::Kind::kPool;
+  if (!memory.make_shareable()) return false;
+  std::vector<Segment> gone;  // goes without our mutex
+  std::uint32_t number = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (next_segment_ == kEnd || !make_way_for(memory, gone)) return false;
+    number = next_segment_++;
+  }
+  auto own =
+      std::make_unique<DeviceImports::Own>(DeviceImports::Name{self_, number}, memory.range());
+  Segment segment{std::make_shared<const ForeignMemory>(std::move(memory)),
+                  pooled ? std::make_shared<Hold>() : nullptr, std::move(own), 0, Clock::now()};
+  bool first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    first = segments_.empty();
+    segments_.emplace(number, std::move(segment));
+  }
+  if ((first || !gone.empty()) && first_listener_) first_listener_();
+  return true;
+}
+
+// Under mutex_. What lay there before was freed, unless its keeper did not keep it. False: all that
+// there may be are in use, or too many are closing.
+bool DeviceExports::make_way_for(const ForeignMemory& memory, std::vector<Segment>& gone) {
+  if (memory.kind() == ForeignMemory::Kind::kPool && closing() >= kMostClosing) return false;
+  for (auto at = segments_.begin(); at != segments_.end();) {
+    const auto segment = at++;
+    if (segment->second.blocks == 0 && memory.replaces(*segment->second.memory))
+      retire(segment, gone);
+  }
+  if (segments_.size() < kMostSegments) return true;
+  auto oldest = segments_.end();
+  for (auto at = segments_.begin(); at != segments_.end(); ++at)
+    if (at->second.blocks == 0 &&
+        (oldest == segments_.end() || at->second.used < oldest->second.used))
+      oldest = at;
+  if (oldest == segments_.end()) return false;
+  retire(oldest, gone);
+  return true;
+}
+
+// Under mutex_.
+void DeviceExports::retire(Segments::iterator segment, std::vector<Segment>& gone) {
+  retired_.reserve(retired_.size() + 1);
+  if (segment->second.hold) closing_.push_back(segment->second.hold);
+  gone.push_back(std::move(segment->second));
+  retired_.push_back(segment->first);
+  segments_.erase(segment);
+}
+
+// Under mutex_.
+std::size_t DeviceExports::closing() const {
+  std::erase_if(closing_, [](const auto& hold) { return hold.expired(); });
+  return closing_.size();
+}
+
+// Under mutex_.
+BlockRef DeviceExports::enter(Room& room, Segments::iterator segment, const std::byte* first,
+                              std::size_t bytes) noexcept {
+  const std::byte* const base = segment->second.memory->range().data();
+  ++segment->second.blocks;
+  if (segment->second.hold)
+    DeferredReleaser::let_go(std::exchange(segment->second.hold->keeper, {}));
+  Block& block = *room.block_;
+  block.home_ = shared_from_this();
+  block.place_ = {.data = const_cast<std::byte*>(first),
+                  .bytes = bytes,
+                  .offset = static_cast<std::uint64_t>(first - base),
+                  .segment = segment->first,
+                  .kind = BufferKind::kDevice};
+  block.generation_ = next_generation_++;
+  room.node_.key() = block.generation_;
+  blocks_.insert(std::move(room.node_));
+  platform::kill_point("export.lent");
+  return BlockRef(room.block_.release());
+}
+
+bool DeviceExports::free(Block& block) noexcept {
+  Blocks::node_type lent;
+  {
+    const std::lock_guard lock(mutex_);
+    lent = blocks_.extract(block.generation());
+    Segment& segment = segments_.at(block.segment());
+    --segment.blocks;
+    segment.used = Clock::now();
+    if (segment.hold && segment.blocks == 0) {
+      segment.hold->keeper.splice(segment.hold->keeper.end(), lent.mapped().keeper);
+      return true;
+    }
+  }
+  DeferredReleaser::let_go(std::move(lent.mapped().keeper));
+  return true;
+}
+
+BlockRef DeviceExports::find(std::uint32_t segment, std::uint64_t offset,
+                             std::uint64_t generation) const noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(generation);
+  if (found == blocks_.end()) return {};
+  Block& block = *found->second.block;
+  if (block.segment() != segment || offset < block.offset() ||
+      offset - block.offset() >= block.bytes())
+    return {};
+  return block.another();
+}
+
+DeviceExports::Memory DeviceExports::memory_of(std::uint32_t segment) const {
+  const std::lock_guard lock(mutex_);
+  return segments_.at(segment).memory;
+}
+
+std::shared_ptr<const void> DeviceExports::held(std::uint32_t segment) const {
+  const std::lock_guard lock(mutex_);
+  return segments_.at(segment).hold;
+}
+
+// Under mutex_. Of a pool at once: its keeper is still here, and somebody may wait for that.
+bool DeviceExports::is_due(const Segment& segment, Clock::time_point now) {
+  const bool has_keeper = segment.hold && !segment.hold->keeper.empty();
+  return segment.blocks == 0 && (has_keeper || now - segment.used >= kIdle);
+}
+
+void DeviceExports::retire_idle(Clock::time_point now) {
+  std::vector<std::pair<std::uint32_t, Memory>> idle;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [number, segment] : segments_)
+      if (segment.blocks == 0) idle.emplace_back(number, segment.memory);
+  }
+  std::vector<Segment> gone;  // goes without our mutex
+  for (const auto& [number, memory] : idle) {
+    const bool there = memory->there();
+    const std::lock_guard lock(mutex_);
+    const auto found = segments_.find(number);
+    if (found == segments_.end() || found->second.blocks != 0) continue;
+    if (!there || is_due(found->second, now)) retire(found, gone);
+  }
+}
+
+std::vector<std::uint32_t> DeviceExports::take_retired() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(retired_, {});
+}
+
+DeviceExports::Stats DeviceExports::stats() const {
+  const std::lock_guard lock(mutex_);
+  return {segments_.size(), blocks_.size(), closing(), next_generation_ - 1};
+}
+
+}  // namespace tensorbus::memory

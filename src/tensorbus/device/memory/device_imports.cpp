@@ -1,0 +1,104 @@
+#include "tensorbus/device/memory/device_imports.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "tensorbus/device/foreign_memory.hpp"
+#include "tensorbus/device/gpu_pool.hpp"
+#include "tensorbus/device/memory/deferred_releaser.hpp"
+#include "tensorbus/memory/open_once.hpp"
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::memory {
+namespace {
+
+// Of a process; never destroyed. In a child the driver is refused before either is looked at.
+struct Tables {
+  std::mutex own_mutex;
+  std::map<DeviceImports::Name, platform::GpuRange> own;
+  using Allocation =
+      std::tuple<int, std::size_t, std::array<std::byte, 64>>;  // ordinal, bytes, handle
+  OpenOnce<Allocation, platform::OpenedMemory> open;
+  using Pooled = std::pair<platform::cu::MemoryPool, std::array<std::byte, 64>>;  // name
+  OpenOnce<Pooled, platform::PooledMemory> pooled;
+};
+
+auto* const all_tables = new Tables;
+Tables& tables() { return *all_tables; }
+
+// One user's share in what is open.
+struct Share : platform::GpuRange {
+  explicit Share(DeviceImports::Range whole, std::shared_ptr<const void> afterwards = nullptr)
+      : GpuRange(*whole), kept{std::move(whole), std::move(afterwards)} {}
+  ~Share() { DeferredReleaser::let_go(std::move(kept)); }
+  Share(const Share&) = delete;
+  Share& operator=(const Share&) = delete;
+
+  DeferredReleaser::Kept kept;  // in the order in which they go
+};
+
+}  // namespace
+
+DeviceImports::Own::Own(const Name& name, const platform::GpuRange& range) : name_(name) {
+  const std::lock_guard lock(tables().own_mutex);
+  tables().own.insert_or_assign(name, range);
+}
+
+DeviceImports::Own::~Own() {
+  const std::lock_guard lock(tables().own_mutex);
+  tables().own.erase(name_);
+}
+
+DeviceImports::Range DeviceImports::find_own(const Name& name) {
+  const std::lock_guard lock(tables().own_mutex);
+  const auto found = tables().own.find(name);
+  if (found == tables().own.end()) return nullptr;
+  return std::make_shared<const platform::GpuRange>(found->second);
+}
+
+bool DeviceImports::is_own(const std::byte* address) noexcept {
+  const std::lock_guard lock(tables().own_mutex);
+  return std::ranges::any_of(tables().own, [address](const auto& item) {
+    const platform::GpuRange& range = item.second;
+    return address >= range.data() && address < range.data() + range.size();
+  });
+}
+
+DeviceImports::Range DeviceImports::open(const platform::Gpu& device,
+                                         const platform::cu::IpcMemHandle& handle,
+                                         std::size_t bytes) {
+  DeferredReleaser::prepare();
+  Range whole = tables().open.find_or_open({device.ordinal(), bytes, handle.bytes}, [&] {
+    return platform::OpenedMemory(device, handle, bytes);
+  });
+  return std::make_shared<const Share>(std::move(whole));
+}
+
+DeviceImports::Range DeviceImports::open_pooled(const platform::Gpu& device,
+                                                const platform::Fd& pool,
+                                                const std::array<std::byte, 64>& name,
+                                                std::size_t bytes,
+                                                std::shared_ptr<const void> afterwards) {
+  DeferredReleaser::prepare();
+  auto imported = std::make_shared<const platform::ImportedPool>(device, pool);
+  Range whole = tables().pooled.find_or_open(
+      {imported->handle(), name}, [&] { return platform::PooledMemory(imported, name); });
+  const bool fits = bytes <= whole->size();
+  auto share = std::make_shared<const Share>(std::move(whole), std::move(afterwards));
+  if (fits) return share;
+  throw Error(Code::kProtocol,
+              "DEVICE_EXPORT.bytes: " + std::to_string(bytes) + ", more than the allocation has");
+}
+
+DeviceImports::Range DeviceImports::map(std::span<const platform::GpuAllocation> chunks) {
+  DeferredReleaser::prepare();
+  return std::make_shared<const Share>(
+      std::make_shared<const platform::GpuMapping>(chunks, platform::cu::AccessFlags::kRead));
+}
+
+}  // namespace tensorbus::memory

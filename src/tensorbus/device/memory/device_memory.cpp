@@ -1,0 +1,93 @@
+#include "tensorbus/device/memory/device_memory.hpp"
+
+#include "tensorbus/platform/check.hpp"
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::memory {
+
+BlockRef DeviceMemory::allocate(const platform::Gpu& device, std::size_t bytes, Grant most) {
+  return arena_of(device)->allocate(bytes, most);
+}
+
+std::shared_ptr<DeviceArena> DeviceMemory::arena_of(const platform::Gpu& device) {
+  const int ordinal = device.ordinal();
+  if (ordinal >= static_cast<int>((DeviceExports::kFirst - kFirst) / DeviceArena::kMostSegments))
+    throw Error(Code::kUnsupported, "more than 512 devices");
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<DeviceArena>& arena = arenas_[ordinal];
+  if (arena) return arena;
+  auto made = DeviceArena::create(
+      device, options_, kFirst + static_cast<std::uint32_t>(ordinal) * DeviceArena::kMostSegments,
+      marks_);
+  made->on_idle(idle_listener_);
+  return arena = std::move(made);
+}
+
+std::shared_ptr<DeviceArena> DeviceMemory::arena_of(std::uint32_t segment) const noexcept {
+  if (!is_number(segment)) return nullptr;
+  const std::lock_guard lock(mutex_);
+  const auto found =
+      arenas_.find(static_cast<int>((segment - kFirst) / DeviceArena::kMostSegments));
+  return found == arenas_.end() ? nullptr : found->second;
+}
+
+BlockRef DeviceMemory::find(const void* address) const noexcept {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [ordinal, arena] : arenas_)
+    if (arena)
+      if (BlockRef block = arena->find(address)) return block;
+  return {};
+}
+
+BlockRef DeviceMemory::find(std::uint32_t segment, std::uint64_t offset,
+                            std::uint64_t generation) const noexcept {
+  if (DeviceExports::is_number(segment)) return exports_->find(segment, offset, generation);
+  const std::shared_ptr<DeviceArena> arena = arena_of(segment);
+  return arena ? arena->find(segment, offset, generation) : BlockRef();
+}
+
+const platform::Gpu& DeviceMemory::device_of(std::uint32_t segment) const {
+  if (DeviceExports::is_number(segment)) return exports_->memory_of(segment)->range().device();
+  const std::shared_ptr<DeviceArena> arena = arena_of(segment);
+  check(arena != nullptr);
+  return arena->device();
+}
+
+SharedSegment DeviceMemory::share_segment(std::uint32_t id) const {
+  const std::shared_ptr<DeviceArena> arena = arena_of(id);
+  check(arena != nullptr);
+  return arena->share_segment(id);
+}
+
+std::vector<std::shared_ptr<DeviceArena>> DeviceMemory::arenas() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<DeviceArena>> all;
+  for (const auto& [ordinal, arena] : arenas_)
+    if (arena) all.push_back(arena);
+  return all;
+}
+
+void DeviceMemory::retire_idle(DeviceArena::Clock::time_point now) {
+  for (const auto& arena : arenas()) arena->retire_idle(now);
+}
+
+void DeviceMemory::close() {
+  for (const auto& arena : arenas()) arena->close();
+}
+
+std::vector<std::uint32_t> DeviceMemory::take_retired() {
+  std::vector<std::uint32_t> retired = exports_->take_retired();
+  for (const auto& arena : arenas())
+    for (const std::uint32_t segment : arena->take_retired()) retired.push_back(segment);
+  return retired;
+}
+
+std::map<int, ArenaUse> DeviceMemory::stats() const {
+  const std::lock_guard lock(mutex_);
+  std::map<int, ArenaUse> stats;
+  for (const auto& [ordinal, arena] : arenas_)
+    if (arena) stats.emplace(ordinal, arena->stats());
+  return stats;
+}
+
+}  // namespace tensorbus::memory

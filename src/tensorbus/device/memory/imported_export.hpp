@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tensorbus/device/foreign_memory.hpp"
+#include "tensorbus/device/memory/device_imports.hpp"
+#include "tensorbus/platform/fd.hpp"
+
+namespace tensorbus::memory {
+
+// What an owner says of memory that another allocator made: in one message, or one for each chunk.
+struct ExportPart {
+  std::uint32_t segment = 0;
+  std::uint32_t kind = 0;  // a platform::ForeignMemory::Kind
+  std::uint64_t bytes = 0;
+  platform::GpuUuid device{};
+  std::string handle{};     // of an allocation, or its name in its pool
+  std::uint32_t chunk = 0;  // which one, of how many
+  std::uint32_t chunks = 1;
+  std::uint64_t chunk_bytes = 0;
+  platform::Fd fd{};  // of the chunk, or the pool
+};
+
+// The same as it comes in, and is opened when it is wanted. Not thread-safe.
+class ImportedExport {
+ public:
+  // Throws Error(kProtocol) for a part that is not the first one, or makes no sense.
+  // `ours`: the owner is a participant of this process.
+  ImportedExport(const Id& owner, bool ours, ExportPart first);
+
+  // One more. Throws Error(kProtocol) for any but the next one. A first one starts anew, unless all
+  // have come: the owner may have been short of something.
+  void add(ExportPart next);
+  std::size_t descriptors() const noexcept { return fds_.size(); }
+  bool is_pooled() const noexcept;
+  // `told` is let go of when this is, and what was opened of it is closed again.
+  void tell_by(std::shared_ptr<const void> told) noexcept { told_ = std::move(told); }
+  // It will not be opened.
+  void drop_descriptors() noexcept { fds_.clear(); }
+
+  // Null while parts are missing. Throws what ImportedMemory::find() throws.
+  DeviceImports::Range open();
+
+ private:
+  void require_sense(const ExportPart& part) const;
+  bool complete() const noexcept { return next_ == said_.chunks; }
+  DeviceImports::Range open_at(const platform::Gpu& device) const;
+
+  const DeviceImports::Name name_;
+  const bool ours_;
+  ExportPart said_;
+  std::uint32_t next_ = 0;         // chunk
+  std::uint64_t chunk_bytes_ = 0;  // of those that came
+  std::vector<platform::Fd> fds_;
+  std::vector<std::uint64_t> sizes_;
+  std::shared_ptr<const void> told_;
+};
+
+}  // namespace tensorbus::memory

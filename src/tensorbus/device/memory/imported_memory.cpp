@@ -1,0 +1,241 @@
+#include "tensorbus/device/memory/imported_memory.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <new>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "tensorbus/device/memory/device_memory.hpp"
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::memory {
+namespace {
+
+constexpr std::size_t kMostSegments = 4096;
+
+struct Registry {
+  std::mutex mutex;
+  std::set<const ImportedMemory*> all;
+};
+
+auto* const everybody = new Registry;
+Registry& registry() { return *everybody; }
+
+}  // namespace
+
+ImportedMemory::ImportedMemory() = default;
+
+ImportedMemory::~ImportedMemory() {
+  if (any_wanted_.load(std::memory_order_relaxed)) {
+    const std::lock_guard lock(registry().mutex);
+    registry().all.erase(this);
+  }
+  if (!timeline_) return;
+  for (auto& [id, segment] : segments_)
+    if (segment.mapping) timeline_->keep(std::move(segment.mapping));
+  for (Ref& mapping : retired_) timeline_->keep(std::move(mapping));
+}
+
+void ImportedMemory::add(std::uint32_t id, Grant grant, platform::Fd fd, std::size_t bytes,
+                         const platform::GpuUuid& device) {
+  if (!DeviceMemory::is_number(id) || DeviceExports::is_number(id) || bytes == 0)
+    throw Error(Code::kProtocol, "DEVICE_SEGMENT.segment: " + std::to_string(id) + " of " +
+                                     std::to_string(bytes) + " bytes");
+  const std::lock_guard lock(mutex_);
+  if (segments_.size() >= kMostSegments)
+    throw Error(Code::kProtocol, "DEVICE_SEGMENT.segment: more than an owner can need");
+  if (segments_.contains({id, grant}))
+    throw Error(Code::kProtocol, "DEVICE_SEGMENT.segment: " + std::to_string(id) + " came twice");
+  Segment segment{std::move(fd), bytes, device};
+  segment.descriptors.push_back(account_.take({.descriptors = 1}));
+  segments_.emplace(Name(id, grant), std::move(segment));
+}
+
+void ImportedMemory::add_export(const Id& owner, bool ours, ExportPart part) {
+  const std::uint32_t id = part.segment;
+  if (!DeviceExports::is_number(id))
+    throw Error(Code::kProtocol, "DEVICE_EXPORT.segment: " + std::to_string(id));
+  const std::lock_guard lock(mutex_);
+  let_go_of_unused();
+  std::size_t descriptors = 0;
+  for (const auto& [number, segment] : segments_)
+    if (segment.foreign) descriptors += segment.foreign->descriptors();
+  if (segments_.size() >= kMostSegments || descriptors >= kMostSegments)
+    throw Error(Code::kProtocol, "DEVICE_EXPORT.segment: more than an owner can need");
+  const Name name{id, Grant::kRead};
+  const auto found = segments_.find(name);
+  PeerCharge charge = account_.take({.descriptors = part.fd ? 1U : 0U});
+  if (found != segments_.end()) {
+    found->second.descriptors.push_back(std::move(charge));
+    return found->second.foreign->add(std::move(part));
+  }
+  const platform::GpuUuid device = part.device;
+  auto fresh = std::make_unique<ImportedExport>(owner, ours, std::move(part));
+  if (fresh->is_pooled() && teller_) fresh->tell_by(teller_(id));
+  Segment& segment = segments_[name];
+  segment.device = device;
+  segment.descriptors.push_back(std::move(charge));
+  segment.foreign = std::move(fresh);
+}
+
+void ImportedMemory::retire(std::uint32_t id) {
+  std::array<decltype(segments_)::node_type, 2> gone;  // without our mutex: somebody may be told
+  const std::lock_guard lock(mutex_);
+  let_go_of_unused();
+  retired_.reserve(retired_.size() +
+                   gone.size());  // first: a stream may still use what is taken out
+  for (const Grant grant : {Grant::kRead, Grant::kWrite}) {
+    auto& segment = gone[static_cast<std::size_t>(grant)];
+    segment = segments_.extract(Name(id, grant));
+    if (!segment || !segment.mapped().mapping) continue;
+    retired_.push_back(std::move(segment.mapped().mapping));
+  }
+  let_go_of_unused();
+}
+
+bool ImportedMemory::let_go_of_retired() {
+  const std::lock_guard lock(mutex_);
+  let_go_of_unused();
+  return retired_.empty();
+}
+
+// Under mutex_. Nobody can get it from us any more: if nobody has it, all has been enqueued that
+// ever will be.
+void ImportedMemory::let_go_of_unused() {
+  std::erase_if(retired_, [this](const Ref& mapping) {
+    if (mapping.use_count() > 1) return false;
+    // Pairs with the release of the last lease that had it, which signalled before.
+    std::atomic_thread_fence(std::memory_order_acquire);
+    try {
+      if (timeline_) timeline_->keep_until_passed(mapping);
+      return true;
+    } catch (const std::bad_alloc&) {
+      return false;  // another time
+    }
+  });
+}
+
+bool ImportedMemory::has(std::uint32_t id, Grant grant) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return segments_.contains({id, grant});
+}
+
+SharedSegment ImportedMemory::hand_on(std::uint32_t id, Grant grant) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = segments_.find({id, grant});
+  if (found == segments_.end() || found->second.foreign)
+    throw Error(Code::kClosed, "the memory is gone: it was no arena's, and its owner is dead");
+  const Segment& segment = found->second;
+  return {.fd = platform::duplicate(segment.fd.get()),
+          .bytes = segment.bytes,
+          .device = Id{segment.device.bytes}};
+}
+
+// The first use of a device can take a second: the event loop, which takes our mutex, too, is
+// not to wait for that.
+void ImportedMemory::start_device_of(const Name& name) {
+  platform::GpuUuid uuid;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = segments_.find(name);
+    if (found == segments_.end() || found->second.mapping || found->second.unusable) return;
+    uuid = found->second.device;
+  }
+  try {
+    if (const auto* const device = platform::Gpu::find(uuid)) (void)device->context();
+  } catch (const Error&) {  // map() says so
+  }
+}
+
+ImportedMemory::Ref ImportedMemory::find(std::uint32_t id, Grant grant) {
+  enter();
+  start_device_of({id, grant});
+  const std::lock_guard lock(mutex_);
+  if (!retired_.empty()) let_go_of_unused();
+  const auto found = segments_.find({id, grant});
+  if (found == segments_.end()) return nullptr;
+  Segment& segment = found->second;
+  if (segment.mapping) return segment.mapping;
+  if (segment.unusable) throw Error(*segment.unusable);
+  try {
+    segment.mapping = map(segment, grant);
+  } catch (const Error& error) {
+    if (error.code() == Code::kUnsupported || error.code() == Code::kForked) {
+      segment.unusable = error;
+      if (segment.foreign) segment.foreign->drop_descriptors();
+    }
+    throw;
+  }
+  return segment.mapping;
+}
+
+bool ImportedMemory::is_usable(std::uint32_t id, Grant grant) const noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = segments_.find({id, grant});
+  return found == segments_.end() || !found->second.unusable;
+}
+
+ImportedMemory::Ref ImportedMemory::map(Segment& segment, Grant grant) {
+  if (segment.foreign) return segment.foreign->open();
+  const platform::Gpu& device = platform::Gpu::seen(segment.device);
+  if (segment.bytes > device.total_bytes())
+    throw Error(Code::kProtocol, "DEVICE_SEGMENT.bytes: " + std::to_string(segment.bytes) +
+                                     ", more than the device has");
+  const platform::GpuAllocation allocation(device, segment.fd, segment.bytes);
+  using platform::cu::AccessFlags;
+  return std::make_shared<const platform::GpuMapping>(
+      allocation, grant == Grant::kWrite ? AccessFlags::kReadWrite : AccessFlags::kRead);
+}
+
+// The registry's mutex is taken before ours.
+void ImportedMemory::enter() {
+  if (any_wanted_.load(std::memory_order_relaxed)) return;
+  const std::lock_guard lock(registry().mutex);
+  registry().all.insert(this);
+  any_wanted_.store(true, std::memory_order_relaxed);
+}
+
+bool ImportedMemory::any_covers(const std::byte* address) noexcept {
+  if (DeviceImports::is_own(address)) return false;
+  const std::lock_guard lock(registry().mutex);
+  return std::ranges::any_of(registry().all,
+                             [address](const auto* one) { return one->covers(address); });
+}
+
+bool ImportedMemory::covers(const std::byte* address) const noexcept {
+  if (!any_wanted_.load(std::memory_order_relaxed)) return false;
+  const auto has_it = [address](const Ref& mapping) {
+    return mapping && address >= mapping->data() && address < mapping->data() + mapping->size();
+  };
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(segments_,
+                             [&](const auto& item) { return has_it(item.second.mapping); }) ||
+         std::ranges::any_of(retired_, has_it);
+}
+
+void ImportedMemory::set_timeline(platform::Fd memory, Timeline::Peer owner) {
+  const std::lock_guard lock(mutex_);
+  if (timeline_) throw Error(Code::kProtocol, "TIMELINE: came twice");
+  timeline_ = std::make_unique<Timeline>(std::move(memory), std::move(owner));
+}
+
+void ImportedMemory::set_timeline_of_the_dead() {
+  const std::lock_guard lock(mutex_);
+  if (!timeline_) timeline_ = std::make_unique<Timeline>();
+}
+
+Timeline* ImportedMemory::timeline() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return timeline_.get();
+}
+
+void ImportedMemory::owner_hung_up(bool has_pidfd) noexcept {
+  Timeline* const timeline = this->timeline();
+  if (timeline != nullptr && !has_pidfd) timeline->peer_died();
+}
+
+}  // namespace tensorbus::memory

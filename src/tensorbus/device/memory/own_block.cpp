@@ -1,0 +1,82 @@
+#include "tensorbus/device/memory/own_block.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "tensorbus/device/order/device_watch.hpp"
+
+namespace tensorbus::memory {
+namespace {
+
+using platform::GpuStream;
+
+// The block is whole for whoever has it next when all of these have passed. Streams of a device
+// whose context is broken run nothing any more.
+void note_uses(WriteMarks& marks, std::vector<GpuStream> streams, const BlockRef& block) {
+  std::erase_if(streams, [](const GpuStream& stream) { return stream.device().is_broken(); });
+  if (streams.empty()) return;
+  for (std::size_t i = 1; i < streams.size(); ++i) streams.front().join(streams[i]);
+  marks.written_by(streams.front(), {&block, 1});
+}
+
+// While a stream is captured into a graph nothing can be said of it: it is tried again later.
+void let_go_later(const std::shared_ptr<DeviceMemory>& device_memory, const BlockRef& block,
+                  const std::vector<GpuStream>& streams,
+                  const std::vector<DeviceKeeper::OurStream>& ours) {
+  DeviceWatch::retry([device_memory, block, streams, ours] {
+    try {
+      note_uses(device_memory->marks(), streams, block);
+      return true;
+    } catch (const std::exception&) {
+      return false;
+    }
+  });
+}
+
+}  // namespace
+
+OwnBlock::OwnBlock(std::shared_ptr<DeviceMemory> device_memory, BlockRef block, Intact intact)
+    : device_memory_(std::move(device_memory)),
+      block_(std::move(block)),
+      device_(device_memory_->device_of(block_->segment())),
+      intact_(std::move(intact)) {}
+
+OwnBlock::~OwnBlock() {
+  if (fork_generation_ != platform::fork_generation())
+    platform::abandon(std::move(block_));
+  else if (!streams_.empty() && platform::Gpu::any_in_use())
+    let_go();
+}
+
+void OwnBlock::let_go() noexcept {
+  try {
+    return note_uses(device_memory_->marks(), streams_, block_);
+  } catch (const std::exception&) {  // later, then
+  }
+  try {
+    let_go_later(device_memory_, block_, streams_, ours_);
+  } catch (const std::exception&) {  // no memory: it is nobody's any more
+    platform::abandon(std::move(block_));
+  }
+}
+
+void OwnBlock::use_on(const GpuStream& stream) {
+  const std::lock_guard lock(mutex_);
+  if (std::find(streams_.begin(), streams_.end(), stream) != streams_.end()) return;
+  streams_.reserve(streams_.size() + 1);
+  device_memory_->marks().wait_on(stream, *block_);
+  streams_.push_back(stream);
+}
+
+void OwnBlock::use_on(const OurStream& stream) {
+  {
+    const std::lock_guard lock(mutex_);
+    ours_.push_back(stream);
+  }
+  use_on(stream->get());
+}
+
+bool OwnBlock::intact() const noexcept { return !device_.is_broken() && (!intact_ || intact_()); }
+
+}  // namespace tensorbus::memory

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "tensorbus/device/memory/device_keeper.hpp"
+#include "tensorbus/device/memory/device_memory.hpp"
+#include "tensorbus/memory/block.hpp"
+#include "tensorbus/platform/fork_guard.hpp"
+
+namespace tensorbus::memory {
+
+// A block of our own on a device that tensors which were received lie in. A stream of ours copies
+// them there; the block goes back when the streams that work with it have passed. Thread-safe.
+class OwnBlock final : public DeviceKeeper {
+ public:
+  // `intact`: of what was copied; it must not throw.
+  OwnBlock(std::shared_ptr<DeviceMemory> device_memory, BlockRef block, Intact intact);
+  ~OwnBlock();
+  OwnBlock(const OwnBlock&) = delete;
+  OwnBlock& operator=(const OwnBlock&) = delete;
+
+  std::byte* data() const noexcept { return block_->data(); }
+  void use_on(const platform::GpuStream& stream) override;
+  void use_on(const OurStream& stream) override;
+  bool intact() const noexcept override;
+  Intact intact_later() const override { return intact_; }
+
+ private:
+  void let_go() noexcept;
+
+  const std::uint32_t fork_generation_ = platform::fork_generation();
+  const std::shared_ptr<DeviceMemory> device_memory_;
+  BlockRef block_;
+  const platform::Gpu& device_;
+  const Intact intact_;
+  std::mutex mutex_;
+  std::vector<platform::GpuStream> streams_;  // that work with it
+  std::vector<OurStream> ours_;               // among them
+};
+
+}  // namespace tensorbus::memory

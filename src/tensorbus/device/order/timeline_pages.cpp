@@ -1,0 +1,158 @@
+#include "tensorbus/device/order/timeline_pages.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <new>
+#include <string>
+
+#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/files/memfd.hpp"
+
+namespace tensorbus::memory {
+namespace {
+
+using platform::Gpu;
+
+// More than any mark: GPUs compare by the sign of the difference. Below it stands how far its
+// writer came.
+constexpr std::uint64_t kReleased = std::uint64_t{1} << 62;
+
+bool is_released(std::uint64_t counter) noexcept {
+  return (counter & ~Mark::kMostValue) == kReleased;
+}
+
+// Nobody but us writes it now, other than somebody who lies.
+void release(std::atomic<std::uint64_t>& counter) noexcept {
+  std::uint64_t seen = counter.load(std::memory_order_acquire);
+  while (!is_released(seen) &&
+         !counter.compare_exchange_weak(seen, kReleased | (seen & Mark::kMostValue),
+                                        std::memory_order_acq_rel)) {
+  }
+}
+
+platform::Mapping private_page() {
+  constexpr std::size_t kBytes = TimelinePages::kBytes / 2;
+  const platform::Fd memfd = platform::create_sealed_memfd("tensorbus-passed", kBytes);
+  if (!platform::reserve_pages(memfd.get(), 0, kBytes))
+    throw Error(Code::kOutOfMemory, "the kernel has no memory for a timeline");
+  return {memfd.get(), kBytes, platform::Mapping::Access::kReadWrite};
+}
+
+}  // namespace
+
+Mark Mark::unpack(std::uint64_t packed) {
+  const Mark mark = of(packed);
+  if (mark.slot >= kSlots || (mark.value == 0 && mark.slot != 0))
+    throw Error(Code::kProtocol, "timeline: there is no mark " + std::to_string(packed));
+  return mark;
+}
+
+TimelinePages::TimelinePages(const platform::Fd& memfd, std::size_t own_page,
+                             std::shared_ptr<const platform::Fd> peer, bool shared)
+    : mapping_(memfd.get(), kBytes, platform::Mapping::Access::kReadWrite),
+      own_mapping_(shared ? private_page() : platform::Mapping()),
+      own_(page(mapping_, own_page)),
+      theirs_(page(mapping_, 1 - own_page)),
+      passed_(shared ? page(own_mapping_, 0) : own_),
+      peer_(std::move(peer)) {}
+
+std::span<TimelinePages::Counter> TimelinePages::page(const platform::Mapping& mapping,
+                                                      std::size_t index) noexcept {
+  return {reinterpret_cast<Counter*>(mapping.data()) + index * Mark::kSlots, Mark::kSlots};
+}
+
+platform::cu::DevicePtr TimelinePages::address_of(const Counter& counter, const Gpu& device) {
+  const bool is_private =
+      shared() && &counter >= passed_.data() && &counter < passed_.data() + passed_.size();
+  auto& registration = is_private ? own_registration_ : registration_;
+  if (!registration) {
+    const platform::Mapping& mapping = is_private ? own_mapping_ : mapping_;
+    registration.emplace(device, std::span(mapping.data(), mapping.size()));
+  }
+  return registration->address_of(&counter);
+}
+
+void TimelinePages::peer_died() noexcept {
+  for (Counter& counter : theirs_) release(counter);
+  dead_.store(true, std::memory_order_relaxed);
+}
+
+bool TimelinePages::failed(Mark mark) const noexcept {
+  if (!mark) return false;
+  const std::uint64_t counter = theirs(mark.slot).load(std::memory_order_acquire);
+  return is_released(counter) && (counter & Mark::kMostValue) < mark.value;
+}
+
+void TimelinePages::give_up_broken() noexcept {
+  for (std::uint32_t slot = 0; slot < Mark::kSlots; ++slot) {
+    const Gpu* const device = device_of_[slot].load(std::memory_order_relaxed);
+    if (device == nullptr || !device->is_broken()) continue;
+    release(own(slot));
+    release(passed(slot));
+  }
+}
+
+void TimelinePages::give_up() noexcept {
+  for (Counter& counter : own_) release(counter);
+  for (Counter& counter : passed_) release(counter);
+}
+
+const platform::Fd* TimelinePages::living_peer() const noexcept {
+  return peer_ && *peer_ && !peer_is_dead() ? peer_.get() : nullptr;
+}
+
+void TimelinePages::keep_until(Mark theirs, std::shared_ptr<const void> what) {
+  const std::lock_guard lock(mutex_);
+  until_.emplace_back(theirs, std::move(what));
+}
+
+void TimelinePages::keep_until_passed(std::vector<Mark> own, std::shared_ptr<const void> what) {
+  std::list<Passing> one;
+  one.push_back({std::move(own), std::move(what)});
+  const std::lock_guard lock(mutex_);
+  passing_.splice(passing_.end(), one);
+}
+
+void TimelinePages::keep(std::shared_ptr<const void> what) noexcept {
+  const std::lock_guard lock(mutex_);
+  try {
+    kept_.push_back(what);
+  } catch (const std::bad_alloc&) {
+    new (std::nothrow) std::shared_ptr<const void>(std::move(what));  // for good, rather than early
+  }
+}
+
+void TimelinePages::end(std::vector<Mark> last) noexcept {
+  const std::lock_guard lock(mutex_);
+  last_ = std::move(last);
+  ended_ = true;
+}
+
+bool TimelinePages::tidy() noexcept {
+  decltype(until_) gone;  // goes without our mutex
+  decltype(passing_) passed;
+  const std::lock_guard lock(mutex_);
+  const auto first = std::partition(until_.begin(), until_.end(),
+                                    [this](const auto& item) { return !reached(item.first); });
+  try {
+    gone.assign(std::make_move_iterator(first), std::make_move_iterator(until_.end()));
+    until_.erase(first, until_.end());
+  } catch (const std::bad_alloc&) {
+    return false;  // another time
+  }
+  for (auto at = passing_.begin(); at != passing_.end();) {
+    const auto one = at++;
+    std::erase_if(one->own, [this](Mark mark) { return reached_own(mark); });
+    if (one->own.empty()) passed.splice(passed.end(), passing_, one);
+  }
+  if (!ended_) return false;
+  std::erase_if(last_, [this](Mark mark) { return reached_own(mark); });
+  return last_.empty() && until_.empty() && passing_.empty();
+}
+
+bool TimelinePages::restless() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return ended_ || !until_.empty() || !passing_.empty();
+}
+
+}  // namespace tensorbus::memory

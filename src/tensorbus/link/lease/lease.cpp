@@ -1,0 +1,156 @@
+#include "tensorbus/link/lease/lease.hpp"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "tensorbus/device/order/device_watch.hpp"
+#include "tensorbus/link/lease/kept_lease.hpp"
+
+namespace tensorbus::link {
+
+bool PeerMemory::is_over() const noexcept {
+  if (!channel || channel->peer_is_gone()) return true;
+  pollfd death{pidfd ? pidfd->get() : -1, POLLIN, 0};  // a child may keep the socket
+  return ::poll(&death, 1, 0) == 1;
+}
+
+std::optional<Place> Lease::place_of(const std::byte* first, std::size_t bytes) const {
+  for (const Place& place : places_) {
+    if (first < place.begin || first + bytes > place.begin + place.bytes) continue;
+    Place part = place;
+    part.begin = first;
+    part.bytes = bytes;
+    part.offset += static_cast<std::uint64_t>(first - place.begin);
+    return part;
+  }
+  return std::nullopt;
+}
+
+PeerMemory* Lease::memory_of(const Id& owner, std::uint32_t segment) const noexcept {
+  for (const Place& place : places_)
+    if (place.segment == segment && place.owner == owner) return place.memory;
+  // Of what was not looked at yet there are no places.
+  return lender_ && lender_->source()->participant == owner ? lender_->connected().get() : nullptr;
+}
+
+void Lease::use_on(const platform::GpuStream& stream) {
+  if (!device_) return;
+  for (const auto& other : device_->others) other->use_on(stream);
+  use_here(stream);
+}
+
+void Lease::use_here(const platform::GpuStream& stream) {
+  memory::Timeline* const timeline = this->timeline();
+  if (timeline == nullptr) return;  // all of it belongs to the others
+  const std::lock_guard lock(device_->mutex);
+  timeline->wait(stream, device_->whole_at);
+  auto& streams = device_->streams;
+  if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
+}
+
+void Lease::use_on(const OurStream& stream) {
+  if (!device_) return;
+  for (const auto& other : device_->others) other->use_on(stream);
+  {
+    const std::lock_guard lock(device_->mutex);
+    device_->ours.push_back(stream);
+  }
+  use_here(stream->get());
+}
+
+bool Lease::intact() const noexcept {
+  if (!device_) return true;
+  for (const auto& other : device_->others)
+    if (!other->intact()) return false;
+  const memory::Timeline* const timeline = this->timeline();
+  return timeline == nullptr || !timeline->failed(device_->whole_at);
+}
+
+void Lease::list_writers(std::vector<Written>& all) const {
+  if (!device_) return;
+  for (const auto& other : device_->others) other->list_writers(all);
+  if (timeline() != nullptr) all.push_back({lender_->connected(), device_->whole_at});
+}
+
+memory::DeviceKeeper::Intact Lease::intact_later() const {
+  std::vector<Written> all;
+  list_writers(all);
+  return [all = std::move(all)] {
+    return std::none_of(all.begin(), all.end(), [](const Written& one) {
+      return one.by->imported.timeline()->failed(one.whole_at);
+    });
+  };
+}
+
+bool Lease::is_settled() const noexcept {
+  if (!device_) return true;
+  for (const auto& other : device_->others)
+    if (!other->is_settled()) return false;
+  const memory::Timeline* const timeline = this->timeline();
+  return timeline == nullptr || timeline->reached(device_->whole_at);
+}
+
+Lease::~Lease() {
+  if (!lender_) return;
+  if (lender_->forked()) {
+    platform::abandon(std::move(lender_));
+    platform::abandon(std::move(kept_));
+    return;
+  }
+  give_back();
+}
+
+namespace {
+
+bool is_broken(const platform::GpuStream& stream) { return stream.device().is_broken(); }
+
+// A mark for when all of these streams have passed what is enqueued on them now; none for those
+// that run nothing any more.
+memory::Mark signalled(const std::vector<platform::GpuStream>& streams,
+                       memory::Timeline& timeline) {
+  if (std::all_of(streams.begin(), streams.end(), is_broken)) return {};
+  for (std::size_t i = 1; i < streams.size(); ++i) streams.front().join(streams[i]);
+  return timeline.signal(streams.front());
+}
+
+}  // namespace
+
+// Of what this process owns itself the arena keeps the block for forked children.
+void Lease::give_back(std::uint64_t mark) noexcept {
+  if (!platform::may_be_inherited(born_) || lender_->connected()->of_this_process)
+    return lender_->give_back(*this, mark);
+  lender_->leave(*this);
+  if (!KeptLease::keep(lender_, token_, mark, born_)) lender_->give_back(token_, mark);
+}
+
+// While a stream is captured into a graph nothing can be said of it: whoever looks after streams
+// tries again later, and has the memory until then.
+void Lease::give_back() noexcept {
+  if (!device_ || device_->streams.empty()) return give_back(0);
+  try {
+    const memory::Mark mark = signalled(device_->streams, *timeline());
+    return give_back(mark.packed());
+  } catch (const std::exception&) {  // it is said later, below
+  }
+  lender_->leave(*this);
+  if (!platform::Gpu::any_in_use()) return;  // the process ends: all comes back
+  try {
+    memory::DeviceWatch::retry([lender = lender_, token = token_, streams = device_->streams,
+                                ours = device_->ours, kept = kept_] {
+      try {
+        const memory::Mark mark = signalled(streams, *lender->connected()->imported.timeline());
+        lender->give_back(token, mark.packed());
+        return true;
+      } catch (const std::exception&) {
+        return false;
+      }
+    });
+  } catch (const std::exception&) {  // no memory: it stays lent, and mapped
+    platform::abandon(std::move(lender_));
+    platform::abandon(std::move(kept_));
+  }
+}
+
+}  // namespace tensorbus::link

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <tensorbus/internal/one_or_many.hpp>
+#include <utility>
+
+#include "tensorbus/link/lease/byte_counter.hpp"
+#include "tensorbus/link/lease/lease.hpp"
+#include "tensorbus/memory/block.hpp"
+
+namespace tensorbus::link {
+
+// What a published sample keeps alive. Every lease and every place in the history has a reference;
+// when the last one goes, the blocks go back to the arena.
+class PublishedSample {
+ public:
+  explicit PublishedSample(memory::BlockRef block)
+      : on_device_(block->kind() == memory::BufferKind::kDevice) {
+    blocks_.push_back(std::move(block));
+  }
+  // `files`: segments of files that it lies in, which are `kept`. `leases`: of what others own of
+  // it.
+  explicit PublishedSample(OneOrMany<memory::BlockRef> blocks, OneOrMany<std::uint32_t> files = {},
+                           OneOrMany<std::shared_ptr<const void>> kept = {},
+                           OneOrMany<std::shared_ptr<const Lease>> leases = {})
+      : blocks_(std::move(blocks)),
+        files_(std::move(files)),
+        kept_(std::move(kept)),
+        leases_(std::move(leases)) {
+    for (const memory::BlockRef& block : blocks_)
+      on_device_ = on_device_ || block->kind() == memory::BufferKind::kDevice;
+  }
+  PublishedSample(const PublishedSample&) = delete;
+  PublishedSample& operator=(const PublishedSample&) = delete;
+
+  // Its bytes belong to this sum for as long as it lives. Once, by its publisher, who has a
+  // reference then, or knows who has.
+  void count_in(ByteCounter& in_flight) const noexcept {
+    std::size_t bytes = 0;
+    for (const memory::BlockRef& block : blocks_) bytes += block->bytes();
+    in_flight_ = CountedBytes(in_flight, bytes);
+  }
+
+  const OneOrMany<memory::BlockRef>& blocks() const noexcept { return blocks_; }
+  memory::Block& block() const noexcept { return **blocks_.begin(); }  // of one that has any
+  const OneOrMany<std::uint32_t>& files() const noexcept { return files_; }
+  // Is some of it written by streams?
+  bool on_device() const noexcept { return on_device_; }
+  // Of what others own of it on devices: is it known whether it came to be whole, and was it?
+  bool is_settled() const noexcept {
+    return std::all_of(leases_.begin(), leases_.end(),
+                       [](const auto& lease) { return lease->is_settled(); });
+  }
+  bool intact() const noexcept {
+    return std::all_of(leases_.begin(), leases_.end(),
+                       [](const auto& lease) { return lease->intact(); });
+  }
+  // The very memory of another participant, this segment of it, that this sample lies in; lives as
+  // long as the sample does. Null: none of it is there.
+  PeerMemory* memory_of(const Id& owner, std::uint32_t segment) const noexcept {
+    for (const auto& lease : leases_)
+      if (PeerMemory* const memory = lease->memory_of(owner, segment)) return memory;
+    return nullptr;
+  }
+
+ private:
+  OneOrMany<memory::BlockRef> blocks_;
+  OneOrMany<std::uint32_t> files_;
+  OneOrMany<std::shared_ptr<const void>> kept_;
+  OneOrMany<std::shared_ptr<const Lease>> leases_;
+  bool on_device_ = false;
+  mutable CountedBytes in_flight_;  // a statistic
+};
+
+// Empty for a sample that rides in the ring entry itself.
+using PublishedRef = std::shared_ptr<const PublishedSample>;
+
+}  // namespace tensorbus::link

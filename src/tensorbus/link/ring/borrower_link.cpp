@@ -1,0 +1,138 @@
+#include "tensorbus/link/ring/borrower_link.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "tensorbus/platform/kill_point.hpp"
+
+namespace tensorbus::link {
+
+BorrowerLink::BorrowerLink(std::uint32_t id, std::shared_ptr<const Source> source,
+                           std::shared_ptr<PeerMemory> connected, memory::Grant grant)
+    : LeaseSource(std::move(source), std::move(connected), grant),
+      id_(id),
+      unsubscribe_(Channel::prepare(Unsubscribe{id})),
+      done_(Channel::prepare(Done{id})) {}
+
+BorrowerLink::~BorrowerLink() {
+  if (forked()) return;
+  channel().send(std::move(done_));
+  platform::kill_point("done.sent");
+}
+
+void BorrowerLink::accept(const Accepted& accepted, platform::Fd segment) {
+  if (segment_) throw Error(Code::kProtocol, "ACCEPTED.link: came twice");
+  if (accepted.max_held > kMaxHeld || accepted.max_held == 0)
+    throw Error(Code::kProtocol, "ACCEPTED.max_held: " + std::to_string(accepted.max_held));
+  const Geometry geometry{accepted.slots, accepted.returns};
+  if (geometry.slots > kMaxDepth || geometry.returns > 2 * kMaxHeld)
+    throw Error(Code::kProtocol, "ACCEPTED.slots: more than there can be");
+  charge_ = connected()->account.take(
+      {.mappings = 1,
+       .address_bytes = geometry.bytes(),
+       .memory_bytes = geometry.bytes() + geometry.returns * sizeof(leases_[0])});
+  publisher_ = Waker(connected()->wake_page, accepted.wake_slot);
+  // Before the link is made: who has no memory for it has accepted nothing.
+  leases_ = std::vector<std::atomic<Lease*>>(geometry.returns);
+  segment_.emplace(std::move(segment), geometry);
+  segment_->close_descriptor();
+  samples_ = SampleRingReader(segment_->slots());
+  returns_ = ReturnRingWriter(segment_->return_tail(), segment_->returns());
+  max_held_ = accepted.max_held;
+  publisher_waits_ = accepted.reliable != 0;
+  next_sequence_ = accepted.next_sequence;
+}
+
+void BorrowerLink::unsubscribe() noexcept {
+  if (std::exchange(unsubscribed_, true)) return;
+  channel().send(std::move(unsubscribe_));
+  platform::kill_point("unsubscribe.sent");
+}
+
+bool BorrowerLink::pop(Entry& entry) noexcept {
+  if (!segment_) return false;
+  // What is only on its way back counts for the owner, who never lends more than we may hold.
+  if (outstanding() >= max_held_) give_back_unused();
+  if (!samples_.pop(entry)) return false;
+  popped_.store(popped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  return true;
+}
+
+void BorrowerLink::release_soon(std::uint64_t token) noexcept {
+  unused_[unused_count_++] = token;
+  if (unused_count_ == unused_.size()) give_back_unused();
+}
+
+// They were never entered, so that there is nothing to find them by.
+void BorrowerLink::give_back_unused() noexcept {
+  if (unused_count_ == 0) return;
+  const std::lock_guard lock(release_mutex_);
+  returns_.push(std::span(unused_).first(unused_count_));
+  released_.store(released_.load(std::memory_order_relaxed) + unused_count_,
+                  std::memory_order_relaxed);
+  unused_count_ = 0;
+  given_back_ = true;
+}
+
+BorrowerLink::Settled BorrowerLink::settle() noexcept {
+  give_back_unused();
+  const bool given_back = std::exchange(given_back_, false);
+  to_settle = false;
+  if (!publisher_waits_) return Settled::kNobodyWaits;
+  return given_back ? Settled::kGivenBack : Settled::kPopped;
+}
+
+bool BorrowerLink::ready() const noexcept {
+  if (set_aside) return look_again;
+  return segment_ && held() < max_held_ && samples_.ready();
+}
+
+std::uint64_t BorrowerLink::gap_before(std::uint64_t sequence) noexcept {
+  const std::uint64_t missed = sequence > next_sequence_ ? sequence - next_sequence_ : 0;
+  next_sequence_ = sequence + 1;
+  return missed;
+}
+
+void BorrowerLink::enter(Lease& lease) {
+  const auto index = static_cast<std::uint32_t>(lease.token());
+  // Release: pairs with the load in find_lease(), which reads the lease's places.
+  if (index >= leases_.size()) return;
+  leases_[index].store(&lease, std::memory_order_release);
+  for (const Place& place : lease.places())
+    if (place.owner != source()->participant) hands_on_.store(true, std::memory_order_relaxed);
+}
+
+std::optional<Leased> BorrowerLink::find_lease(const std::byte* first, std::size_t bytes) {
+  if (!covers(first) && !hands_on_.load(std::memory_order_relaxed)) return std::nullopt;
+  const std::lock_guard lock(release_mutex_);
+  for (const auto& held : leases_) {
+    Lease* const lease = held.load(std::memory_order_acquire);
+    if (lease == nullptr) continue;
+    const auto place = lease->place_of(first, bytes);
+    if (!place) continue;
+    if (auto living = lease->weak_from_this().lock()) return Leased{std::move(living), *place};
+  }
+  return std::nullopt;
+}
+
+void BorrowerLink::leave(const Lease& lease) noexcept {
+  const auto index = static_cast<std::uint32_t>(lease.token());
+  if (index >= leases_.size()) return;
+  const std::lock_guard lock(release_mutex_);
+  leases_[index].store(nullptr, std::memory_order_relaxed);
+}
+
+void BorrowerLink::give_back(std::uint64_t token, std::uint64_t mark) noexcept {
+  {
+    const std::lock_guard lock(release_mutex_);
+    const auto index = static_cast<std::uint32_t>(token);
+    if (index < leases_.size()) leases_[index].store(nullptr, std::memory_order_relaxed);
+    returns_.push(token, mark);
+    released_.store(released_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  if (!publisher_waits_) return;
+  full_fence();  // pairs with Sleeper::enter(): it sees our word, or we see that it sleeps
+  wake_publisher();
+}
+
+}  // namespace tensorbus::link

@@ -1,0 +1,58 @@
+#include "tensorbus/link/ring/lease_index.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace tensorbus::link {
+
+// Blocks do not overlap, views in one do: who is further below than kMostLooks has hardly anything
+// to do with an address.
+std::optional<Leased> LeaseIndex::find(const std::byte* first, std::size_t bytes,
+                                       std::size_t most_looks) const {
+  std::vector<std::shared_ptr<Lease>> seen;  // let go of when our mutex is free
+  std::vector<std::shared_ptr<BorrowerLink>> links;
+  const std::lock_guard lock(mutex_);
+  seen.reserve(std::min(most_looks, by_address_.size()));
+  // Places may overlap, several leases may be of one block: whichever is still held will do.
+  auto at = by_address_.upper_bound(first);
+  for (std::size_t looks = 0; at != by_address_.begin() && looks < most_looks; ++looks) {
+    --at;
+    std::shared_ptr<Lease> lease = at->second.living.lock();
+    if (!lease) continue;
+    if (const auto place = lease->place_of(first, bytes)) return Leased{std::move(lease), *place};
+    seen.push_back(std::move(lease));
+  }
+  for (const auto& weak : links_) {
+    std::shared_ptr<BorrowerLink> link = weak.lock();
+    if (!link) continue;
+    if (auto found = link->find_lease(first, bytes)) return found;
+    links.push_back(std::move(link));
+  }
+  return std::nullopt;
+}
+
+void LeaseIndex::add(const std::shared_ptr<BorrowerLink>& link) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(links_, [](const auto& weak) { return weak.expired(); });
+  links_.push_back(link);
+}
+
+void LeaseIndex::add(Lease& lease) {
+  decltype(by_address_) fresh;
+  for (const Place& place : lease.places())
+    fresh.emplace(place.begin, Entry{&lease, lease.weak_from_this()});
+  const std::lock_guard lock(mutex_);
+  by_address_.merge(fresh);
+}
+
+void LeaseIndex::remove(const Lease& lease) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (const Place& place : lease.places()) {
+    const auto [begin, end] = by_address_.equal_range(place.begin);
+    const auto found =
+        std::find_if(begin, end, [&](const auto& item) { return item.second.lease == &lease; });
+    if (found != end) by_address_.erase(found);
+  }
+}
+
+}  // namespace tensorbus::link

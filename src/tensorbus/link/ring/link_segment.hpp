@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tensorbus/link/ring/return_ring.hpp"
+#include "tensorbus/link/ring/sample_ring.hpp"
+#include "tensorbus/platform/fd.hpp"
+#include "tensorbus/platform/files/mapping.hpp"
+
+namespace tensorbus::link {
+
+// How many slots each ring of a link has: powers of two.
+struct Geometry {
+  std::uint32_t slots = 0;
+  std::uint32_t returns = 0;
+
+  static Geometry for_link(std::uint32_t depth, std::uint32_t max_held) noexcept;
+  std::size_t bytes() const noexcept;
+  bool operator==(const Geometry&) const = default;
+};
+inline constexpr std::uint32_t kMaxDepth = 1 << 16;
+inline constexpr std::uint32_t kMaxHeld = 1 << 20;
+
+// The memory of one link: a header page, the sample ring, the return ring. Both ends map it
+// writable and take the geometry from ACCEPTED, never from the memory.
+class LinkSegment {
+ public:
+  // The owner makes it ...
+  explicit LinkSegment(Geometry geometry);
+  // ... and the borrower maps what it was sent. Throws Error(kProtocol).
+  LinkSegment(platform::Fd memfd, Geometry geometry);
+
+  const platform::Fd& memfd() const noexcept { return memfd_; }
+  const Geometry& geometry() const noexcept { return geometry_; }
+  std::span<Slot> slots() const noexcept;
+  ReturnWord* return_tail() const noexcept;
+  std::span<ReturnSlot> returns() const noexcept;
+
+  // The descriptor is needed only to pass it on.
+  void close_descriptor() noexcept { memfd_.reset(); }
+
+ private:
+  Geometry geometry_;
+  platform::Fd memfd_;
+  platform::Mapping mapping_;
+};
+
+}  // namespace tensorbus::link

@@ -1,0 +1,25 @@
+#include "tensorbus/link/ring/message_lease_source.hpp"
+
+#include <utility>
+
+#include "tensorbus/link/lease/lease.hpp"
+#include "tensorbus/link/wire/control.hpp"
+#include "tensorbus/platform/kill_point.hpp"
+
+namespace tensorbus::link {
+
+MessageLeaseSource::MessageLeaseSource(std::shared_ptr<const Source> source,
+                                       std::shared_ptr<PeerMemory> connected, memory::Grant grant,
+                                       std::shared_ptr<LeaseIndex> lent, std::uint64_t token)
+    : LeaseSource(std::move(source), std::move(connected), grant),
+      lent_(std::move(lent)),
+      return_(Channel::prepare(Return{token})) {}
+
+void MessageLeaseSource::give_back(std::uint64_t token, std::uint64_t mark) noexcept {
+  if (token == 0 || !connected()->channel) return;
+  return_.set_last(mark);
+  connected()->channel->send(std::move(return_));
+  platform::kill_point("return.sent");
+}
+
+}  // namespace tensorbus::link

@@ -1,0 +1,142 @@
+#include "tensorbus/link/ring/owner_link.hpp"
+
+#include <utility>
+
+#include "tensorbus/platform/kill_point.hpp"
+
+namespace tensorbus::link {
+namespace {
+
+constexpr std::uint32_t kBacklog = 4;  // so many that are out mean that the borrower is behind
+constexpr std::uint32_t kAhead = 3;    // positions: their lines come while these are written
+
+}  // namespace
+
+OwnerLink::OwnerLink(LinkLimits limits, Waker subscriber, std::shared_ptr<SegmentSender> segments,
+                     memory::Grant grant)
+    : limits_(limits),
+      segment_(Geometry::for_link(limits.depth, limits.max_held)),
+      samples_(segment_.slots()),
+      returns_(segment_.return_tail(), segment_.returns()),
+      leases_(limits.depth + limits.max_held),
+      tokens_(segment_.geometry().slots),
+      subscriber_(std::move(subscriber)),
+      segments_(std::move(segments)),
+      grant_(grant) {}
+
+memory::PeerCost OwnerLink::cost_of(LinkLimits limits) noexcept {
+  const Geometry geometry = Geometry::for_link(limits.depth, limits.max_held);
+  return {.mappings = 1,
+          .address_bytes = geometry.bytes(),
+          .memory_bytes = geometry.bytes() + geometry.slots * sizeof(std::uint64_t) +
+                          (limits.depth + limits.max_held) * sizeof(Returning) +
+                          LeaseTable<PublishedRef>::bytes_for(limits.depth + limits.max_held)};
+}
+
+std::uint32_t OwnerLink::in_ring() noexcept {
+  // What came back was popped before: often that alone says that there is room, and the slot that
+  // the borrower polls is left alone. One that returns what it never popped hurts its own link.
+  const std::uint64_t outstanding = leases_.outstanding();
+  if (next_ - oldest_ > outstanding) oldest_ = next_ - outstanding;
+  // Looks at shared words only when the private count says that the ring may be full.
+  while (next_ - oldest_ >= limits_.depth && samples_.is_taken(oldest_)) ++oldest_;
+  return static_cast<std::uint32_t>(next_ - oldest_);
+}
+
+OwnerLink::Room OwnerLink::room() {
+  if (in_ring() >= limits_.depth) return Room::kRingFull;
+  return leases_.full() && (!drain() || leases_.full()) ? Room::kAllHeld : Room::kYes;
+}
+
+std::uint32_t OwnerLink::drop_until_room() {
+  std::uint32_t dropped = 0;
+  while (room() != Room::kYes && oldest_ != next_) dropped += drop_oldest() ? 1 : 0;
+  return dropped;
+}
+
+bool OwnerLink::drop_oldest() noexcept {
+  const std::uint64_t position = oldest_++;
+  if (!samples_.drop(position)) return false;
+  // A borrower that returned the lease without having popped it has hurt its own link alone.
+  take_back(token_at(position));
+  return true;
+}
+
+void OwnerLink::pass_segments(const PublishedRef& sample) {
+  if (!sample) return;
+  for (const memory::BlockRef& block : sample->blocks()) {
+    if (block->segment() == last_segment_) continue;
+    segments_->ensure_sent(block->segment(), grant_);
+    last_segment_ = block->segment();
+  }
+  for (const std::uint32_t file : sample->files()) segments_->ensure_sent(file, grant_);
+}
+
+void OwnerLink::prepare(const PublishedRef& sample, const platform::GpuStream* writer) {
+  prepared_.reset();  // that of a sample which came to nothing
+  pass_segments(sample);
+  if (sample && sample->on_device()) returning_.reserve(limits_.depth + limits_.max_held);
+  prepared_ = segments_->mark_for(sample, writer);
+}
+
+void OwnerLink::push(Entry& entry, PublishedRef sample, const platform::GpuStream* writer) {
+  if (!prepared_) prepare(sample, writer);
+  entry.timeline = prepared_->packed();
+  prepared_.reset();
+  if (sample) ++with_memory_;
+  entry.token = leases_.issue(std::move(sample));
+  platform::kill_point("publish.issued");
+  token_at(next_) = entry.token;
+  samples_.push(next_++, entry);
+  // One further on: by then it is here. Not one that the borrower may still want, and not for one
+  // that keeps up: it looks at the slot all the time, and would only have to give it back twice.
+  if (leases_.outstanding() > kBacklog && next_ + kAhead + 1 - oldest_ < tokens_.size())
+    samples_.fetch_to_write(next_ + kAhead);
+}
+
+bool OwnerLink::drain() {
+  if (!returning_.empty())
+    std::erase_if(returning_, [this](const Returning& lease) {
+      if (!segments_->reached(lease.mark)) return false;
+      take_back(lease.token);
+      return true;
+    });
+  const bool drained = returns_.drain([this](std::uint64_t token, std::uint64_t mark) {
+    if (mark == 0 || segments_->reached(mark))
+      take_back(token);
+    else
+      return_when_reached(token, mark);
+  });
+  if (!drained && !std::exchange(broken_, true)) ++bad_returns_;
+  return drained;
+}
+
+void OwnerLink::take_back(std::uint64_t token) noexcept {
+  const std::optional<PublishedRef> sample = leases_.take_back(token);
+  if (!sample) ++bad_returns_;
+  if (sample && *sample) --with_memory_;
+}
+
+void OwnerLink::return_when_reached(std::uint64_t token, std::uint64_t mark) noexcept {
+  if (returning_.size() == returning_.capacity())
+    ++bad_returns_;  // one of them came twice, or was never on a device
+  else
+    returning_.push_back({token, mark});
+}
+
+void OwnerLink::recall() noexcept {
+  while (oldest_ != next_) drop_oldest();
+}
+
+void OwnerLink::take_all_back() noexcept {
+  (void)drain();
+  // The borrower may live, and its streams read still what it has let go of.
+  for (const Returning& lease : returning_)
+    if (auto sample = leases_.take_back(lease.token))
+      segments_->keep_until(lease.mark, *std::move(sample));
+  returning_.clear();
+  leases_ = LeaseTable<PublishedRef>(0);
+  with_memory_ = 0;
+}
+
+}  // namespace tensorbus::link

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tensorbus/platform/kill_point.hpp"
+
+namespace tensorbus::link {
+
+// Leases on their way back from the borrower. The ring has a slot for every lease that can be
+// outstanding on the link (a power of two), so the borrower never waits and never looks at the
+// owner's position.
+using ReturnWord = std::atomic<std::uint64_t>;
+struct ReturnSlot {
+  ReturnWord token{0};
+  ReturnWord mark{0};  // of the borrower's timeline, packed: the lease is back when it is reached
+};
+static_assert(sizeof(ReturnSlot) == 16);
+
+// The borrower's end. Not thread-safe: under the link's release mutex.
+class ReturnRingWriter {
+ public:
+  ReturnRingWriter() = default;
+  ReturnRingWriter(ReturnWord* tail, std::span<ReturnSlot> slots) : tail_(tail), slots_(slots) {}
+
+  void push(std::uint64_t token, std::uint64_t mark = 0) noexcept {
+    write(token, mark);
+    move_tail();
+  }
+  // All of them with one store of the tail: the owner finds none, or all.
+  void push(std::span<const std::uint64_t> tokens) noexcept {
+    for (const std::uint64_t token : tokens) write(token, 0);
+    move_tail();
+  }
+
+ private:
+  void write(std::uint64_t token, std::uint64_t mark) noexcept {
+    ReturnSlot& slot = slots_[position_++ & (slots_.size() - 1)];
+    slot.token.store(token, std::memory_order_relaxed);
+    slot.mark.store(mark, std::memory_order_relaxed);
+    platform::kill_point("release.token_written");
+  }
+  void move_tail() noexcept {
+    // Release: pairs with the acquire in drain(); our last read of the tensor comes first too.
+    tail_->store(position_, std::memory_order_release);
+    platform::kill_point("release.tail_moved");
+  }
+
+  ReturnWord* tail_ = nullptr;
+  std::span<ReturnSlot> slots_;
+  std::uint64_t position_ = 0;
+};
+
+// The owner's end. Not thread-safe: under the publisher's mutex.
+class ReturnRingReader {
+ public:
+  ReturnRingReader() = default;
+  ReturnRingReader(const ReturnWord* tail, std::span<const ReturnSlot> slots)
+      : tail_(tail), slots_(slots) {}
+
+  // Calls take(token, mark) for everything that came back. False if the borrower's position makes
+  // no sense: then the link is to be ended.
+  template <typename Take>
+  [[nodiscard]] bool drain(Take take) {
+    const std::uint64_t tail = tail_->load(std::memory_order_acquire);  // pairs with push()
+    if (tail - position_ > slots_.size()) return false;
+    for (; position_ != tail; ++position_) {
+      const ReturnSlot& slot = slots_[position_ & (slots_.size() - 1)];
+      take(slot.token.load(std::memory_order_relaxed), slot.mark.load(std::memory_order_relaxed));
+    }
+    return true;
+  }
+
+ private:
+  const ReturnWord* tail_ = nullptr;
+  std::span<const ReturnSlot> slots_;
+  std::uint64_t position_ = 0;
+};
+
+}  // namespace tensorbus::link

@@ -1,0 +1,92 @@
+#include "tensorbus/link/wake/wake.hpp"
+
+#include <string>
+
+#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/files/memfd.hpp"
+#include "tensorbus/platform/waiting/notifier.hpp"
+
+namespace tensorbus::link {
+
+WakePage::WakePage()
+    : memfd_(platform::create_sealed_memfd("tensorbus-wake", kWakePageBytes)),
+      mapping_(memfd_.get(), kWakePageBytes, platform::Mapping::Access::kReadWrite) {
+  returned_.reserve(kWakeSlots);  // to give one back takes no memory
+}
+
+std::uint32_t WakePage::take_slot() {
+  const std::lock_guard lock(mutex_);
+  if (!returned_.empty()) {
+    const std::uint32_t index = returned_.back();
+    returned_.pop_back();
+    return index;
+  }
+  if (next_ == kWakeSlots)
+    throw Error(Code::kOutOfMemory, "a participant can have at most " + std::to_string(kWakeSlots) +
+                                        " publishers and subscribers at a time: close some");
+  return next_++;
+}
+
+void WakePage::give_back_slot(std::uint32_t index) noexcept {
+  const std::lock_guard lock(mutex_);
+  returned_.push_back(index);
+}
+
+WakeSlot& WakePage::slot(std::uint32_t index) const noexcept {
+  return reinterpret_cast<WakeSlot*>(mapping_.data())[index];
+}
+
+PeerWakePage map_peer_wake_page(const platform::Fd& memfd) {
+  platform::verify_sealed_memfd(memfd.get(), kWakePageBytes, "HELLO.wake_page");
+  return std::make_shared<const platform::Mapping>(memfd.get(), kWakePageBytes,
+                                                   platform::Mapping::Access::kReadWrite);
+}
+
+Sleeper::Sleeper(std::shared_ptr<WakePage> page)
+    : page_(std::move(page)), index_(page_->take_slot()) {
+  slot().sleeping.store(0, std::memory_order_relaxed);
+}
+
+Sleeper::~Sleeper() {
+  slot().sleeping.store(0, std::memory_order_relaxed);
+  page_->give_back_slot(index_);
+}
+
+void Sleeper::enter(std::uint32_t how) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (how == kSleepsOnFutex) ++parked_;
+  if (how == kSleepsOnEvent) event_armed_ = true;
+  slot().sleeping.store((parked_ > 0 ? kSleepsOnFutex : 0) | (event_armed_ ? kSleepsOnEvent : 0),
+                        std::memory_order_relaxed);
+  full_fence();  // pairs with the waker's: it sees `sleeping`, or we see its entry
+}
+
+void Sleeper::leave(std::uint32_t how) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (how == kSleepsOnFutex) --parked_;
+  if (how == kSleepsOnEvent) event_armed_ = false;
+  slot().sleeping.store((parked_ > 0 ? kSleepsOnFutex : 0) | (event_armed_ ? kSleepsOnEvent : 0),
+                        std::memory_order_relaxed);
+}
+
+void Sleeper::wake_own() noexcept {
+  slot().wake.fetch_add(1, std::memory_order_release);  // pairs with the acquire in park()
+  platform::futex_wake_all(slot().wake);
+}
+
+Waker::Waker(PeerWakePage page, std::uint32_t index) : page_(std::move(page)) {
+  if (index >= kWakeSlots)
+    throw Error(Code::kProtocol,
+                "wake_slot: " + std::to_string(index) + " of " + std::to_string(kWakeSlots));
+  slot_ = reinterpret_cast<WakeSlot*>(page_->data()) + index;
+}
+
+void Waker::wake(std::uint32_t sleeping) noexcept {
+  if ((sleeping & kSleepsOnFutex) != 0) {
+    slot_->wake.fetch_add(1, std::memory_order_release);  // pairs with the acquire in park()
+    platform::futex_wake_all(slot_->wake);
+  }
+  if ((sleeping & kSleepsOnEvent) != 0 && notifier_) platform::notify(notifier_.get());
+}
+
+}  // namespace tensorbus::link

@@ -1,0 +1,136 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "tensorbus/platform/fd.hpp"
+#include "tensorbus/platform/files/mapping.hpp"
+#include "tensorbus/platform/waiting/futex.hpp"
+
+namespace tensorbus::link {
+
+// docs/protocol.md, section 3, "The wake page".
+struct alignas(64) WakeSlot {
+  std::atomic<std::uint32_t> sleeping;  // written by the page's participant alone
+  std::atomic<std::uint32_t> wake;      // written by wakers
+};
+static_assert(sizeof(WakeSlot) == 64);
+
+inline constexpr std::uint32_t kWakeSlots = 16384;
+inline constexpr std::size_t kWakePageBytes = kWakeSlots * sizeof(WakeSlot);
+inline constexpr std::uint32_t kSleepsOnFutex = 1;
+inline constexpr std::uint32_t kSleepsOnEvent = 2;
+
+// How long a park may last before the sleeper looks again by itself.
+inline constexpr std::chrono::milliseconds kParkSlice{100};
+
+// A participant's own page. Untouched slots cost nothing. Thread-safe.
+class WakePage {
+ public:
+  WakePage();
+
+  const platform::Fd& memfd() const noexcept { return memfd_; }
+  // Throws Error(kOutOfMemory) when all are taken.
+  std::uint32_t take_slot();
+  void give_back_slot(std::uint32_t index) noexcept;
+  WakeSlot& slot(std::uint32_t index) const noexcept;
+
+ private:
+  platform::Fd memfd_;
+  platform::Mapping mapping_;
+  std::mutex mutex_;
+  std::uint32_t next_ = 0;
+  std::vector<std::uint32_t> returned_;
+};
+
+// A peer's page, mapped to wake those who sleep there.
+using PeerWakePage = std::shared_ptr<const platform::Mapping>;
+PeerWakePage map_peer_wake_page(const platform::Fd& memfd);
+
+// One sleeper of this participant. Owns its slot.
+class Sleeper {
+ public:
+  explicit Sleeper(std::shared_ptr<WakePage> page);
+  ~Sleeper();
+  Sleeper(const Sleeper&) = delete;
+  Sleeper& operator=(const Sleeper&) = delete;
+
+  std::uint32_t index() const noexcept { return index_; }
+
+  // How often we were woken. Acquire: pairs with the release of whoever wakes.
+  std::uint32_t wakes() const noexcept { return slot().wake.load(std::memory_order_acquire); }
+
+  // Parks until we were woken once more than `seen`, at most `timeout` and at most kParkSlice,
+  // unless `ready()`, asked after the others can see that we sleep, says that there is something.
+  // Several threads may park at once.
+  template <typename Ready>
+  platform::FutexWait park(std::uint32_t seen, std::chrono::nanoseconds timeout, Ready ready) {
+    enter(kSleepsOnFutex);
+    const auto outcome =
+        ready() ? platform::FutexWait::kWoken
+                : platform::futex_wait(slot().wake, seen,
+                                       std::min<std::chrono::nanoseconds>(timeout, kParkSlice));
+    leave(kSleepsOnFutex);
+    return outcome;
+  }
+
+  // The same from now on, for those whose `ready()` sees everything that they are woken for.
+  template <typename Ready>
+  platform::FutexWait park(std::chrono::nanoseconds timeout, Ready ready) {
+    return park(wakes(), timeout, ready);
+  }
+
+  // Wakes threads of this process that park here.
+  void wake_own() noexcept;
+
+  // From now on until disarm_event(), wakers also notify through the notifier that they were given.
+  void arm_event() noexcept { enter(kSleepsOnEvent); }
+  void disarm_event() noexcept { leave(kSleepsOnEvent); }
+
+ private:
+  WakeSlot& slot() const noexcept { return page_->slot(index_); }
+  void enter(std::uint32_t how) noexcept;
+  void leave(std::uint32_t how) noexcept;
+
+  std::shared_ptr<WakePage> page_;
+  std::uint32_t index_;
+  std::mutex mutex_;
+  std::uint32_t parked_ = 0;
+  bool event_armed_ = false;
+};
+
+// Wakes one sleeper of a peer.
+class Waker {
+ public:
+  Waker() = default;
+  // Throws Error(kProtocol) for an index beyond the page.
+  Waker(PeerWakePage page, std::uint32_t index);
+
+  void set_notifier(platform::Fd notifier) noexcept { notifier_ = std::move(notifier); }
+
+  // After the caller stored what the sleeper waits for and made one full fence, or swapped it in,
+  // sequentially consistent, which is one.
+  void wake_if_sleeping() noexcept {
+    // Sequentially consistent: after that fence or swap, which pairs with the fence in
+    // Sleeper::enter().
+    const std::uint32_t sleeping = slot_->sleeping.load(std::memory_order_seq_cst);
+    if (sleeping != 0) [[unlikely]]
+      wake(sleeping);
+  }
+
+ private:
+  void wake(std::uint32_t sleeping) noexcept;
+
+  PeerWakePage page_;
+  WakeSlot* slot_ = nullptr;
+  platform::Fd notifier_;
+};
+
+inline void full_fence() noexcept { std::atomic_thread_fence(std::memory_order_seq_cst); }
+
+}  // namespace tensorbus::link

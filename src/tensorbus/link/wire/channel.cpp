@@ -1,0 +1,98 @@
+#include "tensorbus/link/wire/channel.hpp"
+
+#include <array>
+#include <utility>
+
+#include "tensorbus/platform/check.hpp"
+
+namespace tensorbus::link {
+
+Channel::Channel(platform::Fd socket, std::function<void(bool)> wants_to_write)
+    : socket_(std::move(socket)), wants_to_write_(std::move(wants_to_write)) {}
+
+void Channel::send_bytes(std::vector<std::byte> bytes, std::vector<platform::Fd> fds) {
+  Queue message;
+  message.push_back({std::move(bytes), std::move(fds)});
+  send_or_queue(std::move(message));
+}
+
+void Channel::Prepared::set_last(std::uint64_t value) noexcept {
+  std::vector<std::byte>& bytes = message_.front().bytes;
+  std::memcpy(bytes.data() + bytes.size() - sizeof value, &value, sizeof value);
+}
+
+void Channel::send(Prepared message) noexcept {
+  try {
+    send_or_queue(std::move(message.message_));
+  } catch (const Error&) {  // a socket that takes nothing more: its end is told by receive()
+  }
+}
+
+void Channel::send_or_queue(Queue message) {
+  const std::lock_guard lock(mutex_);
+  const bool waits = pending_.empty();
+  if (waits && transmit(message.front()) != platform::Transfer::kWouldBlock) return;
+  pending_.splice(pending_.end(), message);
+  if (waits) wants_to_write_(true);
+}
+
+bool Channel::try_send_bytes(std::vector<std::byte> bytes) {
+  const Pending message{std::move(bytes), {}};
+  const std::lock_guard lock(mutex_);
+  return pending_.empty() && transmit(message) != platform::Transfer::kWouldBlock;
+}
+
+void Channel::flush() {
+  const std::lock_guard lock(mutex_);
+  if (pending_.empty()) return;
+  while (!pending_.empty()) {
+    if (transmit(pending_.front()) == platform::Transfer::kWouldBlock) return;
+    pending_.pop_front();
+  }
+  wants_to_write_(false);
+}
+
+std::size_t Channel::waiting() {
+  const std::lock_guard lock(mutex_);
+  return pending_.size();
+}
+
+void Channel::detach() {
+  const std::lock_guard lock(mutex_);
+  wants_to_write_ = [](bool) {};
+}
+
+platform::Transfer Channel::transmit(const Pending& pending) {
+  std::array<int, platform::kMaxFdsPerMessage> fds{};
+  check(pending.fds.size() <= fds.size());
+  for (std::size_t i = 0; i < pending.fds.size(); ++i) fds[i] = pending.fds[i].get();
+  return platform::send_datagram(socket_.get(), pending.bytes,
+                                 std::span(fds).first(pending.fds.size()));
+}
+
+Channel::State Channel::receive(Received& received) {
+  switch (platform::receive_datagram(socket_.get(), kMaxControlBytes, kMaxControlFds,
+                                     received.datagram)) {
+    case platform::Transfer::kWouldBlock:
+      return State::kNothing;
+    case platform::Transfer::kEnded:
+      return State::kEnded;
+    case platform::Transfer::kDone:
+      break;
+  }
+  if (received.datagram.truncated)
+    throw Error(Code::kProtocol, "control message: too long, or with too many descriptors");
+  received.header = decode_control_header(received.datagram.bytes);
+  return State::kMessage;
+}
+
+platform::Fd Channel::Received::take_fd(std::size_t i, std::size_t count) {
+  if (datagram.fds.size() != count)
+    throw Error(Code::kProtocol, "control message of type " +
+                                     std::to_string(static_cast<int>(header.type)) + ": " +
+                                     std::to_string(datagram.fds.size()) +
+                                     " descriptors, expected " + std::to_string(count));
+  return platform::duplicate(datagram.fds[i].get());  // the message may be handled once more
+}
+
+}  // namespace tensorbus::link

@@ -1,0 +1,79 @@
+#include "tensorbus/memory/file/file_segments.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "tensorbus/platform/fork_guard.hpp"
+
+namespace tensorbus::memory {
+
+// Kept by a file, and goes with its mapping. In a forked child it does nothing: the registry is the
+// parent's.
+class FileSegments::Unmapping {
+ public:
+  Unmapping(std::weak_ptr<Registry> registry, std::uint32_t number)
+      : registry_(std::move(registry)), number_(number) {}
+  Unmapping(const Unmapping&) = delete;
+  Unmapping& operator=(const Unmapping&) = delete;
+  ~Unmapping() {
+    if (platform::fork_generation() != made_in_) return;
+    if (const auto registry = registry_.lock()) registry->retire(number_);
+  }
+
+ private:
+  const std::weak_ptr<Registry> registry_;
+  const std::uint32_t number_;
+  const std::uint32_t made_in_ = platform::fork_generation();
+};
+
+void FileSegments::Registry::retire(std::uint32_t number) noexcept {
+  const std::lock_guard lock(mutex);
+  if (files.erase(number) == 0) return;
+  retired.push_back(number);
+  if (listener) listener();
+}
+
+namespace {
+
+// Without a reference of our own: if it were the last one, the file would end under our lock.
+bool is(const std::weak_ptr<const MappedFile>& known,
+        const std::shared_ptr<const MappedFile>& file) {
+  return !known.owner_before(file) && !file.owner_before(known);
+}
+
+}  // namespace
+
+std::uint32_t FileSegments::number_of(const std::shared_ptr<const MappedFile>& file) {
+  std::shared_ptr<const Unmapping> unmapping;  // goes without the lock, if there is no memory
+  const std::lock_guard lock(registry_->mutex);
+  auto& files = registry_->files;
+  const auto known = std::find_if(files.begin(), files.end(),
+                                  [&](const auto& item) { return is(item.second, file); });
+  if (known != files.end()) return known->first;
+  registry_->retired.reserve(registry_->retired.size() + files.size() + 1);
+  unmapping = std::make_shared<const Unmapping>(registry_, registry_->next);
+  file->keep_until_unmapped(unmapping);
+  files.emplace(registry_->next, file);
+  return registry_->next++;
+}
+
+std::shared_ptr<const MappedFile> FileSegments::find(std::uint32_t number) const {
+  const std::lock_guard lock(registry_->mutex);
+  const auto found = registry_->files.find(number);
+  return found == registry_->files.end() ? nullptr : found->second.lock();
+}
+
+std::vector<std::uint32_t> FileSegments::take_retired() {
+  const std::lock_guard lock(registry_->mutex);
+  if (registry_->retired.empty()) return {};
+  std::vector<std::uint32_t> room;
+  room.reserve(registry_->files.size());
+  return std::exchange(registry_->retired, std::move(room));
+}
+
+void FileSegments::on_retired(std::function<void()> listener) {
+  const std::lock_guard lock(registry_->mutex);
+  registry_->listener = std::move(listener);
+}
+
+}  // namespace tensorbus::memory

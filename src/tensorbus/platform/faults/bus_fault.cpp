@@ -1,0 +1,153 @@
+#include "tensorbus/platform/faults/bus_fault.hpp"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+
+#include "tensorbus/platform/faults/chained_handler.hpp"
+#include "tensorbus/platform/faults/signal_message.hpp"
+#include "tensorbus/platform/files/memfd.hpp"
+
+// What runs in the signal handler calls what write_fault.cpp calls there, and mmap. POSIX does not
+// list mmap for handlers; on Linux it is a plain system call, and is made as one: the function of a
+// C library may take locks (musl's does), and the thread sanitizer takes it for a write, in a race
+// with the threads that meet the same pages.
+
+namespace tensorbus::platform {
+
+class FileGuards {
+ public:
+  // False: this address is none of ours, or there was no way to mend it.
+  static bool mend(const void* address) noexcept;
+
+  static inline constinit AddressList<FileGuard> list;
+
+ private:
+  static bool replace(FileGuard& guard, std::size_t from) noexcept;
+  static void describe(const FileGuard& guard, SignalMessage& message) noexcept;
+  static bool is_told(std::uint64_t file) noexcept;
+};
+
+namespace {
+
+constinit ChainedHandler handler(SIGBUS);
+// Under the lock of the list:
+constinit bool asked = false;
+constinit std::array<std::uint64_t, 64> told{};  // files, the last ones
+constinit std::size_t next_told = 0;
+
+void lock_guards() noexcept { FileGuards::list.lock(); }
+void unlock_guards() noexcept { FileGuards::list.unlock(); }
+[[maybe_unused]] const int kRegistered =
+    ::pthread_atfork(lock_guards, unlock_guards, unlock_guards);
+
+void on_bus_error(int, siginfo_t* info, void* context) {
+  const int error = errno;
+  // A page that its file cannot supply; broken hardware (BUS_MCEERR_AR) is not ours to hide.
+  const bool mended = info->si_code == BUS_ADRERR && FileGuards::mend(info->si_addr);
+  errno = error;
+  if (!mended) handler.pass_on(info, context);
+}
+
+void install_once() noexcept {
+  if (asked) return;
+  asked = true;
+  (void)page_bytes();  // asks sysconf once, so that the handler need not
+  const char* wish = std::getenv("TENSORBUS_BUS_GUARD");
+  if (wish == nullptr || std::string_view(wish) != "0") handler.install(on_bus_error);
+}
+
+}  // namespace
+
+// Not inlined, so that the message has left the stack when the previous handler is called.
+[[gnu::noinline]] bool FileGuards::mend(const void* address) noexcept {
+  if (!list.lock_in_handler()) return false;
+  FileGuard* const guard = list.find(address);
+  if (guard == nullptr) {
+    list.unlock();
+    return false;
+  }
+  const auto offset =
+      static_cast<std::size_t>(static_cast<const std::byte*>(address) - guard->link_.memory.data());
+  const std::size_t from = offset - offset % page_bytes();
+  const bool first = !guard->broken();
+  const bool done = replace(*guard, from);
+  SignalMessage message;
+  const bool tells = first && done && !is_told(guard->file_);
+  if (tells) describe(*guard, message);
+  list.unlock();
+  if (tells) message.write_to_stderr();
+  return done;
+}
+
+// From now on it is.
+bool FileGuards::is_told(std::uint64_t file) noexcept {
+  if (file == 0) return false;
+  if (std::find(told.begin(), told.end(), file) != told.end()) return true;
+  told[next_told++ % told.size()] = file;
+  return false;
+}
+
+bool FileGuards::replace(FileGuard& guard, std::size_t from) noexcept {
+  const std::size_t intact = guard.intact_bytes();
+  if (from >= intact) return true;  // another thread met the same page, and its handler was faster
+  // Up to what was replaced before, which may have been written to since. Under the lock, so that
+  // the guard's owner cannot unmap this meanwhile and somebody else map it.
+  void* const begin = const_cast<std::byte*>(guard.link_.memory.data() + from);
+  const long protection = guard.writable_ ? PROT_READ | PROT_WRITE : PROT_READ;
+  // NORESERVE: it may be far more than the machine has, of which hardly anything will be touched.
+  const long flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
+  // Each argument as wide as a register: syscall() takes it for one.
+  if (::syscall(SYS_mmap, begin, intact - from, protection, flags, -1L, 0L) < 0) return false;
+  guard.intact_.store(from, std::memory_order_relaxed);
+  return true;
+}
+
+void FileGuards::describe(const FileGuard& guard, SignalMessage& message) noexcept {
+  message.text("tensorbus: the mapped file '")
+      .name(guard.path_)
+      .text("' was cut short, or cannot be read or written: from byte ")
+      .number(guard.intact_bytes())
+      .text(
+          " of the mapping on, this process reads zeros now. Its check() and flush() raise the "
+          "error. TENSORBUS_BUS_GUARD=0 has the process end by SIGBUS instead.\n");
+}
+
+std::uint64_t FileGuard::identify(int fd, bool anew) noexcept {
+  struct stat status{};
+  if (::fstat(fd, &status) != 0) return 0;
+  // A file system has fewer than 2^40 files as a rule; two that look alike share a line.
+  const std::uint64_t file = (static_cast<std::uint64_t>(status.st_dev) << 40 ^
+                              static_cast<std::uint64_t>(status.st_ino)) |
+                             std::uint64_t{1} << 63;
+  if (!anew) return file;
+  FileGuards::list.lock();
+  std::replace(told.begin(), told.end(), file, std::uint64_t{0});
+  FileGuards::list.unlock();
+  return file;
+}
+
+FileGuard::FileGuard(std::span<const std::byte> memory, std::string_view path, bool writable,
+                     std::uint64_t file) noexcept
+    : link_{memory}, path_(path), writable_(writable), file_(file), intact_(memory.size()) {
+  FileGuards::list.lock();
+  install_once();
+  FileGuards::list.add(*this);
+  FileGuards::list.unlock();
+}
+
+FileGuard::~FileGuard() {
+  FileGuards::list.lock();
+  FileGuards::list.remove(*this);
+  FileGuards::list.unlock();
+}
+
+}  // namespace tensorbus::platform

@@ -1,0 +1,39 @@
+#include "tensorbus/platform/faults/chained_handler.hpp"
+
+namespace tensorbus::platform {
+
+void ChainedHandler::install(void (*ours)(int, siginfo_t*, void*)) noexcept {
+  if (::sigaction(signal_, nullptr, &previous_) != 0) return;
+  struct sigaction action{};
+  action.sa_sigaction = ours;
+  // The previous handler runs inside ours: it finds the signals blocked as it asked for, which
+  // matters if it leaves by longjmp or raises the signal again.
+  action.sa_mask = previous_.sa_mask;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | (previous_.sa_flags & SA_NODEFER);
+  ::sigaction(signal_, &action, nullptr);
+}
+
+void ChainedHandler::pass_on(siginfo_t* info, void* context) const {
+  const bool sent = info->si_code <= 0;  // by raise() or kill(): no instruction will fault again
+  if (previous_.sa_handler == SIG_IGN && sent) return;
+  if (previous_.sa_handler == SIG_DFL || previous_.sa_handler == SIG_IGN) {
+    // The instruction that faulted runs again when we return, and now it ends the process.
+    restore_default();
+    if (sent) ::raise(signal_);
+    return;
+  }
+  if ((previous_.sa_flags & SA_RESETHAND) != 0) restore_default();
+  if ((previous_.sa_flags & SA_SIGINFO) != 0)
+    previous_.sa_sigaction(signal_, info, context);
+  else
+    previous_.sa_handler(signal_);
+}
+
+void ChainedHandler::restore_default() const noexcept {
+  struct sigaction action{};
+  action.sa_handler = SIG_DFL;
+  ::sigemptyset(&action.sa_mask);
+  ::sigaction(signal_, &action, nullptr);
+}
+
+}  // namespace tensorbus::platform

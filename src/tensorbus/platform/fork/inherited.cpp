@@ -1,0 +1,315 @@
+#include "tensorbus/platform/fork/inherited.hpp"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <limits>
+#include <mutex>
+#include <new>
+
+#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/fork/lineage.hpp"
+#include "tensorbus/platform/fork_guard.hpp"
+#include "tensorbus/platform/limits.hpp"
+
+namespace tensorbus::platform {
+
+namespace internal {
+std::atomic<ForkEpoch> fork_epoch{1};
+std::atomic<ForkEpoch> newest_guard{0};
+}  // namespace internal
+
+namespace {
+
+constexpr ForkEpoch kForking = std::numeric_limits<ForkEpoch>::max();
+constexpr std::size_t kMark = 4096;  // bytes of address space in a child
+
+// Raised for what was made in this process; a child begins at 0.
+std::array<std::atomic<std::size_t>, 2> inheritable{};
+
+// By their numbers, which in a child are closed by close_in_child().
+void close_guarded(int& fd) noexcept {
+  if (fd < 0) return;
+  keep_in_child(fd);
+  ::close(fd);
+  fd = -1;
+}
+
+// What one fork left to a child, seen from the parent. A child and its own children keep two
+// things, which exec takes from them: the end of a pipe for writing, whose hang-up the parent
+// polls; and, since there are programs that close all descriptors, a mapping of an open file that
+// has a lock. A lock belongs to the open file, which is closed with the last of its mappings.
+struct Guard {
+  ForkEpoch epoch = kForking;  // it may have inherited what was born before
+  std::uint64_t number = 0;    // of the byte that is locked
+  int pipe = -1;               // the end for reading; -1: it has hung up
+  Guard* older = nullptr;
+  Inherited* kept = nullptr;
+
+  // What the child is to have, and the parent only until the fork is over.
+  int childs_pipe = -1;
+  int childs_lock = -1;
+  void* childs_mark = nullptr;
+};
+
+}  // namespace
+
+struct ForkGuards {
+  std::mutex forking;  // from before a fork to after it
+  Guard* pending = nullptr;
+
+  std::mutex mutex;         // of all that follows; never held while something is let go of
+  Guard* newest = nullptr;  // in the order of their epochs
+  Guard unseen;  // of all forks for which there was no room: it has no end. In the list, if used
+  std::size_t unwatched = 0;
+  std::uint64_t next_number = 0;
+  int epoll = -1;
+  int locks = -1;  // a memfd
+
+  bool ready() noexcept;
+  Guard* make() noexcept;
+  bool fill(Guard& guard) noexcept;
+  Guard* use_unseen() noexcept;
+  void unlink(const Guard& guard) noexcept;
+  void tell_newest() const noexcept {
+    internal::newest_guard.store(newest != nullptr ? newest->epoch : 0);
+  }
+  bool is_locked(const Guard& guard) const noexcept;
+  void note_hang_ups() noexcept;
+  Inherited* end(Guard& guard, Inherited* ended) noexcept;
+
+  static void before_fork() noexcept;
+  static void in_parent() noexcept;
+  static void in_child() noexcept;
+  static void let_go(Inherited* list) noexcept;
+};
+
+namespace {
+
+constinit ForkGuards guards;
+
+[[maybe_unused]] const int kRegistered =
+    ::pthread_atfork(ForkGuards::before_fork, ForkGuards::in_parent, ForkGuards::in_child);
+
+int reopened(int fd) noexcept {
+  std::array<char, 32> path{};
+  std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", fd);
+  return ::open(path.data(), O_RDWR | O_CLOEXEC);
+}
+
+struct flock byte_of(const Guard& guard) noexcept {
+  struct flock byte{};
+  byte.l_type = F_WRLCK;
+  byte.l_whence = SEEK_SET;
+  byte.l_start = static_cast<off_t>(guard.number);
+  byte.l_len = 1;
+  return byte;
+}
+
+// The child has them now, or there is none.
+void close_childs(Guard& guard) noexcept {
+  if (guard.childs_mark != nullptr) ::munmap(guard.childs_mark, kMark);
+  if (guard.childs_pipe >= 0) ::close(guard.childs_pipe);
+  if (guard.childs_lock >= 0) ::close(guard.childs_lock);
+  guard.childs_mark = nullptr;
+  guard.childs_pipe = guard.childs_lock = -1;
+}
+
+}  // namespace
+
+bool ForkGuards::ready() noexcept {
+  if (epoll < 0) {
+    epoll = ::epoll_create1(EPOLL_CLOEXEC);
+    close_in_child(epoll);
+  }
+  if (locks < 0) {
+    locks = ::memfd_create("tensorbus-forks", MFD_CLOEXEC);
+    close_in_child(locks);
+  }
+  return epoll >= 0 && locks >= 0;
+}
+
+bool ForkGuards::fill(Guard& guard) noexcept {
+  std::array<int, 2> ends{};
+  if (!ready() || ::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) < 0) return false;
+  guard.pipe = ends[0];
+  close_in_child(guard.pipe);
+  guard.childs_pipe = ends[1];
+  guard.childs_lock = reopened(locks);
+  if (guard.childs_lock < 0) return false;
+  struct flock byte = byte_of(guard);
+  if (::fcntl(guard.childs_lock, F_OFD_SETLK, &byte) < 0) return false;
+  void* const mark = ::mmap(nullptr, kMark, PROT_NONE, MAP_SHARED, guard.childs_lock, 0);
+  if (mark == MAP_FAILED) return false;
+  guard.childs_mark = mark;
+  epoll_event hang_up{};  // of nothing else
+  hang_up.data.ptr = &guard;
+  return ::epoll_ctl(epoll, EPOLL_CTL_ADD, guard.pipe, &hang_up) == 0;
+}
+
+// Whatever is short: it is safe to see no end.
+Guard* ForkGuards::use_unseen() noexcept {
+  ++unwatched;
+  unlink(unseen);
+  unseen.epoch = kForking;
+  return &unseen;
+}
+
+Guard* ForkGuards::make() noexcept {
+  auto* const guard = new (std::nothrow) Guard;
+  if (guard == nullptr) return use_unseen();
+  guard->number = next_number++;
+  if (fill(*guard)) return guard;
+  close_childs(*guard);
+  close_guarded(guard->pipe);
+  delete guard;
+  return use_unseen();
+}
+
+void ForkGuards::unlink(const Guard& guard) noexcept {
+  for (Guard** at = &newest; *at != nullptr; at = &(*at)->older)
+    if (*at == &guard) {
+      *at = guard.older;
+      return;
+    }
+}
+
+void ForkGuards::before_fork() noexcept {
+  guards.forking.lock();
+  // Relaxed: what others begin to make meanwhile, the child has never seen.
+  if (inheritable[0].load(std::memory_order_relaxed) == 0 &&
+      inheritable[1].load(std::memory_order_relaxed) == 0)
+    return;
+  const std::lock_guard lock(guards.mutex);
+  guards.pending = guards.make();
+  guards.pending->older = guards.newest;
+  guards.newest = guards.pending;
+  guards.tell_newest();
+}
+
+// Also when there is no child: then its guard has hung up.
+void ForkGuards::in_parent() noexcept {
+  if (Guard* const guard = guards.pending) {
+    const std::lock_guard lock(guards.mutex);
+    guards.pending = nullptr;
+    close_childs(*guard);
+    guard->epoch = internal::fork_epoch.fetch_add(1, std::memory_order_relaxed) + 1;
+    guards.tell_newest();
+  }
+  guards.forking.unlock();
+}
+
+// The mutexes may be held by threads that do not exist here, and what the guards keep is the
+// parent's: all of it is forgotten, but for the pipe's end and the mark.
+void ForkGuards::in_child() noexcept {
+  if (guards.pending != nullptr && guards.pending->childs_lock >= 0)
+    ::close(guards.pending->childs_lock);
+  new (&guards) ForkGuards;
+  // Relaxed: the child has one thread.
+  internal::newest_guard.store(0, std::memory_order_relaxed);
+  const auto borrowed = static_cast<std::size_t>(Inheritable::Of::kOthers);
+  internal::lineage_after_fork(inheritable[borrowed].load(std::memory_order_relaxed) != 0);
+  for (auto& count : inheritable) count.store(0, std::memory_order_relaxed);
+}
+
+bool ForkGuards::is_locked(const Guard& guard) const noexcept {
+  struct flock byte = byte_of(guard);
+  return ::fcntl(locks, F_OFD_GETLK, &byte) == 0 && byte.l_type != F_UNLCK;
+}
+
+void ForkGuards::note_hang_ups() noexcept {
+  std::array<epoll_event, 64> events{};
+  while (true) {
+    const int count = ::epoll_wait(epoll, events.data(), static_cast<int>(events.size()), 0);
+    if (count <= 0) return;
+    for (int i = 0; i < count; ++i) {
+      Guard& guard = *static_cast<Guard*>(events[static_cast<std::size_t>(i)].data.ptr);
+      ::epoll_ctl(epoll, EPOLL_CTL_DEL, guard.pipe, nullptr);
+      close_guarded(guard.pipe);
+    }
+  }
+}
+
+// What an older child may have inherited, too, waits for that; `ended` gets the rest.
+Inherited* ForkGuards::end(Guard& guard, Inherited* ended) noexcept {
+  while (Inherited* const one = guard.kept) {
+    guard.kept = one->next_;
+    const bool older = guard.older != nullptr && one->born_ < guard.older->epoch;
+    Inherited*& list = older ? guard.older->kept : ended;
+    one->next_ = list;
+    list = one;
+  }
+  unlink(guard);
+  delete &guard;
+  return ended;
+}
+
+void ForkGuards::let_go(Inherited* list) noexcept {
+  while (list != nullptr) {
+    Inherited* const one = list;
+    list = one->next_;
+    one->let_go();
+  }
+}
+
+bool keep_for_children(Inherited& what) noexcept {
+  if (!may_be_inherited(what.born_)) return false;
+  const std::lock_guard lock(guards.mutex);
+  Guard* const guard = guards.newest;
+  if (guard == nullptr || guard->epoch <= what.born_) return false;
+  what.next_ = guard->kept;
+  guard->kept = &what;
+  return true;
+}
+
+int children_descriptor() {
+  const std::lock_guard lock(guards.mutex);
+  if (!guards.ready()) throw_system("looking after forked children", errno);
+  return guards.epoll;
+}
+
+bool look_after_children() noexcept {
+  Inherited* ended = nullptr;
+  bool again = false;
+  {
+    const std::lock_guard lock(guards.mutex);
+    guards.note_hang_ups();
+    for (Guard* guard = guards.newest; guard != nullptr;) {
+      Guard& one = *std::exchange(guard, guard->older);
+      if (&one == guards.pending || &one == &guards.unseen || one.pipe >= 0) continue;
+      if (guards.is_locked(one))
+        again = true;
+      else
+        ended = guards.end(one, ended);
+    }
+    guards.tell_newest();
+  }
+  ForkGuards::let_go(ended);
+  return again;
+}
+
+ForkedChildren forked_children() noexcept {
+  const std::lock_guard lock(guards.mutex);
+  ForkedChildren all{0, guards.unwatched};
+  for (const Guard* guard = guards.newest; guard != nullptr; guard = guard->older)
+    if (guard != &guards.unseen) ++all.guards;
+  return all;
+}
+
+Inheritable::Inheritable(Of whose) noexcept : fork_generation_(fork_generation()), whose_(whose) {
+  // Relaxed: whoever forks has seen what its child is to have.
+  inheritable[static_cast<std::size_t>(whose_)].fetch_add(1, std::memory_order_relaxed);
+}
+
+Inheritable::~Inheritable() {
+  if (fork_generation_ != fork_generation()) return;
+  inheritable[static_cast<std::size_t>(whose_)].fetch_sub(1, std::memory_order_relaxed);
+}
+
+}  // namespace tensorbus::platform

@@ -1,3 +1,0 @@
-#pragma once
-
-#include <tensorbus/id.hpp>  // as programs see it

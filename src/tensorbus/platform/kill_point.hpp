@@ -1,0 +1,52 @@
+#pragma once
+
+#include <array>
+#include <string_view>
+
+namespace tensorbus::platform {
+
+// Every place of the protocol at which a test can stop or kill a process; docs/protocol.md says
+// what a death at each leaves behind. Tests walk these lists, and check that they are complete.
+inline constexpr std::array<std::string_view, 30> kKillPoints = {"socket.bound",
+                                                                 "socket.listening",
+                                                                 "hello.sent",
+                                                                 "subscribe.sent",
+                                                                 "link.adopted",
+                                                                 "accepted.sent",
+                                                                 "loan.allocated",
+                                                                 "publish.copied",
+                                                                 "publish.described",
+                                                                 "publish.issued",
+                                                                 "publish.segment_sent",
+                                                                 "publish.entry_written",
+                                                                 "publish.entry_full",
+                                                                 "publish.woken",
+                                                                 "drop.taken",
+                                                                 "receive.popped",
+                                                                 "receive.described",
+                                                                 "receive.nothing_found",
+                                                                 "release.token_written",
+                                                                 "release.tail_moved",
+                                                                 "close.marker_removed",
+                                                                 "accepted.received",
+                                                                 "segment.received",
+                                                                 "unsubscribe.sent",
+                                                                 "done.sent",
+                                                                 "request.sent",
+                                                                 "claim.received",
+                                                                 "lent.sent",
+                                                                 "handed.sent",
+                                                                 "return.sent"};
+// Those that only memory of a GPU leads to.
+inline constexpr std::array<std::string_view, 3> kKillPointsOfDevices = {
+    "export.lent", "stage.received", "staged.sent"};
+
+#if TENSORBUS_KILL_POINTS
+// Acts on the environment of a test process: TENSORBUS_KILL_POINT="<name>:<n>:<kill|stop|exit>"
+// makes the n-th passage of that point (counted from 1) end or stop the process. Nothing otherwise.
+void kill_point(std::string_view name) noexcept;
+#else
+inline void kill_point(std::string_view) noexcept {}
+#endif
+
+}  // namespace tensorbus::platform

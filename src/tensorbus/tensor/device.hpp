@@ -1,3 +1,0 @@
-#pragma once
-
-#include <tensorbus/device.hpp>  // as programs see it

@@ -1,3 +1,0 @@
-#pragma once
-
-#include <tensorbus/dims.hpp>  // as programs see it

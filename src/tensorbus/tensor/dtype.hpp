@@ -1,3 +1,0 @@
-#pragma once
-
-#include <tensorbus/dtype.hpp>  // as programs see it

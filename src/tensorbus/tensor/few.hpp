@@ -1,3 +1,0 @@
-#pragma once
-
-#include <tensorbus/internal/few.hpp>  // as programs have it

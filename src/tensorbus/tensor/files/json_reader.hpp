@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tensorbus/tensor/files/text_cursor.hpp"
+
+namespace tensorbus {
+
+// JSON (RFC 8259) of what headers of files are made of: objects, lists, texts and whole numbers.
+// The caller says what comes next, so nothing is deeper than the caller goes. Strict: no characters
+// but UTF-8, no half surrogates, no zero bytes in texts. Throws Error(kInvalidArgument) that says
+// where it is not as expected.
+class JsonReader {
+ public:
+  JsonReader(std::string_view what, std::string_view text) : cursor_(what, text) {}
+
+  // Calls member(name) for each member, which reads its value.
+  template <typename Member>
+  void object(Member member) {
+    cursor_.expect('{');
+    if (cursor_.skip('}')) return;
+    do {
+      std::string name = text();
+      cursor_.expect(':');
+      member(std::move(name));
+    } while (cursor_.skip(','));
+    end_with('}');
+  }
+  // Calls item() for each, which reads it.
+  template <typename Item>
+  void list(Item item) {
+    cursor_.expect('[');
+    if (cursor_.skip(']')) return;
+    do item();
+    while (cursor_.skip(','));
+    end_with(']');
+  }
+  std::string text();
+  std::optional<std::int64_t> try_number() noexcept { return cursor_.try_number(); }
+
+  // The first character of what comes.
+  char next() noexcept { return cursor_.next(); }
+  void end() { cursor_.expect_end(); }
+
+ private:
+  void end_with(char closing);
+  void escaped(std::string& text);
+  std::uint32_t hexadecimal();
+  std::uint32_t code_point();
+
+  TextCursor cursor_;
+};
+
+}  // namespace tensorbus

@@ -1,3 +1,0 @@
-#pragma once
-
-#include <tensorbus/message_type.hpp>  // as programs see it

@@ -1,3 +1,0 @@
-#pragma once
-
-#include <tensorbus/origin.hpp>  // as programs see it

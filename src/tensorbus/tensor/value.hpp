@@ -1,3 +1,0 @@
-#pragma once
-
-#include <tensorbus/value.hpp>  // as programs see it

@@ -1,0 +1,388 @@
+#pragma once
+
+// The protocol of a queue (docs/protocol.md, section 7) as an explicit-state model: the table of
+// the host is the code itself (queue_table.hpp), the clients are modelled, and every message to the
+// host is a step of its own. A client may give up, die, or do nothing for as long as others go on,
+// which is what a stop is. What the host sends is there at once: a client that hears it late is one
+// that acts late. Left out: closing the queue, memory that is gone (TAKE with `spoilt`), lack of
+// memory.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "tensorbus/bus/queue/queue_table.hpp"
+#include "tensorbus/platform/error.hpp"
+#include "tests/model/queue_model_state.hpp"
+
+namespace tensorbus::bus::testing {
+
+class QueueModel {
+ public:
+  explicit QueueModel(QueueSizes sizes, QueueMistake mistake = QueueMistake::kNone)
+      : sizes_(std::move(sizes)), mistake_(mistake) {
+    producers_ = static_cast<int>(sizes_.puts.size());
+    for (const auto& items : sizes_.puts) item_count_ += static_cast<int>(items.size());
+  }
+
+  // Explores every state that can be reached. The first broken invariant, or "".
+  std::string explore() {
+    using Table = QueueTable<int, int>;
+    const auto patience =
+        sizes_.items_rest ? Table::Clock::duration::zero() : std::chrono::hours(1);
+    enter({Table(static_cast<std::size_t>(sizes_.maxsize), sizes_.redeliver, patience),
+           {},
+           {},
+           {},
+           0});
+    while (!todo_.empty() && violation_.empty()) {
+      const QueueState state = std::move(todo_.back());
+      todo_.pop_back();
+      moved_ = false;
+      for (int c = 0; c < clients(); ++c) {
+        if (is_producer(c))
+          producer_steps(state, c);
+        else
+          getter_steps(state, c);
+        host_steps(state, c);
+        die(state, c);
+      }
+      for (std::size_t i = 0; i < state.arriving.size(); ++i) leases_arrive(state, i);
+      if (!moved_) at_rest(state);
+    }
+    return violation_;
+  }
+  std::size_t states() const { return seen_.size(); }
+  std::size_t ends() const { return ends_; }
+
+ private:
+  int clients() const { return producers_ + sizes_.getters; }
+  bool is_producer(int client) const { return client < producers_; }
+  static bool lives(const ModelClient& client) { return client.at < ClientAt::kDead; }
+
+  // What the table has sent.
+  struct Port {
+    QueueState& state;
+    QueueModel& model;
+    using Request = ClientRequest<int>;
+
+    void offer(const Request& to, int item, std::uint64_t number) {
+      ModelClient& getter = client(to);
+      const bool late =
+          model.mistake_ == QueueMistake::kLateOfferIsTaken && getter.at == ClientAt::kIdle;
+      if (!late && (getter.at != ClientAt::kAsked || getter.asked != to_int8(to.number))) return;
+      getter.at = ClientAt::kOffered;
+      getter.item = to_int8(item);
+      getter.number = to_int8(number);
+    }
+    void done(const Request& to) { answer(to, Answered::kIn); }
+    void timed_out(const Request& to) {
+      if (model.is_producer(to.client)) answer(to, Answered::kNotIn);
+    }
+    void deny(const Request&, const Error&) {}
+    QueueTableState::Table::Clock::time_point now() const { return {}; }
+
+    ModelClient& client(const Request& to) {
+      return state.clients[static_cast<std::size_t>(to.client)];
+    }
+    void answer(const Request& to, Answered answered) {
+      ModelClient& producer = client(to);
+      if (!lives(producer)) return;
+      if (producer.item < 0)
+        return model.expect(model.mistake_ != QueueMistake::kNone, "a put is answered twice");
+      state.items[static_cast<std::size_t>(producer.item)].put = answered;
+      producer.at = ClientAt::kIdle;
+      producer.item = -1;
+    }
+  };
+
+  // --- A producer: put() with a time-out, again and again. ---
+
+  void producer_steps(const QueueState& from, int c) {
+    const auto index = static_cast<std::size_t>(c);
+    const ModelClient& self = from.clients[index];
+    if (!lives(self)) return;
+    const auto& items = sizes_.puts[index];
+    if (self.at == ClientAt::kIdle && static_cast<std::size_t>(self.asked) < items.size()) {
+      QueueState s = from;
+      ModelClient& me = s.clients[index];
+      me.item = to_int8(items[static_cast<std::size_t>(me.asked)]);
+      me.to_host.push({Say::kPut, ++me.asked, me.item});
+      me.at = ClientAt::kAsked;
+      enter(std::move(s));
+    }
+    if (self.at == ClientAt::kAsked) {  // it gives up, and waits for the answer to that
+      QueueState s = from;
+      ModelClient& me = s.clients[index];
+      me.to_host.push({Say::kCancel, me.asked});
+      me.at = ClientAt::kCancelling;
+      enter(std::move(s));
+    }
+  }
+
+  // --- A getter: get() with a time-out, and task_done() of any item that it has. ---
+
+  void getter_steps(const QueueState& from, int c) {
+    const auto index = static_cast<std::size_t>(c);
+    const ModelClient& self = from.clients[index];
+    if (!lives(self)) return;
+    if (self.at == ClientAt::kIdle && self.asked < sizes_.gets) {
+      QueueState s = from;
+      ModelClient& me = s.clients[index];
+      me.to_host.push({Say::kGet, ++me.asked});
+      me.at = ClientAt::kAsked;
+      for (ModelItem& item : s.items)
+        if (item.holder == c && !sizes_.redeliver) item.passed = true;
+      enter(std::move(s));
+    }
+    if (self.at == ClientAt::kAsked || self.at == ClientAt::kOffered) {  // Empty
+      QueueState s = from;
+      ModelClient& me = s.clients[index];
+      if (mistake_ != QueueMistake::kCancelIsNotSent) me.to_host.push({Say::kCancel, me.asked});
+      forget_offer(me);
+      enter(std::move(s));
+    }
+    if (self.at == ClientAt::kOffered || self.at == ClientAt::kTaking) take(from, c);
+    if (self.at == ClientAt::kIdle) {
+      for (int i = 0; i < item_count_; ++i) {
+        const ModelItem& item = from.items[static_cast<std::size_t>(i)];
+        if (item.holder != c || item.done || !may_be_done(from, item)) continue;
+        QueueState s = from;
+        s.clients[index].to_host.push({Say::kTaskDone, 0, 0, item.number});
+        s.items[static_cast<std::size_t>(i)].done = true;
+        enter(std::move(s));
+      }
+    }
+  }
+
+  // Without `redeliver` items have no names, and those that were finished with are done first.
+  bool may_be_done(const QueueState& s, const ModelItem& wanted) const {
+    if (sizes_.redeliver || wanted.passed) return true;
+    for (const ModelItem& item : s.items)
+      if (item.holder == wanted.holder && item.passed && !item.done) return false;
+    return true;
+  }
+
+  static void forget_offer(ModelClient& client) {
+    client.at = ClientAt::kIdle;
+    client.item = -1;
+    client.number = 0;
+  }
+
+  void take(QueueState s, int c) {
+    ModelClient& me = s.clients[static_cast<std::size_t>(c)];
+    if (me.at == ClientAt::kOffered) deliver(s, c);
+    if (me.at == ClientAt::kOffered && mistake_ == QueueMistake::kGetBeforeTake) {
+      me.at = ClientAt::kTaking;  // get() has returned, and TAKE follows
+    } else {
+      me.to_host.push({Say::kTake, me.asked});
+      forget_offer(me);
+    }
+    enter(std::move(s));
+  }
+
+  void deliver(QueueState& s, int c) {
+    const ModelClient& me = s.clients[static_cast<std::size_t>(c)];
+    ModelItem& item = s.items[static_cast<std::size_t>(me.item)];
+    expect(item.holder == -1 || sizes_.redeliver, "an item is delivered twice");
+    expect(item.holder == -1 || !lives(s.clients[static_cast<std::size_t>(item.holder)]),
+           "two clients have the same item");
+    expect(!item.done, "an item that was done is delivered again");
+    item.holder = to_int8(c);
+    item.number = me.number;
+    item.passed = false;
+  }
+
+  // --- The host: one message of one client, or the end of one. ---
+
+  void host_steps(const QueueState& from, int c) {
+    const auto index = static_cast<std::size_t>(c);
+    if (from.clients[index].to_host.count != 0) {
+      QueueState s = from;
+      Port port{s, *this};
+      hear(s, port, c, s.clients[index].to_host.pop());
+      settled(std::move(s));
+    }
+    const bool heard_all =
+        from.clients[index].to_host.count == 0 || mistake_ == QueueMistake::kDeathBeforeMessages;
+    if (from.clients[index].at == ClientAt::kDead && heard_all) {
+      QueueState s = from;
+      Port port{s, *this};
+      if (mistake_ == QueueMistake::kOfferDiesWithGetter)
+        for (const auto& offer : QueueTableState::offers(s.table, c)) s.table.spoil(port, offer);
+      s.table.forget(port, c);
+      s.clients[index] = {};
+      s.clients[index].at = ClientAt::kForgotten;
+      settled(std::move(s));
+    }
+  }
+
+  void hear(QueueState& s, Port& port, int c, const Message& heard) {
+    const ClientRequest<int> from{c, static_cast<std::uint32_t>(heard.request)};
+    switch (heard.say) {
+      case Say::kPut:
+        s.table.arrive(from, true);
+        s.arriving.emplace_back(from, heard.item);
+        return;
+      case Say::kGet:
+        return s.table.get(port, from, true);
+      case Say::kTake:
+        s.table.take(port, from);
+        return;
+      case Say::kCancel:
+        return cancel(s, port, from);
+      case Say::kTaskDone:
+        try {
+          s.table.task_done(port, c,
+                            mistake_ == QueueMistake::kDoneOfAnyItem
+                                ? 0
+                                : static_cast<std::uint64_t>(heard.number));
+        } catch (const Error&) {
+          expect(false, "an item that a client took is not in its hand");
+        }
+        return;
+      default:
+        return;
+    }
+  }
+
+  void cancel(QueueState& s, Port& port, const ClientRequest<int>& request) {
+    if (mistake_ == QueueMistake::kCancelledPutArrives)
+      for (const auto& [from, item] : s.arriving)
+        if (from == request) return port.timed_out(request);
+    const auto before = s.table.items();
+    int offered = -1;
+    if (mistake_ == QueueMistake::kReturnsTwice && !is_producer(request.client))
+      for (const auto& offer : QueueTableState::offers(s.table, request.client))
+        if (offer == request) offered = 0;
+    s.table.cancel(port, request);
+    if (offered == -1 || s.table.items() != before) return;
+    for (int item = 0; item < item_count_; ++item) {
+      if (QueueTableState::times_waiting(s.table, item) == 0) continue;
+      s.table.arrive(request, true);
+      s.table.put(port, request, item);
+      return;
+    }
+  }
+
+  void leases_arrive(QueueState s, std::size_t which) {
+    const auto [from, item] = s.arriving[which];
+    s.arriving.erase(s.arriving.begin() + static_cast<std::ptrdiff_t>(which));
+    Port port{s, *this};
+    s.table.put(port, from, item);
+    settled(std::move(s));
+  }
+
+  void settled(QueueState s) {
+    if (mistake_ == QueueMistake::kOfferIsInHand)
+      for (int c = producers_; c < clients(); ++c)
+        for (const auto& offer : QueueTableState::offers(s.table, c)) {
+          Port port{s, *this};
+          s.table.take(port, offer);
+        }
+    expect(!QueueTableState::somebody_waits_for_what_is_there(s.table),
+           "somebody waits for what is there");
+    expect(QueueTableState::all(s.table) == s.table.unfinished(), "unfinished is another number");
+    enter(std::move(s));
+  }
+
+  // --- Both. ---
+
+  void die(const QueueState& from, int c) {
+    if (from.deaths == sizes_.deaths || !lives(from.clients[static_cast<std::size_t>(c)])) return;
+    QueueState s = from;
+    ++s.deaths;
+    ModelClient& client = s.clients[static_cast<std::size_t>(c)];
+    client.at = ClientAt::kDead;
+    client.asked = 0;
+    client.item = -1;
+    client.number = 0;
+    enter(std::move(s));
+  }
+
+  void enter(QueueState s) {
+    moved_ = true;
+    key_.clear();
+    QueueTableState::encode(s.table, key_);
+    const auto put = [&](auto value) { key_.push_back(static_cast<char>(value)); };
+    for (int c = 0; c < clients(); ++c) {
+      const ModelClient& client = s.clients[static_cast<std::size_t>(c)];
+      put(client.at), put(client.asked), put(client.item), put(client.number);
+      put(client.to_host.count);
+      for (int i = 0; i < client.to_host.count; ++i) {
+        const Message& message = client.to_host.messages[static_cast<std::size_t>(i)];
+        put(message.say), put(message.request), put(message.item), put(message.number);
+      }
+    }
+    for (int i = 0; i < item_count_; ++i) {
+      const ModelItem& item = s.items[static_cast<std::size_t>(i)];
+      put(item.put), put(item.holder), put(item.number), put(item.done), put(item.passed);
+    }
+    for (const auto& [from, item] : s.arriving) put(from.client), put(from.number), put(item);
+    if (seen_.insert(fingerprint(key_)).second) todo_.push_back(std::move(s));
+  }
+
+  // 128 bits of a state. That two of 10^8 states share one has a probability of about 10^-22.
+  struct Fingerprint {
+    std::uint64_t low;
+    std::uint64_t high;
+    bool operator==(const Fingerprint&) const = default;
+  };
+  struct Hash {
+    std::size_t operator()(const Fingerprint& print) const { return print.low; }
+  };
+  static Fingerprint fingerprint(std::string_view key) {
+    Fingerprint print{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f};
+    for (const char byte : key) {
+      print.low = (print.low ^ static_cast<unsigned char>(byte)) * 0xff51afd7ed558ccd;
+      print.low ^= print.low >> 32;
+      print.high = (print.high + static_cast<unsigned char>(byte) + 1) * 0xc4ceb9fe1a85ec53;
+      print.high ^= print.high >> 29;
+    }
+    return print;
+  }
+
+  // Nothing can happen any more: every item is accounted for.
+  void at_rest(const QueueState& s) {
+    ++ends_;
+    expect(!QueueTableState::has_offers(s.table), "an offer that nobody answers");
+    std::uint64_t lost = 0;
+    for (int producer = 0; producer < producers_; ++producer)
+      for (const int i : sizes_.puts[static_cast<std::size_t>(producer)]) {
+        const ModelItem& item = s.items[static_cast<std::size_t>(i)];
+        const int waiting = QueueTableState::times_waiting(s.table, i);
+        expect(waiting <= 1, "an item is in the queue twice");
+        const bool is_there = waiting == 1 || item.holder != -1;
+        expect(!is_there || item.put != Answered::kNotIn, "an item is there that was not put");
+        expect(is_there || item.put != Answered::kIn, "an item is lost that nobody got");
+        if (item.holder == -1) continue;
+        const bool holder_lives = lives(s.clients[static_cast<std::size_t>(item.holder)]);
+        if (sizes_.redeliver)
+          expect((waiting == 1) == (!holder_lives && !item.done), "an item did not come back once");
+        else
+          expect(waiting == 0, "an item came back that had been delivered");
+        if (!sizes_.redeliver && !holder_lives && !item.done && !item.passed) ++lost;
+      }
+    expect(s.table.lost() == lost, "lost items are counted wrongly");
+  }
+
+  void expect(bool holds, const char* what) {
+    if (!holds && violation_.empty()) violation_ = what;
+  }
+
+  const QueueSizes sizes_;
+  const QueueMistake mistake_;
+  int producers_ = 0;
+  int item_count_ = 0;
+  std::unordered_set<Fingerprint, Hash> seen_;
+  std::vector<QueueState> todo_;
+  std::string key_;  // of the state that is entered
+  bool moved_ = false;
+  std::size_t ends_ = 0;
+  std::string violation_;
+};
+
+}  // namespace tensorbus::bus::testing

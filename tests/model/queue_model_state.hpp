@@ -1,0 +1,154 @@
+#pragma once
+
+// What a state of the model of a queue is made of: see queue_model.hpp.
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tensorbus/bus/queue/queue_table.hpp"
+
+namespace tensorbus::bus::testing {
+
+struct QueueSizes {
+  std::vector<std::vector<int>> puts;  // of each producer, the items in its order
+  int getters = 2;
+  int gets = 2;  // of each getter
+  int maxsize = 0;
+  bool redeliver = false;
+  int deaths = 1;           // of any clients, at most
+  bool items_rest = false;  // as soon as they are refused
+};
+
+// Mistakes that the model must find, or it proves nothing.
+enum class QueueMistake {
+  kNone,
+  kOfferIsInHand,        // the host takes an item for accepted when it has sent the offer
+  kDoneOfAnyItem,        // task_done() does not name the item that it means
+  kDeathBeforeMessages,  // the host forgets a client before it has heard all that it said
+  kLateOfferIsTaken,     // a getter that gave up takes what comes afterwards
+  kCancelIsNotSent,      // a getter that gave up tells nobody
+  kOfferDiesWithGetter,  // what was offered to a getter that died is dropped
+  kReturnsTwice,         // an offer that is cancelled goes back, and is put once more
+  kGetBeforeTake,        // get() returns before TAKE is in the socket
+  kCancelledPutArrives,  // a PUT that is cancelled while its leases are collected is put
+};
+
+enum class Say : std::uint8_t { kPut, kGet, kTake, kCancel, kTaskDone };
+struct Message {
+  Say say{};
+  std::int8_t request = 0;
+  std::int8_t item = 0;    // of kPut
+  std::int8_t number = 0;  // of kTaskDone
+  bool operator==(const Message&) const = default;
+};
+
+// In order, as in a socket.
+struct Wire {
+  static constexpr int kMost = 12;
+  std::array<Message, kMost> messages{};
+  std::int8_t count = 0;
+
+  void push(const Message& message) { messages.at(static_cast<std::size_t>(count++)) = message; }
+  Message pop() {
+    const Message first = messages[0];
+    for (int i = 1; i < count; ++i) messages[i - 1] = messages[i];
+    messages[--count] = {};
+    return first;
+  }
+};
+
+enum class ClientAt : std::uint8_t {
+  kIdle,
+  kAsked,
+  kOffered,
+  kTaking,
+  kCancelling,
+  kDead,
+  kForgotten
+};
+enum class Answered : std::uint8_t { kNot, kIn, kNotIn };
+
+struct ModelItem {
+  Answered put = Answered::kNot;
+  std::int8_t holder = -1;  // the last client whose get() returned it
+  std::int8_t number = 0;   // as it was told
+  bool done = false;        // by the holder: it has sent that
+  bool passed = false;      // the holder asked for the next one
+};
+
+constexpr std::int8_t to_int8(auto value) { return static_cast<std::int8_t>(value); }
+
+inline constexpr int kMostItems = 4;
+inline constexpr int kMostClients = 4;
+
+struct ModelClient {
+  ClientAt at = ClientAt::kIdle;
+  std::int8_t asked = 0;   // requests so far; the last is the one that is under way
+  std::int8_t item = -1;   // that it puts, or is offered
+  std::int8_t number = 0;  // of the offer
+  Wire to_host;
+};
+
+struct QueueState {
+  QueueTable<int, int> table;
+  std::array<ModelClient, kMostClients> clients{};
+  std::array<ModelItem, kMostItems> items{};
+  std::vector<std::pair<ClientRequest<int>, int>> arriving;  // their leases are being collected
+  std::int8_t deaths = 0;
+};
+
+}  // namespace tensorbus::bus::testing
+
+namespace tensorbus::bus {
+
+// What the model sees of a table.
+struct QueueTableState {
+  using Table = QueueTable<int, int>;
+
+  static void encode(const Table& table, std::string& to) {
+    const auto put = [&](auto value) { to.push_back(static_cast<char>(value)); };
+    put(table.last_number_), put(table.unfinished_), put(table.lost_), put(table.waiting_.size());
+    for (const auto& [number, entry] : table.waiting_)
+      put(number), put(entry.item), put(entry.rests_until > Table::Clock::time_point());
+    for (const auto& [client, hands] : table.clients_) {
+      put(client), put(hands.finished_with), put(hands.offered.size()), put(hands.taken.size());
+      for (const auto& [request, entry] : hands.offered)
+        put(request), put(entry.item), put(entry.number);
+      for (const auto& [number, entry] : hands.taken) put(number), put(entry.item);
+    }
+    put(table.arriving_.size()), put(table.putters_.size());
+    for (const auto& from : table.arriving_) put(from.from.client), put(from.from.number);
+    for (const auto& from : table.putters_)
+      put(from.from.client), put(from.from.number), put(from.item.begin()->second.item);
+    for (const auto& from : table.getters_) put(from.client), put(from.number);
+  }
+  static bool somebody_waits_for_what_is_there(const Table& table) {
+    return (!table.waiting_.empty() && !table.getters_.empty()) ||
+           (!table.full() && !table.putters_.empty());
+  }
+  static std::size_t all(const Table& table) {
+    std::size_t count = table.waiting_.size();
+    for (const auto& [client, hands] : table.clients_)
+      count += hands.offered.size() + hands.taken.size() + hands.finished_with;
+    return count;
+  }
+  static int times_waiting(const Table& table, int item) {
+    int times = 0;
+    for (const auto& [number, entry] : table.waiting_) times += entry.item == item ? 1 : 0;
+    return times;
+  }
+  static bool has_offers(const Table& table) { return table.offered_ != 0; }
+  // Every offer, as a request of the client that has it.
+  static std::vector<ClientRequest<int>> offers(const Table& table, int client) {
+    std::vector<ClientRequest<int>> found;
+    if (const auto hands = table.clients_.find(client); hands != table.clients_.end())
+      for (const auto& [request, entry] : hands->second.offered)
+        found.push_back({client, static_cast<std::uint32_t>(request)});
+    return found;
+  }
+};
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,73 @@
+#include "tests/model/queue_model.hpp"
+
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace tensorbus::bus::testing {
+
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest calls it
+void PrintTo(const QueueSizes& sizes, std::ostream* to) {
+  *to << sizes.getters << " getters, " << sizes.gets << " gets, maxsize " << sizes.maxsize
+      << (sizes.redeliver ? ", redeliver, " : ", ") << sizes.deaths << " deaths";
+}
+
+namespace {
+
+class EveryOrder : public ::testing::TestWithParam<QueueSizes> {};
+
+TEST_P(EveryOrder, of_messages_and_deaths_accounts_for_every_item) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "it has one thread, and takes minutes";
+#endif
+  QueueModel model(GetParam());
+  EXPECT_EQ(model.explore(), "");
+  EXPECT_GT(model.ends(), 0U);
+  RecordProperty("states", std::to_string(model.states()));
+}
+
+const std::vector<std::vector<int>> kTwo{{0}, {1}};
+const std::vector<std::vector<int>> kThree{{0, 2}, {1}};
+
+INSTANTIATE_TEST_SUITE_P(OfAQueue, EveryOrder,
+                         ::testing::Values(QueueSizes{kTwo, 2, 2, 1, false, 1},
+                                           QueueSizes{kTwo, 2, 2, 1, true, 1},
+                                           QueueSizes{{{0, 1}}, 2, 2, 0, true, 2, true}));
+
+// These take minutes: scripts/deep models runs them.
+INSTANTIATE_TEST_SUITE_P(DISABLED_OfALargerQueue, EveryOrder,
+                         ::testing::Values(QueueSizes{kThree, 2, 2, 2, true, 1},
+                                           QueueSizes{kThree, 2, 2, 0, false, 1},
+                                           QueueSizes{kThree, 2, 2, 0, true, 1, true},
+                                           QueueSizes{kThree, 2, 2, 1, false, 2},
+                                           QueueSizes{kThree, 2, 2, 1, true, 2}));
+
+std::string found(QueueMistake mistake, bool redeliver) {
+  return QueueModel({kTwo, 2, 2, 1, redeliver, 1}, mistake).explore();
+}
+
+TEST(QueueModel, finds_each_of_the_mistakes_that_one_could_make) {
+  for (const bool redeliver : {false, true}) {
+    EXPECT_EQ(found(QueueMistake::kOfferIsInHand, redeliver), "an item is lost that nobody got");
+    EXPECT_EQ(found(QueueMistake::kLateOfferIsTaken, redeliver),
+              "an item that a client took is not in its hand");
+    EXPECT_EQ(found(QueueMistake::kCancelIsNotSent, redeliver), "an offer that nobody answers");
+    EXPECT_EQ(found(QueueMistake::kOfferDiesWithGetter, redeliver),
+              "an item is lost that nobody got");
+    EXPECT_EQ(found(QueueMistake::kCancelledPutArrives, redeliver),
+              "an item is there that was not put");
+  }
+  EXPECT_EQ(found(QueueMistake::kDoneOfAnyItem, true), "an item did not come back once");
+  EXPECT_EQ(found(QueueMistake::kDeathBeforeMessages, true), "an item did not come back once");
+  EXPECT_EQ(found(QueueMistake::kDeathBeforeMessages, false),
+            "an item came back that had been delivered");
+  EXPECT_EQ(found(QueueMistake::kReturnsTwice, true), "an item did not come back once");
+  EXPECT_EQ(found(QueueMistake::kReturnsTwice, false), "an item came back that had been delivered");
+  EXPECT_EQ(found(QueueMistake::kGetBeforeTake, false),
+            "an item came back that had been delivered");
+}
+
+}  // namespace
+}  // namespace tensorbus::bus::testing

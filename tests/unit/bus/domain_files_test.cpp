@@ -1,0 +1,200 @@
+// Participants whose files somebody removes, and the directory with them: docs/protocol.md,
+// section 1.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <list>
+#include <optional>
+
+#include "tensorbus/bus/domain/domain.hpp"
+#include "tensorbus/bus/domain/topic_name.hpp"
+#include "tensorbus/bus/listing.hpp"
+#include "tensorbus/bus/queue.hpp"
+#include "tensorbus/bus/share.hpp"
+#include "tests/unit/bus/test_support.hpp"
+#include "tests/unit/platform/test_support.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+using namespace tensorbus::testing;
+
+class DomainFiles : public ::testing::Test {
+ protected:
+  Participant join() const { return Participant({.domain = path}); }
+  std::set<std::string> files() const {
+    std::set<std::string> names;
+    std::error_code gone;
+    for (const auto& entry : std::filesystem::directory_iterator(path, gone))
+      names.insert(entry.path().filename());
+    return names;
+  }
+  // Somebody does this to the domain, and it heals: the old pair goes on, and new ones find it all.
+  void heals_after(const std::function<void()>& what) {
+    const Participant owner = join();
+    const Participant borrower = join();
+    Publisher publisher("topic", {}, owner);
+    Subscriber subscriber("topic", {}, borrower);
+    Queue queue({.name = "jobs"}, owner);
+    const NodeName node("camera", owner);
+    const Shared shared = share({}, {}, owner);
+    ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
+    const auto before = files();
+    ASSERT_EQ(before.size(), 5U);
+    what();
+    EXPECT_TRUE(eventually([&] { return files() == before; }));
+    const Participant newcomer = join();
+    Subscriber another("topic", {}, newcomer);
+    ASSERT_EQ(publisher.wait_for_subscribers(2, kLong), Outcome::kDone);
+    EXPECT_EQ(attach(shared.handle(), {.timeout = kLong}, newcomer).tensors().size(), 0U);
+    EXPECT_EQ(wait_for_node("camera", kLong, {}, newcomer), Outcome::kDone);
+    (void)Queue::open("jobs", kLong, {}, newcomer);
+    publish_patterns(publisher, 1, 3);
+    EXPECT_EQ(next_seeds(subscriber, 3), seeds_from(1, 3));
+    EXPECT_EQ(next_seeds(another, 3), seeds_from(1, 3));
+    EXPECT_FALSE(subscriber.try_receive().has_value()) << "joined twice";
+    EXPECT_EQ(publisher.stats().subscribers, 2U);
+  }
+
+  const FreshDirectory base;
+  const std::string path = base.path() + "/above/domain";
+};
+
+TEST_F(DomainFiles, come_back_when_somebody_removes_them) {
+  heals_after([&] {
+    for (const std::string& name : files()) std::filesystem::remove(path + "/" + name);
+  });
+}
+
+TEST_F(DomainFiles, come_back_when_the_directory_is_removed_too) {
+  heals_after([&] {
+    while (std::filesystem::exists(base.path() + "/above")) {
+      std::error_code somebody_was_quicker;
+      std::filesystem::remove_all(base.path() + "/above", somebody_was_quicker);
+      if (!files().empty()) break;
+    }
+  });
+}
+
+TEST_F(DomainFiles, come_back_however_often_the_directory_is_removed) {
+  heals_after([&] {
+    for (int times = 0; times < 40;) {
+      if (!files().empty()) ++times;
+      std::error_code somebody_was_quicker;
+      std::filesystem::remove_all(base.path() + "/above", somebody_was_quicker);
+    }
+  });
+}
+
+TEST_F(DomainFiles, come_back_when_the_directory_is_renamed) {
+  heals_after(
+      [&] { ASSERT_EQ(std::rename(path.c_str(), (base.path() + "/elsewhere").c_str()), 0); });
+  EXPECT_TRUE(std::filesystem::is_empty(base.path() + "/elsewhere"));
+}
+
+TEST_F(DomainFiles, come_back_when_a_directory_above_is_renamed) {
+  heals_after([&] {
+    ASSERT_EQ(std::rename((base.path() + "/above").c_str(), (base.path() + "/else").c_str()), 0);
+  });
+  EXPECT_TRUE(std::filesystem::is_empty(base.path() + "/else/domain"));
+}
+
+TEST_F(DomainFiles, come_back_when_another_socket_is_put_in_the_place) {
+  const Participant one = join();
+  const std::string name = path + "/" + socket_name(one.id());
+  Publisher publisher("topic", {}, one);
+  const Domain domain(path);
+  const Id impostor = Id::random();
+  const platform::Fd listener = domain.listen(impostor);
+  ASSERT_EQ(std::rename((path + "/" + socket_name(impostor)).c_str(), name.c_str()), 0);
+  EXPECT_TRUE(eventually([&] {
+    const Participant other = join();
+    Subscriber subscriber("topic", {}, other);
+    return subscriber.wait_for_publishers(1, 100ms) == Outcome::kDone;
+  }));
+}
+
+TEST_F(DomainFiles, wait_for_a_place_that_is_safe) {
+  heals_after([&] {
+    const std::string above = base.path() + "/above";
+    ASSERT_EQ(std::rename(above.c_str(), (base.path() + "/else").c_str()), 0);
+    ASSERT_EQ(::mkdir((base.path() + "/unsafe").c_str(), 0700), 0);
+    ASSERT_EQ(::chmod((base.path() + "/unsafe").c_str(), 0777), 0);
+    (void)std::rename((base.path() + "/unsafe").c_str(), above.c_str());
+    std::filesystem::remove_all(base.path() + "/unsafe");
+    ASSERT_EQ(::chmod(above.c_str(), 0700), 0);
+  });
+}
+
+TEST_F(DomainFiles, are_not_made_again_once_they_were_closed) {
+  const Participant stays = join();
+  for (int i = 0; i < 200; ++i) {
+    std::optional<Participant> goes = join();
+    const Id id = goes->id();
+    std::optional<Publisher> publisher(std::in_place, "topic", PublisherOptions{}, *goes);
+    for (const std::string& name : files())
+      if (owner_of_file(name) == id) std::filesystem::remove(path + "/" + name);
+    publisher.reset();
+    goes.reset();
+    ASSERT_EQ(files(), std::set<std::string>{socket_name(stays.id())}) << i;
+  }
+}
+
+TEST_F(DomainFiles, of_a_subscriber_that_was_killed_are_removed_by_its_publisher) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "it knows no threads of a child that was forked beside threads";
+#endif
+  const Participant owner = join();
+  Publisher publisher("topic", {}, owner);
+  const auto own = files();
+  test::Child child([&] {
+    Subscriber subscriber("topic", {}, join());
+    ::pause();
+    return true;
+  });
+  ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
+  EXPECT_EQ(files().size(), 3U);
+  ::kill(child.pid(), SIGKILL);
+  EXPECT_TRUE(eventually([&] { return files() == own; }));
+}
+
+TEST_F(DomainFiles, of_many_that_were_killed_at_once_are_all_removed) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "it knows no threads of a child that was forked beside threads";
+#endif
+  const Participant owner = join();
+  Publisher publisher("topic", {}, owner);
+  const auto own = files();
+  std::list<test::Child> children;
+  for (int i = 0; i < 16; ++i)
+    children.emplace_back([&] {
+      Subscriber subscriber("topic", {}, join());
+      ::pause();
+      return true;
+    });
+  ASSERT_EQ(publisher.wait_for_subscribers(16, kLong), Outcome::kDone);
+  for (const test::Child& child : children) ::kill(child.pid(), SIGKILL);
+  EXPECT_TRUE(eventually([&] { return files() == own; }));
+}
+
+TEST_F(DomainFiles, of_thousands_of_dead_keep_nobody_waiting) {
+  const Participant owner = join();
+  const Participant borrower = join();
+  Subscriber subscriber("topic", {}, borrower);
+  Publisher publisher("topic", {}, owner);
+  ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
+  const auto before = files();
+  const Domain domain(path);
+  for (int i = 0; i < 5000; ++i) domain.add_marker(marker_name("topic", Id::random(), 1));
+  EXPECT_TRUE(eventually([&] { return files() == before; }));
+  publish_patterns(publisher, 1, 1);
+  EXPECT_EQ(next_seeds(subscriber, 1), Seeds{1});
+}
+
+}  // namespace
+}  // namespace tensorbus::bus

@@ -1,0 +1,271 @@
+// Queues (docs/protocol.md, section 7) against clients that speak to their host themselves, rightly
+// and wrongly.
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "tensorbus/bus/domain/domain.hpp"
+#include "tensorbus/bus/queue.hpp"
+#include "tensorbus/link/ring/sample_ring.hpp"
+#include "tensorbus/platform/files/memfd.hpp"
+#include "tensorbus/tensor/descriptor.hpp"
+#include "tests/fakes/fake_peer.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+using namespace tensorbus::testing;
+using link::ControlType;
+using testing::FakePeer;
+
+// What a lone tensor's descriptor is, somewhere in segment 0 of whoever sends it.
+link::Lent tensor_at(std::uint64_t offset) {
+  Descriptor descriptor;
+  descriptor.tensors.resize(1);
+  descriptor.tensors[0].layout = Layout::contiguous(DType::kUInt64, {2});
+  descriptor.tensors[0].offset = offset;
+  std::string bytes(descriptor.encoded_bytes(), '\0');
+  descriptor.encode(std::as_writable_bytes(std::span(bytes)));
+  return {0, 1, static_cast<std::uint32_t>(bytes.size()), link::kInlineSegment, 0, bytes, 0};
+}
+
+class FakeClient : public ::testing::Test {
+ protected:
+  FakeClient() {
+    peer.say_hello();
+    EXPECT_EQ(peer.next(), ControlType::kHello);
+    name = name_of(queue);
+  }
+  static link::QueueName name_of(const Queue& queue) {
+    const std::string address = queue.address();  // prefix:host:number:key
+    const std::size_t key = address.rfind(':') + 1;
+    const std::size_t number = address.rfind(':', key - 2) + 1;
+    return {std::stoull(address.substr(number), nullptr, 16),
+            std::stoull(address.substr(key), nullptr, 16)};
+  }
+  void get(std::uint32_t request, std::uint32_t flags = link::Get::kWait) {
+    peer.channel.send(link::Get{request, name, flags});
+  }
+  Code denied() {
+    auto type = peer.next();
+    while (type == ControlType::kReturn) type = peer.next();  // of what came with it
+    EXPECT_EQ(type, ControlType::kDenied);
+    return link::code_of(peer.received.as<link::Denied>().code);
+  }
+  void die() { ::shutdown(peer.channel.fd(), SHUT_RDWR); }
+  void finish(std::uint32_t request, std::uint64_t item) {
+    peer.channel.send(link::QueueCall{
+        request, name, static_cast<std::uint32_t>(link::QueueVerb::kTaskDone), item});
+  }
+  // The number of the item; nothing if there was no offer.
+  std::optional<std::uint64_t> hear_offer() {
+    auto type = peer.next();
+    while (type == ControlType::kSegment) type = peer.next();
+    if (type != ControlType::kLent) return std::nullopt;
+    return peer.received.as<link::Lent>().number;
+  }
+  // Items, unfinished, lost, after all that the peer said.
+  using State = std::array<std::uint64_t, 3>;
+  State state() {
+    peer.channel.send(
+        link::QueueCall{99, name, static_cast<std::uint32_t>(link::QueueVerb::kState)});
+    for (auto type = peer.next(); type; type = peer.next()) {
+      if (type != ControlType::kReply) continue;
+      const auto told = peer.received.as<link::Reply>();
+      if (told.request == 99) return {told.first, told.second, told.third};
+    }
+    ADD_FAILURE() << "no answer";
+    return {};
+  }
+  Message pattern(std::uint64_t seed) {
+    write_pattern(words, seed);
+    return {.tensors = {TensorView::of(words.data(), {8})}};
+  }
+  void put(std::uint64_t seed) { ASSERT_EQ(queue.put(pattern(seed), kLong), Outcome::kDone); }
+  static std::uint64_t take_from(Queue& from) {
+    Sample sample;
+    return from.get(sample, kLong) == Outcome::kDone ? seed_of(sample).value_or(0) : 0;
+  }
+  void others_go_on() {
+    put(3);
+    EXPECT_EQ(take_from(other), 3U);
+  }
+
+  const FreshDomain fresh;
+  const Participant host = fresh.join();
+  const Participant third = fresh.join();
+  const Domain domain{fresh.path()};
+  Queue queue{{.maxsize = 1}, host};
+  Queue other = Queue::open(queue.address(), kLong, {}, third);
+  FakePeer peer{domain.connect(host.id()).socket};
+  link::QueueName name;
+  std::vector<std::uint64_t> words = std::vector<std::uint64_t>(8);
+};
+
+TEST_F(FakeClient, that_has_no_key_or_no_queue_is_denied) {
+  ++name.key;
+  get(1);
+  EXPECT_EQ(denied(), Code::kInvalidArgument);
+  peer.channel.send(link::QueueCall{2, name, static_cast<std::uint32_t>(link::QueueVerb::kOpen)});
+  EXPECT_EQ(denied(), Code::kInvalidArgument) << "it has no name to be opened by";
+  name.number = 99;
+  get(3);
+  EXPECT_EQ(denied(), Code::kClosed);
+  others_go_on();
+}
+
+TEST_F(FakeClient, that_asks_for_what_there_is_not_is_denied) {
+  for (const std::uint32_t verb : {5U, 77U, 0xffffffffU}) {
+    peer.channel.send(link::QueueCall{verb, name, verb});
+    EXPECT_EQ(denied(), Code::kInvalidArgument);
+  }
+  peer.channel.send(
+      link::QueueCall{9, name, static_cast<std::uint32_t>(link::QueueVerb::kTaskDone)});
+  EXPECT_EQ(denied(), Code::kInvalidArgument);
+  peer.channel.send(link::Cancel{12345});
+  others_go_on();
+}
+
+TEST_F(FakeClient, that_puts_what_is_not_there_is_denied) {
+  peer.channel.send(link::Put{1, name, 0, tensor_at(0)});  // of a segment that it never sent
+  EXPECT_EQ(denied(), Code::kProtocol);
+  constexpr std::size_t kBytes = 4096;
+  std::vector<platform::Fd> fds;
+  fds.push_back(platform::create_sealed_memfd("x", kBytes));
+  peer.channel.send(link::SegmentMessage{0, kBytes, 0}, std::move(fds));
+  peer.channel.send(link::Put{2, name, 0, tensor_at(kBytes - 8)});  // beyond its end
+  EXPECT_EQ(denied(), Code::kProtocol);
+  link::Lent cut = tensor_at(0);
+  cut.inline_bytes.resize(5);
+  peer.channel.send(link::Put{3, name, 0, cut});
+  EXPECT_EQ(denied(), Code::kProtocol);
+  others_go_on();
+}
+
+TEST_F(FakeClient, that_takes_what_it_was_not_offered_changes_nothing) {
+  put(3);
+  for (std::uint32_t request = 0; request < 20; ++request)  // the socket takes them
+    for (const std::uint32_t spoilt : {0U, 1U, 2U})
+      peer.channel.send(link::Take{request, name, spoilt});
+  link::QueueName elsewhere = name;
+  ++elsewhere.number;
+  peer.channel.send(link::Take{1, elsewhere, 0});
+  EXPECT_EQ(state(), (State{1, 1, 0}));
+  EXPECT_EQ(take_from(other), 3U);
+}
+
+TEST_F(FakeClient, that_dies_with_an_offer_has_taken_nothing) {
+  put(3);
+  get(1);
+  ASSERT_EQ(hear_offer(), 0U) << "without redeliver items have no names";
+  EXPECT_EQ(queue.stats().items, 1U) << "it is the queue's until it was taken";
+  EXPECT_EQ(queue.put(pattern(9), 0s), Outcome::kTimedOut) << "and takes its room";
+  die();
+  EXPECT_EQ(take_from(other), 3U);
+  EXPECT_EQ(queue.stats().lost, 0U);
+}
+
+TEST_F(FakeClient, that_dies_right_after_it_took_an_item_has_taken_it) {
+  put(3);
+  get(1);
+  ASSERT_TRUE(hear_offer());
+  peer.channel.send(link::Take{1, name, 0});
+  die();
+  EXPECT_TRUE(eventually([&] { return queue.stats().lost == 1; }));
+  EXPECT_EQ(queue.stats().items, 0U);
+  EXPECT_EQ(queue.join(kLong), Outcome::kDone);
+  others_go_on();
+}
+
+TEST_F(FakeClient, that_cancels_an_offer_gets_nothing_for_it_any_more) {
+  put(3);
+  get(1);
+  ASSERT_TRUE(hear_offer());
+  peer.channel.send(link::Cancel{1});
+  peer.channel.send(link::Take{1, name, 0});  // too late
+  EXPECT_EQ(take_from(other), 3U);
+  EXPECT_EQ(state(), (State{0, 1, 0}));
+}
+
+TEST_F(FakeClient, that_says_that_an_item_is_spoilt_has_it_counted_as_lost) {
+  put(3);
+  get(1);
+  ASSERT_TRUE(hear_offer());
+  peer.channel.send(link::Take{1, name, 1});
+  EXPECT_EQ(state(), (State{0, 0, 1}));
+  others_go_on();
+}
+
+TEST_F(FakeClient, that_names_what_it_does_not_have_is_denied) {
+  Queue again({.redeliver = true}, host);
+  name = name_of(again);
+  for (std::uint64_t seed = 1; seed <= 2; ++seed)
+    ASSERT_EQ(again.put(pattern(seed), kLong), Outcome::kDone);
+  get(1);
+  get(2);
+  const auto older = hear_offer();
+  const auto newer = hear_offer();
+  ASSERT_TRUE(older && newer);
+  EXPECT_LT(*older, *newer);
+  peer.channel.send(link::Take{2, name, 0});
+  finish(3, *older);  // offered, and not taken
+  EXPECT_EQ(denied(), Code::kInvalidArgument);
+  finish(4, *newer);
+  EXPECT_EQ(peer.next(), ControlType::kReply);
+  finish(5, *newer);  // once more
+  EXPECT_EQ(denied(), Code::kInvalidArgument);
+  die();
+  Sample sample;
+  ASSERT_EQ(again.get(sample, kLong), Outcome::kDone);
+  EXPECT_EQ(seed_of(sample), 1U) << "the one that was never taken";
+  again.task_done();
+  EXPECT_EQ(again.join(kLong), Outcome::kDone);
+}
+
+TEST_F(FakeClient, that_dies_while_it_waits_is_passed_over) {
+  for (std::uint32_t request = 1; request <= 1000; ++request) get(request);
+  die();
+  others_go_on();
+}
+
+TEST_F(FakeClient, that_waits_without_end_is_bounded) {
+  constexpr std::uint32_t kMost = 65'536;
+  std::uint32_t denials = 0;
+  for (std::uint32_t request = 1; request <= kMost + 10; ++request) {
+    get(request);
+    peer.channel.flush();
+    while (peer.channel.waiting() > 0) peer.channel.flush();
+  }
+  while (denials < 10 && peer.next() == ControlType::kDenied) ++denials;
+  EXPECT_EQ(denials, 10U);
+  die();
+  others_go_on();
+}
+
+TEST_F(FakeClient, that_tells_what_nobody_asked_is_cut_off) {
+  peer.channel.send(link::Reply{1, 0, 0, 0, 0});
+  while (peer.next()) {
+  }
+  others_go_on();
+}
+
+TEST_F(FakeClient, that_gets_the_same_request_twice_gets_an_item_for_each_and_hurts_itself_alone) {
+  get(7);
+  get(7);
+  for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+    put(seed);
+    peer.channel.send(link::Take{7, name, 0});
+    EXPECT_TRUE(eventually([&] { return queue.stats().items == 0; }));
+  }
+  die();
+  EXPECT_TRUE(eventually([&] { return host.arena().used_bytes == 0; }));
+  EXPECT_EQ(queue.stats().lost, 2U);
+  others_go_on();
+}
+
+}  // namespace
+}  // namespace tensorbus::bus

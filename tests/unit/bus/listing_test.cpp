@@ -1,0 +1,102 @@
+// Who is in a domain.
+
+#include "tensorbus/bus/listing.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <thread>
+
+#include "tests/unit/bus/test_support.hpp"
+
+namespace tensorbus {
+namespace {
+
+using namespace tensorbus::testing;
+
+class Listed : public ::testing::Test {
+ protected:
+  std::vector<std::string> topics() const {
+    std::vector<std::string> names;
+    for (const PublisherInfo& publisher : list_publishers(asking)) names.push_back(publisher.topic);
+    std::ranges::sort(names);
+    return names;
+  }
+  std::vector<std::string> nodes() const {
+    std::vector<std::string> names;
+    for (const NodeInfo& node : list_nodes(asking)) names.push_back(node.name);
+    std::ranges::sort(names);
+    return names;
+  }
+
+  const FreshDomain domain;
+  const Participant asking = domain.join();
+  const Participant other = domain.join();
+};
+
+using Names = std::vector<std::string>;
+
+TEST_F(Listed, is_a_publisher_with_its_type_node_and_process) {
+  const MessageType type("robot.Pose\nposition: array");
+  PublisherOptions options;
+  options.type = type;
+  options.node = "driver";
+  const Publisher publisher("camera/image", options, other);
+  const auto found = list_publishers(asking);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].topic, "camera/image");
+  EXPECT_EQ(found[0].node, "driver");
+  EXPECT_EQ(found[0].type.definition(), type.definition());
+  EXPECT_EQ(found[0].participant, other.id());
+  EXPECT_EQ(found[0].pid, static_cast<std::uint32_t>(::getpid()));
+}
+
+TEST_F(Listed, are_publishers_and_nodes_as_they_come_and_go) {
+  EXPECT_EQ(topics(), Names{});
+  Publisher untyped("a", {}, other);
+  const Publisher odd(std::string(1000, '\n'), {}, other);
+  const NodeName first("driver", other);
+  {
+    const NodeName second("driver", asking);
+    const NodeName third("a", other);
+    EXPECT_EQ(nodes(), (Names{"a", "driver", "driver"}));
+  }
+  EXPECT_EQ(topics(), (Names{std::string(1000, '\n'), "a"}));
+  EXPECT_EQ(nodes(), Names{"driver"});
+  untyped.close();
+  EXPECT_EQ(topics(), Names{std::string(1000, '\n')});
+}
+
+TEST_F(Listed, is_nothing_that_others_left_or_made_up) {
+  const Publisher publisher("a", {}, other);
+  const std::string dead = Id::random().hex();
+  std::ofstream(domain.path() + "/b@" + dead + ".1.pub") << "noise";
+  std::ofstream(domain.path() + "/c@" + other.id().hex() + ".7.pub") << "noise";
+  std::ofstream(domain.path() + "/d@" + other.id().hex() + ".8.pub");
+  std::ofstream(domain.path() + "/node=e@" + other.id().hex() + ".9.pub") << std::string(99, '\0');
+  EXPECT_EQ(topics(), Names{"a"});
+  EXPECT_EQ(nodes(), Names{});
+}
+
+TEST_F(Listed, can_be_waited_for) {
+  EXPECT_EQ(wait_for_topic("a", 0ns, {}, asking), Outcome::kTimedOut);
+  EXPECT_EQ(wait_for_node("a", 1ms, {}, asking), Outcome::kTimedOut);
+  EXPECT_EQ(wait_for_node("a", kLong, [] { return true; }, asking), Outcome::kInterrupted);
+  std::optional<Publisher> publisher;
+  std::optional<NodeName> node;
+  std::thread later([&] {
+    node.emplace("a", other);
+    publisher.emplace("a", PublisherOptions(), other);
+  });
+  EXPECT_EQ(wait_for_topic("a", kLong, {}, asking), Outcome::kDone);
+  EXPECT_EQ(wait_for_node("a", kLong, {}, asking), Outcome::kDone);
+  later.join();
+}
+
+TEST_F(Listed, is_no_node_without_a_name) {
+  EXPECT_EQ(code_of([&] { NodeName("", asking); }), Code::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace tensorbus

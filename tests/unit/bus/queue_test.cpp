@@ -1,0 +1,307 @@
+// Queues: every item to exactly one, whoever comes, goes, waits and gives up.
+
+#include "tensorbus/bus/queue.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <set>
+#include <thread>
+
+#include "tensorbus/bus/share.hpp"
+#include "tests/unit/bus/test_support.hpp"
+
+namespace tensorbus {
+namespace {
+
+using namespace tensorbus::testing;
+
+class Queues : public ::testing::Test {
+ protected:
+  static Outcome put(Queue& queue, std::uint64_t seed, std::chrono::nanoseconds timeout = kLong) {
+    std::vector<std::uint64_t> words(64);
+    write_pattern(words, seed);
+    return queue.put({.tensors = {TensorView::of(words.data(), {64})}}, timeout);
+  }
+  static std::optional<std::uint64_t> get(Queue& queue, std::chrono::nanoseconds timeout = kLong) {
+    Sample sample;
+    if (queue.get(sample, timeout) != Outcome::kDone) return std::nullopt;
+    return seed_of(sample);
+  }
+  Queue open(const Queue& queue, const Participant& by) {
+    return Queue::open(queue.address(), kLong, {}, by);
+  }
+  bool unused(const Participant& participant) {
+    return eventually([&] { return participant.arena().used_bytes == 0; });
+  }
+
+  const FreshDomain domain;
+  Participant host = domain.join();
+  Participant producer = domain.join();
+  Participant consumer = domain.join();
+};
+
+TEST_F(Queues, hand_items_on_in_order_also_at_their_host) {
+  Queue queue({}, host);
+  Queue in = open(queue, producer);
+  Queue out = open(queue, consumer);
+  for (std::uint64_t seed = 0; seed < 10; ++seed) ASSERT_EQ(put(in, seed), Outcome::kDone);
+  EXPECT_EQ(queue.stats().items, 10U);
+  for (std::uint64_t seed = 0; seed < 5; ++seed) EXPECT_EQ(get(out), seed);
+  for (std::uint64_t seed = 5; seed < 10; ++seed) EXPECT_EQ(get(queue), seed);
+  EXPECT_EQ(get(out, 0s), std::nullopt);
+  for (const Participant* each : {&host, &producer, &consumer}) EXPECT_TRUE(unused(*each));
+}
+
+TEST_F(Queues, give_tensors_by_reference_straight_from_who_put_them) {
+  Queue queue({}, host);
+  Queue in = open(queue, producer);
+  Queue out = open(queue, consumer);
+  ASSERT_EQ(put(in, 1), Outcome::kDone);
+  Sample sample;
+  ASSERT_EQ(out.get(sample, kLong), Outcome::kDone);
+  EXPECT_TRUE(unused(host)) << "the queue is not needed any more";
+  EXPECT_GT(producer.arena().used_bytes, 0U);
+  queue = Queue({}, host);
+  host = domain.join();
+  EXPECT_EQ(seed_of(sample), 1U);
+  sample = Sample();
+  EXPECT_TRUE(unused(producer));
+}
+
+TEST_F(Queues, keep_items_of_producers_that_are_gone) {
+  Queue queue({}, host);
+  {
+    Queue in = open(queue, producer);
+    for (std::uint64_t seed = 0; seed < 3; ++seed) ASSERT_EQ(put(in, seed), Outcome::kDone);
+  }
+  producer = domain.join();
+  Queue out = open(queue, consumer);
+  Queue far = open(queue, producer);
+  EXPECT_EQ(get(out), 0U);
+  EXPECT_EQ(get(queue), 1U);
+  EXPECT_EQ(get(far), 2U);
+}
+
+TEST_F(Queues, bound_what_waits) {
+  Queue queue({.maxsize = 2}, host);
+  Queue in = open(queue, producer);
+  EXPECT_EQ(in.options().maxsize, 2U);
+  EXPECT_EQ(put(in, 0), Outcome::kDone);
+  EXPECT_EQ(put(in, 1), Outcome::kDone);
+  EXPECT_EQ(put(in, 9, 0s), Outcome::kTimedOut);
+  EXPECT_EQ(put(in, 9, 5ms), Outcome::kTimedOut);
+  std::thread waiting([&] { EXPECT_EQ(put(in, 2), Outcome::kDone); });
+  EXPECT_EQ(get(queue), 0U);
+  waiting.join();
+  EXPECT_EQ(get(queue), 1U);
+  EXPECT_EQ(get(queue), 2U);
+  EXPECT_EQ(get(queue, 0s), std::nullopt);
+  EXPECT_TRUE(unused(producer)) << "what did not fit is gone";
+}
+
+TEST_F(Queues, wait_for_items_and_lose_none_to_those_who_give_up) {
+  Queue queue({}, host);
+  Queue out = open(queue, consumer);
+  Queue in = open(queue, producer);
+  std::atomic<std::uint64_t> got{0};
+  constexpr std::uint64_t kItems = 300;
+  std::thread impatient([&] {
+    while (got < kItems)
+      if (get(out, 50us)) ++got;
+  });
+  std::thread patient([&] {
+    while (got < kItems)
+      if (get(queue, 5ms)) ++got;
+  });
+  for (std::uint64_t seed = 0; seed < kItems; ++seed) ASSERT_EQ(put(in, seed), Outcome::kDone);
+  impatient.join();
+  patient.join();
+  EXPECT_EQ(got, kItems);
+  EXPECT_EQ(queue.stats().items, 0U);
+  EXPECT_EQ(queue.stats().lost, 0U);
+  EXPECT_TRUE(unused(producer));
+}
+
+TEST_F(Queues, give_every_item_to_exactly_one) {
+  Queue queue({.maxsize = 4}, host);
+  constexpr std::uint64_t kEach = 100;
+  std::vector<std::thread> threads;
+  std::mutex mutex;
+  std::multiset<std::uint64_t> seen;
+  for (std::uint64_t p = 0; p < 3; ++p)
+    threads.emplace_back([&, p] {
+      Queue in = open(queue, p == 0 ? host : producer);
+      for (std::uint64_t i = 0; i < kEach; ++i) EXPECT_EQ(put(in, p * 1000 + i), Outcome::kDone);
+    });
+  for (int c = 0; c < 3; ++c)
+    threads.emplace_back([&, c] {
+      Queue out = open(queue, c == 0 ? host : consumer);
+      for (std::uint64_t i = 0; i < kEach; ++i) {
+        const auto seed = get(out);
+        const std::lock_guard lock(mutex);
+        seen.insert(seed.value_or(~0ULL));
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  std::multiset<std::uint64_t> expected;
+  for (std::uint64_t p = 0; p < 3; ++p)
+    for (std::uint64_t i = 0; i < kEach; ++i) expected.insert(p * 1000 + i);
+  EXPECT_EQ(seen, expected);
+}
+
+TEST_F(Queues, end_for_all_when_they_are_closed_or_their_host_is_gone) {
+  std::optional<Queue> queue(std::in_place, QueueOptions{.maxsize = 1}, host);
+  Queue in = open(*queue, producer);
+  Queue out = open(*queue, consumer);
+  ASSERT_EQ(put(in, 1), Outcome::kDone);
+  std::thread putting([&] { EXPECT_EQ(put(in, 2), Outcome::kClosed); });
+  std::thread joining([&] { EXPECT_EQ(out.join(kLong), Outcome::kClosed); });
+  const auto address = queue->address();
+  queue->close();
+  putting.join();
+  joining.join();
+  Sample sample;
+  EXPECT_EQ(out.get(sample, kLong), Outcome::kClosed);
+  EXPECT_EQ(put(in, 3), Outcome::kClosed);
+  EXPECT_EQ(code_of([&] { (void)Queue::open(address, kLong, {}, consumer); }), Code::kClosed);
+  EXPECT_EQ(code_of([&] { (void)out.stats(); }), Code::kClosed);
+
+  queue.emplace(QueueOptions{}, host);
+  Queue other = open(*queue, consumer);
+  std::thread getting([&] { EXPECT_EQ(other.get(sample, kLong), Outcome::kClosed); });
+  queue.reset();
+  host = domain.join();
+  getting.join();
+  EXPECT_TRUE(unused(producer));
+}
+
+TEST_F(Queues, count_what_is_done) {
+  Queue queue({}, host);
+  Queue out = open(queue, consumer);
+  EXPECT_EQ(queue.join(kLong), Outcome::kDone);
+  ASSERT_EQ(put(queue, 1), Outcome::kDone);
+  ASSERT_EQ(put(queue, 2), Outcome::kDone);
+  EXPECT_EQ(queue.join(5ms), Outcome::kTimedOut);
+  std::thread joining([&] { EXPECT_EQ(queue.join(kLong), Outcome::kDone); });
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(get(out));
+    out.task_done();
+  }
+  joining.join();
+  EXPECT_EQ(queue.stats().unfinished, 0U);
+  EXPECT_EQ(code_of([&] { out.task_done(); }), Code::kInvalidArgument);
+}
+
+TEST_F(Queues, with_redeliver_give_back_what_the_gone_had_in_hand) {
+  Queue queue({.redeliver = true}, host);
+  for (std::uint64_t seed = 0; seed < 4; ++seed) ASSERT_EQ(put(queue, seed), Outcome::kDone);
+  {
+    Queue out = open(queue, consumer);
+    for (std::uint64_t seed = 0; seed < 3; ++seed) EXPECT_EQ(get(out), seed);
+    out.task_done();  // of the first
+  }
+  consumer = domain.join();
+  for (std::uint64_t seed = 1; seed < 4; ++seed) {
+    EXPECT_EQ(get(queue), seed);
+    queue.task_done();
+  }
+  EXPECT_EQ(queue.join(kLong), Outcome::kDone);
+  EXPECT_EQ(queue.stats().lost, 0U);
+}
+
+TEST_F(Queues, without_redeliver_count_as_lost_what_the_gone_had_in_hand) {
+  Queue queue({}, host);
+  for (std::uint64_t seed = 0; seed < 3; ++seed) ASSERT_EQ(put(queue, seed), Outcome::kDone);
+  {
+    Queue out = open(queue, consumer);
+    for (std::uint64_t seed = 0; seed < 2; ++seed) EXPECT_EQ(get(out), seed);
+  }
+  consumer = domain.join();
+  EXPECT_TRUE(eventually([&] { return queue.stats().lost == 1; }));
+  EXPECT_EQ(get(queue), 2U);
+  queue.task_done();
+  EXPECT_EQ(queue.join(kLong), Outcome::kDone) << "nobody will do what the dead had";
+}
+
+TEST_F(Queues, are_found_by_name_also_by_those_who_come_first) {
+  std::thread early([&] {
+    Queue out = Queue::open("jobs/a b", kLong, {}, consumer);
+    EXPECT_EQ(get(out), 5U);
+  });
+  Queue queue({.name = "jobs/a b"}, host);
+  ASSERT_EQ(put(queue, 5), Outcome::kDone);
+  early.join();
+  EXPECT_EQ(code_of([&] { (void)Queue::open("other", 5ms, {}, consumer); }), Code::kTimeout);
+  queue.close();
+  EXPECT_EQ(code_of([&] { (void)Queue::open("jobs/a b", 5ms, {}, consumer); }), Code::kTimeout);
+}
+
+TEST_F(Queues, are_used_by_their_address_before_anybody_was_asked) {
+  std::optional<Queue> queue(std::in_place, QueueOptions{}, host);
+  const std::string address = queue->address();
+  Queue in = Queue::at(address, {}, producer);
+  EXPECT_EQ(in.address(), address);
+  EXPECT_FALSE(in.made_here());
+  ASSERT_EQ(put(in, 1), Outcome::kDone);
+  Queue out = Queue::at(address, {}, consumer);
+  EXPECT_EQ(get(out), 1U);
+  EXPECT_EQ(in.stats().items, 0U);
+  queue.reset();
+  host = domain.join();
+  Queue late = Queue::at(address, {}, producer);
+  EXPECT_EQ(put(late, 2), Outcome::kClosed);
+  EXPECT_TRUE(unused(producer));
+}
+
+TEST_F(Queues, refuse_tensors_of_who_does_not_know_that_they_are_shared) {
+  Queue queue({.shared = true}, host);
+  Queue in = Queue::at(queue.address(), {}, producer);
+  EXPECT_EQ(code_of([&] { (void)put(in, 1); }), Code::kProtocol);
+  Queue knowing = Queue::at(queue.address(), {.shared = true}, producer);
+  EXPECT_EQ(put(knowing, 2), Outcome::kDone);
+  EXPECT_EQ(get(queue), 2U);
+  EXPECT_EQ(get(queue, 0s), std::nullopt);
+  EXPECT_TRUE(unused(producer));
+}
+
+TEST_F(Queues, refuse_addresses_that_were_changed) {
+  Queue queue({}, host);
+  const std::string address = queue.address();
+  for (std::size_t length = 16; length + 16 < address.size(); ++length)
+    EXPECT_NE(code_of([&] { (void)Queue::open(address.substr(0, length), kLong, {}, consumer); }),
+              std::nullopt);
+  std::string changed = address;
+  changed.back() = changed.back() == '1' ? '2' : '1';
+  EXPECT_EQ(code_of([&] { (void)Queue::open(changed, kLong, {}, consumer); }),
+            Code::kInvalidArgument);
+  Queue wrong = Queue::at(changed, {}, consumer);
+  EXPECT_EQ(code_of([&] { (void)put(wrong, 1); }), Code::kInvalidArgument);
+  for (const std::string& text : {std::string(), std::string("jobs"), address + "0 "})
+    EXPECT_EQ(code_of([&] { (void)Queue::at(text, {}, consumer); }), Code::kInvalidArgument);
+}
+
+TEST_F(Queues, that_are_shared_give_memory_to_be_written) {
+  Queue queue({.shared = true}, host);
+  Queue in = open(queue, producer);
+  Queue out = open(queue, consumer);
+  const Loan kept = empty(Layout::contiguous(DType::kUInt64, {64}), true, producer);
+  write_pattern(kept.as<std::uint64_t>(), 1);
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(in.put({.tensors = {kept.view()}}), Outcome::kDone);
+  Sample one;
+  Sample other;
+  ASSERT_EQ(out.get(one, kLong), Outcome::kDone);
+  ASSERT_EQ(out.get(other, kLong), Outcome::kDone);
+  EXPECT_EQ(one.tensor().data(), other.tensor().data());
+  write_pattern(one.tensor().as_mutable<std::uint64_t>(), 2);
+  EXPECT_EQ(seed_of(kept.as<std::uint64_t>()), 2U);
+  // And on, by reference.
+  ASSERT_EQ(out.put({.tensors = {{one.tensor().data(), one.tensor().layout()}}}), Outcome::kDone);
+  ASSERT_EQ(queue.get(other, kLong), Outcome::kDone);
+  write_pattern(other.tensor().as_mutable<std::uint64_t>(), 3);
+  EXPECT_EQ(seed_of(kept.as<std::uint64_t>()), 3U);
+  EXPECT_EQ(consumer.arena().used_bytes, 0U);
+}
+
+}  // namespace
+}  // namespace tensorbus

@@ -1,0 +1,205 @@
+// Reliable publishers, and what late subscribers get.
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <csignal>
+
+#include "tests/unit/bus/test_support.hpp"
+
+namespace tensorbus {
+namespace {
+
+using namespace tensorbus::testing;
+
+class Reliable : public ::testing::Test {
+ protected:
+  Reliable() { EXPECT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone); }
+
+  // The third sample, which has no room, on a thread; returns when it waits for room.
+  std::thread publish_third(Outcome& outcome) {
+    publish_patterns(publisher, 0, 2);
+    std::thread thread([&] { outcome = publish_pattern(publisher, 2).outcome; });
+    EXPECT_TRUE(eventually([&] { return publisher.stats().waiting == 1; }));
+    return thread;
+  }
+
+  const FreshDomain domain;
+  const Participant owner = domain.join();
+  const Participant borrower = domain.join();
+  Publisher publisher{"topic", {.depth = 2, .reliable = true}, owner};
+  Subscriber subscriber{"topic", {}, borrower};
+};
+
+TEST_F(Reliable, a_full_queue_makes_the_publisher_wait_for_room) {
+  Outcome outcome = Outcome::kTimedOut;
+  std::thread thread = publish_third(outcome);
+  EXPECT_EQ(next_seeds(subscriber, 3), seeds_from(0, 3));
+  thread.join();
+  EXPECT_EQ(outcome, Outcome::kDone);
+  EXPECT_EQ(publisher.stats().waited, 1U);
+  EXPECT_EQ(publisher.stats().waiting, 0U);
+}
+
+TEST_F(Reliable, nothing_is_lost_at_any_speed) {
+  constexpr std::uint64_t kSamples = kSanitized ? 2000 : 20'000;
+  std::thread thread([&] { publish_patterns(publisher, 0, kSamples); });
+  EXPECT_EQ(next_seeds(subscriber, kSamples), seeds_from(0, kSamples));
+  thread.join();
+  EXPECT_EQ(subscriber.stats().missed, 0U);
+}
+
+TEST_F(Reliable, a_publisher_that_gives_up_has_given_nobody_the_sample) {
+  Subscriber roomy("topic", {.depth = 100}, borrower);
+  ASSERT_EQ(publisher.wait_for_subscribers(2, kLong), Outcome::kDone);
+  publish_patterns(publisher, 0, 2);
+  Loan loan = pattern_loan(publisher, 99);
+  Message message;
+  message.tensors.push_back(loan.view());
+  EXPECT_EQ(publisher.publish(message, 10ms).outcome, Outcome::kTimedOut);
+  EXPECT_EQ(publisher.stats().timed_out, 1U);
+  EXPECT_EQ(next_seeds(roomy, 2), seeds_from(0, 2));
+  EXPECT_EQ(next_seeds(subscriber, 2), seeds_from(0, 2));
+  EXPECT_FALSE(roomy.try_receive());
+  EXPECT_FALSE(subscriber.try_receive());
+  // The loan is still the caller's, and its sequence was not used up.
+  loan.as<std::uint64_t>()[0] = 99;
+  const Published published = publisher.publish(std::move(loan));
+  EXPECT_EQ(published.outcome, Outcome::kDone);
+  EXPECT_EQ(published.sequence, 2U);
+  EXPECT_EQ(next_seeds(roomy, 1), Seeds{99});
+  EXPECT_EQ(roomy.stats().missed, 0U);
+}
+
+TEST_F(Reliable, a_loan_outlives_a_publish_that_gave_up) {
+  Loan loan = pattern_loan(publisher, 5);
+  Publisher impatient("other", {.depth = 1, .reliable = true, .timeout = 1ms}, owner);
+  Subscriber slow("other", {}, borrower);
+  ASSERT_EQ(impatient.wait_for_subscribers(1, kLong), Outcome::kDone);
+  publish_patterns(impatient, 0, 1);
+  EXPECT_EQ(impatient.publish(std::move(loan)).outcome, Outcome::kTimedOut);
+  EXPECT_EQ(seed_of(loan.as<std::uint64_t>()), 5U);  // NOLINT(bugprone-use-after-move)
+}
+
+TEST_F(Reliable, a_subscriber_that_closes_frees_the_publisher) {
+  Outcome outcome = Outcome::kTimedOut;
+  std::thread thread = publish_third(outcome);
+  subscriber.close();
+  thread.join();
+  EXPECT_EQ(outcome, Outcome::kDone);
+}
+
+TEST_F(Reliable, a_publisher_that_closes_waits_no_longer) {
+  Outcome outcome = Outcome::kTimedOut;
+  std::thread thread = publish_third(outcome);
+  publisher.close();
+  thread.join();
+  EXPECT_EQ(outcome, Outcome::kClosed);
+  EXPECT_EQ(next_seeds(subscriber, 2), seeds_from(0, 2));
+}
+
+TEST_F(Reliable, a_signal_interrupts_the_wait_and_nobody_has_the_sample) {
+  struct sigaction action{};
+  struct sigaction before{};
+  action.sa_handler = [](int) {};
+  ASSERT_EQ(::sigaction(SIGUSR1, &action, &before), 0);
+  Outcome outcome = Outcome::kDone;
+  std::thread thread = publish_third(outcome);
+  EXPECT_TRUE(eventually([&] {  // it may hit between two parks
+    if (publisher.stats().waiting == 0) return true;
+    ::pthread_kill(thread.native_handle(), SIGUSR1);
+    return false;
+  }));
+  thread.join();
+  ::sigaction(SIGUSR1, &before, nullptr);
+  EXPECT_EQ(outcome, Outcome::kInterrupted);
+  EXPECT_EQ(next_seeds(subscriber, 2), seeds_from(0, 2));
+  EXPECT_FALSE(subscriber.try_receive());
+}
+
+TEST_F(Reliable, a_signal_interrupts_receive) {
+  struct sigaction action{};
+  struct sigaction before{};
+  action.sa_handler = [](int) {};
+  ASSERT_EQ(::sigaction(SIGUSR1, &action, &before), 0);
+  std::atomic<bool> over{false};
+  Outcome outcome = Outcome::kDone;
+  std::thread thread([&] {
+    Sample sample;
+    outcome = subscriber.receive(sample, kLong);
+    over = true;
+  });
+  EXPECT_TRUE(eventually([&] {
+    if (!over) ::pthread_kill(thread.native_handle(), SIGUSR1);
+    return over.load();
+  }));
+  thread.join();
+  ::sigaction(SIGUSR1, &before, nullptr);
+  EXPECT_EQ(outcome, Outcome::kInterrupted);
+}
+
+class History : public ::testing::Test {
+ protected:
+  const FreshDomain domain;
+  const Participant owner = domain.join();
+  const Participant borrower = domain.join();
+};
+
+TEST_F(History, a_late_subscriber_gets_the_last_samples) {
+  Publisher publisher("topic", {.history = 3}, owner);
+  publish_patterns(publisher, 0, 10);
+  Subscriber late("topic", {}, borrower);
+  EXPECT_EQ(next_seeds(late, 3), seeds_from(7, 3));
+  publish_patterns(publisher, 10, 1);
+  EXPECT_EQ(next_seeds(late, 1), seeds_from(10, 1));
+  EXPECT_EQ(late.stats().missed, 0U);
+}
+
+TEST_F(History, is_no_longer_than_what_there_was) {
+  Publisher publisher("topic", {.history = 5}, owner);
+  publish_patterns(publisher, 0, 2);
+  Subscriber late("topic", {}, borrower);
+  EXPECT_EQ(next_seeds(late, 2), seeds_from(0, 2));
+}
+
+TEST_F(History, is_cut_to_the_depth_of_the_subscriber) {
+  Publisher publisher("topic", {.history = 5}, owner);
+  publish_patterns(publisher, 0, 5);
+  Subscriber late("topic", {.depth = 2}, borrower);
+  EXPECT_EQ(next_seeds(late, 2), seeds_from(3, 2));
+}
+
+TEST_F(History, goes_when_the_publisher_closes) {
+  Publisher publisher("topic", {.history = 5}, owner);
+  publish_patterns(publisher, 0, 5);
+  EXPECT_GT(owner.arena().used_bytes, 0U);
+  publisher.close();
+  EXPECT_EQ(owner.arena().used_bytes, 0U);
+}
+
+TEST_F(History, meets_the_stream_without_a_gap_or_a_double) {
+  Publisher publisher("topic", {.history = 4}, owner);
+  std::atomic<bool> done{false};
+  std::thread publishing([&] {
+    for (std::uint64_t seed = 0; !done; ++seed) publish_pattern(publisher, seed, 4);
+  });
+  for (int round = 0; round < (kSanitized ? 20 : 100); ++round) {
+    Subscriber late("topic", {.depth = 65536}, borrower);
+    const auto first = late.receive(kLong);
+    ASSERT_TRUE(first);
+    std::uint64_t expected = *seed_of(*first);
+    EXPECT_EQ(first->header().sequence, expected);
+    for (int i = 0; i < 20; ++i) {
+      const auto sample = late.receive(kLong);
+      ASSERT_TRUE(sample);
+      ASSERT_EQ(seed_of(*sample), ++expected) << "round " << round;
+    }
+    EXPECT_EQ(late.stats().missed, 0U);
+  }
+  done = true;
+  publishing.join();
+}
+
+}  // namespace
+}  // namespace tensorbus

@@ -1,0 +1,177 @@
+#include "tensorbus/link/wire/channel.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <thread>
+
+#include "tests/fakes/test_sockets.hpp"
+
+namespace tensorbus::link {
+namespace {
+
+using State = Channel::State;
+
+class ChannelPair : public ::testing::Test {
+ protected:
+  testing::SocketPair sockets = testing::connected_sockets();
+  std::vector<bool> told;  // what `near` said about writing
+  Channel near{std::move(sockets.one), [this](bool writable) { told.push_back(writable); }};
+  Channel far{std::move(sockets.other), [](bool) {}};
+  Channel::Received received;
+
+  // Sends notices 0, 1, 2, ... until one has to wait; returns how many.
+  std::uint32_t fill() {
+    std::uint32_t count = 0;
+    while (told.empty()) near.send(Done{count++});
+    return count;
+  }
+};
+
+TEST_F(ChannelPair, a_message_arrives_as_it_was_sent) {
+  near.send(Ended{42});
+  ASSERT_EQ(far.receive(received), State::kMessage);
+  EXPECT_EQ(received.header.type, ControlType::kEnded);
+  EXPECT_EQ(received.as<Ended>().number, 42U);
+  EXPECT_EQ(far.receive(received), State::kNothing);
+}
+
+TEST_F(ChannelPair, a_descriptor_arrives_as_another_one_of_the_same_file) {
+  const platform::Fd event = platform::make_event();
+  near.send(Event{1}, testing::fds_of(platform::duplicate(event.get())));
+  ASSERT_EQ(far.receive(received), State::kMessage);
+  const platform::Fd arrived = received.take_fd();
+  platform::signal_event(arrived.get());
+  std::uint64_t count = 0;
+  EXPECT_EQ(::read(event.get(), &count, sizeof count), 8);
+}
+
+TEST_F(ChannelPair, what_does_not_fit_waits_and_goes_out_in_order) {
+  std::uint32_t sent = fill();
+  EXPECT_EQ(told, std::vector<bool>{true});
+  for (int i = 0; i < 100; ++i) near.send(Done{sent++});
+  EXPECT_EQ(told, std::vector<bool>{true}) << "it is told once";
+  near.flush();
+  EXPECT_EQ(told, std::vector<bool>{true}) << "there is no room yet";
+  for (std::uint32_t next = 0; next < sent; near.flush())
+    while (far.receive(received) == State::kMessage) ASSERT_EQ(received.as<Done>().number, next++);
+  EXPECT_EQ(told, (std::vector<bool>{true, false}));
+}
+
+TEST_F(ChannelPair, descriptors_wait_with_their_messages) {
+  fill();
+  const platform::Fd event = platform::make_event();
+  struct stat before{};
+  ASSERT_EQ(::fstat(event.get(), &before), 0);
+  near.send(Event{7}, testing::fds_of(platform::duplicate(event.get())));
+  bool arrived = false;
+  for (; !arrived; near.flush())
+    while (far.receive(received) == State::kMessage)
+      if (received.header.type == ControlType::kEvent) {
+        platform::signal_event(received.take_fd().get());
+        arrived = true;
+      }
+  std::uint64_t count = 0;
+  EXPECT_EQ(::read(event.get(), &count, sizeof count), 8);
+}
+
+TEST_F(ChannelPair, nobody_is_told_after_detach) {
+  near.detach();
+  for (std::uint32_t i = 0; i < 20'000; ++i) near.send(Done{i});
+  near.flush();
+  EXPECT_TRUE(told.empty());
+}
+
+TEST_F(ChannelPair, the_end_comes_after_what_was_said_before_it) {
+  {
+    Channel dying(std::move(testing::SocketPair{testing::connected_sockets()}.one), [](bool) {});
+    EXPECT_EQ(dying.receive(received), State::kEnded);
+  }
+  testing::SocketPair pair = testing::connected_sockets();
+  Channel alive(std::move(pair.one), [](bool) {});
+  {
+    Channel dying(std::move(pair.other), [](bool) {});
+    dying.send(Done{1});
+  }
+  EXPECT_EQ(alive.receive(received), State::kMessage);
+  EXPECT_EQ(alive.receive(received), State::kEnded);
+  alive.send(Done{2});  // is forgotten
+}
+
+TEST_F(ChannelPair, too_many_descriptors_are_refused_and_closed) {
+  for (const std::size_t count : {kMaxControlFds + 1, std::size_t{16}}) {
+    std::vector<platform::Fd> fds;
+    for (std::size_t i = 0; i < count; ++i) fds.push_back(platform::make_event());
+    near.send(Done{1}, std::move(fds));
+    EXPECT_THROW(far.receive(received), Error) << count;
+  }
+  near.send(Done{2});
+  EXPECT_EQ(far.receive(received), State::kMessage);
+}
+
+TEST_F(ChannelPair, more_descriptors_than_a_message_can_hold_are_refused) {
+  const platform::Fd event = platform::make_event();
+  std::vector<int> fds(253, event.get());
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 253)] = {};
+  std::vector<std::byte> bytes = encode_control(Done{1});
+  iovec part{bytes.data(), bytes.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  *header = {
+      .cmsg_len = CMSG_LEN(sizeof(int) * 253), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+  std::memcpy(CMSG_DATA(header), fds.data(), sizeof(int) * 253);
+  ASSERT_GT(::sendmsg(near.fd(), &message, MSG_NOSIGNAL), 0);
+  EXPECT_THROW(far.receive(received), Error);
+}
+
+TEST_F(ChannelPair, a_message_that_is_too_long_is_refused) {
+  const std::vector<std::byte> bytes(kMaxControlBytes + 1);
+  ASSERT_GT(::send(near.fd(), bytes.data(), bytes.size(), 0), 0);
+  EXPECT_THROW(far.receive(received), Error);
+}
+
+TEST_F(ChannelPair, what_is_no_message_is_refused) {
+  ASSERT_GT(::send(near.fd(), "hello", 5, 0), 0);
+  EXPECT_THROW(far.receive(received), Error);
+}
+
+TEST_F(ChannelPair, a_descriptor_that_did_not_come_cannot_be_taken) {
+  near.send(Event{1});
+  ASSERT_EQ(far.receive(received), State::kMessage);
+  EXPECT_THROW(received.take_fd(), Error);
+}
+
+TEST_F(ChannelPair, many_threads_can_send) {
+  std::vector<std::thread> threads;
+  for (std::uint32_t t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (std::uint32_t i = 0; i < 50; ++i) near.send(Done{t * 1000 + i});
+    });
+  std::vector<std::uint32_t> next(4);
+  for (int count = 0; count < 200;) {
+    near.flush();
+    if (far.receive(received) != State::kMessage) continue;
+    const std::uint32_t number = received.as<Done>().number;
+    EXPECT_EQ(number % 1000, next.at(number / 1000)++);
+    ++count;
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// To close the last descriptor of such a socket is to wait until its network took everything.
+TEST_F(ChannelPair, that_ends_with_lingering_sockets_unread_waits_for_nobody) {
+  testing::LingeringSockets lingering;
+  testing::SocketPair others = testing::connected_sockets();
+  {
+    Channel unread(std::move(others.one), [](bool) {});
+    Channel peer(std::move(others.other), [](bool) {});
+    for (int i = 0; i < 3; ++i) peer.send(Event{1}, testing::fds_of(lingering()));
+  }
+}
+
+}  // namespace
+}  // namespace tensorbus::link

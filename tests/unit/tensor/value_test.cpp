@@ -1,0 +1,74 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <tensorbus/value.hpp>
+
+#include "tests/unit/platform/test_support.hpp"
+
+namespace tensorbus {
+namespace {
+
+const Value kFields = Value::Map{
+    {"image", TensorIndex{0}}, {"id", 7}, {3, "a number is no name"}, {"id", "the second"}};
+
+std::string message_of(const auto& action) {
+  std::string message;
+  const std::string code = test::error_of(action, &message);
+  return code + ": " + message;
+}
+
+TEST(Value, knows_its_type) {
+  EXPECT_TRUE(Value().is<std::nullptr_t>());
+  EXPECT_TRUE(Value(nullptr).is<std::nullptr_t>());
+  EXPECT_TRUE(Value(true).is<bool>());
+  EXPECT_TRUE(Value(1).is<std::int64_t>());
+  EXPECT_TRUE(Value(1.0).is<double>());
+  EXPECT_TRUE(Value("text").is<std::string>());
+  EXPECT_TRUE(Value(Value::Bytes{}).is<Value::Bytes>());
+  EXPECT_TRUE(Value(Value::List{}).is<Value::List>());
+  EXPECT_TRUE(Value(Value::Map{}).is<Value::Map>());
+  EXPECT_TRUE(Value(Value::Tuple{}).is<Value::Tuple>());
+  EXPECT_TRUE(Value(TensorIndex{}).is<TensorIndex>());
+  EXPECT_TRUE(Value(Value::Extension{}).is<Value::Extension>());
+  EXPECT_FALSE(Value(1).is<bool>());
+}
+
+TEST(Value, keeps_a_number_as_int64_where_it_fits) {
+  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(Value(std::uint64_t{5}), Value(5));
+  EXPECT_TRUE(Value(kMost).is<std::int64_t>());
+  EXPECT_TRUE(Value(kMost + 1).is<std::uint64_t>());
+  EXPECT_NE(Value(kMost + 1), Value(std::numeric_limits<std::int64_t>::min()));
+}
+
+TEST(Value, finds_the_first_of_a_name) {
+  EXPECT_EQ(kFields.at("id").as<std::int64_t>(), 7);
+  EXPECT_EQ(kFields.at("image").as<TensorIndex>().index, 0U);
+  EXPECT_EQ(kFields.find("id"), &kFields.at("id"));
+  EXPECT_EQ(kFields.find("other"), nullptr);
+  EXPECT_EQ(Value(7).find("id"), nullptr);
+}
+
+TEST(Value, says_what_was_expected_and_what_came) {
+  EXPECT_EQ(message_of([] { (void)kFields.at("other"); }),
+            "InvalidArgument: no field \"other\" in a map");
+  EXPECT_EQ(message_of([] { (void)Value(7).at("id"); }),
+            "InvalidArgument: no field \"id\" in an int64");
+  EXPECT_EQ(message_of([] { (void)kFields.at("id").as<std::string>(); }),
+            "InvalidArgument: expected a string, this is an int64");
+  EXPECT_EQ(message_of([] { (void)kFields.at("image").as<Value::Tuple>(); }),
+            "InvalidArgument: expected a tuple, this is a tensor");
+}
+
+TEST(Value, equals_what_has_the_same_type_and_content) {
+  EXPECT_EQ(kFields, Value(kFields));
+  EXPECT_NE(Value(1), Value(true));
+  EXPECT_NE(Value(1), Value(1.0));
+  EXPECT_NE(Value(Value::List{1}), Value(Value::Tuple{{1}}));
+  EXPECT_NE(Value("a"), Value(Value::Bytes{std::byte{'a'}}));
+  EXPECT_NE(Value(std::nan("")), Value(std::nan("")));
+}
+
+}  // namespace
+}  // namespace tensorbus
