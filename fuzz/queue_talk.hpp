@@ -32,8 +32,7 @@ inline std::optional<Sample> read_now(const bus::LentRef& held, Access access) {
 class HostedOnce {
  public:
   explicit HostedOnce(World& world)
-      : host_(static_cast<bus::QueueHost&>(*world.context.queues)),
-        name_(host_.make({.maxsize = 2, .redeliver = true})) {}
+      : host_(*world.context.queues), name_(host_.make({.maxsize = 2, .redeliver = true})) {}
   ~HostedOnce() { host_.close(name_.number); }
   HostedOnce(const HostedOnce&) = delete;
   HostedOnce& operator=(const HostedOnce&) = delete;
@@ -41,7 +40,7 @@ class HostedOnce {
   const link::QueueName& name() const { return name_; }
 
  private:
-  bus::QueueHost& host_;
+  bus::QueueRequests& host_;
   const link::QueueName name_;
 };
 

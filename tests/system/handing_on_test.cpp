@@ -8,7 +8,8 @@ namespace {
 
 using namespace tensorbus::testing;
 
-// Where each of them is killed, or stopped: an order for platform/step.hpp without the action.
+// Where each of them is killed, or stopped: an order for platform/kill_point.hpp without the
+// action.
 struct Orders {
   std::string a{};
   std::string b{};

@@ -23,7 +23,7 @@ namespace tensorbus::testing {
 // A process on a domain. Killed, if it still lives, when this goes.
 class Peer {
  public:
-  // `step` is an order for platform/step.hpp, e.g. "publish.issued:1:kill".
+  // `step` is an order for platform/kill_point.hpp, e.g. "publish.issued:1:kill".
   explicit Peer(const FreshDomain& domain, const std::string& step = "",
                 const std::string& name = "peer_process") {
     int commands[2];

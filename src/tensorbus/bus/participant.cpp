@@ -9,6 +9,7 @@
 #include "tensorbus/link/lease/kept_lease.hpp"
 #include "tensorbus/platform/fork/inherited.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
+#include "tensorbus/platform/immortal.hpp"
 #include "tensorbus/platform/limits.hpp"
 
 namespace tensorbus {
@@ -22,14 +23,15 @@ struct Registry {
   std::uint32_t fork_generation = platform::fork_generation();
 };
 
-// Made with the library, as are all such: no local static, whose initialization a child may inherit
-// half done, to wait for it for ever.
-auto* current = new Registry;
+platform::Immortal<Registry> first_registry;
+
+Registry* current_registry = &*first_registry;
 
 Registry& registry() {
   // In a child, the parent's registry (its mutex may be held there) is left behind.
-  if (current->fork_generation != platform::fork_generation()) current = new Registry;
-  return *current;
+  if (current_registry->fork_generation != platform::fork_generation())
+    current_registry = new Registry;
+  return *current_registry;
 }
 
 // The last handle may go in a forked child, where the participant is the parent's.

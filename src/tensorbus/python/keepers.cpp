@@ -8,6 +8,8 @@
 #include <mutex>
 #include <utility>
 
+#include "tensorbus/platform/immortal.hpp"
+
 namespace tensorbus::python {
 namespace {
 
@@ -23,8 +25,7 @@ struct Interpreter {
   std::mutex mutex;
   bool ends = false;  // nothing is let go of any more
 };
-auto* const only = new Interpreter;
-Interpreter& interpreter() { return *only; }
+platform::Immortal<Interpreter> interpreter;
 
 void put_aside(Node* node) noexcept {
   node->next = waiting.load(std::memory_order_relaxed);
@@ -32,9 +33,9 @@ void put_aside(Node* node) noexcept {
                                         std::memory_order_relaxed)) {
   }
   if (node->next != nullptr) return;  // whoever put that there has asked
-  const std::lock_guard lock(interpreter().mutex);
+  const std::lock_guard lock(interpreter->mutex);
   // Without room for one more call, whoever publishes next does it.
-  if (interpreter().ends) return;
+  if (interpreter->ends) return;
   (void)Py_AddPendingCall(
       [](void*) {
         let_go_of_kept();
@@ -63,8 +64,8 @@ void let_go_of_kept() noexcept {
 
 void bind_keepers(nb::module_&) {
   const auto end = nb::cpp_function([] {
-    const std::lock_guard lock(interpreter().mutex);
-    interpreter().ends = true;
+    const std::lock_guard lock(interpreter->mutex);
+    interpreter->ends = true;
   });
   nb::module_::import_("atexit").attr("register")(end);
 }

@@ -22,7 +22,7 @@ class PolledEvent {
   void signal() noexcept { platform::signal_event(own_.get()); }
   // Will who looks at the descriptor find it readable? It stays so until it is cleared.
   bool readable() const noexcept;
-  // Not readable until somebody rings or signals anew.
+  // Not readable until somebody notifies or signals anew.
   void clear();
 
  private:

@@ -178,7 +178,7 @@ void PublisherCore::set_notifier(const std::shared_ptr<link::OwnerLink>& link,
                                  platform::Fd notifier) {
   const std::lock_guard lock(mutex_);
   link->subscriber().set_notifier(std::move(notifier));
-  link::full_fence();  // what was pushed before could not ring it
+  link::full_fence();  // what was pushed before could not use it
   link->subscriber().wake_if_sleeping();
 }
 

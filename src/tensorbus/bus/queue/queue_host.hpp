@@ -20,8 +20,8 @@ class QueueHost final : public QueueRequests {
  public:
   explicit QueueHost(ParticipantContext& context) : context_(context) {}
 
-  link::QueueName make(const QueueOptions& options);
-  void close(std::uint64_t number);
+  link::QueueName make(const QueueOptions& options) override;
+  void close(std::uint64_t number) override;
 
   void on_put(const Client& from, const link::Put& asked) override;
   void on_get(const Client& from, const link::Get& asked) override;

@@ -57,9 +57,6 @@ GiveUp never() {
   return [] { return false; };
 }
 
-// Every participant's is one.
-QueueHost& host_of(ParticipantContext& context) { return static_cast<QueueHost&>(*context.queues); }
-
 Timeout at_least(Timeout timeout, Timeout least) { return timeout > least ? timeout : least; }
 
 }  // namespace
@@ -67,7 +64,7 @@ Timeout at_least(Timeout timeout, Timeout least) { return timeout > least ? time
 link::QueueName make_queue(ParticipantCore& core, const QueueOptions& options) {
   const auto awaited = std::make_shared<Completion<link::QueueName>>();
   core.post([awaited, options](ParticipantContext& context) {
-    awaited->set(host_of(context).make(options));
+    awaited->set(context.queues->make(options));
   });
   (void)awaited->wait(Timeout::max(), never());
   return awaited->take();
@@ -198,7 +195,7 @@ Outcome QueueClient::join(Timeout timeout, const GiveUp& give_up) const {
 void QueueClient::close(const GiveUp& give_up) const {
   if (address_.host == core_.id())
     core_.post([number = address_.queue.number](ParticipantContext& context) {
-      host_of(context).close(number);
+      context.queues->close(number);
     });
   else
     (void)call(link::QueueVerb::kClose, give_up);

@@ -10,8 +10,8 @@
 #include "tensorbus/bus/event_loop/completion.hpp"
 #include "tensorbus/bus/participant/participant_core.hpp"
 #include "tensorbus/bus/publish/sample_builder.hpp"
-#include "tensorbus/bus/queue/queue_host.hpp"
 #include "tensorbus/bus/queue_client/queue_get.hpp"
+#include "tensorbus/bus/session/queue_requests.hpp"
 #include "tensorbus/link/wire/control.hpp"
 
 namespace tensorbus::bus {

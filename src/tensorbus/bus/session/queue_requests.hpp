@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <tensorbus/options.hpp>
 
 #include "tensorbus/link/wire/control.hpp"
 
@@ -9,7 +10,7 @@ namespace tensorbus::bus {
 
 class PeerSession;
 
-// The queues of this participant, as its peers ask for them. On the event loop.
+// The queues of this participant, as it and its peers ask for them. On the event loop.
 class QueueRequests {
  public:
   using Client = std::shared_ptr<PeerSession>;
@@ -19,7 +20,11 @@ class QueueRequests {
   QueueRequests& operator=(const QueueRequests&) = delete;
   virtual ~QueueRequests() = default;
 
-  // Throw an Error that the request is denied with.
+  // A queue of this participant's own.
+  virtual link::QueueName make(const QueueOptions& options) = 0;
+  virtual void close(std::uint64_t number) = 0;
+
+  // Requests of clients. Throw an Error that the request is denied with.
   virtual void on_put(const Client& from, const link::Put& asked) = 0;
   virtual void on_get(const Client& from, const link::Get& asked) = 0;
   virtual void on_call(const Client& from, const link::QueueCall& asked) = 0;

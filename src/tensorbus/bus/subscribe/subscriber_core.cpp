@@ -175,15 +175,16 @@ bool SubscriberCore::arm_event() {
   if (!event_armed_) sleeper_.arm_event();
   event_armed_ = true;
   const bool something = would_return();
-  all_ring_ = !something;
+  all_notify_ = !something;
   return something;
 }
 
 // There may be more: the descriptor stays readable until a try_receive() finds nothing, and until
 // then the publishers need not write to it. Who found the first since it was armed, when there was
-// nothing, leaves it to them, though: it was rung for all there is, as a rule that one alone.
+// nothing, leaves it to them, though: it has been notified of all there is, as a rule of that one
+// alone.
 void SubscriberCore::disarm_event() {
-  if (!event_armed_ || std::exchange(all_ring_, false)) return;
+  if (!event_armed_ || std::exchange(all_notify_, false)) return;
   event_armed_ = false;
   sleeper_.disarm_event();
   if (!event_->readable())

@@ -167,8 +167,8 @@ class SubscriberCore {
   std::size_t turn_ = 0;  // links are asked in turn, so none starves
   SampleCache spare_;
   std::optional<PolledEvent> event_;
-  bool event_armed_ = false;  // publishers ring
-  bool all_ring_ = false;     // whatever came since it was armed has rung, and nothing cleared it
+  bool event_armed_ = false;  // publishers notify
+  bool all_notify_ = false;   // what came since it was armed has notified, and nothing cleared it
   // What was asked for so that a sample that is set aside can be read.
   struct AskedFor {
     std::uint64_t token = 0;  // of that sample

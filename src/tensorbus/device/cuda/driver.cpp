@@ -8,6 +8,7 @@
 
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
+#include "tensorbus/platform/immortal.hpp"
 
 namespace tensorbus::platform {
 namespace {
@@ -74,7 +75,8 @@ struct Loaded {
   const CudaDriver* driver = nullptr;
   std::uint32_t in = fork_generation();
 };
-auto* loaded = new Loaded;  // never destroyed
+Immortal<Loaded> first_loaded;
+Loaded* loaded = &*first_loaded;
 
 }  // namespace
 

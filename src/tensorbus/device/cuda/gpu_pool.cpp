@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/immortal.hpp"
 
 namespace tensorbus::platform {
 namespace {
@@ -16,8 +17,7 @@ struct Imported {
   std::map<cu::MemoryPool, std::size_t> users;
 };
 
-auto* const all_imported = new Imported;
-Imported& imported() { return *all_imported; }
+Immortal<Imported> imported;
 
 void require(cu::Result result, const Gpu& device, const char* call) {
   if (result == cu::Result::kSuccess) return;
@@ -44,19 +44,19 @@ ImportedPool::ImportedPool(const Gpu& device, const Fd& descriptor) : device_(de
   one.emplace(nullptr, 0);
   auto node = one.extract(one.begin());
   void* const fd = reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor.get()));
-  const std::lock_guard lock(imported().mutex);
+  const std::lock_guard lock(imported->mutex);
   require(cuda.MemPoolImportFromShareableHandle(&handle_, fd, cu::HandleType::kPosixFd, 0), device,
           "cuMemPoolImportFromShareableHandle");
   node.key() = handle_;
-  auto& users = imported().users;
+  auto& users = imported->users;
   if (++users.insert(std::move(node)).position->second == 1) let_peers_read(cuda, device, handle_);
 }
 
 ImportedPool::~ImportedPool() {
-  const std::lock_guard lock(imported().mutex);
-  const auto found = imported().users.find(handle_);
+  const std::lock_guard lock(imported->mutex);
+  const auto found = imported->users.find(handle_);
   if (--found->second > 0) return;
-  imported().users.erase(found);
+  imported->users.erase(found);
   const CudaDriver* const cuda = CudaDriver::in_use();
   if (cuda == nullptr) return;
   try {

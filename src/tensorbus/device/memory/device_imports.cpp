@@ -13,6 +13,7 @@
 #include "tensorbus/device/memory/deferred_releaser.hpp"
 #include "tensorbus/memory/open_once.hpp"
 #include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/immortal.hpp"
 
 namespace tensorbus::memory {
 namespace {
@@ -28,8 +29,7 @@ struct Tables {
   OpenOnce<Pooled, platform::PooledMemory> pooled;
 };
 
-auto* const all_tables = new Tables;
-Tables& tables() { return *all_tables; }
+platform::Immortal<Tables> tables;
 
 // One user's share in what is open.
 struct Share : platform::GpuRange {
@@ -45,25 +45,25 @@ struct Share : platform::GpuRange {
 }  // namespace
 
 DeviceImports::Own::Own(const Name& name, const platform::GpuRange& range) : name_(name) {
-  const std::lock_guard lock(tables().own_mutex);
-  tables().own.insert_or_assign(name, range);
+  const std::lock_guard lock(tables->own_mutex);
+  tables->own.insert_or_assign(name, range);
 }
 
 DeviceImports::Own::~Own() {
-  const std::lock_guard lock(tables().own_mutex);
-  tables().own.erase(name_);
+  const std::lock_guard lock(tables->own_mutex);
+  tables->own.erase(name_);
 }
 
 DeviceImports::Range DeviceImports::find_own(const Name& name) {
-  const std::lock_guard lock(tables().own_mutex);
-  const auto found = tables().own.find(name);
-  if (found == tables().own.end()) return nullptr;
+  const std::lock_guard lock(tables->own_mutex);
+  const auto found = tables->own.find(name);
+  if (found == tables->own.end()) return nullptr;
   return std::make_shared<const platform::GpuRange>(found->second);
 }
 
 bool DeviceImports::is_own(const std::byte* address) noexcept {
-  const std::lock_guard lock(tables().own_mutex);
-  return std::ranges::any_of(tables().own, [address](const auto& item) {
+  const std::lock_guard lock(tables->own_mutex);
+  return std::ranges::any_of(tables->own, [address](const auto& item) {
     const platform::GpuRange& range = item.second;
     return address >= range.data() && address < range.data() + range.size();
   });
@@ -73,7 +73,7 @@ DeviceImports::Range DeviceImports::open(const platform::Gpu& device,
                                          const platform::cu::IpcMemHandle& handle,
                                          std::size_t bytes) {
   DeferredReleaser::prepare();
-  Range whole = tables().open.find_or_open({device.ordinal(), bytes, handle.bytes}, [&] {
+  Range whole = tables->open.find_or_open({device.ordinal(), bytes, handle.bytes}, [&] {
     return platform::OpenedMemory(device, handle, bytes);
   });
   return std::make_shared<const Share>(std::move(whole));
@@ -86,8 +86,8 @@ DeviceImports::Range DeviceImports::open_pooled(const platform::Gpu& device,
                                                 std::shared_ptr<const void> afterwards) {
   DeferredReleaser::prepare();
   auto imported = std::make_shared<const platform::ImportedPool>(device, pool);
-  Range whole = tables().pooled.find_or_open(
-      {imported->handle(), name}, [&] { return platform::PooledMemory(imported, name); });
+  Range whole = tables->pooled.find_or_open({imported->handle(), name},
+                                            [&] { return platform::PooledMemory(imported, name); });
   const bool fits = bytes <= whole->size();
   auto share = std::make_shared<const Share>(std::move(whole), std::move(afterwards));
   if (fits) return share;

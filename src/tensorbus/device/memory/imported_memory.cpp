@@ -11,6 +11,7 @@
 
 #include "tensorbus/device/memory/device_memory.hpp"
 #include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/immortal.hpp"
 
 namespace tensorbus::memory {
 namespace {
@@ -22,8 +23,7 @@ struct Registry {
   std::set<const ImportedMemory*> all;
 };
 
-auto* const everybody = new Registry;
-Registry& registry() { return *everybody; }
+platform::Immortal<Registry> registry;
 
 }  // namespace
 
@@ -31,8 +31,8 @@ ImportedMemory::ImportedMemory() = default;
 
 ImportedMemory::~ImportedMemory() {
   if (any_wanted_.load(std::memory_order_relaxed)) {
-    const std::lock_guard lock(registry().mutex);
-    registry().all.erase(this);
+    const std::lock_guard lock(registry->mutex);
+    registry->all.erase(this);
   }
   if (!timeline_) return;
   for (auto& [id, segment] : segments_)
@@ -194,15 +194,15 @@ ImportedMemory::Ref ImportedMemory::map(Segment& segment, Grant grant) {
 // The registry's mutex is taken before ours.
 void ImportedMemory::enter() {
   if (any_wanted_.load(std::memory_order_relaxed)) return;
-  const std::lock_guard lock(registry().mutex);
-  registry().all.insert(this);
+  const std::lock_guard lock(registry->mutex);
+  registry->all.insert(this);
   any_wanted_.store(true, std::memory_order_relaxed);
 }
 
 bool ImportedMemory::any_covers(const std::byte* address) noexcept {
   if (DeviceImports::is_own(address)) return false;
-  const std::lock_guard lock(registry().mutex);
-  return std::ranges::any_of(registry().all,
+  const std::lock_guard lock(registry->mutex);
+  return std::ranges::any_of(registry->all,
                              [address](const auto* one) { return one->covers(address); });
 }
 

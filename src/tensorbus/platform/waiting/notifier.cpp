@@ -33,8 +33,8 @@ void notify(int sender) noexcept {
 }
 
 bool drain(int listener) noexcept {
-  std::array<char, 256> rings;
-  const ssize_t length = ::recv(listener, rings.data(), rings.size(), MSG_DONTWAIT);
+  std::array<char, 256> bytes;
+  const ssize_t length = ::recv(listener, bytes.data(), bytes.size(), MSG_DONTWAIT);
   return length > 0 || (length < 0 && (errno == EAGAIN || errno == EINTR));
 }
 

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <type_traits>
+
+namespace tensorbus::platform {
+
+// An object of the whole process, for namespace scope: made when the library is loaded, and never
+// destroyed, since other static objects may use it while the process ends. A function-local static
+// is no substitute: its initialization takes a lock, and a child that is forked meanwhile waits for
+// that lock for ever.
+template <typename T>
+class Immortal {
+  static_assert(std::is_nothrow_default_constructible_v<T>, "nobody could catch what it throws");
+
+ public:
+  Immortal() noexcept : value_() {}
+  ~Immortal() {}
+  Immortal(const Immortal&) = delete;
+  Immortal& operator=(const Immortal&) = delete;
+
+  T& operator*() noexcept { return value_; }
+  T* operator->() noexcept { return &value_; }
+
+ private:
+  union {  // so that its destructor is not called
+    T value_;
+  };
+};
+
+}  // namespace tensorbus::platform
