@@ -3,7 +3,8 @@
 
 include(CMakePackageConfigHelpers)
 
-# All that users may include; tests/test_package.py compiles each of them against the installed tree.
+# All that users may include; tests/house/test_package.py compiles each of them against the
+# installed tree.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/tensorbus"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 install(FILES "${TENSORBUS_GENERATED_DIR}/tensorbus/version.hpp"

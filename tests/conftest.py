@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import Elsewhere
-from warm import Warm
+from support.harness import Elsewhere
+from support.warm import Warm
 
 if TYPE_CHECKING:
-    from loops import Run
+    from support.loops import Run
 
 # A shell that starts the tests in the background has them ignore SIGINT, and the processes that
 # they start would inherit that.
@@ -68,7 +68,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the programs of examples/cpp, which the first who wants them builds."""
-    from cpp_programs import EXAMPLES, build
+    from support.cpp_programs import EXAMPLES, build
 
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:  # the folder of all workers
@@ -95,6 +95,6 @@ def loop_kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def run(loop_kind: str) -> Run:
     """Runs a coroutine in an event loop of each kind."""
-    from loops import runner
+    from support.loops import runner
 
     return runner(loop_kind)

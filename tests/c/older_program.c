@@ -1,6 +1,6 @@
 /* A program of an older header: it has declarations of its own, whose structs end before fields
- * that came later, and it is given nothing but the library. tests/test_abi.py compiles and runs it.
- * After each struct that the library fills in comes a word that it must leave alone. */
+ * that came later, and it is given nothing but the library. tests/house/test_abi.py compiles and
+ * runs it. After each struct that the library fills in comes a word that it must leave alone. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

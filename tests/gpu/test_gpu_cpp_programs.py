@@ -8,8 +8,8 @@ from types import ModuleType
 
 import pytest
 
-from gpu_tensors import not_in_rehearsal
-from middle_example import MIDDLE, classes_said, expected_classes
+from support.gpu_tensors import not_in_rehearsal
+from support.middle_example import MIDDLE, classes_said, expected_classes
 
 
 @not_in_rehearsal

@@ -8,8 +8,8 @@ import pytest
 
 import tensorbus as tb
 import tensorbus.multiprocessing as mp
-from gpu_tensors import DEVICE, WORDS, Words, delay, not_in_rehearsal, own_stream, torch
-from harness import PATIENCE, Elsewhere, tell
+from support.gpu_tensors import DEVICE, WORDS, Words, delay, not_in_rehearsal, own_stream, torch
+from support.harness import PATIENCE, Elsewhere, tell
 
 
 def echo(inbox: Any, outbox: Any, argument: Any) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpu_tensors import REHEARSAL, check_patterns, not_in_rehearsal, publish_patterns
-from harness import Elsewhere
+from support.gpu_tensors import REHEARSAL, check_patterns, not_in_rehearsal, publish_patterns
+from support.harness import Elsewhere
 
 
 def allocating(how: str) -> dict[str, str]:

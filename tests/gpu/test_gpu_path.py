@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import tensorbus as tb
-from counting_driver import SETUP, WAITS, build, counts, library_of_driver
-from gpu_tensors import DEVICE, WORDS, Words, not_in_rehearsal, own_stream, torch
-from harness import PATIENCE, Elsewhere, hear, tell
+from support.counting_driver import SETUP, WAITS, build, counts, library_of_driver
+from support.gpu_tensors import DEVICE, WORDS, Words, not_in_rehearsal, own_stream, torch
+from support.harness import PATIENCE, Elsewhere, hear, tell
 from tensorbus import doctor
 
 pytestmark = not_in_rehearsal

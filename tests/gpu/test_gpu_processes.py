@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tensorbus as tb
-from gpu_tensors import (
+from support.gpu_tensors import (
     DEVICE,
     REHEARSAL,
     WORDS,
@@ -18,7 +18,7 @@ from gpu_tensors import (
     synchronize,
     torch,
 )
-from harness import PATIENCE, Elsewhere, hear, tell
+from support.harness import PATIENCE, Elsewhere, hear, tell
 
 MANY = 2_000 if REHEARSAL else 100_000
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import tensorbus as tb
-from gpu_tensors import DEVICE, WORDS, Words, delay, own_stream, torch
-from harness import PATIENCE, Elsewhere, hear, tell
+from support.gpu_tensors import DEVICE, WORDS, Words, delay, own_stream, torch
+from support.harness import PATIENCE, Elsewhere, hear, tell
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import tensorbus as tb
-from gpu_tensors import DEVICE, not_in_rehearsal, own_stream, torch
-from harness import PATIENCE, Elsewhere, hear, tell
+from support.gpu_tensors import DEVICE, not_in_rehearsal, own_stream, torch
+from support.harness import PATIENCE, Elsewhere, hear, tell
 
 DTYPES = [
     *("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32"),

@@ -1,4 +1,4 @@
-// What tests in Python ask of files in C++ (tests/test_cpp_files.py).
+// What tests in Python ask of files in C++ (tests/python/files/test_cpp_files.py).
 
 #include <cstdio>
 

@@ -1,4 +1,4 @@
-"""A user's program, for a type checker: tests/test_types.py has mypy read it."""
+"""A user's program, for a type checker: tests/python/api/test_types.py has mypy read it."""
 
 from __future__ import annotations
 

@@ -47,7 +47,8 @@ TEST(DomainPath, is_the_same_wherever_the_process_goes) {
   EXPECT_EQ(domain_path("./a"), here + "/./a");
 }
 
-// Where /run/user/<uid> and /tmp are what they are here: tests/test_one_bus.py makes others.
+// Where /run/user/<uid> and /tmp are what they are here: tests/python/domain/test_one_bus.py makes
+// others.
 TEST(DomainPath, of_a_name_is_one_of_two_whatever_the_runtime_directory_is) {
   const std::string uid = std::to_string(::geteuid());
   const std::string before = domain_path("robot");

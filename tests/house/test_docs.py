@@ -1,0 +1,107 @@
+"""What the pages in docs say of tests is so, and what they show runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.harness import PATIENCE
+from support.repository import ROOT
+
+PAGE = (ROOT / "docs/reliability.md").read_text()
+
+
+def test_the_tests_that_the_page_names_exist() -> None:
+    code = "\n".join(path.read_text() for path in ROOT.glob("tests/**/*_test.cpp"))
+    named = re.findall(r"`(?:[A-Z]\w*)?\.([a-z]\w+)`", PAGE)  # `Suite.name`, or `.name` of the same
+    assert len(named) > 20
+    missing = [name for name in named if not re.search(rf"\b{name}\b", code)]
+    assert not missing
+
+
+def test_the_files_that_the_page_names_exist() -> None:
+    named = set(re.findall(r"`([\w/]+\.(?:cpp|py|md))`", PAGE))
+    assert len(named) > 15
+    present = {
+        path.name for folder in ("src", "tests", "docs") for path in (ROOT / folder).rglob("*")
+    }
+    missing = [
+        name
+        for name in named
+        if not ((ROOT / name).exists() if name.startswith("tests/") else Path(name).name in present)
+    ]
+    assert not missing
+
+
+def test_every_kill_point_is_in_a_list_and_on_the_page() -> None:
+    code = [path.read_text() for path in (ROOT / "src").rglob("*.[ch]pp")]
+    passed = {name for text in code for name in re.findall(r'kill_point\("([\w.]+)"\)', text)}
+    lists = (ROOT / "src/tensorbus/platform/kill_point.hpp").read_text()
+    assert passed == set(re.findall(r'"(\w+\.\w+)"', lists))
+    described = (ROOT / "docs/protocol.md").read_text()
+    assert [name for name in sorted(passed) if f"`{name}`" not in described] == []
+
+
+@pytest.mark.parametrize("page", ["cortex", "handles", "messages", "nodes"])
+def test_the_example_of_the_page_runs(page: str) -> None:
+    text = (ROOT / f"docs/{page}.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    program = compile(example, f"docs/{page}.md", "exec", dont_inherit=True)
+    exec(program, {"__name__": "__main__"})
+
+
+def test_the_examples_of_topics_run_one_after_the_other() -> None:
+    page = (ROOT / "docs/topics.md").read_text()
+    examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(examples) > 5
+    names = {"__name__": "__main__"}
+    for example in examples:
+        exec(compile(example, "docs/topics.md", "exec", dont_inherit=True), names)
+
+
+def test_the_program_of_the_readme_runs(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    program = tmp_path / "hello.py"
+    patient = example.replace("timeout=5", f"timeout={PATIENCE}")
+    program.write_text(patient + "        if sample.data['id'] == 2:\n            break\n")
+    done = subprocess.run(
+        (sys.executable, program), capture_output=True, text=True, check=True, timeout=2 * PATIENCE
+    )
+    assert done.stdout.splitlines() == [f"{number} (1080, 1920, 3)" for number in range(3)]
+
+
+def test_the_cpp_program_of_the_readme_is_that_of_a_page_whose_programs_are_run() -> None:
+    pages = ("README.md", "docs/tasks/getting_started.md")
+    programs = [
+        re.findall(r"```cpp\n.*?```", (ROOT / page).read_text(), re.DOTALL) for page in pages
+    ]
+    assert programs[0] == programs[1]
+
+
+def test_the_errors_of_the_troubleshooting_page_are_those_of_the_code() -> None:
+    sources = [*ROOT.glob("src/**/*.[ch]pp"), *ROOT.glob("python/**/*.py")]
+    written = "\n".join(path.read_text() for path in sources).replace(r"\"", "'")
+    code = re.sub(r'"\s*[fr]?"', "", written)  # literals that are one text
+    page = (ROOT / "docs/troubleshooting.md").read_text().replace('"', "'")
+    errors = re.findall(r"^### `(.*)`$", page, re.MULTILINE)
+    assert len(errors) > 30
+    others = ("An attempt", "The global interpreter lock")  # of Python
+    parts = {
+        part.strip() for text in errors if not text.startswith(others) for part in text.split("...")
+    }
+    assert [part for part in parts if part not in code] == []
+
+
+def test_every_variable_that_is_read_is_on_the_page() -> None:
+    page = (ROOT / "docs/environment.md").read_text()
+    sources = [*ROOT.glob("src/**/*.cpp"), *ROOT.glob("python/**/*.py")]
+    code = "\n".join(path.read_text() for path in sources if not path.name.endswith("_test.cpp"))
+    read = set(
+        re.findall(r'(?:getenv\(|environ\[|environ\.get\(|budget_bytes, )"(TENSORBUS_\w+)"', code)
+    )
+    assert len(read) > 5
+    assert {name for name in read if f"`{name}`" not in page} == set()

@@ -1,0 +1,167 @@
+"""Each layer of the C++ core includes what stands before it, and values of the public API."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.repository import ROOT
+
+SOURCES = ROOT / "src" / "tensorbus"
+PUBLIC = ROOT / "include"
+LAYERS = ("platform", "memory", "device", "tensor", "link", "bus")
+# The folders of the bus, in the same order; what lies in bus/ itself comes after all of them.
+BUS = (
+    *("event_loop", "domain", "copy", "share", "session", "publish", "subscribe", "queue"),
+    *("connection", "participant", "queue_client"),
+)
+LEAVES = ("c", "python", "tools")
+# Headers of the public C++ API that the inside uses, too; the others stand on the C interface, and
+# have classes of the same names as those inside.
+VALUES = {
+    f"tensorbus/{name}.hpp"
+    for name in (
+        *("device", "dims", "dtype", "error", "id", "layout", "message", "message_type"),
+        *(
+            "file_options",
+            "listed",
+            "options",
+            "origin",
+            "outcome",
+            "sample_header",
+            "stats",
+            "value",
+            "version",
+        ),
+        *(
+            "internal/deadline",
+            "internal/dlpack_types",
+            "internal/one_or_many",
+            "internal/message_pack",
+        ),
+    )
+}
+
+VENDORS = ("tensorbus/device/cuda/",)  # what lies beneath the interface of device/
+MOST_FILES = 30  # in a folder
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*(?P<quote>["<])(?P<path>[^">]+)[">]', re.MULTILINE)
+
+
+def code_files(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if path.suffix in {".hpp", ".cpp", ".h", ".in"})
+
+
+def may_include(folder: str, path: str) -> bool:
+    """May code of this folder, from src/tensorbus, include this path?"""
+    if path in VALUES:
+        return True
+    layer, *rooms = folder.split("/")
+    _, *others, _ = path.split("/")
+    if not others:  # what is above all layers
+        return layer in LEAVES and path in {"tensorbus/core.hpp", "tensorbus/tensorbus.h"}
+    other, *other_rooms = others
+    if path.startswith(VENDORS) and layer != "device":
+        return False
+    if layer in LEAVES:
+        return other in {*LAYERS, layer}
+    if other not in LAYERS[: LAYERS.index(layer) + 1]:
+        return False
+    return (layer, other) != ("bus", "bus") or place(rooms) >= place(other_rooms)
+
+
+def place(rooms: list[str]) -> int:
+    return BUS.index(rooms[0]) if rooms else len(BUS)
+
+
+def refused_includes(folder: str, code: str) -> list[str]:
+    refused = []
+    for match in INCLUDE.finditer(code):
+        path = match["path"]
+        if path.startswith("tensorbus/"):
+            if not may_include(folder, path):
+                refused.append(path)
+        elif match["quote"] == '"':
+            refused.append(f"{path} (write it from the root: tensorbus/...)")
+    return refused
+
+
+@pytest.mark.parametrize("layer", LAYERS + LEAVES)
+def test_a_layer_includes_only_what_stands_before_it(layer: str) -> None:
+    refused = {
+        path.name: includes
+        for path in code_files(SOURCES / layer)
+        if (includes := refused_includes(folder_of(path), path.read_text()))
+    }
+    assert not refused
+
+
+def folder_of(path: Path) -> str:
+    return path.parent.relative_to(SOURCES).as_posix()
+
+
+def test_no_folder_holds_more_than_a_reader_can_hold() -> None:
+    counts = Counter(folder_of(path) for path in code_files(SOURCES))
+    assert {folder: count for folder, count in counts.items() if count > MOST_FILES} == {}
+
+
+def test_a_value_includes_only_other_values() -> None:
+    headers = VALUES - {"tensorbus/version.hpp"}  # the build makes that one
+    for header in headers:
+        includes = [match["path"] for match in INCLUDE.finditer((PUBLIC / header).read_text())]
+        assert {path for path in includes if path.startswith("tensorbus/")} <= VALUES, header
+
+
+def test_the_public_headers_include_nothing_of_the_inside() -> None:
+    for header in code_files(PUBLIC):
+        for match in INCLUDE.finditer(header.read_text()):
+            assert match["quote"] == "<", header
+            path = match["path"]
+            inside = path.startswith("tensorbus/") and not (PUBLIC / path).exists()
+            assert not inside or path == "tensorbus/version.hpp", header
+
+
+def test_every_folder_of_the_core_is_a_layer_or_a_leaf() -> None:
+    folders = {path.name for path in SOURCES.iterdir() if path.is_dir()}
+    assert folders <= {*LAYERS, *LEAVES}
+    assert {path.name for path in (SOURCES / "bus").iterdir() if path.is_dir()} == {*BUS}
+
+
+@pytest.mark.parametrize(
+    ("folder", "line", "refused"),
+    [
+        ("memory", '#include "tensorbus/platform/fd.hpp"', False),
+        ("memory", '#include "tensorbus/memory/host/arena.hpp"', False),
+        ("memory/host", '#include "tensorbus/memory/grant.hpp"', False),
+        ("memory", "#include <vector>", False),
+        ("memory", '#include "tensorbus/version.hpp"', False),
+        ("memory", '#include "tensorbus/tensor/layout.hpp"', True),
+        ("memory", "  #  include <tensorbus/bus/sample.hpp>", True),
+        ("memory", "#include <tensorbus/dtype.hpp>", False),
+        ("memory", "#include <tensorbus/publisher.hpp>", True),
+        ("bus", "#include <tensorbus/tensorbus.h>", True),
+        ("c", "#include <tensorbus/tensorbus.h>", False),
+        ("c", "#include <tensorbus/tensorbus.hpp>", True),
+        ("memory", '#include "arena.hpp"', True),
+        ("memory", '#include "../bus/sample.hpp"', True),
+        ("bus", '#include "tensorbus/python/module.hpp"', True),
+        ("python", '#include "tensorbus/bus/subscribe/sample.hpp"', False),
+        ("bus/copy", '#include "tensorbus/device/gpu.hpp"', False),
+        ("bus/copy", '#include "tensorbus/device/cuda/driver.hpp"', True),
+        ("python", '#include "tensorbus/device/cuda/driver.hpp"', True),
+        ("device/order", '#include "tensorbus/device/cuda/trials.hpp"', False),
+        ("bus/session", '#include "tensorbus/bus/domain/domain.hpp"', False),
+        ("bus/session", '#include "tensorbus/bus/queue/queue_host.hpp"', True),
+        ("bus/session", '#include "tensorbus/bus/publisher.hpp"', True),
+        ("bus", '#include "tensorbus/bus/queue/queue_host.hpp"', False),
+        ("python", '#include "tensorbus/core.hpp"', False),
+        ("python", "#include <tensorbus/tensorbus.hpp>", True),
+        ("python", '#include "tensorbus/tools/list.hpp"', True),
+    ],
+)
+def test_the_check_itself(folder: str, line: str, refused: bool) -> None:
+    assert bool(refused_includes(folder, line)) == refused

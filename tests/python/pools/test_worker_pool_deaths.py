@@ -1,0 +1,321 @@
+"""Worker pools whose workers die, and pools that end: closed, terminated, interrupted, killed."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import gc
+import os
+import signal
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorbus as tb
+from support.harness import PATIENCE, SANITIZED, Elsewhere, eventually, hear, tell, unused
+from support.pools import METHODS, QUICK, Gate, double, wait_for
+
+
+def pid(_: Any) -> int:
+    return os.getpid()
+
+
+def die(how: str) -> Any:
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif how == "_exit":
+        os._exit(3)
+    elif how == "exit":
+        sys.exit(4)
+    elif how == "segfault":
+        import ctypes
+        import faulthandler
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        faulthandler.disable()  # pytest's
+        ctypes.string_at(0)
+    return how
+
+
+def die_until(folder: str) -> int:
+    """Dies three times."""
+    tries = len(os.listdir(folder))
+    Path(folder, str(tries)).touch()
+    if tries < 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return tries
+
+
+def test_a_worker_that_dies_as_it_starts_ends_the_pool() -> None:
+    with (
+        tb.WorkerPool(double, workers=1, initializer=leave, **QUICK) as pool,
+        pytest.raises(tb.WorkerDied, match=r"exit code 5 while it started"),
+    ):
+        pool.submit(1).result(PATIENCE)
+
+
+def leave() -> None:
+    os._exit(5)
+
+
+# Deaths.
+
+
+@pytest.mark.parametrize(
+    ("how", "end"),
+    [
+        ("kill", r"by SIGKILL \(exit code -9\)"),
+        ("segfault", r"by SIGSEGV \(exit code -11\)"),
+        ("_exit", "with exit code 3"),
+        ("exit", "with exit code 4"),
+    ],
+)
+def test_a_worker_that_dies_is_replaced_and_its_item_failed(how: str, end: str) -> None:
+    with tb.WorkerPool(die, workers=1, **QUICK) as pool:
+        for _ in range(2):
+            with pytest.raises(tb.WorkerDied, match=rf"worker 0 \(process \d+\) died {end}"):
+                pool.map([how])
+            assert pool.map(["no"]) == ["no"]
+    unused()
+
+
+def test_its_item_is_tried_again_so_often(tmp_path: Path) -> None:
+    for number, retries in enumerate((2, 3)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with tb.WorkerPool(die_until, workers=2, retries=retries, **QUICK) as pool:
+            future = pool.submit(str(folder))
+            if retries == 2:
+                with pytest.raises(tb.WorkerDied, match="the last of 3 that tried"):
+                    future.result(PATIENCE)
+            else:
+                assert future.result(PATIENCE) == 3
+        assert len(os.listdir(folder)) == 1 + retries
+
+
+def test_one_that_dies_while_it_has_nothing_is_replaced() -> None:
+    with tb.WorkerPool(pid, workers=1, **QUICK) as pool:
+        [first] = pool.map([0])
+        os.kill(first, signal.SIGKILL)
+        eventually(lambda: not Path(f"/proc/{first}").exists())  # it was seen, and reaped
+        [second] = pool.map([0])
+        assert second != first
+
+
+@pytest.mark.parametrize("retries", [0, 100])
+def test_kills_at_any_moment_lose_and_double_nothing(retries: int) -> None:
+    count = 150
+    with tb.Queue() as ran, tb.WorkerPool(note, workers=2, retries=retries, **QUICK) as pool:
+
+        def kill_some() -> None:
+            for number, who in enumerate(ran):
+                if number % 10 == 5:
+                    with suppress(ProcessLookupError):
+                        os.kill(who, signal.SIGKILL)
+
+        killer = threading.Thread(target=kill_some)
+        killer.start()
+        futures = [pool.submit((ran, number)) for number in range(count)]
+        concurrent.futures.wait(futures, PATIENCE)
+        ran.close()
+        killer.join()
+        for number, future in enumerate(futures):
+            if future.exception(0) is None:
+                assert future.result(0) == number
+            else:
+                assert retries == 0
+                assert isinstance(future.exception(0), tb.WorkerDied)
+
+
+def note(item: Any) -> int:
+    ran, number = item
+    ran.put(os.getpid())
+    return int(number)
+
+
+def test_items_are_never_run_by_two_at_once(tmp_path: Path) -> None:
+    with tb.WorkerPool(exclusively, workers=3, retries=50, **QUICK) as pool:
+        items = [(str(tmp_path / str(number)), number) for number in range(30)]
+        assert pool.map(items) == list(range(30))
+
+
+def exclusively(item: tuple[str, int]) -> int:
+    import fcntl
+
+    path, number = item
+    with open(path, "a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kernel frees it at a death
+        file.write("x")
+        file.flush()
+        if number % 3 == 0 and file.tell() < 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+# Ends.
+
+
+def test_closing_waits_for_what_was_submitted() -> None:
+    pool = tb.WorkerPool(double, workers=2, **QUICK)
+    futures = [pool.submit(number) for number in range(20)]
+    pool.close()
+    pool.close()
+    assert [future.result(0) for future in futures] == [2 * number for number in range(20)]
+    with pytest.raises(tb.Closed):
+        pool.submit(1)
+    with pytest.raises(tb.Closed):
+        pool.map([1])
+    pool.terminate()
+
+
+def alive(pids: list[int]) -> list[int]:
+    return [each for each in pids if Path(f"/proc/{each}").exists()]
+
+
+def test_terminate_kills_and_what_has_no_result_is_closed() -> None:
+    with Gate() as gate:
+        pool = tb.WorkerPool(wait_for, workers=2, **QUICK)
+        futures = [pool.submit(gate) for _ in range(4)]
+        pids = [gate.who() for _ in range(2)]
+        pool.terminate()
+        assert not alive(pids)
+        for future in futures:
+            assert isinstance(future.exception(0), tb.Closed)
+        with pytest.raises(tb.Closed, match="terminated"):
+            pool.submit(gate)
+    unused()
+
+
+def test_an_exception_that_leaves_the_block_ends_the_workers_at_once() -> None:
+    with Gate() as gate:
+        with (  # noqa: PT012
+            pytest.raises(LookupError),
+            tb.WorkerPool(wait_for, workers=1, **QUICK) as pool,
+        ):
+            pool.submit(gate)
+            pids = [gate.who()]
+            raise LookupError
+        assert not alive(pids)
+
+
+def pool_in_a_program(method: str, form: str) -> None:
+    gate = Gate()
+    try:
+        with tb.WorkerPool(hang, workers=2, context=method) as pool:
+            futures = [pool.submit(gate) for _ in range(2)]
+            tell([gate.who() for _ in range(2)])
+            if form == "close":
+                pool.close()
+            elif form == "result":
+                futures[0].result()
+            elif form == "map":
+                pool.map([gate])
+    except KeyboardInterrupt:
+        tell("interrupted")
+
+
+def hang(gate: Gate) -> None:
+    gate.wait()
+
+
+@pytest.mark.parametrize("form", ["close", "result", "map", "leave"])
+def test_ctrl_c_ends_the_workers(elsewhere: Elsewhere, form: str) -> None:
+    other = elsewhere.start(pool_in_a_program, METHODS[-1], form)
+    pids = other.hear()
+    other.wait_until_asleep()
+    for each in pids:
+        os.kill(each, signal.SIGINT)  # a terminal sends it to all
+    other.signal(signal.SIGINT)
+    assert other.hear() == "interrupted"
+    other.finish()
+    assert not alive(pids)
+
+
+def idle_pool(method: str) -> None:
+    pool = tb.WorkerPool(pid, workers=2, context=method)
+    seen: set[int] = set()
+    while len(seen) < 2:
+        seen.update(pool.map(range(4)))
+    tell(sorted(seen))
+    if hear() == "end":
+        return
+    hear()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_workers_end_when_the_process_of_the_pool_is_killed(
+    elsewhere: Elsewhere, method: str
+) -> None:
+    other = elsewhere.start(idle_pool, method)
+    pids = other.hear()
+    other.kill()
+    eventually(lambda: not running(pids))
+
+
+def running(pids: list[int]) -> list[int]:
+    """Those that are no zombies: nobody may be there to reap them."""
+    return [each for each in alive(pids) if " Z " not in Path(f"/proc/{each}/stat").read_text()]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_program_may_end_without_closing_its_pool(elsewhere: Elsewhere, method: str) -> None:
+    other = elsewhere.start(idle_pool, method)
+    pids = other.hear()
+    other.tell("end")
+    other.finish()
+    assert not alive(pids)
+
+
+def test_a_forked_child_is_told_to_make_its_own(elsewhere: Elsewhere) -> None:
+    def run() -> None:
+        from support.harness import in_a_fork
+
+        with tb.WorkerPool(len, workers=1, context="fork") as pool:
+
+            def child() -> None:
+                with pool, pytest.raises(tb.Forked):
+                    pool.submit("a")
+
+            in_a_fork(child)
+            assert pool.map(["ab"]) == [2]
+
+    if not SANITIZED:
+        elsewhere.run(run)
+
+
+def test_it_leaves_no_descriptor_and_no_thread() -> None:
+    def run_one() -> None:
+        with tb.WorkerPool(double, workers=2, **QUICK) as pool:
+            assert len(pool.map([np.ones(1000)] * 10)) == 10
+
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    run_one()
+    gc.collect()
+    threads = threading.active_count()
+    eventually(lambda: tb.participant().arena["used_bytes"] == 0)
+    before = descriptors()
+    for _ in range(5):
+        run_one()
+    unused()
+    eventually(lambda: descriptors() <= before)
+    assert threading.active_count() == threads
+
+
+def test_a_worker_that_begins_when_its_pool_is_over_ends_quietly(elsewhere: Elsewhere) -> None:
+    def begin_too_late() -> None:
+        from tensorbus._pools.worker import work
+
+        inbox, outbox = tb.Queue(), tb.Queue()
+        inbox.close()
+        work(inbox.address, outbox.address, tb.participant().domain, None)
+        outbox.close()
+        work(inbox.address, outbox.address, tb.participant().domain, None)
+
+    elsewhere.run(begin_too_late)

@@ -1,0 +1,140 @@
+"""How a client in an event loop finds its service, which may come later, or be stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from typing import Any
+
+import pytest
+
+import tensorbus as tb
+from support.harness import PATIENCE, Elsewhere
+from support.loops import Run, started, turns
+from support.node_runs import becomes, running
+from support.node_services import serve_until_killed
+
+
+class Looks:
+    """Looks for a service, none of which begins before the test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        self.go_on = threading.Event()
+        self._open = tb.Queue.open
+        monkeypatch.setattr(tb.Queue, "open", self._look)
+
+    def _look(self, *args: Any, **kwargs: Any) -> tb.Queue:
+        self.count += 1
+        assert self.go_on.wait(PATIENCE)
+        return self._open(*args, **kwargs)
+
+
+def test_a_look_for_a_service_leaves_the_event_loop_alone(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        looks = Looks(monkeypatch)
+        async with tb.Node("node") as node:
+            node.create_service("echo", callback=lambda x: x)
+            client = node.create_client("echo", timeout=PATIENCE)
+            async with running(node):
+                calls = [await started(client.call(number)) for number in range(5)]
+                waiting = await started(client.wait_for_service())
+                await becomes(lambda: looks.count)
+                await turns(100)
+                assert looks.count == 1, "one for all that wait"
+                looks.go_on.set()
+                assert await asyncio.gather(*calls) == list(range(5))
+                assert await waiting
+
+    run(main())
+
+
+def test_a_cancelled_call_leaves_its_look_to_the_others(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        looks = Looks(monkeypatch)
+        async with tb.Node("node") as node:
+            node.create_service("echo", callback=lambda x: x)
+            client = node.create_client("echo", timeout=PATIENCE)
+            async with running(node):
+                cancelled = await started(client.call(1))
+                other = await started(client.call(2))
+                await becomes(lambda: looks.count)
+                cancelled.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await cancelled
+                looks.go_on.set()
+                assert await other == 2
+                assert await client.call(3) == 3
+
+    run(main())
+
+
+def test_a_look_may_end_after_its_event_loop(
+    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks = Looks(monkeypatch)
+
+    async def main() -> None:
+        calling = await started(client.call(1))
+        await becomes(lambda: looks.count)
+        assert not calling.done()
+
+    with tb.Client("echo", timeout=PATIENCE) as client:
+        run(main())
+        looks.go_on.set()
+        with tb.Node("node") as node:
+            node.create_service("echo", callback=lambda x: x, mode="sync")
+            node.spin(0)
+            assert client.call_sync(2) == 2
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("kind", ["call", "wait_for_service"])
+def test_the_loop_goes_on_until_a_service_appears(
+    elsewhere: Elsewhere, run: Run, kind: str
+) -> None:
+    async def main() -> None:
+        with tb.Client("fragile", timeout=PATIENCE) as client:
+            found = client.call(True) if kind == "call" else client.wait_for_service(PATIENCE)
+            finding = await started(found)
+            await turns(1000)
+            assert not finding.done()
+            other = elsewhere.start(serve_until_killed)
+            assert await finding
+            other.kill()
+
+    run(main())
+
+
+def test_a_stopped_service_is_found_when_it_goes_on(elsewhere: Elsewhere, run: Run) -> None:
+    async def main() -> None:
+        other = elsewhere.start(serve_until_killed)
+        assert other.hear() == "ready"
+        other.stop()
+        with tb.Client("fragile", timeout=PATIENCE) as client:
+            with pytest.raises(tb.Timeout, match="no service 'fragile' in time"):
+                await client.call(1, timeout=0.05)
+            calling = await started(client.call(2))
+            await turns(1000)
+            other.signal(signal.SIGCONT)
+            assert await calling == 2
+        other.kill()
+
+    run(main())
+
+
+def test_a_closed_client_looks_no_more(run: Run) -> None:
+    async def main() -> None:
+        client = tb.Client("missing")
+        calls = [await started(client.call(1)), await started(client.wait_for_service())]
+        client.close()
+        for call in calls:
+            with pytest.raises(tb.Closed, match="client of service 'missing' is closed"):
+                await call
+
+    run(main())
