@@ -5,6 +5,9 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <optional>
+#include <span>
+#include <string_view>
 #include <tensorbus/error.hpp>
 #include <tensorbus/value.hpp>
 
@@ -47,6 +50,7 @@ class PackWriter {
       header(0xde, 0xdf, items);
   }
   void write(std::string_view text) { put(text); }
+  void write(std::span<const std::byte> bytes) { put(bytes); }
   void write(Value::TensorIndex tensor) { put(tensor); }
   void reserve(std::size_t bytes) { bytes_.reserve(bytes); }
   std::vector<std::byte> take() { return std::move(bytes_); }
@@ -79,7 +83,7 @@ class PackWriter {
       header(0xd9, 0xda, 0xdb, value.size());
     raw(value.data(), value.size());
   }
-  void put(const Value::Bytes& value) {
+  void put(std::span<const std::byte> value) {
     header(0xc4, 0xc5, 0xc6, value.size());
     raw(value.data(), value.size());
   }
@@ -145,6 +149,61 @@ class PackWriter {
 
   std::vector<std::byte> bytes_;
   int depth_;
+};
+
+// Reads values of kinds that the caller expects, and copies nothing: a message that is bytes, or
+// tensors by name, needs no Value. Of any other kind, or cut short: nothing.
+class PackCursor {
+ public:
+  explicit PackCursor(std::span<const std::byte> bytes) : rest_(bytes) {}
+
+  std::size_t left() const noexcept { return rest_.size(); }
+  // How many pairs follow.
+  std::optional<std::size_t> map() noexcept { return count(0x80, 0x90, 0xde, 2); }
+  std::optional<std::string_view> string() noexcept {
+    const auto text = take(count(0xa0, 0xc0, 0xd9, 1));
+    if (!text) return std::nullopt;
+    return std::string_view(reinterpret_cast<const char*>(text->data()), text->size());
+  }
+  std::optional<std::span<const std::byte>> bytes() noexcept { return take(count(0, 0, 0xc4, 1)); }
+  // As PackWriter writes it.
+  std::optional<std::uint32_t> tensor() noexcept {
+    std::uint32_t index = 0;
+    const auto bytes = take(2 + sizeof index);
+    if (!bytes || (*bytes)[0] != std::byte{0xd6} || (*bytes)[1] != std::byte{kTensorType})
+      return std::nullopt;
+    std::memcpy(&index, bytes->data() + 2, sizeof index);
+    return index;
+  }
+
+ private:
+  // What the first byte says: `least` and those below `end` have the count in them; behind `first`
+  // it has so many bytes, and behind each of the next ones twice as many, up to four.
+  std::optional<std::size_t> count(unsigned least, unsigned end, unsigned first,
+                                   std::size_t bytes) noexcept {
+    const auto head = take(1);
+    if (!head) return std::nullopt;
+    const auto kind = static_cast<unsigned>(head->front());
+    if (kind >= least && kind < end) return kind - least;
+    for (; bytes <= 4; bytes *= 2, ++first)
+      if (kind == first) return number(bytes);
+    return std::nullopt;
+  }
+  std::optional<std::size_t> number(std::size_t bytes) noexcept {
+    const auto digits = take(bytes);
+    if (!digits) return std::nullopt;
+    std::size_t value = 0;
+    for (const std::byte digit : *digits) value = value << 8 | static_cast<std::size_t>(digit);
+    return value;
+  }
+  std::optional<std::span<const std::byte>> take(std::optional<std::size_t> count) noexcept {
+    if (!count || *count > rest_.size()) return std::nullopt;
+    const auto part = rest_.first(*count);
+    rest_ = rest_.subspan(*count);
+    return part;
+  }
+
+  std::span<const std::byte> rest_;
 };
 
 class PackReader {

@@ -1,4 +1,8 @@
-"""NumPy's .npy files, whose header NumPy itself reads and writes (numpy.lib.format)."""
+"""NumPy's .npy files, whose header NumPy itself reads and writes (numpy.lib.format).
+
+The core has a reader of its own for C and C++, which knows the dtypes of tensors only. Here a file
+may also have records, texts, dates, and elements of another byte order.
+"""
 
 from __future__ import annotations
 

@@ -6,16 +6,17 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
+#include <tensorbus/value.hpp>
 #include <vector>
 
 #include "tensorbus/platform/clock.hpp"
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/memory.hpp"
 #include "tensorbus/python/outgoing.hpp"
-#include "tensorbus/python/packed_bytes.hpp"
 #include "tensorbus/python/torch.hpp"
 
 namespace tensorbus::python {
@@ -69,6 +70,20 @@ nb::object publish(Publisher& self, Outgoing& outgoing, nb::bytes fields, Second
   nb::object told = publish_message(self, message, timeout);
   outgoing.clear();
   return told;
+}
+
+// The fields of a message that is bytes and nothing beside.
+std::vector<std::byte> pack_bytes(nb::bytes bytes) {
+  const std::size_t size = bytes.size();
+  if (size > std::numeric_limits<std::uint32_t>::max())
+    throw Error(Code::kUnsupported,
+                "data: " + std::to_string(size) +
+                    " bytes; at most 4 GiB are possible. Send a tensor of them");
+  constexpr std::size_t kMostOfHead = 5;
+  internal::PackWriter packer;
+  packer.reserve(kMostOfHead + size);
+  packer.write(std::span(static_cast<const std::byte*>(bytes.data()), size));
+  return packer.take();
 }
 
 nb::object publish_one(Publisher& self, nb::handle value, Seconds timeout) {

@@ -8,13 +8,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tensorbus/value.hpp>
 #include <utility>
 #include <vector>
 
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/memory.hpp"
 #include "tensorbus/python/named_tensors.hpp"
-#include "tensorbus/python/packed_bytes.hpp"
 
 namespace tensorbus::python {
 namespace {
@@ -140,10 +140,17 @@ nb::object named(const Sample& self, std::optional<std::string_view> as) {
   return dict;
 }
 
+// Of fields that are bytes and nothing beside; nothing for any others.
+std::optional<std::span<const std::byte>> only_bytes(std::span<const std::byte> fields) {
+  internal::PackCursor cursor(fields);
+  const auto bytes = cursor.bytes();
+  return cursor.left() == 0 ? bytes : std::nullopt;
+}
+
 nb::object only(const Sample& self, std::optional<std::string_view> as) {
   const std::span<const std::byte> fields = self.field_bytes();
   if (fields.empty()) return self.tensors().size() == 1 ? tensor(self, 0, as) : nb::none();
-  if (const auto bytes = unpack_bytes(fields)) return nb::bytes(bytes->data(), bytes->size());
+  if (const auto bytes = only_bytes(fields)) return nb::bytes(bytes->data(), bytes->size());
   return named(self, as);
 }
 

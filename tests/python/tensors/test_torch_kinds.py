@@ -194,7 +194,7 @@ def test_a_subclass_that_nobody_there_knows_is_refused_with_its_name(
     with joined() as (publisher, subscriber):
         publisher.publish(Pair(torch.ones(3), torch.ones(3)))
         sample = subscriber.receive()
-        monkeypatch.delattr("torch_kinds.Pair")
+        monkeypatch.delattr("support.torch_kinds.Pair")
         with pytest.raises(tb.Unsupported, match=r"Pair, which this process does not know"):
             _ = sample.data
 

@@ -104,6 +104,39 @@ TEST(MessagePack, reads_back_what_it_wrote) {
   EXPECT_TRUE(std::isnan(Value::decode(Value(std::nan("")).encode()).as<double>()));
 }
 
+using internal::PackCursor;
+
+TEST(MessagePack, is_read_without_a_value_where_one_kind_is_expected) {
+  for (const Value& value : samples()) {
+    const Bytes packed = value.encode();
+    const auto text = PackCursor(packed).string();
+    EXPECT_EQ(text.has_value(), value.is<std::string>());
+    if (text) EXPECT_EQ(*text, value.as<std::string>());
+    const auto bytes = PackCursor(packed).bytes();
+    EXPECT_EQ(bytes.has_value(), value.is<Bytes>());
+    if (bytes) EXPECT_EQ(Bytes(bytes->begin(), bytes->end()), value.as<Bytes>());
+    const auto pairs = PackCursor(packed).map();
+    EXPECT_EQ(pairs.has_value(), value.is<Value::Map>());
+    if (pairs) EXPECT_EQ(*pairs, value.as<Value::Map>().size());
+    const auto tensor = PackCursor(packed).tensor();
+    EXPECT_EQ(tensor.has_value(), value.is<TensorIndex>());
+    if (tensor) EXPECT_EQ(*tensor, value.as<TensorIndex>().index);
+  }
+}
+
+TEST(MessagePack, that_is_cut_short_is_nothing_to_a_cursor) {
+  for (const Value& value : {Value("text"), Value(std::string(300, 'a')), Value(filled(70000, 1)),
+                             Value(TensorIndex{7})}) {
+    const Bytes packed = value.encode();
+    for (std::size_t size = 0; size < packed.size(); size += 1 + size / 8) {
+      const auto part = std::span(packed).first(size);
+      EXPECT_FALSE(PackCursor(part).string());
+      EXPECT_FALSE(PackCursor(part).bytes());
+      EXPECT_FALSE(PackCursor(part).tensor());
+    }
+  }
+}
+
 // Every format of https://github.com/msgpack/msgpack/blob/master/spec.md, written out by hand.
 TEST(MessagePack, reads_every_format_of_the_specification) {
   const std::pair<Bytes, Value> vectors[] = {
