@@ -1,4 +1,5 @@
-// Fields of a sample: what decodes can be written, and what was written decodes to the same.
+// Fields of a sample: what decodes can be written, and what was written decodes to the same. What a
+// cursor finds is what decodes.
 
 #include <tensorbus/value.hpp>
 #include <vector>
@@ -8,7 +9,20 @@
 namespace tensorbus::fuzz {
 namespace {
 
+void check_cursor(std::span<const std::byte> bytes) {
+  internal::PackCursor text(bytes);
+  if (const auto found = text.string(); found && text.left() == 0)
+    check(Value::decode(bytes) == Value(std::string(*found)));
+  internal::PackCursor binary(bytes);
+  if (const auto found = binary.bytes(); found && binary.left() == 0)
+    check(Value::decode(bytes) == Value(Value::Bytes(found->begin(), found->end())));
+  internal::PackCursor tensor(bytes);
+  if (const auto found = tensor.tensor(); found && tensor.left() == 0)
+    check(Value::decode(bytes) == Value(TensorIndex{*found}));
+}
+
 void run(std::span<const std::byte> bytes) {
+  check_cursor(bytes);
   Value value;
   if (!accepts([&] { value = Value::decode(bytes); })) return;
   (void)value.find("image");
