@@ -174,7 +174,7 @@ TEST_P(CudaShared, memory_of_a_process_is_shared_to_be_written) {
       },
       [&](int wire) {
         const Participant us = domain.join();
-        Queue queue = Queue::open("items", kLong, {}, us);
+        Queue queue = Queue::open("items", kLong, us);
         Sample item;
         ASSERT_EQ(queue.get(item, kLong), Outcome::kDone);
         const TestStream stream;

@@ -81,6 +81,11 @@ inline GiveUp give_up_of(const tb_give_up* given) {
   return [asked = given->asked, context = given->context] { return asked(context) != 0; };
 }
 
+inline platform::StopCondition stop_of(std::int64_t timeout_ns,
+                                       const tb_give_up* give_up = nullptr) {
+  return {timeout_of(timeout_ns), give_up_of(give_up)};
+}
+
 // Behind the caller's pointer, which is looked at before anything is made that nobody could end.
 template <typename T, typename Make>
 void hand_out(T** target, const char* name, Make make) {

@@ -100,7 +100,7 @@ class FakeClient : public ::testing::Test {
   const Participant third = fresh.join();
   const Domain domain{fresh.path()};
   Queue queue{{.maxsize = 1}, host};
-  Queue other = Queue::open(queue.address(), kLong, {}, third);
+  Queue other = Queue::open(queue.address(), kLong, third);
   FakePeer peer{domain.connect(host.id()).socket};
   link::QueueName name;
   std::vector<std::uint64_t> words = std::vector<std::uint64_t>(8);

@@ -9,8 +9,6 @@
 #include <utility>
 
 #include "tensorbus/bus/domain/topic_name.hpp"
-#include "tensorbus/link/wake/wake.hpp"
-#include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/error.hpp"
 
 namespace tensorbus::bus {
@@ -92,16 +90,13 @@ void Domain::remove_file(const std::string& name) const noexcept {
   platform::remove_file(*directory_, name);
 }
 
-Outcome Domain::wait(std::chrono::nanoseconds timeout, const GiveUp& give_up,
+Outcome Domain::wait(const platform::StopCondition& stop,
                      const std::function<bool()>& holds) const {
   platform::DirectoryWatch changes = watch();
-  const platform::Deadline deadline(timeout);
-  while (!holds()) {
-    if (deadline.passed()) return Outcome::kTimedOut;
-    if (give_up && give_up()) return Outcome::kInterrupted;
-    changes.wait(deadline.remaining(link::kParkSlice));
-  }
-  return Outcome::kDone;
+  return stop.wait(holds, [&](std::chrono::nanoseconds most) {
+    changes.wait(most);
+    return platform::FutexWait::kWoken;
+  });
 }
 
 void Domain::remove_files_of(const Id& participant) const {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -10,8 +9,6 @@
 #include <string>
 #include <string_view>
 #include <tensorbus/id.hpp>
-#include <tensorbus/options.hpp>
-#include <tensorbus/stats.hpp>
 #include <vector>
 
 #include "tensorbus/bus/domain/domain_path.hpp"
@@ -19,6 +16,7 @@
 #include "tensorbus/platform/files/directory.hpp"
 #include "tensorbus/platform/files/private_directory.hpp"
 #include "tensorbus/platform/unix_socket.hpp"
+#include "tensorbus/platform/waiting/stop_condition.hpp"
 
 namespace tensorbus::bus {
 
@@ -48,8 +46,7 @@ class Domain {
   // Does nobody listen at the socket of this participant?
   bool is_dead(const Id& participant) const;
   // Until `holds`, which is asked again when the directory changes. kDone, kTimedOut, kInterrupted.
-  Outcome wait(std::chrono::nanoseconds timeout, const GiveUp& give_up,
-               const std::function<bool()>& holds) const;
+  Outcome wait(const platform::StopCondition& stop, const std::function<bool()>& holds) const;
 
   // Removes socket and markers of a participant that is gone.
   void remove_files_of(const Id& participant) const;

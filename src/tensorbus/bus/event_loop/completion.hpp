@@ -1,20 +1,15 @@
 #pragma once
 
-#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <tensorbus/options.hpp>
-#include <tensorbus/stats.hpp>
 #include <utility>
 
-#include "tensorbus/link/wake/wake.hpp"
-#include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/waiting/futex.hpp"
+#include "tensorbus/platform/waiting/stop_condition.hpp"
 
 namespace tensorbus::bus {
 
@@ -51,17 +46,12 @@ class Completion {
     return given_up_;
   }
   // kDone, kTimedOut or kInterrupted. Throws what fail() was given.
-  Outcome wait(std::chrono::nanoseconds timeout, const GiveUp& give_up) {
-    const platform::Deadline deadline(timeout);
-    while (!done()) {
-      if (deadline.passed()) return Outcome::kTimedOut;
-      const auto parked = platform::futex_wait(done_, 0, deadline.remaining(link::kParkSlice));
-      if (done()) break;
-      if (give_up ? give_up() : parked == platform::FutexWait::kInterrupted)
-        return Outcome::kInterrupted;
-    }
-    if (failure_) throw Error(failure_->code, failure_->text);
-    return Outcome::kDone;
+  Outcome wait(const platform::StopCondition& stop) {
+    const Outcome outcome =
+        stop.wait([this] { return done(); },
+                  [this](auto most) { return platform::futex_wait(done_, 0, most); });
+    if (outcome == Outcome::kDone && failure_) throw Error(failure_->code, failure_->text);
+    return outcome;
   }
   bool done() const noexcept {
     return done_.load(std::memory_order_acquire) != 0;  // pairs with finish()

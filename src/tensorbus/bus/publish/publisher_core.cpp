@@ -25,13 +25,12 @@ PublisherCore::PublisherCore(std::string topic, std::uint32_t number,
       sleeper_(std::move(wake_page)),
       pool_(options_.isolated ? arena_->make_pool(most_granted()) : most_granted()) {}
 
-Published PublisherCore::publish(OutgoingSample& sample, std::chrono::nanoseconds timeout,
-                                 const GiveUp& give_up) {
+Published PublisherCore::publish(OutgoingSample& sample, const platform::StopCondition& stop) {
   std::unique_lock lock(mutex_);
   if (!closed_ && options_.reliable && !all_have_room()) {
     ++stats_.waited;
     ++stats_.waiting;
-    const Outcome outcome = wait_for_room(lock, timeout, give_up);
+    const Outcome outcome = wait_for_room(lock, stop);
     --stats_.waiting;
     if (outcome == Outcome::kTimedOut) ++stats_.timed_out;
     if (outcome != Outcome::kDone) return {outcome};
@@ -40,30 +39,34 @@ Published PublisherCore::publish(OutgoingSample& sample, std::chrono::nanosecond
   return push_to_all(sample);
 }
 
-// Holds `lock` on mutex_ whenever it does not park.
+// Comes and goes with `lock` on mutex_, which is free while the thread parks or asks the caller.
 Outcome PublisherCore::wait_for_room(std::unique_lock<std::mutex>& lock,
-                                     std::chrono::nanoseconds timeout, const GiveUp& give_up) {
-  const platform::Deadline deadline(timeout);
-  while (!closed_ && !all_have_room()) {
-    if (deadline.passed()) return Outcome::kTimedOut;
-    const auto longest = longest_park();
+                                     const platform::StopCondition& stop) {
+  const auto has_room = [this] { return closed_ || all_have_room(); };
+  std::chrono::nanoseconds longest{};
+  const auto lock_if_room = [&] {
+    if (!lock.owns_lock()) lock.lock();
+    if (has_room()) return true;
+    longest = longest_park();
     lock.unlock();
-    const auto parked = sleeper_.park(deadline.remaining(longest), [this] {
+    return false;
+  };
+  const auto park = [&](std::chrono::nanoseconds most) {
+    return sleeper_.park(std::min(most, longest), [&] {
       const std::lock_guard relock(mutex_);
-      return closed_ || all_have_room();
+      return has_room();
     });
-    const bool interrupted = give_up ? give_up() : parked == platform::FutexWait::kInterrupted;
-    lock.lock();
-    if (interrupted) return Outcome::kInterrupted;
-  }
-  return Outcome::kDone;
+  };
+  const Outcome outcome = stop.wait(lock_if_room, park);
+  if (!lock.owns_lock()) lock.lock();
+  return outcome;
 }
 
 // A GPU wakes nobody.
 std::chrono::nanoseconds PublisherCore::longest_park() const {
   const bool awaits_streams = std::any_of(links_.begin(), links_.end(),
                                           [](const auto& link) { return link->awaits_streams(); });
-  return awaits_streams ? std::chrono::milliseconds(1) : link::kParkSlice;
+  return awaits_streams ? std::chrono::milliseconds(1) : platform::kParkSlice;
 }
 
 bool PublisherCore::all_have_room() {
@@ -238,20 +241,15 @@ bool PublisherCore::close() {
 
 bool PublisherCore::closed() const noexcept { return closed_.load(std::memory_order_relaxed); }
 
-Outcome PublisherCore::wait_for_subscribers(std::uint32_t count, std::chrono::nanoseconds timeout) {
-  const platform::Deadline deadline(timeout);
+Outcome PublisherCore::wait_for_subscribers(std::uint32_t count,
+                                            const platform::StopCondition& stop) {
   const auto ready = [&] {
     const std::lock_guard lock(mutex_);
     return closed_ || links_.size() >= count;
   };
-  while (!ready()) {
-    if (deadline.passed()) return Outcome::kTimedOut;
-    if (sleeper_.park(deadline.remaining(link::kParkSlice), ready) ==
-        platform::FutexWait::kInterrupted)
-      return Outcome::kInterrupted;
-  }
-  const std::lock_guard lock(mutex_);
-  return closed_ ? Outcome::kClosed : Outcome::kDone;
+  const Outcome outcome =
+      stop.wait(ready, [&](std::chrono::nanoseconds most) { return sleeper_.park(most, ready); });
+  return outcome == Outcome::kDone && closed() ? Outcome::kClosed : outcome;
 }
 
 std::uint32_t PublisherCore::subscribers() const {

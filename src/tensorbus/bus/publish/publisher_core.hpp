@@ -18,7 +18,7 @@
 #include "tensorbus/bus/publish/outgoing_sample.hpp"
 #include "tensorbus/link/ring/owner_link.hpp"
 #include "tensorbus/memory/host/arena.hpp"
-#include "tensorbus/platform/clock.hpp"
+#include "tensorbus/platform/waiting/stop_condition.hpp"
 
 namespace tensorbus::bus {
 
@@ -45,10 +45,9 @@ class PublisherCore {
 
   // All or nothing: unless the outcome is kDone, nobody gets the sample, and the caller has it
   // still.
-  Published publish(OutgoingSample& sample, std::chrono::nanoseconds timeout,
-                    const GiveUp& give_up);
+  Published publish(OutgoingSample& sample, const platform::StopCondition& stop);
 
-  Outcome wait_for_subscribers(std::uint32_t count, std::chrono::nanoseconds timeout);
+  Outcome wait_for_subscribers(std::uint32_t count, const platform::StopCondition& stop);
   std::uint32_t subscribers() const;
   PublisherStats stats();
 
@@ -93,8 +92,7 @@ class PublisherCore {
 
   bool all_have_room();
   bool stop_broken_links();
-  Outcome wait_for_room(std::unique_lock<std::mutex>& lock, std::chrono::nanoseconds timeout,
-                        const GiveUp& give_up);
+  Outcome wait_for_room(std::unique_lock<std::mutex>& lock, const platform::StopCondition& stop);
   Published push_to_all(OutgoingSample& sample);
   std::chrono::nanoseconds longest_park() const;
   void drain_links();

@@ -63,27 +63,24 @@ SubscriberCore::SubscriberCore(std::string topic, const SubscriberOptions& optio
   platform::require_pinning();
 }
 
-Outcome SubscriberCore::receive(Batch& batch, std::chrono::nanoseconds timeout) {
+Outcome SubscriberCore::receive(Batch& batch, const platform::StopCondition& stop) {
   Outcome outcome = try_receive(batch);
   if (outcome != Outcome::kTimedOut) return outcome;
-  const platform::Deadline deadline(timeout);
-  const platform::Deadline spin_until(std::min(options_.spin, timeout));
+  const platform::Deadline spin_until(std::min(options_.spin, stop.timeout()));
   while (!spin_until.passed()) {
     outcome = look_for_a_while(batch);
     if (outcome != Outcome::kTimedOut) return outcome;
   }
-  while (!deadline.passed()) {
-    // Counted before we look: a segment that arrives after the look ends the park at once.
-    const std::uint32_t seen = sleeper_.wakes();
+  std::uint32_t seen = 0;
+  const auto received = [&] {
+    seen = sleeper_.wakes();  // before the look: a segment that arrives after it ends the park
     outcome = try_receive(batch);
-    if (outcome != Outcome::kTimedOut) return outcome;
-    if (sleeper_.park(seen, deadline.remaining(link::kParkSlice),
-                      [this] { return anything_ready(); }) == platform::FutexWait::kInterrupted) {
-      outcome = try_receive(batch);
-      return outcome == Outcome::kTimedOut ? Outcome::kInterrupted : outcome;
-    }
-  }
-  return try_receive(batch);
+    return outcome != Outcome::kTimedOut;
+  };
+  const Outcome waited = stop.wait(received, [&](std::chrono::nanoseconds most) {
+    return sleeper_.park(seen, most, [this] { return anything_ready(); });
+  });
+  return waited == Outcome::kDone ? outcome : waited;
 }
 
 Outcome SubscriberCore::try_receive(Batch& batch) {
@@ -244,8 +241,8 @@ void SubscriberCore::wake_all() noexcept {
   if (event_) event_->signal();
 }
 
-Outcome SubscriberCore::wait_for_publishers(std::uint32_t count, std::chrono::nanoseconds timeout) {
-  const platform::Deadline deadline(timeout);
+Outcome SubscriberCore::wait_for_publishers(std::uint32_t count,
+                                            const platform::StopCondition& stop) {
   const auto ready = [&] {
     const std::lock_guard lock(mutex_);
     const auto live = std::count_if(links_.begin(), links_.end(), [](const LinkRef& link) {
@@ -253,12 +250,9 @@ Outcome SubscriberCore::wait_for_publishers(std::uint32_t count, std::chrono::na
     });
     return closed_ || !mismatches_.empty() || live >= static_cast<std::ptrdiff_t>(count);
   };
-  while (!ready()) {
-    if (deadline.passed()) return Outcome::kTimedOut;
-    if (sleeper_.park(deadline.remaining(link::kParkSlice), ready) ==
-        platform::FutexWait::kInterrupted)
-      return Outcome::kInterrupted;
-  }
+  const Outcome outcome =
+      stop.wait(ready, [&](std::chrono::nanoseconds most) { return sleeper_.park(most, ready); });
+  if (outcome != Outcome::kDone) return outcome;
   const std::lock_guard lock(mutex_);
   throw_mismatch();
   return closed_ ? Outcome::kClosed : Outcome::kDone;
@@ -298,15 +292,17 @@ bool SubscriberCore::let_go() {
   if (closed_) return false;
   closed_ = true;
   for (const LinkRef& link : links_) {
-    const bool was_read = to_pin_.erase(link.get()) != 0;  // has returned its lease then
-    if (link->set_aside && !was_read)
+    const auto pending = pending_.find(link.get());
+    const bool was_read = pending != pending_.end() &&
+                          std::holds_alternative<PendingSample::Read>(pending->second.state);
+    if (link->set_aside && !was_read)         // of one that was read, the sample has the lease
       link->release(link->set_aside->token);  // others may be held for long
     link->set_aside.reset();
     drop_notifier(*link);
     link->unsubscribe();
   }
   links_.clear();
-  asked_for_.clear();
+  pending_.clear();
   wake_all();
   return true;
 }
@@ -376,8 +372,7 @@ void SubscriberCore::not_joined(std::string_view why) noexcept {
 void SubscriberCore::refuse(const LinkRef& link, Code code, std::string_view why) noexcept {
   const std::lock_guard lock(mutex_);
   std::erase(links_, link);
-  asked_for_.erase(link.get());
-  to_pin_.erase(link.get());
+  pending_.erase(link.get());
   drop_notifier(*link);
   ++stats_.refused;
   try {

@@ -19,6 +19,7 @@
 #include "tensorbus/bus/event_loop/polled_event.hpp"
 #include "tensorbus/bus/session/acquired_leases.hpp"
 #include "tensorbus/bus/session/host_copy_request.hpp"
+#include "tensorbus/bus/subscribe/pending_sample.hpp"
 #include "tensorbus/bus/subscribe/receive_options.hpp"
 #include "tensorbus/bus/subscribe/sample.hpp"
 #include "tensorbus/bus/subscribe/sample_cache.hpp"
@@ -26,6 +27,7 @@
 #include "tensorbus/link/wake/wake.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/fd.hpp"
+#include "tensorbus/platform/waiting/stop_condition.hpp"
 #include "tensorbus/tensor/descriptor.hpp"
 
 namespace tensorbus::bus {
@@ -63,9 +65,9 @@ class SubscriberCore {
   // Error(kOutOfMemory) if a sample cannot be mapped; it is there again with the next call. Throws
   // Error(kTypeMismatch), once for each publisher that has refused us for it; of more than 16 since
   // the last call, for the last 16.
-  Outcome receive(Sample& sample, std::chrono::nanoseconds timeout) {
+  Outcome receive(Sample& sample, const platform::StopCondition& stop) {
     Batch one{{&sample, 1}};
-    return receive(one, timeout);
+    return receive(one, stop);
   }
   // kTimedOut: nothing there now. Throws the same.
   Outcome try_receive(Sample& sample) {
@@ -78,7 +80,7 @@ class SubscriberCore {
     std::span<Sample> room;  // for at least one
     std::size_t taken = 0;   // that have samples now
   };
-  Outcome receive(Batch& batch, std::chrono::nanoseconds timeout);
+  Outcome receive(Batch& batch, const platform::StopCondition& stop);
   Outcome try_receive(Batch& batch);
 
   // Would receive() return now, with whatever outcome? If not, re-arms the descriptor.
@@ -92,7 +94,7 @@ class SubscriberCore {
   // False: nobody polls.
   bool look_after_event();
 
-  Outcome wait_for_publishers(std::uint32_t count, std::chrono::nanoseconds timeout);
+  Outcome wait_for_publishers(std::uint32_t count, const platform::StopCondition& stop);
   SubscriberStats stats() const;
   // Held samples stay valid. Returns false if it was closed before.
   bool close();
@@ -169,17 +171,10 @@ class SubscriberCore {
   std::optional<PolledEvent> event_;
   bool event_armed_ = false;  // publishers notify
   bool all_notify_ = false;   // what came since it was armed has notified, and nothing cleared it
-  // What was asked for so that a sample that is set aside can be read.
-  struct AskedFor {
-    std::uint64_t token = 0;  // of that sample
-    std::optional<std::variant<AcquiredLeases, Error>> result{};
-  };
-  std::map<const link::BorrowerLink*, AskedFor> asked_for_;
+  std::map<const link::BorrowerLink*, PendingSample> pending_;
   Claim claim_;
   Stage stage_;
   std::function<void()> links_gone_;
-  // Of the samples that are set aside: those that were read, and wait to be pinned.
-  std::map<const link::BorrowerLink*, Sample> to_pin_;
   std::vector<std::shared_ptr<memory::PinnedBlocks>> pins_;  // one for each link
   std::deque<std::string> mismatches_;  // why publishers refused us, and nobody was told yet
   std::optional<Error> untold_;         // what ended a batch

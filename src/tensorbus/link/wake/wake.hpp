@@ -11,6 +11,7 @@
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/files/mapping.hpp"
 #include "tensorbus/platform/waiting/futex.hpp"
+#include "tensorbus/platform/waiting/stop_condition.hpp"
 
 namespace tensorbus::link {
 
@@ -25,9 +26,6 @@ inline constexpr std::uint32_t kWakeSlots = 16384;
 inline constexpr std::size_t kWakePageBytes = kWakeSlots * sizeof(WakeSlot);
 inline constexpr std::uint32_t kSleepsOnFutex = 1;
 inline constexpr std::uint32_t kSleepsOnEvent = 2;
-
-// How long a park may last before the sleeper looks again by itself.
-inline constexpr std::chrono::milliseconds kParkSlice{100};
 
 // A participant's own page. Untouched slots cost nothing. Thread-safe.
 class WakePage {
@@ -65,24 +63,25 @@ class Sleeper {
   // How often we were woken. Acquire: pairs with the release of whoever wakes.
   std::uint32_t wakes() const noexcept { return slot().wake.load(std::memory_order_acquire); }
 
-  // Parks until we were woken once more than `seen`, at most `timeout` and at most kParkSlice,
+  // Parks until we were woken once more than `seen`, at most `most` and at most kParkSlice,
   // unless `ready()`, asked after the others can see that we sleep, says that there is something.
   // Several threads may park at once.
   template <typename Ready>
-  platform::FutexWait park(std::uint32_t seen, std::chrono::nanoseconds timeout, Ready ready) {
+  platform::FutexWait park(std::uint32_t seen, std::chrono::nanoseconds most, Ready ready) {
     enter(kSleepsOnFutex);
     const auto outcome =
-        ready() ? platform::FutexWait::kWoken
-                : platform::futex_wait(slot().wake, seen,
-                                       std::min<std::chrono::nanoseconds>(timeout, kParkSlice));
+        ready()
+            ? platform::FutexWait::kWoken
+            : platform::futex_wait(slot().wake, seen,
+                                   std::min<std::chrono::nanoseconds>(most, platform::kParkSlice));
     leave(kSleepsOnFutex);
     return outcome;
   }
 
   // The same from now on, for those whose `ready()` sees everything that they are woken for.
   template <typename Ready>
-  platform::FutexWait park(std::chrono::nanoseconds timeout, Ready ready) {
-    return park(wakes(), timeout, ready);
+  platform::FutexWait park(std::chrono::nanoseconds most, Ready ready) {
+    return park(wakes(), most, ready);
   }
 
   // Wakes threads of this process that park here.
