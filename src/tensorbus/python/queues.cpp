@@ -66,7 +66,8 @@ nb::object take(Queue::Pending& self) {
 
 nb::dict stats_of(const Queue& self) {
   const QueueStats stats = wait_hearing_signals(
-      kNoTimeout, [&](const platform::StopCondition& stop) { return self.stats(stop.give_up()); });
+      std::nullopt,
+      [&](const platform::StopCondition& stop) { return self.stats(stop.give_up()); });
   nb::dict dict;
   dict["items"] = stats.items;
   dict["unfinished"] = stats.unfinished;
@@ -123,7 +124,7 @@ void bind_queues(nb::module_& module) {
       .def("start_join", &Queue::start_join, nb::call_guard<WithoutGil>())
       .def("task_done",
            [](Queue& self) {
-             wait_hearing_signals(kNoTimeout, [&](const platform::StopCondition& stop) {
+             wait_hearing_signals(std::nullopt, [&](const platform::StopCondition& stop) {
                self.task_done(stop.give_up());
                return Outcome::kDone;
              });
@@ -137,7 +138,7 @@ void bind_queues(nb::module_& module) {
           nb::arg("timeout").none())
       .def_prop_ro("stats", stats_of, nb::sig("def stats(self) -> dict[str, int]"))
       .def("close", [](Queue& self) {
-        wait_hearing_signals(kNoTimeout, [&](const platform::StopCondition& stop) {
+        wait_hearing_signals(std::nullopt, [&](const platform::StopCondition& stop) {
           self.close(stop.give_up());
           return Outcome::kDone;
         });

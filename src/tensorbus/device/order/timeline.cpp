@@ -20,19 +20,19 @@ using platform::GpuStream;
 
 constexpr std::size_t kLenders = 0;  // page
 constexpr std::size_t kBorrowers = 1;
-constexpr std::size_t kBytes = TimelinePages::kBytes;
+constexpr std::size_t kTimelineBytes = TimelinePages::kBytes;
 constexpr std::chrono::microseconds kShortestPause{20};  // while the host waits for a stream
 constexpr std::chrono::microseconds kLongestPause{1000};
 
 platform::Fd new_memory() {
-  platform::Fd memfd = platform::create_memfd_of_fixed_size("tensorbus-timeline", kBytes);
-  if (!platform::reserve_pages(memfd.get(), 0, kBytes))
+  platform::Fd memfd = platform::create_memfd_of_fixed_size("tensorbus-timeline", kTimelineBytes);
+  if (!platform::reserve_pages(memfd.get(), 0, kTimelineBytes))
     throw Error(Code::kOutOfMemory, "the kernel has no memory for a timeline");
   return memfd;
 }
 
 platform::Fd verified(platform::Fd memfd) {
-  platform::verify_memfd_of_fixed_size(memfd.get(), kBytes, "TIMELINE.memory");
+  platform::verify_memfd_of_fixed_size(memfd.get(), kTimelineBytes, "TIMELINE.memory");
   platform::verify_writable(memfd.get(), "TIMELINE.memory");
   return memfd;
 }

@@ -7,8 +7,8 @@
 namespace tensorbus::link {
 namespace {
 
-constexpr std::uint32_t kBacklog = 4;  // so many that are out mean that the borrower is behind
-constexpr std::uint32_t kAhead = 3;    // positions: their lines come while these are written
+constexpr std::uint32_t kBacklog = 4;     // so many that are out mean that the borrower is behind
+constexpr std::uint32_t kWriteAhead = 3;  // positions: their lines come while these are written
 
 }  // namespace
 
@@ -90,8 +90,8 @@ void OwnerLink::push(Entry& entry, PublishedRef sample, const platform::GpuStrea
   samples_.push(next_++, entry);
   // One further on: by then it is here. Not one that the borrower may still want, and not for one
   // that keeps up: it looks at the slot all the time, and would only have to give it back twice.
-  if (leases_.outstanding() > kBacklog && next_ + kAhead + 1 - oldest_ < tokens_.size())
-    samples_.fetch_to_write(next_ + kAhead);
+  if (leases_.outstanding() > kBacklog && next_ + kWriteAhead + 1 - oldest_ < tokens_.size())
+    samples_.fetch_to_write(next_ + kWriteAhead);
 }
 
 bool OwnerLink::drain() {

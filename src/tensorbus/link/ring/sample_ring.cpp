@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::size_t kHeadWords = 7;
 constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
-constexpr std::uint32_t kBacklog = 4;  // so many in a row mean that the owner is ahead
-constexpr std::uint32_t kAhead = 3;    // positions: their lines come while these are read
+constexpr std::uint32_t kRowOfReads = 4;  // so many in a row mean that the owner is ahead
+constexpr std::uint32_t kReadAhead = 3;   // positions: their lines come while these are read
 
 // No owner comes this far: at 10^9 samples a second in 146 years.
 constexpr std::uint64_t kMostPositions = std::uint64_t{1} << 62;
@@ -114,8 +114,8 @@ bool SampleRingReader::pop(Entry& entry) noexcept {
 // Behind several samples there are more, as a rule, which the owner has written already: then one
 // further on is brought here meanwhile, its state to be swapped.
 void SampleRingReader::fetch_next() noexcept {
-  if (++in_a_row_ < kBacklog) return;
-  const Slot& coming = slot(next_ + kAhead);
+  if (++in_a_row_ < kRowOfReads) return;
+  const Slot& coming = slot(next_ + kReadAhead);
   platform::fetch_to_write(&coming.state);
   __builtin_prefetch(&coming.words[kHeadWords]);
 }

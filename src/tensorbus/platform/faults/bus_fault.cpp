@@ -38,15 +38,15 @@ class FileGuards {
 
 namespace {
 
-constinit ChainedHandler handler(SIGBUS);
+constinit ChainedHandler bus_handler(SIGBUS);
 // Under the lock of the list:
-constinit bool asked = false;
+constinit bool bus_asked = false;
 constinit std::array<std::uint64_t, 64> told{};  // files, the last ones
 constinit std::size_t next_told = 0;
 
 void lock_guards() noexcept { FileGuards::list.lock(); }
 void unlock_guards() noexcept { FileGuards::list.unlock(); }
-[[maybe_unused]] const int kRegistered =
+[[maybe_unused]] const int kGuardsRegistered =
     ::pthread_atfork(lock_guards, unlock_guards, unlock_guards);
 
 void on_bus_error(int, siginfo_t* info, void* context) {
@@ -54,15 +54,15 @@ void on_bus_error(int, siginfo_t* info, void* context) {
   // A page that its file cannot supply; broken hardware (BUS_MCEERR_AR) is not ours to hide.
   const bool mended = info->si_code == BUS_ADRERR && FileGuards::mend(info->si_addr);
   errno = error;
-  if (!mended) handler.pass_on(info, context);
+  if (!mended) bus_handler.pass_on(info, context);
 }
 
-void install_once() noexcept {
-  if (asked) return;
-  asked = true;
+void install_bus_handler() noexcept {
+  if (bus_asked) return;
+  bus_asked = true;
   (void)page_bytes();  // asks sysconf once, so that the handler need not
   const char* wish = std::getenv("TENSORBUS_BUS_GUARD");
-  if (wish == nullptr || std::string_view(wish) != "0") handler.install(on_bus_error);
+  if (wish == nullptr || std::string_view(wish) != "0") bus_handler.install(on_bus_error);
 }
 
 }  // namespace
@@ -139,7 +139,7 @@ FileGuard::FileGuard(std::span<const std::byte> memory, std::string_view path, b
                      std::uint64_t file) noexcept
     : link_{memory}, path_(path), writable_(writable), file_(file), intact_(memory.size()) {
   FileGuards::list.lock();
-  install_once();
+  install_bus_handler();
   FileGuards::list.add(*this);
   FileGuards::list.unlock();
 }

@@ -19,12 +19,13 @@ namespace {
 constexpr std::string_view kTurnedOff = "TENSORBUS_FAULT_MESSAGE=0 turns this message off.\n";
 
 constinit AddressList<ReadOnlyNote> notes;
-constinit ChainedHandler handler(SIGSEGV);
-constinit bool asked = false;  // under the lock of `notes`
+constinit ChainedHandler write_handler(SIGSEGV);
+constinit bool write_asked = false;  // under the lock of `notes`
 
 void lock_notes() noexcept { notes.lock(); }
 void unlock_notes() noexcept { notes.unlock(); }
-[[maybe_unused]] const int kRegistered = ::pthread_atfork(lock_notes, unlock_notes, unlock_notes);
+[[maybe_unused]] const int kNotesRegistered =
+    ::pthread_atfork(lock_notes, unlock_notes, unlock_notes);
 
 void describe(const ReadOnlyNote& note, SignalMessage& message) noexcept {
   if (note.from() == ReadOnlyNote::From::kFile)
@@ -59,14 +60,14 @@ void on_fault(int, siginfo_t* info, void* context) {
   // Memory that is mapped and refused the access; SEGV_MAPERR would be memory that is not there.
   if (info->si_code == SEGV_ACCERR) report(info->si_addr);
   errno = error;
-  handler.pass_on(info, context);
+  write_handler.pass_on(info, context);
 }
 
-void install_once() noexcept {
-  if (asked) return;
-  asked = true;
+void install_write_handler() noexcept {
+  if (write_asked) return;
+  write_asked = true;
   const char* wish = std::getenv("TENSORBUS_FAULT_MESSAGE");
-  if (wish == nullptr || std::string_view(wish) != "0") handler.install(on_fault);
+  if (wish == nullptr || std::string_view(wish) != "0") write_handler.install(on_fault);
 }
 
 }  // namespace
@@ -75,7 +76,7 @@ ReadOnlyNote::ReadOnlyNote(std::span<const std::byte> memory, std::string_view n
                            From from) noexcept
     : link_{memory}, name_(name), from_(from) {
   notes.lock();
-  install_once();
+  install_write_handler();
   notes.add(*this);
   notes.unlock();
 }

@@ -41,15 +41,17 @@ void close_guarded(int& fd) noexcept {
   fd = -1;
 }
 
+}  // namespace
+
 // What one fork left to a child, seen from the parent. A child and its own children keep two
 // things, which exec takes from them: the end of a pipe for writing, whose hang-up the parent
 // polls; and, since there are programs that close all descriptors, a mapping of an open file that
 // has a lock. A lock belongs to the open file, which is closed with the last of its mappings.
-struct Guard {
+struct ForkGuard {
   ForkEpoch epoch = kForking;  // it may have inherited what was born before
   std::uint64_t number = 0;    // of the byte that is locked
   int pipe = -1;               // the end for reading; -1: it has hung up
-  Guard* older = nullptr;
+  ForkGuard* older = nullptr;
   Inherited* kept = nullptr;
 
   // What the child is to have, and the parent only until the fork is over.
@@ -58,31 +60,30 @@ struct Guard {
   void* childs_mark = nullptr;
 };
 
-}  // namespace
-
 struct ForkGuards {
   std::mutex forking;  // from before a fork to after it
-  Guard* pending = nullptr;
+  ForkGuard* pending = nullptr;
 
-  std::mutex mutex;         // of all that follows; never held while something is let go of
-  Guard* newest = nullptr;  // in the order of their epochs
-  Guard unseen;  // of all forks for which there was no room: it has no end. In the list, if used
+  std::mutex mutex;             // of all that follows; never held while something is let go of
+  ForkGuard* newest = nullptr;  // in the order of their epochs
+  ForkGuard
+      unseen;  // of all forks for which there was no room: it has no end. In the list, if used
   std::size_t unwatched = 0;
   std::uint64_t next_number = 0;
   int epoll = -1;
   int locks = -1;  // a memfd
 
   bool ready() noexcept;
-  Guard* make() noexcept;
-  bool fill(Guard& guard) noexcept;
-  Guard* use_unseen() noexcept;
-  void unlink(const Guard& guard) noexcept;
+  ForkGuard* make() noexcept;
+  bool fill(ForkGuard& guard) noexcept;
+  ForkGuard* use_unseen() noexcept;
+  void unlink(const ForkGuard& guard) noexcept;
   void tell_newest() const noexcept {
     internal::newest_guard.store(newest != nullptr ? newest->epoch : 0);
   }
-  bool is_locked(const Guard& guard) const noexcept;
+  bool is_locked(const ForkGuard& guard) const noexcept;
   void note_hang_ups() noexcept;
-  Inherited* end(Guard& guard, Inherited* ended) noexcept;
+  Inherited* end(ForkGuard& guard, Inherited* ended) noexcept;
 
   static void before_fork() noexcept;
   static void in_parent() noexcept;
@@ -94,7 +95,7 @@ namespace {
 
 constinit ForkGuards guards;
 
-[[maybe_unused]] const int kRegistered =
+[[maybe_unused]] const int kForkGuardsRegistered =
     ::pthread_atfork(ForkGuards::before_fork, ForkGuards::in_parent, ForkGuards::in_child);
 
 int reopened(int fd) noexcept {
@@ -103,7 +104,7 @@ int reopened(int fd) noexcept {
   return ::open(path.data(), O_RDWR | O_CLOEXEC);
 }
 
-struct flock byte_of(const Guard& guard) noexcept {
+struct flock byte_of(const ForkGuard& guard) noexcept {
   struct flock byte{};
   byte.l_type = F_WRLCK;
   byte.l_whence = SEEK_SET;
@@ -113,7 +114,7 @@ struct flock byte_of(const Guard& guard) noexcept {
 }
 
 // The child has them now, or there is none.
-void close_childs(Guard& guard) noexcept {
+void close_childs(ForkGuard& guard) noexcept {
   if (guard.childs_mark != nullptr) ::munmap(guard.childs_mark, kMark);
   if (guard.childs_pipe >= 0) ::close(guard.childs_pipe);
   if (guard.childs_lock >= 0) ::close(guard.childs_lock);
@@ -135,7 +136,7 @@ bool ForkGuards::ready() noexcept {
   return epoll >= 0 && locks >= 0;
 }
 
-bool ForkGuards::fill(Guard& guard) noexcept {
+bool ForkGuards::fill(ForkGuard& guard) noexcept {
   std::array<int, 2> ends{};
   if (!ready() || ::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) < 0) return false;
   guard.pipe = ends[0];
@@ -154,15 +155,15 @@ bool ForkGuards::fill(Guard& guard) noexcept {
 }
 
 // Whatever is short: it is safe to see no end.
-Guard* ForkGuards::use_unseen() noexcept {
+ForkGuard* ForkGuards::use_unseen() noexcept {
   ++unwatched;
   unlink(unseen);
   unseen.epoch = kForking;
   return &unseen;
 }
 
-Guard* ForkGuards::make() noexcept {
-  auto* const guard = new (std::nothrow) Guard;
+ForkGuard* ForkGuards::make() noexcept {
+  auto* const guard = new (std::nothrow) ForkGuard;
   if (guard == nullptr) return use_unseen();
   guard->number = next_number++;
   if (fill(*guard)) return guard;
@@ -172,8 +173,8 @@ Guard* ForkGuards::make() noexcept {
   return use_unseen();
 }
 
-void ForkGuards::unlink(const Guard& guard) noexcept {
-  for (Guard** at = &newest; *at != nullptr; at = &(*at)->older)
+void ForkGuards::unlink(const ForkGuard& guard) noexcept {
+  for (ForkGuard** at = &newest; *at != nullptr; at = &(*at)->older)
     if (*at == &guard) {
       *at = guard.older;
       return;
@@ -195,7 +196,7 @@ void ForkGuards::before_fork() noexcept {
 
 // Also when there is no child: then its guard has hung up.
 void ForkGuards::in_parent() noexcept {
-  if (Guard* const guard = guards.pending) {
+  if (ForkGuard* const guard = guards.pending) {
     const std::lock_guard lock(guards.mutex);
     guards.pending = nullptr;
     close_childs(*guard);
@@ -218,7 +219,7 @@ void ForkGuards::in_child() noexcept {
   for (auto& count : inheritable) count.store(0, std::memory_order_relaxed);
 }
 
-bool ForkGuards::is_locked(const Guard& guard) const noexcept {
+bool ForkGuards::is_locked(const ForkGuard& guard) const noexcept {
   struct flock byte = byte_of(guard);
   return ::fcntl(locks, F_OFD_GETLK, &byte) == 0 && byte.l_type != F_UNLCK;
 }
@@ -229,7 +230,7 @@ void ForkGuards::note_hang_ups() noexcept {
     const int count = ::epoll_wait(epoll, events.data(), static_cast<int>(events.size()), 0);
     if (count <= 0) return;
     for (int i = 0; i < count; ++i) {
-      Guard& guard = *static_cast<Guard*>(events[static_cast<std::size_t>(i)].data.ptr);
+      ForkGuard& guard = *static_cast<ForkGuard*>(events[static_cast<std::size_t>(i)].data.ptr);
       ::epoll_ctl(epoll, EPOLL_CTL_DEL, guard.pipe, nullptr);
       close_guarded(guard.pipe);
     }
@@ -237,7 +238,7 @@ void ForkGuards::note_hang_ups() noexcept {
 }
 
 // What an older child may have inherited, too, waits for that; `ended` gets the rest.
-Inherited* ForkGuards::end(Guard& guard, Inherited* ended) noexcept {
+Inherited* ForkGuards::end(ForkGuard& guard, Inherited* ended) noexcept {
   while (Inherited* const one = guard.kept) {
     guard.kept = one->next_;
     const bool older = guard.older != nullptr && one->born_ < guard.older->epoch;
@@ -261,7 +262,7 @@ void ForkGuards::let_go(Inherited* list) noexcept {
 bool keep_for_children(Inherited& what) noexcept {
   if (!may_be_inherited(what.born_)) return false;
   const std::lock_guard lock(guards.mutex);
-  Guard* const guard = guards.newest;
+  ForkGuard* const guard = guards.newest;
   if (guard == nullptr || guard->epoch <= what.born_) return false;
   what.next_ = guard->kept;
   guard->kept = &what;
@@ -280,8 +281,8 @@ bool look_after_children() noexcept {
   {
     const std::lock_guard lock(guards.mutex);
     guards.note_hang_ups();
-    for (Guard* guard = guards.newest; guard != nullptr;) {
-      Guard& one = *std::exchange(guard, guard->older);
+    for (ForkGuard* guard = guards.newest; guard != nullptr;) {
+      ForkGuard& one = *std::exchange(guard, guard->older);
       if (&one == guards.pending || &one == &guards.unseen || one.pipe >= 0) continue;
       if (guards.is_locked(one))
         again = true;
@@ -297,7 +298,7 @@ bool look_after_children() noexcept {
 ForkedChildren forked_children() noexcept {
   const std::lock_guard lock(guards.mutex);
   ForkedChildren all{0, guards.unwatched};
-  for (const Guard* guard = guards.newest; guard != nullptr; guard = guard->older)
+  for (const ForkGuard* guard = guards.newest; guard != nullptr; guard = guard->older)
     if (guard != &guards.unseen) ++all.guards;
   return all;
 }

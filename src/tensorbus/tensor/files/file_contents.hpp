@@ -9,9 +9,15 @@
 #include <utility>
 #include <vector>
 
+#include "tensorbus/platform/error.hpp"
 #include "tensorbus/tensor/layout.hpp"
 
 namespace tensorbus {
+
+// Throws Error(kInvalidArgument): a file, or what was asked of it, makes no sense.
+[[noreturn]] inline void refuse_file(const std::string& why) {
+  throw Error(Code::kInvalidArgument, why);
+}
 
 // Where a tensor lies in a file.
 struct FilePlace {

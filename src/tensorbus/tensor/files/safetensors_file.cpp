@@ -54,8 +54,6 @@ constexpr auto kKinds = std::to_array<Kind>({
     {"F6_E3M2", 6, std::nullopt},
 });
 
-[[noreturn]] void refuse(const std::string& why) { throw Error(Code::kInvalidArgument, why); }
-
 using Sizes = std::vector<std::int64_t>;
 
 // What they have together; nothing, if that is more than 63 bits can say.
@@ -82,7 +80,9 @@ class EntryReader {
   }
 
  private:
-  [[noreturn]] void wrong(const std::string& why) const { refuse(in_quotes(name_) + ": " + why); }
+  [[noreturn]] void wrong(const std::string& why) const {
+    refuse_file(in_quotes(name_) + ": " + why);
+  }
   [[noreturn]] void refuse_object() const {
     wrong("expected an object of dtype, shape and data_offsets");
   }
@@ -175,7 +175,8 @@ std::vector<std::uint32_t> order_by_name(const Items& items, Name Items::value_t
   const auto name_of = [&](std::uint32_t i) -> const std::string& { return items[i].*name; };
   std::ranges::sort(order, {}, name_of);
   const auto twice = std::ranges::adjacent_find(order, {}, name_of);
-  if (twice != order.end()) refuse("header: " + in_quotes(name_of(*twice)) + " is there twice");
+  if (twice != order.end())
+    refuse_file("header: " + in_quotes(name_of(*twice)) + " is there twice");
   return order;
 }
 
@@ -203,10 +204,11 @@ class HeaderReader {
 
   void read_metadata() {
     const auto require = [this](char first) {
-      if (json_.next() != first) refuse(std::string(kMetadata) + ": expected an object of texts");
+      if (json_.next() != first)
+        refuse_file(std::string(kMetadata) + ": expected an object of texts");
     };
     if (std::exchange(has_metadata_, true))
-      refuse("header: " + in_quotes(kMetadata) + " is there twice");
+      refuse_file("header: " + in_quotes(kMetadata) + " is there twice");
     require('{');
     json_.object([&](std::string key) {
       require('"');
@@ -220,9 +222,9 @@ class HeaderReader {
     std::size_t at = 0;
     for (const Span& span : spans_) {
       if (span.begin != at)
-        refuse(in_quotes(contents_.tensors[span.tensor].name) + ": data_offsets: it begins at " +
-               std::to_string(span.begin) + ", but what is before it ends at " +
-               std::to_string(at));
+        refuse_file(in_quotes(contents_.tensors[span.tensor].name) +
+                    ": data_offsets: it begins at " + std::to_string(span.begin) +
+                    ", but what is before it ends at " + std::to_string(at));
       at = span.end;
     }
     return at;
@@ -243,17 +245,17 @@ class HeaderReader {
 std::string read_header(const FileBytes& file) {
   const std::string prefix = file.read(0, 8);
   if (prefix.size() < 8)
-    refuse("not a safetensors file: it has " + std::to_string(prefix.size()) + " bytes");
+    refuse_file("not a safetensors file: it has " + std::to_string(prefix.size()) + " bytes");
   std::uint64_t length = 0;
   std::memcpy(&length, prefix.data(), sizeof length);
   if (length > kMaxHeaderBytes)
-    refuse("header length: " + std::to_string(length) + " bytes, more than the " +
-           std::to_string(kMaxHeaderBytes) + " allowed");
+    refuse_file("header length: " + std::to_string(length) + " bytes, more than the " +
+                std::to_string(kMaxHeaderBytes) + " allowed");
   std::string text = file.read(8, length);
   if (text.size() < length)
-    refuse("header length: " + std::to_string(length) + " bytes, of which " +
-           std::to_string(text.size()) + " are there");
-  if (!text.starts_with('{')) refuse("header: expected a JSON object, from the first byte on");
+    refuse_file("header length: " + std::to_string(length) + " bytes, of which " +
+                std::to_string(text.size()) + " are there");
+  if (!text.starts_with('{')) refuse_file("header: expected a JSON object, from the first byte on");
   return text;
 }
 
@@ -265,8 +267,8 @@ FileContents safetensors_contents(const FileBytes& file) {
   contents.start = 8 + text.size();
   const std::size_t there = file.size() - contents.start;
   if (contents.bytes != there)
-    refuse("its header is about " + std::to_string(contents.bytes) + " bytes, but " +
-           std::to_string(there) + " come after it");
+    refuse_file("its header is about " + std::to_string(contents.bytes) + " bytes, but " +
+                std::to_string(there) + " come after it");
   return contents;
 }
 
