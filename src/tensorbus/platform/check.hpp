@@ -6,8 +6,9 @@
 
 namespace tensorbus {
 
-// An invariant of ours. Always on; a violation is a bug in Tensorbus, so the process ends here
-// instead of carrying on with wrong records. Never used on what a peer or a caller supplied.
+// Ends the process if an invariant of the library is broken. A broken invariant is a bug in
+// Tensorbus; to go on with wrong records would be worse. Always on. Never used on what a peer or a
+// caller supplied.
 inline void check(bool holds,
                   std::source_location where = std::source_location::current()) noexcept {
   if (holds) [[likely]]

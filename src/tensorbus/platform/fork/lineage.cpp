@@ -17,7 +17,7 @@
 namespace tensorbus::platform {
 namespace {
 
-// Numbers, and no Fd: a child may not destroy anything. The end for writing is what it keeps.
+// Plain numbers and no Fd: a child may not run destructors. The child keeps the writing end.
 struct Own {
   std::mutex mutex;
   int reading = -1;
@@ -51,7 +51,7 @@ bool lineage_ended(int fd) noexcept {
   return ::poll(&end, 1, 0) == 1 && (end.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
 
-// A thread that does not exist here may have held the mutex.
+// The mutex may be held by a thread that does not exist in the child.
 void internal::lineage_after_fork(bool inherited) noexcept {
   if (!inherited && own.writing >= 0) ::close(own.writing);
   new (&own) Own;
