@@ -98,8 +98,8 @@ void DeviceArena::grow_for(std::size_t bytes, Grant most) {
   reserved_bytes_ += size;
 }
 
-// Round and round: a borrower has heard that one was retired before it hears of the next of that
-// number.
+// Numbers are used in a circle. A borrower learns that a segment was retired before it learns of
+// the next segment with that number.
 std::uint32_t DeviceArena::free_number() {
   check(segments_.size() < kMostSegments);
   while (true) {
@@ -133,7 +133,7 @@ bool DeviceArena::free(Block& block) noexcept {
   return true;
 }
 
-// A segment in which nobody has anything is told of; also if a stream may still write it.
+// Called for a segment without blocks; a stream may still write it.
 void DeviceArena::note_idle(std::uint32_t number) noexcept {
   Segment& segment = segments_.at(number);
   if (blocks_.any_in(number)) return;
@@ -203,7 +203,7 @@ BlockRef DeviceArena::find(const void* address) const noexcept {
 
 BlockRef DeviceArena::find(std::uint32_t segment, std::uint64_t offset,
                            std::uint64_t generation) const noexcept {
-  if (generation == 0) return {};  // no block has it
+  if (generation == 0) return {};  // no block has generation 0
   const std::lock_guard lock(mutex_);
   return blocks_.find(segment, offset, generation);
 }

@@ -32,10 +32,10 @@ struct State {
 
 void run(State& state);
 
-// Release on writing pairs with acquire on reading: who finds it finds it complete.
+// Release when written pairs with acquire when read: a reader sees a complete State.
 std::atomic<State*> current{nullptr};
 
-// Null in a child, which has neither the thread nor a use for one: no driver works there.
+// Returns null in a child, which has no such thread and needs none: no driver works there.
 State* running() noexcept {
   State* const found = current.load(std::memory_order_acquire);
   return found != nullptr && found->fork_generation == platform::fork_generation() ? found
@@ -61,7 +61,7 @@ State& state() {
   return *made;
 }
 
-// Those that are there now, so that nothing is held while they are looked at.
+// Takes the present items out, so that no lock is held while they are looked at.
 template <typename Item>
 std::list<Item> taken(State& state, std::list<Item> State::* items) {
   std::list<Item> some;
@@ -75,7 +75,7 @@ void put_back(State& state, std::list<Item> State::* items, std::list<Item>& som
   (state.*items).splice((state.*items).end(), some);
 }
 
-// True if there is more to look at soon.
+// Returns true if there is more to look at soon.
 bool look(State& state) {
   std::list<std::shared_ptr<TimelinePages>> pages = taken(state, &State::all);
   if (state.broken.exchange(false, std::memory_order_acquire))
@@ -116,7 +116,7 @@ void run(State& state) {
   for (bool restless = false;; restless = look(state)) {
     try {
       wait_for_deaths(state, restless, descriptors, of_peers);
-    } catch (const std::bad_alloc&) {  // again, when there is some
+    } catch (const std::bad_alloc&) {  // again, when there is memory
     }
     of_peers.clear();
   }
