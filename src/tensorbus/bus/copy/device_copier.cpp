@@ -10,7 +10,7 @@
 namespace tensorbus::bus {
 namespace {
 
-// So that a copy which waits for its writer keeps few others waiting.
+// So many, that a copy which waits for its writer delays few others.
 constexpr std::size_t kMostWorkers = 8;  // of a device
 
 }  // namespace

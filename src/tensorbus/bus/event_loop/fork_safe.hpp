@@ -9,8 +9,8 @@
 
 namespace tensorbus::bus {
 
-// What a public object holds. In a forked child, using it throws Error(kForked), and destroying it
-// leaves everything to the parent.
+// Owns the object behind a public handle. In a forked child, using it throws Error(kForked), and
+// destroying it does nothing: everything belongs to the parent.
 template <typename T>
 class ForkSafe {
  public:
