@@ -43,10 +43,10 @@ void tb_subscriber_destroy(tb_subscriber* subscriber) { delete subscriber; }
 
 namespace {
 
-// How often `give_up` is asked at least.
+// The longest time between two calls of `give_up`.
 constexpr std::chrono::milliseconds kSlice(50);
 
-// What `receive(timeout)` says, which signals alone end, in slices.
+// Calls `receive(timeout)`, which only signals interrupt, in slices, so that `give_up` is called.
 template <typename Receive>
 Outcome in_slices(std::chrono::nanoseconds timeout, const GiveUp& give_up, Receive receive) {
   const platform::Deadline deadline(timeout);

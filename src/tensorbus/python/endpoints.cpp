@@ -21,12 +21,12 @@
 namespace tensorbus::python {
 namespace {
 
-// A signal interrupts a thread that is parked, but not one that is about to park. So that such a
-// signal is not heard for the whole wait, Python is asked for it after every slice.
+// A signal interrupts a thread that sleeps, but not one that is about to sleep. To notice such a
+// signal before the whole wait is over, signals are checked after every slice.
 constexpr std::chrono::nanoseconds kSignalSlice = std::chrono::milliseconds(100);
 
 // Calls wait(timeout) without the GIL until it ends with anything but an interruption. Throws what
-// a signal handler raised (KeyboardInterrupt, as a rule).
+// a signal handler raised (usually KeyboardInterrupt).
 template <typename Wait>
 Outcome wait_interruptibly(Seconds timeout, Wait wait) {
   const platform::Deadline deadline(to_timeout(timeout));
@@ -43,7 +43,7 @@ Outcome wait_interruptibly(Seconds timeout, Wait wait) {
   }
 }
 
-// Of a definition; "": any message.
+// Returns the type of a definition; "" means any message.
 MessageType type_of(const std::string& definition) {
   return definition.empty() ? MessageType() : MessageType(definition);
 }
@@ -85,7 +85,8 @@ nb::object publish_one(Publisher& self, nb::handle value, Seconds timeout) {
   return publish_message(self, message, timeout);
 }
 
-// What a tuple or list of plain ints says; nothing for any other object, and for what is no shape.
+// Returns the shape in a tuple or list of plain ints; nothing for another object or an invalid
+// shape.
 std::optional<Dims> plain_shape(nb::handle value) {
   const bool is_list = PyList_CheckExact(value.ptr());
   if (!is_list && !PyTuple_Check(value.ptr())) return std::nullopt;
@@ -146,7 +147,7 @@ nb::object try_receive(Subscriber& self) {
   return result(outcome, std::move(sample));
 }
 
-// Few enough that room for all of them is cheap to make.
+// Few enough that room for all of them is cheap to allocate.
 constexpr std::size_t kMostAtOnce = 1024;
 
 nb::object receive_many(Subscriber& self, std::size_t most, Seconds timeout) {

@@ -98,7 +98,7 @@ class ImportedMemory {
 
   Teller teller_;
   PeerAccount account_;
-  // Relaxed: whoever asks for an address has it from a mapping.
+  // Relaxed: a caller has its address from a mapping.
   std::atomic<bool> any_wanted_{false};
   mutable std::mutex mutex_;
   std::unique_ptr<Timeline> timeline_;
