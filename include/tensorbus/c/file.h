@@ -11,9 +11,9 @@
 extern "C" {
 #endif
 
-/* Counted: the file and its tensors are released when it was released as often as it was given or
- * retained. What was published or shared of it stays valid for its receivers. It may be used in
- * forked children, too. */
+/* Counted: the file is unmapped, and its tensors end, after it was released as often as it was
+ * given or retained. What was published or shared of it stays valid for its receivers. It may be
+ * used in forked children, too. */
 typedef struct tb_file tb_file;
 
 TB_API void tb_file_retain(tb_file* file);

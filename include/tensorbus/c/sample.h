@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* Counted: it is released when it was released as often as it was given or retained. */
+/* Counted: freed after it was released as often as it was given or retained. */
 typedef struct tb_sample tb_sample;
 
 TB_API void tb_sample_retain(tb_sample* sample);

@@ -76,7 +76,7 @@ typedef struct tb_subscriber_stats {
   uint64_t received;
   uint64_t missed;  /* gaps in the publishers' sequences */
   uint64_t bad;     /* samples with an invalid descriptor */
-  uint64_t gone;    /* samples that were passed on, and whose owner no longer had the memory */
+  uint64_t gone;    /* passed-on samples whose owner was gone, or had freed the memory */
   uint64_t staged;  /* samples that came from a GPU through host memory */
   uint64_t refused; /* publishers that were not connected */
 } tb_subscriber_stats;
