@@ -79,7 +79,7 @@ class GpuMapping : public GpuRange {
   void allow(cu::AccessFlags access);
   void unmap(const CudaDriver& cuda) noexcept;
 
-  std::vector<std::size_t> mapped_;  // for each part
+  std::vector<std::size_t> mapped_;  // bytes of each part
 };
 
 }  // namespace tensorbus::platform

@@ -98,8 +98,8 @@ void DeviceArena::grow_for(std::size_t bytes, Grant most) {
   reserved_bytes_ += size;
 }
 
-// Numbers are used in a circle. A borrower learns that a segment was retired before it learns of
-// the next segment with that number.
+// Numbers are used in turn, and wrap around. A borrower learns that a segment was retired before it
+// learns of the next segment with that number.
 std::uint32_t DeviceArena::free_number() {
   check(segments_.size() < kMostSegments);
   while (true) {

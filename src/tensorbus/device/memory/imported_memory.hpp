@@ -81,7 +81,7 @@ class ImportedMemory {
 
  private:
   struct Segment {
-    platform::Fd fd;  // kept: it is what can be handed on
+    platform::Fd fd;  // kept, so that it can be passed on
     std::size_t bytes = 0;
     platform::GpuUuid device;
     Ref mapping{};

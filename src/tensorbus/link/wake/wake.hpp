@@ -104,7 +104,7 @@ class Sleeper {
   bool event_armed_ = false;
 };
 
-// Wakes one sleeper of a peer. For one thread at a time.
+// Wakes one sleeper of a peer. Several threads may wake at once, but not during set_notifier().
 class Waker {
  public:
   Waker() = default;

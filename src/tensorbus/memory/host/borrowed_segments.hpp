@@ -59,7 +59,7 @@ class BorrowedSegments {
  private:
   struct Segment {
     Ref mapping;      // empty: there was no room yet
-    platform::Fd fd;  // to map it once more, and to hand it on
+    platform::Fd fd;  // to map it again, and to pass it on
     std::size_t bytes = 0;
     std::optional<FileRange> file{};
     PeerCharge descriptor{};
