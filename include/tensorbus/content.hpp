@@ -34,8 +34,7 @@ struct Content {
   template <IsMessageStruct Struct>
   explicit Content(const Struct& message);
 
-  // Returns the only tensor of received content. Throws Error(kInvalidArgument) if there is not
-  // exactly one.
+  // Returns the only tensor. Throws Error(kInvalidArgument) if there is not exactly one.
   const Tensor& tensor() const;
   // Returns the tensor at this key of the fields. Throws Error(kInvalidArgument) if there is none.
   const Tensor& tensor(std::string_view key) const;

@@ -146,10 +146,9 @@ T* device_pointer(const Loan& loan) {
   return reinterpret_cast<T*>(loan.data());
 }
 
-// Describes your own GPU memory, row-major, to be published or shared with the contents that
-// `stream` writes. It is copied on the GPU, in that stream's order. With a `keeper` that owns it,
-// it is published in place, where the driver supports this (TensorView). The GPU is that of the
-// memory.
+// Describes your own GPU memory, row-major, for publishing or sharing what `stream` writes. It is
+// copied on the GPU, in that stream's order. With a `keeper` that owns it, it is published in
+// place, where the driver supports this (TensorView). The GPU is that of the memory.
 //
 //   float* scores;
 //   cudaMallocAsync(&scores, 1000 * sizeof(float), stream);

@@ -69,9 +69,8 @@ class Executor {
     const int descriptor = service.descriptor();
     return add(std::make_shared<Requests>(std::move(service)), descriptor);
   }
-  // Removes and closes a subscriber or service; its callback is not called again. May be called in
-  // a callback, also in its own: then it is closed when that returns. Returns false if it was
-  // removed before.
+  // Removes and closes a subscriber or service; its callback is not called again. In its own
+  // callback: closes it when that returns. Returns false if it was removed before.
   bool remove(Token token) {
     const auto found = sources_.find(token);
     if (found == sources_.end()) return false;

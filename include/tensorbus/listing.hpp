@@ -68,8 +68,7 @@ inline std::vector<NodeInfo> list_nodes(const Participant& participant = Partici
   return internal::listed<NodeInfo>(tb_list_nodes, participant);
 }
 
-// Waits until the topic has a publisher, or a node has the name. Returns kDone, kTimedOut or
-// kInterrupted.
+// Waits for a publisher of the topic, or a node: kDone, kTimedOut or kInterrupted.
 inline Outcome wait_for_topic(const std::string& topic, std::chrono::nanoseconds timeout,
                               const GiveUp& give_up = {},
                               const Participant& participant = Participant::shared()) {

@@ -32,9 +32,8 @@ class MessageType {
   // 64-bit FNV-1a (Fowler, Noll and Vo) of the definition without its "= ...". 0: any message.
   std::uint64_t fingerprint() const noexcept { return fingerprint_; }
 
-  // Returns why a reader of this type cannot read messages of type `written`; empty if it can. It
-  // can if every field of this type is there with the same type, or may be left out. Other fields
-  // are ignored.
+  // Returns why a reader of this type cannot read messages of type `written`; empty if it can:
+  // every field of this type is there with the same type, or may be left out. Others are ignored.
   std::string why_not(const MessageType& written) const;
 
  private:

@@ -13,8 +13,8 @@ namespace tensorbus::inline v0 {
 
 // The domain of a process, and how much memory it may use for it.
 struct ParticipantOptions {
-  // A path if it contains a slash, else a name beside the default domain; empty: TENSORBUS_DOMAIN,
-  // else "default".
+  // A path if it has a slash, else a name beside the default domain; empty: TENSORBUS_DOMAIN, or
+  // "default".
   std::string domain{};
   // The most host memory that this participant allocates, in bytes. 0: TENSORBUS_BUDGET (bytes),
   // else three quarters of the machine's memory.
@@ -45,9 +45,8 @@ enum class Access {
 
 // How a publisher treats its subscribers.
 struct PublisherOptions {
-  // The number of samples that may wait for a subscriber without a depth of its own. When the queue
-  // is full, the oldest sample is dropped for a new one. So a slow subscriber is at most this many
-  // samples behind.
+  // The number of samples that may wait for a subscriber without a depth of its own. A full queue
+  // drops its oldest sample, so a slow subscriber is at most this many samples behind.
   std::uint32_t depth = 8;
   // The number of last samples that a later subscriber gets.
   std::uint32_t history = 0;
@@ -76,8 +75,8 @@ struct SubscriberOptions {
   std::chrono::nanoseconds spin = std::chrono::microseconds(5);
   // With kShared, a publisher that is not `shared` refuses the subscriber; stats() reports that.
   Access access = Access::kRead;
-  // The expected type. A publisher whose messages cannot be read is not connected; a receive()
-  // reports that.
+  // The expected type. A receive() reports publishers whose messages cannot be read; they stay
+  // unconnected.
   MessageType type{};
   // Pins received blocks of host memory for GPUs, from 64 KiB on. Copies from them to a GPU are
   // then direct, and a program need not wait for them. Throws Error(kUnsupported) if no GPU

@@ -30,8 +30,7 @@ tb_participant* get(const Participant& participant);
 //   tensorbus::Publisher publisher("camera/image", {}, lab);
 class Participant {
  public:
-  // Makes a participant of its own. Throws Error(kPermission) if the domain's directory is not
-  // safe.
+  // Makes one of its own. Throws Error(kPermission) if the domain's directory is not safe.
   explicit Participant(const ParticipantOptions& options = {}) : Participant(options, false) {}
   // Returns the participant that this process shares on a domain, made at the first use. A forked
   // child gets one of its own. Options other than `domain` count only at the first use.

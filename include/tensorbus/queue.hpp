@@ -41,9 +41,8 @@ class Queue {
                     const Participant& participant = Participant::shared());
   // Makes a handle of the queue with this address, without a request: if its process is stopped or
   // gone, the first call that needs it finds out. `options`: those that the queue was made with, as
-  // far as they are known. `shared` must be the same, or tensors are refused with Error(kProtocol);
-  // the others are only returned by options(). Throws Error(kInvalidArgument) if the text is not an
-  // address.
+  // far as known. `shared` must be the same, or tensors are refused with Error(kProtocol); the
+  // others are only returned by options(). Throws Error(kInvalidArgument) if it is no address.
   static Queue at(const std::string& address, const QueueOptions& options = {},
                   const Participant& participant = Participant::shared());
 

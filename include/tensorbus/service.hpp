@@ -131,8 +131,7 @@ inline Outcome Service::try_serve() {
   return outcome;
 }
 
-// The last request stays readable until there is a new one, so that a polling caller comes again if
-// this fails.
+// The last request stays readable until the next one: if this fails, a polling caller comes again.
 inline void Service::State::listen() {
   Queue::Pending asked = queue.start_get();
   if (next) ready.remove(next->descriptor());

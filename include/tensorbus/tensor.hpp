@@ -96,9 +96,8 @@ class Tensor {
     return !device_.is_cuda() || tb_sample_intact(sample_.get()) != 0;
   }
 
-  // Returns the elements of a contiguous tensor. Throws Error(kInvalidArgument) for another element
-  // type, for a tensor that is not contiguous, or if its address is not a multiple of T's
-  // alignment.
+  // Returns the elements. Throws Error(kInvalidArgument) for another element type, for a tensor
+  // that is not contiguous, or if its address is not a multiple of T's alignment.
   template <typename T>
   std::span<const T> as() const {
     require_elements_of(dtype_of<T>(), alignof(T));

@@ -32,8 +32,7 @@ MessageType message_type() {
   return internal::type_of_struct<Struct>();
 }
 
-// Publishes like Publisher::publish(). Throws Error(kTypeMismatch) if the publisher has another
-// type.
+// Publishes a struct. Throws Error(kTypeMismatch) if the publisher has another type.
 template <IsMessageStruct Struct>
 Published publish(Publisher& publisher, const Struct& message) {
   static const MessageType type = message_type<Struct>();

@@ -37,8 +37,7 @@ inline platform::Fd some_pipe() {
   return platform::Fd(fds[0]);
 }
 
-// Makes sockets that wait for a network which accepts nothing, when the last descriptor of one is
-// closed.
+// Makes sockets whose last close waits for a network that accepts nothing.
 class LingeringSockets {
  public:
   platform::Fd operator()() {

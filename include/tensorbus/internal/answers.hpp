@@ -36,8 +36,7 @@ class Answers {
   }
 
  private:
-  // Each has two descriptors. An answer that is given up still arrives if it reached the client's
-  // process before.
+  // Each has two descriptors. A given-up one still arrives if the client was reached.
   static constexpr std::size_t kMost = 128;
   static constexpr std::chrono::seconds kAtTheEnd{1};
 

@@ -58,8 +58,7 @@ inline void poll_either(int one, Lifeline* life, std::chrono::nanoseconds timeou
   (void)::poll(polled.data(), polled.size(), milliseconds_of(timeout));
 }
 
-// Waits for a request: kDone, kTimedOut, kInterrupted (`give_up` returned true) or kClosed. Goes on
-// after signals.
+// Waits for a request, also over signals. kInterrupted: `give_up` returned true.
 inline Outcome answer_to(Queue::Pending& asked, Sample& sample, const Deadline& deadline,
                          const GiveUp& give_up, Lifeline* life = nullptr) {
   while (true) {
@@ -90,8 +89,7 @@ class ReplyQueue {
   }
 
  private:
-  // The time for an answer that is here already to be delivered: its owner may be asked for its
-  // memory.
+  // For the delivery of an answer that is here: its owner may be asked for its memory.
   static constexpr std::chrono::seconds kMoment{1};
 
   static Outcome closed_unless_done(Outcome outcome) {

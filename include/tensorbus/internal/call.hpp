@@ -107,8 +107,7 @@ inline const char* c_text_or_null(const std::string& text, const char* what) {
   return text.empty() ? nullptr : c_text(text, what);
 }
 
-// Holds an exception of a callback: it must not cross C, so it ends the call and is thrown
-// afterwards.
+// Holds an exception of a callback: it ends the call, and is thrown after C has returned.
 class Caught {
  public:
   // Returns the result of `body`, or 1 if it throws.
@@ -155,8 +154,7 @@ class Asked {
   Caught caught_;
 };
 
-// Returns the status of `call(timeout)`, which takes no GiveUp: calls it in slices, and `give_up`
-// between them.
+// Calls `call(timeout)`, which takes no GiveUp, in slices, and `give_up` between them.
 template <typename Call>
 tb_status in_slices(std::chrono::nanoseconds timeout, const GiveUp& give_up, Call call) {
   static constexpr std::chrono::milliseconds kSlice(50);

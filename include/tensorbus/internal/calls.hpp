@@ -22,8 +22,7 @@
 namespace tensorbus::inline v0 {
 namespace internal {
 
-// Returns the name of the queue for a service's requests. Throws Error(kInvalidArgument) for an
-// empty name.
+// The name of the queue for a service's requests. Throws Error(kInvalidArgument) for "".
 inline std::string queue_of_service(const std::string& service) {
   if (service.empty()) throw Error(Code::kInvalidArgument, "a service needs a name");
   return "service:" + service;

@@ -50,8 +50,7 @@ class Server {
   }
 
  private:
-  // Called after a put was answered: before that the queue may be empty, and a join would end at
-  // once.
+  // Called after a put was answered: before, the queue may be empty, and a join ends at once.
   Lifeline& lifeline() {
     const std::lock_guard lock(mutex_);
     if (!life_) life_.emplace(queue_.start_join());

@@ -98,8 +98,7 @@ Device device_of(std::int32_t device);
 std::int32_t number_of(const Device& device) noexcept;
 
 Layout layout_of(const tb_layout& layout);
-// Returns the message, valid as long as `message`. Takes over the keepers of its tensors, also if
-// it throws.
+// Returns the message, valid as long as `message`. Takes over the keepers, also if it throws.
 Message message_of(const tb_message& message);
 // Points into `layout`.
 tb_layout described(const Layout& layout) noexcept;

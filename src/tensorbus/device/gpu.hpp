@@ -37,8 +37,7 @@ class Gpu {
   // it: this can take a second and some hundred megabytes of GPU memory.
   cu::Context context() const;
 
-  // Returns true if a kernel of this process has broken the context. No enqueued work runs any
-  // more.
+  // Returns true if a kernel of this process broke the context: no enqueued work runs any more.
   bool is_broken() const noexcept { return broken_.load(std::memory_order_relaxed); }
   void note_broken() const noexcept { broken_.store(true, std::memory_order_relaxed); }
 

@@ -43,8 +43,7 @@ class GpuAllocation {
   cu::AllocationHandle handle_ = 0;
 };
 
-// A range of addresses at which a device sees memory in this process. For kernels, not for the
-// host.
+// Addresses at which a device sees memory in this process. For kernels, not for the host.
 class GpuRange {
  public:
   GpuRange(const Gpu& device, cu::DevicePtr address, std::size_t bytes) noexcept

@@ -69,8 +69,7 @@ class OwnStream {
 // Lets the GPUs of this process read and write mapped host memory, and pins it.
 class HostRegistration {
  public:
-  // `pages` outlive it; nothing else lies in them. Throws Error(kUnsupported) if the driver cannot
-  // register memory.
+  // `pages` outlive it; nothing else lies in them. Throws Error(kUnsupported) if refused.
   HostRegistration(const Gpu& device, std::span<std::byte> pages);
   // No operation of a stream may still refer to the memory.
   ~HostRegistration();

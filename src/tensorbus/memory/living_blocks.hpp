@@ -25,8 +25,7 @@ class LivingBlocks {
   LivingBlocks(const LivingBlocks&) = delete;
   LivingBlocks& operator=(const LivingBlocks&) = delete;
 
-  // Allocates all that the records of a block need, before anything is done that would have to be
-  // undone.
+  // Allocates a block's records, before anything is done that would have to be undone.
   class Room {
    public:
     Room();
@@ -50,8 +49,7 @@ class LivingBlocks {
   void rest(Block& block) noexcept;
   bool all_rest() const noexcept { return resting_count_ == resting_.size(); }
   bool any_rests() const noexcept { return resting_count_ > 0; }
-  // Returns the most recently rested block of this size and pool, as a fresh block; empty if there
-  // is none.
+  // Returns the latest resting block of this size and pool, as a fresh one; empty if none.
   BlockRef wake(std::size_t bytes, PoolId pool, std::shared_ptr<BlockHome> home) noexcept;
   // Ends the rest of the block that has rested longest; returns its extent, which is now free.
   FreeExtents::Taken end_rest() noexcept;

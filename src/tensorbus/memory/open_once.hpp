@@ -8,9 +8,8 @@
 
 namespace tensorbus::memory {
 
-// Objects that a process may have open only once at a time, by key. A thread that asks for an
-// object that another thread is opening or closing waits until that is done; others do not wait.
-// Thread-safe.
+// Objects that a process may have open only once at a time, by key. A thread that asks for one that
+// another thread is opening or closing waits until that is done. Thread-safe.
 //
 //   OpenOnce<int, File> files;  // outlives what it opened
 //   std::shared_ptr<const File> one = files.find_or_open(3, [] { return File(3); });

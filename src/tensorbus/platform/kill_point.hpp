@@ -5,9 +5,8 @@
 
 namespace tensorbus::platform {
 
-// Every place of the protocol at which a test can stop or kill a process. docs/protocol.md says
-// what a death at each place leaves behind. Tests walk these lists, and check that they are
-// complete.
+// The places of the protocol at which a test can stop or kill a process. docs/protocol.md says what
+// a death at each leaves behind. Tests walk these lists, and check that they are complete.
 inline constexpr std::array<std::string_view, 30> kKillPoints = {"socket.bound",
                                                                  "socket.listening",
                                                                  "hello.sent",

@@ -11,8 +11,7 @@ namespace tensorbus::platform {
 std::size_t utf8_bytes(std::string_view text) noexcept;
 bool is_utf8(std::string_view text) noexcept;
 
-// The same for a character that a terminal can show: 0 for control characters, including C1 (U+0080
-// to U+009F).
+// The same for a printable character: 0 for control characters, also C1 (U+0080 to U+009F).
 std::size_t printable_bytes(std::string_view text) noexcept;
 
 // Returns a text that others chose, for a message: in quotes, with question marks for bytes that

@@ -67,8 +67,7 @@ nb::capsule capsule_of(Tensor* tensor) {
   return nb::steal<nb::capsule>(capsule);
 }
 
-// For a GPU: written on the legacy default stream, as __dlpack__ promises a caller that names no
-// stream.
+// A GPU tensor is written on the legacy default stream: __dlpack__ without a stream says so.
 TensorView view_of(const DLTensor& tensor) {
   const bool on_device = tensor.device.type == kDLCuda;
   if (!on_device && tensor.device.type != kDLCpu && tensor.device.type != kDLCudaHost)

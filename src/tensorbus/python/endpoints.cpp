@@ -85,8 +85,7 @@ nb::object publish_one(Publisher& self, nb::handle value, Seconds timeout) {
   return publish_message(self, message, timeout);
 }
 
-// Returns the shape in a tuple or list of plain ints; nothing for another object or an invalid
-// shape.
+// Returns the shape in a tuple or list of plain ints; nothing for any other object.
 std::optional<Dims> plain_shape(nb::handle value) {
   const bool is_list = PyList_CheckExact(value.ptr());
   if (!is_list && !PyTuple_Check(value.ptr())) return std::nullopt;

@@ -177,8 +177,7 @@ nb::capsule dlpack(const Memory& memory, nb::handle stream, Version max_version,
   return make_capsule(memory, max_version && max_version->first >= 1);
 }
 
-// The same for consumers that have no name for the element type, or name it afterwards: as
-// integers.
+// The same as integers, for consumers without the element type, or that name it afterwards.
 Memory bits(Memory memory) {
   DType& dtype = memory.layout.dtype;
   if (!to_dlpack(dtype))

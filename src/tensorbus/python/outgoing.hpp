@@ -21,8 +21,7 @@ class Outgoing {
   // Adds a torch.Tensor or a numpy.ndarray if its place and layout are all there is to send.
   // Returns its index, the same for an object that was added before; -1 for anything else.
   int add(nb::handle value);
-  // Adds all and returns their indices. Returns nothing if one is anything else; those before it
-  // stay added.
+  // Adds all; returns their indices. Nothing if one is anything else; earlier ones stay added.
   std::optional<std::vector<int>> add_all(nb::iterable values);
   // Adds an object with the buffer protocol; -1 if its elements have none of our dtypes.
   int add_buffer(nb::handle value, TensorFlags flags);

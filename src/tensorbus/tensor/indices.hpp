@@ -47,8 +47,7 @@ class Indices {
 TENSORBUS_API std::shared_ptr<std::byte[]> private_copy_of(const std::byte* source,
                                                            const Layout& layout);
 
-// COO: `count` indices for each of `sizes`. `coalesced`: each element comes after the one before
-// it, row-major.
+// COO: `count` indices for each of `sizes`. `coalesced`: in strictly ascending row-major order.
 TENSORBUS_API void check_coordinates(const Indices& indices, std::span<const std::int64_t> sizes,
                                      std::size_t count, bool coalesced);
 

@@ -60,8 +60,7 @@ Result open_import(Memory& memory, DevicePtr* address, const Name& name, Context
 
 constexpr Result kAlreadyMapped{208};
 
-// Memory that this context has opened before: counted, at the same address, unless it is being
-// closed.
+// Memory that this context has open: counted, at the same address, unless it is being closed.
 Result open_again(Memory& memory, DevicePtr* address, const Name& name, Context context) {
   for (auto& [base, range] : memory.ranges) {
     if (range.kind != Range::Kind::kImport || range.file.stamp != name.stamp ||

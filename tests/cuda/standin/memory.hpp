@@ -79,8 +79,7 @@ struct Memory {
   std::uint64_t last_buffer_id = 0;
 };
 
-// Returns the entry of a map by base that holds all of [address, address + bytes); null if none
-// does.
+// Returns a map's entry (by base) that holds all of [address, address + bytes), or null.
 template <typename Map>
 auto* holder_of(Map& map, DevicePtr address, std::size_t bytes) {
   auto after = map.upper_bound(address);

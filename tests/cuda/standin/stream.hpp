@@ -7,8 +7,7 @@
 
 #include "world.hpp"
 
-// Streams: each is a thread that runs operations one after the other. The world's mutex guards all
-// of this.
+// Each stream is a thread that runs operations one after the other. Under the world's mutex.
 namespace standin {
 
 // The end of a stream's n-th operation.

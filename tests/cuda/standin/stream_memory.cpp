@@ -57,8 +57,7 @@ Result enqueue_on_word(World& all, Stream handle, DevicePtr address, AccessFlags
   });
 }
 
-// Checks the ranges that follow each other; memory that is neither in a range nor reserved is the
-// host's.
+// Checks adjacent ranges; memory that is neither in a range nor reserved is the host's.
 bool can_copy(Memory& memory, DevicePtr address, std::size_t bytes, const StreamTag& stream,
               AccessFlags wanted) {
   const DevicePtr end = address + bytes;

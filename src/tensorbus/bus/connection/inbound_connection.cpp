@@ -153,8 +153,7 @@ void InboundConnection::on_message(link::Channel::Received& received) {
   }
 }
 
-// Returns nothing if there is no room for one; then the subscriber looks by itself from time to
-// time.
+// Returns nothing if there is no room; then the subscriber looks from time to time.
 std::optional<memory::PeerCharge> InboundConnection::charge_for_notifier() const {
   try {
     return account_.take({.descriptors = 1});
@@ -231,8 +230,7 @@ void InboundConnection::subscribe(link::Channel::Received& received) {
   } catch (const memory::PeerLimit& limit) {
     return refuse(asked.link, limit.code(), limit.what());
   }
-  // Memory for a link is allocated before the borrower knows of the link; without it the link is
-  // refused.
+  // Allocates the link's memory before the borrower knows of the link, or refuses it.
   auto no_memory = link::Channel::prepare(link::Refused{
       asked.link, static_cast<std::uint32_t>(Code::kOutOfMemory), "the publisher has no memory"});
   const auto entry =

@@ -17,8 +17,7 @@
 
 namespace tensorbus::bus {
 
-// A connection that a borrower opened to us, and its links to our publishers. On the event loop
-// only.
+// A connection of a borrower, and its links to our publishers. On the event loop only.
 class InboundConnection {
  public:
   using FindPublisher = std::function<std::shared_ptr<PublisherCore>(std::uint32_t number)>;

@@ -46,8 +46,7 @@ class OutboundConnection {
   bool turned_away() const noexcept { return turned_away_; }
   bool has_link(const std::shared_ptr<SubscriberCore>& subscriber, std::uint32_t publisher) const;
   bool ended() const noexcept { return ended_; }
-  // Returns true if no subscriber of ours has a link any more, and nothing else was ever asked over
-  // it.
+  // Returns true if no subscriber here has a link, and nothing else was ever asked over it.
   bool idle();
   void tell_retired(std::uint32_t segment) { segments_->retire(segment); }
   const std::shared_ptr<PeerSession>& exchange() const noexcept { return exchange_; }

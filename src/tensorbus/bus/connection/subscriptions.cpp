@@ -33,8 +33,7 @@ bool Subscriptions::empty() const {
 
 bool Subscriptions::join(const std::vector<std::string>& files, OutboundConnections& owners) {
   bool room_for_all = true;
-  // Of many dead owners only some at a time: when their files are removed, the directory changes
-  // again.
+  // Only some of many dead owners at a time: removing their files makes us look again.
   int left = kMostUnreached;
   for (const auto& [subscriber, publisher] : not_joined(files, owners)) {
     try {

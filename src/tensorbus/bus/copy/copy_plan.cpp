@@ -30,8 +30,7 @@ void CopyPlan::add(std::size_t tensor, const TensorView& view, ByteSpan span) {
 }
 
 std::size_t CopyPlan::lay_out() {
-  // The lowest first; of those that begin together the longest first, because it may cover the
-  // others.
+  // The lowest first; at the same place the longest first, because it may cover the others.
   if (copies_.size() > 1)
     std::sort(copies_.begin(), copies_.end(), [](const Copy& a, const Copy& b) {
       return begin_of(a) != begin_of(b) ? begin_of(a) < begin_of(b) : end_of(a) > end_of(b);

@@ -28,8 +28,7 @@ class DeviceCopier {
   // The participant is gone, and `take_back` with it.
   void close();
 
-  // Returns a block that may be published any number of times. Throws what DeviceMemory::allocate()
-  // throws.
+  // Returns a block for any number of publications. Throws like DeviceMemory::allocate().
   memory::BlockRef allocate(const Device& device, std::size_t bytes);
   // Fills the block. `order_behind` makes the stream wait for the source of the copy. Throws the
   // driver's errors; then nothing writes to the block any more.

@@ -109,8 +109,7 @@ void Domain::remove_files_of(const Id& participant) const {
     if (owner_of_file(name) == participant) remove(name);
 }
 
-// Each is asked right before its files are removed: a living participant that lost its socket makes
-// another.
+// Asks each right before: a living participant that lost its socket makes another.
 std::set<Id> Domain::remove_files_of_dead(const std::set<Id>& participants) const {
   std::map<Id, std::vector<std::string>> files;
   for (const std::string& name : list())

@@ -66,8 +66,7 @@ class Domain {
   // it, removes the files of `self` from the old one, and returns true. The caller then renews the
   // markers, the watch and the socket.
   bool follow(const Id& self) const;
-  // Counts the changes of directory, those by listen() included. After one, a watch must be
-  // renewed.
+  // Counts changes of directory, also by listen(). After one, a watch must be renewed.
   std::uint64_t moves() const;
   bool has_marked(const std::string& name) const;
   // Makes removed markers of ours again. Returns true if there were some.
@@ -78,8 +77,7 @@ class Domain {
   }
   // Takes the lock if it is not ours yet. Returns false if a cleaning program has it now.
   bool try_lock() const noexcept;
-  // Called when no participant is left: removes a directory that was made for a name; a given path
-  // stays.
+  // Removes a directory without participants that was made for a name; a given path stays.
   void remove_if_empty() const noexcept;
 
  private:

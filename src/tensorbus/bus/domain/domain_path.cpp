@@ -37,9 +37,8 @@ std::string absolute(const std::string& path) {
   return here + "/" + path;
 }
 
-// Returns the directory that a login makes for the user (systemd, elogind), if it exists.
-// XDG_RUNTIME_DIR is not used: cron and system services have none, and sudo may keep another
-// user's.
+// Returns the directory that a login makes for the user (systemd, elogind), if it exists. Not
+// XDG_RUNTIME_DIR: cron and system services have none, and sudo may keep another user's.
 std::string login_base() {
   const std::string path = "/run/user/" + std::to_string(::geteuid());
   struct stat status{};

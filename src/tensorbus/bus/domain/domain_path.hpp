@@ -20,8 +20,7 @@ inline bool is_domain_path(const std::string& asked_for) {
 // Returns other domains of this user with living participants: a reason why two processes may not
 // find each other.
 std::vector<std::string> domains_beside(const std::string& path);
-// Returns the same as the end of a message; empty if there are none, or if this domain was given as
-// a path.
+// Returns the same as the end of a message; empty if none, or if the domain is a given path.
 std::string elsewhere_text(const std::string& path);
 
 }  // namespace tensorbus::bus

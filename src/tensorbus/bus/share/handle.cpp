@@ -14,8 +14,7 @@ constexpr std::string_view kPrefix = "tensorbus:";
 constexpr std::string_view kAlphabet =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-// The format is in docs/handles.md. The descriptor follows, then a checksum of everything before
-// it.
+// The format: docs/handles.md. The descriptor follows, then a checksum of everything before.
 struct Head {
   std::uint32_t magic = 0x31684254;  // "TBh1"
   std::uint32_t tensors = 0;

@@ -4,10 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-// The part of the CUDA driver's interface (libcuda.so.1) that Tensorbus uses. It is declared here,
-// so that the build needs nothing of CUDA. The names are CUDA's own without their prefix, the
-// numbers are those of its ABI. tests/cuda/api_test.cpp compares both with cuda.h where that is
-// installed.
+// The part of the CUDA driver's interface (libcuda.so.1) that Tensorbus uses, declared here, so
+// that the build needs nothing of CUDA. The names are CUDA's without their prefix, the numbers are
+// those of its ABI. tests/cuda/api_test.cpp compares both with cuda.h if that is installed.
 //
 // Source: NVIDIA, "CUDA Driver API", version 13.0, https://docs.nvidia.com/cuda/cuda-driver-api/.
 namespace tensorbus::platform::cu {

@@ -15,8 +15,7 @@ constexpr std::uintptr_t kPerThread = 2;
 
 std::atomic<void (*)(const Gpu&)> broken_listener{nullptr};
 
-// Returns true for errors after which a context runs nothing (cuda.h: "the process must be
-// terminated").
+// Errors after which a context runs nothing (cuda.h: "the process must be terminated").
 bool breaks_context(cu::Result result) noexcept {
   const int number = static_cast<int>(result);
   return number == 214 || number == 220 || number == 700 || number == 702 || number == 709 ||

@@ -156,8 +156,7 @@ class OrderTrial {
   }
 
  private:
-  // The reader is told to wait first: otherwise the value might be there already, and nothing
-  // waits.
+  // The reader is told to wait first: otherwise the value might be there already.
   void exchange() {
     constexpr Mark kExpected{0, 1};
     timelines_->borrower.wait(reader_.get(), kExpected);
@@ -187,8 +186,7 @@ class OrderTrial {
     throw Error(Code::kTimeout, what + " after " + std::to_string(waited) + " ms");
   }
 
-  // Writes the values from the host. If a stream still does not become idle, its timeline is
-  // leaked.
+  // Writes the values from the host. If a stream still does not go on, its timeline is leaked.
   void release() noexcept {
     timelines_->borrower.peer_died();
     bool idle = false;

@@ -20,8 +20,7 @@ void try_read_only_mapping(const platform::Gpu& device);
 void try_order(const platform::Gpu& device, std::chrono::nanoseconds patience, OrderBy order);
 // Makes a handle for memory of cuMemAlloc; only another process could open it.
 void try_legacy_ipc(const platform::Gpu& device);
-// Exports a memory pool as a descriptor, and an allocation in it; only another process could import
-// them.
+// Exports a memory pool and an allocation in it; only another process could import them.
 void try_pool_ipc(const platform::Gpu& device);
 // Throws if the driver says that the reader cannot access the owner's memory.
 void ask_for_peer_access(const platform::Gpu& reader, const platform::Gpu& owner);

@@ -14,8 +14,7 @@ class DeferredReleaser {
 
   // Called before anything is kept. Throws Error(kSystem) if the thread cannot be started.
   static void prepare();
-  // Called in any thread, under any lock. In a child, and while the process exits, the objects are
-  // leaked.
+  // Any thread, under any lock. In a child, and while the process exits, it leaks them.
   static void let_go(Kept kept) noexcept;
 };
 

@@ -13,8 +13,7 @@
 
 namespace tensorbus::memory {
 
-// An owner's description of memory that another allocator made, in one message or in one for each
-// chunk.
+// What an owner says of another allocator's memory, in one message or one for each chunk.
 struct ExportPart {
   std::uint32_t segment = 0;
   std::uint32_t kind = 0;  // a platform::ForeignMemory::Kind

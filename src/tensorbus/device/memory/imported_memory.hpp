@@ -67,8 +67,7 @@ class ImportedMemory {
   // The same for all mappings of all participants in this process.
   static bool any_covers(const std::byte* address) noexcept;
 
-  // `owner`: its pidfd. Throws Error(kProtocol) for another kind of descriptor or a second
-  // timeline.
+  // `owner`: a pidfd. Throws Error(kProtocol) for any other descriptor or a second timeline.
   void set_timeline(platform::Fd memory, Timeline::Peer owner);
   // For memory of a dead owner that comes from other processes: all of it is completely written. A
   // private timeline follows our own streams.

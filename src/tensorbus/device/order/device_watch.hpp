@@ -18,8 +18,7 @@ class DeviceWatch {
   static void add(std::shared_ptr<TimelinePages> pages);
   // Makes the thread look soon.
   static void wake() noexcept;
-  // Calls `attempt` from time to time until it returns true. For work that failed just now; it must
-  // not throw.
+  // Calls `attempt`, which must not throw, from time to time until it returns true.
   static void retry(std::function<bool()> attempt);
 };
 

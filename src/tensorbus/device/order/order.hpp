@@ -11,8 +11,7 @@ enum class OrderBy {
 };
 
 // Returns the first of them that works on this device, tried once for each device and process, or
-// the one that TENSORBUS_CUDA_ORDER names. Thread-safe. Throws the driver's error if this cannot be
-// found out.
+// the one that TENSORBUS_CUDA_ORDER names. Thread-safe. Throws the driver's errors.
 OrderBy order_of(const platform::Gpu& device);
 
 }  // namespace tensorbus::memory

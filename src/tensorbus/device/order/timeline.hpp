@@ -15,9 +15,8 @@
 
 namespace tensorbus::memory {
 
-// Two pages of counters, by which the streams of two processes wait for one another (docs/cuda.md,
-// "Order"). The lender's streams write the first page, the borrower's streams the second.
-// Thread-safe.
+// Counters by which the streams of two processes wait for one another (docs/cuda.md, "Order"). The
+// lender's streams write the first page, the borrower's the second. Thread-safe.
 class Timeline {
  public:
   using Peer = std::shared_ptr<const platform::Fd>;  // a pidfd; null where the kernel has none

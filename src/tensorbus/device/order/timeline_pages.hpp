@@ -21,8 +21,7 @@ namespace tensorbus::memory {
 
 // The memory of a timeline, and the objects that wait for its marks. Streams may still use it when
 // the program is done with the timeline, so it outlives the Timeline. DeviceWatch looks after it.
-// Thread-safe. Only address_of() calls the driver, and no lock that another function takes is held
-// meanwhile.
+// Thread-safe. Only address_of() calls the driver, without a lock that another function takes.
 class TimelinePages {
  public:
   using Counter = std::atomic<std::uint64_t>;

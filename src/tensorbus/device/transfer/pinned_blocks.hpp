@@ -46,8 +46,7 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
   using Tell = std::function<void(std::uint32_t segment, Range part)>;
   void tell_by(Tell tell);
 
-  // Count the subscribers that want blocks pinned. After the last has gone, only blocks in use stay
-  // pinned.
+  // Count subscribers that want pins. After the last has gone, only blocks in use stay pinned.
   void subscribe();
   void unsubscribe() noexcept;
 
@@ -63,14 +62,12 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
     std::shared_ptr<const void> use{};  // the block stays pinned while this lives
   };
   Found find(const Wanted& wanted);
-  // For bytes that are not to be pinned. kNot: they lie in one pinned part, or in none. kHalf: as
-  // above.
+  // For bytes not to be pinned. kNot: they lie in one pinned part, or in none. kHalf: as above.
   State leave(const Wanted& wanted);
 
   // Takes the owner's answer; empty: refused. Does not call the driver.
   void answer(const Block& block, std::optional<Range> granted);
-  // The owner answers no more, and nothing new will lie in its memory. Only blocks in use stay
-  // pinned.
+  // The owner is gone: nothing new will lie there, and only blocks in use stay pinned.
   void owner_gone() noexcept;
 
  private:

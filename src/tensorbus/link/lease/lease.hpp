@@ -63,8 +63,7 @@ class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_
   void use_on(const OurStream& stream) override;
   bool intact() const noexcept override;
   Intact intact_later() const override;
-  // Returns true if intact() will never change: the memory is completely written, or its owners are
-  // dead.
+  // Returns true if intact() will never change: it is all written, or its owners are dead.
   bool is_settled() const noexcept;
 
   void add(const Place& place) { places_.push_back(place); }

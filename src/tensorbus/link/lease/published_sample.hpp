@@ -36,8 +36,7 @@ class PublishedSample {
   PublishedSample(const PublishedSample&) = delete;
   PublishedSample& operator=(const PublishedSample&) = delete;
 
-  // Counts its bytes in this sum while it lives. Called once, by its publisher, while it is
-  // referenced.
+  // Counts its bytes in this sum while it lives. Called once, by its publisher.
   void count_in(ByteCounter& in_flight) const noexcept {
     std::size_t bytes = 0;
     for (const memory::BlockRef& block : blocks_) bytes += block->bytes();
@@ -49,8 +48,7 @@ class PublishedSample {
   const OneOrMany<std::uint32_t>& files() const noexcept { return files_; }
   // Returns true if streams write some of it.
   bool on_device() const noexcept { return on_device_; }
-  // Whether it is known for all GPU memory of other owners that it is complete or lost; whether it
-  // is complete.
+  // Of other owners' GPU memory: whether its state is final; whether it is complete.
   bool is_settled() const noexcept {
     return std::all_of(leases_.begin(), leases_.end(),
                        [](const auto& lease) { return lease->is_settled(); });

@@ -17,8 +17,7 @@
 namespace tensorbus::link {
 
 // The borrower's end of a link. pop() and the state are under the subscriber's mutex; release() may
-// be called in any thread. When the last reference (subscriber or lease) is gone, the owner gets
-// DONE.
+// be called in any thread. The last reference (subscriber or lease) gone tells the owner DONE.
 class BorrowerLink : public LeaseSource {
  public:
   // `grant`: the access that is asked for.

@@ -42,8 +42,7 @@ void copy_words(const Slot& slot, std::size_t begin, std::size_t end, Entry& ent
 void SampleRingWriter::push(std::uint64_t position, const Entry& entry) noexcept {
   Slot& target = slot(position);
   const auto* const bytes = reinterpret_cast<const std::byte*>(&entry);
-  // Writes the second cache line first: it is on its way when the state, in the first line, tells
-  // the borrower.
+  // The second cache line first: it is on its way when the state, in the first, is seen.
   for (std::size_t i = words_in_use(entry.segment, entry.length); i-- > 0;) {
     std::uint64_t word = 0;
     std::memcpy(&word, bytes + i * kWordBytes, kWordBytes);

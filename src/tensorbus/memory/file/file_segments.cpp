@@ -35,8 +35,7 @@ void FileSegments::Registry::retire(std::uint32_t number) noexcept {
 
 namespace {
 
-// Compares without taking a reference: if that were the last one, the file would end under our
-// lock.
+// Compares without a reference: if that were the last, the file would end under our lock.
 bool is(const std::weak_ptr<const MappedFile>& known,
         const std::shared_ptr<const MappedFile>& file) {
   return !known.owner_before(file) && !file.owner_before(known);

@@ -41,8 +41,7 @@ class TENSORBUS_API MappedFile : public std::enable_shared_from_this<MappedFile>
   MappedFile& operator=(const MappedFile&) = delete;
   ~MappedFile();
 
-  // Returns the file that is mapped at this address, or null. Valid while the caller keeps it
-  // mapped.
+  // Returns the file mapped at this address, or null. Valid while the caller keeps it mapped.
   static const MappedFile* at(const void* address) noexcept;
 
   std::span<std::byte> bytes() const noexcept;

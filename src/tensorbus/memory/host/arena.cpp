@@ -201,8 +201,7 @@ bool Arena::free(Block& block) noexcept {
   return false;
 }
 
-// Returns false for a block that comes back from the children. A closed arena reuses nothing, and
-// keeps nothing.
+// Returns false for a block that comes back from the children, and in a closed arena.
 bool Arena::keep_for_children(Block& block) noexcept {
   if (block.for_children_) {
     block.for_children_ = false;
@@ -306,8 +305,7 @@ void Arena::unpin(std::uint32_t segment, Range part) noexcept {
 }
 
 // Removes a segment if nothing of it is in use or warm; the last segment of a pool stays. In a
-// closed pool every segment goes when nothing of it is in use or pinned, and the pool goes with its
-// last segment.
+// closed pool each goes when nothing of it is in use or pinned, and the pool with the last.
 void Arena::retire_if_empty(std::uint32_t id) noexcept {
   const auto found = segments_.find(id);
   if (found == segments_.end()) return;

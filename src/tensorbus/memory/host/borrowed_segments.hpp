@@ -31,8 +31,7 @@ class BorrowedSegments {
 
   // Maps a segment from the owner; if there is no room now, find() tries again. Throws
   // Error(kProtocol) for anything but a fresh sealed memfd, for one that cannot be written although
-  // that was granted, and for more segments than an owner can need; PeerLimit if the budget is
-  // exceeded.
+  // that was granted, and for more than an owner can need; PeerLimit if over the budget.
   void add(std::uint32_t id, platform::Fd fd, std::size_t bytes);
   // Adds a part of a file, which starts at a page, in place of a memfd. A page that the file does
   // not have reads as zeros (platform::FileGuard). Throws Error(kProtocol) for anything but a

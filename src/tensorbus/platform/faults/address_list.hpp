@@ -22,9 +22,8 @@ struct AddressLink {
 // handlers search it. Nothing allocates or waits while the lock is held, so it is held for a few
 // nanoseconds. An object has a member `AddressLink<T> link_`, is in one list, and removes itself.
 //
-// A list is a global. The code that defines it makes fork() take its lock (pthread_atfork).
-// Otherwise a child could inherit a lock whose holder does not exist there, or a list that was
-// being changed.
+// A list is a global. The code that defines it makes fork() take its lock (pthread_atfork): a child
+// must not inherit a lock whose holder does not exist there, or a half-changed list.
 template <typename T>
 class AddressList {
  public:

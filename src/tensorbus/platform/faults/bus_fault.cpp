@@ -18,9 +18,8 @@
 
 // The code that runs in the signal handler calls the functions that write_fault.cpp calls there,
 // and mmap. POSIX does not list mmap for handlers; on Linux it is a plain system call. It is made
-// with syscall(), because the function of a C library may take locks (musl's does), and because the
-// thread sanitizer treats the function as a write, in a race with threads that fault on the same
-// pages.
+// with syscall(): the function of a C library may take locks (musl's does), and the thread
+// sanitizer treats it as a write, in a race with threads that fault on the same pages.
 
 namespace tensorbus::platform {
 
@@ -101,8 +100,7 @@ bool FileGuards::replace(FileGuard& guard, std::size_t from) noexcept {
   const std::size_t intact = guard.intact_bytes();
   if (from >= intact) return true;  // another thread's handler replaced this page first
   // Replaces up to the part that was replaced before, which may have been written to since. The
-  // lock is held, so the guard's owner cannot unmap this range meanwhile and let another mapping
-  // take it.
+  // lock keeps the guard's owner from unmapping this range and letting another mapping take it.
   void* const begin = const_cast<std::byte*>(guard.link_.memory.data() + from);
   const long protection = guard.writable_ ? PROT_READ | PROT_WRITE : PROT_READ;
   // NORESERVE: the range may be larger than the machine's memory, and little of it will be touched.
@@ -126,8 +124,7 @@ void FileGuards::describe(const FileGuard& guard, SignalMessage& message) noexce
 std::uint64_t FileGuard::identify(int fd, bool anew) noexcept {
   struct stat status{};
   if (::fstat(fd, &status) != 0) return 0;
-  // A file system has fewer than 2^40 files as a rule. Two files with the same number share one
-  // report.
+  // A file system has fewer than 2^40 files as a rule; two with the same number share a report.
   const std::uint64_t file = (static_cast<std::uint64_t>(status.st_dev) << 40 ^
                               static_cast<std::uint64_t>(status.st_ino)) |
                              std::uint64_t{1} << 63;

@@ -38,9 +38,8 @@ class FileGuard {
   FileGuard& operator=(const FileGuard&) = delete;
   ~FileGuard();
 
-  // Returns a number for the file, the same for all its mappings, so that damage is reported once
-  // for each file. With `anew` it can be reported again, because the file was opened again and
-  // found whole.
+  // Returns a number for the file, the same for all its mappings, so that damage is reported once.
+  // With `anew` it can be reported again, because the file was opened again and found whole.
   static std::uint64_t identify(int fd, bool anew) noexcept;
 
   // Returns how many bytes of the memory, from its start, still come from the file: all of them if

@@ -34,8 +34,7 @@ class DirectoryWatch {
   // The descriptor to poll. It is -1 if the user has no inotify instances left; then the caller
   // lists the directory from time to time.
   int fd() const noexcept { return inotify_.get(); }
-  // Takes the pending events. If events were lost, everything counts as changed: the caller looks
-  // at everything.
+  // Takes the pending events. If events were lost, everything counts as changed.
   Changes take_changes() noexcept;
   bool drain_changes() noexcept;
   // Waits until something changes, a signal arrives, or the time is over.

@@ -15,9 +15,8 @@ std::size_t page_bytes() noexcept;
 Fd create_sealed_memfd(const std::string& name, std::size_t bytes);
 
 // Makes the same, but open to one more seal. A process that has mapped it calls
-// seal_against_holes(): then no process can remove pages from it or map it writable. Nothing
-// happens if the kernel has no such seal (before 5.1). Throws Error(kProtocol) if the memfd accepts
-// no seals.
+// seal_against_holes(): then no process can remove pages from it or map it writable. Does nothing
+// if the kernel has no such seal (before 5.1). Throws Error(kProtocol) if no seal can be added.
 Fd create_memfd_of_fixed_size(const std::string& name, std::size_t bytes);
 void seal_against_holes(int memfd, const std::string& field);
 

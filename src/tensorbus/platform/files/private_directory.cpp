@@ -162,8 +162,7 @@ class Walk {
   }
 
   void push(Place place) {
-    // A mount that others may write to was allowed by root. A mount has another device than its
-    // parent.
+    // A mount that others may write to was allowed by root. Its device differs from its parent's.
     const bool mount = way_.empty() || way_.back().status.st_dev != place.status.st_dev;
     const bool sticky = (place.status.st_mode & S_ISVTX) != 0;
     place.open_to_others =

@@ -27,8 +27,7 @@ enum class IfMissing { kMake, kLeave };
 // - In a user namespace root may be unmapped: then "nobody" counts as root, except in a directory
 //   to which others may write.
 //
-// Makes missing directories with mode 0700. Throws Error(kPermission) that names the owner and the
-// remedy.
+// Missing directories get mode 0700. Throws Error(kPermission) with the owner and the remedy.
 PrivateDirectory open_private(const std::string& path, IfMissing if_missing);
 
 // Returns the directory alone; makes it if it is missing.

@@ -20,8 +20,7 @@ extern std::atomic<ForkEpoch> newest_guard;  // 0: no living child has inherited
 
 // Returns the epoch for an object that is made now and that a child may inherit.
 inline ForkEpoch fork_epoch() noexcept {
-  // Relaxed: a value that is too old only keeps the object for a child that was forked before it
-  // was made.
+  // Relaxed: a value that is too old only keeps the object for an older child as well.
   return internal::fork_epoch.load(std::memory_order_relaxed);
 }
 

@@ -186,8 +186,7 @@ void require_as_asked(const FileOptions& asked, const Layout& found) {
     refuse("shape=" + text_of(*asked.shape) + ", but its header says " + text_of(found.shape));
 }
 
-// Returns descr as NumPy writes it: dtypes that NumPy does not have are bytes without a meaning
-// (V).
+// Returns descr as NumPy writes it: a dtype that NumPy does not have is '|V' and its bytes.
 std::string descr_of(DType dtype) {
   const auto kind = std::ranges::find(kKinds, dtype, &Kind::dtype);
   const std::string bytes = std::to_string(item_bytes(dtype));

@@ -12,8 +12,7 @@ namespace tensorbus {
 // with {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}; offsets count from the end of
 // the header. The member "__metadata__" is an object of strings.
 //
-// Throws Error(kInvalidArgument) that names the field if the file is of another format, or
-// incomplete.
+// Throws Error(kInvalidArgument) that names the field if the file is invalid or incomplete.
 TENSORBUS_API FileContents safetensors_contents(const FileBytes& file);
 
 }  // namespace tensorbus
