@@ -58,7 +58,7 @@ void EventLoop::watch_readable(Tag tag, int fd, bool readable) {
 }
 
 void EventLoop::unwatch(Tag tag, int fd) noexcept {
-  std::shared_ptr<Handler> handler;  // destroyed after the lock: its destructor may call us
+  std::shared_ptr<Handler> handler;  // destroyed after the lock: it may own what calls us
   const std::lock_guard lock(mutex_);
   const auto found = watched_.find(tag);
   if (found == watched_.end()) return;

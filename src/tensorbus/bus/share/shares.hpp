@@ -61,7 +61,7 @@ class Shares {
   };
   using Table = std::map<std::uint64_t, Share>;
 
-  // Called with the mutex. The caller destroys the result after releasing it.
+  // Called with the mutex. What is taken out is to be destroyed without it.
   Table::node_type take_out(Table::iterator share) noexcept;
 
   mutable std::mutex mutex_;

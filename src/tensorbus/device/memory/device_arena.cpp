@@ -203,7 +203,7 @@ BlockRef DeviceArena::find(const void* address) const noexcept {
 
 BlockRef DeviceArena::find(std::uint32_t segment, std::uint64_t offset,
                            std::uint64_t generation) const noexcept {
-  if (generation == 0) return {};  // no block has generation 0
+  if (generation == 0) return {};  // no block has it
   const std::lock_guard lock(mutex_);
   return blocks_.find(segment, offset, generation);
 }

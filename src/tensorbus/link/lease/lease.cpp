@@ -43,7 +43,7 @@ void Lease::use_on(const platform::GpuStream& stream) {
 
 void Lease::use_here(const platform::GpuStream& stream) {
   memory::Timeline* const timeline = this->timeline();
-  if (timeline == nullptr) return;  // all of it belongs to the other leases
+  if (timeline == nullptr) return;  // all of it belongs to the others
   const std::lock_guard lock(device_->mutex);
   timeline->wait(stream, device_->whole_at);
   auto& streams = device_->streams;

@@ -49,7 +49,7 @@ class AddressList {
     return nullptr;
   }
 
-  // The functions above are called with the lock held.
+  // Everything above is called with the lock held.
   void lock() noexcept {
     while (!try_lock()) ::sched_yield();
   }

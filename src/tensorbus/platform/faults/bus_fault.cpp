@@ -39,9 +39,9 @@ class FileGuards {
 namespace {
 
 constinit ChainedHandler handler(SIGBUS);
-// Both under the lock of the list:
+// Under the lock of the list:
 constinit bool asked = false;
-constinit std::array<std::uint64_t, 64> told{};  // the files whose damage was reported last
+constinit std::array<std::uint64_t, 64> told{};  // files, the last ones
 constinit std::size_t next_told = 0;
 
 void lock_guards() noexcept { FileGuards::list.lock(); }

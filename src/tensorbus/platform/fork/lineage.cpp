@@ -51,7 +51,7 @@ bool lineage_ended(int fd) noexcept {
   return ::poll(&end, 1, 0) == 1 && (end.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
 
-// The mutex may be held by a thread that does not exist in the child.
+// A thread that does not exist here may have held the mutex.
 void internal::lineage_after_fork(bool inherited) noexcept {
   if (!inherited && own.writing >= 0) ::close(own.writing);
   new (&own) Own;
