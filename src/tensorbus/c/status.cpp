@@ -32,7 +32,7 @@ constexpr tb_status status_of(Code code) noexcept {
       return TB_ERROR_SYSTEM;
     case Code::kTypeMismatch:
       return TB_ERROR_TYPE_MISMATCH;
-    case Code::kService:  // of the C++ headers alone
+    case Code::kService:  // only in the C++ headers
       break;
   }
   return TB_ERROR_SYSTEM;

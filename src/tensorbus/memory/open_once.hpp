@@ -8,17 +8,17 @@
 
 namespace tensorbus::memory {
 
-// What a process may have open once at a time, each by its key. Who asks for one that is being
-// opened or closed in another thread waits until that is done; nobody else does. Thread-safe.
+// Objects that a process may have open only once at a time, by key. A thread that asks for one that
+// another thread is opening or closing waits until that is done. Thread-safe.
 //
-//   OpenOnce<int, File> files;  // never destroyed before what it opened
+//   OpenOnce<int, File> files;  // outlives what it opened
 //   std::shared_ptr<const File> one = files.find_or_open(3, [] { return File(3); });
 template <typename Key, typename Opened>
 class OpenOnce {
  public:
   using Ref = std::shared_ptr<const Opened>;
 
-  // Throws what `open()` throws. Its end closes it, in whichever thread lets go of it last.
+  // Throws what `open()` throws. The object is closed by the thread that releases it last.
   template <typename Open>
   Ref find_or_open(const Key& key, Open&& open) {
     if (Ref found = find_or_begin(key)) return found;
@@ -34,7 +34,7 @@ class OpenOnce {
   }
 
  private:
-  // Taken from before it is opened until it is closed.
+  // Reserves the key from before the object is opened until it is closed.
   class Place {
    public:
     Place(OpenOnce& table, const Key& key) : table_(&table), key_(key) {}
@@ -52,11 +52,11 @@ class OpenOnce {
   struct Entry {
     template <typename Open>
     Entry(Place&& taken, Open&& open) : place(std::move(taken)), opened(open()) {}
-    Place place;  // left when `opened` has ended
+    Place place;  // destroyed after `opened`
     Opened opened;
   };
 
-  // Null: it is the caller's to open.
+  // Returns null if the caller must open it.
   Ref find_or_begin(const Key& key) {
     std::unique_lock lock(mutex_);
     while (true) {

@@ -20,7 +20,7 @@
 namespace tensorbus::python {
 namespace {
 
-// Of a definition; "": any message.
+// Returns the type of a definition; "" means any message.
 MessageType type_of(const std::string& definition) {
   return definition.empty() ? MessageType() : MessageType(definition);
 }
@@ -55,7 +55,7 @@ nb::object publish_one(Publisher& self, nb::handle value, Seconds timeout) {
   return publish_message(self, message, timeout);
 }
 
-// What a tuple or list of plain ints says; nothing for any other object, and for what is no shape.
+// Returns the shape in a tuple or list of plain ints; nothing for any other object.
 std::optional<Dims> plain_shape(nb::handle value) {
   const bool is_list = PyList_CheckExact(value.ptr());
   if (!is_list && !PyTuple_Check(value.ptr())) return std::nullopt;
@@ -116,7 +116,7 @@ nb::object try_receive(Subscriber& self) {
   return result(outcome, std::move(sample));
 }
 
-// Few enough that room for all of them is cheap to make.
+// Few enough that room for all of them is cheap to allocate.
 constexpr std::size_t kMostAtOnce = 1024;
 
 nb::object receive_many(Subscriber& self, std::size_t most, Seconds timeout) {

@@ -1,4 +1,4 @@
-// Who is in a domain.
+// The participants of a domain.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>

@@ -11,19 +11,19 @@ namespace {
 
 constexpr std::size_t kMost = std::numeric_limits<std::uint32_t>::max();
 
-// Numbers are written with the highest byte first, but for an index.
-constexpr std::uint8_t kShortMap = 0x80;  // and how many, below 16
+// Numbers are big-endian, except an index.
+constexpr std::uint8_t kShortMap = 0x80;  // with the number of items, below 16
 constexpr std::uint8_t kMap16 = 0xde;
 constexpr std::uint8_t kMap32 = 0xdf;
-constexpr std::uint8_t kShortString = 0xa0;  // and how many bytes, below 32
+constexpr std::uint8_t kShortString = 0xa0;  // with the number of bytes, below 32
 constexpr std::uint8_t kString8 = 0xd9;
 constexpr std::uint8_t kString16 = 0xda;
 constexpr std::uint8_t kString32 = 0xdb;
-// An extension of four bytes, its type (a tensor) and the index.
+// An extension of four bytes: its type (a tensor) and the index.
 constexpr std::array kReference = {std::byte{0xd6}, std::byte{1}};
 constexpr std::size_t kReferenceBytes = kReference.size() + sizeof(std::uint32_t);
 
-// What is not as expected, or not there, is nothing; so is all that comes after it.
+// Returns nothing for what is unexpected or missing, and for everything after it.
 class Unpacker {
  public:
   explicit Unpacker(std::span<const std::byte> fields) : rest_(fields) {}
@@ -70,7 +70,7 @@ class Unpacker {
     for (const std::byte digit : bytes) value = value << 8 | static_cast<std::size_t>(digit);
     return value;
   }
-  // All of them, or none.
+  // Takes `count` bytes, or none.
   std::span<const std::byte> take(std::size_t count) {
     if (count > rest_.size()) return {};
     const auto part = rest_.first(count);
@@ -81,7 +81,7 @@ class Unpacker {
   std::span<const std::byte> rest_;
 };
 
-// Nothing for a string that has no UTF-8: one with a lone surrogate.
+// Returns nothing for a string without a UTF-8 form: one with a lone surrogate.
 std::optional<std::string_view> text_of(nb::handle name) {
   Py_ssize_t size = 0;
   const char* const text = PyUnicode_AsUTF8AndSize(name.ptr(), &size);
@@ -105,7 +105,7 @@ std::optional<std::vector<std::byte>> pack_named(nb::dict dict, Outgoing& tensor
   Py_ssize_t at = 0;
   for (PyObject *key = nullptr, *item = nullptr; PyDict_Next(dict.ptr(), &at, &key, &item) != 0;
        ++packed) {
-    // Kept: what looks at a tensor may let another thread run, which may change the dict.
+    // Holds references: looking at a tensor may let another thread run, which may change the dict.
     const nb::object name = nb::borrow(key);
     const nb::object value = nb::borrow(item);
     if (!PyUnicode_CheckExact(key)) return std::nullopt;

@@ -7,7 +7,7 @@
 namespace tensorbus::python {
 namespace {
 
-// Bin 8, 16 and 32: the size follows the first byte in 1, 2 or 4 bytes, the highest first.
+// Bin 8, 16 and 32: the size follows the first byte in 1, 2 or 4 bytes, big-endian.
 constexpr std::uint8_t kFirst = 0xc4;
 constexpr int kKinds = 3;
 

@@ -9,11 +9,11 @@
 
 namespace tensorbus::python {
 
-// The fields of a message that is bytes and nothing beside: MessagePack's binary format
-// (https://github.com/msgpack/msgpack/blob/master/spec.md), which is a header before them.
+// The fields of a message that is bytes and nothing else: MessagePack's binary format
+// (https://github.com/msgpack/msgpack/blob/master/spec.md), which is a header before the bytes.
 
 std::vector<std::byte> pack_bytes(nb::bytes bytes);
-// What pack_bytes() packed; nothing for any other fields.
+// Returns the bytes of pack_bytes(); nothing for any other fields.
 std::optional<std::span<const std::byte>> unpack_bytes(std::span<const std::byte> fields);
 
 }  // namespace tensorbus::python

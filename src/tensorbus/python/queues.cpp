@@ -1,4 +1,4 @@
-// Queues. What may wait does so without the GIL, and hears signals.
+// Queues. Calls that may wait run without the GIL, and check signals.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
@@ -57,7 +57,7 @@ nb::object take(Queue::Pending& self) {
   Sample sample;
   Outcome outcome{};
   {
-    const WithoutGil release;  // it may be what initialises CUDA
+    const WithoutGil release;  // the call may initialise CUDA
     outcome = self.take(sample);
   }
   const bool is_item = outcome == Outcome::kDone && self.is_get();

@@ -16,7 +16,7 @@ auto wait_hearing_signals(Seconds timeout, Wait wait) {
       const WithGil acquire(release);
       return PyErr_CheckSignals() != 0;
     })));
-  } catch (const Error&) {  // of a wait that was given up; what the handler raised comes first
+  } catch (const Error&) {  // from a wait that was given up; the handler's exception comes first
     if (PyErr_Occurred() == nullptr) throw;
   }
   if (PyErr_Occurred() != nullptr) throw nb::python_error();

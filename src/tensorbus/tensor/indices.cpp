@@ -28,7 +28,7 @@ bool comes_after(const Indices& indices, std::size_t dims, std::size_t count, st
   return false;
 }
 
-// Of one batch: the first of them is `first`.
+// For the batch whose first entry is begins[first].
 void check_begins(const Indices& begins, std::size_t first, std::size_t rows, std::size_t count) {
   if (begins[first] != 0)
     refuse_indices("a sparse tensor whose first row begins at " + std::to_string(begins[first]));
@@ -52,7 +52,7 @@ void check_columns(const Indices& columns, std::size_t begin, std::size_t end, s
   }
 }
 
-// The end of a part of a nested tensor in its buffer; nothing if it is nowhere.
+// Returns the end of a nested tensor's part in its buffer; nothing if it lies outside.
 std::optional<std::int64_t> end_of_part(const Indices& sizes, const Indices& strides,
                                         std::size_t first, std::size_t dims, std::int64_t offset) {
   std::int64_t last = offset;

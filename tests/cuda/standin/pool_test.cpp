@@ -109,7 +109,7 @@ TEST(Pools, are_shared_if_they_were_made_for_it) {
       });
 }
 
-// What the documentation leaves undefined ends the process that does it.
+// Where the documentation leaves the result undefined, the stand-in ends the process.
 TEST(Pools, end_who_frees_what_another_process_has_imported) {
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);

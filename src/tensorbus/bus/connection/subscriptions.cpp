@@ -33,7 +33,7 @@ bool Subscriptions::empty() const {
 
 bool Subscriptions::join(const std::vector<std::string>& files, OutboundConnections& owners) {
   bool room_for_all = true;
-  // Of many that are dead some at a time: when their files go, the directory changes once more.
+  // Only some of many dead owners at a time: removing their files makes us look again.
   int left = kMostUnreached;
   for (const auto& [subscriber, publisher] : not_joined(files, owners)) {
     try {
@@ -41,7 +41,7 @@ bool Subscriptions::join(const std::vector<std::string>& files, OutboundConnecti
         join(subscriber, publisher, owners);
       else if (--left == 0)
         break;
-    } catch (const memory::PeerLimit& limit) {  // of one owner, perhaps: the others are not
+    } catch (const memory::PeerLimit& limit) {  // perhaps of one owner only: the loop goes on
       room_for_all = false;
       subscriber->not_joined(limit.what());
     }
@@ -63,7 +63,7 @@ std::vector<Subscriptions::Pair> Subscriptions::not_joined(const std::vector<std
     for (auto at = begin; at != end; ++at) present.insert(at->second);
     const auto subscriber = listening.subscriber.lock();
     if (!subscriber) continue;
-    // Of a publisher that goes on somebody may have removed the marker: it comes back.
+    // Someone may have removed the marker of a publisher that goes on; the marker will come back.
     std::erase_if(listening.joined, [&](const auto& item) {
       const auto& [owner, number] = item.first;
       return !present.contains(item.first) && !owners.has_link(subscriber, owner, number);

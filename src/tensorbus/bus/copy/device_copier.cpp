@@ -10,7 +10,7 @@
 namespace tensorbus::bus {
 namespace {
 
-// So that a copy which waits for its writer keeps few others waiting.
+// Several, so that a copy that waits for its writer delays few others.
 constexpr std::size_t kMostWorkers = 8;  // of a device
 
 }  // namespace
@@ -72,7 +72,7 @@ void DeviceCopier::fill(const memory::BlockRef& block, const DevicePlan& plan,
   put_back(device, std::move(worker));
 }
 
-// One that has nothing to do, else another, else the one that has had its work for longest.
+// Returns an idle worker, else a new one, else the one whose work is the oldest.
 DeviceCopier::Worker DeviceCopier::take_worker(const platform::Gpu& device) {
   {
     const std::lock_guard lock(mutex_);

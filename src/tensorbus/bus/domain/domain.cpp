@@ -14,7 +14,7 @@
 namespace tensorbus::bus {
 namespace {
 
-// Each may be lost to a sweep; all only if something else is wrong, and then a thousand take 20 ms.
+// A sweep can defeat single attempts. If all fail, something else is wrong; a thousand take 20 ms.
 constexpr int kListenAttempts = 1000;
 
 std::shared_ptr<const platform::Fd> opened(const std::string& path) {
@@ -42,7 +42,7 @@ platform::DirectoryWatch Domain::watch_place() const {
   platform::PrivateDirectory way;
   try {
     way = platform::open_private(path(), platform::IfMissing::kLeave);
-  } catch (const Error& error) {  // it is not there any more: whoever follow()s is told why
+  } catch (const Error& error) {  // it is gone: follow() reports why
     if (error.code() == Code::kOutOfMemory) throw;
   }
   return platform::DirectoryWatch(*directory(), way.above);
@@ -55,7 +55,7 @@ platform::Fd Domain::listen(const Id& participant) const {
       return platform::listen_in(*directory(), temporary, socket_name(participant));
     } catch (const Error& error) {
       // A sweep may have taken the socket for dead before it listened: then it is made again. And
-      // the last one here may have removed the directory.
+      // the last participant may have removed the directory.
       remove(temporary);
       if (attempt == kListenAttempts || error.code() != Code::kSystem) throw;
       (void)follow(participant);
@@ -76,14 +76,14 @@ void Domain::add_marker(const std::string& name, std::string_view content) const
   try {
     platform::create_file(*directory_, name, content);
   } catch (...) {
-    // Of a directory that was just removed: whoever follows it makes the marker in the next.
+    // The directory was just removed: the caller of follow() makes the marker in the next one.
     if (platform::is_removed(*directory_)) return;
     markers_.erase(marker);
     throw;
   }
 }
 
-// Under the mutex, so that nobody makes it again just now.
+// Under the mutex, so that no other thread makes the file again meanwhile.
 void Domain::remove_file(const std::string& name) const noexcept {
   const std::lock_guard lock(mutex_);
   markers_.erase(name);
@@ -104,7 +104,7 @@ void Domain::remove_files_of(const Id& participant) const {
     if (owner_of_file(name) == participant) remove(name);
 }
 
-// Each is asked right before its files go: one that has lost its socket, and lives, makes another.
+// Asks each right before: a living participant that lost its socket makes another.
 std::set<Id> Domain::remove_files_of_dead(const std::set<Id>& participants) const {
   std::map<Id, std::vector<std::string>> files;
   for (const std::string& name : list())
@@ -127,9 +127,9 @@ void Domain::sweep(const Id& self) const {
     if (name != temporary_socket_name(*owner))
       owners.insert(*owner);
     else if (is_dead(name))
-      remove(name);  // this name alone: a newborn may have got its final one just now
+      remove(name);  // only this name: a new participant may have renamed its socket just now
   }
-  // These have listened once, so who refuses a connection is dead.
+  // These have listened before, so one that refuses a connection is dead.
   (void)remove_files_of_dead(owners);
 }
 
@@ -138,7 +138,7 @@ bool Domain::is_dead(const Id& participant) const { return is_dead(socket_name(p
 bool Domain::is_dead(const std::string& socket) const {
   try {
     return platform::connect_in(*directory(), socket).outcome == platform::Connect::kDead;
-  } catch (const Error&) {  // out of descriptors, or another user's: somebody else will find out
+  } catch (const Error&) {  // no descriptors, or another user's: others will find out
     return false;
   }
 }
@@ -160,7 +160,7 @@ bool Domain::follow(const Id& self) const {
   try {
     for (const std::string& name : platform::list_directory(*before))
       if (owner_of_file(name) == self) platform::remove_file(*before, name);
-  } catch (const std::exception&) {  // it is no more
+  } catch (const std::exception&) {  // it no longer exists
   }
   return true;
 }

@@ -13,23 +13,24 @@
 
 namespace tensorbus::bus {
 
-// What the event loop finds out for one thread that waits. Both hold it: if the one gives up,
-// what the other brings goes with it.
+// A result that the event loop produces for one waiting thread. Both hold a reference: if the
+// thread gives up, the result is destroyed with the object.
 template <typename T>
 class Completion {
  public:
-  // By the event loop. False: nobody waits any more, or it came before; then it is the caller's
-  // still.
+  // Called by the event loop. Returns false if nothing waits any more, or a result came before;
+  // then the caller keeps the value.
   bool set(T&& value) noexcept {
     return finish([&] { value_.emplace(std::move(value)); });
   }
-  // The text is a copy: what an exception counts by itself would be let go of by both threads.
+  // Copies the text: two threads would otherwise release the text that exceptions share.
   bool fail(const Error& error) {
     std::string text(error.what());
     return finish([&] { failure_.emplace(Failure{error.code(), std::move(text)}); });
   }
 
-  // By whoever waits: called once, by whoever it comes from, when it has come; at once if it has.
+  // Called by the waiting thread. Calls `tell` once, in the thread that brings the result; at once
+  // if it is there.
   void on_done(std::function<void()> tell) {
     const std::lock_guard lock(mutex_);
     if (done())
@@ -38,14 +39,14 @@ class Completion {
       tell_ = std::move(tell);
   }
 
-  // By whoever waits: no longer. False: it has come.
+  // Called by the waiting thread: stops waiting. Returns false if the result has come.
   bool give_up() noexcept {
     const std::lock_guard lock(mutex_);
     given_up_ = !done();
-    if (given_up_) tell_ = {};  // with what it holds: the peer may never answer
+    if (given_up_) tell_ = {};  // releases what it holds: the peer may never answer
     return given_up_;
   }
-  // kDone, kTimedOut or kInterrupted. Throws what fail() was given.
+  // Returns kDone, kTimedOut or kInterrupted. Throws the error of fail().
   Outcome wait(const platform::StopCondition& stop) {
     const Outcome outcome =
         stop.wait([this] { return done(); },
@@ -56,9 +57,9 @@ class Completion {
   bool done() const noexcept {
     return done_.load(std::memory_order_acquire) != 0;  // pairs with finish()
   }
-  // After kDone, once.
+  // Called once, after kDone.
   T take() { return *std::exchange(value_, std::nullopt); }
-  // What has come, if it was not taken. By whoever waits, who is done with waiting.
+  // Returns a result that was not taken. Called by the waiting thread, after it stopped waiting.
   std::optional<T> left() noexcept { return std::exchange(value_, std::nullopt); }
 
  private:

@@ -105,7 +105,7 @@ void EventLoop::schedule(Task& task, std::chrono::milliseconds delay) noexcept {
 }
 
 void EventLoop::start() {
-  // Signals are for the program's own threads: ours must not swallow their EINTR.
+  // Signals are for the program's own threads, which would miss EINTR if ours took them.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -127,7 +127,7 @@ void EventLoop::start() {
 
 void EventLoop::stop() noexcept {
   if (!thread_.joinable()) return;
-  // Relaxed: the eventfd orders it; the thread looks after every wake-up.
+  // Relaxed: the eventfd orders it; the thread checks after every wake-up.
   stopping_.store(true, std::memory_order_relaxed);
   platform::signal_event(wake_.get());
   thread_.join();
@@ -158,7 +158,7 @@ void EventLoop::dispatch(Tag tag) {
   {
     const std::lock_guard lock(mutex_);
     const auto found = watched_.find(tag);
-    if (found == watched_.end()) return;  // unwatched by a handler before this one
+    if (found == watched_.end()) return;  // a handler before this one unwatched it
     handler = found->second.handler;
   }
   if (!guarded(*handler)) pause(tag);
@@ -180,7 +180,7 @@ bool EventLoop::guarded(const Handler& handler) {
   return true;
 }
 
-// It may take long until there is room: a line now and then is enough.
+// A shortage may last long: one line from time to time is enough.
 void EventLoop::report_shortage(const char* what) {
   const auto now = Clock::now();
   if (now < silent_until_) return;
@@ -188,7 +188,7 @@ void EventLoop::report_shortage(const char* what) {
   std::fprintf(stderr, "tensorbus: %s (trying again until there is room)\n", what);
 }
 
-// What makes a descriptor ready is still there: without a rest we would turn in circles.
+// The descriptor is still ready: without a pause the loop would spin.
 void EventLoop::pause(Tag tag) {
   const std::lock_guard lock(mutex_);
   const auto found = watched_.find(tag);
@@ -198,8 +198,8 @@ void EventLoop::pause(Tag tag) {
   ++paused_;
 }
 
-// The handlers are called whether there is something on the descriptor or not: one may have taken
-// it off before it met the limit.
+// Calls the handlers even if the descriptor is not ready: a handler may have read from it before it
+// met the limit.
 void EventLoop::resume_paused() {
   while (const auto tag = next_paused()) dispatch(*tag);
 }
@@ -212,7 +212,7 @@ std::optional<EventLoop::Tag> EventLoop::next_paused() {
     if (!watched.paused_until || *watched.paused_until > now) continue;
     try {
       poller_.add(watched.fd, tag, watched.interest);
-    } catch (const std::exception&) {  // no memory for that either
+    } catch (const std::exception&) {  // no memory for this either
       watched.paused_until = now + kRestAtALimit;
       continue;
     }

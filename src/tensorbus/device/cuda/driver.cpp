@@ -27,17 +27,17 @@ void* load_library() {
   if (library == nullptr)
     refuse(std::string(::dlerror()) +
            ". Install NVIDIA's driver, or, in a container, have its runtime pass it in");
-  return library;  // for as long as the process lives
+  return library;  // stays loaded until the process ends
 }
 
 std::string dotted(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// Set by the first get(), never cleared. Release on writing pairs with acquire on reading.
+// Set by the first get(), never cleared. Release when written pairs with acquire when read.
 std::atomic<const CudaDriver*> initialised{nullptr};
 std::atomic<std::uint32_t> initialised_in{0};  // the fork generation
-std::atomic<bool> exiting{false};              // relaxed: who is too late to see it is no worse off
+std::atomic<bool> exiting{false};  // relaxed: a thread that misses the change loses nothing
 
 bool is_child() noexcept {
   return initialised.load(std::memory_order_acquire) != nullptr &&
@@ -64,7 +64,7 @@ CudaDriver::CudaDriver() {
            " or newer is needed");
   initialised_in.store(fork_generation(), std::memory_order_relaxed);
   initialised.store(this, std::memory_order_release);
-  // After the driver's own handlers were registered, so that it runs before they do.
+  // Registered after the driver's own exit handlers, so that it runs before they do.
   std::atexit([] { exiting.store(true, std::memory_order_relaxed); });
 }
 

@@ -21,10 +21,10 @@ struct State {
   DeferredReleaser::Kept kept;
 };
 
-// Release on writing pairs with acquire on reading: who finds it finds it complete.
+// Release when written pairs with acquire when read: a reader sees a complete State.
 std::atomic<State*> current{nullptr};
 
-// Null in a child, which has no thread.
+// Returns null in a child, which has no such thread.
 State* running() noexcept {
   State* const found = current.load(std::memory_order_acquire);
   return found != nullptr && found->fork_generation == platform::fork_generation() ? found

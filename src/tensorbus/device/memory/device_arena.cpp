@@ -98,8 +98,8 @@ void DeviceArena::grow_for(std::size_t bytes, Grant most) {
   reserved_bytes_ += size;
 }
 
-// Round and round: a borrower has heard that one was retired before it hears of the next of that
-// number.
+// Numbers are used in turn, and wrap around. A borrower learns that a segment was retired before it
+// learns of the next segment with that number.
 std::uint32_t DeviceArena::free_number() {
   check(segments_.size() < kMostSegments);
   while (true) {
@@ -133,7 +133,7 @@ bool DeviceArena::free(Block& block) noexcept {
   return true;
 }
 
-// A segment in which nobody has anything is told of; also if a stream may still write it.
+// Called for a segment without blocks; a stream may still write it.
 void DeviceArena::note_idle(std::uint32_t number) noexcept {
   Segment& segment = segments_.at(number);
   if (blocks_.any_in(number)) return;

@@ -26,15 +26,15 @@ struct DeviceArenaOptions {
   std::size_t budget_bytes = 0;                       // 0: half of the device's memory
 };
 
-// A participant's memory on one device: allocations that others can be given a descriptor of,
-// carved into blocks. The records are as private as those of host memory, and as there are two
-// pools (Arena): whether a borrower maps what it is given to be written is up to itself, so the
-// pools only tell who was told that it may. A block that comes back is used again when the stream
-// that wrote it has passed; who drops a loan that was never published has no work left under way on
-// it. A segment of which nobody has had anything for a while goes back to the device, but for one.
+// A participant's memory on one device: allocations that can be exported as descriptors, divided
+// into blocks. Like host memory it has private records and two pools (see Arena). A borrower could
+// map anything for writing, so the pools only separate what borrowers were told they may write. A
+// block that comes back is reused when the stream that wrote it has finished; a loan that is
+// dropped without being published must have no work pending on it. A segment that has been unused
+// for kIdle goes back to the device, except the last one.
 //
 // Invariants, under `mutex_`:
-// 1. Every byte of every segment is in exactly one block, in one that rests, or in one free extent.
+// 1. Every byte of every segment is in exactly one block, one resting block, or one free extent.
 // 2. reserved_bytes, of both pools, never exceeds the budget.
 // Thread-safe. Blocks keep their arena alive.
 class DeviceArena : public BlockHome, public std::enable_shared_from_this<DeviceArena> {
@@ -48,32 +48,32 @@ class DeviceArena : public BlockHome, public std::enable_shared_from_this<Device
                                              std::uint32_t first_segment,
                                              std::shared_ptr<WriteMarks> marks);
 
-  // What streams still write stays until they have passed.
+  // Blocks that streams still write stay until those streams have finished.
   ~DeviceArena() override;
 
   const platform::Gpu& device() const noexcept { return device_; }
 
-  // At least `bytes`, aligned to kBlockAlignment, of the pool of which `most` may be granted.
-  // Throws Error(kOutOfMemory) that names the limit, Error(kUnsupported) if the device cannot share
-  // memory.
+  // Returns a block of at least `bytes`, aligned to kBlockAlignment, from the pool for which `most`
+  // may be granted. Throws Error(kOutOfMemory) that names the limit; Error(kUnsupported) if the
+  // device cannot share memory.
   BlockRef allocate(std::size_t bytes, Grant most = Grant::kRead);
-  // As Arena's.
+  // See Arena.
   BlockRef find(const void* address) const noexcept;
   BlockRef find(std::uint32_t segment, std::uint64_t offset,
                 std::uint64_t generation) const noexcept;
 
   SharedSegment share_segment(std::uint32_t id) const;
 
-  // Gives back segments that have been idle until `now`. Borrowers are to be told, too.
+  // Frees segments that have been idle until `now`. Borrowers must be told as well.
   void retire_idle(Clock::time_point now);
   std::vector<std::uint32_t> take_retired();
-  // A segment is idle now: retire_idle() has something to do in kIdle. It takes no lock that
-  // anybody holds while calling us, and does not throw. Said before the first block.
+  // Sets a function that is called when a segment becomes idle: retire_idle() is due after kIdle.
+  // It must not throw, nor take a lock that callers of this class hold. Set before the first block.
   void on_idle(std::function<void()> listener);
-  // The participant is gone, and nobody listens; blocks may live on.
+  // Called when the participant is gone and nothing listens; blocks may live on.
   void close() { on_idle({}); }
 
-  // But for what is of the whole process.
+  // Returns this arena's use, without the values that belong to the whole process.
   ArenaUse stats() const;
 
  private:

@@ -13,7 +13,7 @@ namespace tensorbus::memory {
 
 using platform::ForeignMemory;
 
-// All the memory that a block takes, before anything is done that would have to be undone.
+// Allocates everything that a block needs, before anything is done that would have to be undone.
 class DeviceExports::Room {
  public:
   explicit Room(std::shared_ptr<const void> keeper) : block_(new Block) {
@@ -33,11 +33,11 @@ class DeviceExports::Room {
   Blocks::node_type node_;
 };
 
-// Handles of chunks go where the driver may be called.
+// Handles of chunks are released where the driver may be called.
 DeviceExports::~DeviceExports() {
   for (auto& [number, segment] : segments_) try {
       DeferredReleaser::let_go(DeferredReleaser::Kept(1, std::move(segment.memory)));
-    } catch (const std::bad_alloc&) {  // then they go here
+    } catch (const std::bad_alloc&) {  // then they are released here
     }
 }
 
@@ -56,7 +56,7 @@ BlockRef DeviceExports::lend(const platform::Gpu& device, const std::byte* first
       }
       if (!make_segment(*std::move(memory))) return {};
     }
-  } catch (const Error&) {  // it is copied, then
+  } catch (const Error&) {  // then the tensor is copied
   }
   return {};
 }
@@ -67,7 +67,7 @@ DeviceExports::Segments::iterator DeviceExports::segment_holding(const ForeignMe
                       [&](const auto& item) { return item.second.memory->holds(memory); });
 }
 
-// Two threads may make one of the same memory: then there are two.
+// Two threads may each make a segment for the same memory; then there are two.
 bool DeviceExports::make_segment(ForeignMemory memory) {
   const bool pooled = memory.kind() == ForeignMemory::Kind::kPool;
   if (!memory.make_shareable()) return false;

@@ -18,7 +18,7 @@
 namespace tensorbus::memory {
 namespace {
 
-// Of a process; never destroyed. In a child the driver is refused before either is looked at.
+// One for each process; never destroyed. In a child the driver refuses earlier.
 struct Tables {
   std::mutex own_mutex;
   std::map<DeviceImports::Name, platform::GpuRange> own;
@@ -31,7 +31,7 @@ struct Tables {
 
 platform::Immortal<Tables> tables;
 
-// One user's share in what is open.
+// One user's share of an open range.
 struct Share : platform::GpuRange {
   explicit Share(DeviceImports::Range whole, std::shared_ptr<const void> afterwards = nullptr)
       : GpuRange(*whole), kept{std::move(whole), std::move(afterwards)} {}
@@ -39,7 +39,7 @@ struct Share : platform::GpuRange {
   Share(const Share&) = delete;
   Share& operator=(const Share&) = delete;
 
-  DeferredReleaser::Kept kept;  // in the order in which they go
+  DeferredReleaser::Kept kept;  // released in this order
 };
 
 }  // namespace

@@ -86,8 +86,7 @@ void ImportedMemory::retire(std::uint32_t id) {
   std::array<decltype(segments_)::node_type, 2> gone;  // without our mutex: somebody may be told
   const std::lock_guard lock(mutex_);
   let_go_of_unused();
-  retired_.reserve(retired_.size() +
-                   gone.size());  // first: a stream may still use what is taken out
+  retired_.reserve(retired_.size() + gone.size());  // before anything is taken out
   for (const Grant grant : {Grant::kRead, Grant::kWrite}) {
     auto& segment = gone[static_cast<std::size_t>(grant)];
     segment = segments_.extract(Name(id, grant));
@@ -114,7 +113,7 @@ void ImportedMemory::let_go_of_unused() {
       if (timeline_) timeline_->keep_until_passed(mapping);
       return true;
     } catch (const std::bad_alloc&) {
-      return false;  // another time
+      return false;  // tried again later
     }
   });
 }
@@ -135,8 +134,8 @@ SharedSegment ImportedMemory::hand_on(std::uint32_t id, Grant grant) const {
           .device = Id{segment.device.bytes}};
 }
 
-// The first use of a device can take a second: the event loop, which takes our mutex, too, is
-// not to wait for that.
+// The first use of a device can take a second. The event loop takes our mutex too, and must not
+// wait for so long.
 void ImportedMemory::start_device_of(const Name& name) {
   platform::GpuUuid uuid;
   {
@@ -147,7 +146,7 @@ void ImportedMemory::start_device_of(const Name& name) {
   }
   try {
     if (const auto* const device = platform::Gpu::find(uuid)) (void)device->context();
-  } catch (const Error&) {  // map() says so
+  } catch (const Error&) {  // map() throws it again
   }
 }
 

@@ -11,11 +11,11 @@
 
 namespace tensorbus::memory {
 
-// A block of our own on a device that tensors which were received lie in. A stream of ours copies
-// them there; the block goes back when the streams that work with it have passed. Thread-safe.
+// A block of our own on a device, to which received tensors are copied by a stream of ours. The
+// block goes back when the streams that work with it have finished. Thread-safe.
 class OwnBlock final : public DeviceKeeper {
  public:
-  // `intact`: of what was copied; it must not throw.
+  // `intact`: whether what was copied was complete; it must not throw.
   OwnBlock(std::shared_ptr<DeviceMemory> device_memory, BlockRef block, Intact intact);
   ~OwnBlock();
   OwnBlock(const OwnBlock&) = delete;

@@ -32,10 +32,10 @@ struct Watch {
 
 void run_watch(Watch& watch);
 
-// Release on writing pairs with acquire on reading: who finds it finds it complete.
+// Release when written pairs with acquire when read: a reader sees a complete State.
 std::atomic<Watch*> current_watch{nullptr};
 
-// Null in a child, which has neither the thread nor a use for one: no driver works there.
+// Returns null in a child, which has no such thread and needs none: no driver works there.
 Watch* running_watch() noexcept {
   Watch* const found = current_watch.load(std::memory_order_acquire);
   return found != nullptr && found->fork_generation == platform::fork_generation() ? found
@@ -61,7 +61,7 @@ Watch& the_watch() {
   return *made;
 }
 
-// Those that are there now, so that nothing is held while they are looked at.
+// Takes the present items out, so that no lock is held while they are looked at.
 template <typename Item>
 std::list<Item> taken(Watch& watch, std::list<Item> Watch::* items) {
   std::list<Item> some;
@@ -75,7 +75,7 @@ void put_back(Watch& watch, std::list<Item> Watch::* items, std::list<Item>& som
   (watch.*items).splice((watch.*items).end(), some);
 }
 
-// True if there is more to look at soon.
+// Returns true if there is more to look at soon.
 bool look(Watch& watch) {
   std::list<std::shared_ptr<TimelinePages>> pages = taken(watch, &Watch::all);
   if (watch.broken.exchange(false, std::memory_order_acquire))
@@ -116,7 +116,7 @@ void run_watch(Watch& watch) {
   for (bool restless = false;; restless = look(watch)) {
     try {
       wait_for_deaths(watch, restless, descriptors, of_peers);
-    } catch (const std::bad_alloc&) {  // again, when there is some
+    } catch (const std::bad_alloc&) {  // again, when there is memory
     }
     of_peers.clear();
   }

@@ -18,7 +18,7 @@ using platform::Gpu;
 constexpr std::chrono::seconds kPatience{1};
 constexpr int kUnknown = -1;
 
-// Relaxed: nothing is read with it.
+// Relaxed: no other data is read by it.
 struct Known {
   std::mutex mutex;
   std::atomic<int> order{kUnknown};
@@ -29,7 +29,7 @@ bool works(const Gpu& device, OrderBy order) {
     try_order(device, kPatience, order);
     return true;
   } catch (const Error& error) {
-    // Another time there may be memory for it.
+    // There may be memory for it at another time.
     if (error.code() == Code::kOutOfMemory || error.code() == Code::kForked) throw;
     return false;
   }

@@ -13,7 +13,7 @@ namespace {
 
 using platform::Gpu;
 
-// More than any mark: GPUs compare by the sign of the difference. Below it stands how far its
+// Larger than any mark: GPUs compare by the sign of the difference. The low bits keep how far the
 // writer came.
 constexpr std::uint64_t kReleased = std::uint64_t{1} << 62;
 
@@ -21,7 +21,7 @@ bool is_released(std::uint64_t counter) noexcept {
   return (counter & ~Mark::kMostValue) == kReleased;
 }
 
-// Nobody but us writes it now, other than somebody who lies.
+// Only we write the counter now, or a peer that breaks the protocol.
 void release(std::atomic<std::uint64_t>& counter) noexcept {
   std::uint64_t seen = counter.load(std::memory_order_acquire);
   while (!is_released(seen) &&
@@ -118,7 +118,7 @@ void TimelinePages::keep(std::shared_ptr<const void> what) noexcept {
   try {
     kept_.push_back(what);
   } catch (const std::bad_alloc&) {
-    new (std::nothrow) std::shared_ptr<const void>(std::move(what));  // for good, rather than early
+    new (std::nothrow) std::shared_ptr<const void>(std::move(what));  // leaked, not released early
   }
 }
 
@@ -138,7 +138,7 @@ bool TimelinePages::tidy() noexcept {
     gone.assign(std::make_move_iterator(first), std::make_move_iterator(until_.end()));
     until_.erase(first, until_.end());
   } catch (const std::bad_alloc&) {
-    return false;  // another time
+    return false;  // tried again later
   }
   for (auto at = passing_.begin(); at != passing_.end();) {
     const auto one = at++;

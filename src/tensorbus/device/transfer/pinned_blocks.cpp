@@ -83,7 +83,7 @@ PinnedBlocks::State PinnedBlocks::leave(const Wanted& wanted) {
   return has_room ? State::kNot : State::kHalf;
 }
 
-// Nothing if it was granted.
+// Returns nothing if the owner has granted it.
 std::optional<PinnedBlocks::State> PinnedBlocks::ask(const Wanted& wanted,
                                                      std::optional<Range>& granted) {
   const std::lock_guard lock(answers_mutex_);
@@ -99,7 +99,7 @@ std::optional<PinnedBlocks::State> PinnedBlocks::ask(const Wanted& wanted,
   return std::nullopt;
 }
 
-// It was pinned with another part of its block meanwhile.
+// Called when the bytes were pinned meanwhile, with another part of their block.
 void PinnedBlocks::withdraw(const Block& block) noexcept {
   const std::lock_guard lock(answers_mutex_);
   const auto asked = asked_.find(block);
@@ -137,7 +137,7 @@ PinnedBlocks::Found PinnedBlocks::pin(const Wanted& wanted, Range granted) {
       by_address_.emplace(pinned->first(), pinned);
       found = use(pinned);
       bound_idle(gone);
-    } catch (const Error&) {  // no more pages may be pinned (RLIMIT_MEMLOCK), or it was twice
+    } catch (const Error&) {  // RLIMIT_MEMLOCK is reached, or the pages are pinned already
       refused();
     }
   unpin(std::move(gone));
@@ -157,7 +157,7 @@ bool PinnedBlocks::make_room(const std::byte* first, const std::byte* end, std::
   return true;
 }
 
-// The one that was not used for longest goes first.
+// Unpins the least recently used first.
 void PinnedBlocks::bound_idle(std::vector<Ref>& gone) {
   std::vector<Ref> idle;
   std::size_t bytes = 0;
@@ -181,7 +181,7 @@ void PinnedBlocks::unpin(std::vector<Ref> gone) noexcept {
   for (Ref& pinned : gone) {
     const std::uint32_t segment = pinned->segment;
     const Range range = pinned->range;
-    pinned.reset();  // first
+    pinned.reset();  // unpin before release
     release(segment, range);
   }
 }
@@ -213,7 +213,7 @@ void PinnedBlocks::drop_idle() noexcept {
   unpin(std::move(gone));
 }
 
-// What was granted and nobody came for.
+// Releases what was granted and never pinned.
 void PinnedBlocks::drop_grants() noexcept {
   const std::lock_guard lock(answers_mutex_);
   for (const auto& [block, asked] : asked_)

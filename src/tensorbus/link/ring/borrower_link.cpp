@@ -32,7 +32,7 @@ void BorrowerLink::accept(const Accepted& accepted, platform::Fd segment) {
        .address_bytes = geometry.bytes(),
        .memory_bytes = geometry.bytes() + geometry.returns * sizeof(leases_[0])});
   publisher_ = Waker(connected()->wake_page, accepted.wake_slot);
-  // Before the link is made: who has no memory for it has accepted nothing.
+  // Allocates before the link is made: without memory for the leases, nothing is accepted.
   leases_ = std::vector<std::atomic<Lease*>>(geometry.returns);
   segment_.emplace(std::move(segment), geometry);
   segment_->close_descriptor();
@@ -51,7 +51,7 @@ void BorrowerLink::unsubscribe() noexcept {
 
 bool BorrowerLink::pop(Entry& entry) noexcept {
   if (!segment_) return false;
-  // What is only on its way back counts for the owner, who never lends more than we may hold.
+  // Tokens on their way back still count for the owner, which never lends more than we may hold.
   if (outstanding() >= max_held_) give_back_unused();
   if (!samples_.pop(entry)) return false;
   popped_.store(popped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -63,7 +63,7 @@ void BorrowerLink::release_soon(std::uint64_t token) noexcept {
   if (unused_count_ == unused_.size()) give_back_unused();
 }
 
-// They were never entered, so that there is nothing to find them by.
+// These leases were never entered, so nothing can find them.
 void BorrowerLink::give_back_unused() noexcept {
   if (unused_count_ == 0) return;
   const std::lock_guard lock(release_mutex_);

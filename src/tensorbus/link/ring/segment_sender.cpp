@@ -9,7 +9,7 @@
 namespace tensorbus::link {
 namespace {
 
-// Each has a descriptor of ours, until a borrower that was stopped reads on.
+// Each unread message has a descriptor of ours, until a stopped borrower reads on.
 constexpr std::size_t kMostUnread = 256;
 
 std::uint32_t as_field(memory::Grant grant) { return grant == memory::Grant::kWrite ? 1 : 0; }
@@ -29,7 +29,7 @@ void SegmentSender::ensure_sent(std::uint32_t segment, memory::Grant grant) {
   const std::lock_guard lock(mutex_);
   if (sent_.contains({segment, grant})) return;
   require_reader();
-  decltype(sent_) one;  // takes its memory before the message is out
+  decltype(sent_) one;  // allocates before the message is sent
   one.emplace(segment, grant);
   if (memory::FileSegments::is_number(segment))
     send_file(segment, grant);
@@ -67,7 +67,7 @@ void SegmentSender::send_file(std::uint32_t segment, memory::Grant grant) {
 }
 
 void SegmentSender::send_device_memory(std::uint32_t segment, memory::Grant grant) {
-  (void)timeline();  // whoever has the one has the other
+  (void)timeline();  // a peer with device memory also has the timeline
   if (memory::DeviceExports::is_number(segment)) return send_export(segment);
   memory::SharedSegment shared = device_memory_->share_segment(segment);
   std::vector<platform::Fd> fds;
@@ -103,7 +103,7 @@ void SegmentSender::send_pooled(const DeviceExport& message,
   }
 }
 
-// All descriptors are made before any is sent.
+// Makes all descriptors before any is sent.
 void SegmentSender::send_chunks(DeviceExport message, const platform::ForeignMemory& memory) {
   std::vector<platform::Fd> fds;
   for (const auto& chunk : memory.chunks()) fds.push_back(chunk.allocation.descriptor());
@@ -150,7 +150,7 @@ void SegmentSender::peer_hung_up() noexcept {
   holds_.end(peer_);
 }
 
-// A borrower that writes nonsense gets its lease back too early, to its own harm.
+// A borrower that writes an invalid mark gets its lease back too early, and harms only itself.
 bool SegmentSender::reached(std::uint64_t packed_mark) const noexcept {
   const memory::Mark mark = memory::Mark::of(packed_mark);
   const memory::Timeline* const timeline = timeline_.load(std::memory_order_acquire);

@@ -16,8 +16,8 @@
 
 namespace tensorbus::link {
 
-// Passes the owner's segments to one borrower, before the first entry that refers to one is pushed,
-// and each once; once more to be written, if a link may do that. Thread-safe.
+// Sends the owner's segments to one borrower, each once, before the first entry that refers to it.
+// A segment that a link may write is sent a second time, writable. Thread-safe.
 class SegmentSender {
  public:
   SegmentSender(
@@ -25,29 +25,30 @@ class SegmentSender {
       std::shared_ptr<memory::DeviceMemory> device_memory = nullptr);  // null: none is lent
   ~SegmentSender();
 
-  // Who pays for what it does not read. Before anything is sent.
+  // Sets the account for unread messages. Called before anything is sent.
   void pay_from(memory::PeerAccount account) { account_ = std::move(account); }
-  // Whose end is awaited with what its streams still use. Before anything is sent.
+  // Sets the process whose end is watched for memory that its streams still use. Called before
+  // anything is sent.
   void know_peer(std::shared_ptr<const platform::Fd> pidfd);
 
-  // The peer has hung up, or we have. It is dead for who has no pidfd of it.
+  // The connection has ended on either side. Without a pidfd of the peer, the peer counts as dead.
   void peer_hung_up() noexcept;
 
-  // Throws Error(kOutOfMemory) when there is no descriptor left to pass it by, Error(kSystem) when
-  // the borrower has not read what it was passed before.
+  // Throws Error(kOutOfMemory) if no descriptor is left to send it by, Error(kSystem) if the
+  // borrower has not read what it was sent before.
   void ensure_sent(std::uint32_t segment, memory::Grant grant);
   void retire(std::uint32_t segment);
-  // The peer has closed a segment of a pool. Throws Error(kProtocol) if it has none of it.
+  // The peer has closed a segment of a pool. Throws Error(kProtocol) if the peer does not have it.
   void closed(std::uint32_t segment);
 
-  // A mark of the connection's timeline for when the sample is whole; none for one in host memory.
-  // `writer`: the stream that the caller knows to write it last. Throws what ensure_sent() and
-  // WriteMarks throw.
+  // Returns a mark of the connection's timeline for when the sample is complete; none for a sample
+  // in host memory. `writer`: the stream that is known to write it last. Throws what ensure_sent()
+  // and WriteMarks throw.
   memory::Mark mark_for(const PublishedRef& sample, const platform::GpuStream* writer);
-  // Has the borrower got that far? True for what is no mark of its timeline.
+  // Returns true if the borrower has reached this mark, or if it is no mark of its timeline.
   bool reached(std::uint64_t packed_mark) const noexcept;
-  // Until it is, or the borrower's process is dead. For what it has returned, and is through with
-  // but for its streams. Without memory for that, for good.
+  // Keeps a returned sample, which the borrower's streams still read, until the mark is reached or
+  // the borrower's process is dead. If memory is short, it is kept for ever.
   void keep_until(std::uint64_t packed_mark, PublishedRef sample) noexcept;
 
  private:

@@ -11,7 +11,7 @@ namespace tensorbus::link {
 WakePage::WakePage()
     : memfd_(platform::create_sealed_memfd("tensorbus-wake", kWakePageBytes)),
       mapping_(memfd_.get(), kWakePageBytes, platform::Mapping::Access::kReadWrite) {
-  returned_.reserve(kWakeSlots);  // to give one back takes no memory
+  returned_.reserve(kWakeSlots);  // so that giving one back allocates nothing
 }
 
 std::uint32_t WakePage::take_slot() {
@@ -58,7 +58,7 @@ void Sleeper::enter(std::uint32_t how) noexcept {
   if (how == kSleepsOnEvent) event_armed_ = true;
   slot().sleeping.store((parked_ > 0 ? kSleepsOnFutex : 0) | (event_armed_ ? kSleepsOnEvent : 0),
                         std::memory_order_relaxed);
-  full_fence();  // pairs with the waker's: it sees `sleeping`, or we see its entry
+  full_fence();  // pairs with the waker's fence: it sees `sleeping`, or we see its entry
 }
 
 void Sleeper::leave(std::uint32_t how) noexcept {

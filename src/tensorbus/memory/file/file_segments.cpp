@@ -7,8 +7,8 @@
 
 namespace tensorbus::memory {
 
-// Kept by a file, and goes with its mapping. In a forked child it does nothing: the registry is the
-// parent's.
+// Stored in a file, and destroyed with its mapping. Does nothing in a forked child: the registry
+// belongs to the parent.
 class FileSegments::Unmapping {
  public:
   Unmapping(std::weak_ptr<Registry> registry, std::uint32_t number)
@@ -35,7 +35,7 @@ void FileSegments::Registry::retire(std::uint32_t number) noexcept {
 
 namespace {
 
-// Without a reference of our own: if it were the last one, the file would end under our lock.
+// Compares without a reference: if that were the last, the file would end under our lock.
 bool is(const std::weak_ptr<const MappedFile>& known,
         const std::shared_ptr<const MappedFile>& file) {
   return !known.owner_before(file) && !file.owner_before(known);

@@ -15,20 +15,21 @@
 
 namespace tensorbus::memory {
 
-// The files that a participant has mapped and others may map, too, by reference: each has a number,
-// beside those of the arena's segments, and what is mapped of it is one segment. A file is known
-// for as long as somebody has it mapped here; then its number is retired. Thread-safe.
+// The files that a participant has mapped and can lend by reference. Each has a number, in a range
+// apart from the arena's segments; its mapped part is one segment. A file is known while it is
+// mapped in this process; then its number is retired. Thread-safe.
 class FileSegments {
  public:
-  static constexpr std::uint32_t kFirst = 0x80000000;  // the arena never comes so far
+  static constexpr std::uint32_t kFirst = 0x80000000;  // the arena's numbers never reach this
   static bool is_number(std::uint32_t segment) noexcept { return segment >= kFirst; }
 
   std::uint32_t number_of(const std::shared_ptr<const MappedFile>& file);
-  // Empty if it is not mapped any more.
+  // Returns null if it is no longer mapped.
   std::shared_ptr<const MappedFile> find(std::uint32_t number) const;
-  // Those retired since the last call.
+  // Returns the numbers that were retired since the last call.
   std::vector<std::uint32_t> take_retired();
-  // Is called when there is one, by the thread that unmapped the file; it must not call us.
+  // Sets a function that is called after a number was retired, by the thread that unmapped the
+  // file. It must not call this object.
   void on_retired(std::function<void()> listener);
 
  private:

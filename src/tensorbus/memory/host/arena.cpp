@@ -16,8 +16,8 @@
 namespace tensorbus::memory {
 namespace {
 
-// Large blocks are whole pages, so that freeing one can give all of its memory back, and who pins
-// one pins nothing of another.
+// Large blocks consist of whole pages. So freeing one gives back all of its memory, and pinning one
+// pins nothing of another.
 std::size_t step_of(std::size_t bytes) {
   return bytes >= 16 * platform::page_bytes() ? platform::page_bytes() : kBlockAlignment;
 }
@@ -93,7 +93,7 @@ BlockRef Arena::allocate(std::size_t bytes, PoolId pool) {
     platform::kill_point("loan.allocated");
     return block;
   }
-  // What rests is of other sizes. Together with its neighbours it may be what fits best.
+  // The resting blocks have other sizes. One of them, merged with its neighbours, may fit best.
   while (blocks_.any_rests()) end_rest();
   LivingBlocks::Room room;
   FreeExtents::Taken taken = take_extent(rounded(bytes), pool);
@@ -163,7 +163,7 @@ bool Arena::make_usable(const Extent& extent) {
   Segment& segment = segments_.at(extent.segment);
   Range range{extent.offset, extent.offset + extent.bytes};
   if (segment.unreserved_bytes(range) == 0) return true;
-  // What only saves system calls must not be what exceeds the budget.
+  // Saves system calls, but must not exceed the budget.
   const Range wide = segment.widened(range);
   if (reserved_bytes_ + segment.unreserved_bytes(wide) <= options_.budget_bytes) range = wide;
   require_room(segment.unreserved_bytes(range), extent.bytes);
@@ -191,7 +191,7 @@ void Arena::require_room(std::size_t bytes, std::size_t asked) {
 bool Arena::free(Block& block) noexcept {
   const std::lock_guard lock(mutex_);
   if (keep_for_children(block)) return false;
-  if (closed_ || is_of_closed_pool(block)) {  // nothing will be allocated there
+  if (closed_ || is_of_closed_pool(block)) {  // nothing will be allocated there any more
     give_back(blocks_.remove(block), block.pool());
     return true;
   }
@@ -201,7 +201,7 @@ bool Arena::free(Block& block) noexcept {
   return false;
 }
 
-// Of one that comes back from there: false. A closed arena uses nothing again.
+// Returns false for a block that comes back from the children, and in a closed arena.
 bool Arena::keep_for_children(Block& block) noexcept {
   if (block.for_children_) {
     block.for_children_ = false;
@@ -209,7 +209,7 @@ bool Arena::keep_for_children(Block& block) noexcept {
     return false;
   }
   if (!platform::may_be_inherited(block.born()) || closed_) return false;
-  block.home_ = shared_from_this();  // first: it may come back at once
+  block.home_ = shared_from_this();  // before it is kept: it may come back at once
   block.for_children_ = true;
   if (platform::keep_for_children(block)) {
     inherited_bytes_ += block.bytes();
@@ -238,15 +238,15 @@ void Arena::close() noexcept {
   files_.on_retired({});
 }
 
-// Punches free memory until at most `reserved_target` is reserved, and lets go of the segments that
-// are empty then.
+// Punches free memory until at most `reserved_target` bytes are reserved, and removes segments that
+// are then empty.
 void Arena::trim(std::size_t reserved_target) noexcept {
   while (blocks_.any_rests()) end_rest();
   for (const auto& [id, pool] : pools_) trim(pool.free, reserved_target);
   for (auto next = segments_.begin(); next != segments_.end();) retire_if_empty((next++)->first);
 }
 
-// From the highest address down.
+// Punches from the highest address down.
 void Arena::trim(const FreeExtents& free, std::size_t reserved_target) noexcept {
   free.from_the_end([&](const Extent& extent) {
     if (reserved_bytes_ <= reserved_target) return false;
@@ -262,8 +262,8 @@ void Arena::trim(const FreeExtents& free, std::size_t reserved_target) noexcept 
   });
 }
 
-// The end of a range, down to what is pinned. If that reaches to the end itself: nothing, where the
-// pinned part begins.
+// Returns the end of a range, down to the last pinned part. If the pinned part reaches the end of
+// the range, returns an empty range where the pinned part begins.
 Range Arena::unpinned_end(std::uint32_t segment, Range range) const noexcept {
   const auto [begin, end] = pinned_.equal_range(segment);
   Range part = range;
@@ -282,7 +282,7 @@ Range Arena::unpinned_end(std::uint32_t segment, Range range) const noexcept {
 std::optional<Range> Arena::pin(std::uint32_t segment, std::uint64_t offset,
                                 std::uint64_t generation) {
   const std::size_t page = platform::page_bytes();
-  const BlockRef block = find(segment, offset, generation);  // freed when our mutex is
+  const BlockRef block = find(segment, offset, generation);  // released after the lock
   if (!block || block->offset() % page != 0 || block->bytes() % page != 0) return std::nullopt;
   const Range part{block->offset(), block->offset() + block->bytes()};
   const std::lock_guard lock(mutex_);
@@ -304,8 +304,8 @@ void Arena::unpin(std::uint32_t segment, Range part) noexcept {
   keep_warm_limit();
 }
 
-// A segment goes when nothing of it is used and nothing of it is warm; the last of a pool stays. Of
-// a closed pool each goes when nothing of it is used or pinned, and the pool with the last.
+// Removes a segment if nothing of it is in use or warm; the last segment of a pool stays. In a
+// closed pool each goes when nothing of it is in use or pinned, and the pool with the last.
 void Arena::retire_if_empty(std::uint32_t id) noexcept {
   const auto found = segments_.find(id);
   if (found == segments_.end()) return;

@@ -25,10 +25,10 @@ struct ArenaOptions {
   std::size_t warm_bytes = std::size_t{256} << 20;    // free memory kept for reuse
 };
 
-// A participant's host memory: sealed segments, carved into blocks. All book-keeping is private
-// memory of the owner, so nothing a borrower does can damage it. Each segment is of one pool. There
-// are two for everybody: of one, borrowers only ever get to read; of the other, those who ask may
-// write. Whoever wants segments for itself makes one more.
+// A participant's host memory: sealed segments, divided into blocks. All records are private memory
+// of the owner, so no borrower can damage them. Each segment belongs to one pool. Two pools serve
+// all publishers: of one, borrowers can only read; of the other, borrowers that ask may write. A
+// publisher that wants segments for itself makes another pool.
 //
 // Invariants, under `mutex_`:
 // 1. Every byte of every segment is in exactly one block, which may rest, or one free extent.
@@ -42,45 +42,45 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
  public:
   static std::shared_ptr<Arena> create(const ArenaOptions& options);
 
-  // At least `bytes`, aligned to kBlockAlignment, of a pool. Throws Error(kOutOfMemory) that names
-  // the limit.
+  // Returns a block of at least `bytes`, aligned to kBlockAlignment, from a pool. Throws
+  // Error(kOutOfMemory) that names the limit.
   BlockRef allocate(std::size_t bytes, PoolId pool = Grant::kRead);
 
-  // A pool for one user. When it is closed, allocate() throws Error(kClosed) for it, and each of
-  // its segments goes with its last block. It is closed once.
+  // Makes a pool for one user. After it was closed (once), allocate() throws Error(kClosed) for it,
+  // and each of its segments goes with its last block.
   PoolId make_pool(Grant most);
   void close_pool(PoolId id) noexcept;
 
-  // The block that holds this address, or an empty reference.
+  // Returns the block that holds this address, or an empty reference.
   BlockRef find(const void* address) const noexcept;
 
-  // The block that a borrower names, or an empty reference if there is none, or no longer.
+  // Returns the block that a borrower names; an empty reference if it does not exist, or no longer.
   BlockRef find(std::uint32_t segment, std::uint64_t offset,
                 std::uint64_t generation) const noexcept;
 
-  // Keeps the pages of a block, also when it is free again: others let GPUs read there (PIN). Only
-  // of blocks that have their pages to themselves, and of at most half of the budget; empty
-  // otherwise. Each is unpinned once.
+  // Keeps the pages of a block, also after the block was freed: a borrower lets GPUs read there
+  // (PIN). Only blocks with whole pages can be pinned, and at most half of the budget; else the
+  // result is empty. Each pin is undone once.
   std::optional<Range> pin(std::uint32_t segment, std::uint64_t offset, std::uint64_t generation);
   void unpin(std::uint32_t segment, Range part) noexcept;
 
   // Files that are lent like segments.
   FileSegments& files() const noexcept { return files_; }
 
-  // A descriptor of a segment that still has blocks; for writing, of that pool only.
+  // Returns a descriptor of a segment that has blocks; for writing only if the pool allows it.
   SharedSegment share_segment(std::uint32_t id, Grant grant = Grant::kRead) const;
 
-  // Segments that went since the last call; their borrowers are to be told.
+  // Returns the segments that were removed since the last call; borrowers must be told.
   std::vector<std::uint32_t> take_retired();
   // `listener` is called whenever there are such segments, in any thread and under our mutex. It
   // must not throw.
   void on_retired(std::function<void()> listener);
 
-  // The participant goes; borrowers may read for longer what they were lent. Nothing is allocated
-  // from now on, and what is freed keeps its pages: the last mapping takes them along.
+  // The participant is gone; borrowers may go on reading what they were lent. Nothing is allocated
+  // from now on. Freed blocks keep their pages until the last mapping ends.
   void close() noexcept;
 
-  // But for what is of the whole process.
+  // Returns this arena's use, without the values that belong to the whole process.
   ArenaUse stats() const;
 
  private:

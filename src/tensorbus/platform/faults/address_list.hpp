@@ -10,7 +10,7 @@
 
 namespace tensorbus::platform {
 
-// What an object in an AddressList has of it.
+// The part of an object by which it is linked into an AddressList.
 template <typename T>
 struct AddressLink {
   std::span<const std::byte> memory;
@@ -18,13 +18,12 @@ struct AddressLink {
   T* older = nullptr;
 };
 
-// All objects of one kind in the process that stand for a stretch of memory, newest first, for
-// signal handlers to look in. Under the lock nothing allocates or waits, so it is held for a few
-// nanoseconds. An object has a member `AddressLink<T> link_`, is in one list, and takes itself out.
+// All objects of one kind in the process that stand for a range of memory, newest first. Signal
+// handlers search it. Nothing allocates or waits while the lock is held, so it is held for a few
+// nanoseconds. An object has a member `AddressLink<T> link_`, is in one list, and removes itself.
 //
-// A list is a global, and whoever defines it has the forking thread hold its lock across fork()
-// (pthread_atfork): the child must not inherit the lock from a thread that does not exist there,
-// nor a list that such a thread was halfway through changing.
+// A list is a global. The code that defines it makes fork() take its lock (pthread_atfork): a child
+// must not inherit a lock whose holder does not exist there, or a half-changed list.
 template <typename T>
 class AddressList {
  public:
@@ -44,7 +43,7 @@ class AddressList {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
     for (T* object = newest_; object != nullptr; object = object->link_.older) {
       const std::span<const std::byte> memory = object->link_.memory;
-      // Below its beginning the difference is huge: unsigned.
+      // Below the beginning the unsigned difference is huge.
       if (at - reinterpret_cast<std::uintptr_t>(memory.data()) < memory.size()) return object;
     }
     return nullptr;
@@ -57,8 +56,9 @@ class AddressList {
   // Release: pairs with the acquire in try_lock; the next holder sees the list as we leave it.
   void unlock() noexcept { lock_.clear(std::memory_order_release); }
 
-  // In a signal handler. The holder may be a thread that waits for a core, so sleep between the
-  // attempts; and it may be this very thread if the list itself is damaged, so give up some time.
+  // Takes the lock in a signal handler; false after about 100 ms. The holder may be a thread that
+  // waits for a core, so this sleeps between the attempts. If the list itself is damaged, the
+  // holder may be this thread, so this gives up in the end.
   bool lock_in_handler() noexcept {
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
       if (try_lock()) return true;

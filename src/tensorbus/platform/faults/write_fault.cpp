@@ -9,9 +9,9 @@
 #include "tensorbus/platform/faults/chained_handler.hpp"
 #include "tensorbus/platform/faults/signal_message.hpp"
 
-// What runs in the signal handler calls only functions that POSIX.1-2017 (XSH 2.4.3; Linux:
-// signal-safety(7)) allows there: poll, raise, sigaction, sigemptyset, write; and it takes the
-// lock of the list only if it gets it within a bounded number of attempts.
+// The code that runs in the signal handler calls only functions that POSIX.1-2017 (XSH 2.4.3;
+// Linux: signal-safety(7)) allows there: poll, raise, sigaction, sigemptyset, write. It tries to
+// take the lock of the list a bounded number of times.
 
 namespace tensorbus::platform {
 namespace {
@@ -44,7 +44,7 @@ void describe(const ReadOnlyNote& note, SignalMessage& message) noexcept {
   message.text(kTurnedOff);
 }
 
-// Not inlined, so that the message has left the stack when the previous handler is called.
+// Not inlined: the message must have left the stack when the previous handler is called.
 [[gnu::noinline]] void report(const void* address) noexcept {
   if (!notes.lock_in_handler()) return;
   const ReadOnlyNote* note = notes.find(address);
@@ -57,7 +57,7 @@ void describe(const ReadOnlyNote& note, SignalMessage& message) noexcept {
 
 void on_fault(int, siginfo_t* info, void* context) {
   const int error = errno;
-  // Memory that is mapped and refused the access; SEGV_MAPERR would be memory that is not there.
+  // SEGV_ACCERR: the memory is mapped and refused the access. SEGV_MAPERR: nothing is mapped there.
   if (info->si_code == SEGV_ACCERR) report(info->si_addr);
   errno = error;
   write_handler.pass_on(info, context);

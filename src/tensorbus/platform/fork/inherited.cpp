@@ -30,10 +30,10 @@ namespace {
 constexpr ForkEpoch kForking = std::numeric_limits<ForkEpoch>::max();
 constexpr std::size_t kMark = 4096;  // bytes of address space in a child
 
-// Raised for what was made in this process; a child begins at 0.
+// Counts what was made in this process; a child begins at 0.
 std::array<std::atomic<std::size_t>, 2> inheritable{};
 
-// By their numbers, which in a child are closed by close_in_child().
+// Closes a descriptor by its number; a child closes it with close_in_child().
 void close_guarded(int& fd) noexcept {
   if (fd < 0) return;
   keep_in_child(fd);
@@ -43,18 +43,18 @@ void close_guarded(int& fd) noexcept {
 
 }  // namespace
 
-// What one fork left to a child, seen from the parent. A child and its own children keep two
-// things, which exec takes from them: the end of a pipe for writing, whose hang-up the parent
-// polls; and, since there are programs that close all descriptors, a mapping of an open file that
-// has a lock. A lock belongs to the open file, which is closed with the last of its mappings.
+// What one fork left to a child, as the parent sees it. A child and its own children keep two
+// things until they call exec. The first is the writing end of a pipe: the parent polls for its
+// hang-up. The second, because some programs close all descriptors, is a mapping of an open file
+// that has a lock. A lock belongs to the open file, which is closed with the last of its mappings.
 struct ForkGuard {
-  ForkEpoch epoch = kForking;  // it may have inherited what was born before
-  std::uint64_t number = 0;    // of the byte that is locked
-  int pipe = -1;               // the end for reading; -1: it has hung up
+  ForkEpoch epoch = kForking;  // the child may have inherited what was made before
+  std::uint64_t number = 0;    // of the locked byte
+  int pipe = -1;               // the reading end; -1 after the hang-up
   ForkGuard* older = nullptr;
   Inherited* kept = nullptr;
 
-  // What the child is to have, and the parent only until the fork is over.
+  // For the child; the parent has them only until the fork is over.
   int childs_pipe = -1;
   int childs_lock = -1;
   void* childs_mark = nullptr;
@@ -113,7 +113,7 @@ struct flock byte_of(const ForkGuard& guard) noexcept {
   return byte;
 }
 
-// The child has them now, or there is none.
+// Closes the parent's copies: the child has its own now, or there is no child.
 void close_childs(ForkGuard& guard) noexcept {
   if (guard.childs_mark != nullptr) ::munmap(guard.childs_mark, kMark);
   if (guard.childs_pipe >= 0) ::close(guard.childs_pipe);
@@ -149,12 +149,12 @@ bool ForkGuards::fill(ForkGuard& guard) noexcept {
   void* const mark = ::mmap(nullptr, kMark, PROT_NONE, MAP_SHARED, guard.childs_lock, 0);
   if (mark == MAP_FAILED) return false;
   guard.childs_mark = mark;
-  epoll_event hang_up{};  // of nothing else
+  epoll_event hang_up{};  // wait for nothing but the hang-up
   hang_up.data.ptr = &guard;
   return ::epoll_ctl(epoll, EPOLL_CTL_ADD, guard.pipe, &hang_up) == 0;
 }
 
-// Whatever is short: it is safe to see no end.
+// Used when a resource is missing. To keep everything for ever is safe.
 ForkGuard* ForkGuards::use_unseen() noexcept {
   ++unwatched;
   unlink(unseen);
@@ -183,7 +183,7 @@ void ForkGuards::unlink(const ForkGuard& guard) noexcept {
 
 void ForkGuards::before_fork() noexcept {
   guards.forking.lock();
-  // Relaxed: what others begin to make meanwhile, the child has never seen.
+  // Relaxed: the child has never seen what other threads begin to make meanwhile.
   if (inheritable[0].load(std::memory_order_relaxed) == 0 &&
       inheritable[1].load(std::memory_order_relaxed) == 0)
     return;
@@ -194,7 +194,7 @@ void ForkGuards::before_fork() noexcept {
   guards.tell_newest();
 }
 
-// Also when there is no child: then its guard has hung up.
+// Also runs if the fork failed: then the guard has hung up.
 void ForkGuards::in_parent() noexcept {
   if (ForkGuard* const guard = guards.pending) {
     const std::lock_guard lock(guards.mutex);
@@ -206,8 +206,8 @@ void ForkGuards::in_parent() noexcept {
   guards.forking.unlock();
 }
 
-// The mutexes may be held by threads that do not exist here, and what the guards keep is the
-// parent's: all of it is forgotten, but for the pipe's end and the mark.
+// The mutexes may be held by threads that do not exist in the child, and the guards keep what
+// belongs to the parent. So the child forgets all of it, except the pipe's end and the mark.
 void ForkGuards::in_child() noexcept {
   if (guards.pending != nullptr && guards.pending->childs_lock >= 0)
     ::close(guards.pending->childs_lock);
@@ -237,7 +237,8 @@ void ForkGuards::note_hang_ups() noexcept {
   }
 }
 
-// What an older child may have inherited, too, waits for that; `ended` gets the rest.
+// Ends a guard. What an older child may have inherited too moves to that child's guard; the rest is
+// added to `ended`.
 Inherited* ForkGuards::end(ForkGuard& guard, Inherited* ended) noexcept {
   while (Inherited* const one = guard.kept) {
     guard.kept = one->next_;
@@ -304,7 +305,7 @@ ForkedChildren forked_children() noexcept {
 }
 
 Inheritable::Inheritable(Of whose) noexcept : fork_generation_(fork_generation()), whose_(whose) {
-  // Relaxed: whoever forks has seen what its child is to have.
+  // Relaxed: a thread that forks has already seen everything that its child needs.
   inheritable[static_cast<std::size_t>(whose_)].fetch_add(1, std::memory_order_relaxed);
 }
 

@@ -17,7 +17,7 @@
 namespace tensorbus::platform {
 namespace {
 
-// Numbers, and no Fd: a child may not destroy anything. The end for writing is what it keeps.
+// Plain numbers and no Fd: a child may not run destructors. The child keeps the writing end.
 struct Own {
   std::mutex mutex;
   int reading = -1;

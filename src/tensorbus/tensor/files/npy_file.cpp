@@ -22,10 +22,10 @@ static_assert(std::endian::native == std::endian::little, "numbers in files are 
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::size_t kVersionEnd = kMagic.size() + 2;
-constexpr std::size_t kMaxHeaderBytes = 10'000;  // as NumPy has it
-constexpr std::size_t kAlignment = 64;           // of the elements, in files that are made
+constexpr std::size_t kMaxHeaderBytes = 10'000;  // as in NumPy
+constexpr std::size_t kAlignment = 64;           // of the elements, in new files
 
-// What NumPy calls its dtypes, without the byte order.
+// NumPy's names of dtypes, without the byte order.
 struct Kind {
   std::string_view name;
   DType dtype;
@@ -62,7 +62,7 @@ std::uint64_t little_endian(std::string_view bytes) {
   return number;
 }
 
-// Where the header begins, and how many bytes it has.
+// Returns the offset and the length of the header, in bytes.
 std::pair<std::size_t, std::size_t> place_of_header(const FileBytes& file) {
   const std::string prefix = file.read(0, kVersionEnd + 4);
   if (!prefix.starts_with(kMagic) || prefix.size() < kVersionEnd)
@@ -117,7 +117,7 @@ Dims read_shape(TextCursor& cursor) {
     sizes.push_back(*size);
     comma = cursor.skip(',');
   }
-  if (sizes.size() == 1 && !comma) cursor.expect(',');  // "(3)" is no tuple
+  if (sizes.size() == 1 && !comma) cursor.expect(',');  // "(3)" is not a tuple
   cursor.expect(')');
   return Dims(std::span<const std::int64_t>(sizes));
 }
@@ -150,7 +150,7 @@ Header parsed(std::string_view text) {
   return header;
 }
 
-// The dtype that descr names; the one that was asked for, where it names nothing but a size.
+// Returns the dtype that descr names, or `asked` where descr names only a size.
 DType dtype_in(std::string_view descr, const std::optional<DType>& asked) {
   const bool has_order = !descr.empty() && std::string_view("<>|=").find(descr[0]) != descr.npos;
   const std::string_view name = descr.substr(has_order ? 1 : 0);
@@ -168,7 +168,7 @@ DType dtype_in(std::string_view descr, const std::optional<DType>& asked) {
   return kind->dtype;
 }
 
-// The first dimension is the innermost.
+// Returns a layout in which the first dimension is the innermost.
 Layout column_major(DType dtype, const Dims& shape) {
   Dims reversed = shape;
   std::reverse(reversed.begin(), reversed.end());
@@ -186,7 +186,7 @@ void require_as_asked(const FileOptions& asked, const Layout& found) {
     refuse_file("shape=" + text_of(*asked.shape) + ", but its header says " + text_of(found.shape));
 }
 
-// As NumPy stores it: what is not its own as bytes without a meaning.
+// Returns descr as NumPy writes it: a dtype that NumPy does not have is '|V' and its bytes.
 std::string descr_of(DType dtype) {
   const auto kind = std::ranges::find(kKinds, dtype, &Kind::dtype);
   const std::string bytes = std::to_string(item_bytes(dtype));

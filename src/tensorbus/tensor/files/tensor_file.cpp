@@ -29,7 +29,7 @@ Format format_of(std::string_view path) {
   return path.ends_with(".safetensors") ? Format::kSafetensors : Format::kRaw;
 }
 
-// What `work` returns; what it throws names the file.
+// Returns what `work` returns; adds the name of the file to its errors.
 template <typename Work>
 auto about(const std::string& path, Work work) {
   try {
@@ -68,7 +68,7 @@ MappedFile::Mode mode_of(FileMode mode) {
   refuse_file("mode: there is none of this number");
 }
 
-// A pipe must not keep us waiting for its other end.
+// Non-blocking: opening a pipe must not wait for its other end.
 int flags_of(FileMode mode) {
   const int common = O_CLOEXEC | O_NONBLOCK;
   if (mode == FileMode::kCreate) return common | O_RDWR | O_CREAT;
@@ -112,7 +112,7 @@ void write_header(int fd, std::string_view header) {
   }
 }
 
-// The bytes that a file of these contents has.
+// Returns the size in bytes of a file with these contents.
 std::size_t end_of(const FileContents& contents) {
   std::size_t end = 0;
   if (__builtin_add_overflow(contents.start, contents.bytes, &end) || end > INT64_MAX)
@@ -120,7 +120,7 @@ std::size_t end_of(const FileContents& contents) {
   return end;
 }
 
-// What a file is to hold that is yet to be made, and its header.
+// Returns the contents and the header of a file that is to be made.
 std::pair<FileContents, std::string> planned(Format format, const FileOptions& options) {
   Layout layout = planned_layout(options);
   std::string header = format == Format::kNpy ? npy_header(layout) : std::string();
