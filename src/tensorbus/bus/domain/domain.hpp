@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
@@ -18,6 +17,7 @@
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/files/directory.hpp"
 #include "tensorbus/platform/files/private_directory.hpp"
+#include "tensorbus/platform/mutex.hpp"
 #include "tensorbus/platform/unix_socket.hpp"
 
 namespace tensorbus::bus {
@@ -89,11 +89,12 @@ class Domain {
   void remove(const std::string& name) const noexcept { platform::remove_file(*directory(), name); }
 
   const std::string asked_;
-  mutable std::mutex mutex_;
-  mutable std::string path_;
-  mutable Directory directory_;
-  mutable std::uint64_t moves_ = 0;
-  mutable std::map<std::string, std::string> markers_;  // ours, with what is in them
+  mutable platform::Mutex mutex_;
+  mutable std::string path_ TB_GUARDED_BY(mutex_);
+  mutable Directory directory_ TB_GUARDED_BY(mutex_);
+  mutable std::uint64_t moves_ TB_GUARDED_BY(mutex_) = 0;
+  // Ours, with what is in them.
+  mutable std::map<std::string, std::string> markers_ TB_GUARDED_BY(mutex_);
 };
 
 }  // namespace tensorbus::bus

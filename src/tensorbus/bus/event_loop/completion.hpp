@@ -4,7 +4,6 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <tensorbus/options.hpp>
@@ -14,6 +13,7 @@
 #include "tensorbus/link/wake/wake.hpp"
 #include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/mutex.hpp"
 #include "tensorbus/platform/waiting/futex.hpp"
 
 namespace tensorbus::bus {
@@ -36,7 +36,7 @@ class Completion {
 
   // By whoever waits: called once, by whoever it comes from, when it has come; at once if it has.
   void on_done(std::function<void()> tell) {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     if (done())
       tell();
     else
@@ -45,7 +45,7 @@ class Completion {
 
   // By whoever waits: no longer. False: it has come.
   bool give_up() noexcept {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     given_up_ = !done();
     if (given_up_) tell_ = {};  // with what it holds: the peer may never answer
     return given_up_;
@@ -80,7 +80,7 @@ class Completion {
   template <typename Store>
   bool finish(Store store) noexcept {
     {
-      const std::lock_guard lock(mutex_);
+      const platform::MutexLock lock(mutex_);
       if (done() || given_up_) return false;
       store();
       done_.store(1, std::memory_order_release);
@@ -90,12 +90,13 @@ class Completion {
     return true;
   }
 
-  std::mutex mutex_;
+  platform::Mutex mutex_;
   std::atomic<std::uint32_t> done_{0};
+  // Written before done_, and then of whoever waits.
   std::optional<T> value_;
   std::optional<Failure> failure_;
-  std::function<void()> tell_;
-  bool given_up_ = false;
+  std::function<void()> tell_ TB_GUARDED_BY(mutex_);
+  bool given_up_ TB_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace tensorbus::bus

@@ -136,7 +136,7 @@ std::shared_ptr<PublisherCore> ParticipantCore::add_publisher(const std::string&
   std::shared_ptr<PublisherCore> publisher;
   std::string marker;
   {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     std::erase_if(publishers_, [](const auto& item) { return item.second.publisher.expired(); });
     const std::uint32_t number = next_publisher_++;
     marker = marker_name(escaped, id(), number);
@@ -155,7 +155,7 @@ std::string ParticipantCore::advertise_node(const std::string& escaped_name,
                                             const std::string& name) {
   std::string marker;
   {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     marker = marker_name(escaped_name, id(), next_publisher_++);
   }
   domain_.add_marker(marker, encode({static_cast<std::uint32_t>(::getpid()), name, {}, {}}));
@@ -165,7 +165,7 @@ std::string ParticipantCore::advertise_node(const std::string& escaped_name,
 void ParticipantCore::close_publisher(const std::shared_ptr<PublisherCore>& publisher) {
   if (!publisher->close()) return;
   {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     const auto closed = publishers_.extract(publisher->number());
     if (closed) domain_.remove_file(closed.mapped().marker);
   }
@@ -256,7 +256,7 @@ memory::BlockRef ParticipantCore::allocate(const Device& device, std::size_t byt
 }
 
 std::vector<std::shared_ptr<PublisherCore>> ParticipantCore::publishers() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   std::vector<std::shared_ptr<PublisherCore>> living;
   for (const auto& [number, published] : publishers_)
     if (auto publisher = published.publisher.lock()) living.push_back(std::move(publisher));
@@ -264,7 +264,7 @@ std::vector<std::shared_ptr<PublisherCore>> ParticipantCore::publishers() {
 }
 
 std::shared_ptr<PublisherCore> ParticipantCore::find_publisher(std::uint32_t number) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto found = publishers_.find(number);
   return found == publishers_.end() ? nullptr : found->second.publisher.lock();
 }

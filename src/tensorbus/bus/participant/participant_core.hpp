@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <tensorbus/options.hpp>
 #include <tensorbus/stats.hpp>
@@ -22,6 +21,7 @@
 #include "tensorbus/bus/publish/sample_builder.hpp"
 #include "tensorbus/bus/session/participant_context.hpp"
 #include "tensorbus/bus/subscribe/subscriber_core.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::bus {
 
@@ -123,8 +123,8 @@ class ParticipantCore {
 
   template <typename Allocate>
   memory::BlockRef take_back_first(Allocate allocate);
-  std::vector<std::shared_ptr<PublisherCore>> publishers();
-  std::shared_ptr<PublisherCore> find_publisher(std::uint32_t number);
+  std::vector<std::shared_ptr<PublisherCore>> publishers() TB_EXCLUDES(mutex_);
+  std::shared_ptr<PublisherCore> find_publisher(std::uint32_t number) TB_EXCLUDES(mutex_);
 
   const std::uint32_t fork_generation_;
   const Domain domain_;
@@ -148,9 +148,9 @@ class ParticipantCore {
   CopyTuner copies_;  // of these
   TakenItems taken_items_;
 
-  std::mutex mutex_;
-  std::map<std::uint32_t, Published> publishers_;
-  std::uint32_t next_publisher_ = 1;
+  platform::Mutex mutex_;
+  std::map<std::uint32_t, Published> publishers_ TB_GUARDED_BY(mutex_);
+  std::uint32_t next_publisher_ TB_GUARDED_BY(mutex_) = 1;
 
   platform::Fd newcomer_;  // accepted; there was no room for its connection yet
   std::vector<std::unique_ptr<InboundConnection>> inbound_;

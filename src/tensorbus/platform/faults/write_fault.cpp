@@ -8,6 +8,7 @@
 
 #include "tensorbus/platform/faults/chained_handler.hpp"
 #include "tensorbus/platform/faults/signal_message.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 // What runs in the signal handler calls only functions that POSIX.1-2017 (XSH 2.4.3; Linux:
 // signal-safety(7)) allows there: poll, raise, sigaction, sigemptyset, write; and it takes the
@@ -20,10 +21,10 @@ constexpr std::string_view kTurnedOff = "TENSORBUS_FAULT_MESSAGE=0 turns this me
 
 constinit AddressList<ReadOnlyNote> notes;
 constinit ChainedHandler handler(SIGSEGV);
-constinit bool asked = false;  // under the lock of `notes`
+constinit bool asked TB_GUARDED_BY(notes) = false;
 
-void lock_notes() noexcept { notes.lock(); }
-void unlock_notes() noexcept { notes.unlock(); }
+void lock_notes() noexcept TB_ACQUIRE(notes) { notes.lock(); }
+void unlock_notes() noexcept TB_RELEASE(notes) { notes.unlock(); }
 [[maybe_unused]] const int kRegistered = ::pthread_atfork(lock_notes, unlock_notes, unlock_notes);
 
 void describe(const ReadOnlyNote& note, SignalMessage& message) noexcept {
@@ -62,7 +63,7 @@ void on_fault(int, siginfo_t* info, void* context) {
   handler.pass_on(info, context);
 }
 
-void install_once() noexcept {
+void install_once() noexcept TB_REQUIRES(notes) {
   if (asked) return;
   asked = true;
   const char* wish = std::getenv("TENSORBUS_FAULT_MESSAGE");
