@@ -63,10 +63,9 @@ def findings(unit: Path) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "files"), units().items(), ids=units())
-def test_each_lock_is_held_where_its_members_are_touched(
-    tmp_path: Path, name: str, files: list[str]
-) -> None:
+@pytest.mark.timeout(600)  # it compiles, also where others do
+@pytest.mark.parametrize("files", units().values(), ids=units())
+def test_each_lock_is_held_where_its_members_are_touched(tmp_path: Path, files: list[str]) -> None:
     unit = tmp_path / "unit.cpp"
     unit.write_text("".join(f'#include "{file}"\n' for file in files))
     assert findings(unit) == ""
@@ -89,5 +88,5 @@ def test_a_lock_that_is_not_held_is_found(tmp_path: Path, locks: bool) -> None:
     unit = tmp_path / "unit.cpp"
     lock = "const tensorbus::platform::MutexLock lock(mutex_);"
     unit.write_text(COUNTER.replace("LOCK", lock if locks else ""))
-    assert ("requires holding mutex 'mutex_'" in findings(unit)) != locks
-    assert (findings(unit) == "") == locks
+    found = findings(unit)
+    assert found == "" if locks else "requires holding mutex 'mutex_'" in found

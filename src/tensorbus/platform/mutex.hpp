@@ -3,20 +3,22 @@
 #include <condition_variable>
 #include <mutex>
 
-// Which mutex guards what, in a form that clang checks (-Wthread-safety); nothing to other
-// compilers. docs/threading.md says how they are used and checked.
+// Annotations that say which mutex guards what. Clang checks them (-Wthread-safety); for other
+// compilers they are empty. docs/threading.md says how they are used and checked.
 #ifdef __clang__
 #define TB_ANNOTATION(x) __attribute__((x))
 #else
 #define TB_ANNOTATION(x)
 #endif
 
-#define TB_CAPABILITY(name) TB_ANNOTATION(capability(name))  // a class: its objects are locks
-#define TB_SCOPED_CAPABILITY TB_ANNOTATION(scoped_lockable)  // a class: holds one while it lives
+// A class: its objects are locks; its objects hold a lock while they live.
+#define TB_CAPABILITY(name) TB_ANNOTATION(capability(name))
+#define TB_SCOPED_CAPABILITY TB_ANNOTATION(scoped_lockable)
+// A member: it is read and written with the mutex held.
 #define TB_GUARDED_BY(mutex) TB_ANNOTATION(guarded_by(mutex))
-#define TB_REQUIRES(...) TB_ANNOTATION(requires_capability(__VA_ARGS__))  // called with them held
-#define TB_EXCLUDES(...) \
-  TB_ANNOTATION(locks_excluded(__VA_ARGS__))  // called with none of them held
+// A function: its caller holds the mutexes, or holds none of them.
+#define TB_REQUIRES(...) TB_ANNOTATION(requires_capability(__VA_ARGS__))
+#define TB_EXCLUDES(...) TB_ANNOTATION(locks_excluded(__VA_ARGS__))
 #define TB_ACQUIRE(...) TB_ANNOTATION(acquire_capability(__VA_ARGS__))
 #define TB_TRY_ACQUIRE(...) TB_ANNOTATION(try_acquire_capability(__VA_ARGS__))
 #define TB_RELEASE(...) TB_ANNOTATION(release_capability(__VA_ARGS__))
@@ -67,11 +69,11 @@ class TB_SCOPED_CAPABILITY MutexUnlock {
 
 class Condition {
  public:
-  // May return without a reason, as that of the standard library.
+  // May return without a notification, as in the standard library.
   void wait(Mutex& mutex) TB_REQUIRES(mutex) {
     std::unique_lock lock(mutex.mutex_, std::adopt_lock);
     condition_.wait(lock);
-    lock.release();
+    (void)lock.release();
   }
   void notify_one() noexcept { condition_.notify_one(); }
   void notify_all() noexcept { condition_.notify_all(); }

@@ -172,14 +172,15 @@ class SubscriberCore {
   SampleCache spare_ TB_GUARDED_BY(mutex_);
   std::optional<PolledEvent> event_ TB_GUARDED_BY(mutex_);
   bool event_armed_ TB_GUARDED_BY(mutex_) = false;  // publishers notify
-  bool all_notify_ TB_GUARDED_BY(mutex_) =
-      false;  // what came since it was armed has notified, and nothing cleared it
+  // What came since it was armed has notified, and nothing cleared it.
+  bool all_notify_ TB_GUARDED_BY(mutex_) = false;
   // What was asked for so that a sample that is set aside can be read.
   struct AskedFor {
     std::uint64_t token = 0;  // of that sample
     std::optional<std::variant<AcquiredLeases, Error>> result{};
   };
   std::map<const link::BorrowerLink*, AskedFor> asked_for_ TB_GUARDED_BY(mutex_);
+  // Constant from before the first link on.
   Claim claim_;
   Stage stage_;
   std::function<void()> links_gone_;

@@ -115,7 +115,7 @@ class DeviceArena : public BlockHome, public std::enable_shared_from_this<Device
   };
   std::vector<Rested> rested_ TB_GUARDED_BY(mutex_);  // has room for all blocks
   std::vector<std::uint32_t> retired_ TB_GUARDED_BY(mutex_);
-  std::function<void()> idle_listener_;
+  std::function<void()> idle_listener_ TB_GUARDED_BY(mutex_);
   bool told_idle_ TB_GUARDED_BY(mutex_) = false;  // since retire_idle() was called last
   const std::uint32_t first_segment_;
   std::uint32_t next_segment_ TB_GUARDED_BY(mutex_);
