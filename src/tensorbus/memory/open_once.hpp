@@ -1,10 +1,10 @@
 #pragma once
 
-#include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
+
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 
@@ -26,7 +26,7 @@ class OpenOnce {
     auto entry = std::make_shared<const Entry>(std::move(place), std::forward<Open>(open));
     Ref opened(entry, &entry->opened);
     {
-      const std::lock_guard lock(mutex_);
+      const platform::MutexLock lock(mutex_);
       entries_.at(key) = opened;
     }
     changed_.notify_all();
@@ -58,25 +58,26 @@ class OpenOnce {
 
   // Returns null if the caller must open it.
   Ref find_or_begin(const Key& key) {
-    std::unique_lock lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     while (true) {
       const auto [at, is_new] = entries_.try_emplace(key);
       if (is_new) return nullptr;
       if (Ref found = at->second.lock()) return found;
-      changed_.wait(lock);
+      changed_.wait(mutex_);
     }
   }
   void leave(const Key& key) {
     {
-      const std::lock_guard lock(mutex_);
+      const platform::MutexLock lock(mutex_);
       entries_.erase(key);
     }
     changed_.notify_all();
   }
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<Key, std::weak_ptr<const Opened>> entries_;  // expired: being opened, or closed
+  platform::Mutex mutex_;
+  platform::Condition changed_;
+  // Expired: being opened, or closed.
+  std::map<Key, std::weak_ptr<const Opened>> entries_ TB_GUARDED_BY(mutex_);
 };
 
 }  // namespace tensorbus::memory

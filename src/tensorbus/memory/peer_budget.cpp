@@ -163,7 +163,7 @@ void PeerBudget::require_descriptors(std::size_t more) const { require_room_for(
 PeerAccount PeerBudget::account_of(int socket) {
   PeerAccount account;
   account.pid_ = platform::peer_credentials(socket).pid;
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   std::erase_if(peers_, [](const auto& peer) { return peer.second.expired(); });
   std::weak_ptr<PeerUse>& known = peers_[account.pid_];
   account.one_ = known.lock();

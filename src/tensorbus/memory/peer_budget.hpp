@@ -7,10 +7,10 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 
@@ -92,8 +92,8 @@ class PeerBudget : public std::enable_shared_from_this<PeerBudget> {
 
  private:
   friend class PeerAccount;
-  std::mutex mutex_;
-  std::map<pid_t, std::weak_ptr<PeerUse>> peers_;
+  platform::Mutex mutex_;
+  std::map<pid_t, std::weak_ptr<PeerUse>> peers_ TB_GUARDED_BY(mutex_);
   const std::shared_ptr<PeerUse> all_ = std::make_shared<PeerUse>();
 };
 

@@ -5,10 +5,10 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "tensorbus/platform/immortal.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::python {
 namespace {
@@ -22,8 +22,8 @@ std::atomic<Node*> waiting{nullptr};  // acquire and release: a taken node is co
 
 // Held for moments, and never while waiting for the GIL. Never destroyed.
 struct Interpreter {
-  std::mutex mutex;
-  bool ends = false;  // nothing is let go of any more
+  platform::Mutex mutex;
+  bool ends TB_GUARDED_BY(mutex) = false;  // nothing is let go of any more
 };
 platform::Immortal<Interpreter> interpreter;
 
@@ -33,7 +33,7 @@ void put_aside(Node* node) noexcept {
                                         std::memory_order_relaxed)) {
   }
   if (node->next != nullptr) return;  // the thread that added that one has requested the call
-  const std::lock_guard lock(interpreter->mutex);
+  const platform::MutexLock lock(interpreter->mutex);
   // If no further pending call fits, the next publishing thread empties the list.
   if (interpreter->ends) return;
   (void)Py_AddPendingCall(
@@ -64,7 +64,7 @@ void let_go_of_kept() noexcept {
 
 void bind_keepers(nb::module_&) {
   const auto end = nb::cpp_function([] {
-    const std::lock_guard lock(interpreter->mutex);
+    const platform::MutexLock lock(interpreter->mutex);
     interpreter->ends = true;
   });
   nb::module_::import_("atexit").attr("register")(end);

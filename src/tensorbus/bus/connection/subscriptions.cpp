@@ -15,19 +15,19 @@ constexpr int kMostUnreached = 256;  // about 3 ms
 
 void Subscriptions::add(const std::shared_ptr<SubscriberCore>& subscriber,
                         std::string escaped_topic) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   listening_.push_back({subscriber, std::move(escaped_topic), {}});
 }
 
 void Subscriptions::remove(const std::shared_ptr<SubscriberCore>& subscriber) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   std::erase_if(listening_, [&](const Listening& listening) {
     return listening.subscriber.expired() || listening.subscriber.lock() == subscriber;
   });
 }
 
 bool Subscriptions::empty() const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return listening_.empty();
 }
 
@@ -56,7 +56,7 @@ std::vector<Subscriptions::Pair> Subscriptions::not_joined(const std::vector<std
     if (const auto marker = parse_marker(file))
       markers.emplace(marker->escaped_topic, PublisherName{marker->participant, marker->publisher});
   std::vector<Pair> found;
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   for (Listening& listening : listening_) {
     std::set<PublisherName> present;
     const auto [begin, end] = markers.equal_range(listening.escaped_topic);
@@ -78,7 +78,7 @@ void Subscriptions::join(const std::shared_ptr<SubscriberCore>& subscriber,
                          const PublisherName& publisher, OutboundConnections& owners) {
   OutboundConnection* const connection = owners.connection_to(publisher.first);
   if (connection == nullptr) return;
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   Listening* const listening = find(subscriber);
   if (listening == nullptr) return;
   const auto joined = listening->joined.emplace(publisher, Joined{}).first;
@@ -92,7 +92,7 @@ void Subscriptions::join(const std::shared_ptr<SubscriberCore>& subscriber,
 
 void Subscriptions::lose(const std::shared_ptr<SubscriberCore>& subscriber,
                          const PublisherName& publisher) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   Listening* const listening = find(subscriber);
   if (listening == nullptr) return;
   const auto joined = listening->joined.find(publisher);
@@ -100,13 +100,13 @@ void Subscriptions::lose(const std::shared_ptr<SubscriberCore>& subscriber,
 }
 
 void Subscriptions::forget_lost() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   for (Listening& listening : listening_)
     std::erase_if(listening.joined, [](const auto& item) { return item.second.lost; });
 }
 
 bool Subscriptions::look_after_events() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   bool polled = false;
   for (const Listening& listening : listening_)
     if (const auto subscriber = listening.subscriber.lock())

@@ -3,13 +3,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tensorbus/bus/connection/outbound_connections.hpp"
 #include "tensorbus/bus/subscribe/subscriber_core.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::bus {
 
@@ -49,10 +49,10 @@ class Subscriptions {
                                const OutboundConnections& owners);
   void join(const std::shared_ptr<SubscriberCore>& subscriber, const PublisherName& publisher,
             OutboundConnections& owners);
-  Listening* find(const std::shared_ptr<SubscriberCore>& subscriber) noexcept;
+  Listening* find(const std::shared_ptr<SubscriberCore>& subscriber) noexcept TB_REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;
-  std::vector<Listening> listening_;
+  mutable platform::Mutex mutex_;
+  std::vector<Listening> listening_ TB_GUARDED_BY(mutex_);
 };
 
 }  // namespace tensorbus::bus

@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <mutex>
 
 #include "tensorbus/platform/clock.hpp"
+#include "tensorbus/platform/mutex.hpp"
 #include "tensorbus/tensor/layout.hpp"
 
 namespace tensorbus::bus {
@@ -58,17 +58,17 @@ class CopyTuner {
  private:
   static constexpr double kNone = std::numeric_limits<double>::infinity();
 
-  Stores in_turn() const noexcept;
-  void end_phase() noexcept;
+  Stores in_turn() const noexcept TB_REQUIRES(mutex_);
+  void end_phase() noexcept TB_REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  std::size_t bytes_ = 0;  // of the copy that the comparison began with
-  Stores chosen_ = Stores::kOrdinary;
-  bool trying_ = false;          // the other one
-  std::uint32_t left_ = kTrial;  // copies of this trial or period
-  std::uint32_t period_ = kFirstPeriod;
-  double best_ = kNone;         // ns a byte, of those judged in it
-  double chosen_best_ = kNone;  // the same of the period before this trial
+  platform::Mutex mutex_;
+  std::size_t bytes_ TB_GUARDED_BY(mutex_) = 0;  // of the copy that the comparison began with
+  Stores chosen_ TB_GUARDED_BY(mutex_) = Stores::kOrdinary;
+  bool trying_ TB_GUARDED_BY(mutex_) = false;          // the other one
+  std::uint32_t left_ TB_GUARDED_BY(mutex_) = kTrial;  // copies of this trial or period
+  std::uint32_t period_ TB_GUARDED_BY(mutex_) = kFirstPeriod;
+  double best_ TB_GUARDED_BY(mutex_) = kNone;         // ns a byte, of those judged in it
+  double chosen_best_ TB_GUARDED_BY(mutex_) = kNone;  // the same of the period before this trial
 };
 
 }  // namespace tensorbus::bus

@@ -3,13 +3,13 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <tensorbus/device.hpp>
 #include <vector>
 
 #include "tensorbus/bus/copy/device_plan.hpp"
 #include "tensorbus/device/memory/device_memory.hpp"
 #include "tensorbus/device/memory/own_block.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::bus {
 
@@ -52,11 +52,11 @@ class DeviceCopier {
   void put_back(const platform::Gpu& device, Worker worker);
 
   const std::shared_ptr<memory::DeviceMemory> device_memory_;
-  std::mutex take_back_mutex_;
-  std::function<void()> take_back_;
-  std::mutex mutex_;
+  platform::Mutex take_back_mutex_;
+  std::function<void()> take_back_ TB_GUARDED_BY(take_back_mutex_);
+  platform::Mutex mutex_;
   // That nobody uses just now, the one that was used last, last.
-  std::map<const platform::Gpu*, std::vector<Worker>> workers_;
+  std::map<const platform::Gpu*, std::vector<Worker>> workers_ TB_GUARDED_BY(mutex_);
 };
 
 }  // namespace tensorbus::bus

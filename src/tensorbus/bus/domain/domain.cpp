@@ -29,12 +29,12 @@ Domain::Domain(const std::string& asked)
 }
 
 Domain::Directory Domain::directory() const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return directory_;
 }
 
 std::string Domain::path() const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return path_;
 }
 
@@ -71,7 +71,7 @@ platform::Connection Domain::connect(const Id& participant) const {
 }
 
 void Domain::add_marker(const std::string& name, std::string_view content) const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto marker = markers_.emplace(name, content).first;
   try {
     platform::create_file(*directory_, name, content);
@@ -85,7 +85,7 @@ void Domain::add_marker(const std::string& name, std::string_view content) const
 
 // Under the mutex, so that no other thread makes the file again meanwhile.
 void Domain::remove_file(const std::string& name) const noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   markers_.erase(name);
   platform::remove_file(*directory_, name);
 }
@@ -151,7 +151,7 @@ bool Domain::follow(const Id& self) const {
   if (!is_domain_path(asked_)) path = domain_path(asked_);
   auto fd = opened(path);
   {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     path_ = std::move(path);
     directory_.fd = std::move(fd);
     ++moves_;
@@ -166,18 +166,18 @@ bool Domain::follow(const Id& self) const {
 }
 
 std::uint64_t Domain::moves() const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return moves_;
 }
 
 bool Domain::has_marked(const std::string& name) const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return markers_.contains(name);
 }
 
 bool Domain::restore_markers() const {
   bool some = false;
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   for (const auto& [name, content] : markers_) {
     if (platform::inode_of(*directory_, name) != 0) continue;
     platform::create_file(*directory_, name, content);

@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
@@ -15,6 +14,7 @@
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/files/directory.hpp"
 #include "tensorbus/platform/files/private_directory.hpp"
+#include "tensorbus/platform/mutex.hpp"
 #include "tensorbus/platform/unix_socket.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"
 
@@ -88,11 +88,12 @@ class Domain {
   void remove(const std::string& name) const noexcept { platform::remove_file(*directory(), name); }
 
   const std::string asked_;
-  mutable std::mutex mutex_;
-  mutable std::string path_;
-  mutable Directory directory_;
-  mutable std::uint64_t moves_ = 0;
-  mutable std::map<std::string, std::string> markers_;  // ours, with what is in them
+  mutable platform::Mutex mutex_;
+  mutable std::string path_ TB_GUARDED_BY(mutex_);
+  mutable Directory directory_ TB_GUARDED_BY(mutex_);
+  mutable std::uint64_t moves_ TB_GUARDED_BY(mutex_) = 0;
+  // Ours, with what is in them.
+  mutable std::map<std::string, std::string> markers_ TB_GUARDED_BY(mutex_);
 };
 
 }  // namespace tensorbus::bus

@@ -2,12 +2,12 @@
 
 #include <atomic>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/mutex.hpp"
 #include "tensorbus/platform/waiting/futex.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"
 
@@ -32,7 +32,7 @@ class Completion {
   // Called by the waiting thread. Calls `tell` once, in the thread that brings the result; at once
   // if it is there.
   void on_done(std::function<void()> tell) {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     if (done())
       tell();
     else
@@ -41,7 +41,7 @@ class Completion {
 
   // Called by the waiting thread: stops waiting. Returns false if the result has come.
   bool give_up() noexcept {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     given_up_ = !done();
     if (given_up_) tell_ = {};  // releases what it holds: the peer may never answer
     return given_up_;
@@ -71,7 +71,7 @@ class Completion {
   template <typename Store>
   bool finish(Store store) noexcept {
     {
-      const std::lock_guard lock(mutex_);
+      const platform::MutexLock lock(mutex_);
       if (done() || given_up_) return false;
       store();
       done_.store(1, std::memory_order_release);
@@ -81,12 +81,13 @@ class Completion {
     return true;
   }
 
-  std::mutex mutex_;
+  platform::Mutex mutex_;
   std::atomic<std::uint32_t> done_{0};
+  // Written before done_, and then of whoever waits.
   std::optional<T> value_;
   std::optional<Failure> failure_;
-  std::function<void()> tell_;
-  bool given_up_ = false;
+  std::function<void()> tell_ TB_GUARDED_BY(mutex_);
+  bool given_up_ TB_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace tensorbus::bus

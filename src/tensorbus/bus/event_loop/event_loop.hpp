@@ -6,13 +6,13 @@
 #include <functional>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <unordered_map>
 #include <utility>
 
 #include "tensorbus/platform/fd.hpp"
+#include "tensorbus/platform/mutex.hpp"
 #include "tensorbus/platform/waiting/poller.hpp"
 
 namespace tensorbus::bus {
@@ -89,14 +89,14 @@ class EventLoop {
 
   platform::Poller poller_;
   platform::Fd wake_;
-  std::mutex mutex_;
-  std::unordered_map<Tag, Watched> watched_;
-  std::size_t paused_ = 0;  // of these
-  Timers posted_;
-  Timers timers_;
-  std::list<Task> tasks_;
-  Clock::time_point silent_until_{};  // about shortages
-  Tag next_tag_ = 1;                  // 0 is wake_
+  platform::Mutex mutex_;
+  std::unordered_map<Tag, Watched> watched_ TB_GUARDED_BY(mutex_);
+  std::size_t paused_ TB_GUARDED_BY(mutex_) = 0;  // of these
+  Timers posted_ TB_GUARDED_BY(mutex_);
+  Timers timers_ TB_GUARDED_BY(mutex_);
+  std::list<Task> tasks_ TB_GUARDED_BY(mutex_);
+  Clock::time_point silent_until_{};        // about shortages
+  Tag next_tag_ TB_GUARDED_BY(mutex_) = 1;  // 0 is wake_
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

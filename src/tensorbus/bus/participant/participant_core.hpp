@@ -22,6 +22,7 @@
 #include "tensorbus/bus/publish/sample_builder.hpp"
 #include "tensorbus/bus/session/participant_context.hpp"
 #include "tensorbus/bus/subscribe/subscriber_core.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::bus {
 

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "tensorbus/link/lease/published_sample.hpp"
 #include "tensorbus/link/ring/sample_ring.hpp"
 #include "tensorbus/memory/grant.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::bus {
 
@@ -61,13 +61,14 @@ class Shares {
   };
   using Table = std::map<std::uint64_t, Share>;
 
-  // Called with the mutex. What is taken out is to be destroyed without it.
-  Table::node_type take_out(Table::iterator share) noexcept;
+  // What is taken out is to be destroyed without the mutex.
+  Table::node_type take_out(Table::iterator share) noexcept TB_REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;
-  Table shares_;
-  std::set<std::pair<Clock::time_point, std::uint64_t>> ends_;  // of those that end by themselves
-  std::uint64_t next_ = 1;
+  mutable platform::Mutex mutex_;
+  Table shares_ TB_GUARDED_BY(mutex_);
+  // Of those that end by themselves.
+  std::set<std::pair<Clock::time_point, std::uint64_t>> ends_ TB_GUARDED_BY(mutex_);
+  std::uint64_t next_ TB_GUARDED_BY(mutex_) = 1;
 };
 
 }  // namespace tensorbus::bus

@@ -147,12 +147,12 @@ Outcome SubscriberCore::take_next(Sample& sample) {
 }
 
 bool SubscriberCore::anything_ready() const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return would_return();
 }
 
 bool SubscriberCore::ready() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (would_return()) return true;
   if (!event_ || !arm_event()) return false;
   disarm_event();  // it came before we armed, so nobody signals it
@@ -192,6 +192,7 @@ void SubscriberCore::disarm_event() {
 void SubscriberCore::forget_ended_links() {
   settle();
   const std::size_t gone = std::erase_if(links_, [this](const LinkRef& link) {
+    mutex_.assert_held();
     if (!link->ended() || !link->empty()) return false;
     drop_notifier(*link);
     return true;
@@ -200,7 +201,7 @@ void SubscriberCore::forget_ended_links() {
 }
 
 int SubscriberCore::event_descriptor() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (!event_) event_.emplace();
   for (const LinkRef& link : links_)
     if (std::vector<platform::Fd> fds; !link->notifier && !(fds = notifier_for(*link)).empty())
@@ -230,7 +231,7 @@ void SubscriberCore::drop_notifier(link::BorrowerLink& link) noexcept {
 }
 
 bool SubscriberCore::look_after_event() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (event_armed_ && would_return()) event_->signal();
   return event_.has_value();
 }
@@ -244,7 +245,7 @@ void SubscriberCore::wake_all() noexcept {
 Outcome SubscriberCore::wait_for_publishers(std::uint32_t count,
                                             const platform::StopCondition& stop) {
   const auto ready = [&] {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     const auto live = std::count_if(links_.begin(), links_.end(), [](const LinkRef& link) {
       return link->accepted() && !link->ended();
     });
@@ -253,7 +254,7 @@ Outcome SubscriberCore::wait_for_publishers(std::uint32_t count,
   const Outcome outcome =
       stop.wait(ready, [&](std::chrono::nanoseconds most) { return sleeper_.park(most, ready); });
   if (outcome != Outcome::kDone) return outcome;
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   throw_mismatch();
   return closed_ ? Outcome::kClosed : Outcome::kDone;
 }
@@ -272,7 +273,7 @@ void SubscriberCore::throw_mismatch() {
 }
 
 SubscriberStats SubscriberCore::stats() const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   SubscriberStats stats = stats_;
   for (const LinkRef& link : links_) {
     stats.held += link->held();
@@ -283,12 +284,17 @@ SubscriberStats SubscriberCore::stats() const {
 
 bool SubscriberCore::close() {
   if (!let_go()) return false;
-  for (const auto& pins : std::exchange(pins_, {})) pins->unsubscribe();
+  std::vector<std::shared_ptr<memory::PinnedBlocks>> pins;
+  {
+    const platform::MutexLock lock(mutex_);
+    pins.swap(pins_);
+  }
+  for (const auto& one : pins) one->unsubscribe();
   return true;
 }
 
 bool SubscriberCore::let_go() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (closed_) return false;
   closed_ = true;
   for (const LinkRef& link : links_) {
@@ -308,12 +314,12 @@ bool SubscriberCore::let_go() {
 }
 
 bool SubscriberCore::closed() const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return closed_;
 }
 
 void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (closed_) return;
   links_.reserve(links_.size() + 1);
   to_settle_.reserve(links_.size() + 1);
@@ -346,21 +352,21 @@ void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
 
 void SubscriberCore::accept(const LinkRef& link, const link::Accepted& accepted,
                             platform::Fd segment) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   require_as_asked(accepted, options_);
   link->accept(accepted, std::move(segment));
   wake_all();
 }
 
 void SubscriberCore::end(const LinkRef& link) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   link->end();
   forget_ended_links();
   wake_all();  // the owner may have died between its last sample and the wake-up
 }
 
 void SubscriberCore::not_joined(std::string_view why) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   ++stats_.refused;
   try {
     stats_.last_refusal = why;
@@ -370,7 +376,7 @@ void SubscriberCore::not_joined(std::string_view why) noexcept {
 }
 
 void SubscriberCore::refuse(const LinkRef& link, Code code, std::string_view why) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   std::erase(links_, link);
   pending_.erase(link.get());
   drop_notifier(*link);

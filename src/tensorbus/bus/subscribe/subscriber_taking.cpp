@@ -182,7 +182,7 @@ void SubscriberCore::try_again_later(link::BorrowerLink& link, const link::Entry
 
 void SubscriberCore::claimed(const LinkRef& link, std::uint64_t token,
                              std::variant<AcquiredLeases, Error> result) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto asked = pending_.find(link.get());
   if (asked == pending_.end() || asked->second.token != token) return;  // for one that went since
   if (auto* const acquired = std::get_if<AcquiredLeases>(&result))
@@ -194,7 +194,7 @@ void SubscriberCore::claimed(const LinkRef& link, std::uint64_t token,
 }
 
 void SubscriberCore::segment_came() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   for (const LinkRef& link : links_) link->look_again = true;
   wake_all();
 }

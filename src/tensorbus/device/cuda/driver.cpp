@@ -4,11 +4,11 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <mutex>
 
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
 #include "tensorbus/platform/immortal.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::platform {
 namespace {
@@ -71,8 +71,8 @@ CudaDriver::CudaDriver() {
 namespace {
 
 struct Loaded {
-  std::mutex mutex;
-  const CudaDriver* driver = nullptr;
+  platform::Mutex mutex;
+  const CudaDriver* driver TB_GUARDED_BY(mutex) = nullptr;
   std::uint32_t in = fork_generation();
 };
 Immortal<Loaded> first_loaded;
@@ -90,7 +90,7 @@ const CudaDriver& CudaDriver::get() {
     throw Error(Code::kForked,
                 "CUDA was initialised before this process was forked, and cannot be used in it: "
                 "start it with the spawn method, or fork before the first use of CUDA");
-  const std::lock_guard lock(loaded->mutex);
+  const platform::MutexLock lock(loaded->mutex);
   if (loaded->driver == nullptr) loaded->driver = new CudaDriver;
   return *loaded->driver;
 }

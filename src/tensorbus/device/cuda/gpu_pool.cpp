@@ -1,20 +1,20 @@
 #include "tensorbus/device/gpu_pool.hpp"
 
 #include <map>
-#include <mutex>
 #include <string>
 #include <utility>
 
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/immortal.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::platform {
 namespace {
 
 // One for each process; never destroyed. In a child the driver refuses earlier.
 struct Imported {
-  std::mutex mutex;  // held while one is imported, and while it is destroyed
-  std::map<cu::MemoryPool, std::size_t> users;
+  platform::Mutex mutex;  // held while one is imported, and while it is destroyed
+  std::map<cu::MemoryPool, std::size_t> users TB_GUARDED_BY(mutex);
 };
 
 Immortal<Imported> imported;
@@ -44,7 +44,7 @@ ImportedPool::ImportedPool(const Gpu& device, const Fd& descriptor) : device_(de
   one.emplace(nullptr, 0);
   auto node = one.extract(one.begin());
   void* const fd = reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor.get()));
-  const std::lock_guard lock(imported->mutex);
+  const platform::MutexLock lock(imported->mutex);
   require(cuda.MemPoolImportFromShareableHandle(&handle_, fd, cu::HandleType::kPosixFd, 0), device,
           "cuMemPoolImportFromShareableHandle");
   node.key() = handle_;
@@ -53,7 +53,7 @@ ImportedPool::ImportedPool(const Gpu& device, const Fd& descriptor) : device_(de
 }
 
 ImportedPool::~ImportedPool() {
-  const std::lock_guard lock(imported->mutex);
+  const platform::MutexLock lock(imported->mutex);
   const auto found = imported->users.find(handle_);
   if (--found->second > 0) return;
   imported->users.erase(found);

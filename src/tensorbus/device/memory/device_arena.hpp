@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <tensorbus/stats.hpp>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "tensorbus/memory/free_extents.hpp"
 #include "tensorbus/memory/living_blocks.hpp"
 #include "tensorbus/memory/shared_segment.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 
@@ -86,38 +86,40 @@ class DeviceArena : public BlockHome, public std::enable_shared_from_this<Device
 
   DeviceArena(const platform::Gpu& device, const DeviceArenaOptions& options,
               std::uint32_t first_segment, std::shared_ptr<WriteMarks> marks);
-  void wake_rested() noexcept;
+  void wake_rested() noexcept TB_REQUIRES(mutex_);
   bool free(Block& block) noexcept override;
-  void note_idle(std::uint32_t segment) noexcept;
-  void tell_idle() noexcept;
-  std::uint32_t free_number();
-  FreeExtents& free_of(Grant most) noexcept { return free_[static_cast<std::size_t>(most)]; }
-  FreeExtents& free_in(std::uint32_t segment) noexcept {
+  void note_idle(std::uint32_t segment) noexcept TB_REQUIRES(mutex_);
+  void tell_idle() noexcept TB_REQUIRES(mutex_);
+  std::uint32_t free_number() TB_REQUIRES(mutex_);
+  FreeExtents& free_of(Grant most) noexcept TB_REQUIRES(mutex_) {
+    return free_[static_cast<std::size_t>(most)];
+  }
+  FreeExtents& free_in(std::uint32_t segment) noexcept TB_REQUIRES(mutex_) {
     return free_of(segments_.at(segment).most_granted);
   }
-  void grow_for(std::size_t bytes, Grant most);
-  void require_room(std::size_t bytes, std::size_t asked) const;
+  void grow_for(std::size_t bytes, Grant most) TB_REQUIRES(mutex_);
+  void require_room(std::size_t bytes, std::size_t asked) const TB_REQUIRES(mutex_);
 
   const platform::Gpu& device_;
   const DeviceArenaOptions options_;
   const std::size_t granularity_;
   const std::shared_ptr<WriteMarks> marks_;
-  mutable std::mutex mutex_;
-  std::map<std::uint32_t, Segment> segments_;
-  LivingBlocks blocks_;
-  std::array<FreeExtents, 2> free_;  // by the most that may be granted
+  mutable platform::Mutex mutex_;
+  std::map<std::uint32_t, Segment> segments_ TB_GUARDED_BY(mutex_);
+  LivingBlocks blocks_ TB_GUARDED_BY(mutex_);
+  std::array<FreeExtents, 2> free_ TB_GUARDED_BY(mutex_);  // by the most that may be granted
   // Came back before they were whole.
   struct Rested {
     std::uint64_t write_mark = 0;
     FreeExtents::Taken taken;
   };
-  std::vector<Rested> rested_;  // has room for all blocks
-  std::vector<std::uint32_t> retired_;
-  std::function<void()> idle_listener_;
-  bool told_idle_ = false;  // since retire_idle() was called last
+  std::vector<Rested> rested_ TB_GUARDED_BY(mutex_);  // has room for all blocks
+  std::vector<std::uint32_t> retired_ TB_GUARDED_BY(mutex_);
+  std::function<void()> idle_listener_ TB_GUARDED_BY(mutex_);
+  bool told_idle_ TB_GUARDED_BY(mutex_) = false;  // since retire_idle() was called last
   const std::uint32_t first_segment_;
-  std::uint32_t next_segment_;
-  std::size_t reserved_bytes_ = 0;
+  std::uint32_t next_segment_ TB_GUARDED_BY(mutex_);
+  std::size_t reserved_bytes_ TB_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace tensorbus::memory

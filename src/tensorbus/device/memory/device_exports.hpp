@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "tensorbus/device/memory/deferred_releaser.hpp"
 #include "tensorbus/device/memory/device_imports.hpp"
 #include "tensorbus/memory/block.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 
@@ -92,24 +92,26 @@ class DeviceExports : public BlockHome, public std::enable_shared_from_this<Devi
   class Room;
 
   bool free(Block& block) noexcept override;
-  Segments::iterator segment_holding(const platform::ForeignMemory& memory);
-  bool make_segment(platform::ForeignMemory memory);
-  bool make_way_for(const platform::ForeignMemory& memory, std::vector<Segment>& gone);
-  void retire(Segments::iterator segment, std::vector<Segment>& gone);
+  Segments::iterator segment_holding(const platform::ForeignMemory& memory) TB_REQUIRES(mutex_);
+  bool make_segment(platform::ForeignMemory memory) TB_EXCLUDES(mutex_);
+  bool make_way_for(const platform::ForeignMemory& memory, std::vector<Segment>& gone)
+      TB_REQUIRES(mutex_);
+  void retire(Segments::iterator segment, std::vector<Segment>& gone) TB_REQUIRES(mutex_);
   static bool is_due(const Segment& segment, Clock::time_point now);
-  std::size_t closing() const;
+  std::size_t closing() const TB_REQUIRES(mutex_);
   BlockRef enter(Room& room, Segments::iterator segment, const std::byte* first,
-                 std::size_t bytes) noexcept;
+                 std::size_t bytes) noexcept TB_REQUIRES(mutex_);
 
   const Id self_;
   std::function<void()> first_listener_;
-  mutable std::mutex mutex_;
-  Segments segments_;
-  Blocks blocks_;
-  std::vector<std::uint32_t> retired_;
-  mutable std::vector<std::weak_ptr<const Hold>> closing_;  // of segments that are retired
-  std::uint32_t next_segment_ = kFirst;
-  std::uint64_t next_generation_ = 1;
+  mutable platform::Mutex mutex_;
+  Segments segments_ TB_GUARDED_BY(mutex_);
+  Blocks blocks_ TB_GUARDED_BY(mutex_);
+  std::vector<std::uint32_t> retired_ TB_GUARDED_BY(mutex_);
+  // Of segments that are retired.
+  mutable std::vector<std::weak_ptr<const Hold>> closing_ TB_GUARDED_BY(mutex_);
+  std::uint32_t next_segment_ TB_GUARDED_BY(mutex_) = kFirst;
+  std::uint64_t next_generation_ TB_GUARDED_BY(mutex_) = 1;
 };
 
 }  // namespace tensorbus::memory

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <mutex>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -14,14 +13,15 @@
 #include "tensorbus/memory/open_once.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/immortal.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 namespace {
 
 // One for each process; never destroyed. In a child the driver refuses earlier.
 struct Tables {
-  std::mutex own_mutex;
-  std::map<DeviceImports::Name, platform::GpuRange> own;
+  platform::Mutex own_mutex;
+  std::map<DeviceImports::Name, platform::GpuRange> own TB_GUARDED_BY(own_mutex);
   using Allocation =
       std::tuple<int, std::size_t, std::array<std::byte, 64>>;  // ordinal, bytes, handle
   OpenOnce<Allocation, platform::OpenedMemory> open;
@@ -45,24 +45,24 @@ struct Share : platform::GpuRange {
 }  // namespace
 
 DeviceImports::Own::Own(const Name& name, const platform::GpuRange& range) : name_(name) {
-  const std::lock_guard lock(tables->own_mutex);
+  const platform::MutexLock lock(tables->own_mutex);
   tables->own.insert_or_assign(name, range);
 }
 
 DeviceImports::Own::~Own() {
-  const std::lock_guard lock(tables->own_mutex);
+  const platform::MutexLock lock(tables->own_mutex);
   tables->own.erase(name_);
 }
 
 DeviceImports::Range DeviceImports::find_own(const Name& name) {
-  const std::lock_guard lock(tables->own_mutex);
+  const platform::MutexLock lock(tables->own_mutex);
   const auto found = tables->own.find(name);
   if (found == tables->own.end()) return nullptr;
   return std::make_shared<const platform::GpuRange>(found->second);
 }
 
 bool DeviceImports::is_own(const std::byte* address) noexcept {
-  const std::lock_guard lock(tables->own_mutex);
+  const platform::MutexLock lock(tables->own_mutex);
   return std::ranges::any_of(tables->own, [address](const auto& item) {
     const platform::GpuRange& range = item.second;
     return address >= range.data() && address < range.data() + range.size();

@@ -5,12 +5,12 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "tensorbus/device/memory/device_arena.hpp"
 #include "tensorbus/device/memory/device_exports.hpp"
 #include "tensorbus/device/order/write_marks.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 
@@ -64,8 +64,8 @@ class DeviceMemory {
   const std::shared_ptr<DeviceExports> exports_;
   const std::shared_ptr<WriteMarks> marks_ = std::make_shared<WriteMarks>();
   std::function<void()> idle_listener_;
-  mutable std::mutex mutex_;
-  std::map<int, std::shared_ptr<DeviceArena>> arenas_;  // by ordinal
+  mutable platform::Mutex mutex_;
+  std::map<int, std::shared_ptr<DeviceArena>> arenas_ TB_GUARDED_BY(mutex_);  // by ordinal
 };
 
 }  // namespace tensorbus::memory

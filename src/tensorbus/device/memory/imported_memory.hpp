@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "tensorbus/memory/peer_budget.hpp"
 #include "tensorbus/memory/shared_segment.hpp"
 #include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 
@@ -91,7 +91,7 @@ class ImportedMemory {
   using Name = std::pair<std::uint32_t, Grant>;
   static Ref map(Segment& segment, Grant grant);
   void start_device_of(const Name& name);
-  void let_go_of_unused();
+  void let_go_of_unused() TB_REQUIRES(mutex_);
 
   void enter();
 
@@ -99,10 +99,10 @@ class ImportedMemory {
   PeerAccount account_;
   // Relaxed: a caller has its address from a mapping.
   std::atomic<bool> any_wanted_{false};
-  mutable std::mutex mutex_;
-  std::unique_ptr<Timeline> timeline_;
-  std::map<Name, Segment> segments_;
-  std::vector<Ref> retired_;  // that leases may have
+  mutable platform::Mutex mutex_;
+  std::unique_ptr<Timeline> timeline_ TB_GUARDED_BY(mutex_);
+  std::map<Name, Segment> segments_ TB_GUARDED_BY(mutex_);
+  std::vector<Ref> retired_ TB_GUARDED_BY(mutex_);  // that leases may have
 };
 
 }  // namespace tensorbus::memory

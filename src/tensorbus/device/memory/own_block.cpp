@@ -62,7 +62,7 @@ void OwnBlock::let_go() noexcept {
 }
 
 void OwnBlock::use_on(const GpuStream& stream) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (std::find(streams_.begin(), streams_.end(), stream) != streams_.end()) return;
   streams_.reserve(streams_.size() + 1);
   device_memory_->marks().wait_on(stream, *block_);
@@ -71,7 +71,7 @@ void OwnBlock::use_on(const GpuStream& stream) {
 
 void OwnBlock::use_on(const OurStream& stream) {
   {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     ours_.push_back(stream);
   }
   use_on(stream->get());

@@ -5,13 +5,13 @@
 #include <atomic>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <utility>
 #include <vector>
 
 #include "tensorbus/platform/background_thread.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 namespace {
@@ -24,9 +24,9 @@ using Attempts = std::list<std::function<bool()>>;
 struct Watch {
   const std::uint32_t fork_generation = platform::fork_generation();
   const platform::Fd wake = platform::make_event();
-  std::mutex mutex;
-  std::list<std::shared_ptr<TimelinePages>> all;
-  Attempts attempts;
+  platform::Mutex mutex;
+  std::list<std::shared_ptr<TimelinePages>> all TB_GUARDED_BY(mutex);
+  Attempts attempts TB_GUARDED_BY(mutex);
   std::atomic<bool> broken{false};  // a device, of which nobody was told yet; as the wake-up is
 };
 
@@ -43,9 +43,9 @@ Watch* running_watch() noexcept {
 }
 
 Watch& the_watch() {
-  static std::mutex mutex;
+  static platform::Mutex mutex;
   if (Watch* const found = running_watch()) return *found;
-  const std::lock_guard lock(mutex);
+  const platform::MutexLock lock(mutex);
   if (Watch* const found = running_watch()) return *found;
   auto fresh = std::make_unique<Watch>();
   platform::start_background_thread("a thread to look after the streams of GPUs",
@@ -65,13 +65,13 @@ Watch& the_watch() {
 template <typename Item>
 std::list<Item> taken(Watch& watch, std::list<Item> Watch::* items) {
   std::list<Item> some;
-  const std::lock_guard lock(watch.mutex);
+  const platform::MutexLock lock(watch.mutex);
   some.splice(some.end(), watch.*items);
   return some;
 }
 template <typename Item>
 void put_back(Watch& watch, std::list<Item> Watch::* items, std::list<Item>& some) {
-  const std::lock_guard lock(watch.mutex);
+  const platform::MutexLock lock(watch.mutex);
   (watch.*items).splice((watch.*items).end(), some);
 }
 
@@ -97,7 +97,7 @@ void wait_for_deaths(Watch& watch, bool restless, std::vector<pollfd>& descripto
   descriptors.assign(1, {watch.wake.get(), POLLIN, 0});
   of_peers.assign(1, nullptr);
   {
-    const std::lock_guard lock(watch.mutex);
+    const platform::MutexLock lock(watch.mutex);
     for (const auto& pages : watch.all)
       if (const platform::Fd* const peer = pages->living_peer()) {
         descriptors.push_back({peer->get(), POLLIN, 0});
@@ -129,7 +129,7 @@ void DeviceWatch::add(std::shared_ptr<TimelinePages> pages) {
   std::list<std::shared_ptr<TimelinePages>> one;
   one.push_back(std::move(pages));
   {
-    const std::lock_guard lock(on.mutex);
+    const platform::MutexLock lock(on.mutex);
     on.all.splice(on.all.end(), one);
   }
   platform::signal_event(on.wake.get());
@@ -144,7 +144,7 @@ void DeviceWatch::retry(std::function<bool()> attempt) {
   Attempts one;
   one.push_back(std::move(attempt));
   {
-    const std::lock_guard lock(on.mutex);
+    const platform::MutexLock lock(on.mutex);
     on.attempts.splice(on.attempts.end(), one);
   }
   platform::signal_event(on.wake.get());

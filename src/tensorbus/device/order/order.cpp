@@ -3,12 +3,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "tensorbus/device/cuda/trials.hpp"
 #include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 namespace {
@@ -20,7 +20,7 @@ constexpr int kUnknown = -1;
 
 // Relaxed: no other data is read by it.
 struct Known {
-  std::mutex mutex;
+  platform::Mutex mutex;
   std::atomic<int> order{kUnknown};
 };
 
@@ -51,7 +51,7 @@ OrderBy order_of(const Gpu& device) {
   Known& here = known[static_cast<std::size_t>(device.ordinal())];
   int order = here.order.load(std::memory_order_relaxed);
   if (order != kUnknown) return static_cast<OrderBy>(order);
-  const std::lock_guard lock(here.mutex);
+  const platform::MutexLock lock(here.mutex);
   order = here.order.load(std::memory_order_relaxed);
   if (order == kUnknown) {
     order = static_cast<int>(find_out(device));

@@ -97,7 +97,7 @@ Mark Timeline::signal(const GpuStream& stream) {
   const GpuScope scope(stream.device());
   stream.require_usable_in_scope("Publishing or letting go of GPU memory");
   // Held until it is enqueued: the values of a slot only grow.
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   Slot& slot = slot_of(stream);
   const Mark mark{slot.number, ++slot.value};  // if this fails, the value is not used again
   write(stream, mark, order);
@@ -159,7 +159,7 @@ bool Timeline::wait_in_stream(const GpuStream& stream, Mark mark) {
   const GpuScope scope(stream.device());
   stream.require_usable_in_scope("Receiving GPU memory");
   if (order == OrderBy::kHost) return false;
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   wait_at(pages_->theirs(mark.slot), stream, mark.value);
   return true;
 }
@@ -169,7 +169,7 @@ void Timeline::wait_for_own(const GpuStream& stream, Mark mark) {
   const OrderBy order = order_on(stream);
   const GpuScope scope(stream.device());
   stream.require_usable_in_scope("Publishing GPU memory");
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (order == OrderBy::kStreams) return wait_at(pages_->own(mark.slot), stream, mark.value);
   if (const auto found = events_.find(mark.slot); found != events_.end())
     found->second.wait(stream);
@@ -183,7 +183,7 @@ void Timeline::wait_at(const TimelinePages::Counter& counter, const GpuStream& s
 void Timeline::keep_until_passed(std::shared_ptr<const void> what) {
   std::vector<Mark> last;
   {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     for (const auto& [stream, slot] : slots_) last.push_back({slot.number, slot.value});
   }
   pages_->keep_until_passed(std::move(last), std::move(what));

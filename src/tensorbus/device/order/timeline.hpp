@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 
 #include "tensorbus/device/gpu_event.hpp"
@@ -12,6 +11,7 @@
 #include "tensorbus/device/order/order.hpp"
 #include "tensorbus/device/order/timeline_pages.hpp"
 #include "tensorbus/platform/fd.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 
@@ -72,10 +72,10 @@ class Timeline {
 
   Timeline(platform::Fd memfd, std::size_t own_page, Peer peer, bool shared);
   OrderBy order_on(const platform::GpuStream& stream) const;
-  Slot& slot_of(const platform::GpuStream& stream);
-  Slot slot_at_rest(const platform::Gpu& device);
-  void write(const platform::GpuStream& stream, Mark mark, OrderBy order);
-  void record(std::uint32_t slot, const platform::GpuStream& stream);
+  Slot& slot_of(const platform::GpuStream& stream) TB_REQUIRES(mutex_);
+  Slot slot_at_rest(const platform::Gpu& device) TB_REQUIRES(mutex_);
+  void write(const platform::GpuStream& stream, Mark mark, OrderBy order) TB_REQUIRES(mutex_);
+  void record(std::uint32_t slot, const platform::GpuStream& stream) TB_REQUIRES(mutex_);
   void wait_at(const TimelinePages::Counter& counter, const platform::GpuStream& stream,
                std::uint64_t value);
   bool wait_in_stream(const platform::GpuStream& stream, Mark theirs);
@@ -85,9 +85,9 @@ class Timeline {
   const std::shared_ptr<TimelinePages> pages_;
   std::optional<OrderBy> order_;
   // Of a timeline that nobody else has, for streams that cannot wait for its counters: by slot.
-  std::map<std::uint32_t, platform::GpuEvent> events_;
-  std::mutex mutex_;                           // held while a stream is told to signal or to wait
-  std::map<platform::GpuStream, Slot> slots_;  // in our own page
+  std::map<std::uint32_t, platform::GpuEvent> events_ TB_GUARDED_BY(mutex_);
+  platform::Mutex mutex_;  // held while a stream is told to signal or to wait
+  std::map<platform::GpuStream, Slot> slots_ TB_GUARDED_BY(mutex_);  // in our own page
 };
 
 }  // namespace tensorbus::memory

@@ -102,19 +102,19 @@ const platform::Fd* TimelinePages::living_peer() const noexcept {
 }
 
 void TimelinePages::keep_until(Mark theirs, std::shared_ptr<const void> what) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   until_.emplace_back(theirs, std::move(what));
 }
 
 void TimelinePages::keep_until_passed(std::vector<Mark> own, std::shared_ptr<const void> what) {
   std::list<Passing> one;
   one.push_back({std::move(own), std::move(what)});
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   passing_.splice(passing_.end(), one);
 }
 
 void TimelinePages::keep(std::shared_ptr<const void> what) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   try {
     kept_.push_back(what);
   } catch (const std::bad_alloc&) {
@@ -123,7 +123,7 @@ void TimelinePages::keep(std::shared_ptr<const void> what) noexcept {
 }
 
 void TimelinePages::end(std::vector<Mark> last) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   last_ = std::move(last);
   ended_ = true;
 }
@@ -131,7 +131,7 @@ void TimelinePages::end(std::vector<Mark> last) noexcept {
 bool TimelinePages::tidy() noexcept {
   decltype(until_) gone;  // goes without our mutex
   decltype(passing_) passed;
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto first = std::partition(until_.begin(), until_.end(),
                                     [this](const auto& item) { return !reached(item.first); });
   try {
@@ -151,7 +151,7 @@ bool TimelinePages::tidy() noexcept {
 }
 
 bool TimelinePages::restless() const noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return ended_ || !until_.empty() || !passing_.empty();
 }
 

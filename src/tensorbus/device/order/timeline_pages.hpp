@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <utility>
@@ -16,6 +15,7 @@
 #include "tensorbus/device/order/mark.hpp"
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/files/mapping.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 
@@ -94,16 +94,16 @@ class TimelinePages {
 
   std::atomic<bool> dead_{false};  // relaxed: the counters say the rest
 
-  mutable std::mutex mutex_;
-  std::vector<std::pair<Mark, std::shared_ptr<const void>>> until_;
+  mutable platform::Mutex mutex_;
+  std::vector<std::pair<Mark, std::shared_ptr<const void>>> until_ TB_GUARDED_BY(mutex_);
   struct Passing {
     std::vector<Mark> own;
     std::shared_ptr<const void> what;
   };
-  std::list<Passing> passing_;
-  std::vector<std::shared_ptr<const void>> kept_;
-  std::vector<Mark> last_;
-  bool ended_ = false;
+  std::list<Passing> passing_ TB_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<const void>> kept_ TB_GUARDED_BY(mutex_);
+  std::vector<Mark> last_ TB_GUARDED_BY(mutex_);
+  bool ended_ TB_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace tensorbus::memory

@@ -5,11 +5,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 
 #include "tensorbus/device/order/timeline.hpp"
 #include "tensorbus/memory/block.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 
@@ -43,17 +43,17 @@ class WriteMarks {
   Mark when_whole(Timeline& timeline, std::span<const BlockRef> blocks);
 
  private:
-  const platform::GpuStream& relay_of(std::uint32_t slot);
+  const platform::GpuStream& relay_of(std::uint32_t slot) TB_REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;
-  Timeline& own();
+  mutable platform::Mutex mutex_;
+  Timeline& own() TB_REQUIRES(mutex_);
 
-  std::unique_ptr<Timeline> made_;  // that nobody else has
+  std::unique_ptr<Timeline> made_ TB_GUARDED_BY(mutex_);  // that nobody else has
   // The same, once it is made with the first mark. Release pairs with acquire.
   std::atomic<Timeline*> own_{nullptr};
   // By the slot of what they wait for, so that none waits for another's work.
-  std::map<std::uint32_t, platform::OwnStream> relays_;
-  std::map<std::uint32_t, const platform::Gpu*> devices_;  // of slots
+  std::map<std::uint32_t, platform::OwnStream> relays_ TB_GUARDED_BY(mutex_);
+  std::map<std::uint32_t, const platform::Gpu*> devices_ TB_GUARDED_BY(mutex_);  // of slots
 };
 
 }  // namespace tensorbus::memory

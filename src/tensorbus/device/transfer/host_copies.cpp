@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <new>
 #include <optional>
 #include <span>
@@ -14,6 +13,7 @@
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 namespace {
@@ -43,17 +43,17 @@ class HostCopies::Notifier {
  public:
   explicit Notifier(std::function<void()> wake) : wake_(std::move(wake)) {}
   void notify() noexcept {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     if (wake_) wake_();
   }
   void silence() noexcept {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     wake_ = {};
   }
 
  private:
-  std::mutex mutex_;
-  std::function<void()> wake_;
+  platform::Mutex mutex_;
+  std::function<void()> wake_ TB_GUARDED_BY(mutex_);
 };
 
 struct HostCopies::Copy {

@@ -6,13 +6,13 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "tensorbus/device/gpu_pin.hpp"
 #include "tensorbus/memory/host/borrowed_segments.hpp"
 #include "tensorbus/memory/ranges.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 
@@ -76,35 +76,36 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
   struct Use;
 
   Found use_what_holds(const Wanted& wanted);
-  void withdraw(const Block& block) noexcept;
+  void withdraw(const Block& block) noexcept TB_EXCLUDES(answers_mutex_);
   std::optional<State> ask(const Wanted& wanted, std::optional<Range>& granted);
-  Found use(const Ref& pinned);
+  Found use(const Ref& pinned) TB_REQUIRES(mutex_);
   Found pin(const Wanted& wanted, Range granted);
   // Removes the unused blocks between the addresses; returns false if one is in use.
-  bool make_room(const std::byte* first, const std::byte* end, std::vector<Ref>& gone);
-  void bound_idle(std::vector<Ref>& gone);
-  void unpin(std::vector<Ref> gone) noexcept;
-  void release(std::uint32_t segment, Range part) noexcept;
+  bool make_room(const std::byte* first, const std::byte* end, std::vector<Ref>& gone)
+      TB_REQUIRES(mutex_);
+  void bound_idle(std::vector<Ref>& gone) TB_REQUIRES(mutex_);
+  void unpin(std::vector<Ref> gone) noexcept TB_EXCLUDES(mutex_);
+  void release(std::uint32_t segment, Range part) noexcept TB_EXCLUDES(mutex_);
   bool keeps_idle() const noexcept { return subscribers_ != 0 && !owner_gone_; }
-  void used_no_more(Ref pinned) noexcept;
-  void drop_idle() noexcept;
-  void drop_grants() noexcept;
-  void refused() noexcept;
+  void used_no_more(Ref pinned) noexcept TB_EXCLUDES(mutex_);
+  void drop_idle() noexcept TB_EXCLUDES(mutex_);
+  void drop_grants() noexcept TB_EXCLUDES(answers_mutex_);
+  void refused() noexcept TB_EXCLUDES(answers_mutex_);
 
   Tell tell_;
-  std::mutex mutex_;  // not held while anything is unpinned
-  std::map<const std::byte*, Ref> by_address_;
-  std::uint64_t turn_ = 0;
+  platform::Mutex mutex_;  // not held while anything is unpinned
+  std::map<const std::byte*, Ref> by_address_ TB_GUARDED_BY(mutex_);
+  std::uint64_t turn_ TB_GUARDED_BY(mutex_) = 0;
   std::atomic<std::size_t> subscribers_{0};  // relaxed: a count, changed under mutex_
 
-  std::mutex answers_mutex_;  // held for moments only
+  platform::Mutex answers_mutex_;  // held for moments only
   struct Asked {
     bool wanted = true;  // still
     bool answered = false;
     std::optional<Range> granted{};
   };
-  std::map<Block, Asked> asked_;
-  std::chrono::steady_clock::time_point ask_again_{};
+  std::map<Block, Asked> asked_ TB_GUARDED_BY(answers_mutex_);
+  std::chrono::steady_clock::time_point ask_again_ TB_GUARDED_BY(answers_mutex_){};
   std::atomic<bool> owner_gone_{false};  // relaxed: changed under answers_mutex_
 };
 

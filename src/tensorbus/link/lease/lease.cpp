@@ -44,7 +44,7 @@ void Lease::use_on(const platform::GpuStream& stream) {
 void Lease::use_here(const platform::GpuStream& stream) {
   memory::Timeline* const timeline = this->timeline();
   if (timeline == nullptr) return;  // all of it belongs to the others
-  const std::lock_guard lock(device_->mutex);
+  const platform::MutexLock lock(device_->mutex);
   timeline->wait(stream, device_->whole_at);
   auto& streams = device_->streams;
   if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
@@ -54,7 +54,7 @@ void Lease::use_on(const OurStream& stream) {
   if (!device_) return;
   for (const auto& other : device_->others) other->use_on(stream);
   {
-    const std::lock_guard lock(device_->mutex);
+    const platform::MutexLock lock(device_->mutex);
     device_->ours.push_back(stream);
   }
   use_here(stream->get());

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <tensorbus/internal/one_or_many.hpp>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "tensorbus/device/memory/device_keeper.hpp"
 #include "tensorbus/link/lease/lease_source.hpp"
 #include "tensorbus/platform/fork/inherited.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::link {
 
@@ -79,9 +79,9 @@ class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_
     explicit DeviceUse(memory::Mark mark) : whole_at(mark) {}
     const memory::Mark whole_at;
     std::vector<std::shared_ptr<Lease>> others;
-    std::mutex mutex;
-    std::vector<platform::GpuStream> streams;  // that use it
-    std::vector<OurStream> ours;               // among them
+    platform::Mutex mutex;
+    std::vector<platform::GpuStream> streams TB_GUARDED_BY(mutex);  // that use it
+    std::vector<OurStream> ours TB_GUARDED_BY(mutex);               // among them
   };
   struct Written {  // when the owner's mark is reached
     std::shared_ptr<PeerMemory> by;
@@ -90,7 +90,8 @@ class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_
   void use_here(const platform::GpuStream& stream);
   void list_writers(std::vector<Written>& all) const;
   memory::Timeline* timeline() const noexcept { return lender_->connected()->imported.timeline(); }
-  void give_back() noexcept;
+  // Only the destructor calls it, when no other thread can use the lease.
+  void give_back() noexcept TB_NO_THREAD_SAFETY_ANALYSIS;
   void give_back(std::uint64_t mark) noexcept;
 
   std::shared_ptr<LeaseSource> lender_;

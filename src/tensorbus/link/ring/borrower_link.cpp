@@ -37,7 +37,10 @@ void BorrowerLink::accept(const Accepted& accepted, platform::Fd segment) {
   segment_.emplace(std::move(segment), geometry);
   segment_->close_descriptor();
   samples_ = SampleRingReader(segment_->slots());
-  returns_ = ReturnRingWriter(segment_->return_tail(), segment_->returns());
+  {
+    const platform::MutexLock lock(release_mutex_);
+    returns_ = ReturnRingWriter(segment_->return_tail(), segment_->returns());
+  }
   max_held_ = accepted.max_held;
   publisher_waits_ = accepted.reliable != 0;
   next_sequence_ = accepted.next_sequence;
@@ -66,7 +69,7 @@ void BorrowerLink::release_soon(std::uint64_t token) noexcept {
 // These leases were never entered, so nothing can find them.
 void BorrowerLink::give_back_unused() noexcept {
   if (unused_count_ == 0) return;
-  const std::lock_guard lock(release_mutex_);
+  const platform::MutexLock lock(release_mutex_);
   returns_.push(std::span(unused_).first(unused_count_));
   released_.store(released_.load(std::memory_order_relaxed) + unused_count_,
                   std::memory_order_relaxed);
@@ -104,7 +107,7 @@ void BorrowerLink::enter(Lease& lease) {
 
 std::optional<Leased> BorrowerLink::find_lease(const std::byte* first, std::size_t bytes) {
   if (!covers(first) && !hands_on_.load(std::memory_order_relaxed)) return std::nullopt;
-  const std::lock_guard lock(release_mutex_);
+  const platform::MutexLock lock(release_mutex_);
   for (const auto& held : leases_) {
     Lease* const lease = held.load(std::memory_order_acquire);
     if (lease == nullptr) continue;
@@ -118,13 +121,13 @@ std::optional<Leased> BorrowerLink::find_lease(const std::byte* first, std::size
 void BorrowerLink::leave(const Lease& lease) noexcept {
   const auto index = static_cast<std::uint32_t>(lease.token());
   if (index >= leases_.size()) return;
-  const std::lock_guard lock(release_mutex_);
+  const platform::MutexLock lock(release_mutex_);
   leases_[index].store(nullptr, std::memory_order_relaxed);
 }
 
 void BorrowerLink::give_back(std::uint64_t token, std::uint64_t mark) noexcept {
   {
-    const std::lock_guard lock(release_mutex_);
+    const platform::MutexLock lock(release_mutex_);
     const auto index = static_cast<std::uint32_t>(token);
     if (index < leases_.size()) leases_[index].store(nullptr, std::memory_order_relaxed);
     returns_.push(token, mark);

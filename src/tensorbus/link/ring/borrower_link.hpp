@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "tensorbus/link/ring/link_segment.hpp"
 #include "tensorbus/link/wake/wake.hpp"
 #include "tensorbus/link/wire/channel.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::link {
 
@@ -113,9 +113,9 @@ class BorrowerLink : public LeaseSource {
   std::array<std::uint64_t, 32> unused_;
   std::uint32_t unused_count_ = 0;
   bool given_back_ = false;  // of them, since settle()
-  std::mutex release_mutex_;
+  platform::Mutex release_mutex_;
   std::atomic<std::uint32_t> released_{0};  // written under release_mutex_
-  ReturnRingWriter returns_;
+  ReturnRingWriter returns_ TB_GUARDED_BY(release_mutex_);
   // By the index in their tokens. One is written by whoever has that lease, and read and cleared
   // under release_mutex_, which a lease that ends waits for.
   std::vector<std::atomic<Lease*>> leases_;

@@ -11,7 +11,7 @@ std::optional<Leased> LeaseIndex::find(const std::byte* first, std::size_t bytes
                                        std::size_t most_looks) const {
   std::vector<std::shared_ptr<Lease>> seen;  // released after the lock
   std::vector<std::shared_ptr<BorrowerLink>> links;
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   seen.reserve(std::min(most_looks, by_address_.size()));
   // Places may overlap, and several leases may hold one block: any lease that is held will do.
   auto at = by_address_.upper_bound(first);
@@ -32,7 +32,7 @@ std::optional<Leased> LeaseIndex::find(const std::byte* first, std::size_t bytes
 }
 
 void LeaseIndex::add(const std::shared_ptr<BorrowerLink>& link) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   std::erase_if(links_, [](const auto& weak) { return weak.expired(); });
   links_.push_back(link);
 }
@@ -41,12 +41,12 @@ void LeaseIndex::add(Lease& lease) {
   decltype(by_address_) fresh;
   for (const Place& place : lease.places())
     fresh.emplace(place.begin, Entry{&lease, lease.weak_from_this()});
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   by_address_.merge(fresh);
 }
 
 void LeaseIndex::remove(const Lease& lease) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   for (const Place& place : lease.places()) {
     const auto [begin, end] = by_address_.equal_range(place.begin);
     const auto found =

@@ -3,12 +3,12 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "tensorbus/link/lease/lease.hpp"
 #include "tensorbus/link/ring/borrower_link.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::link {
 
@@ -35,9 +35,9 @@ class LeaseIndex {
     std::weak_ptr<Lease> living;
   };
 
-  mutable std::mutex mutex_;
-  std::vector<std::weak_ptr<BorrowerLink>> links_;
-  std::multimap<const std::byte*, Entry> by_address_;
+  mutable platform::Mutex mutex_;
+  std::vector<std::weak_ptr<BorrowerLink>> links_ TB_GUARDED_BY(mutex_);
+  std::multimap<const std::byte*, Entry> by_address_ TB_GUARDED_BY(mutex_);
 };
 
 }  // namespace tensorbus::link

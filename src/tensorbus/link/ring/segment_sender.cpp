@@ -26,7 +26,7 @@ SegmentSender::SegmentSender(std::shared_ptr<Channel> channel, std::shared_ptr<m
 SegmentSender::~SegmentSender() { holds_.end(std::move(peer_)); }
 
 void SegmentSender::ensure_sent(std::uint32_t segment, memory::Grant grant) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (sent_.contains({segment, grant})) return;
   require_reader();
   decltype(sent_) one;  // allocates before the message is sent
@@ -120,13 +120,12 @@ void SegmentSender::send_chunks(DeviceExport message, const platform::ForeignMem
 memory::Mark SegmentSender::mark_for(const PublishedRef& sample,
                                      const platform::GpuStream* writer) {
   if (!sample || !sample->on_device()) return {};
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   memory::Timeline& timeline = this->timeline();
   return writer != nullptr ? timeline.signal(*writer)
                            : device_memory_->marks().when_whole(timeline, sample->blocks().span());
 }
 
-// Under mutex_.
 memory::Timeline& SegmentSender::timeline() {
   if (made_) return *made_;
   require_reader();
@@ -140,12 +139,12 @@ memory::Timeline& SegmentSender::timeline() {
 }
 
 void SegmentSender::know_peer(std::shared_ptr<const platform::Fd> pidfd) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   peer_ = std::move(pidfd);
 }
 
 void SegmentSender::peer_hung_up() noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (made_ && !peer_) made_->peer_died();
   holds_.end(peer_);
 }
@@ -167,7 +166,7 @@ void SegmentSender::keep_until(std::uint64_t packed_mark, PublishedRef sample) n
 }
 
 void SegmentSender::retire(std::uint32_t segment) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const bool sent = sent_.contains({segment, memory::Grant::kRead}) ||
                     sent_.contains({segment, memory::Grant::kWrite}) || begun_.contains(segment);
   if (!sent) return;
@@ -179,7 +178,7 @@ void SegmentSender::retire(std::uint32_t segment) {
 
 void SegmentSender::closed(std::uint32_t segment) {
   PoolHolds::Hold gone;  // goes without our mutex
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   gone = holds_.take(segment);
 }
 

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <utility>
 
@@ -13,6 +12,7 @@
 #include "tensorbus/link/wire/channel.hpp"
 #include "tensorbus/memory/host/arena.hpp"
 #include "tensorbus/memory/peer_budget.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::link {
 
@@ -52,12 +52,13 @@ class SegmentSender {
   void keep_until(std::uint64_t packed_mark, PublishedRef sample) noexcept;
 
  private:
-  void require_reader() const;
-  void send_device_memory(std::uint32_t segment, memory::Grant grant);
-  void send_export(std::uint32_t segment);
-  void send_pooled(const DeviceExport& message, const platform::ForeignMemory& memory);
-  void send_chunks(DeviceExport message, const platform::ForeignMemory& memory);
-  memory::Timeline& timeline();
+  void require_reader() const TB_REQUIRES(mutex_);
+  void send_device_memory(std::uint32_t segment, memory::Grant grant) TB_REQUIRES(mutex_);
+  void send_export(std::uint32_t segment) TB_REQUIRES(mutex_);
+  void send_pooled(const DeviceExport& message, const platform::ForeignMemory& memory)
+      TB_REQUIRES(mutex_);
+  void send_chunks(DeviceExport message, const platform::ForeignMemory& memory) TB_REQUIRES(mutex_);
+  memory::Timeline& timeline() TB_REQUIRES(mutex_);
 
   void send_segment(std::uint32_t segment, memory::Grant grant);
   void send_file(std::uint32_t segment, memory::Grant grant);
@@ -66,14 +67,16 @@ class SegmentSender {
   std::shared_ptr<memory::Arena> arena_;
   std::shared_ptr<memory::DeviceMemory> device_memory_;
   memory::PeerAccount account_;
-  std::mutex mutex_;
-  std::shared_ptr<const platform::Fd> peer_;
-  std::unique_ptr<memory::Timeline> made_;  // for the first sample on a device
+  platform::Mutex mutex_;
+  std::shared_ptr<const platform::Fd> peer_ TB_GUARDED_BY(mutex_);
+  // For the first sample on a device.
+  std::unique_ptr<memory::Timeline> made_ TB_GUARDED_BY(mutex_);
   // The same; read without our mutex. Release pairs with acquire.
   std::atomic<memory::Timeline*> timeline_{nullptr};
-  std::set<std::pair<std::uint32_t, memory::Grant>> sent_;
-  std::set<std::uint32_t> begun_;  // rows of chunks, of which some may be at the peer
-  PoolHolds holds_;
+  std::set<std::pair<std::uint32_t, memory::Grant>> sent_ TB_GUARDED_BY(mutex_);
+  // Rows of chunks, of which some may be at the peer.
+  std::set<std::uint32_t> begun_ TB_GUARDED_BY(mutex_);
+  PoolHolds holds_ TB_GUARDED_BY(mutex_);
 };
 
 }  // namespace tensorbus::link

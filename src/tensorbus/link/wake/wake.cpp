@@ -15,7 +15,7 @@ WakePage::WakePage()
 }
 
 std::uint32_t WakePage::take_slot() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (!returned_.empty()) {
     const std::uint32_t index = returned_.back();
     returned_.pop_back();
@@ -28,7 +28,7 @@ std::uint32_t WakePage::take_slot() {
 }
 
 void WakePage::give_back_slot(std::uint32_t index) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   returned_.push_back(index);
 }
 
@@ -53,7 +53,7 @@ Sleeper::~Sleeper() {
 }
 
 void Sleeper::enter(std::uint32_t how) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (how == kSleepsOnFutex) ++parked_;
   if (how == kSleepsOnEvent) event_armed_ = true;
   slot().sleeping.store((parked_ > 0 ? kSleepsOnFutex : 0) | (event_armed_ ? kSleepsOnEvent : 0),
@@ -62,7 +62,7 @@ void Sleeper::enter(std::uint32_t how) noexcept {
 }
 
 void Sleeper::leave(std::uint32_t how) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (how == kSleepsOnFutex) --parked_;
   if (how == kSleepsOnEvent) event_armed_ = false;
   slot().sleeping.store((parked_ > 0 ? kSleepsOnFutex : 0) | (event_armed_ ? kSleepsOnEvent : 0),

@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/files/mapping.hpp"
+#include "tensorbus/platform/mutex.hpp"
 #include "tensorbus/platform/waiting/futex.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"
 
@@ -41,9 +41,9 @@ class WakePage {
  private:
   platform::Fd memfd_;
   platform::Mapping mapping_;
-  std::mutex mutex_;
-  std::uint32_t next_ = 0;
-  std::vector<std::uint32_t> returned_;
+  platform::Mutex mutex_;
+  std::uint32_t next_ TB_GUARDED_BY(mutex_) = 0;
+  std::vector<std::uint32_t> returned_ TB_GUARDED_BY(mutex_);
 };
 
 // A peer's page, mapped to wake its sleepers. Throws Error(kProtocol).
@@ -98,9 +98,9 @@ class Sleeper {
 
   std::shared_ptr<WakePage> page_;
   std::uint32_t index_;
-  std::mutex mutex_;
-  std::uint32_t parked_ = 0;
-  bool event_armed_ = false;
+  platform::Mutex mutex_;
+  std::uint32_t parked_ TB_GUARDED_BY(mutex_) = 0;
+  bool event_armed_ TB_GUARDED_BY(mutex_) = false;
 };
 
 // Wakes one sleeper of a peer. Several threads may wake at once, but not during set_notifier().

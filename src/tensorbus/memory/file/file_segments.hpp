@@ -5,13 +5,13 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "tensorbus/memory/file/mapped_file.hpp"
 #include "tensorbus/memory/grant.hpp"
 #include "tensorbus/platform/fd.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 
@@ -34,11 +34,12 @@ class FileSegments {
 
  private:
   struct Registry {
-    std::mutex mutex;
-    std::map<std::uint32_t, std::weak_ptr<const MappedFile>> files;
-    std::vector<std::uint32_t> retired;  // has room for every file that there is
-    std::function<void()> listener;
-    std::uint32_t next = kFirst;
+    platform::Mutex mutex;
+    std::map<std::uint32_t, std::weak_ptr<const MappedFile>> files TB_GUARDED_BY(mutex);
+    // Has room for every file that there is.
+    std::vector<std::uint32_t> retired TB_GUARDED_BY(mutex);
+    std::function<void()> listener TB_GUARDED_BY(mutex);
+    std::uint32_t next TB_GUARDED_BY(mutex) = kFirst;
 
     void retire(std::uint32_t number) noexcept;
   };

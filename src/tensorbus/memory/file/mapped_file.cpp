@@ -6,12 +6,12 @@
 
 #include <cerrno>
 #include <list>
-#include <mutex>
 #include <utility>
 
 #include "tensorbus/platform/files/memfd.hpp"
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/memory_room.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 namespace {
@@ -20,8 +20,8 @@ using platform::Mapping;
 
 constinit platform::AddressList<MappedFile> files;
 
-void lock_files() noexcept { files.lock(); }
-void unlock_files() noexcept { files.unlock(); }
+void lock_files() noexcept TB_ACQUIRE(files) { files.lock(); }
+void unlock_files() noexcept TB_RELEASE(files) { files.unlock(); }
 [[maybe_unused]] const int kRegistered = ::pthread_atfork(lock_files, unlock_files, unlock_files);
 
 std::string text_of(std::size_t bytes) { return std::to_string(bytes) + " bytes"; }
@@ -99,8 +99,9 @@ MappedFile::~MappedFile() {
 void MappedFile::keep_until_unmapped(std::shared_ptr<const void> kept) const {
   std::list<std::shared_ptr<const void>> one;
   one.push_back(std::move(kept));
-  const std::lock_guard lock(files);  // free in a forked child; nothing allocates under it
+  files.lock();  // free in a forked child; nothing allocates under it
   kept_.splice(kept_.end(), one);
+  files.unlock();
 }
 
 const MappedFile* MappedFile::at(const void* address) noexcept {

@@ -64,7 +64,7 @@ Arena::Arena(const ArenaOptions& options) : options_(options) {
 }
 
 PoolId Arena::make_pool(Grant most) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const PoolId id{most, next_pool_};
   pools_.try_emplace(id);
   ++next_pool_;
@@ -72,7 +72,7 @@ PoolId Arena::make_pool(Grant most) {
 }
 
 void Arena::close_pool(PoolId id) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   pool(id).closed = true;
   while (blocks_.any_rests()) end_rest();
   for (auto next = segments_.begin(); next != segments_.end();) {
@@ -88,7 +88,7 @@ BlockRef Arena::allocate(std::size_t bytes, PoolId pool) {
     throw Error(Code::kOutOfMemory, mebibytes(bytes) + " asked for, but the byte budget is " +
                                         mebibytes(options_.budget_bytes) +
                                         ": raise budget_bytes (TENSORBUS_BUDGET)");
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (BlockRef block = blocks_.wake(rounded(bytes), pool, shared_from_this())) {
     platform::kill_point("loan.allocated");
     return block;
@@ -189,7 +189,7 @@ void Arena::require_room(std::size_t bytes, std::size_t asked) {
 }
 
 bool Arena::free(Block& block) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (keep_for_children(block)) return false;
   if (closed_ || is_of_closed_pool(block)) {  // nothing will be allocated there any more
     give_back(blocks_.remove(block), block.pool());
@@ -232,7 +232,7 @@ void Arena::keep_warm_limit() noexcept {
 }
 
 void Arena::close() noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   closed_ = true;
   retired_listener_ = {};
   files_.on_retired({});
@@ -249,6 +249,7 @@ void Arena::trim(std::size_t reserved_target) noexcept {
 // Punches from the highest address down.
 void Arena::trim(const FreeExtents& free, std::size_t reserved_target) noexcept {
   free.from_the_end([&](const Extent& extent) {
+    mutex_.assert_held();
     if (reserved_bytes_ <= reserved_target) return false;
     Segment& segment = segments_.at(extent.segment);
     for (Range left{extent.offset, extent.offset + extent.bytes}; left.bytes() > 0;) {
@@ -285,7 +286,7 @@ std::optional<Range> Arena::pin(std::uint32_t segment, std::uint64_t offset,
   const BlockRef block = find(segment, offset, generation);  // released after the lock
   if (!block || block->offset() % page != 0 || block->bytes() % page != 0) return std::nullopt;
   const Range part{block->offset(), block->offset() + block->bytes()};
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (pinned_bytes_ + part.bytes() > options_.budget_bytes / 2) return std::nullopt;
   pinned_.emplace(segment, part);
   pinned_bytes_ += part.bytes();
@@ -293,7 +294,7 @@ std::optional<Range> Arena::pin(std::uint32_t segment, std::uint64_t offset,
 }
 
 void Arena::unpin(std::uint32_t segment, Range part) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto [begin, end] = pinned_.equal_range(segment);
   const auto found =
       std::find_if(begin, end, [&](const auto& item) { return item.second == part; });
@@ -324,25 +325,25 @@ void Arena::retire_if_empty(std::uint32_t id) noexcept {
 }
 
 BlockRef Arena::find(const void* address) const noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return blocks_.find(address);
 }
 
 BlockRef Arena::find(std::uint32_t segment, std::uint64_t offset,
                      std::uint64_t generation) const noexcept {
   if (generation == 0) return {};  // no block has it
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return blocks_.find(segment, offset, generation);
 }
 
 SharedSegment Arena::share_segment(std::uint32_t id, Grant grant) const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const Segment& segment = segments_.at(id);
   return {segment.descriptor(grant), segment.bytes()};
 }
 
 std::vector<std::uint32_t> Arena::take_retired() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (retired_.empty()) return {};
   std::vector<std::uint32_t> room;
   room.reserve(segments_.size());
@@ -350,12 +351,12 @@ std::vector<std::uint32_t> Arena::take_retired() {
 }
 
 void Arena::on_retired(std::function<void()> listener) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   retired_listener_ = std::move(listener);
 }
 
 ArenaUse Arena::stats() const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return {.segments = segments_.size(),
           .blocks = blocks_.count(),
           .used_bytes = blocks_.bytes(),

@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <tensorbus/stats.hpp>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "tensorbus/memory/host/segment.hpp"
 #include "tensorbus/memory/living_blocks.hpp"
 #include "tensorbus/memory/shared_segment.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 
@@ -91,40 +91,42 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
     std::size_t segments = 0;
     bool closed = false;
   };
-  Pool& pool(PoolId id) noexcept { return pools_.at(id); }
+  Pool& pool(PoolId id) noexcept TB_REQUIRES(mutex_) { return pools_.at(id); }
 
-  FreeExtents::Taken take_extent(std::size_t bytes, PoolId id);
-  void give_back(FreeExtents::Taken taken, PoolId id) noexcept;
-  void grow_for(std::size_t bytes, PoolId id);
-  bool is_of_closed_pool(const Block& block) const noexcept {
+  FreeExtents::Taken take_extent(std::size_t bytes, PoolId id) TB_REQUIRES(mutex_);
+  void give_back(FreeExtents::Taken taken, PoolId id) noexcept TB_REQUIRES(mutex_);
+  void grow_for(std::size_t bytes, PoolId id) TB_REQUIRES(mutex_);
+  bool is_of_closed_pool(const Block& block) const noexcept TB_REQUIRES(mutex_) {
     return block.pool().number != 0 && pools_.at(block.pool()).closed;
   }
-  bool make_usable(const Extent& extent);
-  void require_room(std::size_t bytes, std::size_t asked);
+  bool make_usable(const Extent& extent) TB_REQUIRES(mutex_);
+  void require_room(std::size_t bytes, std::size_t asked) TB_REQUIRES(mutex_);
   bool free(Block& block) noexcept override;
-  bool keep_for_children(Block& block) noexcept;
-  void end_rest() noexcept;
-  void keep_warm_limit() noexcept;
-  void trim(std::size_t reserved_target) noexcept;
-  void trim(const FreeExtents& free, std::size_t reserved_target) noexcept;
-  void retire_if_empty(std::uint32_t segment) noexcept;
-  Range unpinned_end(std::uint32_t segment, Range range) const noexcept;
+  bool keep_for_children(Block& block) noexcept TB_REQUIRES(mutex_);
+  void end_rest() noexcept TB_REQUIRES(mutex_);
+  void keep_warm_limit() noexcept TB_REQUIRES(mutex_);
+  void trim(std::size_t reserved_target) noexcept TB_REQUIRES(mutex_);
+  void trim(const FreeExtents& free, std::size_t reserved_target) noexcept TB_REQUIRES(mutex_);
+  void retire_if_empty(std::uint32_t segment) noexcept TB_REQUIRES(mutex_);
+  Range unpinned_end(std::uint32_t segment, Range range) const noexcept TB_REQUIRES(mutex_);
 
   const ArenaOptions options_;
   mutable FileSegments files_;
-  mutable std::mutex mutex_;
-  std::map<std::uint32_t, Segment> segments_;
-  LivingBlocks blocks_;
-  std::map<PoolId, Pool> pools_;
-  std::uint32_t next_pool_ = 1;
-  std::vector<std::uint32_t> retired_;  // has room for every segment that there is
-  std::function<void()> retired_listener_;
-  std::uint32_t next_segment_ = 0;
-  std::size_t reserved_bytes_ = 0;
-  std::multimap<std::uint32_t, Range> pinned_;  // by segment; may be several times the same
-  std::size_t pinned_bytes_ = 0;
-  std::size_t inherited_bytes_ = 0;
-  bool closed_ = false;
+  mutable platform::Mutex mutex_;
+  std::map<std::uint32_t, Segment> segments_ TB_GUARDED_BY(mutex_);
+  LivingBlocks blocks_ TB_GUARDED_BY(mutex_);
+  std::map<PoolId, Pool> pools_ TB_GUARDED_BY(mutex_);
+  std::uint32_t next_pool_ TB_GUARDED_BY(mutex_) = 1;
+  // Has room for every segment that there is.
+  std::vector<std::uint32_t> retired_ TB_GUARDED_BY(mutex_);
+  std::function<void()> retired_listener_ TB_GUARDED_BY(mutex_);
+  std::uint32_t next_segment_ TB_GUARDED_BY(mutex_) = 0;
+  std::size_t reserved_bytes_ TB_GUARDED_BY(mutex_) = 0;
+  // By segment; may be several times the same.
+  std::multimap<std::uint32_t, Range> pinned_ TB_GUARDED_BY(mutex_);
+  std::size_t pinned_bytes_ TB_GUARDED_BY(mutex_) = 0;
+  std::size_t inherited_bytes_ TB_GUARDED_BY(mutex_) = 0;
+  bool closed_ TB_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace tensorbus::memory

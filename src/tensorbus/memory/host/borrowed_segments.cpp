@@ -70,7 +70,7 @@ void BorrowedSegments::add_file(std::uint32_t id, platform::Fd fd, std::size_t b
 
 void BorrowedSegments::enter(std::uint32_t id, Segment segment) {
   const std::size_t bytes = segment.bytes;
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (segments_.contains(id))
     throw Error(Code::kProtocol, "SEGMENT.segment: " + std::to_string(id) + " came twice");
   if (segments_.size() == kMostSegments || bytes > kMostBytes - bytes_)
@@ -96,7 +96,7 @@ void BorrowedSegments::map(Segment& segment) const {
 }
 
 void BorrowedSegments::retire(std::uint32_t id) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto found = segments_.find(id);
   if (found == segments_.end()) return;
   bytes_ -= found->second.bytes;
@@ -105,7 +105,7 @@ void BorrowedSegments::retire(std::uint32_t id) {
 }
 
 BorrowedSegments::Ref BorrowedSegments::find(std::uint32_t id) const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto found = segments_.find(id);
   if (found == segments_.end()) return nullptr;
   if (!found->second.mapping) map(found->second);
@@ -113,7 +113,7 @@ BorrowedSegments::Ref BorrowedSegments::find(std::uint32_t id) const {
 }
 
 bool BorrowedSegments::covers(const std::byte* address) const noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return std::any_of(segments_.begin(), segments_.end(), [&](const auto& item) {
     const Ref& mapping = item.second.mapping;
     return mapping && address >= mapping->data() && address < mapping->data() + mapping->size();
@@ -121,7 +121,7 @@ bool BorrowedSegments::covers(const std::byte* address) const noexcept {
 }
 
 SharedSegment BorrowedSegments::hand_on(std::uint32_t id) const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto found = segments_.find(id);
   if (found == segments_.end())
     throw Error(Code::kClosed, "segment " + std::to_string(id) + " is not here");
@@ -129,7 +129,7 @@ SharedSegment BorrowedSegments::hand_on(std::uint32_t id) const {
 }
 
 BorrowedSegments::Ref BorrowedSegments::map_own(std::uint32_t id, Range range) const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto found = segments_.find(id);
   // A correct owner never retires a leased segment.
   if (found == segments_.end())

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -15,6 +14,7 @@
 #include "tensorbus/memory/shared_segment.hpp"
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/files/mapping.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 
@@ -68,9 +68,10 @@ class BorrowedSegments {
 
   const Grant grant_;
   PeerAccount account_;
-  mutable std::mutex mutex_;
-  mutable std::unordered_map<std::uint32_t, Segment> segments_;  // find() may still map one
-  std::size_t bytes_ = 0;                                        // of all
+  mutable platform::Mutex mutex_;
+  // find() may still map one.
+  mutable std::unordered_map<std::uint32_t, Segment> segments_ TB_GUARDED_BY(mutex_);
+  std::size_t bytes_ TB_GUARDED_BY(mutex_) = 0;  // of all
   std::atomic<std::uint32_t> retirements_{0};
 };
 

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <span>
 
+#include "tensorbus/platform/mutex.hpp"
+
 namespace tensorbus::platform {
 
 // The part of an object by which it is linked into an AddressList.
@@ -25,21 +27,21 @@ struct AddressLink {
 // A list is a global. The code that defines it makes fork() take its lock (pthread_atfork): a child
 // must not inherit a lock whose holder does not exist there, or a half-changed list.
 template <typename T>
-class AddressList {
+class TB_CAPABILITY("address list") AddressList {
  public:
-  void add(T& object) noexcept {
+  void add(T& object) noexcept TB_REQUIRES(this) {
     object.link_.older = newest_;
     if (newest_ != nullptr) newest_->link_.newer = &object;
     newest_ = &object;
   }
 
-  void remove(T& object) noexcept {
+  void remove(T& object) noexcept TB_REQUIRES(this) {
     const AddressLink<T>& link = object.link_;
     (link.newer == nullptr ? newest_ : link.newer->link_.older) = link.older;
     if (link.older != nullptr) link.older->link_.newer = link.newer;
   }
 
-  T* find(const void* address) const noexcept {
+  T* find(const void* address) const noexcept TB_REQUIRES(this) {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
     for (T* object = newest_; object != nullptr; object = object->link_.older) {
       const std::span<const std::byte> memory = object->link_.memory;
@@ -49,17 +51,16 @@ class AddressList {
     return nullptr;
   }
 
-  // Everything above is called with the lock held.
-  void lock() noexcept {
+  void lock() noexcept TB_ACQUIRE() {
     while (!try_lock()) ::sched_yield();
   }
   // Release: pairs with the acquire in try_lock; the next holder sees the list as we leave it.
-  void unlock() noexcept { lock_.clear(std::memory_order_release); }
+  void unlock() noexcept TB_RELEASE() { lock_.clear(std::memory_order_release); }
 
   // Takes the lock in a signal handler; false after about 100 ms. The holder may be a thread that
   // waits for a core, so this sleeps between the attempts. If the list itself is damaged, the
   // holder may be this thread, so this gives up in the end.
-  bool lock_in_handler() noexcept {
+  bool lock_in_handler() noexcept TB_TRY_ACQUIRE(true) {
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
       if (try_lock()) return true;
       ::poll(nullptr, 0, 1);
@@ -71,10 +72,12 @@ class AddressList {
   static constexpr int kAttempts = 100;
 
   // Acquire: pairs with the release in unlock.
-  bool try_lock() noexcept { return !lock_.test_and_set(std::memory_order_acquire); }
+  bool try_lock() noexcept TB_TRY_ACQUIRE(true) {
+    return !lock_.test_and_set(std::memory_order_acquire);
+  }
 
   std::atomic_flag lock_;
-  T* newest_ = nullptr;
+  T* newest_ TB_GUARDED_BY(this) = nullptr;
 };
 
 }  // namespace tensorbus::platform

@@ -15,6 +15,7 @@
 #include "tensorbus/platform/faults/chained_handler.hpp"
 #include "tensorbus/platform/faults/signal_message.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 // The code that runs in the signal handler calls the functions that write_fault.cpp calls there,
 // and mmap. POSIX does not list mmap for handlers; on Linux it is a plain system call. It is made
@@ -31,21 +32,21 @@ class FileGuards {
   static inline constinit AddressList<FileGuard> list;
 
  private:
-  static bool replace(FileGuard& guard, std::size_t from) noexcept;
+  static bool replace(FileGuard& guard, std::size_t from) noexcept TB_REQUIRES(list);
   static void describe(const FileGuard& guard, SignalMessage& message) noexcept;
-  static bool is_told(std::uint64_t file) noexcept;
+  static bool is_told(std::uint64_t file) noexcept TB_REQUIRES(list);
 };
 
 namespace {
 
 constinit ChainedHandler bus_handler(SIGBUS);
-// Under the lock of the list:
-constinit bool bus_asked = false;
-constinit std::array<std::uint64_t, 64> told{};  // files, the last ones
-constinit std::size_t next_told = 0;
+constinit bool bus_asked TB_GUARDED_BY(FileGuards::list) = false;
+// Files, the last ones.
+constinit std::array<std::uint64_t, 64> told TB_GUARDED_BY(FileGuards::list){};
+constinit std::size_t next_told TB_GUARDED_BY(FileGuards::list) = 0;
 
-void lock_guards() noexcept { FileGuards::list.lock(); }
-void unlock_guards() noexcept { FileGuards::list.unlock(); }
+void lock_guards() noexcept TB_ACQUIRE(FileGuards::list) { FileGuards::list.lock(); }
+void unlock_guards() noexcept TB_RELEASE(FileGuards::list) { FileGuards::list.unlock(); }
 [[maybe_unused]] const int kGuardsRegistered =
     ::pthread_atfork(lock_guards, unlock_guards, unlock_guards);
 
@@ -57,7 +58,7 @@ void on_bus_error(int, siginfo_t* info, void* context) {
   if (!mended) bus_handler.pass_on(info, context);
 }
 
-void install_bus_handler() noexcept {
+void install_bus_handler() noexcept TB_REQUIRES(FileGuards::list) {
   if (bus_asked) return;
   bus_asked = true;
   (void)page_bytes();  // caches the value, so that the handler makes no call to sysconf

@@ -8,6 +8,7 @@
 
 #include "tensorbus/platform/faults/chained_handler.hpp"
 #include "tensorbus/platform/faults/signal_message.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 // The code that runs in the signal handler calls only functions that POSIX.1-2017 (XSH 2.4.3;
 // Linux: signal-safety(7)) allows there: poll, raise, sigaction, sigemptyset, write. It tries to
@@ -20,10 +21,10 @@ constexpr std::string_view kTurnedOff = "TENSORBUS_FAULT_MESSAGE=0 turns this me
 
 constinit AddressList<ReadOnlyNote> notes;
 constinit ChainedHandler write_handler(SIGSEGV);
-constinit bool write_asked = false;  // under the lock of `notes`
+constinit bool write_asked TB_GUARDED_BY(notes) = false;
 
-void lock_notes() noexcept { notes.lock(); }
-void unlock_notes() noexcept { notes.unlock(); }
+void lock_notes() noexcept TB_ACQUIRE(notes) { notes.lock(); }
+void unlock_notes() noexcept TB_RELEASE(notes) { notes.unlock(); }
 [[maybe_unused]] const int kNotesRegistered =
     ::pthread_atfork(lock_notes, unlock_notes, unlock_notes);
 
@@ -63,7 +64,7 @@ void on_fault(int, siginfo_t* info, void* context) {
   write_handler.pass_on(info, context);
 }
 
-void install_write_handler() noexcept {
+void install_write_handler() noexcept TB_REQUIRES(notes) {
   if (write_asked) return;
   write_asked = true;
   const char* wish = std::getenv("TENSORBUS_FAULT_MESSAGE");

@@ -10,13 +10,13 @@
 #include <cerrno>
 #include <cstdio>
 #include <limits>
-#include <mutex>
 #include <new>
 
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/fork/lineage.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
 #include "tensorbus/platform/limits.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::platform {
 
@@ -61,32 +61,33 @@ struct ForkGuard {
 };
 
 struct ForkGuards {
-  std::mutex forking;  // from before a fork to after it
+  Mutex forking;  // from before a fork to after it
   ForkGuard* pending = nullptr;
 
-  std::mutex mutex;             // of all that follows; never held while something is let go of
-  ForkGuard* newest = nullptr;  // in the order of their epochs
-  ForkGuard
-      unseen;  // of all forks for which there was no room: it has no end. In the list, if used
-  std::size_t unwatched = 0;
-  std::uint64_t next_number = 0;
-  int epoll = -1;
-  int locks = -1;  // a memfd
+  Mutex mutex;                                       // never held while something is let go of
+  ForkGuard* newest TB_GUARDED_BY(mutex) = nullptr;  // in the order of their epochs
+  // Of all forks for which there was no room: it has no end. In the list, if used.
+  ForkGuard unseen TB_GUARDED_BY(mutex);
+  std::size_t unwatched TB_GUARDED_BY(mutex) = 0;
+  std::uint64_t next_number TB_GUARDED_BY(mutex) = 0;
+  int epoll TB_GUARDED_BY(mutex) = -1;
+  int locks TB_GUARDED_BY(mutex) = -1;  // a memfd
 
-  bool ready() noexcept;
-  ForkGuard* make() noexcept;
-  bool fill(ForkGuard& guard) noexcept;
-  ForkGuard* use_unseen() noexcept;
-  void unlink(const ForkGuard& guard) noexcept;
-  void tell_newest() const noexcept {
+  bool ready() noexcept TB_REQUIRES(mutex);
+  ForkGuard* make() noexcept TB_REQUIRES(mutex);
+  bool fill(ForkGuard& guard) noexcept TB_REQUIRES(mutex);
+  ForkGuard* use_unseen() noexcept TB_REQUIRES(mutex);
+  void unlink(const ForkGuard& guard) noexcept TB_REQUIRES(mutex);
+  void tell_newest() const noexcept TB_REQUIRES(mutex) {
     internal::newest_guard.store(newest != nullptr ? newest->epoch : 0);
   }
-  bool is_locked(const ForkGuard& guard) const noexcept;
-  void note_hang_ups() noexcept;
-  Inherited* end(ForkGuard& guard, Inherited* ended) noexcept;
+  bool is_locked(const ForkGuard& guard) const noexcept TB_REQUIRES(mutex);
+  void note_hang_ups() noexcept TB_REQUIRES(mutex);
+  Inherited* end(ForkGuard& guard, Inherited* ended) noexcept TB_REQUIRES(mutex);
 
-  static void before_fork() noexcept;
-  static void in_parent() noexcept;
+  // The first locks `forking`, and one of the others unlocks it.
+  static void before_fork() noexcept TB_NO_THREAD_SAFETY_ANALYSIS;
+  static void in_parent() noexcept TB_NO_THREAD_SAFETY_ANALYSIS;
   static void in_child() noexcept;
   static void let_go(Inherited* list) noexcept;
 };
@@ -187,7 +188,7 @@ void ForkGuards::before_fork() noexcept {
   if (inheritable[0].load(std::memory_order_relaxed) == 0 &&
       inheritable[1].load(std::memory_order_relaxed) == 0)
     return;
-  const std::lock_guard lock(guards.mutex);
+  const MutexLock lock(guards.mutex);
   guards.pending = guards.make();
   guards.pending->older = guards.newest;
   guards.newest = guards.pending;
@@ -197,7 +198,7 @@ void ForkGuards::before_fork() noexcept {
 // Also runs if the fork failed: then the guard has hung up.
 void ForkGuards::in_parent() noexcept {
   if (ForkGuard* const guard = guards.pending) {
-    const std::lock_guard lock(guards.mutex);
+    const MutexLock lock(guards.mutex);
     guards.pending = nullptr;
     close_childs(*guard);
     guard->epoch = internal::fork_epoch.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -262,7 +263,7 @@ void ForkGuards::let_go(Inherited* list) noexcept {
 
 bool keep_for_children(Inherited& what) noexcept {
   if (!may_be_inherited(what.born_)) return false;
-  const std::lock_guard lock(guards.mutex);
+  const MutexLock lock(guards.mutex);
   ForkGuard* const guard = guards.newest;
   if (guard == nullptr || guard->epoch <= what.born_) return false;
   what.next_ = guard->kept;
@@ -271,7 +272,7 @@ bool keep_for_children(Inherited& what) noexcept {
 }
 
 int children_descriptor() {
-  const std::lock_guard lock(guards.mutex);
+  const MutexLock lock(guards.mutex);
   if (!guards.ready()) throw_system("looking after forked children", errno);
   return guards.epoll;
 }
@@ -280,7 +281,7 @@ bool look_after_children() noexcept {
   Inherited* ended = nullptr;
   bool again = false;
   {
-    const std::lock_guard lock(guards.mutex);
+    const MutexLock lock(guards.mutex);
     guards.note_hang_ups();
     for (ForkGuard* guard = guards.newest; guard != nullptr;) {
       ForkGuard& one = *std::exchange(guard, guard->older);
@@ -297,7 +298,7 @@ bool look_after_children() noexcept {
 }
 
 ForkedChildren forked_children() noexcept {
-  const std::lock_guard lock(guards.mutex);
+  const MutexLock lock(guards.mutex);
   ForkedChildren all{0, guards.unwatched};
   for (const ForkGuard* guard = guards.newest; guard != nullptr; guard = guard->older)
     if (guard != &guards.unseen) ++all.guards;
