@@ -8,6 +8,8 @@ foreach(source IN LISTS bench_sources)
   file(GLOB parts CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/${folder}/*.cpp")
   add_executable(${name} "${source}" ${parts})
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/bench")
+  # The inner classes and those of the public headers have the same names.
+  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
   target_link_libraries(${name} PRIVATE tensorbus_inside tensorbus_warnings)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 endforeach()

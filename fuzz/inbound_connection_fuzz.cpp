@@ -86,7 +86,7 @@ class Owner {
          publisher.most_granted(),
          world_.context.self,
          *world_.context.lent});
-    (void)publisher.publish(sample.ready(), 0ns, {});
+    (void)publisher.publish(sample.ready(), 0ns);
   }
   void close(std::size_t which) {
     if (publishers_[which]->close() && !ended_) connection_->tell_ended();

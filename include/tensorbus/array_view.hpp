@@ -13,8 +13,8 @@
 
 namespace tensorbus::inline v0 {
 
-// Elements of a tensor of known rank in memory of the host, by their indices, whatever their
-// strides: what std::mdspan is in C++23. It owns nothing.
+// The elements of a tensor of known rank in host memory, accessed by index, with any strides; like
+// std::mdspan of C++23. It owns nothing.
 //
 //   const auto pixels = sample->tensor().view<std::uint8_t, 3>();
 //   for (std::int64_t y = 0; y < pixels.extent(0); ++y) sum += pixels(y, 0, 2);
@@ -33,7 +33,7 @@ class ArrayView {
   std::int64_t extent(std::size_t axis) const noexcept { return shape_[axis]; }
   std::int64_t stride(std::size_t axis) const noexcept { return strides_[axis]; }
 
-  // Bounds are asserted. Where elements are not aligned, copy the tensor first.
+  // Bounds are asserted. If the elements are not aligned, copy the tensor first.
   template <std::convertible_to<std::int64_t>... Indices>
     requires(sizeof...(Indices) == Rank)
   T& operator()(Indices... indices) const noexcept {

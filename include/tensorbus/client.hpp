@@ -23,24 +23,24 @@
 namespace tensorbus::inline v0 {
 
 struct ClientOptions {
-  // Of a call that has none of its own: from looking for the service to its answer.
+  // The timeout of a call without its own: from the search for the service to its answer.
   std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
 };
 
-// Asks a service of this name, in C++ or Python, in any process of the domain. Tensors travel by
-// reference both ways. Any number of threads may call at once. Moves, does not copy; of one that
-// was moved from every call throws Error(kClosed).
+// Calls the service of this name, in C++ or Python, in any process of the domain. Tensors travel by
+// reference both ways. Any number of threads may call at once. Movable, not copyable; calls on a
+// moved-from client throw Error(kClosed).
 //
 //   tensorbus::Client client("mean", {.timeout = std::chrono::seconds(5)});
 //   tensorbus::Content reply = client.call({Value::Map{{"x", TensorIndex{0}}}, {loan.view()}});
 //   double mean = reply.fields.as<double>();
 //
-// With structs that TENSORBUS_MESSAGE knows:
+// With structs declared by TENSORBUS_MESSAGE:
 //
 //   auto found = client.call<Detections>(ImageMessage{.data = loan.view(), .encoding = "rgb8"});
 class Client {
  public:
-  using Timeout = std::optional<std::chrono::nanoseconds>;  // nothing: that of the options
+  using Timeout = std::optional<std::chrono::nanoseconds>;  // empty: the timeout of the options
 
   explicit Client(const std::string& name, const ClientOptions& options = {},
                   const Participant& participant = Participant::shared())
@@ -48,27 +48,27 @@ class Client {
 
   const std::string& name() const { return state().name; }
 
-  // The service's reply. It looks for a service if it knows none that lives, and stays with the one
-  // it finds. Throws
+  // Returns the service's reply. It looks for a service if it knows no living one, and stays with
+  // the one it finds. Throws
   //
   // - ServiceError, if the service's callback failed;
-  // - Error(kTimeout), if there was no service, or no answer, in time, or `give_up` said so. The
-  //   request may have been served; an answer that comes late reaches nobody;
-  // - Error(kClosed) at once, if the service's process died, or closed it, after it had accepted
-  //   the request. The next call looks for another one;
-  // - Error(kTypeMismatch), which shows both, if the service's types are others;
-  // - what Queue::put() throws for a request that cannot be sent.
+  // - Error(kTimeout), if there was no service or no answer in time, or if `give_up` returned true.
+  //   The request may have been served; a late answer is discarded;
+  // - Error(kClosed) at once, if the service's process died, or closed the service, after it had
+  //   accepted the request. The next call looks for another one;
+  // - Error(kTypeMismatch) that shows both types, if the service has other types;
+  // - what Queue::put() throws, for a request that cannot be sent.
   Content call(const Content& request, Timeout timeout = {}, const GiveUp& give_up = {}) {
     return state().call(request, {}, timeout, give_up);
   }
-  // The same of types. Throws Error(kTypeMismatch) for a field that is of another one, too.
+  // The same with structs. Also throws Error(kTypeMismatch) for a field of another type.
   template <IsMessageStruct Reply, IsMessageStruct Request>
   Reply call(const Request& request, Timeout timeout = {}, const GiveUp& give_up = {}) {
     static const internal::CallTypes types{message_type<Request>(), message_type<Reply>()};
     return read_message<Reply>(state().call(Content(request), types, timeout, give_up));
   }
 
-  // Until there is such a service: kDone, kTimedOut or kInterrupted.
+  // Waits until the service exists. Returns kDone, kTimedOut or kInterrupted.
   Outcome wait_for_service(std::chrono::nanoseconds timeout, const GiveUp& give_up = {}) {
     const internal::Deadline deadline(timeout);
     if (state().finder.found(deadline, give_up)) return Outcome::kDone;
@@ -93,8 +93,8 @@ class Client {
     const Participant participant;
     internal::Finder finder;
     std::mutex mutex;
-    // Each call has a queue for its answer, which the next one uses again if that came, so that a
-    // late one reaches nobody. Guarded by the mutex.
+    // Each call has its own queue for the answer. The next call uses it again only if the answer
+    // came, so that a late answer is discarded. Guarded by the mutex.
     std::vector<internal::ReplyQueue> idle;
   };
   State& state() const { return *internal::living(state_, "client"); }
@@ -117,8 +117,8 @@ inline Content Client::State::call(const Content& request, const internal::CallT
   return internal::read_answer(name, answer);
 }
 
-// The server that has accepted the request. One that has gone since it was found has not: the next
-// one is asked.
+// Returns the server that has accepted the request. If a server has gone since it was found, it has
+// not accepted the request, and the next one is tried.
 inline std::shared_ptr<internal::Server> Client::State::asked(const Message& request,
                                                               const internal::Deadline& deadline,
                                                               const GiveUp& give_up) {

@@ -14,29 +14,29 @@
 
 namespace tensorbus::inline v0 {
 
-// What a service is asked, or answers: fields as a tree, in which TensorIndex{i} stands for
-// tensors[i]. One that came keeps the leases of its tensors, and may be sent on as it is. Copies
-// are of the same tensors.
+// The request or reply of a service: fields as a tree, in which TensorIndex{i} stands for
+// tensors[i]. Received content keeps the leases of its tensors, and may be sent on. Copies refer to
+// the same tensors.
 //
 //   tensorbus::Content request(Value::Map{{"image", TensorIndex{0}}, {"id", 7}}, {loan.view()});
 //   std::int64_t id = reply.fields.at("id").as<std::int64_t>();
 //   auto scores = reply.tensor("scores").as<float>();
 //
-// A tensor that is sent may be a TensorView, whose memory then stays until it was sent, a loan, or
-// a tensor that was received. Those of the bus travel by reference, all others are copied once.
+// A tensor to be sent may be a TensorView (its memory must stay until it was sent), a loan, or a
+// received tensor. Tensors in memory of the bus travel by reference, all others are copied once.
 struct Content {
-  // Without tensors, and with nothing at all: Python's None.
+  // Without tensors; without arguments it is Python's None.
   Content(Value tree = {}, std::vector<TensorField> of_tree = {})
       : fields(std::move(tree)), tensors(std::move(of_tree)) {}
-  // Nothing but a tensor.
+  // A single tensor, without fields.
   Content(TensorField tensor) : fields(TensorIndex{0}), tensors{std::move(tensor)} {}
-  // A struct that TENSORBUS_MESSAGE knows; it keeps a copy of it.
+  // A struct declared by TENSORBUS_MESSAGE; the content keeps a copy of it.
   template <IsMessageStruct Struct>
   explicit Content(const Struct& message);
 
-  // The only tensor of what came. Throws Error(kInvalidArgument) if there is not exactly one.
+  // Returns the only tensor. Throws Error(kInvalidArgument) if there is not exactly one.
   const Tensor& tensor() const;
-  // The tensor at this key of the fields. Throws Error(kInvalidArgument) if there is none.
+  // Returns the tensor at this key of the fields. Throws Error(kInvalidArgument) if there is none.
   const Tensor& tensor(std::string_view key) const;
 
   Value fields;
@@ -65,7 +65,7 @@ inline const Tensor& Content::tensor(std::string_view key) const {
   return tensors[index].tensor();
 }
 
-// Throws Error(kTypeMismatch) that names the field which is of another type, or not there.
+// Throws Error(kTypeMismatch) that names the field that has another type or is missing.
 template <IsMessageStruct Struct>
 Struct read_message(const Content& content) {
   std::vector<Tensor> tensors;

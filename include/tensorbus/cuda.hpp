@@ -1,6 +1,6 @@
 #pragma once
 
-// For programs that use CUDA's runtime: received tensors, loans and memory of one's own as typed
+// For programs that use CUDA's runtime: received tensors, loans and other GPU memory as typed
 // device pointers, each with the stream that works with it.
 #include <cuda_runtime_api.h>
 
@@ -26,8 +26,8 @@
 
 namespace tensorbus::inline v0 {
 
-// Elements on a GPU by their indices, whatever their strides: what ArrayView is on the host. It is
-// handed to a kernel by value, and owns nothing.
+// The elements of a tensor on a GPU, accessed by index, with any strides: the counterpart of
+// ArrayView. It is passed to a kernel by value, and owns nothing.
 //
 //   __global__ void scale(DeviceView<float, 2> rows, float factor) {
 //     const int column = blockIdx.x * blockDim.x + threadIdx.x;
@@ -76,7 +76,7 @@ inline void require_success(cudaError_t error, const char* call) {
     throw Error(Code::kSystem, std::string(call) + ": " + cudaGetErrorString(error));
 }
 
-// The GPU that has this memory; the current one, of no memory.
+// Returns the GPU of this memory; for null the current one.
 inline Device device_with(const void* data) {
   int ordinal = 0;
   if (data == nullptr) {
@@ -92,9 +92,9 @@ inline Device device_with(const void* data) {
 
 }  // namespace internal
 
-// The elements of a received tensor for kernels on `stream`, which is told to wait until they are
-// written (Tensor::use_on). Throws Error(kInvalidArgument) for a tensor in host memory, of another
-// element type or rank, and, unless T is const, for a read-only one.
+// Returns the elements of a received tensor for kernels on `stream`. The stream is made to wait
+// until they are written (Tensor::use_on). Throws Error(kInvalidArgument) for a tensor in host
+// memory, of another element type or rank, or, unless T is const, a read-only one.
 //
 //   const auto image = tensorbus::device_view<const std::uint8_t, 3>(sample->tensor(), stream);
 //   normalize<<<grid, block, 0, stream>>>(image, output);
@@ -112,7 +112,7 @@ DeviceView<T, Rank> device_view(const Tensor& tensor, cudaStream_t stream) {
   return DeviceView<T, Rank>(view);
 }
 
-// The same of a loan, to be written.
+// The same for a loan, writable.
 //
 //   tensorbus::Loan loan = publisher.loan<float>({1080, 1920}, tensorbus::Device::cuda());
 //   render<<<grid, block, 0, stream>>>(tensorbus::device_view<float, 2>(loan));
@@ -124,7 +124,7 @@ DeviceView<T, Rank> device_view(const Loan& loan) {
       internal::array_view<T, Rank>(reinterpret_cast<T*>(loan.data()), loan.layout(), "loan"));
 }
 
-// The elements of a contiguous tensor, or loan, in the same way.
+// The same as a pointer, for a contiguous tensor or loan.
 //
 //   const float* weights = tensorbus::device_pointer<const float>(sample->tensor(), stream);
 template <typename T>
@@ -146,9 +146,9 @@ T* device_pointer(const Loan& loan) {
   return reinterpret_cast<T*>(loan.data());
 }
 
-// Memory of one's own on a GPU, row-major, as `stream` leaves it, to be published or shared. It is
-// copied on the GPU, in that stream's order: with `keeper`, which then owns it, it is published as
-// it lies, where the driver can do that (TensorView). The GPU is that of the memory.
+// Describes your own GPU memory, row-major, for publishing or sharing what `stream` writes. It is
+// copied on the GPU, in that stream's order. With a `keeper` that owns it, it is published in
+// place, where the driver supports this (TensorView). The GPU is that of the memory.
 //
 //   float* scores;
 //   cudaMallocAsync(&scores, 1000 * sizeof(float), stream);
@@ -156,7 +156,7 @@ T* device_pointer(const Loan& loan) {
 //   publisher.publish(tensorbus::view_of(scores, {1000}, stream));
 //   cudaFreeAsync(scores, stream);
 //
-// Throws Error(kInvalidArgument) for an address that is not of a GPU's memory.
+// Throws Error(kInvalidArgument) for an address that is not GPU memory.
 template <typename T>
 TensorView view_of(const T* data, Dims shape, cudaStream_t stream,
                    std::shared_ptr<const void> keeper = nullptr) {

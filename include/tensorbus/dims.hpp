@@ -11,10 +11,10 @@
 
 namespace tensorbus::inline v0 {
 
-// More dimensions than this no tensor has.
+// The largest number of dimensions of a tensor.
 inline constexpr std::size_t kMaxDims = 64;
 
-// The sizes or the strides of a tensor, outermost first. Up to six live in the object itself.
+// The sizes or the strides of a tensor, outermost first. Up to six lie in the object itself.
 class Dims {
  public:
   Dims() = default;
@@ -56,7 +56,7 @@ class Dims {
  private:
   static constexpr std::size_t kInline = 6;
 
-  // Apart, so that a copy of few dimensions is compiled into its caller.
+  // A separate function, so that a copy of few dimensions is inlined.
   [[gnu::noinline]] void copy_spilled(const Dims& other) {
     spill_ = std::make_unique<std::int64_t[]>(count_);
     std::copy(other.begin(), other.end(), begin());

@@ -1,7 +1,7 @@
 #pragma once
 
-// For programs that have DLPack's header (or PyTorch's copy of it): tensors to and from whatever
-// speaks DLPack, without a copy.
+// For programs that have DLPack's header (or PyTorch's copy of it): tensors to and from any library
+// that supports DLPack, without a copy.
 #if __has_include(<dlpack/dlpack.h>)
 #include <dlpack/dlpack.h>
 #else
@@ -24,7 +24,7 @@
 
 namespace tensorbus::inline v0 {
 
-// Owns a DLPack tensor, a DLManagedTensor or a DLManagedTensorVersioned: calls its deleter.
+// Owns a DLPack tensor (DLManagedTensor or DLManagedTensorVersioned): calls its deleter.
 struct DLPackDeleter {
   template <typename Managed>
   void operator()(Managed* managed) const noexcept {
@@ -39,13 +39,13 @@ namespace internal {
 template <typename Managed>
 inline constexpr bool kIsVersioned = requires(Managed managed) { managed.version; };
 
-// A received tensor, for as long as somebody has it under DLPack's name.
+// A received tensor, kept alive by its DLPack tensor.
 template <typename Managed>
 struct DLPackTensor {
   explicit DLPackTensor(const Tensor& received) : tensor(received) {}
 
   Managed managed{};
-  Tensor tensor;  // its lease; shape and strides are read here
+  Tensor tensor;  // holds the lease; shape and strides point into it
 };
 
 inline DLDevice dlpack_device_of(Device device) noexcept {
@@ -66,15 +66,15 @@ inline DLTensor dlpack_tensor_of(const Tensor& tensor, const DLPackType& type) n
 
 }  // namespace internal
 
-// A received tensor for a library that takes DLPack. It holds the lease until its deleter is
-// called, in any thread:
+// Returns a received tensor for a library that takes DLPack. It holds the lease until its deleter
+// is called, in any thread:
 //
 //   auto managed = tensorbus::to_dlpack(sample->tensor());
 //   their_array = their::from_dlpack(managed.release());
 //
-// A read-only tensor is so in DLPack's words only if `Managed` is DLManagedTensorVersioned: to the
-// others it must be said. Of a tensor on a GPU, call Tensor::use_on() for each stream that works
-// with it. Throws Error(kUnsupported) for elements that DLPack has no name for.
+// DLPack marks a tensor as read-only only if `Managed` is DLManagedTensorVersioned; with the other
+// type, tell the library yourself. For a tensor on a GPU, call Tensor::use_on() for each stream
+// that works with it. Throws Error(kUnsupported) for element types without a name in DLPack.
 template <typename Managed = DLManagedTensor>
 DLPackOwner<Managed> to_dlpack(const Tensor& tensor) {
   const auto type = internal::dlpack_type_of(tensor.dtype());
@@ -96,9 +96,9 @@ DLPackOwner<Managed> to_dlpack(const Tensor& tensor) {
   return DLPackOwner<Managed>(&held.release()->managed);
 }
 
-// Another library's tensor, to be published or shared. It stays theirs, and has to live for as long
-// as the call that it is given to. `stream`: see TensorView. Throws Error(kUnsupported) for one
-// that is neither in host memory nor on a GPU of CUDA, or has elements that we have no name for.
+// Describes another library's tensor, to be published or shared. The library keeps it; it must live
+// until the call that gets the view returns. `stream`: see TensorView. Throws Error(kUnsupported)
+// if it is neither in host memory nor on a CUDA GPU, or if its element type is unknown here.
 inline TensorView view_of(const DLTensor& tensor, void* stream = nullptr) {
   const bool on_device = tensor.device.device_type == kDLCUDA;
   if (!on_device && tensor.device.device_type != kDLCPU && tensor.device.device_type != kDLCUDAHost)
@@ -125,8 +125,8 @@ inline TensorView view_of(const DLTensor& tensor, void* stream = nullptr) {
   return view;
 }
 
-// The same, which owns it, for as long as somebody reads its memory: on a GPU it is published as it
-// lies where the driver can do that.
+// The same, and owns the tensor until its readers are done: on a GPU it is published in place,
+// where the driver supports this.
 //
 //   publisher.publish(tensorbus::view_of(tensorbus::DLPackOwner<DLManagedTensor>(theirs)));
 template <typename Managed>

@@ -10,8 +10,7 @@
 
 namespace tensorbus::inline v0 {
 
-// What an element is. The numbers travel in descriptors and never change; new ones are added at the
-// end.
+// Element types. The numbers travel in descriptors and never change; new ones are added at the end.
 enum class DType : std::uint8_t {
   kBool = 1,
   kUInt8 = 2,
@@ -29,8 +28,8 @@ enum class DType : std::uint8_t {
   kComplex64 = 14,
   kComplex128 = 15,
   kComplex32 = 16,
-  // The small floats of the OCP and Graphcore formats, a byte each. float4_e2m1fn_x2 is PyTorch's:
-  // two in one byte; float4_e2m1fn and the narrow integers take a byte each.
+  // The small floats of the OCP and Graphcore formats, one byte each. float4_e2m1fn_x2 is PyTorch's
+  // type with two in a byte; float4_e2m1fn and the narrow integers take one byte each.
   kFloat8E4M3FN = 17,
   kFloat8E4M3FNUZ = 18,
   kFloat8E5M2 = 19,
@@ -58,7 +57,7 @@ enum class DType : std::uint8_t {
   kUInt5 = 41,
   kUInt6 = 42,
   kUInt7 = 43,
-  // PyTorch's bits without a meaning.
+  // PyTorch's types of bits without a meaning.
   kBits8 = 44,
   kBits16 = 45,
   kBits1x8 = 46,
@@ -73,7 +72,7 @@ struct DTypeInfo {
   std::size_t bytes;
 };
 
-// By number; 0 is no dtype.
+// By number; 0 is not a dtype.
 inline constexpr auto kDTypes = std::to_array<DTypeInfo>({{"", 0},
                                                           {"bool", 1},
                                                           {"uint8", 1},
@@ -131,10 +130,10 @@ constexpr const DTypeInfo& info_of(DType dtype) noexcept {
 
 }  // namespace internal
 
-// Bytes of one element; 0 for a number that is no dtype.
+// Returns the bytes of one element; 0 for a number that is not a dtype.
 constexpr std::size_t item_bytes(DType dtype) noexcept { return internal::info_of(dtype).bytes; }
 
-// "float32", as PyTorch and NumPy spell it; "" for a number that is no dtype.
+// Returns e.g. "float32", as PyTorch and NumPy spell it; "" for a number that is not a dtype.
 constexpr std::string_view name_of(DType dtype) noexcept { return internal::info_of(dtype).name; }
 constexpr std::optional<DType> dtype_named(std::string_view name) noexcept {
   for (std::size_t number = 1; number < internal::kDTypes.size(); ++number)
@@ -142,7 +141,7 @@ constexpr std::optional<DType> dtype_named(std::string_view name) noexcept {
   return std::nullopt;
 }
 
-// The dtype of a C++ element type.
+// Returns the dtype of a C++ element type.
 template <typename T>
 constexpr DType dtype_of() noexcept {
   if constexpr (std::is_same_v<T, bool>)

@@ -3,7 +3,7 @@
 #include <stdexcept>
 #include <string>
 
-// Seen from all libraries of a program, so that one can catch what another throws.
+// Visible to all libraries of a program, so that one can catch what another throws.
 #if defined(TENSORBUS_BUILD)
 #define TENSORBUS_SEEN
 #else
@@ -12,24 +12,24 @@
 
 namespace tensorbus::inline v0 {
 
-// Why a call failed. Expected outcomes of the data path (nothing there yet, a full queue) are
-// values, not errors; see Outcome.
+// Why a call failed. Expected outcomes of the data path (no sample yet, a full queue) are values,
+// not errors; see Outcome.
 enum class Code {
   kInvalidArgument,  // the caller's mistake
   kUnsupported,      // a tensor or option that cannot travel
   kOutOfMemory,      // a limit was reached; the message names it
   kClosed,           // the object, or the other side, is closed
-  kTimeout,          // the time given was not enough
+  kTimeout,          // the timeout was too short
   kProtocol,         // a peer sent something that is not the protocol
-  kVersionMismatch,  // a peer, or the library that is loaded, is of another version
-  kPermission,       // a domain directory or a peer is somebody else's, or not to be written to
-  kForked,           // the object was made before fork() and is used in the child
-  kSystem,           // a system call failed
-  kTypeMismatch,     // a publisher and a subscriber of a topic mean different messages
-  kService,          // a service's callback failed; see ServiceError
+  kVersionMismatch,  // a peer, or the loaded library, has another version
+  kPermission,    // a domain directory or a peer belongs to another user, or must not be written to
+  kForked,        // the object was made before fork() and is used in the child
+  kSystem,        // a system call failed
+  kTypeMismatch,  // publisher and subscriber of a topic have different message types
+  kService,       // a service's callback failed; see ServiceError
 };
 
-// The one exception of this library: what was expected, what came, what to do.
+// The exception of this library: what was expected, what came, what to do.
 //
 //   try {
 //     tensorbus::Publisher publisher("");

@@ -26,8 +26,8 @@
 
 namespace tensorbus::inline v0 {
 
-// Calls back for the samples of its subscribers and the requests of its services, one after the
-// other, in the thread that drives it.
+// Calls callbacks for the samples of its subscribers and the requests of its services, one after
+// the other, in the thread that drives it.
 //
 //   tensorbus::Executor executor;
 //   executor.on_sample(tensorbus::Subscriber("camera/image"), [](const tensorbus::Sample& image) {
@@ -39,38 +39,38 @@ namespace tensorbus::inline v0 {
 //
 //   std::jthread thread([&](std::stop_token stop) { executor.run(stop); });
 //
-// In an event loop that is there already: when poll() finds descriptor() readable,
+// In an existing event loop: when poll() finds descriptor() readable, call
 //
 //   executor.poll_once(std::chrono::seconds(0));
 //
-// It takes its subscribers and services, and closes them when it goes. One thread at a time drives
-// it, adds to it, and removes what was added; stop() may come from any, and from a signal handler.
-// Does not move: threads know it.
+// It owns its subscribers and services, and closes them when it is destroyed. One thread at a time
+// drives it, adds and removes; stop() may be called in any thread and in a signal handler. Not
+// movable, because threads refer to it.
 class Executor {
  public:
   // A callback that takes a Sample by value may keep it.
   using Callback = std::function<void(Sample)>;
-  // Of what was added; never one of something else.
+  // Identifies a subscriber or service that was added; never reused.
   enum class Token : std::uint64_t {};
 
-  // Throws Error(kSystem) without descriptors left.
+  // Throws Error(kSystem) if no descriptors are left.
   Executor() { epoll_.add(wake_.get(), kWake); }
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Also from inside a callback. Throws Error(kClosed) for a subscriber that was moved from, what
+  // May be called in a callback, too. Throws Error(kClosed) for a moved-from subscriber, what
   // Subscriber::event_descriptor() throws, and Error(kSystem).
   Token on_sample(Subscriber subscriber, Callback callback) {
-    const int descriptor = subscriber.event_descriptor();  // readable now: what is there comes
+    const int descriptor = subscriber.event_descriptor();  // readable at first
     return add(std::make_shared<Topic>(std::move(subscriber), std::move(callback)), descriptor);
   }
-  // The same. Throws Error(kClosed) for a service that was moved from, and Error(kSystem).
+  // The same. Throws Error(kClosed) for a moved-from service, and Error(kSystem).
   Token serve(Service service) {
     const int descriptor = service.descriptor();
     return add(std::make_shared<Requests>(std::move(service)), descriptor);
   }
-  // Its callback is called no more, and it is closed. Also from inside a callback, of this one,
-  // too, which is closed when it returns. False if it was removed before.
+  // Removes and closes a subscriber or service; its callback is not called again. In its own
+  // callback: closes it when that returns. Returns false if it was removed before.
   bool remove(Token token) {
     const auto found = sources_.find(token);
     if (found == sources_.end()) return false;
@@ -79,19 +79,19 @@ class Executor {
     return true;
   }
 
-  // Calls back for what there is, and waits up to `timeout` for something. At most 16 of
-  // each subscriber and service, so that none has to wait for long. Returns how many there were: 0
-  // if nothing came in time, after stop(), and when a signal handler ran. Throws what the callback
-  // of a sample throws, which is gone then, and what Subscriber::try_receive() and
-  // Service::try_serve() do; the rest comes with the next call.
+  // Calls the callbacks for what has come, after waiting up to `timeout` for something. At most 16
+  // for each subscriber and service, so that none waits for long. Returns the number of calls: 0 if
+  // nothing came in time, after stop(), and when a signal handler ran. Throws what a sample's
+  // callback throws (the sample is gone then), and what Subscriber::try_receive() and
+  // Service::try_serve() throw; the rest comes with the next call.
   std::size_t poll_once(std::chrono::nanoseconds timeout);
 
-  // Until stop(), which ends the next call of run() if there is none now. Throws as poll_once().
+  // Runs until stop(). A stop() before run() ends the next run() at once. Throws as poll_once().
   void run() {
     while (!stopping_.exchange(false, std::memory_order_relaxed)) (void)poll_once(kForever);
   }
 #if defined(__cpp_lib_jthread)
-  // The same, also until a stop is requested.
+  // The same; also ends when a stop is requested.
   void run(std::stop_token stop) {
     const std::stop_callback wake(stop, [this] { ring(); });
     while (!stop.stop_requested() && !stopping_.exchange(false, std::memory_order_relaxed))
@@ -99,7 +99,7 @@ class Executor {
   }
 #endif
   void stop() noexcept {
-    // Relaxed: the descriptor that is written orders it.
+    // Relaxed: writing the descriptor orders it.
     stopping_.store(true, std::memory_order_relaxed);
     ring();
   }
@@ -110,19 +110,19 @@ class Executor {
  private:
   static constexpr std::chrono::nanoseconds kForever = std::chrono::nanoseconds::max();
   static constexpr std::size_t kTurn = 16;
-  static constexpr std::uint64_t kWake = 0;  // no token
+  static constexpr std::uint64_t kWake = 0;  // not a token
 
-  // What it calls back for.
+  // A subscriber or service with its callback.
   class Source {
    public:
     Source() = default;
     Source(const Source&) = delete;
     Source& operator=(const Source&) = delete;
     virtual ~Source() = default;
-    // kDone: it called back. kTimedOut: there is nothing now. kClosed: there will be nothing.
+    // kDone: called the callback. kTimedOut: nothing is there now. kClosed: nothing will come.
     virtual Outcome step() = 0;
 
-    int descriptor = -1;  // its own, that is watched; -1: no longer
+    int descriptor = -1;  // its own descriptor, which is watched; -1: no longer
   };
 
   class Topic final : public Source {
@@ -160,7 +160,7 @@ class Executor {
   void unwatch(Source& source) noexcept {
     if (source.descriptor >= 0) epoll_.remove(std::exchange(source.descriptor, -1));
   }
-  // An eventfd that is full is readable already.
+  // If the eventfd is full, it is readable already.
   void ring() noexcept {
     const std::uint64_t one = 1;
     (void)!::write(wake_.get(), &one, sizeof one);
@@ -176,7 +176,7 @@ class Executor {
   internal::Fd wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"};
   std::atomic<bool> stopping_{false};
   std::uint64_t last_token_ = kWake;
-  std::map<Token, std::shared_ptr<Source>> sources_;  // the one that has its turn, has that, too
+  std::map<Token, std::shared_ptr<Source>> sources_;  // shared with the present turn
 };
 
 inline std::size_t Executor::poll_once(std::chrono::nanoseconds timeout) {
@@ -191,7 +191,7 @@ inline std::size_t Executor::poll_once(std::chrono::nanoseconds timeout) {
   return calls;
 }
 
-// It may have been removed by a callback before its turn, or by its own.
+// A callback may have removed the source before its turn, or in it.
 inline std::size_t Executor::turn_of(Token token) {
   const auto found = sources_.find(token);
   if (found == sources_.end()) return 0;

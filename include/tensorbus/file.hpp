@@ -14,10 +14,10 @@
 
 namespace tensorbus::inline v0 {
 
-// A file whose tensors lie in memory, page by page as they are touched: processes that map the same
-// file share one memory, and it may be larger than the machine's. docs/files.md says what a file
-// is, and what becomes of one that changes meanwhile. A handle: copies name the same mapping. The
-// tensors live on by themselves. It may be used in forked children, too.
+// A mapped file and its tensors. Pages are read when they are touched; processes that map the same
+// file share one memory, which may be larger than the machine's. docs/files.md describes the
+// formats, and files that change meanwhile. A handle: copies refer to the same mapping, and the
+// tensors keep it alive by themselves. It may be used in forked children, too.
 //
 //   const tensorbus::MappedFile model("model.safetensors");
 //   publisher.publish(model.tensor("weight").view());  // by reference: receivers map the file, too
@@ -30,21 +30,21 @@ namespace tensorbus::inline v0 {
 //   counts.flush();
 class MappedFile {
  public:
-  // Throws Error that names the file and the field: kInvalidArgument if it is too short, not what
-  // it says, or not what the options say; kUnsupported for elements that no tensor has;
-  // kPermission; kOutOfMemory: no room on the disk, or in the address space; kSystem: there is no
-  // such file, say.
+  // Maps a file. Throws Error that names the file and the field: kInvalidArgument if it is too
+  // short, inconsistent, or contradicts the options; kUnsupported for elements that no tensor can
+  // have; kPermission; kOutOfMemory if the disk or the address space is full; kSystem, e.g. if
+  // there is no such file.
   explicit MappedFile(const std::string& path, const FileOptions& options = {})
       : file_(mapped(path, options)) {}
 
-  // The names of the tensors of a .safetensors file, in its order; none for other files.
+  // Returns the names of a .safetensors file's tensors, in its order; none for other files.
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (std::uint32_t i = 0; i < tb_file_tensor_count(alive()); ++i)
       if (const char* const name = tb_file_tensor_name(alive(), i)) names.emplace_back(name);
     return names;
   }
-  // What a .safetensors file says beside its tensors (`__metadata__`).
+  // Returns the metadata of a .safetensors file (`__metadata__`).
   std::map<std::string, std::string> metadata() const {
     std::map<std::string, std::string> metadata;
     for (std::uint32_t i = 0; i < tb_file_metadata_count(alive()); ++i)
@@ -52,19 +52,19 @@ class MappedFile {
     return metadata;
   }
 
-  // The tensor of a file without names. Throws Error(kInvalidArgument) of a .safetensors file.
+  // The tensor of a file without names. Throws Error(kInvalidArgument) for a .safetensors file.
   Tensor tensor() const { return tensor_named(nullptr); }
-  // One of a .safetensors file. Throws Error(kInvalidArgument) that says which there are,
-  // Error(kUnsupported) for the packed F6 types, of which there are no tensors.
+  // Returns a tensor of a .safetensors file. Throws Error(kInvalidArgument) that lists the names,
+  // Error(kUnsupported) for the packed F6 types, which no tensor can have.
   Tensor tensor(const std::string& name) const {
     return tensor_named(internal::c_text(name, "the name"));
   }
 
-  // Throws Error(kSystem) if the memory is not what is in the file: it was cut short, or a page
-  // could not be read or written; or, unless writes reach it, somebody wrote to it since it was
-  // mapped. Call it after you have read, and trust what you read only then.
+  // Throws Error(kSystem) if the memory is not what the file holds: the file was cut short, a page
+  // could not be read or written, or, unless writes reach the file, the file was written to since
+  // it was mapped. Call it after reading: only then may the data be trusted.
   void check() const { internal::require_done(tb_file_check(alive())); }
-  // Waits until what was written is on the disk; others see it before that, at once. Throws
+  // Waits until all writes are on the disk; other processes see them before that, at once. Throws
   // Error(kInvalidArgument) if writes do not reach the file, else as check().
   void flush() const { internal::require_done(tb_file_flush(alive())); }
 
@@ -92,7 +92,7 @@ class MappedFile {
   internal::FileRef file_;
 };
 
-// The tensor in a file that has one, without reading it.
+// Maps the only tensor of a file, without reading it.
 //
 //   const auto frames = tensorbus::map_file("frames.npy");
 //   const auto weights = tensorbus::map_file("weights.f32", {.dtype = tensorbus::DType::kFloat32});

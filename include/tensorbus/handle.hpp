@@ -8,14 +8,14 @@
 
 namespace tensorbus::inline v0 {
 
-// The name of what somebody shares (share.hpp): a line of text that any means can carry to any
-// process of the domain (docs/handles.md says what is in it). It keeps nothing alive.
+// The name of a share (share.hpp): a line of text that any channel can carry to any process of the
+// domain (docs/handles.md has the format). It keeps nothing alive.
 //
 //   std::string line = shared.handle().text();                          // "tensorbus:..."
 //   Sample sample = tensorbus::attach(tensorbus::Handle::parse(line));  // in another process
 class Handle {
  public:
-  // Throws Error(kInvalidArgument) that says what is wrong: cut short, changed, of another version.
+  // Throws Error(kInvalidArgument) that says why: cut short, changed, another version.
   static Handle parse(std::string text) {
     internal::require_done(tb_handle_check(internal::c_text(text, "the handle")));
     return Handle(std::move(text));
@@ -28,7 +28,7 @@ class Handle {
   explicit Handle(std::string text) : text_(std::move(text)) {}
   friend class Shared;
 
-  std::string text_;  // there is one for each handle
+  std::string text_;  // each handle has one text only
 };
 
 }  // namespace tensorbus::inline v0

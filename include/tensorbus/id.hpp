@@ -17,7 +17,7 @@
 
 namespace tensorbus::inline v0 {
 
-// A random 128-bit identity: of a participant, of a host. Written as 32 lower-case hex digits.
+// A random 128-bit id of a participant or host. As text it is 32 lower-case hexadecimal digits.
 struct Id {
   std::array<std::uint8_t, 16> bytes{};
 
@@ -26,7 +26,7 @@ struct Id {
   std::string hex() const;
 
   bool operator==(const Id&) const = default;
-  // Not defaulted: libc++ 14 orders no arrays.
+  // Not defaulted: libc++ 14 has no ordering of arrays.
   std::strong_ordering operator<=>(const Id& other) const noexcept {
     return std::memcmp(bytes.data(), other.bytes.data(), bytes.size()) <=> 0;
   }

@@ -12,7 +12,7 @@
 
 namespace tensorbus::inline v0 {
 
-// What a tensor is beside its numbers. The values travel in descriptors.
+// Attributes of a tensor beside its elements. The values travel in descriptors.
 enum class TensorFlags : std::uint8_t {
   kNone = 0,
   kRequiresGrad = 2,
@@ -29,20 +29,20 @@ constexpr bool has(TensorFlags flags, TensorFlags flag) noexcept {
   return (static_cast<unsigned>(flags) & static_cast<unsigned>(flag)) != 0;
 }
 
-// How the elements of a tensor lie in memory. Strides are in elements and may be zero or negative.
+// How the elements of a tensor lie in memory. Strides are in elements, may be zero or negative.
 struct Layout {
   DType dtype = DType::kUInt8;
   Dims shape;
   Dims strides;
   TensorFlags flags = TensorFlags::kNone;
 
-  // Row-major without gaps. Throws Error(kInvalidArgument) for a negative size or one whose bytes
-  // do not fit into 63 bits.
+  // Returns a row-major layout without gaps. Throws Error(kInvalidArgument) for a negative size, or
+  // if its bytes do not fit into 63 bits.
   static Layout contiguous(DType dtype, Dims shape, TensorFlags flags = TensorFlags::kNone);
 
   std::size_t elements() const noexcept;
   std::size_t packed_bytes() const noexcept { return elements() * item_bytes(dtype); }
-  // Are the strides exactly those that contiguous() writes for this shape?
+  // Returns true if the strides are exactly those of contiguous() for this shape.
   bool is_contiguous() const noexcept;
 
   friend bool operator==(const Layout& a, const Layout& b) noexcept {
@@ -57,8 +57,8 @@ struct ByteSpan {
   std::size_t bytes() const noexcept { return static_cast<std::size_t>(end - begin); }
 };
 
-// Throws Error(kInvalidArgument) naming what is wrong: unknown dtype, too many dimensions, sizes
-// and strides of different length, a negative size, an overflow. Takes input of any origin.
+// Checks a layout of any origin. Throws Error(kInvalidArgument) that names the fault: unknown
+// dtype, too many dimensions, sizes and strides of different length, a negative size, an overflow.
 ByteSpan span_of(const Layout& layout);
 
 namespace internal {
@@ -77,7 +77,7 @@ inline constexpr std::int64_t kMaxTensorBytes = std::numeric_limits<std::int64_t
   return product;
 }
 
-// Bytes of an element, if a layout can be of this dtype and so many dimensions.
+// Returns the bytes of an element; throws if no layout can have this dtype or so many dimensions.
 inline std::int64_t checked_item(DType dtype, std::size_t dims) {
   const auto item = static_cast<std::int64_t>(item_bytes(dtype));
   if (item == 0) refuse_tensor("unknown dtype number " + std::to_string(static_cast<int>(dtype)));
@@ -86,7 +86,7 @@ inline std::int64_t checked_item(DType dtype, std::size_t dims) {
   return item;
 }
 
-// A size as a factor of strides: PyTorch and NumPy count an empty dimension as 1 there.
+// Returns a size as a factor of strides: PyTorch and NumPy count an empty dimension as 1 there.
 inline std::int64_t counted(std::int64_t size) {
   if (size < 0) refuse_tensor("negative size " + std::to_string(size));
   return std::max<std::int64_t>(size, 1);
@@ -96,8 +96,7 @@ inline std::int64_t counted(std::int64_t size) {
 
 namespace internal {
 
-// Gives a layout the strides that contiguous() gives, and throws what that throws. Returns what
-// span_of() says of it then.
+// Gives a layout the strides of contiguous(), and throws what that throws. Returns its span_of().
 inline ByteSpan lay_out_in_rows(Layout& layout) {
   const std::int64_t item = checked_item(layout.dtype, layout.shape.size());
   layout.strides = Dims(layout.shape.size());

@@ -7,16 +7,16 @@
 
 namespace tensorbus::inline v0 {
 
-// What a publisher says of itself in the domain's directory.
+// The description of a publisher in the domain's directory.
 struct PublisherInfo {
   std::string topic;
-  std::string node;  // empty: of none
+  std::string node;  // empty: no node
   MessageType type;
   Id participant;
-  std::uint32_t pid = 0;  // as its process sees it
+  std::uint32_t pid = 0;  // in the pid namespace of its process
 };
 
-// What a node says of itself there.
+// The description of a node there.
 struct NodeInfo {
   std::string name;
   Id participant;

@@ -16,7 +16,8 @@
 
 namespace tensorbus::inline v0 {
 
-// Who is in a domain, as its directory says. Asked of the living, without a daemon.
+// The publishers and nodes of a domain, as its directory lists them. Only living ones; no daemon is
+// involved.
 //
 //   for (const tensorbus::PublisherInfo& publisher : tensorbus::list_publishers())
 //     std::cout << publisher.topic << " of " << publisher.pid << '\n';
@@ -32,7 +33,7 @@ inline NodeInfo info_of(const tb_node_info& info) {
   return {info.name, id_of(info.participant), info.pid};
 }
 
-// All that a list of C's tells.
+// Collects the items of a listing in C.
 template <typename Info>
 struct Told {
   std::vector<Info> all;
@@ -67,7 +68,7 @@ inline std::vector<NodeInfo> list_nodes(const Participant& participant = Partici
   return internal::listed<NodeInfo>(tb_list_nodes, participant);
 }
 
-// Until there is a publisher of the topic, or a node of the name. kDone, kTimedOut or kInterrupted.
+// Waits for a publisher of the topic, or a node: kDone, kTimedOut or kInterrupted.
 inline Outcome wait_for_topic(const std::string& topic, std::chrono::nanoseconds timeout,
                               const GiveUp& give_up = {},
                               const Participant& participant = Participant::shared()) {
@@ -85,7 +86,7 @@ inline Outcome wait_for_node(const std::string& name, std::chrono::nanoseconds t
                                    timeout.count(), asked.get())));
 }
 
-// A node's name in the domain, for as long as it lives. Several may have the same.
+// Keeps a node's name in the domain while it lives. Several may have the same name.
 //
 //   const tensorbus::NodeName name("camera");
 class NodeName {

@@ -16,9 +16,9 @@
 
 namespace tensorbus::inline v0 {
 
-// Shared memory, of the host or of a GPU, to fill and publish: nothing is copied. Moves, does not
-// copy. A loan that is dropped without being published gives its memory back. What is asked of one
-// that was published or moved from throws Error(kClosed).
+// Shared memory, of the host or of a GPU, to fill and publish without a copy. Movable, not
+// copyable. A loan that is destroyed without being published gives its memory back. Calls on a
+// published or moved-from loan throw Error(kClosed).
 //
 //   tensorbus::Loan frame = publisher.loan<std::uint8_t>({1080, 1920, 3});
 //   capture(frame.as<std::uint8_t>());
@@ -27,12 +27,12 @@ class Loan {
  public:
   const Layout& layout() const { return alive().layout_; }
   Device device() const { return alive().device_; }
-  // The first element; of a GPU's memory: for its kernels, not for the host.
+  // The first element. GPU memory is for kernels, not for the host.
   std::byte* data() const { return alive().data_; }
   TensorView view() const { return {data(), layout(), device()}; }
 
-  // The elements, to be written. Throws Error(kInvalidArgument) for another element type, a GPU's
-  // memory, and a layout that is not contiguous.
+  // Returns the elements, writable. Throws Error(kInvalidArgument) for another element type, for
+  // GPU memory, and for a layout that is not contiguous.
   template <typename T>
   std::span<T> as() const {
     internal::require_host(device(), "loan");
@@ -40,8 +40,8 @@ class Loan {
     internal::require_contiguous(layout(), "loan");
     return {reinterpret_cast<T*>(data_), layout_.elements()};
   }
-  // The same by their indices, whatever the strides: see ArrayView. Throws Error(kInvalidArgument)
-  // for another rank, too.
+  // Returns the elements for access by index, with any strides: see ArrayView. Also throws
+  // Error(kInvalidArgument) for another rank.
   //   const auto rows = loan.view<float, 2>();
   //   rows(1, 2) = 0.5F;
   template <typename T, std::size_t Rank>
@@ -73,10 +73,10 @@ class Loan {
   std::byte* data_ = nullptr;
 };
 
-// Memory of the bus that this process keeps: it is filled, shared and published by reference, any
-// number of times, and whoever has it sees what is written. `shared`: others may be given the right
+// Allocates memory of the bus that this process keeps. It may be filled, shared and published by
+// reference any number of times; all holders see later writes. `shared`: others may get the right
 // to write to it, too. Its bytes are not cleared. Throws Error(kOutOfMemory) that names the limit,
-// Error(kUnsupported) that says why a GPU's memory cannot be had.
+// Error(kUnsupported) that says why GPU memory is not available.
 //
 //   tensorbus::Loan state = tensorbus::empty(Layout::contiguous(DType::kFloat32, {7}), true);
 inline Loan empty(const Layout& layout, bool shared = false,

@@ -12,20 +12,20 @@
 
 namespace tensorbus::inline v0 {
 
-// A tensor that lies somewhere in this process.
+// A tensor in memory of this process. It owns nothing, except by `keeper`.
 struct TensorView {
   const void* data = nullptr;  // the first element
   Layout layout;
   Device device{};
-  // Of a tensor on a GPU: the stream of that device (a CUstream or cudaStream_t) on which it is
-  // written. Whoever receives it reads it when what is enqueued there now has run. Null: the legacy
-  // default stream. Memory that has to be copied is read in that stream's order, also after
+  // For a tensor on a GPU: the stream of that device (a CUstream or cudaStream_t) on which it is
+  // written. Receivers read it after the work that the stream has now has run. Null: the legacy
+  // default stream. Memory that must be copied is read in that stream's order, maybe after
   // publish() has returned: free it in the same order, as PyTorch's allocator does.
   void* stream = nullptr;
-  // Of a tensor on a GPU: who keeps its memory for as long as somebody reads it. With one the
-  // tensor is published as it lies, where the driver can do that, and must not be written before
-  // its readers are through: then the keeper is let go of, by a thread of Tensorbus. Without one it
-  // is copied on the GPU, as what cannot be given to others always is (bytes_copied).
+  // For a tensor on a GPU: keeps its memory while it is read. With a keeper the tensor is published
+  // in place, where the driver supports this, and must not be written until its readers are done:
+  // then a thread of Tensorbus releases the keeper. Without a keeper it is copied on the GPU; so is
+  // memory that other processes cannot get (bytes_copied).
   std::shared_ptr<const void> keeper{};
 
   // Row-major: TensorView::of(pixels.data(), {1080, 1920, 3}).
@@ -35,12 +35,13 @@ struct TensorView {
   }
 };
 
-// What publish() takes: tensors, and the small fields beside them as MessagePack (Value::encode()).
+// The argument of publish(): tensors, and the small fields beside them as MessagePack
+// (Value::encode()).
 struct Message {
   std::vector<TensorView> tensors{};
   std::span<const std::byte> fields{};
   std::uint64_t fingerprint = 0;   // of the message type; 0: untyped
-  std::optional<Origin> origin{};  // set by a bridge that publishes what came from elsewhere
+  std::optional<Origin> origin{};  // set by a bridge that publishes samples from elsewhere
 };
 
 }  // namespace tensorbus::inline v0

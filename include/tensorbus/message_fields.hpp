@@ -23,9 +23,8 @@
 
 namespace tensorbus::inline v0 {
 
-// A tensor in a message. One that is to be sent points at memory that stays until then, of which
-// a loan's travels by reference, as ever; one that was received keeps its lease, and one that was
-// made of a loan keeps that.
+// A tensor in a message. To be sent, it may be a view, whose memory must stay until then, or a
+// loan, which it keeps; a loan's memory travels by reference. A received one keeps its lease.
 class TensorField {
  public:
   TensorField() = default;
@@ -34,12 +33,12 @@ class TensorField {
       : view_{received.data(), received.layout(), received.device()},
         received_(std::move(received)) {}
   TensorField(Loan loan) : TensorField(std::make_shared<const Loan>(std::move(loan))) {}
-  // With who keeps its memory for as long as this object or a copy of it lives.
+  // `keeper` keeps the memory while this object or a copy of it lives.
   TensorField(TensorView view, std::shared_ptr<const void> keeper)
       : view_(std::move(view)), keeper_(std::move(keeper)) {}
 
   const TensorView& view() const noexcept { return view_; }
-  // What was received. Throws Error(kInvalidArgument) for a field that was not.
+  // Returns the received tensor. Throws Error(kInvalidArgument) for a field that was not received.
   const Tensor& tensor() const {
     if (!received_) throw Error(Code::kInvalidArgument, "this field was not received");
     return *received_;
@@ -52,18 +51,18 @@ class TensorField {
   std::optional<Tensor> received_;
   std::shared_ptr<const void> keeper_;
 };
-// What Python declares as np.ndarray: it is one there.
+// Declared as np.ndarray in Python: Python receives an array.
 struct ArrayField : TensorField {
   using TensorField::TensorField;
 };
-// What Python declares as torch.Tensor.
+// Declared as torch.Tensor in Python.
 struct TorchField : TensorField {
   using TensorField::TensorField;
 };
 
 namespace internal {
 
-// A message on its way: its tensors in the order in which its fields name them.
+// A message to be sent: its tensors in the order of their indices in the fields.
 struct Outgoing {
   std::vector<TensorView> tensors;
   Value add(const TensorField& field, TensorFlags library) {
@@ -72,10 +71,10 @@ struct Outgoing {
     return TensorIndex{static_cast<std::uint32_t>(tensors.size() - 1)};
   }
 };
-inline constexpr std::int8_t kRecord = 3;  // the extension type
+inline constexpr std::int8_t kRecord = 3;  // the number of the extension type
 inline constexpr std::string_view kMessage = "message";
 
-// Throws Error(kTypeMismatch): what was expected.
+// Throws Error(kTypeMismatch) that says what was expected.
 [[noreturn]] inline void throw_unexpected(std::string_view expected) {
   throw Error(Code::kTypeMismatch, "expected " + std::string(expected));
 }
@@ -92,7 +91,7 @@ struct Incoming {
   }
 };
 
-// The same, from inside a field.
+// Rethrows an error from inside a field.
 [[noreturn]] inline void rethrow_in_field(std::string_view field, const Error& error) {
   const std::string what(error.what());
   const bool deeper = what.starts_with(".");
@@ -115,7 +114,7 @@ inline Value record_of(std::string_view type, Value fields) {
 
 // Throws Error(kTypeMismatch) for a message of another type.
 inline Value fields_of_record(std::string_view type, const Value& value) {
-  if (value.is<Value::Map>()) return value;  // of who has no types
+  if (value.is<Value::Map>()) return value;  // from a sender without types
   if (value.is<Value::Extension>() && value.as<Value::Extension>().type == kRecord) {
     const Value record = Value::decode(value.as<Value::Extension>().bytes);
     if (record.is<Value::List>()) {
@@ -128,7 +127,7 @@ inline Value fields_of_record(std::string_view type, const Value& value) {
   throw_unexpected(type);
 }
 
-// How fields of one C++ type are spelled in a definition, written and read.
+// How fields of a C++ type are spelled in a definition, written and read.
 template <typename T>
 struct Field;
 
@@ -195,7 +194,7 @@ struct Field<Value::Bytes> {
   }
 };
 
-// Anything that has no tensors in it.
+// Any value without tensors.
 template <>
 struct Field<Value> {
   static std::string spell() { return "any"; }
@@ -329,7 +328,7 @@ void read_struct(const Incoming& from, const Value& value, Struct& to) {
   });
 }
 
-// As definitions that have fields of it write it: its name and its fingerprint.
+// The type as a definition refers to it: its name and its fingerprint.
 inline std::string reference_to(const MessageType& type) {
   static constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text = std::string(type.name()) + "#";

@@ -3,8 +3,8 @@
 #include <string>
 #include <string_view>
 
-// Which fields of a struct are those of a message, declared once, at namespace scope outside of any
-// namespace:
+// Declares which fields of a struct are fields of a message. Used once for each struct, in the
+// global namespace:
 //
 //   struct Detection {
 //     std::string label;
@@ -13,8 +13,8 @@
 //   };
 //   TENSORBUS_MESSAGE(Detection, "robot.Detection", label, score, boxes)
 //
-// The name, and the names and types of the fields, are what makes the type: a Python class that has
-// the same is the same type (docs/messages.md).
+// The name, and the names and types of the fields, define the type: a Python class with the same
+// ones has the same type (docs/messages.md).
 #define TENSORBUS_MESSAGE(Struct, name_of_type, ...)                                    \
   template <>                                                                           \
   struct tensorbus::MessageStruct<Struct> {                                             \
@@ -26,8 +26,8 @@
 
 #define TENSORBUS_VISIT_FIELD_(field) visitor(#field, object.field);
 
-// macro(a) macro(b) ... for up to 256 arguments: after David Mazieres, "Recursive macros with C++20
-// __VA_OPT__".
+// macro(a) macro(b) ... for up to 256 arguments. Source: David Mazieres, "Recursive macros with
+// C++20 __VA_OPT__".
 #define TENSORBUS_PARENS_ ()
 #define TENSORBUS_EXPAND_(...) \
   TENSORBUS_EXPAND4_(TENSORBUS_EXPAND4_(TENSORBUS_EXPAND4_(TENSORBUS_EXPAND4_(__VA_ARGS__))))
@@ -50,7 +50,7 @@ namespace tensorbus::inline v0 {
 template <typename Struct>
 struct MessageStruct;
 
-// A struct that TENSORBUS_MESSAGE knows.
+// A struct declared by TENSORBUS_MESSAGE.
 template <typename T>
 concept IsMessageStruct = requires { MessageStruct<T>::kName; };
 

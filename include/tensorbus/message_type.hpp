@@ -11,20 +11,19 @@
 
 namespace tensorbus::inline v0 {
 
-// The type of messages: a name, and the names and types of fields. docs/messages.md has the grammar
-// of a definition:
+// The type of messages: a name, and the names and types of the fields. docs/messages.md has the
+// grammar of a definition:
 //
 //   robot.Detection
 //   boxes: array
 //   label: str = ...
 //
-// The fields are in the order of their names; "= ..." stands after one that a message may leave
-// out.
+// The fields are sorted by name; "= ..." follows a field that a message may leave out.
 class MessageType {
  public:
   // Any message.
   MessageType() = default;
-  // Throws Error(kInvalidArgument) for what is no definition.
+  // Throws Error(kInvalidArgument) for an invalid definition.
   explicit MessageType(std::string definition);
 
   bool is_any() const noexcept { return fingerprint_ == 0; }
@@ -33,8 +32,8 @@ class MessageType {
   // 64-bit FNV-1a (Fowler, Noll and Vo) of the definition without its "= ...". 0: any message.
   std::uint64_t fingerprint() const noexcept { return fingerprint_; }
 
-  // Why who expects this type cannot read messages of type `written`; empty if it can: every field
-  // is there with the same type, or may be left out. Others are of no interest.
+  // Returns why a reader of this type cannot read messages of type `written`; empty if it can:
+  // every field of this type is there with the same type, or may be left out. Others are ignored.
   std::string why_not(const MessageType& written) const;
 
  private:
@@ -52,7 +51,7 @@ namespace internal {
 
 inline constexpr std::string_view kLeftOut = " = ...";
 
-// The lines of a text, one after the other.
+// Iterates over the lines of a text.
 class Lines {
  public:
   explicit Lines(std::string_view text) : rest_(text) {}

@@ -5,7 +5,7 @@
 
 namespace tensorbus::inline v0 {
 
-// Who published a sample first, when a bridge published it again.
+// The first publisher of a sample that a bridge published again.
 struct Origin {
   Id host;
   Id writer;

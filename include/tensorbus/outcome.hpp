@@ -8,18 +8,18 @@
 
 namespace tensorbus::inline v0 {
 
-// What became of a call that may wait.
+// The outcome of a call that may wait.
 enum class Outcome {
   kDone,
   kTimedOut,
-  kInterrupted,  // a signal handler ran, or GiveUp said so; call again to go on
+  kInterrupted,  // a signal handler ran, or GiveUp returned true; call again to go on
   kClosed,
-  kHoldLimit,  // this subscriber holds max_held samples and there are more
+  kHoldLimit,  // this subscriber holds max_held samples, and more are waiting
 };
 
-// Asked at least ten times a second by a call that waits; true ends it with kInterrupted. Without
-// one, every signal that arrives while the call is parked does. What it throws comes out of the
-// call. A std::stop_token is one:
+// A waiting call calls it at least ten times a second; true ends the call with kInterrupted.
+// Without one, every signal that arrives while the call sleeps does. An exception from it is thrown
+// by the call. A std::stop_token is a GiveUp:
 //
 //   std::jthread worker([&](std::stop_token stop) {
 //     while (auto sample = subscriber.receive(std::chrono::hours(1), stop)) use(*sample);

@@ -22,18 +22,18 @@ namespace internal {
 tb_participant* get(const Participant& participant);
 }
 
-// This process on one domain. A handle: copies name the same participant, which lives until its
-// last handle, publisher and subscriber is gone. What makes publishers, subscribers, queues and
-// shares takes one as its last argument, and without one that which the process shares:
+// This process on one domain. A handle: copies refer to the same participant, which lives until its
+// last handle, publisher and subscriber is gone. Publishers, subscribers, queues and shares take
+// one as their last argument; the default is the one that the process shares:
 //
 //   const tensorbus::Participant lab({.domain = "lab", .budget_bytes = 1 << 30});
 //   tensorbus::Publisher publisher("camera/image", {}, lab);
 class Participant {
  public:
-  // A participant of its own. Throws Error(kPermission) for a domain directory that is not safe.
+  // Makes one of its own. Throws Error(kPermission) if the domain's directory is not safe.
   explicit Participant(const ParticipantOptions& options = {}) : Participant(options, false) {}
-  // The participant that this process shares on a domain, made on first use. A forked child gets
-  // one of its own. Options other than `domain` count on first use only.
+  // Returns the participant that this process shares on a domain, made at the first use. A forked
+  // child gets one of its own. Options other than `domain` count only at the first use.
   static Participant shared(const ParticipantOptions& options = {}) {
     return Participant(options, true);
   }
@@ -41,7 +41,7 @@ class Participant {
   Id id() const;
   std::string domain_path() const;
   ArenaUse arena() const { return arena(Device::host()); }
-  // The same of its memory on a GPU: nothing before the first loan there.
+  // The same for its memory on a GPU: zeros before the first loan there.
   ArenaUse arena(Device device) const;
 
  private:
@@ -53,7 +53,7 @@ class Participant {
 
 namespace internal {
 
-// Throws Error(kClosed) of one that was moved from.
+// Throws Error(kClosed) for a moved-from participant.
 inline tb_participant* get(const Participant& participant) {
   return living(participant.participant_, "participant");
 }
@@ -66,7 +66,7 @@ inline Participant::Participant(const ParticipantOptions& options, bool shared) 
   given.domain = internal::c_text_or_null(options.domain, "the domain");
   given.budget_bytes = options.budget_bytes;
   given.cuda_budget_bytes = options.cuda_budget_bytes;
-  given.warm_bytes = std::max<std::size_t>(options.warm_bytes, 1);  // C takes 0 for its default
+  given.warm_bytes = std::max<std::size_t>(options.warm_bytes, 1);  // 0 would mean the default in C
   given.segment_bytes = options.segment_bytes;
   participant_ = internal::created<internal::Owned<tb_participant, tb_participant_destroy>>(
       [&](tb_participant** made) { return tb_participant_create(&given, made); });

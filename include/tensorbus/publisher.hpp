@@ -20,9 +20,9 @@
 
 namespace tensorbus::inline v0 {
 
-// Sends samples to every subscriber of a topic, in any process of the domain. Moves, does not copy.
-// Thread-safe. Every call throws Error(kOutOfMemory) that names the limit when it meets one, and
-// then has done nothing; of a publisher that was moved from, Error(kClosed).
+// Sends samples to every subscriber of a topic, in any process of the domain. Movable, not
+// copyable. Thread-safe. Every call throws Error(kOutOfMemory) that names the limit when it meets
+// one, and then has done nothing; calls on a moved-from publisher throw Error(kClosed).
 //
 //   tensorbus::Publisher publisher("camera/image");
 //   tensorbus::Loan frame = publisher.loan<std::uint8_t>({1080, 1920, 3});
@@ -43,35 +43,34 @@ class Publisher {
     return type_;
   }
 
-  // Memory for one tensor, of the host or of a GPU; its bytes are not cleared. It is for what
-  // computes its result there: a tensor that is there already is published as it is, by a view,
-  // which copies it sooner than a program does into a loan. Throws
-  // Error(kOutOfMemory) that names the limit, Error(kClosed) after close(), Error(kUnsupported)
-  // that says why a GPU's memory cannot be had.
+  // Loans memory for one tensor, of the host or of a GPU; its bytes are not cleared. Use it to
+  // compute a result in place. To publish an existing tensor, pass a view: publishing copies it
+  // faster than a program copies it into a loan. Throws Error(kOutOfMemory) that names the limit,
+  // Error(kClosed) after close(), Error(kUnsupported) that says why GPU memory is not available.
   Loan loan(const Layout& layout, Device device = Device::host());
   template <typename T>
   Loan loan(Dims shape, Device device = Device::host()) {
     return loan(Layout::contiguous(dtype_of<T>(), std::move(shape)), device);
   }
 
-  // Publishes a loan without a copy. With any outcome but kDone the loan is still the caller's.
+  // Publishes a loan without a copy. With any outcome but kDone the caller still has the loan.
   // `stream`: see TensorView. Throws Error(kClosed) for a loan that was published before,
-  // Error(kInvalidArgument) for one of another participant, or of a publisher that is shared where
-  // this one is not, or the other way round.
+  // Error(kInvalidArgument) for a loan of another participant, or if only one of this publisher and
+  // the loan's publisher is `shared`.
   Published publish(Loan&& loan, void* stream = nullptr);
   // Publishes tensors and fields. Tensors that lie in a loan travel by reference, all others are
-  // copied once. Unless the outcome is kDone, nobody gets anything. Throws Error(kInvalidArgument)
-  // for tensors that make no sense, and for those of a loan that was published before.
+  // copied once. Unless the outcome is kDone, no subscriber gets the message. Throws
+  // Error(kInvalidArgument) for invalid tensors, and for those of a loan that was published before.
   Published publish(const Message& message) { return publish_all(message.tensors, message); }
   Published publish(const TensorView& tensor) { return publish_all({&tensor, 1}, {}); }
   // The same, with the fields as a value: TensorIndex{i} in it stands for tensors[i].
   //   publisher.publish(Value::Map{{"image", TensorIndex{0}}, {"id", 7}}, {loan.view()});
   Published publish(const Value& fields, const std::vector<TensorView>& tensors);
-  // The same with a timeout of its own; it matters to a reliable publisher only.
+  // The same with a timeout of its own, which only a reliable publisher uses.
   Published publish(const Message& message, std::chrono::nanoseconds timeout,
                     const GiveUp& give_up = {});
 
-  // Until there are so many. kDone, kTimedOut, kInterrupted or kClosed.
+  // Waits for `count` subscribers. Returns kDone, kTimedOut, kInterrupted or kClosed.
   Outcome wait_for_subscribers(std::uint32_t count, std::chrono::nanoseconds timeout,
                                const GiveUp& give_up = {});
   std::uint32_t subscribers() const { return stats().subscribers; }

@@ -16,10 +16,10 @@
 
 namespace tensorbus::inline v0 {
 
-// Items from any process of the domain to any other, each to exactly one. It lives in the
-// participant that makes it; when that is gone, everybody gets kClosed. Tensors go by reference,
-// straight from whoever put them: neither that process nor the queue's is needed once an item was
-// got. Thread-safe. Moves, does not copy. Of one that was moved from every call throws
+// Passes items from any process of the domain to any other, each to exactly one. The queue lives in
+// the participant that makes it; when that ends, all calls return kClosed. Tensors are passed by
+// reference, directly from the process that put them: after a get, neither that process nor the
+// queue's is needed. Thread-safe. Movable, not copyable. Calls on a moved-from queue throw
 // Error(kClosed).
 //
 //   tensorbus::Queue queue({.maxsize = 8});
@@ -34,41 +34,41 @@ class Queue {
 
   explicit Queue(const QueueOptions& options = {},
                  const Participant& participant = Participant::shared());
-  // By its address, or by its name, which may come later than we do. Throws Error(kClosed) when its
-  // host is gone, Error(kInvalidArgument) for an address that makes no sense, Error(kTimeout).
+  // Opens a queue by its address, or by its name, for which it waits. Throws Error(kClosed) if its
+  // process is gone, Error(kInvalidArgument) for an invalid address, Error(kTimeout).
   static Queue open(const std::string& address_or_name, Timeout timeout = kForever,
                     const GiveUp& give_up = {},
                     const Participant& participant = Participant::shared());
-  // By its address, and asks nobody: its host may be stopped, or gone, which the first call that
-  // needs it finds out. `options` are what the caller knows of its maker's. `shared` must be the
-  // same, or tensors are refused with Error(kProtocol); the others are only handed back by
-  // options(). Throws Error(kInvalidArgument) for a text that is no address.
+  // Makes a handle of the queue with this address, without a request: if its process is stopped or
+  // gone, the first call that needs it finds out. `options`: those that the queue was made with, as
+  // far as known. `shared` must be the same, or tensors are refused with Error(kProtocol); the
+  // others are only returned by options(). Throws Error(kInvalidArgument) if it is no address.
   static Queue at(const std::string& address, const QueueOptions& options = {},
                   const Participant& participant = Participant::shared());
 
-  // One line of text, for any means to carry.
+  // One line of text, which any channel can carry.
   std::string address() const { return tb_queue_address(queue()); }
   QueueOptions options() const;
-  // Does it live here?
+  // Returns true if the queue lives in this participant.
   bool made_here() const { return tb_queue_made_here(queue()) != 0; }
 
-  // kDone, kTimedOut (there was no room; nothing was put), kInterrupted (the same) or kClosed.
-  // Throws Error(kOutOfMemory), and Error(kTimeout) when the host does not say whether the item is
-  // in it.
+  // Puts an item. Returns kDone, kTimedOut or kInterrupted (there was no room; nothing was put), or
+  // kClosed. Throws Error(kOutOfMemory), and Error(kTimeout) if the queue's process does not say
+  // whether it has the item.
   Outcome put(const Message& item, Timeout timeout = kForever, const GiveUp& give_up = {});
-  // kDone, kTimedOut, kInterrupted or kClosed.
+  // Gets an item. Returns kDone, kTimedOut, kInterrupted or kClosed.
   Outcome get(Sample& item, Timeout timeout = kForever, const GiveUp& give_up = {});
 
-  // The same for an event loop: a request that is under way until its descriptor is readable. When
-  // it goes before that it is given up, and an item that was on its way goes back to the queue.
+  // The same for event loops: a request that has finished when its descriptor is readable. If it is
+  // destroyed before, it is cancelled, and an item on its way goes back into the queue.
   class Pending {
    public:
     int descriptor() const noexcept { return tb_pending_descriptor(pending_.get()); }
     bool is_get() const noexcept { return is_get_; }
-    // What put(), get() or join() would have returned, or thrown; once. `item` is for a get.
-    // kTimedOut: not yet. Throws Error(kClosed) once it was cancelled.
+    // Returns or throws the result of put(), get() or join(); once. `item` is for a get. kTimedOut:
+    // not finished. Throws Error(kClosed) after cancel().
     Outcome take(Sample& item);
-    // As if it went: nobody waits for it any more.
+    // Cancels the request, as its destructor does.
     void cancel() noexcept { pending_.reset(); }
 
    private:
@@ -83,17 +83,17 @@ class Queue {
   Pending start_get();
   Pending start_join();
 
-  // These three the host answers at once. Error(kTimeout): it did not in five seconds, being
-  // stopped or very busy, or we gave up.
+  // The queue's process answers these three at once. They throw Error(kTimeout) if it did not
+  // answer in five seconds, because it is stopped or very busy, or if `give_up` returned true.
 
-  // Of the oldest item that this process got. Throws Error(kInvalidArgument) if there were fewer
-  // items, Error(kClosed).
+  // Marks the oldest item that this process got as done. Throws Error(kInvalidArgument) if there
+  // were fewer items, Error(kClosed).
   void task_done(const GiveUp& give_up = {});
-  // Until every item that was put was done. kDone, kTimedOut, kInterrupted or kClosed.
+  // Waits until all items are done. Returns kDone, kTimedOut, kInterrupted or kClosed.
   Outcome join(Timeout timeout = kForever, const GiveUp& give_up = {});
   // Throws Error(kClosed).
   QueueStats stats(const GiveUp& give_up = {}) const;
-  // For everybody: items that wait are dropped.
+  // Closes the queue for all processes; waiting items are dropped.
   void close(const GiveUp& give_up = {});
 
  private:

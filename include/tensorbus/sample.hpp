@@ -26,8 +26,8 @@ template <typename Call>
 Outcome receive_into(Sample& sample, Call call);
 }
 
-// One received message. Moves, does not copy; its tensors may outlive it. One that is empty, or was
-// moved from, has no tensors and an empty header, and what cannot say so throws Error(kClosed).
+// One received message. Movable, not copyable; its tensors may outlive it. An empty or moved-from
+// sample has no tensors and an empty header; its other functions throw Error(kClosed).
 //
 //   for (const tensorbus::Tensor& tensor : sample.tensors()) use(tensor.as<float>());
 //   std::int64_t id = sample.fields().at("id").as<std::int64_t>();
@@ -45,25 +45,25 @@ class Sample {
 
   SampleHeader header() const noexcept;
   std::span<const Tensor> tensors() const noexcept { return tensors_.span(); }
-  // The only tensor. Throws Error(kInvalidArgument) if there is not exactly one.
+  // Returns the only tensor. Throws Error(kInvalidArgument) if there is not exactly one.
   const Tensor& tensor() const;
-  // The tensor at this key of the fields: sample.tensor("image"). Throws Error(kInvalidArgument) if
-  // there is none.
+  // Returns the tensor at this key of the fields: sample.tensor("image"). Throws
+  // Error(kInvalidArgument) if there is none.
   const Tensor& tensor(std::string_view key) const;
-  // The small fields as they came, MessagePack, and decoded (throws Error(kProtocol) if they are
-  // malformed). Empty if the message was nothing but a tensor.
+  // Returns the small fields as they came (MessagePack), and decoded (throws Error(kProtocol) if
+  // they are malformed). Empty if the message was a single tensor.
   std::span<const std::byte> field_bytes() const noexcept;
   Value fields() const;
 
-  // The same in writable memory of this process alone: it holds no lease, whoever keeps it. Tensors
-  // that overlap do so in the copy. Throws Error(kOutOfMemory).
+  // Returns a copy in writable memory of this process alone, which holds no lease. Tensors that
+  // overlap do so in the copy. Throws Error(kOutOfMemory).
   Sample copy() const;
 
  private:
   template <typename Call>
   friend Outcome internal::receive_into(Sample& sample, Call call);
   friend class Subscriber;
-  // What C gave is this sample's, in place of what it had.
+  // Takes over a sample from C, in place of the present one.
   void take(tb_sample* given) {
     own(given);
     describe_tensors();
@@ -80,12 +80,12 @@ class Sample {
   }
 
   internal::SampleRef sample_;
-  OneOrMany<Tensor> tensors_;  // which end before it
+  OneOrMany<Tensor> tensors_;  // destroyed before it
 };
 
 namespace internal {
 
-// Of a call that gives a sample where it is done.
+// For a call that gives a sample when it is done.
 template <typename Call>
 Outcome receive_into(Sample& sample, Call call) {
   tb_sample* given = nullptr;

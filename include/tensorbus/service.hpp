@@ -26,12 +26,12 @@ namespace tensorbus::inline v0 {
 struct ServiceStats {
   std::uint64_t calls = 0;    // requests that came
   std::uint64_t failed = 0;   // whose callback threw, or whose reply could not be sent
-  std::uint64_t refused = 0;  // of clients whose types are others
-  std::uint64_t dropped = 0;  // that made no sense, and got no answer
+  std::uint64_t refused = 0;  // of clients with other types
+  std::uint64_t dropped = 0;  // invalid requests, which got no answer
 };
 
-// Answers the requests of clients in C++ and Python, in any process of the domain, one after the
-// other, in the thread that drives it. Tensors travel by reference both ways.
+// Answers requests of clients in C++ and Python, in any process of the domain, one after the other,
+// in the thread that drives it. Tensors travel by reference both ways.
 //
 //   tensorbus::Service service("mean", [](const tensorbus::Content& request) {
 //     return tensorbus::Content(mean(request.tensor("x").as<float>()));
@@ -40,27 +40,27 @@ struct ServiceStats {
 //   executor.serve(std::move(service));
 //   executor.run();
 //
-// With structs that TENSORBUS_MESSAGE knows:
+// With structs declared by TENSORBUS_MESSAGE:
 //
 //   auto service = tensorbus::Service::of<ImageMessage, Detections>("detect", detect);
 //
-// What the callback throws the client gets, as a ServiceError. Any number of processes may offer a
-// service of one name: each client stays with one of them for as long as that lives. Clients that
-// die, or are stopped, hold up nobody: it does not wait until answers have arrived, but at its end,
-// and there for up to a second. Clients that wait for an answer then get Error(kClosed).
-//
-// One thread at a time. Moves, does not copy; of one that was moved from every call throws
+// An exception of the callback is thrown in the client as a ServiceError. Any number of processes
+// may offer a service of one name: each client stays with one of them while that lives. Clients
+// that die, or are stopped, delay no other client: the service does not wait until answers have
+// arrived, except in its destructor, up to a second. Clients that still wait then get
 // Error(kClosed).
+//
+// One thread at a time. Movable, not copyable; calls on a moved-from service throw Error(kClosed).
 class Service {
  public:
   using Callback = std::function<Content(Content)>;
 
-  // Clients may ask from now on. Throws Error(kInvalidArgument) for an empty name, and
-  // Error(kSystem) without descriptors left.
+  // Opens the service: clients may call from now on. Throws Error(kInvalidArgument) for an empty
+  // name, and Error(kSystem) if no descriptors are left.
   Service(const std::string& name, Callback callback,
           const Participant& participant = Participant::shared())
       : Service(name, {}, std::move(callback), participant) {}
-  // Of types: clients of others get Error(kTypeMismatch), which shows both.
+  // With types: clients with other types get Error(kTypeMismatch), which shows both.
   template <IsMessageStruct Request, IsMessageStruct Reply>
   static Service of(const std::string& name, std::function<Reply(const Request&)> callback,
                     const Participant& participant = Participant::shared());
@@ -68,12 +68,12 @@ class Service {
   const std::string& name() const { return state().name; }
   ServiceStats stats() const { return state().stats; }
 
-  // Calls back for the next request, if there is one now: kDone, or kTimedOut if there is none, or
-  // kClosed if somebody closed the service's queue. Throws Error(kOutOfMemory) when there is no
-  // room for a request; the next call goes on.
+  // Serves the next request, if there is one now. Returns kDone, kTimedOut if there is none, or
+  // kClosed if the service's queue was closed. Throws Error(kOutOfMemory) if there is no room for a
+  // request; the next call goes on.
   Outcome try_serve();
-  // For poll(), epoll and event loops: readable when try_serve() may find something. Call that
-  // until it finds nothing.
+  // For poll(), epoll and event loops: readable when try_serve() may find something. Call
+  // try_serve() until it finds nothing.
   int descriptor() const { return state().ready.descriptor(); }
 
  private:
@@ -98,10 +98,10 @@ class Service {
     const internal::CallTypes types;
     const Callback callback;
     Queue queue;
-    internal::Answers answers;  // which end before the queue does
+    internal::Answers answers;  // destroyed before the queue
     internal::Epoll ready;
     std::optional<Queue::Pending> next;
-    bool listening = false;  // or `next` has said all that it will
+    bool listening = false;  // not when `next` has finished
     ServiceStats stats;
   };
 
@@ -131,7 +131,7 @@ inline Outcome Service::try_serve() {
   return outcome;
 }
 
-// The last one is readable until there is a new one, so that who polls comes again if that fails.
+// The last request stays readable until the next one: if this fails, a polling caller comes again.
 inline void Service::State::listen() {
   Queue::Pending asked = queue.start_get();
   if (next) ready.remove(next->descriptor());
@@ -154,12 +154,12 @@ inline void Service::State::serve(const Sample& sample) {
     internal::Request request = internal::read_request(sample);
     const std::string client = request.reply;
     give(client, answer_to(std::move(request)));
-  } catch (const Error&) {  // it is none, or it names no queue for the answer
+  } catch (const Error&) {  // it is not a request, or names no queue for the answer
     ++stats.dropped;
   }
 }
 
-// Nothing that the callback throws gets out, whoever drives it.
+// Catches everything that the callback throws, so that no driver of the service sees it.
 inline Content Service::State::answer_to(internal::Request request) {
   const std::string why = internal::why_not(types, request.definitions);
   if (!why.empty()) {
@@ -177,7 +177,7 @@ inline Content Service::State::answer_to(internal::Request request) {
 inline void Service::State::give(const std::string& address, const Content& answer) {
   try {
     answers.give(address, internal::Packed(answer).message());
-  } catch (const Error&) {  // of the reply, unless the address is none
+  } catch (const Error&) {  // of the reply, or the address is invalid
     const Content error = internal::error_answer(internal::current_failure());
     answers.give(address, internal::Packed(error).message());
     ++stats.failed;

@@ -6,7 +6,7 @@
 
 namespace tensorbus::inline v0 {
 
-// The callback of a service failed, in its process: Error(kService) with what is known of it.
+// Thrown if a service's callback failed, in the service's process: Error(kService) with details.
 //
 //   try {
 //     reply = client.call(request);
@@ -21,12 +21,11 @@ class TENSORBUS_SEEN ServiceError : public Error {
         text_(std::move(text)),
         trace_(std::move(trace)) {}
 
-  // The class of the exception: "ValueError", "std::out_of_range". Of an Error its code:
+  // The class of the exception: "ValueError", "std::out_of_range". For an Error its code:
   // "OutOfMemory".
   const std::string& kind() const noexcept { return kind_; }
   const std::string& text() const noexcept { return text_; }
-  // Where it was raised: a traceback of Python, or a line for each exception that was nested in one
-  // of C++.
+  // Where it was raised: Python's traceback, or for C++ a line for each nested exception.
   const std::string& trace() const noexcept { return trace_; }
 
  private:

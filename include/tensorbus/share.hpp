@@ -17,26 +17,26 @@
 
 namespace tensorbus::inline v0 {
 
-// Do these bytes lie in memory of the bus, ours or lent to us, or of a mapped file, that others may
-// be given the right to write to? Then they are shared so by reference.
+// Returns true if these bytes lie in memory of the bus (ours or lent to us), or of a mapped file,
+// to which others may get the right to write. With this right they are shared by reference.
 inline bool is_shared(const void* data, std::size_t bytes,
                       const Participant& participant = Participant::shared()) {
   return tb_is_shared(internal::get(participant), data, bytes) != 0;
 }
 
-// Keeps tensors for whoever has the handle. Moves, does not copy. When it closes nobody new can
-// attach; who has attached keeps what they have.
+// Keeps tensors for all processes that have the handle. Movable, not copyable. After close() no
+// further process can attach; those that have attached keep the tensors.
 //
 //   tensorbus::Shared shared = tensorbus::share({.tensors = {TensorView::of(data, {n})}});
 //   send(shared.handle().text());
 class Shared {
  public:
-  // Throws Error(kClosed) of one that was moved from.
+  // Throws Error(kClosed) for a moved-from share.
   const Handle& handle() const {
     if (handle_.text().empty()) throw Error(Code::kClosed, "this share was moved from");
     return handle_;
   }
-  // Can anybody attach still?
+  // Returns true if processes can still attach.
   bool open() const { return tb_share_is_open(share_.get()) != 0; }
   void close() { share_.reset(); }
 
@@ -51,8 +51,8 @@ class Shared {
   Handle handle_;
 };
 
-// Tensors that lie in memory of the bus, ours or others', are shared as they are, all others are
-// copied once. Throws Error(kOutOfMemory) that names the limit.
+// Shares tensors. Those in memory of the bus, ours or other owners', are shared in place, all
+// others are copied once. Throws Error(kOutOfMemory) that names the limit.
 inline Shared share(const Message& message, const ShareOptions& options = {},
                     const Participant& participant = Participant::shared()) {
   tb_share_options given = TB_SHARE_OPTIONS_INIT;
@@ -65,10 +65,10 @@ inline Shared share(const Message& message, const ShareOptions& options = {},
       [&](tb_share** share) { return tb_share_create(by, outbound.hand_over(), &given, share); }));
 }
 
-// The tensors behind a handle, by reference, any number of times, in the owner's process, too:
-// kDone, kTimedOut or kInterrupted. Throws Error(kClosed) when its owner is gone or shares it no
-// longer, Error(kInvalidArgument) for a handle that is not what it says, Error(kPermission) for one
-// that may only be read, Error(kOutOfMemory) that names the limit.
+// Gets the tensors of a handle, by reference, any number of times, also in the owner's process.
+// Returns kDone, kTimedOut or kInterrupted. Throws Error(kClosed) if the owner is gone or has ended
+// the share, Error(kInvalidArgument) if the share has other tensors than the handle says,
+// Error(kPermission) if it may only be read, Error(kOutOfMemory) that names the limit.
 inline Outcome attach(Sample& sample, const Handle& handle, const AttachOptions& options,
                       const Participant& participant = Participant::shared()) {
   internal::Asked asked(options.give_up);
@@ -78,7 +78,7 @@ inline Outcome attach(Sample& sample, const Handle& handle, const AttachOptions&
                                  asked.get(), given));
   });
 }
-// The same, which throws Error(kTimeout) if nobody answered in time, or it was given up.
+// The same; throws Error(kTimeout) if no answer came in time, or `give_up` returned true.
 inline Sample attach(const Handle& handle, const AttachOptions& options = {},
                      const Participant& participant = Participant::shared()) {
   Sample sample;

@@ -7,61 +7,61 @@
 
 namespace tensorbus::inline v0 {
 
-// What became of a publish().
+// The result of a publish().
 struct Published {
   Outcome outcome = Outcome::kDone;  // kDone, kTimedOut, kInterrupted or kClosed
   std::uint64_t sequence = 0;
-  std::uint32_t subscribers = 0;  // whose queues have it
+  std::uint32_t subscribers = 0;  // that have it in their queues
 };
 
-// Counters of a publisher since it was made, and what there is now.
+// Counters of a publisher since it was made, and its present state.
 struct PublisherStats {
   std::uint64_t sent = 0;            // samples published
-  std::uint64_t delivered = 0;       // samples put into a subscriber's queue, summed
+  std::uint64_t delivered = 0;       // samples put into subscribers' queues, summed
   std::uint64_t dropped_depth = 0;   // taken out of a full queue for a newer one
-  std::uint64_t dropped_held = 0;    // not queued: the subscriber holds all that it may
-  std::uint64_t dropped_unsent = 0;  // not queued: no descriptor or memory to pass it on
+  std::uint64_t dropped_held = 0;    // not queued: the subscriber holds as many as it may
+  std::uint64_t dropped_unsent = 0;  // not queued: no descriptor or memory to send it
   std::uint64_t timed_out = 0;       // publish() calls that gave up waiting for room
   std::uint64_t waited = 0;          // publish() calls that had to wait
   std::uint64_t bytes_copied = 0;    // of tensors that were not in the arena
   std::uint64_t bytes_in_flight = 0;
   std::uint32_t subscribers = 0;
-  std::uint32_t waiting = 0;      // threads in publish() that wait now
-  std::uint64_t bad_returns = 0;  // leases that subscribers returned and never had
+  std::uint32_t waiting = 0;      // threads that wait in publish() now
+  std::uint64_t bad_returns = 0;  // invalid leases that subscribers returned
 };
 
-// The same of a subscriber.
+// Counters of a subscriber since it was made, and its present state.
 struct SubscriberStats {
   std::uint64_t received = 0;
   std::uint64_t missed = 0;  // gaps in the publishers' sequences
-  std::uint64_t bad = 0;     // samples whose descriptor made no sense
-  std::uint64_t gone = 0;  // samples that were handed on, whose owner was gone or had no more of it
-  std::uint64_t staged = 0;  // that came from a GPU through host memory: docs/cuda.md
-  std::uint32_t held = 0;    // samples whose memory somebody here still uses
+  std::uint64_t bad = 0;     // samples with an invalid descriptor
+  std::uint64_t gone = 0;    // passed-on samples whose owner was gone, or had freed the memory
+  std::uint64_t staged = 0;  // samples that came from a GPU through host memory: docs/cuda.md
+  std::uint32_t held = 0;    // samples whose memory this process still uses
   std::uint32_t publishers = 0;
   std::uint64_t refused = 0;
   std::string last_refusal;  // why the last publisher was not connected; "" if none was refused
 };
 
-// Counts of a queue, as its host has them now.
+// Counters of a queue, as its process has them now.
 struct QueueStats {
   std::uint64_t items = 0;       // that wait
   std::uint64_t unfinished = 0;  // put, and not done
-  std::uint64_t lost = 0;        // in the hands of processes that died
+  std::uint64_t lost = 0;        // got by processes that died
 };
 
 // How much of its shared memory a participant uses.
 struct ArenaUse {
   std::size_t segments = 0;
   std::size_t blocks = 0;
-  std::size_t used_bytes = 0;      // in loans and samples that somebody still needs
+  std::size_t used_bytes = 0;      // in loans and samples that are in use
   std::size_t reserved_bytes = 0;  // taken from the machine: used, or kept warm
   std::size_t budget_bytes = 0;
-  std::size_t inherited_bytes = 0;  // of used_bytes: only forked children may use them any more
+  std::size_t inherited_bytes = 0;  // of used_bytes: kept only for forked children
   // Of the whole process, on any device:
-  std::size_t inherited_leases = 0;  // of others' memory, that only forked children may use
-  std::size_t forked_children = 0;   // forks of which a child lives that may use any of this
-  std::size_t unwatched_forks = 0;   // no descriptor to see their ends: what they inherited stays
+  std::size_t inherited_leases = 0;  // of other owners' memory, kept only for forked children
+  std::size_t forked_children = 0;   // forks with a living child that may use any of this
+  std::size_t unwatched_forks = 0;   // forks whose end cannot be watched: all is kept
 };
 
 }  // namespace tensorbus::inline v0

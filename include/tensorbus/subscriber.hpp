@@ -20,15 +20,16 @@
 namespace tensorbus::inline v0 {
 
 // Receives the samples of every publisher of a topic, in any process of the domain, whichever
-// starts first. Moves, does not copy. Thread-safe. Every call throws Error(kOutOfMemory) that names
-// the limit when it meets one, and receiving Error(kTypeMismatch), once for each publisher whose
-// messages it could not read; of a subscriber that was moved from, Error(kClosed).
+// starts first. Movable, not copyable. Thread-safe. Every call throws Error(kOutOfMemory) that
+// names the limit when it meets one. Receiving throws Error(kTypeMismatch), once for each publisher
+// whose messages it cannot read. Calls on a moved-from subscriber throw Error(kClosed).
 //
 //   tensorbus::Subscriber subscriber("camera/image");
 //   while (auto sample = subscriber.receive(std::chrono::seconds(1)))
 //     use(sample->tensor().as<std::uint8_t>());
 //
-// To write to what comes, say for whom: for itself (kPrivate), or for all (kShared).
+// To write to received tensors, choose who sees the writes: only this subscriber (kPrivate), or all
+// (kShared).
 //
 //   tensorbus::Subscriber editing("camera/image", {.access = tensorbus::Access::kPrivate});
 //   if (auto sample = editing.receive(std::chrono::seconds(1)))
@@ -37,8 +38,8 @@ namespace tensorbus::inline v0 {
 // For callbacks, see Executor.
 class Subscriber {
  public:
-  // Throws Error(kInvalidArgument) for an empty topic, Error(kUnsupported) if nothing can be pinned
-  // here, and options ask for it.
+  // Throws Error(kInvalidArgument) for an empty topic, Error(kUnsupported) if the options ask for
+  // pinning and nothing can be pinned here.
   explicit Subscriber(const std::string& topic, const SubscriberOptions& options = {},
                       const Participant& participant = Participant::shared());
 
@@ -47,47 +48,47 @@ class Subscriber {
     return topic_;
   }
 
-  // The next sample, or nothing after `timeout`, close(), or when `give_up` says so (a
-  // std::stop_token is one). Goes on after signals. Throws Error(kInvalidArgument) when max_held
-  // samples are held and there are more, and Error(kOutOfMemory) that names the limit when there is
-  // no memory for a sample's books or, with Access::kPrivate, no room to map it; it is not lost,
-  // the next call tries again.
+  // Receives the next sample; nothing after `timeout`, after close(), or if `give_up` returns true
+  // (a std::stop_token is a GiveUp). Goes on after signals. Throws Error(kInvalidArgument) if
+  // max_held samples are held and more are waiting; Error(kOutOfMemory) that names the limit if
+  // there is no memory for the sample's records or, with Access::kPrivate, no room to map it. The
+  // sample is not lost then: the next call tries again.
   std::optional<Sample> receive(std::chrono::nanoseconds timeout, const GiveUp& give_up = {});
-  // The next sample if there is one now.
+  // Returns the next sample if there is one now.
   std::optional<Sample> try_receive();
-  // The same with every outcome told: kDone, kTimedOut, kInterrupted, kClosed or kHoldLimit.
+  // The same with all outcomes: kDone, kTimedOut, kInterrupted, kClosed or kHoldLimit.
   Outcome receive(Sample& sample, std::chrono::nanoseconds timeout, const GiveUp& give_up = {});
   Outcome try_receive(Sample& sample) { return receive_within(sample, TB_NOW, nullptr); }
 
-  // Several at once, at most `most`: waits like receive() for the first, and takes what else is
-  // there then, in the order in which receive() would. None after `timeout`, close(), or when
-  // `give_up` says so. What ends it after the first is said, or thrown, by the next call. For many
-  // small messages: it takes its locks, and tells the publishers, once for all. Throws as receive()
-  // does.
+  // Receives several samples, at most `most`: waits like receive() for the first, and takes the
+  // others that are there then, in the same order as receive(). None after `timeout`, after
+  // close(), or if `give_up` returns true. An outcome after the first sample is returned, or
+  // thrown, by the next call. For many small messages: it takes its locks, and notifies the
+  // publishers, once for all. Throws as receive().
   //
   //   for (const tensorbus::Sample& sample : subscriber.receive_many(64, std::chrono::seconds(1)))
   //     use(sample.fields());
   std::vector<Sample> receive_many(std::size_t most, std::chrono::nanoseconds timeout,
                                    const GiveUp& give_up = {});
-  // The same into samples that there are already, with every outcome told: the first `count` are
-  // new then. All of them let go of what they had before.
+  // The same into existing samples, with all outcomes: the first `count` are new afterwards. All of
+  // them release what they had before.
   Outcome receive_many(std::span<Sample> samples, std::size_t& count,
                        std::chrono::nanoseconds timeout, const GiveUp& give_up = {});
 
-  // Would receive() return now: is there a sample, or max_held reached, or is it closed? Takes
-  // nothing.
+  // Returns true if receive() would return now: a sample is there, max_held is reached, or it is
+  // closed. Takes nothing.
   bool ready() { return tb_subscriber_ready(get()) != 0; }
 
-  // For poll(), epoll and event loops: readable when try_receive() may find something. Owned by
-  // the subscriber. Call try_receive() until it finds nothing, or ready() until it says no; that
-  // re-arms the descriptor.
+  // For poll(), epoll and event loops: readable when try_receive() may find something. The
+  // subscriber owns it. Call try_receive() until it finds nothing, or ready() until it returns
+  // false; that re-arms the descriptor.
   int event_descriptor();
 
-  // Until there are so many. kDone, kTimedOut, kInterrupted or kClosed.
+  // Waits for `count` publishers. Returns kDone, kTimedOut, kInterrupted or kClosed.
   Outcome wait_for_publishers(std::uint32_t count, std::chrono::nanoseconds timeout,
                               const GiveUp& give_up = {});
   SubscriberStats stats() const;
-  // Samples that are held stay valid. A second call does nothing.
+  // Held samples stay valid. A second call does nothing.
   void close() { tb_subscriber_close(get()); }
 
  private:
@@ -126,7 +127,7 @@ static_assert(static_cast<std::int32_t>(Access::kRead) == TB_ACCESS_READ &&
               static_cast<std::int32_t>(Access::kPrivate) == TB_ACCESS_PRIVATE &&
               static_cast<std::int32_t>(Access::kShared) == TB_ACCESS_SHARED);
 
-// Of an outcome that a caller without interest in signals wants to hear of.
+// Handles the outcomes that matter to a caller that ignores signals.
 inline bool Subscriber::received(Outcome outcome) const {
   if (outcome == Outcome::kHoldLimit)
     throw Error(Code::kInvalidArgument,
@@ -165,7 +166,7 @@ inline Outcome Subscriber::receive_many(std::span<Sample> samples, std::size_t& 
   internal::Asked asked(give_up);
   const tb_status status = tb_subscriber_receive_many(get(), given, samples.size(), timeout.count(),
                                                       asked.get(), &count);
-  for (std::size_t i = 0; i < count; ++i) samples[i].own(given[i]);  // also of a call that failed
+  for (std::size_t i = 0; i < count; ++i) samples[i].own(given[i]);  // also if the call failed
   const Outcome outcome = internal::outcome_of(asked.ended(status));
   for (std::size_t i = 0; i < count; ++i) samples[i].describe_tensors();
   return outcome;

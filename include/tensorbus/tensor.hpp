@@ -19,8 +19,8 @@ namespace tensorbus::inline v0 {
 
 namespace internal {
 
-// A reference to a sample, which lives as long as there is one. That of the Sample's own tensors is
-// not counted, its copies are.
+// A reference to a sample, which keeps it alive. The references of a Sample's own tensors are not
+// counted, their copies are.
 class SampleRef {
  public:
   SampleRef() = default;
@@ -52,16 +52,16 @@ class SampleRef {
 
 }  // namespace internal
 
-// A tensor that is received or mapped (file.hpp), in memory that stays for as long as this object
-// or a copy of it lives: leased of its owner, whatever happens to the publisher, or a file's.
-// Read-only, unless the subscriber asked for more:
+// A received or mapped (file.hpp) tensor. Its memory stays while this object or a copy of it lives:
+// it is leased from its owner, whatever happens to the publisher, or belongs to a file. Read-only,
+// unless the subscriber asked for more:
 //
 //   tensorbus::Subscriber subscriber("camera/image", {.access = tensorbus::Access::kPrivate});
 //   if (auto sample = subscriber.receive(std::chrono::seconds(1)))
 //     for (float& value : sample->tensor().as_mutable<float>()) value /= 255;
 //
-// It is one class for both, so that what reads tensors takes either. A received one pays a null
-// pointer for it.
+// One class for both kinds, so that code that reads tensors takes either. For a received tensor
+// this costs a null pointer.
 class Tensor {
  public:
   Tensor() = default;
@@ -70,41 +70,40 @@ class Tensor {
   DType dtype() const noexcept { return layout_.dtype; }
   const Dims& shape() const noexcept { return layout_.shape; }
   const Dims& strides() const noexcept { return layout_.strides; }  // in elements
-  // The first element; of a tensor on a GPU for its kernels, not for the host.
+  // The first element. A tensor on a GPU is for kernels, not for the host.
   const std::byte* data() const noexcept { return data_; }
   Device device() const noexcept { return device_; }
-  // To be published or shared: by reference.
+  // For publishing or sharing by reference.
   TensorView view() const { return {data_, layout_, device_}; }
-  // Where its publisher had it. Another device than device() if this process could not use that,
-  // and the tensor came through host memory: by the ordinals of its owner then.
+  // The device at the publisher. It differs from device() if this process could not use that
+  // device, and the tensor came through host memory; then the ordinal is that of its owner.
   Device published_on() const noexcept { return published_on_; }
 
-  // Of a tensor on a GPU: what is enqueued on the stream (a CUstream or cudaStream_t of its device;
-  // null is the legacy default stream) from now on finds it as it was published, and has run before
-  // its owner uses the memory again. To be called for every stream that works with it, before that
-  // does; streams outlive the tensor. It does not wait. Nothing for host memory. Throws
-  // Error(kUnsupported) for a stream that is being captured into a graph. `of`: the GPU that the
-  // stream is of, if it is another one that can reach device()'s memory.
+  // For a tensor on a GPU: call this for every stream (a CUstream or cudaStream_t of its device;
+  // null is the legacy default stream) before the stream works with the tensor. Later work of the
+  // stream then finds the tensor as it was published, and has run before the owner reuses the
+  // memory. Streams must outlive the tensor. Does not wait. Does nothing for host memory. Throws
+  // Error(kUnsupported) for a stream that is being captured into a graph. `of`: the GPU of the
+  // stream, if it is another one that can access device()'s memory.
   void use_on(void* stream, std::optional<Device> of = std::nullopt) const {
     if (!device_.is_cuda()) return;
     internal::require_done(
         tb_sample_use_on(sample_.get(), index_, stream, internal::number_of(of.value_or(device_))));
   }
-  // False: its publisher died before the GPU had written it. Asked after the work with it is done,
-  // it says whether that was for nothing.
+  // Returns false if the publisher died before the GPU had written the tensor. Call it after the
+  // work on the tensor is done: it says whether the result is valid.
   bool intact() const noexcept {
     return !device_.is_cuda() || tb_sample_intact(sample_.get()) != 0;
   }
 
-  // The elements of a contiguous tensor. Throws Error(kInvalidArgument) for another element type,
-  // a tensor that is not contiguous, or one whose publisher placed it at an address that is no
-  // multiple of T's alignment.
+  // Returns the elements. Throws Error(kInvalidArgument) for another element type, for a tensor
+  // that is not contiguous, or if its address is not a multiple of T's alignment.
   template <typename T>
   std::span<const T> as() const {
     require_elements_of(dtype_of<T>(), alignof(T));
     return {reinterpret_cast<const T*>(data_), layout_.elements()};
   }
-  // The elements by their indices, whatever the strides: see ArrayView. Throws
+  // Returns the elements for access by index, with any strides: see ArrayView. Throws
   // Error(kInvalidArgument) for another element type or rank.
   //   const auto rows = tensor.view<float, 2>();
   //   float corner = rows(0, 0);
@@ -115,10 +114,10 @@ class Tensor {
                                                "tensor");
   }
 
-  // May it be written? Who sees it then is what was asked for: by the subscriber (Access,
-  // options.hpp), or by who mapped the file (FileMode, file_options.hpp).
+  // Returns true if the tensor may be written. The subscriber (Access, options.hpp) or the mapping
+  // (FileMode, file_options.hpp) has chosen who sees the writes.
   bool writable() const noexcept { return writable_; }
-  // The same memory, to be written. Throw Error(kInvalidArgument) for a read-only tensor.
+  // Return the same memory, writable. Throw Error(kInvalidArgument) for a read-only tensor.
   std::byte* mutable_data() const {
     if (!writable_)
       throw Error(
@@ -145,7 +144,7 @@ class Tensor {
   friend class Sample;
   friend class MappedFile;
   Tensor(internal::FileRef file, const tb_tensor& told) : file_(std::move(file)) { take(told); }
-  // As the one of this index in a sample which has this tensor, and outlives it.
+  // Describes the tensor of this index in a sample. The sample owns this object and outlives it.
   void describe(tb_sample* sample, std::uint32_t index) {
     tb_tensor tensor = TB_TENSOR_INIT;
     internal::require_done(tb_sample_tensor(sample, index, &tensor));

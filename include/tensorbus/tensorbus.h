@@ -1,5 +1,5 @@
-/* Tensorbus for C, and for every language that can call C: tensors from one process to another, by
- * reference. docs/c.md explains it with programs.
+/* Tensorbus for C, and for every language that can call C: passes tensors from one process to
+ * another, by reference. docs/c.md explains it with programs.
  *
  *   tb_publisher *publisher = NULL;
  *   tb_loan *frame = NULL;
@@ -14,17 +14,17 @@
  *   tb_publisher_publish_loan(publisher, &frame, NULL, NULL);
  *   tb_publisher_destroy(publisher);
  *
- * What is said of all of it:
- * - Functions that can fail return a tb_status; what they give is behind their last arguments, and
- *   is untouched unless the status says TB_OK.
- * - What a function ending in _create, _open, _loan, _receive, _get, _copy, _attach or _map gives
- *   is the caller's, to be given to the function that ends it. These take NULL, and do nothing
- *   then.
+ * Rules for all functions:
+ * - Functions that can fail return a tb_status. They write results to their last arguments, which
+ *   stay unchanged unless the status is TB_OK.
+ * - The caller owns the result of a function ending in _create, _open, _loan, _receive, _get,
+ *   _copy, _attach or _map, and passes it to the function that destroys or releases it. Those
+ *   functions accept NULL, and then do nothing.
  * - Texts are UTF-8 and end with a zero byte. Times are in nanoseconds, sizes in bytes.
- * - Objects may be used by several threads at once, unless it says otherwise; not while one of them
- *   ends it. Of a process that was forked, the child uses none that the parent made.
+ * - Several threads may use an object at once, but not while one of them destroys it. A forked
+ *   child must not use objects of its parent. Exceptions are stated with the object.
  * - Structs that begin with struct_size may grow in later versions: initialise them with the macro
- *   of their name, and a program that was compiled with an older or a newer header works on.
+ *   of their name. Then a program that was compiled with an older or a newer header works.
  */
 #ifndef TENSORBUS_TENSORBUS_H
 #define TENSORBUS_TENSORBUS_H

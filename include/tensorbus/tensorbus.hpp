@@ -1,10 +1,10 @@
 #pragma once
 
-// Tensorbus for C++: everything a program needs that publishes, receives, shares or queues tensors.
+// Tensorbus for C++: includes everything for publishing, receiving, sharing and queueing tensors.
 //
-// These headers are compiled with the program. Of libtensorbus it uses the functions of
-// <tensorbus/tensorbus.h> alone, which stay what they are, so that it works with any compiler and
-// with the library of any later version of the same soname (docs/c.md).
+// These headers are compiled with the program. Of libtensorbus they use only the functions of
+// <tensorbus/tensorbus.h>, whose ABI is stable. So they work with any compiler, and with the
+// library of any later version with the same soname (docs/c.md).
 #include <tensorbus/array_view.hpp>
 #include <tensorbus/client.hpp>
 #include <tensorbus/content.hpp>

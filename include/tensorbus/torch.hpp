@@ -30,7 +30,7 @@ namespace tensorbus::inline v0 {
 
 namespace internal {
 
-// Both sides know elements by PyTorch's names.
+// Element types are matched by PyTorch's names.
 inline std::string_view torch_name_of(c10::ScalarType type) {
   static const auto names = [] {
     std::array<std::string, static_cast<std::size_t>(c10::ScalarType::NumOptions)> found;
@@ -46,7 +46,7 @@ inline std::string_view torch_name_of(c10::ScalarType type) {
 
 }  // namespace internal
 
-// Throw Error(kUnsupported) for a type that the other side does not have.
+// Convert element types. Throw Error(kUnsupported) for a type that the other side does not have.
 inline DType dtype_of(c10::ScalarType type) {
   const auto found = dtype_named(internal::torch_name_of(type));
   if (!found)
@@ -80,7 +80,7 @@ inline c10::Device torch_device_of(Device device) {
   return c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device.ordinal));
 }
 
-// The stream that PyTorch works on now, in this thread.
+// Returns the native handle of PyTorch's current stream in this thread.
 inline void* current_torch_stream(c10::Device device) {
   if (!c10::impl::hasDeviceGuardImpl(device.type()))
     throw Error(Code::kUnsupported,
@@ -90,11 +90,11 @@ inline void* current_torch_stream(c10::Device device) {
   return guard.getStreamNativeHandle(guard.getStream(device));
 }
 
-// Backwards in some dimensions: PyTorch has no tensors like that.
+// PyTorch has no negative strides.
 struct Flipped {
   std::vector<std::int64_t> strides;
   std::vector<std::int64_t> dims;
-  std::int64_t offset = 0;  // of the element that lies first, in elements
+  std::int64_t offset = 0;  // of the element with the lowest address, in elements
 };
 inline Flipped flipped(const Layout& layout) {
   Flipped made{.strides = {layout.strides.begin(), layout.strides.end()}, .dims = {}, .offset = 0};
@@ -107,7 +107,7 @@ inline Flipped flipped(const Layout& layout) {
   return made;
 }
 
-// As it was sent: a conjugate or negative view, a leaf that requires gradients.
+// Restores the attributes: a conjugate or negative view, a leaf that requires gradients.
 inline at::Tensor finished(at::Tensor tensor, TensorFlags flags) {
   if (has(flags, TensorFlags::kConjugate)) tensor = tensor.conj();
   if (has(flags, TensorFlags::kNegative)) tensor = tensor._neg_view();
@@ -117,7 +117,7 @@ inline at::Tensor finished(at::Tensor tensor, TensorFlags flags) {
   return tensor.set_requires_grad(true);
 }
 
-// Over memory that `keeper` keeps.
+// Makes a tensor over memory that `keeper` keeps.
 template <typename Keeper>
 at::Tensor torch_tensor(std::byte* data, const Layout& layout, Device device, Keeper keeper) {
   const c10::Device on = torch_device_of(device);
@@ -140,17 +140,17 @@ at::Tensor torch_tensor(std::byte* data, const Layout& layout, Device device, Ke
 
 }  // namespace internal
 
-// A received tensor for PyTorch, over the same memory: it holds the lease for as long as PyTorch
-// keeps the memory, in tensors, views and graphs. PyTorch has no read-only tensors, so that writing
-// to one that is not writable() ends the process. One on a GPU is ready for the stream that PyTorch
-// works on now in this thread; for others, call Tensor::use_on() first. A tensor with negative
-// strides, which PyTorch does not have, is copied.
+// Returns a received tensor for PyTorch, over the same memory. It holds the lease while PyTorch
+// keeps the memory, in tensors, views and graphs. PyTorch has no read-only tensors: writing to one
+// that is not writable() ends the process. A tensor on a GPU is ready for PyTorch's current stream
+// in this thread; for other streams, call Tensor::use_on() first. A tensor with negative strides,
+// which PyTorch does not have, is copied.
 //
 //   at::Tensor image = tensorbus::to_torch(sample->tensor("image"));
 //   at::Tensor scores = model.forward({image.to(at::kFloat)}).toTensor();
 //
-// Throws Error(kUnsupported) for elements that PyTorch does not have, and on a GPU for a PyTorch
-// without CUDA; Error(kInvalidArgument) if the elements are not aligned.
+// Throws Error(kUnsupported) for elements that PyTorch does not have, and on a GPU if PyTorch has
+// no CUDA; Error(kInvalidArgument) if the elements are not aligned.
 inline at::Tensor to_torch(const Tensor& tensor) {
   if (tensor.device().is_cuda())
     tensor.use_on(internal::current_torch_stream(internal::torch_device_of(tensor.device())));
@@ -158,7 +158,7 @@ inline at::Tensor to_torch(const Tensor& tensor) {
                                 tensor.device(), tensor);
 }
 
-// A loan for PyTorch, to be written: valid until the loan is published or dropped.
+// Returns a loan for PyTorch, writable: valid until the loan is published or destroyed.
 //
 //   tensorbus::Loan loan = publisher.loan<float>({1, 1000});
 //   at::softmax_out(tensorbus::to_torch(loan), logits, 1);
@@ -197,18 +197,17 @@ inline Dims dims_of(at::IntArrayRef values) {
 
 }  // namespace internal
 
-// A tensor of PyTorch's, to be published, queued or shared: with its dtype, shape, strides,
-// requires_grad and conjugate and negative bits; whoever receives it in Python has a torch.Tensor.
-// One that lies in a loan, or was received, travels by reference. One on a GPU is sent as the
-// stream leaves it that PyTorch works on now in this thread, and lives until its readers are
-// through; one in other host memory is copied once, by the call that it is given to, and has to
-// live as long as that.
+// Describes a tensor of PyTorch, to be published, queued or shared: with its dtype, shape, strides,
+// requires_grad, conjugate and negative bits; Python receives it as a torch.Tensor. A tensor that
+// lies in a loan, or was received, travels by reference. One on a GPU is sent as PyTorch's current
+// stream in this thread writes it, and is kept until its readers are done. One in other host memory
+// is copied once, by the call that gets the view, and must live until then.
 //
 //   publisher.publish(tensorbus::view_of(features));
 //   publisher.publish(Value::Map{{"scores", TensorIndex{0}}}, {tensorbus::view_of(scores)});
 //
-// Throws Error(kUnsupported) for one that is sparse, quantized, or has no memory, or elements that
-// cannot travel.
+// Throws Error(kUnsupported) for a tensor that is sparse, quantized, or without memory, and for
+// elements that cannot travel.
 inline TensorView view_of(const at::Tensor& tensor) {
   internal::require_memory(tensor);
   TensorView view;

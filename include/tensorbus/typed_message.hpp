@@ -7,7 +7,7 @@
 
 namespace tensorbus::inline v0 {
 
-// Structs as messages, the same as Python's dataclasses of the same name and fields.
+// Structs as messages: the same types as Python's dataclasses with the same name and fields.
 //
 //   struct Pose {
 //     tensorbus::ArrayField position;
@@ -23,16 +23,16 @@ namespace tensorbus::inline v0 {
 //     use(read_message<Pose>(*sample).position.tensor().as<float>());
 //
 // Fields are bool, integers, float and double, std::string, std::vector<std::byte> (bytes),
-// ArrayField, TorchField, Value (anything without tensors), other such structs, and std::optional,
-// std::vector and std::map of all of these.
+// ArrayField, TorchField, Value (anything without tensors), other declared structs, and
+// std::optional, std::vector and std::map of all of these.
 
-// The type of such a struct, for PublisherOptions and SubscriberOptions.
+// Returns the type of a struct, for PublisherOptions and SubscriberOptions.
 template <IsMessageStruct Struct>
 MessageType message_type() {
   return internal::type_of_struct<Struct>();
 }
 
-// As Publisher::publish() does. Throws Error(kTypeMismatch) if the publisher has another type.
+// Publishes a struct. Throws Error(kTypeMismatch) if the publisher has another type.
 template <IsMessageStruct Struct>
 Published publish(Publisher& publisher, const Struct& message) {
   static const MessageType type = message_type<Struct>();
@@ -45,7 +45,7 @@ Published publish(Publisher& publisher, const Struct& message) {
   return publisher.publish(fields, outgoing.tensors);
 }
 
-// Throws Error(kTypeMismatch) that names the field which is of another type, or not there.
+// Throws Error(kTypeMismatch) that names the field that has another type or is missing.
 template <IsMessageStruct Struct>
 Struct read_message(const Sample& sample) {
   return internal::read_message<Struct>(sample.tensors(), sample.fields());

@@ -14,10 +14,10 @@
 
 namespace tensorbus::inline v0 {
 
-// The small fields of a sample, as a tree. Travels as MessagePack; a tensor in the tree is its
-// index among the sample's tensors (extension type 1, u32 little-endian), a Python tuple is
-// extension type 2 around a MessagePack array. What else Python sends (sets, NumPy's dtypes, sparse
-// tensors, ...; docs/tensors.md) is extension type 3, kept as an Extension.
+// The small fields of a sample, as a tree. Travels as MessagePack. A tensor in the tree is its
+// index among the sample's tensors (extension type 1, u32 little-endian); a Python tuple is
+// extension type 2 around a MessagePack array. Python's other types (sets, NumPy's dtypes, sparse
+// tensors, ...; docs/tensors.md) are extension type 3, kept as an Extension.
 //
 //   Value fields = Value::Map{{"image", TensorIndex{0}}, {"id", 7}};
 //   fields.at("id").as<std::int64_t>();  // 7
@@ -31,7 +31,7 @@ class Value {
     std::vector<Value> items;
     bool operator==(const Tuple&) const = default;
   };
-  // An extension type that this library does not know, kept as it is.
+  // An extension type that this library does not know, kept unchanged.
   struct Extension {
     std::int8_t type = 0;
     std::vector<std::byte> bytes;
@@ -48,7 +48,7 @@ class Value {
   Value(bool value) : variant_(value) {}
   Value(int value) : variant_(std::int64_t{value}) {}
   Value(std::int64_t value) : variant_(value) {}
-  // Kept as int64 where it fits, so that equal numbers compare equal.
+  // Kept as int64 if it fits, so that equal numbers compare equal.
   Value(std::uint64_t value);
   Value(double value) : variant_(value) {}
   Value(const char* value) : variant_(std::string(value)) {}
@@ -70,7 +70,7 @@ class Value {
     if (const T* value = std::get_if<T>(&variant_)) return *value;
     throw_wrong_type(Variant(T{}).index());
   }
-  // The value of a string key of a map; throws if there is none.
+  // Returns the value of a string key of a map; throws Error(kInvalidArgument) if there is none.
   const Value& at(std::string_view key) const;
   // The same, or nullptr.
   const Value* find(std::string_view key) const noexcept;
@@ -78,10 +78,10 @@ class Value {
   const Variant& variant() const noexcept { return variant_; }
   bool operator==(const Value& other) const;
 
-  // Throws Error(kInvalidArgument) for what decode() would refuse: more than 64 levels.
+  // Throws Error(kInvalidArgument) for values that decode() would refuse: more than 64 levels.
   std::vector<std::byte> encode() const;
-  // Takes bytes of any origin. Throws Error(kProtocol) for anything that is not one whole value,
-  // nests deeper than 64 levels, or announces more than is there.
+  // Decodes bytes of any origin. Throws Error(kProtocol) for anything that is not one whole value,
+  // that nests deeper than 64 levels, or that announces more than there is.
   static Value decode(std::span<const std::byte> bytes);
 
  private:
@@ -99,7 +99,7 @@ inline constexpr std::array<const char*, 12> kValueTypeNames = {
     "bytes", "list", "map",   "tuple",  "tensor", "extension"};
 static_assert(kValueTypeNames.size() == std::variant_size_v<Value::Variant>);
 
-// With its article: "an int64".
+// Returns the name with its article: "an int64".
 inline std::string a_value_of(std::size_t type) {
   const std::string name = kValueTypeNames[type];
   return (std::string_view("aeio").find(name[0]) == std::string_view::npos ? "a " : "an ") + name;
@@ -107,7 +107,7 @@ inline std::string a_value_of(std::size_t type) {
 
 }  // namespace internal
 
-// Not defaulted in the class, whose maps are not complete there: nvcc minds.
+// Not defaulted in the class, where its maps are incomplete: nvcc rejects that.
 inline bool Value::operator==(const Value& other) const { return variant_ == other.variant_; }
 
 inline Value::Value(std::uint64_t value) {

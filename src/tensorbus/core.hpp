@@ -1,7 +1,7 @@
 #pragma once
 
-// All of the core that stands above it: for tensorbus._core and the benchmarks. Programs include
-// <tensorbus/tensorbus.hpp>, which calls the same through the C interface.
+// Includes all of the core, for tensorbus._core and the benchmarks. Programs include
+// <tensorbus/tensorbus.hpp>, which calls the same classes through the C interface.
 #include <tensorbus/dtype.hpp>
 #include <tensorbus/layout.hpp>
 #include <tensorbus/message.hpp>

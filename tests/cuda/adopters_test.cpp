@@ -63,7 +63,7 @@ TEST_P(CudaHeirs, hand_nothing_on_that_was_half_written) {
                               Sample item;
                               for (int i = 0; i < 3; ++i)
                                 EXPECT_EQ(queue.get(item, kLong), Outcome::kClosed);
-                              EXPECT_EQ(queue.get(item, {}), Outcome::kTimedOut);
+                              EXPECT_EQ(queue.get(item, 0ns), Outcome::kTimedOut);
                             });
 }
 
@@ -89,7 +89,7 @@ TEST(CudaHeirs, do_not_have_memory_of_other_allocators) {
         die_now(domain, wire);
         Sample item;
         EXPECT_EQ(queue.get(item, kLong), Outcome::kClosed);
-        EXPECT_EQ(queue.get(item, {}), Outcome::kTimedOut);
+        EXPECT_EQ(queue.get(item, 0ns), Outcome::kTimedOut);
       });
 }
 

@@ -233,7 +233,7 @@ TEST(DeviceExports, go_through_a_queue) {
         const Participant us = domain.join();
         const TestStream stream;
         wait_for(wire);
-        Queue queue = Queue::open("frames", kLong, {}, us);
+        Queue queue = Queue::open("frames", kLong, us);
         {
           Sample item;
           EXPECT_EQ(queue.get(item, kLong), Outcome::kDone);

@@ -44,7 +44,7 @@ class HostProcess {
 // Who puts, or gets, or attaches.
 struct Client {
   explicit Client(const FreshDomain& domain) : us(domain.join()) {}
-  Queue open() const { return Queue::open("items", kLong, {}, us); }
+  Queue open() const { return Queue::open("items", kLong, us); }
   Participant us;
 };
 

@@ -160,7 +160,7 @@ TEST(CudaItems, that_nobody_waits_for_any_more_go_back_without_their_copy) {
         EXPECT_TRUE(eventually([&] { return queue.stats().items == 1; })) << "cancelled";
         EXPECT_EQ(queue.get(item, std::chrono::milliseconds(100)), Outcome::kTimedOut);
         EXPECT_TRUE(eventually([&] { return queue.stats().items == 1; })) << "out of time";
-        EXPECT_EQ(queue.get(item, kLong, [] { return true; }), Outcome::kInterrupted);
+        EXPECT_EQ(queue.get(item, {kLong, [] { return true; }}), Outcome::kInterrupted);
         EXPECT_TRUE(eventually([&] { return queue.stats().items == 1; })) << "interrupted";
         tell(wire);
         EXPECT_EQ(seed_in(next_item(queue).tensor()), 5U);

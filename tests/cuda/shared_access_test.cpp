@@ -36,7 +36,7 @@ TensorView on(const TestStream& stream, const Memory& memory) {
   return {memory.data(), memory.layout(), memory.device(), stream.get()};
 }
 
-std::optional<std::uint64_t> seed_in(const TestStream& stream, const Tensor& tensor) {
+std::optional<std::uint64_t> seed_on(const TestStream& stream, const Tensor& tensor) {
   const Found found = read_on(stream, tensor);
   stream.synchronize();
   return *found;
@@ -53,11 +53,11 @@ TEST_P(CudaShared, a_write_is_seen_by_its_publisher_and_by_who_only_reads) {
         w.stream.launch([words = words_of(loan)] { write_pattern(words, 1); });
         ASSERT_EQ(w.publisher.publish(on(w.stream, loan)).outcome, Outcome::kDone);
         const Sample read = r.next();
-        EXPECT_EQ(seed_in(r.stream, read.tensor()), 1U);
+        EXPECT_EQ(seed_on(r.stream, read.tensor()), 1U);
         EXPECT_FALSE(read.tensor().writable());
         tell(wire);
         wait_for(wire);
-        EXPECT_EQ(seed_in(r.stream, read.tensor()), 2U);
+        EXPECT_EQ(seed_on(r.stream, read.tensor()), 2U);
         EXPECT_EQ(seed_of(std::span<const std::uint64_t>(words_of(loan))), 2U);
         EXPECT_EQ(w.publisher.stats().bytes_copied, 0U);
         tell(wire);
@@ -122,9 +122,9 @@ TEST_P(CudaShared, what_is_not_in_memory_for_it_is_copied_there) {
       [&](int wire) {
         Sharer s(domain);
         const Sample sample = s.next();
-        EXPECT_EQ(seed_in(s.stream, sample.tensor()), 1U);
+        EXPECT_EQ(seed_on(s.stream, sample.tensor()), 1U);
         write(s.stream, sample.tensor(), 2);
-        EXPECT_EQ(seed_in(s.stream, sample.tensor()), 2U);
+        EXPECT_EQ(seed_on(s.stream, sample.tensor()), 2U);
         tell(wire);
       });
 }
@@ -140,7 +140,7 @@ TEST_P(CudaShared, what_was_written_is_handed_on_when_it_is) {
         publish_filled(w.publisher, w.stream, 1);
         const Sample back = onwards.next();
         EXPECT_TRUE(back.tensor().writable());
-        EXPECT_EQ(seed_in(onwards.stream, back.tensor()), 2U);
+        EXPECT_EQ(seed_on(onwards.stream, back.tensor()), 2U);
         EXPECT_EQ(w.us.arena(Device::cuda()).segments, 1U);
         tell(wire);
       },
@@ -174,11 +174,11 @@ TEST_P(CudaShared, memory_of_a_process_is_shared_to_be_written) {
       },
       [&](int wire) {
         const Participant us = domain.join();
-        Queue queue = Queue::open("items", kLong, {}, us);
+        Queue queue = Queue::open("items", kLong, us);
         Sample item;
         ASSERT_EQ(queue.get(item, kLong), Outcome::kDone);
         const TestStream stream;
-        EXPECT_EQ(seed_in(stream, item.tensor()), 1U);
+        EXPECT_EQ(seed_on(stream, item.tensor()), 1U);
         write(stream, item.tensor(), 2);
         stream.synchronize();
         tell(wire);

@@ -252,7 +252,7 @@ TEST(CudaStaging, shares_and_queues_come_the_same_way) {
         const Sample attached = attach(Handle::parse(line.data()), {.timeout = kLong}, us);
         EXPECT_EQ(seed_in(attached.tensor()), 5U);
         EXPECT_EQ(attached.tensor().published_on(), Device::cuda(1));
-        Queue queue = Queue::open("items", kLong, {}, us);
+        Queue queue = Queue::open("items", kLong, us);
         Sample item;
         EXPECT_EQ(queue.get(item, kLong), Outcome::kDone);
         EXPECT_EQ(seed_in(item.tensor()), 5U);

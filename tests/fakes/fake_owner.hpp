@@ -1,7 +1,7 @@
 #pragma once
 
-// An owner that speaks the control messages itself, rightly or wrongly, and a borrower that
-// subscribes to it: for tests.
+// For tests: an owner that sends the control messages itself, correct or wrong ones, and a borrower
+// that subscribes to it.
 
 #include <gtest/gtest.h>
 
@@ -52,13 +52,13 @@ class FakeOwner : public ::testing::Test {
   void hangs_up() {
     while (peer->next()) {
     }
-    // What the subscriber has of others is not touched.
+    // The subscriber's links to other publishers still work.
     Publisher publisher("topic", {}, borrower);
     ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
     publish_patterns(publisher, 1, 1);
     EXPECT_EQ(next_seeds(*subscriber, 1), Seeds{1});
   }
-  // A sample of one tensor at `offset` of segment 0, inline.
+  // Returns the entry of a sample with one tensor at `offset` of segment 0, inline.
   link::Entry entry_of(std::uint64_t offset, std::int64_t words) {
     Descriptor descriptor;
     descriptor.tensors.push_back(

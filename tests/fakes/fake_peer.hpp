@@ -1,6 +1,6 @@
 #pragma once
 
-// A peer that speaks the control messages itself, rightly or wrongly: for tests.
+// For tests: a peer that sends the control messages itself, correct or wrong ones.
 
 #include <poll.h>
 
@@ -13,13 +13,13 @@
 
 namespace tensorbus::bus::testing {
 
-// One end of a connection in the hands of the test.
+// One end of a connection, controlled by the test.
 class FakePeer {
  public:
   explicit FakePeer(platform::Fd socket) : channel(std::move(socket), [](bool) {}) {}
 
   void say_hello(const Id& as = Id::random()) { link::send_hello(channel, as, page); }
-  // The next message; nothing if the other side has hung up instead.
+  // Returns the next message; nothing if the other side has hung up instead.
   std::optional<link::ControlType> next() {
     pollfd ready{channel.fd(), POLLIN, 0};
     const std::chrono::milliseconds limit(tensorbus::testing::kLong);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Lending by message with a peer that speaks it itself, rightly or wrongly: for tests.
+// For tests: lending by message with a peer that sends the messages itself, correct or wrong ones.
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ using link::testing::fds_of;
 
 inline constexpr std::uint64_t kSeed = 7;
 
-// Something is lent, and whatever the peer does, another still gets it.
+// Shares a tensor; whatever the fake peer does, another participant must still get it.
 class FakeSession : public ::testing::Test {
  protected:
   Shared share_pattern(const Participant& by, const ShareOptions& options = {}) {
@@ -50,7 +50,7 @@ class FakeSession : public ::testing::Test {
   std::optional<Shared> shared = share_pattern(honest);
 };
 
-// It lends, wrongly, to a participant that attaches.
+// A fake peer that lends, wrongly, to a participant that attaches.
 class FakeLender : public FakeSession {
  protected:
   ~FakeLender() override {
@@ -63,7 +63,7 @@ class FakeLender : public FakeSession {
     handle.tensors = 1;
     return handle;
   }
-  // Has `honest` attach, and hears the request.
+  // Makes `honest` attach, and reads the request.
   void is_asked(std::chrono::nanoseconds timeout = kLong) {
     thread = std::thread([this, timeout] {
       code = code_of([&] { sample = attach(handle_of_it(), {.timeout = timeout}, honest); });
@@ -106,7 +106,8 @@ class FakeLender : public FakeSession {
     peer->channel.send(
         link::Lent{request, token, static_cast<std::uint32_t>(bytes.size()), 0xffffffff, 0, bytes});
   }
-  // One whose tensor belongs to another; it is in the segment, where it can be changed.
+  // Lends a sample whose tensor belongs to another owner. Its descriptor lies in the segment, where
+  // the test can change it.
   void lend_of(const Id& owner) {
     Descriptor descriptor = one_tensor(0, 64);
     descriptor.owners.push_back(owner);

@@ -29,7 +29,7 @@ inline SocketPair connected_sockets() {
   return {platform::Fd(fds[0]), platform::Fd(fds[1])};
 }
 
-// The reading end of a pipe: a descriptor that is no shared memory.
+// Returns the reading end of a pipe: a descriptor that is not shared memory.
 inline platform::Fd some_pipe() {
   int fds[2] = {-1, -1};
   if (::pipe2(fds, O_CLOEXEC) < 0) std::abort();
@@ -37,7 +37,7 @@ inline platform::Fd some_pipe() {
   return platform::Fd(fds[0]);
 }
 
-// Sockets that wait for a network that takes nothing, when the last descriptor of one is closed.
+// Makes sockets whose last close waits for a network that accepts nothing.
 class LingeringSockets {
  public:
   platform::Fd operator()() {
@@ -59,7 +59,7 @@ class LingeringSockets {
   }
 
  private:
-  std::vector<platform::Fd> readers_;  // which read nothing
+  std::vector<platform::Fd> readers_;  // they read nothing
 };
 
 inline platform::Fd unsealed_memfd(std::size_t bytes) {

@@ -39,7 +39,7 @@ int receive_on_device(const std::vector<std::string>& arguments) {
   REQUIRE_IN_ROLE(tensor.intact());
   return 0;
 }
-const bool kReceives = add_role("receive_on_device", receive_on_device);
+const bool kReceivesOnDevice = add_role("receive_on_device", receive_on_device);
 
 TEST(ADevicesMemory, goes_to_another_process_by_reference) {
   const FreshDomain domain;

@@ -1,4 +1,4 @@
-/* Sending to every subscriber of a topic, in any process of the domain. */
+/* Sends to every subscriber of a topic, in any process of the domain. */
 #ifndef TENSORBUS_C_PUBLISHER_H
 #define TENSORBUS_C_PUBLISHER_H
 
@@ -16,73 +16,73 @@ typedef struct tb_publisher tb_publisher;
 
 typedef struct tb_publisher_options {
   uint32_t struct_size;
-  uint32_t depth;     /* samples that wait for a subscriber which did not say itself; the oldest is
-                         dropped for a new one */
-  uint32_t history;   /* of the last samples, for a subscriber that comes later */
-  int32_t reliable;   /* 1: drop nothing; a full subscriber makes publishing wait */
-  int64_t timeout_ns; /* for so long */
+  uint32_t depth;     /* samples that may wait for a subscriber without a depth of its own; when
+                         they are exceeded, the oldest is dropped */
+  uint32_t history;   /* the last samples, kept for later subscribers */
+  int32_t reliable;   /* 1: drops nothing; publishing waits for a full subscriber */
+  int64_t timeout_ns; /* the longest such wait */
   int32_t shared;     /* 1: subscribers that ask for TB_ACCESS_SHARED may write to what is sent */
-  int32_t isolated;   /* 1: what is sent lies in segments of its own, so that subscribers can read
-                         nothing else of this process; what lies elsewhere is copied, but for
-                         mapped files and memory of a GPU (docs/limits.md) */
-  const char* type; /* the definition of its messages (docs/messages.md); NULL: any */
-  const char* node; /* the node that it belongs to, for who lists the domain; NULL: none */
+  int32_t isolated;   /* 1: samples lie in segments of their own, so that subscribers can read
+                         nothing else of this process; tensors elsewhere are copied, except mapped
+                         files and GPU memory (docs/limits.md) */
+  const char* type; /* the definition of its message type (docs/messages.md); NULL: any */
+  const char* node; /* the node that it belongs to, for listings; NULL: none */
 } tb_publisher_options;
 #define TB_PUBLISHER_OPTIONS_INIT \
   {sizeof(tb_publisher_options), 8, 0, 0, TB_FOREVER, 0, 0, NULL, NULL}
 
-/* TB_ERROR_INVALID_ARGUMENT: an empty topic, or a type that is no definition. */
+/* Returns TB_ERROR_INVALID_ARGUMENT for an empty topic, or if `type` is not a definition. */
 TB_API tb_status tb_publisher_create(tb_participant* participant, const char* topic,
                                      const tb_publisher_options* options, tb_publisher** publisher);
 /* Closes it. */
 TB_API void tb_publisher_destroy(tb_publisher* publisher);
 
-/* Memory for one tensor, on a device. TB_ERROR_OUT_OF_MEMORY, TB_ERROR_UNSUPPORTED (of a GPU's
- * memory; it says why), TB_ERROR_CLOSED. */
+/* Loans memory for one tensor, on a device. Returns TB_ERROR_OUT_OF_MEMORY, TB_ERROR_UNSUPPORTED
+ * (for GPU memory; the message says why), TB_ERROR_CLOSED. */
 TB_API tb_status tb_publisher_loan(tb_publisher* publisher, const tb_layout* layout, int32_t device,
                                    tb_loan** loan);
 
-/* What became of a sample. */
+/* The result of publishing a sample. */
 typedef struct tb_published {
   uint32_t struct_size;
-  uint32_t subscribers; /* whose queues have it */
+  uint32_t subscribers; /* that have it in their queues */
   uint64_t sequence;
 } tb_published;
 #define TB_PUBLISHED_INIT {sizeof(tb_published), 0, 0}
 
-/* Publishes a loan as it is; with TB_OK it is gone, and *loan is NULL. `stream`: as a tb_tensor's.
- * `published` may be NULL. TB_TIMED_OUT and TB_INTERRUPTED: a reliable publisher's subscriber was
- * full; TB_CLOSED. */
+/* Publishes a loan as it is; with TB_OK it is consumed and *loan is NULL. `stream`: as in
+ * tb_tensor. `published` may be NULL. Returns TB_TIMED_OUT and TB_INTERRUPTED if a subscriber of a
+ * reliable publisher was full; TB_CLOSED. */
 TB_API tb_status tb_publisher_publish_loan(tb_publisher* publisher, tb_loan** loan, void* stream,
                                            tb_published* published);
-/* Publishes a message. Unless it says TB_OK nobody gets anything. The same, and
- * TB_ERROR_INVALID_ARGUMENT for tensors that make no sense and for a loan that was published. */
+/* Publishes a message; unless this returns TB_OK, no subscriber gets it. Returns the same statuses,
+ * and TB_ERROR_INVALID_ARGUMENT for invalid tensors and for a loan that was published before. */
 TB_API tb_status tb_publisher_publish(tb_publisher* publisher, const tb_message* message,
                                       tb_published* published);
-/* The same with a timeout of its own; it matters to a reliable publisher only. */
+/* The same with a timeout of its own, which only a reliable publisher uses. */
 TB_API tb_status tb_publisher_publish_within(tb_publisher* publisher, const tb_message* message,
                                              int64_t timeout_ns, const tb_give_up* give_up,
                                              tb_published* published);
 
-/* Until there are so many. TB_TIMED_OUT, TB_INTERRUPTED, TB_CLOSED. */
+/* Waits for `count` subscribers. Returns TB_TIMED_OUT, TB_INTERRUPTED, TB_CLOSED. */
 TB_API tb_status tb_publisher_wait_for_subscribers(tb_publisher* publisher, uint32_t count,
                                                    int64_t timeout_ns);
 
 typedef struct tb_publisher_stats {
   uint32_t struct_size;
   uint32_t subscribers;
-  uint32_t waiting; /* threads that publish, and wait now */
+  uint32_t waiting; /* threads that wait in a publishing call now */
   uint32_t reserved;
   uint64_t sent;
-  uint64_t delivered;      /* into a subscriber's queue, summed */
+  uint64_t delivered;      /* into subscribers' queues, summed */
   uint64_t dropped_depth;  /* taken out of a full queue for a newer one */
-  uint64_t dropped_held;   /* not queued: the subscriber holds all that it may */
-  uint64_t dropped_unsent; /* not queued: no descriptor or memory to pass it on */
+  uint64_t dropped_held;   /* not queued: the subscriber holds as many as it may */
+  uint64_t dropped_unsent; /* not queued: no descriptor or memory to send it */
   uint64_t timed_out;      /* calls that gave up waiting for room */
   uint64_t waited;         /* calls that had to wait */
   uint64_t bytes_copied;   /* of tensors that were not in memory of the bus */
   uint64_t bytes_in_flight;
-  uint64_t bad_returns; /* leases that subscribers returned and never had */
+  uint64_t bad_returns; /* invalid leases that subscribers returned */
 } tb_publisher_stats;
 #define TB_PUBLISHER_STATS_INIT {sizeof(tb_publisher_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 TB_API tb_status tb_publisher_get_stats(const tb_publisher* publisher, tb_publisher_stats* stats);

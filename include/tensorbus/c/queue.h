@@ -1,4 +1,4 @@
-/* Items from any process of the domain to any other, each to exactly one. */
+/* Passes items from any process of the domain to any other, each to exactly one. */
 #ifndef TENSORBUS_C_QUEUE_H
 #define TENSORBUS_C_QUEUE_H
 
@@ -13,53 +13,57 @@
 extern "C" {
 #endif
 
-/* It lives in the participant that made it; when that is gone, everybody gets TB_CLOSED. Tensors go
- * by reference: neither who put them nor the queue's process is needed once an item was got. */
+/* A queue lives in the participant that made it; when that ends, all calls return TB_CLOSED.
+ * Tensors are passed by reference: after a get, neither the process that put the item nor the
+ * queue's process is needed. */
 typedef struct tb_queue tb_queue;
 
 typedef struct tb_queue_options {
   uint32_t struct_size;
-  uint32_t maxsize;  /* items that wait; 0: no limit */
-  int32_t redeliver; /* 1: an item in the hands of a process that dies, for which it has not called
-                        tb_queue_task_done(), goes back. 0: it counts as lost */
-  int32_t shared;    /* 1: who gets an item may write to its tensors, for all who have them */
-  const char* name;  /* by which others find it; NULL: by its address alone */
+  uint32_t maxsize;  /* items that may wait; 0: no limit */
+  int32_t redeliver; /* 1: an item goes back into the queue if the process that got it dies before
+                        tb_queue_task_done(). 0: it counts as lost */
+  int32_t shared;    /* 1: a process that gets an item may write to its tensors; all holders see
+                        it */
+  const char* name;  /* by which other processes find it; NULL: only its address */
 } tb_queue_options;
 #define TB_QUEUE_OPTIONS_INIT {sizeof(tb_queue_options), 0, 0, 0, NULL}
 
 TB_API tb_status tb_queue_create(tb_participant* participant, const tb_queue_options* options,
                                  tb_queue** queue);
-/* By its address, or by its name, which may come later than we do. TB_ERROR_CLOSED: its process is
- * gone; TB_ERROR_INVALID_ARGUMENT: an address that makes no sense; TB_ERROR_TIMEOUT. */
+/* Opens a queue by its address, or by its name, for which it waits. Returns TB_ERROR_CLOSED if its
+ * process is gone; TB_ERROR_INVALID_ARGUMENT for an invalid address; TB_ERROR_TIMEOUT. */
 TB_API tb_status tb_queue_open(tb_participant* participant, const char* address_or_name,
                                int64_t timeout_ns, const tb_give_up* give_up, tb_queue** queue);
-/* By its address, and asks nobody: its process may be stopped, or gone, which the first call that
- * needs it finds out. `options`: those of its maker; `shared` must be the same, or tensors are
- * refused. TB_ERROR_INVALID_ARGUMENT: the text is no address. */
+/* Makes a handle of the queue with this address, without a request: if its process is stopped or
+ * gone, the first call that needs it will find out. `options`: those that the queue was made with;
+ * `shared` must be the same, or tensors are refused. Returns TB_ERROR_INVALID_ARGUMENT if the text
+ * is not an address. */
 TB_API tb_status tb_queue_at(tb_participant* participant, const char* address,
                              const tb_queue_options* options, tb_queue** queue);
-/* Closes it if it was made here. */
+/* Closes the queue if it was made here. */
 TB_API void tb_queue_destroy(tb_queue* queue);
 
-/* One line of text, for any means to carry; valid as long as the queue. */
+/* One line of text, which any channel can carry; valid as long as the queue. */
 TB_API const char* tb_queue_address(const tb_queue* queue);
-/* As far as they are known here; the name is valid as long as the queue, "" for none. */
+/* The options as far as they are known here; the name is valid as long as the queue, "" for
+ * none. */
 TB_API tb_status tb_queue_get_options(const tb_queue* queue, tb_queue_options* options);
-/* 1: it lives in this participant. */
+/* 1 if the queue lives in this participant. */
 TB_API int32_t tb_queue_made_here(const tb_queue* queue);
 
-/* TB_TIMED_OUT: there was no room, and nothing was put; TB_INTERRUPTED: the same; TB_CLOSED.
- * TB_ERROR_TIMEOUT: the queue's process does not say whether the item is in it. */
+/* Puts an item. Returns TB_TIMED_OUT or TB_INTERRUPTED if there was no room, and nothing was put;
+ * TB_CLOSED; TB_ERROR_TIMEOUT if the queue's process does not say whether it has the item. */
 TB_API tb_status tb_queue_put(tb_queue* queue, const tb_message* item, int64_t timeout_ns,
                               const tb_give_up* give_up);
-/* TB_TIMED_OUT, TB_INTERRUPTED, TB_CLOSED. */
+/* Gets an item. Returns TB_TIMED_OUT, TB_INTERRUPTED, TB_CLOSED. */
 TB_API tb_status tb_queue_get(tb_queue* queue, int64_t timeout_ns, const tb_give_up* give_up,
                               tb_sample** item);
 
-/* Of the oldest item that this process got. TB_ERROR_INVALID_ARGUMENT: there were fewer;
- * TB_ERROR_CLOSED; TB_ERROR_TIMEOUT: the queue's process does not answer. */
+/* Marks the oldest item that this process got as done. Returns TB_ERROR_INVALID_ARGUMENT if there
+ * were fewer items; TB_ERROR_CLOSED; TB_ERROR_TIMEOUT if the queue's process does not answer. */
 TB_API tb_status tb_queue_task_done(tb_queue* queue, const tb_give_up* give_up);
-/* Until every item that was put was done. TB_TIMED_OUT, TB_INTERRUPTED, TB_CLOSED. */
+/* Waits until all items are done. Returns TB_TIMED_OUT, TB_INTERRUPTED, TB_CLOSED. */
 TB_API tb_status tb_queue_join(tb_queue* queue, int64_t timeout_ns, const tb_give_up* give_up);
 
 typedef struct tb_queue_stats {
@@ -67,26 +71,27 @@ typedef struct tb_queue_stats {
   uint32_t reserved;
   uint64_t items;      /* that wait */
   uint64_t unfinished; /* put, and not done */
-  uint64_t lost;       /* in the hands of processes that died */
+  uint64_t lost;       /* got by processes that died */
 } tb_queue_stats;
 #define TB_QUEUE_STATS_INIT {sizeof(tb_queue_stats), 0, 0, 0, 0}
-/* TB_ERROR_CLOSED; TB_ERROR_TIMEOUT. */
+/* Returns TB_ERROR_CLOSED; TB_ERROR_TIMEOUT. */
 TB_API tb_status tb_queue_get_stats(const tb_queue* queue, const tb_give_up* give_up,
                                     tb_queue_stats* stats);
 
-/* For everybody: items that wait are dropped. */
+/* Closes the queue for all processes; waiting items are dropped. */
 TB_API tb_status tb_queue_close(tb_queue* queue, const tb_give_up* give_up);
 
-/* A request that is under way, for an event loop. */
+/* A request that has not finished, for event loops. */
 typedef struct tb_pending tb_pending;
 TB_API tb_status tb_queue_start_put(tb_queue* queue, const tb_message* item, tb_pending** pending);
 TB_API tb_status tb_queue_start_get(tb_queue* queue, tb_pending** pending);
 TB_API tb_status tb_queue_start_join(tb_queue* queue, tb_pending** pending);
-/* Gives it up if it is under way still: an item that was on its way goes back. */
+/* Cancels the request if it has not finished; an item on its way goes back into the queue. */
 TB_API void tb_pending_destroy(tb_pending* pending);
-/* Readable when it is done; its own. */
+/* A descriptor that is readable when the request is done; the request owns it. */
 TB_API int tb_pending_descriptor(const tb_pending* pending);
-/* What the call would have said, once; TB_TIMED_OUT: not yet. `item`: of a get, else NULL. */
+/* Returns the status of the call, once; TB_TIMED_OUT if it is not done. `item`: the item of a get,
+ * else NULL. */
 TB_API tb_status tb_pending_take(tb_pending* pending, tb_sample** item);
 
 #ifdef __cplusplus

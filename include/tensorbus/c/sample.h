@@ -1,5 +1,5 @@
-/* What was received: a message by reference, in memory of its owner, which stays as it is until the
- * sample is let go of. */
+/* A received message, by reference: it lies in the memory of its owner, and stays unchanged until
+ * the sample is released. */
 #ifndef TENSORBUS_C_SAMPLE_H
 #define TENSORBUS_C_SAMPLE_H
 
@@ -12,29 +12,28 @@
 extern "C" {
 #endif
 
-/* Counted: it is let go of when it was released as often as it was given or retained. */
+/* Counted: freed after it was released as often as it was given or retained. */
 typedef struct tb_sample tb_sample;
 
 TB_API void tb_sample_retain(tb_sample* sample);
 TB_API void tb_sample_release(tb_sample* sample);
 
-/* What may be done with the tensors that are received. */
+/* What a receiver may do with tensors. */
 enum {
-  TB_ACCESS_READ = 0, /* read them where they are; to write is a crash */
-  TB_ACCESS_PRIVATE =
-      1,               /* write them, for this receiver alone: a copy is made of what is written */
-  TB_ACCESS_SHARED = 2 /* write them for all who have them, if whoever sends allows that */
+  TB_ACCESS_READ = 0,    /* read them in place; a write ends the process (SIGSEGV) */
+  TB_ACCESS_PRIVATE = 1, /* write them for this receiver alone: written pages are copied */
+  TB_ACCESS_SHARED = 2   /* write them for all holders, if the sender allows it */
 };
 
 typedef struct tb_sample_header {
   uint32_t struct_size;
   uint32_t publisher_number;
-  uint64_t sequence;     /* counts from 0 for each publisher */
-  uint64_t timestamp_ns; /* wall clock, when it was published */
+  uint64_t sequence;     /* counted from 0 for each publisher */
+  uint64_t timestamp_ns; /* wall clock at publishing, ns since the Unix epoch */
   uint64_t fingerprint;  /* of the message type; 0: untyped */
   uint8_t publisher[16]; /* the participant that published it */
   const char* topic;     /* valid while the sample lives */
-  int32_t has_origin;    /* 1: a bridge brought it from elsewhere */
+  int32_t has_origin;    /* 1: a bridge republished it */
   int32_t reserved;
   tb_origin origin;
 } tb_sample_header;
@@ -42,25 +41,26 @@ typedef struct tb_sample_header {
 TB_API void tb_sample_get_header(const tb_sample* sample, tb_sample_header* header);
 
 TB_API uint32_t tb_sample_tensor_count(const tb_sample* sample);
-/* TB_ERROR_INVALID_ARGUMENT: there is none of this index. */
+/* Returns TB_ERROR_INVALID_ARGUMENT if there is no tensor of this index. */
 TB_API tb_status tb_sample_tensor(const tb_sample* sample, uint32_t index, tb_tensor* tensor);
-/* The one at this key of the fields. TB_ERROR_INVALID_ARGUMENT: there is none. */
+/* The tensor at this key of the fields. Returns TB_ERROR_INVALID_ARGUMENT if there is none. */
 TB_API tb_status tb_sample_tensor_at(const tb_sample* sample, const char* key, tb_tensor* tensor);
 
-/* The small fields as they came: one value in MessagePack, or no bytes. Valid while it lives. */
+/* The small fields as they came: one value in MessagePack, or no bytes. Valid while the sample
+ * lives. */
 TB_API const void* tb_sample_fields(const tb_sample* sample, size_t* bytes);
 
-/* Of tensors on GPUs, for every stream (CUstream, cudaStream_t; NULL: the legacy default stream)
- * that works with it, before that does: what is enqueued there from now on finds the tensor as it
- * was published, and has run before its owner uses the memory again. Does not wait. `device`: the
- * GPU that the stream is of. TB_ERROR_UNSUPPORTED: the stream is being captured into a graph. */
+/* For tensors on GPUs: call it for every stream (CUstream, cudaStream_t; NULL: the legacy default
+ * stream) before the stream works with the tensor. Later work of the stream then finds the tensor
+ * as it was published, and has run before the owner reuses the memory. Does not wait. `device`: the
+ * GPU of the stream. Returns TB_ERROR_UNSUPPORTED if the stream is being captured into a graph. */
 TB_API tb_status tb_sample_use_on(const tb_sample* sample, uint32_t index, void* stream,
                                   int32_t device);
-/* 0: its publisher died before a GPU had written it. Asked after the work with it is done, it says
- * whether that was for nothing. */
+/* 0 if the publisher died before a GPU had written the tensor. Call it after the work on the tensor
+ * is done: it says whether the result is valid. */
 TB_API int32_t tb_sample_intact(const tb_sample* sample);
 
-/* The same in writable memory of this process alone. */
+/* Copies the sample into writable memory of this process alone. */
 TB_API tb_status tb_sample_copy(const tb_sample* sample, tb_sample** copy);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* Receiving from every publisher of a topic, in any process of the domain. */
+/* Receives from every publisher of a topic, in any process of the domain. */
 #ifndef TENSORBUS_C_SUBSCRIBER_H
 #define TENSORBUS_C_SUBSCRIBER_H
 
@@ -16,78 +16,79 @@ typedef struct tb_subscriber tb_subscriber;
 
 typedef struct tb_subscriber_options {
   uint32_t struct_size;
-  uint32_t depth;    /* samples that wait for us; 0: as the publisher says */
+  uint32_t depth;    /* samples that may wait for it; 0: as the publisher says */
   uint32_t max_held; /* samples of one publisher that may be held at once */
   int32_t access;    /* TB_ACCESS_READ, _PRIVATE or _SHARED */
-  int64_t spin_ns;   /* how long receiving looks by itself before it sleeps; costs a core so long */
-  const char* type;  /* the definition of what it expects (docs/messages.md); NULL: anything */
-  int32_t pin;       /* 1: received memory of the host is pinned for GPUs */
-  int32_t restores;  /* 1: tensors of a GPU that this process cannot use are put onto `device` */
+  int64_t spin_ns;   /* how long receiving polls before it sleeps; it uses a core meanwhile */
+  const char* type;  /* the definition of the expected type (docs/messages.md); NULL: any */
+  int32_t pin;       /* 1: pins received host memory for GPUs */
+  int32_t restores;  /* 1: copies tensors of a GPU that this process cannot use to `device` */
   int32_t device;    /* the ordinal of that GPU */
   int32_t reserved;
 } tb_subscriber_options;
 #define TB_SUBSCRIBER_OPTIONS_INIT \
   {sizeof(tb_subscriber_options), 0, 256, TB_ACCESS_READ, 5000, NULL, 0, 0, 0, 0}
 
-/* TB_ERROR_INVALID_ARGUMENT: an empty topic, or a type that is no definition; TB_ERROR_UNSUPPORTED:
- * nothing can be pinned here. */
+/* Returns TB_ERROR_INVALID_ARGUMENT for an empty topic, or if `type` is not a definition;
+ * TB_ERROR_UNSUPPORTED if nothing can be pinned here. */
 TB_API tb_status tb_subscriber_create(tb_participant* participant, const char* topic,
                                       const tb_subscriber_options* options,
                                       tb_subscriber** subscriber);
 /* Closes it; samples stay valid. */
 TB_API void tb_subscriber_destroy(tb_subscriber* subscriber);
 
-/* The next sample. TB_TIMED_OUT, TB_INTERRUPTED, TB_CLOSED, TB_HOLD_LIMIT; TB_ERROR_OUT_OF_MEMORY
- * (it is not lost: the next call tries again), TB_ERROR_TYPE_MISMATCH (a publisher refused us, once
- * for each). With TB_NOW it does not wait. */
+/* Receives the next sample. Returns TB_TIMED_OUT, TB_INTERRUPTED, TB_CLOSED, TB_HOLD_LIMIT;
+ * TB_ERROR_OUT_OF_MEMORY (nothing is lost: the next call tries again); TB_ERROR_TYPE_MISMATCH (a
+ * publisher refused us, reported once for each). With TB_NOW it does not wait. */
 TB_API tb_status tb_subscriber_receive(tb_subscriber* subscriber, int64_t timeout_ns,
                                        const tb_give_up* give_up, tb_sample** sample);
 
-/* Several at once, at most `capacity`: waits as above for the first, and takes what else is there
- * then. `*count` of `samples`, from the first on, are the caller's, whatever it returns; TB_OK
- * means one at least. What ends it after the first is said by the next call. For many small
- * messages: it takes its locks, and tells the publishers, once for all.
+/* Receives several samples, at most `capacity`: waits as above for the first, and takes the others
+ * that are there then. The first `*count` of `samples` belong to the caller, whatever this returns;
+ * TB_OK means at least one. A status after the first sample is returned by the next call. For many
+ * small messages: it takes its locks, and notifies the publishers, once for all samples.
  *
  *   tb_sample* samples[64];
  *   size_t count;
  *   while (tb_subscriber_receive_many(subscriber, samples, 64, 1000000000, NULL, &count) == TB_OK)
  *     for (size_t i = 0; i < count; ++i) use_and_release(samples[i]);
  *
- * The same statuses; TB_ERROR_INVALID_ARGUMENT for a capacity of 0. */
+ * Returns the same statuses; TB_ERROR_INVALID_ARGUMENT for a capacity of 0. */
 TB_API tb_status tb_subscriber_receive_many(tb_subscriber* subscriber, tb_sample** samples,
                                             size_t capacity, int64_t timeout_ns,
                                             const tb_give_up* give_up, size_t* count);
 
-/* 1: receiving would not wait now. Takes nothing. */
+/* 1 if receiving would not wait now. Takes nothing. */
 TB_API int32_t tb_subscriber_ready(tb_subscriber* subscriber);
-/* For poll() and event loops: readable when receiving may find something. The subscriber's own;
- * receive with TB_NOW until that times out, which re-arms it. */
+/* For poll() and event loops: a descriptor that is readable when receiving may find something. The
+ * subscriber owns it. Receive with TB_NOW until that times out, which re-arms it. */
 TB_API tb_status tb_subscriber_event_descriptor(tb_subscriber* subscriber, int* descriptor);
 
-/* Until there are so many. TB_TIMED_OUT, TB_INTERRUPTED, TB_CLOSED. */
+/* Waits for `count` publishers. Returns TB_TIMED_OUT, TB_INTERRUPTED, TB_CLOSED. */
 TB_API tb_status tb_subscriber_wait_for_publishers(tb_subscriber* subscriber, uint32_t count,
                                                    int64_t timeout_ns);
 
 typedef struct tb_subscriber_stats {
   uint32_t struct_size;
   uint32_t publishers;
-  uint32_t held; /* samples whose memory somebody here still uses */
+  uint32_t held; /* samples whose memory this process still uses */
   uint32_t reserved;
   uint64_t received;
   uint64_t missed;  /* gaps in the publishers' sequences */
-  uint64_t bad;     /* samples whose descriptor made no sense */
-  uint64_t gone;    /* that were handed on by one whose owner had no more of it */
-  uint64_t staged;  /* that came from a GPU through memory of the host */
+  uint64_t bad;     /* samples with an invalid descriptor */
+  uint64_t gone;    /* passed-on samples whose owner was gone, or had freed the memory */
+  uint64_t staged;  /* samples that came from a GPU through host memory */
   uint64_t refused; /* publishers that were not connected */
 } tb_subscriber_stats;
 #define TB_SUBSCRIBER_STATS_INIT {sizeof(tb_subscriber_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0}
 TB_API tb_status tb_subscriber_get_stats(const tb_subscriber* subscriber,
                                          tb_subscriber_stats* stats);
-/* Why the last publisher was not connected, cut to `bytes` with its end; "" if none was refused. */
+/* Why the last publisher was not connected, cut to `bytes` with the terminating zero; "" if none
+ * was refused. */
 TB_API tb_status tb_subscriber_last_refusal(const tb_subscriber* subscriber, char* text,
                                             size_t bytes);
 
-/* Who waits gets TB_CLOSED; a second call does nothing. */
+/* Waiting calls return TB_CLOSED; a second call does nothing. */
 TB_API void tb_subscriber_close(tb_subscriber* subscriber);
 
 #ifdef __cplusplus

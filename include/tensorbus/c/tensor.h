@@ -1,4 +1,4 @@
-/* Tensors, as they are described to the bus and by it. */
+/* Descriptions of tensors, for publishing and of received samples. */
 #ifndef TENSORBUS_C_TENSOR_H
 #define TENSORBUS_C_TENSOR_H
 
@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* What an element is, by the numbers that travel; more by tb_dtype_named(). */
+/* Element types, by the numbers that travel; others by tb_dtype_named(). */
 typedef uint8_t tb_dtype;
 enum {
   TB_BOOL = 1,
@@ -29,16 +29,16 @@ enum {
   TB_COMPLEX64 = 14,
   TB_COMPLEX128 = 15
 };
-/* By its name, as PyTorch and NumPy spell it ("float8_e4m3fn"); 0 if there is none. */
+/* The dtype of this name, as PyTorch and NumPy spell it ("float8_e4m3fn"); 0 if there is none. */
 TB_API tb_dtype tb_dtype_named(const char* name);
-/* "" and 0 for a number that is no dtype. */
+/* "" and 0 for a number that is not a dtype. */
 TB_API const char* tb_dtype_name(tb_dtype dtype);
 TB_API size_t tb_dtype_bytes(tb_dtype dtype);
 
 /* Where a tensor lies: TB_HOST, or the ordinal of a GPU in this process. */
 #define TB_HOST INT32_C(-1)
 
-/* What PyTorch says of a tensor; any of these together. */
+/* PyTorch's attributes of a tensor; any combination. */
 enum {
   TB_REQUIRES_GRAD = 2,
   TB_FROM_TORCH = 4,
@@ -54,63 +54,64 @@ typedef struct tb_layout {
   uint8_t flags;
   uint32_t dims;
   const int64_t* shape;
-  const int64_t* strides; /* in elements, zero or negative if need be; NULL: row-major, no gaps */
+  const int64_t* strides; /* in elements, may be zero or negative; NULL: row-major, no gaps */
 } tb_layout;
 
-/* A tensor that lies somewhere in this process. One that the bus describes points into what it was
- * asked of (a sample, a loan), and is valid for as long as that. */
+/* A tensor in this process. One that the bus describes points into its sample or loan, and is valid
+ * as long as that. */
 typedef struct tb_tensor {
   uint32_t struct_size;
   int32_t device;
   tb_layout layout;
-  void* data; /* the first element; of a received tensor only to be written if `writable` */
+  void* data; /* the first element; a received tensor may be written only if `writable` */
 
-  /* Of a received one. */
-  int32_t published_on; /* where its publisher had it: another device if it came through the host */
+  /* For received tensors. */
+  int32_t published_on; /* the publisher's device; another one than `device` if it came through the
+                           host */
   int32_t writable;
 
-  /* To be published, of memory of a GPU: the stream (CUstream, cudaStream_t) on which it is
-   * written. Whoever receives it reads it when what is enqueued there now has run. NULL: the legacy
-   * default stream. */
+  /* For publishing GPU memory: the stream (CUstream, cudaStream_t) on which it is written.
+   * Receivers read it after the work that the stream has now has run. NULL: the legacy default
+   * stream. */
   void* stream;
-  /* The same: who keeps the memory for as long as somebody reads it. With one it is published as it
-   * lies, where the driver can do that; release(keeper) is called once, by the caller's thread or
-   * one of the bus, whatever becomes of the call, unless a struct of the message was not
-   * initialised. Without one (NULL) it is copied on the GPU. */
+  /* For publishing GPU memory: keeps the memory while receivers read it. With a keeper it is
+   * published in place, where the driver supports this. release(keeper) is called once, by the
+   * caller's thread or one of the bus, whether the call succeeds or not, unless a struct of the
+   * message was not initialised. Without one (NULL) the memory is copied on the GPU. */
   void (*release)(void* keeper);
   void* keeper;
 } tb_tensor;
 #define TB_TENSOR_INIT \
   {sizeof(tb_tensor), TB_HOST, {0, 0, 0, NULL, NULL}, NULL, TB_HOST, 0, NULL, NULL, NULL}
 
-/* Who published a sample first, when a bridge published it again. */
+/* The first publisher of a sample that a bridge published again. */
 typedef struct tb_origin {
   uint8_t host[16];
   uint8_t writer[16];
   uint64_t sequence;
 } tb_origin;
 
-/* What is published: tensors, and the small fields beside them as one value in MessagePack, in
+/* A message to publish: tensors, and the small fields beside them as one value in MessagePack, in
  * which extension type 1 with four bytes (little-endian) stands for the tensor of that index.
- * Tensors that lie in a loan, in tb_empty() memory, or were received travel by reference, all
- * others are copied once. A message of one tensor and no fields is that tensor. */
+ * Tensors that lie in a loan, in tb_empty() memory, or were received travel by reference; all
+ * others are copied once. A message of one tensor without fields is that tensor. */
 typedef struct tb_message {
   uint32_t struct_size;
   uint32_t tensor_count;
-  const tb_tensor* tensors; /* each as large as the struct_size of the first says */
+  const tb_tensor* tensors; /* all with the struct_size of the first */
   const void* fields;
   size_t field_bytes;
   uint64_t fingerprint;    /* of the message type; 0: untyped */
-  const tb_origin* origin; /* of what a bridge publishes again; NULL: none */
+  const tb_origin* origin; /* for a sample that a bridge publishes again; NULL: none */
 } tb_message;
 #define TB_MESSAGE_INIT {sizeof(tb_message), 0, NULL, NULL, 0, 0, NULL}
 
-/* Memory of the bus, to fill and publish: nothing is copied then. */
+/* Memory of the bus, to fill and publish without a copy. */
 typedef struct tb_loan tb_loan;
 
-/* Describes it. Its bytes were not cleared; of a GPU's memory they are for its kernels alone. */
+/* Describes the memory. Its bytes are not cleared. GPU memory may be used only by kernels. */
 TB_API tb_status tb_loan_tensor(const tb_loan* loan, tb_tensor* tensor);
-/* Without publishing it. */
+/* Gives it back without publishing it. */
 TB_API void tb_loan_destroy(tb_loan* loan);
 
 #ifdef __cplusplus

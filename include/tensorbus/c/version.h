@@ -1,4 +1,4 @@
-/* Which version of what. */
+/* Versions of the library, its ABI and its protocol. */
 #ifndef TENSORBUS_C_VERSION_H
 #define TENSORBUS_C_VERSION_H
 
@@ -9,17 +9,18 @@
 extern "C" {
 #endif
 
-/* Each is counted by itself. */
+/* Each version is counted separately. */
 typedef struct tb_versions {
   uint32_t struct_size;
   uint32_t major, minor, patch; /* of the library */
-  uint32_t abi;                 /* of these functions and structs: that of the soname */
-  uint32_t protocol;            /* of what processes say to each other; they must be the same */
-  uint32_t layout;              /* of what they share in memory; the same */
+  uint32_t abi;                 /* of these functions and structs: the number in the soname */
+  uint32_t protocol;            /* of the messages between processes; must be equal in both */
+  uint32_t layout;              /* of their shared memory; must be equal in both */
 } tb_versions;
 #define TB_VERSIONS_INIT {sizeof(tb_versions), 0, 0, 0, 0, 0, 0}
 
-/* Of the library that is loaded; <tensorbus/version.hpp> is what the program was compiled with. */
+/* The versions of the loaded library; <tensorbus/version.hpp> has those that the program was
+ * compiled with. */
 TB_API void tb_library_versions(tb_versions* versions);
 
 #ifdef __cplusplus

@@ -18,8 +18,8 @@
 namespace tensorbus::inline v0 {
 namespace internal {
 
-// Answers on their way to clients, which may be stopped, or dead: nobody waits for them, but at the
-// end, and there for a second. One thread at a time.
+// Answers on their way to clients, which may be stopped or dead. Sending does not wait for them;
+// the destructor waits up to a second. One thread at a time.
 class Answers {
  public:
   explicit Answers(Participant participant) : participant_(std::move(participant)) {}
@@ -27,7 +27,7 @@ class Answers {
   Answers& operator=(const Answers&) = delete;
   ~Answers() { finish(); }
 
-  // Throws Error(kInvalidArgument) for what is no address of a queue, and what Queue::put() does.
+  // Throws Error(kInvalidArgument) if `address` is not a queue's, and what Queue::put() throws.
   void give(const std::string& address, const Message& answer) {
     Queue::Pending giving = Queue::at(address, {}, participant_).start_put(answer);
     std::erase_if(under_way_, [](Queue::Pending& each) { return has_ended(each); });
@@ -36,12 +36,12 @@ class Answers {
   }
 
  private:
-  // Each has two descriptors. One that is given up arrives all the same, if the client's process
-  // was reached before.
+  // Each has two descriptors. A given-up one still arrives if the client was reached.
   static constexpr std::size_t kMost = 128;
   static constexpr std::chrono::seconds kAtTheEnd{1};
 
-  // Whatever became of it: that a client is gone, or refused it, is the client's own affair.
+  // Returns true if it has ended, in whatever way: it is the client's business if it is gone or
+  // refused the answer.
   static bool has_ended(Queue::Pending& giving) noexcept {
     try {
       Sample none;

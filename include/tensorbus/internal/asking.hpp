@@ -15,17 +15,17 @@
 #include <tensorbus/sample.hpp>
 #include <utility>
 
-// Waiting for what another process is asked, and for that process's end at the same time.
+// Waits for the answer of another process, and for the end of that process at the same time.
 namespace tensorbus::inline v0 {
 namespace internal {
 
-// Tells when the process that has a queue is gone, or has closed it. It waits for the end of all of
-// the queue's items, which nobody is ever done with, and so hears nothing but that. Thread-safe.
+// Reports when the process that has a queue is gone, or has closed the queue. It joins the queue,
+// whose items are never marked as done, so the join ends only then. Thread-safe.
 class Lifeline {
  public:
   explicit Lifeline(Queue::Pending joining) : joining_(std::move(joining)) {}
 
-  // Readable when it is cut.
+  // Readable when cut() returns true.
   int descriptor() const noexcept { return joining_.descriptor(); }
   bool cut() {
     const std::lock_guard lock(mutex_);
@@ -40,26 +40,25 @@ class Lifeline {
   bool cut_ = false;
 };
 
-// When a call that waits asks GiveUp again.
+// The longest time between two calls of GiveUp by a waiting call.
 inline constexpr std::chrono::milliseconds kGiveUpSlice(50);
 
-// What became of a request: kClosed also when the lifeline (of the process that is to do something
-// about it, if that is not the queue's own) is cut; kTimedOut if it is under way still.
+// Returns the state of a request. kClosed also if the lifeline is cut: that of the process that
+// must answer, if it is not the queue's own. kTimedOut if the request has not finished.
 inline Outcome look(Queue::Pending& asked, Sample& sample, Lifeline* life) {
   Outcome found = asked.take(sample);
   if (found != Outcome::kTimedOut || life == nullptr || !life->cut()) return found;
-  found = asked.take(sample);  // it may have answered first
+  found = asked.take(sample);  // it may have answered before its end
   return found == Outcome::kTimedOut ? Outcome::kClosed : found;
 }
 
 inline void poll_either(int one, Lifeline* life, std::chrono::nanoseconds timeout) {
-  std::array<pollfd, 2> polled{{{one, POLLIN, 0}, {-1, POLLIN, 0}}};  // poll() passes over -1
+  std::array<pollfd, 2> polled{{{one, POLLIN, 0}, {-1, POLLIN, 0}}};  // poll() ignores -1
   if (life != nullptr) polled[1].fd = life->descriptor();
   (void)::poll(polled.data(), polled.size(), milliseconds_of(timeout));
 }
 
-// Waits for a request that is under way: kDone, kTimedOut, kInterrupted (`give_up` said so) or
-// kClosed. Goes on after signals.
+// Waits for a request, also over signals. kInterrupted: `give_up` returned true.
 inline Outcome answer_to(Queue::Pending& asked, Sample& sample, const Deadline& deadline,
                          const GiveUp& give_up, Lifeline* life = nullptr) {
   while (true) {
@@ -72,14 +71,14 @@ inline Outcome answer_to(Queue::Pending& asked, Sample& sample, const Deadline& 
   }
 }
 
-// A queue of ours for one answer at a time.
+// A queue of our own for one answer at a time.
 class ReplyQueue {
  public:
   explicit ReplyQueue(const Participant& participant) : queue_({}, participant) {}
 
   std::string address() const { return queue_.address(); }
-  // What is put into it while the lifeline holds, or was put before that was cut. Nobody else gets
-  // here.
+  // Gets the answer that is put into it while the lifeline holds, or that was put before it was
+  // cut. Only the server knows this queue.
   Outcome get(Sample& answer, const Deadline& deadline, const GiveUp& give_up, Lifeline& life) {
     Queue::Pending getting = queue_.start_get();
     Outcome outcome = answer_to(getting, answer, deadline, give_up, &life);
@@ -90,7 +89,7 @@ class ReplyQueue {
   }
 
  private:
-  // For an answer that is here to be handed to us: its owner may be asked for its memory.
+  // For the delivery of an answer that is here: its owner may be asked for its memory.
   static constexpr std::chrono::seconds kMoment{1};
 
   static Outcome closed_unless_done(Outcome outcome) {
@@ -99,7 +98,7 @@ class ReplyQueue {
   bool has_come() const { return queue_.stats().unfinished > answered_; }
 
   Queue queue_;
-  std::uint64_t answered_ = 0;  // none of which is ever done
+  std::uint64_t answered_ = 0;  // no answer is ever marked as done
 };
 
 }  // namespace internal

@@ -12,8 +12,8 @@
 #include <tensorbus/internal/deadline.hpp>
 #include <tensorbus/outcome.hpp>
 
-// How the C interface is called from C++: its statuses become outcomes and errors, its objects have
-// owners, and what a callback throws comes out of the call.
+// Calls the C interface from C++: statuses become outcomes and errors, objects get owners, and an
+// exception of a callback is thrown after the call.
 namespace tensorbus::inline v0 {
 namespace internal {
 
@@ -39,7 +39,7 @@ inline Code code_of(tb_status status) noexcept {
       return Code::kForked;
     case TB_ERROR_TYPE_MISMATCH:
       return Code::kTypeMismatch;
-    default:  // TB_ERROR_SYSTEM, and what a newer library says
+    default:  // TB_ERROR_SYSTEM, and statuses of a newer library
       return Code::kSystem;
   }
 }
@@ -53,7 +53,7 @@ inline Code code_of(tb_status status) noexcept {
   throw Error(code_of(status), tb_error_message());
 }
 
-// Throws the Error that the call failed with.
+// Returns the outcome; throws the Error of a call that failed.
 inline Outcome outcome_of(tb_status status) {
   switch (status) {
     case TB_OK:
@@ -82,7 +82,7 @@ struct Destroy {
 template <typename Object, auto destroy>
 using Owned = std::unique_ptr<Object, Destroy<destroy>>;
 
-// What `create(&pointer)` gives.
+// Returns the object that `create(&pointer)` makes.
 template <typename Owner, typename Create>
 Owner created(Create create) {
   typename Owner::pointer object = nullptr;
@@ -90,14 +90,14 @@ Owner created(Create create) {
   return Owner(object);
 }
 
-// Throws Error(kClosed) of an object that was moved from.
+// Throws Error(kClosed) for a moved-from object.
 template <typename Owner>
 auto* living(const Owner& owner, const char* what) {
   if (!owner) throw Error(Code::kClosed, std::string("this ") + what + " was moved from");
   return owner.get();
 }
 
-// A text for C, which ends at its first zero byte.
+// Returns a text for C, which ends at its first zero byte.
 inline const char* c_text(const std::string& text, const char* what) {
   if (text.find('\0') != std::string::npos)
     throw Error(Code::kInvalidArgument, std::string(what) + " has a zero byte in it");
@@ -107,10 +107,10 @@ inline const char* c_text_or_null(const std::string& text, const char* what) {
   return text.empty() ? nullptr : c_text(text, what);
 }
 
-// Calls C back: an exception must not cross it, so it ends the call and is thrown after it.
+// Holds an exception of a callback: it ends the call, and is thrown after C has returned.
 class Caught {
  public:
-  // What `body` returns, or 1 if it throws.
+  // Returns the result of `body`, or 1 if it throws.
   template <typename Body>
   int held(Body body) noexcept {
     try {
@@ -128,16 +128,16 @@ class Caught {
   std::exception_ptr thrown_;
 };
 
-// GiveUp, as C asks it.
+// Passes a GiveUp to C.
 class Asked {
  public:
   explicit Asked(const GiveUp& give_up) : give_up_(give_up), told_{&Asked::ask, this} {}
   Asked(const Asked&) = delete;
   Asked& operator=(const Asked&) = delete;
 
-  // NULL if there is nobody to ask.
+  // Returns NULL if there is no function.
   const tb_give_up* get() const noexcept { return give_up_ ? &told_ : nullptr; }
-  // Of a call that was given get().
+  // Called with the status of the call that was given get().
   tb_status ended(tb_status status) const {
     caught_.rethrow();
     return status;
@@ -154,7 +154,7 @@ class Asked {
   Caught caught_;
 };
 
-// What `call(timeout)` says, which asks nobody itself: in slices, between which `give_up` is asked.
+// Calls `call(timeout)`, which takes no GiveUp, in slices, and `give_up` between them.
 template <typename Call>
 tb_status in_slices(std::chrono::nanoseconds timeout, const GiveUp& give_up, Call call) {
   static constexpr std::chrono::milliseconds kSlice(50);

@@ -15,33 +15,33 @@
 #include <utility>
 #include <vector>
 
-// What a client and a service say to each other. A request is a map: "reply", the address of the
-// queue that the answer is for; "types", the definitions of the client's request and reply, "" for
-// any; "data". An answer has one key: "data", "error" (the exception's class, its text, and where
-// it was raised) or "mismatch", a text.
+// The messages of clients and services. A request is a map: "reply" is the address of the queue for
+// the answer; "types" are the definitions of the client's request and reply, "" for any; "data". An
+// answer has one key: "data", "error" (the exception's class, its text, and where it was raised) or
+// "mismatch", a text.
 namespace tensorbus::inline v0 {
 namespace internal {
 
-// The queue that a service takes its requests from. Throws Error(kInvalidArgument) for no name.
+// The name of the queue for a service's requests. Throws Error(kInvalidArgument) for "".
 inline std::string queue_of_service(const std::string& service) {
   if (service.empty()) throw Error(Code::kInvalidArgument, "a service needs a name");
   return "service:" + service;
 }
 
-// Of the requests and replies of one side.
+// The types of the requests and replies of one side.
 struct CallTypes {
   MessageType request;
   MessageType reply;
 };
 
-// As a service reads it.
+// A request as the service reads it.
 struct Request {
   std::string reply;
   std::array<std::string, 2> definitions;
   Content data;
 };
 
-// A content that owns the bytes of the message it is sent as.
+// A message of a content; owns its encoded fields.
 class Packed {
  public:
   explicit Packed(const Content& content) : bytes_(content.fields.encode()) {
@@ -51,7 +51,7 @@ class Packed {
   Packed(const Packed&) = delete;
   Packed& operator=(const Packed&) = delete;
 
-  // Of memory that the content keeps.
+  // Refers to memory that the content keeps.
   const Message& message() const noexcept { return message_; }
 
  private:
@@ -77,7 +77,7 @@ inline Content mismatch_answer(const std::string& why) {
   return Value(Value::Map{{"mismatch", why}});
 }
 
-// The texts of a list that has so many, and nothing else.
+// Reads a list of exactly `Count` strings; false for anything else.
 template <std::size_t Count>
 bool read_texts(const Value* value, std::array<std::string, Count>& texts) {
   if (value == nullptr || !value->is<Value::List>()) return false;
@@ -94,7 +94,7 @@ inline Content received(const Value& data, const Sample& sample) {
   return {data, {sample.tensors().begin(), sample.tensors().end()}};
 }
 
-// Throws Error(kProtocol) for what is none.
+// Throws Error(kProtocol) if the sample is not a request.
 inline Request read_request(const Sample& sample) {
   const Value fields = sample.fields();
   const Value* const reply = fields.find("reply");
@@ -108,7 +108,7 @@ inline Request read_request(const Sample& sample) {
   return request;
 }
 
-// Throws ServiceError, Error(kTypeMismatch), and Error(kProtocol) for what is no answer.
+// Throws ServiceError, Error(kTypeMismatch), and Error(kProtocol) if it is not an answer.
 inline Content read_answer(const std::string& service, const Sample& sample) {
   const Value fields = sample.fields();
   if (const Value* const data = fields.find("data")) return received(*data, sample);
@@ -121,8 +121,8 @@ inline Content read_answer(const std::string& service, const Sample& sample) {
   throw Error(Code::kProtocol, "what service '" + service + "' answered is no answer");
 }
 
-// Why who reads messages of this definition cannot read those of that; empty if it can. Throws
-// Error(kInvalidArgument) for what is no definition.
+// Returns why a reader of one definition cannot read messages of the writer's; empty if it can.
+// Throws Error(kInvalidArgument) for an invalid definition.
 inline std::string why_unreadable(std::string_view what, const std::string& writer,
                                   const std::string& reader) {
   if (writer.empty() || reader.empty() || writer == reader) return {};
@@ -132,7 +132,7 @@ inline std::string why_unreadable(std::string_view what, const std::string& writ
          "\nread as\n" + reader;
 }
 
-// Why a service of these types cannot serve a client of those; empty if it can.
+// Returns why a service of these types cannot serve the client; empty if it can.
 inline std::string why_not(const CallTypes& ours, const std::array<std::string, 2>& theirs) {
   const std::string why = why_unreadable("request", theirs[0], ours.request.definition());
   return why.empty() ? why_unreadable("reply", ours.reply.definition(), theirs[1]) : why;

@@ -6,7 +6,7 @@
 namespace tensorbus::inline v0 {
 namespace internal {
 
-// A point in time by which a blocking call returns. Huge timeouts mean "never".
+// The time by which a blocking call returns. A very large timeout means "never".
 class Deadline {
  public:
   explicit Deadline(std::chrono::nanoseconds timeout) noexcept
@@ -14,7 +14,7 @@ class Deadline {
                                : std::chrono::steady_clock::now() +
                                      std::max(timeout, std::chrono::nanoseconds::zero())) {}
 
-  // How long a wait may last that re-checks at least every `slice`; 0 when the time is over.
+  // Returns the time left, at most `slice`; 0 when the time is over.
   std::chrono::nanoseconds remaining(std::chrono::nanoseconds slice) const noexcept {
     if (at_ == std::chrono::steady_clock::time_point::max()) return slice;
     const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(

@@ -5,7 +5,7 @@
 #include <optional>
 #include <tensorbus/dtype.hpp>
 
-// The elements that DLPack has names for (https://dmlc.github.io/dlpack/latest/c_api.html), without
+// The element types with names in DLPack (https://dmlc.github.io/dlpack/latest/c_api.html), without
 // its header.
 namespace tensorbus::inline v0 {
 namespace internal {
@@ -28,7 +28,7 @@ enum DLPackCode : std::uint8_t {
   kDLPackFloat4E2M1FN = 17,
 };
 
-// A DLDataType.
+// DLPack's DLDataType.
 struct DLPackType {
   std::uint8_t code;
   std::uint8_t bits;

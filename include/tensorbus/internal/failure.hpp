@@ -13,14 +13,14 @@
 namespace tensorbus::inline v0 {
 namespace internal {
 
-// What is told of an exception to who asked, in another process.
+// The description of an exception for a caller in another process.
 struct Failure {
   std::string kind;
   std::string text;
   std::string trace;
 };
 
-// As the classes of Python's errors are called.
+// The names of the error classes in Python.
 inline const char* name_of(Code code) noexcept {
   switch (code) {
     case Code::kInvalidArgument:
@@ -59,7 +59,7 @@ inline std::string class_of(const std::exception& error) {
   return name ? name.get() : "std::exception";
 }
 
-// Of the exception that is being handled.
+// Describes the exception that is being handled.
 inline Failure current_failure() {
   try {
     throw;

@@ -11,10 +11,10 @@
 namespace tensorbus::inline v0 {
 namespace internal {
 
-// Owns a descriptor.
+// Owns a file descriptor.
 class Fd {
  public:
-  // What a system call gave. Throws Error(kSystem) that names it if it failed.
+  // Takes the result of a system call. Throws Error(kSystem) that names the call if it failed.
   Fd(int fd, const char* call) : fd_(fd) {
     if (fd < 0)
       throw Error(Code::kSystem, std::string(call) + ": " + std::generic_category().message(errno));

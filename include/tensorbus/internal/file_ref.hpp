@@ -7,7 +7,7 @@
 namespace tensorbus::inline v0 {
 namespace internal {
 
-// A counted reference to a mapped file, which stays mapped as long as there is one.
+// A counted reference to a mapped file; the file stays mapped while one exists.
 class FileRef {
  public:
   FileRef() = default;

@@ -1,6 +1,6 @@
 #pragma once
 
-// MessagePack for Value, after the format specification at https://github.com/msgpack/msgpack.
+// MessagePack for Value, as specified at https://github.com/msgpack/msgpack.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -15,13 +15,13 @@ namespace tensorbus::inline v0 {
 namespace internal {
 
 inline constexpr int kMaxDepth = 64;
-// Items for which a container makes room before it has seen them: a byte can announce one, and
-// each level of nesting could announce them all anew.
+// The most items for which a container reserves memory in advance. A message can announce many
+// items in few bytes, and again at each level of nesting.
 inline constexpr std::uint64_t kMaxReserved = 1024;
 inline constexpr std::int8_t kTensorType = 1;
 inline constexpr std::int8_t kTupleType = 2;
 
-// Counts a level of nesting for as long as it is being read or written.
+// Counts a level of nesting while it is read or written.
 class Nesting {
  public:
   Nesting(int& depth, Code code) : depth_(depth) {
@@ -42,7 +42,7 @@ class PackWriter {
   void write(const Value& value) {
     std::visit([this](const auto& alternative) { put(alternative); }, value.variant());
   }
-  // The same, for what is in no Value: its items follow, each behind its key.
+  // Writes the header of a map; the caller writes its items, each after its key.
   void write_map_of(std::size_t items) {
     if (items < 16)
       byte(static_cast<std::uint8_t>(0x80 | items));
@@ -61,7 +61,7 @@ class PackWriter {
   void put(std::int64_t value) {
     if (value >= 0) return put(static_cast<std::uint64_t>(value));
     if (value >= -32) return byte(static_cast<std::uint8_t>(value));
-    // The smallest of int8 (0xd0) to int64 (0xd3): one bit goes for the sign.
+    // The smallest of int8 (0xd0) to int64 (0xd3): one bit is used for the sign.
     const int size = size_class(static_cast<std::uint64_t>(-(value + 1)) << 1);
     byte(static_cast<std::uint8_t>(0xd0 + size));
     big_endian(static_cast<std::uint64_t>(value), 1 << size);
@@ -123,7 +123,7 @@ class PackWriter {
     raw(data, count);
   }
 
-  // 0, 1, 2, 3 for a number of at most 1, 2, 4, 8 bytes.
+  // Returns 0, 1, 2, 3 for a number of at most 1, 2, 4, 8 bytes.
   static int size_class(std::uint64_t value) {
     return value <= 0xff ? 0 : value <= 0xffff ? 1 : value <= 0xffffffff ? 2 : 3;
   }
@@ -151,8 +151,9 @@ class PackWriter {
   int depth_;
 };
 
-// Reads values of kinds that the caller expects, and copies nothing: a message that is bytes, or
-// tensors by name, needs no Value. Of any other kind, or cut short: nothing.
+// Reads values of the kinds that the caller expects, and copies nothing: a message that is bytes,
+// or tensors by name, needs no Value. Returns nothing for another kind, and for one that is cut
+// short.
 class PackCursor {
  public:
   explicit PackCursor(std::span<const std::byte> bytes) : rest_(bytes) {}
@@ -177,8 +178,8 @@ class PackCursor {
   }
 
  private:
-  // What the first byte says: `least` and those below `end` have the count in them; behind `first`
-  // it has so many bytes, and behind each of the next ones twice as many, up to four.
+  // Returns the count that begins a value. The first bytes from `least` to below `end` contain it.
+  // After `first` it has `bytes` bytes, after each of the next first bytes twice as many, up to 4.
   std::optional<std::size_t> count(unsigned least, unsigned end, unsigned first,
                                    std::size_t bytes) noexcept {
     const auto head = take(1);

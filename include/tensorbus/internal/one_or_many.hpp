@@ -29,7 +29,7 @@ class OneOrMany {
   const T& front() const noexcept { return *begin(); }
   const T& back() const noexcept { return end()[-1]; }
 
-  // Only from an empty one.
+  // Only for an empty vector.
   void resize(std::size_t size) {
     if (size > 1) many_.resize(size);
     size_ = size;
@@ -59,7 +59,7 @@ class OneOrMany {
     if (size_ == 0) {
       one_ = std::forward<Value>(value);
     } else {
-      // Room for both first: without memory, nothing has changed.
+      // Reserves room for both first: if memory is short, nothing has changed.
       if (size_ == 1) {
         many_.reserve(2);
         many_.push_back(std::move(one_));

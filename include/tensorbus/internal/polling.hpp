@@ -17,8 +17,8 @@
 namespace tensorbus::inline v0 {
 namespace internal {
 
-// As poll() and epoll have it: rounded up, so that nothing is polled for over and over at the end;
-// -1 is never.
+// Returns a timeout for poll() and epoll in ms: rounded up, so that the last wait is not repeated
+// with 0; -1 means never.
 inline int milliseconds_of(std::chrono::nanoseconds timeout) noexcept {
   constexpr std::chrono::milliseconds kMost(std::numeric_limits<int>::max());
   if (timeout > kMost) return -1;
@@ -27,7 +27,7 @@ inline int milliseconds_of(std::chrono::nanoseconds timeout) noexcept {
                               .count());
 }
 
-// Which of some descriptors are readable, by the numbers that they were added with. Its own
+// Says which of its descriptors are readable, by the numbers that they were added with. Its own
 // descriptor is readable when one of them is.
 class Epoll {
  public:
@@ -40,11 +40,11 @@ class Epoll {
     event.data.u64 = number;
     if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) fail("epoll_ctl");
   }
-  // Before the descriptor is closed: a forked child may have it still.
+  // Called before the descriptor is closed: a forked child may still have it.
   void remove(int descriptor) noexcept {
     (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, descriptor, nullptr);
   }
-  // Those that are, written into `events`; none also when a signal handler ran.
+  // Writes the readable ones into `events`; none if a signal handler ran.
   std::span<epoll_event> wait(std::span<epoll_event> events, std::chrono::nanoseconds timeout) {
     const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
                                    milliseconds_of(timeout));

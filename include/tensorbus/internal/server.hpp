@@ -19,11 +19,11 @@
 #include <tensorbus/sample.hpp>
 #include <utility>
 
-// The process that offers a service: how a client finds it, asks it, and hears of its end.
+// The process that offers a service: how a client finds it, calls it, and learns of its end.
 namespace tensorbus::inline v0 {
 namespace internal {
 
-// The requests of one process that offers the service. Thread-safe.
+// The queue for requests of one process that offers the service. Thread-safe.
 class Server {
  public:
   explicit Server(Queue queue) : queue_(std::move(queue)) {}
@@ -37,20 +37,20 @@ class Server {
     gone_ = true;
   }
 
-  // kClosed: it has gone, and has not accepted the request.
+  // Returns kClosed if the server is gone and has not accepted the request.
   Outcome put(const Message& request, const Deadline& deadline, const GiveUp& give_up) {
     Queue::Pending putting = queue_.start_put(request);
     Sample none;
     return answer_to(putting, none, deadline, give_up);
   }
-  // What it puts into `replies`, after it has accepted the request.
+  // Waits for the answer in `replies`, after the server has accepted the request.
   Outcome get(ReplyQueue& replies, Sample& answer, const Deadline& deadline,
               const GiveUp& give_up) {
     return replies.get(answer, deadline, give_up, lifeline());
   }
 
  private:
-  // After a put was answered: before that nothing may be in the queue, and a join ends.
+  // Called after a put was answered: before, the queue may be empty, and a join ends at once.
   Lifeline& lifeline() {
     const std::lock_guard lock(mutex_);
     if (!life_) life_.emplace(queue_.start_join());
@@ -63,13 +63,13 @@ class Server {
   bool gone_ = false;
 };
 
-// Looks for a server when none is known, or it is gone. Thread-safe.
+// Finds a server when none is known, or the known one is gone. Thread-safe.
 class Finder {
  public:
   Finder(const std::string& service, Participant participant)
       : queue_(queue_of_service(service)), participant_(std::move(participant)) {}
 
-  // One that lives; null if there is none by the deadline, or `give_up` says so.
+  // Returns a living server; null if none is found by the deadline, or if `give_up` returns true.
   std::shared_ptr<Server> found(const Deadline& deadline, const GiveUp& give_up) {
     while (true) {
       if (auto server = known()) return server;
@@ -79,7 +79,7 @@ class Finder {
   }
 
  private:
-  // In which the name of a service that has left goes, too: nothing tells of that.
+  // The time until the name of a closed service has gone too; nothing reports that.
   static constexpr std::chrono::milliseconds kMoment{5};
 
   std::shared_ptr<Server> known() {
@@ -91,13 +91,13 @@ class Finder {
       const auto left = deadline.remaining(std::chrono::nanoseconds::max());
       meet(Queue::open(queue_, left, give_up, participant_));
     } catch (const Error& error) {
-      if (error.code() == Code::kClosed)  // it has just left
+      if (error.code() == Code::kClosed)  // it has just closed
         (void)::poll(nullptr, 0, milliseconds_of(deadline.remaining(kMoment)));
       else if (error.code() != Code::kTimeout)
         throw;
     }
   }
-  // Another thread may have found one first.
+  // Another thread may have found a server first.
   void meet(Queue queue) {
     const std::lock_guard lock(mutex_);
     if (!server_ || server_->gone()) server_ = std::make_shared<Server>(std::move(queue));

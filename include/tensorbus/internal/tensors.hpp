@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-// Tensors and messages, as the C interface has them.
+// Tensors and messages in the form of the C interface.
 namespace tensorbus::inline v0 {
 namespace internal {
 
@@ -60,7 +60,7 @@ inline Id id_of(const std::uint8_t (&bytes)[16]) noexcept {
   return id;
 }
 
-// A message on its way to C, which gets its keepers with it.
+// A message for C, which takes over its keepers.
 class Outbound {
  public:
   Outbound(std::span<const TensorView> tensors, const Message& rest) {
@@ -77,7 +77,7 @@ class Outbound {
   Outbound(const Outbound&) = delete;
   Outbound& operator=(const Outbound&) = delete;
 
-  // For the one call that it is given to.
+  // Returns the message for one call, and gives the keepers away.
   const tb_message* hand_over() noexcept {
     for (Keeper& keeper : keepers_) (void)keeper.release();
     return &message_;

@@ -7,7 +7,6 @@
 
 #include "tensorbus/bus/domain/advertisement.hpp"
 #include "tensorbus/bus/domain/topic_name.hpp"
-#include "tensorbus/bus/event_loop/fork_safe.hpp"
 #include "tensorbus/bus/participant/participant_core.hpp"
 #include "tensorbus/platform/limits.hpp"
 
@@ -58,9 +57,9 @@ MessageType type_of(std::string definition) {
 }
 
 Outcome wait_for(const std::string& escaped, const std::string& name,
-                 std::chrono::nanoseconds timeout, const GiveUp& give_up,
-                 const bus::Domain& domain) {
-  return domain.wait(timeout, give_up, [&] {
+                 const platform::StopCondition& stop, const Participant& participant) {
+  const bus::Domain& domain = participant.core()->domain();
+  return domain.wait(stop, [&] {
     const std::vector<std::string> files = domain.list();
     const auto all = look_for(
         domain, files, [&](const bus::Marker& marker) { return marker.escaped_topic == escaped; });
@@ -71,19 +70,9 @@ Outcome wait_for(const std::string& escaped, const std::string& name,
 
 }  // namespace
 
-// What listing takes of a participant.
-struct Listing {
-  static const bus::Domain& domain(const Participant& participant) {
-    return participant.core()->domain();
-  }
-  static const std::shared_ptr<bus::ParticipantCore>& core(const Participant& participant) {
-    return participant.core();
-  }
-};
-
 std::vector<PublisherInfo> list_publishers(const Participant& participant) {
   return platform::with_memory_errors([&] {
-    const bus::Domain& domain = Listing::domain(participant);
+    const bus::Domain& domain = participant.core()->domain();
     const std::vector<std::string> files = domain.list();
     std::vector<PublisherInfo> all;
     for (Found& found : look_for(domain, files, is_topic))
@@ -96,7 +85,7 @@ std::vector<PublisherInfo> list_publishers(const Participant& participant) {
 
 std::vector<NodeInfo> list_nodes(const Participant& participant) {
   return platform::with_memory_errors([&] {
-    const bus::Domain& domain = Listing::domain(participant);
+    const bus::Domain& domain = participant.core()->domain();
     const std::vector<std::string> files = domain.list();
     std::vector<NodeInfo> all;
     for (Found& found : look_for(domain, files, is_node))
@@ -106,39 +95,34 @@ std::vector<NodeInfo> list_nodes(const Participant& participant) {
   });
 }
 
-Outcome wait_for_topic(const std::string& topic, std::chrono::nanoseconds timeout,
-                       const GiveUp& give_up, const Participant& participant) {
+Outcome wait_for_topic(const std::string& topic, const platform::StopCondition& stop,
+                       const Participant& participant) {
+  return platform::with_memory_errors(
+      [&] { return wait_for(bus::escape_topic(topic), topic, stop, participant); });
+}
+
+Outcome wait_for_node(const std::string& name, const platform::StopCondition& stop,
+                      const Participant& participant) {
   return platform::with_memory_errors([&] {
-    return wait_for(bus::escape_topic(topic), topic, timeout, give_up,
-                    Listing::domain(participant));
+    return wait_for(std::string(kNode) + bus::escape_topic(name), name, stop, participant);
   });
 }
 
-Outcome wait_for_node(const std::string& name, std::chrono::nanoseconds timeout,
-                      const GiveUp& give_up, const Participant& participant) {
-  return platform::with_memory_errors([&] {
-    return wait_for(std::string(kNode) + bus::escape_topic(name), name, timeout, give_up,
-                    Listing::domain(participant));
-  });
-}
+struct NodeName::State {
+  static constexpr const char* kMovedFrom = "this name was moved from";
+  const std::shared_ptr<bus::ParticipantCore> participant;
+  std::string marker{};
 
-struct NodeName::Impl {
-  struct State {
-    std::shared_ptr<bus::ParticipantCore> participant;
-    std::string marker;
-  };
-  bus::ForkSafe<State> state;
-
-  ~Impl() {
-    if (!state.forked() && state) state->participant->domain().remove_file(state->marker);
+  ~State() {
+    if (!marker.empty()) participant->domain().remove_file(marker);
   }
 };
 
 NodeName::NodeName(const std::string& name, const Participant& participant) {
   platform::with_memory_errors([&] {
-    const auto& core = Listing::core(participant);
-    std::string marker = core->advertise_node(std::string(kNode) + bus::escape_topic(name), name);
-    impl_.reset(new Impl{bus::ForkSafe(Impl::State{core, std::move(marker)})});
+    state_.emplace(participant.core());
+    state_->marker =
+        participant.core()->advertise_node(std::string(kNode) + bus::escape_topic(name), name);
   });
 }
 NodeName::NodeName(NodeName&&) noexcept = default;

@@ -1,18 +1,13 @@
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <memory>
 #include <string>
-#include <tensorbus/id.hpp>
 #include <tensorbus/listed.hpp>
-#include <tensorbus/message_type.hpp>
-#include <tensorbus/options.hpp>
-#include <tensorbus/stats.hpp>
 #include <vector>
 
+#include "tensorbus/bus/event_loop/fork_safe.hpp"
 #include "tensorbus/bus/participant.hpp"
 #include "tensorbus/platform/export.hpp"
+#include "tensorbus/platform/waiting/stop_condition.hpp"
 
 namespace tensorbus {
 
@@ -25,11 +20,9 @@ TENSORBUS_API std::vector<NodeInfo> list_nodes(
     const Participant& participant = Participant::shared());
 
 // Until there is a publisher of the topic, or a node of the name. kDone, kTimedOut or kInterrupted.
-TENSORBUS_API Outcome wait_for_topic(const std::string& topic, std::chrono::nanoseconds timeout,
-                                     const GiveUp& give_up = {},
+TENSORBUS_API Outcome wait_for_topic(const std::string& topic, const platform::StopCondition& stop,
                                      const Participant& participant = Participant::shared());
-TENSORBUS_API Outcome wait_for_node(const std::string& name, std::chrono::nanoseconds timeout,
-                                    const GiveUp& give_up = {},
+TENSORBUS_API Outcome wait_for_node(const std::string& name, const platform::StopCondition& stop,
                                     const Participant& participant = Participant::shared());
 
 // A node's name in the domain, for as long as it lives. Several may have the same.
@@ -43,8 +36,8 @@ class TENSORBUS_API NodeName {
   ~NodeName();
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  struct State;
+  bus::ForkSafe<State> state_;
 };
 
 }  // namespace tensorbus

@@ -1,6 +1,5 @@
 #include "tensorbus/bus/participant.hpp"
 
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "tensorbus/platform/fork_guard.hpp"
 #include "tensorbus/platform/immortal.hpp"
 #include "tensorbus/platform/limits.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus {
 namespace {
@@ -18,8 +18,8 @@ namespace {
 // The shared participants of this process, one for each domain path. Never destroyed: other static
 // objects may use it while the process ends.
 struct Registry {
-  std::mutex mutex;
-  std::vector<std::weak_ptr<bus::ParticipantCore>> participants;
+  platform::Mutex mutex;
+  std::vector<std::weak_ptr<bus::ParticipantCore>> participants TB_GUARDED_BY(mutex);
   std::uint32_t fork_generation = platform::fork_generation();
 };
 
@@ -61,7 +61,7 @@ Participant::Participant(const ParticipantOptions& options)
 Participant Participant::shared(const ParticipantOptions& options) {
   return platform::with_memory_errors([&] {
     Registry& all = registry();
-    const std::lock_guard lock(all.mutex);
+    const platform::MutexLock lock(all.mutex);
     const std::string path = bus::domain_path(options.domain);
     std::erase_if(all.participants, [](const auto& weak) { return weak.expired(); });
     // Where each of them is now: a domain may have moved.

@@ -32,15 +32,11 @@ class TENSORBUS_API Participant {
   // The same of its memory on a GPU: nothing before the first loan there.
   ArenaUse arena(Device device) const;
 
- private:
-  friend struct Listing;
-  friend class Publisher;
-  friend struct QueueState;
-  friend struct SharedState;
-  friend class Subscriber;
-  explicit Participant(std::shared_ptr<bus::ParticipantCore> core) : core_(std::move(core)) {}
-  // For new endpoints. Throws Error(kForked) in a child of the process that made it.
+  // Throws Error(kForked) in a child of the process that made it.
   const std::shared_ptr<bus::ParticipantCore>& core() const;
+
+ private:
+  explicit Participant(std::shared_ptr<bus::ParticipantCore> core) : core_(std::move(core)) {}
 
   std::shared_ptr<bus::ParticipantCore> core_;
 };

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "tensorbus/bus/participant/participant_core.hpp"
-#include "tensorbus/bus/publish/loan_impl.hpp"
+#include "tensorbus/bus/publish/loan_state.hpp"
 #include "tensorbus/bus/publish/loaned_sample.hpp"
 #include "tensorbus/bus/publish/sample_builder.hpp"
 #include "tensorbus/memory/file/mapped_file.hpp"
@@ -27,9 +27,14 @@ bool is_plain(std::span<const TensorView> tensors, const Message& rest) {
 
 }  // namespace
 
-struct PublisherState {
-  std::shared_ptr<bus::ParticipantCore> participant;
-  std::shared_ptr<bus::PublisherCore> core;
+struct Publisher::State {
+  static constexpr const char* kMovedFrom = "this publisher was moved from";
+  const std::shared_ptr<bus::ParticipantCore> participant;
+  std::shared_ptr<bus::PublisherCore> core{};
+
+  ~State() {
+    if (core) participant->close(core);
+  }
 
   memory::BlockRef allocate(std::size_t bytes) const {
     // A block that was just returned is still in the caches, a fresh one is not.
@@ -42,8 +47,7 @@ struct PublisherState {
   }
   // Of a tensor in host memory that is all of a message; nothing if it takes a SampleBuilder.
   std::optional<Published> publish_alone(const TensorView& tensor, std::uint64_t fingerprint,
-                                         std::chrono::nanoseconds timeout,
-                                         const GiveUp& give_up) const {
+                                         const platform::StopCondition& stop) const {
     bus::LoanedSample loaned;
     const auto* const data = static_cast<const std::byte*>(tensor.data);
     const ByteSpan span = span_of(tensor.layout);
@@ -52,7 +56,7 @@ struct PublisherState {
                            ? take(loaned, tensor.layout, span, data, std::move(block), fingerprint)
                            : copy(loaned, tensor.layout, span, data, fingerprint);
     if (!taken) return std::nullopt;
-    return publish(loaned, timeout, give_up);
+    return publish(loaned, stop);
   }
   // Of one that lies in no memory of the bus, contiguous.
   bool copy(bus::LoanedSample& sample, const Layout& layout, const ByteSpan& span,
@@ -82,11 +86,9 @@ struct PublisherState {
   }
   // `loan` is the block that all tensors lie in, if that is known.
   Published publish(std::span<const TensorView> tensors, const Message& rest,
-                    std::chrono::nanoseconds timeout, const memory::BlockRef* loan,
-                    const GiveUp& give_up) const {
+                    const platform::StopCondition& stop, const memory::BlockRef* loan) const {
     if (loan == nullptr && is_plain(tensors, rest))
-      if (const auto done = publish_alone(tensors.front(), rest.fingerprint, timeout, give_up))
-        return *done;
+      if (const auto done = publish_alone(tensors.front(), rest.fingerprint, stop)) return *done;
     bus::SampleBuilder sample(
         tensors, rest,
         {participant->arena(), participant->device_memory(),
@@ -94,22 +96,14 @@ struct PublisherState {
          [&](const Device& device, std::size_t bytes) { return allocate_on(device, bytes); },
          core->copies(), core->pool(), participant->id(), participant->lent()},
         loan);
-    return publish(sample, timeout, give_up);
+    return publish(sample, stop);
   }
   // A LoanedSample or a SampleBuilder.
   template <typename Sample>
-  Published publish(Sample& sample, std::chrono::nanoseconds timeout, const GiveUp& give_up) const {
-    const Published result = core->publish(sample.ready(), timeout, give_up);
+  Published publish(Sample& sample, const platform::StopCondition& stop) const {
+    const Published result = core->publish(sample.ready(), stop);
     if (result.outcome == Outcome::kDone) sample.mark_done();
     return result;
-  }
-};
-
-struct Publisher::Impl {
-  bus::ForkSafe<PublisherState> state;
-
-  ~Impl() {
-    if (!state.forked() && state->core) state->participant->close_publisher(state->core);
   }
 };
 
@@ -117,43 +111,36 @@ Publisher::Publisher(const std::string& topic, const PublisherOptions& options,
                      const Participant& participant) {
   platform::with_memory_errors([&] {
     // What takes memory comes first: once there is a publisher, somebody has to close it.
-    impl_.reset(new Impl{bus::ForkSafe(PublisherState{participant.core(), nullptr})});
-    impl_->state->core = participant.core()->add_publisher(topic, options);
+    state_.emplace(participant.core());
+    state_->core = participant.core()->add_publisher(topic, options);
   });
 }
 Publisher::Publisher(Publisher&&) noexcept = default;
 Publisher& Publisher::operator=(Publisher&&) noexcept = default;
 Publisher::~Publisher() = default;
 
-PublisherState& Publisher::state() const {
-  if (!impl_) throw Error(Code::kClosed, "this publisher was moved from");
-  return *impl_->state;
-}
-
-const std::string& Publisher::topic() const { return state().core->topic(); }
+const std::string& Publisher::topic() const { return state_->core->topic(); }
 
 Loan Publisher::loan(const Layout& layout, Device device) {
-  PublisherState& state = this->state();
+  const State& state = *state_;
   if (state.core->closed()) throw Error(Code::kClosed, "the publisher is closed");
   return platform::with_memory_errors([&] {
     const ByteSpan span = span_of(layout);
-    return Loan::Impl::of(
+    return Loan(
         !device.is_host() ? state.allocate_on(device, span.bytes()) : state.allocate(span.bytes()),
         layout, span, device);
   });
 }
 
-const MessageType& Publisher::type() const { return state().core->options().type; }
+const MessageType& Publisher::type() const { return state_->core->options().type; }
 
 // `loan` is the block that all tensors lie in, if that is known.
 Published Publisher::publish(std::span<const TensorView> tensors, const Message& rest,
-                             std::chrono::nanoseconds timeout, const memory::BlockRef* loan,
-                             const GiveUp& give_up) {
-  PublisherState& state = this->state();
+                             const platform::StopCondition& stop, const memory::BlockRef* loan) {
+  const State& state = *state_;
   if (state.core->closed()) return {Outcome::kClosed};
   try {
-    return platform::with_memory_errors(
-        [&] { return state.publish(tensors, rest, timeout, loan, give_up); });
+    return platform::with_memory_errors([&] { return state.publish(tensors, rest, stop, loan); });
   } catch (const Error& error) {
     // It was closed meanwhile, and with it the memory of an isolated publisher.
     if (error.code() == Code::kClosed && state.core->closed()) return {Outcome::kClosed};
@@ -161,17 +148,16 @@ Published Publisher::publish(std::span<const TensorView> tensors, const Message&
   }
 }
 
-Published Publisher::publish(const Message& message, std::chrono::nanoseconds timeout,
-                             const GiveUp& give_up) {
-  return publish(message.tensors, message, timeout, nullptr, give_up);
+Published Publisher::publish(const Message& message, const platform::StopCondition& stop) {
+  return publish(message.tensors, message, stop, nullptr);
 }
 
 Published Publisher::publish(const Message& message) {
-  return publish(message, state().core->options().timeout);
+  return publish(message, state_->core->options().timeout);
 }
 
 Published Publisher::publish(const TensorView& tensor) {
-  return publish({&tensor, 1}, {}, state().core->options().timeout, nullptr);
+  return publish({&tensor, 1}, {}, state_->core->options().timeout, nullptr);
 }
 
 Published Publisher::publish(const Value& fields, const std::vector<TensorView>& tensors) {
@@ -179,35 +165,35 @@ Published Publisher::publish(const Value& fields, const std::vector<TensorView>&
       platform::with_memory_errors([&] { return fields.encode(); });
   Message rest;
   rest.fields = bytes;
-  return publish(tensors, rest, state().core->options().timeout, nullptr);
+  return publish(tensors, rest, state_->core->options().timeout, nullptr);
 }
 
 Published Publisher::publish(Loan&& loan, void* stream) {
-  PublisherState& state = this->state();
+  const State& state = *state_;
   if (state.core->closed()) return {Outcome::kClosed};
-  const std::chrono::nanoseconds timeout = state.core->options().timeout;
+  const platform::StopCondition stop = state.core->options().timeout;
   const Published published = platform::with_memory_errors([&] {
-    LoanState& given = loan.state();
+    LoanState& given = *loan.state_;
     bus::LoanedSample loaned(&given.issued);
     if (given.device.is_host() &&
         state.take(loaned, given.layout, given.span, given.first, given.issued))
-      return state.publish(loaned, timeout, {});
+      return state.publish(loaned, stop);
     TensorView view = loan.view();
     view.stream = stream;
-    return publish({&view, 1}, {}, timeout, &given.block());
+    return publish({&view, 1}, {}, stop, &given.block());
   });
-  if (published.outcome == Outcome::kDone) loan.impl_.reset();
+  if (published.outcome == Outcome::kDone) loan.state_.reset();
   return published;
 }
 
-Outcome Publisher::wait_for_subscribers(std::uint32_t count, std::chrono::nanoseconds timeout) {
-  return state().core->wait_for_subscribers(count, timeout);
+Outcome Publisher::wait_for_subscribers(std::uint32_t count, const platform::StopCondition& stop) {
+  return state_->core->wait_for_subscribers(count, stop);
 }
 
-std::uint32_t Publisher::subscribers() const { return state().core->subscribers(); }
+std::uint32_t Publisher::subscribers() const { return state_->core->subscribers(); }
 
-PublisherStats Publisher::stats() const { return state().core->stats(); }
+PublisherStats Publisher::stats() const { return state_->core->stats(); }
 
-void Publisher::close() { state().participant->close_publisher(state().core); }
+void Publisher::close() { state_->participant->close(state_->core); }
 
 }  // namespace tensorbus

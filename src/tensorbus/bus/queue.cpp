@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "tensorbus/bus/domain/topic_name.hpp"
-#include "tensorbus/bus/event_loop/fork_safe.hpp"
 #include "tensorbus/bus/participant/participant_core.hpp"
 #include "tensorbus/bus/queue/queue_host.hpp"
 #include "tensorbus/bus/queue_client/queue_client.hpp"
@@ -17,6 +16,7 @@ namespace tensorbus {
 namespace {
 
 constexpr std::string_view kPrefix = "tensorbus-queue:";
+constexpr std::chrono::nanoseconds kNow{};
 
 // "queue" and a name; '=' is in no topic's file name, so they cannot be taken for one another.
 std::string escaped_name(const std::string& name) { return "queue=" + bus::escape_topic(name); }
@@ -67,27 +67,31 @@ std::optional<bus::QueueAddress> look_for(const bus::Domain& domain, const std::
 
 // Throws Error(kTimeout) when nobody makes one in time.
 bus::QueueAddress wait_for(const bus::Domain& domain, const std::string& name,
-                           Queue::Timeout timeout, const GiveUp& give_up) {
+                           const platform::StopCondition& stop) {
   std::optional<bus::QueueAddress> found;
   const auto look = [&] {
     found = look_for(domain, name);
     return found.has_value();
   };
-  if (domain.wait(timeout, give_up, look) == Outcome::kDone) return *found;
+  if (domain.wait(stop, look) == Outcome::kDone) return *found;
   throw Error(Code::kTimeout, "there is no queue \"" + name + "\" in the domain " + domain.path() +
                                   bus::elsewhere_text(domain.path()));
 }
 
 }  // namespace
 
-struct QueueState {
-  std::shared_ptr<bus::ParticipantCore> participant;
-  QueueOptions options;
-  bus::QueueAddress address;
-  std::string text;
-  std::string marker;  // of the one that made it, if it has a name
+struct Queue::State {
+  static constexpr const char* kMovedFrom = "this queue was moved from";
+  const std::shared_ptr<bus::ParticipantCore> participant;
+  const QueueOptions options;
+  bus::QueueAddress address{};
+  std::string text{};    // the address as text
+  std::string marker{};  // of the one that made it, if it has a name
   bool made_here = false;
 
+  ~State() {
+    if (made_here) close({});
+  }
   bus::QueueClient client() const { return {*participant, address}; }
   Access access() const noexcept { return options.shared ? Access::kShared : Access::kRead; }
   bus::SampleBuilder prepare(const Message& item) const {
@@ -96,107 +100,83 @@ struct QueueState {
   memory::Grant grant() const noexcept {
     return options.shared ? memory::Grant::kWrite : memory::Grant::kRead;
   }
-  static const std::shared_ptr<bus::ParticipantCore>& core_of(const Participant& participant) {
-    return participant.core();
-  }
-};
-
-struct Queue::Impl {
-  bus::ForkSafe<QueueState> state;
-
-  // One that somebody else has made.
-  static std::unique_ptr<Impl> elsewhere(const std::shared_ptr<bus::ParticipantCore>& core,
-                                         QueueOptions options, const bus::QueueAddress& address) {
-    return std::unique_ptr<Impl>(new Impl{bus::ForkSafe(
-        QueueState{core, std::move(options), address, address_of(address), {}, false})});
-  }
-  ~Impl() {
-    if (!state.forked() && state && state->made_here) close({});
-  }
   void close(const GiveUp& give_up) const {
-    if (!state->marker.empty()) state->participant->domain().remove_file(state->marker);
-    state->client().close(give_up);
+    if (!marker.empty()) participant->domain().remove_file(marker);
+    client().close(give_up);
   }
 };
 
-Queue::Queue(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Queue::Queue(bus::ForkSafe<State> state) : state_(std::move(state)) {}
 Queue::Queue(Queue&&) noexcept = default;
 Queue& Queue::operator=(Queue&&) noexcept = default;
 Queue::~Queue() = default;
 
 Queue::Queue(const QueueOptions& options, const Participant& participant) {
   platform::with_memory_errors([&] {
-    const auto& core = QueueState::core_of(participant);
-    impl_.reset(new Impl{bus::ForkSafe(QueueState{core, options, {}, {}, {}, false})});
-    QueueState& state = *impl_->state;
-    const auto made =
-        bus::make_queue(*core, {options.maxsize, options.redeliver, options.shared, options.name});
-    state.address = {core->id(), made};
+    state_.emplace(participant.core(), options);
+    State& state = *state_;
+    bus::ParticipantCore& core = *state.participant;
+    state.address = {core.id(), bus::make_queue(core, options)};
     state.made_here = true;
     state.text = address_of(state.address);
     if (options.name.empty()) return;
-    const auto number = static_cast<std::uint32_t>(made.number);
-    state.marker = bus::marker_name(escaped_name(options.name), core->id(), number);
-    core->domain().add_marker(state.marker);
+    const auto number = static_cast<std::uint32_t>(state.address.queue.number);
+    state.marker = bus::marker_name(escaped_name(options.name), core.id(), number);
+    core.domain().add_marker(state.marker);
   });
 }
 
-Queue Queue::open(const std::string& address_or_name, Timeout timeout, const GiveUp& give_up,
+Queue Queue::elsewhere(const Participant& participant, QueueOptions options,
+                       const bus::QueueAddress& address) {
+  bus::ForkSafe<State> state;
+  state.emplace(participant.core(), std::move(options), address, address_of(address));
+  return Queue(std::move(state));
+}
+
+Queue Queue::open(const std::string& address_or_name, const platform::StopCondition& stop,
                   const Participant& participant) {
   return platform::with_memory_errors([&] {
-    const auto& core = QueueState::core_of(participant);
+    bus::ParticipantCore& core = *participant.core();
     const bool named = !address_or_name.starts_with(kPrefix);
-    bus::QueueAddress address = named ? wait_for(core->domain(), address_or_name, timeout, give_up)
-                                      : parse_address(address_or_name);
-    const link::Reply told = bus::QueueClient(*core, address).open(timeout, give_up);
+    bus::QueueAddress address =
+        named ? wait_for(core.domain(), address_or_name, stop) : parse_address(address_or_name);
+    const link::Reply told = bus::QueueClient(core, address).open(stop);
     address.queue.key = told.third;
-    QueueOptions options{.maxsize = static_cast<std::uint32_t>(told.first),
-                         .redeliver = (told.second & 1) != 0,
-                         .shared = (told.second & 2) != 0,
-                         .name = named ? address_or_name : ""};
-    return Queue(Impl::elsewhere(core, std::move(options), address));
+    return elsewhere(participant,
+                     {.maxsize = static_cast<std::uint32_t>(told.first),
+                      .redeliver = (told.second & 1) != 0,
+                      .shared = (told.second & 2) != 0,
+                      .name = named ? address_or_name : ""},
+                     address);
   });
 }
 
 Queue Queue::at(const std::string& address, const QueueOptions& options,
                 const Participant& participant) {
-  return platform::with_memory_errors([&] {
-    return Queue(
-        Impl::elsewhere(QueueState::core_of(participant), options, parse_address(address)));
-  });
+  return platform::with_memory_errors(
+      [&] { return elsewhere(participant, options, parse_address(address)); });
 }
 
-namespace {
+const std::string& Queue::address() const { return state_->text; }
 
-QueueState& state_of(const bus::ForkSafe<QueueState>* state) {
-  if (state == nullptr) throw Error(Code::kClosed, "this queue was moved from");
-  return **state;
-}
+const QueueOptions& Queue::options() const { return state_->options; }
 
-}  // namespace
+bool Queue::made_here() const { return state_->made_here; }
 
-const std::string& Queue::address() const { return state_of(impl_ ? &impl_->state : nullptr).text; }
-
-const QueueOptions& Queue::options() const {
-  return state_of(impl_ ? &impl_->state : nullptr).options;
-}
-
-bool Queue::made_here() const { return state_of(impl_ ? &impl_->state : nullptr).made_here; }
-
-Outcome Queue::put(const Message& item, Timeout timeout, const GiveUp& give_up) {
-  const QueueState& state = state_of(impl_ ? &impl_->state : nullptr);
+Outcome Queue::put(const Message& item, const platform::StopCondition& stop) {
+  const State& state = *state_;
   return platform::with_memory_errors([&] {
     bus::SampleBuilder prepared = state.prepare(item);
-    const Outcome outcome = state.client().put(prepared, timeout, give_up);
+    const Outcome outcome = state.client().put(prepared, stop);
     if (outcome == Outcome::kDone) prepared.mark_done();
     return outcome;
   });
 }
 
-Outcome Queue::get(Sample& item, Timeout timeout, const GiveUp& give_up) {
-  const QueueState& state = state_of(impl_ ? &impl_->state : nullptr);
+Outcome Queue::get(Sample& item, const platform::StopCondition& stop) {
+  const State& state = *state_;
   return platform::with_memory_errors(
-      [&] { return state.client().get(item, state.access(), timeout, give_up); });
+      [&] { return state.client().get(item, state.access(), stop); });
 }
 
 struct Queue::Pending::Impl {
@@ -228,7 +208,7 @@ struct Queue::Pending::Impl {
     return [sender] { platform::signal_event(sender->get()); };
   }
   // For what comes from now on, and for what has come by now.
-  void ring_again() {
+  void notify_again() {
     platform::clear_event(event.get());
     item->on_ready(notify());
   }
@@ -247,10 +227,10 @@ bool Queue::Pending::is_get() const noexcept { return impl_->item.has_value(); }
 
 Outcome Queue::Pending::take(Sample& item) {
   try {
-    if (impl_->told.awaited) return impl_->told.awaited->wait(Timeout::zero(), {});
+    if (impl_->told.awaited) return impl_->told.awaited->wait(kNow);
     const Outcome outcome =
-        platform::with_memory_errors([&] { return impl_->item->take(item, Timeout::zero(), {}); });
-    if (outcome == Outcome::kTimedOut) impl_->ring_again();
+        platform::with_memory_errors([&] { return impl_->item->take(item, kNow); });
+    if (outcome == Outcome::kTimedOut) impl_->notify_again();
     return outcome;
   } catch (const Error& error) {
     if (error.code() != Code::kClosed) throw;
@@ -259,7 +239,7 @@ Outcome Queue::Pending::take(Sample& item) {
 }
 
 Queue::Pending Queue::start_put(const Message& item) {
-  const QueueState& state = state_of(impl_ ? &impl_->state : nullptr);
+  const State& state = *state_;
   return platform::with_memory_errors([&] {
     bus::SampleBuilder prepared = state.prepare(item);
     std::unique_ptr<Pending::Impl> impl(
@@ -272,7 +252,7 @@ Queue::Pending Queue::start_put(const Message& item) {
 }
 
 Queue::Pending Queue::start_get() {
-  const QueueState& state = state_of(impl_ ? &impl_->state : nullptr);
+  const State& state = *state_;
   return platform::with_memory_errors([&] {
     std::unique_ptr<Pending::Impl> impl(
         new Pending::Impl{state.participant, platform::make_event(), {}, {}});
@@ -283,7 +263,7 @@ Queue::Pending Queue::start_get() {
 }
 
 Queue::Pending Queue::start_join() {
-  const QueueState& state = state_of(impl_ ? &impl_->state : nullptr);
+  const State& state = *state_;
   return platform::with_memory_errors([&] {
     std::unique_ptr<Pending::Impl> impl(
         new Pending::Impl{state.participant, platform::make_event(), {}, {}});
@@ -294,26 +274,23 @@ Queue::Pending Queue::start_join() {
 }
 
 void Queue::task_done(const GiveUp& give_up) {
-  const QueueState& state = state_of(impl_ ? &impl_->state : nullptr);
+  const State& state = *state_;
   platform::with_memory_errors([&] { state.client().task_done(give_up); });
 }
 
-Outcome Queue::join(Timeout timeout, const GiveUp& give_up) {
-  const QueueState& state = state_of(impl_ ? &impl_->state : nullptr);
-  return platform::with_memory_errors([&] { return state.client().join(timeout, give_up); });
+Outcome Queue::join(const platform::StopCondition& stop) {
+  const State& state = *state_;
+  return platform::with_memory_errors([&] { return state.client().join(stop); });
 }
 
 QueueStats Queue::stats(const GiveUp& give_up) const {
-  const QueueState& state = state_of(impl_ ? &impl_->state : nullptr);
+  const State& state = *state_;
   return platform::with_memory_errors([&] {
     const link::Reply told = state.client().state(give_up);
     return QueueStats{told.first, told.second, told.third};
   });
 }
 
-void Queue::close(const GiveUp& give_up) {
-  (void)state_of(impl_ ? &impl_->state : nullptr);
-  impl_->close(give_up);
-}
+void Queue::close(const GiveUp& give_up) { state_->close(give_up); }
 
 }  // namespace tensorbus

@@ -6,11 +6,9 @@
 #include "tensorbus/bus/event_loop/completion.hpp"
 #include "tensorbus/bus/participant/participant_core.hpp"
 #include "tensorbus/bus/participant/sample_read.hpp"
-#include "tensorbus/bus/publish/loan_impl.hpp"
 #include "tensorbus/bus/publish/sample_builder.hpp"
 #include "tensorbus/bus/session/acquire_leases.hpp"
 #include "tensorbus/memory/file/mapped_file.hpp"
-#include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/limits.hpp"
 
 namespace tensorbus {
@@ -74,55 +72,41 @@ void require_as_described(const Handle& handle, const Sample& sample) {
 
 }  // namespace
 
-struct SharedState {
-  std::shared_ptr<bus::ParticipantCore> participant;
-  Handle handle;
+struct Shared::State {
+  static constexpr const char* kMovedFrom = "this share was moved from";
+  const std::shared_ptr<bus::ParticipantCore> participant;
+  Handle handle{};
 
-  static const std::shared_ptr<bus::ParticipantCore>& core_of(const Participant& participant) {
-    return participant.core();
-  }
+  ~State() { participant->close_share(handle.number); }
 };
 
-struct Shared::Impl {
-  bus::ForkSafe<SharedState> state;
-
-  ~Impl() {
-    if (!state.forked() && state) state->participant->close_share(state->handle.number);
-  }
-};
-
-Shared::Shared(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Shared::Shared(bus::ForkSafe<State> state) : state_(std::move(state)) {}
 Shared::Shared(Shared&&) noexcept = default;
 Shared& Shared::operator=(Shared&&) noexcept = default;
 Shared::~Shared() = default;
 
-const Handle& Shared::handle() const {
-  if (!impl_) throw Error(Code::kClosed, "this share was moved from");
-  return impl_->state->handle;
-}
+const Handle& Shared::handle() const { return state_->handle; }
 
-bool Shared::open() const {
-  return impl_ && impl_->state->participant->shares(impl_->state->handle.number);
-}
+bool Shared::open() const { return state_ && state_->participant->shares(state_->handle.number); }
 
 void Shared::close() {
-  if (impl_) impl_->state->participant->close_share(impl_->state->handle.number);
+  if (state_) state_->participant->close_share(state_->handle.number);
 }
 
 Loan empty(const Layout& layout, bool shared, const Participant& participant, Device device) {
   return platform::with_memory_errors([&] {
-    const auto& core = SharedState::core_of(participant);
+    const auto& core = participant.core();
     const ByteSpan span = span_of(layout);
     const memory::Grant most = shared ? memory::Grant::kWrite : memory::Grant::kRead;
     memory::BlockRef block = !device.is_host() ? core->allocate(device, span.bytes(), most)
                                                : core->allocate(span.bytes(), most);
     block->make_persistent();
-    return Loan::Impl::of(std::move(block), layout, span, device, core);
+    return Loan(std::move(block), layout, span, device, core);
   });
 }
 
 bool is_shared(const void* data, std::size_t bytes, const Participant& participant) {
-  const auto& core = SharedState::core_of(participant);
+  const auto& core = participant.core();
   const auto* first = static_cast<const std::byte*>(data);
   memory::BlockRef block = core->arena().find(first);
   if (!block) block = core->device_memory().find(data);
@@ -141,33 +125,34 @@ bool is_shared(const void* data, std::size_t bytes, const Participant& participa
 
 Shared share(const Message& message, const ShareOptions& options, const Participant& participant) {
   return platform::with_memory_errors([&] {
-    const auto& core = SharedState::core_of(participant);
+    const auto& core = participant.core();
     const memory::Grant grant = options.shared ? memory::Grant::kWrite : memory::Grant::kRead;
-    std::unique_ptr<Shared::Impl> impl(new Shared::Impl{bus::ForkSafe(SharedState{core, {}})});
+    bus::ForkSafe<Shared::State> state;
+    state.emplace(core);
     bus::SampleBuilder sample(message.tensors, message, core->supplies(grant));
-    Handle& handle = impl->state->handle;
+    Handle& handle = state->handle;
     handle.owner = core->id();
     describe(handle, message.tensors, sample.descriptor());
     const auto name = core->share(sample, options.uses, from_now(options.ttl));
     handle.number = name.number;
     handle.key = name.key;
     sample.mark_done();
-    return Shared(std::move(impl));
+    return Shared(std::move(state));
   });
 }
 
 Outcome attach(Sample& sample, const Handle& handle, const AttachOptions& options,
                const Participant& participant) {
   return platform::with_memory_errors([&] {
-    const auto& core = SharedState::core_of(participant);
-    const platform::Deadline deadline(options.timeout);
+    const auto& core = participant.core();
+    const platform::StopCondition stop(options.timeout, options.give_up);
     const auto awaited = std::make_shared<bus::Completion<bus::LentRef>>();
     ask_for(*core, handle, options.access, awaited);
-    Outcome outcome = awaited->wait(options.timeout, options.give_up);
+    Outcome outcome = awaited->wait(stop);
     if (outcome != Outcome::kDone) return outcome;
     bus::SampleRead reading(*core, awaited->take(), options.access);
     Sample found;
-    outcome = reading.read(found, deadline.remaining(options.timeout), options.give_up);
+    outcome = reading.read(found, stop);
     if (outcome != Outcome::kDone) return outcome;
     require_as_described(handle, found);
     sample = std::move(found);

@@ -1,14 +1,12 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <tensorbus/layout.hpp>
 #include <tensorbus/message.hpp>
 #include <tensorbus/options.hpp>
 #include <tensorbus/stats.hpp>
 
+#include "tensorbus/bus/event_loop/fork_safe.hpp"
 #include "tensorbus/bus/participant.hpp"
 #include "tensorbus/bus/publish/loan.hpp"
 #include "tensorbus/bus/share/handle.hpp"
@@ -49,9 +47,9 @@ class TENSORBUS_API Shared {
  private:
   friend TENSORBUS_API Shared share(const Message& message, const ShareOptions& options,
                                     const Participant& participant);
-  struct Impl;
-  explicit Shared(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  struct State;
+  explicit Shared(bus::ForkSafe<State> state);
+  bus::ForkSafe<State> state_;
 };
 
 // Tensors that lie in memory of the bus, ours or others', are shared as they are, all others are

@@ -47,8 +47,8 @@ const std::pair<std::string, std::string>* metadata_at(const tb_file* file, std:
 
 }  // namespace
 
-// Relaxed: a new reference is made from an existing one. The release pairs with the acquire of who
-// lets go of the last.
+// Relaxed: a new reference is made from an existing one. The release pairs with the acquire of the
+// thread that releases the last one.
 void tb_file_retain(tb_file* file) {
   if (file != nullptr) file->references.fetch_add(1, std::memory_order_relaxed);
 }

@@ -10,7 +10,7 @@
 
 namespace tensorbus::c {
 
-// Keeps the text for tb_error_message().
+// Stores the text for tb_error_message() and returns the status.
 tb_status failed(Code code, const char* why) noexcept;
 
 constexpr tb_status status_of(Outcome outcome) noexcept {
@@ -29,7 +29,7 @@ constexpr tb_status status_of(Outcome outcome) noexcept {
   return TB_ERROR_SYSTEM;
 }
 
-// What `work` returns, or how it failed: no exception gets out into C.
+// Returns the status of `work`, or of its exception: no exception may reach C.
 template <typename Work>
 tb_status guarded(Work work) noexcept {
   try {
@@ -43,7 +43,7 @@ tb_status guarded(Work work) noexcept {
   }
 }
 
-// The same of what has no outcome but being done.
+// The same for work that either is done or throws.
 template <typename Work>
 tb_status done(Work work) noexcept {
   return guarded([&] {

@@ -41,16 +41,16 @@ tb_status tb_list_nodes(tb_participant* participant, tb_tell_node tell, void* co
 tb_status tb_wait_for_topic(tb_participant* participant, const char* topic, int64_t timeout_ns,
                             const tb_give_up* give_up) {
   return guarded([&] {
-    return status_of(wait_for_topic(text_of(topic, "topic"), timeout_of(timeout_ns),
-                                    give_up_of(give_up), participant_of(participant)));
+    return status_of(wait_for_topic(text_of(topic, "topic"), stop_of(timeout_ns, give_up),
+                                    participant_of(participant)));
   });
 }
 
 tb_status tb_wait_for_node(tb_participant* participant, const char* name, int64_t timeout_ns,
                            const tb_give_up* give_up) {
   return guarded([&] {
-    return status_of(wait_for_node(text_of(name, "name"), timeout_of(timeout_ns),
-                                   give_up_of(give_up), participant_of(participant)));
+    return status_of(wait_for_node(text_of(name, "name"), stop_of(timeout_ns, give_up),
+                                   participant_of(participant)));
   });
 }
 

@@ -19,7 +19,7 @@
 #include "tensorbus/bus/subscriber.hpp"
 #include "tensorbus/tensor/files/tensor_file.hpp"
 
-// What is behind the pointers of the C interface.
+// The objects behind the pointers of the C interface.
 
 struct tb_participant {
   tensorbus::Participant participant;
@@ -59,7 +59,7 @@ struct tb_node_name {
 
 namespace tensorbus::c {
 
-// NULL: the one that the process shares.
+// Returns the participant; for NULL the one that the process shares.
 inline Participant participant_of(const tb_participant* given) {
   return given == nullptr ? Participant::shared() : given->participant;
 }
@@ -81,14 +81,20 @@ inline GiveUp give_up_of(const tb_give_up* given) {
   return [asked = given->asked, context = given->context] { return asked(context) != 0; };
 }
 
-// Behind the caller's pointer, which is looked at before anything is made that nobody could end.
+inline platform::StopCondition stop_of(std::int64_t timeout_ns,
+                                       const tb_give_up* give_up = nullptr) {
+  return {timeout_of(timeout_ns), give_up_of(give_up)};
+}
+
+// Makes an object and stores it in `*target`. Checks `target` first: without it nobody could
+// destroy the object.
 template <typename T, typename Make>
 void hand_out(T** target, const char* name, Make make) {
   T*& out = required(target, name);
   out = make();
 }
 
-// The type that a definition says; any, of NULL.
+// Returns the type of a definition; NULL means any type.
 inline MessageType type_of(const char* definition) {
   return definition == nullptr ? MessageType() : MessageType(definition);
 }
@@ -97,15 +103,14 @@ Device device_of(std::int32_t device);
 std::int32_t number_of(const Device& device) noexcept;
 
 Layout layout_of(const tb_layout& layout);
-// What a message says, for as long as the message lives. The keepers of its tensors are taken over,
-// also if it throws.
+// Returns the message, valid as long as `message`. Takes over the keepers, also if it throws.
 Message message_of(const tb_message& message);
 // Points into `layout`.
 tb_layout described(const Layout& layout) noexcept;
 
 tb_origin described(const Origin& origin) noexcept;
 
-// A sample for the caller.
+// Makes a sample for the caller.
 tb_sample* sample_of(Sample sample);
 
 }  // namespace tensorbus::c

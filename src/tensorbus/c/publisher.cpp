@@ -75,7 +75,7 @@ tb_status tb_publisher_publish_within(tb_publisher* publisher, const tb_message*
   return guarded([&] {
     const Message taken_over = message_of(required(message, "message"));
     return told(required(publisher, "publisher")
-                    .publisher.publish(taken_over, timeout_of(timeout_ns), give_up_of(give_up)),
+                    .publisher.publish(taken_over, stop_of(timeout_ns, give_up)),
                 published);
   });
 }
@@ -84,7 +84,7 @@ tb_status tb_publisher_wait_for_subscribers(tb_publisher* publisher, uint32_t co
                                             int64_t timeout_ns) {
   return guarded([&] {
     return status_of(required(publisher, "publisher")
-                         .publisher.wait_for_subscribers(count, timeout_of(timeout_ns)));
+                         .publisher.wait_for_subscribers(count, stop_of(timeout_ns)));
   });
 }
 

@@ -39,8 +39,7 @@ tb_status tb_queue_open(tb_participant* participant, const char* address_or_name
   return done([&] {
     hand_out(queue, "queue", [&] {
       return new tb_queue{Queue::open(text_of(address_or_name, "address_or_name"),
-                                      timeout_of(timeout_ns), give_up_of(give_up),
-                                      participant_of(participant))};
+                                      stop_of(timeout_ns, give_up), participant_of(participant))};
     });
   });
 }
@@ -58,7 +57,11 @@ tb_status tb_queue_at(tb_participant* participant, const char* address,
 void tb_queue_destroy(tb_queue* queue) { delete queue; }
 
 const char* tb_queue_address(const tb_queue* queue) {
-  return queue == nullptr ? "" : queue->queue.address().c_str();
+  const char* address = "";
+  (void)done([&] {
+    if (queue != nullptr) address = queue->queue.address().c_str();
+  });
+  return address;
 }
 
 tb_status tb_queue_get_options(const tb_queue* queue, tb_queue_options* options) {
@@ -73,14 +76,16 @@ tb_status tb_queue_get_options(const tb_queue* queue, tb_queue_options* options)
 }
 
 int32_t tb_queue_made_here(const tb_queue* queue) {
-  return queue != nullptr && queue->queue.made_here() ? 1 : 0;
+  bool made_here = false;
+  (void)done([&] { made_here = queue != nullptr && queue->queue.made_here(); });
+  return made_here ? 1 : 0;
 }
 
 tb_status tb_queue_put(tb_queue* queue, const tb_message* item, int64_t timeout_ns,
                        const tb_give_up* give_up) {
   return guarded([&] {
     const Message taken_over = message_of(required(item, "item"));
-    return status_of(queue_of(queue).put(taken_over, timeout_of(timeout_ns), give_up_of(give_up)));
+    return status_of(queue_of(queue).put(taken_over, stop_of(timeout_ns, give_up)));
   });
 }
 
@@ -89,7 +94,7 @@ tb_status tb_queue_get(tb_queue* queue, int64_t timeout_ns, const tb_give_up* gi
   return guarded([&] {
     tb_sample*& target = required(item, "item");
     Sample got;
-    const Outcome outcome = queue_of(queue).get(got, timeout_of(timeout_ns), give_up_of(give_up));
+    const Outcome outcome = queue_of(queue).get(got, stop_of(timeout_ns, give_up));
     if (outcome == Outcome::kDone) target = sample_of(std::move(got));
     return status_of(outcome);
   });
@@ -100,8 +105,7 @@ tb_status tb_queue_task_done(tb_queue* queue, const tb_give_up* give_up) {
 }
 
 tb_status tb_queue_join(tb_queue* queue, int64_t timeout_ns, const tb_give_up* give_up) {
-  return guarded(
-      [&] { return status_of(queue_of(queue).join(timeout_of(timeout_ns), give_up_of(give_up))); });
+  return guarded([&] { return status_of(queue_of(queue).join(stop_of(timeout_ns, give_up))); });
 }
 
 tb_status tb_queue_get_stats(const tb_queue* queue, const tb_give_up* give_up,

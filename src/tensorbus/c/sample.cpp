@@ -34,8 +34,8 @@ void describe(const Tensor& tensor, tb_tensor* target) {
 
 }  // namespace
 
-// Relaxed: a new reference is made from an existing one. The release pairs with the acquire of who
-// lets go of the last.
+// Relaxed: a new reference is made from an existing one. The release pairs with the acquire of the
+// thread that releases the last one.
 void tb_sample_retain(tb_sample* sample) {
   if (sample != nullptr) sample->references.fetch_add(1, std::memory_order_relaxed);
 }

@@ -27,7 +27,9 @@ const char* tb_share_handle(const tb_share* share) {
 }
 
 int32_t tb_share_is_open(const tb_share* share) {
-  return share != nullptr && share->shared.open() ? 1 : 0;
+  bool open = false;
+  (void)done([&] { open = share != nullptr && share->shared.open(); });
+  return open ? 1 : 0;
 }
 
 tb_status tb_handle_check(const char* handle) {

@@ -6,7 +6,7 @@
 namespace tensorbus::c {
 namespace {
 
-thread_local std::array<char, 2048> message{};
+thread_local std::array<char, 2048> last_message{};
 
 constexpr tb_status status_of(Code code) noexcept {
   switch (code) {
@@ -32,7 +32,7 @@ constexpr tb_status status_of(Code code) noexcept {
       return TB_ERROR_SYSTEM;
     case Code::kTypeMismatch:
       return TB_ERROR_TYPE_MISMATCH;
-    case Code::kService:  // of the C++ headers alone
+    case Code::kService:  // only in the C++ headers
       break;
   }
   return TB_ERROR_SYSTEM;
@@ -41,13 +41,13 @@ constexpr tb_status status_of(Code code) noexcept {
 }  // namespace
 
 tb_status failed(Code code, const char* why) noexcept {
-  std::snprintf(message.data(), message.size(), "%s", why);
+  std::snprintf(last_message.data(), last_message.size(), "%s", why);
   return status_of(code);
 }
 
 }  // namespace tensorbus::c
 
-const char* tb_error_message() { return tensorbus::c::message.data(); }
+const char* tb_error_message() { return tensorbus::c::last_message.data(); }
 
 const char* tb_status_name(tb_status status) {
   switch (status) {

@@ -8,13 +8,14 @@
 
 #include "tensorbus/platform/error.hpp"
 
-// Structs of the C interface, which grow at their end: struct_size says how much of one the caller
-// knows. After Linux's extensible system calls (clone3(2), openat2(2)).
+// Structs of the C interface grow at their end: struct_size says how much of a struct the caller
+// knows. Modelled on Linux's extensible system calls (clone3(2), openat2(2)).
 namespace tensorbus::c {
 
-// What the caller gave, as this library knows it: what an older caller does not know is zero, which
-// is what it was before there was such a field. Throws Error(kVersionMismatch) if a newer one uses
-// a field that is not known here, Error(kInvalidArgument) for a struct that was not initialised.
+// Copies the caller's struct into this library's version of it. Fields that an older caller does
+// not know are zero, which means the behaviour before the field existed. Throws
+// Error(kVersionMismatch) if a newer caller uses a field that is unknown here,
+// Error(kInvalidArgument) for a struct that was not initialised.
 template <typename Struct>
 Struct taken(const Struct& given) {
   const std::size_t size = given.struct_size;
@@ -35,7 +36,7 @@ Struct taken_or(const Struct* given, const Struct& otherwise) {
   return given == nullptr ? otherwise : taken(*given);
 }
 
-// As much of it as the caller knows; what is not known here is left as it is.
+// Writes as much of the struct as the caller knows; fields unknown here are left unchanged.
 template <typename Struct>
 void give(Struct* target, Struct value) noexcept {
   if (target == nullptr) return;

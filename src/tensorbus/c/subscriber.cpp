@@ -9,7 +9,6 @@
 #include "tensorbus/c/guard.hpp"
 #include "tensorbus/c/objects.hpp"
 #include "tensorbus/c/structs.hpp"
-#include "tensorbus/platform/clock.hpp"
 
 using namespace tensorbus;
 using namespace tensorbus::c;
@@ -41,42 +40,14 @@ tb_status tb_subscriber_create(tb_participant* participant, const char* topic,
 
 void tb_subscriber_destroy(tb_subscriber* subscriber) { delete subscriber; }
 
-namespace {
-
-// How often `give_up` is asked at least.
-constexpr std::chrono::milliseconds kSlice(50);
-
-// What `receive(timeout)` says, which signals alone end, in slices.
-template <typename Receive>
-Outcome in_slices(std::chrono::nanoseconds timeout, const GiveUp& give_up, Receive receive) {
-  const platform::Deadline deadline(timeout);
-  while (true) {
-    const Outcome outcome = receive(deadline.remaining(kSlice));
-    const bool goes_on = outcome == Outcome::kTimedOut || outcome == Outcome::kInterrupted;
-    if (!goes_on) return outcome;
-    if (outcome == Outcome::kTimedOut && deadline.passed()) return outcome;
-    if (give_up()) return Outcome::kInterrupted;
-  }
-}
-
-}  // namespace
-
 tb_status tb_subscriber_receive(tb_subscriber* subscriber, int64_t timeout_ns,
                                 const tb_give_up* give_up, tb_sample** sample) {
   return guarded([&] {
     Subscriber& from = required(subscriber, "subscriber").subscriber;
     tb_sample*& target = required(sample, "sample");
-    const GiveUp asked = give_up_of(give_up);
     Sample received;
-    Outcome outcome{};
-    if (timeout_ns <= 0)
-      outcome = from.try_receive(received);
-    else if (!asked)
-      outcome = from.receive(received, timeout_of(timeout_ns));
-    else
-      outcome = in_slices(timeout_of(timeout_ns), asked, [&](std::chrono::nanoseconds slice) {
-        return from.receive(received, slice);
-      });
+    const Outcome outcome = timeout_ns <= 0 ? from.try_receive(received)
+                                            : from.receive(received, stop_of(timeout_ns, give_up));
     if (outcome == Outcome::kDone) target = sample_of(std::move(received));
     return status_of(outcome);
   });
@@ -93,13 +64,7 @@ tb_status tb_subscriber_receive_many(tb_subscriber* subscriber, tb_sample** samp
     std::vector<Sample> many(capacity > few.size() ? capacity : 0);
     const auto room = many.empty() ? std::span(few).first(capacity) : std::span(many);
     std::size_t taken = 0;
-    const auto receive = [&](std::chrono::nanoseconds timeout) {
-      return from.receive_many(room, taken, timeout);
-    };
-    const std::chrono::nanoseconds timeout = timeout_of(timeout_ns);
-    const GiveUp asked = give_up_of(give_up);
-    const Outcome outcome =
-        timeout_ns <= 0 || !asked ? receive(timeout) : in_slices(timeout, asked, receive);
+    const Outcome outcome = from.receive_many(room, taken, stop_of(timeout_ns, give_up));
     for (Sample& sample : room.first(taken)) samples[given++] = sample_of(std::move(sample));
     return status_of(outcome);
   });
@@ -122,7 +87,7 @@ tb_status tb_subscriber_wait_for_publishers(tb_subscriber* subscriber, uint32_t 
                                             int64_t timeout_ns) {
   return guarded([&] {
     return status_of(required(subscriber, "subscriber")
-                         .subscriber.wait_for_publishers(count, timeout_of(timeout_ns)));
+                         .subscriber.wait_for_publishers(count, stop_of(timeout_ns)));
   });
 }
 

@@ -66,7 +66,7 @@ tb_origin described(const Origin& origin) noexcept {
 
 namespace {
 
-// Once it is here the keeper is ours, whatever becomes of the rest.
+// Takes over the keeper first, so that it is released whatever fails later.
 TensorView kept_view(const tb_tensor& tensor) {
   TensorView view;
   if (tensor.release != nullptr)
@@ -92,7 +92,7 @@ Origin origin_of(const tb_origin& given) noexcept {
 
 std::vector<TensorView> views_of(const tb_message& message) {
   const tb_tensor& first = required(message.tensors, "message.tensors");
-  // Each is as large as the first says.
+  // The first tensor's struct_size is the size of each.
   const auto tensor = [&](std::size_t i) {
     const auto* at = reinterpret_cast<const std::byte*>(&first) + i * first.struct_size;
     return taken(*reinterpret_cast<const tb_tensor*>(at));
@@ -130,7 +130,7 @@ tb_dtype tb_dtype_named(const char* name) {
   return found ? static_cast<tb_dtype>(*found) : tb_dtype{0};
 }
 
-// They come from literals, which end with a zero byte.
+// The names are literals, which end with a zero byte.
 const char* tb_dtype_name(tb_dtype dtype) { return name_of(static_cast<DType>(dtype)).data(); }
 
 size_t tb_dtype_bytes(tb_dtype dtype) { return item_bytes(static_cast<DType>(dtype)); }

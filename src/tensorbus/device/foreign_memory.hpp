@@ -10,10 +10,10 @@
 
 namespace tensorbus::platform {
 
-// Memory of a device that another allocator made, as other processes can be given it: an allocation
-// of cudaMalloc, by a handle; chunks of cuMemCreate that are mapped one behind the other (PyTorch's
-// expandable segments), by descriptors; an allocation of a pool, by both. The chunks it keeps, an
-// allocation it does not.
+// GPU memory of another allocator, in the form in which other processes can get it. There are three
+// kinds: an allocation of cudaMalloc, by a handle; chunks of cuMemCreate that are mapped one behind
+// the other (PyTorch's expandable segments), by descriptors; an allocation of a pool, by both. It
+// keeps chunks alive, but not an allocation.
 class ForeignMemory {
  public:
   enum class Kind : std::uint32_t { kLegacy = 1, kChunks = 2, kPool = 3 };  // the numbers travel
@@ -29,29 +29,30 @@ class ForeignMemory {
     }
   };
 
-  // That which holds all of these bytes; nothing if there is no such one, the memory is of another
-  // kind (managed memory), or the driver says no.
+  // Returns the memory that holds all of these bytes. Empty if no single allocation or row of
+  // chunks does, if the memory is of another kind (managed memory), or if the driver refuses.
   static std::optional<ForeignMemory> around(const Gpu& device, const std::byte* first,
                                              std::size_t bytes);
 
-  // Of the device whose memory this is; -1 for any other address.
+  // Returns the ordinal of the device whose memory this is; -1 for any other address.
   static int ordinal_of(const std::byte* address);
 
   Kind kind() const noexcept { return kind_; }
   const GpuRange& range() const noexcept { return range_; }
   const std::vector<Chunk>& chunks() const noexcept { return chunks_; }
-  // Of an allocation: what opens it, or names it in its pool.
+  // Of an allocation: opens it, or names it in its pool.
   const std::array<std::byte, 64>& handle() const noexcept { return handle_; }
   const Fd& pool() const noexcept { return pool_; }
 
-  // False: others cannot be given it, as with most pools. To be asked once, before it is.
+  // Prepares the export; called once, before the memory is lent. Returns false if other processes
+  // cannot get it, as with most pools.
   bool make_shareable();
-  // Is all of the other in it? Also when addresses were used again, for the ids of allocations are
-  // not (and a chunk that we keep has a handle of its own).
+  // Returns true if all of `other` lies in this memory. Addresses can be reused, so it also
+  // compares the ids of allocations, which are not. (A chunk that is kept has a handle of its own.)
   bool holds(const ForeignMemory& other) const;
-  // Does it lie where the other cannot be any more?
+  // Returns true if this lies where `other` was, so that `other` must be gone.
   bool replaces(const ForeignMemory& other) const;
-  // Is it still there, as it was?
+  // Returns true if the memory still exists unchanged.
   bool there() const noexcept;
 
  private:
@@ -70,11 +71,11 @@ class ForeignMemory {
   std::uint64_t buffer_id_ = 0;    // of an allocation
   cu::MemoryPool from_ = nullptr;  // valid for as long as the allocation
   std::array<std::byte, 64> handle_{};
-  Fd pool_;  // the pool's own end may come before the allocation's
+  Fd pool_;  // kept, since the pool may end before the allocation
   std::vector<Chunk> chunks_;
 };
 
-// Another process's allocation of cudaMalloc, open here.
+// An allocation of cudaMalloc of another process, open here.
 class OpenedMemory : public GpuRange {
  public:
   // Throws Error(kUnsupported) if it cannot be opened here, Error(kProtocol) if it is smaller.

@@ -11,19 +11,19 @@ namespace tensorbus::platform {
 
 using GpuUuid = cu::Uuid;
 
-// A GPU that this process sees. Ordinals are this process's own (CUDA_VISIBLE_DEVICES); the UUID
-// names the same device everywhere. Each lives as long as the process. Thread-safe.
+// A GPU that this process sees. Ordinals are this process's own (CUDA_VISIBLE_DEVICES); the UUID is
+// the same in every process. Each object lives as long as the process. Thread-safe.
 class Gpu {
  public:
-  // All throw what CudaDriver::get() throws.
+  // These throw what CudaDriver::get() throws.
   static const std::vector<const Gpu*>& all();
-  // Throws Error(kInvalidArgument) that says how many there are.
+  // Throws Error(kInvalidArgument) that says how many GPUs there are.
   static const Gpu& at(int ordinal);
-  // False: none was used, or the process ends, and the driver must not be called any more.
+  // Returns false if no GPU was used, or if the process exits and the driver must not be called.
   static bool any_in_use() noexcept { return CudaDriver::in_use() != nullptr; }
-  // Null if this process does not see it.
+  // Returns null if this process does not see the GPU.
   static const Gpu* find(const cu::Uuid& uuid);
-  // Throws Error(kUnsupported) that says so.
+  // Throws Error(kUnsupported) if this process does not see the GPU.
   static const Gpu& seen(const cu::Uuid& uuid);
 
   int ordinal() const noexcept { return ordinal_; }
@@ -31,13 +31,13 @@ class Gpu {
   const cu::Uuid& uuid() const noexcept { return uuid_; }
   const std::string& name() const noexcept { return name_; }
   std::size_t total_bytes() const noexcept { return total_bytes_; }
-  // 0 where the driver does not know the attribute.
+  // Returns 0 if the driver does not know the attribute.
   int attribute(cu::DeviceAttribute attribute) const;
-  // The primary context, which PyTorch and the CUDA runtime use, too. Retained in the first call:
-  // that can take a second and some hundred megabytes of the device.
+  // Returns the primary context, which PyTorch and the CUDA runtime use too. The first call retains
+  // it: this can take a second and some hundred megabytes of GPU memory.
   cu::Context context() const;
 
-  // Has a kernel of this process broken its context? Nothing that was enqueued runs any more.
+  // Returns true if a kernel of this process broke the context: no enqueued work runs any more.
   bool is_broken() const noexcept { return broken_.load(std::memory_order_relaxed); }
   void note_broken() const noexcept { broken_.store(true, std::memory_order_relaxed); }
 
@@ -57,12 +57,11 @@ class Gpu {
   mutable std::atomic<bool> broken_{false};            // relaxed: nothing is read with it
 };
 
-// "GPU-" and the 32 hex digits in groups, as nvidia-smi writes it.
+// Returns "GPU-" and 32 hex digits in groups, as nvidia-smi prints it.
 std::string text_of(const cu::Uuid& uuid);
 
-// Has a device's context current in this thread for as long as it lives. The thread may call
-// whatever it likes then, also while another captures a graph: nothing that is done in a scope has
-// to do with what is captured.
+// Makes a device's context current in this thread for the lifetime of the scope. The thread may
+// make any call in it, also while another thread captures a graph: no call in a scope is captured.
 class GpuScope {
  public:
   explicit GpuScope(const Gpu& device);
@@ -72,7 +71,7 @@ class GpuScope {
 
  private:
   const CudaDriver& cuda_;
-  cu::CaptureMode mode_ = cu::CaptureMode::kRelaxed;  // then the one to go back to
+  cu::CaptureMode mode_ = cu::CaptureMode::kRelaxed;  // the mode to set, then the mode to restore
 };
 
 }  // namespace tensorbus::platform

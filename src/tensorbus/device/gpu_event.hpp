@@ -12,7 +12,7 @@ class GpuEvent {
   GpuEvent(const GpuEvent&) = delete;
   GpuEvent& operator=(const GpuEvent&) = delete;
 
-  // Both with the context of the stream's device current.
+  // Called with the context of the stream's device current.
   void record(const GpuStream& stream) const;
   void wait(const GpuStream& stream) const;
 

@@ -10,19 +10,19 @@
 
 namespace tensorbus::platform {
 
-// What the sizes of allocations and mappings on this device are multiples of.
+// Returns the unit, in bytes, of sizes of allocations and mappings on this device.
 std::size_t gpu_granularity(const Gpu& device);
 
-// The other devices of this process that can reach the memory of this one.
+// Returns the other devices of this process that can access this device's memory.
 std::vector<const Gpu*> gpu_peers_of(const Gpu& device);
 
-// Owns memory of a device that other processes can be given a descriptor of. It has no address
-// until it is mapped; mappings keep the memory, so that it may go before they do.
+// Owns GPU memory that can be exported as a descriptor. It has no address until it is mapped.
+// Mappings keep the memory, so the allocation may be destroyed before they are.
 class GpuAllocation {
  public:
   // `bytes` is a multiple of gpu_granularity(). Throws Error(kOutOfMemory), Error(kUnsupported).
   GpuAllocation(const Gpu& device, std::size_t bytes);
-  // What another process made. Throws Error(kProtocol) for a descriptor of something else.
+  // Imports what another process made. Throws Error(kProtocol) for a descriptor of something else.
   GpuAllocation(const Gpu& device, const Fd& descriptor, std::size_t bytes);
   // Adopts a handle.
   GpuAllocation(const Gpu& device, cu::AllocationHandle handle, std::size_t bytes) noexcept
@@ -43,7 +43,7 @@ class GpuAllocation {
   cu::AllocationHandle handle_ = 0;
 };
 
-// Where a device sees memory of its own in this process. For its kernels, not for the host.
+// Addresses at which a device sees memory in this process. For kernels, not for the host.
 class GpuRange {
  public:
   GpuRange(const Gpu& device, cu::DevicePtr address, std::size_t bytes) noexcept
@@ -60,14 +60,14 @@ class GpuRange {
   std::size_t bytes_;
 };
 
-// Owns the addresses at which allocations are seen by their device.
+// Owns the addresses at which allocations are mapped.
 class GpuMapping : public GpuRange {
  public:
-  // With kRead it is mapped for reading where the driver can do that, else for both: for its
-  // device, and for the others that can reach it.
+  // Maps for the allocation's device and for the devices that can access its memory. With kRead the
+  // mapping is read-only where the driver supports this, else readable and writable.
   GpuMapping(const GpuAllocation& allocation, cu::AccessFlags access)
       : GpuMapping(std::span(&allocation, 1), access) {}
-  // The same of several, one behind the other.
+  // Maps several allocations, one behind the other.
   GpuMapping(std::span<const GpuAllocation> parts, cu::AccessFlags access);
   GpuMapping(const GpuMapping&) = delete;
   GpuMapping& operator=(const GpuMapping&) = delete;

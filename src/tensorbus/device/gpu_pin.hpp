@@ -6,11 +6,11 @@
 
 namespace tensorbus::platform {
 
-// Keeps whole pages of host memory where they are, so that GPUs copy from them without a detour:
-// they are only read so. The memory outlives it, and keeps its pages.
+// Pins whole pages of host memory, so that GPUs copy from them directly. GPUs only read them. The
+// memory outlives the pin, and keeps its pages meanwhile.
 class HostPin {
  public:
-  // Throws Error(kUnsupported) where the driver cannot do that, or Error(kSystem).
+  // Throws Error(kUnsupported) if the driver cannot pin, else Error(kSystem).
   HostPin(const std::byte* first, std::size_t bytes);
   ~HostPin();
   HostPin(const HostPin&) = delete;
@@ -20,7 +20,7 @@ class HostPin {
   const std::byte* first_;
 };
 
-// Tries it out. Throws Error(kUnsupported) that says why not.
+// Pins a page as a trial. Throws Error(kUnsupported) that says why it failed.
 void require_pinning();
 
 }  // namespace tensorbus::platform

@@ -8,8 +8,8 @@
 
 namespace tensorbus::platform {
 
-// Another process's memory pool, as this one has imported it. The driver gives one pool for every
-// import of the same, so it is destroyed when the last of these is gone. Thread-safe.
+// A memory pool of another process, imported. The driver returns the same pool for every import of
+// it, so the pool is destroyed with the last import. Thread-safe.
 class ImportedPool {
  public:
   // Throws Error(kUnsupported), Error(kOutOfMemory).
@@ -26,19 +26,19 @@ class ImportedPool {
   cu::MemoryPool handle_ = nullptr;
 };
 
-// An allocation in it, imported. Not to be made twice at a time of the same: drivers take the
-// memory from both when one of them goes.
+// An imported allocation of a pool. The same allocation must not be imported twice at a time: when
+// one import ends, drivers take the memory from both.
 class PooledMemory : public GpuRange {
  public:
   // Throws what ImportedPool() throws.
   PooledMemory(std::shared_ptr<const ImportedPool> pool, const std::array<std::byte, 64>& name);
   PooledMemory(const PooledMemory&) = delete;
   PooledMemory& operator=(const PooledMemory&) = delete;
-  // The streams that used it have passed: the driver waits for none.
+  // The streams that used the memory must have finished with it: the driver waits for none.
   ~PooledMemory();
 
  private:
-  const std::shared_ptr<const ImportedPool> pool_;  // goes after the memory
+  const std::shared_ptr<const ImportedPool> pool_;  // outlives the memory
 };
 
 }  // namespace tensorbus::platform

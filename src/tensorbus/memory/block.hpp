@@ -17,10 +17,10 @@ class BlockRef;
 
 inline constexpr std::size_t kBlockAlignment = 256;
 
-// What the memory of a buffer is. The numbers travel in descriptors.
+// The kind of a buffer's memory. The numbers travel in descriptors.
 enum class BufferKind : std::uint8_t { kHost = 0, kDevice = 1, kFile = 2 };
 
-// Where blocks come from and go back to. Kept alive by each of them.
+// The arena of a block, which blocks come from and return to. Each block keeps it alive.
 class BlockHome {
  public:
   virtual ~BlockHome() = default;
@@ -28,14 +28,14 @@ class BlockHome {
  protected:
   friend class Block;
   BlockHome() = default;
-  // The last reference is gone. Any thread. False: the home keeps the object, for a block that it
-  // gives out later.
+  // Called when the last reference is gone, in any thread. Returns false if the home keeps the
+  // object, to give it out again later.
   virtual bool free(Block& block) noexcept = 0;
 };
 
-// What a block is, as its home writes it down.
+// The place of a block, as its home records it.
 struct BlockPlace {
-  std::byte* data = nullptr;  // of a device's memory, not for the host to read
+  std::byte* data = nullptr;  // not readable by the host if it is a device's memory
   std::size_t bytes = 0;
   std::uint64_t offset = 0;  // in the segment
   std::uint32_t segment = 0;
@@ -43,9 +43,9 @@ struct BlockPlace {
   PoolId pool = Grant::kRead;  // of the segment
 };
 
-// A range of bytes of an owner's arena, counted privately by the owner. Loans, samples that were
-// issued, history and local handles each hold one reference; the last one gone frees the block, or
-// has it kept for forked children (Arena).
+// A range of bytes in an owner's arena, with a private count of references. Loans, published
+// samples, history and local handles each hold one. The last release frees the block, or keeps it
+// for forked children (Arena).
 class Block final : private platform::Inherited {
  public:
   std::byte* data() const noexcept { return place_.data; }
@@ -53,26 +53,26 @@ class Block final : private platform::Inherited {
   BufferKind kind() const noexcept { return place_.kind; }
   std::uint32_t segment() const noexcept { return place_.segment; }
   std::uint64_t offset() const noexcept { return place_.offset; }
-  // Unique among all blocks of the arena, ever: a stale reference is told from a fresh one.
+  // Unique among all blocks that the arena ever had: tells a stale reference from a valid one.
   std::uint64_t generation() const noexcept { return generation_; }
   Grant most_granted() const noexcept { return place_.pool.most; }
   PoolId pool() const noexcept { return place_.pool; }
   bool is_of(const BlockHome& home) const noexcept { return home_.get() == &home; }
 
-  // It is its process's to write for ever, and to send any number of times; whoever has it sees
-  // what is written. Said before anybody else knows of the block.
+  // Makes the block writable for ever by its process, and publishable any number of times; all
+  // holders see the writes. Called before another thread knows the block.
   void make_persistent() noexcept { persistent_ = true; }
   bool persistent() const noexcept { return persistent_; }
 
-  // Of memory of a device: a mark of its owner's own (WriteMarks), packed. It is whole when that is
-  // reached. Relaxed: whoever passes the block on orders it.
+  // For GPU memory: a packed mark of the owner (WriteMarks). The block is completely written when
+  // the mark is reached. Relaxed: the code that passes the block on orders it.
   void set_write_mark(std::uint64_t mark) noexcept {
     write_mark_.store(mark, std::memory_order_relaxed);
   }
   std::uint64_t write_mark() const noexcept { return write_mark_.load(std::memory_order_relaxed); }
 
-  // Any other is published at most once: afterwards its bytes belong to its readers.
-  // False if it was before. Relaxed: the publisher's mutex orders what matters.
+  // Other blocks are published at most once: afterwards their bytes belong to the readers. Returns
+  // false if it was published before. Relaxed: the publisher's mutex orders the rest.
   bool mark_published() noexcept { return !published_.exchange(true, std::memory_order_relaxed); }
   bool published() const noexcept { return published_.load(std::memory_order_relaxed); }
   void unmark_published() noexcept { published_.store(false, std::memory_order_relaxed); }
@@ -86,7 +86,7 @@ class Block final : private platform::Inherited {
   ~Block() = default;
 
   void release() noexcept;
-  // Of one that was kept for children.
+  // For a block that was kept for children.
   void let_go() noexcept override;
   // One more reference, under the mutex of its home; none if the last is gone already, its owner
   // waiting for that mutex.
@@ -123,7 +123,7 @@ class BlockRef {
     if (block_ != nullptr) block_->release();
   }
 
-  // Is this the only reference? Acquire: pairs with the release of the last other one.
+  // Returns true if this is the only reference. Acquire: pairs with the release of the last other.
   bool unshared() const noexcept {
     return block_->references_.load(std::memory_order_acquire) == 1;
   }

@@ -17,9 +17,9 @@ struct Extent {
   std::size_t bytes = 0;
 };
 
-// The free space of all segments: best fit, lowest address first among equals, neighbours merged
-// when they meet. A freed extent that fits exactly is found first, so a program that publishes
-// one frame size gets the same warm blocks again and again.
+// The free space of all segments of a pool. Allocates best fit; among equals the lowest address.
+// Neighbours are merged. A freed extent that fits exactly is found first, so a program that
+// publishes frames of one size gets the same warm blocks again. Not thread-safe.
 class FreeExtents {
   struct BySize {
     std::size_t bytes;
@@ -31,8 +31,8 @@ class FreeExtents {
   using Offsets = std::map<std::size_t, std::size_t>;  // offset -> bytes
 
  public:
-  // What an extent needs to be written down as free. Whoever takes an extent keeps it, so that
-  // giving it back takes no memory, and so cannot fail.
+  // The record of a free extent. A taken extent keeps its record, so that giving it back allocates
+  // nothing and cannot fail.
   class Place {
    public:
     Place() = default;
@@ -47,15 +47,15 @@ class FreeExtents {
     Place place;
   };
 
-  // Takes `bytes` from the smallest extent that has them, from a multiple of `alignment` on.
+  // Takes `bytes` from the smallest extent that fits, from a multiple of `alignment` on.
   std::optional<Taken> take(std::size_t bytes, std::size_t alignment = 1);
   void give_back(Taken taken) noexcept;
-  // Space that was not here before.
+  // Adds new space.
   void add(Extent extent);
   // Forgets a segment whose space is entirely free.
   void forget(std::uint32_t segment) noexcept;
 
-  // Is all of the segment, [0, bytes), free?
+  // Returns true if all of the segment, [0, bytes), is free.
   bool covers(std::uint32_t segment, std::size_t bytes) const noexcept;
 
   // Calls visit(extent) from the highest address down, until it returns false.
@@ -69,7 +69,7 @@ class FreeExtents {
  private:
   static Place new_place();
   void insert(Extent extent, Place place) noexcept;
-  // Takes an extent out of the records.
+  // Removes an extent from the records.
   Place extract(std::uint32_t segment, Offsets& offsets, Offsets::iterator at) noexcept;
 
   Sizes by_size_;

@@ -5,17 +5,17 @@
 
 namespace tensorbus::memory {
 
-// What a borrower may do with memory. As a property of the memory: the most that any may.
+// What a borrower may do with memory. As a property of memory: the most that any borrower may do.
 enum class Grant : std::uint8_t {
   kRead,
-  kWrite,  // as well; all who have the memory mapped see it
+  kWrite,  // and read; all processes that map the memory see the writes
 };
 
-// Names a pool of an arena: segments that hold the blocks of this pool and no others. Whoever is
-// handed one of them can read nothing of another pool. The memory of a GPU has only pools 0.
+// Names a pool of an arena: segments that hold the blocks of this pool and no others. A process
+// that gets a segment can read nothing of another pool. GPU memory has only pools with number 0.
 struct PoolId {
-  Grant most;            // that a borrower may get
-  std::uint32_t number;  // 0: for all that have no pool of their own
+  Grant most;            // the most that a borrower may get
+  std::uint32_t number;  // 0: the pool of all publishers without a pool of their own
 
   constexpr PoolId(Grant grant, std::uint32_t which = 0) noexcept : most(grant), number(which) {}
   auto operator<=>(const PoolId&) const = default;

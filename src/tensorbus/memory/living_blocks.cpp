@@ -19,7 +19,7 @@ LivingBlocks::Room::Room() : block_(new Block) {
 }
 
 void Block::release() noexcept {
-  // Release on the way down, acquire on the last: whoever frees sees every use before it.
+  // Release when decremented, acquire at the last: the thread that frees sees every earlier use.
   if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   const std::shared_ptr<BlockHome> home = std::move(home_);
   if (home->free(*this)) delete this;
@@ -109,7 +109,7 @@ BlockRef LivingBlocks::find(const void* address) const noexcept {
   if (at == segments_.begin()) return {};
   --at;
   const auto offset = static_cast<std::uint64_t>(byte - at->first);
-  if (offset >= at->second.bytes) return {};  // the program's own memory, as a rule
+  if (offset >= at->second.bytes) return {};  // usually the program's own memory
   return find(at->second.segment, offset);
 }
 

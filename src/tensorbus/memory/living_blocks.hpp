@@ -13,9 +13,9 @@
 
 namespace tensorbus::memory {
 
-// The blocks of an arena that somebody refers to, by their addresses and by their segments, and a
-// few that rest: nobody refers to those, but they keep their places, so that the next block of the
-// same size takes no look at the records of free space. Not thread-safe: under the arena's mutex.
+// The blocks of an arena that are referred to, by address and by segment, and a few resting blocks.
+// A resting block has no references but keeps its place, so that the next block of the same size
+// needs no search of the free space. Not thread-safe: used under the arena's mutex.
 class LivingBlocks {
   using Living = std::map<std::pair<std::uint32_t, std::size_t>, Block*>;
 
@@ -25,8 +25,7 @@ class LivingBlocks {
   LivingBlocks(const LivingBlocks&) = delete;
   LivingBlocks& operator=(const LivingBlocks&) = delete;
 
-  // All the memory that a block takes of its owner, before anything is done that would have to be
-  // undone for want of it.
+  // Allocates a block's records, before anything is done that would have to be undone.
   class Room {
    public:
     Room();
@@ -40,28 +39,27 @@ class LivingBlocks {
     Living::node_type node_;
   };
 
-  // `free_place`: of the extent that it takes.
+  // `free_place`: of the extent that the block takes.
   BlockRef enter(Room room, std::shared_ptr<BlockHome> home, const BlockPlace& place,
                  FreeExtents::Place free_place) noexcept;
-  // Its last reference is gone. What it took is free.
+  // Removes a block whose last reference is gone; returns its extent, which is now free.
   FreeExtents::Taken remove(Block& block) noexcept;
 
-  // Its last reference is gone, and it rests. Not if all that can do so already.
+  // Lets a block rest whose last reference is gone. Only if not all_rest().
   void rest(Block& block) noexcept;
   bool all_rest() const noexcept { return resting_count_ == resting_.size(); }
   bool any_rests() const noexcept { return resting_count_ > 0; }
-  // The one of this size and pool that came to rest last, as a fresh block; empty if there is
-  // none.
+  // Returns the latest resting block of this size and pool, as a fresh one; empty if none.
   BlockRef wake(std::size_t bytes, PoolId pool, std::shared_ptr<BlockHome> home) noexcept;
-  // Of the one that has rested longest: what it took is free.
+  // Ends the rest of the block that has rested longest; returns its extent, which is now free.
   FreeExtents::Taken end_rest() noexcept;
 
-  // Where the memory of a segment lies.
+  // Records where the memory of a segment lies.
   void add_segment(std::uint32_t segment, const std::byte* data, std::size_t bytes) {
     segments_.emplace(data, Mapped{bytes, segment});
   }
   void remove_segment(const std::byte* data) noexcept { segments_.erase(data); }
-  // The block that has this byte, or an empty reference.
+  // Returns the block that holds this byte, or an empty reference.
   BlockRef find(const void* address) const noexcept;
   // The same by segment and offset; of this generation, unless that is 0.
   BlockRef find(std::uint32_t segment, std::uint64_t offset,
@@ -72,7 +70,7 @@ class LivingBlocks {
     return at != living_.end() && at->first.first == segment;
   }
 
-  // Of those that somebody refers to.
+  // Of the blocks that are referred to.
   std::size_t count() const noexcept { return living_.size() - resting_count_; }
   std::size_t bytes() const noexcept { return bytes_; }
 
@@ -85,7 +83,7 @@ class LivingBlocks {
   std::span<Block* const> resting() const noexcept { return {resting_.data(), resting_count_}; }
   void take_from_resting(std::size_t index) noexcept;
 
-  Living living_;                     // and resting
+  Living living_;                     // and resting blocks
   std::array<Block*, 64> resting_{};  // the oldest first
   std::size_t resting_count_ = 0;
   std::map<const std::byte*, Mapped> segments_;  // by their first bytes

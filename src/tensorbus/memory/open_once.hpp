@@ -1,24 +1,24 @@
 #pragma once
 
-#include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
+
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 
-// What a process may have open once at a time, each by its key. Who asks for one that is being
-// opened or closed in another thread waits until that is done; nobody else does. Thread-safe.
+// Objects that a process may have open only once at a time, by key. A thread that asks for one that
+// another thread is opening or closing waits until that is done. Thread-safe.
 //
-//   OpenOnce<int, File> files;  // never destroyed before what it opened
+//   OpenOnce<int, File> files;  // outlives what it opened
 //   std::shared_ptr<const File> one = files.find_or_open(3, [] { return File(3); });
 template <typename Key, typename Opened>
 class OpenOnce {
  public:
   using Ref = std::shared_ptr<const Opened>;
 
-  // Throws what `open()` throws. Its end closes it, in whichever thread lets go of it last.
+  // Throws what `open()` throws. The object is closed by the thread that releases it last.
   template <typename Open>
   Ref find_or_open(const Key& key, Open&& open) {
     if (Ref found = find_or_begin(key)) return found;
@@ -26,7 +26,7 @@ class OpenOnce {
     auto entry = std::make_shared<const Entry>(std::move(place), std::forward<Open>(open));
     Ref opened(entry, &entry->opened);
     {
-      const std::lock_guard lock(mutex_);
+      const platform::MutexLock lock(mutex_);
       entries_.at(key) = opened;
     }
     changed_.notify_all();
@@ -34,7 +34,7 @@ class OpenOnce {
   }
 
  private:
-  // Taken from before it is opened until it is closed.
+  // Reserves the key from before the object is opened until it is closed.
   class Place {
    public:
     Place(OpenOnce& table, const Key& key) : table_(&table), key_(key) {}
@@ -52,31 +52,32 @@ class OpenOnce {
   struct Entry {
     template <typename Open>
     Entry(Place&& taken, Open&& open) : place(std::move(taken)), opened(open()) {}
-    Place place;  // left when `opened` has ended
+    Place place;  // destroyed after `opened`
     Opened opened;
   };
 
-  // Null: it is the caller's to open.
+  // Returns null if the caller must open it.
   Ref find_or_begin(const Key& key) {
-    std::unique_lock lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     while (true) {
       const auto [at, is_new] = entries_.try_emplace(key);
       if (is_new) return nullptr;
       if (Ref found = at->second.lock()) return found;
-      changed_.wait(lock);
+      changed_.wait(mutex_);
     }
   }
   void leave(const Key& key) {
     {
-      const std::lock_guard lock(mutex_);
+      const platform::MutexLock lock(mutex_);
       entries_.erase(key);
     }
     changed_.notify_all();
   }
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<Key, std::weak_ptr<const Opened>> entries_;  // expired: being opened, or closed
+  platform::Mutex mutex_;
+  platform::Condition changed_;
+  // Expired: being opened, or closed.
+  std::map<Key, std::weak_ptr<const Opened>> entries_ TB_GUARDED_BY(mutex_);
 };
 
 }  // namespace tensorbus::memory

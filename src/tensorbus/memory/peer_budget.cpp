@@ -20,7 +20,7 @@ namespace {
 enum Kind : std::size_t { kDescriptors, kMappings, kAddressBytes, kMemoryBytes };
 
 constexpr std::size_t kMostMemory = std::size_t{1} << 30;
-constexpr std::size_t kAddresses = std::size_t{1} << 47;  // of a process on the platforms we know
+constexpr std::size_t kAddresses = std::size_t{1} << 47;  // of a process on the supported platforms
 constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
 
 std::size_t rlimit_of(__rlimit_resource which) {
@@ -29,10 +29,10 @@ std::size_t rlimit_of(__rlimit_resource which) {
   return limit.rlim_cur;
 }
 
-// Looked up by whoever comes first, and by others who come meanwhile. No local static: the lock of
-// its initialization would be held for ever in a child that is forked just then.
+// Read by the first caller, and by others that call meanwhile. No local static: a child that is
+// forked during its initialization would wait for its lock for ever.
 std::size_t most_mappings() {
-  static std::atomic<std::size_t> known{0};  // relaxed: nothing is read with it
+  static std::atomic<std::size_t> known{0};  // relaxed: no other data is read by it
   std::size_t most = known.load(std::memory_order_relaxed);
   if (most != 0) return most;
   most = 65530;
@@ -48,7 +48,7 @@ std::size_t machine_memory() {
 
 std::size_t three_quarters(std::size_t of) { return of / 4 * 3 + of % 4 * 3 / 4; }
 
-// A limit of the process.
+// Returns the process's limit of this kind.
 std::size_t limit_of(Kind kind) {
   switch (kind) {
     case kDescriptors:
@@ -63,7 +63,8 @@ std::size_t limit_of(Kind kind) {
   return machine_memory();
 }
 
-// What of it all peers may have. The last descriptors are the program's (platform::open_fds).
+// Returns how much of the limit all peers together may use. The last descriptors are the program's
+// (platform::open_descriptors).
 std::size_t share_of_all(Kind kind) {
   const std::size_t limit = limit_of(kind);
   if (kind == kDescriptors) return limit - limit / 16;
@@ -97,7 +98,7 @@ void give_back(PeerUse& use, const PeerCost& cost) noexcept {
     use.taken[i].fetch_sub(amounts[i], std::memory_order_relaxed);
 }
 
-// Takes it all, and says of what that is too much.
+// Takes everything, and returns true if that is too much; `kind` says of what.
 bool exceeds(PeerUse& use, const PeerCost& cost, Kind& kind, bool one) {
   const auto amounts = cost.amounts();
   bool too_much = false;
@@ -162,7 +163,7 @@ void PeerBudget::require_descriptors(std::size_t more) const { require_room_for(
 PeerAccount PeerBudget::account_of(int socket) {
   PeerAccount account;
   account.pid_ = platform::peer_credentials(socket).pid;
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   std::erase_if(peers_, [](const auto& peer) { return peer.second.expired(); });
   std::weak_ptr<PeerUse>& known = peers_[account.pid_];
   account.one_ = known.lock();

@@ -7,18 +7,18 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 
-// What is taken here on behalf of another process.
+// What this process takes on behalf of another process.
 struct PeerCost {
-  std::size_t descriptors = 0;    // open already
-  std::size_t mappings = 0;       // of those that a process may have
-  std::size_t address_bytes = 0;  // that they span
+  std::size_t descriptors = 0;    // already open
+  std::size_t mappings = 0;       // counts against vm.max_map_count
+  std::size_t address_bytes = 0;  // spanned by the mappings
   std::size_t memory_bytes = 0;   // of queues and internal bookkeeping
 
   std::array<std::size_t, 4> amounts() const noexcept {
@@ -26,8 +26,8 @@ struct PeerCost {
   }
 };
 
-// Peers together, or one peer, would take more than they may. The text names the limit. What was
-// asked for was not taken, and can be when others have gone.
+// Thrown if all peers together, or one peer, would take more than their budget. The text names the
+// limit. Nothing was taken; a later try can succeed when other peers have gone.
 class PeerLimit : public Error {
  public:
   explicit PeerLimit(const std::string& message) : Error(Code::kOutOfMemory, message) {}
@@ -35,13 +35,13 @@ class PeerLimit : public Error {
 
 class PeerBudget;
 
-// One process that something is taken for. Lock-free, since charges go in any thread, and in
-// children that were forked meanwhile.
+// What is charged to one process. Lock-free, because charges end in any thread, and in children
+// that were forked meanwhile.
 struct PeerUse {
   std::array<std::atomic<std::size_t>, 4> taken{};  // relaxed: counts, which order nothing
 };
 
-// Gives back what was taken when it is dropped.
+// Owns an amount that was taken; gives it back when it is destroyed.
 class PeerCharge {
  public:
   PeerCharge() = default;
@@ -56,20 +56,20 @@ class PeerCharge {
 
  private:
   friend class PeerAccount;
-  std::shared_ptr<PeerUse> all_;  // null: of nobody
+  std::shared_ptr<PeerUse> all_;  // null: nothing is charged
   std::shared_ptr<PeerUse> one_;
   PeerCost cost_;
 };
 
-// Who pays for what comes over a connection. Thread-safe.
+// Charges a peer for what arrives over its connection. Thread-safe.
 class PeerAccount {
  public:
-  // What is taken for it is not counted: nobody sent it.
+  // Charges nobody: for what no peer sent.
   PeerAccount() = default;
   bool is_this_process() const noexcept;
   // Throws PeerLimit.
   PeerCharge take(const PeerCost& cost) const;
-  // Looks whether so many more descriptors may be open here. Throws PeerLimit.
+  // Throws PeerLimit if so many more descriptors may not be open here.
   void require_descriptors(std::size_t more) const;
 
  private:
@@ -79,21 +79,21 @@ class PeerAccount {
   pid_t pid_ = 0;
 };
 
-// What this process takes for all of its peers together, and for each of them, by process: so that
-// neither all nor one of them leave the program, or each other, without descriptors, mappings,
+// Limits what this process takes for all peers together, and for each peer process. So neither all
+// peers nor one of them can leave the program, or other peers, without descriptors, mappings,
 // address space or memory (docs/limits.md). Thread-safe.
 class PeerBudget : public std::enable_shared_from_this<PeerBudget> {
  public:
-  // The kernel says which process is at the other end of a connected socket. Processes of pid
-  // namespaces that are not seen from here count as one.
+  // Returns the account of the process at the other end of a connected socket, which the kernel
+  // names. Processes of pid namespaces that are not visible here share one account.
   PeerAccount account_of(int socket);
-  // Before one is opened. Throws PeerLimit.
+  // Called before a descriptor is opened. Throws PeerLimit.
   void require_descriptors(std::size_t more) const;
 
  private:
   friend class PeerAccount;
-  std::mutex mutex_;
-  std::map<pid_t, std::weak_ptr<PeerUse>> peers_;
+  platform::Mutex mutex_;
+  std::map<pid_t, std::weak_ptr<PeerUse>> peers_ TB_GUARDED_BY(mutex_);
   const std::shared_ptr<PeerUse> all_ = std::make_shared<PeerUse>();
 };
 

@@ -14,23 +14,23 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// A set of bytes, kept as disjoint ranges that do not touch.
+// A set of bytes, kept as disjoint ranges that do not touch. Not thread-safe.
 class RangeSet {
   using Map = std::map<std::size_t, std::size_t>;
 
  public:
-  // The memory that one more range takes, so that add() cannot fail.
+  // Preallocated record of one more range, so that add() cannot fail.
   using Node = Map::node_type;
   static Node node_for(Range range);
 
   void add(Range range);
-  // Of a range that is missing here. What `node` was made for.
+  // Adds the range of the node, no byte of which is present.
   void add(Node node) noexcept;
-  // Should there be no memory to remember both sides of a gap, nothing has changed.
+  // If memory is short for both sides of a gap, throws and changes nothing.
   void remove(Range range);
   std::vector<Range> missing_in(Range range) const;
   std::vector<Range> present_in(Range range) const;
-  // The last part of `range` that is present.
+  // Returns the last part of `range` that is present.
   std::optional<Range> last_in(Range range) const noexcept;
   std::size_t bytes() const noexcept { return bytes_; }
 

@@ -10,7 +10,7 @@
 
 namespace tensorbus::memory {
 
-// Which part of which file a segment is.
+// The part of a file that a segment is.
 struct FileRange {
   std::uint64_t offset = 0;
   std::string path{};
@@ -21,7 +21,7 @@ struct SharedSegment {
   platform::Fd fd;
   std::size_t bytes = 0;
   std::optional<FileRange> file{};
-  Id device{};  // of memory of a GPU: its UUID
+  Id device{};  // of GPU memory: the device's UUID
 };
 
 }  // namespace tensorbus::memory

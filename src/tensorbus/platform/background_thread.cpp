@@ -12,7 +12,7 @@
 namespace tensorbus::platform {
 namespace {
 
-// A thread begins with the mask of the one that starts it.
+// A new thread inherits the signal mask of the thread that starts it.
 class AllBlocked {
  public:
   AllBlocked() {

@@ -5,8 +5,9 @@
 
 namespace tensorbus::platform {
 
-// Runs to the end of the process, with all signals blocked: they are for the program's own threads.
-// Throws Error(kSystem), or Error(kOutOfMemory), that names `what` there is no thread for.
+// Starts a thread that lives until the process ends. The thread blocks all signals: signals are for
+// the program's own threads. Throws Error(kSystem), or Error(kOutOfMemory), with `what` in its text
+// if no thread can be started.
 void start_background_thread(const std::string& what, std::function<void()> run);
 
 }  // namespace tensorbus::platform

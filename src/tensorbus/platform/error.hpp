@@ -7,8 +7,8 @@
 
 namespace tensorbus {
 
-// Throws an Error with `what` and what `error_number` (an errno value) tells: kOutOfMemory that
-// names the limit if one was met, else kSystem.
+// Throws an Error with the text `what` and the meaning of `error_number` (an errno value). The code
+// is kOutOfMemory, and the text names the limit, if a limit was met; else the code is kSystem.
 [[noreturn]] TENSORBUS_API void throw_system(const std::string& what, int error_number);
 
 }  // namespace tensorbus

@@ -17,7 +17,7 @@
 namespace tensorbus::platform {
 namespace {
 
-// Files can be called anything, but their names start with a slash.
+// A user cannot choose a name like this for a file: names of files start with a slash.
 bool kernel_name_starts_with(int fd, std::string_view start) noexcept {
   std::array<char, 64> path{};
   std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", fd);
@@ -43,7 +43,7 @@ Fd make_event() {
 
 void signal_event(int event_fd) noexcept {
   const std::uint64_t one = 1;
-  // EAGAIN means that the counter is full: the reader has plenty to wake up for.
+  // EAGAIN: the counter is full, so the reader will wake up in any case.
   [[maybe_unused]] const ssize_t written = ::write(event_fd, &one, sizeof one);
 }
 

@@ -9,8 +9,8 @@
 
 namespace tensorbus::platform {
 
-// Owns one file descriptor, which is closed in every child that is forked while it is open (a
-// child that held the bus's sockets would hide its parent's death).
+// Owns one file descriptor. Every child that is forked while it is open closes it: a child that
+// kept the bus's sockets open would hide the death of its parent.
 class Fd {
  public:
   Fd() = default;
@@ -24,7 +24,7 @@ class Fd {
 
   int get() const noexcept { return fd_; }
   explicit operator bool() const noexcept { return fd_ >= 0; }
-  // Hands the descriptor to the caller; children inherit it again.
+  // Gives the descriptor to the caller; children inherit it again.
   int release() noexcept {
     keep_in_child(fd_);
     return std::exchange(fd_, -1);
@@ -43,22 +43,22 @@ class Fd {
   int fd_ = -1;
 };
 
-// Another descriptor of the same open file, close-on-exec.
+// Returns another descriptor of the same open file, close-on-exec.
 Fd duplicate(int fd);
 
-// An eventfd, non-blocking, at 0.
+// Returns a non-blocking eventfd with the value 0.
 Fd make_event();
 void signal_event(int event_fd) noexcept;
 void clear_event(int event_fd) noexcept;
 
-// A pidfd of the calling process; empty where the kernel has none.
+// Returns a pidfd of the calling process; empty if the kernel has none.
 Fd open_own_pidfd() noexcept;
 
-// How many descriptors this process has open. One system call from Linux 6.2 on, else a look at all
-// of them: not for hot paths.
+// Returns how many descriptors this process has open. One system call from Linux 6.2 on; before, it
+// lists all of them, so it is not for hot paths.
 std::size_t open_descriptors() noexcept;
 
-// What a peer handed over: is it what it says? By the name the kernel gives it under /proc/self/fd.
+// Returns true if a descriptor from a peer is a pidfd, by its name under /proc/self/fd.
 bool is_pidfd(int fd) noexcept;
 
 }  // namespace tensorbus::platform

@@ -4,10 +4,10 @@
 
 namespace tensorbus::platform {
 
-// An object of the whole process, for namespace scope: made when the library is loaded, and never
-// destroyed, since other static objects may use it while the process ends. A function-local static
-// is no substitute: its initialization takes a lock, and a child that is forked meanwhile waits for
-// that lock for ever.
+// An object of the whole process, for namespace scope. It is made when the library is loaded, and
+// never destroyed, because other static objects may use it while the process ends. A function-local
+// static is no substitute: its initialization takes a lock, and a child that is forked meanwhile
+// waits for that lock for ever.
 template <typename T>
 class Immortal {
   static_assert(std::is_nothrow_default_constructible_v<T>, "nobody could catch what it throws");

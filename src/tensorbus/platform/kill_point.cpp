@@ -34,7 +34,7 @@ void kill_point(std::string_view name) noexcept {
   static const Order order = read_order();
   static std::atomic<int> passages{0};
   if (order.name != name) return;
-  // Relaxed: a plain count, nothing is published by it.
+  // Relaxed: a plain count that publishes nothing.
   if (passages.fetch_add(1, std::memory_order_relaxed) + 1 != order.passage) return;
   if (order.action == "kill") ::kill(::getpid(), SIGKILL);
   if (order.action == "stop") ::kill(::getpid(), SIGSTOP);

@@ -5,8 +5,8 @@
 
 namespace tensorbus::platform {
 
-// Every place of the protocol at which a test can stop or kill a process; docs/protocol.md says
-// what a death at each leaves behind. Tests walk these lists, and check that they are complete.
+// The places of the protocol at which a test can stop or kill a process. docs/protocol.md says what
+// a death at each leaves behind. Tests walk these lists, and check that they are complete.
 inline constexpr std::array<std::string_view, 30> kKillPoints = {"socket.bound",
                                                                  "socket.listening",
                                                                  "hello.sent",
@@ -37,13 +37,14 @@ inline constexpr std::array<std::string_view, 30> kKillPoints = {"socket.bound",
                                                                  "lent.sent",
                                                                  "handed.sent",
                                                                  "return.sent"};
-// Those that only memory of a GPU leads to.
+// The places that are reached only with GPU memory.
 inline constexpr std::array<std::string_view, 3> kKillPointsOfDevices = {
     "export.lent", "stage.received", "staged.sent"};
 
 #if TENSORBUS_KILL_POINTS
-// Acts on the environment of a test process: TENSORBUS_KILL_POINT="<name>:<n>:<kill|stop|exit>"
-// makes the n-th passage of that point (counted from 1) end or stop the process. Nothing otherwise.
+// Stops or ends a test process, as the environment says:
+// TENSORBUS_KILL_POINT="<name>:<n>:<kill|stop|exit>" acts on the n-th passage of that place
+// (counted from 1).
 void kill_point(std::string_view name) noexcept;
 #else
 inline void kill_point(std::string_view) noexcept {}

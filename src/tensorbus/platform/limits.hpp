@@ -9,11 +9,11 @@
 
 namespace tensorbus::platform {
 
-// What a system call was for: it decides which limit stands behind an errno.
+// The purpose of a system call. It decides which limit an errno stands for.
 enum class During { kAnything, kDirectory, kFile, kThread, kMapping, kPrivateMapping };
 
-// The limit that a failed system call met: its name, how large it is now, and what to do. Empty for
-// an errno that tells of none. The one place that knows.
+// Returns the limit that a failed system call met: its name, its present value, and what to do.
+// Empty for an errno that no limit causes. No other function knows limits.
 std::optional<std::string> limit_behind(int error_number, During during = During::kAnything);
 
 // Throws Error(kOutOfMemory) that names the limit, Error(kPermission) for a directory that must not
@@ -21,11 +21,11 @@ std::optional<std::string> limit_behind(int error_number, During during = During
 [[noreturn]] void throw_system(const std::string& what, int error_number, During during);
 using tensorbus::throw_system;
 
-// Throws Error(kOutOfMemory) for a std::bad_alloc. It takes no memory: the Error was made when the
-// program started.
+// Throws Error(kOutOfMemory) in place of std::bad_alloc. Allocates nothing: the Error was made when
+// the program started.
 [[noreturn]] void throw_no_memory();
 
-// Has `call` throw an Error where it would throw std::bad_alloc.
+// Calls `call`, and throws an Error where it throws std::bad_alloc.
 template <typename Call>
 decltype(auto) with_memory_errors(Call&& call) {
   try {

@@ -30,7 +30,7 @@ std::size_t available_bytes(const std::string& proc) {
   return std::numeric_limits<std::size_t>::max();
 }
 
-// What a hierarchy calls its files, and where it is mounted.
+// The names of the files of a cgroup hierarchy, and its mount point.
 struct Hierarchy {
   std::string mount;
   std::string limit;
@@ -38,7 +38,7 @@ struct Hierarchy {
   std::string cache_prefix;  // of the lines of memory.stat that count the groups below as well
 };
 
-// Pages of files, which count as used although the kernel drops them when somebody needs memory.
+// Pages of files. They count as used, although the kernel drops them when memory is needed.
 std::size_t cached_bytes(const std::string& directory, const std::string& prefix) {
   std::ifstream file(directory + "/memory.stat");
   std::string key;

@@ -2,12 +2,12 @@
 
 namespace tensorbus::platform {
 
-// Has the cache line of an address brought here, and taken from whoever has it, as a store would:
-// the store then finds it. A hint; it never faults.
+// Fetches the cache line of an address for writing, as a store would, so that a later store finds
+// it. A hint; it never faults.
 inline void fetch_to_write(const void* address) noexcept {
 #if defined(__x86_64__)
-  // The compiler knows PREFETCHW only where it may assume that a processor has it. On one of 64
-  // bits it does nothing at worst.
+  // The compiler uses PREFETCHW only if it may assume that the processor has it. A 64-bit processor
+  // without it does nothing.
   asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(address)));
 #else
   __builtin_prefetch(address, 1);

@@ -7,14 +7,14 @@
 
 namespace tensorbus {
 
-// What a probe found: it can, or why it cannot.
+// The result of a probe: the machine can do it, or the reason why it cannot.
 struct ProbeResult {
-  std::string why_not;  // empty: it can
+  std::string why_not;  // empty if it can
 
   bool can() const noexcept { return why_not.empty(); }
 };
 
-// Of a probe that throws an Error where something cannot.
+// Runs a probe that throws an Error if the machine cannot do it.
 template <typename Probe>
 ProbeResult found_by(Probe&& probe) {
   try {

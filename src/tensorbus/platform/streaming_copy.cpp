@@ -14,10 +14,10 @@ namespace {
 
 constexpr std::size_t kLine = 64;
 
-// Of fewer, too much is in lines that are not written whole.
+// Of fewer bytes, too large a part lies in lines that are not written whole.
 constexpr std::size_t kWorthAligning = 8 * kLine;
 
-// A whole line at a time: what is written in parts goes to memory in parts.
+// Writes a whole line at a time: a line that is written in parts goes to memory in parts.
 void stream_lines(std::byte* target, const std::byte* source, std::size_t bytes) noexcept {
   for (std::size_t at = 0; at < bytes; at += kLine) {
     const auto* const from = reinterpret_cast<const __m128i*>(source + at);
@@ -37,7 +37,7 @@ void stream_lines(std::byte* target, const std::byte* source, std::size_t bytes)
 
 void streaming_copy(std::byte* target, const std::byte* source, std::size_t bytes) noexcept {
   if (bytes < kWorthAligning) {
-    std::copy_n(source, bytes, target);  // memcpy() takes no null, not even of no bytes
+    std::copy_n(source, bytes, target);  // memcpy() does not accept null, even for 0 bytes
     return;
   }
   const std::size_t before = -reinterpret_cast<std::uintptr_t>(target) % kLine;

@@ -23,8 +23,8 @@ struct ControlBuffer {
   alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(int) * kMostFdsReceived)] = {};
 };
 
-// Calls take(fd) for each descriptor that came with a datagram. To close the last descriptor of a
-// socket that lingers is to wait for its network: none of these does.
+// Calls take(fd) for each descriptor that came with a datagram. Closing the last descriptor of a
+// socket with SO_LINGER waits for its network; so lingering is turned off first.
 template <typename Take>
 void for_each_descriptor(msghdr& message, Take take) {
   constexpr linger kNoLinger{};
@@ -41,7 +41,7 @@ void for_each_descriptor(msghdr& message, Take take) {
   }
 }
 
-// "/proc/self/fd/<directory>/<name>" is short whatever the directory is called.
+// "/proc/self/fd/<directory>/<name>" is short, however long the path of the directory is.
 sockaddr_un address_of(int directory, const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -62,7 +62,7 @@ bool peer_is_gone(int error_number) {
   return error_number == EPIPE || error_number == ECONNRESET || error_number == ENOTCONN;
 }
 
-// Removes the datagram that was looked at.
+// Removes the datagram that was peeked at.
 void take_off(int socket) noexcept {
   while (::recv(socket, nullptr, 0, 0) < 0 && (errno == EINTR || errno == ECONNRESET)) {
   }
@@ -143,8 +143,8 @@ Transfer send_datagram(int socket, std::span<const std::byte> bytes, std::span<c
   }
   while (::sendmsg(socket, &message, MSG_NOSIGNAL) < 0) {
     if (errno == EINTR) continue;
-    // ETOOMANYREFS: too many descriptors of ours are under way; they drain like a full socket. So
-    // does a kernel without memory.
+    // ETOOMANYREFS: too many of our descriptors are in flight. They drain as from a full socket.
+    // The same holds for a kernel without memory.
     if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS)
       return Transfer::kWouldBlock;
     if (peer_is_gone(errno)) return Transfer::kEnded;
@@ -171,9 +171,9 @@ Transfer receive_datagram(int socket, std::size_t max_bytes, std::size_t max_fds
   message.msg_control = control.bytes;
   message.msg_controllen = sizeof control.bytes;
   ssize_t length = 0;
-  // A look first: descriptors that find no place here would be gone with the datagram.
+  // Peeks first: descriptors that do not fit into this process would be lost with the datagram.
   while ((length = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_PEEK)) < 0) {
-    // ECONNRESET is told once, when the peer left something of ours unread; what it sent before
+    // ECONNRESET comes once, when the peer ended with unread data from us. What it sent before
     // follows, and then the end.
     if (errno == EINTR || errno == ECONNRESET) continue;
     if (errno == EAGAIN) return Transfer::kWouldBlock;

@@ -12,8 +12,8 @@
 
 namespace tensorbus::platform {
 
-// Unix sockets of type SOCK_SEQPACKET, non-blocking, in a directory that is already open. Names are
-// resolved through the directory's descriptor where the path would not fit into sockaddr_un.
+// Non-blocking Unix sockets of type SOCK_SEQPACKET, in a directory that is already open. A name is
+// resolved through the directory's descriptor, because the path may not fit into sockaddr_un.
 
 // Binds and listens under `temporary`, then renames it to `name`.
 Fd listen_in(int directory, const std::string& temporary, const std::string& name);
@@ -23,11 +23,11 @@ struct Connection {
   Connect outcome = Connect::kDead;
   Fd socket;
 };
-// kBusy: alive, but its backlog is full. kDead: nobody listens there.
+// kBusy: the listener lives, but its backlog is full. kDead: no process listens there.
 Connection connect_in(int directory, const std::string& name);
 
-// A waiting connection, or an empty Fd. Throws Error(kOutOfMemory) that names the
-// limit when descriptors or memory are short.
+// Returns a waiting connection, or an empty Fd. Throws Error(kOutOfMemory) that names the limit if
+// descriptors or memory are short.
 Fd accept_from(int listener);
 
 struct Credentials {
@@ -40,27 +40,27 @@ enum class Transfer { kDone, kWouldBlock, kEnded };
 
 inline constexpr std::size_t kMaxFdsPerMessage = 16;
 
-// Would what is sent now be read by nobody?
+// Returns true if nobody would read what is sent now.
 bool peer_has_hung_up(int socket) noexcept;
 
-// Sends one datagram with descriptors, at most so many. kEnded: the other side is gone.
+// Sends one datagram with at most kMaxFdsPerMessage descriptors. kEnded: the other side is gone.
 Transfer send_datagram(int socket, std::span<const std::byte> bytes, std::span<const int> fds);
 
-// Until a datagram may find room, for so long at most.
+// Waits until a datagram may fit, for at most the time `most`.
 void wait_until_writable(int socket, std::chrono::nanoseconds most) noexcept;
 
 struct Datagram {
   std::vector<std::byte> bytes;
   std::vector<Fd> fds;
-  bool truncated = false;  // longer, or with more descriptors, than asked for
+  bool truncated = false;  // it had more bytes or descriptors than asked for
 };
-// Throws Error(kOutOfMemory) when this process has no descriptors left for those that came; the
-// datagram is still there then.
+// Throws Error(kOutOfMemory) if this process has too few descriptors left for those that came; the
+// datagram then stays in the socket.
 Transfer receive_datagram(int socket, std::size_t max_bytes, std::size_t max_fds,
                           Datagram& datagram);
 
-// Before a socket is closed with datagrams that nobody read: nothing more comes, and what their
-// descriptors are of cannot make us wait.
+// Drains a socket before it is closed with unread datagrams. Nothing more can arrive afterwards,
+// and the unread descriptors cannot make the close wait.
 void discard_unread(int socket) noexcept;
 
 }  // namespace tensorbus::platform

@@ -29,10 +29,10 @@ void bind_queues(nb::module_& module);
 void bind_listing(nb::module_& module);
 void bind_doctor(nb::module_& module);
 
-// Asks for the GIL. While the interpreter ends, CPython before 3.14 ends a daemon thread that asks
-// for it by pthread_exit, whose unwinding must pass no destructor and nothing noexcept. Such a
-// thread waits here for the end of the process, as it does in CPython 3.14. Nothing else is thrown:
-// these are functions of C.
+// Takes the GIL. While the interpreter ends, CPython before 3.14 ends a daemon thread that takes
+// it, by pthread_exit; its unwinding must not pass destructors or noexcept functions. So this
+// function catches the unwinding and waits for the end of the process, as CPython 3.14 does.
+// Nothing else is thrown: the callees are C functions.
 template <typename Take>
 auto take_gil(Take take) noexcept {
   try {
@@ -42,7 +42,7 @@ auto take_gil(Take take) noexcept {
   }
 }
 
-// Lets other Python threads run for as long as it lives; in place of nb::gil_scoped_release.
+// Releases the GIL while it lives. Replaces nb::gil_scoped_release.
 class WithoutGil {
  public:
   WithoutGil() noexcept : state_(PyEval_SaveThread()) {}
@@ -57,9 +57,9 @@ class WithoutGil {
   PyThreadState* state_;
 };
 
-// The other way round, for a while inside a WithoutGil, with the thread state that this one has put
-// aside. Not PyGILState_Ensure, nor nb::gil_scoped_acquire, which calls it: at the very end of an
-// interpreter it looks for a thread state in what is gone by then, and crashes.
+// Takes the GIL for a while inside a WithoutGil, with its saved thread state. Does not use
+// PyGILState_Ensure (nor nb::gil_scoped_acquire, which calls it): at the very end of an interpreter
+// it reads freed memory and crashes.
 class WithGil {
  public:
   explicit WithGil(WithoutGil& outer) noexcept : outer_(outer) {
@@ -75,7 +75,7 @@ class WithGil {
 
 using Seconds = std::optional<double>;
 
-// As Python counts them; None waits for ever.
+// Converts Python's seconds; None waits for ever.
 inline std::chrono::nanoseconds to_timeout(Seconds seconds) {
   constexpr double kForever = 1e9;
   if (seconds && std::isnan(*seconds))

@@ -11,12 +11,12 @@ namespace {
 constexpr const char* kName = "dltensor";
 constexpr const char* kVersionedName = "dltensor_versioned";
 
-// What both kinds of DLPack tensors point to.
+// The object behind both kinds of DLPack tensors.
 struct Managed {
   DLManagedTensorVersioned versioned{};
   DLManagedTensor plain{};
   Memory memory;
-  // Who has the tensor may not know that it is read-only.
+  // The consumer may not know that the tensor is read-only.
   std::optional<platform::ReadOnlyNote> note;
 };
 
@@ -54,7 +54,7 @@ const char* name_for(const DLManagedTensorVersioned*) { return kVersionedName; }
 template <typename Tensor>
 nb::capsule capsule_of(Tensor* tensor) {
   PyObject* capsule = PyCapsule_New(tensor, name_for(tensor), [](PyObject* unused) {
-    // A taker renames the capsule; if nobody did, the memory is still ours to let go.
+    // A consumer renames the capsule; if none did, we free the tensor.
     const char* name = name_for(static_cast<Tensor*>(nullptr));
     if (!PyCapsule_IsValid(unused, name)) return;
     auto* ours = static_cast<Tensor*>(PyCapsule_GetPointer(unused, name));
@@ -67,7 +67,7 @@ nb::capsule capsule_of(Tensor* tensor) {
   return nb::steal<nb::capsule>(capsule);
 }
 
-// Written, if on a GPU, on the legacy default stream: what __dlpack__ promises who names none.
+// A GPU tensor is written on the legacy default stream: __dlpack__ without a stream says so.
 TensorView view_of(const DLTensor& tensor) {
   const bool on_device = tensor.device.type == kDLCuda;
   if (!on_device && tensor.device.type != kDLCpu && tensor.device.type != kDLCudaHost)
@@ -112,7 +112,7 @@ DLManagedTensorVersioned* make_managed(Memory memory) {
 nb::capsule make_capsule(const Memory& memory, bool versioned) {
   Managed* managed = make(memory);
   if (!versioned) return capsule_of(&managed->plain);
-  // Those who know DLPack 1.0 know the flag.
+  // Consumers that know DLPack 1.0 know this flag.
   if (!memory.writable) managed->versioned.flags |= kDLReadOnly;
   return capsule_of(&managed->versioned);
 }

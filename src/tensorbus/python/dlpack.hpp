@@ -8,19 +8,19 @@
 
 namespace tensorbus::python {
 
-// Nothing for what DLPack has no name for.
+// Returns nothing for types without a name in DLPack.
 std::optional<DLDataType> to_dlpack(DType dtype);
 std::optional<DType> from_dlpack(const DLDataType& type);
 
-// A DLPack tensor over memory, which it keeps until its deleter is called, in any thread, with or
-// without the GIL. DLPack must have a name for its elements.
+// Makes a DLPack tensor over memory. It keeps the memory until its deleter is called, in any
+// thread, with or without the GIL. DLPack must have a name for its element type.
 DLManagedTensorVersioned* make_managed(Memory memory);
 
-// A capsule of it: "dltensor_versioned", or "dltensor" for takers from before DLPack 1.0.
+// Makes a capsule: "dltensor_versioned", or "dltensor" for consumers older than DLPack 1.0.
 nb::capsule make_capsule(const Memory& memory, bool versioned);
 
-// What a capsule of another library describes. Throws Error(kUnsupported) for what is neither in
-// main memory nor on a GPU of CUDA, or has elements that we have no name for.
+// Describes the tensor of another library's capsule. Throws Error(kUnsupported) if it is neither in
+// main memory nor on a CUDA GPU, or if its element type is unknown here.
 TensorView view_of_capsule(const nb::capsule& capsule);
 
 }  // namespace tensorbus::python

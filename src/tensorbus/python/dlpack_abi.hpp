@@ -48,8 +48,8 @@ inline constexpr std::int32_t kDLCuda = 2;
 inline constexpr std::int32_t kDLCudaHost = 3;
 inline constexpr std::uint64_t kDLReadOnly = 1;
 
-// What a framework offers as type(tensor).__dlpack_c_exchange_api__ to those who hand over many
-// tensors. All but the allocator return 0, or -1 with a Python error set.
+// A framework offers this as type(tensor).__dlpack_c_exchange_api__, for callers that exchange many
+// tensors. All functions except the allocator return 0, or -1 with a Python error set.
 struct DLPackExchangeAPI {
   DLPackVersion version;
   DLPackExchangeAPI* older;

@@ -1,4 +1,4 @@
-// What this machine can do; tensorbus/doctor.py says it.
+// What this machine can do; tensorbus/doctor.py prints it.
 #include "tensorbus/bus/doctor.hpp"
 
 #include <nanobind/stl/optional.h>

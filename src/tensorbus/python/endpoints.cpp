@@ -1,5 +1,4 @@
-// Participants, publishers and subscribers. Everything that may wait or copy runs without
-// the GIL; a signal that arrives meanwhile is handled by Python before the wait goes on.
+// Participants, publishers and subscribers. Everything that may wait or copy runs without the GIL.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -13,52 +12,23 @@
 #include <tensorbus/value.hpp>
 #include <vector>
 
-#include "tensorbus/platform/clock.hpp"
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/memory.hpp"
 #include "tensorbus/python/outgoing.hpp"
 #include "tensorbus/python/torch.hpp"
+#include "tensorbus/python/waiting.hpp"
 
 namespace tensorbus::python {
 namespace {
 
-// A signal interrupts a thread that is parked, but not one that is about to park. So that such a
-// signal is not heard for the whole wait, Python is asked for it after every slice.
-constexpr std::chrono::nanoseconds kSignalSlice = std::chrono::milliseconds(100);
-
-// Calls wait(timeout) without the GIL until it ends with anything but an interruption. Throws what
-// a signal handler raised (KeyboardInterrupt, as a rule).
-template <typename Wait>
-Outcome wait_interruptibly(Seconds timeout, Wait wait) {
-  const platform::Deadline deadline(to_timeout(timeout));
-  while (true) {
-    Outcome outcome;
-    {
-      const WithoutGil release;
-      outcome = wait(deadline.remaining(kSignalSlice));
-    }
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    const bool goes_on =
-        outcome == Outcome::kInterrupted || (outcome == Outcome::kTimedOut && !deadline.passed());
-    if (!goes_on) return outcome;
-  }
-}
-
-// Of a definition; "": any message.
+// Returns the type of a definition; "" means any message.
 MessageType type_of(const std::string& definition) {
   return definition.empty() ? MessageType() : MessageType(definition);
 }
 
 nb::object publish_message(Publisher& self, const Message& message, Seconds timeout) {
-  Published published;
-  {
-    WithoutGil release;
-    published = self.publish(message, to_timeout(timeout), [&release] {
-      const WithGil acquire(release);
-      return PyErr_CheckSignals() != 0;
-    });
-  }
-  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  const Published published = wait_hearing_signals(
+      timeout, [&](const platform::StopCondition& stop) { return self.publish(message, stop); });
   if (published.outcome != Outcome::kDone) return nb::cast(published.outcome);
   return nb::cast(published.subscribers);
 }
@@ -72,7 +42,7 @@ nb::object publish(Publisher& self, Outgoing& outgoing, nb::bytes fields, Second
   return told;
 }
 
-// The fields of a message that is bytes and nothing beside.
+// The fields of a message that is bytes and nothing else.
 std::vector<std::byte> pack_bytes(nb::bytes bytes) {
   const std::size_t size = bytes.size();
   if (size > std::numeric_limits<std::uint32_t>::max())
@@ -100,7 +70,7 @@ nb::object publish_one(Publisher& self, nb::handle value, Seconds timeout) {
   return publish_message(self, message, timeout);
 }
 
-// What a tuple or list of plain ints says; nothing for any other object, and for what is no shape.
+// Returns the shape in a tuple or list of plain ints; nothing for any other object.
 std::optional<Dims> plain_shape(nb::handle value) {
   const bool is_list = PyList_CheckExact(value.ptr());
   if (!is_list && !PyTuple_Check(value.ptr())) return std::nullopt;
@@ -150,8 +120,8 @@ nb::object result(Outcome outcome, Sample&& sample) {
 
 nb::object receive(Subscriber& self, Seconds timeout) {
   Sample sample;
-  const Outcome outcome = wait_interruptibly(
-      timeout, [&](std::chrono::nanoseconds left) { return self.receive(sample, left); });
+  const Outcome outcome = wait_hearing_signals(
+      timeout, [&](const platform::StopCondition& stop) { return self.receive(sample, stop); });
   return result(outcome, std::move(sample));
 }
 
@@ -161,14 +131,14 @@ nb::object try_receive(Subscriber& self) {
   return result(outcome, std::move(sample));
 }
 
-// Few enough that room for all of them is cheap to make.
+// Few enough that room for all of them is cheap to allocate.
 constexpr std::size_t kMostAtOnce = 1024;
 
 nb::object receive_many(Subscriber& self, std::size_t most, Seconds timeout) {
   std::vector<Sample> samples(std::min(most, kMostAtOnce));
   std::size_t count = 0;
-  const Outcome outcome = wait_interruptibly(timeout, [&](std::chrono::nanoseconds left) {
-    return self.receive_many(samples, count, left);
+  const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+    return self.receive_many(samples, count, stop);
   });
   if (outcome != Outcome::kDone) return nb::cast(outcome);
   nb::list list;
@@ -281,8 +251,8 @@ void bind_publisher(nb::module_& module) {
       .def(
           "wait_for_subscribers",
           [](Publisher& self, std::uint32_t count, Seconds timeout) {
-            return wait_interruptibly(timeout, [&](std::chrono::nanoseconds left) {
-              return self.wait_for_subscribers(count, left);
+            return wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+              return self.wait_for_subscribers(count, stop);
             });
           },
           nb::arg("count"), nb::arg("timeout").none())
@@ -326,8 +296,8 @@ void bind_subscriber(nb::module_& module) {
       .def(
           "wait_for_publishers",
           [](Subscriber& self, std::uint32_t count, Seconds timeout) {
-            return wait_interruptibly(timeout, [&](std::chrono::nanoseconds left) {
-              return self.wait_for_publishers(count, left);
+            return wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+              return self.wait_for_publishers(count, stop);
             });
           },
           nb::arg("count"), nb::arg("timeout").none())

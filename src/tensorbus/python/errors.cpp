@@ -8,9 +8,9 @@
 namespace tensorbus::python {
 namespace {
 
-// The classes are Python's (tensorbus/_base/errors.py): a tuple of them by code, told once and kept
-// for ever, since errors are raised to the end of an interpreter, when nothing can be imported any
-// more. Release on writing pairs with acquire on reading.
+// The classes are Python's (tensorbus/_base/errors.py): a tuple of them by code. It is set once and
+// kept for ever, because errors are raised until the end of an interpreter, when imports no longer
+// work. Release when written pairs with acquire when read.
 std::atomic<PyObject*> known_errors{nullptr};
 
 void know_errors(nb::tuple by_code) {

@@ -1,4 +1,4 @@
-// Files that are mapped; what is in them is read in tensorbus/_files.
+// Mapped files; tensorbus/_files reads what is in them.
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -22,7 +22,7 @@ using memory::MappedFile;
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(Code::kInvalidArgument, why); }
 
-// A contiguous tensor at `offset` of what is mapped.
+// Returns a contiguous tensor at `offset` of the mapping.
 Memory memory_at(const std::shared_ptr<MappedFile>& self, std::string_view dtype,
                  const std::vector<std::int64_t>& shape, std::size_t offset) {
   const auto known = dtype_named(dtype);
@@ -42,9 +42,9 @@ Memory memory_at(const std::shared_ptr<MappedFile>& self, std::string_view dtype
           platform::ReadOnlyNote::From::kFile};
 }
 
-// What the header of a .safetensors file says: where the first tensor begins, the bytes of all of
-// them, each by its name, and the metadata. Of a tensor: what the file calls its elements, their
-// dtype (None: no tensor has such) and bytes, its shape and where it begins.
+// Reads the header of a .safetensors file. Returns the offset of the first tensor, the bytes of all
+// tensors, each tensor by name, and the metadata. For each tensor: the file's name of its element
+// type, the dtype (None if no tensor can have it) and its bytes, the shape, the offset.
 nb::tuple safetensors(int fd, const std::string& path) try {
   FileContents found;
   {

@@ -7,11 +7,11 @@
 
 namespace tensorbus::python {
 
-// Which index an object has: an open-addressed table of addresses, for the hundreds of lookups of a
-// large message. The caller keeps the objects.
+// Maps objects to indices: an open-addressed table of addresses, for the hundreds of lookups of a
+// large message. The caller keeps the objects alive. Not thread-safe.
 class IndexOf {
  public:
-  // -1 if it was not entered.
+  // Returns -1 if the object was not entered.
   int find(const void* object) noexcept { return slots_.empty() ? -1 : slot_of(object).second; }
   void enter(const void* object, int index) {
     if (2 * count_ >= slots_.size()) grow();
@@ -41,7 +41,7 @@ class IndexOf {
       if (slot.first != nullptr) slot_of(slot.first) = slot;
   }
 
-  std::vector<Slot> slots_;  // as many as a power of two, or none
+  std::vector<Slot> slots_;  // a power of two, or none
   std::size_t count_ = 0;
 };
 

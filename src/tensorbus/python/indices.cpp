@@ -1,5 +1,5 @@
-// Numbers of PyTorch's sparse and nested tensors that decide where other memory is read: copied out
-// of the memory of the bus first, then checked.
+// The numbers of PyTorch's sparse and nested tensors that decide where other memory is read. They
+// are copied out of the memory of the bus first, then checked.
 #include "tensorbus/tensor/indices.hpp"
 
 #include <nanobind/stl/string.h>
@@ -76,7 +76,7 @@ void bind_indices(nb::module_& module) {
                      "collections.abc.Sequence[int], strides: collections.abc.Sequence[int]) -> "
                      "Memory"),
              "The elements, row-major, in memory of this process alone. Strides are in elements.");
-  // Each raises ProtocolError; see tensor/indices.hpp. What is checked is a private_copy().
+  // Each raises ProtocolError; see tensor/indices.hpp. The argument is a private_copy().
   module.def("check_coordinates", check_coordinates_in, nb::arg("indices"), nb::arg("sizes"),
              nb::arg("count"), nb::arg("coalesced"),
              nb::sig("def check_coordinates(indices: Memory, sizes: "

@@ -1,14 +1,14 @@
-// Objects of Python that keep memory which others read. Their end comes on a thread of the bus,
-// which must not wait for the GIL: they are put on a list, which the main thread empties in
-// between, and whoever publishes.
+// Python objects that keep memory which other processes read. They are released on a thread of the
+// bus, which must not wait for the GIL. So they are put on a list. The main thread empties it in a
+// pending call, and every publishing thread empties it too.
 #include "tensorbus/python/keepers.hpp"
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "tensorbus/platform/immortal.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::python {
 namespace {
@@ -18,12 +18,12 @@ struct Node {
   Node* next = nullptr;
 };
 
-std::atomic<Node*> waiting{nullptr};  // acquire and release: who takes a node finds it complete
+std::atomic<Node*> waiting{nullptr};  // acquire and release: a taken node is complete
 
 // Held for moments, and never while waiting for the GIL. Never destroyed.
 struct Interpreter {
-  std::mutex mutex;
-  bool ends = false;  // nothing is let go of any more
+  platform::Mutex mutex;
+  bool ends TB_GUARDED_BY(mutex) = false;  // nothing is let go of any more
 };
 platform::Immortal<Interpreter> interpreter;
 
@@ -32,9 +32,9 @@ void put_aside(Node* node) noexcept {
   while (!waiting.compare_exchange_weak(node->next, node, std::memory_order_release,
                                         std::memory_order_relaxed)) {
   }
-  if (node->next != nullptr) return;  // whoever put that there has asked
-  const std::lock_guard lock(interpreter->mutex);
-  // Without room for one more call, whoever publishes next does it.
+  if (node->next != nullptr) return;  // the thread that added that one has requested the call
+  const platform::MutexLock lock(interpreter->mutex);
+  // If no further pending call fits, the next publishing thread empties the list.
   if (interpreter->ends) return;
   (void)Py_AddPendingCall(
       [](void*) {
@@ -64,7 +64,7 @@ void let_go_of_kept() noexcept {
 
 void bind_keepers(nb::module_&) {
   const auto end = nb::cpp_function([] {
-    const std::lock_guard lock(interpreter->mutex);
+    const platform::MutexLock lock(interpreter->mutex);
     interpreter->ends = true;
   });
   nb::module_::import_("atexit").attr("register")(end);

@@ -6,10 +6,10 @@
 
 namespace tensorbus::python {
 
-// Keeps the object until the last copy is gone, in whatever thread, with or without the GIL: it is
-// let go of where that is held, soon afterwards. With the GIL.
+// Returns a keeper that holds the object until its last copy is gone, in any thread, with or
+// without the GIL. The object is released soon afterwards, with the GIL. Called with the GIL.
 std::shared_ptr<const void> keeper_of(nb::object value);
-// Lets go of what waits for that. With the GIL.
+// Releases the objects whose keepers are gone. Called with the GIL.
 void let_go_of_kept() noexcept;
 
 }  // namespace tensorbus::python

@@ -1,4 +1,4 @@
-// Who is in a domain.
+// The participants of a domain.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -34,8 +34,8 @@ void bind_listing(nb::module_& module) {
   module.def(
       "wait_for_topic",
       [](const std::string& topic, Seconds timeout, const Participant& participant) {
-        return wait_hearing_signals([&](const GiveUp& give_up) {
-          return wait_for_topic(topic, to_timeout(timeout), give_up, participant);
+        return wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+          return wait_for_topic(topic, stop, participant);
         });
       },
       nb::arg("topic"), nb::arg("timeout").none(), nb::arg("participant"),
@@ -44,8 +44,8 @@ void bind_listing(nb::module_& module) {
   module.def(
       "wait_for_node",
       [](const std::string& name, Seconds timeout, const Participant& participant) {
-        return wait_hearing_signals([&](const GiveUp& give_up) {
-          return wait_for_node(name, to_timeout(timeout), give_up, participant);
+        return wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+          return wait_for_node(name, stop, participant);
         });
       },
       nb::arg("name"), nb::arg("timeout").none(), nb::arg("participant"),

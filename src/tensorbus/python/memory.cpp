@@ -1,4 +1,4 @@
-// Memory of the bus as Python sees it: by the buffer protocol and by DLPack.
+// Memory of the bus for Python: by the buffer protocol and by DLPack.
 #include "tensorbus/python/memory.hpp"
 
 #include <nanobind/stl/optional.h>
@@ -22,7 +22,7 @@ nb::tuple to_tuple(const Dims& dims) {
   return nb::tuple(list);
 }
 
-// The struct-module letter of an element; what has none shows its bits.
+// Returns the struct module's letter for an element; elements without one are shown as bits.
 const char* buffer_format(DType dtype) {
   switch (dtype) {
     case DType::kBool:
@@ -62,7 +62,7 @@ const char* buffer_format(DType dtype) {
   }
 }
 
-// As NumPy's array interface writes it.
+// As in NumPy's array interface.
 std::string type_string(DType dtype) {
   const std::string name(name_of(dtype));
   const char kind =
@@ -101,11 +101,11 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   shape->shape.assign(memory.layout.shape.begin(), memory.layout.shape.end());
   for (const std::int64_t stride : memory.layout.strides) {
     Py_ssize_t bytes = 0;
-    // The stride of a dimension of size 1 is never walked along, and a peer may say anything.
+    // The stride of a dimension of size 1 is not used, and a peer may send any value.
     if (__builtin_mul_overflow(stride, item, &bytes)) bytes = item;
     shape->strides.push_back(bytes);
   }
-  static std::byte nothing{};  // an empty tensor points nowhere, a buffer must not
+  static std::byte nothing{};  // an empty tensor may have no address, a buffer needs one
   view->buf = memory.first != nullptr ? memory.first : &nothing;
   view->obj = Py_NewRef(self);
   view->len = static_cast<Py_ssize_t>(memory.layout.packed_bytes());
@@ -133,12 +133,12 @@ std::pair<int, int> dlpack_device(const Memory& memory) {
                                  : std::pair(int{kDLCpu}, 0);
 }
 
-// The stream of __dlpack__: None and 1 are the legacy default stream, -1 is none at all.
+// The stream of __dlpack__: None and 1 are the legacy default stream, -1 means no stream.
 void use_on(const Memory& memory, nb::handle stream) {
   const auto number = stream.is_none() ? 1 : nb::cast<std::intptr_t>(stream);
   if (number == 0) throw nb::value_error("stream: 0 is ambiguous, pass 1 or 2");
   if (number == -1 || memory.received == nullptr) return;
-  const WithoutGil guard;  // it may wait for the one who writes it
+  const WithoutGil guard;  // it may wait for the writer
   memory.received->use_on(reinterpret_cast<void*>(number));
 }
 
@@ -177,7 +177,7 @@ nb::capsule dlpack(const Memory& memory, nb::handle stream, Version max_version,
   return make_capsule(memory, max_version && max_version->first >= 1);
 }
 
-// The same for those who have no name for the elements, or name them afterwards.
+// The same as integers, for consumers without the element type, or that name it afterwards.
 Memory bits(Memory memory) {
   DType& dtype = memory.layout.dtype;
   if (!to_dlpack(dtype))

@@ -11,7 +11,7 @@
 
 namespace tensorbus::python {
 
-// Memory that Python reads, or fills: a received tensor, a loan, or a stretch of a file.
+// Memory that Python reads or fills: a received tensor, a loan, or a part of a file.
 struct Memory {
   Layout layout;
   std::byte* first = nullptr;  // the first element
@@ -21,18 +21,18 @@ struct Memory {
   platform::ReadOnlyNote::From from = platform::ReadOnlyNote::From::kTopic;
   Device device{};
   Device published_on{};             // of a received tensor: Tensor::published_on()
-  const Tensor* received = nullptr;  // the owner's, if that is a lease
+  const Tensor* received = nullptr;  // the owner's tensor, if the owner is a lease
 };
 
 Memory memory_of(const Tensor& tensor, std::string_view topic);
 Memory memory_of(Loan loan);
-// Of a loan: -1 is main memory.
+// The device of a loan: -1 is main memory.
 Device device_numbered(int ordinal);
-// Throws Error(kUnsupported) for a name that no dtype has.
+// Throws Error(kUnsupported) if no dtype has this name.
 Layout layout_named(const std::string& dtype, const std::vector<std::int64_t>& shape);
 
-// Can PyTorch's own C interface make a tensor over this? Not if PyTorch is not known yet or too
-// old, the element type has to be named afterwards, or there are flags.
+// Returns true if PyTorch's C interface can make a tensor over this memory. False if PyTorch is not
+// known yet or too old, if the element type must be named afterwards, or if there are flags.
 bool can_be_plain_torch(const Layout& layout, const Device& device, const Device& published_on);
 bool can_be_plain_torch(const Memory& memory);
 nb::object make_plain_torch(Memory memory);

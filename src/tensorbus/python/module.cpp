@@ -1,12 +1,12 @@
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/version.hpp"
 
-// NB_MODULE defines a function of this name; the one that Python calls is below.
+// NB_MODULE defines a function of this name; Python calls the one below.
 #define PyInit__core tensorbus_make_core
 NB_MODULE(_core, module) {
   using namespace tensorbus::python;
   module.attr("version") = tensorbus::kVersion;
-  nb::set_leak_warnings(false);  // a program may end with samples in its hands
+  nb::set_leak_warnings(false);  // a program may end while it holds samples
   bind_errors(module);
   bind_memory(module);
   bind_files(module);
@@ -25,11 +25,11 @@ NB_MODULE(_core, module) {
 
 namespace {
 
-int (*fill_module)(PyObject*) = nullptr;  // NB_MODULE's
+int (*fill_module)(PyObject*) = nullptr;  // of NB_MODULE
 
-// A second interpreter would take over what nanobind and we know of the first one, in this process
-// once: classes, exceptions, PyTorch. The slot Py_mod_multiple_interpreters is not asked by all
-// versions of Python, nor for all interpreters.
+// A second interpreter in this process would share state that nanobind and we keep once: classes,
+// exceptions, PyTorch. Not all versions of Python, nor all interpreters, check the slot
+// Py_mod_multiple_interpreters.
 int fill_module_of_main_interpreter(PyObject* module) {
   if (PyInterpreterState_GetID(PyInterpreterState_Get()) == 0) return fill_module(module);
   PyErr_SetString(

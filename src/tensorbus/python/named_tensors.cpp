@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kMost = std::numeric_limits<std::uint32_t>::max();
 
-// Nothing for a string that has no UTF-8: one with a lone surrogate.
+// Returns nothing for a string without a UTF-8 form: one with a lone surrogate.
 std::optional<std::string_view> text_of(nb::handle name) {
   Py_ssize_t size = 0;
   const char* const text = PyUnicode_AsUTF8AndSize(name.ptr(), &size);
@@ -33,7 +33,7 @@ std::optional<std::vector<std::byte>> pack_named(nb::dict dict, Outgoing& tensor
   Py_ssize_t at = 0;
   for (PyObject *key = nullptr, *item = nullptr; PyDict_Next(dict.ptr(), &at, &key, &item) != 0;
        ++packed) {
-    // Kept: what looks at a tensor may let another thread run, which may change the dict.
+    // Holds references: looking at a tensor may let another thread run, which may change the dict.
     const nb::object name = nb::borrow(key);
     const nb::object value = nb::borrow(item);
     if (!PyUnicode_CheckExact(key)) return std::nullopt;

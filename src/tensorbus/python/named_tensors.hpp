@@ -11,18 +11,19 @@
 
 namespace tensorbus::python {
 
-// The fields of a message that is a dict of tensors by name, and nothing beside: a MessagePack map
+// The fields of a message that is a dict of tensors by name, and nothing else: a MessagePack map
 // (https://github.com/msgpack/msgpack/blob/master/spec.md) of strings to references, as
 // tensorbus/_codec/fields.py writes them.
 
-// Adds the tensors; nothing for a dict of anything else, of which some may be added then.
+// Adds the tensors, and returns the fields. Returns nothing for a dict with anything else; some
+// tensors may be added then.
 std::optional<std::vector<std::byte>> pack_named(nb::dict dict, Outgoing& tensors);
 
 struct NamedTensor {
-  std::string_view name;  // in the fields
+  std::string_view name;  // points into the fields
   std::uint32_t index = 0;
 };
-// Nothing for any other fields.
+// Returns nothing for any other fields.
 std::optional<std::vector<NamedTensor>> unpack_named(std::span<const std::byte> fields);
 
 }  // namespace tensorbus::python

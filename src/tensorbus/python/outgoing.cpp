@@ -18,8 +18,8 @@
 namespace tensorbus::python {
 namespace {
 
-// numpy.ndarray, once Python told us. Relaxed: whoever calls with an array has it from Python, and
-// another type of the same address there is not, since we keep this one for ever.
+// numpy.ndarray, once Python set it. Relaxed: a thread that calls with an array has it from Python.
+// The type is kept for ever, so no other type can have this address.
 std::atomic<PyTypeObject*> known_array{nullptr};
 
 template <typename T>
@@ -27,7 +27,7 @@ DType integer(bool is_signed) {
   return is_signed ? dtype_of<std::make_signed_t<T>>() : dtype_of<std::make_unsigned_t<T>>();
 }
 
-// What the struct module calls it; nothing for what is no dtype, or in another byte order.
+// Returns the dtype of a format of the struct module; nothing for other formats and byte orders.
 std::optional<DType> dtype_of_format(const char* text) {
   if (text == nullptr) return DType::kUInt8;
   std::string_view format(text);
@@ -79,7 +79,7 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
-  // Nothing for elements that we have no name for, and for strides that are not whole elements.
+  // Returns nothing for unknown element types, and for strides that are not whole elements.
   std::optional<TensorView> view(TensorFlags flags) const {
     const auto dtype = valid_ ? dtype_of_format(view_.format) : std::nullopt;
     if (!dtype || view_.suboffsets != nullptr) return std::nullopt;
@@ -114,7 +114,7 @@ int Outgoing::append(TensorView view, nb::object keeper) {
   return static_cast<int>(tensors_.size()) - 1;
 }
 
-// What lies on a GPU may be read where it lies.
+// GPU memory may be read in place.
 int Outgoing::append_kept(TensorView view, nb::object keeper) {
   if (view.device.is_cuda()) view.keeper = keeper_of(keeper);
   return append(std::move(view), std::move(keeper));

@@ -10,33 +10,34 @@
 
 namespace tensorbus::python {
 
-// Where a torch.Tensor or a numpy.ndarray lies, if there is no more to say of it; nothing for any
-// other object.
+// Describes a torch.Tensor or a numpy.ndarray if its place and layout are all there is to send.
+// Returns nothing for any other object.
 std::optional<TensorView> plain_view_of(nb::handle value);
 
-// The tensors of a message that is about to be published, and what keeps them until then.
+// The tensors of a message that is about to be published, and the objects that keep them until
+// then. Used with the GIL.
 class Outgoing {
  public:
-  // Adds a torch.Tensor or a numpy.ndarray about which there is no more to say than where it lies.
-  // Returns its index, which an object that was added before has already, or -1 for anything else.
+  // Adds a torch.Tensor or a numpy.ndarray if its place and layout are all there is to send.
+  // Returns its index, the same for an object that was added before; -1 for anything else.
   int add(nb::handle value);
-  // The indices of all; nothing if one is anything else (those before it are added all the same).
+  // Adds all; returns their indices. Nothing if one is anything else; earlier ones stay added.
   std::optional<std::vector<int>> add_all(nb::iterable values);
-  // What offers the buffer protocol in the elements of one of our dtypes; -1 otherwise.
+  // Adds an object with the buffer protocol; -1 if its elements have none of our dtypes.
   int add_buffer(nb::handle value, TensorFlags flags);
-  // A Memory: received, or this process's own.
+  // Adds a Memory: received, or this process's own.
   int add_received(nb::object memory);
   int add_capsule(nb::capsule capsule, TensorFlags flags);
-  // Memory that the caller describes; strides in elements. `keeper` lives until it was copied, or,
-  // of a GPU, as long as somebody reads it.
+  // Adds memory that the caller describes; strides in elements. `keeper` lives until the memory was
+  // copied; for GPU memory as long as it is read.
   int add_memory(std::uintptr_t address, const std::string& dtype,
                  const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides,
                  TensorFlags flags, nb::object keeper, Device device, std::uintptr_t stream);
-  // On which all that lies on GPUs is written, whatever was said before.
+  // Sets the stream on which all tensors on GPUs are written. It replaces earlier values.
   void set_stream(std::uintptr_t stream);
 
   std::size_t size() const noexcept { return tensors_.size(); }
-  // For the message; what keeps them stays here until clear().
+  // Returns the views for the message; the objects that keep them stay until clear().
   std::vector<TensorView> take_tensors() { return std::exchange(tensors_, {}); }
   void clear();
 
@@ -46,7 +47,7 @@ class Outgoing {
 
   std::vector<TensorView> tensors_;
   std::vector<nb::object> keepers_;
-  IndexOf indices_;  // of what add() added
+  IndexOf indices_;  // of the objects that add() added
 };
 
 }  // namespace tensorbus::python

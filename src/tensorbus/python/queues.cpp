@@ -1,4 +1,4 @@
-// Queues. What may wait does so without the GIL, and hears signals.
+// Queues. Calls that may wait run without the GIL, and check signals.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
@@ -21,18 +21,15 @@ Message message_of(Outgoing& outgoing, const nb::bytes& fields) {
 
 Queue open_queue(const std::string& address_or_name, Seconds timeout,
                  const Participant& participant) {
-  std::optional<Queue> opened;
-  wait_hearing_signals([&](const GiveUp& give_up) {
-    opened.emplace(Queue::open(address_or_name, to_timeout(timeout), give_up, participant));
-    return Outcome::kDone;
+  return wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+    return Queue::open(address_or_name, stop, participant);
   });
-  return *std::move(opened);
 }
 
 Outcome put(Queue& self, Outgoing& outgoing, const nb::bytes& fields, Seconds timeout) {
   const Message message = message_of(outgoing, fields);
   const Outcome outcome = wait_hearing_signals(
-      [&](const GiveUp& give_up) { return self.put(message, to_timeout(timeout), give_up); });
+      timeout, [&](const platform::StopCondition& stop) { return self.put(message, stop); });
   outgoing.clear();
   return outcome;
 }
@@ -40,7 +37,7 @@ Outcome put(Queue& self, Outgoing& outgoing, const nb::bytes& fields, Seconds ti
 nb::object get(Queue& self, Seconds timeout) {
   Sample sample;
   const Outcome outcome = wait_hearing_signals(
-      [&](const GiveUp& give_up) { return self.get(sample, to_timeout(timeout), give_up); });
+      timeout, [&](const platform::StopCondition& stop) { return self.get(sample, stop); });
   if (outcome == Outcome::kDone) return nb::cast(std::move(sample));
   return nb::cast(outcome);
 }
@@ -60,7 +57,7 @@ nb::object take(Queue::Pending& self) {
   Sample sample;
   Outcome outcome{};
   {
-    const WithoutGil release;  // it may be what initialises CUDA
+    const WithoutGil release;  // the call may initialise CUDA
     outcome = self.take(sample);
   }
   const bool is_item = outcome == Outcome::kDone && self.is_get();
@@ -68,11 +65,9 @@ nb::object take(Queue::Pending& self) {
 }
 
 nb::dict stats_of(const Queue& self) {
-  QueueStats stats;
-  wait_hearing_signals([&](const GiveUp& give_up) {
-    stats = self.stats(give_up);
-    return Outcome::kDone;
-  });
+  const QueueStats stats = wait_hearing_signals(
+      std::nullopt,
+      [&](const platform::StopCondition& stop) { return self.stats(stop.give_up()); });
   nb::dict dict;
   dict["items"] = stats.items;
   dict["unfinished"] = stats.unfinished;
@@ -129,8 +124,8 @@ void bind_queues(nb::module_& module) {
       .def("start_join", &Queue::start_join, nb::call_guard<WithoutGil>())
       .def("task_done",
            [](Queue& self) {
-             wait_hearing_signals([&](const GiveUp& give_up) {
-               self.task_done(give_up);
+             wait_hearing_signals(std::nullopt, [&](const platform::StopCondition& stop) {
+               self.task_done(stop.give_up());
                return Outcome::kDone;
              });
            })
@@ -138,13 +133,13 @@ void bind_queues(nb::module_& module) {
           "join",
           [](Queue& self, Seconds timeout) {
             return wait_hearing_signals(
-                [&](const GiveUp& give_up) { return self.join(to_timeout(timeout), give_up); });
+                timeout, [&](const platform::StopCondition& stop) { return self.join(stop); });
           },
           nb::arg("timeout").none())
       .def_prop_ro("stats", stats_of, nb::sig("def stats(self) -> dict[str, int]"))
       .def("close", [](Queue& self) {
-        wait_hearing_signals([&](const GiveUp& give_up) {
-          self.close(give_up);
+        wait_hearing_signals(std::nullopt, [&](const platform::StopCondition& stop) {
+          self.close(stop.give_up());
           return Outcome::kDone;
         });
       });

@@ -1,4 +1,4 @@
-// What was received.
+// Received samples.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -58,7 +58,7 @@ struct Placed {
   std::size_t tensor;
 };
 
-// The sample's torch tensors, the lowest first.
+// Returns the sample's torch tensors, the lowest first.
 std::vector<Placed> torch_tensors(const Sample& self, std::optional<std::string_view> as) {
   std::vector<Placed> placed;
   placed.reserve(self.tensors().size());
@@ -86,8 +86,8 @@ nb::list tensors(const Sample& self, std::optional<std::string_view> as) {
   return list;
 }
 
-// For each stretch of memory in which several torch tensors overlap: its bytes, and these tensors
-// with their offsets there.
+// For each range of memory in which several torch tensors overlap: returns its bytes, and these
+// tensors with their offsets in it.
 nb::list shared_storages(const Sample& self, std::optional<std::string_view> as) {
   nb::list list;
   if (self.tensors().size() < 2) return list;
@@ -117,8 +117,8 @@ bool are_all_plain_torch(const Sample& self, std::optional<std::string_view> as)
   });
 }
 
-// A dict of tensors by name; nothing if one of them is anything but a plain torch tensor, or they
-// share memory, or it makes no sense.
+// Returns a dict of tensors by name; None if one of them is anything but a plain torch tensor, if
+// they share memory, or if the fields have another form.
 nb::object named(const Sample& self, std::optional<std::string_view> as) {
   const auto named = unpack_named(self.field_bytes());
   if (!named || !are_all_plain_torch(self, as) || shared_storages(self, as).size() != 0)
@@ -140,7 +140,7 @@ nb::object named(const Sample& self, std::optional<std::string_view> as) {
   return dict;
 }
 
-// Of fields that are bytes and nothing beside; nothing for any others.
+// Returns the bytes of fields that are bytes and nothing else; nothing for any other fields.
 std::optional<std::span<const std::byte>> only_bytes(std::span<const std::byte> fields) {
   internal::PackCursor cursor(fields);
   const auto bytes = cursor.bytes();

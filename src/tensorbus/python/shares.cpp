@@ -11,6 +11,7 @@
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/memory.hpp"
 #include "tensorbus/python/outgoing.hpp"
+#include "tensorbus/python/waiting.hpp"
 
 namespace tensorbus::python {
 namespace {
@@ -44,16 +45,11 @@ Shared share_outgoing(Outgoing& outgoing, nb::bytes fields, std::uint32_t uses, 
 nb::object attach_handle(const Handle& handle, Access access, Seconds timeout,
                          const Participant& participant) {
   Sample sample;
-  Outcome outcome;
-  {
-    WithoutGil release;
-    const AttachOptions options{.access = access, .timeout = to_timeout(timeout), .give_up = [&] {
-                                  const WithGil acquire(release);
-                                  return PyErr_CheckSignals() != 0;
-                                }};
-    outcome = attach(sample, handle, options, participant);
-  }
-  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+    return attach(sample, handle,
+                  {.access = access, .timeout = stop.timeout(), .give_up = stop.give_up()},
+                  participant);
+  });
   if (outcome != Outcome::kDone) return nb::cast(outcome);
   return nb::cast(std::move(sample));
 }

@@ -6,7 +6,7 @@
 
 namespace tensorbus::python {
 
-// What others wrote, and Python takes nothing but UTF-8.
+// Converts bytes that a peer wrote: Python accepts only UTF-8.
 inline nanobind::str text_of(const std::string& bytes) {
   PyObject* const text =
       PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace");

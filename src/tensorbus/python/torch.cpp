@@ -1,6 +1,6 @@
-// PyTorch by its C interface for DLPack (PyTorch 2.10 and newer), without linking it: what a
-// message of a hundred tensors is fast by. All that is unusual about a tensor is left to
-// tensorbus/_tensors/torch_tensors.py and tensorbus/_codec/torch_records.py.
+// Reads and makes tensors of PyTorch by its C interface for DLPack (PyTorch 2.10 and newer),
+// without linking PyTorch. This makes a message of a hundred tensors fast. Unusual tensors are left
+// to tensorbus/_tensors/torch_tensors.py and tensorbus/_codec/torch_records.py.
 #include "tensorbus/python/torch.hpp"
 
 #include <nanobind/stl/string.h>
@@ -18,18 +18,18 @@
 namespace tensorbus::python {
 namespace {
 
-// What Python told us of PyTorch, once. Never freed: the interpreter may be gone before we are.
+// PyTorch's objects, set once by Python. Never freed: the interpreter may end before us.
 struct Torch {
   PyTypeObject* tensor = nullptr;
   const DLPackExchangeAPI* api = nullptr;
   std::vector<std::pair<PyObject*, DType>> dtypes;  // torch.dtype objects are singletons
-  // Of the class: asked for here, they are not looked for in each tensor and its class.
+  // Attributes of the class: looking them up here avoids a search in each tensor and its class.
   nb::object dtype;
   nb::object requires_grad;
   nb::object is_neg;
   nb::object is_conj;
 };
-// Release on writing pairs with acquire on reading: who finds it finds it complete.
+// Release when written pairs with acquire when read: a reader sees a complete Torch.
 std::atomic<const Torch*> known_torch{nullptr};
 
 const Torch* known() noexcept { return known_torch.load(std::memory_order_acquire); }
@@ -70,7 +70,7 @@ bool answers_true(nb::handle value, const nb::object& method) {
   return checked(PyObject_CallOneArg(method.ptr(), value.ptr())).ptr() != Py_False;
 }
 
-// The others that DLPack has names for are those of ml_dtypes alone.
+// DLPack's other types exist only in ml_dtypes.
 bool is_torch_dtype(DType dtype) {
   return dtype < DType::kFloat8E3M4 || dtype > DType::kFloat8E4M3B11FNUZ;
 }
@@ -100,14 +100,14 @@ std::optional<TensorView> view_of_plain_torch(nb::handle value) {
   if (tensor.device.type != kDLCpu) return std::nullopt;
   const auto dtype = from_dlpack(tensor.dtype);
   if (!dtype) return std::nullopt;
-  // DLPack takes PyTorch's narrow integers for ordinary ones.
+  // DLPack reports PyTorch's narrow integers as ordinary ones.
   const bool is_byte = *dtype == DType::kInt8 || *dtype == DType::kUInt8;
   if (is_byte && dtype_of_torch(attribute(value, torch->dtype)) != dtype) return std::nullopt;
   if (attribute(value, torch->requires_grad).ptr() != Py_False) return std::nullopt;
   if (answers_true(value, torch->is_neg)) return std::nullopt;
   if (is_complex(*dtype) && answers_true(value, torch->is_conj)) return std::nullopt;
   const auto dims = static_cast<std::size_t>(tensor.ndim);
-  // Without memory: one that stands for zeros, or whose storage was resized.
+  // A tensor without memory: it stands for zeros, or its storage was resized.
   if (tensor.data == nullptr &&
       std::find(tensor.shape, tensor.shape + dims, 0) == tensor.shape + dims)
     return std::nullopt;

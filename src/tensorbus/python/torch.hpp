@@ -6,13 +6,13 @@
 
 namespace tensorbus::python {
 
-// Where a torch.Tensor lies, if that is all there is to say of it: exactly this class, strided, in
-// main memory, without gradients, conjugate or negative bit. Nothing for any other object, also for
-// all tensors before know_torch(). Reads it by PyTorch's C interface for DLPack, in a quarter of a
-// microsecond.
+// Describes a torch.Tensor if its place and layout are all there is to send: exactly this class,
+// strided, in main memory, without gradients, conjugate or negative bit. Returns nothing for any
+// other object, and always before know_torch(). Uses PyTorch's C interface for DLPack; takes a
+// quarter of a microsecond.
 std::optional<TensorView> view_of_plain_torch(nb::handle value);
 
-// The dtype that a torch.dtype is; nothing for any other object, and before know_torch().
+// Returns the dtype of a torch.dtype; nothing for any other object, and always before know_torch().
 std::optional<DType> dtype_of_torch(nb::handle value);
 
 }  // namespace tensorbus::python

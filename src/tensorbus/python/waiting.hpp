@@ -1,24 +1,26 @@
 #pragma once
 
+#include "tensorbus/platform/waiting/stop_condition.hpp"
 #include "tensorbus/python/bindings.hpp"
 
 namespace tensorbus::python {
 
-// Calls wait(give_up) without the GIL. Throws what a signal handler raised.
+// Returns what wait(stop) returns, which runs without the GIL and stops when a signal handler
+// raises. Throws what that handler raised.
 template <typename Wait>
-Outcome wait_hearing_signals(Wait wait) {
-  Outcome outcome = Outcome::kInterrupted;
+auto wait_hearing_signals(Seconds timeout, Wait wait) {
+  std::optional<std::invoke_result_t<Wait, const platform::StopCondition&>> result;
   try {
     WithoutGil release;
-    outcome = wait([&release] {
+    result.emplace(wait(platform::StopCondition(to_timeout(timeout), [&release] {
       const WithGil acquire(release);
       return PyErr_CheckSignals() != 0;
-    });
-  } catch (const Error&) {  // of a wait that was given up; what the handler raised comes first
+    })));
+  } catch (const Error&) {  // from a wait that was given up; the handler's exception comes first
     if (PyErr_Occurred() == nullptr) throw;
   }
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
-  return outcome;
+  return *std::move(result);
 }
 
 }  // namespace tensorbus::python

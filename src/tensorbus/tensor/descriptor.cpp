@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::uint8_t kVersion = 1;
 constexpr std::uint8_t kHasOrigin = 1;
-constexpr std::uint8_t kHandedOn = 2;    // owners follow, and whose each tensor is
-constexpr std::uint8_t kContiguous = 1;  // in a tensor's flags: no strides follow
+constexpr std::uint8_t kHandedOn = 2;    // the owners follow, and the owner of each tensor
+constexpr std::uint8_t kContiguous = 1;  // a flag of a tensor: no strides follow
 
 struct Head {
   std::uint8_t version = kVersion;
@@ -53,7 +53,7 @@ std::uint8_t flags_of(const Layout& layout, bool contiguous) {
                                    (contiguous ? kContiguous : 0U));
 }
 
-// Writes one thing behind the other.
+// Writes values one behind the other.
 class Writer {
  public:
   explicit Writer(std::byte* at) : at_(at) {}

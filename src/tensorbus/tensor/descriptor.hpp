@@ -14,52 +14,52 @@
 
 namespace tensorbus {
 
-// Where a tensor of a sample lies in the arena of its owner.
+// The place of a sample's tensor in the arena of its owner.
 struct TensorEntry {
   Layout layout;
   memory::BufferKind kind = memory::BufferKind::kHost;
-  std::uint16_t owner = 0;  // 0: whoever sends the sample; i: Descriptor::owners[i - 1]
+  std::uint16_t owner = 0;  // 0: the sender of the sample; i: Descriptor::owners[i - 1]
   std::uint32_t segment = 0;
-  std::uint64_t offset = 0;  // of the first element, in the segment
+  std::uint64_t offset = 0;  // in bytes, of the first element, in the segment
   std::uint64_t generation = 0;
-  ByteSpan span{};  // of the layout, as decode() found it; does not travel
+  ByteSpan span{};  // of the layout, computed by decode(); does not travel
 };
 
-// What a sample is: its tensors and the small fields beside them (docs/protocol.md, section 4).
+// The tensors of a sample, and the small fields beside them (docs/protocol.md, section 4).
 struct Descriptor {
   OneOrMany<TensorEntry> tensors;
   std::optional<Origin> origin;
-  std::vector<Id> owners;  // of tensors that are handed on
+  std::vector<Id> owners;  // of tensors that are passed on
   std::span<const std::byte> fields;
 
   std::size_t encoded_bytes() const noexcept;
   // `target` has encoded_bytes().
   void encode(std::span<std::byte> target) const;
-  // Takes bytes of any origin; throws Error(kProtocol) that names the field. `fields` of the result
-  // points into `bytes`. Whether the tensors lie inside their segments is the caller's to check.
+  // Decodes bytes of any origin. `fields` of the result points into `bytes`. The caller checks that
+  // the tensors lie inside their segments. Throws Error(kProtocol) that names the field.
   static Descriptor decode(std::span<const std::byte> bytes);
-  // Of the same bytes, without a look at the rest: would decode() find any tensors?
+  // Returns true if decode() would find tensors in these bytes; looks only at the head.
   static bool has_tensors(std::span<const std::byte> bytes) noexcept;
 };
 
-// Where the tensor lies that is all of a descriptor: in host memory of whoever sends it.
+// The place of the only tensor of a descriptor, in host memory of the sender.
 struct LoneTensor {
   std::uint32_t segment = 0;
   std::uint64_t offset = 0;
   std::uint64_t generation = 0;
-  std::size_t bytes = 0;  // from there on
+  std::size_t bytes = 0;  // from `offset` on
 };
 
-// Reads a descriptor of one contiguous tensor and nothing beside it, which is what most are: with
-// up to four dimensions it fits into an entry of the ring. Nothing for any other bytes, of which
-// decode() says what they are; the layout may have changed then.
+// Reads a descriptor of one contiguous tensor without fields. Most are of this kind: with up to
+// four dimensions it fits into an entry of the ring. Returns nothing for all other bytes; then
+// decode() reads them, and `layout` may have changed.
 std::optional<LoneTensor> decode_alone(std::span<const std::byte> bytes, Layout& layout);
 
-// Writes the descriptor of one tensor, `offset` bytes into this block, and nothing beside it.
-// Returns what it takes; 0, and nothing is written, if `target` has not so much.
+// Writes the descriptor of one tensor, `offset` bytes into `block`, without fields. Returns its
+// size in bytes; 0, and nothing is written, if `target` is too small.
 std::size_t encode_alone(const Layout& layout, const memory::Block& block, std::uint64_t offset,
                          std::span<std::byte> target);
-// What that takes.
+// Returns the size of that descriptor in bytes.
 std::size_t encoded_bytes_alone(const Layout& layout);
 
 }  // namespace tensorbus

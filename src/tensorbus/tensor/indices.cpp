@@ -9,14 +9,14 @@
 namespace tensorbus {
 namespace {
 
-[[noreturn]] void refuse(const std::string& why) {
+[[noreturn]] void refuse_indices(const std::string& why) {
   throw Error(Code::kProtocol, "sample.fields: " + why);
 }
 
 void require_size(const char* what, const Indices& indices, std::size_t size) {
   if (indices.size() != size)
-    refuse("a tensor with " + std::to_string(indices.size()) + " " + what + " for " +
-           std::to_string(size));
+    refuse_indices("a tensor with " + std::to_string(indices.size()) + " " + what + " for " +
+                   std::to_string(size));
 }
 
 bool comes_after(const Indices& indices, std::size_t dims, std::size_t count, std::size_t i) {
@@ -28,17 +28,17 @@ bool comes_after(const Indices& indices, std::size_t dims, std::size_t count, st
   return false;
 }
 
-// Of one batch: the first of them is `first`.
+// For the batch whose first entry is begins[first].
 void check_begins(const Indices& begins, std::size_t first, std::size_t rows, std::size_t count) {
   if (begins[first] != 0)
-    refuse("a sparse tensor whose first row begins at " + std::to_string(begins[first]));
+    refuse_indices("a sparse tensor whose first row begins at " + std::to_string(begins[first]));
   for (std::size_t row = first; row < first + rows; ++row)
     if (begins[row + 1] < begins[row])
-      refuse("a sparse tensor with a row that ends at " + std::to_string(begins[row + 1]) +
-             ", before it begins");
+      refuse_indices("a sparse tensor with a row that ends at " + std::to_string(begins[row + 1]) +
+                     ", before it begins");
   if (begins[first + rows] != static_cast<std::int64_t>(count))
-    refuse("a sparse tensor whose rows end at " + std::to_string(begins[first + rows]) + " of " +
-           std::to_string(count) + " elements");
+    refuse_indices("a sparse tensor whose rows end at " + std::to_string(begins[first + rows]) +
+                   " of " + std::to_string(count) + " elements");
 }
 
 void check_columns(const Indices& columns, std::size_t begin, std::size_t end, std::int64_t size) {
@@ -46,13 +46,13 @@ void check_columns(const Indices& columns, std::size_t begin, std::size_t end, s
   for (std::size_t i = begin; i < end; ++i) {
     const std::int64_t column = columns[i];
     if (column <= before || column >= size)
-      refuse("a sparse tensor with index " + std::to_string(column) + " after " +
-             std::to_string(before) + " in a row of " + std::to_string(size));
+      refuse_indices("a sparse tensor with index " + std::to_string(column) + " after " +
+                     std::to_string(before) + " in a row of " + std::to_string(size));
     before = column;
   }
 }
 
-// The end of a part of a nested tensor in its buffer; nothing if it is nowhere.
+// Returns the end of a nested tensor's part in its buffer; nothing if it lies outside.
 std::optional<std::int64_t> end_of_part(const Indices& sizes, const Indices& strides,
                                         std::size_t first, std::size_t dims, std::int64_t offset) {
   std::int64_t last = offset;
@@ -89,24 +89,24 @@ void check_coordinates(const Indices& indices, std::span<const std::int64_t> siz
                        std::size_t count, bool coalesced) {
   std::size_t total = 0;
   if (__builtin_mul_overflow(sizes.size(), count, &total))
-    refuse("a sparse tensor of " + std::to_string(count) + " elements");
+    refuse_indices("a sparse tensor of " + std::to_string(count) + " elements");
   require_size("indices", indices, total);
   for (std::size_t dim = 0; dim < sizes.size(); ++dim)
     for (std::size_t i = 0; i < count; ++i) {
       const std::int64_t index = indices[dim * count + i];
       if (index < 0 || index >= sizes[dim])
-        refuse("a sparse tensor with index " + std::to_string(index) + " in dimension " +
-               std::to_string(dim) + " of size " + std::to_string(sizes[dim]));
+        refuse_indices("a sparse tensor with index " + std::to_string(index) + " in dimension " +
+                       std::to_string(dim) + " of size " + std::to_string(sizes[dim]));
     }
   if (!coalesced) return;
   for (std::size_t i = 1; i < count; ++i)
     if (!comes_after(indices, sizes.size(), count, i))
-      refuse("a sparse tensor that says it is coalesced, and is not");
+      refuse_indices("a sparse tensor that says it is coalesced, and is not");
 }
 
 void check_compressed(const Indices& begins, const Indices& columns, std::size_t batches,
                       std::int64_t size) {
-  if (batches != 0 && begins.size() < batches) refuse("a sparse tensor without rows");
+  if (batches != 0 && begins.size() < batches) refuse_indices("a sparse tensor without rows");
   const std::size_t rows = batches == 0 ? 0 : begins.size() / batches - 1;
   const std::size_t count = batches == 0 ? 0 : columns.size() / batches;
   require_size("rows", begins, batches * (rows + 1));
@@ -131,8 +131,8 @@ void check_jagged(const Indices& offsets, const Indices* lengths, std::int64_t r
     else if (begins_inside && offsets[i + 1] >= begin)
       length = offsets[i + 1] - begin;
     if (length < 0 || length > rows - begin)
-      refuse("a nested tensor that reaches beyond its values: part " + std::to_string(i) + " of " +
-             std::to_string(rows) + " rows begins at " + std::to_string(begin));
+      refuse_indices("a nested tensor that reaches beyond its values: part " + std::to_string(i) +
+                     " of " + std::to_string(rows) + " rows begins at " + std::to_string(begin));
   }
 }
 
@@ -146,8 +146,9 @@ void check_nested(const Indices& sizes, const Indices& strides, const Indices& o
     const auto end =
         offset < 0 ? std::nullopt : end_of_part(sizes, strides, part * dims, dims, offset);
     if (!end || *end > elements)
-      refuse("a nested tensor that reaches beyond its values: part " + std::to_string(part) +
-             " begins at " + std::to_string(offset) + " of " + std::to_string(elements));
+      refuse_indices("a nested tensor that reaches beyond its values: part " +
+                     std::to_string(part) + " begins at " + std::to_string(offset) + " of " +
+                     std::to_string(elements));
   }
 }
 

@@ -12,9 +12,9 @@
 namespace tensorbus {
 
 // Whole numbers that decide where other memory is read: the indices of a sparse tensor, the offsets
-// of a nested one. Whoever uses them follows them without a look, so they are checked when they
-// arrive: in memory that nobody else can write, or the check is worth nothing. One thread does it:
-// a forked child has no others.
+// of a nested one. Libraries use them without a check, so they are checked on arrival, in memory
+// that no other process can write (else the check would be worthless). One thread does it: a forked
+// child has no others.
 //
 // Each check throws Error(kProtocol) that says which number is wrong.
 class Indices {
@@ -42,27 +42,26 @@ class Indices {
   bool wide_;
 };
 
-// The elements of such a tensor, row-major, in memory of this process alone. Throws
-// Error(kInvalidArgument) for sizes and strides that do not go together, Error(kOutOfMemory).
+// Copies the elements of a tensor, row-major, into memory of this process alone. Throws
+// Error(kInvalidArgument) for sizes and strides that contradict each other, Error(kOutOfMemory).
 TENSORBUS_API std::shared_ptr<std::byte[]> private_copy_of(const std::byte* source,
                                                            const Layout& layout);
 
-// COO: a row of `count` indices for each of `sizes`. `coalesced`: each element comes after the one
-// before it, row-major.
+// COO: `count` indices for each of `sizes`. `coalesced`: in strictly ascending row-major order.
 TENSORBUS_API void check_coordinates(const Indices& indices, std::span<const std::int64_t> sizes,
                                      std::size_t count, bool coalesced);
 
-// CSR, CSC, BSR, BSC, `batches` of them: where each row begins among the columns, which are sorted,
-// each once, and less than `size`.
+// CSR, CSC, BSR, BSC, `batches` of them: `begins` says where each row begins in `columns`. The
+// columns of a row are sorted, distinct, and less than `size`.
 TENSORBUS_API void check_compressed(const Indices& begins, const Indices& columns,
                                     std::size_t batches, std::int64_t size);
 
 // Jagged: part i begins at offsets[i] and has lengths[i] rows; without lengths, it ends where the
-// next one begins. There are `rows`.
+// next part begins. There are `rows` rows in all.
 TENSORBUS_API void check_jagged(const Indices& offsets, const Indices* lengths, std::int64_t rows);
 
-// Nested and strided: `dims` sizes and strides for each of the parts, which are where the offsets
-// say in a buffer of so many elements.
+// Nested and strided: `dims` sizes and strides for each part; each part begins at its offset, in a
+// buffer of `elements` elements.
 TENSORBUS_API void check_nested(const Indices& sizes, const Indices& strides,
                                 const Indices& offsets, std::int64_t elements);
 

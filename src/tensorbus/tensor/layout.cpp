@@ -13,7 +13,7 @@ void plain_copy(std::byte* target, const std::byte* source, std::size_t bytes) n
   std::memcpy(target, source, bytes);
 }
 
-// Copies dimension `axis` and all inside it.
+// Copies dimension `axis` and all dimensions inside it.
 void copy_axis(std::byte* target, const Layout& copy, const std::byte* source, const Layout& layout,
                std::size_t axis, std::size_t item, CopyBytes copy_bytes) {
   if (axis == layout.shape.size()) {
@@ -26,7 +26,7 @@ void copy_axis(std::byte* target, const Layout& copy, const std::byte* source, c
     copy_bytes(target, source, count * item);
     return;
   }
-  // The stride of a dimension of size 1 says nothing, and may be anything.
+  // The stride of a dimension of size 1 has no meaning, and may be anything.
   const std::int64_t scale = count > 1 ? static_cast<std::int64_t>(item) : 0;
   const std::int64_t target_step = copy.strides[axis] * scale;
   const std::int64_t source_step = layout.strides[axis] * scale;

@@ -8,22 +8,20 @@
 
 namespace tensorbus {
 
-// May a copy of elements that need `packed_bytes` take `bytes`, for the holes between them? Up to
-// four times as many, and 64 KiB in any case.
+// Returns true if a copy of `packed_bytes` of elements may keep its holes and take `bytes`: up to
+// 64 KiB, or up to four times as many.
 constexpr bool holes_are_cheap(std::size_t bytes, std::size_t packed_bytes) noexcept {
   return bytes <= (std::size_t{64} << 10) || bytes / 4 <= packed_bytes;
 }
 
-// How a layout is kept when its elements are copied: as it is, unless its holes are not cheap; then
-// packed, row-major.
+// Returns the layout for a copy: the same, unless its holes are too large; then packed, row-major.
 TENSORBUS_API Layout layout_of_copy(const Layout& layout);
 
-// How a copy is written: through the caches, or past them (platform/streaming_copy.hpp).
+// Whether a copy writes through the caches or past them (platform/streaming_copy.hpp).
 enum class Stores : std::uint8_t { kOrdinary, kNonTemporal };
 
-// Copies elements to where `copy` has them; the holes between them may be written too. Both
-// addresses are those of the first element. `copy` has the shape and the dtype of `layout`, and
-// strides of its own.
+// Copies elements into the layout `copy`; the holes between them may be written too. Both addresses
+// are those of the first element. `copy` has the shape and dtype of `layout`, and its own strides.
 TENSORBUS_API void copy_elements(std::byte* target, const Layout& copy, const std::byte* source,
                                  const Layout& layout, Stores stores);
 

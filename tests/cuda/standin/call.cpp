@@ -27,7 +27,7 @@ Calls& calls() {
 std::atomic<pid_t> initialized_by{0};
 thread_local bool in_operation = false;
 
-// Aborts at a name that the interface does not have.
+// Aborts if the interface does not have this name.
 void require_symbol(const std::string& symbol) {
 #define STANDIN_COMPARE(name, known, parameters) \
   if (symbol == #known) return;

@@ -5,18 +5,19 @@
 #include "exports.hpp"
 #include "world.hpp"
 
-// How every function begins: it is counted, fails if a test wants that, and is refused before
-// cuInit, in a child forked after it, and in code that a stream runs.
+// Every function begins with one of these: it counts the call, fails it if a test wants that, and
+// refuses it before cuInit, in a child forked after cuInit, and in code that a stream runs.
 namespace standin {
 
 Result admit(const char* symbol);
-// Is it a call that this thread may not make while streams are captured?
+// Returns true for a call that this thread may not make while streams are captured.
 bool is_forbidden_by_captures(const char* symbol);
-// For the few that need no cuInit.
+// For the few functions that need no cuInit.
 Result admit_uninitialized(const char* symbol);
-// Of a process that had called cuInit: its threads may hold any lock here, and will not return it.
+// Returns true in a child of a process that had called cuInit: threads of the parent may hold any
+// lock here, and never release it.
 bool is_forked_child();
-// From here on this process, and none that it forks, may call.
+// From now on this process may call, and no child that it forks.
 void mark_initialized();
 
 // While one lives, its thread runs a stream's operation and may not call the driver.
@@ -28,7 +29,7 @@ class InOperation {
   ~InOperation();
 };
 
-// `body(world)`, with the world locked.
+// Calls `body(world)` with the world locked.
 template <typename Body>
 Result call(const char* symbol, Body&& body) {
   if (const Result refused = admit(symbol); refused != Result::kSuccess) return refused;
@@ -37,7 +38,7 @@ Result call(const char* symbol, Body&& body) {
   return body(world());
 }
 
-// `body(world)`, where the devices have that feature.
+// Calls `body(world)` if the devices have this feature.
 template <typename Body>
 Result call_for(const char* feature, const char* symbol, Body&& body) {
   return call(symbol, [&](World& all) {
@@ -45,7 +46,7 @@ Result call_for(const char* feature, const char* symbol, Body&& body) {
   });
 }
 
-// `body(world, context)`, with the context that is current.
+// Calls `body(world, context)` with the current context.
 template <typename Body>
 Result call_in_context(const char* symbol, Body&& body) {
   return call(symbol, [&](World& all) {

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <string_view>
 
-// What a capture forbids in other threads, too: calls that may do something behind its back.
+// The calls that a capture forbids in other threads, too: those that are unsafe meanwhile.
 namespace standin {
 namespace {
 

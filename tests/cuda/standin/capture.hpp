@@ -4,7 +4,7 @@
 
 namespace standin {
 
-// Of streams, begun and ended.
+// Counts captures of streams that begin or end.
 void count_captures(int more);
 
 }  // namespace standin

@@ -4,7 +4,7 @@
 
 #include "call.hpp"
 
-// Chunks of memory without an address: made, released, handed to another process.
+// Chunks of memory without an address: made, released, sent to another process.
 namespace standin {
 namespace {
 

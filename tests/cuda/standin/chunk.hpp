@@ -4,9 +4,9 @@
 
 namespace standin {
 
-// Null where it is no handle, or has been released.
+// Returns null if it is not a handle, or was released.
 Chunk* chunk_of(Memory& memory, AllocationHandle handle);
-// Frees a chunk with neither handles nor mappings.
+// Frees a chunk that has neither handles nor mappings.
 void forget_unused(Memory& memory, AllocationHandle handle);
 
 }  // namespace standin

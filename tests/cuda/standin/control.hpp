@@ -4,7 +4,7 @@
 
 #include "tensorbus/device/cuda/api.hpp"
 
-// What a test tells the stand-in for libcuda.so.1: linked, or looked up by name with dlsym.
+// Tests control the stand-in for libcuda.so.1 by these functions: linked, or looked up with dlsym.
 //
 // Environment of a process, read at its first call:
 //   STANDIN_DEVICES       how many devices the machine has (2)
@@ -20,32 +20,32 @@
 
 extern "C" {
 
-// After `after_calls` more calls of the function with this symbol ("cuMemAlloc_v2"), all return
-// `result` and do nothing else; a result of 0 ends that.
+// Makes calls of the function with this symbol ("cuMemAlloc_v2") return `result` and do nothing
+// else, after `after_calls` more calls; a result of 0 ends that.
 STANDIN_EXPORT void standin_fail(const char* symbol, int after_calls, int result);
-// How often it was called in this process, failures included.
+// Returns how often it was called in this process, failures included.
 STANDIN_EXPORT std::size_t standin_calls(const char* symbol);
-// How often by this thread.
+// Returns how often this thread called it.
 STANDIN_EXPORT std::size_t standin_calls_here(const char* symbol);
 
-// A paused stream starts no further operation: what is queued on it is "running".
+// A paused stream starts no further operation: the work in its queue counts as running.
 STANDIN_EXPORT void standin_pause(tensorbus::platform::cu::Stream stream);
 STANDIN_EXPORT void standin_resume(tensorbus::platform::cu::Stream stream);
-// No further copy begins, of any stream, until that is over.
+// While held, no stream begins another copy.
 STANDIN_EXPORT void standin_hold_copies(bool held);
-// Waits until no stream of this process has anything left to run, also those that no test made.
+// Waits until no stream of this process has work left, including streams that no test made.
 STANDIN_EXPORT void standin_finish();
 // A kernel: any code, run in the stream's order. It may not call the driver.
 STANDIN_EXPORT void standin_launch(tensorbus::platform::cu::Stream stream, void (*kernel)(void*),
                                    void* argument);
-// Begins and ends a capture. What is captured is not run.
+// Begins and ends a capture. Captured work is not run.
 STANDIN_EXPORT void standin_capture(tensorbus::platform::cu::Stream stream, bool capturing);
 
-// Bytes that this process has allocated on a device and that are not free yet.
+// Returns the bytes that this process has allocated on a device and not freed.
 STANDIN_EXPORT std::size_t standin_allocated_bytes(tensorbus::platform::cu::Device device);
-// Mappings of chunks, and of other processes' allocations, that are still there.
+// Returns the number of mappings of chunks, and of other processes' allocations, that still exist.
 STANDIN_EXPORT std::size_t standin_open_mappings();
-// Other processes' memory pools.
+// Returns the number of imported memory pools of other processes.
 STANDIN_EXPORT std::size_t standin_imported_pools();
 
 }  // extern "C"

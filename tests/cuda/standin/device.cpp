@@ -38,7 +38,7 @@ Result name_of(Result error, const char** name) {
   return *name != nullptr ? Result::kSuccess : Result::kInvalidValue;
 }
 
-// -1: the driver does not know it.
+// Returns -1 if the driver does not know it.
 int attribute(DeviceAttribute wanted) {
   switch (wanted) {
     case DeviceAttribute::kIntegrated:
@@ -63,13 +63,13 @@ int attribute(DeviceAttribute wanted) {
   return -1;
 }
 
-// `body()` for a device that there is.
+// Calls `body()` for an existing device.
 template <typename Body>
 Result call_on_device(const char* symbol, Device device, Body&& body) {
   return call(symbol, [&](World&) { return is_device(device) ? body() : Result::kInvalidDevice; });
 }
 
-// Runs before what was made ready for exit earlier: streams start nothing after that.
+// Runs before the exit handlers that were registered earlier: streams start nothing afterwards.
 void stop_streams() {
   if (is_forked_child()) return;
   const std::lock_guard lock(world().mutex);

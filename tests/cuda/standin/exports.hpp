@@ -2,7 +2,7 @@
 
 #include "control.hpp"
 
-// Every function of the interface, under its symbol: a definition that differs does not compile.
+// Declares every function of the interface: a definition that differs does not compile.
 namespace standin {
 namespace cu = tensorbus::platform::cu;
 using namespace cu;  // NOLINT: the parameter lists name its types
@@ -11,7 +11,7 @@ extern "C" {
 #define STANDIN_DECLARE(name, symbol, parameters) STANDIN_EXPORT Result symbol parameters;
 TENSORBUS_CUDA_FUNCTIONS(STANDIN_DECLARE)
 #undef STANDIN_DECLARE
-// Of programs, not of Tensorbus.
+// Called by programs, not by Tensorbus.
 STANDIN_EXPORT Result cuMemFreeAsync(DevicePtr address, Stream stream);
 }
 

@@ -20,7 +20,7 @@ bool overlaps(const Memory& memory, DevicePtr address, std::size_t bytes) {
   return base + registration.bytes > address;
 }
 
-// The driver takes pages that are there and that it could write, or read if it is to do no more.
+// The driver takes existing pages that it could write, or read if it is to read only.
 bool is_accessible(DevicePtr address, DevicePtr end, bool read_only) {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; address < end && std::getline(maps, line);) {

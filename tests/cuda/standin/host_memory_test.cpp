@@ -65,7 +65,7 @@ TEST(HostMemory, may_not_be_unregistered_while_a_stream_uses_it) {
             "signal 6");
 }
 
-// As with a GPU: who sees the value that was written knows that the stream is through with it.
+// As with a GPU: a thread that sees the written value knows that the stream is done with it.
 TEST(HostMemory, may_be_unregistered_when_the_last_value_that_a_stream_writes_is_there) {
   in_process([] {
     const Session session;

@@ -7,7 +7,7 @@
 #include "call.hpp"
 #include "stream.hpp"
 
-// cuMemAlloc's memory in other processes, by a name that anyone may pass on.
+// cuMemAlloc's memory in other processes, by a name that any process may pass on.
 namespace standin {
 namespace {
 
@@ -21,7 +21,7 @@ struct Name {
 };
 static_assert(sizeof(Name) == sizeof(IpcMemHandle));
 
-// physical is -1 where it is stale, or never was a name.
+// physical is -1 if the name is stale, or never was one.
 MemoryFile open_file(const Name& name) {
   const std::string path =
       "/proc/" + std::to_string(name.process) + "/fd/" + std::to_string(name.fd);
@@ -60,7 +60,7 @@ Result open_import(Memory& memory, DevicePtr* address, const Name& name, Context
 
 constexpr Result kAlreadyMapped{208};
 
-// Opened before, by the same context: counted, at the same address, unless it is being closed.
+// Memory that this context has open: counted, at the same address, unless it is being closed.
 Result open_again(Memory& memory, DevicePtr* address, const Name& name, Context context) {
   for (auto& [base, range] : memory.ranges) {
     if (range.kind != Range::Kind::kImport || range.file.stamp != name.stamp ||

@@ -13,7 +13,7 @@ DevicePtr allocate(std::size_t bytes = kBytes) {
 Result open(const IpcMemHandle& handle, DevicePtr* address) {
   return cuIpcOpenMemHandle_v2(address, handle, kIpcLazyPeerAccess);
 }
-// Whatever lies in the allocation names all of it.
+// Any address in the allocation names all of it.
 IpcMemHandle handle_of(DevicePtr address) {
   IpcMemHandle handle;
   EXPECT_OK(cuIpcGetMemHandle(&handle, address));

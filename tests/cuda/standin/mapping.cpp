@@ -24,7 +24,7 @@ Result reserve(Memory& memory, DevicePtr* address, std::size_t bytes, std::size_
   return Result::kSuccess;
 }
 
-// Overlap, or a neighbour's part: no range begins or ends between them.
+// Returns true if no range overlaps [address, address + bytes).
 bool is_unmapped(const Memory& memory, DevicePtr address, std::size_t bytes) {
   const auto next = memory.ranges.lower_bound(address + bytes);
   if (next == memory.ranges.begin()) return true;
@@ -32,7 +32,7 @@ bool is_unmapped(const Memory& memory, DevicePtr address, std::size_t bytes) {
   return base + range.bytes <= address;
 }
 
-// The mappings that exactly fill [address, address + bytes); none where they do not.
+// Returns the mappings that exactly fill [address, address + bytes); none if they do not.
 std::vector<DevicePtr> mappings_in(Memory& memory, DevicePtr address, std::size_t bytes) {
   std::vector<DevicePtr> bases;
   DevicePtr next = address;
@@ -51,7 +51,7 @@ void replace_by_nothing(DevicePtr address, std::size_t bytes) {
     fail_test("an address range could not be unmapped");
 }
 
-// What host code may do: the most that any device may.
+// Returns what host code may do: the most that any device may.
 int protection(const Range& range) {
   int allowed = 0;
   for (const auto& [device, flags] : range.access) allowed |= static_cast<int>(flags);

@@ -8,9 +8,9 @@
 
 #include "exports.hpp"
 
-// Device memory is host memory in memfds, so that other processes can have the same. A memfd's
-// name says what it is: "standin-cuda-vmm-<device>-<stamp>", with the device's number on the
-// machine and a random stamp.
+// Device memory is host memory in memfds, so that other processes can share it. The name of a memfd
+// says what it is: "standin-cuda-vmm-<device>-<stamp>", with the device's number on the machine and
+// a random stamp.
 namespace standin {
 
 inline constexpr std::size_t kGranularity = std::size_t{2} << 20;
@@ -35,17 +35,17 @@ struct MemoryFile {
   std::uint64_t stamp = 0;
 };
 
-// What cuMemCreate makes or an import brings; gone with its last handle and mapping.
+// Memory of cuMemCreate or of an import; freed with its last handle and mapping.
 struct Chunk {
   MemoryFile file;
   HandleType handle_types = HandleType::kNone;
-  bool imported = false;  // or counted as allocated here
+  bool imported = false;  // else counted as allocated here
   unsigned handles = 1;
   unsigned mappings = 0;
 };
 
-// What an address lies in: a mapping of a chunk, an allocation of cuMemAlloc or of a pool, or
-// another process's.
+// The range of an address: a mapping of a chunk, an allocation of cuMemAlloc or of a pool, or
+// memory of another process.
 struct Range {
   enum class Kind { kMapping, kAllocation, kImport, kPooled, kPoolImport };
   Kind kind = Kind::kMapping;
@@ -79,7 +79,7 @@ struct Memory {
   std::uint64_t last_buffer_id = 0;
 };
 
-// The entry of a map by base that holds all of [address, address + bytes); null where none does.
+// Returns a map's entry (by base) that holds all of [address, address + bytes), or null.
 template <typename Map>
 auto* holder_of(Map& map, DevicePtr address, std::size_t bytes) {
   auto after = map.upper_bound(address);
@@ -95,14 +95,14 @@ auto* holder_of(Map& map, DevicePtr address, std::size_t bytes) {
   return offset < size && bytes <= size - offset ? &entry : nullptr;
 }
 
-// physical is -1 where the system refuses.
+// physical is -1 if the system refuses.
 MemoryFile create_memory_file(const char* kind, std::size_t bytes, int physical);
-// Takes the descriptor; physical is -1 where it is not a memory file of this kind.
+// Takes the descriptor; physical is -1 if it is not a memory file of this kind.
 MemoryFile adopt_memory_file(const char* kind, OwnedFd fd);
 
-// This process's ordinal of a device; -1 where it is not visible.
+// Returns this process's ordinal of a device; -1 if it is not visible.
 Device ordinal_of(int physical);
-// Whether so much more may be allocated there; counts it then.
+// Returns true, and counts the bytes, if so many more may be allocated there.
 bool take_room(Memory& memory, int physical, std::size_t bytes);
 void give_room(Memory& memory, int physical, std::size_t bytes);
 

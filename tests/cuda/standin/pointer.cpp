@@ -19,7 +19,7 @@ struct Facts {
   MemoryPool pool = nullptr;
 };
 
-// Of a mapping, the range is the reservation that it lies in.
+// For a mapping, the range is the reservation in which it lies.
 Facts facts_of_range(Memory& memory, DevicePtr base, const Range& range) {
   Facts facts{.type = MemoryType::kDevice,
               .device = ordinal_of(range.physical),
@@ -91,7 +91,7 @@ Result put_attribute(const Facts& facts, PointerAttribute attribute, void* to) {
 
 }  // namespace
 
-// A pointer that the driver does not know is no error here: its attributes are null (cuda.h).
+// A pointer that the driver does not know is not an error here: its attributes are null (cuda.h).
 extern "C" Result cuPointerGetAttributes(unsigned count, PointerAttribute* attributes, void** data,
                                          DevicePtr address) {
   return call_in_context(__func__, [&](World& all, Context) {

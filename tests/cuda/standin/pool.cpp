@@ -10,9 +10,9 @@
 
 #include "stream.hpp"
 
-// Memory pools: each is a memfd, of which allocations are parts. At its start stands for each page
-// whose allocation begins there, 0 for none; who has imported one holds a lock on its bytes, which
-// the kernel gives back when the process dies.
+// Memory pools. Each is a memfd, and allocations are parts of it. A table at its start says for
+// each page which allocation begins there, 0 for none. A process that has imported an allocation
+// holds a lock on its bytes; the kernel releases the lock when the process dies.
 struct tensorbus::platform::cu::MemoryPoolTag {
   standin::MemoryFile file;  // opened anew by each process: a lock is the opened file's
   HandleType handle_types = HandleType::kNone;
@@ -72,7 +72,7 @@ void forget_if_done(World& all, MemoryPool pool) {
   std::erase_if(all.pools, [&](const auto& one) { return one.get() == pool; });
 }
 
-// Behind the table.
+// Allocations lie behind the table.
 std::size_t place_for(const MemoryPoolTag& pool, std::size_t bytes) {
   std::size_t next = kTable;
   for (const auto& [offset, taken] : pool.taken) {
@@ -124,8 +124,8 @@ Result allocate(World& all, DevicePtr* address, std::size_t bytes, MemoryPool po
   return Result::kSuccess;
 }
 
-// Its number goes before the locks are looked at, and an import looks at it after it has locked: so
-// one of the two sees the other.
+// The number is removed before the locks are checked, and an import checks the number after it has
+// locked. So one of the two sees the other.
 void require_closed(MemoryPoolTag& pool, const Range& range) {
   number_at(pool, range.offset) = 0;
   struct flock found;
@@ -199,8 +199,8 @@ extern "C" Result cuMemPoolCreate(MemoryPool* pool, const MemPoolProps* wanted) 
   });
 }
 
-// Drivers were seen to crash at a pool that is destroyed twice, and this is ours: what is imported
-// of a pool goes before it does.
+// Real drivers crash when a pool is destroyed twice; this is the stand-in's rule: imported
+// allocations of a pool are freed before the pool is destroyed.
 extern "C" Result cuMemPoolDestroy(MemoryPool pool) {
   return call_for("pools", __func__, [&](World& all) {
     if (find(all, pool) == nullptr) fail_test("a memory pool is destroyed twice");
@@ -257,7 +257,7 @@ extern "C" Result cuMemPoolExportToShareableHandle(void* fd, MemoryPool pool, Ha
   });
 }
 
-// Of the same pool it gives the same each time.
+// For the same pool it returns the same result each time.
 extern "C" Result cuMemPoolImportFromShareableHandle(MemoryPool* pool, void* fd, HandleType type,
                                                      unsigned long long flags) {
   return call_for("pool_ipc", __func__, [&](World& all) {

@@ -4,8 +4,8 @@
 
 namespace standin {
 
-// What a pool's allocation, or another process's that was imported, is freed by. The caller has
-// seen that it is one.
+// Frees an allocation of a pool, or an imported one of another process. The caller has checked that
+// it is one.
 void free_pooled(World& all, DevicePtr address);
 
 }  // namespace standin

@@ -3,7 +3,7 @@
 namespace standin::test {
 namespace {
 
-constexpr std::size_t kBytes = 10000;
+constexpr std::size_t kPoolBytes = 10000;
 
 MemoryPool new_pool(HandleType type = HandleType::kPosixFd) {
   MemPoolProps wanted;
@@ -16,7 +16,7 @@ MemoryPool new_pool(HandleType type = HandleType::kPosixFd) {
 }
 DevicePtr allocate(MemoryPool pool) {
   DevicePtr address = 0;
-  EXPECT_OK(cuMemAllocFromPoolAsync(&address, kBytes, pool, nullptr));
+  EXPECT_OK(cuMemAllocFromPoolAsync(&address, kPoolBytes, pool, nullptr));
   return address;
 }
 std::uint8_t& byte_at(DevicePtr address) { return *reinterpret_cast<std::uint8_t*>(address); }
@@ -43,7 +43,7 @@ TEST(Pools, give_memory_in_the_order_of_a_stream) {
     const MemoryPool pool = new_pool();
     const DevicePtr first = allocate(pool);
     const DevicePtr second = allocate(pool);
-    EXPECT_EQ(standin_allocated_bytes(0), 2 * kBytes);
+    EXPECT_EQ(standin_allocated_bytes(0), 2 * kPoolBytes);
     byte_at(first) = 1;
     byte_at(second) = 2;
     EXPECT_EQ(byte_at(first), 1);
@@ -55,10 +55,10 @@ TEST(Pools, give_memory_in_the_order_of_a_stream) {
     const Stream stream = new_stream();
     standin_pause(stream);
     EXPECT_OK(cuMemFreeAsync(first, stream));
-    EXPECT_EQ(standin_allocated_bytes(0), 2 * kBytes);
+    EXPECT_EQ(standin_allocated_bytes(0), 2 * kPoolBytes);
     standin_resume(stream);
     EXPECT_OK(cuStreamSynchronize(stream));
-    EXPECT_EQ(standin_allocated_bytes(0), kBytes);
+    EXPECT_EQ(standin_allocated_bytes(0), kPoolBytes);
     EXPECT_OK(cuMemPoolDestroy(pool));
     EXPECT_OK(cuMemFree_v2(second));
     EXPECT_EQ(standin_allocated_bytes(0), 0U);
@@ -96,7 +96,7 @@ TEST(Pools, are_shared_if_they_were_made_for_it) {
         EXPECT_EQ(import_pool(fd), pool);
         auto name = receive<MemPoolPtrExportData>(wire);
         DevicePtr address = 0;
-        EXPECT_RESULT(kInvalidValue, cuMemAllocFromPoolAsync(&address, kBytes, pool, nullptr));
+        EXPECT_RESULT(kInvalidValue, cuMemAllocFromPoolAsync(&address, kPoolBytes, pool, nullptr));
         EXPECT_OK(cuMemPoolImportPointer(&address, pool, &name));
         EXPECT_EQ(byte_at(address + 9), 50);
         byte_at(address + 8) = 60;
@@ -109,7 +109,7 @@ TEST(Pools, are_shared_if_they_were_made_for_it) {
       });
 }
 
-// What the documentation leaves undefined ends the process that does it.
+// Where the documentation leaves the result undefined, the stand-in ends the process.
 TEST(Pools, end_who_frees_what_another_process_has_imported) {
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);

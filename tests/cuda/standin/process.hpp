@@ -57,8 +57,7 @@ void in_process(Body&& body) {
   in_process({}, std::forward<Body>(body));
 }
 
-// Two processes, each with an end of the wire; the first may wait for the second and the other way
-// round.
+// Runs two processes, each with one end of a socket pair; either may wait for the other.
 template <typename First, typename Second>
 void in_two_processes(First&& first, Second&& second, const Environment& of_second = {}) {
   int ends[2];
@@ -81,7 +80,7 @@ template <typename Value>
 void send(int wire, const Value& value) {
   ASSERT_EQ(::send(wire, &value, sizeof value, MSG_NOSIGNAL), ssize_t{sizeof value});
 }
-// A value of zeros, and a failure, where the other end is gone.
+// Returns zeros, and fails the test, if the other end is gone.
 template <typename Value>
 Value receive(int wire) {
   Value value{};
@@ -124,7 +123,7 @@ inline Event new_event() {
   return event;
 }
 
-// A page that other processes may have too, registered while this lives.
+// A page that other processes may share, registered while this lives.
 class RegisteredPage {
  public:
   explicit RegisteredPage(int memfd)

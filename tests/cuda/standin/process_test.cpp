@@ -4,7 +4,7 @@
 
 #include "tensorbus/platform/unix_socket.hpp"
 
-// What process.hpp declares; no tests.
+// Defines what process.hpp declares; no tests.
 namespace standin::test {
 
 using tensorbus::platform::Fd;

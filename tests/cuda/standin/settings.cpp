@@ -19,7 +19,7 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-// As the driver reads it: what follows the first number that names no device is not seen.
+// As the driver reads it: the first number that names no device ends the list.
 std::vector<int> visible_devices(int count) {
   std::vector<int> visible;
   if (std::getenv("CUDA_VISIBLE_DEVICES") == nullptr) {

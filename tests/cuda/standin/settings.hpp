@@ -8,13 +8,13 @@
 
 namespace standin {
 
-// After `remaining_calls`, every call returns `result`; 0 is no failure.
+// After `remaining_calls`, every call returns `result`; 0 means no failure.
 struct Failure {
   int remaining_calls = 0;
   int result = 0;
 };
 
-// The machine as the environment describes it; see control.hpp.
+// The machine that the environment describes; see control.hpp.
 struct Settings {
   std::vector<int> physical;  // by ordinal: the number on the machine
   std::set<std::string> without;

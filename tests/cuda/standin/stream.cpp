@@ -16,7 +16,7 @@ bool can_begin(const StreamTag& stream) {
          std::ranges::all_of(stream.queue.front().after, &Point::is_reached);
 }
 
-// The operation stays in the queue while it runs: what it touches is still in use.
+// The operation stays in the queue while it runs: the memory that it touches is still in use.
 void run_first(World& all, StreamTag& stream, std::unique_lock<std::mutex>& lock) {
   const auto [run, end] = std::pair(stream.queue.front().run, stream.queue.front().end);
   lock.unlock();
@@ -43,7 +43,7 @@ void run_stream(const StreamRef& stream) {
   all.streams.remove(stream);
 }
 
-// Detached: it may wait for a value that nobody writes any more. Signals are the test's own.
+// Detached: it may wait for a value that is never written. Signals are for the test's threads.
 void start(const StreamRef& stream) {
   if (std::exchange(stream->started, true)) return;
   sigset_t every;
@@ -54,7 +54,7 @@ void start(const StreamRef& stream) {
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-// The null stream waits for all others of its context that were not made non-blocking, and they
+// The null stream waits for all other streams of its context except non-blocking ones, and they
 // wait for it.
 bool wait_for_each_other(const StreamTag& one, const StreamTag& other) {
   using Kind = StreamTag::Kind;

@@ -7,8 +7,7 @@
 
 #include "world.hpp"
 
-// Streams: each is a thread that runs operations one after the other. All of this is guarded by
-// the world's mutex.
+// Each stream is a thread that runs operations one after the other. Under the world's mutex.
 namespace standin {
 
 // The end of a stream's n-th operation.
@@ -20,8 +19,8 @@ struct Point {
 
 struct Operation {
   std::function<void()> run = {};  // with the world unlocked
-  // With the world locked, when it ends: who sees what it does here sees that the operation is
-  // over.
+  // Called with the world locked when the operation ends: a thread that sees its effects sees that
+  // the operation is over.
   std::function<void()> end = {};
   std::vector<std::pair<DevicePtr, std::size_t>> touched = {};
   std::vector<Point> after = {};
@@ -34,7 +33,7 @@ struct tensorbus::platform::cu::StreamTag {
   enum class Kind { kBlocking, kNonBlocking, kNull };
   Context context = nullptr;
   Kind kind = Kind::kBlocking;
-  std::thread::id thread{};  // of the one whose per-thread stream it is, or none
+  std::thread::id thread{};  // of the thread whose per-thread stream it is, or none
   std::deque<standin::Operation> queue{};
   std::uint64_t enqueued = 0;
   std::uint64_t completed = 0;
@@ -51,22 +50,22 @@ struct tensorbus::platform::cu::EventTag {
 
 namespace standin {
 
-// The stream behind a handle, for which that context must be current. The handles 0 and 1 are the
-// context's null stream, 2 is the per-thread one.
+// Finds the stream of a handle; its context must be current. The handles 0 and 1 are the context's
+// null stream, 2 is the per-thread stream.
 Result find_stream(World& all, Stream handle, Context context, StreamRef* stream);
-// What the stream waits for by the null stream's rules is added to `operation.after`.
+// Adds the waits of the null stream's rules to `operation.after`.
 void enqueue(World& all, const StreamRef& stream, Operation operation);
 inline Point end_of(const StreamRef& stream) { return {stream, stream->enqueued}; }
-// Until all that the streams of a context have been given has run: freeing memory does.
+// Waits until all queued work of a context's streams has run, as freeing memory does.
 void wait_for_streams(World& all, std::unique_lock<std::mutex>& lock, Context context);
 // Marks a capture as invalidated by a call that may not be part of one.
 Result refuse_capture(StreamTag& stream);
 
-// Aborts if an operation that has not ended uses that memory.
+// Aborts if an unfinished operation uses that memory.
 void require_untouched(const World& all, DevicePtr address, std::size_t bytes, const char* symbol);
 bool is_registered(Memory& memory, DevicePtr address, std::size_t bytes, Context context);
 
-// `body(world, stream)`, for a stream of the current context.
+// Calls `body(stream)` for a stream of the current context.
 template <typename Body>
 Result on_stream(World& all, Stream handle, Body&& body) {
   const Context context = current_context();

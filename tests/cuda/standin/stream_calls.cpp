@@ -4,11 +4,11 @@
 #include "capture.hpp"
 #include "stream.hpp"
 
-// Streams as the driver shows them, and what a test does with them.
+// Streams as the driver offers them, and a test's functions for them.
 namespace standin {
 namespace {
 
-// A stream of the current context; aborts where a test gives none.
+// Returns a stream of the current context; aborts if the test gives none.
 StreamRef stream_for_test(World& all, Stream handle) {
   StreamRef stream;
   const Context context = current_context();

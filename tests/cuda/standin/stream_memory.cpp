@@ -5,7 +5,7 @@
 #include "call.hpp"
 #include "stream.hpp"
 
-// What streams do to memory: copies, and values that order them with other processes.
+// Operations of streams on memory: copies, and values that order them with other processes.
 namespace standin {
 namespace {
 
@@ -15,19 +15,19 @@ std::atomic_ref<std::uint64_t> word_at(DevicePtr address) {
   return std::atomic_ref(*static_cast<std::uint64_t*>(pointer_to(address)));
 }
 
-// Once main has returned the memory may be gone: then nothing is read any more.
+// Once main has returned, the memory may be gone: then nothing is read any more.
 bool has_value(DevicePtr address, std::uint64_t value) {
   const std::lock_guard lock(world().mutex);
   if (world().exiting) return false;
   return static_cast<std::int64_t>(word_at(address).load(std::memory_order_acquire) - value) >= 0;
 }
 
-// Polls, as the one who writes may be another process that knows nothing of this one.
+// Polls, because the writer may be another process that does not know this one.
 void wait_for_value(DevicePtr address, std::uint64_t value) {
   while (!has_value(address, value)) std::this_thread::sleep_for(50us);
 }
 
-// A chunk by the devices that were given access where it is mapped.
+// A chunk is accessible to the devices that were given access where it is mapped.
 bool has_access(const Range& range, const StreamTag& stream, AccessFlags wanted) {
   if (range.kind != Range::Kind::kMapping) return true;
   const auto given = range.access.find(stream.context->device);
@@ -35,7 +35,7 @@ bool has_access(const Range& range, const StreamTag& stream, AccessFlags wanted)
   return (flags & static_cast<int>(wanted)) == static_cast<int>(wanted);
 }
 
-// Another device's allocation is only for copies.
+// Another device's allocation may only be copied.
 bool has_word(Memory& memory, DevicePtr address, const StreamTag& stream, AccessFlags wanted) {
   if (address % sizeof(std::uint64_t) != 0) return false;
   if (is_registered(memory, address, sizeof(std::uint64_t), stream.context)) return true;
@@ -57,7 +57,7 @@ Result enqueue_on_word(World& all, Stream handle, DevicePtr address, AccessFlags
   });
 }
 
-// Over the ranges that follow each other; what is neither a range's nor reserved is the host's.
+// Checks adjacent ranges; memory that is neither in a range nor reserved is the host's.
 bool can_copy(Memory& memory, DevicePtr address, std::size_t bytes, const StreamTag& stream,
               AccessFlags wanted) {
   const DevicePtr end = address + bytes;

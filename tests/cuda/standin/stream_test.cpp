@@ -7,7 +7,7 @@
 namespace standin::test {
 namespace {
 
-// Numbers in the order in which streams wrote them down. Kept for ever: streams outlive tests.
+// The numbers in the order in which streams wrote them. Kept for ever: streams outlive tests.
 struct Order {
   std::mutex mutex;
   std::vector<int> numbers;

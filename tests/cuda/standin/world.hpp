@@ -14,7 +14,7 @@
 #include "memory.hpp"
 #include "settings.hpp"
 
-// A primary context; there is one for each device, which is never destroyed.
+// A primary context. There is one for each device; it is never destroyed.
 struct tensorbus::platform::cu::ContextTag {
   Device device = 0;
   int physical = 0;
@@ -26,30 +26,30 @@ namespace standin {
 using tensorbus::platform::cu::MemoryPoolTag;
 using StreamRef = std::shared_ptr<StreamTag>;
 
-// All that a process has of the driver. One mutex guards it: this is for tests, not for speed.
+// A process's whole state of the driver. One mutex guards it: this is for tests, not for speed.
 struct World {
   std::mutex mutex;
   std::condition_variable changed;  // a stream has more to do, or has done something
 
   std::vector<std::unique_ptr<ContextTag>> contexts;  // by device
   Memory memory;
-  std::list<StreamRef> streams;  // also destroyed ones, until they have run what they had
+  std::list<StreamRef> streams;  // also destroyed ones, until their queues are empty
   std::set<Event> events;
   bool copies_held = false;
   std::vector<std::shared_ptr<MemoryPoolTag>> pools;
-  bool exiting = false;  // main has returned: nothing more is run
+  bool exiting = false;  // main has returned: nothing more runs
 };
 
 const Settings& settings();  // of this process, read once
 World& world();              // never destroyed: streams outlive main
 
-// Null when this thread has none, or it was released.
+// Returns null if this thread has none, or if it was released.
 Context current_context();
 inline bool is_device(Device device) {
   return device >= 0 && static_cast<std::size_t>(device) < settings().physical.size();
 }
 
-// The test, or Tensorbus, did what it must not: says so and aborts.
+// Reports a forbidden call of the test or of Tensorbus, and aborts.
 [[noreturn]] void fail_test(const std::string& what);
 
 }  // namespace standin

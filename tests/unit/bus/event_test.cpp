@@ -50,8 +50,8 @@ TEST_F(EventDescriptor, is_readable_when_there_is_something_and_only_then) {
   connect();
   const int fd = subscriber.event_descriptor();
   EXPECT_TRUE(readable(fd, 0ms)) << "there may have been something before";
-  EXPECT_FALSE(subscriber.try_receive());
-  EXPECT_FALSE(readable(fd, 0ms));
+  // The publisher notifies once when it gets the notifier, since a sample may have come before.
+  EXPECT_TRUE(eventually([&] { return !subscriber.try_receive() && !readable(fd, 0ms); }));
   // The publisher learns of the descriptor by and by; the first sample is not missed either way.
   EXPECT_TRUE(eventually([&] {
     publish_patterns(publisher, 0, 1);

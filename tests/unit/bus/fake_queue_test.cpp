@@ -100,7 +100,7 @@ class FakeClient : public ::testing::Test {
   const Participant third = fresh.join();
   const Domain domain{fresh.path()};
   Queue queue{{.maxsize = 1}, host};
-  Queue other = Queue::open(queue.address(), kLong, {}, third);
+  Queue other = Queue::open(queue.address(), kLong, third);
   FakePeer peer{domain.connect(host.id()).socket};
   link::QueueName name;
   std::vector<std::uint64_t> words = std::vector<std::uint64_t>(8);
@@ -133,11 +133,11 @@ TEST_F(FakeClient, that_asks_for_what_there_is_not_is_denied) {
 TEST_F(FakeClient, that_puts_what_is_not_there_is_denied) {
   peer.channel.send(link::Put{1, name, 0, tensor_at(0)});  // of a segment that it never sent
   EXPECT_EQ(denied(), Code::kProtocol);
-  constexpr std::size_t kBytes = 4096;
+  constexpr std::size_t kItemBytes = 4096;
   std::vector<platform::Fd> fds;
-  fds.push_back(platform::create_sealed_memfd("x", kBytes));
-  peer.channel.send(link::SegmentMessage{0, kBytes, 0}, std::move(fds));
-  peer.channel.send(link::Put{2, name, 0, tensor_at(kBytes - 8)});  // beyond its end
+  fds.push_back(platform::create_sealed_memfd("x", kItemBytes));
+  peer.channel.send(link::SegmentMessage{0, kItemBytes, 0}, std::move(fds));
+  peer.channel.send(link::Put{2, name, 0, tensor_at(kItemBytes - 8)});  // beyond its end
   EXPECT_EQ(denied(), Code::kProtocol);
   link::Lent cut = tensor_at(0);
   cut.inline_bytes.resize(5);

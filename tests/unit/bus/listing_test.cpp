@@ -80,17 +80,17 @@ TEST_F(Listed, is_nothing_that_others_left_or_made_up) {
 }
 
 TEST_F(Listed, can_be_waited_for) {
-  EXPECT_EQ(wait_for_topic("a", 0ns, {}, asking), Outcome::kTimedOut);
-  EXPECT_EQ(wait_for_node("a", 1ms, {}, asking), Outcome::kTimedOut);
-  EXPECT_EQ(wait_for_node("a", kLong, [] { return true; }, asking), Outcome::kInterrupted);
+  EXPECT_EQ(wait_for_topic("a", 0ns, asking), Outcome::kTimedOut);
+  EXPECT_EQ(wait_for_node("a", 1ms, asking), Outcome::kTimedOut);
+  EXPECT_EQ(wait_for_node("a", {kLong, [] { return true; }}, asking), Outcome::kInterrupted);
   std::optional<Publisher> publisher;
   std::optional<NodeName> node;
   std::thread later([&] {
     node.emplace("a", other);
     publisher.emplace("a", PublisherOptions(), other);
   });
-  EXPECT_EQ(wait_for_topic("a", kLong, {}, asking), Outcome::kDone);
-  EXPECT_EQ(wait_for_node("a", kLong, {}, asking), Outcome::kDone);
+  EXPECT_EQ(wait_for_topic("a", kLong, asking), Outcome::kDone);
+  EXPECT_EQ(wait_for_node("a", kLong, asking), Outcome::kDone);
   later.join();
 }
 

@@ -29,7 +29,7 @@ class Queues : public ::testing::Test {
     return seed_of(sample);
   }
   Queue open(const Queue& queue, const Participant& by) {
-    return Queue::open(queue.address(), kLong, {}, by);
+    return Queue::open(queue.address(), kLong, by);
   }
   bool unused(const Participant& participant) {
     return eventually([&] { return participant.arena().used_bytes == 0; });
@@ -164,7 +164,7 @@ TEST_F(Queues, end_for_all_when_they_are_closed_or_their_host_is_gone) {
   Sample sample;
   EXPECT_EQ(out.get(sample, kLong), Outcome::kClosed);
   EXPECT_EQ(put(in, 3), Outcome::kClosed);
-  EXPECT_EQ(code_of([&] { (void)Queue::open(address, kLong, {}, consumer); }), Code::kClosed);
+  EXPECT_EQ(code_of([&] { (void)Queue::open(address, kLong, consumer); }), Code::kClosed);
   EXPECT_EQ(code_of([&] { (void)out.stats(); }), Code::kClosed);
 
   queue.emplace(QueueOptions{}, host);
@@ -226,15 +226,15 @@ TEST_F(Queues, without_redeliver_count_as_lost_what_the_gone_had_in_hand) {
 
 TEST_F(Queues, are_found_by_name_also_by_those_who_come_first) {
   std::thread early([&] {
-    Queue out = Queue::open("jobs/a b", kLong, {}, consumer);
+    Queue out = Queue::open("jobs/a b", kLong, consumer);
     EXPECT_EQ(get(out), 5U);
   });
   Queue queue({.name = "jobs/a b"}, host);
   ASSERT_EQ(put(queue, 5), Outcome::kDone);
   early.join();
-  EXPECT_EQ(code_of([&] { (void)Queue::open("other", 5ms, {}, consumer); }), Code::kTimeout);
+  EXPECT_EQ(code_of([&] { (void)Queue::open("other", 5ms, consumer); }), Code::kTimeout);
   queue.close();
-  EXPECT_EQ(code_of([&] { (void)Queue::open("jobs/a b", 5ms, {}, consumer); }), Code::kTimeout);
+  EXPECT_EQ(code_of([&] { (void)Queue::open("jobs/a b", 5ms, consumer); }), Code::kTimeout);
 }
 
 TEST_F(Queues, are_used_by_their_address_before_anybody_was_asked) {
@@ -269,12 +269,11 @@ TEST_F(Queues, refuse_addresses_that_were_changed) {
   Queue queue({}, host);
   const std::string address = queue.address();
   for (std::size_t length = 16; length + 16 < address.size(); ++length)
-    EXPECT_NE(code_of([&] { (void)Queue::open(address.substr(0, length), kLong, {}, consumer); }),
+    EXPECT_NE(code_of([&] { (void)Queue::open(address.substr(0, length), kLong, consumer); }),
               std::nullopt);
   std::string changed = address;
   changed.back() = changed.back() == '1' ? '2' : '1';
-  EXPECT_EQ(code_of([&] { (void)Queue::open(changed, kLong, {}, consumer); }),
-            Code::kInvalidArgument);
+  EXPECT_EQ(code_of([&] { (void)Queue::open(changed, kLong, consumer); }), Code::kInvalidArgument);
   Queue wrong = Queue::at(changed, {}, consumer);
   EXPECT_EQ(code_of([&] { (void)put(wrong, 1); }), Code::kInvalidArgument);
   for (const std::string& text : {std::string(), std::string("jobs"), address + "0 "})

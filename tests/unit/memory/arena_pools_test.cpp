@@ -17,18 +17,19 @@
 namespace tensorbus::memory {
 namespace {
 
-constexpr std::size_t kKiB = 1024;
-constexpr std::size_t kMiB = 1024 * kKiB;
+constexpr std::size_t kPoolKiB = 1024;
+constexpr std::size_t kPoolMiB = 1024 * kPoolKiB;
 
-std::shared_ptr<Arena> small_arena(std::size_t budget = 64 * kMiB, std::size_t warm = 64 * kMiB) {
-  return Arena::create({.segment_bytes = 1 * kMiB, .budget_bytes = budget, .warm_bytes = warm});
+std::shared_ptr<Arena> arena_of_pools(std::size_t budget = 64 * kPoolMiB,
+                                      std::size_t warm = 64 * kPoolMiB) {
+  return Arena::create({.segment_bytes = 1 * kPoolMiB, .budget_bytes = budget, .warm_bytes = warm});
 }
 
 int mode_of(const SharedSegment& shared) { return ::fcntl(shared.fd.get(), F_GETFL) & O_ACCMODE; }
 
 TEST(Pools, never_share_a_segment) {
   std::mt19937 random(5);
-  const auto arena = small_arena();
+  const auto arena = arena_of_pools();
   const std::array pools{PoolId(Grant::kRead), PoolId(Grant::kWrite),
                          arena->make_pool(Grant::kRead), arena->make_pool(Grant::kWrite)};
   std::map<std::uint32_t, PoolId> seen;
@@ -41,7 +42,7 @@ TEST(Pools, never_share_a_segment) {
     }
     const PoolId pool = pools[random() % pools.size()];
     try {
-      blocks.push_back(arena->allocate(random() % (300 * kKiB), pool));
+      blocks.push_back(arena->allocate(random() % (300 * kPoolKiB), pool));
     } catch (const Error&) {
       blocks.clear();
       continue;
@@ -53,7 +54,7 @@ TEST(Pools, never_share_a_segment) {
 }
 
 TEST(Pools, hand_out_what_may_be_written_of_one_alone) {
-  const auto arena = small_arena();
+  const auto arena = arena_of_pools();
   const BlockRef read = arena->allocate(1000);
   const BlockRef write = arena->allocate(1000, Grant::kWrite);
   EXPECT_EQ(mode_of(arena->share_segment(read->segment())), O_RDONLY);
@@ -67,7 +68,7 @@ TEST(Pools, hand_out_what_may_be_written_of_one_alone) {
 }
 
 TEST(Pools, find_their_blocks_by_address) {
-  const auto arena = small_arena();
+  const auto arena = arena_of_pools();
   const BlockRef read = arena->allocate(1000);
   const BlockRef write = arena->allocate(1000, Grant::kWrite);
   EXPECT_EQ(arena->find(read->data()), read);
@@ -75,32 +76,32 @@ TEST(Pools, find_their_blocks_by_address) {
 }
 
 TEST(Pools, have_one_budget_and_what_is_idle_in_one_makes_room_in_the_other) {
-  const auto arena = small_arena(2 * kMiB);
+  const auto arena = arena_of_pools(2 * kPoolMiB);
   for (const Grant most : {Grant::kRead, Grant::kWrite, Grant::kRead}) {
-    BlockRef block = arena->allocate(1536 * kKiB, most);
-    EXPECT_EQ(test::error_of([&] { arena->allocate(1 * kMiB, Grant::kRead); }), "OutOfMemory");
-    EXPECT_EQ(test::error_of([&] { arena->allocate(1 * kMiB, Grant::kWrite); }), "OutOfMemory");
+    BlockRef block = arena->allocate(1536 * kPoolKiB, most);
+    EXPECT_EQ(test::error_of([&] { arena->allocate(1 * kPoolMiB, Grant::kRead); }), "OutOfMemory");
+    EXPECT_EQ(test::error_of([&] { arena->allocate(1 * kPoolMiB, Grant::kWrite); }), "OutOfMemory");
     block = {};
-    EXPECT_LE(arena->stats().reserved_bytes, 2 * kMiB);
+    EXPECT_LE(arena->stats().reserved_bytes, 2 * kPoolMiB);
   }
 }
 
 TEST(Pools, have_one_limit_of_warm_memory) {
-  const auto arena = small_arena(64 * kMiB, 1 * kMiB);
-  BlockRef read = arena->allocate(3 * kMiB);
-  BlockRef write = arena->allocate(3 * kMiB, Grant::kWrite);
+  const auto arena = arena_of_pools(64 * kPoolMiB, 1 * kPoolMiB);
+  BlockRef read = arena->allocate(3 * kPoolMiB);
+  BlockRef write = arena->allocate(3 * kPoolMiB, Grant::kWrite);
   read = {};
   write = {};
-  EXPECT_LE(arena->stats().reserved_bytes, 1 * kMiB);
+  EXPECT_LE(arena->stats().reserved_bytes, 1 * kPoolMiB);
 }
 
 TEST(Pools, keep_one_segment_each_and_retire_the_others) {
-  const auto arena = small_arena(64 * kMiB, 0);
+  const auto arena = arena_of_pools(64 * kPoolMiB, 0);
   std::vector<BlockRef> blocks;
   std::set<std::uint32_t> segments;
   for (const Grant most : {Grant::kRead, Grant::kWrite})
     for (int i = 0; i < 3; ++i) {
-      blocks.push_back(arena->allocate(1 * kMiB, most));
+      blocks.push_back(arena->allocate(1 * kPoolMiB, most));
       segments.insert(blocks.back()->segment());
     }
   EXPECT_EQ(segments.size(), 6U);
@@ -115,10 +116,10 @@ TEST(Pools, keep_one_segment_each_and_retire_the_others) {
 }
 
 TEST(Pools, that_are_closed_lose_each_segment_with_its_last_block) {
-  const auto arena = small_arena();
+  const auto arena = arena_of_pools();
   const PoolId pool = arena->make_pool(Grant::kWrite);
   BlockRef small = arena->allocate(1000, pool);
-  BlockRef large = arena->allocate(6 * kMiB, pool);
+  BlockRef large = arena->allocate(6 * kPoolMiB, pool);
   const BlockRef other = arena->allocate(1000);
   {
     const BlockRef rests = arena->allocate(2000, pool);
@@ -130,15 +131,15 @@ TEST(Pools, that_are_closed_lose_each_segment_with_its_last_block) {
   EXPECT_EQ(arena->stats().segments, 2U);
   small = {};
   EXPECT_EQ(arena->stats().segments, 1U);
-  EXPECT_EQ(arena->stats().reserved_bytes, 256 * kKiB) << "what the other block has";
+  EXPECT_EQ(arena->stats().reserved_bytes, 256 * kPoolKiB) << "what the other block has";
   EXPECT_EQ(arena->take_retired().size(), 2U);
   EXPECT_EQ(test::error_of([&] { arena->allocate(2000, pool); }), "Closed");
 }
 
 TEST(Pools, that_are_closed_keep_a_segment_that_is_pinned) {
-  const auto arena = small_arena();
+  const auto arena = arena_of_pools();
   const PoolId pool = arena->make_pool(Grant::kRead);
-  BlockRef block = arena->allocate(1 * kMiB, pool);
+  BlockRef block = arena->allocate(1 * kPoolMiB, pool);
   const std::uint32_t segment = block->segment();
   const auto part = arena->pin(segment, block->offset(), block->generation());
   ASSERT_TRUE(part);

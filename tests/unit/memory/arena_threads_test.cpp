@@ -11,11 +11,11 @@
 namespace tensorbus::memory {
 namespace {
 
-constexpr std::size_t kMiB = std::size_t{1} << 20;
+constexpr std::size_t kOneMiB = std::size_t{1} << 20;
 
 std::shared_ptr<Arena> arena_that_trims() {
   return Arena::create(
-      {.segment_bytes = 1 * kMiB, .budget_bytes = 8 * kMiB, .warm_bytes = 256 * 1024});
+      {.segment_bytes = 1 * kOneMiB, .budget_bytes = 8 * kOneMiB, .warm_bytes = 256 * 1024});
 }
 
 bool all_bytes_are(const Block& block, std::byte value) {

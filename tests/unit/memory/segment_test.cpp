@@ -12,7 +12,7 @@ namespace tensorbus::memory {
 namespace {
 
 const std::size_t kPage = platform::page_bytes();
-constexpr std::size_t kBytes = std::size_t{1} << 20;
+constexpr std::size_t kSegmentBytes = std::size_t{1} << 20;
 
 std::size_t resident_bytes(const Segment& segment) {
   struct stat status{};
@@ -21,9 +21,9 @@ std::size_t resident_bytes(const Segment& segment) {
 }
 
 TEST(Segment, takes_memory_when_it_is_reserved_and_not_twice) {
-  Segment segment(7, kBytes, Grant::kRead);
+  Segment segment(7, kSegmentBytes, Grant::kRead);
   EXPECT_EQ(segment.id(), 7U);
-  EXPECT_EQ(segment.bytes(), kBytes);
+  EXPECT_EQ(segment.bytes(), kSegmentBytes);
   EXPECT_EQ(segment.reserved_bytes(), 0U);
   EXPECT_EQ(resident_bytes(segment), 0U);
   ASSERT_TRUE(segment.reserve({0, 1}));
@@ -32,55 +32,55 @@ TEST(Segment, takes_memory_when_it_is_reserved_and_not_twice) {
   EXPECT_EQ(resident_bytes(segment), first);
   ASSERT_TRUE(segment.reserve({0, first}));
   EXPECT_EQ(resident_bytes(segment), first);
-  ASSERT_TRUE(segment.reserve({0, kBytes}));
-  EXPECT_EQ(segment.reserved_bytes(), kBytes);
-  EXPECT_EQ(resident_bytes(segment), kBytes);
+  ASSERT_TRUE(segment.reserve({0, kSegmentBytes}));
+  EXPECT_EQ(segment.reserved_bytes(), kSegmentBytes);
+  EXPECT_EQ(resident_bytes(segment), kSegmentBytes);
 }
 
 TEST(Segment, gives_back_only_pages_that_lie_wholly_inside) {
-  Segment segment(0, kBytes, Grant::kRead);
-  ASSERT_TRUE(segment.reserve({0, kBytes}));
-  std::memset(segment.data(), 1, kBytes);
-  segment.punch({1, 2 * kPage + 1}, kBytes);
-  EXPECT_EQ(segment.reserved_bytes(), kBytes - kPage);
-  EXPECT_EQ(resident_bytes(segment), kBytes - kPage);
+  Segment segment(0, kSegmentBytes, Grant::kRead);
+  ASSERT_TRUE(segment.reserve({0, kSegmentBytes}));
+  std::memset(segment.data(), 1, kSegmentBytes);
+  segment.punch({1, 2 * kPage + 1}, kSegmentBytes);
+  EXPECT_EQ(segment.reserved_bytes(), kSegmentBytes - kPage);
+  EXPECT_EQ(resident_bytes(segment), kSegmentBytes - kPage);
   EXPECT_EQ(segment.data()[0], std::byte{1});
   EXPECT_EQ(segment.data()[kPage - 1], std::byte{1});
   EXPECT_EQ(segment.data()[kPage], std::byte{0});
   EXPECT_EQ(segment.data()[2 * kPage], std::byte{1});
-  segment.punch({5, kPage - 5}, kBytes);  // less than a page
+  segment.punch({5, kPage - 5}, kSegmentBytes);  // less than a page
   EXPECT_EQ(segment.data()[5], std::byte{1});
 }
 
 TEST(Segment, can_be_given_back_to_the_last_page) {
-  Segment segment(0, kBytes, Grant::kRead);
-  ASSERT_TRUE(segment.reserve({0, kBytes}));
-  segment.punch({0, kBytes}, kBytes);
+  Segment segment(0, kSegmentBytes, Grant::kRead);
+  ASSERT_TRUE(segment.reserve({0, kSegmentBytes}));
+  segment.punch({0, kSegmentBytes}, kSegmentBytes);
   EXPECT_EQ(segment.reserved_bytes(), 0U);
   EXPECT_EQ(resident_bytes(segment), 0U);
 }
 
 TEST(Segment, keeps_its_first_pages_when_not_all_have_to_go) {
-  Segment segment(0, kBytes, Grant::kRead);
-  ASSERT_TRUE(segment.reserve({0, kBytes}));
-  std::memset(segment.data(), 1, kBytes);
-  segment.punch({0, kBytes}, kBytes / 2);
-  EXPECT_EQ(segment.reserved_bytes(), kBytes / 2);
-  EXPECT_EQ(resident_bytes(segment), kBytes / 2);
-  EXPECT_EQ(segment.data()[kBytes / 2 - 1], std::byte{1});
-  segment.punch({0, kBytes}, 0);
-  EXPECT_EQ(segment.reserved_bytes(), kBytes / 2);
+  Segment segment(0, kSegmentBytes, Grant::kRead);
+  ASSERT_TRUE(segment.reserve({0, kSegmentBytes}));
+  std::memset(segment.data(), 1, kSegmentBytes);
+  segment.punch({0, kSegmentBytes}, kSegmentBytes / 2);
+  EXPECT_EQ(segment.reserved_bytes(), kSegmentBytes / 2);
+  EXPECT_EQ(resident_bytes(segment), kSegmentBytes / 2);
+  EXPECT_EQ(segment.data()[kSegmentBytes / 2 - 1], std::byte{1});
+  segment.punch({0, kSegmentBytes}, 0);
+  EXPECT_EQ(segment.reserved_bytes(), kSegmentBytes / 2);
 }
 
 TEST(Segment, is_readable_and_not_writable_through_the_descriptor_for_borrowers) {
-  Segment segment(0, kBytes, Grant::kRead);
+  Segment segment(0, kSegmentBytes, Grant::kRead);
   ASSERT_TRUE(segment.reserve({0, 1}));
   segment.data()[0] = std::byte{5};
   const platform::Fd fd = segment.descriptor(Grant::kRead);
-  platform::verify_sealed_memfd(fd.get(), kBytes, "test");
-  const platform::Mapping mapping(fd.get(), kBytes, platform::Mapping::Access::kRead);
+  platform::verify_sealed_memfd(fd.get(), kSegmentBytes, "test");
+  const platform::Mapping mapping(fd.get(), kSegmentBytes, platform::Mapping::Access::kRead);
   EXPECT_EQ(mapping.data()[0], std::byte{5});
-  EXPECT_EQ(::mprotect(mapping.data(), kBytes, PROT_READ | PROT_WRITE), -1);
+  EXPECT_EQ(::mprotect(mapping.data(), kSegmentBytes, PROT_READ | PROT_WRITE), -1);
 }
 
 }  // namespace

@@ -46,10 +46,10 @@ TEST(StreamingCopy, large_ones_are_whole) {
 
 // What end_streaming() is for: without it, the word may be there before the bytes.
 TEST(StreamingCopy, what_is_said_afterwards_is_seen_afterwards) {
-  constexpr std::size_t kBytes = 256 << 10;
+  constexpr std::size_t kSize = 256 << 10;
   constexpr std::uint64_t kRounds = 2000;
-  std::vector<std::uint64_t> source(kBytes / 8);
-  std::vector<std::uint64_t> target(kBytes / 8);
+  std::vector<std::uint64_t> source(kSize / 8);
+  std::vector<std::uint64_t> target(kSize / 8);
   std::atomic<std::uint64_t> said{0};
   std::atomic<std::uint64_t> seen{0};
   std::uint64_t stale = 0;
@@ -64,7 +64,7 @@ TEST(StreamingCopy, what_is_said_afterwards_is_seen_afterwards) {
   for (std::uint64_t round = 1; round <= kRounds; ++round) {
     std::ranges::fill(source, round);
     streaming_copy(reinterpret_cast<std::byte*>(target.data()),
-                   reinterpret_cast<const std::byte*>(source.data()), kBytes);
+                   reinterpret_cast<const std::byte*>(source.data()), kSize);
     end_streaming();
     said.store(round, std::memory_order_release);
     while (seen.load(std::memory_order_acquire) != round) std::this_thread::yield();

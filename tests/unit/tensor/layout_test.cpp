@@ -12,7 +12,7 @@
 namespace tensorbus {
 namespace {
 
-constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kHugeSize = std::numeric_limits<std::int64_t>::max();
 
 Layout strided(DType dtype, Dims shape, Dims strides) {
   return {dtype, std::move(shape), std::move(strides)};
@@ -52,7 +52,7 @@ TEST(Layout, with_a_size_of_zero_touches_nothing) {
   EXPECT_EQ(layout.strides, (Dims{2, 2, 1}));
   EXPECT_EQ(layout.elements(), 0U);
   EXPECT_EQ(span(layout), (Span{0, 0}));
-  EXPECT_EQ(span(strided(DType::kInt8, {5, 0}, {-100, kHuge})), (Span{0, 0}));
+  EXPECT_EQ(span(strided(DType::kInt8, {5, 0}, {-100, kHugeSize})), (Span{0, 0}));
 }
 
 TEST(Layout, keeps_its_flags) {
@@ -74,7 +74,7 @@ TEST(SpanOf, reaches_back_for_negative_strides) {
   EXPECT_EQ(span(strided(DType::kInt32, {5}, {-1})), (Span{-16, 4}));
   EXPECT_EQ(span(strided(DType::kInt32, {3, 4}, {-10, 2})), (Span{-80, 28}));
   EXPECT_EQ(span(strided(DType::kInt16, {3, 4}, {0, 0})), (Span{0, 2}));
-  EXPECT_EQ(span(strided(DType::kInt16, {1}, {kHuge})), (Span{0, 2}));
+  EXPECT_EQ(span(strided(DType::kInt16, {1}, {kHugeSize})), (Span{0, 2}));
 }
 
 TEST(SpanOf, refuses_what_is_no_layout_and_says_why) {
@@ -95,24 +95,24 @@ TEST(SpanOf, refuses_every_way_to_reach_beyond_63_bits) {
   const std::string beyond = "InvalidArgument: tensor: shape and strides reach beyond 2^62 bytes";
   const std::int64_t big = std::int64_t{1} << 40;
   for (const Layout& layout : {
-           strided(DType::kInt8, {kHuge}, {1}),
-           strided(DType::kInt8, {kHuge}, {0}),
+           strided(DType::kInt8, {kHugeSize}, {1}),
+           strided(DType::kInt8, {kHugeSize}, {0}),
            strided(DType::kInt8, {big, big}, {0, 0}),
            strided(DType::kInt8, {0, big, big}, {0, 0, 0}),
            strided(DType::kFloat64, {std::int64_t{1} << 60}, {1}),
-           strided(DType::kInt8, {2}, {kHuge}),
+           strided(DType::kInt8, {2}, {kHugeSize}),
            strided(DType::kInt8, {2}, {std::numeric_limits<std::int64_t>::min()}),
            strided(DType::kInt8, {3}, {std::numeric_limits<std::int64_t>::min()}),
            strided(DType::kFloat64, {2}, {std::int64_t{1} << 60}),
-           strided(DType::kInt8, {2, 2}, {kHuge / 2, kHuge / 2}),
-           strided(DType::kInt8, {2, 2}, {-kHuge / 2, -kHuge / 2}),
+           strided(DType::kInt8, {2, 2}, {kHugeSize / 2, kHugeSize / 2}),
+           strided(DType::kInt8, {2, 2}, {-kHugeSize / 2, -kHugeSize / 2}),
        })
     EXPECT_EQ(refusal_of(layout), beyond);
   const auto contiguous = [&](Dims shape) {
     return test::error_of([&] { Layout::contiguous(DType::kInt8, shape); });
   };
   EXPECT_EQ(contiguous({big, big}), "InvalidArgument");
-  EXPECT_EQ(contiguous({kHuge}), "InvalidArgument");
+  EXPECT_EQ(contiguous({kHugeSize}), "InvalidArgument");
   EXPECT_EQ(contiguous({-1}), "InvalidArgument");
   EXPECT_EQ(contiguous(Dims(65)), "InvalidArgument");
 }

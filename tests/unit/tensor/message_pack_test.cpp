@@ -25,7 +25,7 @@ Bytes operator+(Bytes left, const Bytes& right) {
 }
 Bytes filled(std::size_t count, int value) { return Bytes(count, static_cast<std::byte>(value)); }
 
-std::string outcome_of(const Bytes& bytes) {
+std::string outcome_of_reading(const Bytes& bytes) {
   return test::error_of([&] { (void)Value::decode(bytes); });
 }
 
@@ -205,31 +205,33 @@ TEST(MessagePack, that_is_cut_short_is_refused_at_every_length) {
     const Bytes bytes = value.encode();
     const std::size_t step = bytes.size() < 1000 ? 1 : 997;
     for (std::size_t length = 0; length < bytes.size(); length += step)
-      ASSERT_EQ(outcome_of({bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length)}),
-                "Protocol")
+      ASSERT_EQ(
+          outcome_of_reading({bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length)}),
+          "Protocol")
           << length << " of " << bytes.size();
-    EXPECT_EQ(outcome_of(bytes + raw({0xc0})), "Protocol") << "a byte too many";
+    EXPECT_EQ(outcome_of_reading(bytes + raw({0xc0})), "Protocol") << "a byte too many";
   }
 }
 
 TEST(MessagePack, refuses_the_byte_that_starts_no_value) {
-  EXPECT_EQ(outcome_of(raw({0xc1})), "Protocol");
-  EXPECT_EQ(outcome_of(raw({0x91, 0xc1})), "Protocol");
+  EXPECT_EQ(outcome_of_reading(raw({0xc1})), "Protocol");
+  EXPECT_EQ(outcome_of_reading(raw({0x91, 0xc1})), "Protocol");
 }
 
 TEST(MessagePack, refuses_tensors_and_tuples_that_are_none) {
-  EXPECT_EQ(outcome_of(raw({0xd4, 1, 0})), "Protocol");
-  EXPECT_EQ(outcome_of(raw({0xd7, 1, 0, 0, 0, 0, 0, 0, 0, 0})), "Protocol");
-  EXPECT_EQ(outcome_of(raw({0xc7, 0, 2})), "Protocol");
-  EXPECT_EQ(outcome_of(raw({0xd4, 2, 5})), "Protocol") << "not a list";
-  EXPECT_EQ(outcome_of(raw({0xd5, 2, 0x90, 0x90})), "Protocol") << "two lists";
-  EXPECT_EQ(outcome_of(raw({0xd4, 2, 0x91, 5})), "Protocol") << "the item lies outside";
+  EXPECT_EQ(outcome_of_reading(raw({0xd4, 1, 0})), "Protocol");
+  EXPECT_EQ(outcome_of_reading(raw({0xd7, 1, 0, 0, 0, 0, 0, 0, 0, 0})), "Protocol");
+  EXPECT_EQ(outcome_of_reading(raw({0xc7, 0, 2})), "Protocol");
+  EXPECT_EQ(outcome_of_reading(raw({0xd4, 2, 5})), "Protocol") << "not a list";
+  EXPECT_EQ(outcome_of_reading(raw({0xd5, 2, 0x90, 0x90})), "Protocol") << "two lists";
+  EXPECT_EQ(outcome_of_reading(raw({0xd4, 2, 0x91, 5})), "Protocol") << "the item lies outside";
 }
 
 TEST(MessagePack, refuses_counts_beyond_its_bytes) {
   for (const int head : {0xc6, 0xc9, 0xdb, 0xdd, 0xdf})
     for (const int most : {0xff, 0x7f})
-      EXPECT_EQ(outcome_of(raw({head, most, 0xff, 0xff, 0xff}) + filled(100, 0)), "Protocol");
+      EXPECT_EQ(outcome_of_reading(raw({head, most, 0xff, 0xff, 0xff}) + filled(100, 0)),
+                "Protocol");
 }
 
 TEST(MessagePack, reads_64_levels_and_refuses_more) {
@@ -238,14 +240,14 @@ TEST(MessagePack, reads_64_levels_and_refuses_more) {
     for (int i = 0; i < levels; ++i) bytes = bytes + head;
     bytes = bytes + raw({0xc0});
     for (int i = 0; i < levels; ++i) bytes = bytes + tail;
-    return outcome_of(bytes);
+    return outcome_of_reading(bytes);
   };
   EXPECT_EQ(read(64, raw({0x91})), "nothing thrown");
   EXPECT_EQ(read(65, raw({0x91})), "Protocol");
   EXPECT_EQ(read(64, raw({0x81, 1})), "nothing thrown");
   EXPECT_EQ(read(65, raw({0x81, 1})), "Protocol");
   EXPECT_EQ(read(65, raw({0x81}), raw({1})), "Protocol");
-  EXPECT_EQ(outcome_of(filled(1'000'000, 0x91)), "Protocol");
+  EXPECT_EQ(outcome_of_reading(filled(1'000'000, 0x91)), "Protocol");
 }
 
 TEST(MessagePack, refuses_to_write_what_nobody_would_read) {
@@ -255,7 +257,7 @@ TEST(MessagePack, refuses_to_write_what_nobody_would_read) {
       Bytes bytes;
       const std::string written = test::error_of([&] { bytes = value.encode(); });
       if (written == "nothing thrown")
-        EXPECT_EQ(outcome_of(bytes), "nothing thrown") << levels;
+        EXPECT_EQ(outcome_of_reading(bytes), "nothing thrown") << levels;
       else
         EXPECT_EQ(written, "InvalidArgument") << levels;
     }
@@ -278,7 +280,7 @@ TEST(MessagePack, that_announces_much_takes_no_more_memory_than_it_has_bytes_for
   bytes = bytes + filled(kCount, 0xc1);
   test::Child child([&] {
     const rlimit limit{std::size_t{2} << 30, std::size_t{2} << 30};
-    return ::setrlimit(RLIMIT_AS, &limit) == 0 && outcome_of(bytes) == "Protocol";
+    return ::setrlimit(RLIMIT_AS, &limit) == 0 && outcome_of_reading(bytes) == "Protocol";
   });
   EXPECT_EQ(child.wait(), "exit 0");
 }
@@ -287,7 +289,7 @@ TEST(MessagePack, survives_garbage_and_mutations) {
   std::mt19937 random(6);
   int accepted = 0;
   const auto feed = [&](const Bytes& bytes) {
-    const std::string outcome = outcome_of(bytes);
+    const std::string outcome = outcome_of_reading(bytes);
     if (outcome == "nothing thrown") ++accepted;
     ASSERT_TRUE(outcome == "nothing thrown" || outcome == "Protocol") << outcome;
   };

@@ -9,8 +9,8 @@ namespace tensorbus::bus {
 namespace {
 
 constexpr int kAtATime = 64;
-constexpr int kLastWords = 4096;  // more than a socket's buffer holds
-constexpr int kLastTries = 50;    // of about a second
+constexpr int kLastWords = 4096;  // messages; more than a socket's buffer holds
+constexpr int kLastTries = 50;    // during about a second
 
 }  // namespace
 
@@ -59,8 +59,8 @@ void Connection::on_ready(Cause cause) {
   on_end_(why);
 }
 
-// Nothing is lost, except with a peer that is gone: then what there is no room for goes with it, or
-// what it had us take could keep the room from coming.
+// Returns true if the message may be handled again after a limit. No message is lost, except from a
+// peer that is gone: its message could wait for ever for resources that the peer itself holds.
 bool Connection::may_try_again(Cause cause) noexcept {
   return cause == Cause::kReady && (!channel_->peer_is_gone() || ++tries_ < kLastTries);
 }
@@ -72,9 +72,9 @@ bool Connection::hear(Cause cause) {
     deaf_ = false;
   }
   if (deaf_ && cause == Cause::kReady) return false;
-  // A bounded number at a time: a peer that talks without end must not keep the others waiting.
-  // What it said before it died is heard first; a child of it that has the socket may go on
-  // talking.
+  // Handles a bounded number of messages at a time, so that a peer that never stops sending does
+  // not block the others. What a peer sent before it died is handled first; a child of it that has
+  // the socket may go on sending.
   for (int i = 0; i < (cause == Cause::kDeath ? kLastWords : kAtATime); ++i) {
     const auto state = unheard_ ? link::Channel::State::kMessage : channel_->receive(received_);
     if (state == link::Channel::State::kEnded) return true;

@@ -10,36 +10,36 @@
 
 namespace tensorbus::bus {
 
-// One end of a connection on the event loop: hands in what the peer says, and tells its end
-// once.
+// One end of a connection: passes the peer's messages to a handler, and reports its end once. On
+// the event loop only.
 class Connection {
  public:
   using OnMessage = std::function<void(link::Channel::Received&)>;
-  // `why` is empty for an orderly end or a death, else says what the peer did wrong.
+  // `why` is empty for an orderly end or a death, else it says what the peer did wrong.
   using OnEnd = std::function<void(const std::string& why)>;
 
-  // Both are called on the event loop, on_end at most once and as the last. An Error that
-  // on_message throws ends the conversation; but when it meets a limit (Error(kOutOfMemory),
-  // std::bad_alloc), it is handed the same message again later, and the next ones after it; of a
-  // peer that has hung up, for about a second.
+  // Both are called on the event loop, on_end at most once and last. An Error that on_message
+  // throws ends the connection. If on_message meets a limit (Error(kOutOfMemory), std::bad_alloc),
+  // it gets the same message again later, and then the next ones; if the peer has hung up, for
+  // about a second.
   Connection(EventLoop& loop, platform::Fd socket, OnMessage on_message, OnEnd on_end);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
   const std::shared_ptr<link::Channel>& channel() const noexcept { return channel_; }
-  // Hears no more from the peer before it has read what it was told. For the side that answers:
-  // were both to do so, they could wait for each other.
+  // Reads no more from the peer until the peer has read what it was sent. For the side that
+  // answers: if both sides did this, they could wait for each other.
   void listen_when_heard();
-  // Takes the peer's death from here as well as from the socket. The descriptor is the caller's.
+  // Also watches a pidfd for the peer's death. The caller keeps the descriptor.
   void watch_death(int pidfd);
-  // Stops listening; the socket stays open while somebody holds the channel.
+  // Stops reading; the socket stays open while somebody holds the channel.
   void close() noexcept;
 
  private:
   enum class Cause { kReady, kDeath };
   void on_ready(Cause cause);
-  // True: it is over.
+  // Returns true if the connection is over.
   bool hear(Cause cause);
   bool may_try_again(Cause cause) noexcept;
 
@@ -51,9 +51,9 @@ class Connection {
   std::optional<EventLoop::Tag> death_tag_;
   int pidfd_ = -1;
   link::Channel::Received received_;
-  bool unheard_ = false;  // received_ met a limit
+  bool unheard_ = false;  // received_ has not been handled, because of a limit
   int tries_ = 0;         // since then, after the peer hung up
-  bool deaf_ = false;     // until what waits in the channel was sent
+  bool deaf_ = false;     // reads nothing until the channel has sent its queue
   bool closed_ = false;
 };
 

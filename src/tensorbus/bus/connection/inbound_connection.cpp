@@ -13,9 +13,9 @@ namespace tensorbus::bus {
 namespace {
 
 constexpr std::size_t kMaxLinks = 65536;
-constexpr std::size_t kMostText = 3000;  // of a refusal
+constexpr std::size_t kMostText = 3000;  // bytes of a refusal
 
-// Why who asks could not read what is published.
+// Returns why the subscriber could not read what is published; nothing if it can.
 std::optional<std::string> mismatch(const link::Subscribe& asked, const MessageType& published) {
   if (asked.fingerprint == 0 || published.is_any() || asked.fingerprint == published.fingerprint())
     return std::nullopt;
@@ -93,7 +93,7 @@ void InboundConnection::end() {
   while (!links_.empty()) end_link(links_.begin());
 }
 
-// What the borrower had not taken yet comes back. True: it held more.
+// Takes back what the borrower has not popped. Returns true if the borrower holds more.
 bool InboundConnection::stop_links() {
   bool held = exchange_->lends();
   for (const auto& [number, link] : links_)
@@ -133,7 +133,7 @@ void InboundConnection::on_message(link::Channel::Received& received) {
       return subscribe(received);
     case link::ControlType::kUnsubscribe: {
       const auto found = links_.find(received.as<link::Unsubscribe>().number);
-      if (found == links_.end()) return;  // its refusal is under way
+      if (found == links_.end()) return;  // its refusal is on the way
       (void)found->second.publisher->stop_link(found->second.link);
       return;
     }
@@ -153,7 +153,7 @@ void InboundConnection::on_message(link::Channel::Received& received) {
   }
 }
 
-// Nothing: there is no room for one. The subscriber looks by itself from time to time.
+// Returns nothing if there is no room; then the subscriber looks from time to time.
 std::optional<memory::PeerCharge> InboundConnection::charge_for_notifier() const {
   try {
     return account_.take({.descriptors = 1});
@@ -230,7 +230,7 @@ void InboundConnection::subscribe(link::Channel::Received& received) {
   } catch (const memory::PeerLimit& limit) {
     return refuse(asked.link, limit.code(), limit.what());
   }
-  // What takes memory here comes before the link, or refuses it: never after the borrower knows.
+  // Allocates the link's memory before the borrower knows of the link, or refuses it.
   auto no_memory = link::Channel::prepare(link::Refused{
       asked.link, static_cast<std::uint32_t>(Code::kOutOfMemory), "the publisher has no memory"});
   const auto entry =
@@ -258,7 +258,7 @@ void InboundConnection::subscribe(link::Channel::Received& received) {
     end_link(entry);
     refuse(asked.link, Code::kClosed, "the publisher is closed");
   } catch (const Error& error) {
-    // No memory or descriptors for a link: our fault, not the peer's.
+    // No memory or descriptors for a link: our limit, not the peer's error.
     end_link(entry);
     refuse(asked.link, error.code(), error.what());
   } catch (const std::bad_alloc&) {

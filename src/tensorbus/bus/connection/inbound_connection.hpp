@@ -17,29 +17,29 @@
 
 namespace tensorbus::bus {
 
-// A borrower that has connected to us, and its links to our publishers. On the event loop only.
+// A connection of a borrower, and its links to our publishers. On the event loop only.
 class InboundConnection {
  public:
   using FindPublisher = std::function<std::shared_ptr<PublisherCore>(std::uint32_t number)>;
   using OnEnd = std::function<void(InboundConnection&, const std::string& why)>;
 
-  // Throws Error(kPermission) if the peer is another user's, memory::PeerLimit if there is no room
-  // for one more connection.
+  // Throws Error(kPermission) if the peer belongs to another user, memory::PeerLimit if there is no
+  // room for one more connection.
   InboundConnection(ParticipantContext& context, platform::Fd socket, FindPublisher find,
                     OnEnd on_end);
 
-  // Has the borrower said who it is, and since when could it have?
+  // Whether the borrower's HELLO was answered; when the connection was opened.
   bool greeted() const noexcept { return greeted_; }
   std::chrono::steady_clock::time_point since() const noexcept { return since_; }
 
-  // The borrower is gone: takes all leases back, at once, or when its lineage has ended. Until then
-  // a child that it forked may read what it held.
+  // The borrower is gone: takes all leases back, at once or when its lineage has ended. Until then
+  // a forked child of it may read what it held.
   void hang_up(const std::string& why);
-  // We are gone, or the time has come: takes all leases back.
+  // Takes all leases back, because this participant closes or the lineage has ended.
   void end();
   bool ended() const noexcept { return ended_; }
   const std::shared_ptr<PeerSession>& exchange() const noexcept { return exchange_; }
-  // Tells who subscribed to a publisher that has closed since.
+  // Tells the subscribers of publishers that have closed since.
   void tell_ended();
   void tell_retired(std::uint32_t segment);
 
@@ -72,14 +72,14 @@ class InboundConnection {
   memory::PeerCharge charge_;  // until connected_ has it
   Connection conversation_;
   std::shared_ptr<link::SegmentSender> segments_;
-  std::shared_ptr<link::PeerMemory> connected_;  // what the borrower lends us
+  std::shared_ptr<link::PeerMemory> connected_;  // the memory that the borrower lends us
   std::shared_ptr<PeerSession> exchange_;
   std::optional<link::Peer> peer_;  // empty until its HELLO came
-  bool greeted_ = false;            // and was answered
-  bool stopped_ = false;            // nothing more is heard or sent
+  bool greeted_ = false;            // its HELLO was answered
+  bool stopped_ = false;            // nothing more is read or sent
   bool ended_ = false;
   Links links_;
-  std::optional<Lineage> lineage_;  // the borrower's, if it told
+  std::optional<Lineage> lineage_;  // of the borrower, if it sent one
 };
 
 }  // namespace tensorbus::bus

@@ -89,7 +89,7 @@ bool OutboundConnection::has_link(const std::shared_ptr<SubscriberCore>& subscri
 }
 
 bool OutboundConnection::idle() {
-  // An owner that is stopped may never greet: who was closed meanwhile waits for it no longer.
+  // A stopped owner may never answer: subscribers that were closed meanwhile no longer wait for it.
   std::erase_if(wanted_, [](const Wanted& wanted) { return wanted.subscriber->closed(); });
   std::erase_if(links_, [](const auto& item) { return item.second.link.expired(); });
   return links_.empty() && wanted_.empty() && !exchange_->used();
@@ -154,7 +154,7 @@ void OutboundConnection::greet(link::Channel::Received& received) {
     throw Error(turned_away_ ? Code::kClosed : Code::kVersionMismatch,
                 "the publisher refused: " + link::as_reason(refused.text));
   }
-  if (!connected_->wake_page) know(received);  // else there was no memory for the rest
+  if (!connected_->wake_page) know(received);  // else only memory for the rest was missing
   if (connected_->pidfd) conversation_.watch_death(connected_->pidfd->get());
   for (; !wanted_.empty(); wanted_.erase(wanted_.begin())) {
     wanted_.front().subscriber->add(wanted_.front().link);

@@ -18,35 +18,35 @@
 
 namespace tensorbus::bus {
 
-// Our connection to an owner, and our subscribers' links over it. On the event loop only; what
-// leases need of it outlives it (link::PeerMemory).
+// Our connection to an owner, and our subscribers' links over it. On the event loop only. What
+// leases need of it (link::PeerMemory) outlives it.
 class OutboundConnection {
  public:
   using OnEnd = std::function<void(OutboundConnection&, const std::string& why)>;
-  // A subscription has ended, but not the publisher: the owner hung up, or has no room for it now.
-  // Must not throw.
+  // Called when a subscription has ended, but not the publisher: the owner hung up, or has no room
+  // for it now. Must not throw.
   using OnLost =
       std::function<void(const std::shared_ptr<SubscriberCore>&, std::uint32_t publisher)>;
 
-  // Throws Error(kPermission) if the peer is another user's, memory::PeerLimit if there is no room
-  // for one more connection.
+  // Throws Error(kPermission) if the peer belongs to another user, memory::PeerLimit if there is no
+  // room for one more connection.
   OutboundConnection(ParticipantContext& context, const Id& owner, platform::Fd socket,
                      OnEnd on_end, OnLost on_lost = {});
 
-  ~OutboundConnection() { conversation_.close(); }  // before the pidfd that it watches goes
+  ~OutboundConnection() { conversation_.close(); }  // before the pidfd that it watches is closed
 
   const Id& owner() const noexcept { return owner_; }
 
   void subscribe(const std::shared_ptr<SubscriberCore>& subscriber, std::uint32_t publisher);
-  // The owner is gone, or we are. What we lent it comes back at once, or when its lineage has
-  // ended: then `on_end` is called once more.
+  // The owner is gone, or this participant closes. What we lent to the owner comes back at once, or
+  // when its lineage has ended; then `on_end` is called once more.
   void end(const std::string& why);
-  // The owner lives, and had no room for us, or we none for it: end() says that it may be asked
+  // Returns true if the owner lives, and one side had no room for the connection: it may be asked
   // again.
   bool turned_away() const noexcept { return turned_away_; }
   bool has_link(const std::shared_ptr<SubscriberCore>& subscriber, std::uint32_t publisher) const;
   bool ended() const noexcept { return ended_; }
-  // Nobody here has a link any more, and nothing was ever asked but for links.
+  // Returns true if no subscriber here has a link, and nothing else was ever asked over it.
   bool idle();
   void tell_retired(std::uint32_t segment) { segments_->retire(segment); }
   const std::shared_ptr<PeerSession>& exchange() const noexcept { return exchange_; }
@@ -67,7 +67,7 @@ class OutboundConnection {
   void know(link::Channel::Received& hello);
   void accepted(link::Channel::Received& received);
   void lost(const std::shared_ptr<SubscriberCore>& subscriber, const link::BorrowerLink& link);
-  // Both ends of a link that the owner names; either may be gone here.
+  // Returns both ends of a link that the owner names; either may be gone here.
   Wanted link_named(std::uint32_t number) const;
 
   ParticipantContext& context_;
@@ -78,7 +78,7 @@ class OutboundConnection {
   memory::PeerCharge charge_;  // until connected_ has it
   Connection conversation_;
   std::shared_ptr<link::PeerMemory> connected_;
-  std::shared_ptr<link::SegmentSender> segments_;  // ours, on the way to the owner
+  std::shared_ptr<link::SegmentSender> segments_;  // sends our segments to the owner
   std::shared_ptr<PeerSession> exchange_;
   bool greeted_ = false;
   bool turned_away_ = false;
@@ -86,7 +86,7 @@ class OutboundConnection {
   std::vector<Wanted> wanted_;  // until the owner's HELLO came
   std::unordered_map<std::uint32_t, Link> links_;
   std::uint32_t next_link_ = 1;
-  std::optional<Lineage> lineage_;  // the owner's, if it told
+  std::optional<Lineage> lineage_;  // of the owner, if it sent one
 };
 
 }  // namespace tensorbus::bus

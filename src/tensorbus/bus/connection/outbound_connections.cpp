@@ -7,7 +7,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kRetryDelay = 20ms;  // a backlog was full
+constexpr auto kRetryDelay = 20ms;  // after a full backlog
 
 }  // namespace
 
@@ -25,7 +25,7 @@ OutboundConnections::Found OutboundConnections::find_or_connect(const Id& owner)
   const auto found = outbound_.find(owner);
   if (found != outbound_.end()) return {found->second.get()};
   if (stale_files_.is_dead(owner)) {
-    // It may listen anew before the next look at it.
+    // It may listen again before the next look at it.
     context_.loop.schedule(look_again_, kRetryDelay);
     return {nullptr, true};
   }
@@ -40,7 +40,7 @@ OutboundConnections::Found OutboundConnections::find_or_connect(const Id& owner)
     }
   } catch (const Error& error) {
     if (error.code() == Code::kOutOfMemory) throw;
-    // The socket is another user's: as with a full backlog, try again.
+    // The socket belongs to another user: try again, as after a full backlog.
   }
   context_.loop.schedule(look_again_, kRetryDelay);
   return {};
@@ -50,7 +50,7 @@ OutboundConnection* OutboundConnections::adopt(const Id& owner, platform::Fd soc
   auto made = std::make_shared<OutboundConnection>(
       context_, owner, std::move(socket),
       [this](OutboundConnection& gone, const std::string& why) {
-        if (gone.ended()) return context_.loop.schedule(dropping_departed_);  // and its lineage
+        if (gone.ended()) return context_.loop.schedule(dropping_departed_);  // with its lineage
         forget(gone, why);
       },
       [this, owner](const std::shared_ptr<SubscriberCore>& subscriber, std::uint32_t publisher) {
@@ -74,8 +74,8 @@ std::vector<std::shared_ptr<link::PeerMemory>> OutboundConnections::orphaned_mem
     if (auto connected = at->second.lock()) left.push_back(std::move(connected));
   if (const auto found = outbound_.find(owner); found != outbound_.end())
     left.push_back(found->second->exchange()->connected());
-  // We may not have heard the end of a connection yet. One that goes on belongs to one that lives,
-  // whatever became of its socket.
+  // The end of a connection may not have been noticed yet. Connections that go on belong to a
+  // living participant, even if its socket is gone.
   std::erase_if(left, [](const auto& connected) { return !connected->is_over(); });
   return left;
 }
@@ -97,14 +97,14 @@ void OutboundConnections::inherit(const Id& owner, const std::shared_ptr<link::P
 void OutboundConnections::forget(OutboundConnection& connection, const std::string& why) {
   connection.end(why);
   inherit(connection.owner(), connection.exchange()->connected());
-  // Nobody finds it any more, but it is the one that calls us: it goes when the task is done.
+  // Nothing finds it any more, but it is the caller: it is destroyed when the task runs.
   auto node = outbound_.extract(connection.owner());
   departed_.push_back(std::move(node.mapped()));
   if (!connection.turned_away()) stale_files_.suspect(connection.owner());
   context_.loop.schedule(dropping_departed_);
 }
 
-// A connection goes when nothing is lent over it any more, which may be later (Lineage).
+// A connection is destroyed when nothing is lent over it any more, which may be later (Lineage).
 void OutboundConnections::drop_departed() {
   context_.loop.schedule(look_again_);
   std::erase_if(departed_, [](const auto& connection) { return !connection->exchange()->lends(); });
@@ -113,7 +113,7 @@ void OutboundConnections::drop_departed() {
 void OutboundConnections::drop_idle() {
   std::erase_if(outbound_, [](const auto& item) {
     if (!item.second->idle()) return false;
-    item.second->exchange()->connected()->pinned->owner_gone();  // what was pinned for later
+    item.second->exchange()->connected()->pinned->owner_gone();  // unused blocks
     return true;
   });
 }

@@ -13,41 +13,42 @@
 
 namespace tensorbus::bus {
 
-// Who lends to this participant: the connections to them, and what is still mapped here of those
-// that are gone. On the event loop.
+// The connections of this participant to owners, and the memory of ended owners that is still
+// mapped here. On the event loop only.
 class OutboundConnections {
  public:
-  // A subscription of a publisher that goes on. Must not throw.
+  // Called for a subscription whose publisher goes on. Must not throw.
   using OnLost = std::function<void(const std::shared_ptr<SubscriberCore>&, const Id& owner,
                                     std::uint32_t publisher)>;
-  // `look_again` is asked for when whoever wants a connection should try once more.
+  // `look_again` is scheduled when a connection that could not be made should be tried again.
   OutboundConnections(ParticipantContext& context, const Domain& domain, StaleFiles& stale_files,
                       EventLoop::Task& look_again, OnLost on_lost);
   OutboundConnections(const OutboundConnections&) = delete;
   OutboundConnections& operator=(const OutboundConnections&) = delete;
 
-  // The connection to a participant, made if need be. Null: it is dead, or there is none for now,
-  // and `look_again` is asked for. Throws memory::PeerLimit.
+  // Returns the connection to a participant; opens it if there is none. Null if the participant is
+  // dead, or if there is no connection now; then `look_again` is scheduled. Throws
+  // memory::PeerLimit.
   OutboundConnection* connection_to(const Id& owner) { return find_or_connect(owner).connection; }
-  // Hands in the session with it, now or later, or null if it is dead.
+  // Calls `on_reached` with the session, now or later; with null if the participant is dead.
   void reach(const Id& owner, const ParticipantContext::OnReached& on_reached);
 
-  // What is mapped here of a participant that has ended. Its own word alone: what came over
-  // connections that we opened to its socket, and not of whoever says in HELLO that it is the same.
+  // Returns the memory of an ended participant that is mapped here. Only memory that came over
+  // connections which we opened to its socket: a peer that claims its id in HELLO is not trusted.
   std::vector<std::shared_ptr<link::PeerMemory>> orphaned_memory_of(const Id& owner);
-  // Is a subscriber of ours joined to this publisher, or has something of it?
+  // Returns true if a subscriber of ours has a link to this publisher, or a lease of its samples.
   bool has_link(const std::shared_ptr<SubscriberCore>& subscriber, const Id& owner,
                 std::uint32_t publisher) const;
 
   void drop_idle();
   void tell_retired(std::uint32_t segment);
-  // We are gone.
+  // This participant closes.
   void end();
 
  private:
   struct Found {
     OutboundConnection* connection = nullptr;
-    bool dead = false;  // else, without a connection: to be tried again in a while
+    bool dead = false;  // else, without a connection: try again later
   };
   Found find_or_connect(const Id& owner);
   OutboundConnection* adopt(const Id& owner, platform::Fd socket);
@@ -62,7 +63,7 @@ class OutboundConnections {
   EventLoop::Task& dropping_departed_;
   const OnLost on_lost_;
   std::map<Id, std::shared_ptr<OutboundConnection>> outbound_;
-  std::vector<std::shared_ptr<OutboundConnection>> departed_;  // that hung up
+  std::vector<std::shared_ptr<OutboundConnection>> departed_;  // after they hung up
   std::multimap<Id, std::weak_ptr<link::PeerMemory>> orphans_;
 };
 

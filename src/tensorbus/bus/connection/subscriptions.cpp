@@ -15,25 +15,25 @@ constexpr int kMostUnreached = 256;  // about 3 ms
 
 void Subscriptions::add(const std::shared_ptr<SubscriberCore>& subscriber,
                         std::string escaped_topic) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   listening_.push_back({subscriber, std::move(escaped_topic), {}});
 }
 
 void Subscriptions::remove(const std::shared_ptr<SubscriberCore>& subscriber) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   std::erase_if(listening_, [&](const Listening& listening) {
     return listening.subscriber.expired() || listening.subscriber.lock() == subscriber;
   });
 }
 
 bool Subscriptions::empty() const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return listening_.empty();
 }
 
 bool Subscriptions::join(const std::vector<std::string>& files, OutboundConnections& owners) {
   bool room_for_all = true;
-  // Of many that are dead some at a time: when their files go, the directory changes once more.
+  // Only some of many dead owners at a time: removing their files makes us look again.
   int left = kMostUnreached;
   for (const auto& [subscriber, publisher] : not_joined(files, owners)) {
     try {
@@ -41,7 +41,7 @@ bool Subscriptions::join(const std::vector<std::string>& files, OutboundConnecti
         join(subscriber, publisher, owners);
       else if (--left == 0)
         break;
-    } catch (const memory::PeerLimit& limit) {  // of one owner, perhaps: the others are not
+    } catch (const memory::PeerLimit& limit) {  // perhaps of one owner only: the loop goes on
       room_for_all = false;
       subscriber->not_joined(limit.what());
     }
@@ -56,14 +56,14 @@ std::vector<Subscriptions::Pair> Subscriptions::not_joined(const std::vector<std
     if (const auto marker = parse_marker(file))
       markers.emplace(marker->escaped_topic, PublisherName{marker->participant, marker->publisher});
   std::vector<Pair> found;
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   for (Listening& listening : listening_) {
     std::set<PublisherName> present;
     const auto [begin, end] = markers.equal_range(listening.escaped_topic);
     for (auto at = begin; at != end; ++at) present.insert(at->second);
     const auto subscriber = listening.subscriber.lock();
     if (!subscriber) continue;
-    // Of a publisher that goes on somebody may have removed the marker: it comes back.
+    // Someone may have removed the marker of a publisher that goes on; the marker will come back.
     std::erase_if(listening.joined, [&](const auto& item) {
       const auto& [owner, number] = item.first;
       return !present.contains(item.first) && !owners.has_link(subscriber, owner, number);
@@ -78,7 +78,7 @@ void Subscriptions::join(const std::shared_ptr<SubscriberCore>& subscriber,
                          const PublisherName& publisher, OutboundConnections& owners) {
   OutboundConnection* const connection = owners.connection_to(publisher.first);
   if (connection == nullptr) return;
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   Listening* const listening = find(subscriber);
   if (listening == nullptr) return;
   const auto joined = listening->joined.emplace(publisher, Joined{}).first;
@@ -92,7 +92,7 @@ void Subscriptions::join(const std::shared_ptr<SubscriberCore>& subscriber,
 
 void Subscriptions::lose(const std::shared_ptr<SubscriberCore>& subscriber,
                          const PublisherName& publisher) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   Listening* const listening = find(subscriber);
   if (listening == nullptr) return;
   const auto joined = listening->joined.find(publisher);
@@ -100,13 +100,13 @@ void Subscriptions::lose(const std::shared_ptr<SubscriberCore>& subscriber,
 }
 
 void Subscriptions::forget_lost() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   for (Listening& listening : listening_)
     std::erase_if(listening.joined, [](const auto& item) { return item.second.lost; });
 }
 
 bool Subscriptions::look_after_events() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   bool polled = false;
   for (const Listening& listening : listening_)
     if (const auto subscriber = listening.subscriber.lock())

@@ -3,17 +3,17 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tensorbus/bus/connection/outbound_connections.hpp"
 #include "tensorbus/bus/subscribe/subscriber_core.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::bus {
 
-// The subscribers of a participant, and which publishers each of them was joined with. Thread-safe.
+// The subscribers of a participant, and the publishers that each was joined to. Thread-safe.
 class Subscriptions {
  public:
   using PublisherName = std::pair<Id, std::uint32_t>;
@@ -22,16 +22,16 @@ class Subscriptions {
   void remove(const std::shared_ptr<SubscriberCore>& subscriber);
   bool empty() const;
 
-  // Joins every subscriber with every publisher of its topic that it was not joined with; `files`
-  // are the domain's. On the event loop. False: for some there was no room (memory::PeerLimit);
-  // they are told, and to be joined later.
+  // Joins every subscriber to every publisher of its topic that it was not joined to; `files` are
+  // the files of the domain. On the event loop. Returns false if there was no room for some
+  // (memory::PeerLimit): they are told, and must be joined later.
   bool join(const std::vector<std::string>& files, OutboundConnections& owners);
-  // The publisher goes on, the subscription does not: to be joined again after forget_lost().
+  // A subscription has ended but its publisher goes on: it is joined again after forget_lost().
   void lose(const std::shared_ptr<SubscriberCore>& subscriber,
             const PublisherName& publisher) noexcept;
   void forget_lost();
 
-  // True: there are some that somebody polls.
+  // Returns true if programs poll some of the subscribers.
   bool look_after_events();
 
  private:
@@ -49,10 +49,10 @@ class Subscriptions {
                                const OutboundConnections& owners);
   void join(const std::shared_ptr<SubscriberCore>& subscriber, const PublisherName& publisher,
             OutboundConnections& owners);
-  Listening* find(const std::shared_ptr<SubscriberCore>& subscriber) noexcept;
+  Listening* find(const std::shared_ptr<SubscriberCore>& subscriber) noexcept TB_REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;
-  std::vector<Listening> listening_;
+  mutable platform::Mutex mutex_;
+  std::vector<Listening> listening_ TB_GUARDED_BY(mutex_);
 };
 
 }  // namespace tensorbus::bus

@@ -18,7 +18,7 @@ const std::byte* first_of(const CopyPlan::Copy& copy) {
 const std::byte* begin_of(const CopyPlan::Copy& copy) { return first_of(copy) + copy.span.begin; }
 const std::byte* end_of(const CopyPlan::Copy& copy) { return first_of(copy) + copy.span.end; }
 
-// Does its copy bring every byte between its first and its last along?
+// Returns true if the copy includes every byte between its first and its last.
 bool is_dense(const CopyPlan::Copy& copy) {
   return copy.span.bytes() <= copy.view->layout.packed_bytes();
 }
@@ -30,7 +30,7 @@ void CopyPlan::add(std::size_t tensor, const TensorView& view, ByteSpan span) {
 }
 
 std::size_t CopyPlan::lay_out() {
-  // The lowest first; of those that begin together the longest, which may cover the others.
+  // The lowest first; at the same place the longest first, because it may cover the others.
   if (copies_.size() > 1)
     std::sort(copies_.begin(), copies_.end(), [](const Copy& a, const Copy& b) {
       return begin_of(a) != begin_of(b) ? begin_of(a) < begin_of(b) : end_of(a) > end_of(b);
@@ -65,10 +65,10 @@ void CopyPlan::lay_out_together(std::span<Copy> overlapping) {
   }
   const auto hull = static_cast<std::size_t>(end - begin);
   if (!holes_are_cheap(hull, packed)) {
-    for (Copy& copy : overlapping) lay_out_alone(copy);  // columns of a matrix, say
+    for (Copy& copy : overlapping) lay_out_alone(copy);  // e.g. columns of a matrix
     return;
   }
-  // As far from a boundary as the original, so that its elements stay as well aligned.
+  // Keeps the distance from an alignment boundary, so that elements stay as well aligned.
   const std::size_t place = bytes_ + reinterpret_cast<std::uintptr_t>(begin) % kTensorAlignment;
   const Copy* cover = nullptr;
   for (Copy& copy : overlapping) {

@@ -10,27 +10,27 @@
 
 namespace tensorbus::bus {
 
-// Where the tensors of a message that lie outside the arena go in the block that takes their
-// copies. Tensors that overlap in memory, views of one another, keep their places to one another,
-// so that they overlap in the copy too; every byte is copied once.
+// Plans the copy of a message's tensors that lie outside the arena into one block. Tensors that
+// overlap in memory (views of one another) keep their relative places, so the copies overlap too,
+// and every byte is copied once. Not thread-safe.
 class CopyPlan {
  public:
   struct Copy {
-    std::size_t tensor = 0;  // its index in the message
+    std::size_t tensor = 0;  // the tensor's index in the message
     const TensorView* view = nullptr;
     ByteSpan span;          // of the view
     Layout layout;          // of the copy
-    std::size_t place = 0;  // of the lowest byte of the copy, in the block
-    bool covered = false;   // another copy brings its bytes along
+    std::size_t place = 0;  // of the copy's lowest byte, in the block
+    bool covered = false;   // another copy includes its bytes
   };
 
-  // `span` is the view's, and not empty. The view has to outlive the plan.
+  // `span` is the view's, and not empty. The view outlives the plan.
   void add(std::size_t tensor, const TensorView& view, ByteSpan span);
-  // Gives every copy its layout and its place; returns the bytes of the block.
+  // Gives every copy its layout and place; returns the size of the block in bytes.
   std::size_t lay_out();
 
   std::span<const Copy> copies() const noexcept { return copies_; }
-  // Fills the block; returns how many bytes were moved.
+  // Fills the block; returns how many bytes were copied.
   std::size_t fill(std::byte* block, Stores stores) const;
 
  private:

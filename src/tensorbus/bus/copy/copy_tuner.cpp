@@ -16,7 +16,7 @@ Stores other(Stores stores) noexcept {
 Stores CopyTuner::in_turn() const noexcept { return trying_ ? other(chosen_) : chosen_; }
 
 CopyTuner::Turn CopyTuner::begin(std::size_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (bytes < bytes_ / 2 || bytes / 2 > bytes_) {
     bytes_ = bytes;
     chosen_ = Stores::kOrdinary;
@@ -29,7 +29,7 @@ CopyTuner::Turn CopyTuner::begin(std::size_t bytes) {
 }
 
 void CopyTuner::end(const Turn& turn, std::chrono::nanoseconds took) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (turn.stores != in_turn()) return;  // another thread has ended its phase
   if (turn.judged)
     best_ = std::min(best_, static_cast<double>(took.count()) / static_cast<double>(turn.bytes));

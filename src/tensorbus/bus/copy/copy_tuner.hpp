@@ -4,32 +4,33 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <mutex>
 
 #include "tensorbus/platform/clock.hpp"
+#include "tensorbus/platform/mutex.hpp"
 #include "tensorbus/tensor/layout.hpp"
 
 namespace tensorbus::bus {
 
-// Finds out with which stores the copies of one publisher are made sooner, by trying. It depends on
-// what nobody can tell beforehand: whether a subscriber on another core reads the copies (each line
-// then has to be taken back from it), how far away that core is, whether a copy fits into the
+// Finds out by trying which stores make the copies of one publisher faster. This cannot be known
+// beforehand. It depends on whether a subscriber on another core reads the copies (then each cache
+// line must be taken back from that core), how far away that core is, whether a copy fits into the
 // caches, and the processor (docs/decisions/0016-copies-are-tuned.md).
 //
-// One kind of stores is in use for a period of copies; then the other is tried for kTrial of them,
-// and is in use from there on if it took a tenth less. A period is twice as long as the one before,
-// up to kLongestPeriod, as long as nothing changes. Copies of less than half or more than twice the
-// size begin anew. Thread-safe.
+// One kind of stores is used for a period of copies. Then the other kind is tried for kTrial
+// copies; it is used from then on if it took a tenth less time. While nothing changes, each period
+// is twice as long as the one before, up to kLongestPeriod. Copies of less than half or more than
+// twice the size start again. Thread-safe.
 class CopyTuner {
  public:
   static constexpr std::uint32_t kTrial = 4;  // copies
-  // The last ones of a trial or a period: what the other stores left in the caches is gone by then.
+  // Only the last copies of a trial or period count: by then, the effects of the other stores on
+  // the caches are gone.
   static constexpr std::uint32_t kJudged = 3;
   static constexpr std::uint32_t kFirstPeriod = 64;
   static constexpr std::uint32_t kLongestPeriod = 4096;
 
-  // Has `copy` done, a function of Stores that copies so many bytes. Small ones take ordinary
-  // stores: their readers have them sooner from our caches than from memory.
+  // Calls `copy`, a function of Stores that copies `bytes` bytes. Small copies use ordinary stores:
+  // readers get them faster from our caches than from memory.
   template <typename Copy>
   void run(std::size_t bytes, Copy copy) {
     if (bytes < kWorthTuning) return copy(Stores::kOrdinary);
@@ -57,17 +58,17 @@ class CopyTuner {
  private:
   static constexpr double kNone = std::numeric_limits<double>::infinity();
 
-  Stores in_turn() const noexcept;
-  void end_phase() noexcept;
+  Stores in_turn() const noexcept TB_REQUIRES(mutex_);
+  void end_phase() noexcept TB_REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  std::size_t bytes_ = 0;  // of the copy that the comparison began with
-  Stores chosen_ = Stores::kOrdinary;
-  bool trying_ = false;          // the other one
-  std::uint32_t left_ = kTrial;  // copies of this trial or period
-  std::uint32_t period_ = kFirstPeriod;
-  double best_ = kNone;         // ns a byte, of those judged in it
-  double chosen_best_ = kNone;  // the same of the period before this trial
+  platform::Mutex mutex_;
+  std::size_t bytes_ TB_GUARDED_BY(mutex_) = 0;  // of the copy that the comparison began with
+  Stores chosen_ TB_GUARDED_BY(mutex_) = Stores::kOrdinary;
+  bool trying_ TB_GUARDED_BY(mutex_) = false;          // the other one
+  std::uint32_t left_ TB_GUARDED_BY(mutex_) = kTrial;  // copies of this trial or period
+  std::uint32_t period_ TB_GUARDED_BY(mutex_) = kFirstPeriod;
+  double best_ TB_GUARDED_BY(mutex_) = kNone;         // ns a byte, of those judged in it
+  double chosen_best_ TB_GUARDED_BY(mutex_) = kNone;  // the same of the period before this trial
 };
 
 }  // namespace tensorbus::bus

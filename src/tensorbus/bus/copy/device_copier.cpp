@@ -10,7 +10,7 @@
 namespace tensorbus::bus {
 namespace {
 
-// So that a copy which waits for its writer keeps few others waiting.
+// Several, so that a copy that waits for its writer delays few others.
 constexpr std::size_t kMostWorkers = 8;  // of a device
 
 }  // namespace
@@ -31,7 +31,7 @@ void DeviceCopier::require(const Device& device) {
 }
 
 void DeviceCopier::close() {
-  const std::lock_guard lock(take_back_mutex_);
+  const platform::MutexLock lock(take_back_mutex_);
   take_back_ = {};
 }
 
@@ -49,7 +49,7 @@ memory::BlockRef DeviceCopier::allocate_anyhow(const Device& device, std::size_t
     if (error.code() != Code::kOutOfMemory) throw;
   }
   {
-    const std::lock_guard lock(take_back_mutex_);
+    const platform::MutexLock lock(take_back_mutex_);
     if (take_back_) take_back_();
   }
   return device_memory_->allocate(gpu, bytes);
@@ -72,10 +72,10 @@ void DeviceCopier::fill(const memory::BlockRef& block, const DevicePlan& plan,
   put_back(device, std::move(worker));
 }
 
-// One that has nothing to do, else another, else the one that has had its work for longest.
+// Returns an idle worker, else a new one, else the one whose work is the oldest.
 DeviceCopier::Worker DeviceCopier::take_worker(const platform::Gpu& device) {
   {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     std::vector<Worker>& all = workers_[&device];
     auto found = std::find_if(all.begin(), all.end(), [this](const Worker& worker) {
       return device_memory_->marks().whole(worker.last);
@@ -91,7 +91,7 @@ DeviceCopier::Worker DeviceCopier::take_worker(const platform::Gpu& device) {
 }
 
 void DeviceCopier::put_back(const platform::Gpu& device, Worker worker) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   workers_[&device].push_back(std::move(worker));
 }
 

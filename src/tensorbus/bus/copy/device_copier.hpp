@@ -3,41 +3,41 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <tensorbus/device.hpp>
 #include <vector>
 
 #include "tensorbus/bus/copy/device_plan.hpp"
 #include "tensorbus/device/memory/device_memory.hpp"
 #include "tensorbus/device/memory/own_block.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::bus {
 
-// Copies what was received into blocks of a participant's own on a device (docs/cuda.md, "Copies of
-// one's own"). Streams that do nothing else make them, so nobody waits for a GPU. Thread-safe; no
-// lock is held while the driver is called. Samples keep it, also beyond their participant.
+// Copies received tensors into blocks of a participant's own on a device (docs/cuda.md, "Copies of
+// one's own"). Streams of our own make the copies, so no thread waits for a GPU. Thread-safe; no
+// lock is held while the driver is called. Samples keep it alive, also after their participant.
 class DeviceCopier {
  public:
   using Stream = memory::DeviceKeeper::OurStream;
 
-  // `take_back`: has what others returned taken back, when a device has no room.
+  // `take_back`: drains the return rings of borrowers, when a device has no room.
   DeviceCopier(std::shared_ptr<memory::DeviceMemory> device_memory,
                std::function<void()> take_back);
   // Throws Error(kUnsupported) that says why nothing can be copied to a device here.
   static void require(const Device& device);
-  // The participant is gone, and with it `take_back`.
+  // The participant is gone, and `take_back` with it.
   void close();
 
-  // One that may be published any number of times. Throws what DeviceMemory::allocate() throws.
+  // Returns a block for any number of publications. Throws like DeviceMemory::allocate().
   memory::BlockRef allocate(const Device& device, std::size_t bytes);
-  // Fills the block. `order_behind` has the stream that does wait for what it copies. Throws what
-  // the driver says, and then nothing writes to the block any more.
+  // Fills the block. `order_behind` makes the stream wait for the source of the copy. Throws the
+  // driver's errors; then nothing writes to the block any more.
   using OrderBehind = std::function<void(const Stream&)>;
   void fill(const memory::BlockRef& block, const DevicePlan& plan, const OrderBehind& order_behind);
   std::shared_ptr<memory::OwnBlock> own(memory::BlockRef block, memory::OwnBlock::Intact intact) {
     return std::make_shared<memory::OwnBlock>(device_memory_, std::move(block), std::move(intact));
   }
-  // Until the block is filled.
+  // Keeps `what` until the block is filled.
   void keep_until_filled(const memory::Block& block, std::shared_ptr<const void> what) {
     device_memory_->marks().keep_until_whole(block, std::move(what));
   }
@@ -52,11 +52,11 @@ class DeviceCopier {
   void put_back(const platform::Gpu& device, Worker worker);
 
   const std::shared_ptr<memory::DeviceMemory> device_memory_;
-  std::mutex take_back_mutex_;
-  std::function<void()> take_back_;
-  std::mutex mutex_;
+  platform::Mutex take_back_mutex_;
+  std::function<void()> take_back_ TB_GUARDED_BY(take_back_mutex_);
+  platform::Mutex mutex_;
   // That nobody uses just now, the one that was used last, last.
-  std::map<const platform::Gpu*, std::vector<Worker>> workers_;
+  std::map<const platform::Gpu*, std::vector<Worker>> workers_ TB_GUARDED_BY(mutex_);
 };
 
 }  // namespace tensorbus::bus

@@ -8,21 +8,21 @@
 
 namespace tensorbus::bus {
 
-// Where stretches of memory go in a block on a device that takes their copies. Those that overlap,
-// of views of one another, are one stretch, which is copied once: the copies are views of one
-// another, too. Elements keep their places to one another, since nothing there packs them.
+// Plans the copy of ranges of memory into one block on a device. Ranges that overlap (views of one
+// another) become one range, which is copied once, so the copies are views of one another too.
+// Elements keep their relative places; nothing packs them. Not thread-safe.
 class DevicePlan {
  public:
-  // `packed_bytes`: how many of them are elements'.
+  // `packed_bytes`: how many of the bytes belong to elements.
   void add(const std::byte* begin, std::size_t bytes, std::size_t packed_bytes);
-  // Gives each stretch its place; returns the bytes of the block.
+  // Gives each range its place; returns the size of the block in bytes.
   std::size_t lay_out();
-  // Throws Error(kUnsupported) for a stretch that has too few elements in it.
+  // Throws Error(kUnsupported) for a range of which elements are too small a part.
   void require_dense() const;
-  // Of a byte that was added: where its copy lies in the block.
+  // Returns the place in the block of the copy of a byte that was added.
   std::size_t place_of(const std::byte* byte) const;
-  std::size_t bytes() const;  // that are copied
-  // Throws what the driver says.
+  std::size_t bytes() const;  // in total, to copy
+  // Throws the driver's errors.
   void copy_on(const platform::GpuStream& stream, std::byte* block) const;
 
  private:
@@ -32,7 +32,7 @@ class DevicePlan {
     std::size_t packed_bytes = 0;
     std::size_t place = 0;
   };
-  std::vector<Stretch> stretches_;  // once they are laid out: the lowest first
+  std::vector<Stretch> stretches_;  // after lay_out(): the lowest first
 };
 
 }  // namespace tensorbus::bus

@@ -53,7 +53,7 @@ std::size_t DeviceTensors::copy(const Allocate& allocate, memory::WriteMarks& ma
   return copied;
 }
 
-// One of the streams copies, behind all of them.
+// One of the streams copies, after all of them.
 void DeviceTensors::fill(const Copies& copies, const memory::BlockRef& block,
                          memory::WriteMarks& marks) {
   const platform::GpuStream& stream = copies.streams.front();

@@ -9,14 +9,12 @@
 #include <utility>
 
 #include "tensorbus/bus/domain/topic_name.hpp"
-#include "tensorbus/link/wake/wake.hpp"
-#include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/error.hpp"
 
 namespace tensorbus::bus {
 namespace {
 
-// Each may be lost to a sweep; all only if something else is wrong, and then a thousand take 20 ms.
+// A sweep can defeat single attempts. If all fail, something else is wrong; a thousand take 20 ms.
 constexpr int kListenAttempts = 1000;
 
 std::shared_ptr<const platform::Fd> opened(const std::string& path) {
@@ -31,12 +29,12 @@ Domain::Domain(const std::string& asked)
 }
 
 Domain::Directory Domain::directory() const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return directory_;
 }
 
 std::string Domain::path() const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return path_;
 }
 
@@ -44,7 +42,7 @@ platform::DirectoryWatch Domain::watch_place() const {
   platform::PrivateDirectory way;
   try {
     way = platform::open_private(path(), platform::IfMissing::kLeave);
-  } catch (const Error& error) {  // it is not there any more: whoever follow()s is told why
+  } catch (const Error& error) {  // it is gone: follow() reports why
     if (error.code() == Code::kOutOfMemory) throw;
   }
   return platform::DirectoryWatch(*directory(), way.above);
@@ -57,7 +55,7 @@ platform::Fd Domain::listen(const Id& participant) const {
       return platform::listen_in(*directory(), temporary, socket_name(participant));
     } catch (const Error& error) {
       // A sweep may have taken the socket for dead before it listened: then it is made again. And
-      // the last one here may have removed the directory.
+      // the last participant may have removed the directory.
       remove(temporary);
       if (attempt == kListenAttempts || error.code() != Code::kSystem) throw;
       (void)follow(participant);
@@ -73,35 +71,32 @@ platform::Connection Domain::connect(const Id& participant) const {
 }
 
 void Domain::add_marker(const std::string& name, std::string_view content) const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto marker = markers_.emplace(name, content).first;
   try {
     platform::create_file(*directory_, name, content);
   } catch (...) {
-    // Of a directory that was just removed: whoever follows it makes the marker in the next.
+    // The directory was just removed: the caller of follow() makes the marker in the next one.
     if (platform::is_removed(*directory_)) return;
     markers_.erase(marker);
     throw;
   }
 }
 
-// Under the mutex, so that nobody makes it again just now.
+// Under the mutex, so that no other thread makes the file again meanwhile.
 void Domain::remove_file(const std::string& name) const noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   markers_.erase(name);
   platform::remove_file(*directory_, name);
 }
 
-Outcome Domain::wait(std::chrono::nanoseconds timeout, const GiveUp& give_up,
+Outcome Domain::wait(const platform::StopCondition& stop,
                      const std::function<bool()>& holds) const {
   platform::DirectoryWatch changes = watch();
-  const platform::Deadline deadline(timeout);
-  while (!holds()) {
-    if (deadline.passed()) return Outcome::kTimedOut;
-    if (give_up && give_up()) return Outcome::kInterrupted;
-    changes.wait(deadline.remaining(link::kParkSlice));
-  }
-  return Outcome::kDone;
+  return stop.wait(holds, [&](std::chrono::nanoseconds most) {
+    changes.wait(most);
+    return platform::FutexWait::kWoken;
+  });
 }
 
 void Domain::remove_files_of(const Id& participant) const {
@@ -109,7 +104,7 @@ void Domain::remove_files_of(const Id& participant) const {
     if (owner_of_file(name) == participant) remove(name);
 }
 
-// Each is asked right before its files go: one that has lost its socket, and lives, makes another.
+// Asks each right before: a living participant that lost its socket makes another.
 std::set<Id> Domain::remove_files_of_dead(const std::set<Id>& participants) const {
   std::map<Id, std::vector<std::string>> files;
   for (const std::string& name : list())
@@ -132,9 +127,9 @@ void Domain::sweep(const Id& self) const {
     if (name != temporary_socket_name(*owner))
       owners.insert(*owner);
     else if (is_dead(name))
-      remove(name);  // this name alone: a newborn may have got its final one just now
+      remove(name);  // only this name: a new participant may have renamed its socket just now
   }
-  // These have listened once, so who refuses a connection is dead.
+  // These have listened before, so one that refuses a connection is dead.
   (void)remove_files_of_dead(owners);
 }
 
@@ -143,7 +138,7 @@ bool Domain::is_dead(const Id& participant) const { return is_dead(socket_name(p
 bool Domain::is_dead(const std::string& socket) const {
   try {
     return platform::connect_in(*directory(), socket).outcome == platform::Connect::kDead;
-  } catch (const Error&) {  // out of descriptors, or another user's: somebody else will find out
+  } catch (const Error&) {  // no descriptors, or another user's: others will find out
     return false;
   }
 }
@@ -156,7 +151,7 @@ bool Domain::follow(const Id& self) const {
   if (!is_domain_path(asked_)) path = domain_path(asked_);
   auto fd = opened(path);
   {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     path_ = std::move(path);
     directory_.fd = std::move(fd);
     ++moves_;
@@ -165,24 +160,24 @@ bool Domain::follow(const Id& self) const {
   try {
     for (const std::string& name : platform::list_directory(*before))
       if (owner_of_file(name) == self) platform::remove_file(*before, name);
-  } catch (const std::exception&) {  // it is no more
+  } catch (const std::exception&) {  // it no longer exists
   }
   return true;
 }
 
 std::uint64_t Domain::moves() const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return moves_;
 }
 
 bool Domain::has_marked(const std::string& name) const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return markers_.contains(name);
 }
 
 bool Domain::restore_markers() const {
   bool some = false;
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   for (const auto& [name, content] : markers_) {
     if (platform::inode_of(*directory_, name) != 0) continue;
     platform::create_file(*directory_, name, content);

@@ -1,85 +1,84 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
 #include <tensorbus/id.hpp>
-#include <tensorbus/options.hpp>
-#include <tensorbus/stats.hpp>
 #include <vector>
 
 #include "tensorbus/bus/domain/domain_path.hpp"
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/files/directory.hpp"
 #include "tensorbus/platform/files/private_directory.hpp"
+#include "tensorbus/platform/mutex.hpp"
 #include "tensorbus/platform/unix_socket.hpp"
+#include "tensorbus/platform/waiting/stop_condition.hpp"
 
 namespace tensorbus::bus {
 
-// The directory that names one bus. While it is open it has a shared lock (flock), which cleaners
-// of /tmp honour. Thread-safe: every call is one system call or a few.
+// The directory that identifies one bus. While it is open it has a shared lock (flock), which
+// programs that clean /tmp respect. Thread-safe: every call is one system call or a few.
 class Domain {
  public:
-  // Makes the directory if need be. Throws Error(kPermission) if others own it, may write to it, or
-  // could lead us elsewhere.
+  // Makes the directory if it is missing. Throws Error(kPermission) if other users own it, may
+  // write to it, or could redirect its path.
   explicit Domain(const std::string& asked);
 
   std::string path() const;
   std::vector<std::string> list() const { return platform::list_directory(*directory()); }
   platform::DirectoryWatch watch() const { return platform::DirectoryWatch(*directory()); }
-  // The same, which is also told when it, or one above it, is renamed.
+  // The same; also reports when the directory, or one above it, is renamed.
   platform::DirectoryWatch watch_place() const;
 
   platform::Fd listen(const Id& participant) const;
   platform::Connection connect(const Id& participant) const;
 
-  // `content` tells about what is marked. It stays until remove_file(): see restore_markers().
+  // `content` describes what is marked. The marker stays until remove_file(): see
+  // restore_markers().
   void add_marker(const std::string& name, std::string_view content = {}) const;
   std::string read_marker(const std::string& name, std::size_t most_bytes) const noexcept {
     return platform::read_file(*directory(), name, most_bytes);
   }
   void remove_file(const std::string& name) const noexcept;
-  // Does nobody listen at the socket of this participant?
+  // Returns true if nothing listens at the socket of this participant.
   bool is_dead(const Id& participant) const;
-  // Until `holds`, which is asked again when the directory changes. kDone, kTimedOut, kInterrupted.
-  Outcome wait(std::chrono::nanoseconds timeout, const GiveUp& give_up,
-               const std::function<bool()>& holds) const;
+  // Waits until `holds` returns true; it is called again when the directory changes. Returns kDone,
+  // kTimedOut or kInterrupted.
+  Outcome wait(const platform::StopCondition& stop, const std::function<bool()>& holds) const;
 
   // Removes socket and markers of a participant that is gone.
   void remove_files_of(const Id& participant) const;
-  // The same of those among them that are dead, which it returns. One listing for all.
+  // Does the same for the dead among them, and returns these. One listing for all.
   std::set<Id> remove_files_of_dead(const std::set<Id>& participants) const;
-  // Removes what dead participants left behind. `self` is spared.
+  // Removes what dead participants left behind, but nothing of `self`.
   void sweep(const Id& self) const;
 
-  // For whoever has files here and finds that they, or the directory, are gone.
+  // The following are for a participant whose files, or whose directory, are gone.
   //
-  // Is it no longer where its path leads? Then the one that is there now is taken, made
-  // if need be; what `self` had in the old one is removed. The markers, the watch and the socket
-  // are the caller's to make anew.
+  // If the directory is no longer where its path leads, opens the one that is there now, or makes
+  // it, removes the files of `self` from the old one, and returns true. The caller then renews the
+  // markers, the watch and the socket.
   bool follow(const Id& self) const;
-  // How often one was followed, by listen() too: whoever watches has to watch the next one then.
+  // Counts changes of directory, also by listen(). After one, a watch must be renewed.
   std::uint64_t moves() const;
   bool has_marked(const std::string& name) const;
-  // Makes those of our markers again that somebody has removed. True: there were some.
+  // Makes removed markers of ours again. Returns true if there were some.
   bool restore_markers() const;
-  // Of the file, to know it again; 0 if there is none.
+  // Returns the inode of a file, to recognise it later; 0 if there is none.
   ino_t inode_of(const std::string& name) const noexcept {
     return platform::inode_of(*directory(), name);
   }
-  // Takes the lock if it is not ours yet. False: somebody is cleaning up there right now.
+  // Takes the lock if it is not ours yet. Returns false if a cleaning program has it now.
   bool try_lock() const noexcept;
-  // Nobody is here any more: a directory that was made for a name goes, one that was given stays.
+  // Removes a directory without participants that was made for a name; a given path stays.
   void remove_if_empty() const noexcept;
 
  private:
-  // Keeps the descriptor for as long as it is used: another thread may follow() meanwhile.
+  // Keeps the descriptor open while it is used: another thread may call follow() meanwhile.
   struct Directory {
     std::shared_ptr<const platform::Fd> fd;
     int operator*() const noexcept { return fd->get(); }
@@ -89,11 +88,12 @@ class Domain {
   void remove(const std::string& name) const noexcept { platform::remove_file(*directory(), name); }
 
   const std::string asked_;
-  mutable std::mutex mutex_;
-  mutable std::string path_;
-  mutable Directory directory_;
-  mutable std::uint64_t moves_ = 0;
-  mutable std::map<std::string, std::string> markers_;  // ours, with what is in them
+  mutable platform::Mutex mutex_;
+  mutable std::string path_ TB_GUARDED_BY(mutex_);
+  mutable Directory directory_ TB_GUARDED_BY(mutex_);
+  mutable std::uint64_t moves_ TB_GUARDED_BY(mutex_) = 0;
+  // Ours, with what is in them.
+  mutable std::map<std::string, std::string> markers_ TB_GUARDED_BY(mutex_);
 };
 
 }  // namespace tensorbus::bus

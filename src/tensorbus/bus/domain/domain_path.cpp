@@ -18,14 +18,14 @@
 namespace tensorbus::bus {
 namespace {
 
-constexpr std::size_t kMostNamed = 8;  // in a message
+constexpr std::size_t kMostNamed = 8;  // listed in a message
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
 }
 
-// The process may go elsewhere later.
+// Makes the path absolute: the process may change its directory later.
 std::string absolute(const std::string& path) {
   if (path.front() == '/') return path;
   std::error_code error;
@@ -37,8 +37,8 @@ std::string absolute(const std::string& path) {
   return here + "/" + path;
 }
 
-// The directory that a login makes for the user (systemd, elogind), if there is one. What
-// XDG_RUNTIME_DIR says is not asked: cron and system services have none, sudo may keep another's.
+// Returns the directory that a login makes for the user (systemd, elogind), if it exists. Not
+// XDG_RUNTIME_DIR: cron and system services have none, and sudo may keep another user's.
 std::string login_base() {
   const std::string path = "/run/user/" + std::to_string(::geteuid());
   struct stat status{};
@@ -69,7 +69,7 @@ bool somebody_is_in(const std::string& path) {
     if (!opened.directory) return false;
     for (const std::string& name : platform::list_directory(opened.directory.get()))
       if (somebody_listens(opened.directory.get(), name)) return true;
-  } catch (const Error&) {  // not ours, or not to be used: nobody of ours is there
+  } catch (const Error&) {  // not ours, or not usable: no process of ours is there
   }
   return false;
 }
@@ -81,11 +81,11 @@ std::string place_of(const std::string& name) {
   std::string preferred = path_in(at_login, name);
   struct stat status{};
   if (::lstat(temporary.c_str(), &status) != 0) return preferred;
-  // A bus from before the login goes on where it is until its last process ends.
+  // A bus that began before the login stays where it is until its last process ends.
   return !somebody_is_in(preferred) && somebody_is_in(temporary) ? temporary : preferred;
 }
 
-// Where domains with names may lie, or lay with earlier versions.
+// Returns the directories in which named domains may lie, or did with earlier versions.
 std::vector<std::string> bases() {
   std::vector<std::string> all{temporary_base()};
   if (std::string base = login_base(); !base.empty()) all.push_back(std::move(base));
@@ -98,7 +98,7 @@ std::vector<std::string> names_in(const std::string& base) {
   try {
     const auto opened = platform::open_private(base, platform::IfMissing::kLeave);
     if (opened.directory) return platform::list_directory(opened.directory.get());
-  } catch (const Error&) {  // not ours, or not to be used: nothing of ours is there
+  } catch (const Error&) {  // not ours, or not usable: nothing of ours is there
   }
   return {};
 }

@@ -5,21 +5,22 @@
 
 namespace tensorbus::bus {
 
-// The path of a domain: what was asked for (a path if it has a slash, else a name), else
-// TENSORBUS_DOMAIN, else "default". Of a name it is the place where this user's processes meet:
-// /run/user/<uid>/tensorbus/<name> if that directory of the user exists, else
-// /tmp/tensorbus-<uid>/<name>; and /tmp as well, if living processes are there and none in /run
+// Returns the path of a domain. `asked` is a path if it contains a slash, else a name; if it is
+// empty, TENSORBUS_DOMAIN is used, else "default". A name stands for a directory of this user:
+// /run/user/<uid>/tensorbus/<name> if /run/user/<uid> exists, else /tmp/tensorbus-<uid>/<name>. The
+// path in /tmp is also used if living processes are there and none in /run
 // (docs/decisions/0019-one-user-has-one-bus.md).
 std::string domain_path(const std::string& asked);
-// The name or the path itself.
+// Returns the name or path itself.
 std::string domain_asked_for(const std::string& asked);
 inline bool is_domain_path(const std::string& asked_for) {
   return asked_for.find('/') != std::string::npos;
 }
 
-// Other domains of this user in which somebody is alive: why two processes may not find each other.
+// Returns other domains of this user with living participants: a reason why two processes may not
+// find each other.
 std::vector<std::string> domains_beside(const std::string& path);
-// The same as the end of a message; empty if there are none, or this one was given as a path.
+// Returns the same as the end of a message; empty if none, or if the domain is a given path.
 std::string elsewhere_text(const std::string& path);
 
 }  // namespace tensorbus::bus

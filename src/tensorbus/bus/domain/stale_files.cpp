@@ -11,10 +11,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kLooks = 10;            // the last about 5 s after the first
-constexpr std::size_t kAtOnce = 128;  // about 2 ms
+constexpr int kLooks = 10;            // the last is about 5 s after the first
+constexpr std::size_t kAtOnce = 128;  // takes about 2 ms
 
-// On a busy machine it may take long until a process that was killed is gone.
+// On a busy machine a killed process may take long to end.
 std::chrono::milliseconds until_next(int looks_left) {
   return std::min<std::chrono::milliseconds>(10ms * (1 << (kLooks - looks_left)), 1s);
 }

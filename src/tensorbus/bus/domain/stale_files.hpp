@@ -9,18 +9,18 @@
 
 namespace tensorbus::bus {
 
-// Removes what participants that died have left in the domain directory, a bounded number at a
-// time. On the event loop.
+// Removes files of dead participants from the domain directory, a bounded number at a time. On the
+// event loop only.
 class StaleFiles {
  public:
   StaleFiles(EventLoop& loop, const Domain& domain);
   StaleFiles(const StaleFiles&) = delete;
   StaleFiles& operator=(const StaleFiles&) = delete;
 
-  // Its connection has ended, or nobody listens at its socket. The listener of one that is being
-  // killed may close after its connections, so we look more than once.
+  // Looks at a participant whose connection has ended, or whose socket refuses. A process that is
+  // being killed may close its listener after its connections, so this looks more than once.
   void suspect(const Id& participant) { (void)enter(participant); }
-  // The same, and until the next look it is dead to those who would ask again.
+  // The same; until the next look, is_dead() is true.
   void add_dead(const Id& participant) { enter(participant).refused = true; }
   bool is_dead(const Id& participant) const {
     const auto found = suspects_.find(participant);
@@ -30,9 +30,9 @@ class StaleFiles {
  private:
   using Clock = std::chrono::steady_clock;
   struct Suspect {
-    int looks = 0;  // that are left
+    int looks = 0;  // looks that are left
     Clock::time_point next{};
-    bool refused = false;  // a connection, when it was last looked at
+    bool refused = false;  // a connection, at the last look
   };
   Suspect& enter(const Id& participant);
   void clear_up();

@@ -21,7 +21,7 @@ bool stands_for_itself(char c) {
          c == '_' || c == '.';
 }
 
-__extension__ using Uint128 = unsigned __int128;  // every compiler we support has it
+__extension__ using Uint128 = unsigned __int128;  // all supported compilers have it
 
 // FNV-1a, 128 bits: http://www.isthe.com/chongo/tech/comp/fnv/
 std::string hash_hex(std::string_view text) {
@@ -101,7 +101,7 @@ std::optional<Id> owner_of_file(std::string_view file_name) {
   if (const auto marker = parse_marker(file_name)) return marker->participant;
   if (take_suffix(file_name, kSocketSuffix)) return Id::parse(file_name);
   if (!file_name.starts_with('.')) return std::nullopt;
-  file_name.remove_prefix(1);  // so that ".tmp" is not taken for dot and suffix
+  file_name.remove_prefix(1);  // so that ".tmp" is not taken for a dot and a suffix
   if (take_suffix(file_name, kTemporarySuffix)) return Id::parse(file_name);
   return std::nullopt;
 }

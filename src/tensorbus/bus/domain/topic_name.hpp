@@ -8,12 +8,12 @@
 
 namespace tensorbus::bus {
 
-// A topic name as part of a file name: injective for names up to 160 escaped bytes, else cut and
-// hashed (docs/protocol.md, section 1). Throws Error(kInvalidArgument) for an empty name or one of
-// more than 2,048 bytes.
+// Escapes a topic name for use in a file name. Injective for names of up to 160 escaped bytes;
+// longer names are cut and hashed (docs/protocol.md, section 1). Throws Error(kInvalidArgument) for
+// an empty name or one of more than 2,048 bytes.
 std::string escape_topic(std::string_view topic);
 
-// Names of what a participant has in the domain directory.
+// File names of a participant in the domain directory.
 std::string socket_name(const Id& participant);
 std::string temporary_socket_name(const Id& participant);
 std::string marker_name(const std::string& escaped_topic, const Id& participant,
@@ -24,9 +24,9 @@ struct Marker {
   Id participant;
   std::uint32_t publisher = 0;
 };
-// Empty for a file that is no marker.
+// Returns nothing for a file that is not a marker.
 std::optional<Marker> parse_marker(std::string_view file_name);
-// The participant that a socket, a temporary socket or a marker belongs to.
+// Returns the participant to which a socket, a temporary socket or a marker belongs.
 std::optional<Id> owner_of_file(std::string_view file_name);
 bool is_socket_name(std::string_view file_name);
 

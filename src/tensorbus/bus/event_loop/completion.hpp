@@ -1,74 +1,65 @@
 #pragma once
 
-#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <tensorbus/options.hpp>
-#include <tensorbus/stats.hpp>
 #include <utility>
 
-#include "tensorbus/link/wake/wake.hpp"
-#include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/mutex.hpp"
 #include "tensorbus/platform/waiting/futex.hpp"
+#include "tensorbus/platform/waiting/stop_condition.hpp"
 
 namespace tensorbus::bus {
 
-// What the event loop finds out for one thread that waits. Both hold it: if the one gives up,
-// what the other brings goes with it.
+// A result that the event loop produces for one waiting thread. Both hold a reference: if the
+// thread gives up, the result is destroyed with the object.
 template <typename T>
 class Completion {
  public:
-  // By the event loop. False: nobody waits any more, or it came before; then it is the caller's
-  // still.
+  // Called by the event loop. Returns false if nothing waits any more, or a result came before;
+  // then the caller keeps the value.
   bool set(T&& value) noexcept {
     return finish([&] { value_.emplace(std::move(value)); });
   }
-  // The text is a copy: what an exception counts by itself would be let go of by both threads.
+  // Copies the text: two threads would otherwise release the text that exceptions share.
   bool fail(const Error& error) {
     std::string text(error.what());
     return finish([&] { failure_.emplace(Failure{error.code(), std::move(text)}); });
   }
 
-  // By whoever waits: called once, by whoever it comes from, when it has come; at once if it has.
+  // Called by the waiting thread. Calls `tell` once, in the thread that brings the result; at once
+  // if it is there.
   void on_done(std::function<void()> tell) {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     if (done())
       tell();
     else
       tell_ = std::move(tell);
   }
 
-  // By whoever waits: no longer. False: it has come.
+  // Called by the waiting thread: stops waiting. Returns false if the result has come.
   bool give_up() noexcept {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     given_up_ = !done();
-    if (given_up_) tell_ = {};  // with what it holds: the peer may never answer
+    if (given_up_) tell_ = {};  // releases what it holds: the peer may never answer
     return given_up_;
   }
-  // kDone, kTimedOut or kInterrupted. Throws what fail() was given.
-  Outcome wait(std::chrono::nanoseconds timeout, const GiveUp& give_up) {
-    const platform::Deadline deadline(timeout);
-    while (!done()) {
-      if (deadline.passed()) return Outcome::kTimedOut;
-      const auto parked = platform::futex_wait(done_, 0, deadline.remaining(link::kParkSlice));
-      if (done()) break;
-      if (give_up ? give_up() : parked == platform::FutexWait::kInterrupted)
-        return Outcome::kInterrupted;
-    }
-    if (failure_) throw Error(failure_->code, failure_->text);
-    return Outcome::kDone;
+  // Returns kDone, kTimedOut or kInterrupted. Throws the error of fail().
+  Outcome wait(const platform::StopCondition& stop) {
+    const Outcome outcome =
+        stop.wait([this] { return done(); },
+                  [this](auto most) { return platform::futex_wait(done_, 0, most); });
+    if (outcome == Outcome::kDone && failure_) throw Error(failure_->code, failure_->text);
+    return outcome;
   }
   bool done() const noexcept {
     return done_.load(std::memory_order_acquire) != 0;  // pairs with finish()
   }
-  // After kDone, once.
+  // Called once, after kDone.
   T take() { return *std::exchange(value_, std::nullopt); }
-  // What has come, if it was not taken. By whoever waits, who is done with waiting.
+  // Returns a result that was not taken. Called by the waiting thread, after it stopped waiting.
   std::optional<T> left() noexcept { return std::exchange(value_, std::nullopt); }
 
  private:
@@ -80,7 +71,7 @@ class Completion {
   template <typename Store>
   bool finish(Store store) noexcept {
     {
-      const std::lock_guard lock(mutex_);
+      const platform::MutexLock lock(mutex_);
       if (done() || given_up_) return false;
       store();
       done_.store(1, std::memory_order_release);
@@ -90,12 +81,13 @@ class Completion {
     return true;
   }
 
-  std::mutex mutex_;
+  platform::Mutex mutex_;
   std::atomic<std::uint32_t> done_{0};
+  // Written before done_, and then of whoever waits.
   std::optional<T> value_;
   std::optional<Failure> failure_;
-  std::function<void()> tell_;
-  bool given_up_ = false;
+  std::function<void()> tell_ TB_GUARDED_BY(mutex_);
+  bool given_up_ TB_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace tensorbus::bus

@@ -27,7 +27,7 @@ EventLoop::EventLoop() : wake_(platform::make_event()) { poller_.add(wake_.get()
 EventLoop::~EventLoop() { stop(); }
 
 EventLoop::Tag EventLoop::watch(int fd, Handler handler) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const Tag tag = next_tag_++;
   const auto entry =
       watched_.emplace(tag, Watched{std::make_shared<Handler>(std::move(handler)), fd, {}, {}})
@@ -42,7 +42,7 @@ EventLoop::Tag EventLoop::watch(int fd, Handler handler) {
 }
 
 void EventLoop::watch_writable(Tag tag, int fd, bool writable) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto found = watched_.find(tag);
   if (found == watched_.end()) return;
   found->second.interest.writable = writable;
@@ -50,7 +50,7 @@ void EventLoop::watch_writable(Tag tag, int fd, bool writable) {
 }
 
 void EventLoop::watch_readable(Tag tag, int fd, bool readable) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto found = watched_.find(tag);
   if (found == watched_.end()) return;
   found->second.interest.readable = readable;
@@ -59,7 +59,7 @@ void EventLoop::watch_readable(Tag tag, int fd, bool readable) {
 
 void EventLoop::unwatch(Tag tag, int fd) noexcept {
   std::shared_ptr<Handler> handler;  // destroyed after the lock: it may own what calls us
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto found = watched_.find(tag);
   if (found == watched_.end()) return;
   handler = std::move(found->second.handler);
@@ -74,7 +74,7 @@ void EventLoop::post(Handler task) {
   Timers one;
   one.push_back({{}, std::move(task)});
   {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     posted_.splice(posted_.end(), one);
   }
   platform::signal_event(wake_.get());
@@ -84,20 +84,20 @@ void EventLoop::post_later(std::chrono::milliseconds delay, Handler task) {
   Timers one;
   one.push_back({Clock::now() + delay, std::move(task)});
   {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     timers_.splice(timers_.end(), one);
   }
   platform::signal_event(wake_.get());
 }
 
 EventLoop::Task& EventLoop::add_task(Handler task) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return tasks_.emplace_back(std::move(task));
 }
 
 void EventLoop::schedule(Task& task, std::chrono::milliseconds delay) noexcept {
   {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     const auto at = Clock::now() + delay;
     if (!task.at_ || *task.at_ > at) task.at_ = at;
   }
@@ -105,7 +105,7 @@ void EventLoop::schedule(Task& task, std::chrono::milliseconds delay) noexcept {
 }
 
 void EventLoop::start() {
-  // Signals are for the program's own threads: ours must not swallow their EINTR.
+  // Signals are for the program's own threads, which would miss EINTR if ours took them.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -127,7 +127,7 @@ void EventLoop::start() {
 
 void EventLoop::stop() noexcept {
   if (!thread_.joinable()) return;
-  // Relaxed: the eventfd orders it; the thread looks after every wake-up.
+  // Relaxed: the eventfd orders it; the thread checks after every wake-up.
   stopping_.store(true, std::memory_order_relaxed);
   platform::signal_event(wake_.get());
   thread_.join();
@@ -146,7 +146,7 @@ void EventLoop::turn(std::chrono::milliseconds timeout) {
       continue;
     }
     due.front().at = Clock::now() + kRestAtALimit;
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     timers_.splice(timers_.end(), due, due.begin());
   }
   run_due_tasks();
@@ -156,9 +156,9 @@ void EventLoop::dispatch(Tag tag) {
   if (tag == 0) return platform::clear_event(wake_.get());
   std::shared_ptr<Handler> handler;
   {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     const auto found = watched_.find(tag);
-    if (found == watched_.end()) return;  // unwatched by a handler before this one
+    if (found == watched_.end()) return;  // a handler before this one unwatched it
     handler = found->second.handler;
   }
   if (!guarded(*handler)) pause(tag);
@@ -180,7 +180,7 @@ bool EventLoop::guarded(const Handler& handler) {
   return true;
 }
 
-// It may take long until there is room: a line now and then is enough.
+// A shortage may last long: one line from time to time is enough.
 void EventLoop::report_shortage(const char* what) {
   const auto now = Clock::now();
   if (now < silent_until_) return;
@@ -188,9 +188,9 @@ void EventLoop::report_shortage(const char* what) {
   std::fprintf(stderr, "tensorbus: %s (trying again until there is room)\n", what);
 }
 
-// What makes a descriptor ready is still there: without a rest we would turn in circles.
+// The descriptor is still ready: without a pause the loop would spin.
 void EventLoop::pause(Tag tag) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto found = watched_.find(tag);
   if (found == watched_.end() || found->second.paused_until) return;
   poller_.remove(found->second.fd);
@@ -198,21 +198,21 @@ void EventLoop::pause(Tag tag) {
   ++paused_;
 }
 
-// The handlers are called whether there is something on the descriptor or not: one may have taken
-// it off before it met the limit.
+// Calls the handlers even if the descriptor is not ready: a handler may have read from it before it
+// met the limit.
 void EventLoop::resume_paused() {
   while (const auto tag = next_paused()) dispatch(*tag);
 }
 
 std::optional<EventLoop::Tag> EventLoop::next_paused() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (paused_ == 0) return std::nullopt;
   const auto now = Clock::now();
   for (auto& [tag, watched] : watched_) {
     if (!watched.paused_until || *watched.paused_until > now) continue;
     try {
       poller_.add(watched.fd, tag, watched.interest);
-    } catch (const std::exception&) {  // no memory for that either
+    } catch (const std::exception&) {  // no memory for this either
       watched.paused_until = now + kRestAtALimit;
       continue;
     }
@@ -224,7 +224,7 @@ std::optional<EventLoop::Tag> EventLoop::next_paused() {
 }
 
 EventLoop::Timers EventLoop::take_due() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   Timers due = std::move(posted_);
   posted_.clear();
   const auto now = Clock::now();
@@ -236,19 +236,18 @@ EventLoop::Timers EventLoop::take_due() {
 }
 
 void EventLoop::run_due_tasks() {
-  std::unique_lock lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto now = Clock::now();
   for (Task& task : tasks_) {
     if (!task.at_ || *task.at_ > now) continue;
     task.at_.reset();
-    lock.unlock();
+    const platform::MutexUnlock unlocked(mutex_);
     if (!guarded(task.task_)) schedule(task, kRestAtALimit);
-    lock.lock();
   }
 }
 
 std::chrono::milliseconds EventLoop::until_next_timer() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   auto next = Clock::time_point::max();
   for (const Timer& timer : timers_) next = std::min(next, timer.at);
   for (const Task& task : tasks_) next = std::min(next, task.at_.value_or(next));

@@ -6,22 +6,22 @@
 #include <functional>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <unordered_map>
 #include <utility>
 
 #include "tensorbus/platform/fd.hpp"
+#include "tensorbus/platform/mutex.hpp"
 #include "tensorbus/platform/waiting/poller.hpp"
 
 namespace tensorbus::bus {
 
-// The one thread of a participant: calls handlers when descriptors are ready and runs what was
-// posted. It sleeps when there is nothing to do, blocks all signals, and never waits for a peer. An
-// Error that a handler lets through is told on stderr, and the thread goes on. A handler that meets
-// a limit (Error(kOutOfMemory), std::bad_alloc) is called again a little later, until there is
-// room: it has to be one that can start anew.
+// The one thread of a participant. It calls handlers when descriptors are ready, and runs posted
+// tasks. It sleeps when there is nothing to do, blocks all signals, and never waits for a peer. An
+// Error that a handler throws is printed on stderr, and the thread goes on. A handler that meets a
+// limit (Error(kOutOfMemory), std::bad_alloc) is called again a little later, until it succeeds, so
+// it must be able to start again. Other threads may call watch(), unwatch(), post() and schedule().
 class EventLoop {
  public:
   using Handler = std::function<void()>;
@@ -32,32 +32,32 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // The handler runs whenever `fd` is readable, hung up, or (after watch_writable) writable; after
-  // watch_readable(false) no longer when it is readable.
+  // The handler runs whenever `fd` is readable or hung up, or, after watch_writable(), writable.
+  // After watch_readable(false) it does not run for a readable `fd`.
   Tag watch(int fd, Handler handler);
   void watch_writable(Tag tag, int fd, bool writable);
   void watch_readable(Tag tag, int fd, bool readable);
-  // Before the descriptor is closed. The handler may run once more if this is another thread.
+  // Called before the descriptor is closed. In another thread the handler may run once more.
   void unwatch(Tag tag, int fd) noexcept;
 
   // Runs `task` on the thread, soon. After stop() it is dropped.
   void post(Handler task);
-  // Runs `task` on the thread after a delay of about this much.
+  // Runs `task` on the thread after about this delay.
   void post_later(std::chrono::milliseconds delay, Handler task);
 
-  // Something that is done over and over. To ask for it takes no memory, so it can be asked for in
-  // a destructor; asking twice before it is done is asking once.
+  // Work that is done repeatedly. Scheduling it allocates nothing, so a destructor may do it.
+  // Scheduling it twice before it runs is the same as once.
   class Task;
-  // Lives as long as the loop does.
+  // The task lives as long as the loop.
   Task& add_task(Handler task);
   void schedule(Task& task, std::chrono::milliseconds delay = {}) noexcept;
 
-  // Throws Error(kOutOfMemory) that names the limit when there is no room for a thread.
+  // Throws Error(kOutOfMemory) that names the limit if no thread can be started.
   void start();
-  // Ends the thread and waits for it. Not from a handler.
+  // Ends the thread and waits for it. Must not be called by a handler.
   void stop() noexcept;
-  // What the thread does over and over; for whoever does without the thread. Waits for at most this
-  // long (-1: for ever) for something to do.
+  // Runs one round of the loop, for callers without the thread. Waits at most `timeout` (-1:
+  // without limit) for something to do.
   void turn(std::chrono::milliseconds timeout);
 
  private:
@@ -72,12 +72,12 @@ class EventLoop {
     platform::Interest interest{};
     std::optional<Clock::time_point> paused_until;  // the poller does not know of it till then
   };
-  // In lists, so that what is to be done again moves without taking memory.
+  // Lists, so that tasks can be queued again without allocating.
   using Timers = std::list<Timer>;
 
   void run();
   void dispatch(Tag tag);
-  // False: there is no room for it now.
+  // Returns false if the handler met a limit.
   [[nodiscard]] bool guarded(const Handler& handler);
   void report_shortage(const char* what);
   Timers take_due();
@@ -89,14 +89,14 @@ class EventLoop {
 
   platform::Poller poller_;
   platform::Fd wake_;
-  std::mutex mutex_;
-  std::unordered_map<Tag, Watched> watched_;
-  std::size_t paused_ = 0;  // of these
-  Timers posted_;
-  Timers timers_;
-  std::list<Task> tasks_;
-  Clock::time_point silent_until_{};  // about shortages
-  Tag next_tag_ = 1;                  // 0 is wake_
+  platform::Mutex mutex_;
+  std::unordered_map<Tag, Watched> watched_ TB_GUARDED_BY(mutex_);
+  std::size_t paused_ TB_GUARDED_BY(mutex_) = 0;  // of these
+  Timers posted_ TB_GUARDED_BY(mutex_);
+  Timers timers_ TB_GUARDED_BY(mutex_);
+  std::list<Task> tasks_ TB_GUARDED_BY(mutex_);
+  Clock::time_point silent_until_{};        // about shortages
+  Tag next_tag_ TB_GUARDED_BY(mutex_) = 1;  // 0 is wake_
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };
@@ -108,7 +108,7 @@ class EventLoop::Task {
  private:
   friend class EventLoop;
   const Handler task_;
-  std::optional<Clock::time_point> at_;  // when it was asked for
+  std::optional<Clock::time_point> at_;  // when it is due; empty: not scheduled
 };
 
 }  // namespace tensorbus::bus

@@ -9,30 +9,46 @@
 
 namespace tensorbus::bus {
 
-// What a public object holds. In a forked child, using it throws Error(kForked), and destroying it
-// leaves everything to the parent.
+// The state of an object that a program holds. In a forked child, using it throws Error(kForked),
+// and destroying it leaves everything to the parent. After a move, using it throws Error(kClosed)
+// with the text T::kMovedFrom.
 template <typename T>
 class ForkSafe {
  public:
   ForkSafe() = default;
-  explicit ForkSafe(T&& value) : value_(std::make_unique<T>(std::move(value))) {}
   ForkSafe(ForkSafe&&) noexcept = default;
-  ForkSafe& operator=(ForkSafe&&) noexcept = default;
-  ~ForkSafe() {
-    if (forked()) (void)value_.release();
+  ForkSafe& operator=(ForkSafe&& other) noexcept {
+    leave_to_parent();
+    value_ = std::move(other.value_);
+    generation_ = other.generation_;
+    return *this;
   }
+  ~ForkSafe() { leave_to_parent(); }
 
+  // Of one that has none.
+  template <typename... Args>
+  void emplace(Args&&... args) {
+    value_.reset(new T{std::forward<Args>(args)...});
+  }
+  void reset() noexcept {
+    leave_to_parent();
+    value_.reset();
+  }
   explicit operator bool() const noexcept { return value_ != nullptr; }
-  bool forked() const noexcept { return generation_ != platform::fork_generation(); }
   T* operator->() const { return &**this; }
   T& operator*() const {
     if (forked())
       throw Error(Code::kForked, "this object was made before fork(): the child makes its own");
-    if (!value_) throw Error(Code::kClosed, "this object was moved from");
+    if (!value_) throw Error(Code::kClosed, T::kMovedFrom);
     return *value_;
   }
 
  private:
+  bool forked() const noexcept { return generation_ != platform::fork_generation(); }
+  void leave_to_parent() noexcept {
+    if (forked()) (void)value_.release();
+  }
+
   std::unique_ptr<T> value_;
   std::uint32_t generation_ = platform::fork_generation();
 };

@@ -5,17 +5,17 @@
 
 namespace tensorbus::bus {
 
-// The lineage of a peer (platform/lineage.hpp). What a peer held when it died stays lent until its
-// lineage has ended: a forked child may read it. On the event loop only.
+// Watches the lineage of a peer (platform/fork/lineage.hpp). What a dead peer held stays lent until
+// its lineage has ended, because a forked child may read it. On the event loop only.
 class Lineage {
  public:
-  // `on_end` is called on the event loop, once, unless this goes before.
+  // `on_end` is called on the event loop, once, unless this object is destroyed before.
   Lineage(EventLoop& service, platform::Fd lineage, EventLoop::Handler on_end);
   ~Lineage();
   Lineage(const Lineage&) = delete;
   Lineage& operator=(const Lineage&) = delete;
 
-  // Asks the kernel: it knows before on_end() is called.
+  // Makes a system call: the kernel knows before on_end() is called.
   bool ended() const noexcept;
 
  private:

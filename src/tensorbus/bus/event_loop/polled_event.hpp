@@ -5,24 +5,23 @@
 
 namespace tensorbus::bus {
 
-// What a subscriber hands out to be polled: one descriptor for a notifier of each of its
-// publishers, which none of them shares with another, and an event of its own. Not thread-safe:
-// under the subscriber's mutex.
+// The descriptor that a subscriber gives to programs that poll. It combines the notifiers of its
+// publishers, one for each, and an event of its own. Not thread-safe: under the subscriber's mutex.
 class PolledEvent {
  public:
-  // Signalled: there may be something already.
+  // Signalled at first: samples may be waiting already.
   PolledEvent();
 
   int fd() const noexcept { return poller_.fd(); }
   void listen_to(const platform::Fd& listener);
-  // Before the descriptor is closed: a child that was forked a moment ago may have it, too, and
-  // then the kernel still tells of it, by a number that is another's.
+  // Called before the descriptor is closed: if a child that was just forked has it too, the kernel
+  // would go on reporting it, under a number that is reused.
   void stop_listening_to(const platform::Fd& listener) noexcept { poller_.remove(listener.get()); }
 
   void signal() noexcept { platform::signal_event(own_.get()); }
-  // Will who looks at the descriptor find it readable? It stays so until it is cleared.
+  // Returns true if a program that polls finds the descriptor readable. It stays so until clear().
   bool readable() const noexcept;
-  // Not readable until somebody notifies or signals anew.
+  // Makes it unreadable until the next notification or signal.
   void clear();
 
  private:

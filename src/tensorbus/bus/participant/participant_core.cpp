@@ -24,9 +24,8 @@ using namespace std::chrono_literals;
 constexpr auto kRetryDelay = 20ms;      // a backlog was full
 constexpr auto kRejoinDelay = 200ms;    // an owner hung up and lives, or was short of something
 constexpr auto kNoRoomDelay = 1s;       // there was no room for a connection to an owner
-constexpr auto kGreetingDelay = 5s;     // for who connects and does not say who it is
 constexpr auto kShortLook = 10ms;       // at exported memory that comes and goes
-constexpr auto kLongLook = 500ms;       // at such that does not
+constexpr auto kLongLook = 500ms;       // at exported memory that stays
 constexpr auto kChildLook = 1ms;        // at a child that is just ending
 constexpr auto kLongChildLook = 100ms;  // at one that has closed its descriptors, and goes on
 
@@ -61,27 +60,23 @@ void check_option(const char* name, std::uint32_t value, std::uint32_t least, st
 
 }  // namespace
 
-ParticipantCore::SocketFile::SocketFile(const Domain& in, const Id& self)
-    : domain(in), name(socket_name(self)) {}
-
 ParticipantCore::ParticipantCore(const ParticipantOptions& options)
     : fork_generation_(platform::fork_generation()),
       domain_(options.domain),
       context_{Id::random(), loop_, memory::Arena::create(arena_options(options)),
                std::make_shared<memory::DeviceMemory>(device_options(options), context_.self),
                std::make_shared<link::WakePage>()},
-      socket_file_(domain_, context_.self),
-      listener_(domain_.listen(context_.self)),
-      socket_inode_(domain_.inode_of(socket_file_.name)),
-      watched_place_(domain_.moves()),
-      watch_(domain_.watch_place()),
       stale_files_(loop_, domain_),
+      inbound_(context_, stale_files_,
+               [this](std::uint32_t number) { return publishers_.find(number); }),
       outbound_(context_, domain_, stale_files_, scanning_,
                 [this](const std::shared_ptr<SubscriberCore>& subscriber, const Id& owner,
                        std::uint32_t publisher) {
                   subscriptions_.lose(subscriber, {owner, publisher});
                   loop_.schedule(joining_again_, kRejoinDelay);  // not at once: it had its reason
-                }) {
+                }),
+      presence_(loop_, domain_, context_.self, scanning_,
+                [this](const platform::Fd& listener) { inbound_.accept(listener); }) {
   context_.reach = [this](const Id& other, const ParticipantContext::OnReached& on_reached) {
     outbound_.reach(other, on_reached);
   };
@@ -91,7 +86,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
   context_.host_copies = std::make_unique<memory::HostCopies>(
       context_.arena, context_.device_memory, [this] { loop_.schedule(delivering_copies_); });
   context_.copier = std::make_shared<DeviceCopier>(context_.device_memory, [this] {
-    for (const auto& publisher : publishers()) publisher->drain_if_idle();
+    for (const auto& publisher : publishers_.living()) publisher->drain_if_idle();
   });
   domain_.sweep(id());
   arena().on_retired([this] { loop_.schedule(telling_retired_); });
@@ -106,10 +101,6 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
     look_after_children();
   });
   loop_.schedule(looking_after_children_);  // others, which are gone, may have looked before
-  listener_tag_ = loop_.watch(listener_.get(), [this] { on_connection(); });
-  watch_domain();
-  (void)domain_.try_lock();
-  loop_.schedule(keeping_files_);  // what was removed before we watched
   loop_.start();
 }
 
@@ -118,12 +109,10 @@ ParticipantCore::~ParticipantCore() {
   context_.copier->close();
   arena().close();
   device_memory().close();
-  domain_.remove_file(socket_file_.name);
-  for (const auto& [number, published] : publishers_) {
-    if (const auto publisher = published.publisher.lock()) publisher->close();
-    domain_.remove_file(published.marker);
-  }
-  for (const auto& connection : inbound_) connection->end();
+  presence_.remove_socket();
+  for (const auto& publisher : publishers_.living()) publisher->close();
+  for (const std::string& marker : publishers_.markers()) domain_.remove_file(marker);
+  inbound_.end();
   outbound_.end();
   context_.queues.reset();
   context_.host_copies.reset();
@@ -133,18 +122,12 @@ std::shared_ptr<PublisherCore> ParticipantCore::add_publisher(const std::string&
                                                               const PublisherOptions& options) {
   const std::string escaped = escape_topic(topic);
   check_option("depth", options.depth, 1, link::kMaxDepth);
-  std::shared_ptr<PublisherCore> publisher;
-  std::string marker;
-  {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(publishers_, [](const auto& item) { return item.second.publisher.expired(); });
-    const std::uint32_t number = next_publisher_++;
-    marker = marker_name(escaped, id(), number);
-    publisher =
-        std::make_shared<PublisherCore>(topic, number, options, context_.arena, context_.wake_page);
-    publisher->on_link_broken([this] { loop_.schedule(telling_ended_); });
-    publishers_.emplace(number, Published{publisher, marker});
-  }
+  const std::uint32_t number = publishers_.next_number();
+  const std::string marker = marker_name(escaped, id(), number);
+  auto publisher =
+      std::make_shared<PublisherCore>(topic, number, options, context_.arena, context_.wake_page);
+  publisher->on_link_broken([this] { loop_.schedule(telling_ended_); });
+  publishers_.add(publisher, marker);
   // Only now can it be found: whoever sees the marker finds the publisher.
   domain_.add_marker(marker, encode({static_cast<std::uint32_t>(::getpid()), topic, options.node,
                                      options.type.definition()}));
@@ -153,22 +136,15 @@ std::shared_ptr<PublisherCore> ParticipantCore::add_publisher(const std::string&
 
 std::string ParticipantCore::advertise_node(const std::string& escaped_name,
                                             const std::string& name) {
-  std::string marker;
-  {
-    const std::lock_guard lock(mutex_);
-    marker = marker_name(escaped_name, id(), next_publisher_++);
-  }
+  std::string marker = marker_name(escaped_name, id(), publishers_.next_number());
   domain_.add_marker(marker, encode({static_cast<std::uint32_t>(::getpid()), name, {}, {}}));
   return marker;
 }
 
-void ParticipantCore::close_publisher(const std::shared_ptr<PublisherCore>& publisher) {
+void ParticipantCore::close(const std::shared_ptr<PublisherCore>& publisher) {
   if (!publisher->close()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto closed = publishers_.extract(publisher->number());
-    if (closed) domain_.remove_file(closed.mapped().marker);
-  }
+  const std::string marker = publishers_.remove(publisher->number());
+  if (!marker.empty()) domain_.remove_file(marker);
   platform::kill_point("close.marker_removed");
   loop_.schedule(telling_ended_);
 }
@@ -196,7 +172,7 @@ std::shared_ptr<SubscriberCore> ParticipantCore::add_subscriber(const std::strin
   return subscriber;
 }
 
-void ParticipantCore::close_subscriber(const std::shared_ptr<SubscriberCore>& subscriber) {
+void ParticipantCore::close(const std::shared_ptr<SubscriberCore>& subscriber) {
   if (!subscriber->close()) return;
   subscriptions_.remove(subscriber);
   loop_.schedule(dropping_idle_);
@@ -204,7 +180,7 @@ void ParticipantCore::close_subscriber(const std::shared_ptr<SubscriberCore>& su
 
 int ParticipantCore::event_descriptor(const std::shared_ptr<SubscriberCore>& subscriber) {
   const int fd = subscriber->event_descriptor();
-  loop_.schedule(looking_after_events_, link::kParkSlice);
+  loop_.schedule(looking_after_events_, platform::kParkSlice);
   return fd;
 }
 
@@ -217,7 +193,8 @@ void ParticipantCore::look_after_children() {
 }
 
 void ParticipantCore::look_after_events() {
-  if (subscriptions_.look_after_events()) loop_.schedule(looking_after_events_, link::kParkSlice);
+  if (subscriptions_.look_after_events())
+    loop_.schedule(looking_after_events_, platform::kParkSlice);
 }
 
 template <typename Allocate>
@@ -227,7 +204,7 @@ memory::BlockRef ParticipantCore::take_back_first(Allocate allocate) {
   } catch (const Error& error) {
     if (error.code() != Code::kOutOfMemory) throw;
   }
-  for (const auto& publisher : publishers()) publisher->drain();
+  for (const auto& publisher : publishers_.living()) publisher->drain();
   return allocate();
 }
 
@@ -255,73 +232,10 @@ memory::BlockRef ParticipantCore::allocate(const Device& device, std::size_t byt
   return take_back_first([&] { return device_memory().allocate(gpu, bytes, most); });
 }
 
-std::vector<std::shared_ptr<PublisherCore>> ParticipantCore::publishers() {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<PublisherCore>> living;
-  for (const auto& [number, published] : publishers_)
-    if (auto publisher = published.publisher.lock()) living.push_back(std::move(publisher));
-  return living;
-}
-
-std::shared_ptr<PublisherCore> ParticipantCore::find_publisher(std::uint32_t number) {
-  const std::lock_guard lock(mutex_);
-  const auto found = publishers_.find(number);
-  return found == publishers_.end() ? nullptr : found->second.publisher.lock();
-}
-
-// Who connects while descriptors or memory are short waits, in the backlog or here. Who would take
-// what is left to the program, or to others, is told so.
-void ParticipantCore::on_connection() {
-  while (true) {
-    if (!newcomer_) newcomer_ = platform::accept_from(listener_.get());
-    if (!newcomer_) return;
-    try {
-      context_.peers->require_descriptors(0);
-      adopt_connection(platform::duplicate(newcomer_.get()));
-    } catch (const memory::PeerLimit& limit) {
-      link::turn_away(newcomer_.get(), limit.what());
-    }
-    newcomer_.reset();
-  }
-}
-
-void ParticipantCore::adopt_connection(platform::Fd socket) {
-  try {
-    inbound_.push_back(std::make_unique<InboundConnection>(
-        context_, std::move(socket),
-        [this](std::uint32_t number) { return find_publisher(number); },
-        [this](InboundConnection& connection, const std::string& why) {
-          connection.hang_up(why);
-          if (const auto source = connection.exchange()->source())
-            stale_files_.suspect(source->participant);
-          loop_.schedule(dropping_ended_);  // not at once: the connection is the one that calls us
-        }));
-    loop_.schedule(dropping_silent_, kGreetingDelay);
-  } catch (const Error& error) {
-    if (error.code() == Code::kOutOfMemory) throw;
-    // Another user's process: the socket closes, and it sees that.
-  }
-}
-
-void ParticipantCore::drop_ended_connections() {
-  std::erase_if(inbound_, [](const auto& connection) { return connection->ended(); });
-}
-
-void ParticipantCore::drop_silent_connections() {
-  const auto overdue = std::chrono::steady_clock::now() - kGreetingDelay;
-  bool silent = false;
-  std::erase_if(inbound_, [&](const auto& connection) {
-    if (connection->greeted()) return false;
-    silent = silent || connection->since() > overdue;
-    return connection->since() <= overdue;
-  });
-  if (silent) loop_.schedule(dropping_silent_, kGreetingDelay / 5);
-}
-
-// Joins every subscriber with every publisher of its topic that it has not joined yet. Meets it a
-// limit, the service has it done again.
+// Joins every subscriber with every publisher of its topic that it has not joined yet. On a
+// resource limit the event loop retries.
 void ParticipantCore::scan() {
-  if (watch_.fd() < 0) watch_domain();
+  presence_.poll_unless_watched();
   if (subscriptions_.empty()) return;
   std::vector<std::string> files;
   try {
@@ -395,14 +309,10 @@ void ParticipantCore::end_overdue_shares() {
   loop_.schedule(ending_shares_, std::clamp<std::chrono::milliseconds>(rest, 1ms, 1h));
 }
 
-void ParticipantCore::tell_ended() {
-  for (const auto& connection : inbound_) connection->tell_ended();
-}
-
 // Subscribers return what they had without telling anybody, and others' allocators wait for it.
 void ParticipantCore::look_after_exports() {
   memory::DeviceExports& exports = device_memory().exports();
-  for (const auto& publisher : publishers()) publisher->drain_if_idle();
+  for (const auto& publisher : publishers_.living()) publisher->drain_if_idle();
   exports.retire_idle(memory::DeviceExports::Clock::now());
   const auto now = exports.stats();
   const bool moved = now.lent != exports_seen_.lent || now.blocks != exports_seen_.blocks;
@@ -414,7 +324,7 @@ void ParticipantCore::look_after_exports() {
 }
 
 void ParticipantCore::retire_idle() {
-  for (const auto& publisher : publishers()) publisher->drain_if_idle();
+  for (const auto& publisher : publishers_.living()) publisher->drain_if_idle();
   device_memory().retire_idle(memory::DeviceArena::Clock::now());
   tell_retired();
 }
@@ -425,7 +335,7 @@ void ParticipantCore::tell_retired() {
     if (untold_.empty()) untold_ = arena().files().take_retired();
     if (untold_.empty()) untold_ = device_memory().take_retired();
     if (untold_.empty()) return;
-    for (const auto& connection : inbound_) connection->tell_retired(untold_.back());
+    inbound_.tell_retired(untold_.back());
     outbound_.tell_retired(untold_.back());
     untold_.pop_back();
   }

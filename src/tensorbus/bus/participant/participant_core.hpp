@@ -2,26 +2,27 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <tensorbus/options.hpp>
 #include <tensorbus/stats.hpp>
 #include <utility>
 #include <vector>
 
-#include "tensorbus/bus/connection/inbound_connection.hpp"
+#include "tensorbus/bus/connection/inbound_connections.hpp"
 #include "tensorbus/bus/connection/outbound_connections.hpp"
 #include "tensorbus/bus/connection/subscriptions.hpp"
 #include "tensorbus/bus/domain/domain.hpp"
 #include "tensorbus/bus/domain/stale_files.hpp"
 #include "tensorbus/bus/event_loop/event_loop.hpp"
+#include "tensorbus/bus/participant/domain_presence.hpp"
+#include "tensorbus/bus/participant/publishers.hpp"
 #include "tensorbus/bus/participant/taken_items.hpp"
 #include "tensorbus/bus/publish/publisher_core.hpp"
 #include "tensorbus/bus/publish/sample_builder.hpp"
 #include "tensorbus/bus/session/participant_context.hpp"
 #include "tensorbus/bus/subscribe/subscriber_core.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::bus {
 
@@ -45,12 +46,12 @@ class ParticipantCore {
 
   std::shared_ptr<PublisherCore> add_publisher(const std::string& topic,
                                                const PublisherOptions& options);
-  void close_publisher(const std::shared_ptr<PublisherCore>& publisher);
+  void close(const std::shared_ptr<PublisherCore>& publisher);
   // Returns the name of the marker, which is to be removed at the end.
   std::string advertise_node(const std::string& escaped_name, const std::string& name);
   std::shared_ptr<SubscriberCore> add_subscriber(const std::string& topic,
                                                  const SubscriberOptions& options);
-  void close_subscriber(const std::shared_ptr<SubscriberCore>& subscriber);
+  void close(const std::shared_ptr<SubscriberCore>& subscriber);
 
   // The subscriber's, which is looked after from now on.
   int event_descriptor(const std::shared_ptr<SubscriberCore>& subscriber);
@@ -79,29 +80,7 @@ class ParticipantCore {
   memory::BlockRef allocate(const Device& device, std::size_t bytes, memory::Grant most);
 
  private:
-  // The participant's socket in the domain; goes with it, or with an attempt to make it.
-  struct SocketFile {
-    SocketFile(const Domain& in, const Id& self);
-    ~SocketFile() {
-      domain.remove_file(name);
-      domain.remove_if_empty();
-    }
-    SocketFile(const SocketFile&) = delete;
-    SocketFile& operator=(const SocketFile&) = delete;
-    const Domain& domain;
-    const std::string name;
-  };
-  struct Published {
-    std::weak_ptr<PublisherCore> publisher;
-    std::string marker;  // its file
-  };
   // On the event loop.
-  void listen();
-  void watch_domain();
-  void keep_files();
-  void on_connection();
-  void adopt_connection(platform::Fd socket);
-  void on_directory_change();
   void scan();
   void join_lost_again();
   std::vector<std::shared_ptr<link::PeerMemory>> orphaned_memory_of(const Id& owner);
@@ -112,60 +91,41 @@ class ParticipantCore {
   void stage_for(const std::shared_ptr<SubscriberCore>& subscriber,
                  const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token,
                  std::vector<OutOfReach> tensors, AcquiredLeases claimed);
-  void drop_ended_connections();
-  void drop_silent_connections();
   void look_after_events();
   void look_after_children();
-  void tell_ended();
   void retire_idle();
   void tell_retired();
   void look_after_exports();
 
   template <typename Allocate>
   memory::BlockRef take_back_first(Allocate allocate);
-  std::vector<std::shared_ptr<PublisherCore>> publishers();
-  std::shared_ptr<PublisherCore> find_publisher(std::uint32_t number);
 
   const std::uint32_t fork_generation_;
   const Domain domain_;
   EventLoop loop_;
   ParticipantContext context_;
-  const SocketFile socket_file_;
-  platform::Fd listener_;
-  ino_t socket_inode_ = 0;
-  EventLoop::Tag listener_tag_ = 0;
-  std::uint64_t watched_place_;  // of the domain's moves: the place that is watched
-  platform::DirectoryWatch watch_;
-  EventLoop::Tag watch_tag_ = 0;
-  int failures_ = 0;  // to keep our files there, in a row
 
   StaleFiles stale_files_;
-  EventLoop::Task& keeping_files_ = loop_.add_task([this] { keep_files(); });
   EventLoop::Task& scanning_ = loop_.add_task([this] { scan(); });
+  Publishers publishers_;
   Subscriptions subscriptions_;
+  InboundConnections inbound_;
   OutboundConnections outbound_;
+  DomainPresence presence_;
 
-  CopyTuner copies_;  // of these
+  CopyTuner copies_;  // of what is shared or queued here
   TakenItems taken_items_;
 
-  std::mutex mutex_;
-  std::map<std::uint32_t, Published> publishers_;
-  std::uint32_t next_publisher_ = 1;
-
-  platform::Fd newcomer_;  // accepted; there was no room for its connection yet
-  std::vector<std::unique_ptr<InboundConnection>> inbound_;
   std::vector<std::uint32_t> untold_;  // segments that went
   memory::DeviceExports::Stats exports_seen_;
   std::chrono::milliseconds exports_look_{1};  // until the next
   std::chrono::milliseconds children_look_{};  // until the next
 
   EventLoop::Task& dropping_idle_ = loop_.add_task([this] { outbound_.drop_idle(); });
-  EventLoop::Task& dropping_ended_ = loop_.add_task([this] { drop_ended_connections(); });
   EventLoop::Task& joining_again_ = loop_.add_task([this] { join_lost_again(); });
-  EventLoop::Task& dropping_silent_ = loop_.add_task([this] { drop_silent_connections(); });
   EventLoop::Task& looking_after_children_ = loop_.add_task([this] { look_after_children(); });
   EventLoop::Task& looking_after_events_ = loop_.add_task([this] { look_after_events(); });
-  EventLoop::Task& telling_ended_ = loop_.add_task([this] { tell_ended(); });
+  EventLoop::Task& telling_ended_ = loop_.add_task([this] { inbound_.tell_ended(); });
   EventLoop::Task& ending_shares_ = loop_.add_task([this] { end_overdue_shares(); });
   EventLoop::Task& delivering_copies_ = loop_.add_task([this] { context_.host_copies->deliver(); });
   EventLoop::Task& looking_after_exports_ = loop_.add_task([this] { look_after_exports(); });

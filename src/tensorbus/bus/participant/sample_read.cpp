@@ -7,14 +7,14 @@
 
 namespace tensorbus::bus {
 
-Outcome SampleRead::read(Sample& sample, std::chrono::nanoseconds timeout, const GiveUp& give_up) {
+Outcome SampleRead::read(Sample& sample, const platform::StopCondition& stop) {
   if (!held_) throw Error(Code::kClosed, "this was read, or given up");
   try {
     if (!copies_) {
       if (read_now(sample)) return Outcome::kDone;
       ask_for_copies();
     }
-    const Outcome outcome = copies_->wait(timeout, give_up);
+    const Outcome outcome = copies_->wait(stop);
     if (outcome != Outcome::kDone) return outcome;
     held_->claimed = copies_->take();
     if (!read_now(sample)) throw Error(Code::kProtocol, "STAGED: not what was asked for");

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <tensorbus/options.hpp>
@@ -26,7 +25,7 @@ class SampleRead {
   // kDone; else kTimedOut or kInterrupted: copies have not come yet. Throws Error(kClosed) if it is
   // half written, or copies cannot be had; Error(kProtocol); after Error(kOutOfMemory) or
   // std::bad_alloc it is held still.
-  Outcome read(Sample& sample, std::chrono::nanoseconds timeout, const GiveUp& give_up);
+  Outcome read(Sample& sample, const platform::StopCondition& stop);
   // After kTimedOut: called once when another read() will not say so, at once if that is now.
   void on_ready(std::function<void()> tell) { copies_->on_done(std::move(tell)); }
   // What nobody will read any more; null if it was read.

@@ -4,9 +4,10 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <tensorbus/id.hpp>
+
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::bus {
 
@@ -21,7 +22,7 @@ class TakenItems {
   };
 
   void add(const Queue& queue, std::uint64_t item) {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     Taken& taken = queues_[queue];
     if (item == 0)
       ++taken.unnamed;
@@ -30,7 +31,7 @@ class TakenItems {
   }
   // The oldest, 0 if it has no name; or nothing, if there is none.
   std::optional<std::uint64_t> remove_oldest(const Queue& queue) {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     const auto found = queues_.find(queue);
     if (found == queues_.end()) return std::nullopt;
     Taken& taken = found->second;
@@ -46,7 +47,7 @@ class TakenItems {
   }
   // The queue is closed.
   void forget(const Queue& queue) {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     queues_.erase(queue);
   }
 
@@ -56,8 +57,8 @@ class TakenItems {
     std::uint64_t unnamed = 0;
   };
 
-  std::mutex mutex_;
-  std::map<Queue, Taken> queues_;  // of which there is an item
+  platform::Mutex mutex_;
+  std::map<Queue, Taken> queues_ TB_GUARDED_BY(mutex_);  // of which there is an item
 };
 
 }  // namespace tensorbus::bus

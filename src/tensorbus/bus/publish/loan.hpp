@@ -7,16 +7,29 @@
 #include <tensorbus/layout.hpp>
 #include <tensorbus/message.hpp>
 
+#include "tensorbus/bus/event_loop/fork_safe.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/tensor/layout.hpp"
 
 namespace tensorbus {
 
-// Shared memory, of the host or of a GPU, to fill and publish: nothing is copied. Moves, does not
-// copy. A loan that is dropped without being published gives its memory back.
+namespace memory {
+class BlockRef;
+}
+namespace bus {
+class ParticipantCore;
+}
+struct LoanState;
+
+// Memory of the bus, of the host or of a GPU, to fill and publish. A loan that is dropped gives its
+// memory back. See include/tensorbus/loan.hpp.
 class TENSORBUS_API Loan {
  public:
+  // `span` is that of the layout, and `block` is large enough for it.
+  Loan(memory::BlockRef block, const Layout& layout, const ByteSpan& span,
+       Device device = Device::host(), std::shared_ptr<bus::ParticipantCore> home = {});
+
   Loan(Loan&&) noexcept;
   Loan& operator=(Loan&&) noexcept;
   ~Loan();
@@ -37,14 +50,10 @@ class TENSORBUS_API Loan {
   }
 
  private:
-  struct LoanState& state() const;
-  void require_host() const;
   friend class Publisher;
-  friend TENSORBUS_API Loan empty(const Layout& layout, bool shared,
-                                  const class Participant& participant, Device device);
-  struct Impl;
-  explicit Loan(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  void require_host() const;
+
+  bus::ForkSafe<LoanState> state_;
 };
 
 }  // namespace tensorbus

@@ -25,13 +25,13 @@ PublisherCore::PublisherCore(std::string topic, std::uint32_t number,
       sleeper_(std::move(wake_page)),
       pool_(options_.isolated ? arena_->make_pool(most_granted()) : most_granted()) {}
 
-Published PublisherCore::publish(OutgoingSample& sample, std::chrono::nanoseconds timeout,
-                                 const GiveUp& give_up) {
-  std::unique_lock lock(mutex_);
+Published PublisherCore::publish(OutgoingSample& sample, const platform::StopCondition& stop) {
+  const platform::MutexLock lock(mutex_);
   if (!closed_ && options_.reliable && !all_have_room()) {
     ++stats_.waited;
     ++stats_.waiting;
-    const Outcome outcome = wait_for_room(lock, timeout, give_up);
+    Outcome outcome = Outcome::kDone;
+    while (outcome == Outcome::kDone && !closed_ && !all_have_room()) outcome = wait_for_room(stop);
     --stats_.waiting;
     if (outcome == Outcome::kTimedOut) ++stats_.timed_out;
     if (outcome != Outcome::kDone) return {outcome};
@@ -40,30 +40,25 @@ Published PublisherCore::publish(OutgoingSample& sample, std::chrono::nanosecond
   return push_to_all(sample);
 }
 
-// Holds `lock` on mutex_ whenever it does not park.
-Outcome PublisherCore::wait_for_room(std::unique_lock<std::mutex>& lock,
-                                     std::chrono::nanoseconds timeout, const GiveUp& give_up) {
-  const platform::Deadline deadline(timeout);
-  while (!closed_ && !all_have_room()) {
-    if (deadline.passed()) return Outcome::kTimedOut;
-    const auto longest = longest_park();
-    lock.unlock();
-    const auto parked = sleeper_.park(deadline.remaining(longest), [this] {
-      const std::lock_guard relock(mutex_);
-      return closed_ || all_have_room();
-    });
-    const bool interrupted = give_up ? give_up() : parked == platform::FutexWait::kInterrupted;
-    lock.lock();
-    if (interrupted) return Outcome::kInterrupted;
-  }
-  return Outcome::kDone;
+// kDone: there may be room, which another thread may take before this one does.
+Outcome PublisherCore::wait_for_room(const platform::StopCondition& stop) {
+  const platform::MutexUnlock unlocked(mutex_);
+  std::chrono::nanoseconds longest{};
+  const auto has_room = [&] {
+    const platform::MutexLock lock(mutex_);
+    longest = longest_park();
+    return closed_ || all_have_room();
+  };
+  return stop.wait(has_room, [&](std::chrono::nanoseconds most) {
+    return sleeper_.park(std::min(most, longest), has_room);
+  });
 }
 
 // A GPU wakes nobody.
 std::chrono::nanoseconds PublisherCore::longest_park() const {
   const bool awaits_streams = std::any_of(links_.begin(), links_.end(),
                                           [](const auto& link) { return link->awaits_streams(); });
-  return awaits_streams ? std::chrono::milliseconds(1) : link::kParkSlice;
+  return awaits_streams ? std::chrono::milliseconds(1) : platform::kParkSlice;
 }
 
 bool PublisherCore::all_have_room() {
@@ -88,7 +83,7 @@ bool PublisherCore::stop_broken_links() {
 }
 
 bool PublisherCore::gets_nothing_more(const link::OwnerLink& link) const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return closed_ || link.broken();
 }
 
@@ -157,7 +152,7 @@ PublisherCore::Adopted PublisherCore::adopt(link::LinkLimits limits, link::Waker
                                             memory::Grant grant, const Announce& announce) {
   auto link =
       std::make_shared<link::OwnerLink>(limits, std::move(subscriber), std::move(segments), grant);
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (closed_) return {};
   const std::size_t kept = std::min<std::size_t>(history_.size(), limits.depth);
   for (auto at = history_.end() - static_cast<std::ptrdiff_t>(kept); at != history_.end(); ++at)
@@ -176,14 +171,14 @@ PublisherCore::Adopted PublisherCore::adopt(link::LinkLimits limits, link::Waker
 
 void PublisherCore::set_notifier(const std::shared_ptr<link::OwnerLink>& link,
                                  platform::Fd notifier) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   link->subscriber().set_notifier(std::move(notifier));
   link::full_fence();  // what was pushed before could not use it
   link->subscriber().wake_if_sleeping();
 }
 
 bool PublisherCore::stop_link(const std::shared_ptr<link::OwnerLink>& link) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   std::erase(links_, link);
   std::erase(stopped_, link);
   link->recall();
@@ -195,7 +190,7 @@ bool PublisherCore::stop_link(const std::shared_ptr<link::OwnerLink>& link) {
 }
 
 void PublisherCore::end_link(const std::shared_ptr<link::OwnerLink>& link) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   std::erase(links_, link);
   std::erase(stopped_, link);
   stats_.bad_returns += link->bad_returns();
@@ -204,18 +199,19 @@ void PublisherCore::end_link(const std::shared_ptr<link::OwnerLink>& link) {
 }
 
 link::PublishedRef PublisherCore::issued(const link::OwnerLink& link, std::uint64_t token) const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return link.issued(token);
 }
 
 void PublisherCore::drain() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   drain_links();
 }
 
 void PublisherCore::drain_if_idle() {
-  const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (lock) drain_links();
+  if (!mutex_.try_lock()) return;
+  const platform::MutexLock lock(mutex_, std::adopt_lock);
+  drain_links();
 }
 
 void PublisherCore::drain_links() {
@@ -225,7 +221,7 @@ void PublisherCore::drain_links() {
 }
 
 bool PublisherCore::close() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (closed_) return false;
   closed_ = true;
   history_.clear();
@@ -238,30 +234,25 @@ bool PublisherCore::close() {
 
 bool PublisherCore::closed() const noexcept { return closed_.load(std::memory_order_relaxed); }
 
-Outcome PublisherCore::wait_for_subscribers(std::uint32_t count, std::chrono::nanoseconds timeout) {
-  const platform::Deadline deadline(timeout);
+Outcome PublisherCore::wait_for_subscribers(std::uint32_t count,
+                                            const platform::StopCondition& stop) {
   const auto ready = [&] {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     return closed_ || links_.size() >= count;
   };
-  while (!ready()) {
-    if (deadline.passed()) return Outcome::kTimedOut;
-    if (sleeper_.park(deadline.remaining(link::kParkSlice), ready) ==
-        platform::FutexWait::kInterrupted)
-      return Outcome::kInterrupted;
-  }
-  const std::lock_guard lock(mutex_);
-  return closed_ ? Outcome::kClosed : Outcome::kDone;
+  const Outcome outcome =
+      stop.wait(ready, [&](std::chrono::nanoseconds most) { return sleeper_.park(most, ready); });
+  return outcome == Outcome::kDone && closed() ? Outcome::kClosed : outcome;
 }
 
 std::uint32_t PublisherCore::subscribers() const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return static_cast<std::uint32_t>(links_.size());
 }
 
 PublisherStats PublisherCore::stats() {
   drain();
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   PublisherStats stats = stats_;
   stats.subscribers = static_cast<std::uint32_t>(links_.size());
   stats.bytes_in_flight = in_flight_.bytes();

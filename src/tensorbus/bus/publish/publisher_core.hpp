@@ -6,7 +6,6 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <tensorbus/layout.hpp>
 #include <tensorbus/message.hpp>
@@ -18,7 +17,8 @@
 #include "tensorbus/bus/publish/outgoing_sample.hpp"
 #include "tensorbus/link/ring/owner_link.hpp"
 #include "tensorbus/memory/host/arena.hpp"
-#include "tensorbus/platform/clock.hpp"
+#include "tensorbus/platform/mutex.hpp"
+#include "tensorbus/platform/waiting/stop_condition.hpp"
 
 namespace tensorbus::bus {
 
@@ -45,10 +45,9 @@ class PublisherCore {
 
   // All or nothing: unless the outcome is kDone, nobody gets the sample, and the caller has it
   // still.
-  Published publish(OutgoingSample& sample, std::chrono::nanoseconds timeout,
-                    const GiveUp& give_up);
+  Published publish(OutgoingSample& sample, const platform::StopCondition& stop);
 
-  Outcome wait_for_subscribers(std::uint32_t count, std::chrono::nanoseconds timeout);
+  Outcome wait_for_subscribers(std::uint32_t count, const platform::StopCondition& stop);
   std::uint32_t subscribers() const;
   PublisherStats stats();
 
@@ -91,14 +90,13 @@ class PublisherCore {
  private:
   using Links = std::vector<std::shared_ptr<link::OwnerLink>>;
 
-  bool all_have_room();
-  bool stop_broken_links();
-  Outcome wait_for_room(std::unique_lock<std::mutex>& lock, std::chrono::nanoseconds timeout,
-                        const GiveUp& give_up);
-  Published push_to_all(OutgoingSample& sample);
-  std::chrono::nanoseconds longest_park() const;
-  void drain_links();
-  void remember(const link::Entry& entry, const link::PublishedRef& sample);
+  bool all_have_room() TB_REQUIRES(mutex_);
+  bool stop_broken_links() TB_REQUIRES(mutex_);
+  Outcome wait_for_room(const platform::StopCondition& stop) TB_REQUIRES(mutex_);
+  Published push_to_all(OutgoingSample& sample) TB_REQUIRES(mutex_);
+  std::chrono::nanoseconds longest_park() const TB_REQUIRES(mutex_);
+  void drain_links() TB_REQUIRES(mutex_);
+  void remember(const link::Entry& entry, const link::PublishedRef& sample) TB_REQUIRES(mutex_);
 
   const std::string topic_;
   const std::uint32_t number_;
@@ -113,13 +111,14 @@ class PublisherCore {
     link::Entry entry;
     link::PublishedRef sample;
   };
-  mutable std::mutex mutex_;
-  Links links_;
-  Links stopped_;  // get nothing new, still hold leases; has room for all links
-  std::deque<Kept> history_;
-  std::uint64_t next_sequence_ = 0;
+  mutable platform::Mutex mutex_;
+  Links links_ TB_GUARDED_BY(mutex_);
+  // Get nothing new, still hold leases; has room for all links.
+  Links stopped_ TB_GUARDED_BY(mutex_);
+  std::deque<Kept> history_ TB_GUARDED_BY(mutex_);
+  std::uint64_t next_sequence_ TB_GUARDED_BY(mutex_) = 0;
   std::atomic<bool> closed_{false};  // written under mutex_; relaxed, publish() looks again there
-  PublisherStats stats_;
+  PublisherStats stats_ TB_GUARDED_BY(mutex_);
   const memory::PoolId pool_;  // closed with us: after all else here that can throw
 };
 

@@ -1,5 +1,6 @@
 #include "tensorbus/bus/queue_client/queue_client.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "tensorbus/bus/event_loop/completion.hpp"
@@ -9,13 +10,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-using Timeout = QueueClient::Timeout;
+using platform::StopCondition;
 
 // For an answer that the host owes at once: of a call that has no time-out, of one that shall not
 // wait, and of a put that is given up.
-constexpr Timeout kGrace = 5s;
-constexpr Timeout kAtOnce = 1s;
-constexpr Timeout kLastAnswer = 200ms;
+constexpr std::chrono::nanoseconds kGrace = 5s;
+constexpr std::chrono::nanoseconds kAtOnce = 1s;
+constexpr std::chrono::nanoseconds kLastAnswer = 200ms;
+constexpr std::chrono::nanoseconds kLeastForAnAnswer = 100ms;  // however little time is left
 
 using OnGone = std::function<void(const Error&)>;
 
@@ -52,12 +54,13 @@ Outcome closed_is_an_outcome(Wait wait) {
   }
 }
 
-// Signals that nobody asks about do not end a wait for what the host owes at once.
-GiveUp never() {
-  return [] { return false; };
-}
+// Does the caller wait for room, or for an item?
+bool waits_for(const StopCondition& stop) { return stop.timeout().count() > 0; }
 
-Timeout at_least(Timeout timeout, Timeout least) { return timeout > least ? timeout : least; }
+// When a caller stops waiting for an answer to a request, which also one that does not wait needs.
+StopCondition patience(const StopCondition& stop) {
+  return waits_for(stop) ? stop : StopCondition(kAtOnce, stop.give_up());
+}
 
 }  // namespace
 
@@ -66,7 +69,7 @@ link::QueueName make_queue(ParticipantCore& core, const QueueOptions& options) {
   core.post([awaited, options](ParticipantContext& context) {
     awaited->set(context.queues->make(options));
   });
-  (void)awaited->wait(Timeout::max(), never());
+  (void)awaited->wait(StopCondition::ignoring_signals(std::chrono::nanoseconds::max()));
   return awaited->take();
 }
 
@@ -84,16 +87,15 @@ QueueClient::Request QueueClient::start_put(const SampleBuilder& item, bool wait
   return {awaited, cancel(core_, std::move(asked))};
 }
 
-Outcome QueueClient::put(const SampleBuilder& item, Timeout timeout, const GiveUp& give_up) const {
-  const bool waits = timeout > Timeout::zero();
-  const auto [awaited, cancel] = start_put(item, waits);
+Outcome QueueClient::put(const SampleBuilder& item, const StopCondition& stop) const {
+  const auto [awaited, cancel] = start_put(item, waits_for(stop));
   return closed_is_an_outcome([&] {
-    Outcome outcome = awaited->wait(waits ? timeout : kAtOnce, give_up);
+    Outcome outcome = awaited->wait(patience(stop));
     if (outcome == Outcome::kDone) {
       outcome = Outcome::kTimedOut;  // if there was no room
     } else {
       cancel();
-      if (awaited->wait(kLastAnswer, never()) != Outcome::kDone)
+      if (awaited->wait(StopCondition::ignoring_signals(kLastAnswer)) != Outcome::kDone)
         throw Error(Code::kTimeout,
                     "the process that has the queue does not answer: it is stopped, or very busy. "
                     "Whether the item is in the queue is not known");
@@ -106,15 +108,13 @@ QueueGet QueueClient::start_get(Access access, bool waits) const {
   return {core_, address_, access, waits};
 }
 
-Outcome QueueClient::get(Sample& item, Access access, Timeout timeout,
-                         const GiveUp& give_up) const {
-  const bool waits = timeout > Timeout::zero();
-  QueueGet getting = start_get(access, waits);
+Outcome QueueClient::get(Sample& item, Access access, const StopCondition& stop) const {
+  QueueGet getting = start_get(access, waits_for(stop));
   return closed_is_an_outcome([&] {
     try {
-      Outcome outcome = getting.take(item, waits ? timeout : kAtOnce, give_up);
+      Outcome outcome = getting.take(item, patience(stop));
       if (outcome == Outcome::kTimedOut && getting.has_come())  // just then
-        outcome = getting.take(item, Timeout::zero(), give_up);
+        outcome = getting.take(item, StopCondition(0ns, stop.give_up()));
       if (outcome != Outcome::kDone) getting.cancel();
       return outcome;
     } catch (...) {
@@ -134,13 +134,13 @@ link::Reply QueueClient::call(link::QueueVerb verb, const GiveUp& give_up,
         return host->call(queue, verb, number, tell(awaited));
       },
       gone(awaited));
-  if (awaited->wait(kGrace, give_up ? give_up : never()) != Outcome::kDone)
+  if (awaited->wait(StopCondition::ignoring_signals(kGrace, give_up)) != Outcome::kDone)
     throw Error(Code::kTimeout,
                 "the process that has the queue does not answer: it is stopped, or very busy");
   return awaited->take();
 }
 
-link::Reply QueueClient::open(Timeout timeout, const GiveUp& give_up) const {
+link::Reply QueueClient::open(const StopCondition& stop) const {
   const auto awaited = std::make_shared<Completion<link::Reply>>();
   ask_host(
       core_, address_.host,
@@ -149,7 +149,10 @@ link::Reply QueueClient::open(Timeout timeout, const GiveUp& give_up) const {
         return host->call(queue, link::QueueVerb::kOpen, 0, tell(awaited));
       },
       gone(awaited));
-  if (awaited->wait(at_least(timeout, link::kParkSlice), give_up) != Outcome::kDone)
+  const auto left = stop.remaining(std::chrono::nanoseconds::max());
+  const StopCondition wait(std::max<std::chrono::nanoseconds>(left, kLeastForAnAnswer),
+                           stop.give_up());
+  if (awaited->wait(wait) != Outcome::kDone)
     throw Error(Code::kTimeout, "the process that has the queue does not answer");
   return awaited->take();
 }
@@ -183,10 +186,10 @@ QueueClient::Request QueueClient::start_join() const {
   return {awaited, cancel(core_, std::move(asked))};
 }
 
-Outcome QueueClient::join(Timeout timeout, const GiveUp& give_up) const {
+Outcome QueueClient::join(const StopCondition& stop) const {
   const auto [awaited, cancel] = start_join();
   return closed_is_an_outcome([&] {
-    const Outcome outcome = awaited->wait(timeout, give_up);
+    const Outcome outcome = awaited->wait(stop);
     if (outcome != Outcome::kDone) cancel();
     return outcome;
   });

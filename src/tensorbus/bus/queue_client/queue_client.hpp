@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -23,8 +22,6 @@ link::QueueName make_queue(ParticipantCore& core, const QueueOptions& options);
 // host is the queue's host, be it this participant itself.
 class QueueClient {
  public:
-  using Timeout = std::chrono::nanoseconds;
-
   QueueClient(ParticipantCore& core, const QueueAddress& address)
       : core_(core), address_(address) {}
 
@@ -38,12 +35,12 @@ class QueueClient {
   Request start_join() const;
 
   // See queue.hpp.
-  Outcome put(const SampleBuilder& item, Timeout timeout, const GiveUp& give_up) const;
-  Outcome get(Sample& item, Access access, Timeout timeout, const GiveUp& give_up) const;
-  link::Reply open(Timeout timeout, const GiveUp& give_up) const;
+  Outcome put(const SampleBuilder& item, const platform::StopCondition& stop) const;
+  Outcome get(Sample& item, Access access, const platform::StopCondition& stop) const;
+  link::Reply open(const platform::StopCondition& stop) const;
   link::Reply state(const GiveUp& give_up) const;
   void task_done(const GiveUp& give_up) const;
-  Outcome join(Timeout timeout, const GiveUp& give_up) const;
+  Outcome join(const platform::StopCondition& stop) const;
   // Waits for nobody.
   void close(const GiveUp& give_up) const;
 

@@ -101,18 +101,16 @@ QueueGet::QueueGet(ParticipantCore& core, const QueueAddress& address, Access ac
       [answer = awaited_](const Error& error) { answer->fail(error); });
 }
 
-Outcome QueueGet::take(Sample& item, std::chrono::nanoseconds timeout, const GiveUp& give_up) {
-  const platform::Deadline deadline(timeout);
-  const auto remaining = [&] { return deadline.remaining(std::chrono::nanoseconds::max()); };
-  Outcome outcome = offer_ ? Outcome::kDone : wait_for_offer(timeout, give_up);
-  if (outcome == Outcome::kDone && !read_) outcome = read(remaining(), give_up);
-  if (outcome == Outcome::kDone) outcome = accept(deadline, give_up);
+Outcome QueueGet::take(Sample& item, const platform::StopCondition& stop) {
+  Outcome outcome = offer_ ? Outcome::kDone : wait_for_offer(stop);
+  if (outcome == Outcome::kDone && !read_) outcome = read(stop);
+  if (outcome == Outcome::kDone) outcome = accept(stop);
   if (outcome == Outcome::kDone) item = *std::exchange(read_, std::nullopt);
   return outcome;
 }
 
-Outcome QueueGet::wait_for_offer(std::chrono::nanoseconds timeout, const GiveUp& give_up) {
-  const Outcome outcome = awaited_->wait(timeout, give_up);
+Outcome QueueGet::wait_for_offer(const platform::StopCondition& stop) {
+  const Outcome outcome = awaited_->wait(stop);
   if (outcome != Outcome::kDone) return outcome;
   std::optional<std::optional<Offer>> found = awaited_->left();
   if (!found || !*found) return Outcome::kTimedOut;
@@ -121,10 +119,10 @@ Outcome QueueGet::wait_for_offer(std::chrono::nanoseconds timeout, const GiveUp&
   return Outcome::kDone;
 }
 
-Outcome QueueGet::read(std::chrono::nanoseconds timeout, const GiveUp& give_up) {
+Outcome QueueGet::read(const platform::StopCondition& stop) {
   try {
     Sample sample;
-    const Outcome outcome = reading_->read(sample, timeout, give_up);
+    const Outcome outcome = reading_->read(sample, stop);
     if (outcome == Outcome::kDone) read_.emplace(std::move(sample));
     return outcome;
   } catch (const Error& error) {
@@ -140,12 +138,13 @@ Outcome QueueGet::read(std::chrono::nanoseconds timeout, const GiveUp& give_up) 
 }
 
 // When the socket has it, the host hears it, whatever happens to this process.
-Outcome QueueGet::accept(const platform::Deadline& deadline, const GiveUp& give_up) {
-  while (!offer_->host->try_send(offer_->acceptance)) {
-    if (deadline.passed()) return Outcome::kTimedOut;
-    if (give_up && give_up()) return Outcome::kInterrupted;
-    platform::wait_until_writable(offer_->host->fd(), deadline.remaining(link::kParkSlice));
-  }
+Outcome QueueGet::accept(const platform::StopCondition& stop) {
+  const Outcome outcome = stop.wait([this] { return offer_->host->try_send(offer_->acceptance); },
+                                    [this](std::chrono::nanoseconds most) {
+                                      platform::wait_until_writable(offer_->host->fd(), most);
+                                      return platform::FutexWait::kWoken;
+                                    });
+  if (outcome != Outcome::kDone) return outcome;
   over_ = true;
   core_->taken_items().add({address_.host, address_.queue.number}, offer_->number);
   return Outcome::kDone;

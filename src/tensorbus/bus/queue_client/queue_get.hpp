@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -9,7 +8,6 @@
 #include "tensorbus/bus/participant/sample_read.hpp"
 #include "tensorbus/bus/queue_client/queue_request.hpp"
 #include "tensorbus/bus/subscribe/sample.hpp"
-#include "tensorbus/platform/clock.hpp"
 
 namespace tensorbus::bus {
 
@@ -25,7 +23,7 @@ class QueueGet {
   // kDone with an item, which the host knows to be in our hand; kTimedOut: not yet, or there is
   // none; kInterrupted. Throws what came instead. When memory was short for it, the offer has been
   // refused.
-  Outcome take(Sample& item, std::chrono::nanoseconds timeout, const GiveUp& give_up);
+  Outcome take(Sample& item, const platform::StopCondition& stop);
   // Has the host answered?
   bool has_come() const noexcept { return awaited_->done(); }
   // Called once when take() is worth another try, at once if it is now.
@@ -44,9 +42,9 @@ class QueueGet {
 
   // What the event loop knows of it.
   struct Asking;
-  Outcome wait_for_offer(std::chrono::nanoseconds timeout, const GiveUp& give_up);
-  Outcome read(std::chrono::nanoseconds timeout, const GiveUp& give_up);
-  Outcome accept(const platform::Deadline& deadline, const GiveUp& give_up);
+  Outcome wait_for_offer(const platform::StopCondition& stop);
+  Outcome read(const platform::StopCondition& stop);
+  Outcome accept(const platform::StopCondition& stop);
   void spoil();
 
   ParticipantCore* core_;

@@ -19,7 +19,7 @@ std::uint64_t random_key() {
 
 Shares::Added Shares::add(Offer offer, std::uint32_t uses, Clock::time_point until) {
   const std::uint64_t key = random_key();
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   Share share{std::move(offer), key, {}, until};
   if (uses != 0) share.uses_left = uses;
   const auto added = shares_.emplace(next_, std::move(share)).first;
@@ -37,7 +37,7 @@ Shares::Added Shares::add(Offer offer, std::uint32_t uses, Clock::time_point unt
 }
 
 Shares::Offer Shares::find(const Name& name, memory::Grant grant) const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto found = shares_.find(name.number);
   if (found == shares_.end()) {
     if (name.number != 0 && name.number < next_)
@@ -58,20 +58,20 @@ Shares::Offer Shares::find(const Name& name, memory::Grant grant) const {
 }
 
 void Shares::count_use(std::uint64_t number) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto found = shares_.find(number);
   if (found != shares_.end() && found->second.uses_left) --*found->second.uses_left;
 }
 
 void Shares::undo_use(std::uint64_t number) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto found = shares_.find(number);
   if (found != shares_.end() && found->second.uses_left) ++*found->second.uses_left;
 }
 
 void Shares::end_if_spent(std::uint64_t number) noexcept {
   {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     const auto found = shares_.find(number);
     if (found == shares_.end() || found->second.uses_left != 0U) return;
   }
@@ -85,20 +85,20 @@ Shares::Table::node_type Shares::take_out(Table::iterator share) noexcept {
 
 void Shares::close(std::uint64_t number) noexcept {
   Table::node_type closed;
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto found = shares_.find(number);
   if (found != shares_.end()) closed = take_out(found);
 }
 
 bool Shares::open(std::uint64_t number) const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto found = shares_.find(number);
   return found != shares_.end() && found->second.open();
 }
 
 std::optional<Shares::Clock::time_point> Shares::end_overdue() noexcept {
   Table overdue;
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const Clock::time_point now = Clock::now();
   while (!ends_.empty() && ends_.begin()->first <= now)
     overdue.insert(take_out(shares_.find(ends_.begin()->second)));

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <utility>
@@ -11,15 +10,16 @@
 #include "tensorbus/link/lease/published_sample.hpp"
 #include "tensorbus/link/ring/sample_ring.hpp"
 #include "tensorbus/memory/grant.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::bus {
 
-// What a participant keeps for whoever has its handle. Thread-safe.
+// The shares that a participant keeps for processes with their handles. Thread-safe.
 class Shares {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // What is shared: the entry says where its descriptor is.
+  // What is shared; the entry says where its descriptor lies.
   struct Offer {
     link::Entry entry;
     link::PublishedRef issued;
@@ -27,29 +27,28 @@ class Shares {
   };
   struct Name {
     std::uint64_t number = 0;
-    std::uint64_t key = 0;  // random: a number that was guessed, or is another's, does not fit
+    std::uint64_t key = 0;  // random: a guessed number, or another share's, does not match
   };
 
   struct Added {
     Name name;
-    bool ends_first =
-        false;  // before all others: whoever waits for end_overdue() has to look again
+    bool ends_first = false;  // before all others: call end_overdue() again
   };
 
-  // `uses`: so many may attach, then it is over; 0: any number. `until`: then it is over anyway.
+  // `uses`: the share ends after so many attach; 0: any number. `until`: it ends then in any case.
   Added add(Offer offer, std::uint32_t uses, Clock::time_point until);
-  // Throws Error(kClosed) if it is over, Error(kInvalidArgument) if there never was one,
-  // Error(kPermission) if it is not shared to be written.
+  // Throws Error(kClosed) if the share has ended, Error(kInvalidArgument) if it never existed,
+  // Error(kPermission) if it is not shared for writing.
   Offer find(const Name& name, memory::Grant grant) const;
-  // Somebody gets it: before they know. The last use ends it for others, and is followed by one of
-  // the two.
+  // Counts one use, before the process that attaches knows. The last use closes the share for
+  // others; then either end_if_spent() or undo_use() must follow.
   void count_use(std::uint64_t number) noexcept;
   void end_if_spent(std::uint64_t number) noexcept;
-  void undo_use(std::uint64_t number) noexcept;  // they did not get it
+  void undo_use(std::uint64_t number) noexcept;  // it was not delivered
   void close(std::uint64_t number) noexcept;
   bool open(std::uint64_t number) const;
 
-  // Ends what is due, and looks at nothing else; returns when to look again.
+  // Ends the shares that are due, and looks at no other; returns when to call it again.
   std::optional<Clock::time_point> end_overdue() noexcept;
 
  private:
@@ -62,13 +61,14 @@ class Shares {
   };
   using Table = std::map<std::uint64_t, Share>;
 
-  // Called with the mutex. What is taken out is to be destroyed without it.
-  Table::node_type take_out(Table::iterator share) noexcept;
+  // What is taken out is to be destroyed without the mutex.
+  Table::node_type take_out(Table::iterator share) noexcept TB_REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;
-  Table shares_;
-  std::set<std::pair<Clock::time_point, std::uint64_t>> ends_;  // of those that end by themselves
-  std::uint64_t next_ = 1;
+  mutable platform::Mutex mutex_;
+  Table shares_ TB_GUARDED_BY(mutex_);
+  // Of those that end by themselves.
+  std::set<std::pair<Clock::time_point, std::uint64_t>> ends_ TB_GUARDED_BY(mutex_);
+  std::uint64_t next_ TB_GUARDED_BY(mutex_) = 1;
 };
 
 }  // namespace tensorbus::bus

@@ -63,27 +63,24 @@ SubscriberCore::SubscriberCore(std::string topic, const SubscriberOptions& optio
   platform::require_pinning();
 }
 
-Outcome SubscriberCore::receive(Batch& batch, std::chrono::nanoseconds timeout) {
+Outcome SubscriberCore::receive(Batch& batch, const platform::StopCondition& stop) {
   Outcome outcome = try_receive(batch);
   if (outcome != Outcome::kTimedOut) return outcome;
-  const platform::Deadline deadline(timeout);
-  const platform::Deadline spin_until(std::min(options_.spin, timeout));
+  const platform::Deadline spin_until(std::min(options_.spin, stop.timeout()));
   while (!spin_until.passed()) {
     outcome = look_for_a_while(batch);
     if (outcome != Outcome::kTimedOut) return outcome;
   }
-  while (!deadline.passed()) {
-    // Counted before we look: a segment that arrives after the look ends the park at once.
-    const std::uint32_t seen = sleeper_.wakes();
+  std::uint32_t seen = 0;
+  const auto received = [&] {
+    seen = sleeper_.wakes();  // before the look: a segment that arrives after it ends the park
     outcome = try_receive(batch);
-    if (outcome != Outcome::kTimedOut) return outcome;
-    if (sleeper_.park(seen, deadline.remaining(link::kParkSlice),
-                      [this] { return anything_ready(); }) == platform::FutexWait::kInterrupted) {
-      outcome = try_receive(batch);
-      return outcome == Outcome::kTimedOut ? Outcome::kInterrupted : outcome;
-    }
-  }
-  return try_receive(batch);
+    return outcome != Outcome::kTimedOut;
+  };
+  const Outcome waited = stop.wait(received, [&](std::chrono::nanoseconds most) {
+    return sleeper_.park(seen, most, [this] { return anything_ready(); });
+  });
+  return waited == Outcome::kDone ? outcome : waited;
 }
 
 Outcome SubscriberCore::try_receive(Batch& batch) {
@@ -150,12 +147,12 @@ Outcome SubscriberCore::take_next(Sample& sample) {
 }
 
 bool SubscriberCore::anything_ready() const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return would_return();
 }
 
 bool SubscriberCore::ready() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (would_return()) return true;
   if (!event_ || !arm_event()) return false;
   disarm_event();  // it came before we armed, so nobody signals it
@@ -195,6 +192,7 @@ void SubscriberCore::disarm_event() {
 void SubscriberCore::forget_ended_links() {
   settle();
   const std::size_t gone = std::erase_if(links_, [this](const LinkRef& link) {
+    mutex_.assert_held();
     if (!link->ended() || !link->empty()) return false;
     drop_notifier(*link);
     return true;
@@ -203,7 +201,7 @@ void SubscriberCore::forget_ended_links() {
 }
 
 int SubscriberCore::event_descriptor() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (!event_) event_.emplace();
   for (const LinkRef& link : links_)
     if (std::vector<platform::Fd> fds; !link->notifier && !(fds = notifier_for(*link)).empty())
@@ -233,7 +231,7 @@ void SubscriberCore::drop_notifier(link::BorrowerLink& link) noexcept {
 }
 
 bool SubscriberCore::look_after_event() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (event_armed_ && would_return()) event_->signal();
   return event_.has_value();
 }
@@ -244,22 +242,19 @@ void SubscriberCore::wake_all() noexcept {
   if (event_) event_->signal();
 }
 
-Outcome SubscriberCore::wait_for_publishers(std::uint32_t count, std::chrono::nanoseconds timeout) {
-  const platform::Deadline deadline(timeout);
+Outcome SubscriberCore::wait_for_publishers(std::uint32_t count,
+                                            const platform::StopCondition& stop) {
   const auto ready = [&] {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     const auto live = std::count_if(links_.begin(), links_.end(), [](const LinkRef& link) {
       return link->accepted() && !link->ended();
     });
     return closed_ || !mismatches_.empty() || live >= static_cast<std::ptrdiff_t>(count);
   };
-  while (!ready()) {
-    if (deadline.passed()) return Outcome::kTimedOut;
-    if (sleeper_.park(deadline.remaining(link::kParkSlice), ready) ==
-        platform::FutexWait::kInterrupted)
-      return Outcome::kInterrupted;
-  }
-  const std::lock_guard lock(mutex_);
+  const Outcome outcome =
+      stop.wait(ready, [&](std::chrono::nanoseconds most) { return sleeper_.park(most, ready); });
+  if (outcome != Outcome::kDone) return outcome;
+  const platform::MutexLock lock(mutex_);
   throw_mismatch();
   return closed_ ? Outcome::kClosed : Outcome::kDone;
 }
@@ -278,7 +273,7 @@ void SubscriberCore::throw_mismatch() {
 }
 
 SubscriberStats SubscriberCore::stats() const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   SubscriberStats stats = stats_;
   for (const LinkRef& link : links_) {
     stats.held += link->held();
@@ -289,35 +284,42 @@ SubscriberStats SubscriberCore::stats() const {
 
 bool SubscriberCore::close() {
   if (!let_go()) return false;
-  for (const auto& pins : std::exchange(pins_, {})) pins->unsubscribe();
+  std::vector<std::shared_ptr<memory::PinnedBlocks>> pins;
+  {
+    const platform::MutexLock lock(mutex_);
+    pins.swap(pins_);
+  }
+  for (const auto& one : pins) one->unsubscribe();
   return true;
 }
 
 bool SubscriberCore::let_go() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (closed_) return false;
   closed_ = true;
   for (const LinkRef& link : links_) {
-    const bool was_read = to_pin_.erase(link.get()) != 0;  // has returned its lease then
-    if (link->set_aside && !was_read)
+    const auto pending = pending_.find(link.get());
+    const bool was_read = pending != pending_.end() &&
+                          std::holds_alternative<PendingSample::Read>(pending->second.state);
+    if (link->set_aside && !was_read)         // of one that was read, the sample has the lease
       link->release(link->set_aside->token);  // others may be held for long
     link->set_aside.reset();
     drop_notifier(*link);
     link->unsubscribe();
   }
   links_.clear();
-  asked_for_.clear();
+  pending_.clear();
   wake_all();
   return true;
 }
 
 bool SubscriberCore::closed() const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return closed_;
 }
 
 void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (closed_) return;
   links_.reserve(links_.size() + 1);
   to_settle_.reserve(links_.size() + 1);
@@ -350,21 +352,21 @@ void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
 
 void SubscriberCore::accept(const LinkRef& link, const link::Accepted& accepted,
                             platform::Fd segment) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   require_as_asked(accepted, options_);
   link->accept(accepted, std::move(segment));
   wake_all();
 }
 
 void SubscriberCore::end(const LinkRef& link) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   link->end();
   forget_ended_links();
   wake_all();  // the owner may have died between its last sample and the wake-up
 }
 
 void SubscriberCore::not_joined(std::string_view why) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   ++stats_.refused;
   try {
     stats_.last_refusal = why;
@@ -374,10 +376,9 @@ void SubscriberCore::not_joined(std::string_view why) noexcept {
 }
 
 void SubscriberCore::refuse(const LinkRef& link, Code code, std::string_view why) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   std::erase(links_, link);
-  asked_for_.erase(link.get());
-  to_pin_.erase(link.get());
+  pending_.erase(link.get());
   drop_notifier(*link);
   ++stats_.refused;
   try {

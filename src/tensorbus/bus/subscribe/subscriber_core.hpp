@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,6 +18,7 @@
 #include "tensorbus/bus/event_loop/polled_event.hpp"
 #include "tensorbus/bus/session/acquired_leases.hpp"
 #include "tensorbus/bus/session/host_copy_request.hpp"
+#include "tensorbus/bus/subscribe/pending_sample.hpp"
 #include "tensorbus/bus/subscribe/receive_options.hpp"
 #include "tensorbus/bus/subscribe/sample.hpp"
 #include "tensorbus/bus/subscribe/sample_cache.hpp"
@@ -26,6 +26,8 @@
 #include "tensorbus/link/wake/wake.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/fd.hpp"
+#include "tensorbus/platform/mutex.hpp"
+#include "tensorbus/platform/waiting/stop_condition.hpp"
 #include "tensorbus/tensor/descriptor.hpp"
 
 namespace tensorbus::bus {
@@ -63,9 +65,9 @@ class SubscriberCore {
   // Error(kOutOfMemory) if a sample cannot be mapped; it is there again with the next call. Throws
   // Error(kTypeMismatch), once for each publisher that has refused us for it; of more than 16 since
   // the last call, for the last 16.
-  Outcome receive(Sample& sample, std::chrono::nanoseconds timeout) {
+  Outcome receive(Sample& sample, const platform::StopCondition& stop) {
     Batch one{{&sample, 1}};
-    return receive(one, timeout);
+    return receive(one, stop);
   }
   // kTimedOut: nothing there now. Throws the same.
   Outcome try_receive(Sample& sample) {
@@ -78,7 +80,7 @@ class SubscriberCore {
     std::span<Sample> room;  // for at least one
     std::size_t taken = 0;   // that have samples now
   };
-  Outcome receive(Batch& batch, std::chrono::nanoseconds timeout);
+  Outcome receive(Batch& batch, const platform::StopCondition& stop);
   Outcome try_receive(Batch& batch);
 
   // Would receive() return now, with whatever outcome? If not, re-arms the descriptor.
@@ -92,7 +94,7 @@ class SubscriberCore {
   // False: nobody polls.
   bool look_after_event();
 
-  Outcome wait_for_publishers(std::uint32_t count, std::chrono::nanoseconds timeout);
+  Outcome wait_for_publishers(std::uint32_t count, const platform::StopCondition& stop);
   SubscriberStats stats() const;
   // Held samples stay valid. Returns false if it was closed before.
   bool close();
@@ -117,75 +119,77 @@ class SubscriberCore {
  private:
   using LinkRef = std::shared_ptr<link::BorrowerLink>;
 
-  bool let_go();
+  bool let_go() TB_EXCLUDES(mutex_);
   // The mutex, while samples are taken; then what was taken is settled.
-  class Taking {
+  class TB_SCOPED_CAPABILITY Taking {
    public:
-    explicit Taking(SubscriberCore& core) : core_(core), lock_(core.mutex_) {}
-    ~Taking() { core_.settle(); }
+    explicit Taking(SubscriberCore& core) TB_ACQUIRE(core.mutex_)
+        : core_(core), lock_(core.mutex_) {}
+    ~Taking() TB_RELEASE() { core_.settle(); }
     Taking(const Taking&) = delete;
     Taking& operator=(const Taking&) = delete;
 
    private:
     SubscriberCore& core_;
-    const std::lock_guard<std::mutex> lock_;
+    const platform::MutexLock lock_;
   };
-  Outcome look_for_a_while(Batch& batch);
-  Outcome take(Batch& batch);
-  bool take_another(Sample& sample);
-  Outcome take_next(Sample& sample);
-  bool take_from(const LinkRef& link, Sample& sample);
-  void cut_off(link::BorrowerLink& link) noexcept;
-  void settle_later(link::BorrowerLink& link) noexcept;
-  void settle() noexcept;
+  Outcome look_for_a_while(Batch& batch) TB_EXCLUDES(mutex_);
+  Outcome take(Batch& batch) TB_REQUIRES(mutex_);
+  bool take_another(Sample& sample) TB_REQUIRES(mutex_);
+  Outcome take_next(Sample& sample) TB_REQUIRES(mutex_);
+  bool take_from(const LinkRef& link, Sample& sample) TB_REQUIRES(mutex_);
+  void cut_off(link::BorrowerLink& link) noexcept TB_REQUIRES(mutex_);
+  void settle_later(link::BorrowerLink& link) noexcept TB_REQUIRES(mutex_);
+  void settle() noexcept TB_REQUIRES(mutex_);
   enum class Taken { kDone, kLater, kNever };
-  Taken take_entry(const LinkRef& link, const link::Entry& entry, Sample& sample);
+  Taken take_entry(const LinkRef& link, const link::Entry& entry, Sample& sample)
+      TB_REQUIRES(mutex_);
   Taken read_entry(const LinkRef& link, const link::Entry& entry, AcquiredLeases* claimed,
-                   Sample& sample);
+                   Sample& sample) TB_REQUIRES(mutex_);
   static Taken set_aside(link::BorrowerLink& link, const link::Entry& entry) noexcept;
-  Taken pin(const LinkRef& link, const link::Entry& entry, Sample& sample);
-  Taken drop(link::BorrowerLink& link, const link::Entry& entry, std::uint64_t& counter) noexcept;
-  void try_again_later(link::BorrowerLink& link, const link::Entry& entry) noexcept;
-  void throw_untold();
-  void throw_mismatch();
+  Taken pin(const LinkRef& link, const link::Entry& entry, Sample& sample) TB_REQUIRES(mutex_);
+  Taken drop(link::BorrowerLink& link, const link::Entry& entry, std::uint64_t& counter) noexcept
+      TB_REQUIRES(mutex_);
+  void try_again_later(link::BorrowerLink& link, const link::Entry& entry) noexcept
+      TB_REQUIRES(mutex_);
+  void throw_untold() TB_REQUIRES(mutex_);
+  void throw_mismatch() TB_REQUIRES(mutex_);
   bool anything_ready() const;
-  bool would_return() const;
-  bool arm_event();
-  void disarm_event();
-  void forget_ended_links();
-  void wake_all() noexcept;
-  std::vector<platform::Fd> notifier_for(link::BorrowerLink& link);
-  void drop_notifier(link::BorrowerLink& link) noexcept;
+  bool would_return() const TB_REQUIRES(mutex_);
+  bool arm_event() TB_REQUIRES(mutex_);
+  void disarm_event() TB_REQUIRES(mutex_);
+  void forget_ended_links() TB_REQUIRES(mutex_);
+  void wake_all() noexcept TB_REQUIRES(mutex_);
+  std::vector<platform::Fd> notifier_for(link::BorrowerLink& link) TB_REQUIRES(mutex_);
+  void drop_notifier(link::BorrowerLink& link) noexcept TB_REQUIRES(mutex_);
 
   const std::string topic_;
   const SubscriberOptions options_;
   const ReceiveOptions receiving_;
   link::Sleeper sleeper_;
 
-  mutable std::mutex mutex_;
-  std::vector<LinkRef> links_;
-  std::size_t turn_ = 0;  // links are asked in turn, so none starves
-  SampleCache spare_;
-  std::optional<PolledEvent> event_;
-  bool event_armed_ = false;  // publishers notify
-  bool all_notify_ = false;   // what came since it was armed has notified, and nothing cleared it
-  // What was asked for so that a sample that is set aside can be read.
-  struct AskedFor {
-    std::uint64_t token = 0;  // of that sample
-    std::optional<std::variant<AcquiredLeases, Error>> result{};
-  };
-  std::map<const link::BorrowerLink*, AskedFor> asked_for_;
+  mutable platform::Mutex mutex_;
+  std::vector<LinkRef> links_ TB_GUARDED_BY(mutex_);
+  std::size_t turn_ TB_GUARDED_BY(mutex_) = 0;  // links are asked in turn, so none starves
+  SampleCache spare_ TB_GUARDED_BY(mutex_);
+  std::optional<PolledEvent> event_ TB_GUARDED_BY(mutex_);
+  bool event_armed_ TB_GUARDED_BY(mutex_) = false;  // publishers notify
+  // What came since it was armed has notified, and nothing cleared it.
+  bool all_notify_ TB_GUARDED_BY(mutex_) = false;
+  std::map<const link::BorrowerLink*, PendingSample> pending_ TB_GUARDED_BY(mutex_);
+  // Constant from before the first link on.
   Claim claim_;
   Stage stage_;
   std::function<void()> links_gone_;
-  // Of the samples that are set aside: those that were read, and wait to be pinned.
-  std::map<const link::BorrowerLink*, Sample> to_pin_;
-  std::vector<std::shared_ptr<memory::PinnedBlocks>> pins_;  // one for each link
-  std::deque<std::string> mismatches_;  // why publishers refused us, and nobody was told yet
-  std::optional<Error> untold_;         // what ended a batch
-  std::vector<link::BorrowerLink*> to_settle_;  // of links_, and empty when the mutex is free
-  SubscriberStats stats_;
-  bool closed_ = false;
+  // One for each link.
+  std::vector<std::shared_ptr<memory::PinnedBlocks>> pins_ TB_GUARDED_BY(mutex_);
+  // Why publishers refused us, and nobody was told yet.
+  std::deque<std::string> mismatches_ TB_GUARDED_BY(mutex_);
+  std::optional<Error> untold_ TB_GUARDED_BY(mutex_);  // what ended a batch
+  // Of links_, and empty when the mutex is free.
+  std::vector<link::BorrowerLink*> to_settle_ TB_GUARDED_BY(mutex_);
+  SubscriberStats stats_ TB_GUARDED_BY(mutex_);
+  bool closed_ TB_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace tensorbus::bus

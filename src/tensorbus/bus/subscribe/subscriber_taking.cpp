@@ -58,24 +58,19 @@ bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
 
 SubscriberCore::Taken SubscriberCore::take_entry(const LinkRef& link, const link::Entry& entry,
                                                  Sample& sample) {
-  // Nothing was asked for, as a rule.
-  if (to_pin_.empty() && asked_for_.empty()) return read_entry(link, entry, nullptr, sample);
-  if (auto read = to_pin_.extract(link.get())) {
-    sample = std::move(read.mapped());
-    return pin(link, entry, sample);
-  }
-  AskedFor asked;
-  if (const auto found = asked_for_.find(link.get()); found != asked_for_.end()) {
-    if (found->second.token == entry.token && !found->second.result) return set_aside(*link, entry);
-    asked = std::move(found->second);
-    asked_for_.erase(found);
-  }
-  AcquiredLeases* claimed = nullptr;
-  if (asked.result && asked.token == entry.token) {
-    if (std::holds_alternative<Error>(*asked.result)) return drop(*link, entry, stats_.gone);
-    claimed = &std::get<AcquiredLeases>(*asked.result);
-  }
-  return read_entry(link, entry, claimed, sample);
+  if (pending_.empty()) return read_entry(link, entry, nullptr, sample);  // as a rule
+  const auto found = pending_.find(link.get());
+  if (found == pending_.end() || found->second.token != entry.token)
+    return read_entry(link, entry, nullptr, sample);
+  if (std::holds_alternative<PendingSample::Asked>(found->second.state))
+    return set_aside(*link, entry);
+  PendingSample pending = std::move(pending_.extract(found).mapped());
+  if (std::holds_alternative<PendingSample::Refused>(pending.state))
+    return drop(*link, entry, stats_.gone);
+  if (auto* const acquired = std::get_if<PendingSample::Acquired>(&pending.state))
+    return read_entry(link, entry, acquired, sample);
+  sample = std::move(std::get<PendingSample::Read>(pending.state));
+  return pin(link, entry, sample);
 }
 
 // `claimed`: what was asked for to read it; null if nothing was.
@@ -95,7 +90,7 @@ SubscriberCore::Taken SubscriberCore::read_entry(const LinkRef& link, const link
     case SampleData::Read::kNotClaimed:
       if (!claim_) return drop(*link, entry, stats_.gone);
       claim_(link, entry.token, SampleData::handed_on(*link, entry));
-      asked_for_[link.get()] = {entry.token};
+      pending_[link.get()] = {entry.token};
       break;
     case SampleData::Read::kOutOfReach: {
       if (!stage_ || (claimed != nullptr && !claimed->staged.empty()))
@@ -103,7 +98,7 @@ SubscriberCore::Taken SubscriberCore::read_entry(const LinkRef& link, const link
       auto tensors = SampleData::out_of_reach(*link, SampleData::handed_on(*link, entry), claimed);
       stage_(link, entry.token, std::move(tensors),
              claimed != nullptr ? std::move(*claimed) : AcquiredLeases());
-      asked_for_[link.get()] = {entry.token};
+      pending_[link.get()] = {entry.token};
       break;
     }
     case SampleData::Read::kHalfWritten:
@@ -165,7 +160,7 @@ SubscriberCore::Taken SubscriberCore::pin(const LinkRef& link, const link::Entry
     const Pinning pinning = pin_blocks(*link, sample);
     if (pinning == Pinning::kHalf) sample = sample.copy();
     if (pinning != Pinning::kAsked) return Taken::kDone;
-    to_pin_.insert_or_assign(link.get(), std::move(sample));
+    pending_[link.get()] = {entry.token, std::move(sample)};
   } catch (const std::exception&) {  // no memory: it can be read all the same
     return Taken::kDone;
   }
@@ -187,16 +182,19 @@ void SubscriberCore::try_again_later(link::BorrowerLink& link, const link::Entry
 
 void SubscriberCore::claimed(const LinkRef& link, std::uint64_t token,
                              std::variant<AcquiredLeases, Error> result) {
-  const std::lock_guard lock(mutex_);
-  const auto asked = asked_for_.find(link.get());
-  if (asked == asked_for_.end() || asked->second.token != token) return;  // for one that went since
-  asked->second.result = std::move(result);
+  const platform::MutexLock lock(mutex_);
+  const auto asked = pending_.find(link.get());
+  if (asked == pending_.end() || asked->second.token != token) return;  // for one that went since
+  if (auto* const acquired = std::get_if<AcquiredLeases>(&result))
+    asked->second.state = std::move(*acquired);
+  else
+    asked->second.state = PendingSample::Refused();
   link->look_again = true;
   wake_all();
 }
 
 void SubscriberCore::segment_came() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   for (const LinkRef& link : links_) link->look_again = true;
   wake_all();
 }

@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-// What Tensorbus uses of the CUDA driver's interface (libcuda.so.1), declared here so that nothing
-// of CUDA is needed to build it. The names are CUDA's own without their prefix, the numbers its
-// ABI; tests/cuda/api_test.cpp compares both with cuda.h where that is installed.
+// The part of the CUDA driver's interface (libcuda.so.1) that Tensorbus uses, declared here, so
+// that the build needs nothing of CUDA. The names are CUDA's without their prefix, the numbers are
+// those of its ABI. tests/cuda/api_test.cpp compares both with cuda.h if that is installed.
 //
 // Source: NVIDIA, "CUDA Driver API", version 13.0, https://docs.nvidia.com/cuda/cuda-driver-api/.
 namespace tensorbus::platform::cu {
@@ -128,7 +128,7 @@ struct MemPoolProps {
   HandleType handle_types = HandleType::kNone;
   Location location;
   void* win32_security_attributes = nullptr;
-  std::size_t max_size = 0;  // 0: as the driver likes
+  std::size_t max_size = 0;  // 0: the driver chooses
   unsigned short usage = 0;
   unsigned char reserved[54] = {};
 };
@@ -140,7 +140,7 @@ struct MemPoolPtrExportData {
 static_assert(sizeof(MemPoolPtrExportData) == 64);
 
 // CALL(name, symbol, parameters): every function that is called, and the symbol that is looked up
-// for it: the one that cuda.h of CUDA 12 and 13 maps its name to.
+// for it. It is the symbol to which cuda.h of CUDA 12 and 13 maps the name.
 #define TENSORBUS_CUDA_FUNCTIONS(CALL)                                                            \
   CALL(GetErrorName, cuGetErrorName, (Result, const char**))                                      \
   CALL(GetErrorString, cuGetErrorString, (Result, const char**))                                  \

@@ -4,11 +4,11 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <mutex>
 
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
 #include "tensorbus/platform/immortal.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::platform {
 namespace {
@@ -27,17 +27,17 @@ void* load_library() {
   if (library == nullptr)
     refuse(std::string(::dlerror()) +
            ". Install NVIDIA's driver, or, in a container, have its runtime pass it in");
-  return library;  // for as long as the process lives
+  return library;  // stays loaded until the process ends
 }
 
 std::string dotted(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// Set by the first get(), never cleared. Release on writing pairs with acquire on reading.
+// Set by the first get(), never cleared. Release when written pairs with acquire when read.
 std::atomic<const CudaDriver*> initialised{nullptr};
 std::atomic<std::uint32_t> initialised_in{0};  // the fork generation
-std::atomic<bool> exiting{false};              // relaxed: who is too late to see it is no worse off
+std::atomic<bool> exiting{false};  // relaxed: a thread that misses the change loses nothing
 
 bool is_child() noexcept {
   return initialised.load(std::memory_order_acquire) != nullptr &&
@@ -64,15 +64,15 @@ CudaDriver::CudaDriver() {
            " or newer is needed");
   initialised_in.store(fork_generation(), std::memory_order_relaxed);
   initialised.store(this, std::memory_order_release);
-  // After the driver's own handlers were registered, so that it runs before they do.
+  // Registered after the driver's own exit handlers, so that it runs before they do.
   std::atexit([] { exiting.store(true, std::memory_order_relaxed); });
 }
 
 namespace {
 
 struct Loaded {
-  std::mutex mutex;
-  const CudaDriver* driver = nullptr;
+  platform::Mutex mutex;
+  const CudaDriver* driver TB_GUARDED_BY(mutex) = nullptr;
   std::uint32_t in = fork_generation();
 };
 Immortal<Loaded> first_loaded;
@@ -90,7 +90,7 @@ const CudaDriver& CudaDriver::get() {
     throw Error(Code::kForked,
                 "CUDA was initialised before this process was forked, and cannot be used in it: "
                 "start it with the spawn method, or fork before the first use of CUDA");
-  const std::lock_guard lock(loaded->mutex);
+  const platform::MutexLock lock(loaded->mutex);
   if (loaded->driver == nullptr) loaded->driver = new CudaDriver;
   return *loaded->driver;
 }

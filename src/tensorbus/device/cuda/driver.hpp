@@ -6,26 +6,27 @@
 
 namespace tensorbus::platform {
 
-// The functions of the CUDA driver of this machine, loaded when they are first asked for.
+// The functions of this machine's CUDA driver, loaded at the first use. Thread-safe.
 //
 //   const CudaDriver& cuda = CudaDriver::get();
 //   cuda.check(cuda.MemCreate(&handle, bytes, &prop, 0), "cuMemCreate of 64 MiB");
 class CudaDriver : public cu::Functions {
  public:
-  // Loads and initialises it in the first call. Throws Error(kUnsupported) that says why there is
-  // none and what to do, each time; Error(kForked) in a child of the process that initialised it.
+  // Returns the driver; the first call loads and initialises it. Throws Error(kUnsupported) each
+  // time if there is none, with the reason and the remedy; Error(kForked) in a child of the process
+  // that initialised it.
   static const CudaDriver& get();
-  // For whoever cleans up: null in such a child, once the process exits, since its memory goes with
-  // it then, and where it was never loaded.
+  // Returns the driver for clean-up. Null in a child as above, while the process exits (its GPU
+  // memory is freed with it), and if the driver was never loaded.
   static const CudaDriver* in_use() noexcept;
 
-  // The version of CUDA that the driver speaks: 12040 for 12.4.
+  // Returns the version of CUDA that the driver supports: 12040 for 12.4.
   int version() const noexcept { return version_; }
 
-  // Throws Error(kOutOfMemory), Error(kUnsupported) or Error(kSystem) that says `what` failed, and
-  // how, unless it is kSuccess.
+  // Throws an Error if `result` is not kSuccess: kOutOfMemory, kUnsupported or kSystem, with `what`
+  // and the driver's description in its text.
   void check(cu::Result result, const std::string& what) const;
-  // "CUDA_ERROR_OUT_OF_MEMORY (out of memory)".
+  // Returns e.g. "CUDA_ERROR_OUT_OF_MEMORY (out of memory)".
   std::string describe(cu::Result result) const;
 
  private:

@@ -10,7 +10,7 @@
 namespace tensorbus::platform {
 namespace {
 
-// What the driver knows of an address. It writes 1, 4 or 8 bytes of each.
+// The driver's attributes of an address. The driver writes 1, 4 or 8 bytes of each.
 struct Facts {
   std::uint64_t type = 0;
   std::uint64_t managed = 0;
@@ -33,7 +33,7 @@ struct Facts {
   }
 };
 
-// All zero for what the driver does not know.
+// Attributes that the driver does not know are 0.
 Facts facts_of(cu::DevicePtr address) {
   using enum cu::PointerAttribute;
   Facts facts;
@@ -87,8 +87,8 @@ std::optional<ForeignMemory> ForeignMemory::allocation_around(const Gpu& device,
   return found;
 }
 
-// What is exported is an allocation by its first byte. Where the driver is of two minds about which
-// that is, others might be given what lies beside it.
+// An allocation is exported by its first byte. If two calls of the driver disagree about its first
+// byte or size, other processes might get neighbouring memory; so such memory is refused.
 std::optional<ForeignMemory> ForeignMemory::pooled_around(const Gpu& device, cu::DevicePtr address,
                                                           std::size_t bytes) {
   const Facts facts = facts_of(address);
@@ -145,7 +145,7 @@ bool ForeignMemory::make_shareable() {
   }
 }
 
-// The default pools refuse the first call.
+// The first call fails for the default pools.
 bool ForeignMemory::make_pool_shareable() {
   const CudaDriver& cuda = CudaDriver::get();
   int fd = -1;

@@ -1,9 +1,9 @@
 #include "tensorbus/device/gpu.hpp"
 
 #include <array>
-#include <mutex>
 
 #include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::platform {
 
@@ -28,7 +28,7 @@ std::vector<const Gpu*> Gpu::look() {
 }
 
 const std::vector<const Gpu*>& Gpu::all() {
-  (void)CudaDriver::get();  // in a child of the process that looked, too
+  (void)CudaDriver::get();  // throws in a child of the process that called this first
   static const auto& devices = *new std::vector<const Gpu*>(look());
   return devices;
 }
@@ -64,8 +64,8 @@ int Gpu::attribute(cu::DeviceAttribute attribute) const {
 cu::Context Gpu::context() const {
   const CudaDriver& cuda = CudaDriver::get();
   if (const cu::Context known = context_.load(std::memory_order_relaxed)) return known;
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  static platform::Mutex mutex;
+  const platform::MutexLock lock(mutex);
   cu::Context context = context_.load(std::memory_order_relaxed);
   if (context != nullptr) return context;
   cuda.check(cuda.DevicePrimaryCtxRetain(&context, handle_),

@@ -9,7 +9,7 @@ GpuEvent::GpuEvent(const Gpu& device) {
 }
 
 GpuEvent::~GpuEvent() {
-  // The driver keeps what is still waited for.
+  // The driver keeps an event for which a stream still waits.
   if (const CudaDriver* const cuda = CudaDriver::in_use()) (void)cuda->EventDestroy(event_);
 }
 

@@ -17,7 +17,7 @@ cu::AllocationProp exportable(const Gpu& device) {
   prop.type = cu::AllocationType::kPinned;
   prop.requested_handle_types = cu::HandleType::kPosixFd;
   prop.location = location_of(device);
-  // So that network cards can reach it, too, where the device has that.
+  // Lets network cards access the memory, where the device supports this.
   prop.flags.rdma_capable =
       device.attribute(cu::DeviceAttribute::kRdmaWithVirtualMemorySupported) != 0 ? 1 : 0;
   return prop;
@@ -130,7 +130,7 @@ void GpuMapping::allow(cu::AccessFlags access) {
              "cuMemSetAccess of " + bytes_on(bytes_, *device_));
 }
 
-// With the device's context current.
+// Called with the device's context current.
 void GpuMapping::unmap(const CudaDriver& cuda) noexcept {
   cu::DevicePtr next = address_;
   for (const std::size_t bytes : mapped_) {

@@ -1,20 +1,20 @@
 #include "tensorbus/device/gpu_pool.hpp"
 
 #include <map>
-#include <mutex>
 #include <string>
 #include <utility>
 
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/immortal.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::platform {
 namespace {
 
-// Of a process; never destroyed. In a child the driver is refused before.
+// One for each process; never destroyed. In a child the driver refuses earlier.
 struct Imported {
-  std::mutex mutex;  // held while one is imported, and while it is destroyed
-  std::map<cu::MemoryPool, std::size_t> users;
+  platform::Mutex mutex;  // held while one is imported, and while it is destroyed
+  std::map<cu::MemoryPool, std::size_t> users TB_GUARDED_BY(mutex);
 };
 
 Immortal<Imported> imported;
@@ -26,11 +26,11 @@ void require(cu::Result result, const Gpu& device, const char* call) {
                   " cannot be opened here: " + call + ": " + CudaDriver::get().describe(result));
 }
 
-// Whoever cannot reach it is refused, and nobody else: so each is asked for by itself.
+// Asks for each device alone, so that a device that cannot reach the pool is the only one refused.
 void let_peers_read(const CudaDriver& cuda, const Gpu& device, cu::MemoryPool pool) {
   for (const Gpu* peer : gpu_peers_of(device)) {
     const cu::AccessDesc access{{cu::LocationType::kDevice, peer->ordinal()},
-                                cu::AccessFlags::kReadWrite};  // pools know no other
+                                cu::AccessFlags::kReadWrite};  // pools support no other access
     (void)cuda.MemPoolSetAccess(pool, &access, 1);
   }
 }
@@ -40,11 +40,11 @@ void let_peers_read(const CudaDriver& cuda, const Gpu& device, cu::MemoryPool po
 ImportedPool::ImportedPool(const Gpu& device, const Fd& descriptor) : device_(device) {
   const CudaDriver& cuda = CudaDriver::get();
   const GpuScope scope(device);
-  decltype(Imported::users) one;  // takes its memory before there is something to undo
+  decltype(Imported::users) one;  // allocates before there is something to undo
   one.emplace(nullptr, 0);
   auto node = one.extract(one.begin());
   void* const fd = reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor.get()));
-  const std::lock_guard lock(imported->mutex);
+  const platform::MutexLock lock(imported->mutex);
   require(cuda.MemPoolImportFromShareableHandle(&handle_, fd, cu::HandleType::kPosixFd, 0), device,
           "cuMemPoolImportFromShareableHandle");
   node.key() = handle_;
@@ -53,7 +53,7 @@ ImportedPool::ImportedPool(const Gpu& device, const Fd& descriptor) : device_(de
 }
 
 ImportedPool::~ImportedPool() {
-  const std::lock_guard lock(imported->mutex);
+  const platform::MutexLock lock(imported->mutex);
   const auto found = imported->users.find(handle_);
   if (--found->second > 0) return;
   imported->users.erase(found);

@@ -9,13 +9,13 @@
 namespace tensorbus::platform {
 namespace {
 
-// Handles that CUDA gives a meaning to (CU_STREAM_LEGACY, CU_STREAM_PER_THREAD).
+// Handles with a fixed meaning (CU_STREAM_LEGACY, CU_STREAM_PER_THREAD).
 constexpr std::uintptr_t kLegacy = 1;
 constexpr std::uintptr_t kPerThread = 2;
 
 std::atomic<void (*)(const Gpu&)> broken_listener{nullptr};
 
-// Errors after which a context does nothing any more (cuda.h: "the process must be terminated").
+// Errors after which a context runs nothing (cuda.h: "the process must be terminated").
 bool breaks_context(cu::Result result) noexcept {
   const int number = static_cast<int>(result);
   return number == 214 || number == 220 || number == 700 || number == 702 || number == 709 ||
@@ -80,7 +80,7 @@ void GpuStream::join(const GpuStream& other) const {
   }
   const GpuScope scope(*device_);
   if (result == cu::Result::kSuccess) result = cuda.StreamWaitEvent(stream_, event, 0);
-  (void)cuda.EventDestroy(event);  // the driver keeps what is still waited for
+  (void)cuda.EventDestroy(event);  // the driver keeps an event for which a stream still waits
   cuda.check(result, "cuStreamWaitEvent");
 }
 
@@ -141,7 +141,7 @@ HostRegistration::~HostRegistration() {
   const CudaDriver* const cuda = CudaDriver::in_use();
   if (cuda == nullptr) return;
   try {
-    const GpuScope scope(device_);  // the call needs one, whichever thread this is
+    const GpuScope scope(device_);  // the call needs a current context in this thread
     (void)cuda->MemHostUnregister(pages_.data());
   } catch (const Error&) {  // the device is lost, and the registration with it
   }

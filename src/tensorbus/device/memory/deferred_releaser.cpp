@@ -1,14 +1,13 @@
 #include "tensorbus/device/memory/deferred_releaser.hpp"
 
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <new>
 #include <utility>
 
 #include "tensorbus/device/gpu.hpp"
 #include "tensorbus/platform/background_thread.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 namespace {
@@ -16,15 +15,15 @@ namespace {
 // Never destroyed: the thread runs to the end of the process.
 struct State {
   const std::uint32_t fork_generation = platform::fork_generation();
-  std::mutex mutex;
-  std::condition_variable more;
-  DeferredReleaser::Kept kept;
+  platform::Mutex mutex;
+  platform::Condition more;
+  DeferredReleaser::Kept kept TB_GUARDED_BY(mutex);
 };
 
-// Release on writing pairs with acquire on reading: who finds it finds it complete.
+// Release when written pairs with acquire when read: a reader sees a complete State.
 std::atomic<State*> current{nullptr};
 
-// Null in a child, which has no thread.
+// Returns null in a child, which has no such thread.
 State* running() noexcept {
   State* const found = current.load(std::memory_order_acquire);
   return found != nullptr && found->fork_generation == platform::fork_generation() ? found
@@ -36,24 +35,23 @@ void keep_for_good(DeferredReleaser::Kept kept) noexcept {
 }
 
 void run(State& state) {
-  std::unique_lock lock(state.mutex);
+  const platform::MutexLock lock(state.mutex);
   while (true) {
-    state.more.wait(lock, [&] { return !state.kept.empty(); });
+    while (state.kept.empty()) state.more.wait(state.mutex);
     DeferredReleaser::Kept one;
     one.splice(one.end(), state.kept, state.kept.begin());
-    lock.unlock();
+    const platform::MutexUnlock unlocked(state.mutex);
     if (!platform::Gpu::any_in_use()) keep_for_good(std::move(one));
     one.clear();
-    lock.lock();
   }
 }
 
 }  // namespace
 
 void DeferredReleaser::prepare() {
-  static std::mutex mutex;
+  static platform::Mutex mutex;
   if (running() != nullptr) return;
-  const std::lock_guard lock(mutex);
+  const platform::MutexLock lock(mutex);
   if (running() != nullptr) return;
   auto fresh = std::make_unique<State>();
   platform::start_background_thread("a thread to let go of GPU memory",
@@ -66,7 +64,7 @@ void DeferredReleaser::let_go(Kept kept) noexcept {
   State* const state = running();
   if (state == nullptr) return keep_for_good(std::move(kept));
   {
-    const std::lock_guard lock(state->mutex);
+    const platform::MutexLock lock(state->mutex);
     state->kept.splice(state->kept.end(), kept);
   }
   state->more.notify_one();

@@ -5,15 +5,16 @@
 
 namespace tensorbus::memory {
 
-// Lets go of what keeps memory that is not ours. Its end is anybody's code: it may take locks, or
-// wait for a GPU. So one thread of the process does it, which holds nothing of ours.
+// Releases the objects that keep memory of other allocators. Their destructors are other people's
+// code: they may take locks, or wait for a GPU. So one thread of the process runs them, and holds
+// no lock of ours meanwhile.
 class DeferredReleaser {
  public:
-  using Kept = std::list<std::shared_ptr<const void>>;  // so that giving it up takes no memory
+  using Kept = std::list<std::shared_ptr<const void>>;  // let_go() allocates nothing
 
-  // Before anything is kept. Throws Error(kSystem) if there is no thread to be had.
+  // Called before anything is kept. Throws Error(kSystem) if the thread cannot be started.
   static void prepare();
-  // Any thread, under any lock. For good in a child, and once the process exits.
+  // Any thread, under any lock. In a child, and while the process exits, it leaks them.
   static void let_go(Kept kept) noexcept;
 };
 

@@ -50,7 +50,7 @@ DeviceArena::~DeviceArena() {
 BlockRef DeviceArena::allocate(std::size_t bytes, Grant most) {
   const std::size_t wanted = rounded(bytes, kBlockAlignment);
   LivingBlocks::Room room;
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   rested_.reserve(rested_.size() + blocks_.count() + 1);
   wake_rested();
   FreeExtents& free = free_of(most);
@@ -98,8 +98,8 @@ void DeviceArena::grow_for(std::size_t bytes, Grant most) {
   reserved_bytes_ += size;
 }
 
-// Round and round: a borrower has heard that one was retired before it hears of the next of that
-// number.
+// Numbers are used in turn, and wrap around. A borrower learns that a segment was retired before it
+// learns of the next segment with that number.
 std::uint32_t DeviceArena::free_number() {
   check(segments_.size() < kMostSegments);
   while (true) {
@@ -123,7 +123,7 @@ void DeviceArena::require_room(std::size_t bytes, std::size_t asked) const {
 }
 
 bool DeviceArena::free(Block& block) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const std::uint32_t segment = block.segment();
   if (marks_->whole(block.write_mark()))
     free_of(block.most_granted()).give_back(blocks_.remove(block));
@@ -133,7 +133,7 @@ bool DeviceArena::free(Block& block) noexcept {
   return true;
 }
 
-// A segment in which nobody has anything is told of; also if a stream may still write it.
+// Called for a segment without blocks; a stream may still write it.
 void DeviceArena::note_idle(std::uint32_t number) noexcept {
   Segment& segment = segments_.at(number);
   if (blocks_.any_in(number)) return;
@@ -147,7 +147,7 @@ void DeviceArena::tell_idle() noexcept {
 }
 
 void DeviceArena::on_idle(std::function<void()> listener) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   idle_listener_ = std::move(listener);
 }
 
@@ -155,7 +155,7 @@ void DeviceArena::retire_idle(Clock::time_point now) {
   DeferredReleaser::prepare();
   DeferredReleaser::Kept gone;  // goes without our mutex
   {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     wake_rested();
     retired_.reserve(retired_.size() + segments_.size());
     for (auto at = segments_.begin(); at != segments_.end() && segments_.size() > 1;) {
@@ -183,7 +183,7 @@ void DeviceArena::retire_idle(Clock::time_point now) {
 }
 
 std::vector<std::uint32_t> DeviceArena::take_retired() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return std::exchange(retired_, {});
 }
 
@@ -197,19 +197,19 @@ void DeviceArena::wake_rested() noexcept {
 }
 
 BlockRef DeviceArena::find(const void* address) const noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return blocks_.find(address);
 }
 
 BlockRef DeviceArena::find(std::uint32_t segment, std::uint64_t offset,
                            std::uint64_t generation) const noexcept {
   if (generation == 0) return {};  // no block has it
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return blocks_.find(segment, offset, generation);
 }
 
 SharedSegment DeviceArena::share_segment(std::uint32_t id) const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const Segment& segment = segments_.at(id);
   return {.fd = segment.allocation.descriptor(),
           .bytes = segment.allocation.bytes(),
@@ -217,7 +217,7 @@ SharedSegment DeviceArena::share_segment(std::uint32_t id) const {
 }
 
 ArenaUse DeviceArena::stats() const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return {.segments = segments_.size(),
           .blocks = blocks_.count(),
           .used_bytes = blocks_.bytes(),

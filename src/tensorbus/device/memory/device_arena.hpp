@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <tensorbus/stats.hpp>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "tensorbus/memory/free_extents.hpp"
 #include "tensorbus/memory/living_blocks.hpp"
 #include "tensorbus/memory/shared_segment.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 
@@ -26,15 +26,15 @@ struct DeviceArenaOptions {
   std::size_t budget_bytes = 0;                       // 0: half of the device's memory
 };
 
-// A participant's memory on one device: allocations that others can be given a descriptor of,
-// carved into blocks. The records are as private as those of host memory, and as there are two
-// pools (Arena): whether a borrower maps what it is given to be written is up to itself, so the
-// pools only tell who was told that it may. A block that comes back is used again when the stream
-// that wrote it has passed; who drops a loan that was never published has no work left under way on
-// it. A segment of which nobody has had anything for a while goes back to the device, but for one.
+// A participant's memory on one device: allocations that can be exported as descriptors, divided
+// into blocks. Like host memory it has private records and two pools (see Arena). A borrower could
+// map anything for writing, so the pools only separate what borrowers were told they may write. A
+// block that comes back is reused when the stream that wrote it has finished; a loan that is
+// dropped without being published must have no work pending on it. A segment that has been unused
+// for kIdle goes back to the device, except the last one.
 //
 // Invariants, under `mutex_`:
-// 1. Every byte of every segment is in exactly one block, in one that rests, or in one free extent.
+// 1. Every byte of every segment is in exactly one block, one resting block, or one free extent.
 // 2. reserved_bytes, of both pools, never exceeds the budget.
 // Thread-safe. Blocks keep their arena alive.
 class DeviceArena : public BlockHome, public std::enable_shared_from_this<DeviceArena> {
@@ -48,32 +48,32 @@ class DeviceArena : public BlockHome, public std::enable_shared_from_this<Device
                                              std::uint32_t first_segment,
                                              std::shared_ptr<WriteMarks> marks);
 
-  // What streams still write stays until they have passed.
+  // Blocks that streams still write stay until those streams have finished.
   ~DeviceArena() override;
 
   const platform::Gpu& device() const noexcept { return device_; }
 
-  // At least `bytes`, aligned to kBlockAlignment, of the pool of which `most` may be granted.
-  // Throws Error(kOutOfMemory) that names the limit, Error(kUnsupported) if the device cannot share
-  // memory.
+  // Returns a block of at least `bytes`, aligned to kBlockAlignment, from the pool for which `most`
+  // may be granted. Throws Error(kOutOfMemory) that names the limit; Error(kUnsupported) if the
+  // device cannot share memory.
   BlockRef allocate(std::size_t bytes, Grant most = Grant::kRead);
-  // As Arena's.
+  // See Arena.
   BlockRef find(const void* address) const noexcept;
   BlockRef find(std::uint32_t segment, std::uint64_t offset,
                 std::uint64_t generation) const noexcept;
 
   SharedSegment share_segment(std::uint32_t id) const;
 
-  // Gives back segments that have been idle until `now`. Borrowers are to be told, too.
+  // Frees segments that have been idle until `now`. Borrowers must be told as well.
   void retire_idle(Clock::time_point now);
   std::vector<std::uint32_t> take_retired();
-  // A segment is idle now: retire_idle() has something to do in kIdle. It takes no lock that
-  // anybody holds while calling us, and does not throw. Said before the first block.
+  // Sets a function that is called when a segment becomes idle: retire_idle() is due after kIdle.
+  // It must not throw, nor take a lock that callers of this class hold. Set before the first block.
   void on_idle(std::function<void()> listener);
-  // The participant is gone, and nobody listens; blocks may live on.
+  // Called when the participant is gone and nothing listens; blocks may live on.
   void close() { on_idle({}); }
 
-  // But for what is of the whole process.
+  // Returns this arena's use, without the values that belong to the whole process.
   ArenaUse stats() const;
 
  private:
@@ -86,38 +86,40 @@ class DeviceArena : public BlockHome, public std::enable_shared_from_this<Device
 
   DeviceArena(const platform::Gpu& device, const DeviceArenaOptions& options,
               std::uint32_t first_segment, std::shared_ptr<WriteMarks> marks);
-  void wake_rested() noexcept;
+  void wake_rested() noexcept TB_REQUIRES(mutex_);
   bool free(Block& block) noexcept override;
-  void note_idle(std::uint32_t segment) noexcept;
-  void tell_idle() noexcept;
-  std::uint32_t free_number();
-  FreeExtents& free_of(Grant most) noexcept { return free_[static_cast<std::size_t>(most)]; }
-  FreeExtents& free_in(std::uint32_t segment) noexcept {
+  void note_idle(std::uint32_t segment) noexcept TB_REQUIRES(mutex_);
+  void tell_idle() noexcept TB_REQUIRES(mutex_);
+  std::uint32_t free_number() TB_REQUIRES(mutex_);
+  FreeExtents& free_of(Grant most) noexcept TB_REQUIRES(mutex_) {
+    return free_[static_cast<std::size_t>(most)];
+  }
+  FreeExtents& free_in(std::uint32_t segment) noexcept TB_REQUIRES(mutex_) {
     return free_of(segments_.at(segment).most_granted);
   }
-  void grow_for(std::size_t bytes, Grant most);
-  void require_room(std::size_t bytes, std::size_t asked) const;
+  void grow_for(std::size_t bytes, Grant most) TB_REQUIRES(mutex_);
+  void require_room(std::size_t bytes, std::size_t asked) const TB_REQUIRES(mutex_);
 
   const platform::Gpu& device_;
   const DeviceArenaOptions options_;
   const std::size_t granularity_;
   const std::shared_ptr<WriteMarks> marks_;
-  mutable std::mutex mutex_;
-  std::map<std::uint32_t, Segment> segments_;
-  LivingBlocks blocks_;
-  std::array<FreeExtents, 2> free_;  // by the most that may be granted
+  mutable platform::Mutex mutex_;
+  std::map<std::uint32_t, Segment> segments_ TB_GUARDED_BY(mutex_);
+  LivingBlocks blocks_ TB_GUARDED_BY(mutex_);
+  std::array<FreeExtents, 2> free_ TB_GUARDED_BY(mutex_);  // by the most that may be granted
   // Came back before they were whole.
   struct Rested {
     std::uint64_t write_mark = 0;
     FreeExtents::Taken taken;
   };
-  std::vector<Rested> rested_;  // has room for all blocks
-  std::vector<std::uint32_t> retired_;
-  std::function<void()> idle_listener_;
-  bool told_idle_ = false;  // since retire_idle() was called last
+  std::vector<Rested> rested_ TB_GUARDED_BY(mutex_);  // has room for all blocks
+  std::vector<std::uint32_t> retired_ TB_GUARDED_BY(mutex_);
+  std::function<void()> idle_listener_ TB_GUARDED_BY(mutex_);
+  bool told_idle_ TB_GUARDED_BY(mutex_) = false;  // since retire_idle() was called last
   const std::uint32_t first_segment_;
-  std::uint32_t next_segment_;
-  std::size_t reserved_bytes_ = 0;
+  std::uint32_t next_segment_ TB_GUARDED_BY(mutex_);
+  std::size_t reserved_bytes_ TB_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace tensorbus::memory

@@ -13,7 +13,7 @@ namespace tensorbus::memory {
 
 using platform::ForeignMemory;
 
-// All the memory that a block takes, before anything is done that would have to be undone.
+// Allocates everything that a block needs, before anything is done that would have to be undone.
 class DeviceExports::Room {
  public:
   explicit Room(std::shared_ptr<const void> keeper) : block_(new Block) {
@@ -33,11 +33,11 @@ class DeviceExports::Room {
   Blocks::node_type node_;
 };
 
-// Handles of chunks go where the driver may be called.
+// Handles of chunks are released where the driver may be called.
 DeviceExports::~DeviceExports() {
   for (auto& [number, segment] : segments_) try {
       DeferredReleaser::let_go(DeferredReleaser::Kept(1, std::move(segment.memory)));
-    } catch (const std::bad_alloc&) {  // then they go here
+    } catch (const std::bad_alloc&) {  // then they are released here
     }
 }
 
@@ -50,31 +50,30 @@ BlockRef DeviceExports::lend(const platform::Gpu& device, const std::byte* first
       std::optional<ForeignMemory> memory = ForeignMemory::around(device, first, bytes);
       if (!memory) return {};
       {
-        const std::lock_guard lock(mutex_);
+        const platform::MutexLock lock(mutex_);
         const auto found = segment_holding(*memory);
         if (found != segments_.end()) return enter(room, found, first, bytes);
       }
       if (!make_segment(*std::move(memory))) return {};
     }
-  } catch (const Error&) {  // it is copied, then
+  } catch (const Error&) {  // then the tensor is copied
   }
   return {};
 }
 
-// Under mutex_.
 DeviceExports::Segments::iterator DeviceExports::segment_holding(const ForeignMemory& memory) {
   return std::find_if(segments_.begin(), segments_.end(),
                       [&](const auto& item) { return item.second.memory->holds(memory); });
 }
 
-// Two threads may make one of the same memory: then there are two.
+// Two threads may each make a segment for the same memory; then there are two.
 bool DeviceExports::make_segment(ForeignMemory memory) {
   const bool pooled = memory.kind() == ForeignMemory::Kind::kPool;
   if (!memory.make_shareable()) return false;
   std::vector<Segment> gone;  // goes without our mutex
   std::uint32_t number = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     if (next_segment_ == kEnd || !make_way_for(memory, gone)) return false;
     number = next_segment_++;
   }
@@ -84,7 +83,7 @@ bool DeviceExports::make_segment(ForeignMemory memory) {
                   pooled ? std::make_shared<Hold>() : nullptr, std::move(own), 0, Clock::now()};
   bool first = false;
   {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     first = segments_.empty();
     segments_.emplace(number, std::move(segment));
   }
@@ -92,7 +91,7 @@ bool DeviceExports::make_segment(ForeignMemory memory) {
   return true;
 }
 
-// Under mutex_. What lay there before was freed, unless its keeper did not keep it. False: all that
+// What lay there before was freed, unless its keeper did not keep it. False: all that
 // there may be are in use, or too many are closing.
 bool DeviceExports::make_way_for(const ForeignMemory& memory, std::vector<Segment>& gone) {
   if (memory.kind() == ForeignMemory::Kind::kPool && closing() >= kMostClosing) return false;
@@ -112,7 +111,6 @@ bool DeviceExports::make_way_for(const ForeignMemory& memory, std::vector<Segmen
   return true;
 }
 
-// Under mutex_.
 void DeviceExports::retire(Segments::iterator segment, std::vector<Segment>& gone) {
   retired_.reserve(retired_.size() + 1);
   if (segment->second.hold) closing_.push_back(segment->second.hold);
@@ -121,13 +119,11 @@ void DeviceExports::retire(Segments::iterator segment, std::vector<Segment>& gon
   segments_.erase(segment);
 }
 
-// Under mutex_.
 std::size_t DeviceExports::closing() const {
   std::erase_if(closing_, [](const auto& hold) { return hold.expired(); });
   return closing_.size();
 }
 
-// Under mutex_.
 BlockRef DeviceExports::enter(Room& room, Segments::iterator segment, const std::byte* first,
                               std::size_t bytes) noexcept {
   const std::byte* const base = segment->second.memory->range().data();
@@ -151,7 +147,7 @@ BlockRef DeviceExports::enter(Room& room, Segments::iterator segment, const std:
 bool DeviceExports::free(Block& block) noexcept {
   Blocks::node_type lent;
   {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     lent = blocks_.extract(block.generation());
     Segment& segment = segments_.at(block.segment());
     --segment.blocks;
@@ -167,7 +163,7 @@ bool DeviceExports::free(Block& block) noexcept {
 
 BlockRef DeviceExports::find(std::uint32_t segment, std::uint64_t offset,
                              std::uint64_t generation) const noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto found = blocks_.find(generation);
   if (found == blocks_.end()) return {};
   Block& block = *found->second.block;
@@ -178,12 +174,12 @@ BlockRef DeviceExports::find(std::uint32_t segment, std::uint64_t offset,
 }
 
 DeviceExports::Memory DeviceExports::memory_of(std::uint32_t segment) const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return segments_.at(segment).memory;
 }
 
 std::shared_ptr<const void> DeviceExports::held(std::uint32_t segment) const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return segments_.at(segment).hold;
 }
 
@@ -196,14 +192,14 @@ bool DeviceExports::is_due(const Segment& segment, Clock::time_point now) {
 void DeviceExports::retire_idle(Clock::time_point now) {
   std::vector<std::pair<std::uint32_t, Memory>> idle;
   {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     for (const auto& [number, segment] : segments_)
       if (segment.blocks == 0) idle.emplace_back(number, segment.memory);
   }
   std::vector<Segment> gone;  // goes without our mutex
   for (const auto& [number, memory] : idle) {
     const bool there = memory->there();
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     const auto found = segments_.find(number);
     if (found == segments_.end() || found->second.blocks != 0) continue;
     if (!there || is_due(found->second, now)) retire(found, gone);
@@ -211,12 +207,12 @@ void DeviceExports::retire_idle(Clock::time_point now) {
 }
 
 std::vector<std::uint32_t> DeviceExports::take_retired() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return std::exchange(retired_, {});
 }
 
 DeviceExports::Stats DeviceExports::stats() const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return {segments_.size(), blocks_.size(), closing(), next_generation_ - 1};
 }
 

@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -14,22 +13,23 @@
 #include "tensorbus/device/memory/deferred_releaser.hpp"
 #include "tensorbus/device/memory/device_imports.hpp"
 #include "tensorbus/memory/block.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 
-// What a participant lends of memory that other allocators made. Each allocation, or row of chunks,
-// is a segment of its own, which is known for a while after its last use; each tensor is a block,
-// which has its keeper until the last reference to it is gone. Of a pool the last keeper stays
-// until whoever was sent the segment has closed it. Thread-safe; no lock is held while the driver
-// is called, or a keeper let go of.
+// The memory of other allocators that a participant lends. Each allocation, or row of chunks, is a
+// segment of its own, which is remembered for a while after its last use. Each tensor is a block,
+// which holds its keeper until the last reference to the block is gone. For memory of a pool, the
+// last keeper stays until all borrowers that were sent the segment have closed it. Thread-safe; no
+// lock is held while the driver is called or a keeper is released.
 class DeviceExports : public BlockHome, public std::enable_shared_from_this<DeviceExports> {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::uint32_t kFirst = 0x60000000;
   static constexpr std::uint32_t kEnd = 0x80000000;
   static constexpr std::size_t kMostSegments = 256;
-  static constexpr std::size_t kMostClosing = 128;  // beyond that, pools are not lent from
-  static constexpr std::chrono::seconds kIdle{5};   // then it is forgotten
+  static constexpr std::size_t kMostClosing = 128;  // beyond this, memory of pools is not lent
+  static constexpr std::chrono::seconds kIdle{5};   // then a segment is forgotten
 
   static bool is_number(std::uint32_t segment) noexcept {
     return segment >= kFirst && segment < kEnd;
@@ -38,37 +38,37 @@ class DeviceExports : public BlockHome, public std::enable_shared_from_this<Devi
   explicit DeviceExports(const Id& self) : self_(self) {}
   ~DeviceExports() override;
 
-  // A block of these bytes. Empty if others cannot be given them: whatever the driver says.
+  // Returns a block of these bytes. Empty if other processes cannot get them, for whatever reason.
   BlockRef lend(const platform::Gpu& device, const std::byte* first, std::size_t bytes,
                 std::shared_ptr<const void> keeper);
-  // As Arena's.
+  // See Arena.
   BlockRef find(std::uint32_t segment, std::uint64_t offset,
                 std::uint64_t generation) const noexcept;
-  // Of a segment that has blocks.
+  // Returns the memory of a segment that has blocks.
   std::shared_ptr<const platform::ForeignMemory> memory_of(std::uint32_t segment) const;
 
-  // The same. What the borrower that it is sent to keeps it by, until that has closed it; null for
-  // what may be freed before.
+  // Returns the hold on such a segment. The borrower's connection keeps it until the borrower has
+  // closed the segment. Null for memory that may be freed before.
   std::shared_ptr<const void> held(std::uint32_t segment) const;
 
-  // Forgets what has not been used for a while, and what its allocator has freed.
+  // Forgets segments that were not used for a while, and memory that its allocator has freed.
   void retire_idle(Clock::time_point now);
   std::vector<std::uint32_t> take_retired();
-  // There is something to look after, after there was nothing; or somebody is to be told of what
-  // was retired. Said before the first lend().
+  // Sets a function that is called when there is something to look after again, or when borrowers
+  // must be told of retired segments. Set before the first lend().
   void on_first(std::function<void()> listener) { first_listener_ = std::move(listener); }
 
   struct Stats {
     std::size_t segments = 0;
     std::size_t blocks = 0;
-    std::size_t closing = 0;  // segments of pools that some borrower has yet to close
-    std::uint64_t lent = 0;   // blocks, ever
+    std::size_t closing = 0;  // of pools, which some borrower has not closed yet
+    std::uint64_t lent = 0;   // blocks, in total
   };
   Stats stats() const;
 
  private:
   using Memory = std::shared_ptr<const platform::ForeignMemory>;
-  // Of a segment of a pool: what keeps it when it has no blocks.
+  // Keeps a pool's segment while it has no blocks.
   struct Hold {
     Hold() = default;
     Hold(const Hold&) = delete;
@@ -92,24 +92,26 @@ class DeviceExports : public BlockHome, public std::enable_shared_from_this<Devi
   class Room;
 
   bool free(Block& block) noexcept override;
-  Segments::iterator segment_holding(const platform::ForeignMemory& memory);
-  bool make_segment(platform::ForeignMemory memory);
-  bool make_way_for(const platform::ForeignMemory& memory, std::vector<Segment>& gone);
-  void retire(Segments::iterator segment, std::vector<Segment>& gone);
+  Segments::iterator segment_holding(const platform::ForeignMemory& memory) TB_REQUIRES(mutex_);
+  bool make_segment(platform::ForeignMemory memory) TB_EXCLUDES(mutex_);
+  bool make_way_for(const platform::ForeignMemory& memory, std::vector<Segment>& gone)
+      TB_REQUIRES(mutex_);
+  void retire(Segments::iterator segment, std::vector<Segment>& gone) TB_REQUIRES(mutex_);
   static bool is_due(const Segment& segment, Clock::time_point now);
-  std::size_t closing() const;
+  std::size_t closing() const TB_REQUIRES(mutex_);
   BlockRef enter(Room& room, Segments::iterator segment, const std::byte* first,
-                 std::size_t bytes) noexcept;
+                 std::size_t bytes) noexcept TB_REQUIRES(mutex_);
 
   const Id self_;
   std::function<void()> first_listener_;
-  mutable std::mutex mutex_;
-  Segments segments_;
-  Blocks blocks_;
-  std::vector<std::uint32_t> retired_;
-  mutable std::vector<std::weak_ptr<const Hold>> closing_;  // of segments that are retired
-  std::uint32_t next_segment_ = kFirst;
-  std::uint64_t next_generation_ = 1;
+  mutable platform::Mutex mutex_;
+  Segments segments_ TB_GUARDED_BY(mutex_);
+  Blocks blocks_ TB_GUARDED_BY(mutex_);
+  std::vector<std::uint32_t> retired_ TB_GUARDED_BY(mutex_);
+  // Of segments that are retired.
+  mutable std::vector<std::weak_ptr<const Hold>> closing_ TB_GUARDED_BY(mutex_);
+  std::uint32_t next_segment_ TB_GUARDED_BY(mutex_) = kFirst;
+  std::uint64_t next_generation_ TB_GUARDED_BY(mutex_) = 1;
 };
 
 }  // namespace tensorbus::memory

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <mutex>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -14,14 +13,15 @@
 #include "tensorbus/memory/open_once.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/immortal.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 namespace {
 
-// Of a process; never destroyed. In a child the driver is refused before either is looked at.
+// One for each process; never destroyed. In a child the driver refuses earlier.
 struct Tables {
-  std::mutex own_mutex;
-  std::map<DeviceImports::Name, platform::GpuRange> own;
+  platform::Mutex own_mutex;
+  std::map<DeviceImports::Name, platform::GpuRange> own TB_GUARDED_BY(own_mutex);
   using Allocation =
       std::tuple<int, std::size_t, std::array<std::byte, 64>>;  // ordinal, bytes, handle
   OpenOnce<Allocation, platform::OpenedMemory> open;
@@ -31,7 +31,7 @@ struct Tables {
 
 platform::Immortal<Tables> tables;
 
-// One user's share in what is open.
+// One user's share of an open range.
 struct Share : platform::GpuRange {
   explicit Share(DeviceImports::Range whole, std::shared_ptr<const void> afterwards = nullptr)
       : GpuRange(*whole), kept{std::move(whole), std::move(afterwards)} {}
@@ -39,30 +39,30 @@ struct Share : platform::GpuRange {
   Share(const Share&) = delete;
   Share& operator=(const Share&) = delete;
 
-  DeferredReleaser::Kept kept;  // in the order in which they go
+  DeferredReleaser::Kept kept;  // released in this order
 };
 
 }  // namespace
 
 DeviceImports::Own::Own(const Name& name, const platform::GpuRange& range) : name_(name) {
-  const std::lock_guard lock(tables->own_mutex);
+  const platform::MutexLock lock(tables->own_mutex);
   tables->own.insert_or_assign(name, range);
 }
 
 DeviceImports::Own::~Own() {
-  const std::lock_guard lock(tables->own_mutex);
+  const platform::MutexLock lock(tables->own_mutex);
   tables->own.erase(name_);
 }
 
 DeviceImports::Range DeviceImports::find_own(const Name& name) {
-  const std::lock_guard lock(tables->own_mutex);
+  const platform::MutexLock lock(tables->own_mutex);
   const auto found = tables->own.find(name);
   if (found == tables->own.end()) return nullptr;
   return std::make_shared<const platform::GpuRange>(found->second);
 }
 
 bool DeviceImports::is_own(const std::byte* address) noexcept {
-  const std::lock_guard lock(tables->own_mutex);
+  const platform::MutexLock lock(tables->own_mutex);
   return std::ranges::any_of(tables->own, [address](const auto& item) {
     const platform::GpuRange& range = item.second;
     return address >= range.data() && address < range.data() + range.size();

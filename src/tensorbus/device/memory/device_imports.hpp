@@ -11,8 +11,8 @@
 
 namespace tensorbus::memory {
 
-// Other allocators' memory in this process: what of others' it has open, and what it lends itself,
-// for that cannot be opened in its own process. Thread-safe.
+// Memory of other allocators in this process: what it has opened of other processes, and what it
+// lends itself, because a process cannot open its own memory. Thread-safe.
 class DeviceImports {
  public:
   struct Name {
@@ -22,7 +22,7 @@ class DeviceImports {
   };
   using Range = std::shared_ptr<const platform::GpuRange>;
 
-  // For as long as one lives, this process finds its own memory under that name.
+  // While one lives, this process finds its own memory under that name.
   class Own {
    public:
     Own(const Name& name, const platform::GpuRange& range);
@@ -34,19 +34,19 @@ class DeviceImports {
     const Name name_;
   };
 
-  // Null if there is none.
+  // Returns null if there is none.
   static Range find_own(const Name& name);
-  // Does this byte lie in some of it?
+  // Returns true if this byte lies in memory that this process lends.
   static bool is_own(const std::byte* address) noexcept;
 
-  // Both end in any thread, and are closed in one that may wait for a GPU. An allocation is opened
-  // once for the whole process, by what nobody can lie about: its handle. Throws what OpenedMemory
-  // and GpuMapping throw.
+  // Ranges of both functions may be released in any thread; a thread that may wait for a GPU closes
+  // them. An allocation is opened once for the whole process, by its handle, about which no peer
+  // can lie. Throws what OpenedMemory and GpuMapping throw.
   static Range open(const platform::Gpu& device, const platform::cu::IpcMemHandle& handle,
                     std::size_t bytes);
-  // An allocation of a pool, by its name there; the same for that. `afterwards` is let go of when
-  // this user is through with it, and it is freed if that was the last. Throws what
-  // platform::PooledMemory throws, and Error(kProtocol) if it is smaller.
+  // Opens an allocation of a pool, by its name in the pool, also once for the process. `afterwards`
+  // is released when this user is done with it, and the memory is freed if that was the last user.
+  // Throws what platform::PooledMemory throws, and Error(kProtocol) if the allocation is smaller.
   static Range open_pooled(const platform::Gpu& device, const platform::Fd& pool,
                            const std::array<std::byte, 64>& name, std::size_t bytes,
                            std::shared_ptr<const void> afterwards);

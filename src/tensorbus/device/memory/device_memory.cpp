@@ -13,7 +13,7 @@ std::shared_ptr<DeviceArena> DeviceMemory::arena_of(const platform::Gpu& device)
   const int ordinal = device.ordinal();
   if (ordinal >= static_cast<int>((DeviceExports::kFirst - kFirst) / DeviceArena::kMostSegments))
     throw Error(Code::kUnsupported, "more than 512 devices");
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   std::shared_ptr<DeviceArena>& arena = arenas_[ordinal];
   if (arena) return arena;
   auto made = DeviceArena::create(
@@ -25,14 +25,14 @@ std::shared_ptr<DeviceArena> DeviceMemory::arena_of(const platform::Gpu& device)
 
 std::shared_ptr<DeviceArena> DeviceMemory::arena_of(std::uint32_t segment) const noexcept {
   if (!is_number(segment)) return nullptr;
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto found =
       arenas_.find(static_cast<int>((segment - kFirst) / DeviceArena::kMostSegments));
   return found == arenas_.end() ? nullptr : found->second;
 }
 
 BlockRef DeviceMemory::find(const void* address) const noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   for (const auto& [ordinal, arena] : arenas_)
     if (arena)
       if (BlockRef block = arena->find(address)) return block;
@@ -60,7 +60,7 @@ SharedSegment DeviceMemory::share_segment(std::uint32_t id) const {
 }
 
 std::vector<std::shared_ptr<DeviceArena>> DeviceMemory::arenas() const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   std::vector<std::shared_ptr<DeviceArena>> all;
   for (const auto& [ordinal, arena] : arenas_)
     if (arena) all.push_back(arena);
@@ -83,7 +83,7 @@ std::vector<std::uint32_t> DeviceMemory::take_retired() {
 }
 
 std::map<int, ArenaUse> DeviceMemory::stats() const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   std::map<int, ArenaUse> stats;
   for (const auto& [ordinal, arena] : arenas_)
     if (arena) stats.emplace(ordinal, arena->stats());

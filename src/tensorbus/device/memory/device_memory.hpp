@@ -5,21 +5,21 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "tensorbus/device/memory/device_arena.hpp"
 #include "tensorbus/device/memory/device_exports.hpp"
 #include "tensorbus/device/order/write_marks.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 
-// A participant's memory on all devices. No driver is touched before some is asked for.
+// A participant's memory on all devices. It calls no driver before memory of a device is requested.
 // Thread-safe.
 class DeviceMemory {
  public:
-  // Segments of devices have numbers of their own, beside those of host memory and of files: first
-  // those of the arenas, then those of other allocators' memory.
+  // Segments of devices have their own range of numbers, apart from host memory and files: first
+  // the arenas' segments, then those of other allocators.
   static constexpr std::uint32_t kFirst = 0x40000000;
   static constexpr std::uint32_t kEnd = DeviceExports::kEnd;
   static bool is_number(std::uint32_t segment) noexcept {
@@ -32,7 +32,7 @@ class DeviceMemory {
 
   // Throws what DeviceArena::create() and allocate() throw.
   BlockRef allocate(const platform::Gpu& device, std::size_t bytes, Grant most = Grant::kRead);
-  // As Arena's. By address: of an arena.
+  // See Arena. The lookup by address finds blocks of arenas only.
   BlockRef find(const void* address) const noexcept;
   BlockRef find(std::uint32_t segment, std::uint64_t offset,
                 std::uint64_t generation) const noexcept;
@@ -40,19 +40,19 @@ class DeviceMemory {
   // Of a segment that has blocks.
   const platform::Gpu& device_of(std::uint32_t segment) const;
 
-  // Of an arena's segment that has blocks.
+  // Of a segment of an arena that has blocks.
   SharedSegment share_segment(std::uint32_t id) const;
 
-  // Of the arenas, see DeviceArena; said before the first block.
+  // For the arenas, see DeviceArena. Set before the first block.
   void on_idle(std::function<void()> listener) { idle_listener_ = std::move(listener); }
   void retire_idle(DeviceArena::Clock::time_point now);
   void close();
-  // Of the arenas and of others' memory.
+  // Of the arenas and of other allocators' memory.
   std::vector<std::uint32_t> take_retired();
 
   DeviceExports& exports() noexcept { return *exports_; }
   WriteMarks& marks() noexcept { return *marks_; }
-  // By ordinal.
+  // By the device's ordinal.
   std::map<int, ArenaUse> stats() const;
 
  private:
@@ -64,8 +64,8 @@ class DeviceMemory {
   const std::shared_ptr<DeviceExports> exports_;
   const std::shared_ptr<WriteMarks> marks_ = std::make_shared<WriteMarks>();
   std::function<void()> idle_listener_;
-  mutable std::mutex mutex_;
-  std::map<int, std::shared_ptr<DeviceArena>> arenas_;  // by ordinal
+  mutable platform::Mutex mutex_;
+  std::map<int, std::shared_ptr<DeviceArena>> arenas_ TB_GUARDED_BY(mutex_);  // by ordinal
 };
 
 }  // namespace tensorbus::memory

@@ -13,37 +13,37 @@
 
 namespace tensorbus::memory {
 
-// What an owner says of memory that another allocator made: in one message, or one for each chunk.
+// What an owner says of another allocator's memory, in one message or one for each chunk.
 struct ExportPart {
   std::uint32_t segment = 0;
   std::uint32_t kind = 0;  // a platform::ForeignMemory::Kind
   std::uint64_t bytes = 0;
   platform::GpuUuid device{};
   std::string handle{};     // of an allocation, or its name in its pool
-  std::uint32_t chunk = 0;  // which one, of how many
+  std::uint32_t chunk = 0;  // the index of this chunk among `chunks`
   std::uint32_t chunks = 1;
   std::uint64_t chunk_bytes = 0;
-  platform::Fd fd{};  // of the chunk, or the pool
+  platform::Fd fd{};  // of the chunk or the pool
 };
 
-// The same as it comes in, and is opened when it is wanted. Not thread-safe.
+// Collects the parts of such a description, and opens the memory on request. Not thread-safe.
 class ImportedExport {
  public:
-  // Throws Error(kProtocol) for a part that is not the first one, or makes no sense.
-  // `ours`: the owner is a participant of this process.
+  // Throws Error(kProtocol) for a part that is not the first, or has impossible values. `ours`: the
+  // owner is a participant of this process.
   ImportedExport(const Id& owner, bool ours, ExportPart first);
 
-  // One more. Throws Error(kProtocol) for any but the next one. A first one starts anew, unless all
-  // have come: the owner may have been short of something.
+  // Adds a part. Throws Error(kProtocol) for any part but the next. A first part starts again,
+  // unless all parts have come: the owner may have run out of a resource between.
   void add(ExportPart next);
   std::size_t descriptors() const noexcept { return fds_.size(); }
   bool is_pooled() const noexcept;
-  // `told` is let go of when this is, and what was opened of it is closed again.
+  // `told` is released when this is destroyed and the opened memory is closed again.
   void tell_by(std::shared_ptr<const void> told) noexcept { told_ = std::move(told); }
-  // It will not be opened.
+  // Called when it will not be opened.
   void drop_descriptors() noexcept { fds_.clear(); }
 
-  // Null while parts are missing. Throws what ImportedMemory::find() throws.
+  // Returns null while parts are missing. Throws what ImportedMemory::find() throws.
   DeviceImports::Range open();
 
  private:

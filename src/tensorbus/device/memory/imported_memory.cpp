@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <mutex>
 #include <new>
 #include <set>
 #include <string>
@@ -12,6 +11,7 @@
 #include "tensorbus/device/memory/device_memory.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/immortal.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 namespace {
@@ -19,8 +19,8 @@ namespace {
 constexpr std::size_t kMostSegments = 4096;
 
 struct Registry {
-  std::mutex mutex;
-  std::set<const ImportedMemory*> all;
+  platform::Mutex mutex;
+  std::set<const ImportedMemory*> all TB_GUARDED_BY(mutex);
 };
 
 platform::Immortal<Registry> registry;
@@ -31,7 +31,7 @@ ImportedMemory::ImportedMemory() = default;
 
 ImportedMemory::~ImportedMemory() {
   if (any_wanted_.load(std::memory_order_relaxed)) {
-    const std::lock_guard lock(registry->mutex);
+    const platform::MutexLock lock(registry->mutex);
     registry->all.erase(this);
   }
   if (!timeline_) return;
@@ -45,7 +45,7 @@ void ImportedMemory::add(std::uint32_t id, Grant grant, platform::Fd fd, std::si
   if (!DeviceMemory::is_number(id) || DeviceExports::is_number(id) || bytes == 0)
     throw Error(Code::kProtocol, "DEVICE_SEGMENT.segment: " + std::to_string(id) + " of " +
                                      std::to_string(bytes) + " bytes");
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (segments_.size() >= kMostSegments)
     throw Error(Code::kProtocol, "DEVICE_SEGMENT.segment: more than an owner can need");
   if (segments_.contains({id, grant}))
@@ -59,7 +59,7 @@ void ImportedMemory::add_export(const Id& owner, bool ours, ExportPart part) {
   const std::uint32_t id = part.segment;
   if (!DeviceExports::is_number(id))
     throw Error(Code::kProtocol, "DEVICE_EXPORT.segment: " + std::to_string(id));
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   let_go_of_unused();
   std::size_t descriptors = 0;
   for (const auto& [number, segment] : segments_)
@@ -84,10 +84,9 @@ void ImportedMemory::add_export(const Id& owner, bool ours, ExportPart part) {
 
 void ImportedMemory::retire(std::uint32_t id) {
   std::array<decltype(segments_)::node_type, 2> gone;  // without our mutex: somebody may be told
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   let_go_of_unused();
-  retired_.reserve(retired_.size() +
-                   gone.size());  // first: a stream may still use what is taken out
+  retired_.reserve(retired_.size() + gone.size());  // before anything is taken out
   for (const Grant grant : {Grant::kRead, Grant::kWrite}) {
     auto& segment = gone[static_cast<std::size_t>(grant)];
     segment = segments_.extract(Name(id, grant));
@@ -98,15 +97,16 @@ void ImportedMemory::retire(std::uint32_t id) {
 }
 
 bool ImportedMemory::let_go_of_retired() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   let_go_of_unused();
   return retired_.empty();
 }
 
-// Under mutex_. Nobody can get it from us any more: if nobody has it, all has been enqueued that
+// Nobody can get it from us any more: if nobody has it, all has been enqueued that
 // ever will be.
 void ImportedMemory::let_go_of_unused() {
   std::erase_if(retired_, [this](const Ref& mapping) {
+    mutex_.assert_held();
     if (mapping.use_count() > 1) return false;
     // Pairs with the release of the last lease that had it, which signalled before.
     std::atomic_thread_fence(std::memory_order_acquire);
@@ -114,18 +114,18 @@ void ImportedMemory::let_go_of_unused() {
       if (timeline_) timeline_->keep_until_passed(mapping);
       return true;
     } catch (const std::bad_alloc&) {
-      return false;  // another time
+      return false;  // tried again later
     }
   });
 }
 
 bool ImportedMemory::has(std::uint32_t id, Grant grant) const noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return segments_.contains({id, grant});
 }
 
 SharedSegment ImportedMemory::hand_on(std::uint32_t id, Grant grant) const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto found = segments_.find({id, grant});
   if (found == segments_.end() || found->second.foreign)
     throw Error(Code::kClosed, "the memory is gone: it was no arena's, and its owner is dead");
@@ -135,26 +135,26 @@ SharedSegment ImportedMemory::hand_on(std::uint32_t id, Grant grant) const {
           .device = Id{segment.device.bytes}};
 }
 
-// The first use of a device can take a second: the event loop, which takes our mutex, too, is
-// not to wait for that.
+// The first use of a device can take a second. The event loop takes our mutex too, and must not
+// wait for so long.
 void ImportedMemory::start_device_of(const Name& name) {
   platform::GpuUuid uuid;
   {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     const auto found = segments_.find(name);
     if (found == segments_.end() || found->second.mapping || found->second.unusable) return;
     uuid = found->second.device;
   }
   try {
     if (const auto* const device = platform::Gpu::find(uuid)) (void)device->context();
-  } catch (const Error&) {  // map() says so
+  } catch (const Error&) {  // map() throws it again
   }
 }
 
 ImportedMemory::Ref ImportedMemory::find(std::uint32_t id, Grant grant) {
   enter();
   start_device_of({id, grant});
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (!retired_.empty()) let_go_of_unused();
   const auto found = segments_.find({id, grant});
   if (found == segments_.end()) return nullptr;
@@ -174,7 +174,7 @@ ImportedMemory::Ref ImportedMemory::find(std::uint32_t id, Grant grant) {
 }
 
 bool ImportedMemory::is_usable(std::uint32_t id, Grant grant) const noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto found = segments_.find({id, grant});
   return found == segments_.end() || !found->second.unusable;
 }
@@ -194,14 +194,14 @@ ImportedMemory::Ref ImportedMemory::map(Segment& segment, Grant grant) {
 // The registry's mutex is taken before ours.
 void ImportedMemory::enter() {
   if (any_wanted_.load(std::memory_order_relaxed)) return;
-  const std::lock_guard lock(registry->mutex);
+  const platform::MutexLock lock(registry->mutex);
   registry->all.insert(this);
   any_wanted_.store(true, std::memory_order_relaxed);
 }
 
 bool ImportedMemory::any_covers(const std::byte* address) noexcept {
   if (DeviceImports::is_own(address)) return false;
-  const std::lock_guard lock(registry->mutex);
+  const platform::MutexLock lock(registry->mutex);
   return std::ranges::any_of(registry->all,
                              [address](const auto* one) { return one->covers(address); });
 }
@@ -211,25 +211,25 @@ bool ImportedMemory::covers(const std::byte* address) const noexcept {
   const auto has_it = [address](const Ref& mapping) {
     return mapping && address >= mapping->data() && address < mapping->data() + mapping->size();
   };
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return std::ranges::any_of(segments_,
                              [&](const auto& item) { return has_it(item.second.mapping); }) ||
          std::ranges::any_of(retired_, has_it);
 }
 
 void ImportedMemory::set_timeline(platform::Fd memory, Timeline::Peer owner) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (timeline_) throw Error(Code::kProtocol, "TIMELINE: came twice");
   timeline_ = std::make_unique<Timeline>(std::move(memory), std::move(owner));
 }
 
 void ImportedMemory::set_timeline_of_the_dead() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (!timeline_) timeline_ = std::make_unique<Timeline>();
 }
 
 Timeline* ImportedMemory::timeline() const noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return timeline_.get();
 }
 

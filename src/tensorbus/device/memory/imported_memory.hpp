@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -18,68 +17,70 @@
 #include "tensorbus/memory/peer_budget.hpp"
 #include "tensorbus/memory/shared_segment.hpp"
 #include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 
-// What a borrower has of one owner's device memory: its segments, and the timeline that orders the
-// streams of both. A segment is imported and mapped when a tensor in it is first wanted, since that
-// may be what starts the driver here; leases keep the mapping. Thread-safe.
+// A borrower's view of one owner's GPU memory: its segments, and the timeline that orders the
+// streams of both. A segment is imported and mapped when a tensor in it is first requested, because
+// that may start the driver in this process. Leases keep the mapping. Thread-safe.
 class ImportedMemory {
  public:
   using Ref = std::shared_ptr<const platform::GpuRange>;
 
   ImportedMemory();
-  // Mappings stay until the streams that were given them have passed.
+  // Mappings stay until the streams that use them have finished.
   ~ImportedMemory();
   ImportedMemory(const ImportedMemory&) = delete;
   ImportedMemory& operator=(const ImportedMemory&) = delete;
 
-  // Who pays for the descriptors that are added from now on. Before any is.
+  // Sets the account for descriptors that are added later. Called before any is added.
   void pay_from(PeerAccount account) { account_ = std::move(account); }
 
-  // To do that with it; the owner may send it once for each. Throws Error(kProtocol) for a number
-  // that came before, and for more than an owner can need.
+  // Adds a segment, for the access `grant`; the owner may send a segment once for each grant.
+  // Throws Error(kProtocol) for a number that came before, or if an owner cannot need so many.
   void add(std::uint32_t id, Grant grant, platform::Fd fd, std::size_t bytes,
            const platform::GpuUuid& device);
-  // Of memory that another allocator made. Throws the same; see ImportedExport.
+  // The same for memory of another allocator; see ImportedExport.
   void add_export(const Id& owner, bool ours, ExportPart part);
-  // What it makes is let go of when a segment of a pool is retired, and closed. Before any is
-  // added.
+  // Sets a function for segments of pools. The object that it returns is released when the segment
+  // is retired and closed. Called before any segment is added.
   using Teller = std::function<std::shared_ptr<const void>(std::uint32_t segment)>;
   void tell_closed_by(Teller teller) { teller_ = std::move(teller); }
-  // It is let go of when no lease has it, and the streams that were given it have passed.
+  // Releases a segment when no lease has it and the streams that use it have finished.
   void retire(std::uint32_t id);
-  // The same, of what leases still had then. False: some have it yet.
+  // The same for retired segments that leases still had. Returns false if leases still have some.
   bool let_go_of_retired();
-  // Empty if the owner's message has not come yet. Throws Error(kUnsupported) if this process does
-  // not see the device, or cannot use it (kForked, too), then as before without another try;
-  // Error(kProtocol) if it is no memory of that size.
+  // Returns the mapping; empty if the owner's message has not come yet. Throws Error(kUnsupported)
+  // if this process does not see the device or cannot use it (kForked, too), and the same again
+  // without another try; Error(kProtocol) if it is no memory of that size.
   Ref find(std::uint32_t id, Grant grant);
-  // Has the owner's message come?
+  // Returns true if the owner's message has come.
   bool has(std::uint32_t id, Grant grant) const noexcept;
-  // A descriptor of one of an arena, to be handed on. Throws Error(kClosed) if there is none, and
-  // of memory of another allocator, which goes with its owner.
+  // Returns a descriptor of an arena's segment, for another process. Throws Error(kClosed) if there
+  // is none, and for memory of another allocator, which ends with its owner.
   SharedSegment hand_on(std::uint32_t id, Grant grant) const;
-  // False: find() has said that this process cannot use it. It tries nothing.
+  // Returns false if find() found that this process cannot use it. Tries nothing.
   bool is_usable(std::uint32_t id, Grant grant) const noexcept;
-  // Does this address lie in one of them?
+  // Returns true if this address lies in one of the mappings.
   bool covers(const std::byte* address) const noexcept;
-  // In one that any participant of this process has of another process?
+  // The same for all mappings of all participants in this process.
   static bool any_covers(const std::byte* address) noexcept;
 
-  // `owner`: its pidfd. Throws Error(kProtocol) for what is none, or a second one.
+  // `owner`: a pidfd. Throws Error(kProtocol) for any other descriptor or a second timeline.
   void set_timeline(platform::Fd memory, Timeline::Peer owner);
-  // What was left by an owner that is dead and comes from others: all of it is whole. Our streams
-  // are followed on a timeline that nobody else has.
+  // For memory of a dead owner that comes from other processes: all of it is completely written. A
+  // private timeline follows our own streams.
   void set_timeline_of_the_dead();
-  // Null if the owner's message has not come yet. Lives as long as this.
+  // Returns null if the owner's message has not come yet. Lives as long as this object.
   Timeline* timeline() const noexcept;
-  // The owner has hung up. It is dead for who cannot ask its pidfd: see TimelinePages::peer_died().
+  // The owner's connection has hung up. If its pidfd cannot be asked, it counts as dead: see
+  // TimelinePages::peer_died().
   void owner_hung_up(bool has_pidfd) noexcept;
 
  private:
   struct Segment {
-    platform::Fd fd;  // kept: it is what can be handed on
+    platform::Fd fd;  // kept, so that it can be passed on
     std::size_t bytes = 0;
     platform::GpuUuid device;
     Ref mapping{};
@@ -90,18 +91,18 @@ class ImportedMemory {
   using Name = std::pair<std::uint32_t, Grant>;
   static Ref map(Segment& segment, Grant grant);
   void start_device_of(const Name& name);
-  void let_go_of_unused();
+  void let_go_of_unused() TB_REQUIRES(mutex_);
 
   void enter();
 
   Teller teller_;
   PeerAccount account_;
-  // Relaxed: whoever asks for an address has it from a mapping.
+  // Relaxed: a caller has its address from a mapping.
   std::atomic<bool> any_wanted_{false};
-  mutable std::mutex mutex_;
-  std::unique_ptr<Timeline> timeline_;
-  std::map<Name, Segment> segments_;
-  std::vector<Ref> retired_;  // that leases may have
+  mutable platform::Mutex mutex_;
+  std::unique_ptr<Timeline> timeline_ TB_GUARDED_BY(mutex_);
+  std::map<Name, Segment> segments_ TB_GUARDED_BY(mutex_);
+  std::vector<Ref> retired_ TB_GUARDED_BY(mutex_);  // that leases may have
 };
 
 }  // namespace tensorbus::memory

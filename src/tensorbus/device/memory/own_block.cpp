@@ -11,8 +11,8 @@ namespace {
 
 using platform::GpuStream;
 
-// The block is whole for whoever has it next when all of these have passed. Streams of a device
-// whose context is broken run nothing any more.
+// Records that the block's next user must wait for all of these streams. Streams of a device with a
+// broken context run nothing any more.
 void note_uses(WriteMarks& marks, std::vector<GpuStream> streams, const BlockRef& block) {
   std::erase_if(streams, [](const GpuStream& stream) { return stream.device().is_broken(); });
   if (streams.empty()) return;
@@ -20,7 +20,7 @@ void note_uses(WriteMarks& marks, std::vector<GpuStream> streams, const BlockRef
   marks.written_by(streams.front(), {&block, 1});
 }
 
-// While a stream is captured into a graph nothing can be said of it: it is tried again later.
+// A stream that is captured into a graph cannot be asked to signal, so this is tried again later.
 void let_go_later(const std::shared_ptr<DeviceMemory>& device_memory, const BlockRef& block,
                   const std::vector<GpuStream>& streams,
                   const std::vector<DeviceKeeper::OurStream>& ours) {
@@ -52,17 +52,17 @@ OwnBlock::~OwnBlock() {
 void OwnBlock::let_go() noexcept {
   try {
     return note_uses(device_memory_->marks(), streams_, block_);
-  } catch (const std::exception&) {  // later, then
+  } catch (const std::exception&) {  // later
   }
   try {
     let_go_later(device_memory_, block_, streams_, ours_);
-  } catch (const std::exception&) {  // no memory: it is nobody's any more
+  } catch (const std::exception&) {  // no memory: the block is leaked
     platform::abandon(std::move(block_));
   }
 }
 
 void OwnBlock::use_on(const GpuStream& stream) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (std::find(streams_.begin(), streams_.end(), stream) != streams_.end()) return;
   streams_.reserve(streams_.size() + 1);
   device_memory_->marks().wait_on(stream, *block_);
@@ -71,7 +71,7 @@ void OwnBlock::use_on(const GpuStream& stream) {
 
 void OwnBlock::use_on(const OurStream& stream) {
   {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     ours_.push_back(stream);
   }
   use_on(stream->get());

@@ -1,21 +1,21 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "tensorbus/device/memory/device_keeper.hpp"
 #include "tensorbus/device/memory/device_memory.hpp"
 #include "tensorbus/memory/block.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 
-// A block of our own on a device that tensors which were received lie in. A stream of ours copies
-// them there; the block goes back when the streams that work with it have passed. Thread-safe.
+// A block of our own on a device, to which received tensors are copied by a stream of ours. The
+// block goes back when the streams that work with it have finished. Thread-safe.
 class OwnBlock final : public DeviceKeeper {
  public:
-  // `intact`: of what was copied; it must not throw.
+  // `intact`: whether what was copied was complete; it must not throw.
   OwnBlock(std::shared_ptr<DeviceMemory> device_memory, BlockRef block, Intact intact);
   ~OwnBlock();
   OwnBlock(const OwnBlock&) = delete;
@@ -28,16 +28,17 @@ class OwnBlock final : public DeviceKeeper {
   Intact intact_later() const override { return intact_; }
 
  private:
-  void let_go() noexcept;
+  // Only the destructor calls it, when no other thread can use the block.
+  void let_go() noexcept TB_NO_THREAD_SAFETY_ANALYSIS;
 
   const std::uint32_t fork_generation_ = platform::fork_generation();
   const std::shared_ptr<DeviceMemory> device_memory_;
   BlockRef block_;
   const platform::Gpu& device_;
   const Intact intact_;
-  std::mutex mutex_;
-  std::vector<platform::GpuStream> streams_;  // that work with it
-  std::vector<OurStream> ours_;               // among them
+  platform::Mutex mutex_;
+  std::vector<platform::GpuStream> streams_ TB_GUARDED_BY(mutex_);  // that work with it
+  std::vector<OurStream> ours_ TB_GUARDED_BY(mutex_);               // among them
 };
 
 }  // namespace tensorbus::memory

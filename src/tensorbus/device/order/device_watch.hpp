@@ -7,19 +7,18 @@
 
 namespace tensorbus::memory {
 
-// The one thread of a process that looks after its timelines: it hears when a peer dies, and lets
-// the streams go on that wait for it; and it looks whether streams have passed, for what is kept
-// until then, since a GPU tells nobody. It takes no lock that anybody holds while calling the
-// driver, so a driver that blocks cannot keep it from what the driver waits for. Started with the
-// first timeline; it sleeps while nothing is kept and nobody dies.
+// The one thread of a process that watches its timelines. When a peer dies, it releases the streams
+// that wait for the peer. It also polls streams, to release what was kept until they finish,
+// because a GPU does not notify. It takes no lock that any thread holds while it calls the driver;
+// so a driver that blocks cannot stop this thread from what the driver waits for. Started with the
+// first timeline; sleeps while nothing is kept and no peer dies.
 class DeviceWatch {
  public:
-  // Until they have ended and are done with.
+  // Watches these pages until they have ended and nothing of them is in use.
   static void add(std::shared_ptr<TimelinePages> pages);
-  // Something is to be looked at soon.
+  // Makes the thread look soon.
   static void wake() noexcept;
-  // Calls it now and then until it returns true. For what could not be done just now; it must not
-  // throw.
+  // Calls `attempt`, which must not throw, from time to time until it returns true.
   static void retry(std::function<bool()> attempt);
 };
 

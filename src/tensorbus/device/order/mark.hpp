@@ -4,25 +4,25 @@
 
 namespace tensorbus::memory {
 
-// A point in the work of a stream: reached when a counter of a timeline is at least `value`. On the
-// wire it is one number, 0 for none.
+// A point in the work of a stream. It is reached when a counter of a timeline is at least `value`.
+// On the wire it is one number, 0 for none.
 struct Mark {
   static constexpr std::uint32_t kSlots = 512;  // of one side of a timeline
   static constexpr int kValueBits = 54;
   static constexpr std::uint64_t kMostValue = (std::uint64_t{1} << kValueBits) - 1;
 
   std::uint32_t slot = 0;
-  std::uint64_t value = 0;  // from 1 on; 0: no mark, which is always reached
+  std::uint64_t value = 0;  // from 1 on; 0: no mark, always reached
 
   explicit operator bool() const noexcept { return value != 0; }
   std::uint64_t packed() const noexcept {
     return value == 0 ? 0 : std::uint64_t{slot} << kValueBits | value;
   }
-  // Whatever it says.
+  // Decodes any number, without checks.
   static constexpr Mark of(std::uint64_t packed) noexcept {
     return {static_cast<std::uint32_t>(packed >> kValueBits), packed & kMostValue};
   }
-  // Throws Error(kProtocol) for a slot that there is not.
+  // Throws Error(kProtocol) if the slot does not exist.
   static Mark unpack(std::uint64_t packed);
   bool operator==(const Mark&) const = default;
 };

@@ -3,12 +3,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "tensorbus/device/cuda/trials.hpp"
 #include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 namespace {
@@ -18,9 +18,9 @@ using platform::Gpu;
 constexpr std::chrono::seconds kPatience{1};
 constexpr int kUnknown = -1;
 
-// Relaxed: nothing is read with it.
+// Relaxed: no other data is read by it.
 struct Known {
-  std::mutex mutex;
+  platform::Mutex mutex;
   std::atomic<int> order{kUnknown};
 };
 
@@ -29,7 +29,7 @@ bool works(const Gpu& device, OrderBy order) {
     try_order(device, kPatience, order);
     return true;
   } catch (const Error& error) {
-    // Another time there may be memory for it.
+    // There may be memory for it at another time.
     if (error.code() == Code::kOutOfMemory || error.code() == Code::kForked) throw;
     return false;
   }
@@ -51,7 +51,7 @@ OrderBy order_of(const Gpu& device) {
   Known& here = known[static_cast<std::size_t>(device.ordinal())];
   int order = here.order.load(std::memory_order_relaxed);
   if (order != kUnknown) return static_cast<OrderBy>(order);
-  const std::lock_guard lock(here.mutex);
+  const platform::MutexLock lock(here.mutex);
   order = here.order.load(std::memory_order_relaxed);
   if (order == kUnknown) {
     order = static_cast<int>(find_out(device));

@@ -20,19 +20,19 @@ using platform::GpuStream;
 
 constexpr std::size_t kLenders = 0;  // page
 constexpr std::size_t kBorrowers = 1;
-constexpr std::size_t kBytes = TimelinePages::kBytes;
+constexpr std::size_t kTimelineBytes = TimelinePages::kBytes;
 constexpr std::chrono::microseconds kShortestPause{20};  // while the host waits for a stream
 constexpr std::chrono::microseconds kLongestPause{1000};
 
 platform::Fd new_memory() {
-  platform::Fd memfd = platform::create_memfd_of_fixed_size("tensorbus-timeline", kBytes);
-  if (!platform::reserve_pages(memfd.get(), 0, kBytes))
+  platform::Fd memfd = platform::create_memfd_of_fixed_size("tensorbus-timeline", kTimelineBytes);
+  if (!platform::reserve_pages(memfd.get(), 0, kTimelineBytes))
     throw Error(Code::kOutOfMemory, "the kernel has no memory for a timeline");
   return memfd;
 }
 
 platform::Fd verified(platform::Fd memfd) {
-  platform::verify_memfd_of_fixed_size(memfd.get(), kBytes, "TIMELINE.memory");
+  platform::verify_memfd_of_fixed_size(memfd.get(), kTimelineBytes, "TIMELINE.memory");
   platform::verify_writable(memfd.get(), "TIMELINE.memory");
   return memfd;
 }
@@ -55,13 +55,13 @@ Timeline::Timeline(platform::Fd memfd, std::size_t own_page, Peer peer, bool sha
 }
 
 Timeline::~Timeline() {
-  if (fork_generation_ != platform::fork_generation()) return;  // it is our parent's
+  if (fork_generation_ != platform::fork_generation()) return;  // it belongs to the parent
   try {
     std::vector<Mark> last;
     for (const auto& [stream, slot] : slots_) last.push_back({slot.number, slot.written});
     pages_->end(std::move(last));
     DeviceWatch::wake();
-  } catch (const std::bad_alloc&) {  // pages that stay are the lesser harm
+  } catch (const std::bad_alloc&) {  // it is less harmful to keep the pages for ever
   }
 }
 
@@ -78,7 +78,7 @@ Timeline::Slot& Timeline::slot_of(const GpuStream& stream) {
   return slots_.emplace(stream, slot).first->second;
 }
 
-// One whose stream has nothing under way, in place of that stream: its values go on.
+// Takes over the slot of a stream that has no work left; the values of the slot go on.
 Timeline::Slot Timeline::slot_at_rest(const platform::Gpu& device) {
   const auto at_rest = std::find_if(slots_.begin(), slots_.end(), [&](const auto& item) {
     return &item.first.device() == &device && reached_own({item.second.number, item.second.value});
@@ -97,9 +97,9 @@ Mark Timeline::signal(const GpuStream& stream) {
   const GpuScope scope(stream.device());
   stream.require_usable_in_scope("Publishing or letting go of GPU memory");
   // Held until it is enqueued: the values of a slot only grow.
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   Slot& slot = slot_of(stream);
-  const Mark mark{slot.number, ++slot.value};  // not used again if it fails half way
+  const Mark mark{slot.number, ++slot.value};  // if this fails, the value is not used again
   write(stream, mark, order);
   slot.written = mark.value;
   return mark;
@@ -107,8 +107,8 @@ Mark Timeline::signal(const GpuStream& stream) {
 
 namespace {
 
-// What a host function writes in a stream's order. It touches nothing after its last store, since
-// the pages may go then.
+// The argument of a host function that writes in a stream's order. The function touches nothing
+// after its last store, because the pages may be freed then.
 struct Written {
   TimelinePages::Counter& own;
   TimelinePages::Counter& passed;
@@ -125,7 +125,7 @@ void write_on_host(void* argument) {
 
 }  // namespace
 
-// Ours alone comes last: when it is there, no operation refers to either page any more.
+// Writes the private counter last: once it is written, no operation refers to either page any more.
 void Timeline::write(const GpuStream& stream, Mark mark, OrderBy order) {
   if (order == OrderBy::kStreams) {
     const auto write_to = [&](const TimelinePages::Counter& counter) {
@@ -139,7 +139,7 @@ void Timeline::write(const GpuStream& stream, Mark mark, OrderBy order) {
   auto written = std::make_unique<Written>(
       Written{pages_->own(mark.slot), pages_->passed(mark.slot), mark.value});
   stream.call(write_on_host, written.get());
-  (void)written.release();  // the stream's
+  (void)written.release();  // now owned by the stream
 }
 
 void Timeline::record(std::uint32_t slot, const GpuStream& stream) {
@@ -148,18 +148,18 @@ void Timeline::record(std::uint32_t slot, const GpuStream& stream) {
 
 void Timeline::wait(const GpuStream& stream, Mark mark) {
   if (reached(mark) || wait_in_stream(stream, mark)) return;
-  // Its writer goes on, or it is dead, and whoever hears of that says it is reached.
+  // The writer continues, or it is dead; the thread that learns of the death marks it as reached.
   for (auto pause = kShortestPause; !reached(mark); pause = std::min(2 * pause, kLongestPause))
     std::this_thread::sleep_for(pause);
 }
 
-// False: the stream cannot.
+// Returns false if the stream cannot wait.
 bool Timeline::wait_in_stream(const GpuStream& stream, Mark mark) {
   const OrderBy order = order_on(stream);
   const GpuScope scope(stream.device());
   stream.require_usable_in_scope("Receiving GPU memory");
   if (order == OrderBy::kHost) return false;
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   wait_at(pages_->theirs(mark.slot), stream, mark.value);
   return true;
 }
@@ -169,7 +169,7 @@ void Timeline::wait_for_own(const GpuStream& stream, Mark mark) {
   const OrderBy order = order_on(stream);
   const GpuScope scope(stream.device());
   stream.require_usable_in_scope("Publishing GPU memory");
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (order == OrderBy::kStreams) return wait_at(pages_->own(mark.slot), stream, mark.value);
   if (const auto found = events_.find(mark.slot); found != events_.end())
     found->second.wait(stream);
@@ -183,7 +183,7 @@ void Timeline::wait_at(const TimelinePages::Counter& counter, const GpuStream& s
 void Timeline::keep_until_passed(std::shared_ptr<const void> what) {
   std::vector<Mark> last;
   {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     for (const auto& [stream, slot] : slots_) last.push_back({slot.number, slot.value});
   }
   pages_->keep_until_passed(std::move(last), std::move(what));

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 
 #include "tensorbus/device/gpu_event.hpp"
@@ -12,40 +11,39 @@
 #include "tensorbus/device/order/order.hpp"
 #include "tensorbus/device/order/timeline_pages.hpp"
 #include "tensorbus/platform/fd.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 
-// Two pages of counters, by which the streams of two processes wait for one another (docs/cuda.md,
-// "Order"). The lender's streams write the first page, the borrower's the second. Thread-safe.
+// Counters by which the streams of two processes wait for one another (docs/cuda.md, "Order"). The
+// lender's streams write the first page, the borrower's the second. Thread-safe.
 class Timeline {
  public:
-  using Peer = std::shared_ptr<const platform::Fd>;  // a pidfd; null where there are none
+  using Peer = std::shared_ptr<const platform::Fd>;  // a pidfd; null where the kernel has none
 
-  // Nobody else has it ...
+  // A private timeline.
   Timeline();
-  // ... or the lender makes it ...
+  // The lender's end: makes the memory.
   explicit Timeline(Peer borrower);
-  // ... and the borrower maps what it was sent. Throws Error(kProtocol).
+  // The borrower's end: maps the memory it was sent. Throws Error(kProtocol).
   Timeline(platform::Fd memfd, Peer lender);
-  // Its pages stay until our streams have no operation left that refers to them: nobody waits for a
-  // GPU here.
+  // Does not wait for a GPU: the pages stay until no operation of our streams refers to them.
   ~Timeline();
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
   const platform::Fd& memfd() const noexcept { return memfd_; }
-  // Instead of what order_of() says. Before anything is enqueued.
+  // Replaces the result of order_of(). Called before anything is enqueued.
   void order_by(OrderBy order) noexcept { order_ = order; }
 
-  // A mark that is reached when all that is enqueued on the stream now has run. Throws
-  // Error(kUnsupported) for a stream that is being captured, and for more than Mark::kSlots streams
-  // at work.
+  // Returns a mark that is reached when all work that the stream has now has run. Throws
+  // Error(kUnsupported) for a stream that is being captured, and if more than Mark::kSlots streams
+  // are at work.
   Mark signal(const platform::GpuStream& stream);
-  // What is enqueued on the stream from now on runs after the peer's mark is reached. The stream is
-  // to signal here afterwards. Where streams cannot wait themselves, the caller does. Throws the
-  // same.
+  // Makes later work of the stream run after the peer's mark is reached. The stream must signal
+  // here afterwards. If streams cannot wait, the caller waits. Throws the same.
   void wait(const platform::GpuStream& stream, Mark theirs);
-  // The same for a mark of ours, in a timeline that nobody else has.
+  // The same for a mark of our own, in a private timeline.
   void wait_for_own(const platform::GpuStream& stream, Mark ours);
 
   // These take no lock, and never wait.
@@ -53,16 +51,16 @@ class Timeline {
   bool reached_own(Mark ours) const noexcept { return pages_->reached_own(ours); }
   bool failed(Mark theirs) const noexcept { return pages_->failed(theirs); }
   void peer_died() noexcept { pages_->peer_died(); }
-  // Nobody will write what our streams were to signal: it counts as reached.
+  // Nothing will write the remaining marks of our streams: they count as reached.
   void give_up() noexcept { pages_->give_up(); }
 
-  // Until the peer's mark is reached, or it is dead.
+  // Keeps `what` until the peer's mark is reached, or the peer is dead.
   void keep_until(Mark theirs, std::shared_ptr<const void> what);
-  // Until a mark of ours is.
+  // Keeps `what` until a mark of our own is reached.
   void keep_until_own(Mark ours, std::shared_ptr<const void> what);
-  // Until what our streams have been told to do by now has run.
+  // Keeps `what` until the work that our streams have now has run.
   void keep_until_passed(std::shared_ptr<const void> what);
-  // For as long as our streams may have operations left, also beyond our end.
+  // Keeps `what` while our streams may have work left, also after this object's end.
   void keep(std::shared_ptr<const void> what) noexcept { pages_->keep(std::move(what)); }
 
  private:
@@ -74,10 +72,10 @@ class Timeline {
 
   Timeline(platform::Fd memfd, std::size_t own_page, Peer peer, bool shared);
   OrderBy order_on(const platform::GpuStream& stream) const;
-  Slot& slot_of(const platform::GpuStream& stream);
-  Slot slot_at_rest(const platform::Gpu& device);
-  void write(const platform::GpuStream& stream, Mark mark, OrderBy order);
-  void record(std::uint32_t slot, const platform::GpuStream& stream);
+  Slot& slot_of(const platform::GpuStream& stream) TB_REQUIRES(mutex_);
+  Slot slot_at_rest(const platform::Gpu& device) TB_REQUIRES(mutex_);
+  void write(const platform::GpuStream& stream, Mark mark, OrderBy order) TB_REQUIRES(mutex_);
+  void record(std::uint32_t slot, const platform::GpuStream& stream) TB_REQUIRES(mutex_);
   void wait_at(const TimelinePages::Counter& counter, const platform::GpuStream& stream,
                std::uint64_t value);
   bool wait_in_stream(const platform::GpuStream& stream, Mark theirs);
@@ -87,9 +85,9 @@ class Timeline {
   const std::shared_ptr<TimelinePages> pages_;
   std::optional<OrderBy> order_;
   // Of a timeline that nobody else has, for streams that cannot wait for its counters: by slot.
-  std::map<std::uint32_t, platform::GpuEvent> events_;
-  std::mutex mutex_;                           // held while a stream is told to signal or to wait
-  std::map<platform::GpuStream, Slot> slots_;  // in our own page
+  std::map<std::uint32_t, platform::GpuEvent> events_ TB_GUARDED_BY(mutex_);
+  platform::Mutex mutex_;  // held while a stream is told to signal or to wait
+  std::map<platform::GpuStream, Slot> slots_ TB_GUARDED_BY(mutex_);  // in our own page
 };
 
 }  // namespace tensorbus::memory

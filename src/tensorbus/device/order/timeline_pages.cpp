@@ -13,7 +13,7 @@ namespace {
 
 using platform::Gpu;
 
-// More than any mark: GPUs compare by the sign of the difference. Below it stands how far its
+// Larger than any mark: GPUs compare by the sign of the difference. The low bits keep how far the
 // writer came.
 constexpr std::uint64_t kReleased = std::uint64_t{1} << 62;
 
@@ -21,7 +21,7 @@ bool is_released(std::uint64_t counter) noexcept {
   return (counter & ~Mark::kMostValue) == kReleased;
 }
 
-// Nobody but us writes it now, other than somebody who lies.
+// Only we write the counter now, or a peer that breaks the protocol.
 void release(std::atomic<std::uint64_t>& counter) noexcept {
   std::uint64_t seen = counter.load(std::memory_order_acquire);
   while (!is_released(seen) &&
@@ -102,28 +102,28 @@ const platform::Fd* TimelinePages::living_peer() const noexcept {
 }
 
 void TimelinePages::keep_until(Mark theirs, std::shared_ptr<const void> what) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   until_.emplace_back(theirs, std::move(what));
 }
 
 void TimelinePages::keep_until_passed(std::vector<Mark> own, std::shared_ptr<const void> what) {
   std::list<Passing> one;
   one.push_back({std::move(own), std::move(what)});
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   passing_.splice(passing_.end(), one);
 }
 
 void TimelinePages::keep(std::shared_ptr<const void> what) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   try {
     kept_.push_back(what);
   } catch (const std::bad_alloc&) {
-    new (std::nothrow) std::shared_ptr<const void>(std::move(what));  // for good, rather than early
+    new (std::nothrow) std::shared_ptr<const void>(std::move(what));  // leaked, not released early
   }
 }
 
 void TimelinePages::end(std::vector<Mark> last) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   last_ = std::move(last);
   ended_ = true;
 }
@@ -131,14 +131,14 @@ void TimelinePages::end(std::vector<Mark> last) noexcept {
 bool TimelinePages::tidy() noexcept {
   decltype(until_) gone;  // goes without our mutex
   decltype(passing_) passed;
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto first = std::partition(until_.begin(), until_.end(),
                                     [this](const auto& item) { return !reached(item.first); });
   try {
     gone.assign(std::make_move_iterator(first), std::make_move_iterator(until_.end()));
     until_.erase(first, until_.end());
   } catch (const std::bad_alloc&) {
-    return false;  // another time
+    return false;  // tried again later
   }
   for (auto at = passing_.begin(); at != passing_.end();) {
     const auto one = at++;
@@ -151,7 +151,7 @@ bool TimelinePages::tidy() noexcept {
 }
 
 bool TimelinePages::restless() const noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return ended_ || !until_.empty() || !passing_.empty();
 }
 

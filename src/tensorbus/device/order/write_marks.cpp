@@ -4,7 +4,6 @@ namespace tensorbus::memory {
 
 using platform::GpuStream;
 
-// Under mutex_.
 Timeline& WriteMarks::own() {
   if (!made_) made_ = std::make_unique<Timeline>();
   own_.store(made_.get(), std::memory_order_release);
@@ -12,9 +11,9 @@ Timeline& WriteMarks::own() {
 }
 
 void WriteMarks::written_by(const GpuStream& stream, std::span<const BlockRef> blocks) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   Timeline& own = this->own();
-  for (const BlockRef& block : blocks)  // what another stream wrote before
+  for (const BlockRef& block : blocks)  // after what another stream wrote before
     own.wait_for_own(stream, Mark::of(block->write_mark()));
   const Mark mark = own.signal(stream);
   for (const BlockRef& block : blocks)
@@ -26,7 +25,7 @@ void WriteMarks::after_whole(const GpuStream& stream, const Block& block,
                              const std::function<void()>& work, std::shared_ptr<const void> end) {
   Timeline* own = nullptr;
   {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     own = &this->own();
     own->wait_for_own(stream, Mark::of(block.write_mark()));
   }
@@ -40,16 +39,16 @@ void WriteMarks::after_whole(const GpuStream& stream, const Block& block,
 }
 
 void WriteMarks::wait_on(const GpuStream& stream, const Block& block) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   own().wait_for_own(stream, Mark::of(block.write_mark()));
 }
 
 void WriteMarks::keep_until_whole(const Block& block, std::shared_ptr<const void> what) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   own().keep_until_own(Mark::of(block.write_mark()), std::move(what));
 }
 
-// Takes no lock: it is asked for where a driver that blocks must not be waited for.
+// Takes no lock, because callers must not wait for a driver that blocks.
 bool WriteMarks::whole(std::uint64_t write_mark) const noexcept {
   const Timeline* const own = own_.load(std::memory_order_acquire);
   return own == nullptr || own->reached_own(Mark::of(write_mark));
@@ -60,7 +59,7 @@ void WriteMarks::keep(std::shared_ptr<const void> what) noexcept {
 }
 
 Mark WriteMarks::when_whole(Timeline& timeline, std::span<const BlockRef> blocks) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const GpuStream* relay = nullptr;
   for (const BlockRef& block : blocks) {
     const Mark mark = Mark::of(block->write_mark());

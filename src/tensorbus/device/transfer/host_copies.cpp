@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <new>
 #include <optional>
 #include <span>
@@ -14,6 +13,7 @@
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 namespace {
@@ -21,8 +21,8 @@ namespace {
 using platform::GpuScope;
 using platform::GpuStream;
 
-// So many copies that nobody reads are kept: for whoever asks a little later, and for their pages,
-// which it takes long to pin.
+// At most this many unused copies are kept: for borrowers that ask a little later, and for their
+// pages, which take long to pin.
 constexpr std::size_t kMostResting = 4;
 constexpr std::size_t kMostRestingBytes = std::size_t{256} << 20;
 
@@ -38,22 +38,22 @@ std::uintptr_t round_up(std::uintptr_t value, std::size_t to) { return (value + 
 
 }  // namespace
 
-// What outlives us in the hands of the driver, and of who reads our copies.
+// The part that outlives us, held by the driver and by the readers of our copies.
 class HostCopies::Notifier {
  public:
   explicit Notifier(std::function<void()> wake) : wake_(std::move(wake)) {}
   void notify() noexcept {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     if (wake_) wake_();
   }
   void silence() noexcept {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     wake_ = {};
   }
 
  private:
-  std::mutex mutex_;
-  std::function<void()> wake_;
+  platform::Mutex mutex_;
+  std::function<void()> wake_ TB_GUARDED_BY(mutex_);
 };
 
 struct HostCopies::Copy {
@@ -65,7 +65,7 @@ struct HostCopies::Copy {
     pages = {first, round_up(bytes, page)};
   }
 
-  // Of a block that is allocated for a copy of so many bytes: its pages are nobody else's.
+  // Returns the size of the block for a copy of `bytes`: no other block lies in its pages.
   static std::size_t block_bytes(std::size_t bytes) {
     return round_up(bytes, platform::page_bytes()) + platform::page_bytes();
   }
@@ -79,22 +79,22 @@ struct HostCopies::Copy {
   bool rests() const { return done.load(std::memory_order_acquire) && block.unshared(); }
 
   const std::shared_ptr<Notifier> notifier;
-  // Of what: a block that is published again has other bytes.
+  // The source: a block that is published again has other bytes.
   std::uint32_t segment = 0;
   std::uint64_t generation = 0;
   std::uint64_t write_mark = 0;
   std::uint64_t offset = 0;
   std::size_t length = 0;
   int device = 0;
-  std::optional<BlockRef> source;  // until it is done
+  std::optional<BlockRef> source;  // until the copy is done
 
   const BlockRef block;
   const std::size_t bytes;
   std::span<std::byte> pages;
-  std::size_t begin = 0;  // of the copy, in the pages
+  std::size_t begin = 0;  // of the copy within the pages
   std::optional<platform::HostRegistration> pinned;
-  // Release, by a thread of the driver, which does not touch the copy again; acquire in rests() and
-  // deliver().
+  // Release: stored by a thread of the driver, which does not touch the copy again. Pairs with
+  // acquire in rests() and deliver().
   std::atomic<bool> done{false};
   bool given_up = false;  // it may never be done
   std::deque<OnCopied> waiting;
@@ -114,7 +114,7 @@ HostCopies::~HostCopies() {
         platform::abandon(copy);
       else if (!copy->done.load(std::memory_order_acquire))
         DeviceWatch::retry([copy] { return copy->done.load(std::memory_order_acquire); });
-    } catch (const std::exception&) {  // no memory: it stays
+    } catch (const std::exception&) {  // no memory: the copy is leaked
       new (std::nothrow) std::shared_ptr<Copy>(copy);
     }
 }
@@ -139,7 +139,7 @@ void HostCopies::require_possible(const Range& range) const {
                                         ": raise budget_bytes (TENSORBUS_BUDGET)");
 }
 
-// False: there is no room for it, but there will be when others are through with theirs.
+// Returns false if there is no room now, but will be when other copies are no longer used.
 bool HostCopies::serve(const Range& range, const OnCopied& on_copied) {
   std::shared_ptr<Copy> copy = find(range);
   if (!copy && !has_room_for(range)) return false;
@@ -153,7 +153,7 @@ bool HostCopies::serve(const Range& range, const OnCopied& on_copied) {
   if (copy->source)
     copy->waiting.push_back(on_copied);
   else
-    on_copied(copied(*copy));  // deliver() has seen it
+    on_copied(copied(*copy));  // deliver() saw it done
   return true;
 }
 
@@ -170,7 +170,7 @@ bool HostCopies::has_room_for(const Range& range) const {
 }
 
 std::shared_ptr<HostCopies::Copy> HostCopies::begin(const Range& range) {
-  const auto copy = copies_.emplace_back(make(range));  // here before a stream writes it
+  const auto copy = copies_.emplace_back(make(range));  // listed before a stream writes it
   try {
     start(*copy, range);
   } catch (...) {
@@ -199,7 +199,7 @@ std::shared_ptr<HostCopies::Copy> HostCopies::find(const Range& range) const {
   return found == copies_.end() ? nullptr : *found;
 }
 
-// Takes the one that has rested longest, if there are many, and it fits.
+// Reuses the copy that was unused for longest, if there are many and it fits.
 std::shared_ptr<HostCopies::Copy> HostCopies::make(const Range& range) {
   const std::size_t bytes = range.bytes + kBlockAlignment;
   const auto rests = [](const auto& copy) { return copy->rests() && !copy->source; };
@@ -223,7 +223,7 @@ std::shared_ptr<HostCopies::Copy> HostCopies::make(const Range& range) {
   return std::make_shared<Copy>(allocate(), bytes, notifier_);
 }
 
-// Where that cannot be, the driver copies through memory of its own, and this thread waits for it.
+// If pinning is not possible, the driver copies through memory of its own, and this thread waits.
 void HostCopies::pin(Copy& copy, const platform::Gpu& device) {
   if (!copy.pinned) try {
       copy.pinned.emplace(device, copy.pages);
@@ -242,7 +242,7 @@ void HostCopies::start(Copy& copy, const Range& range) {
   copy.offset = range.offset;
   copy.length = range.bytes;
   copy.device = device.ordinal();
-  copy.begin = range.offset % kBlockAlignment;  // elements stay as aligned as they were
+  copy.begin = range.offset % kBlockAlignment;  // keeps the alignment of elements
   copy.done.store(false, std::memory_order_relaxed);
   copy.given_up = false;
   const GpuScope scope(device);
@@ -261,12 +261,12 @@ void HostCopies::start(Copy& copy, const Range& range) {
     stream.call(on_done, &copy);
   };
   try {
-    // Also if the context breaks, and nothing more is run.
+    // Notifies also if the context breaks and nothing more runs.
     const auto notify = [notifier = notifier_](const void*) { notifier->notify(); };
     device_memory_->marks().after_whole(stream, block, enqueue,
                                         std::shared_ptr<const void>(notifier_.get(), notify));
   } catch (...) {
-    if (enqueued) stream.synchronize();  // it writes to the copy
+    if (enqueued) stream.synchronize();  // it still writes to the copy
     throw;
   }
   copy.source = range.block;
@@ -277,11 +277,11 @@ const GpuStream& HostCopies::stream_of(const platform::Gpu& device) {
 }
 
 void HostCopies::deliver() {
-  const auto copies = copies_;  // who is told may ask for more
+  const auto copies = copies_;  // a copy of the list, since callbacks may request more
   for (const auto& copy : copies) {
     if (!copy->source) continue;
     const platform::Gpu& device = device_memory_->device_of(copy->segment);
-    copy->given_up = device.is_broken();  // also what is done: nobody knows what had run before
+    copy->given_up = device.is_broken();  // completed ones too: what ran is unknown
     if (copy->given_up)
       tell(*copy, broken(device));
     else if (copy->done.load(std::memory_order_acquire))
@@ -301,15 +301,15 @@ HostCopies::Copied HostCopies::copied(const Copy& copy) {
       .offset = copy.block->offset() + static_cast<std::size_t>(first - copy.block->data()),
       .device = copy.device,
       .use = std::shared_ptr<const void>(&copy.notifier, [notifier = copy.notifier](const void*) {
-        notifier->notify();  // so that it is let go of
+        notifier->notify();  // so that deliver() releases it
       })};
 }
 
-// Who could not be told, for want of memory, is told another time.
+// A callback that had no memory is called again later.
 void HostCopies::tell(Copy& copy, const Result& result) {
   for (; !copy.waiting.empty(); copy.waiting.pop_front()) try {
       copy.waiting.front()(result);
-    } catch (const Error&) {  // its connection is broken, not the others'
+    } catch (const Error&) {  // that connection is broken, not the others
     }
 }
 

@@ -16,16 +16,17 @@
 
 namespace tensorbus::memory {
 
-// Copies in host memory of what an owner has on its devices, for borrowers that cannot use these
-// (docs/cuda.md, "Who cannot use the device"): one for all who ask for the same bytes, in pinned
-// blocks of the arena, some of which rest here to be used again. On one thread.
+// Makes copies in host memory of an owner's GPU memory, for borrowers that cannot use the device
+// (docs/cuda.md, "Who cannot use the device"). All borrowers that ask for the same bytes get one
+// copy. Copies lie in pinned blocks of the arena; some unused ones are kept for reuse. Only the
+// event loop's thread uses it.
 class HostCopies {
  public:
-  // `wake` has deliver() called, soon and on that thread. It may come from any thread, takes no
-  // lock that anybody holds while calling the driver, and does not throw.
+  // `wake` makes deliver() run soon on that thread. It may be called from any thread, takes no lock
+  // that a caller of the driver holds, and does not throw.
   HostCopies(std::shared_ptr<Arena> arena, std::shared_ptr<DeviceMemory> device_memory,
              std::function<void()> wake);
-  // Copies under way keep their memory until they are done.
+  // Unfinished copies keep their memory until they are done.
   ~HostCopies();
   HostCopies(const HostCopies&) = delete;
   HostCopies& operator=(const HostCopies&) = delete;
@@ -38,20 +39,20 @@ class HostCopies {
   };
   struct Copied {
     BlockRef block;                   // of the arena
-    std::uint64_t offset = 0;         // of the range's first byte, in its segment
-    int device = 0;                   // where the range lies: our ordinal
-    std::shared_ptr<const void> use;  // for as long as somebody reads the copy
+    std::uint64_t offset = 0;         // of the range's first byte, in the segment of `block`
+    int device = 0;                   // our ordinal of the range's device
+    std::shared_ptr<const void> use;  // held while the copy is read
   };
   using Result = std::variant<Copied, Error>;
   using OnCopied = std::function<void(const Result&)>;
 
-  // `on_copied` is called from here, or by deliver(): when whatever writes the block has, and the
-  // copy is made, or it cannot be made any more; once more, if it throws std::bad_alloc there. What
-  // is copied and read takes half of the arena's budget at most, or is one copy alone: others wait
-  // for it. Throws Error(kOutOfMemory) for one that will never fit, and if too many wait,
-  // Error(kSystem) for a device whose context is broken, and what the driver says.
+  // Calls `on_copied`, from here or from deliver(), when the block was completely written and the
+  // copy is made, or when it cannot be made. It is called once more if it throws std::bad_alloc
+  // there. Copies that are made or read take at most half of the arena's budget, or are one copy
+  // alone; others wait. Throws Error(kOutOfMemory) for a copy that will never fit and if too many
+  // wait, Error(kSystem) for a device with a broken context, and the driver's errors.
   void copy(const Range& range, OnCopied on_copied);
-  // Tells of copies that are done, begins others, and lets go of memory that has rested for long.
+  // Reports finished copies, begins others, and frees copies that were unused for long.
   void deliver();
 
  private:
@@ -80,7 +81,7 @@ class HostCopies {
   const std::shared_ptr<Arena> arena_;
   const std::shared_ptr<DeviceMemory> device_memory_;
   const std::shared_ptr<Notifier> notifier_;
-  std::list<std::shared_ptr<Copy>> copies_;  // the one that was used last, last
+  std::list<std::shared_ptr<Copy>> copies_;  // the most recently used is last
   std::deque<Waiting> waiting_;              // until there is room
   std::map<const platform::Gpu*, platform::OwnStream> streams_;
 };

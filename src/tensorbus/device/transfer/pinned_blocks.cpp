@@ -35,13 +35,13 @@ std::size_t PinnedBlocks::least_bytes() noexcept { return 16 * platform::page_by
 void PinnedBlocks::tell_by(Tell tell) { tell_ = std::move(tell); }
 
 void PinnedBlocks::subscribe() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   ++subscribers_;
 }
 
 void PinnedBlocks::unsubscribe() noexcept {
   {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     if (--subscribers_ != 0) return;
   }
   drop_grants();
@@ -61,7 +61,7 @@ PinnedBlocks::Found PinnedBlocks::find(const Wanted& wanted) {
 
 PinnedBlocks::Found PinnedBlocks::use_what_holds(const Wanted& wanted) {
   const std::byte* const first = wanted.mapping->data() + wanted.bytes.begin;
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto after = by_address_.upper_bound(first);
   if (after == by_address_.begin()) return {};
   const Ref& pinned = std::prev(after)->second;
@@ -74,7 +74,7 @@ PinnedBlocks::State PinnedBlocks::leave(const Wanted& wanted) {
   std::vector<Ref> gone;
   bool has_room = true;
   {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     const auto after = by_address_.upper_bound(first);
     const bool in_one = after != by_address_.begin() && end <= std::prev(after)->second->end();
     if (!in_one) has_room = make_room(first, end, gone);
@@ -83,10 +83,10 @@ PinnedBlocks::State PinnedBlocks::leave(const Wanted& wanted) {
   return has_room ? State::kNot : State::kHalf;
 }
 
-// Nothing if it was granted.
+// Returns nothing if the owner has granted it.
 std::optional<PinnedBlocks::State> PinnedBlocks::ask(const Wanted& wanted,
                                                      std::optional<Range>& granted) {
-  const std::lock_guard lock(answers_mutex_);
+  const platform::MutexLock lock(answers_mutex_);
   if (!asked_.contains(wanted.block) && std::chrono::steady_clock::now() < ask_again_)
     return State::kNot;
   const auto [found, fresh] = asked_.try_emplace(wanted.block);
@@ -99,9 +99,9 @@ std::optional<PinnedBlocks::State> PinnedBlocks::ask(const Wanted& wanted,
   return std::nullopt;
 }
 
-// It was pinned with another part of its block meanwhile.
+// Called when the bytes were pinned meanwhile, with another part of their block.
 void PinnedBlocks::withdraw(const Block& block) noexcept {
-  const std::lock_guard lock(answers_mutex_);
+  const platform::MutexLock lock(answers_mutex_);
   const auto asked = asked_.find(block);
   if (asked == asked_.end()) return;
   asked->second.wanted = false;
@@ -126,18 +126,18 @@ PinnedBlocks::Found PinnedBlocks::pin(const Wanted& wanted, Range granted) {
   Found found;
   std::vector<Ref> gone;
   if (makes_sense) {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     const std::byte* const base = wanted.mapping->data();
     if (!make_room(base + granted.begin, base + granted.end, gone)) found.state = State::kHalf;
   }
   unpin(std::exchange(gone, {}));
   if (makes_sense && found.state != State::kHalf) try {
-      const std::lock_guard lock(mutex_);
+      const platform::MutexLock lock(mutex_);
       const auto pinned = std::make_shared<Pinned>(wanted.mapping, wanted.block.segment, granted);
       by_address_.emplace(pinned->first(), pinned);
       found = use(pinned);
       bound_idle(gone);
-    } catch (const Error&) {  // no more pages may be pinned (RLIMIT_MEMLOCK), or it was twice
+    } catch (const Error&) {  // RLIMIT_MEMLOCK is reached, or the pages are pinned already
       refused();
     }
   unpin(std::move(gone));
@@ -157,7 +157,7 @@ bool PinnedBlocks::make_room(const std::byte* first, const std::byte* end, std::
   return true;
 }
 
-// The one that was not used for longest goes first.
+// Unpins the least recently used first.
 void PinnedBlocks::bound_idle(std::vector<Ref>& gone) {
   std::vector<Ref> idle;
   std::size_t bytes = 0;
@@ -181,7 +181,7 @@ void PinnedBlocks::unpin(std::vector<Ref> gone) noexcept {
   for (Ref& pinned : gone) {
     const std::uint32_t segment = pinned->segment;
     const Range range = pinned->range;
-    pinned.reset();  // first
+    pinned.reset();  // unpin before release
     release(segment, range);
   }
 }
@@ -196,7 +196,7 @@ void PinnedBlocks::release(std::uint32_t segment, Range part) noexcept {
 void PinnedBlocks::used_no_more(Ref pinned) noexcept {
   if (!pinned) return;
   {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     if (--pinned->users != 0 || keeps_idle()) return;
   }
   pinned.reset();
@@ -206,23 +206,23 @@ void PinnedBlocks::used_no_more(Ref pinned) noexcept {
 void PinnedBlocks::drop_idle() noexcept {
   std::vector<Ref> gone;
   try {
-    const std::lock_guard lock(mutex_);
+    const platform::MutexLock lock(mutex_);
     bound_idle(gone);
   } catch (const std::bad_alloc&) {  // they stay pinned until the connection ends
   }
   unpin(std::move(gone));
 }
 
-// What was granted and nobody came for.
+// Releases what was granted and never pinned.
 void PinnedBlocks::drop_grants() noexcept {
-  const std::lock_guard lock(answers_mutex_);
+  const platform::MutexLock lock(answers_mutex_);
   for (const auto& [block, asked] : asked_)
     if (asked.granted) release(block.segment, *asked.granted);
   std::erase_if(asked_, [](const auto& item) { return item.second.answered; });
 }
 
 void PinnedBlocks::answer(const Block& block, std::optional<Range> granted) {
-  const std::lock_guard lock(answers_mutex_);
+  const platform::MutexLock lock(answers_mutex_);
   const auto found = asked_.find(block);
   if (found == asked_.end() || found->second.answered)
     throw Error(Code::kProtocol, "PIN: an answer to what was not asked");
@@ -236,13 +236,13 @@ void PinnedBlocks::answer(const Block& block, std::optional<Range> granted) {
 }
 
 void PinnedBlocks::refused() noexcept {
-  const std::lock_guard lock(answers_mutex_);
+  const platform::MutexLock lock(answers_mutex_);
   ask_again_ = std::chrono::steady_clock::now() + kRefusedFor;
 }
 
 void PinnedBlocks::owner_gone() noexcept {
   {
-    const std::lock_guard lock(answers_mutex_);
+    const platform::MutexLock lock(answers_mutex_);
     owner_gone_ = true;
   }
   drop_idle();

@@ -7,12 +7,12 @@
 
 namespace tensorbus::link {
 
-// Adds up the bytes of what somebody still has: a statistic. What is counted may outlive the
-// counter. The sum keeps itself alive, so that to count takes one locked instruction:
+// Counts the bytes that are in use: a statistic. What is counted may outlive the counter; the sum
+// keeps itself alive, so that counting takes one locked instruction. Thread-safe.
 //
 //   ByteCounter in_flight;
 //   CountedBytes image(in_flight, 24'883'200);
-//   in_flight.bytes();  // 24'883'200, until `image` goes
+//   in_flight.bytes();  // 24'883'200, until `image` is destroyed
 class ByteCounter {
  public:
   ByteCounter() : sum_(new Sum(kOwner)) {}
@@ -25,9 +25,9 @@ class ByteCounter {
  private:
   friend class CountedBytes;
   using Sum = std::atomic<std::uint64_t>;
-  static constexpr std::uint64_t kOwner = std::uint64_t{1} << 63;  // more than there are bytes
+  static constexpr std::uint64_t kOwner = std::uint64_t{1} << 63;  // more than all bytes
 
-  // Whoever leaves nothing behind is the last. Release and acquire: all others are done with it.
+  // The caller that leaves 0 is the last. Release and acquire: all others are done with the sum.
   static void subtract(Sum* sum, std::uint64_t value) noexcept {
     if (sum->fetch_sub(value, std::memory_order_acq_rel) == value) delete sum;
   }
@@ -35,14 +35,14 @@ class ByteCounter {
   Sum* const sum_;
 };
 
-// So many bytes of a counter, for as long as this lives; or of none.
+// Counts `bytes` in a counter, or in none, while it lives.
 class CountedBytes {
  public:
   CountedBytes() = default;
   CountedBytes(ByteCounter& counter, std::size_t bytes) noexcept : bytes_(bytes) {
     if (bytes == 0) return;
     sum_ = counter.sum_;
-    sum_->fetch_add(bytes, std::memory_order_relaxed);  // the counter keeps it meanwhile
+    sum_->fetch_add(bytes, std::memory_order_relaxed);  // the counter keeps the sum alive meanwhile
   }
   CountedBytes(CountedBytes&& other) noexcept
       : sum_(std::exchange(other.sum_, nullptr)), bytes_(other.bytes_) {}

@@ -8,7 +8,7 @@
 namespace tensorbus::link {
 namespace {
 
-// Those of a parent do not count in its child. Relaxed: counts.
+// The count of a parent is not valid in its child. Relaxed: counts.
 std::atomic<std::size_t> kept{0};
 std::atomic<std::uint32_t> kept_in{0};
 
@@ -19,7 +19,7 @@ void count_one() noexcept {
   kept.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Without the memory that platform::abandon() takes.
+// Leaks the reference without allocating, unlike platform::abandon().
 void leave_for_good(std::shared_ptr<LeaseSource>& lender) noexcept {
   alignas(std::shared_ptr<LeaseSource>) std::array<std::byte, sizeof lender> never_destroyed;
   new (never_destroyed.data()) std::shared_ptr<LeaseSource>(std::move(lender));

@@ -9,16 +9,16 @@
 
 namespace tensorbus::link {
 
-// A lease that ended here, while a forked child may read what was leased: its token goes back when
-// no child does any more.
+// A lease that has ended in this process while a forked child may still read its memory. Its token
+// goes back when no child can read it any more.
 class KeptLease final : private platform::Inherited {
  public:
-  // True: it is kept, or has gone back already. False, and nothing is done: no child has it. It can
-  // be found no longer. Without memory it is kept for good.
+  // Keeps a lease, which can no longer be found. Returns true if it is kept, or has gone back
+  // already; false, and does nothing, if no child has it. If memory is short, it is kept for ever.
   static bool keep(std::shared_ptr<LeaseSource>& lender, std::uint64_t token, std::uint64_t mark,
                    platform::ForkEpoch born) noexcept;
 
-  // Of this process.
+  // Returns how many leases this process keeps.
   static std::size_t count() noexcept;
 
  private:

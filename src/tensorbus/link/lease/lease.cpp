@@ -12,7 +12,7 @@ namespace tensorbus::link {
 
 bool PeerMemory::is_over() const noexcept {
   if (!channel || channel->peer_is_gone()) return true;
-  pollfd death{pidfd ? pidfd->get() : -1, POLLIN, 0};  // a child may keep the socket
+  pollfd death{pidfd ? pidfd->get() : -1, POLLIN, 0};  // a child may keep the socket open
   return ::poll(&death, 1, 0) == 1;
 }
 
@@ -31,7 +31,7 @@ std::optional<Place> Lease::place_of(const std::byte* first, std::size_t bytes) 
 PeerMemory* Lease::memory_of(const Id& owner, std::uint32_t segment) const noexcept {
   for (const Place& place : places_)
     if (place.segment == segment && place.owner == owner) return place.memory;
-  // Of what was not looked at yet there are no places.
+  // Memory that was not used yet has no places.
   return lender_ && lender_->source()->participant == owner ? lender_->connected().get() : nullptr;
 }
 
@@ -44,7 +44,7 @@ void Lease::use_on(const platform::GpuStream& stream) {
 void Lease::use_here(const platform::GpuStream& stream) {
   memory::Timeline* const timeline = this->timeline();
   if (timeline == nullptr) return;  // all of it belongs to the others
-  const std::lock_guard lock(device_->mutex);
+  const platform::MutexLock lock(device_->mutex);
   timeline->wait(stream, device_->whole_at);
   auto& streams = device_->streams;
   if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
@@ -54,7 +54,7 @@ void Lease::use_on(const OurStream& stream) {
   if (!device_) return;
   for (const auto& other : device_->others) other->use_on(stream);
   {
-    const std::lock_guard lock(device_->mutex);
+    const platform::MutexLock lock(device_->mutex);
     device_->ours.push_back(stream);
   }
   use_here(stream->get());
@@ -106,8 +106,8 @@ namespace {
 
 bool is_broken(const platform::GpuStream& stream) { return stream.device().is_broken(); }
 
-// A mark for when all of these streams have passed what is enqueued on them now; none for those
-// that run nothing any more.
+// Returns a mark for when all of these streams have run the work that they have now; none if they
+// run nothing any more.
 memory::Mark signalled(const std::vector<platform::GpuStream>& streams,
                        memory::Timeline& timeline) {
   if (std::all_of(streams.begin(), streams.end(), is_broken)) return {};
@@ -117,7 +117,7 @@ memory::Mark signalled(const std::vector<platform::GpuStream>& streams,
 
 }  // namespace
 
-// Of what this process owns itself the arena keeps the block for forked children.
+// For memory of this process itself, the arena keeps the block for forked children.
 void Lease::give_back(std::uint64_t mark) noexcept {
   if (!platform::may_be_inherited(born_) || lender_->connected()->of_this_process)
     return lender_->give_back(*this, mark);
@@ -125,17 +125,17 @@ void Lease::give_back(std::uint64_t mark) noexcept {
   if (!KeptLease::keep(lender_, token_, mark, born_)) lender_->give_back(token_, mark);
 }
 
-// While a stream is captured into a graph nothing can be said of it: whoever looks after streams
-// tries again later, and has the memory until then.
+// A stream that is captured into a graph cannot be asked to signal. Then DeviceWatch tries again
+// later, and keeps the memory until then.
 void Lease::give_back() noexcept {
   if (!device_ || device_->streams.empty()) return give_back(0);
   try {
     const memory::Mark mark = signalled(device_->streams, *timeline());
     return give_back(mark.packed());
-  } catch (const std::exception&) {  // it is said later, below
+  } catch (const std::exception&) {  // tried again below
   }
   lender_->leave(*this);
-  if (!platform::Gpu::any_in_use()) return;  // the process ends: all comes back
+  if (!platform::Gpu::any_in_use()) return;  // the process ends: the owner takes everything back
   try {
     memory::DeviceWatch::retry([lender = lender_, token = token_, streams = device_->streams,
                                 ours = device_->ours, kept = kept_] {
@@ -147,7 +147,7 @@ void Lease::give_back() noexcept {
         return false;
       }
     });
-  } catch (const std::exception&) {  // no memory: it stays lent, and mapped
+  } catch (const std::exception&) {  // no memory: it stays lent and mapped for ever
     platform::abandon(std::move(lender_));
     platform::abandon(std::move(kept_));
   }

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <tensorbus/internal/one_or_many.hpp>
 #include <vector>
@@ -11,26 +10,28 @@
 #include "tensorbus/device/memory/device_keeper.hpp"
 #include "tensorbus/link/lease/lease_source.hpp"
 #include "tensorbus/platform/fork/inherited.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::link {
 
-// Where bytes that were lent to this process lie: here, and in the arena of their owner.
+// A place of lent bytes: in this process, and in the arena of their owner.
 struct Place {
   const std::byte* begin = nullptr;
   std::size_t bytes = 0;
   Id owner;
   std::uint32_t segment = 0;
-  std::uint64_t offset = 0;  // of `begin`
+  std::uint64_t offset = 0;  // of `begin`, in the segment
   std::uint64_t generation = 0;
-  memory::Grant grant = memory::Grant::kRead;  // what may be done with them
-  PeerMemory* memory = nullptr;                // that they are mapped with; lives as the lease does
+  memory::Grant grant = memory::Grant::kRead;  // what this process may do with them
+  PeerMemory* memory = nullptr;  // that they are mapped with; lives as long as the lease
 };
 
-// This process's right to read the memory of one sample. Dropping the last reference returns it, as
-// soon as no forked child has inherited it; at once if this process owns the memory.
+// This process's right to read the memory of one sample. When its last reference is dropped, its
+// token goes back: at once if this process owns the memory, else when no forked child has inherited
+// it. May be dropped in any thread.
 class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_this<Lease> {
  public:
-  Lease() = default;  // of nothing, until begin()
+  Lease() = default;  // without a token, until begin()
   Lease(std::shared_ptr<LeaseSource> lender, std::uint64_t token) {
     begin(std::move(lender), token);
   }
@@ -38,39 +39,39 @@ class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
-  // Once, before anybody else knows of it: from now on it is of this token.
+  // Gives the lease its token. Called once, before another thread knows the lease.
   void begin(std::shared_ptr<LeaseSource> lender, std::uint64_t token) noexcept {
     lender_ = std::move(lender);
     token_ = token;
     born_ = platform::fork_epoch();
   }
   std::uint64_t token() const noexcept { return token_; }
-  // The token stays with the lender.
+  // Forgets the lender, so that the token is not returned.
   void forget() noexcept { lender_.reset(); }
-  // Mappings that the sample lies in, and leases of what others own of it, for as long as this one.
+  // Keeps mappings of the sample, and leases of memory of other owners, as long as this lease.
   template <typename T>
-  void keep(const std::shared_ptr<T>& what) {  // one count more, and no other on the way
+  void keep(const std::shared_ptr<T>& what) {  // increments one count, and no other
     if (kept_.empty() || kept_.back() != what) kept_.push_back(std::shared_ptr<const void>(what));
   }
 
-  // It is of memory of a device, which is whole when the owner's mark is reached.
+  // The lease covers GPU memory, which is completely written when the owner's mark is reached.
   void on_device(memory::Mark whole_at) { device_ = std::make_unique<DeviceUse>(whole_at); }
   bool is_on_device() const noexcept { return device_ != nullptr; }
-  // Whatever uses this one uses the other, too.
+  // Each stream that uses this lease uses the other, too.
   void use_with(std::shared_ptr<Lease> other) { device_->others.push_back(std::move(other)); }
   void use_on(const platform::GpuStream& stream) override;
   void use_on(const OurStream& stream) override;
   bool intact() const noexcept override;
   Intact intact_later() const override;
-  // Will intact() never change any more? It is whole, or its owners are dead.
+  // Returns true if intact() will never change: it is all written, or its owners are dead.
   bool is_settled() const noexcept;
 
   void add(const Place& place) { places_.push_back(place); }
   const OneOrMany<Place>& places() const noexcept { return places_; }
-  // The memory of this owner that what is leased here lies in, as far as it is in this segment.
-  // Null: none. It lives as long as the lease does.
+  // Returns the memory of this owner, if this segment of it is leased here, else null. It lives as
+  // long as the lease.
   PeerMemory* memory_of(const Id& owner, std::uint32_t segment) const noexcept;
-  // Where these bytes lie, if all of them are leased here.
+  // Returns the place of these bytes, if all of them are leased here.
   std::optional<Place> place_of(const std::byte* first, std::size_t bytes) const;
 
  private:
@@ -78,9 +79,9 @@ class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_
     explicit DeviceUse(memory::Mark mark) : whole_at(mark) {}
     const memory::Mark whole_at;
     std::vector<std::shared_ptr<Lease>> others;
-    std::mutex mutex;
-    std::vector<platform::GpuStream> streams;  // that use it
-    std::vector<OurStream> ours;               // among them
+    platform::Mutex mutex;
+    std::vector<platform::GpuStream> streams TB_GUARDED_BY(mutex);  // that use it
+    std::vector<OurStream> ours TB_GUARDED_BY(mutex);               // among them
   };
   struct Written {  // when the owner's mark is reached
     std::shared_ptr<PeerMemory> by;
@@ -89,7 +90,8 @@ class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_
   void use_here(const platform::GpuStream& stream);
   void list_writers(std::vector<Written>& all) const;
   memory::Timeline* timeline() const noexcept { return lender_->connected()->imported.timeline(); }
-  void give_back() noexcept;
+  // Only the destructor calls it, when no other thread can use the lease.
+  void give_back() noexcept TB_NO_THREAD_SAFETY_ANALYSIS;
   void give_back(std::uint64_t mark) noexcept;
 
   std::shared_ptr<LeaseSource> lender_;
@@ -100,7 +102,7 @@ class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_
   OneOrMany<Place> places_;
 };
 
-// A lease, and where in it something lies.
+// A lease, and the place of some bytes in it.
 struct Leased {
   std::shared_ptr<const Lease> lease;
   Place place;

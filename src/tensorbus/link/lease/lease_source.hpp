@@ -17,26 +17,26 @@ namespace tensorbus::link {
 
 class Lease;
 
-// Whose samples are lent.
+// The publisher whose samples are lent.
 struct Source {
   Id participant;
   std::uint32_t publisher = 0;
   std::string topic;
 };
 
-// What this process has of one owner. Kept alive by leases, so that the socket stays open, and the
-// owner keeps its word, for as long as one of them is held.
+// Everything that this process has of one owner. Leases keep it alive. So the socket stays open,
+// and the owner keeps its leases valid, while one lease is held.
 struct PeerMemory {
-  std::shared_ptr<Channel> channel;  // empty: the owner is dead, others handed over what it left
+  std::shared_ptr<Channel> channel;  // null: dead; others passed its memory on
   memory::BorrowedSegments segments{memory::Grant::kRead};
   memory::BorrowedSegments writable_segments{memory::Grant::kWrite};
   memory::ImportedMemory imported;
   std::shared_ptr<memory::PinnedBlocks> pinned = std::make_shared<memory::PinnedBlocks>();
   PeerWakePage wake_page;
-  std::shared_ptr<const platform::Fd> pidfd;  // null: the peer has none, or has not greeted yet
-  bool of_this_process = false;               // the owner is: its blocks know of forked children
+  std::shared_ptr<const platform::Fd> pidfd;  // null: none, or before its HELLO
+  bool of_this_process = false;               // the owner is: its arena keeps blocks for children
 
-  memory::PeerAccount account;    // who pays for what the owner has us take
+  memory::PeerAccount account;    // charged for what the owner makes us take
   memory::PeerCharge connection;  // for the socket, the pidfd and the wake page
 
   void pay_from(const memory::PeerAccount& payer) {
@@ -45,18 +45,17 @@ struct PeerMemory {
     writable_segments.pay_from(payer);
     imported.pay_from(payer);
   }
-  // The owner has ended, as far as this connection can tell, or at least hung up.
+  // Returns true if the owner has hung up or ended, as far as this connection can tell.
   bool is_over() const noexcept;
   memory::BorrowedSegments& segments_for(memory::Grant grant) noexcept {
     return grant == memory::Grant::kWrite ? writable_segments : segments;
   }
 };
 
-// Whoever lent something to this process: where its segments are mapped here, and the way back for
-// leases.
+// A lender: where its segments are mapped here, and how leases are returned to it. Leases share it.
 class LeaseSource {
  public:
-  // `grant`: what may be done with what is lent.
+  // `grant`: what may be done with the lent memory.
   LeaseSource(std::shared_ptr<const Source> source, std::shared_ptr<PeerMemory> connected,
               memory::Grant grant)
       : source_(std::move(source)),
@@ -69,23 +68,23 @@ class LeaseSource {
 
   const std::shared_ptr<const Source>& source() const noexcept { return source_; }
   const std::shared_ptr<PeerMemory>& connected() const noexcept { return connected_; }
-  // What may be done with what is lent.
+  // What may be done with the lent memory.
   memory::Grant grant() const noexcept { return grant_; }
-  // Is this a child of the process that was lent to?
+  // Returns true in a child of the process to which the memory was lent.
   bool forked() const noexcept { return fork_generation_ != platform::fork_generation(); }
 
-  // For one thread at a time. Empty, or throws, as BorrowedSegments::find() does.
+  // For one thread at a time. Empty, or throws, as BorrowedSegments::find().
   const memory::BorrowedSegments::Ref& find_segment(std::uint32_t id) {
     return last_segment_.find(segments_, id);
   }
-  // Another mapping of bytes of a segment that was found: BorrowedSegments::map_own().
+  // Maps bytes of a segment again, as BorrowedSegments::map_own().
   memory::BorrowedSegments::Ref map_own(std::uint32_t id, memory::Range range) const {
     return segments_.map_own(id, range);
   }
   memory::ImportedMemory::Ref find_device_memory(std::uint32_t id) {
     return connected_->imported.find(id, grant_);
   }
-  // False: find_device_memory() has said that this process cannot use it.
+  // Returns false if find_device_memory() found that this process cannot use it.
   bool is_usable(std::uint32_t device_segment) const noexcept {
     return connected_->imported.is_usable(device_segment, grant_);
   }
@@ -93,10 +92,10 @@ class LeaseSource {
     return segments_.covers(address) || connected_->imported.covers(address);
   }
 
-  // From now on the lease can be found by the addresses of its places.
+  // Lets the lease be found by the addresses of its places.
   virtual void enter(Lease& lease) = 0;
-  // The last reference to the lease is gone: it can be found no longer, and its token goes back,
-  // with a mark for when the streams that use it have passed. Any thread.
+  // Called when the last reference to the lease is gone, in any thread. The lease can no longer be
+  // found. Its token goes back, with a mark for when the streams that use it have finished.
   virtual void give_back(const Lease& lease, std::uint64_t mark) noexcept = 0;
   // The same in two steps, for a token that goes back later than the lease.
   virtual void leave(const Lease& lease) noexcept = 0;
@@ -108,7 +107,7 @@ class LeaseSource {
   const std::shared_ptr<const Source> source_;
   const std::shared_ptr<PeerMemory> connected_;
   const memory::Grant grant_;
-  const memory::BorrowedSegments& segments_;  // of connected_: those to read, or those to write
+  const memory::BorrowedSegments& segments_;  // of connected_, by the grant
   memory::LastSegment last_segment_;
 };
 

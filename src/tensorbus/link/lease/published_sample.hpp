@@ -13,16 +13,16 @@
 
 namespace tensorbus::link {
 
-// What a published sample keeps alive. Every lease and every place in the history has a reference;
-// when the last one goes, the blocks go back to the arena.
+// Everything that a published sample keeps alive. Every lease and every place in the history has a
+// reference. With the last one the blocks go back to the arena.
 class PublishedSample {
  public:
   explicit PublishedSample(memory::BlockRef block)
       : on_device_(block->kind() == memory::BufferKind::kDevice) {
     blocks_.push_back(std::move(block));
   }
-  // `files`: segments of files that it lies in, which are `kept`. `leases`: of what others own of
-  // it.
+  // `files`: segments of files in which it lies; `kept` keeps them mapped. `leases`: of its memory
+  // that belongs to other owners.
   explicit PublishedSample(OneOrMany<memory::BlockRef> blocks, OneOrMany<std::uint32_t> files = {},
                            OneOrMany<std::shared_ptr<const void>> kept = {},
                            OneOrMany<std::shared_ptr<const Lease>> leases = {})
@@ -36,8 +36,7 @@ class PublishedSample {
   PublishedSample(const PublishedSample&) = delete;
   PublishedSample& operator=(const PublishedSample&) = delete;
 
-  // Its bytes belong to this sum for as long as it lives. Once, by its publisher, who has a
-  // reference then, or knows who has.
+  // Counts its bytes in this sum while it lives. Called once, by its publisher.
   void count_in(ByteCounter& in_flight) const noexcept {
     std::size_t bytes = 0;
     for (const memory::BlockRef& block : blocks_) bytes += block->bytes();
@@ -45,11 +44,11 @@ class PublishedSample {
   }
 
   const OneOrMany<memory::BlockRef>& blocks() const noexcept { return blocks_; }
-  memory::Block& block() const noexcept { return **blocks_.begin(); }  // of one that has any
+  memory::Block& block() const noexcept { return **blocks_.begin(); }  // only if it has one
   const OneOrMany<std::uint32_t>& files() const noexcept { return files_; }
-  // Is some of it written by streams?
+  // Returns true if streams write some of it.
   bool on_device() const noexcept { return on_device_; }
-  // Of what others own of it on devices: is it known whether it came to be whole, and was it?
+  // Of other owners' GPU memory: whether its state is final; whether it is complete.
   bool is_settled() const noexcept {
     return std::all_of(leases_.begin(), leases_.end(),
                        [](const auto& lease) { return lease->is_settled(); });
@@ -58,8 +57,8 @@ class PublishedSample {
     return std::all_of(leases_.begin(), leases_.end(),
                        [](const auto& lease) { return lease->intact(); });
   }
-  // The very memory of another participant, this segment of it, that this sample lies in; lives as
-  // long as the sample does. Null: none of it is there.
+  // Returns the memory of another participant, if the sample lies in this segment of it, else null.
+  // It lives as long as the sample.
   PeerMemory* memory_of(const Id& owner, std::uint32_t segment) const noexcept {
     for (const auto& lease : leases_)
       if (PeerMemory* const memory = lease->memory_of(owner, segment)) return memory;
@@ -75,7 +74,7 @@ class PublishedSample {
   mutable CountedBytes in_flight_;  // a statistic
 };
 
-// Empty for a sample that rides in the ring entry itself.
+// Null for a sample that lies in the ring entry itself.
 using PublishedRef = std::shared_ptr<const PublishedSample>;
 
 }  // namespace tensorbus::link

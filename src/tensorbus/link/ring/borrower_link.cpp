@@ -32,12 +32,15 @@ void BorrowerLink::accept(const Accepted& accepted, platform::Fd segment) {
        .address_bytes = geometry.bytes(),
        .memory_bytes = geometry.bytes() + geometry.returns * sizeof(leases_[0])});
   publisher_ = Waker(connected()->wake_page, accepted.wake_slot);
-  // Before the link is made: who has no memory for it has accepted nothing.
+  // Allocates before the link is made: without memory for the leases, nothing is accepted.
   leases_ = std::vector<std::atomic<Lease*>>(geometry.returns);
   segment_.emplace(std::move(segment), geometry);
   segment_->close_descriptor();
   samples_ = SampleRingReader(segment_->slots());
-  returns_ = ReturnRingWriter(segment_->return_tail(), segment_->returns());
+  {
+    const platform::MutexLock lock(release_mutex_);
+    returns_ = ReturnRingWriter(segment_->return_tail(), segment_->returns());
+  }
   max_held_ = accepted.max_held;
   publisher_waits_ = accepted.reliable != 0;
   next_sequence_ = accepted.next_sequence;
@@ -51,7 +54,7 @@ void BorrowerLink::unsubscribe() noexcept {
 
 bool BorrowerLink::pop(Entry& entry) noexcept {
   if (!segment_) return false;
-  // What is only on its way back counts for the owner, who never lends more than we may hold.
+  // Tokens on their way back still count for the owner, which never lends more than we may hold.
   if (outstanding() >= max_held_) give_back_unused();
   if (!samples_.pop(entry)) return false;
   popped_.store(popped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -63,10 +66,10 @@ void BorrowerLink::release_soon(std::uint64_t token) noexcept {
   if (unused_count_ == unused_.size()) give_back_unused();
 }
 
-// They were never entered, so that there is nothing to find them by.
+// These leases were never entered, so nothing can find them.
 void BorrowerLink::give_back_unused() noexcept {
   if (unused_count_ == 0) return;
-  const std::lock_guard lock(release_mutex_);
+  const platform::MutexLock lock(release_mutex_);
   returns_.push(std::span(unused_).first(unused_count_));
   released_.store(released_.load(std::memory_order_relaxed) + unused_count_,
                   std::memory_order_relaxed);
@@ -104,7 +107,7 @@ void BorrowerLink::enter(Lease& lease) {
 
 std::optional<Leased> BorrowerLink::find_lease(const std::byte* first, std::size_t bytes) {
   if (!covers(first) && !hands_on_.load(std::memory_order_relaxed)) return std::nullopt;
-  const std::lock_guard lock(release_mutex_);
+  const platform::MutexLock lock(release_mutex_);
   for (const auto& held : leases_) {
     Lease* const lease = held.load(std::memory_order_acquire);
     if (lease == nullptr) continue;
@@ -118,13 +121,13 @@ std::optional<Leased> BorrowerLink::find_lease(const std::byte* first, std::size
 void BorrowerLink::leave(const Lease& lease) noexcept {
   const auto index = static_cast<std::uint32_t>(lease.token());
   if (index >= leases_.size()) return;
-  const std::lock_guard lock(release_mutex_);
+  const platform::MutexLock lock(release_mutex_);
   leases_[index].store(nullptr, std::memory_order_relaxed);
 }
 
 void BorrowerLink::give_back(std::uint64_t token, std::uint64_t mark) noexcept {
   {
-    const std::lock_guard lock(release_mutex_);
+    const platform::MutexLock lock(release_mutex_);
     const auto index = static_cast<std::uint32_t>(token);
     if (index < leases_.size()) leases_[index].store(nullptr, std::memory_order_relaxed);
     returns_.push(token, mark);

@@ -5,15 +5,15 @@
 
 namespace tensorbus::link {
 
-// Blocks do not overlap, views in one do: who is further below than kMostLooks has hardly anything
-// to do with an address.
+// Blocks do not overlap, but views in a block do. An entry further below an address than kMostLooks
+// rarely holds it.
 std::optional<Leased> LeaseIndex::find(const std::byte* first, std::size_t bytes,
                                        std::size_t most_looks) const {
-  std::vector<std::shared_ptr<Lease>> seen;  // let go of when our mutex is free
+  std::vector<std::shared_ptr<Lease>> seen;  // released after the lock
   std::vector<std::shared_ptr<BorrowerLink>> links;
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   seen.reserve(std::min(most_looks, by_address_.size()));
-  // Places may overlap, several leases may be of one block: whichever is still held will do.
+  // Places may overlap, and several leases may hold one block: any lease that is held will do.
   auto at = by_address_.upper_bound(first);
   for (std::size_t looks = 0; at != by_address_.begin() && looks < most_looks; ++looks) {
     --at;
@@ -32,7 +32,7 @@ std::optional<Leased> LeaseIndex::find(const std::byte* first, std::size_t bytes
 }
 
 void LeaseIndex::add(const std::shared_ptr<BorrowerLink>& link) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   std::erase_if(links_, [](const auto& weak) { return weak.expired(); });
   links_.push_back(link);
 }
@@ -41,12 +41,12 @@ void LeaseIndex::add(Lease& lease) {
   decltype(by_address_) fresh;
   for (const Place& place : lease.places())
     fresh.emplace(place.begin, Entry{&lease, lease.weak_from_this()});
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   by_address_.merge(fresh);
 }
 
 void LeaseIndex::remove(const Lease& lease) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   for (const Place& place : lease.places()) {
     const auto [begin, end] = by_address_.equal_range(place.begin);
     const auto found =

@@ -8,8 +8,8 @@
 
 namespace tensorbus::link {
 
-// The owner's private record of what a link was given and has not returned: the only truth about
-// it. A token is serial << 32 | index; a token that does not match is somebody's bug and is
+// The owner's private record of what a link was given and has not returned; nothing else decides
+// about it. A token is serial << 32 | index. A token that does not match is a borrower's bug and is
 // refused. Not thread-safe: under the publisher's mutex.
 template <typename Sample>
 class LeaseTable {
@@ -29,7 +29,7 @@ class LeaseTable {
     return static_cast<std::uint32_t>(rows_.size() - free_.size());
   }
 
-  // Must not be full.
+  // The table must not be full.
   std::uint64_t issue(Sample sample) {
     const std::uint32_t index = free_.back();
     free_.pop_back();
@@ -47,7 +47,7 @@ class LeaseTable {
     return std::exchange(row.sample, std::nullopt);
   }
 
-  // Null for a token that does not match.
+  // Returns null for a token that does not match.
   const Sample* find(std::uint64_t token) const noexcept {
     const auto index = static_cast<std::uint32_t>(token);
     if (index >= rows_.size()) return nullptr;

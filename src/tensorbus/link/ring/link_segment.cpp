@@ -12,7 +12,7 @@ constexpr std::size_t kHeaderBytes = 4096;
 constexpr std::size_t kReturnTailOffset = 128;        // a cache line that only the borrower writes
 constexpr std::uint64_t kMagic = 0x316b6e696c737562;  // "buslink1"
 
-// For debuggers and core files; nobody reads it back.
+// For debuggers and core files; Tensorbus does not read it.
 struct Header {
   std::uint64_t magic = kMagic;
   std::uint32_t slots = 0;

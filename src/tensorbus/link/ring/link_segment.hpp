@@ -10,7 +10,7 @@
 
 namespace tensorbus::link {
 
-// How many slots each ring of a link has: powers of two.
+// The numbers of slots of a link's two rings: powers of two.
 struct Geometry {
   std::uint32_t slots = 0;
   std::uint32_t returns = 0;
@@ -22,13 +22,13 @@ struct Geometry {
 inline constexpr std::uint32_t kMaxDepth = 1 << 16;
 inline constexpr std::uint32_t kMaxHeld = 1 << 20;
 
-// The memory of one link: a header page, the sample ring, the return ring. Both ends map it
-// writable and take the geometry from ACCEPTED, never from the memory.
+// Owns the memory of one link: a header page, the sample ring, the return ring. Both ends map it
+// writable, and take the geometry from ACCEPTED, never from the memory.
 class LinkSegment {
  public:
-  // The owner makes it ...
+  // The owner's end: makes the memory.
   explicit LinkSegment(Geometry geometry);
-  // ... and the borrower maps what it was sent. Throws Error(kProtocol).
+  // The borrower's end: maps the memory it was sent. Throws Error(kProtocol).
   LinkSegment(platform::Fd memfd, Geometry geometry);
 
   const platform::Fd& memfd() const noexcept { return memfd_; }
@@ -37,7 +37,7 @@ class LinkSegment {
   ReturnWord* return_tail() const noexcept;
   std::span<ReturnSlot> returns() const noexcept;
 
-  // The descriptor is needed only to pass it on.
+  // Closes the descriptor, which is needed only until it was sent.
   void close_descriptor() noexcept { memfd_.reset(); }
 
  private:

@@ -8,8 +8,8 @@
 
 namespace tensorbus::link {
 
-// Who lent one thing by message (LENT): its token goes back by message. With token 0, or an owner
-// that is dead, nothing does.
+// The lender of one thing that was lent by message (LENT): its token goes back by message. With
+// token 0, or a dead owner, nothing goes back.
 class MessageLeaseSource final : public LeaseSource {
  public:
   MessageLeaseSource(std::shared_ptr<const Source> source, std::shared_ptr<PeerMemory> connected,
@@ -25,7 +25,7 @@ class MessageLeaseSource final : public LeaseSource {
 
  private:
   const std::shared_ptr<LeaseIndex> lent_;
-  Channel::Prepared return_;  // said at the end, which has to work without memory
+  Channel::Prepared return_;  // prepared, because it must work without memory
 };
 
 }  // namespace tensorbus::link

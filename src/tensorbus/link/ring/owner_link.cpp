@@ -7,8 +7,8 @@
 namespace tensorbus::link {
 namespace {
 
-constexpr std::uint32_t kBacklog = 4;  // so many that are out mean that the borrower is behind
-constexpr std::uint32_t kAhead = 3;    // positions: their lines come while these are written
+constexpr std::uint32_t kBacklog = 4;     // with more samples out, the borrower is behind
+constexpr std::uint32_t kWriteAhead = 3;  // positions: their cache lines are fetched meanwhile
 
 }  // namespace
 
@@ -34,11 +34,12 @@ memory::PeerCost OwnerLink::cost_of(LinkLimits limits) noexcept {
 }
 
 std::uint32_t OwnerLink::in_ring() noexcept {
-  // What came back was popped before: often that alone says that there is room, and the slot that
-  // the borrower polls is left alone. One that returns what it never popped hurts its own link.
+  // Every returned sample was popped before. Often this alone shows that there is room; then the
+  // slot that the borrower polls is not touched. A borrower that returns what it never popped harms
+  // only its own link.
   const std::uint64_t outstanding = leases_.outstanding();
   if (next_ - oldest_ > outstanding) oldest_ = next_ - outstanding;
-  // Looks at shared words only when the private count says that the ring may be full.
+  // Reads shared words only if the private count says that the ring may be full.
   while (next_ - oldest_ >= limits_.depth && samples_.is_taken(oldest_)) ++oldest_;
   return static_cast<std::uint32_t>(next_ - oldest_);
 }
@@ -57,7 +58,7 @@ std::uint32_t OwnerLink::drop_until_room() {
 bool OwnerLink::drop_oldest() noexcept {
   const std::uint64_t position = oldest_++;
   if (!samples_.drop(position)) return false;
-  // A borrower that returned the lease without having popped it has hurt its own link alone.
+  // A borrower that returned this lease without popping it has harmed only its own link.
   take_back(token_at(position));
   return true;
 }
@@ -73,7 +74,7 @@ void OwnerLink::pass_segments(const PublishedRef& sample) {
 }
 
 void OwnerLink::prepare(const PublishedRef& sample, const platform::GpuStream* writer) {
-  prepared_.reset();  // that of a sample which came to nothing
+  prepared_.reset();  // of an earlier sample that was not pushed
   pass_segments(sample);
   if (sample && sample->on_device()) returning_.reserve(limits_.depth + limits_.max_held);
   prepared_ = segments_->mark_for(sample, writer);
@@ -88,10 +89,11 @@ void OwnerLink::push(Entry& entry, PublishedRef sample, const platform::GpuStrea
   platform::kill_point("publish.issued");
   token_at(next_) = entry.token;
   samples_.push(next_++, entry);
-  // One further on: by then it is here. Not one that the borrower may still want, and not for one
-  // that keeps up: it looks at the slot all the time, and would only have to give it back twice.
-  if (leases_.outstanding() > kBacklog && next_ + kAhead + 1 - oldest_ < tokens_.size())
-    samples_.fetch_to_write(next_ + kAhead);
+  // Fetches a slot one further on, so that it has arrived when it is needed. Not a slot that the
+  // borrower may still read. And not for a borrower that keeps up: it polls the slot, and the cache
+  // line would have to go back to it.
+  if (leases_.outstanding() > kBacklog && next_ + kWriteAhead + 1 - oldest_ < tokens_.size())
+    samples_.fetch_to_write(next_ + kWriteAhead);
 }
 
 bool OwnerLink::drain() {
@@ -119,7 +121,7 @@ void OwnerLink::take_back(std::uint64_t token) noexcept {
 
 void OwnerLink::return_when_reached(std::uint64_t token, std::uint64_t mark) noexcept {
   if (returning_.size() == returning_.capacity())
-    ++bad_returns_;  // one of them came twice, or was never on a device
+    ++bad_returns_;  // one came back twice, or was never on a device
   else
     returning_.push_back({token, mark});
 }
@@ -130,7 +132,7 @@ void OwnerLink::recall() noexcept {
 
 void OwnerLink::take_all_back() noexcept {
   (void)drain();
-  // The borrower may live, and its streams read still what it has let go of.
+  // The borrower may live, and its streams may still read what it has returned.
   for (const Returning& lease : returning_)
     if (auto sample = leases_.take_back(lease.token))
       segments_->keep_until(lease.mark, *std::move(sample));

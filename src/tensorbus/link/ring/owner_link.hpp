@@ -18,15 +18,15 @@ struct LinkLimits {
   std::uint32_t max_held = 0;  // samples popped and not returned
 };
 
-// The owner's end of a link: what goes out, what comes back, and the private records about it.
-// Not thread-safe: under the publisher's mutex.
+// The owner's end of a link: the samples it sends, the leases that come back, and the private
+// records of both. Not thread-safe: under the publisher's mutex.
 class OwnerLink {
  public:
-  // `grant`: what the subscriber may do with what is pushed.
+  // `grant`: what the subscriber may do with the samples.
   OwnerLink(LinkLimits limits, Waker subscriber, std::shared_ptr<SegmentSender> segments,
             memory::Grant grant = memory::Grant::kRead);
 
-  // What a link takes of its owner: its rings, and the bookkeeping of them.
+  // Returns what a link costs its owner: its rings, and their records.
   static memory::PeerCost cost_of(LinkLimits limits) noexcept;
 
   const LinkSegment& segment() const noexcept { return segment_; }
@@ -35,39 +35,40 @@ class OwnerLink {
 
   enum class Room { kYes, kRingFull, kAllHeld };
   Room room();
-  // Takes the oldest samples back until there is room; returns how many. Ends without room only
-  // when the borrower holds all that it may.
+  // Takes the oldest samples back until there is room; returns how many. Ends without room only if
+  // the borrower holds as many as it may.
   std::uint32_t drop_until_room();
 
-  // What of the next push() can fail: sees to it that the borrower gets the segments that the
-  // sample lies in, and is told when it is whole. Throws Error or std::bad_alloc.
+  // Does the part of the next push() that can fail: sends the borrower the segments of the sample,
+  // and the mark for when it is complete. Throws Error or std::bad_alloc.
   void prepare(const PublishedRef& sample, const platform::GpuStream* writer = nullptr);
-  // There must be room. Gives the entry this link's token and mark. Does not wake the subscriber.
-  // Throws the same, and leaves everything as it was; not after prepare(). `writer`: see
-  // SegmentSender::mark_for().
+  // Pushes a sample; there must be room. Gives the entry this link's token and mark. Does not wake
+  // the subscriber. Throws like prepare(), and then leaves everything unchanged; after prepare() it
+  // does not throw. `writer`: see SegmentSender::mark_for().
   void push(Entry& entry, PublishedRef sample, const platform::GpuStream* writer = nullptr);
 
-  // Takes back what the borrower returned. False if its return ring makes no sense: then the link
-  // is broken for good, and what it has out comes back at its end.
+  // Takes back what the borrower returned. Returns false if its return ring is invalid: then the
+  // link is broken for ever, and its samples come back when it ends.
   [[nodiscard]] bool drain();
   bool broken() const noexcept { return broken_; }
-  // Is it worth a look whether something came back? For memory always; for leases of samples that
-  // lay in their entries when half of all are out: a look takes the borrower's cache line away.
+  // Returns true if draining is likely to free something. Always for samples in memory. For samples
+  // that lie in their entries only if half of all leases are out, because draining takes a cache
+  // line away from the borrower.
   bool worth_draining() const noexcept {
     return with_memory_ != 0 || 2 * outstanding() >= leases_.capacity();
   }
-  // Takes back everything that the borrower has not popped.
+  // Takes back all samples that the borrower has not popped.
   void recall() noexcept;
-  // The borrower is gone: everything comes back. Nothing may be pushed afterwards.
+  // Takes back everything, when the borrower is gone. Nothing may be pushed afterwards.
   void take_all_back() noexcept;
 
   std::uint32_t outstanding() const noexcept { return leases_.outstanding(); }
-  // What is out under this token; null if nothing is.
+  // Returns the sample that is out under this token, or null.
   PublishedRef issued(std::uint64_t token) const noexcept {
     const PublishedRef* const found = leases_.find(token);
     return found != nullptr ? *found : nullptr;
   }
-  // Are there leases that are on their way back, behind a stream of the borrower's?
+  // Returns true if leases came back that wait for a stream of the borrower.
   bool awaits_streams() const noexcept { return !returning_.empty(); }
   std::uint64_t bad_returns() const noexcept { return bad_returns_; }
   void close_descriptor() noexcept { segment_.close_descriptor(); }
@@ -87,19 +88,19 @@ class OwnerLink {
   SampleRingWriter samples_;
   ReturnRingReader returns_;
   LeaseTable<PublishedRef> leases_;
-  std::uint32_t with_memory_ = 0;  // of them
+  std::uint32_t with_memory_ = 0;  // of the leases: not lying in their entries
   struct Returning {
     std::uint64_t token = 0;
     std::uint64_t mark = 0;
   };
   std::vector<Returning> returning_;  // has room for all leases once one is on a device
   std::optional<memory::Mark> prepared_;
-  std::vector<std::uint64_t> tokens_;  // by slot: the lease that lies there
-  std::uint64_t next_ = 0;             // position of the next push
+  std::vector<std::uint64_t> tokens_;  // by slot: the token of the sample there
+  std::uint64_t next_ = 0;             // the position of the next push
   std::uint64_t oldest_ = 0;           // no position before this one is full
   std::uint64_t bad_returns_ = 0;
   bool broken_ = false;
-  std::uint32_t last_segment_ = kInlineSegment;  // the one we know was sent
+  std::uint32_t last_segment_ = kInlineSegment;  // the last segment that is known to be sent
   Waker subscriber_;
   std::shared_ptr<SegmentSender> segments_;
   memory::Grant grant_;

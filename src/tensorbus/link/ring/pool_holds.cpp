@@ -19,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kTimeToDie{1};
 
-// The last that is held for a borrower.
+// The holds of a borrower that is gone.
 struct Rest {
   std::shared_ptr<Channel> channel{};
   std::shared_ptr<const platform::Fd> pidfd{};
@@ -33,7 +33,7 @@ bool is_dead(const platform::Fd& pidfd) {
 }
 
 // A process that is being killed may close its socket before the driver has taken back what it had
-// imported; one that lives has closed all of it, or never opened it.
+// imported. A process that lives has closed its imports before it hangs up, or never opened them.
 bool is_over(Rest& rest) {
   if (!rest.hung_up_at) {
     if (!rest.channel->peer_is_gone()) return false;
@@ -52,7 +52,7 @@ PoolHolds::Hold PoolHolds::take(std::uint32_t segment) {
   return std::move(found.mapped());
 }
 
-// The channel stays as well, so that its end is seen; the borrower reads that nothing more comes.
+// The channel stays open too, so that its end is seen; the borrower reads that nothing more comes.
 void PoolHolds::end(std::shared_ptr<const platform::Fd> pidfd) noexcept {
   if (holds_.empty()) return;
   std::shared_ptr<Rest> rest;
@@ -61,7 +61,7 @@ void PoolHolds::end(std::shared_ptr<const platform::Fd> pidfd) noexcept {
     *rest = {channel_, std::move(pidfd), std::exchange(holds_, {})};
     ::shutdown(channel_->fd(), SHUT_WR);
     if (!is_over(*rest)) memory::DeviceWatch::retry([rest] { return is_over(*rest); });
-  } catch (const std::exception&) {  // for good, rather than early
+  } catch (const std::exception&) {  // leaked, not released early
     new (std::nothrow) std::shared_ptr<Rest>(std::move(rest));
     new (std::nothrow) decltype(holds_)(std::move(holds_));
   }

@@ -9,8 +9,8 @@
 
 namespace tensorbus::link {
 
-// What one borrower was sent of memory pools, and keeps until it has closed it: their memory must
-// not be freed before. Not thread-safe.
+// Holds the memory of pools that one borrower was sent, until the borrower has closed it: the
+// memory must not be freed before. Not thread-safe.
 class PoolHolds {
  public:
   using Hold = std::shared_ptr<const void>;
@@ -20,15 +20,15 @@ class PoolHolds {
   PoolHolds& operator=(const PoolHolds&) = delete;
   ~PoolHolds() { end(nullptr); }
 
-  // Before the segment is sent. Throws std::bad_alloc, and then has done nothing.
+  // Called before the segment is sent. If it throws std::bad_alloc, nothing has changed.
   void add(std::uint32_t segment, Hold hold) { holds_.emplace(segment, std::move(hold)); }
-  // It was not sent, after all.
+  // Called if the segment was not sent after all.
   void remove(std::uint32_t segment) noexcept { holds_.erase(segment); }
-  // The borrower has closed it: what is returned may go. Throws Error(kProtocol) if it has none of
-  // it.
+  // The borrower has closed the segment: the result may be released. Throws Error(kProtocol) if the
+  // borrower does not have it.
   Hold take(std::uint32_t segment);
-  // Nothing more comes from the borrower, or is heard: what it has not closed stays until it hangs
-  // up, which it does when it has. If it died, `pidfd` says when; null if there is none.
+  // The borrower sends nothing more. What it has not closed is kept until it hangs up, which it
+  // does after closing everything. If it died, `pidfd` says when; null if it has none.
   void end(std::shared_ptr<const platform::Fd> pidfd) noexcept;
 
  private:

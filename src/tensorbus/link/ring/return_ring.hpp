@@ -10,12 +10,12 @@
 namespace tensorbus::link {
 
 // Leases on their way back from the borrower. The ring has a slot for every lease that can be
-// outstanding on the link (a power of two), so the borrower never waits and never looks at the
+// outstanding on the link (a power of two). So the borrower never waits, and never reads the
 // owner's position.
 using ReturnWord = std::atomic<std::uint64_t>;
 struct ReturnSlot {
   ReturnWord token{0};
-  ReturnWord mark{0};  // of the borrower's timeline, packed: the lease is back when it is reached
+  ReturnWord mark{0};  // packed, of the borrower's timeline: the lease is back when reached
 };
 static_assert(sizeof(ReturnSlot) == 16);
 
@@ -29,7 +29,7 @@ class ReturnRingWriter {
     write(token, mark);
     move_tail();
   }
-  // All of them with one store of the tail: the owner finds none, or all.
+  // Pushes all of them with one store of the tail: the owner finds none, or all.
   void push(std::span<const std::uint64_t> tokens) noexcept {
     for (const std::uint64_t token : tokens) write(token, 0);
     move_tail();
@@ -43,7 +43,7 @@ class ReturnRingWriter {
     platform::kill_point("release.token_written");
   }
   void move_tail() noexcept {
-    // Release: pairs with the acquire in drain(); our last read of the tensor comes first too.
+    // Release: pairs with the acquire in drain(); our last read of the tensor comes before it, too.
     tail_->store(position_, std::memory_order_release);
     platform::kill_point("release.tail_moved");
   }
@@ -60,8 +60,8 @@ class ReturnRingReader {
   ReturnRingReader(const ReturnWord* tail, std::span<const ReturnSlot> slots)
       : tail_(tail), slots_(slots) {}
 
-  // Calls take(token, mark) for everything that came back. False if the borrower's position makes
-  // no sense: then the link is to be ended.
+  // Calls take(token, mark) for everything that came back. Returns false if the borrower's position
+  // is invalid: then the caller ends the link.
   template <typename Take>
   [[nodiscard]] bool drain(Take take) {
     const std::uint64_t tail = tail_->load(std::memory_order_acquire);  // pairs with push()

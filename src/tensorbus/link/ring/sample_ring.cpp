@@ -11,24 +11,24 @@ namespace {
 
 constexpr std::size_t kHeadWords = 7;
 constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
-constexpr std::uint32_t kBacklog = 4;  // so many in a row mean that the owner is ahead
-constexpr std::uint32_t kAhead = 3;    // positions: their lines come while these are read
+constexpr std::uint32_t kRowOfReads = 4;  // with so many in a row, the owner is ahead
+constexpr std::uint32_t kReadAhead = 3;   // positions: their cache lines are fetched meanwhile
 
-// No owner comes this far: at 10^9 samples a second in 146 years.
+// No owner reaches this position: at 10^9 samples a second it takes 146 years.
 constexpr std::uint64_t kMostPositions = std::uint64_t{1} << 62;
 
 constexpr std::uint64_t full(std::uint64_t position) { return 2 * position + 1; }
 constexpr std::uint64_t taken(std::uint64_t position) { return 2 * position + 2; }
 constexpr std::uint64_t position_of(std::uint64_t state) { return (state - 1) / 2; }
 
-// Words of an entry that carry something.
+// Returns how many words of an entry are in use.
 std::size_t words_in_use(std::uint32_t segment, std::uint32_t length) {
   if (segment != kInlineSegment) return kHeadWords;
   const std::size_t bytes = std::min<std::size_t>(length, kInlineBytes);
   return kHeadWords + (bytes + kWordBytes - 1) / kWordBytes;
 }
 
-// The words [begin, end) of a slot, to where an entry has them.
+// Copies the words [begin, end) of a slot to their places in an entry.
 void copy_words(const Slot& slot, std::size_t begin, std::size_t end, Entry& entry) {
   auto* const bytes = reinterpret_cast<std::byte*>(&entry);
   for (std::size_t i = begin; i < end; ++i) {
@@ -42,14 +42,14 @@ void copy_words(const Slot& slot, std::size_t begin, std::size_t end, Entry& ent
 void SampleRingWriter::push(std::uint64_t position, const Entry& entry) noexcept {
   Slot& target = slot(position);
   const auto* const bytes = reinterpret_cast<const std::byte*>(&entry);
-  // The second cache line first: it is on its way when the state, in the first, tells the borrower.
+  // The second cache line first: it is on its way when the state, in the first, is seen.
   for (std::size_t i = words_in_use(entry.segment, entry.length); i-- > 0;) {
     std::uint64_t word = 0;
     std::memcpy(&word, bytes + i * kWordBytes, kWordBytes);
     target.words[i].store(word, std::memory_order_relaxed);
   }
   platform::kill_point("publish.entry_written");
-  // Release: pairs with the acquire in pop(); the words and the tensor's bytes come first.
+  // Release: pairs with the acquire in pop(); the words and the tensor's bytes come before it.
   target.state.store(full(position), std::memory_order_release);
   platform::kill_point("publish.entry_full");
 }
@@ -61,7 +61,7 @@ void SampleRingWriter::fetch_to_write(std::uint64_t position) const noexcept {
 
 bool SampleRingWriter::drop(std::uint64_t position) noexcept {
   std::uint64_t expected = full(position);
-  // Acquire: if the borrower won, what it did with the slot comes before we overwrite it.
+  // Acquire: if the borrower won, its reads of the slot come before we overwrite it.
   const bool dropped = slot(position).state.compare_exchange_strong(
       expected, taken(position), std::memory_order_acq_rel, std::memory_order_acquire);
   if (dropped) platform::kill_point("drop.taken");
@@ -75,8 +75,8 @@ bool SampleRingWriter::is_taken(std::uint64_t position) const noexcept {
 
 bool SampleRingReader::pop(Entry& entry) noexcept {
   if (broken_) return false;
-  // Every turn moves `next_` forward over what was dropped. States that stand still end this in two
-  // rounds: in the first it meets the newest of them, in the second it comes there.
+  // Every turn moves `next_` forward over dropped samples. If the states do not change, this ends
+  // in two rounds: the first finds the newest state, the second reaches it.
   for (std::size_t turns = 0; turns <= 2 * slots_.size(); ++turns) {
     Slot& source = slot(next_);
     __builtin_prefetch(&source.words[kHeadWords]);  // the second cache line, beside the first
@@ -86,7 +86,7 @@ bool SampleRingReader::pop(Entry& entry) noexcept {
       in_a_row_ = 0;
       return false;
     }
-    if (state > taken(next_)) {  // the owner went round: the oldest it can still hold is this one
+    if (state > taken(next_)) {  // the owner is a round ahead: this is the oldest that it can hold
       broken_ = !is_possible(state);
       if (broken_) return false;
       next_ = std::max(next_ + 1, position_of(state) - slots_.size() + 1);
@@ -95,9 +95,9 @@ bool SampleRingReader::pop(Entry& entry) noexcept {
     if (state == full(next_)) {
       copy_words(source, 0, kHeadWords, entry);
       copy_words(source, kHeadWords, words_in_use(entry.segment, entry.length), entry);
-      // Release: the copy above is complete before the owner may see the slot taken. If the
-      // owner dropped it first, the copy may be torn and is thrown away. Sequentially consistent:
-      // an owner that waits for this slot sees it taken, or we see that it sleeps.
+      // Release: the copy above is complete before the owner may see the slot taken. If the owner
+      // dropped it first, the copy may be torn and is thrown away. Sequentially consistent: an
+      // owner that waits for this slot sees it taken, or we see that it sleeps.
       if (source.state.compare_exchange_strong(state, taken(next_), std::memory_order_seq_cst,
                                                std::memory_order_relaxed)) {
         ++next_;
@@ -111,23 +111,23 @@ bool SampleRingReader::pop(Entry& entry) noexcept {
   return false;
 }
 
-// Behind several samples there are more, as a rule, which the owner has written already: then one
-// further on is brought here meanwhile, its state to be swapped.
+// After several samples in a row there are usually more, already written by the owner. So a slot
+// further on is fetched meanwhile, its state for writing.
 void SampleRingReader::fetch_next() noexcept {
-  if (++in_a_row_ < kBacklog) return;
-  const Slot& coming = slot(next_ + kAhead);
+  if (++in_a_row_ < kRowOfReads) return;
+  const Slot& coming = slot(next_ + kReadAhead);
   platform::fetch_to_write(&coming.state);
   __builtin_prefetch(&coming.words[kHeadWords]);
 }
 
-// The slot has had positions that are a whole number of rounds away from `next_`, and no others.
+// A slot only ever holds positions that are whole rounds away from `next_`.
 bool SampleRingReader::is_possible(std::uint64_t state) const noexcept {
   const std::uint64_t position = position_of(state);
   return position < kMostPositions && ((position - next_) & (slots_.size() - 1)) == 0;
 }
 
 bool SampleRingReader::ready() const noexcept {
-  // Acquire: as in pop(), which is asked next. The same comparison, so that both agree.
+  // Acquire: as in pop(), which is called next. The same comparison, so that both agree.
   const std::uint64_t state = slot(next_).state.load(std::memory_order_acquire);
   return !broken_ && state >= full(next_);
 }

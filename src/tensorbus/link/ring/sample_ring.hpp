@@ -11,22 +11,22 @@ namespace tensorbus::link {
 inline constexpr std::size_t kInlineBytes = 64;
 inline constexpr std::uint32_t kInlineSegment = 0xffffffff;
 
-// What travels in a slot beside its state. Offsets: docs/protocol.md, section 4.
+// The content of a slot beside its state. Offsets: docs/protocol.md, section 4.
 struct Entry {
   std::uint64_t sequence = 0;
   std::uint64_t timestamp_ns = 0;
   std::uint64_t token = 0;
-  std::uint32_t length = 0;                // bytes of the descriptor
-  std::uint32_t segment = kInlineSegment;  // where the descriptor is
+  std::uint32_t length = 0;                // of the descriptor, in bytes
+  std::uint32_t segment = kInlineSegment;  // the segment of the descriptor
   std::uint64_t offset = 0;
   std::uint64_t fingerprint = 0;
-  std::uint64_t timeline = 0;  // a mark, packed; 0: whole, or in host memory
+  std::uint64_t timeline = 0;  // a packed mark; 0: complete, or in host memory
   std::array<std::byte, kInlineBytes> inline_bytes{};
 
   bool is_inline() const noexcept { return segment == kInlineSegment; }
 };
 
-// 128 bytes: two cache lines that the adjacent-line prefetcher brings together. All words are
+// 128 bytes: two cache lines that the adjacent-line prefetcher fetches together. All words are
 // atomics, because a borrower may copy an entry while the owner overwrites it.
 struct alignas(128) Slot {
   std::atomic<std::uint64_t> state;
@@ -34,11 +34,11 @@ struct alignas(128) Slot {
 };
 static_assert(sizeof(Slot) == 128 && sizeof(Entry) == 120);
 
-// One ring from the owner to one borrower (docs/protocol.md, section 3). Position p lives in slot p
-// mod slots, and slots is a power of two. Invariants:
-// 1. state(p): older, full(p) = 2p + 1, taken(p) = 2p + 2, newer; it only ever grows.
+// One ring from the owner to one borrower (docs/protocol.md, section 3). Position p lies in slot
+// p mod slots; slots is a power of two. Invariants:
+// 1. state(p): older, full(p) = 2p + 1, taken(p) = 2p + 2, newer; it only grows.
 // 2. Exactly one of pop(p) and drop(p) succeeds: both swap from full(p).
-// 3. The owner writes the words of p only when p - slots was taken.
+// 3. The owner writes the words of p only after p - slots was taken.
 
 // The owner's end. Not thread-safe: under the publisher's mutex.
 class SampleRingWriter {
@@ -48,10 +48,10 @@ class SampleRingWriter {
 
   // `position` must be the next one, and its slot taken.
   void push(std::uint64_t position, const Entry& entry) noexcept;
-  // Takes an entry back. False: the borrower has popped it.
+  // Takes an entry back. Returns false if the borrower has popped it.
   [[nodiscard]] bool drop(std::uint64_t position) noexcept;
   bool is_taken(std::uint64_t position) const noexcept;
-  // Has its cache lines brought here, to be written. Its slot should be taken.
+  // Fetches the cache lines of a position for writing. Its slot should be taken.
   void fetch_to_write(std::uint64_t position) const noexcept;
 
  private:
@@ -71,13 +71,13 @@ class SampleRingReader {
 
   // After a pop() that found nothing, ready() is false until the owner writes to the ring again.
   [[nodiscard]] bool pop(Entry& entry) noexcept;
-  // Would pop() find something? May be wrong when the owner drops at this moment.
+  // Returns true if pop() would find something. May be wrong if the owner drops at this moment.
   bool ready() const noexcept;
-  // A pop() met a state that no owner writes: the ring is read no more.
+  // Returns true if pop() found a state that no owner writes: the ring is read no more.
   bool broken() const noexcept { return broken_; }
 
  private:
-  // Can the slot of `next_` have this state, which is newer than taken(next_)?
+  // Returns true if the slot of `next_` can have this state, which is newer than taken(next_).
   bool is_possible(std::uint64_t state) const noexcept;
   void fetch_next() noexcept;
   Slot& slot(std::uint64_t position) const noexcept {
@@ -86,7 +86,7 @@ class SampleRingReader {
 
   std::span<Slot> slots_;
   std::uint64_t next_ = 0;
-  std::uint32_t in_a_row_ = 0;  // that were popped, and none was missing
+  std::uint32_t in_a_row_ = 0;  // popped without a missing one between
   bool broken_ = false;
 };
 

@@ -9,7 +9,7 @@
 namespace tensorbus::link {
 namespace {
 
-// Each has a descriptor of ours, until a borrower that was stopped reads on.
+// Each unread message has a descriptor of ours, until a stopped borrower reads on.
 constexpr std::size_t kMostUnread = 256;
 
 std::uint32_t as_field(memory::Grant grant) { return grant == memory::Grant::kWrite ? 1 : 0; }
@@ -26,10 +26,10 @@ SegmentSender::SegmentSender(std::shared_ptr<Channel> channel, std::shared_ptr<m
 SegmentSender::~SegmentSender() { holds_.end(std::move(peer_)); }
 
 void SegmentSender::ensure_sent(std::uint32_t segment, memory::Grant grant) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (sent_.contains({segment, grant})) return;
   require_reader();
-  decltype(sent_) one;  // takes its memory before the message is out
+  decltype(sent_) one;  // allocates before the message is sent
   one.emplace(segment, grant);
   if (memory::FileSegments::is_number(segment))
     send_file(segment, grant);
@@ -67,7 +67,7 @@ void SegmentSender::send_file(std::uint32_t segment, memory::Grant grant) {
 }
 
 void SegmentSender::send_device_memory(std::uint32_t segment, memory::Grant grant) {
-  (void)timeline();  // whoever has the one has the other
+  (void)timeline();  // a peer with device memory also has the timeline
   if (memory::DeviceExports::is_number(segment)) return send_export(segment);
   memory::SharedSegment shared = device_memory_->share_segment(segment);
   std::vector<platform::Fd> fds;
@@ -103,7 +103,7 @@ void SegmentSender::send_pooled(const DeviceExport& message,
   }
 }
 
-// All descriptors are made before any is sent.
+// Makes all descriptors before any is sent.
 void SegmentSender::send_chunks(DeviceExport message, const platform::ForeignMemory& memory) {
   std::vector<platform::Fd> fds;
   for (const auto& chunk : memory.chunks()) fds.push_back(chunk.allocation.descriptor());
@@ -120,13 +120,12 @@ void SegmentSender::send_chunks(DeviceExport message, const platform::ForeignMem
 memory::Mark SegmentSender::mark_for(const PublishedRef& sample,
                                      const platform::GpuStream* writer) {
   if (!sample || !sample->on_device()) return {};
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   memory::Timeline& timeline = this->timeline();
   return writer != nullptr ? timeline.signal(*writer)
                            : device_memory_->marks().when_whole(timeline, sample->blocks().span());
 }
 
-// Under mutex_.
 memory::Timeline& SegmentSender::timeline() {
   if (made_) return *made_;
   require_reader();
@@ -140,17 +139,17 @@ memory::Timeline& SegmentSender::timeline() {
 }
 
 void SegmentSender::know_peer(std::shared_ptr<const platform::Fd> pidfd) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   peer_ = std::move(pidfd);
 }
 
 void SegmentSender::peer_hung_up() noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (made_ && !peer_) made_->peer_died();
   holds_.end(peer_);
 }
 
-// A borrower that writes nonsense gets its lease back too early, to its own harm.
+// A borrower that writes an invalid mark gets its lease back too early, and harms only itself.
 bool SegmentSender::reached(std::uint64_t packed_mark) const noexcept {
   const memory::Mark mark = memory::Mark::of(packed_mark);
   const memory::Timeline* const timeline = timeline_.load(std::memory_order_acquire);
@@ -167,7 +166,7 @@ void SegmentSender::keep_until(std::uint64_t packed_mark, PublishedRef sample) n
 }
 
 void SegmentSender::retire(std::uint32_t segment) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const bool sent = sent_.contains({segment, memory::Grant::kRead}) ||
                     sent_.contains({segment, memory::Grant::kWrite}) || begun_.contains(segment);
   if (!sent) return;
@@ -179,7 +178,7 @@ void SegmentSender::retire(std::uint32_t segment) {
 
 void SegmentSender::closed(std::uint32_t segment) {
   PoolHolds::Hold gone;  // goes without our mutex
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   gone = holds_.take(segment);
 }
 

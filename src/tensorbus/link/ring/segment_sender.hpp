@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <utility>
 
@@ -13,11 +12,12 @@
 #include "tensorbus/link/wire/channel.hpp"
 #include "tensorbus/memory/host/arena.hpp"
 #include "tensorbus/memory/peer_budget.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::link {
 
-// Passes the owner's segments to one borrower, before the first entry that refers to one is pushed,
-// and each once; once more to be written, if a link may do that. Thread-safe.
+// Sends the owner's segments to one borrower, each once, before the first entry that refers to it.
+// A segment that a link may write is sent a second time, writable. Thread-safe.
 class SegmentSender {
  public:
   SegmentSender(
@@ -25,38 +25,40 @@ class SegmentSender {
       std::shared_ptr<memory::DeviceMemory> device_memory = nullptr);  // null: none is lent
   ~SegmentSender();
 
-  // Who pays for what it does not read. Before anything is sent.
+  // Sets the account for unread messages. Called before anything is sent.
   void pay_from(memory::PeerAccount account) { account_ = std::move(account); }
-  // Whose end is awaited with what its streams still use. Before anything is sent.
+  // Sets the process whose end is watched for memory that its streams still use. Called before
+  // anything is sent.
   void know_peer(std::shared_ptr<const platform::Fd> pidfd);
 
-  // The peer has hung up, or we have. It is dead for who has no pidfd of it.
+  // The connection has ended on either side. Without a pidfd of the peer, the peer counts as dead.
   void peer_hung_up() noexcept;
 
-  // Throws Error(kOutOfMemory) when there is no descriptor left to pass it by, Error(kSystem) when
-  // the borrower has not read what it was passed before.
+  // Throws Error(kOutOfMemory) if no descriptor is left to send it by, Error(kSystem) if the
+  // borrower has not read what it was sent before.
   void ensure_sent(std::uint32_t segment, memory::Grant grant);
   void retire(std::uint32_t segment);
-  // The peer has closed a segment of a pool. Throws Error(kProtocol) if it has none of it.
+  // The peer has closed a segment of a pool. Throws Error(kProtocol) if the peer does not have it.
   void closed(std::uint32_t segment);
 
-  // A mark of the connection's timeline for when the sample is whole; none for one in host memory.
-  // `writer`: the stream that the caller knows to write it last. Throws what ensure_sent() and
-  // WriteMarks throw.
+  // Returns a mark of the connection's timeline for when the sample is complete; none for a sample
+  // in host memory. `writer`: the stream that is known to write it last. Throws what ensure_sent()
+  // and WriteMarks throw.
   memory::Mark mark_for(const PublishedRef& sample, const platform::GpuStream* writer);
-  // Has the borrower got that far? True for what is no mark of its timeline.
+  // Returns true if the borrower has reached this mark, or if it is no mark of its timeline.
   bool reached(std::uint64_t packed_mark) const noexcept;
-  // Until it is, or the borrower's process is dead. For what it has returned, and is through with
-  // but for its streams. Without memory for that, for good.
+  // Keeps a returned sample, which the borrower's streams still read, until the mark is reached or
+  // the borrower's process is dead. If memory is short, it is kept for ever.
   void keep_until(std::uint64_t packed_mark, PublishedRef sample) noexcept;
 
  private:
-  void require_reader() const;
-  void send_device_memory(std::uint32_t segment, memory::Grant grant);
-  void send_export(std::uint32_t segment);
-  void send_pooled(const DeviceExport& message, const platform::ForeignMemory& memory);
-  void send_chunks(DeviceExport message, const platform::ForeignMemory& memory);
-  memory::Timeline& timeline();
+  void require_reader() const TB_REQUIRES(mutex_);
+  void send_device_memory(std::uint32_t segment, memory::Grant grant) TB_REQUIRES(mutex_);
+  void send_export(std::uint32_t segment) TB_REQUIRES(mutex_);
+  void send_pooled(const DeviceExport& message, const platform::ForeignMemory& memory)
+      TB_REQUIRES(mutex_);
+  void send_chunks(DeviceExport message, const platform::ForeignMemory& memory) TB_REQUIRES(mutex_);
+  memory::Timeline& timeline() TB_REQUIRES(mutex_);
 
   void send_segment(std::uint32_t segment, memory::Grant grant);
   void send_file(std::uint32_t segment, memory::Grant grant);
@@ -65,14 +67,16 @@ class SegmentSender {
   std::shared_ptr<memory::Arena> arena_;
   std::shared_ptr<memory::DeviceMemory> device_memory_;
   memory::PeerAccount account_;
-  std::mutex mutex_;
-  std::shared_ptr<const platform::Fd> peer_;
-  std::unique_ptr<memory::Timeline> made_;  // for the first sample on a device
+  platform::Mutex mutex_;
+  std::shared_ptr<const platform::Fd> peer_ TB_GUARDED_BY(mutex_);
+  // For the first sample on a device.
+  std::unique_ptr<memory::Timeline> made_ TB_GUARDED_BY(mutex_);
   // The same; read without our mutex. Release pairs with acquire.
   std::atomic<memory::Timeline*> timeline_{nullptr};
-  std::set<std::pair<std::uint32_t, memory::Grant>> sent_;
-  std::set<std::uint32_t> begun_;  // rows of chunks, of which some may be at the peer
-  PoolHolds holds_;
+  std::set<std::pair<std::uint32_t, memory::Grant>> sent_ TB_GUARDED_BY(mutex_);
+  // Rows of chunks, of which some may be at the peer.
+  std::set<std::uint32_t> begun_ TB_GUARDED_BY(mutex_);
+  PoolHolds holds_ TB_GUARDED_BY(mutex_);
 };
 
 }  // namespace tensorbus::link

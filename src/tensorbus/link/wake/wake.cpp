@@ -11,11 +11,11 @@ namespace tensorbus::link {
 WakePage::WakePage()
     : memfd_(platform::create_sealed_memfd("tensorbus-wake", kWakePageBytes)),
       mapping_(memfd_.get(), kWakePageBytes, platform::Mapping::Access::kReadWrite) {
-  returned_.reserve(kWakeSlots);  // to give one back takes no memory
+  returned_.reserve(kWakeSlots);  // so that giving one back allocates nothing
 }
 
 std::uint32_t WakePage::take_slot() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (!returned_.empty()) {
     const std::uint32_t index = returned_.back();
     returned_.pop_back();
@@ -28,7 +28,7 @@ std::uint32_t WakePage::take_slot() {
 }
 
 void WakePage::give_back_slot(std::uint32_t index) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   returned_.push_back(index);
 }
 
@@ -53,16 +53,16 @@ Sleeper::~Sleeper() {
 }
 
 void Sleeper::enter(std::uint32_t how) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (how == kSleepsOnFutex) ++parked_;
   if (how == kSleepsOnEvent) event_armed_ = true;
   slot().sleeping.store((parked_ > 0 ? kSleepsOnFutex : 0) | (event_armed_ ? kSleepsOnEvent : 0),
                         std::memory_order_relaxed);
-  full_fence();  // pairs with the waker's: it sees `sleeping`, or we see its entry
+  full_fence();  // pairs with the waker's fence: it sees `sleeping`, or we see its entry
 }
 
 void Sleeper::leave(std::uint32_t how) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (how == kSleepsOnFutex) --parked_;
   if (how == kSleepsOnEvent) event_armed_ = false;
   slot().sleeping.store((parked_ > 0 ? kSleepsOnFutex : 0) | (event_armed_ ? kSleepsOnEvent : 0),

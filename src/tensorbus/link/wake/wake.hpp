@@ -5,18 +5,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/files/mapping.hpp"
+#include "tensorbus/platform/mutex.hpp"
 #include "tensorbus/platform/waiting/futex.hpp"
+#include "tensorbus/platform/waiting/stop_condition.hpp"
 
 namespace tensorbus::link {
 
 // docs/protocol.md, section 3, "The wake page".
 struct alignas(64) WakeSlot {
-  std::atomic<std::uint32_t> sleeping;  // written by the page's participant alone
+  std::atomic<std::uint32_t> sleeping;  // written only by the participant that owns the page
   std::atomic<std::uint32_t> wake;      // written by wakers
 };
 static_assert(sizeof(WakeSlot) == 64);
@@ -26,16 +27,13 @@ inline constexpr std::size_t kWakePageBytes = kWakeSlots * sizeof(WakeSlot);
 inline constexpr std::uint32_t kSleepsOnFutex = 1;
 inline constexpr std::uint32_t kSleepsOnEvent = 2;
 
-// How long a park may last before the sleeper looks again by itself.
-inline constexpr std::chrono::milliseconds kParkSlice{100};
-
-// A participant's own page. Untouched slots cost nothing. Thread-safe.
+// A participant's own wake page. Unused slots take no memory. Thread-safe.
 class WakePage {
  public:
   WakePage();
 
   const platform::Fd& memfd() const noexcept { return memfd_; }
-  // Throws Error(kOutOfMemory) when all are taken.
+  // Throws Error(kOutOfMemory) if all slots are taken.
   std::uint32_t take_slot();
   void give_back_slot(std::uint32_t index) noexcept;
   WakeSlot& slot(std::uint32_t index) const noexcept;
@@ -43,16 +41,16 @@ class WakePage {
  private:
   platform::Fd memfd_;
   platform::Mapping mapping_;
-  std::mutex mutex_;
-  std::uint32_t next_ = 0;
-  std::vector<std::uint32_t> returned_;
+  platform::Mutex mutex_;
+  std::uint32_t next_ TB_GUARDED_BY(mutex_) = 0;
+  std::vector<std::uint32_t> returned_ TB_GUARDED_BY(mutex_);
 };
 
-// A peer's page, mapped to wake those who sleep there.
+// A peer's page, mapped to wake its sleepers. Throws Error(kProtocol).
 using PeerWakePage = std::shared_ptr<const platform::Mapping>;
 PeerWakePage map_peer_wake_page(const platform::Fd& memfd);
 
-// One sleeper of this participant. Owns its slot.
+// One sleeper of this participant. Owns its slot. Thread-safe.
 class Sleeper {
  public:
   explicit Sleeper(std::shared_ptr<WakePage> page);
@@ -62,33 +60,34 @@ class Sleeper {
 
   std::uint32_t index() const noexcept { return index_; }
 
-  // How often we were woken. Acquire: pairs with the release of whoever wakes.
+  // Returns how often this sleeper was woken. Acquire: pairs with the release of the waker.
   std::uint32_t wakes() const noexcept { return slot().wake.load(std::memory_order_acquire); }
 
-  // Parks until we were woken once more than `seen`, at most `timeout` and at most kParkSlice,
-  // unless `ready()`, asked after the others can see that we sleep, says that there is something.
-  // Several threads may park at once.
+  // Sleeps until it was woken more often than `seen`, for at most `most` and kParkSlice. `ready()`
+  // is called after wakers can see the sleeper; if it returns true, this does not sleep. Several
+  // threads may call this at once.
   template <typename Ready>
-  platform::FutexWait park(std::uint32_t seen, std::chrono::nanoseconds timeout, Ready ready) {
+  platform::FutexWait park(std::uint32_t seen, std::chrono::nanoseconds most, Ready ready) {
     enter(kSleepsOnFutex);
     const auto outcome =
-        ready() ? platform::FutexWait::kWoken
-                : platform::futex_wait(slot().wake, seen,
-                                       std::min<std::chrono::nanoseconds>(timeout, kParkSlice));
+        ready()
+            ? platform::FutexWait::kWoken
+            : platform::futex_wait(slot().wake, seen,
+                                   std::min<std::chrono::nanoseconds>(most, platform::kParkSlice));
     leave(kSleepsOnFutex);
     return outcome;
   }
 
-  // The same from now on, for those whose `ready()` sees everything that they are woken for.
+  // The same, counted from now, for callers whose `ready()` sees everything they are woken for.
   template <typename Ready>
-  platform::FutexWait park(std::chrono::nanoseconds timeout, Ready ready) {
-    return park(wakes(), timeout, ready);
+  platform::FutexWait park(std::chrono::nanoseconds most, Ready ready) {
+    return park(wakes(), most, ready);
   }
 
-  // Wakes threads of this process that park here.
+  // Wakes the threads of this process that sleep here.
   void wake_own() noexcept;
 
-  // From now on until disarm_event(), wakers also notify through the notifier that they were given.
+  // From now on until disarm_event(), wakers also notify through their notifiers.
   void arm_event() noexcept { enter(kSleepsOnEvent); }
   void disarm_event() noexcept { leave(kSleepsOnEvent); }
 
@@ -99,12 +98,12 @@ class Sleeper {
 
   std::shared_ptr<WakePage> page_;
   std::uint32_t index_;
-  std::mutex mutex_;
-  std::uint32_t parked_ = 0;
-  bool event_armed_ = false;
+  platform::Mutex mutex_;
+  std::uint32_t parked_ TB_GUARDED_BY(mutex_) = 0;
+  bool event_armed_ TB_GUARDED_BY(mutex_) = false;
 };
 
-// Wakes one sleeper of a peer.
+// Wakes one sleeper of a peer. Several threads may wake at once, but not during set_notifier().
 class Waker {
  public:
   Waker() = default;
@@ -113,10 +112,10 @@ class Waker {
 
   void set_notifier(platform::Fd notifier) noexcept { notifier_ = std::move(notifier); }
 
-  // After the caller stored what the sleeper waits for and made one full fence, or swapped it in,
-  // sequentially consistent, which is one.
+  // Call this after storing what the sleeper waits for and one full fence; or after a sequentially
+  // consistent swap, which is also a full fence.
   void wake_if_sleeping() noexcept {
-    // Sequentially consistent: after that fence or swap, which pairs with the fence in
+    // Sequentially consistent: comes after that fence or swap, which pairs with the fence in
     // Sleeper::enter().
     const std::uint32_t sleeping = slot_->sleeping.load(std::memory_order_seq_cst);
     if (sleeping != 0) [[unlikely]]

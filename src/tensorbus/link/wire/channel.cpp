@@ -29,7 +29,7 @@ void Channel::send(Prepared message) noexcept {
 }
 
 void Channel::send_or_queue(Queue message) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const bool waits = pending_.empty();
   if (waits && transmit(message.front()) != platform::Transfer::kWouldBlock) return;
   pending_.splice(pending_.end(), message);
@@ -38,12 +38,12 @@ void Channel::send_or_queue(Queue message) {
 
 bool Channel::try_send_bytes(std::vector<std::byte> bytes) {
   const Pending message{std::move(bytes), {}};
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return pending_.empty() && transmit(message) != platform::Transfer::kWouldBlock;
 }
 
 void Channel::flush() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (pending_.empty()) return;
   while (!pending_.empty()) {
     if (transmit(pending_.front()) == platform::Transfer::kWouldBlock) return;
@@ -53,12 +53,12 @@ void Channel::flush() {
 }
 
 std::size_t Channel::waiting() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return pending_.size();
 }
 
 void Channel::detach() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   wants_to_write_ = [](bool) {};
 }
 

@@ -3,13 +3,13 @@
 #include <cstdint>
 #include <functional>
 #include <list>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "tensorbus/link/wire/control.hpp"
 #include "tensorbus/platform/fd.hpp"
+#include "tensorbus/platform/mutex.hpp"
 #include "tensorbus/platform/unix_socket.hpp"
 
 namespace tensorbus::link {
@@ -95,8 +95,8 @@ class Channel {
 
   platform::Fd socket_;
   std::function<void(bool)> wants_to_write_;
-  std::mutex mutex_;
-  Queue pending_;  // not empty: wants_to_write_(true) was the last call
+  platform::Mutex mutex_;
+  Queue pending_ TB_GUARDED_BY(mutex_);  // not empty: wants_to_write_(true) was the last call
 };
 
 }  // namespace tensorbus::link

@@ -7,8 +7,8 @@
 
 namespace tensorbus::memory {
 
-// Kept by a file, and goes with its mapping. In a forked child it does nothing: the registry is the
-// parent's.
+// Stored in a file, and destroyed with its mapping. Does nothing in a forked child: the registry
+// belongs to the parent.
 class FileSegments::Unmapping {
  public:
   Unmapping(std::weak_ptr<Registry> registry, std::uint32_t number)
@@ -27,7 +27,7 @@ class FileSegments::Unmapping {
 };
 
 void FileSegments::Registry::retire(std::uint32_t number) noexcept {
-  const std::lock_guard lock(mutex);
+  const platform::MutexLock lock(mutex);
   if (files.erase(number) == 0) return;
   retired.push_back(number);
   if (listener) listener();
@@ -35,7 +35,7 @@ void FileSegments::Registry::retire(std::uint32_t number) noexcept {
 
 namespace {
 
-// Without a reference of our own: if it were the last one, the file would end under our lock.
+// Compares without a reference: if that were the last, the file would end under our lock.
 bool is(const std::weak_ptr<const MappedFile>& known,
         const std::shared_ptr<const MappedFile>& file) {
   return !known.owner_before(file) && !file.owner_before(known);
@@ -45,7 +45,7 @@ bool is(const std::weak_ptr<const MappedFile>& known,
 
 std::uint32_t FileSegments::number_of(const std::shared_ptr<const MappedFile>& file) {
   std::shared_ptr<const Unmapping> unmapping;  // goes without the lock, if there is no memory
-  const std::lock_guard lock(registry_->mutex);
+  const platform::MutexLock lock(registry_->mutex);
   auto& files = registry_->files;
   const auto known = std::find_if(files.begin(), files.end(),
                                   [&](const auto& item) { return is(item.second, file); });
@@ -58,13 +58,13 @@ std::uint32_t FileSegments::number_of(const std::shared_ptr<const MappedFile>& f
 }
 
 std::shared_ptr<const MappedFile> FileSegments::find(std::uint32_t number) const {
-  const std::lock_guard lock(registry_->mutex);
+  const platform::MutexLock lock(registry_->mutex);
   const auto found = registry_->files.find(number);
   return found == registry_->files.end() ? nullptr : found->second.lock();
 }
 
 std::vector<std::uint32_t> FileSegments::take_retired() {
-  const std::lock_guard lock(registry_->mutex);
+  const platform::MutexLock lock(registry_->mutex);
   if (registry_->retired.empty()) return {};
   std::vector<std::uint32_t> room;
   room.reserve(registry_->files.size());
@@ -72,7 +72,7 @@ std::vector<std::uint32_t> FileSegments::take_retired() {
 }
 
 void FileSegments::on_retired(std::function<void()> listener) {
-  const std::lock_guard lock(registry_->mutex);
+  const platform::MutexLock lock(registry_->mutex);
   registry_->listener = std::move(listener);
 }
 

@@ -5,39 +5,41 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "tensorbus/memory/file/mapped_file.hpp"
 #include "tensorbus/memory/grant.hpp"
 #include "tensorbus/platform/fd.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 
-// The files that a participant has mapped and others may map, too, by reference: each has a number,
-// beside those of the arena's segments, and what is mapped of it is one segment. A file is known
-// for as long as somebody has it mapped here; then its number is retired. Thread-safe.
+// The files that a participant has mapped and can lend by reference. Each has a number, in a range
+// apart from the arena's segments; its mapped part is one segment. A file is known while it is
+// mapped in this process; then its number is retired. Thread-safe.
 class FileSegments {
  public:
-  static constexpr std::uint32_t kFirst = 0x80000000;  // the arena never comes so far
+  static constexpr std::uint32_t kFirst = 0x80000000;  // the arena's numbers never reach this
   static bool is_number(std::uint32_t segment) noexcept { return segment >= kFirst; }
 
   std::uint32_t number_of(const std::shared_ptr<const MappedFile>& file);
-  // Empty if it is not mapped any more.
+  // Returns null if it is no longer mapped.
   std::shared_ptr<const MappedFile> find(std::uint32_t number) const;
-  // Those retired since the last call.
+  // Returns the numbers that were retired since the last call.
   std::vector<std::uint32_t> take_retired();
-  // Is called when there is one, by the thread that unmapped the file; it must not call us.
+  // Sets a function that is called after a number was retired, by the thread that unmapped the
+  // file. It must not call this object.
   void on_retired(std::function<void()> listener);
 
  private:
   struct Registry {
-    std::mutex mutex;
-    std::map<std::uint32_t, std::weak_ptr<const MappedFile>> files;
-    std::vector<std::uint32_t> retired;  // has room for every file that there is
-    std::function<void()> listener;
-    std::uint32_t next = kFirst;
+    platform::Mutex mutex;
+    std::map<std::uint32_t, std::weak_ptr<const MappedFile>> files TB_GUARDED_BY(mutex);
+    // Has room for every file that there is.
+    std::vector<std::uint32_t> retired TB_GUARDED_BY(mutex);
+    std::function<void()> listener TB_GUARDED_BY(mutex);
+    std::uint32_t next TB_GUARDED_BY(mutex) = kFirst;
 
     void retire(std::uint32_t number) noexcept;
   };

@@ -6,12 +6,12 @@
 
 #include <cerrno>
 #include <list>
-#include <mutex>
 #include <utility>
 
 #include "tensorbus/platform/files/memfd.hpp"
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/memory_room.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 namespace {
@@ -20,8 +20,8 @@ using platform::Mapping;
 
 constinit platform::AddressList<MappedFile> files;
 
-void lock_files() noexcept { files.lock(); }
-void unlock_files() noexcept { files.unlock(); }
+void lock_files() noexcept TB_ACQUIRE(files) { files.lock(); }
+void unlock_files() noexcept TB_RELEASE(files) { files.unlock(); }
 [[maybe_unused]] const int kRegistered = ::pthread_atfork(lock_files, unlock_files, unlock_files);
 
 std::string text_of(std::size_t bytes) { return std::to_string(bytes) + " bytes"; }
@@ -65,7 +65,7 @@ MappedFile::MappedFile(int fd, std::string path, std::size_t offset, std::size_t
       end_(end_of(path_, offset, bytes)),
       skip_(offset % platform::page_bytes()),
       opened_(status()) {
-  platform::keep_in_child(fd_.get());  // it holds up nobody's death
+  platform::keep_in_child(fd_.get());  // it delays no peer's notice of a death
   if (!S_ISREG(opened_.st_mode))
     throw Error(Code::kInvalidArgument,
                 about_file(path_) + "it is not a regular file, and only those can be mapped");
@@ -99,8 +99,9 @@ MappedFile::~MappedFile() {
 void MappedFile::keep_until_unmapped(std::shared_ptr<const void> kept) const {
   std::list<std::shared_ptr<const void>> one;
   one.push_back(std::move(kept));
-  const std::lock_guard lock(files);  // free in a forked child; nothing allocates under it
+  files.lock();  // free in a forked child; nothing allocates under it
   kept_.splice(kept_.end(), one);
+  files.unlock();
 }
 
 const MappedFile* MappedFile::at(const void* address) noexcept {
@@ -115,7 +116,7 @@ std::span<std::byte> MappedFile::bytes() const noexcept {
   return {mapping_.data() + skip_, mapping_.size() - skip_};
 }
 
-// One that was opened to be written would let a reader write.
+// A descriptor that was opened for writing would let a reader write.
 platform::Fd MappedFile::descriptor(Grant grant) const {
   if (grant == Grant::kWrite || mode_ != Mode::kReadWrite) return platform::duplicate(fd_.get());
   return platform::reopen_read_only(fd_.get());
@@ -165,7 +166,7 @@ void MappedFile::flush() const {
 
 void allocate_file(int fd, const std::string& path, std::size_t bytes) {
   const std::string what = about_file(path) + "making room for " + text_of(bytes);
-  // The kernel would answer with SIGXFSZ.
+  // The kernel would raise SIGXFSZ.
   if (bytes > platform::max_file_bytes())
     platform::throw_system(what, EFBIG, platform::During::kFile);
   if (::ftruncate(fd, 0) < 0) throw_system(what, errno);
@@ -173,10 +174,10 @@ void allocate_file(int fd, const std::string& path, std::size_t bytes) {
   const auto size = static_cast<off_t>(bytes);
   int error = EINTR;
   while (error == EINTR) error = ::posix_fallocate(fd, 0, size);
-  // musl says so; glibc writes a byte into each block instead.
+  // musl returns this; glibc writes a byte into each block instead.
   if (error == EOPNOTSUPP) error = ::ftruncate(fd, size) < 0 ? errno : 0;
   if (error == 0) return;
-  [[maybe_unused]] const int emptied = ::ftruncate(fd, 0);  // gives back what it took
+  [[maybe_unused]] const int emptied = ::ftruncate(fd, 0);  // gives back what was allocated
   platform::throw_system(what, error, platform::During::kFile);
 }
 

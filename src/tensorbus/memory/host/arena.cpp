@@ -16,8 +16,8 @@
 namespace tensorbus::memory {
 namespace {
 
-// Large blocks are whole pages, so that freeing one can give all of its memory back, and who pins
-// one pins nothing of another.
+// Large blocks consist of whole pages. So freeing one gives back all of its memory, and pinning one
+// pins nothing of another.
 std::size_t step_of(std::size_t bytes) {
   return bytes >= 16 * platform::page_bytes() ? platform::page_bytes() : kBlockAlignment;
 }
@@ -64,7 +64,7 @@ Arena::Arena(const ArenaOptions& options) : options_(options) {
 }
 
 PoolId Arena::make_pool(Grant most) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const PoolId id{most, next_pool_};
   pools_.try_emplace(id);
   ++next_pool_;
@@ -72,7 +72,7 @@ PoolId Arena::make_pool(Grant most) {
 }
 
 void Arena::close_pool(PoolId id) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   pool(id).closed = true;
   while (blocks_.any_rests()) end_rest();
   for (auto next = segments_.begin(); next != segments_.end();) {
@@ -88,12 +88,12 @@ BlockRef Arena::allocate(std::size_t bytes, PoolId pool) {
     throw Error(Code::kOutOfMemory, mebibytes(bytes) + " asked for, but the byte budget is " +
                                         mebibytes(options_.budget_bytes) +
                                         ": raise budget_bytes (TENSORBUS_BUDGET)");
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (BlockRef block = blocks_.wake(rounded(bytes), pool, shared_from_this())) {
     platform::kill_point("loan.allocated");
     return block;
   }
-  // What rests is of other sizes. Together with its neighbours it may be what fits best.
+  // The resting blocks have other sizes. One of them, merged with its neighbours, may fit best.
   while (blocks_.any_rests()) end_rest();
   LivingBlocks::Room room;
   FreeExtents::Taken taken = take_extent(rounded(bytes), pool);
@@ -163,7 +163,7 @@ bool Arena::make_usable(const Extent& extent) {
   Segment& segment = segments_.at(extent.segment);
   Range range{extent.offset, extent.offset + extent.bytes};
   if (segment.unreserved_bytes(range) == 0) return true;
-  // What only saves system calls must not be what exceeds the budget.
+  // Saves system calls, but must not exceed the budget.
   const Range wide = segment.widened(range);
   if (reserved_bytes_ + segment.unreserved_bytes(wide) <= options_.budget_bytes) range = wide;
   require_room(segment.unreserved_bytes(range), extent.bytes);
@@ -189,9 +189,9 @@ void Arena::require_room(std::size_t bytes, std::size_t asked) {
 }
 
 bool Arena::free(Block& block) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (keep_for_children(block)) return false;
-  if (closed_ || is_of_closed_pool(block)) {  // nothing will be allocated there
+  if (closed_ || is_of_closed_pool(block)) {  // nothing will be allocated there any more
     give_back(blocks_.remove(block), block.pool());
     return true;
   }
@@ -201,7 +201,7 @@ bool Arena::free(Block& block) noexcept {
   return false;
 }
 
-// Of one that comes back from there: false. A closed arena uses nothing again.
+// Returns false for a block that comes back from the children, and in a closed arena.
 bool Arena::keep_for_children(Block& block) noexcept {
   if (block.for_children_) {
     block.for_children_ = false;
@@ -209,7 +209,7 @@ bool Arena::keep_for_children(Block& block) noexcept {
     return false;
   }
   if (!platform::may_be_inherited(block.born()) || closed_) return false;
-  block.home_ = shared_from_this();  // first: it may come back at once
+  block.home_ = shared_from_this();  // before it is kept: it may come back at once
   block.for_children_ = true;
   if (platform::keep_for_children(block)) {
     inherited_bytes_ += block.bytes();
@@ -232,23 +232,24 @@ void Arena::keep_warm_limit() noexcept {
 }
 
 void Arena::close() noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   closed_ = true;
   retired_listener_ = {};
   files_.on_retired({});
 }
 
-// Punches free memory until at most `reserved_target` is reserved, and lets go of the segments that
-// are empty then.
+// Punches free memory until at most `reserved_target` bytes are reserved, and removes segments that
+// are then empty.
 void Arena::trim(std::size_t reserved_target) noexcept {
   while (blocks_.any_rests()) end_rest();
   for (const auto& [id, pool] : pools_) trim(pool.free, reserved_target);
   for (auto next = segments_.begin(); next != segments_.end();) retire_if_empty((next++)->first);
 }
 
-// From the highest address down.
+// Punches from the highest address down.
 void Arena::trim(const FreeExtents& free, std::size_t reserved_target) noexcept {
   free.from_the_end([&](const Extent& extent) {
+    mutex_.assert_held();
     if (reserved_bytes_ <= reserved_target) return false;
     Segment& segment = segments_.at(extent.segment);
     for (Range left{extent.offset, extent.offset + extent.bytes}; left.bytes() > 0;) {
@@ -262,8 +263,8 @@ void Arena::trim(const FreeExtents& free, std::size_t reserved_target) noexcept 
   });
 }
 
-// The end of a range, down to what is pinned. If that reaches to the end itself: nothing, where the
-// pinned part begins.
+// Returns the end of a range, down to the last pinned part. If the pinned part reaches the end of
+// the range, returns an empty range where the pinned part begins.
 Range Arena::unpinned_end(std::uint32_t segment, Range range) const noexcept {
   const auto [begin, end] = pinned_.equal_range(segment);
   Range part = range;
@@ -282,10 +283,10 @@ Range Arena::unpinned_end(std::uint32_t segment, Range range) const noexcept {
 std::optional<Range> Arena::pin(std::uint32_t segment, std::uint64_t offset,
                                 std::uint64_t generation) {
   const std::size_t page = platform::page_bytes();
-  const BlockRef block = find(segment, offset, generation);  // freed when our mutex is
+  const BlockRef block = find(segment, offset, generation);  // released after the lock
   if (!block || block->offset() % page != 0 || block->bytes() % page != 0) return std::nullopt;
   const Range part{block->offset(), block->offset() + block->bytes()};
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (pinned_bytes_ + part.bytes() > options_.budget_bytes / 2) return std::nullopt;
   pinned_.emplace(segment, part);
   pinned_bytes_ += part.bytes();
@@ -293,7 +294,7 @@ std::optional<Range> Arena::pin(std::uint32_t segment, std::uint64_t offset,
 }
 
 void Arena::unpin(std::uint32_t segment, Range part) noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto [begin, end] = pinned_.equal_range(segment);
   const auto found =
       std::find_if(begin, end, [&](const auto& item) { return item.second == part; });
@@ -304,8 +305,8 @@ void Arena::unpin(std::uint32_t segment, Range part) noexcept {
   keep_warm_limit();
 }
 
-// A segment goes when nothing of it is used and nothing of it is warm; the last of a pool stays. Of
-// a closed pool each goes when nothing of it is used or pinned, and the pool with the last.
+// Removes a segment if nothing of it is in use or warm; the last segment of a pool stays. In a
+// closed pool each goes when nothing of it is in use or pinned, and the pool with the last.
 void Arena::retire_if_empty(std::uint32_t id) noexcept {
   const auto found = segments_.find(id);
   if (found == segments_.end()) return;
@@ -324,25 +325,25 @@ void Arena::retire_if_empty(std::uint32_t id) noexcept {
 }
 
 BlockRef Arena::find(const void* address) const noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return blocks_.find(address);
 }
 
 BlockRef Arena::find(std::uint32_t segment, std::uint64_t offset,
                      std::uint64_t generation) const noexcept {
   if (generation == 0) return {};  // no block has it
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return blocks_.find(segment, offset, generation);
 }
 
 SharedSegment Arena::share_segment(std::uint32_t id, Grant grant) const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const Segment& segment = segments_.at(id);
   return {segment.descriptor(grant), segment.bytes()};
 }
 
 std::vector<std::uint32_t> Arena::take_retired() {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (retired_.empty()) return {};
   std::vector<std::uint32_t> room;
   room.reserve(segments_.size());
@@ -350,12 +351,12 @@ std::vector<std::uint32_t> Arena::take_retired() {
 }
 
 void Arena::on_retired(std::function<void()> listener) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   retired_listener_ = std::move(listener);
 }
 
 ArenaUse Arena::stats() const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return {.segments = segments_.size(),
           .blocks = blocks_.count(),
           .used_bytes = blocks_.bytes(),

@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <tensorbus/stats.hpp>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "tensorbus/memory/host/segment.hpp"
 #include "tensorbus/memory/living_blocks.hpp"
 #include "tensorbus/memory/shared_segment.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 
@@ -25,10 +25,10 @@ struct ArenaOptions {
   std::size_t warm_bytes = std::size_t{256} << 20;    // free memory kept for reuse
 };
 
-// A participant's host memory: sealed segments, carved into blocks. All book-keeping is private
-// memory of the owner, so nothing a borrower does can damage it. Each segment is of one pool. There
-// are two for everybody: of one, borrowers only ever get to read; of the other, those who ask may
-// write. Whoever wants segments for itself makes one more.
+// A participant's host memory: sealed segments, divided into blocks. All records are private memory
+// of the owner, so no borrower can damage them. Each segment belongs to one pool. Two pools serve
+// all publishers: of one, borrowers can only read; of the other, borrowers that ask may write. A
+// publisher that wants segments for itself makes another pool.
 //
 // Invariants, under `mutex_`:
 // 1. Every byte of every segment is in exactly one block, which may rest, or one free extent.
@@ -42,45 +42,45 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
  public:
   static std::shared_ptr<Arena> create(const ArenaOptions& options);
 
-  // At least `bytes`, aligned to kBlockAlignment, of a pool. Throws Error(kOutOfMemory) that names
-  // the limit.
+  // Returns a block of at least `bytes`, aligned to kBlockAlignment, from a pool. Throws
+  // Error(kOutOfMemory) that names the limit.
   BlockRef allocate(std::size_t bytes, PoolId pool = Grant::kRead);
 
-  // A pool for one user. When it is closed, allocate() throws Error(kClosed) for it, and each of
-  // its segments goes with its last block. It is closed once.
+  // Makes a pool for one user. After it was closed (once), allocate() throws Error(kClosed) for it,
+  // and each of its segments goes with its last block.
   PoolId make_pool(Grant most);
   void close_pool(PoolId id) noexcept;
 
-  // The block that holds this address, or an empty reference.
+  // Returns the block that holds this address, or an empty reference.
   BlockRef find(const void* address) const noexcept;
 
-  // The block that a borrower names, or an empty reference if there is none, or no longer.
+  // Returns the block that a borrower names; an empty reference if it does not exist, or no longer.
   BlockRef find(std::uint32_t segment, std::uint64_t offset,
                 std::uint64_t generation) const noexcept;
 
-  // Keeps the pages of a block, also when it is free again: others let GPUs read there (PIN). Only
-  // of blocks that have their pages to themselves, and of at most half of the budget; empty
-  // otherwise. Each is unpinned once.
+  // Keeps the pages of a block, also after the block was freed: a borrower lets GPUs read there
+  // (PIN). Only blocks with whole pages can be pinned, and at most half of the budget; else the
+  // result is empty. Each pin is undone once.
   std::optional<Range> pin(std::uint32_t segment, std::uint64_t offset, std::uint64_t generation);
   void unpin(std::uint32_t segment, Range part) noexcept;
 
   // Files that are lent like segments.
   FileSegments& files() const noexcept { return files_; }
 
-  // A descriptor of a segment that still has blocks; for writing, of that pool only.
+  // Returns a descriptor of a segment that has blocks; for writing only if the pool allows it.
   SharedSegment share_segment(std::uint32_t id, Grant grant = Grant::kRead) const;
 
-  // Segments that went since the last call; their borrowers are to be told.
+  // Returns the segments that were removed since the last call; borrowers must be told.
   std::vector<std::uint32_t> take_retired();
   // `listener` is called whenever there are such segments, in any thread and under our mutex. It
   // must not throw.
   void on_retired(std::function<void()> listener);
 
-  // The participant goes; borrowers may read for longer what they were lent. Nothing is allocated
-  // from now on, and what is freed keeps its pages: the last mapping takes them along.
+  // The participant is gone; borrowers may go on reading what they were lent. Nothing is allocated
+  // from now on. Freed blocks keep their pages until the last mapping ends.
   void close() noexcept;
 
-  // But for what is of the whole process.
+  // Returns this arena's use, without the values that belong to the whole process.
   ArenaUse stats() const;
 
  private:
@@ -91,40 +91,42 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
     std::size_t segments = 0;
     bool closed = false;
   };
-  Pool& pool(PoolId id) noexcept { return pools_.at(id); }
+  Pool& pool(PoolId id) noexcept TB_REQUIRES(mutex_) { return pools_.at(id); }
 
-  FreeExtents::Taken take_extent(std::size_t bytes, PoolId id);
-  void give_back(FreeExtents::Taken taken, PoolId id) noexcept;
-  void grow_for(std::size_t bytes, PoolId id);
-  bool is_of_closed_pool(const Block& block) const noexcept {
+  FreeExtents::Taken take_extent(std::size_t bytes, PoolId id) TB_REQUIRES(mutex_);
+  void give_back(FreeExtents::Taken taken, PoolId id) noexcept TB_REQUIRES(mutex_);
+  void grow_for(std::size_t bytes, PoolId id) TB_REQUIRES(mutex_);
+  bool is_of_closed_pool(const Block& block) const noexcept TB_REQUIRES(mutex_) {
     return block.pool().number != 0 && pools_.at(block.pool()).closed;
   }
-  bool make_usable(const Extent& extent);
-  void require_room(std::size_t bytes, std::size_t asked);
+  bool make_usable(const Extent& extent) TB_REQUIRES(mutex_);
+  void require_room(std::size_t bytes, std::size_t asked) TB_REQUIRES(mutex_);
   bool free(Block& block) noexcept override;
-  bool keep_for_children(Block& block) noexcept;
-  void end_rest() noexcept;
-  void keep_warm_limit() noexcept;
-  void trim(std::size_t reserved_target) noexcept;
-  void trim(const FreeExtents& free, std::size_t reserved_target) noexcept;
-  void retire_if_empty(std::uint32_t segment) noexcept;
-  Range unpinned_end(std::uint32_t segment, Range range) const noexcept;
+  bool keep_for_children(Block& block) noexcept TB_REQUIRES(mutex_);
+  void end_rest() noexcept TB_REQUIRES(mutex_);
+  void keep_warm_limit() noexcept TB_REQUIRES(mutex_);
+  void trim(std::size_t reserved_target) noexcept TB_REQUIRES(mutex_);
+  void trim(const FreeExtents& free, std::size_t reserved_target) noexcept TB_REQUIRES(mutex_);
+  void retire_if_empty(std::uint32_t segment) noexcept TB_REQUIRES(mutex_);
+  Range unpinned_end(std::uint32_t segment, Range range) const noexcept TB_REQUIRES(mutex_);
 
   const ArenaOptions options_;
   mutable FileSegments files_;
-  mutable std::mutex mutex_;
-  std::map<std::uint32_t, Segment> segments_;
-  LivingBlocks blocks_;
-  std::map<PoolId, Pool> pools_;
-  std::uint32_t next_pool_ = 1;
-  std::vector<std::uint32_t> retired_;  // has room for every segment that there is
-  std::function<void()> retired_listener_;
-  std::uint32_t next_segment_ = 0;
-  std::size_t reserved_bytes_ = 0;
-  std::multimap<std::uint32_t, Range> pinned_;  // by segment; may be several times the same
-  std::size_t pinned_bytes_ = 0;
-  std::size_t inherited_bytes_ = 0;
-  bool closed_ = false;
+  mutable platform::Mutex mutex_;
+  std::map<std::uint32_t, Segment> segments_ TB_GUARDED_BY(mutex_);
+  LivingBlocks blocks_ TB_GUARDED_BY(mutex_);
+  std::map<PoolId, Pool> pools_ TB_GUARDED_BY(mutex_);
+  std::uint32_t next_pool_ TB_GUARDED_BY(mutex_) = 1;
+  // Has room for every segment that there is.
+  std::vector<std::uint32_t> retired_ TB_GUARDED_BY(mutex_);
+  std::function<void()> retired_listener_ TB_GUARDED_BY(mutex_);
+  std::uint32_t next_segment_ TB_GUARDED_BY(mutex_) = 0;
+  std::size_t reserved_bytes_ TB_GUARDED_BY(mutex_) = 0;
+  // By segment; may be several times the same.
+  std::multimap<std::uint32_t, Range> pinned_ TB_GUARDED_BY(mutex_);
+  std::size_t pinned_bytes_ TB_GUARDED_BY(mutex_) = 0;
+  std::size_t inherited_bytes_ TB_GUARDED_BY(mutex_) = 0;
+  bool closed_ TB_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace tensorbus::memory

@@ -16,11 +16,11 @@ using Access = platform::Mapping::Access;
 
 namespace {
 
-// What a hostile owner can take of our mappings (vm.max_map_count) and address space (128 TiB).
+// Limits for a hostile owner, of our mappings (vm.max_map_count) and address space (128 TiB).
 constexpr std::size_t kMostSegments = 4096;
 constexpr std::size_t kMostBytes = std::size_t{1} << 44;
 
-// A mapping of a file, and what keeps it from ending the process.
+// A mapping of a file, with its guard against SIGBUS.
 struct Guarded {
   std::string path;
   platform::Mapping mapping;
@@ -33,7 +33,7 @@ struct Guarded {
               platform::FileGuard::identify(fd.get(), access != Access::kCopyOnWrite)) {}
 };
 
-// The first mapping of a segment: it is paid for as long as somebody has it.
+// The first mapping of a segment. It is charged while somebody holds it.
 struct Paid {
   BorrowedSegments::Ref mapping;
   PeerCharge charge;
@@ -60,7 +60,7 @@ void BorrowedSegments::add_file(std::uint32_t id, platform::Fd fd, std::size_t b
   struct stat status{};
   if (::fstat(fd.get(), &status) < 0 || !S_ISREG(status.st_mode))
     throw Error(Code::kProtocol, "FILE.segment: not a regular file");
-  // No guard can put pages in the place of huge ones, and to map them takes some that are free.
+  // Huge pages cannot be replaced by a guard, and mapping them takes free ones from the machine.
   if (platform::has_huge_pages(fd.get()))
     throw Error(Code::kProtocol, "FILE.segment: a file of huge pages");
   if (bytes == 0 || file.offset % platform::page_bytes() != 0 || file.offset > kMostBytes)
@@ -70,7 +70,7 @@ void BorrowedSegments::add_file(std::uint32_t id, platform::Fd fd, std::size_t b
 
 void BorrowedSegments::enter(std::uint32_t id, Segment segment) {
   const std::size_t bytes = segment.bytes;
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   if (segments_.contains(id))
     throw Error(Code::kProtocol, "SEGMENT.segment: " + std::to_string(id) + " came twice");
   if (segments_.size() == kMostSegments || bytes > kMostBytes - bytes_)
@@ -96,7 +96,7 @@ void BorrowedSegments::map(Segment& segment) const {
 }
 
 void BorrowedSegments::retire(std::uint32_t id) {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto found = segments_.find(id);
   if (found == segments_.end()) return;
   bytes_ -= found->second.bytes;
@@ -105,7 +105,7 @@ void BorrowedSegments::retire(std::uint32_t id) {
 }
 
 BorrowedSegments::Ref BorrowedSegments::find(std::uint32_t id) const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto found = segments_.find(id);
   if (found == segments_.end()) return nullptr;
   if (!found->second.mapping) map(found->second);
@@ -113,7 +113,7 @@ BorrowedSegments::Ref BorrowedSegments::find(std::uint32_t id) const {
 }
 
 bool BorrowedSegments::covers(const std::byte* address) const noexcept {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   return std::any_of(segments_.begin(), segments_.end(), [&](const auto& item) {
     const Ref& mapping = item.second.mapping;
     return mapping && address >= mapping->data() && address < mapping->data() + mapping->size();
@@ -121,7 +121,7 @@ bool BorrowedSegments::covers(const std::byte* address) const noexcept {
 }
 
 SharedSegment BorrowedSegments::hand_on(std::uint32_t id) const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto found = segments_.find(id);
   if (found == segments_.end())
     throw Error(Code::kClosed, "segment " + std::to_string(id) + " is not here");
@@ -129,9 +129,9 @@ SharedSegment BorrowedSegments::hand_on(std::uint32_t id) const {
 }
 
 BorrowedSegments::Ref BorrowedSegments::map_own(std::uint32_t id, Range range) const {
-  const std::lock_guard lock(mutex_);
+  const platform::MutexLock lock(mutex_);
   const auto found = segments_.find(id);
-  // Only an owner that breaks its word retires what is leased.
+  // A correct owner never retires a leased segment.
   if (found == segments_.end())
     throw Error(Code::kProtocol, "RETIRED.segment: " + std::to_string(id) + " is leased");
   return mapped(found->second.fd, range, Access::kCopyOnWrite, found->second.file);

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -15,42 +14,43 @@
 #include "tensorbus/memory/shared_segment.hpp"
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/files/mapping.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 
-// One owner's segments as a borrower sees them, all mapped to do the same with them. A lease keeps
-// the mappings it refers to, so its bytes stay readable when the owner retires the segment or dies.
-// Thread-safe.
+// A borrower's view of one owner's segments, all mapped with the same grant. A lease keeps the
+// mappings that it refers to, so its bytes stay readable when the owner retires the segment or
+// dies. Thread-safe.
 class BorrowedSegments {
  public:
   using Ref = std::shared_ptr<const platform::Mapping>;
 
   explicit BorrowedSegments(Grant grant) : grant_(grant) {}
-  // Who pays for what is added from now on. Before any is.
+  // Sets the account for what is added later. Called before anything is added.
   void pay_from(PeerAccount account) { account_ = std::move(account); }
 
-  // Maps what the owner sent, or tries again when it is found, if there is no room now. Throws
-  // Error(kProtocol) for anything but a fresh sealed memfd, one that cannot be written where that
-  // was granted, and more of them than an owner can need; PeerLimit for more than the budget has.
+  // Maps a segment from the owner; if there is no room now, find() tries again. Throws
+  // Error(kProtocol) for anything but a fresh sealed memfd, for one that cannot be written although
+  // that was granted, and for more than an owner can need; PeerLimit if over the budget.
   void add(std::uint32_t id, platform::Fd fd, std::size_t bytes);
-  // Part of a file, from the start of a page on, in place of a memfd: a page that the file does not
-  // have reads as zeros (platform::FileGuard). Throws Error(kProtocol) for what is no regular file,
-  // or one of huge pages.
+  // Adds a part of a file, which starts at a page, in place of a memfd. A page that the file does
+  // not have reads as zeros (platform::FileGuard). Throws Error(kProtocol) for anything but a
+  // regular file, and for a file of huge pages.
   void add_file(std::uint32_t id, platform::Fd fd, std::size_t bytes, FileRange file);
   void retire(std::uint32_t id);
-  // Empty if the owner's message has not come yet. Throws Error(kOutOfMemory) that names the limits
-  // if there is no room to map it.
+  // Returns the mapping; empty if the owner's message has not come yet. Throws Error(kOutOfMemory)
+  // that names the limits if there is no room to map it.
   Ref find(std::uint32_t id) const;
-  // Does this address lie in one of them?
+  // Returns true if this address lies in one of the mappings.
   bool covers(const std::byte* address) const noexcept;
-  // One, to be handed on. Throws Error(kClosed) if there is none.
+  // Returns a segment for another process. Throws Error(kClosed) if there is none.
   SharedSegment hand_on(std::uint32_t id) const;
-  // Another mapping of these bytes, from the start of a page on, whose pages become the caller's
-  // own when they are written; of a segment that is only read otherwise. Throws Error(kOutOfMemory)
-  // that names the limits, Error(kProtocol) if the segment has been retired.
+  // Returns a private mapping of these bytes, which start at a page: a written page becomes the
+  // caller's own. For segments that are otherwise only read. Throws Error(kOutOfMemory) that names
+  // the limits, Error(kProtocol) if the segment has been retired.
   Ref map_own(std::uint32_t id, Range range) const;
-  // Moves on with every retire(). Relaxed: no lease refers to a segment that was retired, so to
-  // notice it late costs address space for that long and no more.
+  // Changes with every retire(). Relaxed: no lease refers to a retired segment, so seeing the
+  // change late only costs address space meanwhile.
   std::uint32_t retirements() const noexcept {
     return retirements_.load(std::memory_order_relaxed);
   }
@@ -58,7 +58,7 @@ class BorrowedSegments {
  private:
   struct Segment {
     Ref mapping;      // empty: there was no room yet
-    platform::Fd fd;  // to map it once more, and to hand it on
+    platform::Fd fd;  // to map it again, and to pass it on
     std::size_t bytes = 0;
     std::optional<FileRange> file{};
     PeerCharge descriptor{};
@@ -68,13 +68,14 @@ class BorrowedSegments {
 
   const Grant grant_;
   PeerAccount account_;
-  mutable std::mutex mutex_;
-  mutable std::unordered_map<std::uint32_t, Segment> segments_;  // find() may still map one
-  std::size_t bytes_ = 0;                                        // of all
+  mutable platform::Mutex mutex_;
+  // find() may still map one.
+  mutable std::unordered_map<std::uint32_t, Segment> segments_ TB_GUARDED_BY(mutex_);
+  std::size_t bytes_ TB_GUARDED_BY(mutex_) = 0;  // of all
   std::atomic<std::uint32_t> retirements_{0};
 };
 
-// The segment that was found last: most samples of a link lie in one. Not thread-safe.
+// Caches the segment that was found last: most samples of a link lie in one. Not thread-safe.
 class LastSegment {
  public:
   const BorrowedSegments::Ref& find(const BorrowedSegments& segments, std::uint32_t id) {

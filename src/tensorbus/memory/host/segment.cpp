@@ -10,7 +10,7 @@
 namespace tensorbus::memory {
 namespace {
 
-// Pages are taken and given back in steps of this where there is room.
+// Pages are reserved and punched in steps of this size where there is room.
 constexpr std::size_t kStep = 256 * 1024;
 
 std::size_t round_down(std::size_t value, std::size_t step) { return value / step * step; }
@@ -43,7 +43,7 @@ Range Segment::widened(Range range) const noexcept {
 
 bool Segment::reserve(Range range) {
   const std::vector<Range> missing = unreserved_in(range);
-  std::vector<RangeSet::Node> nodes;  // first, so that pages which were taken are remembered
+  std::vector<RangeSet::Node> nodes;  // before pages are taken, so that they are always recorded
   nodes.reserve(missing.size());
   for (const Range& part : missing) nodes.push_back(RangeSet::node_for(part));
   for (std::size_t i = 0; i < missing.size(); ++i) {
@@ -66,12 +66,12 @@ void Segment::punch(Range range, std::size_t wanted_bytes) noexcept {
       const auto part = reserved_.last_in(inner);
       if (!part) return;
       const Range gone{part->end - std::min(left, part->bytes()), part->end};
-      reserved_.remove(gone);  // first: what is written down as reserved must be there
+      reserved_.remove(gone);  // before punching: what is recorded as reserved must exist
       platform::punch_pages(memfd_.get(), gone.begin, gone.bytes());
       left -= gone.bytes();
       inner.end = gone.begin;
     }
-  } catch (const std::bad_alloc&) {  // they stay warm, and are tried again
+  } catch (const std::bad_alloc&) {  // they stay reserved, and punching is tried again
   }
 }
 

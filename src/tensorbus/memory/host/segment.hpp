@@ -12,8 +12,8 @@
 
 namespace tensorbus::memory {
 
-// One memfd of the arena, mapped writable by its owner. Pages are reserved before they are first
-// used, so that writing to a block never fails.
+// Owns one memfd of the arena, mapped writable. Pages are reserved before their first use, so that
+// writing to a block never fails.
 class Segment {
  public:
   Segment(std::uint32_t id, std::size_t bytes, PoolId pool);
@@ -24,22 +24,22 @@ class Segment {
   std::size_t bytes() const noexcept { return mapping_.size(); }
   std::size_t reserved_bytes() const noexcept { return reserved_.bytes(); }
 
-  // What a reservation of `range` would take from the machine.
+  // Returns how many bytes a reservation of `range` would take from the machine.
   std::size_t unreserved_bytes(Range range) const;
-  // The range in larger steps: reserved at once, small blocks do not cost a system call each.
+  // Returns the range rounded to larger steps, so that small blocks do not cost a system call each.
   Range widened(Range range) const noexcept;
-  // False when the kernel has no pages left; then nothing is reserved that was not before.
+  // Returns false if the kernel has no pages left; then nothing new is reserved.
   [[nodiscard]] bool reserve(Range range);
   // Gives back pages that lie wholly inside `range`, the last ones first: `wanted_bytes`, rounded
-  // up, or all that there are; fewer if there is no memory to remember a gap.
+  // up, or all. Fewer if there is no memory to record a gap.
   void punch(Range range, std::size_t wanted_bytes) noexcept;
 
-  // A descriptor for borrowers. One for reading cannot be mapped writable, and one for writing is
-  // never made of memory for which that is more than may be granted.
+  // Returns a descriptor for borrowers. One for reading cannot be mapped writable. One for writing
+  // is never made if the pool does not allow it.
   platform::Fd descriptor(Grant grant) const;
 
  private:
-  // Whole pages.
+  // The result consists of whole pages.
   std::vector<Range> unreserved_in(Range range) const;
 
   const platform::Inheritable inheritable_{platform::Inheritable::Of::kUs};

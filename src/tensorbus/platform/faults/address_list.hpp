@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <span>
 
+#include "tensorbus/platform/mutex.hpp"
+
 namespace tensorbus::platform {
 
-// What an object in an AddressList has of it.
+// The part of an object by which it is linked into an AddressList.
 template <typename T>
 struct AddressLink {
   std::span<const std::byte> memory;
@@ -18,48 +20,47 @@ struct AddressLink {
   T* older = nullptr;
 };
 
-// All objects of one kind in the process that stand for a stretch of memory, newest first, for
-// signal handlers to look in. Under the lock nothing allocates or waits, so it is held for a few
-// nanoseconds. An object has a member `AddressLink<T> link_`, is in one list, and takes itself out.
+// All objects of one kind in the process that stand for a range of memory, newest first. Signal
+// handlers search it. Nothing allocates or waits while the lock is held, so it is held for a few
+// nanoseconds. An object has a member `AddressLink<T> link_`, is in one list, and removes itself.
 //
-// A list is a global, and whoever defines it has the forking thread hold its lock across fork()
-// (pthread_atfork): the child must not inherit the lock from a thread that does not exist there,
-// nor a list that such a thread was halfway through changing.
+// A list is a global. The code that defines it makes fork() take its lock (pthread_atfork): a child
+// must not inherit a lock whose holder does not exist there, or a half-changed list.
 template <typename T>
-class AddressList {
+class TB_CAPABILITY("address list") AddressList {
  public:
-  void add(T& object) noexcept {
+  void add(T& object) noexcept TB_REQUIRES(this) {
     object.link_.older = newest_;
     if (newest_ != nullptr) newest_->link_.newer = &object;
     newest_ = &object;
   }
 
-  void remove(T& object) noexcept {
+  void remove(T& object) noexcept TB_REQUIRES(this) {
     const AddressLink<T>& link = object.link_;
     (link.newer == nullptr ? newest_ : link.newer->link_.older) = link.older;
     if (link.older != nullptr) link.older->link_.newer = link.newer;
   }
 
-  T* find(const void* address) const noexcept {
+  T* find(const void* address) const noexcept TB_REQUIRES(this) {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
     for (T* object = newest_; object != nullptr; object = object->link_.older) {
       const std::span<const std::byte> memory = object->link_.memory;
-      // Below its beginning the difference is huge: unsigned.
+      // Below the beginning the unsigned difference is huge.
       if (at - reinterpret_cast<std::uintptr_t>(memory.data()) < memory.size()) return object;
     }
     return nullptr;
   }
 
-  // Everything above is called with the lock held.
-  void lock() noexcept {
+  void lock() noexcept TB_ACQUIRE() {
     while (!try_lock()) ::sched_yield();
   }
   // Release: pairs with the acquire in try_lock; the next holder sees the list as we leave it.
-  void unlock() noexcept { lock_.clear(std::memory_order_release); }
+  void unlock() noexcept TB_RELEASE() { lock_.clear(std::memory_order_release); }
 
-  // In a signal handler. The holder may be a thread that waits for a core, so sleep between the
-  // attempts; and it may be this very thread if the list itself is damaged, so give up some time.
-  bool lock_in_handler() noexcept {
+  // Takes the lock in a signal handler; false after about 100 ms. The holder may be a thread that
+  // waits for a core, so this sleeps between the attempts. If the list itself is damaged, the
+  // holder may be this thread, so this gives up in the end.
+  bool lock_in_handler() noexcept TB_TRY_ACQUIRE(true) {
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
       if (try_lock()) return true;
       ::poll(nullptr, 0, 1);
@@ -71,10 +72,12 @@ class AddressList {
   static constexpr int kAttempts = 100;
 
   // Acquire: pairs with the release in unlock.
-  bool try_lock() noexcept { return !lock_.test_and_set(std::memory_order_acquire); }
+  bool try_lock() noexcept TB_TRY_ACQUIRE(true) {
+    return !lock_.test_and_set(std::memory_order_acquire);
+  }
 
   std::atomic_flag lock_;
-  T* newest_ = nullptr;
+  T* newest_ TB_GUARDED_BY(this) = nullptr;
 };
 
 }  // namespace tensorbus::platform

@@ -15,59 +15,60 @@
 #include "tensorbus/platform/faults/chained_handler.hpp"
 #include "tensorbus/platform/faults/signal_message.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
-// What runs in the signal handler calls what write_fault.cpp calls there, and mmap. POSIX does not
-// list mmap for handlers; on Linux it is a plain system call, and is made as one: the function of a
-// C library may take locks (musl's does), and the thread sanitizer takes it for a write, in a race
-// with the threads that meet the same pages.
+// The code that runs in the signal handler calls the functions that write_fault.cpp calls there,
+// and mmap. POSIX does not list mmap for handlers; on Linux it is a plain system call. It is made
+// with syscall(): the function of a C library may take locks (musl's does), and the thread
+// sanitizer treats it as a write, in a race with threads that fault on the same pages.
 
 namespace tensorbus::platform {
 
 class FileGuards {
  public:
-  // False: this address is none of ours, or there was no way to mend it.
+  // Returns false if no guard covers this address, or if the pages could not be replaced.
   static bool mend(const void* address) noexcept;
 
   static inline constinit AddressList<FileGuard> list;
 
  private:
-  static bool replace(FileGuard& guard, std::size_t from) noexcept;
+  static bool replace(FileGuard& guard, std::size_t from) noexcept TB_REQUIRES(list);
   static void describe(const FileGuard& guard, SignalMessage& message) noexcept;
-  static bool is_told(std::uint64_t file) noexcept;
+  static bool is_told(std::uint64_t file) noexcept TB_REQUIRES(list);
 };
 
 namespace {
 
-constinit ChainedHandler handler(SIGBUS);
-// Under the lock of the list:
-constinit bool asked = false;
-constinit std::array<std::uint64_t, 64> told{};  // files, the last ones
-constinit std::size_t next_told = 0;
+constinit ChainedHandler bus_handler(SIGBUS);
+constinit bool bus_asked TB_GUARDED_BY(FileGuards::list) = false;
+// Files, the last ones.
+constinit std::array<std::uint64_t, 64> told TB_GUARDED_BY(FileGuards::list){};
+constinit std::size_t next_told TB_GUARDED_BY(FileGuards::list) = 0;
 
-void lock_guards() noexcept { FileGuards::list.lock(); }
-void unlock_guards() noexcept { FileGuards::list.unlock(); }
-[[maybe_unused]] const int kRegistered =
+void lock_guards() noexcept TB_ACQUIRE(FileGuards::list) { FileGuards::list.lock(); }
+void unlock_guards() noexcept TB_RELEASE(FileGuards::list) { FileGuards::list.unlock(); }
+[[maybe_unused]] const int kGuardsRegistered =
     ::pthread_atfork(lock_guards, unlock_guards, unlock_guards);
 
 void on_bus_error(int, siginfo_t* info, void* context) {
   const int error = errno;
-  // A page that its file cannot supply; broken hardware (BUS_MCEERR_AR) is not ours to hide.
+  // Mends only pages that their file cannot supply; broken hardware (BUS_MCEERR_AR) is not hidden.
   const bool mended = info->si_code == BUS_ADRERR && FileGuards::mend(info->si_addr);
   errno = error;
-  if (!mended) handler.pass_on(info, context);
+  if (!mended) bus_handler.pass_on(info, context);
 }
 
-void install_once() noexcept {
-  if (asked) return;
-  asked = true;
-  (void)page_bytes();  // asks sysconf once, so that the handler need not
+void install_bus_handler() noexcept TB_REQUIRES(FileGuards::list) {
+  if (bus_asked) return;
+  bus_asked = true;
+  (void)page_bytes();  // caches the value, so that the handler makes no call to sysconf
   const char* wish = std::getenv("TENSORBUS_BUS_GUARD");
-  if (wish == nullptr || std::string_view(wish) != "0") handler.install(on_bus_error);
+  if (wish == nullptr || std::string_view(wish) != "0") bus_handler.install(on_bus_error);
 }
 
 }  // namespace
 
-// Not inlined, so that the message has left the stack when the previous handler is called.
+// Not inlined: the message must have left the stack when the previous handler is called.
 [[gnu::noinline]] bool FileGuards::mend(const void* address) noexcept {
   if (!list.lock_in_handler()) return false;
   FileGuard* const guard = list.find(address);
@@ -88,7 +89,7 @@ void install_once() noexcept {
   return done;
 }
 
-// From now on it is.
+// Returns true if the damage of this file was reported before, and records it as reported.
 bool FileGuards::is_told(std::uint64_t file) noexcept {
   if (file == 0) return false;
   if (std::find(told.begin(), told.end(), file) != told.end()) return true;
@@ -98,14 +99,14 @@ bool FileGuards::is_told(std::uint64_t file) noexcept {
 
 bool FileGuards::replace(FileGuard& guard, std::size_t from) noexcept {
   const std::size_t intact = guard.intact_bytes();
-  if (from >= intact) return true;  // another thread met the same page, and its handler was faster
-  // Up to what was replaced before, which may have been written to since. Under the lock, so that
-  // the guard's owner cannot unmap this meanwhile and somebody else map it.
+  if (from >= intact) return true;  // another thread's handler replaced this page first
+  // Replaces up to the part that was replaced before, which may have been written to since. The
+  // lock keeps the guard's owner from unmapping this range and letting another mapping take it.
   void* const begin = const_cast<std::byte*>(guard.link_.memory.data() + from);
   const long protection = guard.writable_ ? PROT_READ | PROT_WRITE : PROT_READ;
-  // NORESERVE: it may be far more than the machine has, of which hardly anything will be touched.
+  // NORESERVE: the range may be larger than the machine's memory, and little of it will be touched.
   const long flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
-  // Each argument as wide as a register: syscall() takes it for one.
+  // Each argument is as wide as a register, as syscall() expects.
   if (::syscall(SYS_mmap, begin, intact - from, protection, flags, -1L, 0L) < 0) return false;
   guard.intact_.store(from, std::memory_order_relaxed);
   return true;
@@ -124,7 +125,7 @@ void FileGuards::describe(const FileGuard& guard, SignalMessage& message) noexce
 std::uint64_t FileGuard::identify(int fd, bool anew) noexcept {
   struct stat status{};
   if (::fstat(fd, &status) != 0) return 0;
-  // A file system has fewer than 2^40 files as a rule; two that look alike share a line.
+  // A file system has fewer than 2^40 files as a rule; two with the same number share a report.
   const std::uint64_t file = (static_cast<std::uint64_t>(status.st_dev) << 40 ^
                               static_cast<std::uint64_t>(status.st_ino)) |
                              std::uint64_t{1} << 63;
@@ -139,7 +140,7 @@ FileGuard::FileGuard(std::span<const std::byte> memory, std::string_view path, b
                      std::uint64_t file) noexcept
     : link_{memory}, path_(path), writable_(writable), file_(file), intact_(memory.size()) {
   FileGuards::list.lock();
-  install_once();
+  install_bus_handler();
   FileGuards::list.add(*this);
   FileGuards::list.unlock();
 }

@@ -10,40 +10,41 @@
 
 namespace tensorbus::platform {
 
-// While a guard lives over a mapping of a file, touching a page of it that the file no longer has
-// (somebody cut it short), or that cannot be read or written (an I/O error, no room on the disk),
-// does not end the process by SIGBUS. From that page to the end of the mapping zero pages take the
-// place of the file's; a line on stderr names the file, once; the instruction goes on;
-// and intact_bytes() says so from then on. Only whoever asks for that learns of it: until then,
-// zeros are read, and what is written there reaches no file.
+// Guards a mapping of a file against SIGBUS. A page can become unreadable when the file is cut
+// short, after an I/O error, or when the disk is full. Without a guard, touching it ends the
+// process. With a guard, zero pages replace the file's pages from that one to the end of the
+// mapping, one line on stderr names the file (once), and the instruction goes on. intact_bytes()
+// then reports the damage. A program that does not ask reads zeros, and what it writes there
+// reaches no file.
 //
-// The first guard of a process puts a handler in front of the one it finds for SIGBUS, and leaves
-// it there (see ChainedHandler); TENSORBUS_BUS_GUARD=0, read at that moment, prevents that. Every
-// other SIGBUS is passed on to the handler that was found. Where the limit is:
-// - a handler that is installed later comes first, and if it does not pass on, there is no guard;
-// - a system call that is handed such a page (read, write, send) fails with EFAULT, without a word;
-// - when there is no room for one more mapping (vm.max_map_count), SIGBUS is passed on after all.
+// The first guard of a process installs a handler in front of the existing handler for SIGBUS, and
+// leaves it there (see ChainedHandler). TENSORBUS_BUS_GUARD=0, read at that moment, prevents that.
+// Every other SIGBUS is passed on to the existing handler. Limits:
+// - A handler that is installed later comes first. If it does not pass the signal on, there is no
+//   guard.
+// - A system call that gets the address of a damaged page (read, write, send) fails with EFAULT,
+//   without a message.
+// - If no further mapping is possible (vm.max_map_count), SIGBUS is passed on.
 //
-// Made and dropped in any thread and in forked children, but not in a signal handler. A forked
+// Made and destroyed in any thread and in forked children, but not in a signal handler. A forked
 // child has a guard of its own over its own mapping.
 class FileGuard {
  public:
-  // `memory` is a whole mapping, from the start of a page on; it is mapped for longer than the
-  // guard lives, and so are the characters of `path` there. `file`: which it is, see identify(); 0
-  // for one that nobody else maps.
+  // `memory` is a whole mapping, and starts at a page. It, and the characters of `path`, outlive
+  // the guard. `file` is a number from identify(), or 0 for a file that nobody else maps.
   FileGuard(std::span<const std::byte> memory, std::string_view path, bool writable,
             std::uint64_t file = 0) noexcept;
   FileGuard(const FileGuard&) = delete;
   FileGuard& operator=(const FileGuard&) = delete;
   ~FileGuard();
 
-  // A number for the file, the same for all mappings of it: one of them says what happened to it.
-  // With `anew` it is said again, since somebody opened the file and found it whole.
+  // Returns a number for the file, the same for all its mappings, so that damage is reported once.
+  // With `anew` it can be reported again, because the file was opened again and found whole.
   static std::uint64_t identify(int fd, bool anew) noexcept;
 
-  // How many bytes of the memory, from its start, still are the file's; all of them if no page had
-  // to be replaced.
-  // Relaxed: a thread sees what its own faults did, and other threads' only say more later.
+  // Returns how many bytes of the memory, from its start, still come from the file: all of them if
+  // no page was replaced. Relaxed: a thread sees the result of its own faults; faults of other
+  // threads can only lower the number later.
   std::size_t intact_bytes() const noexcept { return intact_.load(std::memory_order_relaxed); }
   bool broken() const noexcept { return intact_bytes() != link_.memory.size(); }
 

@@ -6,8 +6,8 @@ void ChainedHandler::install(void (*ours)(int, siginfo_t*, void*)) noexcept {
   if (::sigaction(signal_, nullptr, &previous_) != 0) return;
   struct sigaction action{};
   action.sa_sigaction = ours;
-  // The previous handler runs inside ours: it finds the signals blocked as it asked for, which
-  // matters if it leaves by longjmp or raises the signal again.
+  // The previous handler runs inside ours. It must find the signals blocked that it asked for,
+  // which matters if it leaves by longjmp or raises the signal again.
   action.sa_mask = previous_.sa_mask;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | (previous_.sa_flags & SA_NODEFER);
   ::sigaction(signal_, &action, nullptr);
@@ -17,7 +17,7 @@ void ChainedHandler::pass_on(siginfo_t* info, void* context) const {
   const bool sent = info->si_code <= 0;  // by raise() or kill(): no instruction will fault again
   if (previous_.sa_handler == SIG_IGN && sent) return;
   if (previous_.sa_handler == SIG_DFL || previous_.sa_handler == SIG_IGN) {
-    // The instruction that faulted runs again when we return, and now it ends the process.
+    // The instruction that faulted runs again when we return, and then ends the process.
     restore_default();
     if (sent) ::raise(signal_);
     return;

@@ -4,18 +4,19 @@
 
 namespace tensorbus::platform {
 
-// A signal handler of ours in front of the one that was found: what we do not settle ourselves is
-// passed on to it. Stays for ever, in forked children too. One that the application installs later
-// comes before ours: if it does not pass a signal on as it came, with its address, we hear nothing.
+// A signal handler in front of the handler that was installed before. Signals that are not for us
+// are passed on to it. It stays until the process ends, in forked children too. A handler that the
+// application installs later comes before ours: we get a signal only if it passes the signal on,
+// with the address.
 class ChainedHandler {
  public:
   constexpr explicit ChainedHandler(int signal) noexcept : signal_(signal) {}
 
-  // Once, before anybody can call pass_on; under a lock of the caller's.
+  // Called once, under a lock of the caller's, before any thread can call pass_on().
   void install(void (*ours)(int, siginfo_t*, void*)) noexcept;
 
-  // In the handler. Not noexcept, nor may be what calls it: the previous handler leaves as it
-  // likes, by longjmp or an exception.
+  // Calls the previous handler; runs in the signal handler. Neither this nor its callers may be
+  // noexcept: the previous handler may leave by longjmp or an exception.
   void pass_on(siginfo_t* info, void* context) const;
 
  private:

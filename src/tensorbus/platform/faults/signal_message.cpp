@@ -43,7 +43,7 @@ SignalMessage& SignalMessage::number(std::size_t number) noexcept {
 }
 
 void SignalMessage::write_to_stderr() const noexcept {
-  // Nobody to tell of a failure.
+  // A failure to write cannot be reported anywhere.
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text_.data(), used_);
 }
 

@@ -6,16 +6,16 @@
 
 namespace tensorbus::platform {
 
-// A line for stderr, put together on the stack of a signal handler. What does not fit is cut.
+// A line for stderr, composed on the stack of a signal handler. Text that does not fit is cut off.
 class SignalMessage {
  public:
   SignalMessage& text(std::string_view text) noexcept;
-  // What somebody else chose: a topic, a path. Only what a terminal can be given, the rest as
-  // question marks; of a longer one the first 200 bytes.
+  // Appends a name that others chose: a topic or a path. Bytes that a terminal cannot show become
+  // question marks. Of a longer name only the first 200 bytes are appended.
   SignalMessage& name(std::string_view name) noexcept;
   SignalMessage& number(std::size_t number) noexcept;
 
-  // At once, so that it is not mixed with what other threads write.
+  // Makes one system call, so that the line is not mixed with the output of other threads.
   void write_to_stderr() const noexcept;
 
  private:

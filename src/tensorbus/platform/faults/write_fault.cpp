@@ -8,10 +8,11 @@
 
 #include "tensorbus/platform/faults/chained_handler.hpp"
 #include "tensorbus/platform/faults/signal_message.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
-// What runs in the signal handler calls only functions that POSIX.1-2017 (XSH 2.4.3; Linux:
-// signal-safety(7)) allows there: poll, raise, sigaction, sigemptyset, write; and it takes the
-// lock of the list only if it gets it within a bounded number of attempts.
+// The code that runs in the signal handler calls only functions that POSIX.1-2017 (XSH 2.4.3;
+// Linux: signal-safety(7)) allows there: poll, raise, sigaction, sigemptyset, write. It tries to
+// take the lock of the list a bounded number of times.
 
 namespace tensorbus::platform {
 namespace {
@@ -19,12 +20,13 @@ namespace {
 constexpr std::string_view kTurnedOff = "TENSORBUS_FAULT_MESSAGE=0 turns this message off.\n";
 
 constinit AddressList<ReadOnlyNote> notes;
-constinit ChainedHandler handler(SIGSEGV);
-constinit bool asked = false;  // under the lock of `notes`
+constinit ChainedHandler write_handler(SIGSEGV);
+constinit bool write_asked TB_GUARDED_BY(notes) = false;
 
-void lock_notes() noexcept { notes.lock(); }
-void unlock_notes() noexcept { notes.unlock(); }
-[[maybe_unused]] const int kRegistered = ::pthread_atfork(lock_notes, unlock_notes, unlock_notes);
+void lock_notes() noexcept TB_ACQUIRE(notes) { notes.lock(); }
+void unlock_notes() noexcept TB_RELEASE(notes) { notes.unlock(); }
+[[maybe_unused]] const int kNotesRegistered =
+    ::pthread_atfork(lock_notes, unlock_notes, unlock_notes);
 
 void describe(const ReadOnlyNote& note, SignalMessage& message) noexcept {
   if (note.from() == ReadOnlyNote::From::kFile)
@@ -43,7 +45,7 @@ void describe(const ReadOnlyNote& note, SignalMessage& message) noexcept {
   message.text(kTurnedOff);
 }
 
-// Not inlined, so that the message has left the stack when the previous handler is called.
+// Not inlined: the message must have left the stack when the previous handler is called.
 [[gnu::noinline]] void report(const void* address) noexcept {
   if (!notes.lock_in_handler()) return;
   const ReadOnlyNote* note = notes.find(address);
@@ -56,17 +58,17 @@ void describe(const ReadOnlyNote& note, SignalMessage& message) noexcept {
 
 void on_fault(int, siginfo_t* info, void* context) {
   const int error = errno;
-  // Memory that is mapped and refused the access; SEGV_MAPERR would be memory that is not there.
+  // SEGV_ACCERR: the memory is mapped and refused the access. SEGV_MAPERR: nothing is mapped there.
   if (info->si_code == SEGV_ACCERR) report(info->si_addr);
   errno = error;
-  handler.pass_on(info, context);
+  write_handler.pass_on(info, context);
 }
 
-void install_once() noexcept {
-  if (asked) return;
-  asked = true;
+void install_write_handler() noexcept TB_REQUIRES(notes) {
+  if (write_asked) return;
+  write_asked = true;
   const char* wish = std::getenv("TENSORBUS_FAULT_MESSAGE");
-  if (wish == nullptr || std::string_view(wish) != "0") handler.install(on_fault);
+  if (wish == nullptr || std::string_view(wish) != "0") write_handler.install(on_fault);
 }
 
 }  // namespace
@@ -75,7 +77,7 @@ ReadOnlyNote::ReadOnlyNote(std::span<const std::byte> memory, std::string_view n
                            From from) noexcept
     : link_{memory}, name_(name), from_(from) {
   notes.lock();
-  install_once();
+  install_write_handler();
   notes.add(*this);
   notes.unlock();
 }

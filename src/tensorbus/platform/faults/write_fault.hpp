@@ -9,22 +9,21 @@
 
 namespace tensorbus::platform {
 
-// While a note lives, a write to its memory, which this process maps read-only, says on stderr
-// where that memory comes from and how to get a tensor that can be written to. The process then
-// ends by SIGSEGV, as it would have without us: PyTorch has no read-only tensors, so the fault is
-// the first that anybody hears of such a write.
+// Explains a write to memory that this process maps read-only. While a note lives, a write to its
+// memory prints on stderr where the memory comes from and how to get a writable tensor. The process
+// then ends by SIGSEGV, as without the note. PyTorch has no read-only tensors, so the fault is the
+// first sign of such a mistake.
 //
-// The first note of a process puts a handler in front of the one it finds for SIGSEGV, and leaves
-// it there (see ChainedHandler); TENSORBUS_FAULT_MESSAGE=0, read at that moment, prevents that.
-// Every fault is passed on to the handler that was found.
+// The first note of a process installs a handler in front of the existing handler for SIGSEGV, and
+// leaves it there (see ChainedHandler). TENSORBUS_FAULT_MESSAGE=0, read at that moment, prevents
+// that. Every fault is passed on to the existing handler.
 //
-// Made and dropped in any thread and in forked children, but not in a signal handler.
+// Made and destroyed in any thread and in forked children, but not in a signal handler.
 class TENSORBUS_API ReadOnlyNote {
  public:
   enum class From { kTopic, kFile };
 
-  // The characters of `name`, a topic or a path, are not copied: the caller keeps them for as long
-  // as the note lives.
+  // The characters of `name`, a topic or a path, are not copied: they outlive the note.
   ReadOnlyNote(std::span<const std::byte> memory, std::string_view name,
                From from = From::kTopic) noexcept;
   ReadOnlyNote(const ReadOnlyNote&) = delete;

@@ -20,14 +20,14 @@
 
 namespace tensorbus::platform {
 std::vector<std::string> list_directory(int directory) {
-  // A fresh description: the position of the caller's is not ours to move.
+  // Opens the directory anew: the read position of the caller's descriptor must not move.
   const int copy = ::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (copy < 0) throw_system("reading the domain directory", errno);
   DIR* stream = ::fdopendir(copy);
   if (stream == nullptr) {
     const int error_number = errno;
     ::close(copy);
-    if (error_number == ENOMEM) throw_no_memory();  // of ours: it is malloc that fails
+    if (error_number == ENOMEM) throw_no_memory();  // malloc failed in this process
     throw_system("reading the domain directory", error_number);
   }
   const std::unique_ptr<DIR, int (*)(DIR*)> closed_at_the_end(stream, ::closedir);
@@ -41,7 +41,7 @@ void create_file(int directory, const std::string& name, std::string_view conten
     throw_system("cannot create " + name + " in the domain directory", error_number,
                  During::kDirectory);
   };
-  if (content.size() > max_file_bytes()) refuse(EFBIG);  // to write it would be SIGXFSZ
+  if (content.size() > max_file_bytes()) refuse(EFBIG);  // writing it would raise SIGXFSZ
   const Fd file(::openat(directory, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!file) refuse(errno);
   if (content.empty()) return;
@@ -110,7 +110,7 @@ DirectoryWatch::Changes DirectoryWatch::take_changes() noexcept {
       try {
         if ((event.mask & kGone) != 0 && event.len != 0) changes.gone.emplace_back(name);
       } catch (const std::bad_alloc&) {
-        changes.place = true;  // whoever hears that looks at everything
+        changes.place = true;  // the caller then looks at everything
       }
       at += static_cast<ssize_t>(sizeof event + event.len);
     }
@@ -127,7 +127,7 @@ bool DirectoryWatch::drain_changes() noexcept {
 }
 
 void DirectoryWatch::wait(std::chrono::nanoseconds timeout) noexcept {
-  pollfd changed{inotify_.get(), POLLIN, 0};  // a negative descriptor is left out
+  pollfd changed{inotify_.get(), POLLIN, 0};  // poll ignores a negative descriptor
   const auto rest = std::chrono::ceil<std::chrono::milliseconds>(timeout);
   (void)::poll(&changed, 1, static_cast<int>(rest.count()));
   (void)drain_changes();

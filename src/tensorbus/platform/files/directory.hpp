@@ -12,33 +12,32 @@
 namespace tensorbus::platform {
 
 std::vector<std::string> list_directory(int directory);
-// Throws Error(kOutOfMemory) that names the limit, and then there is no file.
+// Throws Error(kOutOfMemory) that names the limit; the file does not exist then.
 void create_file(int directory, const std::string& name, std::string_view content = {});
-// Of a file that is there, at most so many bytes; empty if it is gone, or cannot be read.
+// Returns at most `most` bytes of an existing file; empty if it is gone or cannot be read.
 std::string read_file(int directory, const std::string& name, std::size_t most) noexcept;
 void remove_file(int directory, const std::string& name) noexcept;
-// 0: there is no such file.
+// Returns 0 if the file does not exist.
 ino_t inode_of(int directory, const std::string& name) noexcept;
 
-// Tells that entries of a directory came or went.
+// Reports that entries of a directory were created, removed or renamed.
 class DirectoryWatch {
  public:
-  // `above`: directories that lie above it. That one of them is renamed is told, too.
+  // `above`: directories on the path to it. If one of them is renamed, this is reported too.
   explicit DirectoryWatch(int directory, const std::vector<Fd>& above = {});
 
   struct Changes {
     bool some = false;
-    bool place = false;             // the directory may not be where it was any more
-    std::vector<std::string> gone;  // these names, or others have them now
+    bool place = false;             // the directory may have been moved or removed
+    std::vector<std::string> gone;  // these names were removed, or replaced by other files
   };
-  // To be polled; -1 when the user is out of inotify instances and the caller has to list the
-  // directory from time to time.
+  // The descriptor to poll. It is -1 if the user has no inotify instances left; then the caller
+  // lists the directory from time to time.
   int fd() const noexcept { return inotify_.get(); }
-  // Takes what happened off the descriptor. An overflow counts as a change of everything, since the
-  // answer to that is to look at everything.
+  // Takes the pending events. If events were lost, everything counts as changed.
   Changes take_changes() noexcept;
   bool drain_changes() noexcept;
-  // Until something changes, a signal comes, or this long.
+  // Waits until something changes, a signal arrives, or the time is over.
   void wait(std::chrono::nanoseconds timeout) noexcept;
 
  private:

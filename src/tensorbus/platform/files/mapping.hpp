@@ -4,19 +4,19 @@
 
 namespace tensorbus::platform {
 
-// Owns one mapping of a descriptor, as a rule of all of it; left out of core dumps. Closing the
-// descriptor does not end it.
+// Owns one mapping of a file descriptor, usually of the whole file. Core dumps leave it out. The
+// mapping stays when the descriptor is closed.
 class Mapping {
  public:
   enum class Access {
     kRead,
     kReadWrite,
-    kCopyOnWrite,  // a page that is written becomes our own; a read-only descriptor is enough
+    kCopyOnWrite,  // a written page becomes private; a read-only descriptor is enough
   };
 
   Mapping() = default;
-  // `offset` is a multiple of the page. Throws Error(kOutOfMemory) that names the limits when there
-  // is no room for another mapping, Error(kSystem) otherwise.
+  // `offset` is a multiple of the page size. Throws Error(kOutOfMemory) that names the limits if no
+  // further mapping is possible, else Error(kSystem).
   Mapping(int fd, std::size_t bytes, Access access, std::size_t offset = 0);
   Mapping(Mapping&& other) noexcept;
   Mapping& operator=(Mapping&& other) noexcept;

@@ -28,7 +28,7 @@ constexpr int kWriteSeals = F_SEAL_WRITE | F_SEAL_FUTURE_WRITE;
 }
 
 Fd create(const std::string& name, std::size_t bytes, int seals) {
-  if (bytes > max_file_bytes())  // ftruncate would answer with SIGXFSZ
+  if (bytes > max_file_bytes())  // ftruncate would raise SIGXFSZ
     throw_system("cannot make " + std::to_string(bytes) + " bytes of shared memory", EFBIG);
   Fd fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) throw_system("memfd_create", errno);
@@ -72,7 +72,7 @@ Fd create_memfd_of_fixed_size(const std::string& name, std::size_t bytes) {
   return create(name, bytes, kSizeSeals);
 }
 
-// shmem refuses to punch what is sealed so, and leaves the mappings that there are writable.
+// shmem refuses to punch holes into memory with this seal; mappings that are writable stay so.
 void seal_against_holes(int memfd, const std::string& field) {
   if (::fcntl(memfd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0 && errno != EINVAL)
     refuse(field, "one that cannot be sealed");
@@ -107,7 +107,7 @@ bool reserve_pages(int memfd, std::size_t offset, std::size_t bytes) {
 }
 
 void punch_pages(int memfd, std::size_t offset, std::size_t bytes) noexcept {
-  // Failing to give pages back costs memory, not correctness: the caller's records say the same.
+  // A failure costs memory, not correctness: the caller's records are the same either way.
   [[maybe_unused]] const int done =
       ::fallocate(memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
                   static_cast<off_t>(bytes));

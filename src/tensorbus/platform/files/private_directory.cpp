@@ -18,8 +18,8 @@ namespace tensorbus::platform {
 namespace {
 
 constexpr int kMostLinks = 40;      // as the kernel
-constexpr int kMostRestarts = 100;  // others remove a directory while we make what lies in it
-constexpr uid_t kNobody = 65534;    // what the kernel shows for a user that is not mapped
+constexpr int kMostRestarts = 100;  // another process removes a directory while we make one in it
+constexpr uid_t kNobody = 65534;    // the kernel shows this number for a user that is not mapped
 
 using Names = std::deque<std::string>;
 
@@ -52,7 +52,7 @@ struct stat status_of(int fd, const std::string& path) {
 bool is_ours(const struct stat& status) { return status.st_uid == ::geteuid(); }
 bool is_roots(const struct stat& status) { return status.st_uid == 0; }
 
-// May somebody write there who is neither the owner nor root?
+// Returns true if a user who is neither the owner nor root may write there.
 bool others_may_write(const struct stat& status) {
   const bool private_group = status.st_gid == status.st_uid;
   return (status.st_mode & S_IWOTH) != 0 || ((status.st_mode & S_IWGRP) != 0 && !private_group);
@@ -70,7 +70,7 @@ std::string us() {
   return "uid " + std::to_string(uid) + (uid == 0 ? "" : " or root");
 }
 
-// The way from / to one directory.
+// The path from / to one directory.
 class Walk {
  public:
   Walk(const std::string& path, IfMissing if_missing)
@@ -80,7 +80,7 @@ class Walk {
     start();
   }
 
-  // False: a directory on the way was removed meanwhile, so that nothing can be made in it.
+  // Returns false if a directory on the way was removed meanwhile, so nothing can be made in it.
   bool go() {
     while (!rest_.empty()) {
       const std::string name = std::move(rest_.front());
@@ -122,7 +122,7 @@ class Walk {
     Fd fd;
     std::string path;
     struct stat status{};
-    bool open_to_others = false;  // they may make something there
+    bool open_to_others = false;  // other users may create entries in it
   };
 
   void start() {
@@ -162,7 +162,7 @@ class Walk {
   }
 
   void push(Place place) {
-    // Of a mount that others may write to root decided; its device is another than that above.
+    // A mount that others may write to was allowed by root. Its device differs from its parent's.
     const bool mount = way_.empty() || way_.back().status.st_dev != place.status.st_dev;
     const bool sticky = (place.status.st_mode & S_ISVTX) != 0;
     place.open_to_others =
@@ -190,13 +190,14 @@ class Walk {
     if (to.starts_with('/')) start();
   }
 
-  // Us, or root, who may be unmapped. Where others may write "nobody" could be one of them.
+  // The owner may be us or root. Root may be unmapped, and then appears as "nobody"; where others
+  // may write, "nobody" could be one of them.
   bool may_own(const struct stat& status, const Place& above) const {
     return is_ours(status) || is_roots(status) ||
            (status.st_uid == kNobody && !above.open_to_others && !all_users_are_mapped());
   }
 
-  // May something of ours lie below this one?
+  // Throws if a directory below this one could be changed by another user.
   void require_safe(const Place& place) const {
     const bool trusted = way_.size() == 1 ? may_own(place.status, place)
                                           : may_own(place.status, way_[way_.size() - 2]);

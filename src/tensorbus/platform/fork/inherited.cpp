@@ -10,13 +10,13 @@
 #include <cerrno>
 #include <cstdio>
 #include <limits>
-#include <mutex>
 #include <new>
 
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/fork/lineage.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
 #include "tensorbus/platform/limits.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::platform {
 
@@ -30,10 +30,10 @@ namespace {
 constexpr ForkEpoch kForking = std::numeric_limits<ForkEpoch>::max();
 constexpr std::size_t kMark = 4096;  // bytes of address space in a child
 
-// Raised for what was made in this process; a child begins at 0.
+// Counts what was made in this process; a child begins at 0.
 std::array<std::atomic<std::size_t>, 2> inheritable{};
 
-// By their numbers, which in a child are closed by close_in_child().
+// Closes a descriptor by its number; a child closes it with close_in_child().
 void close_guarded(int& fd) noexcept {
   if (fd < 0) return;
   keep_in_child(fd);
@@ -41,51 +41,53 @@ void close_guarded(int& fd) noexcept {
   fd = -1;
 }
 
-// What one fork left to a child, seen from the parent. A child and its own children keep two
-// things, which exec takes from them: the end of a pipe for writing, whose hang-up the parent
-// polls; and, since there are programs that close all descriptors, a mapping of an open file that
-// has a lock. A lock belongs to the open file, which is closed with the last of its mappings.
-struct Guard {
-  ForkEpoch epoch = kForking;  // it may have inherited what was born before
-  std::uint64_t number = 0;    // of the byte that is locked
-  int pipe = -1;               // the end for reading; -1: it has hung up
-  Guard* older = nullptr;
+}  // namespace
+
+// What one fork left to a child, as the parent sees it. A child and its own children keep two
+// things until they call exec. The first is the writing end of a pipe: the parent polls for its
+// hang-up. The second, because some programs close all descriptors, is a mapping of an open file
+// that has a lock. A lock belongs to the open file, which is closed with the last of its mappings.
+struct ForkGuard {
+  ForkEpoch epoch = kForking;  // the child may have inherited what was made before
+  std::uint64_t number = 0;    // of the locked byte
+  int pipe = -1;               // the reading end; -1 after the hang-up
+  ForkGuard* older = nullptr;
   Inherited* kept = nullptr;
 
-  // What the child is to have, and the parent only until the fork is over.
+  // For the child; the parent has them only until the fork is over.
   int childs_pipe = -1;
   int childs_lock = -1;
   void* childs_mark = nullptr;
 };
 
-}  // namespace
-
 struct ForkGuards {
-  std::mutex forking;  // from before a fork to after it
-  Guard* pending = nullptr;
+  Mutex forking;  // from before a fork to after it
+  ForkGuard* pending = nullptr;
 
-  std::mutex mutex;         // of all that follows; never held while something is let go of
-  Guard* newest = nullptr;  // in the order of their epochs
-  Guard unseen;  // of all forks for which there was no room: it has no end. In the list, if used
-  std::size_t unwatched = 0;
-  std::uint64_t next_number = 0;
-  int epoll = -1;
-  int locks = -1;  // a memfd
+  Mutex mutex;                                       // never held while something is let go of
+  ForkGuard* newest TB_GUARDED_BY(mutex) = nullptr;  // in the order of their epochs
+  // Of all forks for which there was no room: it has no end. In the list, if used.
+  ForkGuard unseen TB_GUARDED_BY(mutex);
+  std::size_t unwatched TB_GUARDED_BY(mutex) = 0;
+  std::uint64_t next_number TB_GUARDED_BY(mutex) = 0;
+  int epoll TB_GUARDED_BY(mutex) = -1;
+  int locks TB_GUARDED_BY(mutex) = -1;  // a memfd
 
-  bool ready() noexcept;
-  Guard* make() noexcept;
-  bool fill(Guard& guard) noexcept;
-  Guard* use_unseen() noexcept;
-  void unlink(const Guard& guard) noexcept;
-  void tell_newest() const noexcept {
+  bool ready() noexcept TB_REQUIRES(mutex);
+  ForkGuard* make() noexcept TB_REQUIRES(mutex);
+  bool fill(ForkGuard& guard) noexcept TB_REQUIRES(mutex);
+  ForkGuard* use_unseen() noexcept TB_REQUIRES(mutex);
+  void unlink(const ForkGuard& guard) noexcept TB_REQUIRES(mutex);
+  void tell_newest() const noexcept TB_REQUIRES(mutex) {
     internal::newest_guard.store(newest != nullptr ? newest->epoch : 0);
   }
-  bool is_locked(const Guard& guard) const noexcept;
-  void note_hang_ups() noexcept;
-  Inherited* end(Guard& guard, Inherited* ended) noexcept;
+  bool is_locked(const ForkGuard& guard) const noexcept TB_REQUIRES(mutex);
+  void note_hang_ups() noexcept TB_REQUIRES(mutex);
+  Inherited* end(ForkGuard& guard, Inherited* ended) noexcept TB_REQUIRES(mutex);
 
-  static void before_fork() noexcept;
-  static void in_parent() noexcept;
+  // The first locks `forking`, and one of the others unlocks it.
+  static void before_fork() noexcept TB_NO_THREAD_SAFETY_ANALYSIS;
+  static void in_parent() noexcept TB_NO_THREAD_SAFETY_ANALYSIS;
   static void in_child() noexcept;
   static void let_go(Inherited* list) noexcept;
 };
@@ -94,7 +96,7 @@ namespace {
 
 constinit ForkGuards guards;
 
-[[maybe_unused]] const int kRegistered =
+[[maybe_unused]] const int kForkGuardsRegistered =
     ::pthread_atfork(ForkGuards::before_fork, ForkGuards::in_parent, ForkGuards::in_child);
 
 int reopened(int fd) noexcept {
@@ -103,7 +105,7 @@ int reopened(int fd) noexcept {
   return ::open(path.data(), O_RDWR | O_CLOEXEC);
 }
 
-struct flock byte_of(const Guard& guard) noexcept {
+struct flock byte_of(const ForkGuard& guard) noexcept {
   struct flock byte{};
   byte.l_type = F_WRLCK;
   byte.l_whence = SEEK_SET;
@@ -112,8 +114,8 @@ struct flock byte_of(const Guard& guard) noexcept {
   return byte;
 }
 
-// The child has them now, or there is none.
-void close_childs(Guard& guard) noexcept {
+// Closes the parent's copies: the child has its own now, or there is no child.
+void close_childs(ForkGuard& guard) noexcept {
   if (guard.childs_mark != nullptr) ::munmap(guard.childs_mark, kMark);
   if (guard.childs_pipe >= 0) ::close(guard.childs_pipe);
   if (guard.childs_lock >= 0) ::close(guard.childs_lock);
@@ -135,7 +137,7 @@ bool ForkGuards::ready() noexcept {
   return epoll >= 0 && locks >= 0;
 }
 
-bool ForkGuards::fill(Guard& guard) noexcept {
+bool ForkGuards::fill(ForkGuard& guard) noexcept {
   std::array<int, 2> ends{};
   if (!ready() || ::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) < 0) return false;
   guard.pipe = ends[0];
@@ -148,21 +150,21 @@ bool ForkGuards::fill(Guard& guard) noexcept {
   void* const mark = ::mmap(nullptr, kMark, PROT_NONE, MAP_SHARED, guard.childs_lock, 0);
   if (mark == MAP_FAILED) return false;
   guard.childs_mark = mark;
-  epoll_event hang_up{};  // of nothing else
+  epoll_event hang_up{};  // wait for nothing but the hang-up
   hang_up.data.ptr = &guard;
   return ::epoll_ctl(epoll, EPOLL_CTL_ADD, guard.pipe, &hang_up) == 0;
 }
 
-// Whatever is short: it is safe to see no end.
-Guard* ForkGuards::use_unseen() noexcept {
+// Used when a resource is missing. To keep everything for ever is safe.
+ForkGuard* ForkGuards::use_unseen() noexcept {
   ++unwatched;
   unlink(unseen);
   unseen.epoch = kForking;
   return &unseen;
 }
 
-Guard* ForkGuards::make() noexcept {
-  auto* const guard = new (std::nothrow) Guard;
+ForkGuard* ForkGuards::make() noexcept {
+  auto* const guard = new (std::nothrow) ForkGuard;
   if (guard == nullptr) return use_unseen();
   guard->number = next_number++;
   if (fill(*guard)) return guard;
@@ -172,8 +174,8 @@ Guard* ForkGuards::make() noexcept {
   return use_unseen();
 }
 
-void ForkGuards::unlink(const Guard& guard) noexcept {
-  for (Guard** at = &newest; *at != nullptr; at = &(*at)->older)
+void ForkGuards::unlink(const ForkGuard& guard) noexcept {
+  for (ForkGuard** at = &newest; *at != nullptr; at = &(*at)->older)
     if (*at == &guard) {
       *at = guard.older;
       return;
@@ -182,21 +184,21 @@ void ForkGuards::unlink(const Guard& guard) noexcept {
 
 void ForkGuards::before_fork() noexcept {
   guards.forking.lock();
-  // Relaxed: what others begin to make meanwhile, the child has never seen.
+  // Relaxed: the child has never seen what other threads begin to make meanwhile.
   if (inheritable[0].load(std::memory_order_relaxed) == 0 &&
       inheritable[1].load(std::memory_order_relaxed) == 0)
     return;
-  const std::lock_guard lock(guards.mutex);
+  const MutexLock lock(guards.mutex);
   guards.pending = guards.make();
   guards.pending->older = guards.newest;
   guards.newest = guards.pending;
   guards.tell_newest();
 }
 
-// Also when there is no child: then its guard has hung up.
+// Also runs if the fork failed: then the guard has hung up.
 void ForkGuards::in_parent() noexcept {
-  if (Guard* const guard = guards.pending) {
-    const std::lock_guard lock(guards.mutex);
+  if (ForkGuard* const guard = guards.pending) {
+    const MutexLock lock(guards.mutex);
     guards.pending = nullptr;
     close_childs(*guard);
     guard->epoch = internal::fork_epoch.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -205,8 +207,8 @@ void ForkGuards::in_parent() noexcept {
   guards.forking.unlock();
 }
 
-// The mutexes may be held by threads that do not exist here, and what the guards keep is the
-// parent's: all of it is forgotten, but for the pipe's end and the mark.
+// The mutexes may be held by threads that do not exist in the child, and the guards keep what
+// belongs to the parent. So the child forgets all of it, except the pipe's end and the mark.
 void ForkGuards::in_child() noexcept {
   if (guards.pending != nullptr && guards.pending->childs_lock >= 0)
     ::close(guards.pending->childs_lock);
@@ -218,7 +220,7 @@ void ForkGuards::in_child() noexcept {
   for (auto& count : inheritable) count.store(0, std::memory_order_relaxed);
 }
 
-bool ForkGuards::is_locked(const Guard& guard) const noexcept {
+bool ForkGuards::is_locked(const ForkGuard& guard) const noexcept {
   struct flock byte = byte_of(guard);
   return ::fcntl(locks, F_OFD_GETLK, &byte) == 0 && byte.l_type != F_UNLCK;
 }
@@ -229,15 +231,16 @@ void ForkGuards::note_hang_ups() noexcept {
     const int count = ::epoll_wait(epoll, events.data(), static_cast<int>(events.size()), 0);
     if (count <= 0) return;
     for (int i = 0; i < count; ++i) {
-      Guard& guard = *static_cast<Guard*>(events[static_cast<std::size_t>(i)].data.ptr);
+      ForkGuard& guard = *static_cast<ForkGuard*>(events[static_cast<std::size_t>(i)].data.ptr);
       ::epoll_ctl(epoll, EPOLL_CTL_DEL, guard.pipe, nullptr);
       close_guarded(guard.pipe);
     }
   }
 }
 
-// What an older child may have inherited, too, waits for that; `ended` gets the rest.
-Inherited* ForkGuards::end(Guard& guard, Inherited* ended) noexcept {
+// Ends a guard. What an older child may have inherited too moves to that child's guard; the rest is
+// added to `ended`.
+Inherited* ForkGuards::end(ForkGuard& guard, Inherited* ended) noexcept {
   while (Inherited* const one = guard.kept) {
     guard.kept = one->next_;
     const bool older = guard.older != nullptr && one->born_ < guard.older->epoch;
@@ -260,8 +263,8 @@ void ForkGuards::let_go(Inherited* list) noexcept {
 
 bool keep_for_children(Inherited& what) noexcept {
   if (!may_be_inherited(what.born_)) return false;
-  const std::lock_guard lock(guards.mutex);
-  Guard* const guard = guards.newest;
+  const MutexLock lock(guards.mutex);
+  ForkGuard* const guard = guards.newest;
   if (guard == nullptr || guard->epoch <= what.born_) return false;
   what.next_ = guard->kept;
   guard->kept = &what;
@@ -269,7 +272,7 @@ bool keep_for_children(Inherited& what) noexcept {
 }
 
 int children_descriptor() {
-  const std::lock_guard lock(guards.mutex);
+  const MutexLock lock(guards.mutex);
   if (!guards.ready()) throw_system("looking after forked children", errno);
   return guards.epoll;
 }
@@ -278,10 +281,10 @@ bool look_after_children() noexcept {
   Inherited* ended = nullptr;
   bool again = false;
   {
-    const std::lock_guard lock(guards.mutex);
+    const MutexLock lock(guards.mutex);
     guards.note_hang_ups();
-    for (Guard* guard = guards.newest; guard != nullptr;) {
-      Guard& one = *std::exchange(guard, guard->older);
+    for (ForkGuard* guard = guards.newest; guard != nullptr;) {
+      ForkGuard& one = *std::exchange(guard, guard->older);
       if (&one == guards.pending || &one == &guards.unseen || one.pipe >= 0) continue;
       if (guards.is_locked(one))
         again = true;
@@ -295,15 +298,15 @@ bool look_after_children() noexcept {
 }
 
 ForkedChildren forked_children() noexcept {
-  const std::lock_guard lock(guards.mutex);
+  const MutexLock lock(guards.mutex);
   ForkedChildren all{0, guards.unwatched};
-  for (const Guard* guard = guards.newest; guard != nullptr; guard = guard->older)
+  for (const ForkGuard* guard = guards.newest; guard != nullptr; guard = guard->older)
     if (guard != &guards.unseen) ++all.guards;
   return all;
 }
 
 Inheritable::Inheritable(Of whose) noexcept : fork_generation_(fork_generation()), whose_(whose) {
-  // Relaxed: whoever forks has seen what its child is to have.
+  // Relaxed: a thread that forks has already seen everything that its child needs.
   inheritable[static_cast<std::size_t>(whose_)].fetch_add(1, std::memory_order_relaxed);
 }
 

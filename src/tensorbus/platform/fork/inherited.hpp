@@ -6,32 +6,32 @@
 
 namespace tensorbus::platform {
 
-// What a forked child inherited stays as it was for as long as the child, or a child of it, lives
-// and has not called exec: nothing that was born before the fork is used again, or goes back to
-// its owner, before that. docs/protocol.md, section 8, and docs/decisions/0018.
+// What a forked child inherited stays unchanged while the child, or a child of the child, lives and
+// has not called exec. Nothing that was made before the fork is reused, or returned to its owner,
+// before that. See docs/protocol.md, section 8, and docs/decisions/0018.
 
-// Counts the forks of this process whose children are looked after.
+// Counts the forks of this process whose children are watched.
 using ForkEpoch = std::uint64_t;
 
 namespace internal {
 extern std::atomic<ForkEpoch> fork_epoch;
-extern std::atomic<ForkEpoch> newest_guard;  // 0: no child lives that could have inherited anything
+extern std::atomic<ForkEpoch> newest_guard;  // 0: no living child has inherited anything
 }  // namespace internal
 
-// When something is born that a child may inherit.
+// Returns the epoch for an object that is made now and that a child may inherit.
 inline ForkEpoch fork_epoch() noexcept {
-  // Relaxed: a value that is too old only keeps it for a child that was forked before it was born.
+  // Relaxed: a value that is too old only keeps the object for an older child as well.
   return internal::fork_epoch.load(std::memory_order_relaxed);
 }
 
-// May a child that lives have inherited what was born then?
+// Returns true if a living child may have inherited an object that was made in this epoch.
 inline bool may_be_inherited(ForkEpoch born) noexcept {
-  // Relaxed: it is written before the system call that makes the child. Whoever does not see it has
-  // let go of the last reference before, so the child has none.
+  // Relaxed: it is written before the system call that makes the child. A thread that does not see
+  // the new value dropped the last reference before the fork, so the child has none.
   return born < internal::newest_guard.load(std::memory_order_relaxed);
 }
 
-// What nobody here uses any more, and a forked child may.
+// An object that this process no longer uses and that a forked child may still use.
 class Inherited {
  public:
   ForkEpoch born() const noexcept { return born_; }
@@ -47,8 +47,8 @@ class Inherited {
  private:
   friend struct ForkGuards;
   friend bool keep_for_children(Inherited& what) noexcept;
-  // No child has it any more. Any thread that looks after children, with no lock of theirs. It
-  // must not be asked to be kept again.
+  // Called when no child has the object any more. Runs in any thread that looks after children,
+  // without a lock of this module. The object must not be kept again.
   virtual void let_go() noexcept = 0;
 
   ForkEpoch born_ = 0;
@@ -56,14 +56,14 @@ class Inherited {
 };
 
 // Calls what.let_go() when the last child that may have inherited it has ended or called exec.
-// False: no child has, and nothing is done. Any thread; takes no memory.
+// Returns false, and does nothing, if no child has it. Any thread; allocates nothing.
 [[nodiscard]] bool keep_for_children(Inherited& what) noexcept;
 
-// Raised for as long as it lives: there is something that a child would inherit. Without any, a
-// fork is not looked after.
+// States that there is something a child would inherit, for as long as this object lives. If none
+// exists, a fork is not watched.
 class Inheritable {
  public:
-  enum class Of : std::uint8_t { kUs, kOthers };  // whose memory it is
+  enum class Of : std::uint8_t { kUs, kOthers };  // the owner of the memory
 
   explicit Inheritable(Of whose) noexcept;
   ~Inheritable();
@@ -75,16 +75,16 @@ class Inheritable {
   const Of whose_;
 };
 
-// Readable when children have ended or called exec: then look_after_children() is due. Throws Error
-// if there is none to be had.
+// Returns a descriptor that is readable when children have ended or called exec; then
+// look_after_children() is due. Throws Error if none can be made.
 int children_descriptor();
-// True: it is to be called again in a while, since a child that has closed its descriptors cannot
-// be waited for.
+// Releases what ended children had inherited. Returns true if it must be called again after a
+// while, because a child has closed its descriptors and its end cannot be polled.
 bool look_after_children() noexcept;
 
 struct ForkedChildren {
-  std::size_t guards = 0;     // forks whose children may have inherited something, and live
-  std::size_t unwatched = 0;  // forks whose children nobody sees end: what they inherited is kept
+  std::size_t guards = 0;     // forks with a living child that may have inherited something
+  std::size_t unwatched = 0;  // forks whose children cannot be watched: what they inherited is kept
 };
 ForkedChildren forked_children() noexcept;
 

@@ -7,28 +7,28 @@
 
 #include <array>
 #include <cerrno>
-#include <mutex>
 #include <new>
 
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
 #include "tensorbus/platform/limits.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::platform {
 namespace {
 
-// Numbers, and no Fd: a child may not destroy anything. The end for writing is what it keeps.
+// Plain numbers and no Fd: a child may not run destructors. The child keeps the writing end.
 struct Own {
-  std::mutex mutex;
-  int reading = -1;
-  int writing = -1;
+  Mutex mutex;
+  int reading TB_GUARDED_BY(mutex) = -1;
+  int writing TB_GUARDED_BY(mutex) = -1;
 };
 constinit Own own;
 
 }  // namespace
 
 Fd own_lineage() {
-  const std::lock_guard lock(own.mutex);
+  const MutexLock lock(own.mutex);
   if (own.reading < 0) {
     std::array<int, 2> ends{};
     if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) < 0) throw_system("pipe2", errno);
@@ -52,7 +52,7 @@ bool lineage_ended(int fd) noexcept {
 }
 
 // A thread that does not exist here may have held the mutex.
-void internal::lineage_after_fork(bool inherited) noexcept {
+void internal::lineage_after_fork(bool inherited) noexcept TB_NO_THREAD_SAFETY_ANALYSIS {
   if (!inherited && own.writing >= 0) ::close(own.writing);
   new (&own) Own;
 }

@@ -4,21 +4,21 @@
 
 namespace tensorbus::platform {
 
-// The lineage of a process: it, and every child that was forked from it and has not called exec. It
-// is a pipe; they have its end for writing, and nobody ever writes.
+// The lineage of a process: the process, and every child forked from it that has not called exec.
+// It is a pipe: all of them have the writing end, and none ever writes.
 
-// Another descriptor of the end for reading, of this process's lineage: hung up when the last of
-// them is gone. Throws Error that names the limit.
+// Returns another descriptor of the reading end of this process's lineage. It hangs up when the
+// last process of the lineage has ended. Throws Error that names the limit.
 Fd own_lineage();
 
-// What a peer handed over: can it be the lineage of a process?
+// Returns true if a descriptor from a peer can be the lineage of a process.
 bool is_lineage(int fd) noexcept;
 
-// Is nobody of it left? Asks the kernel.
+// Returns true if no process of the lineage is left. Makes a system call.
 bool lineage_ended(int fd) noexcept;
 
 namespace internal {
-// In a child, first thing. One that has inherited nothing of others leaves the lineage.
+// Called first in a child. A child that inherited nothing from other processes leaves the lineage.
 void lineage_after_fork(bool inherited) noexcept;
 }  // namespace internal
 

@@ -27,7 +27,7 @@ Notifier make_notifier() {
 
 void notify(int sender) noexcept {
   const char once = 1;
-  // EAGAIN means that the socket is full: the listener has plenty to wake up for.
+  // EAGAIN: the socket is full, so the listener will wake up in any case.
   [[maybe_unused]] const ssize_t sent =
       ::send(sender, &once, sizeof once, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
@@ -39,8 +39,8 @@ bool drain(int listener) noexcept {
 }
 
 bool is_notifier_sender(int fd) noexcept {
-  // A stream between two processes: a datagram socket could be pointed elsewhere, and one of a
-  // network asks others before it takes a byte.
+  // Only a Unix stream socket is safe: a datagram socket could be connected elsewhere, and a
+  // network socket waits for others before it takes a byte.
   return socket_option(fd, SO_DOMAIN) == AF_UNIX && socket_option(fd, SO_TYPE) == SOCK_STREAM;
 }
 

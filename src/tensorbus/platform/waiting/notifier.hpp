@@ -4,9 +4,9 @@
 
 namespace tensorbus::platform {
 
-// Wakes a process that polls: one end is listened to, the other is handed to the one peer that may
-// notify. A pair of sockets and not an eventfd: a peer that has an eventfd can make the next write
-// to it wait, and can read away what another one wrote.
+// Wakes a process that polls. The process polls the listener; the sender is given to the one peer
+// that may notify. A pair of sockets and not an eventfd: a peer with an eventfd could make the next
+// write to it block, and could read the notifications of others.
 struct Notifier {
   Fd listener;
   Fd sender;
@@ -14,11 +14,11 @@ struct Notifier {
 
 // Throws Error(kSystem).
 Notifier make_notifier();
-// Never waits, whatever was done to the other end.
+// Never waits, whatever the peer did to the other end.
 void notify(int sender) noexcept;
-// Takes all notifications. False: nobody can notify any more.
+// Takes all notifications. Returns false if nobody can notify any more.
 [[nodiscard]] bool drain(int listener) noexcept;
-// Is what a peer handed over safe to write to?
+// Returns true if a descriptor from a peer is safe to write to.
 bool is_notifier_sender(int fd) noexcept;
 
 }  // namespace tensorbus::platform

@@ -11,7 +11,7 @@
 
 namespace tensorbus::platform {
 
-// What makes a descriptor ready, beside its being hung up.
+// The events that make a descriptor ready; a hang-up always does.
 struct Interest {
   bool readable = true;
   bool writable = false;
@@ -26,7 +26,7 @@ class Poller {
   void modify(int fd, std::uint64_t tag, Interest interest);
   void remove(int fd) noexcept;
 
-  // The tags that are ready; the span is valid until the next call.
+  // Returns the tags that are ready; the span is valid until the next call.
   std::span<const std::uint64_t> wait(std::chrono::milliseconds timeout);
 
   int fd() const noexcept { return epoll_.get(); }

@@ -7,15 +7,15 @@
 
 namespace tensorbus {
 
-// A file, as who reads its header sees it: by system calls, so that one which somebody cuts short
-// at this moment is no danger. The descriptor stays the caller's.
+// Reads the header of a file by system calls, so that a file that is cut short meanwhile cannot
+// raise SIGBUS. The caller keeps the descriptor.
 class TENSORBUS_API FileBytes {
  public:
   // Throws Error(kSystem).
   explicit FileBytes(int fd);
 
-  std::size_t size() const noexcept { return size_; }  // when it was opened
-  // Fewer, if it ends before. Throws Error(kSystem).
+  std::size_t size() const noexcept { return size_; }  // when this object was made
+  // Reads `count` bytes, or fewer if the file ends before. Throws Error(kSystem).
   std::string read(std::size_t offset, std::size_t count) const;
 
  private:

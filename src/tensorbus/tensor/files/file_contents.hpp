@@ -9,28 +9,34 @@
 #include <utility>
 #include <vector>
 
+#include "tensorbus/platform/error.hpp"
 #include "tensorbus/tensor/layout.hpp"
 
 namespace tensorbus {
 
-// Where a tensor lies in a file.
+// Throws Error(kInvalidArgument): a file, or what was asked of it, makes no sense.
+[[noreturn]] inline void refuse_file(const std::string& why) {
+  throw Error(Code::kInvalidArgument, why);
+}
+
+// The place of a tensor in a file.
 struct FilePlace {
-  std::string name;              // "" in a file that has one tensor, without a name
-  std::optional<Layout> layout;  // none, where there are no tensors of such elements
-  std::string elements{};        // what the file calls those
-  std::size_t offset = 0;        // in bytes, from the first that is mapped
+  std::string name;              // "" in a file with one unnamed tensor
+  std::optional<Layout> layout;  // none if no tensor can have these elements
+  std::string elements{};        // the file's own name of the element type
+  std::size_t offset = 0;        // in bytes, from the first mapped byte
 };
 
-// What a file holds.
+// The tensors of a file.
 struct FileContents {
-  std::size_t start = 0;  // the first byte that is mapped
+  std::size_t start = 0;  // the first mapped byte
   std::size_t bytes = 0;
   std::vector<FilePlace> tensors;
-  bool named = false;  // a file of a format that has names
+  bool named = false;  // true for formats that name tensors
   std::vector<std::uint32_t> by_name{};
   std::vector<std::pair<std::string, std::string>> metadata{};
 
-  // Of a format that has names.
+  // For formats that name tensors; null if there is no tensor of this name.
   const FilePlace* find(std::string_view name) const noexcept {
     const auto name_of = [this](std::uint32_t i) -> std::string_view { return tensors[i].name; };
     const auto found = std::ranges::lower_bound(by_name, name, {}, name_of);
@@ -38,7 +44,7 @@ struct FileContents {
   }
 };
 
-// One tensor without a name, from `start` on.
+// Describes one unnamed tensor, from byte `start` on.
 inline FileContents contents_of_one(Layout layout, std::size_t start) {
   const std::size_t bytes = span_of(layout).bytes();
   FileContents contents{.start = start, .bytes = bytes, .tensors = {}};

@@ -7,7 +7,7 @@
 namespace tensorbus {
 namespace {
 
-// What stands in a text as itself.
+// Returns true for characters that need no escape in a JSON string.
 bool is_plain(char c) { return c != '"' && c != '\\' && static_cast<unsigned char>(c) >= 0x20; }
 
 void append_utf8(std::string& text, std::uint32_t character) {
@@ -53,7 +53,7 @@ std::string JsonReader::text() {
   }
 }
 
-// What stands behind a backslash.
+// Reads what follows a backslash.
 void JsonReader::escaped(std::string& text) {
   static constexpr std::string_view kNames = "\"\\/bfnrtu";
   static constexpr std::string_view kMeant = "\"\\/\b\f\n\r\t";
@@ -67,7 +67,7 @@ void JsonReader::escaped(std::string& text) {
     append_utf8(text, code_point());
 }
 
-// Behind a \u; one beyond U+FFFF is a pair of them.
+// Reads what follows \u; a character beyond U+FFFF is a pair of escapes.
 std::uint32_t JsonReader::code_point() {
   const std::uint32_t first = hexadecimal();
   if (first == 0) cursor_.refuse("a text without zero bytes");

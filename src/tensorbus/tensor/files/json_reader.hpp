@@ -9,15 +9,15 @@
 
 namespace tensorbus {
 
-// JSON (RFC 8259) of what headers of files are made of: objects, lists, texts and whole numbers.
-// The caller says what comes next, so nothing is deeper than the caller goes. Strict: no characters
-// but UTF-8, no half surrogates, no zero bytes in texts. Throws Error(kInvalidArgument) that says
-// where it is not as expected.
+// Reads the JSON (RFC 8259) of file headers: objects, lists, strings and whole numbers. The caller
+// says what must come next, so nesting is as deep as the caller goes. Strict: only UTF-8, no
+// unpaired surrogates, no zero bytes in strings. Throws Error(kInvalidArgument) that says where the
+// text is not as expected.
 class JsonReader {
  public:
   JsonReader(std::string_view what, std::string_view text) : cursor_(what, text) {}
 
-  // Calls member(name) for each member, which reads its value.
+  // Calls member(name) for each member; it must read the value.
   template <typename Member>
   void object(Member member) {
     cursor_.expect('{');
@@ -29,7 +29,7 @@ class JsonReader {
     } while (cursor_.skip(','));
     end_with('}');
   }
-  // Calls item() for each, which reads it.
+  // Calls item() for each item; it must read the item.
   template <typename Item>
   void list(Item item) {
     cursor_.expect('[');
@@ -41,7 +41,7 @@ class JsonReader {
   std::string text();
   std::optional<std::int64_t> try_number() noexcept { return cursor_.try_number(); }
 
-  // The first character of what comes.
+  // Returns the first character of the next token.
   char next() noexcept { return cursor_.next(); }
   void end() { cursor_.expect_end(); }
 

@@ -22,10 +22,10 @@ static_assert(std::endian::native == std::endian::little, "numbers in files are 
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::size_t kVersionEnd = kMagic.size() + 2;
-constexpr std::size_t kMaxHeaderBytes = 10'000;  // as NumPy has it
-constexpr std::size_t kAlignment = 64;           // of the elements, in files that are made
+constexpr std::size_t kMaxHeaderBytes = 10'000;  // as in NumPy
+constexpr std::size_t kAlignment = 64;           // of the elements, in new files
 
-// What NumPy calls its dtypes, without the byte order.
+// NumPy's names of dtypes, without the byte order.
 struct Kind {
   std::string_view name;
   DType dtype;
@@ -45,7 +45,6 @@ constexpr auto kKinds = std::to_array<Kind>({{"b1", DType::kBool},
                                              {"c8", DType::kComplex64},
                                              {"c16", DType::kComplex128}});
 
-[[noreturn]] void refuse(const std::string& why) { throw Error(Code::kInvalidArgument, why); }
 [[noreturn]] void cannot(std::string_view descr, const std::string& why) {
   throw Error(Code::kUnsupported, "descr: " + in_quotes(descr) + why);
 }
@@ -63,23 +62,23 @@ std::uint64_t little_endian(std::string_view bytes) {
   return number;
 }
 
-// Where the header begins, and how many bytes it has.
+// Returns the offset and the length of the header, in bytes.
 std::pair<std::size_t, std::size_t> place_of_header(const FileBytes& file) {
   const std::string prefix = file.read(0, kVersionEnd + 4);
   if (!prefix.starts_with(kMagic) || prefix.size() < kVersionEnd)
-    refuse("not a .npy file: it does not begin with \"\\x93NUMPY\" and a version");
+    refuse_file("not a .npy file: it does not begin with \"\\x93NUMPY\" and a version");
   const auto major = static_cast<unsigned char>(prefix[kMagic.size()]);
   const auto minor = static_cast<unsigned char>(prefix[kMagic.size() + 1]);
   if (major < 1 || major > 3 || minor != 0)
     throw Error(Code::kUnsupported, "a .npy file of version " + std::to_string(major) + "." +
                                         std::to_string(minor) + ", and 1.0 to 3.0 are known");
   const std::size_t start = kVersionEnd + (major == 1 ? 2 : 4);
-  if (prefix.size() < start) refuse("header length: the file ends in it");
+  if (prefix.size() < start) refuse_file("header length: the file ends in it");
   const auto length = static_cast<std::size_t>(
       little_endian(std::string_view(prefix).substr(kVersionEnd, start - kVersionEnd)));
   if (length > kMaxHeaderBytes)
-    refuse("header length: " + std::to_string(length) + " bytes, more than the " +
-           std::to_string(kMaxHeaderBytes) + " allowed");
+    refuse_file("header length: " + std::to_string(length) + " bytes, more than the " +
+                std::to_string(kMaxHeaderBytes) + " allowed");
   return {start, length};
 }
 
@@ -118,7 +117,7 @@ Dims read_shape(TextCursor& cursor) {
     sizes.push_back(*size);
     comma = cursor.skip(',');
   }
-  if (sizes.size() == 1 && !comma) cursor.expect(',');  // "(3)" is no tuple
+  if (sizes.size() == 1 && !comma) cursor.expect(',');  // "(3)" is not a tuple
   cursor.expect(')');
   return Dims(std::span<const std::int64_t>(sizes));
 }
@@ -132,7 +131,7 @@ Header parsed(std::string_view text) {
   while (comma && cursor.next() != '}') {
     const std::string_view key = read_text(cursor);
     cursor.expect(':');
-    if (!seen.insert(key).second) refuse("header: " + in_quotes(key) + " is there twice");
+    if (!seen.insert(key).second) refuse_file("header: " + in_quotes(key) + " is there twice");
     if (key == "descr")
       header.descr = read_descr(cursor);
     else if (key == "fortran_order")
@@ -140,25 +139,26 @@ Header parsed(std::string_view text) {
     else if (key == "shape")
       header.shape = read_shape(cursor);
     else
-      refuse("header: expected descr, fortran_order and shape, found " + in_quotes(key));
+      refuse_file("header: expected descr, fortran_order and shape, found " + in_quotes(key));
     comma = cursor.skip(',');
   }
   cursor.expect('}');
   cursor.expect_end();
   if (seen.size() != 3)
-    refuse("header: expected descr, fortran_order and shape, found " + std::to_string(seen.size()) +
-           " of them");
+    refuse_file("header: expected descr, fortran_order and shape, found " +
+                std::to_string(seen.size()) + " of them");
   return header;
 }
 
-// The dtype that descr names; the one that was asked for, where it names nothing but a size.
+// Returns the dtype that descr names, or `asked` where descr names only a size.
 DType dtype_in(std::string_view descr, const std::optional<DType>& asked) {
   const bool has_order = !descr.empty() && std::string_view("<>|=").find(descr[0]) != descr.npos;
   const std::string_view name = descr.substr(has_order ? 1 : 0);
   if (name.starts_with('V')) {
     if (!asked) cannot(descr, " are bytes without a meaning: give their dtype");
     if (name.substr(1) == std::to_string(item_bytes(*asked))) return *asked;
-    refuse("dtype=" + std::string(name_of(*asked)) + ", but its header says " + in_quotes(descr));
+    refuse_file("dtype=" + std::string(name_of(*asked)) + ", but its header says " +
+                in_quotes(descr));
   }
   if (name.starts_with('O')) cannot(descr, ": its elements are Python objects");
   const auto kind = std::ranges::find(kKinds, name, &Kind::name);
@@ -168,7 +168,7 @@ DType dtype_in(std::string_view descr, const std::optional<DType>& asked) {
   return kind->dtype;
 }
 
-// The first dimension is the innermost.
+// Returns a layout in which the first dimension is the innermost.
 Layout column_major(DType dtype, const Dims& shape) {
   Dims reversed = shape;
   std::reverse(reversed.begin(), reversed.end());
@@ -180,13 +180,13 @@ Layout column_major(DType dtype, const Dims& shape) {
 
 void require_as_asked(const FileOptions& asked, const Layout& found) {
   if (asked.dtype && *asked.dtype != found.dtype)
-    refuse("dtype=" + std::string(name_of(*asked.dtype)) + ", but its header says " +
-           std::string(name_of(found.dtype)));
+    refuse_file("dtype=" + std::string(name_of(*asked.dtype)) + ", but its header says " +
+                std::string(name_of(found.dtype)));
   if (asked.shape && sizes_in(asked.shape, found.dtype, found.packed_bytes()) != found.shape)
-    refuse("shape=" + text_of(*asked.shape) + ", but its header says " + text_of(found.shape));
+    refuse_file("shape=" + text_of(*asked.shape) + ", but its header says " + text_of(found.shape));
 }
 
-// As NumPy stores it: what is not its own as bytes without a meaning.
+// Returns descr as NumPy writes it: a dtype that NumPy does not have is '|V' and its bytes.
 std::string descr_of(DType dtype) {
   const auto kind = std::ranges::find(kKinds, dtype, &Kind::dtype);
   const std::string bytes = std::to_string(item_bytes(dtype));
@@ -200,8 +200,8 @@ FileContents npy_contents(const FileBytes& file, const FileOptions& options) {
   const auto [start, length] = place_of_header(file);
   const std::string text = file.read(start, length);
   if (text.size() < length)
-    refuse("header length: " + std::to_string(length) + " bytes, of which " +
-           std::to_string(text.size()) + " are there");
+    refuse_file("header length: " + std::to_string(length) + " bytes, of which " +
+                std::to_string(text.size()) + " are there");
   Header header = parsed(text);
   const DType dtype = dtype_in(header.descr, options.dtype);
   Layout layout = header.fortran ? column_major(dtype, header.shape)

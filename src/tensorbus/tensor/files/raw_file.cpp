@@ -5,11 +5,9 @@
 namespace tensorbus {
 namespace {
 
-[[noreturn]] void refuse(const std::string& why) { throw Error(Code::kInvalidArgument, why); }
-
 template <typename T>
 const T& needed(const std::optional<T>& given, const std::string& what) {
-  if (!given) refuse(what + ": nothing in the file says it, so you have to");
+  if (!given) refuse_file(what + ": nothing in the file says it, so you have to");
   return *given;
 }
 
@@ -18,8 +16,8 @@ const T& needed(const std::optional<T>& given, const std::string& what) {
 FileContents raw_contents(const FileOptions& options, std::size_t file_bytes) {
   const DType dtype = needed(options.dtype, "dtype");
   if (options.offset > file_bytes)
-    refuse("offset=" + std::to_string(options.offset) + ", but it has " +
-           std::to_string(file_bytes) + " bytes");
+    refuse_file("offset=" + std::to_string(options.offset) + ", but it has " +
+                std::to_string(file_bytes) + " bytes");
   Dims sizes = sizes_in(options.shape, dtype, file_bytes - options.offset);
   return contents_of_one(Layout::contiguous(dtype, std::move(sizes)), options.offset);
 }
@@ -28,22 +26,22 @@ Layout planned_layout(const FileOptions& options) {
   const DType dtype = needed(options.dtype, "dtype");
   const Dims& shape = needed(options.shape, "shape");
   if (std::ranges::any_of(shape, [](std::int64_t size) { return size < 0; }))
-    refuse("shape=" + text_of(shape) + ": sizes of a file that is made are 0 or more");
+    refuse_file("shape=" + text_of(shape) + ": sizes of a file that is made are 0 or more");
   return Layout::contiguous(dtype, shape);
 }
 
 Dims sizes_in(const std::optional<Dims>& shape, DType dtype, std::size_t bytes) {
   Dims sizes = shape.value_or(Dims{-1});
   const auto unknown = std::ranges::count(sizes, -1);
-  if (unknown > 1) refuse("shape=" + text_of(sizes) + ": only one size can be -1");
+  if (unknown > 1) refuse_file("shape=" + text_of(sizes) + ": only one size can be -1");
   if (unknown == 0) return sizes;
   std::int64_t& count = *std::ranges::find(sizes, -1);
   count = 1;
   const std::size_t each = Layout::contiguous(dtype, sizes).packed_bytes();
   if (each == 0 || bytes % each != 0)
-    refuse(std::to_string(bytes) + " bytes are there, which are no whole number of " +
-           std::to_string(each) + " (" + text_of(sizes) + " of " + std::string(name_of(dtype)) +
-           ")");
+    refuse_file(std::to_string(bytes) + " bytes are there, which are no whole number of " +
+                std::to_string(each) + " (" + text_of(sizes) + " of " +
+                std::string(name_of(dtype)) + ")");
   count = static_cast<std::int64_t>(bytes / each);
   return sizes;
 }

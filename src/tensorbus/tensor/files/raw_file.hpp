@@ -7,21 +7,21 @@
 
 #include "tensorbus/tensor/files/file_contents.hpp"
 
-// Files that hold one tensor and nothing that says which. What is wrong is Error(kInvalidArgument)
-// that names the field, not the file.
+// Files that hold one tensor and no description of it. Error(kInvalidArgument) of these functions
+// names the field, not the file.
 namespace tensorbus {
 
-// Of a file of so many bytes.
+// `file_bytes`: the size of the file.
 FileContents raw_contents(const FileOptions& options, std::size_t file_bytes);
 
-// What a file is to hold that is yet to be made: nothing there says it.
+// Returns the layout for a file that is to be made, from the options alone.
 Layout planned_layout(const FileOptions& options);
 
-// The sizes of a shape, of which one may be -1: as many as there are bytes for. Without a shape all
-// that is there, in one dimension.
+// Returns the sizes of a shape. One size may be -1: then it is computed from `bytes`. Without a
+// shape, returns one dimension with all elements.
 Dims sizes_in(const std::optional<Dims>& shape, DType dtype, std::size_t bytes);
 
-// "(4, 6)"
+// Returns e.g. "(4, 6)".
 std::string text_of(const Dims& sizes);
 
 }  // namespace tensorbus

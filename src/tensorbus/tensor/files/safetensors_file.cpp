@@ -21,13 +21,13 @@ using platform::in_quotes;
 
 static_assert(std::endian::native == std::endian::little, "numbers in files are little-endian");
 
-constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // as the reference implementation has it
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // as in the reference implementation
 constexpr std::string_view kMetadata = "__metadata__";
 
 struct Kind {
   std::string_view name;
   unsigned bits;
-  std::optional<DType> dtype;  // none, where there are no such tensors anywhere
+  std::optional<DType> dtype;  // none if no library has tensors of this type
 };
 constexpr auto kKinds = std::to_array<Kind>({
     {"BOOL", 8, DType::kBool},
@@ -49,16 +49,14 @@ constexpr auto kKinds = std::to_array<Kind>({
     {"F8_E5M2", 8, DType::kFloat8E5M2},
     {"F8_E5M2FNUZ", 8, DType::kFloat8E5M2FNUZ},
     {"F8_E8M0", 8, DType::kFloat8E8M0FNU},
-    {"F4", 4, DType::kFloat4E2M1FNx2},  // two in a byte, and the last size is that of the bytes
-    {"F6_E2M3", 6, std::nullopt},       // packed, four in three bytes
+    {"F4", 4, DType::kFloat4E2M1FNx2},  // two elements in a byte; the last size counts bytes
+    {"F6_E2M3", 6, std::nullopt},       // packed: four elements in three bytes
     {"F6_E3M2", 6, std::nullopt},
 });
 
-[[noreturn]] void refuse(const std::string& why) { throw Error(Code::kInvalidArgument, why); }
-
 using Sizes = std::vector<std::int64_t>;
 
-// What they have together; nothing, if that is more than 63 bits can say.
+// Returns the bits of all elements; nothing if they do not fit into 63 bits.
 std::optional<std::int64_t> bits_of(const Sizes& shape, unsigned bits) {
   if (std::ranges::find(shape, 0) != shape.end()) return 0;
   std::int64_t product = bits;
@@ -67,12 +65,12 @@ std::optional<std::int64_t> bits_of(const Sizes& shape, unsigned bits) {
   return product;
 }
 
-// What the header says of one tensor.
+// Reads the header's entry for one tensor.
 class EntryReader {
  public:
   EntryReader(JsonReader& json, std::string name) : json_(json), name_(std::move(name)) {}
 
-  // The place, and where it ends.
+  // Returns the tensor's place, and the offset of its end.
   std::pair<FilePlace, std::size_t> read() {
     if (json_.next() != '{') refuse_object();
     json_.object([this](const std::string& field) { read_field(field); });
@@ -82,7 +80,9 @@ class EntryReader {
   }
 
  private:
-  [[noreturn]] void wrong(const std::string& why) const { refuse(in_quotes(name_) + ": " + why); }
+  [[noreturn]] void wrong(const std::string& why) const {
+    refuse_file(in_quotes(name_) + ": " + why);
+  }
   [[noreturn]] void refuse_object() const {
     wrong("expected an object of dtype, shape and data_offsets");
   }
@@ -156,7 +156,7 @@ class EntryReader {
     try {
       return Layout::contiguous(dtype, std::move(sizes));
     } catch (const Error& error) {
-      wrong(std::string("shape: ") + error.what());  // an empty one with a size that is huge
+      wrong(std::string("shape: ") + error.what());  // an empty shape with a huge size
     }
   }
 
@@ -167,7 +167,7 @@ class EntryReader {
   std::optional<Sizes> offsets_;
 };
 
-// The order of their names. Throws if one is there twice.
+// Returns the indices in the order of the names. Throws if a name occurs twice.
 template <typename Items, typename Name>
 std::vector<std::uint32_t> order_by_name(const Items& items, Name Items::value_type::* name) {
   std::vector<std::uint32_t> order(items.size());
@@ -175,7 +175,8 @@ std::vector<std::uint32_t> order_by_name(const Items& items, Name Items::value_t
   const auto name_of = [&](std::uint32_t i) -> const std::string& { return items[i].*name; };
   std::ranges::sort(order, {}, name_of);
   const auto twice = std::ranges::adjacent_find(order, {}, name_of);
-  if (twice != order.end()) refuse("header: " + in_quotes(name_of(*twice)) + " is there twice");
+  if (twice != order.end())
+    refuse_file("header: " + in_quotes(name_of(*twice)) + " is there twice");
   return order;
 }
 
@@ -203,10 +204,11 @@ class HeaderReader {
 
   void read_metadata() {
     const auto require = [this](char first) {
-      if (json_.next() != first) refuse(std::string(kMetadata) + ": expected an object of texts");
+      if (json_.next() != first)
+        refuse_file(std::string(kMetadata) + ": expected an object of texts");
     };
     if (std::exchange(has_metadata_, true))
-      refuse("header: " + in_quotes(kMetadata) + " is there twice");
+      refuse_file("header: " + in_quotes(kMetadata) + " is there twice");
     require('{');
     json_.object([&](std::string key) {
       require('"');
@@ -214,15 +216,15 @@ class HeaderReader {
     });
   }
 
-  // They follow each other without gaps.
+  // Checks that the spans follow each other without gaps; returns the end of the last.
   std::size_t end_of_spans() {
     std::ranges::sort(spans_, {}, [](const Span& span) { return std::pair(span.begin, span.end); });
     std::size_t at = 0;
     for (const Span& span : spans_) {
       if (span.begin != at)
-        refuse(in_quotes(contents_.tensors[span.tensor].name) + ": data_offsets: it begins at " +
-               std::to_string(span.begin) + ", but what is before it ends at " +
-               std::to_string(at));
+        refuse_file(in_quotes(contents_.tensors[span.tensor].name) +
+                    ": data_offsets: it begins at " + std::to_string(span.begin) +
+                    ", but what is before it ends at " + std::to_string(at));
       at = span.end;
     }
     return at;
@@ -243,17 +245,17 @@ class HeaderReader {
 std::string read_header(const FileBytes& file) {
   const std::string prefix = file.read(0, 8);
   if (prefix.size() < 8)
-    refuse("not a safetensors file: it has " + std::to_string(prefix.size()) + " bytes");
+    refuse_file("not a safetensors file: it has " + std::to_string(prefix.size()) + " bytes");
   std::uint64_t length = 0;
   std::memcpy(&length, prefix.data(), sizeof length);
   if (length > kMaxHeaderBytes)
-    refuse("header length: " + std::to_string(length) + " bytes, more than the " +
-           std::to_string(kMaxHeaderBytes) + " allowed");
+    refuse_file("header length: " + std::to_string(length) + " bytes, more than the " +
+                std::to_string(kMaxHeaderBytes) + " allowed");
   std::string text = file.read(8, length);
   if (text.size() < length)
-    refuse("header length: " + std::to_string(length) + " bytes, of which " +
-           std::to_string(text.size()) + " are there");
-  if (!text.starts_with('{')) refuse("header: expected a JSON object, from the first byte on");
+    refuse_file("header length: " + std::to_string(length) + " bytes, of which " +
+                std::to_string(text.size()) + " are there");
+  if (!text.starts_with('{')) refuse_file("header: expected a JSON object, from the first byte on");
   return text;
 }
 
@@ -265,8 +267,8 @@ FileContents safetensors_contents(const FileBytes& file) {
   contents.start = 8 + text.size();
   const std::size_t there = file.size() - contents.start;
   if (contents.bytes != there)
-    refuse("its header is about " + std::to_string(contents.bytes) + " bytes, but " +
-           std::to_string(there) + " come after it");
+    refuse_file("its header is about " + std::to_string(contents.bytes) + " bytes, but " +
+                std::to_string(there) + " come after it");
   return contents;
 }
 

@@ -6,13 +6,13 @@
 
 namespace tensorbus {
 
-// Files of the safetensors format (https://github.com/huggingface/safetensors). Eight bytes,
-// little-endian: how long the header is. The header, in JSON: an object that has for each tensor
-// its name and {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, offsets from the end of
-// the header on; "__metadata__" stands for an object of texts. Then the bytes, row-major,
-// little-endian, without gaps to the end of the file.
+// Files of the safetensors format (https://github.com/huggingface/safetensors): eight bytes with
+// the header's length, little-endian; the header; the elements, row-major, little-endian, without
+// gaps to the end of the file. The header is a JSON object. Each member is the name of a tensor,
+// with {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}; offsets count from the end of
+// the header. The member "__metadata__" is an object of strings.
 //
-// Throws Error(kInvalidArgument) that names the field if it is not one, or not whole.
+// Throws Error(kInvalidArgument) that names the field if the file is invalid or incomplete.
 TENSORBUS_API FileContents safetensors_contents(const FileBytes& file);
 
 }  // namespace tensorbus

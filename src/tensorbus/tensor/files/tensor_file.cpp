@@ -29,9 +29,7 @@ Format format_of(std::string_view path) {
   return path.ends_with(".safetensors") ? Format::kSafetensors : Format::kRaw;
 }
 
-[[noreturn]] void refuse(const std::string& why) { throw Error(Code::kInvalidArgument, why); }
-
-// What `work` returns; what it throws names the file.
+// Returns what `work` returns; adds the name of the file to its errors.
 template <typename Work>
 auto about(const std::string& path, Work work) {
   try {
@@ -44,16 +42,17 @@ auto about(const std::string& path, Work work) {
 void check_options(Format format, const FileOptions& options) {
   if (format == Format::kRaw) return;
   if (options.offset != 0)
-    refuse("offset=" + std::to_string(options.offset) +
-           ": the file says itself where its tensors begin");
+    refuse_file("offset=" + std::to_string(options.offset) +
+                ": the file says itself where its tensors begin");
   if (format == Format::kNpy) return;
   if (options.mode == FileMode::kCreate)
-    refuse(
+    refuse_file(
         "a .safetensors file has a header about all its tensors, and cannot be made here: write it "
         "with safetensors.torch.save_file, then map it to read and write");
-  if (options.shape) refuse("shape=" + text_of(*options.shape) + ": the file says that itself");
+  if (options.shape)
+    refuse_file("shape=" + text_of(*options.shape) + ": the file says that itself");
   if (options.dtype)
-    refuse("dtype=" + std::string(name_of(*options.dtype)) + ": the file says that itself");
+    refuse_file("dtype=" + std::string(name_of(*options.dtype)) + ": the file says that itself");
 }
 
 MappedFile::Mode mode_of(FileMode mode) {
@@ -66,10 +65,10 @@ MappedFile::Mode mode_of(FileMode mode) {
     case FileMode::kCreate:
       return MappedFile::Mode::kReadWrite;
   }
-  refuse("mode: there is none of this number");
+  refuse_file("mode: there is none of this number");
 }
 
-// A pipe must not keep us waiting for its other end.
+// Non-blocking: opening a pipe must not wait for its other end.
 int flags_of(FileMode mode) {
   const int common = O_CLOEXEC | O_NONBLOCK;
   if (mode == FileMode::kCreate) return common | O_RDWR | O_CREAT;
@@ -113,15 +112,15 @@ void write_header(int fd, std::string_view header) {
   }
 }
 
-// The bytes that a file of these contents has.
+// Returns the size in bytes of a file with these contents.
 std::size_t end_of(const FileContents& contents) {
   std::size_t end = 0;
   if (__builtin_add_overflow(contents.start, contents.bytes, &end) || end > INT64_MAX)
-    refuse("offset=" + std::to_string(contents.start) + ": more than any file can have");
+    refuse_file("offset=" + std::to_string(contents.start) + ": more than any file can have");
   return end;
 }
 
-// What a file is to hold that is yet to be made, and its header.
+// Returns the contents and the header of a file that is to be made.
 std::pair<FileContents, std::string> planned(Format format, const FileOptions& options) {
   Layout layout = planned_layout(options);
   std::string header = format == Format::kNpy ? npy_header(layout) : std::string();
@@ -164,8 +163,8 @@ const FilePlace& TensorFile::place(const char* name) const {
     for (std::size_t i = 0; i < contents_.tensors.size() && i < 20; ++i)
       known += (i == 0 ? ": " : ", ") + platform::in_quotes(contents_.tensors[i].name);
   }
-  refuse(about_file(file_->path()) + "there is no tensor " +
-         (wants_named ? platform::in_quotes(name) : "without a name") + "; " + known);
+  refuse_file(about_file(file_->path()) + "there is no tensor " +
+              (wants_named ? platform::in_quotes(name) : "without a name") + "; " + known);
 }
 
 const Layout& TensorFile::layout(const FilePlace& place) const {

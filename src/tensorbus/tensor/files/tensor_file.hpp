@@ -12,26 +12,26 @@
 
 namespace tensorbus {
 
-// A file whose tensors lie in memory, whatever its format. It does not change once it is made; in
-// forked children it is as good as in their parent.
+// A mapped file and its tensors, in any format. Owns the mapping. Immutable, so any thread may use
+// it, and forked children may use it like their parent.
 class TENSORBUS_API TensorFile {
  public:
-  // Throws Error, whose message names the file and the field: kInvalidArgument for a file that is
-  // too short, or not what it says; kUnsupported for elements that no tensor has; kPermission if it
-  // may not be opened; kOutOfMemory that names the limit; kSystem. With kCreate a file that is
-  // there is not touched before all options are known to be right.
+  // Opens or makes a file. Throws Error with the file and the field in its text: kInvalidArgument
+  // for a file that is too short or inconsistent; kUnsupported for elements that no tensor can
+  // have; kPermission if it may not be opened; kOutOfMemory that names the limit; kSystem. With
+  // kCreate an existing file is not changed before all options have been checked.
   TensorFile(const std::string& path, const FileOptions& options);
 
   const FileContents& contents() const noexcept { return contents_; }
   const memory::MappedFile& file() const noexcept { return *file_; }
   bool writable() const noexcept { return file_->mode() != memory::MappedFile::Mode::kRead; }
 
-  // The tensor of this name; the only one of a file without names is that of `nullptr`. Throws
-  // Error(kInvalidArgument) that says which there are.
+  // Returns the tensor of this name; `nullptr` names the only tensor of a file without names.
+  // Throws Error(kInvalidArgument) that lists the names.
   const FilePlace& place(const char* name) const;
-  // Throws Error(kUnsupported) if there are no tensors of such elements.
+  // Throws Error(kUnsupported) if no tensor can have these elements.
   const Layout& layout(const FilePlace& place) const;
-  // The first element; null for a tensor without any.
+  // Returns the first element; null for a tensor without elements.
   std::byte* data(const FilePlace& place) const noexcept;
 
  private:

@@ -9,12 +9,12 @@
 namespace tensorbus {
 namespace {
 
-// Both of JSON and of Python.
+// Blanks of JSON and of Python.
 constexpr std::string_view kBlanks = " \t\n\r";
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Could it go on a number, which is another one then?
+// Returns true for characters that continue a number, which is then a different one.
 bool goes_on(char c) {
   return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '_';
 }

@@ -8,25 +8,25 @@
 
 namespace tensorbus {
 
-// Reads a text that somebody else wrote from its front to its end, past blanks. What is not as
-// expected is Error(kInvalidArgument) that says where, what was expected and what is there.
+// Reads an untrusted text from front to end, past blanks. Throws Error(kInvalidArgument) with the
+// place, what was expected and what is there.
 class TextCursor {
  public:
-  // `what` is what messages call the text.
+  // `what` names the text in messages.
   TextCursor(std::string_view what, std::string_view text) : what_(what), text_(text) {}
 
-  // The next character that is no blank, which stays there; 0 at the end.
+  // Returns the next character that is not blank, without taking it; 0 at the end.
   char next() noexcept;
-  // Goes past it if it is this one.
+  // Takes it and returns true, if it comes next.
   bool skip(char wanted) noexcept;
   bool skip(std::string_view wanted) noexcept;
   void expect(char wanted);
   void expect_end();
-  // A whole number of at most 2^63 - 1, without a sign or zeros before it. If it is anything else,
-  // nothing, and it stays there.
+  // Takes a whole number from 0 to 2^63 - 1, without a sign or leading zeros. Returns nothing, and
+  // takes nothing, for anything else.
   std::optional<std::int64_t> try_number() noexcept;
 
-  // Just as they are, blanks too.
+  // These see the text as it is, with its blanks.
   std::string_view rest() const noexcept { return text_.substr(at_); }
   void advance(std::size_t bytes) noexcept { at_ += bytes; }
 

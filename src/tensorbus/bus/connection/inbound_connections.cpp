@@ -1,0 +1,82 @@
+#include "tensorbus/bus/connection/inbound_connections.hpp"
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+constexpr std::chrono::seconds kGreetingDelay{5};  // for a peer to say HELLO
+
+}  // namespace
+
+InboundConnections::InboundConnections(ParticipantContext& context, StaleFiles& stale_files,
+                                       InboundConnection::FindPublisher find_publisher)
+    : context_(context),
+      stale_files_(stale_files),
+      find_publisher_(std::move(find_publisher)),
+      dropping_ended_(context.loop.add_task([this] { drop_ended(); })),
+      dropping_silent_(context.loop.add_task([this] { drop_silent(); })) {}
+
+void InboundConnections::accept(const platform::Fd& listener) {
+  while (true) {
+    if (!newcomer_) newcomer_ = platform::accept_from(listener.get());
+    if (!newcomer_) return;
+    try {
+      context_.peers->require_descriptors(0);
+      adopt(platform::duplicate(newcomer_.get()));
+    } catch (const memory::PeerLimit& limit) {
+      link::turn_away(newcomer_.get(), limit.what());
+    }
+    newcomer_.reset();
+  }
+}
+
+void InboundConnections::adopt(platform::Fd socket) {
+  try {
+    connections_.push_back(std::make_unique<InboundConnection>(
+        context_, std::move(socket), find_publisher_,
+        [this](InboundConnection& connection, const std::string& why) {
+          connection.hang_up(why);
+          if (const auto source = connection.exchange()->source())
+            stale_files_.suspect(source->participant);
+          context_.loop.schedule(dropping_ended_);  // later: it is the connection that calls us
+        }));
+    context_.loop.schedule(dropping_silent_, kGreetingDelay);
+  } catch (const Error& error) {
+    if (error.code() == Code::kOutOfMemory) throw;
+    // Another user's process: the socket closes, and it sees that.
+  }
+}
+
+void InboundConnections::drop_ended() {
+  std::erase_if(connections_, [](const auto& connection) { return connection->ended(); });
+}
+
+void InboundConnections::drop_silent() {
+  const auto overdue = std::chrono::steady_clock::now() - kGreetingDelay;
+  bool silent = false;
+  std::erase_if(connections_, [&](const auto& connection) {
+    if (connection->greeted()) return false;
+    silent = silent || connection->since() > overdue;
+    return connection->since() <= overdue;
+  });
+  if (silent) context_.loop.schedule(dropping_silent_, kGreetingDelay / 5);
+}
+
+void InboundConnections::tell_ended() {
+  for (const auto& connection : connections_) connection->tell_ended();
+}
+
+void InboundConnections::tell_retired(std::uint32_t segment) {
+  for (const auto& connection : connections_) connection->tell_retired(segment);
+}
+
+void InboundConnections::end() {
+  for (const auto& connection : connections_) connection->end();
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <tensorbus/id.hpp>
+
+#include "tensorbus/bus/domain/domain.hpp"
+#include "tensorbus/bus/event_loop/event_loop.hpp"
+#include "tensorbus/platform/fd.hpp"
+#include "tensorbus/platform/files/directory.hpp"
+
+namespace tensorbus::bus {
+
+// What a participant has in the domain directory: the socket at which others reach it, and the
+// watch of the directory. Cleaners and people remove files, and the directory itself: what is ours
+// is made again, where the path leads now. Made before the event loop starts; on the event loop
+// since then.
+class DomainPresence {
+ public:
+  using OnConnection = std::function<void(const platform::Fd& listener)>;
+  // `scanning` is scheduled when the directory has changed.
+  DomainPresence(EventLoop& loop, const Domain& domain, const Id& self, EventLoop::Task& scanning,
+                 OnConnection on_connection);
+  DomainPresence(const DomainPresence&) = delete;
+  DomainPresence& operator=(const DomainPresence&) = delete;
+
+  // Without an inotify instance: schedules the next look.
+  void poll_unless_watched() {
+    if (watch_.fd() < 0) watch();
+  }
+  // After the event loop has stopped.
+  void remove_socket() noexcept { domain_.remove_file(socket_.name); }
+
+ private:
+  // Goes with this object, or with an attempt to make it.
+  struct SocketFile {
+    SocketFile(const Domain& in, const Id& self);
+    ~SocketFile() {
+      domain.remove_file(name);
+      domain.remove_if_empty();
+    }
+    SocketFile(const SocketFile&) = delete;
+    SocketFile& operator=(const SocketFile&) = delete;
+    const Domain& domain;
+    const std::string name;
+  };
+
+  void watch();
+  void on_change();
+  void keep();
+  void listen();
+
+  EventLoop& loop_;
+  const Domain& domain_;
+  const Id self_;
+  EventLoop::Task& scanning_;
+  EventLoop::Task& keeping_;
+  const OnConnection on_connection_;
+  const SocketFile socket_;
+  platform::Fd listener_;
+  ino_t socket_inode_ = 0;
+  EventLoop::Tag listener_tag_ = 0;
+  std::uint64_t watched_place_;  // of the domain's moves: the place that is watched
+  platform::DirectoryWatch watch_;
+  EventLoop::Tag watch_tag_ = 0;
+  int failures_ = 0;  // to keep the files there, in a row
+};
+
+}  // namespace tensorbus::bus

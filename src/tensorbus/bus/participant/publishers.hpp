@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tensorbus/bus/publish/publisher_core.hpp"
+#include "tensorbus/platform/mutex.hpp"
+
+namespace tensorbus::bus {
+
+// The publishers of a participant by their numbers, and the markers of their files in the domain.
+// Thread-safe.
+class Publishers {
+ public:
+  std::uint32_t next_number() {
+    const platform::MutexLock lock(mutex_);
+    return next_number_++;
+  }
+  void add(const std::shared_ptr<PublisherCore>& publisher, std::string marker) {
+    const platform::MutexLock lock(mutex_);
+    std::erase_if(all_, [](const auto& item) { return item.second.publisher.expired(); });
+    all_.emplace(publisher->number(), Published{publisher, std::move(marker)});
+  }
+  // Returns its marker; empty if it is not there.
+  std::string remove(std::uint32_t number) {
+    const platform::MutexLock lock(mutex_);
+    auto removed = all_.extract(number);
+    return removed ? std::move(removed.mapped().marker) : std::string();
+  }
+  std::shared_ptr<PublisherCore> find(std::uint32_t number) const {
+    const platform::MutexLock lock(mutex_);
+    const auto found = all_.find(number);
+    return found == all_.end() ? nullptr : found->second.publisher.lock();
+  }
+  std::vector<std::shared_ptr<PublisherCore>> living() const {
+    const platform::MutexLock lock(mutex_);
+    std::vector<std::shared_ptr<PublisherCore>> living;
+    for (const auto& [number, published] : all_)
+      if (auto publisher = published.publisher.lock()) living.push_back(std::move(publisher));
+    return living;
+  }
+  std::vector<std::string> markers() const {
+    const platform::MutexLock lock(mutex_);
+    std::vector<std::string> markers;
+    for (const auto& [number, published] : all_) markers.push_back(published.marker);
+    return markers;
+  }
+
+ private:
+  struct Published {
+    std::weak_ptr<PublisherCore> publisher;
+    std::string marker;
+  };
+  mutable platform::Mutex mutex_;
+  std::map<std::uint32_t, Published> all_ TB_GUARDED_BY(mutex_);
+  std::uint32_t next_number_ TB_GUARDED_BY(mutex_) = 1;
+};
+
+}  // namespace tensorbus::bus

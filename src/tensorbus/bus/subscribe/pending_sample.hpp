@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <variant>
+
+#include "tensorbus/bus/session/acquired_leases.hpp"
+#include "tensorbus/bus/subscribe/sample.hpp"
+
+namespace tensorbus::bus {
+
+// What the next sample of a link waits for, which was popped and cannot be given to the program
+// yet. Its entry and its lease stay with the link (BorrowerLink::set_aside). A sample that waits
+// for its own memory alone has none of these.
+//
+//   Asked     leases on memory of others, or copies of it in host memory, were asked for
+//     claimed() -> Acquired, or Refused
+//   Acquired  they are here
+//     read with them: delivered, or Asked again (for copies), or Read
+//   Refused   they cannot be had: the sample is dropped
+//   Read      it was read, and the owner was asked to keep its pages, so that they can be pinned
+//     the owner answered: delivered
+struct PendingSample {
+  struct Asked {};
+  struct Refused {};
+  using Acquired = AcquiredLeases;
+  using Read = Sample;
+
+  std::uint64_t token = 0;  // of the sample's entry
+  std::variant<Asked, Acquired, Refused, Read> state{};
+};
+
+}  // namespace tensorbus::bus
