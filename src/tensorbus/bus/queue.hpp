@@ -29,32 +29,26 @@ class TENSORBUS_API Queue {
 
   explicit Queue(const QueueOptions& options = {},
                  const Participant& participant = Participant::shared());
-  // By its address, or by its name, which may come later than we do. Throws Error(kClosed) when its
-  // host is gone, Error(kInvalidArgument) for an address that makes no sense, Error(kTimeout).
+  // By its address, or by its name, which may come later.
   static Queue open(const std::string& address_or_name,
                     const platform::StopCondition& stop = kForever,
                     const Participant& participant = Participant::shared());
-  // By its address, and asks nobody: its host may be stopped, or gone, which the first call that
-  // needs it finds out. `options` are what the caller knows of its maker's. `shared` must be the
-  // same, or tensors are refused with Error(kProtocol); the others are only handed back by
-  // options(). Throws Error(kInvalidArgument) for a text that is no address.
+  // By its address, without a request to its host.
   static Queue at(const std::string& address, const QueueOptions& options = {},
                   const Participant& participant = Participant::shared());
   Queue(Queue&&) noexcept;
   Queue& operator=(Queue&&) noexcept;
   ~Queue();  // of the one that made it: close()
 
-  // One line of text, for any means to carry.
   const std::string& address() const;
   const QueueOptions& options() const;
-  // Does it live here?
   bool made_here() const;
 
   Outcome put(const Message& item, const platform::StopCondition& stop = kForever);
   Outcome get(Sample& item, const platform::StopCondition& stop = kForever);
 
-  // The same for an event loop: a request that is under way until its descriptor is readable. When
-  // it goes before that it is given up, and an item that was on its way goes back to the queue.
+  // A request that is under way until its descriptor is readable. Destroying it gives it up: an
+  // item that was on its way goes back to the queue.
   class TENSORBUS_API Pending {
    public:
     Pending(Pending&&) noexcept;
@@ -62,10 +56,9 @@ class TENSORBUS_API Queue {
     ~Pending();
     int descriptor() const noexcept;
     bool is_get() const noexcept;
-    // What put(), get() or join() would have returned, or thrown; once. `item` is for a get, and is
-    // read here. kTimedOut: not yet; the descriptor will be readable again.
+    // What put(), get() or join() would have returned, or thrown; once. `item` is for a get. With
+    // kTimedOut the descriptor will be readable again.
     Outcome take(Sample& item);
-    // As if it went: nobody waits for it any more.
     void cancel() noexcept;
 
    private:

@@ -1,7 +1,13 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
+
+#include "tensorbus/platform/fork_guard.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::platform {
 
@@ -9,5 +15,40 @@ namespace tensorbus::platform {
 // the program's own threads. Throws Error(kSystem), or Error(kOutOfMemory), with `what` in its text
 // if no thread can be started.
 void start_background_thread(const std::string& what, std::function<void()> run);
+
+// A thread that a process starts once, and the state that the thread shares with others. Both live
+// to the end of the process; a forked child has neither.
+template <typename State>
+class BackgroundThread {
+ public:
+  constexpr BackgroundThread(const char* what, void (*run)(State&)) : what_(what), run_(run) {}
+
+  // Null before the thread was started, and in a child.
+  State* running() const noexcept {
+    Started* const found = started_.load(std::memory_order_acquire);  // pairs with start()
+    const bool here = found != nullptr && found->fork_generation == fork_generation();
+    return here ? &found->state : nullptr;
+  }
+  // Starts the thread if it is not running. Throws as start_background_thread() does.
+  State& start() {
+    if (State* const found = running()) return *found;
+    const MutexLock lock(mutex_);
+    if (State* const found = running()) return *found;
+    auto fresh = std::make_unique<Started>();
+    start_background_thread(what_, [run = run_, &state = fresh->state] { run(state); });
+    started_.store(fresh.get(), std::memory_order_release);
+    return fresh.release()->state;
+  }
+
+ private:
+  struct Started {
+    const std::uint32_t fork_generation = platform::fork_generation();
+    State state;
+  };
+  const char* const what_;
+  void (*const run_)(State&);
+  Mutex mutex_;
+  std::atomic<Started*> started_{nullptr};
+};
 
 }  // namespace tensorbus::platform

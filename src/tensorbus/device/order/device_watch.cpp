@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "tensorbus/platform/background_thread.hpp"
-#include "tensorbus/platform/fork_guard.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
@@ -20,9 +19,9 @@ constexpr int kLookAgainMs = 2;
 
 using Attempts = std::list<std::function<bool()>>;
 
-// Never destroyed: the thread runs to the end of the process.
 struct Watch {
-  const std::uint32_t fork_generation = platform::fork_generation();
+  Watch();
+
   const platform::Fd wake = platform::make_event();
   platform::Mutex mutex;
   std::list<std::shared_ptr<TimelinePages>> all TB_GUARDED_BY(mutex);
@@ -32,33 +31,16 @@ struct Watch {
 
 void run_watch(Watch& watch);
 
-// Release when written pairs with acquire when read: a reader sees a complete State.
-std::atomic<Watch*> current_watch{nullptr};
+constinit platform::BackgroundThread<Watch> watching("a thread to look after the streams of GPUs",
+                                                     run_watch);
 
-// Returns null in a child, which has no such thread and needs none: no driver works there.
-Watch* running_watch() noexcept {
-  Watch* const found = current_watch.load(std::memory_order_acquire);
-  return found != nullptr && found->fork_generation == platform::fork_generation() ? found
-                                                                                   : nullptr;
-}
-
-Watch& the_watch() {
-  static platform::Mutex mutex;
-  if (Watch* const found = running_watch()) return *found;
-  const platform::MutexLock lock(mutex);
-  if (Watch* const found = running_watch()) return *found;
-  auto fresh = std::make_unique<Watch>();
-  platform::start_background_thread("a thread to look after the streams of GPUs",
-                                    [&on = *fresh] { run_watch(on); });
-  Watch* const made = fresh.release();
-  current_watch.store(made, std::memory_order_release);
+Watch::Watch() {
   platform::GpuStream::tell_of_broken_devices([](const platform::Gpu&) {
-    Watch* const on = running_watch();
+    Watch* const on = watching.running();
     if (on == nullptr) return;
     on->broken.store(true, std::memory_order_release);
     platform::signal_event(on->wake.get());
   });
-  return *made;
 }
 
 // Takes the present items out, so that no lock is held while they are looked at.
@@ -125,7 +107,7 @@ void run_watch(Watch& watch) {
 }  // namespace
 
 void DeviceWatch::add(std::shared_ptr<TimelinePages> pages) {
-  Watch& on = the_watch();
+  Watch& on = watching.start();
   std::list<std::shared_ptr<TimelinePages>> one;
   one.push_back(std::move(pages));
   {
@@ -136,11 +118,11 @@ void DeviceWatch::add(std::shared_ptr<TimelinePages> pages) {
 }
 
 void DeviceWatch::wake() noexcept {
-  if (const Watch* const on = running_watch()) platform::signal_event(on->wake.get());
+  if (const Watch* const on = watching.running()) platform::signal_event(on->wake.get());
 }
 
 void DeviceWatch::retry(std::function<bool()> attempt) {
-  Watch& on = the_watch();
+  Watch& on = watching.start();
   Attempts one;
   one.push_back(std::move(attempt));
   {
