@@ -12,6 +12,8 @@
 #include "fuzz/queue_talk.hpp"
 #include "tensorbus/bus/publish/sample_builder.hpp"
 #include "tensorbus/bus/session/acquire_leases.hpp"
+#include "tensorbus/link/wire/dispatch.hpp"
+#include "tensorbus/memory/host/borrowed_segments.hpp"
 
 namespace tensorbus::fuzz {
 
@@ -141,40 +143,41 @@ inline void say_exchange(PeerTalk& talk, const SharedOnce& shared, const HostedO
   }
 }
 
-// True: it was one of these, and makes sense.
-inline bool hears_exchange(link::Channel::Received& received) {
-  switch (received.header.type) {
-    case link::ControlType::kAttach:
-      check(received.as<link::Attach>().request != 0);
-      return true;
-    case link::ControlType::kClaim:
-      check(received.as<link::Claim>().blocks.size() <= link::Claim::kMostBlocks);
-      return true;
-    case link::ControlType::kStage:
-      check(received.as<link::Stage>().bytes != 0);
-      return true;
-    case link::ControlType::kPin:
-      check(received.as<link::Pin>().verb <= static_cast<std::uint32_t>(link::PinVerb::kReleased));
-      return true;
-    case link::ControlType::kHandOver:
-      check(received.as<link::HandOver>().request != 0);
-      return true;
-    case link::ControlType::kLent:
-      check(received.as<link::Lent>().inline_bytes.size() <= link::kInlineBytes);
-      return true;
-    case link::ControlType::kSegment:  // of whoever lends
-    case link::ControlType::kHanded:
-      (void)received.take_fd();
-      return true;
-    case link::ControlType::kDenied:
-      check(!received.as<link::Denied>().text.empty());
-      return true;
-    case link::ControlType::kReturn:
-      check(received.as<link::Return>().token != 0);
-      return true;
-    default:
-      return hears_queue(received);
+// What our end says makes sense.
+struct SenseOfSession {
+  void operator()(const link::SegmentMessage& segment, platform::Fd fd) const {
+    memory::BorrowedSegments(link::grant_of(segment.writable, "writable"))
+        .add(segment.segment, std::move(fd), segment.bytes);
   }
+  void operator()(const link::Pin& pin) const {
+    check(pin.verb <= static_cast<std::uint32_t>(link::PinVerb::kReleased));
+  }
+  void operator()(const link::Claim& claim) const {
+    check(claim.request != 0 && claim.blocks.size() <= link::Claim::kMostBlocks);
+  }
+  void operator()(const link::Stage& stage) const { check(stage.request != 0 && stage.bytes != 0); }
+  void operator()(const link::Lent& lent) const {
+    check(lent.inline_bytes.size() <= link::kInlineBytes);
+  }
+  void operator()(const link::Denied& denied) const { check(!denied.text.empty()); }
+  void operator()(const link::Return& returned) const { check(returned.token != 0); }
+  void operator()(const link::Put& put) const {
+    check(put.request != 0 && put.lent.inline_bytes.size() <= link::kInlineBytes);
+  }
+  void operator()(const link::Reply& reply) const { check(reply.timed_out <= 1); }
+  void operator()(const link::Attach& attach) const { check(attach.request != 0); }
+  void operator()(const link::HandOver& hand_over) const { check(hand_over.request != 0); }
+  void operator()(const link::Get& get) const { check(get.request != 0); }
+  void operator()(const link::QueueCall& call) const { check(call.request != 0); }
+  void operator()(const link::Take& take) const { check(take.request != 0); }
+  void operator()(const link::Cancel& cancel) const { check(cancel.request != 0); }
+  void operator()(const auto&, const auto&...) const {}  // that it can be read
+};
+
+// False: it is of a link.
+inline bool hears_exchange(link::Channel::Received& received) {
+  return link::dispatch<link::TakenBy::kMemory>(received, SenseOfSession()) ||
+         link::dispatch<link::TakenBy::kSession>(received, SenseOfSession());
 }
 
 // Our end: attaches, and holds what it gets.

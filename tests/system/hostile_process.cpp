@@ -25,6 +25,7 @@
 #include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/link/ring/link_segment.hpp"
 #include "tensorbus/link/ring/sample_ring.hpp"
+#include "tensorbus/link/wire/control_messages.hpp"
 #include "tensorbus/link/wire/peer.hpp"
 #include "tensorbus/platform/files/mapping.hpp"
 #include "tensorbus/platform/files/memfd.hpp"

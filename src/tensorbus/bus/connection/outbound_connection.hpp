@@ -65,7 +65,9 @@ class OutboundConnection {
   void segment_came();
   void greet(link::Channel::Received& received);
   void know(link::Channel::Received& hello);
-  void accepted(link::Channel::Received& received);
+  void on(const link::Accepted& accepted, platform::Fd segment);
+  void on(const link::Refused& refused);
+  void on(const link::Ended& ended);
   void lost(const std::shared_ptr<SubscriberCore>& subscriber, const link::BorrowerLink& link);
   // Both ends of a link that the owner names; either may be gone here.
   Wanted link_named(std::uint32_t number) const;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tensorbus/link/lease/lease.hpp"
-#include "tensorbus/link/wire/control.hpp"
+#include "tensorbus/link/wire/lease_messages.hpp"
 #include "tensorbus/tensor/descriptor.hpp"
 
 namespace tensorbus::bus {

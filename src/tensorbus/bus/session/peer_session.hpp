@@ -14,7 +14,7 @@
 #include "tensorbus/link/lease/lease_source.hpp"
 #include "tensorbus/link/ring/segment_sender.hpp"
 #include "tensorbus/link/wire/channel.hpp"
-#include "tensorbus/link/wire/control.hpp"
+#include "tensorbus/link/wire/control_messages.hpp"
 #include "tensorbus/platform/error.hpp"
 
 namespace tensorbus::bus {
@@ -80,6 +80,8 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
 
   // False: it is for somebody else. Throws Error(kProtocol).
   bool on_message(link::Channel::Received& received);
+  // The same of what the peer says of memory that a sample may wait for.
+  bool on_memory(link::Channel::Received& received);
   // The peer is gone, or we are: who waits for an answer gets one. Then, or when the peer's lineage
   // has ended, take_back() what was lent.
   void end(const std::string& why);
@@ -100,24 +102,38 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   // Enters a lease before anybody can know of it.
   link::Lent lent(const link::Entry& entry, const link::PublishedRef& issued, memory::Grant grant);
   QueueRequests& queues() const;
-  bool on_memory(link::Channel::Received& received);
-  void on_export(link::Channel::Received& received);
-  void on_retired(std::uint32_t segment);
+  void on(const link::SegmentMessage& segment, platform::Fd fd);
+  void on(const link::FileMessage& file, platform::Fd fd);
+  void on(const link::DeviceSegment& segment, platform::Fd fd);
+  void on(link::DeviceExport said, platform::Fd fd);
+  void on(const link::TimelineMessage& timeline, platform::Fd fd);
+  void on(const link::Pin& pin);
+  void on(const link::Retired& retired);
+  void on(const link::DeviceClosed& closed);
   void close_retired();
   void tell_what_is_closed();
-  void on_attach(const link::Attach& asked);
-  void on_claim(const link::Claim& asked);
-  void on_stage(const link::Stage& asked);
+  void on(const link::Attach& asked);
+  void on(const link::Claim& asked);
+  void on(const link::Stage& asked);
   void lend_copy(std::uint32_t request, const memory::HostCopies::Result& result);
-  void on_hand_over(const link::HandOver& asked);
+  void on(const link::HandOver& asked);
   // `looks`: how often it was tried before.
   void hand_over_memory(const link::HandOver& asked, int looks);
   void hand_over_segment(const link::HandOver& asked, memory::BorrowedSegments& segments);
   void hand_over_device_memory(const link::HandOver& asked, memory::ImportedMemory& memory);
   void hand_over_later(const link::HandOver& asked, int looks);
   link::PublishedRef issued_under(std::uint32_t link, std::uint64_t token) const;
-  void on_return(const link::Return& returned);
-  void on_pin(const link::Pin& pin);
+  void on(const link::Return& returned);
+  void on(const link::Put& asked);
+  void on(const link::Get& asked);
+  void on(const link::QueueCall& asked);
+  void on(const link::Take& taken);
+  void on(const link::Cancel& cancelled);
+  void on(const link::Reply& reply);
+  void on(link::Lent lent);
+  void on(const link::Staged& staged);
+  void on(const link::Handed& handed, platform::Fd fd);
+  void on(const link::Denied& denied);
   void take_back_what_is_reached();
   // Has `work` done, or the request denied.
   void serve(std::uint32_t request, const std::function<void()>& work);

@@ -11,7 +11,7 @@ constexpr std::size_t kMostStaging = 4096;  // requests of one peer, under way
 
 }  // namespace
 
-void PeerSession::on_stage(const link::Stage& asked) {
+void PeerSession::on(const link::Stage& asked) {
   platform::kill_point("stage.received");
   serve(asked.request, [&] {
     const memory::BlockRef block =

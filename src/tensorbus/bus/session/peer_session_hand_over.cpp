@@ -19,7 +19,7 @@ Error not_here() {
 
 }  // namespace
 
-void PeerSession::on_hand_over(const link::HandOver& asked) {
+void PeerSession::on(const link::HandOver& asked) {
   serve(asked.request, [&] { hand_over_memory(asked, 0); });
 }
 

@@ -13,6 +13,7 @@
 #include "tensorbus/link/ring/link_segment.hpp"
 #include "tensorbus/link/wake/wake.hpp"
 #include "tensorbus/link/wire/channel.hpp"
+#include "tensorbus/link/wire/connection_messages.hpp"
 
 namespace tensorbus::link {
 

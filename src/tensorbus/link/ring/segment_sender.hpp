@@ -11,6 +11,7 @@
 #include "tensorbus/link/lease/published_sample.hpp"
 #include "tensorbus/link/ring/pool_holds.hpp"
 #include "tensorbus/link/wire/channel.hpp"
+#include "tensorbus/link/wire/memory_messages.hpp"
 #include "tensorbus/memory/host/arena.hpp"
 #include "tensorbus/memory/peer_budget.hpp"
 
