@@ -22,6 +22,14 @@ class FieldFiller {
   void fill(std::uint32_t& number) { number = input_.below(8); }
   void fill(std::uint64_t& number) { number = input_.number(); }
   void fill(std::string& text) { text = text_of(input_.bytes(input_.below(64))); }
+  void fill(memory::SegmentId& segment) {
+    const std::uint32_t kind = input_.below(4);
+    const std::uint32_t index = input_.below(8);
+    segment = kind == 0   ? memory::SegmentId::host(index)
+              : kind == 1 ? memory::SegmentId::device(0, index)
+              : kind == 2 ? memory::SegmentId::foreign(index)
+                          : memory::SegmentId::file(index);
+  }
   template <typename Part>
   void fill(std::vector<Part>& parts) {
     parts.resize(input_.below(4));

@@ -102,14 +102,14 @@ inline void say_exchange(PeerTalk& talk, const SharedOnce& shared, const HostedO
     case 7:
       return say_queue(talk, hosted, input);
     case 8: {  // there is no driver here: what is wanted of it is refused
-      const std::uint32_t number = memory::DeviceMemory::kFirst + input.below(2);
+      const memory::SegmentId number = memory::SegmentId::device(0, input.below(2));
       const link::DeviceSegment segment{
           input.byte() < 0xe0 ? number : kWildSegments[input.below(4)], input.number(), Id{}};
       return talk.say(segment, input.byte());
     }
     case 9: {
       link::Stage stage{input.below(4), shared.block(), input.number()};
-      if (input.flag()) stage.block.segment = memory::DeviceMemory::kFirst + input.below(2);
+      if (input.flag()) stage.block.segment = memory::SegmentId::device(0, input.below(2));
       return talk.say(stage, input);
     }
     case 10: {
@@ -120,7 +120,7 @@ inline void say_exchange(PeerTalk& talk, const SharedOnce& shared, const HostedO
     case 11:
       return talk.say(link::TimelineMessage{}, input.flag() ? 5 : input.byte());
     case 12: {
-      link::DeviceExport said{.segment = memory::DeviceExports::kFirst + input.below(2),
+      link::DeviceExport said{.segment = memory::SegmentId::foreign(input.below(2)),
                               .kind = input.below(5),
                               .bytes = input.flag() ? 4096 : input.number(),
                               .device = {}};
@@ -137,7 +137,7 @@ inline void say_exchange(PeerTalk& talk, const SharedOnce& shared, const HostedO
       return talk.say(pin, input);
     }
     case 14:
-      return talk.say(link::DeviceClosed{memory::DeviceExports::kFirst + input.below(2)}, input);
+      return talk.say(link::DeviceClosed{memory::SegmentId::foreign(input.below(2))}, input);
     default:
       return talk.say(wild_lent(input), input);
   }

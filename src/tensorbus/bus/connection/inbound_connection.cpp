@@ -120,7 +120,7 @@ void InboundConnection::tell_ended() {
   }
 }
 
-void InboundConnection::tell_retired(std::uint32_t segment) {
+void InboundConnection::tell_retired(memory::SegmentId segment) {
   if (!stopped_) segments_->retire(segment);
 }
 

@@ -41,7 +41,7 @@ class InboundConnection {
   const std::shared_ptr<PeerSession>& exchange() const noexcept { return exchange_; }
   // Tells who subscribed to a publisher that has closed since.
   void tell_ended();
-  void tell_retired(std::uint32_t segment);
+  void tell_retired(memory::SegmentId segment);
 
  private:
   struct Link {

@@ -48,7 +48,7 @@ class OutboundConnection {
   bool ended() const noexcept { return ended_; }
   // Nobody here has a link any more, and nothing was ever asked but for links.
   bool idle();
-  void tell_retired(std::uint32_t segment) { segments_->retire(segment); }
+  void tell_retired(memory::SegmentId segment) { segments_->retire(segment); }
   const std::shared_ptr<PeerSession>& exchange() const noexcept { return exchange_; }
 
  private:

@@ -154,7 +154,7 @@ class ParticipantCore {
 
   platform::Fd newcomer_;  // accepted; there was no room for its connection yet
   std::vector<std::unique_ptr<InboundConnection>> inbound_;
-  std::vector<std::uint32_t> untold_;  // segments that went
+  std::vector<memory::SegmentId> untold_;  // segments that went
   memory::DeviceExports::Stats exports_seen_;
   std::chrono::milliseconds exports_look_{1};  // until the next
   std::chrono::milliseconds children_look_{};  // until the next

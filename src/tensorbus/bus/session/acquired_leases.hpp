@@ -15,7 +15,7 @@ namespace tensorbus::bus {
 struct HostCopiedTensor {
   std::size_t tensor = 0;
   std::size_t lender = 0;  // in AcquiredLeases::lenders
-  std::uint32_t segment = 0;
+  memory::SegmentId segment = 0;
   std::uint64_t offset = 0;  // of the first element
   std::uint64_t generation = 0;
   Device from{};                         // by its owner's ordinals

@@ -26,7 +26,7 @@ void PeerSession::know(const Id& peer) {
   source_ = std::make_shared<const link::Source>(link::Source{peer, 0, {}});
   tell_what_is_closed();
   connected_->pinned->tell_by(
-      [weak = std::weak_ptr(connected_->channel)](std::uint32_t segment, memory::Range part) {
+      [weak = std::weak_ptr(connected_->channel)](memory::SegmentId segment, memory::Range part) {
         constexpr auto kReleased = static_cast<std::uint32_t>(link::PinVerb::kReleased);
         if (const auto channel = weak.lock())
           channel->send(link::Pin{
@@ -65,7 +65,7 @@ void PeerSession::stage(const link::BlockName& block, std::uint64_t bytes, OnAns
   ask(link::Stage{0, block, bytes}, link::ControlType::kStaged, std::move(on_answer));
 }
 
-void PeerSession::hand_over(const Id& owner, std::uint32_t segment, memory::Grant grant,
+void PeerSession::hand_over(const Id& owner, memory::SegmentId segment, memory::Grant grant,
                             std::uint32_t link, std::uint64_t token, OnAnswer on_answer) {
   ask(link::HandOver{0, owner, segment, as_field(grant), link, token}, link::ControlType::kHanded,
       std::move(on_answer));
@@ -180,7 +180,7 @@ link::Lent PeerSession::lent(const link::Entry& entry, const link::PublishedRef&
   if (issued) {
     for (const memory::BlockRef& block : issued->blocks())
       segments_->ensure_sent(block->segment(), grant);
-    for (const std::uint32_t file : issued->files()) segments_->ensure_sent(file, grant);
+    for (const memory::SegmentId file : issued->files()) segments_->ensure_sent(file, grant);
     lent.mark = segments_->mark_for(issued, nullptr).packed();
     lent.token = next_token_++;
     lent_.emplace(lent.token, issued);

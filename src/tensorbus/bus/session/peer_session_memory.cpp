@@ -19,7 +19,7 @@ struct ClosedNotice {
   std::shared_ptr<link::Channel> channel;
   link::Channel::Prepared message;
 
-  ClosedNotice(std::shared_ptr<link::Channel> to, std::uint32_t segment)
+  ClosedNotice(std::shared_ptr<link::Channel> to, memory::SegmentId segment)
       : channel(std::move(to)), message(link::Channel::prepare(link::DeviceClosed{segment})) {}
   ClosedNotice(const ClosedNotice&) = delete;
   ClosedNotice& operator=(const ClosedNotice&) = delete;
@@ -29,7 +29,7 @@ struct ClosedNotice {
 }  // namespace
 
 void PeerSession::tell_what_is_closed() {
-  connected_->imported.tell_closed_by([channel = connected_->channel](std::uint32_t segment) {
+  connected_->imported.tell_closed_by([channel = connected_->channel](memory::SegmentId segment) {
     return std::make_shared<const ClosedNotice>(channel, segment);
   });
 }
@@ -65,7 +65,7 @@ void PeerSession::on(const link::TimelineMessage&, platform::Fd fd) {
 void PeerSession::on(const link::DeviceClosed& closed) { segments_->closed(closed.number); }
 
 void PeerSession::on(const link::Retired& retired) {
-  const std::uint32_t segment = retired.number;
+  const memory::SegmentId segment = retired.number;
   connected_->imported.retire(segment);
   connected_->segments.retire(segment);
   connected_->writable_segments.retire(segment);

@@ -60,7 +60,7 @@ void PeerSession::on(const link::Claim& asked) {
   platform::kill_point("claim.received");
   serve(asked.request, [&] {
     OneOrMany<memory::BlockRef> blocks;
-    OneOrMany<std::uint32_t> files;
+    OneOrMany<memory::SegmentId> files;
     OneOrMany<std::shared_ptr<const void>> kept;
     for (const link::BlockName& name : asked.blocks) {
       if (const auto file = context_.arena->files().find(name.segment)) {

@@ -41,11 +41,8 @@ class DeviceArena : public BlockHome, public std::enable_shared_from_this<Device
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kIdle{5};
-  // Segments are numbered from `first_segment` on, at most kMostSegments at once.
-  static constexpr std::uint32_t kMostSegments = 1 << 20;
   static std::shared_ptr<DeviceArena> create(const platform::Gpu& device,
                                              const DeviceArenaOptions& options,
-                                             std::uint32_t first_segment,
                                              std::shared_ptr<WriteMarks> marks);
 
   // What streams still write stays until they have passed.
@@ -59,14 +56,13 @@ class DeviceArena : public BlockHome, public std::enable_shared_from_this<Device
   BlockRef allocate(std::size_t bytes, Grant most = Grant::kRead);
   // As Arena's.
   BlockRef find(const void* address) const noexcept;
-  BlockRef find(std::uint32_t segment, std::uint64_t offset,
-                std::uint64_t generation) const noexcept;
+  BlockRef find(SegmentId segment, std::uint64_t offset, std::uint64_t generation) const noexcept;
 
-  SharedSegment share_segment(std::uint32_t id) const;
+  SharedSegment share_segment(SegmentId id) const;
 
   // Gives back segments that have been idle until `now`. Borrowers are to be told, too.
   void retire_idle(Clock::time_point now);
-  std::vector<std::uint32_t> take_retired();
+  std::vector<SegmentId> take_retired();
   // A segment is idle now: retire_idle() has something to do in kIdle. It takes no lock that
   // anybody holds while calling us, and does not throw. Said before the first block.
   void on_idle(std::function<void()> listener);
@@ -85,14 +81,14 @@ class DeviceArena : public BlockHome, public std::enable_shared_from_this<Device
   };
 
   DeviceArena(const platform::Gpu& device, const DeviceArenaOptions& options,
-              std::uint32_t first_segment, std::shared_ptr<WriteMarks> marks);
+              std::shared_ptr<WriteMarks> marks);
   void wake_rested() noexcept;
   bool free(Block& block) noexcept override;
-  void note_idle(std::uint32_t segment) noexcept;
+  void note_idle(SegmentId segment) noexcept;
   void tell_idle() noexcept;
-  std::uint32_t free_number();
+  SegmentId free_number();
   FreeExtents& free_of(Grant most) noexcept { return free_[static_cast<std::size_t>(most)]; }
-  FreeExtents& free_in(std::uint32_t segment) noexcept {
+  FreeExtents& free_in(SegmentId segment) noexcept {
     return free_of(segments_.at(segment).most_granted);
   }
   void grow_for(std::size_t bytes, Grant most);
@@ -103,7 +99,7 @@ class DeviceArena : public BlockHome, public std::enable_shared_from_this<Device
   const std::size_t granularity_;
   const std::shared_ptr<WriteMarks> marks_;
   mutable std::mutex mutex_;
-  std::map<std::uint32_t, Segment> segments_;
+  std::map<SegmentId, Segment> segments_;
   LivingBlocks blocks_;
   std::array<FreeExtents, 2> free_;  // by the most that may be granted
   // Came back before they were whole.
@@ -112,11 +108,10 @@ class DeviceArena : public BlockHome, public std::enable_shared_from_this<Device
     FreeExtents::Taken taken;
   };
   std::vector<Rested> rested_;  // has room for all blocks
-  std::vector<std::uint32_t> retired_;
+  std::vector<SegmentId> retired_;
   std::function<void()> idle_listener_;
   bool told_idle_ = false;  // since retire_idle() was called last
-  const std::uint32_t first_segment_;
-  std::uint32_t next_segment_;
+  std::uint32_t next_segment_ = 0;
   std::size_t reserved_bytes_ = 0;
 };
 

@@ -39,29 +39,29 @@ class ImportedMemory {
 
   // To do that with it; the owner may send it once for each. Throws Error(kProtocol) for a number
   // that came before, and for more than an owner can need.
-  void add(std::uint32_t id, Grant grant, platform::Fd fd, std::size_t bytes,
+  void add(SegmentId id, Grant grant, platform::Fd fd, std::size_t bytes,
            const platform::GpuUuid& device);
   // Of memory that another allocator made. Throws the same; see ImportedExport.
   void add_export(const Id& owner, bool ours, ExportPart part);
   // What it makes is let go of when a segment of a pool is retired, and closed. Before any is
   // added.
-  using Teller = std::function<std::shared_ptr<const void>(std::uint32_t segment)>;
+  using Teller = std::function<std::shared_ptr<const void>(SegmentId segment)>;
   void tell_closed_by(Teller teller) { teller_ = std::move(teller); }
   // It is let go of when no lease has it, and the streams that were given it have passed.
-  void retire(std::uint32_t id);
+  void retire(SegmentId id);
   // The same, of what leases still had then. False: some have it yet.
   bool let_go_of_retired();
   // Empty if the owner's message has not come yet. Throws Error(kUnsupported) if this process does
   // not see the device, or cannot use it (kForked, too), then as before without another try;
   // Error(kProtocol) if it is no memory of that size.
-  Ref find(std::uint32_t id, Grant grant);
+  Ref find(SegmentId id, Grant grant);
   // Has the owner's message come?
-  bool has(std::uint32_t id, Grant grant) const noexcept;
+  bool has(SegmentId id, Grant grant) const noexcept;
   // A descriptor of one of an arena, to be handed on. Throws Error(kClosed) if there is none, and
   // of memory of another allocator, which goes with its owner.
-  SharedSegment hand_on(std::uint32_t id, Grant grant) const;
+  SharedSegment hand_on(SegmentId id, Grant grant) const;
   // False: find() has said that this process cannot use it. It tries nothing.
-  bool is_usable(std::uint32_t id, Grant grant) const noexcept;
+  bool is_usable(SegmentId id, Grant grant) const noexcept;
   // Does this address lie in one of them?
   bool covers(const std::byte* address) const noexcept;
   // In one that any participant of this process has of another process?
@@ -87,7 +87,7 @@ class ImportedMemory {
     std::unique_ptr<ImportedExport> foreign{};
     std::vector<PeerCharge> descriptors{};
   };
-  using Name = std::pair<std::uint32_t, Grant>;
+  using Name = std::pair<SegmentId, Grant>;
   static Ref map(Segment& segment, Grant grant);
   void start_device_of(const Name& name);
   void let_go_of_unused();

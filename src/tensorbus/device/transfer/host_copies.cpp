@@ -80,7 +80,7 @@ struct HostCopies::Copy {
 
   const std::shared_ptr<Notifier> notifier;
   // Of what: a block that is published again has other bytes.
-  std::uint32_t segment = 0;
+  SegmentId segment = 0;
   std::uint64_t generation = 0;
   std::uint64_t write_mark = 0;
   std::uint64_t offset = 0;

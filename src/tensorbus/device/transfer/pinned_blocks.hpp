@@ -31,7 +31,7 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
   static constexpr std::chrono::seconds kRefusedFor{1};
 
   struct Block {
-    std::uint32_t segment = 0;
+    SegmentId segment = 0;
     std::uint64_t offset = 0;  // of any byte of it
     std::uint64_t generation = 0;
     auto operator<=>(const Block&) const = default;
@@ -43,7 +43,7 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
   };
 
   // `tell`: how the owner hears that a part of a segment is pinned no longer.
-  using Tell = std::function<void(std::uint32_t segment, Range part)>;
+  using Tell = std::function<void(SegmentId segment, Range part)>;
   void tell_by(Tell tell);
 
   // Who wants blocks pinned. After the last one has gone, none stays pinned but those in use.
@@ -84,7 +84,7 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
   bool make_room(const std::byte* first, const std::byte* end, std::vector<Ref>& gone);
   void bound_idle(std::vector<Ref>& gone);
   void unpin(std::vector<Ref> gone) noexcept;
-  void release(std::uint32_t segment, Range part) noexcept;
+  void release(SegmentId segment, Range part) noexcept;
   bool keeps_idle() const noexcept { return subscribers_ != 0 && !owner_gone_; }
   void used_no_more(Ref pinned) noexcept;
   void drop_idle() noexcept;

@@ -19,7 +19,7 @@ struct Place {
   const std::byte* begin = nullptr;
   std::size_t bytes = 0;
   Id owner;
-  std::uint32_t segment = 0;
+  memory::SegmentId segment = 0;
   std::uint64_t offset = 0;  // of `begin`
   std::uint64_t generation = 0;
   memory::Grant grant = memory::Grant::kRead;  // what may be done with them
@@ -69,7 +69,7 @@ class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_
   const OneOrMany<Place>& places() const noexcept { return places_; }
   // The memory of this owner that what is leased here lies in, as far as it is in this segment.
   // Null: none. It lives as long as the lease does.
-  PeerMemory* memory_of(const Id& owner, std::uint32_t segment) const noexcept;
+  PeerMemory* memory_of(const Id& owner, memory::SegmentId segment) const noexcept;
   // Where these bytes lie, if all of them are leased here.
   std::optional<Place> place_of(const std::byte* first, std::size_t bytes) const;
 

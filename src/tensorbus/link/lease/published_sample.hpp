@@ -23,7 +23,8 @@ class PublishedSample {
   }
   // `files`: segments of files that it lies in, which are `kept`. `leases`: of what others own of
   // it.
-  explicit PublishedSample(OneOrMany<memory::BlockRef> blocks, OneOrMany<std::uint32_t> files = {},
+  explicit PublishedSample(OneOrMany<memory::BlockRef> blocks,
+                           OneOrMany<memory::SegmentId> files = {},
                            OneOrMany<std::shared_ptr<const void>> kept = {},
                            OneOrMany<std::shared_ptr<const Lease>> leases = {})
       : blocks_(std::move(blocks)),
@@ -46,7 +47,7 @@ class PublishedSample {
 
   const OneOrMany<memory::BlockRef>& blocks() const noexcept { return blocks_; }
   memory::Block& block() const noexcept { return **blocks_.begin(); }  // of one that has any
-  const OneOrMany<std::uint32_t>& files() const noexcept { return files_; }
+  const OneOrMany<memory::SegmentId>& files() const noexcept { return files_; }
   // Is some of it written by streams?
   bool on_device() const noexcept { return on_device_; }
   // Of what others own of it on devices: is it known whether it came to be whole, and was it?
@@ -60,7 +61,7 @@ class PublishedSample {
   }
   // The very memory of another participant, this segment of it, that this sample lies in; lives as
   // long as the sample does. Null: none of it is there.
-  PeerMemory* memory_of(const Id& owner, std::uint32_t segment) const noexcept {
+  PeerMemory* memory_of(const Id& owner, memory::SegmentId segment) const noexcept {
     for (const auto& lease : leases_)
       if (PeerMemory* const memory = lease->memory_of(owner, segment)) return memory;
     return nullptr;
@@ -68,7 +69,7 @@ class PublishedSample {
 
  private:
   OneOrMany<memory::BlockRef> blocks_;
-  OneOrMany<std::uint32_t> files_;
+  OneOrMany<memory::SegmentId> files_;
   OneOrMany<std::shared_ptr<const void>> kept_;
   OneOrMany<std::shared_ptr<const Lease>> leases_;
   bool on_device_ = false;

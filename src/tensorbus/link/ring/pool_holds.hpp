@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tensorbus/link/wire/channel.hpp"
+#include "tensorbus/memory/segment_id.hpp"
 
 namespace tensorbus::link {
 
@@ -21,19 +22,19 @@ class PoolHolds {
   ~PoolHolds() { end(nullptr); }
 
   // Before the segment is sent. Throws std::bad_alloc, and then has done nothing.
-  void add(std::uint32_t segment, Hold hold) { holds_.emplace(segment, std::move(hold)); }
+  void add(memory::SegmentId segment, Hold hold) { holds_.emplace(segment, std::move(hold)); }
   // It was not sent, after all.
-  void remove(std::uint32_t segment) noexcept { holds_.erase(segment); }
+  void remove(memory::SegmentId segment) noexcept { holds_.erase(segment); }
   // The borrower has closed it: what is returned may go. Throws Error(kProtocol) if it has none of
   // it.
-  Hold take(std::uint32_t segment);
+  Hold take(memory::SegmentId segment);
   // Nothing more comes from the borrower, or is heard: what it has not closed stays until it hangs
   // up, which it does when it has. If it died, `pidfd` says when; null if there is none.
   void end(std::shared_ptr<const platform::Fd> pidfd) noexcept;
 
  private:
   const std::shared_ptr<Channel> channel_;
-  std::map<std::uint32_t, Hold> holds_;
+  std::map<memory::SegmentId, Hold> holds_;
 };
 
 }  // namespace tensorbus::link

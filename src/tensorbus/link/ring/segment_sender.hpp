@@ -36,10 +36,10 @@ class SegmentSender {
 
   // Throws Error(kOutOfMemory) when there is no descriptor left to pass it by, Error(kSystem) when
   // the borrower has not read what it was passed before.
-  void ensure_sent(std::uint32_t segment, memory::Grant grant);
-  void retire(std::uint32_t segment);
+  void ensure_sent(memory::SegmentId segment, memory::Grant grant);
+  void retire(memory::SegmentId segment);
   // The peer has closed a segment of a pool. Throws Error(kProtocol) if it has none of it.
-  void closed(std::uint32_t segment);
+  void closed(memory::SegmentId segment);
 
   // A mark of the connection's timeline for when the sample is whole; none for one in host memory.
   // `writer`: the stream that the caller knows to write it last. Throws what ensure_sent() and
@@ -53,14 +53,14 @@ class SegmentSender {
 
  private:
   void require_reader() const;
-  void send_device_memory(std::uint32_t segment, memory::Grant grant);
-  void send_export(std::uint32_t segment);
+  void send_device_memory(memory::SegmentId segment, memory::Grant grant);
+  void send_export(memory::SegmentId segment);
   void send_pooled(const DeviceExport& message, const platform::ForeignMemory& memory);
   void send_chunks(DeviceExport message, const platform::ForeignMemory& memory);
   memory::Timeline& timeline();
 
-  void send_segment(std::uint32_t segment, memory::Grant grant);
-  void send_file(std::uint32_t segment, memory::Grant grant);
+  void send_segment(memory::SegmentId segment, memory::Grant grant);
+  void send_file(memory::SegmentId segment, memory::Grant grant);
 
   std::shared_ptr<Channel> channel_;
   std::shared_ptr<memory::Arena> arena_;
@@ -71,8 +71,8 @@ class SegmentSender {
   std::unique_ptr<memory::Timeline> made_;  // for the first sample on a device
   // The same; read without our mutex. Release pairs with acquire.
   std::atomic<memory::Timeline*> timeline_{nullptr};
-  std::set<std::pair<std::uint32_t, memory::Grant>> sent_;
-  std::set<std::uint32_t> begun_;  // rows of chunks, of which some may be at the peer
+  std::set<std::pair<memory::SegmentId, memory::Grant>> sent_;
+  std::set<memory::SegmentId> begun_;  // rows of chunks, of which some may be at the peer
   PoolHolds holds_;
 };
 

@@ -66,11 +66,11 @@ struct ControlHeader {
 };
 static_assert(sizeof(ControlHeader) == 16);
 
-// A message that names one link or segment and says no more.
-template <ControlType kOf>
+// A message that names one link, or one segment, and says no more.
+template <ControlType kOf, typename Number = std::uint32_t>
 struct Notice {
   static constexpr ControlType kType = kOf;
-  std::uint32_t number = 0;
+  Number number = 0;
   void visit(auto& archive) { archive(number); }
 };
 

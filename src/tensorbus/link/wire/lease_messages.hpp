@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tensorbus/link/wire/control.hpp"
+#include "tensorbus/memory/segment_id.hpp"
 
 // Leases by message (docs/protocol.md, section 6). Each side asks and answers; the side that asks
 // numbers its requests.
@@ -24,7 +25,7 @@ struct Attach {
 
 // A block of the receiver's arena.
 struct BlockName {
-  std::uint32_t segment = 0;
+  memory::SegmentId segment = 0;
   std::uint64_t offset = 0;  // of any byte of it
   std::uint64_t generation = 0;
   void visit(auto& archive) { archive(segment, offset, generation); }
@@ -63,7 +64,7 @@ struct HandOver {
   static constexpr ControlType kType = ControlType::kHandOver;
   std::uint32_t request = 0;
   Id owner;  // who is dead
-  std::uint32_t segment = 0;
+  memory::SegmentId segment = 0;
   std::uint32_t writable = 0;
   // The lease of the receiver's under which the sender has heard of it. 0: by message.
   std::uint32_t link = 0;
@@ -74,9 +75,9 @@ struct HandOver {
 struct Lent {
   static constexpr ControlType kType = ControlType::kLent;
   std::uint32_t request = 0;
-  std::uint64_t token = 0;    // 0: a lease on nothing
-  std::uint32_t length = 0;   // of the descriptor; 0: there is none
-  std::uint32_t segment = 0;  // where it is, unless it is inline
+  std::uint64_t token = 0;        // 0: a lease on nothing
+  std::uint32_t length = 0;       // of the descriptor; 0: there is none
+  memory::SegmentId segment = 0;  // where it is, unless it is inline
   std::uint64_t offset = 0;
   std::string inline_bytes{};
   std::uint64_t number = 0;  // of an item of a queue, if task done names it

@@ -5,13 +5,14 @@
 #include <tensorbus/id.hpp>
 
 #include "tensorbus/link/wire/control.hpp"
+#include "tensorbus/memory/segment_id.hpp"
 
 // The memory that one participant lends another: segments, the timeline, pinned blocks.
 namespace tensorbus::link {
 
 struct SegmentMessage {
   static constexpr ControlType kType = ControlType::kSegment;
-  std::uint32_t segment = 0;
+  memory::SegmentId segment = 0;
   std::uint64_t bytes = 0;
   std::uint32_t writable = 0;  // 1: the descriptor is, for links that asked for it; 0: for others
   void visit(auto& archive) { archive(segment, bytes, writable); }
@@ -20,7 +21,7 @@ struct SegmentMessage {
 // In place of a SEGMENT: part of a file, which others may change, and cut short.
 struct FileMessage {
   static constexpr ControlType kType = ControlType::kFile;
-  std::uint32_t segment = 0;
+  memory::SegmentId segment = 0;
   std::uint64_t bytes = 0;
   std::uint64_t offset = 0;  // in the file; a multiple of the page
   std::uint32_t writable = 0;
@@ -31,7 +32,7 @@ struct FileMessage {
 // In place of a SEGMENT: memory of a device.
 struct DeviceSegment {
   static constexpr ControlType kType = ControlType::kDeviceSegment;
-  std::uint32_t segment = 0;
+  memory::SegmentId segment = 0;
   std::uint64_t bytes = 0;
   Id device;                   // its UUID
   std::uint32_t writable = 0;  // 1: by those who asked to write
@@ -41,7 +42,7 @@ struct DeviceSegment {
 // The same of memory that another allocator made: an allocation, or one of its chunks, in order.
 struct DeviceExport {
   static constexpr ControlType kType = ControlType::kDeviceExport;
-  std::uint32_t segment = 0;
+  memory::SegmentId segment = 0;
   std::uint32_t kind = 0;  // a platform::ForeignMemory::Kind
   std::uint64_t bytes = 0;
   Id device;
@@ -54,8 +55,8 @@ struct DeviceExport {
   }
 };
 
-using Retired = Notice<ControlType::kRetired>;
-using DeviceClosed = Notice<ControlType::kDeviceClosed>;
+using Retired = Notice<ControlType::kRetired, memory::SegmentId>;
+using DeviceClosed = Notice<ControlType::kDeviceClosed, memory::SegmentId>;
 using TimelineMessage = Notice<ControlType::kTimeline>;
 
 enum class PinVerb : std::uint32_t { kAsk, kGranted, kRefused, kReleased };
@@ -65,7 +66,7 @@ enum class PinVerb : std::uint32_t { kAsk, kGranted, kRefused, kReleased };
 struct Pin {
   static constexpr ControlType kType = ControlType::kPin;
   std::uint32_t verb = 0;  // a PinVerb
-  std::uint32_t segment = 0;
+  memory::SegmentId segment = 0;
   std::uint64_t offset = 0;      // of any byte of the block, as it was asked
   std::uint64_t generation = 0;  // the same
   std::uint64_t begin = 0;       // what was granted, or is released: whole pages

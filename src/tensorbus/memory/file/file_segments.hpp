@@ -11,6 +11,7 @@
 
 #include "tensorbus/memory/file/mapped_file.hpp"
 #include "tensorbus/memory/grant.hpp"
+#include "tensorbus/memory/segment_id.hpp"
 #include "tensorbus/platform/fd.hpp"
 
 namespace tensorbus::memory {
@@ -20,26 +21,23 @@ namespace tensorbus::memory {
 // for as long as somebody has it mapped here; then its number is retired. Thread-safe.
 class FileSegments {
  public:
-  static constexpr std::uint32_t kFirst = 0x80000000;  // the arena never comes so far
-  static bool is_number(std::uint32_t segment) noexcept { return segment >= kFirst; }
-
-  std::uint32_t number_of(const std::shared_ptr<const MappedFile>& file);
+  SegmentId number_of(const std::shared_ptr<const MappedFile>& file);
   // Empty if it is not mapped any more.
-  std::shared_ptr<const MappedFile> find(std::uint32_t number) const;
+  std::shared_ptr<const MappedFile> find(SegmentId number) const;
   // Those retired since the last call.
-  std::vector<std::uint32_t> take_retired();
+  std::vector<SegmentId> take_retired();
   // Is called when there is one, by the thread that unmapped the file; it must not call us.
   void on_retired(std::function<void()> listener);
 
  private:
   struct Registry {
     std::mutex mutex;
-    std::map<std::uint32_t, std::weak_ptr<const MappedFile>> files;
-    std::vector<std::uint32_t> retired;  // has room for every file that there is
+    std::map<SegmentId, std::weak_ptr<const MappedFile>> files;
+    std::vector<SegmentId> retired;  // has room for every file that there is
     std::function<void()> listener;
-    std::uint32_t next = kFirst;
+    std::uint32_t next = 0;
 
-    void retire(std::uint32_t number) noexcept;
+    void retire(SegmentId number) noexcept;
   };
   class Unmapping;
 

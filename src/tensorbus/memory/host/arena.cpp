@@ -134,7 +134,7 @@ FreeExtents::Taken Arena::take_extent(std::size_t bytes, PoolId id) {
 }
 
 void Arena::give_back(FreeExtents::Taken taken, PoolId id) noexcept {
-  const std::uint32_t segment = taken.extent.segment;
+  const SegmentId segment = taken.extent.segment;
   pool(id).free.give_back(std::move(taken));
   retire_if_empty(segment);
 }
@@ -145,7 +145,7 @@ void Arena::grow_for(std::size_t bytes, PoolId pool_id) {
   const std::size_t limit = platform::max_file_bytes() / page * page;
   const std::size_t wanted = std::max(options_.segment_bytes, whole_pages(bytes));
   const std::size_t segment_bytes = std::max(bytes, std::min(wanted, limit));
-  const std::uint32_t id = next_segment_++;
+  const SegmentId id = SegmentId::host(next_segment_++);
   retired_.reserve(retired_.size() + segments_.size() + 1);
   const auto at = segments_.try_emplace(id, id, segment_bytes, pool_id).first;
   try {
@@ -264,7 +264,7 @@ void Arena::trim(const FreeExtents& free, std::size_t reserved_target) noexcept 
 
 // The end of a range, down to what is pinned. If that reaches to the end itself: nothing, where the
 // pinned part begins.
-Range Arena::unpinned_end(std::uint32_t segment, Range range) const noexcept {
+Range Arena::unpinned_end(SegmentId segment, Range range) const noexcept {
   const auto [begin, end] = pinned_.equal_range(segment);
   Range part = range;
   for (auto at = begin; at != end; ++at) {
@@ -279,8 +279,7 @@ Range Arena::unpinned_end(std::uint32_t segment, Range range) const noexcept {
   return part;
 }
 
-std::optional<Range> Arena::pin(std::uint32_t segment, std::uint64_t offset,
-                                std::uint64_t generation) {
+std::optional<Range> Arena::pin(SegmentId segment, std::uint64_t offset, std::uint64_t generation) {
   const std::size_t page = platform::page_bytes();
   const BlockRef block = find(segment, offset, generation);  // freed when our mutex is
   if (!block || block->offset() % page != 0 || block->bytes() % page != 0) return std::nullopt;
@@ -292,7 +291,7 @@ std::optional<Range> Arena::pin(std::uint32_t segment, std::uint64_t offset,
   return part;
 }
 
-void Arena::unpin(std::uint32_t segment, Range part) noexcept {
+void Arena::unpin(SegmentId segment, Range part) noexcept {
   const std::lock_guard lock(mutex_);
   const auto [begin, end] = pinned_.equal_range(segment);
   const auto found =
@@ -306,7 +305,7 @@ void Arena::unpin(std::uint32_t segment, Range part) noexcept {
 
 // A segment goes when nothing of it is used and nothing of it is warm; the last of a pool stays. Of
 // a closed pool each goes when nothing of it is used or pinned, and the pool with the last.
-void Arena::retire_if_empty(std::uint32_t id) noexcept {
+void Arena::retire_if_empty(SegmentId id) noexcept {
   const auto found = segments_.find(id);
   if (found == segments_.end()) return;
   const Segment& segment = found->second;
@@ -328,23 +327,23 @@ BlockRef Arena::find(const void* address) const noexcept {
   return blocks_.find(address);
 }
 
-BlockRef Arena::find(std::uint32_t segment, std::uint64_t offset,
+BlockRef Arena::find(SegmentId segment, std::uint64_t offset,
                      std::uint64_t generation) const noexcept {
   if (generation == 0) return {};  // no block has it
   const std::lock_guard lock(mutex_);
   return blocks_.find(segment, offset, generation);
 }
 
-SharedSegment Arena::share_segment(std::uint32_t id, Grant grant) const {
+SharedSegment Arena::share_segment(SegmentId id, Grant grant) const {
   const std::lock_guard lock(mutex_);
   const Segment& segment = segments_.at(id);
   return {segment.descriptor(grant), segment.bytes()};
 }
 
-std::vector<std::uint32_t> Arena::take_retired() {
+std::vector<SegmentId> Arena::take_retired() {
   const std::lock_guard lock(mutex_);
   if (retired_.empty()) return {};
-  std::vector<std::uint32_t> room;
+  std::vector<SegmentId> room;
   room.reserve(segments_.size());
   return std::exchange(retired_, std::move(room));
 }

@@ -55,23 +55,22 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
   BlockRef find(const void* address) const noexcept;
 
   // The block that a borrower names, or an empty reference if there is none, or no longer.
-  BlockRef find(std::uint32_t segment, std::uint64_t offset,
-                std::uint64_t generation) const noexcept;
+  BlockRef find(SegmentId segment, std::uint64_t offset, std::uint64_t generation) const noexcept;
 
   // Keeps the pages of a block, also when it is free again: others let GPUs read there (PIN). Only
   // of blocks that have their pages to themselves, and of at most half of the budget; empty
   // otherwise. Each is unpinned once.
-  std::optional<Range> pin(std::uint32_t segment, std::uint64_t offset, std::uint64_t generation);
-  void unpin(std::uint32_t segment, Range part) noexcept;
+  std::optional<Range> pin(SegmentId segment, std::uint64_t offset, std::uint64_t generation);
+  void unpin(SegmentId segment, Range part) noexcept;
 
   // Files that are lent like segments.
   FileSegments& files() const noexcept { return files_; }
 
   // A descriptor of a segment that still has blocks; for writing, of that pool only.
-  SharedSegment share_segment(std::uint32_t id, Grant grant = Grant::kRead) const;
+  SharedSegment share_segment(SegmentId id, Grant grant = Grant::kRead) const;
 
   // Segments that went since the last call; their borrowers are to be told.
-  std::vector<std::uint32_t> take_retired();
+  std::vector<SegmentId> take_retired();
   // `listener` is called whenever there are such segments, in any thread and under our mutex. It
   // must not throw.
   void on_retired(std::function<void()> listener);
@@ -107,21 +106,21 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
   void keep_warm_limit() noexcept;
   void trim(std::size_t reserved_target) noexcept;
   void trim(const FreeExtents& free, std::size_t reserved_target) noexcept;
-  void retire_if_empty(std::uint32_t segment) noexcept;
-  Range unpinned_end(std::uint32_t segment, Range range) const noexcept;
+  void retire_if_empty(SegmentId segment) noexcept;
+  Range unpinned_end(SegmentId segment, Range range) const noexcept;
 
   const ArenaOptions options_;
   mutable FileSegments files_;
   mutable std::mutex mutex_;
-  std::map<std::uint32_t, Segment> segments_;
+  std::map<SegmentId, Segment> segments_;
   LivingBlocks blocks_;
   std::map<PoolId, Pool> pools_;
   std::uint32_t next_pool_ = 1;
-  std::vector<std::uint32_t> retired_;  // has room for every segment that there is
+  std::vector<SegmentId> retired_;  // has room for every segment that there is
   std::function<void()> retired_listener_;
   std::uint32_t next_segment_ = 0;
   std::size_t reserved_bytes_ = 0;
-  std::multimap<std::uint32_t, Range> pinned_;  // by segment; may be several times the same
+  std::multimap<SegmentId, Range> pinned_;  // by segment; may be several times the same
   std::size_t pinned_bytes_ = 0;
   std::size_t inherited_bytes_ = 0;
   bool closed_ = false;
