@@ -49,6 +49,10 @@ endfunction()
 foreach(layer IN LISTS TENSORBUS_LAYERS)
   tensorbus_add_tests(${layer} "${PROJECT_SOURCE_DIR}/tests/unit/${layer}")
 endforeach()
+# It compares a page with the code.
+set_source_files_properties("${PROJECT_SOURCE_DIR}/tests/unit/link/control_messages_test.cpp"
+                            PROPERTIES COMPILE_DEFINITIONS
+                                       TENSORBUS_DOCS_DIR="${PROJECT_SOURCE_DIR}/docs")
 tensorbus_add_tests(model "${PROJECT_SOURCE_DIR}/tests/model")
 tensorbus_add_tests(system "${PROJECT_SOURCE_DIR}/tests/system")
 tensorbus_add_tests(bench "${PROJECT_SOURCE_DIR}/bench/harness")

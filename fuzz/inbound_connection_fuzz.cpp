@@ -14,7 +14,6 @@
 #include "fuzz/session_talk.hpp"
 #include "fuzz/type_talk.hpp"
 #include "tensorbus/bus/connection/inbound_connection.hpp"
-#include "tensorbus/memory/host/borrowed_segments.hpp"
 
 namespace tensorbus::fuzz {
 namespace {
@@ -118,30 +117,19 @@ class Borrower : public PeerTalk {
     link::Channel::Received received;
     while (receive(received)) {
       check(received.header.version == link::kProtocolVersion);
-      switch (received.header.type) {
-        case link::ControlType::kHello:
-          (void)link::accept_hello(received);
-          break;
-        case link::ControlType::kAccepted: {
-          const auto accepted = received.as<link::Accepted>();
-          require_accepted(accepted.link);
-          rings_.emplace(received.take_fd(), link::Geometry{accepted.slots, accepted.returns});
-          break;
-        }
-        case link::ControlType::kSegment: {
-          const auto segment = received.as<link::SegmentMessage>();
-          memory::BorrowedSegments(link::grant_of(segment.writable, "writable"))
-              .add(segment.segment, received.take_fd(), segment.bytes);
-          break;
-        }
-        case link::ControlType::kRefused:
-          require_refused(received.as<link::Refused>());
-          break;
-        default:
-          if (!hears_exchange(received)) (void)received.as<link::Ended>();
-      }
+      if (received.header.type == link::ControlType::kHello)
+        (void)link::accept_hello(received);
+      else
+        check(hears_exchange(received) ||
+              link::dispatch<link::TakenBy::kOutbound>(received, *this));
     }
   }
+  void operator()(const link::Accepted& accepted, platform::Fd fd) {
+    require_accepted(accepted.link);
+    rings_.emplace(std::move(fd), link::Geometry{accepted.slots, accepted.returns});
+  }
+  void operator()(const link::Refused& refused) { require_refused(refused); }
+  void operator()(const link::Ended&) {}
 
   void say_event(Input& input) {
     const link::Event event{input.below(4)};
@@ -289,7 +277,9 @@ void run(Input input) {
 }  // namespace
 }  // namespace tensorbus::fuzz
 
+// An empty input has the peer say one of each message.
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) tensorbus::fuzz::run_each_message({0, 6, 0, 0x80}, LLVMFuzzerTestOneInput);
   tensorbus::fuzz::run({data, size});
   return 0;
 }

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "fuzz/control_seed.hpp"
 #include "fuzz/fuzz.hpp"
 #include "tensorbus/bus/connection/inbound_connection.hpp"
 #include "tensorbus/bus/event_loop/event_loop.hpp"
@@ -106,12 +107,14 @@ class PeerTalk {
     if (input.byte() >= 0xf0) hello.wake_slots = input.below(4);
     say(hello, input.byte());
   }
-  // A right header over any body, or no header at all; not a link of more memory than is there.
+  // A message that can be read, a right header over any body, or no header at all; not a link of
+  // more memory than is there.
   void say_anything(Input& input) {
     const std::uint8_t kinds = input.byte();
     const std::uint8_t type = input.byte();
+    if (type >= 0x80 && type < 0xf0) return send(control_seed(input), kinds);
     const auto body = input.bytes(input.byte());
-    link::ControlHeader header{.type = static_cast<link::ControlType>(type % 25),
+    link::ControlHeader header{.type = static_cast<link::ControlType>(type % link::kControlTypes),
                                .length = static_cast<std::uint32_t>(body.size())};
     if (type >= 0xf0) header = input.take<link::ControlHeader>();
     std::vector<std::byte> bytes(sizeof header);

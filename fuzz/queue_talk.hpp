@@ -93,32 +93,6 @@ inline void say_queue(PeerTalk& talk, const HostedOnce& hosted, Input& input) {
   }
 }
 
-// True: it was one of these, and makes sense.
-inline bool hears_queue(link::Channel::Received& received) {
-  switch (received.header.type) {
-    case link::ControlType::kPut:
-      check(received.as<link::Put>().lent.inline_bytes.size() <= link::kInlineBytes);
-      return true;
-    case link::ControlType::kGet:
-      check(received.as<link::Get>().request != 0);
-      return true;
-    case link::ControlType::kQueue:
-      check(received.as<link::QueueCall>().request != 0);
-      return true;
-    case link::ControlType::kTake:
-      check(received.as<link::Take>().request != 0);
-      return true;
-    case link::ControlType::kCancel:
-      check(received.as<link::Cancel>().request != 0);
-      return true;
-    case link::ControlType::kReply:
-      check(received.as<link::Reply>().timed_out <= 1);
-      return true;
-    default:
-      return false;
-  }
-}
-
 // Our end, of a queue that is the peer's: each request is answered once, with what it asked for.
 class Queueing {
  public:

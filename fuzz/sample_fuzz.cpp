@@ -40,8 +40,8 @@ struct World {
     }
   }
 
-  std::map<std::uint32_t, Owned> segments = [] {
-    std::map<std::uint32_t, Owned> made;
+  std::map<memory::SegmentId, Owned> segments = [] {
+    std::map<memory::SegmentId, Owned> made;
     made.emplace(0, Owned(4096));
     made.emplace(1, Owned(5000));
     made.emplace(7, Owned(3 * 4096));
@@ -131,7 +131,7 @@ void run(Input input) {
 
   link::Entry entry;
   entry.sequence = input.byte();
-  entry.segment = input.flag() ? link::kInlineSegment : kWildSegments[input.below(4)];
+  entry.segment = input.flag() ? memory::SegmentId::none() : kWildSegments[input.below(4)];
   entry.offset = input.number();
   const std::vector<std::byte> descriptor = wild_descriptor(input);
   entry.length = static_cast<std::uint32_t>(input.flag() ? descriptor.size() : input.number());

@@ -94,7 +94,7 @@ void run(Input input) {
         link::Entry entry;
         entry.token = position;
         entry.length = input.byte();
-        entry.segment = input.flag() ? link::kInlineSegment : 0;
+        entry.segment = input.flag() ? memory::SegmentId::none() : 0;
         ring.push(position++, entry);
         break;
       }

@@ -12,6 +12,8 @@
 #include "fuzz/queue_talk.hpp"
 #include "tensorbus/bus/publish/sample_builder.hpp"
 #include "tensorbus/bus/session/acquire_leases.hpp"
+#include "tensorbus/link/wire/dispatch.hpp"
+#include "tensorbus/memory/host/borrowed_segments.hpp"
 
 namespace tensorbus::fuzz {
 
@@ -100,14 +102,14 @@ inline void say_exchange(PeerTalk& talk, const SharedOnce& shared, const HostedO
     case 7:
       return say_queue(talk, hosted, input);
     case 8: {  // there is no driver here: what is wanted of it is refused
-      const std::uint32_t number = memory::DeviceMemory::kFirst + input.below(2);
+      const memory::SegmentId number = memory::SegmentId::device(0, input.below(2));
       const link::DeviceSegment segment{
           input.byte() < 0xe0 ? number : kWildSegments[input.below(4)], input.number(), Id{}};
       return talk.say(segment, input.byte());
     }
     case 9: {
       link::Stage stage{input.below(4), shared.block(), input.number()};
-      if (input.flag()) stage.block.segment = memory::DeviceMemory::kFirst + input.below(2);
+      if (input.flag()) stage.block.segment = memory::SegmentId::device(0, input.below(2));
       return talk.say(stage, input);
     }
     case 10: {
@@ -118,7 +120,7 @@ inline void say_exchange(PeerTalk& talk, const SharedOnce& shared, const HostedO
     case 11:
       return talk.say(link::TimelineMessage{}, input.flag() ? 5 : input.byte());
     case 12: {
-      link::DeviceExport said{.segment = memory::DeviceExports::kFirst + input.below(2),
+      link::DeviceExport said{.segment = memory::SegmentId::foreign(input.below(2)),
                               .kind = input.below(5),
                               .bytes = input.flag() ? 4096 : input.number(),
                               .device = {}};
@@ -135,46 +137,47 @@ inline void say_exchange(PeerTalk& talk, const SharedOnce& shared, const HostedO
       return talk.say(pin, input);
     }
     case 14:
-      return talk.say(link::DeviceClosed{memory::DeviceExports::kFirst + input.below(2)}, input);
+      return talk.say(link::DeviceClosed{memory::SegmentId::foreign(input.below(2))}, input);
     default:
       return talk.say(wild_lent(input), input);
   }
 }
 
-// True: it was one of these, and makes sense.
-inline bool hears_exchange(link::Channel::Received& received) {
-  switch (received.header.type) {
-    case link::ControlType::kAttach:
-      check(received.as<link::Attach>().request != 0);
-      return true;
-    case link::ControlType::kClaim:
-      check(received.as<link::Claim>().blocks.size() <= link::Claim::kMostBlocks);
-      return true;
-    case link::ControlType::kStage:
-      check(received.as<link::Stage>().bytes != 0);
-      return true;
-    case link::ControlType::kPin:
-      check(received.as<link::Pin>().verb <= static_cast<std::uint32_t>(link::PinVerb::kReleased));
-      return true;
-    case link::ControlType::kHandOver:
-      check(received.as<link::HandOver>().request != 0);
-      return true;
-    case link::ControlType::kLent:
-      check(received.as<link::Lent>().inline_bytes.size() <= link::kInlineBytes);
-      return true;
-    case link::ControlType::kSegment:  // of whoever lends
-    case link::ControlType::kHanded:
-      (void)received.take_fd();
-      return true;
-    case link::ControlType::kDenied:
-      check(!received.as<link::Denied>().text.empty());
-      return true;
-    case link::ControlType::kReturn:
-      check(received.as<link::Return>().token != 0);
-      return true;
-    default:
-      return hears_queue(received);
+// What our end says makes sense.
+struct SenseOfSession {
+  void operator()(const link::SegmentMessage& segment, platform::Fd fd) const {
+    memory::BorrowedSegments(link::grant_of(segment.writable, "writable"))
+        .add(segment.segment, std::move(fd), segment.bytes);
   }
+  void operator()(const link::Pin& pin) const {
+    check(pin.verb <= static_cast<std::uint32_t>(link::PinVerb::kReleased));
+  }
+  void operator()(const link::Claim& claim) const {
+    check(claim.request != 0 && claim.blocks.size() <= link::Claim::kMostBlocks);
+  }
+  void operator()(const link::Stage& stage) const { check(stage.request != 0 && stage.bytes != 0); }
+  void operator()(const link::Lent& lent) const {
+    check(lent.inline_bytes.size() <= link::kInlineBytes);
+  }
+  void operator()(const link::Denied& denied) const { check(!denied.text.empty()); }
+  void operator()(const link::Return& returned) const { check(returned.token != 0); }
+  void operator()(const link::Put& put) const {
+    check(put.request != 0 && put.lent.inline_bytes.size() <= link::kInlineBytes);
+  }
+  void operator()(const link::Reply& reply) const { check(reply.timed_out <= 1); }
+  void operator()(const link::Attach& attach) const { check(attach.request != 0); }
+  void operator()(const link::HandOver& hand_over) const { check(hand_over.request != 0); }
+  void operator()(const link::Get& get) const { check(get.request != 0); }
+  void operator()(const link::QueueCall& call) const { check(call.request != 0); }
+  void operator()(const link::Take& take) const { check(take.request != 0); }
+  void operator()(const link::Cancel& cancel) const { check(cancel.request != 0); }
+  void operator()(const auto&, const auto&...) const {}  // that it can be read
+};
+
+// False: it is of a link.
+inline bool hears_exchange(link::Channel::Received& received) {
+  return link::dispatch<link::TakenBy::kMemory>(received, SenseOfSession()) ||
+         link::dispatch<link::TakenBy::kSession>(received, SenseOfSession());
 }
 
 // Our end: attaches, and holds what it gets.

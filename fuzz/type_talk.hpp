@@ -9,7 +9,7 @@
 #include <tensorbus/message_type.hpp>
 
 #include "fuzz/fuzz.hpp"
-#include "tensorbus/link/wire/control.hpp"
+#include "tensorbus/link/wire/connection_messages.hpp"
 
 namespace tensorbus::fuzz {
 

@@ -58,7 +58,7 @@ class WildDescriptor {
     put(static_cast<std::uint8_t>(on_device ? 1 : 0));
     put(static_cast<std::uint8_t>((input_.byte() & 0x7e) | (contiguous ? 1 : 0)));
     if (on_device)
-      put(memory::DeviceMemory::kFirst + input_.below(2));
+      put(memory::SegmentId::device(0, input_.below(2)));
     else
       put(kWildSegments[input_.byte() % 16 < 15 ? input_.below(3) : 3]);
     put(input_.number());

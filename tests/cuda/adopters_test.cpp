@@ -254,7 +254,7 @@ TEST(CudaHeirs, answer_nobody_who_was_not_lent_it) {
         for (const std::uint32_t link : {0U, 1U})
           for (const std::uint64_t token : {0U, 1U}) {
             peer.channel.send(
-                link::HandOver{1, dead, memory::DeviceMemory::kFirst, 0, link, token});
+                link::HandOver{1, dead, memory::SegmentId::device(0, 0), 0, link, token});
             EXPECT_EQ(peer.next(), link::ControlType::kDenied);
           }
         expect_on_device(stream, next_item(queue).tensor(), 1);

@@ -21,7 +21,7 @@ TEST(DeviceArena, segments_that_were_idle_for_a_while_go_back_but_for_one) {
     std::vector<memory::BlockRef> large;
     for (int i = 0; i < 3; ++i) large.push_back(cuda.allocate(device, kSegment));
     EXPECT_EQ(standin_allocated_bytes(0), 4 * kSegment);
-    const std::uint32_t first = large[0]->segment();
+    const memory::SegmentId first = large[0]->segment();
     large.pop_back();
     EXPECT_EQ(told, 1);
     large.clear();

@@ -33,7 +33,7 @@ void send_handle(int wire, DevicePtr address) {
 }
 ExportPart part_of(const IpcMemHandle& handle, std::uint64_t bytes = kBytes) {
   const auto* const first = reinterpret_cast<const char*>(handle.bytes.data());
-  return {.segment = DeviceExports::kFirst,
+  return {.segment = SegmentId::foreign(0),
           .kind = 1,
           .bytes = bytes,
           .device = platform::Gpu::at(0).uuid(),
@@ -42,7 +42,7 @@ ExportPart part_of(const IpcMemHandle& handle, std::uint64_t bytes = kBytes) {
 std::optional<Code> why_not_found(ExportPart part) {
   ImportedMemory borrowed;
   borrowed.add_export(kOwner, false, std::move(part));
-  return code_of([&] { (void)borrowed.find(DeviceExports::kFirst, Grant::kRead); });
+  return code_of([&] { (void)borrowed.find(SegmentId::foreign(0), Grant::kRead); });
 }
 
 // What the other process has, and this one opens.
@@ -82,10 +82,10 @@ TEST(DeviceImports, that_cannot_be_opened_say_why) {
 TEST(DeviceImports, that_claim_to_be_of_this_process_are_believed_from_it_alone) {
   in_process([] {
     const platform::Gpu& device = platform::Gpu::at(0);
-    const DeviceImports::Own own({kOwner, DeviceExports::kFirst}, {device, 0x1000, kBytes});
+    const DeviceImports::Own own({kOwner, SegmentId::foreign(0)}, {device, 0x1000, kBytes});
     ImportedMemory from_here;
     from_here.add_export(kOwner, true, part_of({}));
-    EXPECT_EQ(from_here.find(DeviceExports::kFirst, Grant::kRead)->address(), 0x1000U);
+    EXPECT_EQ(from_here.find(SegmentId::foreign(0), Grant::kRead)->address(), 0x1000U);
     EXPECT_EQ(why_not_found(part_of({})), Code::kUnsupported);
   });
 }
@@ -98,14 +98,14 @@ TEST(DeviceImports, that_are_retired_stay_until_the_streams_that_had_them_have_p
     ImportedMemory borrowed;
     borrowed.set_timeline(platform::duplicate(owners.memfd().get()), nullptr);
     borrowed.add_export(kOwner, false, part_of(handle));
-    ImportedMemory::Ref leased = borrowed.find(DeviceExports::kFirst, Grant::kRead);
+    ImportedMemory::Ref leased = borrowed.find(SegmentId::foreign(0), Grant::kRead);
     stream.pause();
-    borrowed.retire(DeviceExports::kFirst);  // whatever its owner promised
-    EXPECT_EQ(borrowed.find(DeviceExports::kFirst, Grant::kRead), nullptr);
+    borrowed.retire(SegmentId::foreign(0));  // whatever its owner promised
+    EXPECT_EQ(borrowed.find(SegmentId::foreign(0), Grant::kRead), nullptr);
     stream.launch([] {});
     (void)borrowed.timeline()->signal(ours);
     leased.reset();
-    borrowed.retire(DeviceExports::kFirst);  // it looks again at what was retired before
+    borrowed.retire(SegmentId::foreign(0));  // it looks again at what was retired before
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     EXPECT_EQ(standin_open_mappings(), 1U);
     stream.resume();
@@ -119,16 +119,16 @@ TEST(DeviceImports, that_are_being_closed_are_waited_for) {
     const TestStream busy;
     ImportedMemory borrowed;
     borrowed.add_export(kOwner, false, part_of(handle));
-    (void)borrowed.find(DeviceExports::kFirst, Grant::kRead);
+    (void)borrowed.find(SegmentId::foreign(0), Grant::kRead);
     busy.pause();
     busy.launch([] {});
-    borrowed.retire(DeviceExports::kFirst);
+    borrowed.retire(SegmentId::foreign(0));
     EXPECT_TRUE(eventually([] { return standin_calls("cuIpcCloseMemHandle") == 1; }));
     ExportPart again = part_of(handle);
-    again.segment += 1;
+    again.segment = SegmentId::foreign(1);
     borrowed.add_export(kOwner, false, std::move(again));
     auto found = std::async(std::launch::async, [&] {
-      return borrowed.find(DeviceExports::kFirst + 1, Grant::kRead) != nullptr;
+      return borrowed.find(SegmentId::foreign(1), Grant::kRead) != nullptr;
     });
     EXPECT_EQ(found.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
     busy.resume();
@@ -142,7 +142,7 @@ TEST(DeviceImports, of_which_not_all_chunks_came_leave_no_descriptors_behind) {
   in_process([] {
     ImportedMemory borrowed;
     const std::size_t before = open_descriptors();
-    ExportPart part{.segment = DeviceExports::kFirst,
+    ExportPart part{.segment = SegmentId::foreign(0),
                     .kind = 2,
                     .bytes = 2 * kBytes,
                     .chunks = 2,
@@ -150,7 +150,7 @@ TEST(DeviceImports, of_which_not_all_chunks_came_leave_no_descriptors_behind) {
                     .fd = platform::create_sealed_memfd("test", kBytes)};
     borrowed.add_export(kOwner, false, std::move(part));
     EXPECT_EQ(open_descriptors(), before + 1);
-    borrowed.retire(DeviceExports::kFirst);
+    borrowed.retire(SegmentId::foreign(0));
     EXPECT_EQ(open_descriptors(), before);
   });
 }
@@ -160,10 +160,11 @@ TEST(DeviceImports, have_numbers_of_their_own) {
     ImportedMemory borrowed;
     const platform::cu::Uuid& device = platform::Gpu::at(0).uuid();
     EXPECT_EQ(code_of([&] {
-                borrowed.add(DeviceExports::kFirst, Grant::kRead, platform::Fd(), kBytes, device);
+                borrowed.add(SegmentId::foreign(0), Grant::kRead, platform::Fd(), kBytes, device);
               }),
               Code::kProtocol);
-    for (const std::uint32_t number : {0U, DeviceExports::kFirst - 1, DeviceExports::kEnd}) {
+    for (const SegmentId number :
+         {SegmentId::host(0), SegmentId::device(511, 0), SegmentId::file(0)}) {
       ExportPart part = part_of({});
       part.segment = number;
       EXPECT_EQ(code_of([&] { borrowed.add_export(kOwner, false, std::move(part)); }),
@@ -182,26 +183,26 @@ TEST(DeviceImports, of_a_device_that_is_not_seen_leave_no_descriptors_but_an_are
     const auto memory = [] { return platform::create_sealed_memfd("test", kBytes); };
     const platform::cu::Uuid unknown{{99}};
     const auto send_both = [&](std::uint32_t number) {
-      borrowed.add(DeviceMemory::kFirst + number, Grant::kRead, memory(), kBytes, unknown);
-      ExportPart part{.segment = DeviceExports::kFirst + number,
+      borrowed.add(SegmentId::device(0, number), Grant::kRead, memory(), kBytes, unknown);
+      ExportPart part{.segment = SegmentId::foreign(number),
                       .kind = 2,
                       .bytes = kBytes,
                       .device = unknown,
                       .chunk_bytes = kBytes,
                       .fd = memory()};
       borrowed.add_export(kOwner, false, std::move(part));
-      EXPECT_EQ(code_of([&] { (void)borrowed.find(DeviceMemory::kFirst + number, Grant::kRead); }),
+      EXPECT_EQ(code_of([&] { (void)borrowed.find(SegmentId::device(0, number), Grant::kRead); }),
                 Code::kUnsupported);
-      EXPECT_EQ(code_of([&] { (void)borrowed.find(DeviceExports::kFirst + number, Grant::kRead); }),
+      EXPECT_EQ(code_of([&] { (void)borrowed.find(SegmentId::foreign(number), Grant::kRead); }),
                 Code::kUnsupported);
     };
     send_both(0);
     const std::size_t before = open_descriptors();
     send_both(1);
     EXPECT_EQ(open_descriptors(), before + 1);
-    EXPECT_FALSE(borrowed.is_usable(DeviceExports::kFirst + 1, Grant::kRead));
-    EXPECT_EQ(borrowed.hand_on(DeviceMemory::kFirst + 1, Grant::kRead).bytes, kBytes);
-    EXPECT_EQ(code_of([&] { (void)borrowed.hand_on(DeviceExports::kFirst + 1, Grant::kRead); }),
+    EXPECT_FALSE(borrowed.is_usable(SegmentId::foreign(1), Grant::kRead));
+    EXPECT_EQ(borrowed.hand_on(SegmentId::device(0, 1), Grant::kRead).bytes, kBytes);
+    EXPECT_EQ(code_of([&] { (void)borrowed.hand_on(SegmentId::foreign(1), Grant::kRead); }),
               Code::kClosed);
   });
 }
@@ -209,7 +210,7 @@ TEST(DeviceImports, of_a_device_that_is_not_seen_leave_no_descriptors_but_an_are
 struct PoolName {
   standin::MemPoolPtrExportData data;
 };
-ExportPart part_of(platform::Fd pool, const PoolName& name, std::uint32_t segment) {
+ExportPart part_of(platform::Fd pool, const PoolName& name, SegmentId segment) {
   const auto* const first = reinterpret_cast<const char*>(name.data.bytes.data());
   return {.segment = segment,
           .kind = 3,
@@ -260,7 +261,7 @@ void with_pool(Body body) {
 
 TEST(DeviceImports, of_a_pool_say_why_they_cannot_be_opened) {
   with_pool([](const auto& pool, const PoolName& name) {
-    constexpr std::uint32_t kSegment = DeviceExports::kFirst;
+    constexpr SegmentId kSegment = SegmentId::foreign(0);
     EXPECT_EQ(why_not_found(part_of(pool(), name, kSegment)), std::nullopt);
     EXPECT_EQ(why_not_found(part_of(pool(), {}, kSegment)), Code::kUnsupported);
     ExportPart larger = part_of(pool(), name, kSegment);
@@ -276,29 +277,27 @@ TEST(DeviceImports, of_a_pool_say_why_they_cannot_be_opened) {
 // what tells of the first may come while the second has it.
 TEST(DeviceImports, of_a_pool_tell_when_they_are_closed) {
   with_pool([](const auto& pool, const PoolName& name) {
-    constexpr std::uint32_t kFirst = DeviceExports::kFirst;
     ImportedMemory borrowed;
     std::vector<std::atomic<std::size_t>> open_when_told(3);
     for (auto& open : open_when_told) open = 99;
-    borrowed.tell_closed_by([&](std::uint32_t segment) {
-      return std::shared_ptr<const void>(&borrowed,
-                                         [&told = open_when_told[segment - kFirst]](const void*) {
-                                           told = standin_open_mappings();
-                                         });
+    borrowed.tell_closed_by([&](SegmentId segment) {
+      return std::shared_ptr<const void>(
+          &borrowed, [&told = open_when_told[segment.number - SegmentId::foreign(0).number]](
+                         const void*) { told = standin_open_mappings(); });
     });
     const auto told = [&](std::size_t i, std::size_t open) {
       return eventually([&] { return open_when_told[i] == open; });
     };
     for (std::uint32_t i = 0; i < 3; ++i)
-      borrowed.add_export(kOwner, false, part_of(pool(), name, kFirst + i));
-    ImportedMemory::Ref leased = borrowed.find(kFirst, Grant::kRead);
-    EXPECT_EQ(borrowed.find(kFirst + 1, Grant::kRead)->address(), leased->address());
+      borrowed.add_export(kOwner, false, part_of(pool(), name, SegmentId::foreign(i)));
+    ImportedMemory::Ref leased = borrowed.find(SegmentId::foreign(0), Grant::kRead);
+    EXPECT_EQ(borrowed.find(SegmentId::foreign(1), Grant::kRead)->address(), leased->address());
     EXPECT_EQ(standin_calls("cuMemPoolImportPointer"), 1U);
-    borrowed.retire(kFirst + 2);
+    borrowed.retire(SegmentId::foreign(2));
     EXPECT_TRUE(told(2, 1)) << "it was never opened";
-    borrowed.retire(kFirst + 1);
+    borrowed.retire(SegmentId::foreign(1));
     EXPECT_TRUE(told(1, 1)) << "the first has it";
-    borrowed.retire(kFirst);
+    borrowed.retire(SegmentId::foreign(0));
     EXPECT_FALSE(borrowed.let_go_of_retired());
     EXPECT_EQ(open_when_told[0], 99U);
     leased.reset();
@@ -329,7 +328,7 @@ TEST_F(CudaExportBooks, name_tensors_of_one_allocation_by_one_segment) {
     EXPECT_EQ(kept.use_count(), 4);
     EXPECT_EQ(exports->find(one->segment(), 50, one->generation()), one);
     EXPECT_FALSE(exports->find(one->segment(), 250, one->generation()));
-    EXPECT_FALSE(exports->find(one->segment() + 1, 50, one->generation()));
+    EXPECT_FALSE(exports->find(one->segment().number + 1, 50, one->generation()));
     EXPECT_FALSE(exports->find(one->segment(), 50, 99));
     const std::uint64_t generation = other->generation();
     other = {};
@@ -344,8 +343,8 @@ TEST_F(CudaExportBooks, forget_what_is_idle_and_what_was_freed) {
     const auto now = DeviceExports::Clock::now();
     const DevicePtr address = allocated();
     const DevicePtr freed = allocated();
-    const std::uint32_t first = lend(address)->segment();
-    const std::uint32_t second = lend(freed)->segment();
+    const SegmentId first = lend(address)->segment();
+    const SegmentId second = lend(freed)->segment();
     const BlockRef in_use = lend(allocated());
     exports->retire_idle(now);
     EXPECT_TRUE(exports->take_retired().empty());
@@ -367,7 +366,7 @@ TEST_F(CudaExportBooks, have_room_for_so_many_that_are_in_use) {
     EXPECT_TRUE(blocks.back());
     const DevicePtr one_more = allocated();
     EXPECT_FALSE(lend(one_more));
-    const std::uint32_t idle = blocks[7]->segment();
+    const SegmentId idle = blocks[7]->segment();
     blocks[7] = {};
     EXPECT_TRUE(lend(one_more));
     EXPECT_EQ(exports->take_retired(), std::vector{idle});

@@ -252,7 +252,7 @@ TEST(CudaPins, of_one_block_that_was_asked_for_twice_are_granted_once) {
     const memory::PinnedBlocks::Wanted third{{0, kHalfOf + 1, 1}, {kHalfOf + 1, kBytes}, mapping};
     const auto blocks = std::make_shared<memory::PinnedBlocks>();
     std::size_t released = 0;
-    blocks->tell_by([&](std::uint32_t, memory::Range) { ++released; });
+    blocks->tell_by([&](memory::SegmentId, memory::Range) { ++released; });
     blocks->subscribe();
     using State = memory::PinnedBlocks::State;
     for (const auto* wanted : {&first, &second, &third})

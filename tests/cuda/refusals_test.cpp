@@ -37,12 +37,13 @@ TEST(CudaRefusals, a_segment_larger_than_its_device_is_the_owners_mistake) {
   in_process([] {
     const platform::Gpu& device = platform::Gpu::at(0);
     memory::ImportedMemory borrowed;
-    borrowed.add(memory::DeviceMemory::kFirst, memory::Grant::kRead,
+    borrowed.add(memory::SegmentId::device(0, 0), memory::Grant::kRead,
                  platform::GpuAllocation(device, platform::gpu_granularity(device)).descriptor(),
                  std::size_t{1} << 60, device.uuid());
-    EXPECT_EQ(
-        code_of([&] { (void)borrowed.find(memory::DeviceMemory::kFirst, memory::Grant::kRead); }),
-        Code::kProtocol);
+    EXPECT_EQ(code_of([&] {
+                (void)borrowed.find(memory::SegmentId::device(0, 0), memory::Grant::kRead);
+              }),
+              Code::kProtocol);
     EXPECT_EQ(code_of([&] {
                 borrowed.add(7, memory::Grant::kRead, platform::Fd(), 4096, device.uuid());
               }),
@@ -56,18 +57,18 @@ TEST(CudaRefusals, a_segment_keeps_its_descriptor_until_it_is_retired) {
     const platform::GpuAllocation allocation(device, platform::gpu_granularity(device));
     memory::ImportedMemory borrowed;
     const std::size_t before = open_descriptors();
-    borrowed.add(memory::DeviceMemory::kFirst, memory::Grant::kRead, allocation.descriptor(),
+    borrowed.add(memory::SegmentId::device(0, 0), memory::Grant::kRead, allocation.descriptor(),
                  allocation.bytes(), device.uuid());
-    const auto mapping = borrowed.find(memory::DeviceMemory::kFirst, memory::Grant::kRead);
+    const auto mapping = borrowed.find(memory::SegmentId::device(0, 0), memory::Grant::kRead);
     EXPECT_EQ(mapping->size(), allocation.bytes());
-    EXPECT_EQ(borrowed.find(memory::DeviceMemory::kFirst, memory::Grant::kRead), mapping);
+    EXPECT_EQ(borrowed.find(memory::SegmentId::device(0, 0), memory::Grant::kRead), mapping);
     EXPECT_LE(open_descriptors(), before + 2);  // one is the mapping's, in the stand-in
-    EXPECT_EQ(borrowed.hand_on(memory::DeviceMemory::kFirst, memory::Grant::kRead).bytes,
+    EXPECT_EQ(borrowed.hand_on(memory::SegmentId::device(0, 0), memory::Grant::kRead).bytes,
               allocation.bytes());
-    borrowed.retire(memory::DeviceMemory::kFirst);
+    borrowed.retire(memory::SegmentId::device(0, 0));
     EXPECT_LE(open_descriptors(), before + 1);
     EXPECT_EQ(code_of([&] {
-                (void)borrowed.hand_on(memory::DeviceMemory::kFirst, memory::Grant::kRead);
+                (void)borrowed.hand_on(memory::SegmentId::device(0, 0), memory::Grant::kRead);
               }),
               Code::kClosed);
   });

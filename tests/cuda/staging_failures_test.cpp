@@ -226,7 +226,7 @@ void ask_without_end(bus::testing::FakePeer& peer) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   };
-  constexpr std::uint32_t kDevice1 = memory::DeviceMemory::kFirst + (1U << 20);
+  constexpr auto kDevice1 = memory::SegmentId::device(1, 0);
   for (std::uint32_t request = 1; request <= 4096; ++request)
     peer.channel.send(link::Stage{request, {kDevice1, 0, 1}, kWords * 8});
   flush_for(kLong);

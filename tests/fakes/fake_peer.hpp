@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "tensorbus/link/wire/control_messages.hpp"
 #include "tensorbus/link/wire/peer.hpp"
 #include "tests/unit/bus/test_support.hpp"
 

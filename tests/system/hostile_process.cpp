@@ -25,6 +25,7 @@
 #include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/link/ring/link_segment.hpp"
 #include "tensorbus/link/ring/sample_ring.hpp"
+#include "tensorbus/link/wire/control_messages.hpp"
 #include "tensorbus/link/wire/peer.hpp"
 #include "tensorbus/platform/files/mapping.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
@@ -264,7 +265,7 @@ class Hostile {
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(random_());
     if (bytes.size() >= sizeof(link::ControlHeader) && below(2) == 0) {
       const link::ControlHeader header{
-          .type = static_cast<link::ControlType>(below(12)),
+          .type = static_cast<link::ControlType>(below(link::kControlTypes)),
           .version = static_cast<std::uint16_t>(below(4) == 0 ? number() : 1),
           .length = static_cast<std::uint32_t>(bytes.size() - sizeof(link::ControlHeader))};
       std::memcpy(bytes.data(), &header, sizeof header);

@@ -38,7 +38,7 @@ struct BlockPlace {
   std::byte* data = nullptr;  // not readable by the host if it is a device's memory
   std::size_t bytes = 0;
   std::uint64_t offset = 0;  // in the segment
-  std::uint32_t segment = 0;
+  SegmentId segment = 0;
   BufferKind kind = BufferKind::kHost;
   PoolId pool = Grant::kRead;  // of the segment
 };
@@ -51,7 +51,7 @@ class Block final : private platform::Inherited {
   std::byte* data() const noexcept { return place_.data; }
   std::size_t bytes() const noexcept { return place_.bytes; }
   BufferKind kind() const noexcept { return place_.kind; }
-  std::uint32_t segment() const noexcept { return place_.segment; }
+  SegmentId segment() const noexcept { return place_.segment; }
   std::uint64_t offset() const noexcept { return place_.offset; }
   // Unique among all blocks that the arena ever had: tells a stale reference from a valid one.
   std::uint64_t generation() const noexcept { return generation_; }

@@ -52,14 +52,14 @@ void FreeExtents::add(Extent extent) {
   give_back({extent, std::move(place)});
 }
 
-void FreeExtents::forget(std::uint32_t segment) noexcept {
+void FreeExtents::forget(SegmentId segment) noexcept {
   const auto found = by_address_.find(segment);
   if (found == by_address_.end()) return;
   for (const auto& [offset, bytes] : found->second) by_size_.erase({bytes, segment, offset});
   by_address_.erase(found);
 }
 
-bool FreeExtents::covers(std::uint32_t segment, std::size_t bytes) const noexcept {
+bool FreeExtents::covers(SegmentId segment, std::size_t bytes) const noexcept {
   const auto found = by_address_.find(segment);
   return found != by_address_.end() && found->second.size() == 1 &&
          found->second.begin()->second == bytes;
@@ -84,7 +84,7 @@ void FreeExtents::insert(Extent extent, Place place) noexcept {
   by_address_.find(extent.segment)->second.insert(std::move(place.by_address_));
 }
 
-FreeExtents::Place FreeExtents::extract(std::uint32_t segment, Offsets& offsets,
+FreeExtents::Place FreeExtents::extract(SegmentId segment, Offsets& offsets,
                                         Offsets::iterator at) noexcept {
   Place place;
   place.by_size_ = by_size_.extract({at->second, segment, at->first});

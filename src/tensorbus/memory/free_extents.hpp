@@ -8,11 +8,12 @@
 #include <set>
 
 #include "tensorbus/memory/ranges.hpp"
+#include "tensorbus/memory/segment_id.hpp"
 
 namespace tensorbus::memory {
 
 struct Extent {
-  std::uint32_t segment = 0;
+  SegmentId segment = 0;
   std::size_t offset = 0;
   std::size_t bytes = 0;
 };
@@ -23,7 +24,7 @@ struct Extent {
 class FreeExtents {
   struct BySize {
     std::size_t bytes;
-    std::uint32_t segment;
+    SegmentId segment;
     std::size_t offset;
     auto operator<=>(const BySize&) const = default;
   };
@@ -53,10 +54,10 @@ class FreeExtents {
   // Adds new space.
   void add(Extent extent);
   // Forgets a segment whose space is entirely free.
-  void forget(std::uint32_t segment) noexcept;
+  void forget(SegmentId segment) noexcept;
 
   // Returns true if all of the segment, [0, bytes), is free.
-  bool covers(std::uint32_t segment, std::size_t bytes) const noexcept;
+  bool covers(SegmentId segment, std::size_t bytes) const noexcept;
 
   // Calls visit(extent) from the highest address down, until it returns false.
   template <typename Visit>
@@ -70,10 +71,10 @@ class FreeExtents {
   static Place new_place();
   void insert(Extent extent, Place place) noexcept;
   // Removes an extent from the records.
-  Place extract(std::uint32_t segment, Offsets& offsets, Offsets::iterator at) noexcept;
+  Place extract(SegmentId segment, Offsets& offsets, Offsets::iterator at) noexcept;
 
   Sizes by_size_;
-  std::map<std::uint32_t, Offsets> by_address_;  // has every segment
+  std::map<SegmentId, Offsets> by_address_;  // has every segment
 };
 
 }  // namespace tensorbus::memory

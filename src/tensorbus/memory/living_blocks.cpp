@@ -113,7 +113,7 @@ BlockRef LivingBlocks::find(const void* address) const noexcept {
   return find(at->second.segment, offset);
 }
 
-BlockRef LivingBlocks::find(std::uint32_t segment, std::uint64_t offset,
+BlockRef LivingBlocks::find(SegmentId segment, std::uint64_t offset,
                             std::uint64_t generation) const noexcept {
   auto at = living_.upper_bound({segment, offset});
   if (at == living_.begin()) return {};

@@ -17,7 +17,7 @@ namespace tensorbus::memory {
 // A resting block has no references but keeps its place, so that the next block of the same size
 // needs no search of the free space. Not thread-safe: used under the arena's mutex.
 class LivingBlocks {
-  using Living = std::map<std::pair<std::uint32_t, std::size_t>, Block*>;
+  using Living = std::map<std::pair<SegmentId, std::size_t>, Block*>;
 
  public:
   LivingBlocks() = default;
@@ -55,17 +55,17 @@ class LivingBlocks {
   FreeExtents::Taken end_rest() noexcept;
 
   // Records where the memory of a segment lies.
-  void add_segment(std::uint32_t segment, const std::byte* data, std::size_t bytes) {
+  void add_segment(SegmentId segment, const std::byte* data, std::size_t bytes) {
     segments_.emplace(data, Mapped{bytes, segment});
   }
   void remove_segment(const std::byte* data) noexcept { segments_.erase(data); }
   // Returns the block that holds this byte, or an empty reference.
   BlockRef find(const void* address) const noexcept;
   // The same by segment and offset; of this generation, unless that is 0.
-  BlockRef find(std::uint32_t segment, std::uint64_t offset,
+  BlockRef find(SegmentId segment, std::uint64_t offset,
                 std::uint64_t generation = 0) const noexcept;
 
-  bool any_in(std::uint32_t segment) const noexcept {
+  bool any_in(SegmentId segment) const noexcept {
     const auto at = living_.lower_bound({segment, 0});
     return at != living_.end() && at->first.first == segment;
   }
@@ -77,7 +77,7 @@ class LivingBlocks {
  private:
   struct Mapped {
     std::size_t bytes;
-    std::uint32_t segment;
+    SegmentId segment;
   };
 
   std::span<Block* const> resting() const noexcept { return {resting_.data(), resting_count_}; }

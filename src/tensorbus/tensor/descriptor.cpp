@@ -30,7 +30,7 @@ struct TensorHead {
   std::uint8_t dims = 0;
   memory::BufferKind kind = memory::BufferKind::kHost;
   std::uint8_t flags = 0;
-  std::uint32_t segment = 0;
+  memory::SegmentId segment = 0;
   std::uint64_t offset = 0;
   std::uint64_t generation = 0;
 };

@@ -19,7 +19,7 @@ struct TensorEntry {
   Layout layout;
   memory::BufferKind kind = memory::BufferKind::kHost;
   std::uint16_t owner = 0;  // 0: the sender of the sample; i: Descriptor::owners[i - 1]
-  std::uint32_t segment = 0;
+  memory::SegmentId segment = 0;
   std::uint64_t offset = 0;  // in bytes, of the first element, in the segment
   std::uint64_t generation = 0;
   ByteSpan span{};  // of the layout, computed by decode(); does not travel
@@ -44,7 +44,7 @@ struct Descriptor {
 
 // The place of the only tensor of a descriptor, in host memory of the sender.
 struct LoneTensor {
-  std::uint32_t segment = 0;
+  memory::SegmentId segment = 0;
   std::uint64_t offset = 0;
   std::uint64_t generation = 0;
   std::size_t bytes = 0;  // from `offset` on

@@ -106,11 +106,11 @@ TEST_F(FakeAsker, that_claims_what_is_not_there_is_denied) {
                                    {right.segment, right.offset, right.generation + 1},
                                    {right.segment, right.offset, kFar},
                                    {right.segment, kFar, right.generation},
-                                   {right.segment + 1, right.offset, right.generation},
+                                   {right.segment.number + 1, right.offset, right.generation},
                                    {0xffffffff, kFar, kFar}};
   for (const link::BlockName& block : wrong) {
     peer.channel.send(link::Claim{5, 0, {right, block}});
-    EXPECT_EQ(denied(), Code::kClosed) << block.segment << " " << block.offset;
+    EXPECT_EQ(denied(), Code::kClosed) << block.segment.number << " " << block.offset;
   }
   peer.channel.send(link::Claim{6, 1, {right}});
   EXPECT_EQ(denied(), Code::kPermission);
@@ -124,7 +124,7 @@ TEST_F(FakeAsker, that_wants_copies_of_device_memory_that_is_not_there_is_denied
   const link::BlockName on_host = block_of(attached());
   peer.channel.send(link::Stage{5, on_host, 8});
   EXPECT_EQ(denied(), Code::kClosed);
-  peer.channel.send(link::Stage{6, {memory::DeviceMemory::kFirst, 0, 1}, 8});
+  peer.channel.send(link::Stage{6, {memory::SegmentId::device(0, 0), 0, 1}, 8});
   EXPECT_EQ(denied(), Code::kClosed);
   peer.channel.send(link::Staged{1, 1, on_host, 0});
   hangs_up();

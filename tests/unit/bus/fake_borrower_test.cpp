@@ -88,7 +88,7 @@ TEST_F(FakeBorrower, asking_for_what_there_is_not_is_refused_and_may_ask_again) 
 
 TEST_F(FakeBorrower, closing_what_it_was_not_sent_is_cut_off) {
   greeted();
-  peer.channel.send(link::DeviceClosed{memory::DeviceExports::kFirst});
+  peer.channel.send(link::DeviceClosed{memory::SegmentId::foreign(0)});
   hangs_up();
 }
 

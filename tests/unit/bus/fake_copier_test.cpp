@@ -13,7 +13,7 @@ namespace {
 
 using namespace testing;
 
-constexpr std::uint32_t kDevice = memory::DeviceMemory::kFirst;
+constexpr memory::SegmentId kDevice = memory::SegmentId::device(0, 0);
 constexpr std::uint32_t kHost = 3;
 constexpr std::size_t kBytes = 4096;
 

@@ -85,7 +85,7 @@ TEST_F(FakeOwner, with_a_segment_of_another_size_is_cut_off) {
 TEST_F(FakeOwner, with_memory_of_another_allocator_that_makes_no_sense_is_cut_off) {
   accept();
   link::DeviceExport said{
-      .segment = memory::DeviceExports::kFirst, .kind = 1, .bytes = 4096, .device = {}};
+      .segment = memory::SegmentId::foreign(0), .kind = 1, .bytes = 4096, .device = {}};
   said.handle.assign(64, 'x');
   peer->channel.send(said);
   peer->channel.send(said);  // twice

@@ -30,7 +30,7 @@ link::Lent tensor_at(std::uint64_t offset) {
   descriptor.tensors[0].offset = offset;
   std::string bytes(descriptor.encoded_bytes(), '\0');
   descriptor.encode(std::as_writable_bytes(std::span(bytes)));
-  return {0, 1, static_cast<std::uint32_t>(bytes.size()), link::kInlineSegment, 0, bytes, 0};
+  return {0, 1, static_cast<std::uint32_t>(bytes.size()), memory::SegmentId::none(), 0, bytes, 0};
 }
 
 class FakeClient : public ::testing::Test {

@@ -65,7 +65,7 @@ class Reader {
   }
 
   FakePeer peer_;
-  std::map<std::uint32_t, platform::Mapping> segments_;
+  std::map<memory::SegmentId, platform::Mapping> segments_;
 };
 
 class Isolated : public ::testing::Test {

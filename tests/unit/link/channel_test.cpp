@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "tensorbus/link/wire/control_messages.hpp"
 #include "tests/fakes/test_sockets.hpp"
 
 namespace tensorbus::link {

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <random>
-#include <tuple>
+
+#include "fuzz/control_seed.hpp"
+#include "tensorbus/link/wire/control_messages.hpp"
 
 namespace tensorbus::link {
 namespace {
@@ -15,6 +17,13 @@ struct Fields {
   void put(const Id& id) { text += id.hex() + ";"; }
   void put(const std::string& field) { text += field + ";"; }
   void put(std::unsigned_integral auto field) { text += std::to_string(field) + ";"; }
+  void put(const std::vector<BlockName>& blocks) {
+    for (BlockName block : blocks) put(block);
+  }
+  template <HasFields Part>
+  void put(Part part) {
+    part.visit(*this);
+  }
 };
 
 template <typename Message>
@@ -24,78 +33,66 @@ std::string fields_of(Message message) {
   return fields.text;
 }
 
-template <typename Message>
-Message sample_of();
-template <>
-Hello sample_of() {
-  return {Id::random(), 12, 34, 1};
-}
-template <>
-Subscribe sample_of() {
-  return {1, 2, 3, 4, 5, 1, 0x1234567890abcdefULL, std::string("a/\0b", 4)};
-}
-template <>
-Accepted sample_of() {
-  return {1, 2, 4, 8, 16, 1, 1ULL << 60};
-}
-template <>
-Refused sample_of() {
-  return {7, 3, "why not"};
-}
-template <>
-SegmentMessage sample_of() {
-  return {9, 1ULL << 40, 1};
-}
-template <>
-Ended sample_of() {
-  return {0xffffffff};
-}
-
-template <typename Message>
-class ControlMessage : public ::testing::Test {};
-using Messages = ::testing::Types<Hello, Subscribe, Accepted, Refused, SegmentMessage, Ended>;
-TYPED_TEST_SUITE(ControlMessage, Messages);
-
-TYPED_TEST(ControlMessage, comes_back_as_it_was) {
-  const auto message = sample_of<TypeParam>();
-  const std::vector<std::byte> bytes = encode_control(message);
-  const ControlHeader header = decode_control_header(bytes);
-  EXPECT_EQ(header.type, TypeParam::kType);
-  EXPECT_EQ(header.version, kProtocolVersion);
-  EXPECT_EQ(fields_of(decode_control<TypeParam>(bytes)), fields_of(message));
-}
-
-TYPED_TEST(ControlMessage, is_refused_when_cut_short_anywhere) {
-  const std::vector<std::byte> bytes = encode_control(sample_of<TypeParam>());
-  for (std::size_t size = 0; size < bytes.size(); ++size) {
-    const auto part = std::span(bytes).first(size);
-    EXPECT_THROW(decode_control_header(part), Error) << size;
-    if (size < sizeof(ControlHeader)) continue;
-    EXPECT_THROW(decode_control<TypeParam>(part), Error) << size;
-  }
-}
-
-TYPED_TEST(ControlMessage, is_refused_with_bytes_after_it) {
-  std::vector<std::byte> bytes = encode_control(sample_of<TypeParam>());
-  bytes.emplace_back();
-  EXPECT_THROW(decode_control_header(bytes), Error);
-  EXPECT_THROW(decode_control<TypeParam>(bytes), Error);
-}
-
-TYPED_TEST(ControlMessage, is_refused_or_read_whatever_its_bytes_are) {
+// Calls `check` with some of each message that there is.
+template <typename Check>
+void for_each_message(Check check) {
   std::mt19937 random(4);
-  const std::vector<std::byte> good = encode_control(sample_of<TypeParam>());
-  for (int i = 0; i < 3000; ++i) {
-    std::vector<std::byte> bytes = good;
-    for (unsigned changes = random() % 4 + 1; changes > 0; --changes)
-      bytes[random() % bytes.size()] = static_cast<std::byte>(random());
-    try {
-      decode_control_header(bytes);
-      decode_control<TypeParam>(bytes);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::kProtocol);
+  std::vector<std::uint8_t> bytes(4096);
+  for_each_control_message([&]<typename Row>(Row) {
+    SCOPED_TRACE(Row::kRow.name);
+    for (auto& byte : bytes) byte = static_cast<std::uint8_t>(random());
+    fuzz::Input input(bytes.data(), bytes.size());
+    for (int i = 0; i < 8; ++i) check(fuzz::seed_of<typename Row::Message>(input));
+  });
+}
+
+TEST(ControlMessages, come_back_as_they_were) {
+  for_each_message([]<typename Message>(const Message& message) {
+    const std::vector<std::byte> bytes = encode_control(message);
+    const ControlHeader header = decode_control_header(bytes);
+    EXPECT_EQ(header.type, Message::kType);
+    EXPECT_EQ(header.version, kProtocolVersion);
+    EXPECT_EQ(fields_of(decode_control<Message>(bytes)), fields_of(message));
+  });
+}
+
+TEST(ControlMessages, are_refused_when_cut_short_anywhere) {
+  for_each_message([]<typename Message>(const Message& message) {
+    const std::vector<std::byte> bytes = encode_control(message);
+    for (std::size_t size = 0; size < bytes.size(); ++size) {
+      const auto part = std::span(bytes).first(size);
+      EXPECT_THROW(decode_control_header(part), Error) << size;
+      if (size < sizeof(ControlHeader)) continue;
+      EXPECT_THROW(decode_control<Message>(part), Error) << size;
     }
-  }
+  });
+}
+
+TEST(ControlMessages, are_refused_with_bytes_after_them) {
+  for_each_message([]<typename Message>(const Message& message) {
+    std::vector<std::byte> bytes = encode_control(message);
+    bytes.emplace_back();
+    EXPECT_THROW(decode_control_header(bytes), Error);
+    EXPECT_THROW(decode_control<Message>(bytes), Error);
+  });
+}
+
+TEST(ControlMessages, are_refused_or_read_whatever_their_bytes_are) {
+  std::mt19937 random(4);
+  for_each_message([&]<typename Message>(const Message& message) {
+    const std::vector<std::byte> good = encode_control(message);
+    for (int i = 0; i < 100; ++i) {
+      std::vector<std::byte> bytes = good;
+      for (unsigned changes = random() % 4 + 1; changes > 0; --changes)
+        bytes[random() % bytes.size()] = static_cast<std::byte>(random());
+      try {
+        decode_control_header(bytes);
+        decode_control<Message>(bytes);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Code::kProtocol);
+      }
+    }
+  });
 }
 
 class ControlHeaderOf : public ::testing::Test {

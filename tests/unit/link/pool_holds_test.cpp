@@ -14,7 +14,7 @@ namespace {
 
 class Holds : public ::testing::Test {
  protected:
-  static bool refused(PoolHolds& holds, std::uint32_t segment) {
+  static bool refused(PoolHolds& holds, memory::SegmentId segment) {
     try {
       (void)holds.take(segment);
       return false;

@@ -32,7 +32,7 @@ TEST(Pools, never_share_a_segment) {
   const auto arena = arena_of_pools();
   const std::array pools{PoolId(Grant::kRead), PoolId(Grant::kWrite),
                          arena->make_pool(Grant::kRead), arena->make_pool(Grant::kWrite)};
-  std::map<std::uint32_t, PoolId> seen;
+  std::map<SegmentId, PoolId> seen;
   std::vector<BlockRef> blocks;
   for (int i = 0; i < 4000; ++i) {
     if (random() % 2 == 0 && !blocks.empty()) {
@@ -98,7 +98,7 @@ TEST(Pools, have_one_limit_of_warm_memory) {
 TEST(Pools, keep_one_segment_each_and_retire_the_others) {
   const auto arena = arena_of_pools(64 * kPoolMiB, 0);
   std::vector<BlockRef> blocks;
-  std::set<std::uint32_t> segments;
+  std::set<SegmentId> segments;
   for (const Grant most : {Grant::kRead, Grant::kWrite})
     for (int i = 0; i < 3; ++i) {
       blocks.push_back(arena->allocate(1 * kPoolMiB, most));
@@ -108,7 +108,7 @@ TEST(Pools, keep_one_segment_each_and_retire_the_others) {
   blocks.clear();
   EXPECT_EQ(arena->stats().segments, 2U);
   EXPECT_EQ(arena->stats().reserved_bytes, 0U);
-  const std::vector<std::uint32_t> retired = arena->take_retired();
+  const std::vector<SegmentId> retired = arena->take_retired();
   EXPECT_EQ(std::set(retired.begin(), retired.end()).size(), 4U);
   EXPECT_EQ(arena->allocate(1)->most_granted(), Grant::kRead);
   EXPECT_EQ(arena->allocate(1, Grant::kWrite)->most_granted(), Grant::kWrite);
@@ -140,7 +140,7 @@ TEST(Pools, that_are_closed_keep_a_segment_that_is_pinned) {
   const auto arena = arena_of_pools();
   const PoolId pool = arena->make_pool(Grant::kRead);
   BlockRef block = arena->allocate(1 * kPoolMiB, pool);
-  const std::uint32_t segment = block->segment();
+  const SegmentId segment = block->segment();
   const auto part = arena->pin(segment, block->offset(), block->generation());
   ASSERT_TRUE(part);
   block = {};

@@ -31,7 +31,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-std::size_t resident_bytes(const Arena& arena, std::uint32_t segment) {
+std::size_t resident_bytes(const Arena& arena, SegmentId segment) {
   struct stat status{};
   EXPECT_EQ(::fstat(arena.share_segment(segment).fd.get(), &status), 0);
   return static_cast<std::size_t>(status.st_blocks) * 512;
@@ -248,7 +248,7 @@ TEST(Warm, memory_stays_up_to_its_limit_and_the_rest_goes_back) {
   const auto arena = small_arena(16 * kMiB, 2 * kMiB);
   BlockRef keeper = arena->allocate(1);
   BlockRef block = arena->allocate(3 * kMiB);
-  const std::uint32_t segment = block->segment();
+  const SegmentId segment = block->segment();
   ASSERT_EQ(keeper->segment(), segment);
   block = {};
   const ArenaUse stats = arena->stats();
@@ -273,7 +273,7 @@ TEST(Warm, nothing_stays_when_nothing_may) {
 TEST(Warm, memory_of_a_closed_arena_stays_whatever_the_limit) {
   const auto arena = small_arena(16 * kMiB, 0);
   BlockRef block = arena->allocate(3 * kMiB);
-  const std::uint32_t segment = block->segment();
+  const SegmentId segment = block->segment();
   arena->close();
   block = {};
   EXPECT_GE(resident_bytes(*arena, segment), 3 * kMiB);
@@ -288,11 +288,11 @@ TEST(Segments, retire_when_they_are_empty_and_tell_the_listener) {
   BlockRef large = arena->allocate(9 * kMiB);
   EXPECT_EQ(arena->stats().segments, 3U);
   EXPECT_EQ(arena->share_segment(large->segment()).bytes, 9 * kMiB);
-  const std::vector<std::uint32_t> expected{second->segment(), large->segment()};
+  const std::vector<SegmentId> expected{second->segment(), large->segment()};
   second = {};
   large = {};
   EXPECT_EQ(arena->take_retired(), expected);
-  EXPECT_EQ(arena->take_retired(), std::vector<std::uint32_t>{});
+  EXPECT_EQ(arena->take_retired(), std::vector<SegmentId>{});
   EXPECT_EQ(told, 2);
   first = {};
   EXPECT_EQ(arena->stats().segments, 1U) << "the last one stays";

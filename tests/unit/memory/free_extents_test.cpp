@@ -13,7 +13,7 @@ bool operator==(const Extent& a, const Extent& b) {
   return a.segment == b.segment && a.offset == b.offset && a.bytes == b.bytes;
 }
 void PrintTo(const Extent& extent, std::ostream* out) {
-  *out << extent.segment << ":[" << extent.offset << ", +" << extent.bytes << ")";
+  *out << extent.segment.number << ":[" << extent.offset << ", +" << extent.bytes << ")";
 }
 
 namespace {
@@ -101,7 +101,7 @@ TEST(FreeExtents, are_walked_from_the_highest_address_down_until_told_to_stop) {
 
 // One bit for each byte of each segment: the runs of free bytes are what FreeExtents must hold.
 struct Model {
-  std::map<std::uint32_t, std::vector<bool>> free;
+  std::map<SegmentId, std::vector<bool>> free;
 
   Extents runs() const {
     Extents runs;

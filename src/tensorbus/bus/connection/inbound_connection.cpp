@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "tensorbus/link/wire/dispatch.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/fork/lineage.hpp"
 #include "tensorbus/platform/kill_point.hpp"
@@ -34,11 +35,9 @@ platform::Fd of_same_user(platform::Fd socket) {
   return socket;
 }
 
-platform::Fd take_notifier(link::Channel::Received& received) {
-  platform::Fd notifier = received.take_fd();
+void require_notifier(const platform::Fd& notifier) {
   if (!platform::is_notifier_sender(notifier.get()))
     throw Error(Code::kProtocol, "notifier: expected a Unix stream socket, got something else");
-  return notifier;
 }
 
 }  // namespace
@@ -121,36 +120,27 @@ void InboundConnection::tell_ended() {
   }
 }
 
-void InboundConnection::tell_retired(std::uint32_t segment) {
+void InboundConnection::tell_retired(memory::SegmentId segment) {
   if (!stopped_) segments_->retire(segment);
 }
 
 void InboundConnection::on_message(link::Channel::Received& received) {
   if (!greeted_) return greet(received);
-  if (exchange_->on_message(received)) return;
-  switch (received.header.type) {
-    case link::ControlType::kSubscribe:
-      return subscribe(received);
-    case link::ControlType::kUnsubscribe: {
-      const auto found = links_.find(received.as<link::Unsubscribe>().number);
-      if (found == links_.end()) return;  // its refusal is on the way
-      (void)found->second.publisher->stop_link(found->second.link);
-      return;
-    }
-    case link::ControlType::kDone: {
-      const auto number = received.as<link::Done>().number;
-      const auto found = links_.find(number);
-      if (found == links_.end()) return;  // it was refused
-      return end_link(found);
-    }
-    case link::ControlType::kEvent: {
-      const auto number = received.as<link::Event>().number;
-      return set_notifier(number, take_notifier(received));
-    }
-    default:
-      throw Error(Code::kProtocol, "unexpected message of type " +
-                                       std::to_string(static_cast<int>(received.header.type)));
-  }
+  if (exchange_->on_memory(received) || exchange_->on_message(received)) return;
+  if (!link::dispatch<link::TakenBy::kInbound>(
+          received, [this](auto&&... parts) { on(std::forward<decltype(parts)>(parts)...); }))
+    throw link::unexpected_message(received.header.type);
+}
+
+void InboundConnection::on(const link::Unsubscribe& left) {
+  const auto found = links_.find(left.number);
+  if (found == links_.end()) return;  // its refusal is on the way
+  (void)found->second.publisher->stop_link(found->second.link);
+}
+
+void InboundConnection::on(const link::Done& done) {
+  const auto found = links_.find(done.number);
+  if (found != links_.end()) end_link(found);  // else it was refused
 }
 
 // Returns nothing if there is no room; then the subscriber looks from time to time.
@@ -162,8 +152,9 @@ std::optional<memory::PeerCharge> InboundConnection::charge_for_notifier() const
   }
 }
 
-void InboundConnection::set_notifier(std::uint32_t link, platform::Fd notifier) {
-  const auto found = links_.find(link);
+void InboundConnection::on(const link::Event& event, platform::Fd notifier) {
+  require_notifier(notifier);
+  const auto found = links_.find(event.number);
   if (found == links_.end()) return;
   found->second.notifier = charge_for_notifier();
   if (found->second.notifier)
@@ -198,15 +189,14 @@ void InboundConnection::greet(link::Channel::Received& received) {
   greeted_ = true;
 }
 
-void InboundConnection::subscribe(link::Channel::Received& received) {
-  const auto asked = received.as<link::Subscribe>();
+void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
   if (links_.contains(asked.link) || asked.link == 0 || links_.size() >= kMaxLinks)
     throw Error(Code::kProtocol, "SUBSCRIBE.link: " + std::to_string(asked.link));
   const memory::Grant grant = link::grant_of(asked.writable, "SUBSCRIBE.writable");
   link::Waker waker(peer_->wake_page, asked.wake_slot);
   std::optional<memory::PeerCharge> notifier;
-  if (!received.datagram.fds.empty()) {
-    platform::Fd sender = take_notifier(received);
+  if (sender) {
+    require_notifier(sender);
     notifier = charge_for_notifier();
     if (notifier) waker.set_notifier(std::move(sender));
   }

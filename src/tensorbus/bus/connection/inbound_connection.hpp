@@ -41,7 +41,7 @@ class InboundConnection {
   const std::shared_ptr<PeerSession>& exchange() const noexcept { return exchange_; }
   // Tells the subscribers of publishers that have closed since.
   void tell_ended();
-  void tell_retired(std::uint32_t segment);
+  void tell_retired(memory::SegmentId segment);
 
  private:
   struct Link {
@@ -54,13 +54,15 @@ class InboundConnection {
 
   void on_message(link::Channel::Received& received);
   void greet(link::Channel::Received& received);
-  void subscribe(link::Channel::Received& received);
+  void on(const link::Subscribe& asked, platform::Fd sender);
+  void on(const link::Unsubscribe& left);
+  void on(const link::Done& done);
+  void on(const link::Event& event, platform::Fd notifier);
   using Links = std::unordered_map<std::uint32_t, Link>;
   void stop();
   bool stop_links();
   void end_link(Links::iterator link);
   link::PublishedRef issued(std::uint32_t link, std::uint64_t token) const;
-  void set_notifier(std::uint32_t link, platform::Fd notifier);
   std::optional<memory::PeerCharge> charge_for_notifier() const;
   void refuse(std::uint32_t link, Code code, const std::string& text);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tensorbus/link/wire/dispatch.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/fork/lineage.hpp"
 #include "tensorbus/platform/kill_point.hpp"
@@ -97,40 +98,27 @@ bool OutboundConnection::idle() {
 
 void OutboundConnection::on_message(link::Channel::Received& received) {
   if (!greeted_) return greet(received);
-  if (exchange_->on_message(received)) {
-    const link::ControlType type = received.header.type;
-    if (type == link::ControlType::kSegment || type == link::ControlType::kFile ||
-        type == link::ControlType::kDeviceSegment || type == link::ControlType::kDeviceExport ||
-        type == link::ControlType::kTimeline || type == link::ControlType::kPin)
-      segment_came();
-    return;
-  }
-  switch (received.header.type) {
-    case link::ControlType::kAccepted:
-      return accepted(received);
-    case link::ControlType::kRefused: {
-      const auto refused = received.as<link::Refused>();
-      const auto [subscriber, link] = link_named(refused.link);
-      if (!subscriber || !link) return;
-      const Code code = link::code_of(refused.code);
-      subscriber->refuse(link, code, link::as_reason(refused.text));
-      if (code == Code::kOutOfMemory || code == Code::kSystem) lost(subscriber, *link);
-      return;
-    }
-    case link::ControlType::kEnded: {
-      const auto [subscriber, link] = link_named(received.as<link::Ended>().number);
-      if (subscriber && link) subscriber->end(link);
-      return;
-    }
-    default:
-      throw Error(Code::kProtocol, "unexpected message of type " +
-                                       std::to_string(static_cast<int>(received.header.type)));
-  }
+  if (exchange_->on_memory(received)) return segment_came();
+  if (exchange_->on_message(received)) return;
+  if (!link::dispatch<link::TakenBy::kOutbound>(
+          received, [this](auto&&... parts) { on(std::forward<decltype(parts)>(parts)...); }))
+    throw link::unexpected_message(received.header.type);
 }
 
-void OutboundConnection::accepted(link::Channel::Received& received) {
-  const auto accepted = received.as<link::Accepted>();
-  platform::Fd segment = received.take_fd();
+void OutboundConnection::on(const link::Refused& refused) {
+  const auto [subscriber, link] = link_named(refused.link);
+  if (!subscriber || !link) return;
+  const Code code = link::code_of(refused.code);
+  subscriber->refuse(link, code, link::as_reason(refused.text));
+  if (code == Code::kOutOfMemory || code == Code::kSystem) lost(subscriber, *link);
+}
+
+void OutboundConnection::on(const link::Ended& ended) {
+  const auto [subscriber, link] = link_named(ended.number);
+  if (subscriber && link) subscriber->end(link);
+}
+
+void OutboundConnection::on(const link::Accepted& accepted, platform::Fd segment) {
   const auto [subscriber, link] = link_named(accepted.link);
   if (!subscriber || !link) return;
   try {

@@ -48,7 +48,7 @@ class OutboundConnection {
   bool ended() const noexcept { return ended_; }
   // Returns true if no subscriber here has a link, and nothing else was ever asked over it.
   bool idle();
-  void tell_retired(std::uint32_t segment) { segments_->retire(segment); }
+  void tell_retired(memory::SegmentId segment) { segments_->retire(segment); }
   const std::shared_ptr<PeerSession>& exchange() const noexcept { return exchange_; }
 
  private:
@@ -65,7 +65,9 @@ class OutboundConnection {
   void segment_came();
   void greet(link::Channel::Received& received);
   void know(link::Channel::Received& hello);
-  void accepted(link::Channel::Received& received);
+  void on(const link::Accepted& accepted, platform::Fd segment);
+  void on(const link::Refused& refused);
+  void on(const link::Ended& ended);
   void lost(const std::shared_ptr<SubscriberCore>& subscriber, const link::BorrowerLink& link);
   // Returns both ends of a link that the owner names; either may be gone here.
   Wanted link_named(std::uint32_t number) const;

@@ -118,7 +118,7 @@ void OutboundConnections::drop_idle() {
   });
 }
 
-void OutboundConnections::tell_retired(std::uint32_t segment) {
+void OutboundConnections::tell_retired(memory::SegmentId segment) {
   for (const auto& [id, connection] : outbound_) connection->tell_retired(segment);
 }
 

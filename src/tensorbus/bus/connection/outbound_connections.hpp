@@ -41,7 +41,7 @@ class OutboundConnections {
                 std::uint32_t publisher) const;
 
   void drop_idle();
-  void tell_retired(std::uint32_t segment);
+  void tell_retired(memory::SegmentId segment);
   // This participant closes.
   void end();
 

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "tensorbus/link/wire/control.hpp"
+#include "tensorbus/link/wire/control_fields.hpp"
 
 namespace tensorbus::bus {
 

@@ -116,7 +116,7 @@ class ParticipantCore {
   CopyTuner copies_;  // of what is shared or queued here
   TakenItems taken_items_;
 
-  std::vector<std::uint32_t> untold_;  // segments that went
+  std::vector<memory::SegmentId> untold_;  // segments that went
   memory::DeviceExports::Stats exports_seen_;
   std::chrono::milliseconds exports_look_{1};  // until the next
   std::chrono::milliseconds children_look_{};  // until the next

@@ -165,7 +165,7 @@ bool SampleBuilder::hand_on(TensorEntry& entry, const TensorView& view, const By
   entry.generation = place.generation;
   if (place.owner == supplies.self) {  // it comes back to where it was made
     memory::BlockRef block =
-        memory::DeviceMemory::is_number(place.segment)
+        place.segment.on_device()
             ? supplies.device_memory.find(place.segment, place.offset, place.generation)
             : supplies.arena.find(place.segment, place.offset, place.generation);
     if (!block || block->pool().number != 0) return false;  // copied: nobody else gets its segment
@@ -173,7 +173,7 @@ bool SampleBuilder::hand_on(TensorEntry& entry, const TensorView& view, const By
     hold(std::move(block));
     return true;
   }
-  if (memory::DeviceMemory::is_number(place.segment)) entry.kind = memory::BufferKind::kDevice;
+  if (place.segment.on_device()) entry.kind = memory::BufferKind::kDevice;
   std::vector<Id>& owners = descriptor.owners;
   auto owner = std::find(owners.begin(), owners.end(), place.owner);
   if (owner == owners.end()) owner = owners.insert(owner, place.owner);

@@ -79,7 +79,7 @@ class SampleBuilder {
   OutgoingSample ready_;
   Descriptor descriptor_;
   OneOrMany<memory::BlockRef> blocks_;           // move into issued_ when all is there
-  OneOrMany<std::uint32_t> files_;               // segments of files that it lies in; the same
+  OneOrMany<memory::SegmentId> files_;           // segments of files that it lies in; the same
   OneOrMany<std::shared_ptr<const void>> kept_;  // these files; the same
   OneOrMany<std::shared_ptr<const link::Lease>> leases_;  // of what is handed on; the same
   OneOrMany<memory::Block*> marked_;                      // the blocks that we marked as published

@@ -11,7 +11,7 @@
 #include "tensorbus/bus/session/participant_context.hpp"
 #include "tensorbus/bus/session/peer_session.hpp"
 #include "tensorbus/bus/session/queue_requests.hpp"
-#include "tensorbus/link/wire/control.hpp"
+#include "tensorbus/link/wire/queue_messages.hpp"
 
 namespace tensorbus::bus {
 

@@ -10,7 +10,7 @@ namespace {
 struct Names {
   Descriptor descriptor;
   OneOrMany<memory::BlockRef> blocks;  // of ours
-  OneOrMany<std::uint32_t> files;      // the same
+  OneOrMany<memory::SegmentId> files;  // the same
   OneOrMany<std::shared_ptr<const void>> kept;
 };
 

@@ -11,7 +11,7 @@
 #include "tensorbus/bus/publish/sample_builder.hpp"
 #include "tensorbus/bus/queue_client/queue_get.hpp"
 #include "tensorbus/bus/session/queue_requests.hpp"
-#include "tensorbus/link/wire/control.hpp"
+#include "tensorbus/link/wire/queue_messages.hpp"
 
 namespace tensorbus::bus {
 

@@ -5,7 +5,7 @@
 
 #include "tensorbus/bus/participant/participant_core.hpp"
 #include "tensorbus/bus/session/peer_session.hpp"
-#include "tensorbus/link/wire/control.hpp"
+#include "tensorbus/link/wire/queue_messages.hpp"
 
 namespace tensorbus::bus {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tensorbus/link/lease/lease.hpp"
-#include "tensorbus/link/wire/control.hpp"
+#include "tensorbus/link/wire/lease_messages.hpp"
 #include "tensorbus/tensor/descriptor.hpp"
 
 namespace tensorbus::bus {
@@ -15,7 +15,7 @@ namespace tensorbus::bus {
 struct HostCopiedTensor {
   std::size_t tensor = 0;
   std::size_t lender = 0;  // in AcquiredLeases::lenders
-  std::uint32_t segment = 0;
+  memory::SegmentId segment = 0;
   std::uint64_t offset = 0;  // of the first element
   std::uint64_t generation = 0;
   Device from{};                         // by its owner's ordinals

@@ -91,7 +91,7 @@ void LeaseAcquisition::claim_again(std::size_t owner) {
 // The owner is dead. What it left is here, or the sender has it. Of memory of a GPU the sender is
 // asked in any case: whether it was whole when its owner died, its own lease tells.
 void LeaseAcquisition::inherit(std::size_t owner) {
-  std::set<std::uint32_t> segments;
+  std::set<memory::SegmentId> segments;
   for (const link::BlockName& block : shares_[owner].blocks) segments.insert(block.segment);
   auto& connected = shares_[owner].connected;
   connected = orphaned_memory_with(owner, segments);
@@ -99,31 +99,31 @@ void LeaseAcquisition::inherit(std::size_t owner) {
   if (!all_here) connected = std::make_shared<link::PeerMemory>();
   if (!all_here && sender_.exchange) connected->pay_from(sender_.exchange->connected()->account);
   if (shares_[owner].on_device) connected->imported.set_timeline_of_the_dead();
-  if (all_here) std::erase_if(segments, std::not_fn(memory::DeviceMemory::is_number));
+  if (all_here)
+    std::erase_if(segments, [](memory::SegmentId segment) { return !segment.on_device(); });
   waiting_for_ += segments.size();
-  for (const std::uint32_t segment : segments) inherit_segment(owner, segment);
+  for (const memory::SegmentId segment : segments) inherit_segment(owner, segment);
   add_lease(owner, connected, {});
   one_done();
 }
 
 // What the owner itself lent us, or this sender has handed over before; null if neither has all.
 std::shared_ptr<link::PeerMemory> LeaseAcquisition::orphaned_memory_with(
-    std::size_t owner, const std::set<std::uint32_t>& segments) {
+    std::size_t owner, const std::set<memory::SegmentId>& segments) {
   auto estate = context_.orphaned_memory_of(shares_[owner].owner);
   if (sender_.exchange)
     for (auto& handed : sender_.exchange->handed_of(shares_[owner].owner))
       estate.push_back(std::move(handed));
   const auto found = std::find_if(estate.begin(), estate.end(), [&](const auto& left) {
-    return std::all_of(segments.begin(), segments.end(), [&](std::uint32_t segment) {
-      return memory::DeviceMemory::is_number(segment)
-                 ? left->imported.has(segment, grant_)
-                 : left->segments_for(grant_).find(segment) != nullptr;
+    return std::all_of(segments.begin(), segments.end(), [&](memory::SegmentId segment) {
+      return segment.on_device() ? left->imported.has(segment, grant_)
+                                 : left->segments_for(grant_).find(segment) != nullptr;
     });
   });
   return found != estate.end() ? *found : nullptr;
 }
 
-void LeaseAcquisition::inherit_segment(std::size_t owner, std::uint32_t segment) {
+void LeaseAcquisition::inherit_segment(std::size_t owner, memory::SegmentId segment) {
   if (!sender_.exchange)
     return fail(Error(Code::kClosed, "its owner and whoever handed it on are dead"));
   sender_.exchange->hand_over(
@@ -138,12 +138,12 @@ void LeaseAcquisition::inherit_segment(std::size_t owner, std::uint32_t segment)
       });
 }
 
-void LeaseAcquisition::take_over(std::size_t owner, std::uint32_t segment,
+void LeaseAcquisition::take_over(std::size_t owner, memory::SegmentId segment,
                                  memory::SharedSegment& handed) {
   const Share& share = shares_[owner];
   memory::ImportedMemory& imported = share.connected->imported;
   memory::BorrowedSegments& segments = share.connected->segments_for(grant_);
-  if (memory::DeviceMemory::is_number(segment)) {
+  if (segment.on_device()) {
     if (imported.has(segment, grant_)) return;  // and that it is whole was the answer
     imported.add(segment, grant_, std::move(handed.fd), handed.bytes, {handed.device.bytes});
   } else if (handed.file) {

@@ -53,10 +53,10 @@ class LeaseAcquisition : public std::enable_shared_from_this<LeaseAcquisition> {
   void claim_again(std::size_t owner);
   void ask(std::size_t owner, const std::shared_ptr<PeerSession>& exchange);
   void inherit(std::size_t owner);
-  void inherit_segment(std::size_t owner, std::uint32_t segment);
-  void take_over(std::size_t owner, std::uint32_t segment, memory::SharedSegment& handed);
-  std::shared_ptr<link::PeerMemory> orphaned_memory_with(std::size_t owner,
-                                                         const std::set<std::uint32_t>& segments);
+  void inherit_segment(std::size_t owner, memory::SegmentId segment);
+  void take_over(std::size_t owner, memory::SegmentId segment, memory::SharedSegment& handed);
+  std::shared_ptr<link::PeerMemory> orphaned_memory_with(
+      std::size_t owner, const std::set<memory::SegmentId>& segments);
   void add_lease(std::size_t owner, const std::shared_ptr<link::PeerMemory>& connected,
                  const link::Lent& lent);
   void one_done();

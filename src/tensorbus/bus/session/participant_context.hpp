@@ -34,11 +34,10 @@ struct ParticipantContext {
   std::shared_ptr<memory::PeerBudget> peers = std::make_shared<memory::PeerBudget>();
 
   // A block of ours, as others name it. Any thread.
-  memory::BlockRef find_block(std::uint32_t segment, std::uint64_t offset,
+  memory::BlockRef find_block(memory::SegmentId segment, std::uint64_t offset,
                               std::uint64_t generation) const noexcept {
-    return memory::DeviceMemory::is_number(segment)
-               ? device_memory->find(segment, offset, generation)
-               : arena->find(segment, offset, generation);
+    return segment.on_device() ? device_memory->find(segment, offset, generation)
+                               : arena->find(segment, offset, generation);
   }
 
   // The rest is for the event loop.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tensorbus/bus/session/queue_requests.hpp"
+#include "tensorbus/link/wire/dispatch.hpp"
 #include "tensorbus/platform/kill_point.hpp"
 
 namespace tensorbus::bus {
@@ -25,7 +26,7 @@ void PeerSession::know(const Id& peer) {
   source_ = std::make_shared<const link::Source>(link::Source{peer, 0, {}});
   tell_what_is_closed();
   connected_->pinned->tell_by(
-      [weak = std::weak_ptr(connected_->channel)](std::uint32_t segment, memory::Range part) {
+      [weak = std::weak_ptr(connected_->channel)](memory::SegmentId segment, memory::Range part) {
         constexpr auto kReleased = static_cast<std::uint32_t>(link::PinVerb::kReleased);
         if (const auto channel = weak.lock())
           channel->send(link::Pin{
@@ -64,7 +65,7 @@ void PeerSession::stage(const link::BlockName& block, std::uint64_t bytes, OnAns
   ask(link::Stage{0, block, bytes}, link::ControlType::kStaged, std::move(on_answer));
 }
 
-void PeerSession::hand_over(const Id& owner, std::uint32_t segment, memory::Grant grant,
+void PeerSession::hand_over(const Id& owner, memory::SegmentId segment, memory::Grant grant,
                             std::uint32_t link, std::uint64_t token, OnAnswer on_answer) {
   ask(link::HandOver{0, owner, segment, as_field(grant), link, token}, link::ControlType::kHanded,
       std::move(on_answer));
@@ -99,82 +100,50 @@ void PeerSession::cancel(std::uint32_t request) {
 }
 
 bool PeerSession::on_message(link::Channel::Received& received) {
-  switch (received.header.type) {
-    case link::ControlType::kPin:
-      on_pin(received.as<link::Pin>());
-      return true;
-    case link::ControlType::kAttach:
-      on_attach(received.as<link::Attach>());
-      return true;
-    case link::ControlType::kClaim:
-      on_claim(received.as<link::Claim>());
-      return true;
-    case link::ControlType::kStage:
-      on_stage(received.as<link::Stage>());
-      return true;
-    case link::ControlType::kHandOver:
-      on_hand_over(received.as<link::HandOver>());
-      return true;
-    case link::ControlType::kReturn:
-      on_return(received.as<link::Return>());
-      return true;
-    case link::ControlType::kPut: {
-      const auto asked = received.as<link::Put>();
-      serve(asked.request, [&] { queues().on_put(shared_from_this(), asked); });
-      return true;
-    }
-    case link::ControlType::kGet: {
-      const auto asked = received.as<link::Get>();
-      serve(asked.request, [&] { queues().on_get(shared_from_this(), asked); });
-      return true;
-    }
-    case link::ControlType::kQueue: {
-      const auto asked = received.as<link::QueueCall>();
-      serve(asked.request, [&] { queues().on_call(shared_from_this(), asked); });
-      return true;
-    }
-    case link::ControlType::kTake: {
-      const auto taken = received.as<link::Take>();
-      if (context_.queues) context_.queues->on_take(shared_from_this(), taken);
-      return true;
-    }
-    case link::ControlType::kCancel: {
-      const auto request = received.as<link::Cancel>().request;
-      if (context_.queues) context_.queues->on_cancel(shared_from_this(), request);
-      return true;
-    }
-    case link::ControlType::kReply: {
-      const auto told = received.as<link::Reply>();
-      answer(told.request, received.header.type, told);
-      return true;
-    }
-    case link::ControlType::kLent: {
-      auto lent = received.as<link::Lent>();
-      const std::uint32_t request = lent.request;
-      answer(request, received.header.type, std::move(lent));
-      return true;
-    }
-    case link::ControlType::kStaged: {
-      const auto staged = received.as<link::Staged>();
-      answer(staged.request, received.header.type, staged);
-      return true;
-    }
-    case link::ControlType::kHanded: {
-      const auto handed = received.as<link::Handed>();
-      memory::SharedSegment segment{received.take_fd(), handed.bytes, std::nullopt, handed.device};
-      if (handed.is_file != 0) segment.file = {handed.offset, link::as_text(handed.path)};
-      answer(handed.request, received.header.type, std::move(segment));
-      return true;
-    }
-    case link::ControlType::kDenied: {
-      const auto denied = received.as<link::Denied>();
-      answer(denied.request, received.header.type,
-             Error(link::code_of(denied.code), link::as_reason(denied.text)));
-      return true;
-    }
-    default:
-      return on_memory(received);
-  }
+  return link::dispatch<link::TakenBy::kSession>(
+      received, [this](auto&&... parts) { on(std::forward<decltype(parts)>(parts)...); });
+}
+
+void PeerSession::on(const link::Put& asked) {
+  serve(asked.request, [&] { queues().on_put(shared_from_this(), asked); });
+}
+
+void PeerSession::on(const link::Get& asked) {
+  serve(asked.request, [&] { queues().on_get(shared_from_this(), asked); });
+}
+
+void PeerSession::on(const link::QueueCall& asked) {
+  serve(asked.request, [&] { queues().on_call(shared_from_this(), asked); });
+}
+
+void PeerSession::on(const link::Take& taken) {
+  if (context_.queues) context_.queues->on_take(shared_from_this(), taken);
+}
+
+void PeerSession::on(const link::Cancel& cancelled) {
+  if (context_.queues) context_.queues->on_cancel(shared_from_this(), cancelled.request);
+}
+
+void PeerSession::on(const link::Reply& reply) { answer(reply.request, link::Reply::kType, reply); }
+
+void PeerSession::on(link::Lent lent) {
+  const std::uint32_t request = lent.request;
+  answer(request, link::Lent::kType, std::move(lent));
+}
+
+void PeerSession::on(const link::Staged& staged) {
+  answer(staged.request, link::Staged::kType, staged);
+}
+
+void PeerSession::on(const link::Handed& handed, platform::Fd fd) {
+  memory::SharedSegment segment{std::move(fd), handed.bytes, std::nullopt, handed.device};
+  if (handed.is_file != 0) segment.file = {handed.offset, link::as_text(handed.path)};
+  answer(handed.request, link::Handed::kType, std::move(segment));
+}
+
+void PeerSession::on(const link::Denied& denied) {
+  answer(denied.request, link::Denied::kType,
+         Error(link::code_of(denied.code), link::as_reason(denied.text)));
 }
 
 // An answer that nobody waits for is the peer's mistake; what it lent with it stays its own.
@@ -211,7 +180,7 @@ link::Lent PeerSession::lent(const link::Entry& entry, const link::PublishedRef&
   if (issued) {
     for (const memory::BlockRef& block : issued->blocks())
       segments_->ensure_sent(block->segment(), grant);
-    for (const std::uint32_t file : issued->files()) segments_->ensure_sent(file, grant);
+    for (const memory::SegmentId file : issued->files()) segments_->ensure_sent(file, grant);
     lent.mark = segments_->mark_for(issued, nullptr).packed();
     lent.token = next_token_++;
     lent_.emplace(lent.token, issued);

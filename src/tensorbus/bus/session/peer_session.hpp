@@ -14,7 +14,7 @@
 #include "tensorbus/link/lease/lease_source.hpp"
 #include "tensorbus/link/ring/segment_sender.hpp"
 #include "tensorbus/link/wire/channel.hpp"
-#include "tensorbus/link/wire/control.hpp"
+#include "tensorbus/link/wire/control_messages.hpp"
 #include "tensorbus/platform/error.hpp"
 
 namespace tensorbus::bus {
@@ -48,8 +48,8 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   // A copy in host memory of bytes of a block on a device.
   void stage(const link::BlockName& block, std::uint64_t bytes, OnAnswer on_answer);
   // `link`, `token`: under which the peer has lent what lies there; of a link, or 0 by message.
-  void hand_over(const Id& owner, std::uint32_t segment, memory::Grant grant, std::uint32_t link,
-                 std::uint64_t token, OnAnswer on_answer);
+  void hand_over(const Id& owner, memory::SegmentId segment, memory::Grant grant,
+                 std::uint32_t link, std::uint64_t token, OnAnswer on_answer);
   // What the peer has handed over of a participant that is dead. It is the peer's word, so it
   // serves for what the peer hands on, and for nobody else's.
   void keep_handed(const Id& owner, const std::shared_ptr<link::PeerMemory>& memory);
@@ -80,6 +80,8 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
 
   // False: it is for somebody else. Throws Error(kProtocol).
   bool on_message(link::Channel::Received& received);
+  // The same of what the peer says of memory that a sample may wait for.
+  bool on_memory(link::Channel::Received& received);
   // The peer is gone, or we are: who waits for an answer gets one. Then, or when the peer's lineage
   // has ended, take_back() what was lent.
   void end(const std::string& why);
@@ -100,24 +102,43 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   // Enters a lease before anybody can know of it.
   link::Lent lent(const link::Entry& entry, const link::PublishedRef& issued, memory::Grant grant);
   QueueRequests& queues() const;
-  bool on_memory(link::Channel::Received& received);
-  void on_export(link::Channel::Received& received);
-  void on_retired(std::uint32_t segment);
+
+  // What the peer says: of its memory,
+  void on(const link::SegmentMessage& segment, platform::Fd fd);
+  void on(const link::FileMessage& file, platform::Fd fd);
+  void on(const link::DeviceSegment& segment, platform::Fd fd);
+  void on(link::DeviceExport said, platform::Fd fd);
+  void on(const link::TimelineMessage& timeline, platform::Fd fd);
+  void on(const link::Pin& pin);
+  void on(const link::Retired& retired);
+  void on(const link::DeviceClosed& closed);
+  // what it asks for and gives back,
+  void on(const link::Attach& asked);
+  void on(const link::Claim& asked);
+  void on(const link::Stage& asked);
+  void on(const link::HandOver& asked);
+  void on(const link::Return& returned);
+  void on(const link::Put& asked);
+  void on(const link::Get& asked);
+  void on(const link::QueueCall& asked);
+  void on(const link::Take& taken);
+  void on(const link::Cancel& cancelled);
+  // and what it answers.
+  void on(const link::Reply& reply);
+  void on(link::Lent lent);
+  void on(const link::Staged& staged);
+  void on(const link::Handed& handed, platform::Fd fd);
+  void on(const link::Denied& denied);
+
   void close_retired();
   void tell_what_is_closed();
-  void on_attach(const link::Attach& asked);
-  void on_claim(const link::Claim& asked);
-  void on_stage(const link::Stage& asked);
   void lend_copy(std::uint32_t request, const memory::HostCopies::Result& result);
-  void on_hand_over(const link::HandOver& asked);
   // `looks`: how often it was tried before.
   void hand_over_memory(const link::HandOver& asked, int looks);
   void hand_over_segment(const link::HandOver& asked, memory::BorrowedSegments& segments);
   void hand_over_device_memory(const link::HandOver& asked, memory::ImportedMemory& memory);
   void hand_over_later(const link::HandOver& asked, int looks);
   link::PublishedRef issued_under(std::uint32_t link, std::uint64_t token) const;
-  void on_return(const link::Return& returned);
-  void on_pin(const link::Pin& pin);
   void take_back_what_is_reached();
   // Has `work` done, or the request denied.
   void serve(std::uint32_t request, const std::function<void()>& work);
@@ -133,10 +154,10 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   std::unordered_map<std::uint64_t, link::PublishedRef> lent_;
   // Of these: on their way back, behind a stream of the peer's that has yet to reach the mark.
   std::unordered_map<std::uint64_t, std::uint64_t> returning_;
-  std::multimap<std::uint32_t, memory::Range> pinned_;  // at the peer, by segment of ours
-  std::uint64_t next_token_ = 1;                        // 0 is a lease on nothing
-  std::size_t staging_ = 0;                             // requests
-  std::size_t handing_over_ = 0;                        // requests that wait for a death
+  std::multimap<memory::SegmentId, memory::Range> pinned_;  // at the peer, by segment of ours
+  std::uint64_t next_token_ = 1;                            // 0 is a lease on nothing
+  std::size_t staging_ = 0;                                 // requests
+  std::size_t handing_over_ = 0;                            // requests that wait for a death
   FindIssued find_issued_;
   std::multimap<Id, std::weak_ptr<link::PeerMemory>> handed_;
   bool closing_retired_ = false;  // of the peer's segments

@@ -11,11 +11,11 @@ constexpr std::size_t kMostStaging = 4096;  // requests of one peer, under way
 
 }  // namespace
 
-void PeerSession::on_stage(const link::Stage& asked) {
+void PeerSession::on(const link::Stage& asked) {
   platform::kill_point("stage.received");
   serve(asked.request, [&] {
     const memory::BlockRef block =
-        memory::DeviceMemory::is_number(asked.block.segment)
+        asked.block.segment.on_device()
             ? context_.find_block(asked.block.segment, asked.block.offset, asked.block.generation)
             : memory::BlockRef();
     if (!block) throw Error(Code::kClosed, "STAGE.block: it is gone");
@@ -57,7 +57,7 @@ void PeerSession::lend_copy(std::uint32_t request, const memory::HostCopies::Res
     kept.push_back(copied.use);
     lent_.emplace(answer.token,
                   std::make_shared<link::PublishedSample>(
-                      std::move(blocks), OneOrMany<std::uint32_t>(), std::move(kept)));
+                      std::move(blocks), OneOrMany<memory::SegmentId>(), std::move(kept)));
     try {
       connected_->channel->send(answer);
     } catch (...) {

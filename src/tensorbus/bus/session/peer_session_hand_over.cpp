@@ -19,7 +19,7 @@ Error not_here() {
 
 }  // namespace
 
-void PeerSession::on_hand_over(const link::HandOver& asked) {
+void PeerSession::on(const link::HandOver& asked) {
   serve(asked.request, [&] { hand_over_memory(asked, 0); });
 }
 
@@ -27,7 +27,7 @@ void PeerSession::on_hand_over(const link::HandOver& asked) {
 // we read there is what whoever got it from us reads.
 void PeerSession::hand_over_memory(const link::HandOver& asked, int looks) {
   const memory::Grant grant = link::grant_of(asked.writable, "HAND_OVER.writable");
-  const bool on_device = memory::DeviceMemory::is_number(asked.segment);
+  const bool on_device = asked.segment.on_device();
   const link::PublishedRef issued = issued_under(asked.link, asked.token);
   link::PeerMemory* const memory = issued ? issued->memory_of(asked.owner, asked.segment) : nullptr;
   const bool here =

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tensorbus/bus/session/peer_session.hpp"
+#include "tensorbus/link/wire/dispatch.hpp"
 #include "tensorbus/link/wire/peer.hpp"
 #include "tensorbus/platform/kill_point.hpp"
 
@@ -18,7 +19,7 @@ struct ClosedNotice {
   std::shared_ptr<link::Channel> channel;
   link::Channel::Prepared message;
 
-  ClosedNotice(std::shared_ptr<link::Channel> to, std::uint32_t segment)
+  ClosedNotice(std::shared_ptr<link::Channel> to, memory::SegmentId segment)
       : channel(std::move(to)), message(link::Channel::prepare(link::DeviceClosed{segment})) {}
   ClosedNotice(const ClosedNotice&) = delete;
   ClosedNotice& operator=(const ClosedNotice&) = delete;
@@ -28,53 +29,43 @@ struct ClosedNotice {
 }  // namespace
 
 void PeerSession::tell_what_is_closed() {
-  connected_->imported.tell_closed_by([channel = connected_->channel](std::uint32_t segment) {
+  connected_->imported.tell_closed_by([channel = connected_->channel](memory::SegmentId segment) {
     return std::make_shared<const ClosedNotice>(channel, segment);
   });
 }
 
 bool PeerSession::on_memory(link::Channel::Received& received) {
-  switch (received.header.type) {
-    case link::ControlType::kSegment: {
-      const auto segment = received.as<link::SegmentMessage>();
-      const memory::Grant grant = link::grant_of(segment.writable, "SEGMENT.writable");
-      connected_->segments_for(grant).add(segment.segment, received.take_fd(), segment.bytes);
-      platform::kill_point("segment.received");
-      return true;
-    }
-    case link::ControlType::kFile: {
-      const auto file = received.as<link::FileMessage>();
-      const memory::Grant grant = link::grant_of(file.writable, "FILE.writable");
-      connected_->segments_for(grant).add_file(file.segment, received.take_fd(), file.bytes,
-                                               {file.offset, link::as_text(file.path)});
-      return true;
-    }
-    case link::ControlType::kDeviceSegment: {
-      const auto segment = received.as<link::DeviceSegment>();
-      const memory::Grant grant = link::grant_of(segment.writable, "DEVICE_SEGMENT.writable");
-      connected_->imported.add(segment.segment, grant, received.take_fd(), segment.bytes,
-                               platform::GpuUuid{segment.device.bytes});
-      platform::kill_point("segment.received");
-      return true;
-    }
-    case link::ControlType::kDeviceExport:
-      on_export(received);
-      return true;
-    case link::ControlType::kTimeline:
-      connected_->imported.set_timeline(received.take_fd(), connected_->pidfd);
-      return true;
-    case link::ControlType::kRetired:
-      on_retired(received.as<link::Retired>().number);
-      return true;
-    case link::ControlType::kDeviceClosed:
-      segments_->closed(received.as<link::DeviceClosed>().number);
-      return true;
-    default:
-      return false;
-  }
+  return link::dispatch<link::TakenBy::kMemory>(
+      received, [this](auto&&... parts) { on(std::forward<decltype(parts)>(parts)...); });
 }
 
-void PeerSession::on_retired(std::uint32_t segment) {
+void PeerSession::on(const link::SegmentMessage& segment, platform::Fd fd) {
+  const memory::Grant grant = link::grant_of(segment.writable, "SEGMENT.writable");
+  connected_->segments_for(grant).add(segment.segment, std::move(fd), segment.bytes);
+  platform::kill_point("segment.received");
+}
+
+void PeerSession::on(const link::FileMessage& file, platform::Fd fd) {
+  const memory::Grant grant = link::grant_of(file.writable, "FILE.writable");
+  connected_->segments_for(grant).add_file(file.segment, std::move(fd), file.bytes,
+                                           {file.offset, link::as_text(file.path)});
+}
+
+void PeerSession::on(const link::DeviceSegment& segment, platform::Fd fd) {
+  const memory::Grant grant = link::grant_of(segment.writable, "DEVICE_SEGMENT.writable");
+  connected_->imported.add(segment.segment, grant, std::move(fd), segment.bytes,
+                           platform::GpuUuid{segment.device.bytes});
+  platform::kill_point("segment.received");
+}
+
+void PeerSession::on(const link::TimelineMessage&, platform::Fd fd) {
+  connected_->imported.set_timeline(std::move(fd), connected_->pidfd);
+}
+
+void PeerSession::on(const link::DeviceClosed& closed) { segments_->closed(closed.number); }
+
+void PeerSession::on(const link::Retired& retired) {
+  const memory::SegmentId segment = retired.number;
   connected_->imported.retire(segment);
   connected_->segments.retire(segment);
   connected_->writable_segments.retire(segment);
@@ -90,8 +81,7 @@ void PeerSession::close_retired() {
   });
 }
 
-void PeerSession::on_export(link::Channel::Received& received) {
-  auto said = received.as<link::DeviceExport>();
+void PeerSession::on(link::DeviceExport said, platform::Fd fd) {
   memory::ExportPart part{.segment = said.segment,
                           .kind = said.kind,
                           .bytes = said.bytes,
@@ -100,7 +90,7 @@ void PeerSession::on_export(link::Channel::Received& received) {
                           .chunk = said.chunk,
                           .chunks = said.chunks,
                           .chunk_bytes = said.chunk_bytes};
-  if (!received.datagram.fds.empty()) part.fd = received.take_fd();
+  part.fd = std::move(fd);
   const bool ours = link::is_this_process(connected_->channel->fd());
   connected_->imported.add_export(source_ ? source_->participant : Id(), ours, std::move(part));
   platform::kill_point("segment.received");

@@ -40,7 +40,7 @@ void PeerSession::deny(std::uint32_t request, const Error& why) {
                                          std::string(why.what()).substr(0, 1024)});
 }
 
-void PeerSession::on_attach(const link::Attach& asked) {
+void PeerSession::on(const link::Attach& asked) {
   const memory::Grant grant = link::grant_of(asked.writable, "ATTACH.writable");
   serve(asked.request, [&] {
     const Shares::Offer offer = context_.shares.find({asked.share, asked.key}, grant);
@@ -55,12 +55,12 @@ void PeerSession::on_attach(const link::Attach& asked) {
   });
 }
 
-void PeerSession::on_claim(const link::Claim& asked) {
+void PeerSession::on(const link::Claim& asked) {
   const memory::Grant grant = link::grant_of(asked.writable, "CLAIM.writable");
   platform::kill_point("claim.received");
   serve(asked.request, [&] {
     OneOrMany<memory::BlockRef> blocks;
-    OneOrMany<std::uint32_t> files;
+    OneOrMany<memory::SegmentId> files;
     OneOrMany<std::shared_ptr<const void>> kept;
     for (const link::BlockName& name : asked.blocks) {
       if (const auto file = context_.arena->files().find(name.segment)) {
@@ -84,7 +84,7 @@ void PeerSession::on_claim(const link::Claim& asked) {
 }
 
 // A GPU tells nobody when it has written a counter: it is looked at, for as long as one is awaited.
-void PeerSession::on_return(const link::Return& returned) {
+void PeerSession::on(const link::Return& returned) {
   if (segments_->reached(returned.mark)) {
     lent_.erase(returned.token);
     return;
@@ -108,7 +108,7 @@ void PeerSession::take_back_what_is_reached() {
 }
 
 // Asked and released by the one who borrows here, answered by the one who owns.
-void PeerSession::on_pin(const link::Pin& pin) {
+void PeerSession::on(const link::Pin& pin) {
   const memory::Range part{pin.begin, pin.end};
   switch (static_cast<link::PinVerb>(pin.verb)) {
     case link::PinVerb::kAsk: {

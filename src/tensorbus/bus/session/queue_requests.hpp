@@ -4,7 +4,7 @@
 #include <memory>
 #include <tensorbus/options.hpp>
 
-#include "tensorbus/link/wire/control.hpp"
+#include "tensorbus/link/wire/queue_messages.hpp"
 
 namespace tensorbus::bus {
 

@@ -7,7 +7,6 @@
 
 #include "tensorbus/bus/subscribe/sample_data.hpp"
 #include "tensorbus/device/memory/device_memory.hpp"
-#include "tensorbus/memory/file/file_segments.hpp"
 
 namespace tensorbus::bus {
 namespace {
@@ -15,14 +14,12 @@ namespace {
 using memory::PinnedBlocks;
 
 // The bytes of a sample in each block of the sender's, by segment and generation.
-using Hulls = std::map<std::pair<std::uint32_t, std::uint64_t>, memory::Range>;
+using Hulls = std::map<std::pair<memory::SegmentId, std::uint64_t>, memory::Range>;
 
 Hulls hulls_of(const link::Lease& lease, const Id& sender) {
   Hulls hulls;
   for (const link::Place& place : lease.places()) {
-    if (place.owner != sender || memory::FileSegments::is_number(place.segment) ||
-        memory::DeviceMemory::is_number(place.segment))
-      continue;
+    if (place.owner != sender || place.segment.kind() != memory::SegmentKind::kHost) continue;
     const memory::Range bytes{place.offset, place.offset + place.bytes};
     memory::Range& hull = hulls.try_emplace({place.segment, place.generation}, bytes).first->second;
     hull = {std::min(hull.begin, bytes.begin), std::max(hull.end, bytes.end)};

@@ -311,7 +311,7 @@ void SampleData::move_to_own_pages(link::LeaseSource& lender, const AcquiredLeas
     memory::Range hull{~std::size_t{0}, 0};  // of the tensors, in the segment
     std::byte* first_page = nullptr;
   };
-  std::map<std::pair<link::LeaseSource*, std::uint32_t>, Own> segments;
+  std::map<std::pair<link::LeaseSource*, memory::SegmentId>, Own> segments;
   const auto own_of = [&](std::size_t i) -> Own& {
     const TensorEntry& entry = descriptor.tensors[i];
     return segments[{&lender_of(entry, lender, claimed), entry.segment}];

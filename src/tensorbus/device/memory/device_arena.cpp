@@ -26,20 +26,17 @@ DeviceArenaOptions completed(DeviceArenaOptions options, const platform::Gpu& de
 
 std::shared_ptr<DeviceArena> DeviceArena::create(const platform::Gpu& device,
                                                  const DeviceArenaOptions& options,
-                                                 std::uint32_t first_segment,
                                                  std::shared_ptr<WriteMarks> marks) {
   return std::shared_ptr<DeviceArena>(
-      new DeviceArena(device, completed(options, device), first_segment, std::move(marks)));
+      new DeviceArena(device, completed(options, device), std::move(marks)));
 }
 
 DeviceArena::DeviceArena(const platform::Gpu& device, const DeviceArenaOptions& options,
-                         std::uint32_t first_segment, std::shared_ptr<WriteMarks> marks)
+                         std::shared_ptr<WriteMarks> marks)
     : device_(device),
       options_(options),
       granularity_(platform::gpu_granularity(device)),
-      marks_(std::move(marks)),
-      first_segment_(first_segment),
-      next_segment_(first_segment) {}
+      marks_(std::move(marks)) {}
 
 DeviceArena::~DeviceArena() {
   for (const Rested& rested : rested_)
@@ -81,7 +78,7 @@ void DeviceArena::grow_for(std::size_t bytes, Grant most) {
   const std::size_t left = (options_.budget_bytes - reserved_bytes_) / granularity_ * granularity_;
   const std::size_t size =
       std::max(least, std::min(rounded(options_.segment_bytes, granularity_), left));
-  const std::uint32_t id = free_number();
+  const SegmentId id = free_number();
   platform::GpuAllocation allocation(device_, size);
   auto mapping = std::make_shared<const platform::GpuMapping>(
       allocation, platform::cu::AccessFlags::kReadWrite);
@@ -100,11 +97,11 @@ void DeviceArena::grow_for(std::size_t bytes, Grant most) {
 
 // Numbers are used in turn, and wrap around. A borrower learns that a segment was retired before it
 // learns of the next segment with that number.
-std::uint32_t DeviceArena::free_number() {
-  check(segments_.size() < kMostSegments);
+SegmentId DeviceArena::free_number() {
+  check(segments_.size() < SegmentId::kMostOfDevice);
+  const auto ordinal = static_cast<std::uint32_t>(device_.ordinal());
   while (true) {
-    const std::uint32_t id = next_segment_++;
-    if (next_segment_ == first_segment_ + kMostSegments) next_segment_ = first_segment_;
+    const SegmentId id = SegmentId::device(ordinal, next_segment_++ % SegmentId::kMostOfDevice);
     const bool untold = std::find(retired_.begin(), retired_.end(), id) != retired_.end();
     if (!untold && !segments_.contains(id)) return id;
   }
@@ -124,7 +121,7 @@ void DeviceArena::require_room(std::size_t bytes, std::size_t asked) const {
 
 bool DeviceArena::free(Block& block) noexcept {
   const platform::MutexLock lock(mutex_);
-  const std::uint32_t segment = block.segment();
+  const SegmentId segment = block.segment();
   if (marks_->whole(block.write_mark()))
     free_of(block.most_granted()).give_back(blocks_.remove(block));
   else
@@ -134,7 +131,7 @@ bool DeviceArena::free(Block& block) noexcept {
 }
 
 // Called for a segment without blocks; a stream may still write it.
-void DeviceArena::note_idle(std::uint32_t number) noexcept {
+void DeviceArena::note_idle(SegmentId number) noexcept {
   Segment& segment = segments_.at(number);
   if (blocks_.any_in(number)) return;
   segment.idle_since = Clock::now();
@@ -182,7 +179,7 @@ void DeviceArena::retire_idle(Clock::time_point now) {
   DeferredReleaser::let_go(std::move(gone));
 }
 
-std::vector<std::uint32_t> DeviceArena::take_retired() {
+std::vector<SegmentId> DeviceArena::take_retired() {
   const platform::MutexLock lock(mutex_);
   return std::exchange(retired_, {});
 }
@@ -201,14 +198,14 @@ BlockRef DeviceArena::find(const void* address) const noexcept {
   return blocks_.find(address);
 }
 
-BlockRef DeviceArena::find(std::uint32_t segment, std::uint64_t offset,
+BlockRef DeviceArena::find(SegmentId segment, std::uint64_t offset,
                            std::uint64_t generation) const noexcept {
   if (generation == 0) return {};  // no block has it
   const platform::MutexLock lock(mutex_);
   return blocks_.find(segment, offset, generation);
 }
 
-SharedSegment DeviceArena::share_segment(std::uint32_t id) const {
+SharedSegment DeviceArena::share_segment(SegmentId id) const {
   const platform::MutexLock lock(mutex_);
   const Segment& segment = segments_.at(id);
   return {.fd = segment.allocation.descriptor(),

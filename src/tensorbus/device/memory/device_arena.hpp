@@ -41,11 +41,8 @@ class DeviceArena : public BlockHome, public std::enable_shared_from_this<Device
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kIdle{5};
-  // Segments are numbered from `first_segment` on, at most kMostSegments at once.
-  static constexpr std::uint32_t kMostSegments = 1 << 20;
   static std::shared_ptr<DeviceArena> create(const platform::Gpu& device,
                                              const DeviceArenaOptions& options,
-                                             std::uint32_t first_segment,
                                              std::shared_ptr<WriteMarks> marks);
 
   // Blocks that streams still write stay until those streams have finished.
@@ -59,14 +56,13 @@ class DeviceArena : public BlockHome, public std::enable_shared_from_this<Device
   BlockRef allocate(std::size_t bytes, Grant most = Grant::kRead);
   // See Arena.
   BlockRef find(const void* address) const noexcept;
-  BlockRef find(std::uint32_t segment, std::uint64_t offset,
-                std::uint64_t generation) const noexcept;
+  BlockRef find(SegmentId segment, std::uint64_t offset, std::uint64_t generation) const noexcept;
 
-  SharedSegment share_segment(std::uint32_t id) const;
+  SharedSegment share_segment(SegmentId id) const;
 
   // Frees segments that have been idle until `now`. Borrowers must be told as well.
   void retire_idle(Clock::time_point now);
-  std::vector<std::uint32_t> take_retired();
+  std::vector<SegmentId> take_retired();
   // Sets a function that is called when a segment becomes idle: retire_idle() is due after kIdle.
   // It must not throw, nor take a lock that callers of this class hold. Set before the first block.
   void on_idle(std::function<void()> listener);
@@ -85,16 +81,16 @@ class DeviceArena : public BlockHome, public std::enable_shared_from_this<Device
   };
 
   DeviceArena(const platform::Gpu& device, const DeviceArenaOptions& options,
-              std::uint32_t first_segment, std::shared_ptr<WriteMarks> marks);
+              std::shared_ptr<WriteMarks> marks);
   void wake_rested() noexcept TB_REQUIRES(mutex_);
   bool free(Block& block) noexcept override;
-  void note_idle(std::uint32_t segment) noexcept TB_REQUIRES(mutex_);
+  void note_idle(SegmentId segment) noexcept TB_REQUIRES(mutex_);
   void tell_idle() noexcept TB_REQUIRES(mutex_);
-  std::uint32_t free_number() TB_REQUIRES(mutex_);
+  SegmentId free_number() TB_REQUIRES(mutex_);
   FreeExtents& free_of(Grant most) noexcept TB_REQUIRES(mutex_) {
     return free_[static_cast<std::size_t>(most)];
   }
-  FreeExtents& free_in(std::uint32_t segment) noexcept TB_REQUIRES(mutex_) {
+  FreeExtents& free_in(SegmentId segment) noexcept TB_REQUIRES(mutex_) {
     return free_of(segments_.at(segment).most_granted);
   }
   void grow_for(std::size_t bytes, Grant most) TB_REQUIRES(mutex_);
@@ -105,7 +101,7 @@ class DeviceArena : public BlockHome, public std::enable_shared_from_this<Device
   const std::size_t granularity_;
   const std::shared_ptr<WriteMarks> marks_;
   mutable platform::Mutex mutex_;
-  std::map<std::uint32_t, Segment> segments_ TB_GUARDED_BY(mutex_);
+  std::map<SegmentId, Segment> segments_ TB_GUARDED_BY(mutex_);
   LivingBlocks blocks_ TB_GUARDED_BY(mutex_);
   std::array<FreeExtents, 2> free_ TB_GUARDED_BY(mutex_);  // by the most that may be granted
   // Came back before they were whole.
@@ -114,11 +110,10 @@ class DeviceArena : public BlockHome, public std::enable_shared_from_this<Device
     FreeExtents::Taken taken;
   };
   std::vector<Rested> rested_ TB_GUARDED_BY(mutex_);  // has room for all blocks
-  std::vector<std::uint32_t> retired_ TB_GUARDED_BY(mutex_);
+  std::vector<SegmentId> retired_ TB_GUARDED_BY(mutex_);
   std::function<void()> idle_listener_ TB_GUARDED_BY(mutex_);
   bool told_idle_ TB_GUARDED_BY(mutex_) = false;  // since retire_idle() was called last
-  const std::uint32_t first_segment_;
-  std::uint32_t next_segment_ TB_GUARDED_BY(mutex_);
+  std::uint32_t next_segment_ TB_GUARDED_BY(mutex_) = 0;
   std::size_t reserved_bytes_ TB_GUARDED_BY(mutex_) = 0;
 };
 

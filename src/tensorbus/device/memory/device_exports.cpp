@@ -71,11 +71,11 @@ bool DeviceExports::make_segment(ForeignMemory memory) {
   const bool pooled = memory.kind() == ForeignMemory::Kind::kPool;
   if (!memory.make_shareable()) return false;
   std::vector<Segment> gone;  // goes without our mutex
-  std::uint32_t number = 0;
+  SegmentId number;
   {
     const platform::MutexLock lock(mutex_);
-    if (next_segment_ == kEnd || !make_way_for(memory, gone)) return false;
-    number = next_segment_++;
+    if (next_segment_ == SegmentId::kMostForeign || !make_way_for(memory, gone)) return false;
+    number = SegmentId::foreign(next_segment_++);
   }
   auto own =
       std::make_unique<DeviceImports::Own>(DeviceImports::Name{self_, number}, memory.range());
@@ -161,7 +161,7 @@ bool DeviceExports::free(Block& block) noexcept {
   return true;
 }
 
-BlockRef DeviceExports::find(std::uint32_t segment, std::uint64_t offset,
+BlockRef DeviceExports::find(SegmentId segment, std::uint64_t offset,
                              std::uint64_t generation) const noexcept {
   const platform::MutexLock lock(mutex_);
   const auto found = blocks_.find(generation);
@@ -173,12 +173,12 @@ BlockRef DeviceExports::find(std::uint32_t segment, std::uint64_t offset,
   return block.another();
 }
 
-DeviceExports::Memory DeviceExports::memory_of(std::uint32_t segment) const {
+DeviceExports::Memory DeviceExports::memory_of(SegmentId segment) const {
   const platform::MutexLock lock(mutex_);
   return segments_.at(segment).memory;
 }
 
-std::shared_ptr<const void> DeviceExports::held(std::uint32_t segment) const {
+std::shared_ptr<const void> DeviceExports::held(SegmentId segment) const {
   const platform::MutexLock lock(mutex_);
   return segments_.at(segment).hold;
 }
@@ -190,7 +190,7 @@ bool DeviceExports::is_due(const Segment& segment, Clock::time_point now) {
 }
 
 void DeviceExports::retire_idle(Clock::time_point now) {
-  std::vector<std::pair<std::uint32_t, Memory>> idle;
+  std::vector<std::pair<SegmentId, Memory>> idle;
   {
     const platform::MutexLock lock(mutex_);
     for (const auto& [number, segment] : segments_)
@@ -206,7 +206,7 @@ void DeviceExports::retire_idle(Clock::time_point now) {
   }
 }
 
-std::vector<std::uint32_t> DeviceExports::take_retired() {
+std::vector<SegmentId> DeviceExports::take_retired() {
   const platform::MutexLock lock(mutex_);
   return std::exchange(retired_, {});
 }

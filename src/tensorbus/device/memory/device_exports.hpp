@@ -25,15 +25,9 @@ namespace tensorbus::memory {
 class DeviceExports : public BlockHome, public std::enable_shared_from_this<DeviceExports> {
  public:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::uint32_t kFirst = 0x60000000;
-  static constexpr std::uint32_t kEnd = 0x80000000;
   static constexpr std::size_t kMostSegments = 256;
   static constexpr std::size_t kMostClosing = 128;  // beyond this, memory of pools is not lent
   static constexpr std::chrono::seconds kIdle{5};   // then a segment is forgotten
-
-  static bool is_number(std::uint32_t segment) noexcept {
-    return segment >= kFirst && segment < kEnd;
-  }
 
   explicit DeviceExports(const Id& self) : self_(self) {}
   ~DeviceExports() override;
@@ -42,18 +36,17 @@ class DeviceExports : public BlockHome, public std::enable_shared_from_this<Devi
   BlockRef lend(const platform::Gpu& device, const std::byte* first, std::size_t bytes,
                 std::shared_ptr<const void> keeper);
   // See Arena.
-  BlockRef find(std::uint32_t segment, std::uint64_t offset,
-                std::uint64_t generation) const noexcept;
+  BlockRef find(SegmentId segment, std::uint64_t offset, std::uint64_t generation) const noexcept;
   // Returns the memory of a segment that has blocks.
-  std::shared_ptr<const platform::ForeignMemory> memory_of(std::uint32_t segment) const;
+  std::shared_ptr<const platform::ForeignMemory> memory_of(SegmentId segment) const;
 
   // Returns the hold on such a segment. The borrower's connection keeps it until the borrower has
   // closed the segment. Null for memory that may be freed before.
-  std::shared_ptr<const void> held(std::uint32_t segment) const;
+  std::shared_ptr<const void> held(SegmentId segment) const;
 
   // Forgets segments that were not used for a while, and memory that its allocator has freed.
   void retire_idle(Clock::time_point now);
-  std::vector<std::uint32_t> take_retired();
+  std::vector<SegmentId> take_retired();
   // Sets a function that is called when there is something to look after again, or when borrowers
   // must be told of retired segments. Set before the first lend().
   void on_first(std::function<void()> listener) { first_listener_ = std::move(listener); }
@@ -83,7 +76,7 @@ class DeviceExports : public BlockHome, public std::enable_shared_from_this<Devi
     std::size_t blocks = 0;
     Clock::time_point used{};
   };
-  using Segments = std::map<std::uint32_t, Segment>;
+  using Segments = std::map<SegmentId, Segment>;
   struct Lent {
     Block* block = nullptr;
     DeferredReleaser::Kept keeper;
@@ -107,10 +100,10 @@ class DeviceExports : public BlockHome, public std::enable_shared_from_this<Devi
   mutable platform::Mutex mutex_;
   Segments segments_ TB_GUARDED_BY(mutex_);
   Blocks blocks_ TB_GUARDED_BY(mutex_);
-  std::vector<std::uint32_t> retired_ TB_GUARDED_BY(mutex_);
+  std::vector<SegmentId> retired_ TB_GUARDED_BY(mutex_);
   // Of segments that are retired.
   mutable std::vector<std::weak_ptr<const Hold>> closing_ TB_GUARDED_BY(mutex_);
-  std::uint32_t next_segment_ TB_GUARDED_BY(mutex_) = kFirst;
+  std::uint32_t next_segment_ TB_GUARDED_BY(mutex_) = 0;
   std::uint64_t next_generation_ TB_GUARDED_BY(mutex_) = 1;
 };
 

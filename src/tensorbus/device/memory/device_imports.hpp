@@ -8,6 +8,7 @@
 #include <tensorbus/id.hpp>
 
 #include "tensorbus/device/gpu_memory.hpp"
+#include "tensorbus/memory/segment_id.hpp"
 
 namespace tensorbus::memory {
 
@@ -17,7 +18,7 @@ class DeviceImports {
  public:
   struct Name {
     Id owner;
-    std::uint32_t segment = 0;
+    SegmentId segment = 0;
     auto operator<=>(const Name&) const = default;
   };
   using Range = std::shared_ptr<const platform::GpuRange>;

@@ -11,23 +11,20 @@ BlockRef DeviceMemory::allocate(const platform::Gpu& device, std::size_t bytes, 
 
 std::shared_ptr<DeviceArena> DeviceMemory::arena_of(const platform::Gpu& device) {
   const int ordinal = device.ordinal();
-  if (ordinal >= static_cast<int>((DeviceExports::kFirst - kFirst) / DeviceArena::kMostSegments))
+  if (ordinal >= static_cast<int>(SegmentId::kMostDevices))
     throw Error(Code::kUnsupported, "more than 512 devices");
   const platform::MutexLock lock(mutex_);
   std::shared_ptr<DeviceArena>& arena = arenas_[ordinal];
   if (arena) return arena;
-  auto made = DeviceArena::create(
-      device, options_, kFirst + static_cast<std::uint32_t>(ordinal) * DeviceArena::kMostSegments,
-      marks_);
+  auto made = DeviceArena::create(device, options_, marks_);
   made->on_idle(idle_listener_);
   return arena = std::move(made);
 }
 
-std::shared_ptr<DeviceArena> DeviceMemory::arena_of(std::uint32_t segment) const noexcept {
-  if (!is_number(segment)) return nullptr;
+std::shared_ptr<DeviceArena> DeviceMemory::arena_of(SegmentId segment) const noexcept {
+  if (segment.kind() != SegmentKind::kDevice) return nullptr;
   const platform::MutexLock lock(mutex_);
-  const auto found =
-      arenas_.find(static_cast<int>((segment - kFirst) / DeviceArena::kMostSegments));
+  const auto found = arenas_.find(segment.ordinal());
   return found == arenas_.end() ? nullptr : found->second;
 }
 
@@ -39,21 +36,22 @@ BlockRef DeviceMemory::find(const void* address) const noexcept {
   return {};
 }
 
-BlockRef DeviceMemory::find(std::uint32_t segment, std::uint64_t offset,
+BlockRef DeviceMemory::find(SegmentId segment, std::uint64_t offset,
                             std::uint64_t generation) const noexcept {
-  if (DeviceExports::is_number(segment)) return exports_->find(segment, offset, generation);
+  if (segment.kind() == SegmentKind::kForeign) return exports_->find(segment, offset, generation);
   const std::shared_ptr<DeviceArena> arena = arena_of(segment);
   return arena ? arena->find(segment, offset, generation) : BlockRef();
 }
 
-const platform::Gpu& DeviceMemory::device_of(std::uint32_t segment) const {
-  if (DeviceExports::is_number(segment)) return exports_->memory_of(segment)->range().device();
+const platform::Gpu& DeviceMemory::device_of(SegmentId segment) const {
+  if (segment.kind() == SegmentKind::kForeign)
+    return exports_->memory_of(segment)->range().device();
   const std::shared_ptr<DeviceArena> arena = arena_of(segment);
   check(arena != nullptr);
   return arena->device();
 }
 
-SharedSegment DeviceMemory::share_segment(std::uint32_t id) const {
+SharedSegment DeviceMemory::share_segment(SegmentId id) const {
   const std::shared_ptr<DeviceArena> arena = arena_of(id);
   check(arena != nullptr);
   return arena->share_segment(id);
@@ -75,10 +73,10 @@ void DeviceMemory::close() {
   for (const auto& arena : arenas()) arena->close();
 }
 
-std::vector<std::uint32_t> DeviceMemory::take_retired() {
-  std::vector<std::uint32_t> retired = exports_->take_retired();
+std::vector<SegmentId> DeviceMemory::take_retired() {
+  std::vector<SegmentId> retired = exports_->take_retired();
   for (const auto& arena : arenas())
-    for (const std::uint32_t segment : arena->take_retired()) retired.push_back(segment);
+    for (const SegmentId segment : arena->take_retired()) retired.push_back(segment);
   return retired;
 }
 

@@ -18,14 +18,6 @@ namespace tensorbus::memory {
 // Thread-safe.
 class DeviceMemory {
  public:
-  // Segments of devices have their own range of numbers, apart from host memory and files: first
-  // the arenas' segments, then those of other allocators.
-  static constexpr std::uint32_t kFirst = 0x40000000;
-  static constexpr std::uint32_t kEnd = DeviceExports::kEnd;
-  static bool is_number(std::uint32_t segment) noexcept {
-    return segment >= kFirst && segment < kEnd;
-  }
-
   // `self`: the participant.
   explicit DeviceMemory(const DeviceArenaOptions& options, const Id& self = {})
       : options_(options), exports_(std::make_shared<DeviceExports>(self)) {}
@@ -34,21 +26,20 @@ class DeviceMemory {
   BlockRef allocate(const platform::Gpu& device, std::size_t bytes, Grant most = Grant::kRead);
   // See Arena. The lookup by address finds blocks of arenas only.
   BlockRef find(const void* address) const noexcept;
-  BlockRef find(std::uint32_t segment, std::uint64_t offset,
-                std::uint64_t generation) const noexcept;
+  BlockRef find(SegmentId segment, std::uint64_t offset, std::uint64_t generation) const noexcept;
 
   // Of a segment that has blocks.
-  const platform::Gpu& device_of(std::uint32_t segment) const;
+  const platform::Gpu& device_of(SegmentId segment) const;
 
   // Of a segment of an arena that has blocks.
-  SharedSegment share_segment(std::uint32_t id) const;
+  SharedSegment share_segment(SegmentId id) const;
 
   // For the arenas, see DeviceArena. Set before the first block.
   void on_idle(std::function<void()> listener) { idle_listener_ = std::move(listener); }
   void retire_idle(DeviceArena::Clock::time_point now);
   void close();
   // Of the arenas and of other allocators' memory.
-  std::vector<std::uint32_t> take_retired();
+  std::vector<SegmentId> take_retired();
 
   DeviceExports& exports() noexcept { return *exports_; }
   WriteMarks& marks() noexcept { return *marks_; }
@@ -57,7 +48,7 @@ class DeviceMemory {
 
  private:
   std::shared_ptr<DeviceArena> arena_of(const platform::Gpu& device);
-  std::shared_ptr<DeviceArena> arena_of(std::uint32_t segment) const noexcept;
+  std::shared_ptr<DeviceArena> arena_of(SegmentId segment) const noexcept;
   std::vector<std::shared_ptr<DeviceArena>> arenas() const;
 
   const DeviceArenaOptions options_;

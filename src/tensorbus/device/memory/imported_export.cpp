@@ -57,7 +57,7 @@ void ImportedExport::add(ExportPart next) {
     fds_.clear();
     sizes_.clear();
   }
-  if (next_ > 0 && complete()) refuse("segment", next.segment);
+  if (next_ > 0 && complete()) refuse("segment", next.segment.number);
   require_sense(next);
   if (next.fd) {
     fds_.push_back(std::move(next.fd));

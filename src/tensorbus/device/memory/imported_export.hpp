@@ -15,7 +15,7 @@ namespace tensorbus::memory {
 
 // What an owner says of another allocator's memory, in one message or one for each chunk.
 struct ExportPart {
-  std::uint32_t segment = 0;
+  SegmentId segment = 0;
   std::uint32_t kind = 0;  // a platform::ForeignMemory::Kind
   std::uint64_t bytes = 0;
   platform::GpuUuid device{};

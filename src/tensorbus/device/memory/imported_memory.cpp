@@ -40,25 +40,26 @@ ImportedMemory::~ImportedMemory() {
   for (Ref& mapping : retired_) timeline_->keep(std::move(mapping));
 }
 
-void ImportedMemory::add(std::uint32_t id, Grant grant, platform::Fd fd, std::size_t bytes,
+void ImportedMemory::add(SegmentId id, Grant grant, platform::Fd fd, std::size_t bytes,
                          const platform::GpuUuid& device) {
-  if (!DeviceMemory::is_number(id) || DeviceExports::is_number(id) || bytes == 0)
-    throw Error(Code::kProtocol, "DEVICE_SEGMENT.segment: " + std::to_string(id) + " of " +
+  if (id.kind() != SegmentKind::kDevice || bytes == 0)
+    throw Error(Code::kProtocol, "DEVICE_SEGMENT.segment: " + std::to_string(id.number) + " of " +
                                      std::to_string(bytes) + " bytes");
   const platform::MutexLock lock(mutex_);
   if (segments_.size() >= kMostSegments)
     throw Error(Code::kProtocol, "DEVICE_SEGMENT.segment: more than an owner can need");
   if (segments_.contains({id, grant}))
-    throw Error(Code::kProtocol, "DEVICE_SEGMENT.segment: " + std::to_string(id) + " came twice");
+    throw Error(Code::kProtocol,
+                "DEVICE_SEGMENT.segment: " + std::to_string(id.number) + " came twice");
   Segment segment{std::move(fd), bytes, device};
   segment.descriptors.push_back(account_.take({.descriptors = 1}));
   segments_.emplace(Name(id, grant), std::move(segment));
 }
 
 void ImportedMemory::add_export(const Id& owner, bool ours, ExportPart part) {
-  const std::uint32_t id = part.segment;
-  if (!DeviceExports::is_number(id))
-    throw Error(Code::kProtocol, "DEVICE_EXPORT.segment: " + std::to_string(id));
+  const SegmentId id = part.segment;
+  if (id.kind() != SegmentKind::kForeign)
+    throw Error(Code::kProtocol, "DEVICE_EXPORT.segment: " + std::to_string(id.number));
   const platform::MutexLock lock(mutex_);
   let_go_of_unused();
   std::size_t descriptors = 0;
@@ -82,7 +83,7 @@ void ImportedMemory::add_export(const Id& owner, bool ours, ExportPart part) {
   segment.foreign = std::move(fresh);
 }
 
-void ImportedMemory::retire(std::uint32_t id) {
+void ImportedMemory::retire(SegmentId id) {
   std::array<decltype(segments_)::node_type, 2> gone;  // without our mutex: somebody may be told
   const platform::MutexLock lock(mutex_);
   let_go_of_unused();
@@ -119,12 +120,12 @@ void ImportedMemory::let_go_of_unused() {
   });
 }
 
-bool ImportedMemory::has(std::uint32_t id, Grant grant) const noexcept {
+bool ImportedMemory::has(SegmentId id, Grant grant) const noexcept {
   const platform::MutexLock lock(mutex_);
   return segments_.contains({id, grant});
 }
 
-SharedSegment ImportedMemory::hand_on(std::uint32_t id, Grant grant) const {
+SharedSegment ImportedMemory::hand_on(SegmentId id, Grant grant) const {
   const platform::MutexLock lock(mutex_);
   const auto found = segments_.find({id, grant});
   if (found == segments_.end() || found->second.foreign)
@@ -151,7 +152,7 @@ void ImportedMemory::start_device_of(const Name& name) {
   }
 }
 
-ImportedMemory::Ref ImportedMemory::find(std::uint32_t id, Grant grant) {
+ImportedMemory::Ref ImportedMemory::find(SegmentId id, Grant grant) {
   enter();
   start_device_of({id, grant});
   const platform::MutexLock lock(mutex_);
@@ -173,7 +174,7 @@ ImportedMemory::Ref ImportedMemory::find(std::uint32_t id, Grant grant) {
   return segment.mapping;
 }
 
-bool ImportedMemory::is_usable(std::uint32_t id, Grant grant) const noexcept {
+bool ImportedMemory::is_usable(SegmentId id, Grant grant) const noexcept {
   const platform::MutexLock lock(mutex_);
   const auto found = segments_.find({id, grant});
   return found == segments_.end() || !found->second.unusable;

@@ -39,29 +39,29 @@ class ImportedMemory {
 
   // Adds a segment, for the access `grant`; the owner may send a segment once for each grant.
   // Throws Error(kProtocol) for a number that came before, or if an owner cannot need so many.
-  void add(std::uint32_t id, Grant grant, platform::Fd fd, std::size_t bytes,
+  void add(SegmentId id, Grant grant, platform::Fd fd, std::size_t bytes,
            const platform::GpuUuid& device);
   // The same for memory of another allocator; see ImportedExport.
   void add_export(const Id& owner, bool ours, ExportPart part);
   // Sets a function for segments of pools. The object that it returns is released when the segment
   // is retired and closed. Called before any segment is added.
-  using Teller = std::function<std::shared_ptr<const void>(std::uint32_t segment)>;
+  using Teller = std::function<std::shared_ptr<const void>(SegmentId segment)>;
   void tell_closed_by(Teller teller) { teller_ = std::move(teller); }
   // Releases a segment when no lease has it and the streams that use it have finished.
-  void retire(std::uint32_t id);
+  void retire(SegmentId id);
   // The same for retired segments that leases still had. Returns false if leases still have some.
   bool let_go_of_retired();
   // Returns the mapping; empty if the owner's message has not come yet. Throws Error(kUnsupported)
   // if this process does not see the device or cannot use it (kForked, too), and the same again
   // without another try; Error(kProtocol) if it is no memory of that size.
-  Ref find(std::uint32_t id, Grant grant);
+  Ref find(SegmentId id, Grant grant);
   // Returns true if the owner's message has come.
-  bool has(std::uint32_t id, Grant grant) const noexcept;
+  bool has(SegmentId id, Grant grant) const noexcept;
   // Returns a descriptor of an arena's segment, for another process. Throws Error(kClosed) if there
   // is none, and for memory of another allocator, which ends with its owner.
-  SharedSegment hand_on(std::uint32_t id, Grant grant) const;
+  SharedSegment hand_on(SegmentId id, Grant grant) const;
   // Returns false if find() found that this process cannot use it. Tries nothing.
-  bool is_usable(std::uint32_t id, Grant grant) const noexcept;
+  bool is_usable(SegmentId id, Grant grant) const noexcept;
   // Returns true if this address lies in one of the mappings.
   bool covers(const std::byte* address) const noexcept;
   // The same for all mappings of all participants in this process.
@@ -88,7 +88,7 @@ class ImportedMemory {
     std::unique_ptr<ImportedExport> foreign{};
     std::vector<PeerCharge> descriptors{};
   };
-  using Name = std::pair<std::uint32_t, Grant>;
+  using Name = std::pair<SegmentId, Grant>;
   static Ref map(Segment& segment, Grant grant);
   void start_device_of(const Name& name);
   void let_go_of_unused() TB_REQUIRES(mutex_);

@@ -80,7 +80,7 @@ struct HostCopies::Copy {
 
   const std::shared_ptr<Notifier> notifier;
   // The source: a block that is published again has other bytes.
-  std::uint32_t segment = 0;
+  SegmentId segment = 0;
   std::uint64_t generation = 0;
   std::uint64_t write_mark = 0;
   std::uint64_t offset = 0;
@@ -136,7 +136,7 @@ void HostCopies::require_possible(const Range& range) const {
     throw Error(Code::kOutOfMemory, "a copy of " + std::to_string(range.bytes) +
                                         " bytes of device memory in host memory, whose budget is " +
                                         std::to_string(budget) +
-                                        ": raise budget_bytes (TENSORBUS_BUDGET)");
+                                        ": raise budget_bytes(TENSORBUS_BUDGET)");
 }
 
 // Returns false if there is no room now, but will be when other copies are no longer used.

@@ -11,13 +11,13 @@
 namespace tensorbus::memory {
 
 struct PinnedBlocks::Pinned {
-  Pinned(BorrowedSegments::Ref in, std::uint32_t number, Range part)
+  Pinned(BorrowedSegments::Ref in, SegmentId number, Range part)
       : mapping(std::move(in)), segment(number), range(part), pin(first(), part.bytes()) {}
   const std::byte* first() const noexcept { return mapping->data() + range.begin; }
   const std::byte* end() const noexcept { return mapping->data() + range.end; }
 
   const BorrowedSegments::Ref mapping;
-  const std::uint32_t segment;
+  const SegmentId segment;
   const Range range;
   const platform::HostPin pin;
   std::size_t users = 0;        // under mutex_, as the next
@@ -179,14 +179,14 @@ void PinnedBlocks::bound_idle(std::vector<Ref>& gone) {
 
 void PinnedBlocks::unpin(std::vector<Ref> gone) noexcept {
   for (Ref& pinned : gone) {
-    const std::uint32_t segment = pinned->segment;
+    const SegmentId segment = pinned->segment;
     const Range range = pinned->range;
     pinned.reset();  // unpin before release
     release(segment, range);
   }
 }
 
-void PinnedBlocks::release(std::uint32_t segment, Range part) noexcept {
+void PinnedBlocks::release(SegmentId segment, Range part) noexcept {
   try {
     tell_(segment, part);
   } catch (const std::exception&) {  // the owner keeps the pages until the connection ends

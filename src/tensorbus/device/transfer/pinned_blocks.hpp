@@ -31,7 +31,7 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
   static constexpr std::chrono::seconds kRefusedFor{1};
 
   struct Block {
-    std::uint32_t segment = 0;
+    SegmentId segment = 0;
     std::uint64_t offset = 0;  // of any byte of the block
     std::uint64_t generation = 0;
     auto operator<=>(const Block&) const = default;
@@ -43,7 +43,7 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
   };
 
   // `tell`: tells the owner that a part of a segment is no longer pinned.
-  using Tell = std::function<void(std::uint32_t segment, Range part)>;
+  using Tell = std::function<void(SegmentId segment, Range part)>;
   void tell_by(Tell tell);
 
   // Count subscribers that want pins. After the last has gone, only blocks in use stay pinned.
@@ -85,7 +85,7 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
       TB_REQUIRES(mutex_);
   void bound_idle(std::vector<Ref>& gone) TB_REQUIRES(mutex_);
   void unpin(std::vector<Ref> gone) noexcept TB_EXCLUDES(mutex_);
-  void release(std::uint32_t segment, Range part) noexcept TB_EXCLUDES(mutex_);
+  void release(SegmentId segment, Range part) noexcept TB_EXCLUDES(mutex_);
   bool keeps_idle() const noexcept { return subscribers_ != 0 && !owner_gone_; }
   void used_no_more(Ref pinned) noexcept TB_EXCLUDES(mutex_);
   void drop_idle() noexcept TB_EXCLUDES(mutex_);

@@ -28,7 +28,7 @@ std::optional<Place> Lease::place_of(const std::byte* first, std::size_t bytes) 
   return std::nullopt;
 }
 
-PeerMemory* Lease::memory_of(const Id& owner, std::uint32_t segment) const noexcept {
+PeerMemory* Lease::memory_of(const Id& owner, memory::SegmentId segment) const noexcept {
   for (const Place& place : places_)
     if (place.segment == segment && place.owner == owner) return place.memory;
   // Memory that was not used yet has no places.

@@ -19,7 +19,7 @@ struct Place {
   const std::byte* begin = nullptr;
   std::size_t bytes = 0;
   Id owner;
-  std::uint32_t segment = 0;
+  memory::SegmentId segment = 0;
   std::uint64_t offset = 0;  // of `begin`, in the segment
   std::uint64_t generation = 0;
   memory::Grant grant = memory::Grant::kRead;  // what this process may do with them
@@ -70,7 +70,7 @@ class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_
   const OneOrMany<Place>& places() const noexcept { return places_; }
   // Returns the memory of this owner, if this segment of it is leased here, else null. It lives as
   // long as the lease.
-  PeerMemory* memory_of(const Id& owner, std::uint32_t segment) const noexcept;
+  PeerMemory* memory_of(const Id& owner, memory::SegmentId segment) const noexcept;
   // Returns the place of these bytes, if all of them are leased here.
   std::optional<Place> place_of(const std::byte* first, std::size_t bytes) const;
 

@@ -74,18 +74,18 @@ class LeaseSource {
   bool forked() const noexcept { return fork_generation_ != platform::fork_generation(); }
 
   // For one thread at a time. Empty, or throws, as BorrowedSegments::find().
-  const memory::BorrowedSegments::Ref& find_segment(std::uint32_t id) {
+  const memory::BorrowedSegments::Ref& find_segment(memory::SegmentId id) {
     return last_segment_.find(segments_, id);
   }
   // Maps bytes of a segment again, as BorrowedSegments::map_own().
-  memory::BorrowedSegments::Ref map_own(std::uint32_t id, memory::Range range) const {
+  memory::BorrowedSegments::Ref map_own(memory::SegmentId id, memory::Range range) const {
     return segments_.map_own(id, range);
   }
-  memory::ImportedMemory::Ref find_device_memory(std::uint32_t id) {
+  memory::ImportedMemory::Ref find_device_memory(memory::SegmentId id) {
     return connected_->imported.find(id, grant_);
   }
   // Returns false if find_device_memory() found that this process cannot use it.
-  bool is_usable(std::uint32_t device_segment) const noexcept {
+  bool is_usable(memory::SegmentId device_segment) const noexcept {
     return connected_->imported.is_usable(device_segment, grant_);
   }
   bool covers(const std::byte* address) const {

@@ -23,7 +23,8 @@ class PublishedSample {
   }
   // `files`: segments of files in which it lies; `kept` keeps them mapped. `leases`: of its memory
   // that belongs to other owners.
-  explicit PublishedSample(OneOrMany<memory::BlockRef> blocks, OneOrMany<std::uint32_t> files = {},
+  explicit PublishedSample(OneOrMany<memory::BlockRef> blocks,
+                           OneOrMany<memory::SegmentId> files = {},
                            OneOrMany<std::shared_ptr<const void>> kept = {},
                            OneOrMany<std::shared_ptr<const Lease>> leases = {})
       : blocks_(std::move(blocks)),
@@ -45,7 +46,7 @@ class PublishedSample {
 
   const OneOrMany<memory::BlockRef>& blocks() const noexcept { return blocks_; }
   memory::Block& block() const noexcept { return **blocks_.begin(); }  // only if it has one
-  const OneOrMany<std::uint32_t>& files() const noexcept { return files_; }
+  const OneOrMany<memory::SegmentId>& files() const noexcept { return files_; }
   // Returns true if streams write some of it.
   bool on_device() const noexcept { return on_device_; }
   // Of other owners' GPU memory: whether its state is final; whether it is complete.
@@ -59,7 +60,7 @@ class PublishedSample {
   }
   // Returns the memory of another participant, if the sample lies in this segment of it, else null.
   // It lives as long as the sample.
-  PeerMemory* memory_of(const Id& owner, std::uint32_t segment) const noexcept {
+  PeerMemory* memory_of(const Id& owner, memory::SegmentId segment) const noexcept {
     for (const auto& lease : leases_)
       if (PeerMemory* const memory = lease->memory_of(owner, segment)) return memory;
     return nullptr;
@@ -67,7 +68,7 @@ class PublishedSample {
 
  private:
   OneOrMany<memory::BlockRef> blocks_;
-  OneOrMany<std::uint32_t> files_;
+  OneOrMany<memory::SegmentId> files_;
   OneOrMany<std::shared_ptr<const void>> kept_;
   OneOrMany<std::shared_ptr<const Lease>> leases_;
   bool on_device_ = false;

@@ -12,6 +12,7 @@
 #include "tensorbus/link/ring/link_segment.hpp"
 #include "tensorbus/link/wake/wake.hpp"
 #include "tensorbus/link/wire/channel.hpp"
+#include "tensorbus/link/wire/connection_messages.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::link {

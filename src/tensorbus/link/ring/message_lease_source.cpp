@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "tensorbus/link/lease/lease.hpp"
-#include "tensorbus/link/wire/control.hpp"
+#include "tensorbus/link/wire/lease_messages.hpp"
 #include "tensorbus/platform/kill_point.hpp"
 
 namespace tensorbus::link {

@@ -70,7 +70,7 @@ void OwnerLink::pass_segments(const PublishedRef& sample) {
     segments_->ensure_sent(block->segment(), grant_);
     last_segment_ = block->segment();
   }
-  for (const std::uint32_t file : sample->files()) segments_->ensure_sent(file, grant_);
+  for (const memory::SegmentId file : sample->files()) segments_->ensure_sent(file, grant_);
 }
 
 void OwnerLink::prepare(const PublishedRef& sample, const platform::GpuStream* writer) {

@@ -100,7 +100,8 @@ class OwnerLink {
   std::uint64_t oldest_ = 0;           // no position before this one is full
   std::uint64_t bad_returns_ = 0;
   bool broken_ = false;
-  std::uint32_t last_segment_ = kInlineSegment;  // the last segment that is known to be sent
+  memory::SegmentId last_segment_ =
+      memory::SegmentId::none();  // the last segment that is known to be sent
   Waker subscriber_;
   std::shared_ptr<SegmentSender> segments_;
   memory::Grant grant_;

@@ -23,7 +23,7 @@ constexpr std::chrono::seconds kTimeToDie{1};
 struct Rest {
   std::shared_ptr<Channel> channel{};
   std::shared_ptr<const platform::Fd> pidfd{};
-  std::map<std::uint32_t, PoolHolds::Hold> holds{};
+  std::map<memory::SegmentId, PoolHolds::Hold> holds{};
   std::optional<Clock::time_point> hung_up_at{};
 };
 
@@ -44,10 +44,10 @@ bool is_over(Rest& rest) {
 
 }  // namespace
 
-PoolHolds::Hold PoolHolds::take(std::uint32_t segment) {
+PoolHolds::Hold PoolHolds::take(memory::SegmentId segment) {
   auto found = holds_.extract(segment);
   if (!found)
-    throw Error(Code::kProtocol, "DEVICE_CLOSED.segment: " + std::to_string(segment) +
+    throw Error(Code::kProtocol, "DEVICE_CLOSED.segment: " + std::to_string(segment.number) +
                                      " was not sent, or is closed already");
   return std::move(found.mapped());
 }

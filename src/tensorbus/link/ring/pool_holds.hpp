@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tensorbus/link/wire/channel.hpp"
+#include "tensorbus/memory/segment_id.hpp"
 
 namespace tensorbus::link {
 
@@ -21,19 +22,19 @@ class PoolHolds {
   ~PoolHolds() { end(nullptr); }
 
   // Called before the segment is sent. If it throws std::bad_alloc, nothing has changed.
-  void add(std::uint32_t segment, Hold hold) { holds_.emplace(segment, std::move(hold)); }
+  void add(memory::SegmentId segment, Hold hold) { holds_.emplace(segment, std::move(hold)); }
   // Called if the segment was not sent after all.
-  void remove(std::uint32_t segment) noexcept { holds_.erase(segment); }
+  void remove(memory::SegmentId segment) noexcept { holds_.erase(segment); }
   // The borrower has closed the segment: the result may be released. Throws Error(kProtocol) if the
   // borrower does not have it.
-  Hold take(std::uint32_t segment);
+  Hold take(memory::SegmentId segment);
   // The borrower sends nothing more. What it has not closed is kept until it hangs up, which it
   // does after closing everything. If it died, `pidfd` says when; null if it has none.
   void end(std::shared_ptr<const platform::Fd> pidfd) noexcept;
 
  private:
   const std::shared_ptr<Channel> channel_;
-  std::map<std::uint32_t, Hold> holds_;
+  std::map<memory::SegmentId, Hold> holds_;
 };
 
 }  // namespace tensorbus::link

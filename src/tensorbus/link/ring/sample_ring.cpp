@@ -22,8 +22,8 @@ constexpr std::uint64_t taken(std::uint64_t position) { return 2 * position + 2;
 constexpr std::uint64_t position_of(std::uint64_t state) { return (state - 1) / 2; }
 
 // Returns how many words of an entry are in use.
-std::size_t words_in_use(std::uint32_t segment, std::uint32_t length) {
-  if (segment != kInlineSegment) return kHeadWords;
+std::size_t words_in_use(memory::SegmentId segment, std::uint32_t length) {
+  if (segment != memory::SegmentId::none()) return kHeadWords;
   const std::size_t bytes = std::min<std::size_t>(length, kInlineBytes);
   return kHeadWords + (bytes + kWordBytes - 1) / kWordBytes;
 }

@@ -6,24 +6,25 @@
 #include <cstdint>
 #include <span>
 
+#include "tensorbus/memory/segment_id.hpp"
+
 namespace tensorbus::link {
 
 inline constexpr std::size_t kInlineBytes = 64;
-inline constexpr std::uint32_t kInlineSegment = 0xffffffff;
 
 // The content of a slot beside its state. Offsets: docs/protocol.md, section 4.
 struct Entry {
   std::uint64_t sequence = 0;
   std::uint64_t timestamp_ns = 0;
   std::uint64_t token = 0;
-  std::uint32_t length = 0;                // of the descriptor, in bytes
-  std::uint32_t segment = kInlineSegment;  // the segment of the descriptor
+  std::uint32_t length = 0;                               // of the descriptor, in bytes
+  memory::SegmentId segment = memory::SegmentId::none();  // the segment of the descriptor
   std::uint64_t offset = 0;
   std::uint64_t fingerprint = 0;
   std::uint64_t timeline = 0;  // a packed mark; 0: complete, or in host memory
   std::array<std::byte, kInlineBytes> inline_bytes{};
 
-  bool is_inline() const noexcept { return segment == kInlineSegment; }
+  bool is_inline() const noexcept { return segment == memory::SegmentId::none(); }
 };
 
 // 128 bytes: two cache lines that the adjacent-line prefetcher fetches together. All words are

@@ -25,15 +25,15 @@ SegmentSender::SegmentSender(std::shared_ptr<Channel> channel, std::shared_ptr<m
 
 SegmentSender::~SegmentSender() { holds_.end(std::move(peer_)); }
 
-void SegmentSender::ensure_sent(std::uint32_t segment, memory::Grant grant) {
+void SegmentSender::ensure_sent(memory::SegmentId segment, memory::Grant grant) {
   const platform::MutexLock lock(mutex_);
   if (sent_.contains({segment, grant})) return;
   require_reader();
   decltype(sent_) one;  // allocates before the message is sent
   one.emplace(segment, grant);
-  if (memory::FileSegments::is_number(segment))
+  if (segment.kind() == memory::SegmentKind::kFile)
     send_file(segment, grant);
-  else if (memory::DeviceMemory::is_number(segment))
+  else if (segment.on_device())
     send_device_memory(segment, grant);
   else
     send_segment(segment, grant);
@@ -48,14 +48,14 @@ void SegmentSender::require_reader() const {
   if (unread != 0) account_.require_descriptors(1);
 }
 
-void SegmentSender::send_segment(std::uint32_t segment, memory::Grant grant) {
+void SegmentSender::send_segment(memory::SegmentId segment, memory::Grant grant) {
   memory::SharedSegment shared = arena_->share_segment(segment, grant);
   std::vector<platform::Fd> fds;
   fds.push_back(std::move(shared.fd));
   channel_->send(SegmentMessage{segment, shared.bytes, as_field(grant)}, std::move(fds));
 }
 
-void SegmentSender::send_file(std::uint32_t segment, memory::Grant grant) {
+void SegmentSender::send_file(memory::SegmentId segment, memory::Grant grant) {
   const auto file = arena_->files().find(segment);
   if (!file) throw Error(Code::kClosed, "a file that is not mapped any more");
   std::vector<platform::Fd> fds;
@@ -66,9 +66,9 @@ void SegmentSender::send_file(std::uint32_t segment, memory::Grant grant) {
       std::move(fds));
 }
 
-void SegmentSender::send_device_memory(std::uint32_t segment, memory::Grant grant) {
+void SegmentSender::send_device_memory(memory::SegmentId segment, memory::Grant grant) {
   (void)timeline();  // a peer with device memory also has the timeline
-  if (memory::DeviceExports::is_number(segment)) return send_export(segment);
+  if (segment.kind() == memory::SegmentKind::kForeign) return send_export(segment);
   memory::SharedSegment shared = device_memory_->share_segment(segment);
   std::vector<platform::Fd> fds;
   fds.push_back(std::move(shared.fd));
@@ -76,7 +76,7 @@ void SegmentSender::send_device_memory(std::uint32_t segment, memory::Grant gran
                  std::move(fds));
 }
 
-void SegmentSender::send_export(std::uint32_t segment) {
+void SegmentSender::send_export(memory::SegmentId segment) {
   using Kind = platform::ForeignMemory::Kind;
   const auto shared = device_memory_->exports().memory_of(segment);
   DeviceExport message{.segment = segment,
@@ -165,7 +165,7 @@ void SegmentSender::keep_until(std::uint64_t packed_mark, PublishedRef sample) n
   }
 }
 
-void SegmentSender::retire(std::uint32_t segment) {
+void SegmentSender::retire(memory::SegmentId segment) {
   const platform::MutexLock lock(mutex_);
   const bool sent = sent_.contains({segment, memory::Grant::kRead}) ||
                     sent_.contains({segment, memory::Grant::kWrite}) || begun_.contains(segment);
@@ -176,7 +176,7 @@ void SegmentSender::retire(std::uint32_t segment) {
   begun_.erase(segment);
 }
 
-void SegmentSender::closed(std::uint32_t segment) {
+void SegmentSender::closed(memory::SegmentId segment) {
   PoolHolds::Hold gone;  // goes without our mutex
   const platform::MutexLock lock(mutex_);
   gone = holds_.take(segment);

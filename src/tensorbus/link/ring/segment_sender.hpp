@@ -10,6 +10,7 @@
 #include "tensorbus/link/lease/published_sample.hpp"
 #include "tensorbus/link/ring/pool_holds.hpp"
 #include "tensorbus/link/wire/channel.hpp"
+#include "tensorbus/link/wire/memory_messages.hpp"
 #include "tensorbus/memory/host/arena.hpp"
 #include "tensorbus/memory/peer_budget.hpp"
 #include "tensorbus/platform/mutex.hpp"
@@ -36,10 +37,10 @@ class SegmentSender {
 
   // Throws Error(kOutOfMemory) if no descriptor is left to send it by, Error(kSystem) if the
   // borrower has not read what it was sent before.
-  void ensure_sent(std::uint32_t segment, memory::Grant grant);
-  void retire(std::uint32_t segment);
+  void ensure_sent(memory::SegmentId segment, memory::Grant grant);
+  void retire(memory::SegmentId segment);
   // The peer has closed a segment of a pool. Throws Error(kProtocol) if the peer does not have it.
-  void closed(std::uint32_t segment);
+  void closed(memory::SegmentId segment);
 
   // Returns a mark of the connection's timeline for when the sample is complete; none for a sample
   // in host memory. `writer`: the stream that is known to write it last. Throws what ensure_sent()
@@ -53,15 +54,15 @@ class SegmentSender {
 
  private:
   void require_reader() const TB_REQUIRES(mutex_);
-  void send_device_memory(std::uint32_t segment, memory::Grant grant) TB_REQUIRES(mutex_);
-  void send_export(std::uint32_t segment) TB_REQUIRES(mutex_);
+  void send_device_memory(memory::SegmentId segment, memory::Grant grant) TB_REQUIRES(mutex_);
+  void send_export(memory::SegmentId segment) TB_REQUIRES(mutex_);
   void send_pooled(const DeviceExport& message, const platform::ForeignMemory& memory)
       TB_REQUIRES(mutex_);
   void send_chunks(DeviceExport message, const platform::ForeignMemory& memory) TB_REQUIRES(mutex_);
   memory::Timeline& timeline() TB_REQUIRES(mutex_);
 
-  void send_segment(std::uint32_t segment, memory::Grant grant);
-  void send_file(std::uint32_t segment, memory::Grant grant);
+  void send_segment(memory::SegmentId segment, memory::Grant grant);
+  void send_file(memory::SegmentId segment, memory::Grant grant);
 
   std::shared_ptr<Channel> channel_;
   std::shared_ptr<memory::Arena> arena_;
@@ -73,9 +74,9 @@ class SegmentSender {
   std::unique_ptr<memory::Timeline> made_ TB_GUARDED_BY(mutex_);
   // The same; read without our mutex. Release pairs with acquire.
   std::atomic<memory::Timeline*> timeline_{nullptr};
-  std::set<std::pair<std::uint32_t, memory::Grant>> sent_ TB_GUARDED_BY(mutex_);
+  std::set<std::pair<memory::SegmentId, memory::Grant>> sent_ TB_GUARDED_BY(mutex_);
   // Rows of chunks, of which some may be at the peer.
-  std::set<std::uint32_t> begun_ TB_GUARDED_BY(mutex_);
+  std::set<memory::SegmentId> begun_ TB_GUARDED_BY(mutex_);
   PoolHolds holds_ TB_GUARDED_BY(mutex_);
 };
 

@@ -86,12 +86,18 @@ Channel::State Channel::receive(Received& received) {
   return State::kMessage;
 }
 
+void Channel::Received::require_fds(std::size_t least, std::size_t most) const {
+  const std::size_t count = datagram.fds.size();
+  if (count >= least && count <= most) return;
+  const std::string up_to = most != least ? " to " + std::to_string(most) : "";
+  throw Error(Code::kProtocol, "control message of type " +
+                                   std::to_string(static_cast<int>(header.type)) + ": " +
+                                   std::to_string(count) + " descriptors, expected " +
+                                   std::to_string(least) + up_to);
+}
+
 platform::Fd Channel::Received::take_fd(std::size_t i, std::size_t count) {
-  if (datagram.fds.size() != count)
-    throw Error(Code::kProtocol, "control message of type " +
-                                     std::to_string(static_cast<int>(header.type)) + ": " +
-                                     std::to_string(datagram.fds.size()) +
-                                     " descriptors, expected " + std::to_string(count));
+  require_fds(count, count);
   return platform::duplicate(datagram.fds[i].get());  // the message may be handled once more
 }
 

@@ -80,6 +80,8 @@ class Channel {
     Message as() const {
       return decode_control<Message>(datagram.bytes);
     }
+    // Throws Error(kProtocol) if another number of descriptors came with it.
+    void require_fds(std::size_t least, std::size_t most) const;
     // The only descriptor, or the i-th of `count`. Throws Error(kProtocol) for any other number.
     platform::Fd take_fd(std::size_t i = 0, std::size_t count = 1);
   };

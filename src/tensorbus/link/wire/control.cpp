@@ -18,6 +18,10 @@ ControlHeader decode_control_header(std::span<const std::byte> datagram) {
   return header;
 }
 
+Error unexpected_message(ControlType type) {
+  return {Code::kProtocol, "unexpected message of type " + std::to_string(static_cast<int>(type))};
+}
+
 Code code_of(std::uint32_t code) {
   if (code > static_cast<std::uint32_t>(Code::kTypeMismatch))
     throw Error(Code::kProtocol, "code: " + std::to_string(code));

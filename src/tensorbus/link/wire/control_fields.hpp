@@ -18,10 +18,22 @@ namespace tensorbus::link {
 
 namespace internal {
 
+struct AnyArchive {
+  void operator()(auto&...) {}
+};
+
+}  // namespace internal
+
+// Something that lists its fields in visit(). They may have fields in turn.
+template <typename Some>
+concept HasFields = requires(Some& some, internal::AnyArchive& archive) { some.visit(archive); };
+
+namespace internal {
+
 class ControlWriter {
  public:
   std::vector<std::byte> bytes;
-  void operator()(const auto&... fields) { (put(fields), ...); }
+  void operator()(auto&... fields) { (put(fields), ...); }
 
  private:
   void put(const Id& id) { raw(id.bytes.data(), id.bytes.size()); }
@@ -35,10 +47,11 @@ class ControlWriter {
     raw(text.data(), text.size());
   }
   template <typename Part>
-  void put(const std::vector<Part>& parts) {
+  void put(std::vector<Part>& parts) {
     put(static_cast<std::uint32_t>(parts.size()));
-    for (Part part : parts) part.visit(*this);
+    for (Part& part : parts) put(part);
   }
+  void put(HasFields auto& part) { part.visit(*this); }
   void raw(const void* data, std::size_t count) {
     const auto* from = static_cast<const std::byte*>(data);
     bytes.insert(bytes.end(), from, from + count);
@@ -72,8 +85,9 @@ class ControlReader {
     get(count);
     if (count > rest_.size()) throw Error(Code::kProtocol, "control message: cut short");
     parts.resize(count);
-    for (Part& part : parts) part.visit(*this);
+    for (Part& part : parts) get(part);
   }
+  void get(HasFields auto& part) { part.visit(*this); }
   std::span<const std::byte> take(std::size_t count) {
     if (count > rest_.size()) throw Error(Code::kProtocol, "control message: cut short");
     const auto part = rest_.first(count);

@@ -6,6 +6,7 @@
 
 #include "tensorbus/link/wake/wake.hpp"
 #include "tensorbus/link/wire/channel.hpp"
+#include "tensorbus/link/wire/connection_messages.hpp"
 #include "tensorbus/memory/peer_budget.hpp"
 #include "tensorbus/platform/fd.hpp"
 

@@ -11,7 +11,7 @@ namespace tensorbus::memory {
 // belongs to the parent.
 class FileSegments::Unmapping {
  public:
-  Unmapping(std::weak_ptr<Registry> registry, std::uint32_t number)
+  Unmapping(std::weak_ptr<Registry> registry, SegmentId number)
       : registry_(std::move(registry)), number_(number) {}
   Unmapping(const Unmapping&) = delete;
   Unmapping& operator=(const Unmapping&) = delete;
@@ -22,11 +22,11 @@ class FileSegments::Unmapping {
 
  private:
   const std::weak_ptr<Registry> registry_;
-  const std::uint32_t number_;
+  const SegmentId number_;
   const std::uint32_t made_in_ = platform::fork_generation();
 };
 
-void FileSegments::Registry::retire(std::uint32_t number) noexcept {
+void FileSegments::Registry::retire(SegmentId number) noexcept {
   const platform::MutexLock lock(mutex);
   if (files.erase(number) == 0) return;
   retired.push_back(number);
@@ -43,7 +43,7 @@ bool is(const std::weak_ptr<const MappedFile>& known,
 
 }  // namespace
 
-std::uint32_t FileSegments::number_of(const std::shared_ptr<const MappedFile>& file) {
+SegmentId FileSegments::number_of(const std::shared_ptr<const MappedFile>& file) {
   std::shared_ptr<const Unmapping> unmapping;  // goes without the lock, if there is no memory
   const platform::MutexLock lock(registry_->mutex);
   auto& files = registry_->files;
@@ -51,22 +51,24 @@ std::uint32_t FileSegments::number_of(const std::shared_ptr<const MappedFile>& f
                                   [&](const auto& item) { return is(item.second, file); });
   if (known != files.end()) return known->first;
   registry_->retired.reserve(registry_->retired.size() + files.size() + 1);
-  unmapping = std::make_shared<const Unmapping>(registry_, registry_->next);
+  const SegmentId number = SegmentId::file(registry_->next);
+  unmapping = std::make_shared<const Unmapping>(registry_, number);
   file->keep_until_unmapped(unmapping);
-  files.emplace(registry_->next, file);
-  return registry_->next++;
+  files.emplace(number, file);
+  ++registry_->next;
+  return number;
 }
 
-std::shared_ptr<const MappedFile> FileSegments::find(std::uint32_t number) const {
+std::shared_ptr<const MappedFile> FileSegments::find(SegmentId number) const {
   const platform::MutexLock lock(registry_->mutex);
   const auto found = registry_->files.find(number);
   return found == registry_->files.end() ? nullptr : found->second.lock();
 }
 
-std::vector<std::uint32_t> FileSegments::take_retired() {
+std::vector<SegmentId> FileSegments::take_retired() {
   const platform::MutexLock lock(registry_->mutex);
   if (registry_->retired.empty()) return {};
-  std::vector<std::uint32_t> room;
+  std::vector<SegmentId> room;
   room.reserve(registry_->files.size());
   return std::exchange(registry_->retired, std::move(room));
 }

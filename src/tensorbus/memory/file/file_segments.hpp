@@ -10,6 +10,7 @@
 
 #include "tensorbus/memory/file/mapped_file.hpp"
 #include "tensorbus/memory/grant.hpp"
+#include "tensorbus/memory/segment_id.hpp"
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
@@ -20,14 +21,11 @@ namespace tensorbus::memory {
 // mapped in this process; then its number is retired. Thread-safe.
 class FileSegments {
  public:
-  static constexpr std::uint32_t kFirst = 0x80000000;  // the arena's numbers never reach this
-  static bool is_number(std::uint32_t segment) noexcept { return segment >= kFirst; }
-
-  std::uint32_t number_of(const std::shared_ptr<const MappedFile>& file);
+  SegmentId number_of(const std::shared_ptr<const MappedFile>& file);
   // Returns null if it is no longer mapped.
-  std::shared_ptr<const MappedFile> find(std::uint32_t number) const;
+  std::shared_ptr<const MappedFile> find(SegmentId number) const;
   // Returns the numbers that were retired since the last call.
-  std::vector<std::uint32_t> take_retired();
+  std::vector<SegmentId> take_retired();
   // Sets a function that is called after a number was retired, by the thread that unmapped the
   // file. It must not call this object.
   void on_retired(std::function<void()> listener);
@@ -35,13 +33,13 @@ class FileSegments {
  private:
   struct Registry {
     platform::Mutex mutex;
-    std::map<std::uint32_t, std::weak_ptr<const MappedFile>> files TB_GUARDED_BY(mutex);
+    std::map<SegmentId, std::weak_ptr<const MappedFile>> files TB_GUARDED_BY(mutex);
     // Has room for every file that there is.
-    std::vector<std::uint32_t> retired TB_GUARDED_BY(mutex);
+    std::vector<SegmentId> retired TB_GUARDED_BY(mutex);
     std::function<void()> listener TB_GUARDED_BY(mutex);
-    std::uint32_t next TB_GUARDED_BY(mutex) = kFirst;
+    std::uint32_t next TB_GUARDED_BY(mutex) = 0;
 
-    void retire(std::uint32_t number) noexcept;
+    void retire(SegmentId number) noexcept;
   };
   class Unmapping;
 

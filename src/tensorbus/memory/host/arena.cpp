@@ -43,13 +43,13 @@ ArenaOptions completed(ArenaOptions options) {
 }
 
 std::string mebibytes(std::size_t bytes) {
-  return std::to_string(bytes) + " bytes (" + std::to_string(bytes >> 20) + " MiB)";
+  return std::to_string(bytes) + " bytes(" + std::to_string(bytes >> 20) + " MiB)";
 }
 
 std::string for_children(std::size_t bytes) {
   if (bytes == 0) return "";
   return ", " + mebibytes(bytes) +
-         " of them memory that a forked child of this process still holds (until it ends or calls "
+         " of them memory that a forked child of this process still holds(until it ends or calls "
          "exec)";
 }
 
@@ -87,7 +87,7 @@ BlockRef Arena::allocate(std::size_t bytes, PoolId pool) {
   if (bytes > options_.budget_bytes)
     throw Error(Code::kOutOfMemory, mebibytes(bytes) + " asked for, but the byte budget is " +
                                         mebibytes(options_.budget_bytes) +
-                                        ": raise budget_bytes (TENSORBUS_BUDGET)");
+                                        ": raise budget_bytes(TENSORBUS_BUDGET)");
   const platform::MutexLock lock(mutex_);
   if (BlockRef block = blocks_.wake(rounded(bytes), pool, shared_from_this())) {
     platform::kill_point("loan.allocated");
@@ -129,12 +129,12 @@ FreeExtents::Taken Arena::take_extent(std::size_t bytes, PoolId id) {
   give_back(*std::move(taken), id);
   throw Error(Code::kOutOfMemory,
               "the kernel has no " + mebibytes(bytes) +
-                  " of shared memory: the memory of this machine, or of a cgroup (memory.max), is "
-                  "used up. Let go of some, or raise the limit");
+                  " of shared memory: the memory of this machine, or of a cgroup(memory.max), is "
+                  "used up.Let go of some, or raise the limit");
 }
 
 void Arena::give_back(FreeExtents::Taken taken, PoolId id) noexcept {
-  const std::uint32_t segment = taken.extent.segment;
+  const SegmentId segment = taken.extent.segment;
   pool(id).free.give_back(std::move(taken));
   retire_if_empty(segment);
 }
@@ -145,7 +145,7 @@ void Arena::grow_for(std::size_t bytes, PoolId pool_id) {
   const std::size_t limit = platform::max_file_bytes() / page * page;
   const std::size_t wanted = std::max(options_.segment_bytes, whole_pages(bytes));
   const std::size_t segment_bytes = std::max(bytes, std::min(wanted, limit));
-  const std::uint32_t id = next_segment_++;
+  const SegmentId id = SegmentId::host(next_segment_++);
   retired_.reserve(retired_.size() + segments_.size() + 1);
   const auto at = segments_.try_emplace(id, id, segment_bytes, pool_id).first;
   try {
@@ -181,7 +181,7 @@ void Arena::require_room(std::size_t bytes, std::size_t asked) {
                 mebibytes(asked) + " asked for, but " + mebibytes(blocks_.bytes()) +
                     " of the byte budget of " + mebibytes(options_.budget_bytes) + " are in use" +
                     for_children(inherited_bytes_) +
-                    ": wait for subscribers to let go, or raise budget_bytes (TENSORBUS_BUDGET)");
+                    ": wait for subscribers to let go, or raise budget_bytes(TENSORBUS_BUDGET)");
   const platform::MemoryRoom room = platform::memory_room();
   if (bytes > room.bytes)
     throw Error(Code::kOutOfMemory, mebibytes(asked) + " asked for, but " + room.limit +
@@ -265,7 +265,7 @@ void Arena::trim(const FreeExtents& free, std::size_t reserved_target) noexcept 
 
 // Returns the end of a range, down to the last pinned part. If the pinned part reaches the end of
 // the range, returns an empty range where the pinned part begins.
-Range Arena::unpinned_end(std::uint32_t segment, Range range) const noexcept {
+Range Arena::unpinned_end(SegmentId segment, Range range) const noexcept {
   const auto [begin, end] = pinned_.equal_range(segment);
   Range part = range;
   for (auto at = begin; at != end; ++at) {
@@ -280,8 +280,7 @@ Range Arena::unpinned_end(std::uint32_t segment, Range range) const noexcept {
   return part;
 }
 
-std::optional<Range> Arena::pin(std::uint32_t segment, std::uint64_t offset,
-                                std::uint64_t generation) {
+std::optional<Range> Arena::pin(SegmentId segment, std::uint64_t offset, std::uint64_t generation) {
   const std::size_t page = platform::page_bytes();
   const BlockRef block = find(segment, offset, generation);  // released after the lock
   if (!block || block->offset() % page != 0 || block->bytes() % page != 0) return std::nullopt;
@@ -293,7 +292,7 @@ std::optional<Range> Arena::pin(std::uint32_t segment, std::uint64_t offset,
   return part;
 }
 
-void Arena::unpin(std::uint32_t segment, Range part) noexcept {
+void Arena::unpin(SegmentId segment, Range part) noexcept {
   const platform::MutexLock lock(mutex_);
   const auto [begin, end] = pinned_.equal_range(segment);
   const auto found =
@@ -307,7 +306,7 @@ void Arena::unpin(std::uint32_t segment, Range part) noexcept {
 
 // Removes a segment if nothing of it is in use or warm; the last segment of a pool stays. In a
 // closed pool each goes when nothing of it is in use or pinned, and the pool with the last.
-void Arena::retire_if_empty(std::uint32_t id) noexcept {
+void Arena::retire_if_empty(SegmentId id) noexcept {
   const auto found = segments_.find(id);
   if (found == segments_.end()) return;
   const Segment& segment = found->second;
@@ -329,23 +328,23 @@ BlockRef Arena::find(const void* address) const noexcept {
   return blocks_.find(address);
 }
 
-BlockRef Arena::find(std::uint32_t segment, std::uint64_t offset,
+BlockRef Arena::find(SegmentId segment, std::uint64_t offset,
                      std::uint64_t generation) const noexcept {
   if (generation == 0) return {};  // no block has it
   const platform::MutexLock lock(mutex_);
   return blocks_.find(segment, offset, generation);
 }
 
-SharedSegment Arena::share_segment(std::uint32_t id, Grant grant) const {
+SharedSegment Arena::share_segment(SegmentId id, Grant grant) const {
   const platform::MutexLock lock(mutex_);
   const Segment& segment = segments_.at(id);
   return {segment.descriptor(grant), segment.bytes()};
 }
 
-std::vector<std::uint32_t> Arena::take_retired() {
+std::vector<SegmentId> Arena::take_retired() {
   const platform::MutexLock lock(mutex_);
   if (retired_.empty()) return {};
-  std::vector<std::uint32_t> room;
+  std::vector<SegmentId> room;
   room.reserve(segments_.size());
   return std::exchange(retired_, std::move(room));
 }

@@ -55,23 +55,22 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
   BlockRef find(const void* address) const noexcept;
 
   // Returns the block that a borrower names; an empty reference if it does not exist, or no longer.
-  BlockRef find(std::uint32_t segment, std::uint64_t offset,
-                std::uint64_t generation) const noexcept;
+  BlockRef find(SegmentId segment, std::uint64_t offset, std::uint64_t generation) const noexcept;
 
   // Keeps the pages of a block, also after the block was freed: a borrower lets GPUs read there
   // (PIN). Only blocks with whole pages can be pinned, and at most half of the budget; else the
   // result is empty. Each pin is undone once.
-  std::optional<Range> pin(std::uint32_t segment, std::uint64_t offset, std::uint64_t generation);
-  void unpin(std::uint32_t segment, Range part) noexcept;
+  std::optional<Range> pin(SegmentId segment, std::uint64_t offset, std::uint64_t generation);
+  void unpin(SegmentId segment, Range part) noexcept;
 
   // Files that are lent like segments.
   FileSegments& files() const noexcept { return files_; }
 
   // Returns a descriptor of a segment that has blocks; for writing only if the pool allows it.
-  SharedSegment share_segment(std::uint32_t id, Grant grant = Grant::kRead) const;
+  SharedSegment share_segment(SegmentId id, Grant grant = Grant::kRead) const;
 
   // Returns the segments that were removed since the last call; borrowers must be told.
-  std::vector<std::uint32_t> take_retired();
+  std::vector<SegmentId> take_retired();
   // `listener` is called whenever there are such segments, in any thread and under our mutex. It
   // must not throw.
   void on_retired(std::function<void()> listener);
@@ -107,23 +106,23 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
   void keep_warm_limit() noexcept TB_REQUIRES(mutex_);
   void trim(std::size_t reserved_target) noexcept TB_REQUIRES(mutex_);
   void trim(const FreeExtents& free, std::size_t reserved_target) noexcept TB_REQUIRES(mutex_);
-  void retire_if_empty(std::uint32_t segment) noexcept TB_REQUIRES(mutex_);
-  Range unpinned_end(std::uint32_t segment, Range range) const noexcept TB_REQUIRES(mutex_);
+  void retire_if_empty(SegmentId segment) noexcept TB_REQUIRES(mutex_);
+  Range unpinned_end(SegmentId segment, Range range) const noexcept TB_REQUIRES(mutex_);
 
   const ArenaOptions options_;
   mutable FileSegments files_;
   mutable platform::Mutex mutex_;
-  std::map<std::uint32_t, Segment> segments_ TB_GUARDED_BY(mutex_);
+  std::map<SegmentId, Segment> segments_ TB_GUARDED_BY(mutex_);
   LivingBlocks blocks_ TB_GUARDED_BY(mutex_);
   std::map<PoolId, Pool> pools_ TB_GUARDED_BY(mutex_);
   std::uint32_t next_pool_ TB_GUARDED_BY(mutex_) = 1;
   // Has room for every segment that there is.
-  std::vector<std::uint32_t> retired_ TB_GUARDED_BY(mutex_);
+  std::vector<SegmentId> retired_ TB_GUARDED_BY(mutex_);
   std::function<void()> retired_listener_ TB_GUARDED_BY(mutex_);
   std::uint32_t next_segment_ TB_GUARDED_BY(mutex_) = 0;
   std::size_t reserved_bytes_ TB_GUARDED_BY(mutex_) = 0;
   // By segment; may be several times the same.
-  std::multimap<std::uint32_t, Range> pinned_ TB_GUARDED_BY(mutex_);
+  std::multimap<SegmentId, Range> pinned_ TB_GUARDED_BY(mutex_);
   std::size_t pinned_bytes_ TB_GUARDED_BY(mutex_) = 0;
   std::size_t inherited_bytes_ TB_GUARDED_BY(mutex_) = 0;
   bool closed_ TB_GUARDED_BY(mutex_) = false;

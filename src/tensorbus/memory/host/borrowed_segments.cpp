@@ -49,14 +49,13 @@ BorrowedSegments::Ref mapped(const platform::Fd& fd, Range range, Access access,
 
 }  // namespace
 
-void BorrowedSegments::add(std::uint32_t id, platform::Fd fd, std::size_t bytes) {
+void BorrowedSegments::add(SegmentId id, platform::Fd fd, std::size_t bytes) {
   platform::verify_sealed_memfd(fd.get(), bytes, "SEGMENT.segment");
   if (grant_ == Grant::kWrite) platform::verify_writable(fd.get(), "SEGMENT.segment");
   enter(id, {nullptr, std::move(fd), bytes});
 }
 
-void BorrowedSegments::add_file(std::uint32_t id, platform::Fd fd, std::size_t bytes,
-                                FileRange file) {
+void BorrowedSegments::add_file(SegmentId id, platform::Fd fd, std::size_t bytes, FileRange file) {
   struct stat status{};
   if (::fstat(fd.get(), &status) < 0 || !S_ISREG(status.st_mode))
     throw Error(Code::kProtocol, "FILE.segment: not a regular file");
@@ -68,11 +67,11 @@ void BorrowedSegments::add_file(std::uint32_t id, platform::Fd fd, std::size_t b
   enter(id, {nullptr, std::move(fd), bytes, std::move(file)});
 }
 
-void BorrowedSegments::enter(std::uint32_t id, Segment segment) {
+void BorrowedSegments::enter(SegmentId id, Segment segment) {
   const std::size_t bytes = segment.bytes;
   const platform::MutexLock lock(mutex_);
   if (segments_.contains(id))
-    throw Error(Code::kProtocol, "SEGMENT.segment: " + std::to_string(id) + " came twice");
+    throw Error(Code::kProtocol, "SEGMENT.segment: " + std::to_string(id.number) + " came twice");
   if (segments_.size() == kMostSegments || bytes > kMostBytes - bytes_)
     throw Error(Code::kProtocol, "SEGMENT.bytes: more segments than one participant can need");
   segment.descriptor = account_.take({.descriptors = 1});
@@ -95,7 +94,7 @@ void BorrowedSegments::map(Segment& segment) const {
   segment.mapping = {paid, paid->mapping.get()};
 }
 
-void BorrowedSegments::retire(std::uint32_t id) {
+void BorrowedSegments::retire(SegmentId id) {
   const platform::MutexLock lock(mutex_);
   const auto found = segments_.find(id);
   if (found == segments_.end()) return;
@@ -104,7 +103,7 @@ void BorrowedSegments::retire(std::uint32_t id) {
   retirements_.fetch_add(1, std::memory_order_relaxed);
 }
 
-BorrowedSegments::Ref BorrowedSegments::find(std::uint32_t id) const {
+BorrowedSegments::Ref BorrowedSegments::find(SegmentId id) const {
   const platform::MutexLock lock(mutex_);
   const auto found = segments_.find(id);
   if (found == segments_.end()) return nullptr;
@@ -120,20 +119,20 @@ bool BorrowedSegments::covers(const std::byte* address) const noexcept {
   });
 }
 
-SharedSegment BorrowedSegments::hand_on(std::uint32_t id) const {
+SharedSegment BorrowedSegments::hand_on(SegmentId id) const {
   const platform::MutexLock lock(mutex_);
   const auto found = segments_.find(id);
   if (found == segments_.end())
-    throw Error(Code::kClosed, "segment " + std::to_string(id) + " is not here");
+    throw Error(Code::kClosed, "segment " + std::to_string(id.number) + " is not here");
   return {platform::duplicate(found->second.fd.get()), found->second.bytes, found->second.file};
 }
 
-BorrowedSegments::Ref BorrowedSegments::map_own(std::uint32_t id, Range range) const {
+BorrowedSegments::Ref BorrowedSegments::map_own(SegmentId id, Range range) const {
   const platform::MutexLock lock(mutex_);
   const auto found = segments_.find(id);
   // A correct owner never retires a leased segment.
   if (found == segments_.end())
-    throw Error(Code::kProtocol, "RETIRED.segment: " + std::to_string(id) + " is leased");
+    throw Error(Code::kProtocol, "RETIRED.segment: " + std::to_string(id.number) + " is leased");
   return mapped(found->second.fd, range, Access::kCopyOnWrite, found->second.file);
 }
 

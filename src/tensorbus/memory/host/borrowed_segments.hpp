@@ -11,6 +11,7 @@
 #include "tensorbus/memory/grant.hpp"
 #include "tensorbus/memory/peer_budget.hpp"
 #include "tensorbus/memory/ranges.hpp"
+#include "tensorbus/memory/segment_id.hpp"
 #include "tensorbus/memory/shared_segment.hpp"
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/files/mapping.hpp"
@@ -32,23 +33,23 @@ class BorrowedSegments {
   // Maps a segment from the owner; if there is no room now, find() tries again. Throws
   // Error(kProtocol) for anything but a fresh sealed memfd, for one that cannot be written although
   // that was granted, and for more than an owner can need; PeerLimit if over the budget.
-  void add(std::uint32_t id, platform::Fd fd, std::size_t bytes);
+  void add(SegmentId id, platform::Fd fd, std::size_t bytes);
   // Adds a part of a file, which starts at a page, in place of a memfd. A page that the file does
   // not have reads as zeros (platform::FileGuard). Throws Error(kProtocol) for anything but a
   // regular file, and for a file of huge pages.
-  void add_file(std::uint32_t id, platform::Fd fd, std::size_t bytes, FileRange file);
-  void retire(std::uint32_t id);
+  void add_file(SegmentId id, platform::Fd fd, std::size_t bytes, FileRange file);
+  void retire(SegmentId id);
   // Returns the mapping; empty if the owner's message has not come yet. Throws Error(kOutOfMemory)
   // that names the limits if there is no room to map it.
-  Ref find(std::uint32_t id) const;
+  Ref find(SegmentId id) const;
   // Returns true if this address lies in one of the mappings.
   bool covers(const std::byte* address) const noexcept;
   // Returns a segment for another process. Throws Error(kClosed) if there is none.
-  SharedSegment hand_on(std::uint32_t id) const;
+  SharedSegment hand_on(SegmentId id) const;
   // Returns a private mapping of these bytes, which start at a page: a written page becomes the
   // caller's own. For segments that are otherwise only read. Throws Error(kOutOfMemory) that names
   // the limits, Error(kProtocol) if the segment has been retired.
-  Ref map_own(std::uint32_t id, Range range) const;
+  Ref map_own(SegmentId id, Range range) const;
   // Changes with every retire(). Relaxed: no lease refers to a retired segment, so seeing the
   // change late only costs address space meanwhile.
   std::uint32_t retirements() const noexcept {
@@ -63,14 +64,14 @@ class BorrowedSegments {
     std::optional<FileRange> file{};
     PeerCharge descriptor{};
   };
-  void enter(std::uint32_t id, Segment segment);
+  void enter(SegmentId id, Segment segment);
   void map(Segment& segment) const;
 
   const Grant grant_;
   PeerAccount account_;
   mutable platform::Mutex mutex_;
   // find() may still map one.
-  mutable std::unordered_map<std::uint32_t, Segment> segments_ TB_GUARDED_BY(mutex_);
+  mutable std::unordered_map<SegmentId, Segment> segments_ TB_GUARDED_BY(mutex_);
   std::size_t bytes_ TB_GUARDED_BY(mutex_) = 0;  // of all
   std::atomic<std::uint32_t> retirements_{0};
 };
@@ -78,7 +79,7 @@ class BorrowedSegments {
 // Caches the segment that was found last: most samples of a link lie in one. Not thread-safe.
 class LastSegment {
  public:
-  const BorrowedSegments::Ref& find(const BorrowedSegments& segments, std::uint32_t id) {
+  const BorrowedSegments::Ref& find(const BorrowedSegments& segments, SegmentId id) {
     const std::uint32_t retirements = segments.retirements();
     if (!mapping_ || id_ != id || retirements_ != retirements) {
       mapping_ = segments.find(id);
@@ -90,7 +91,7 @@ class LastSegment {
 
  private:
   BorrowedSegments::Ref mapping_;
-  std::uint32_t id_ = 0;
+  SegmentId id_ = 0;
   std::uint32_t retirements_ = 0;
 };
 

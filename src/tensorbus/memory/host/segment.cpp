@@ -20,7 +20,7 @@ std::size_t round_up(std::size_t value, std::size_t step) {
 
 }  // namespace
 
-Segment::Segment(std::uint32_t id, std::size_t bytes, PoolId pool)
+Segment::Segment(SegmentId id, std::size_t bytes, PoolId pool)
     : id_(id),
       pool_(pool),
       memfd_(platform::create_sealed_memfd("tensorbus-segment", bytes)),

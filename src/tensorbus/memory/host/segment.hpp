@@ -6,6 +6,7 @@
 
 #include "tensorbus/memory/grant.hpp"
 #include "tensorbus/memory/ranges.hpp"
+#include "tensorbus/memory/segment_id.hpp"
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/files/mapping.hpp"
 #include "tensorbus/platform/fork/inherited.hpp"
@@ -16,9 +17,9 @@ namespace tensorbus::memory {
 // writing to a block never fails.
 class Segment {
  public:
-  Segment(std::uint32_t id, std::size_t bytes, PoolId pool);
+  Segment(SegmentId id, std::size_t bytes, PoolId pool);
 
-  std::uint32_t id() const noexcept { return id_; }
+  SegmentId id() const noexcept { return id_; }
   PoolId pool() const noexcept { return pool_; }
   std::byte* data() const noexcept { return mapping_.data(); }
   std::size_t bytes() const noexcept { return mapping_.size(); }
@@ -43,7 +44,7 @@ class Segment {
   std::vector<Range> unreserved_in(Range range) const;
 
   const platform::Inheritable inheritable_{platform::Inheritable::Of::kUs};
-  std::uint32_t id_;
+  SegmentId id_;
   PoolId pool_;
   platform::Fd memfd_;
   platform::Mapping mapping_;

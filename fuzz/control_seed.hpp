@@ -1,0 +1,75 @@
+#pragma once
+
+// Control messages with fields that may be right, of every type that there is.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fuzz/fuzz.hpp"
+#include "tensorbus/link/wire/control_messages.hpp"
+
+namespace tensorbus::fuzz {
+
+class FieldFiller {
+ public:
+  explicit FieldFiller(Input& input) : input_(input) {}
+  void operator()(auto&... fields) { (fill(fields), ...); }
+
+ private:
+  void fill(Id& id) { id = {{input_.byte()}}; }
+  void fill(std::uint32_t& number) { number = input_.below(8); }
+  void fill(std::uint64_t& number) { number = input_.number(); }
+  void fill(std::string& text) { text = text_of(input_.bytes(input_.below(64))); }
+  void fill(memory::SegmentId& segment) {
+    const std::uint32_t kind = input_.below(4);
+    const std::uint32_t index = input_.below(8);
+    segment = kind == 0   ? memory::SegmentId::host(index)
+              : kind == 1 ? memory::SegmentId::device(0, index)
+              : kind == 2 ? memory::SegmentId::foreign(index)
+                          : memory::SegmentId::file(index);
+  }
+  template <typename Part>
+  void fill(std::vector<Part>& parts) {
+    parts.resize(input_.below(4));
+    for (Part& part : parts) fill(part);
+  }
+  void fill(link::HasFields auto& part) { part.visit(*this); }
+
+  Input& input_;
+};
+
+template <typename Message>
+Message seed_of(Input& input) {
+  Message message;
+  FieldFiller fill(input);
+  message.visit(fill);
+  return message;
+}
+
+// A datagram of the message that the input wants.
+inline std::vector<std::byte> control_seed(Input& input) {
+  std::size_t left = input.byte();
+  std::vector<std::byte> seed;
+  while (seed.empty())
+    link::for_each_control_message([&]<typename Row>(Row) {
+      if (left-- == 0) seed = link::encode_control(seed_of<typename Row::Message>(input));
+    });
+  return seed;
+}
+
+// Runs, for each message that there is, an input that control_seed() makes it of. `before`: the
+// bytes that have a target call that.
+template <typename Run>
+void run_each_message(std::vector<std::uint8_t> before, Run run) {
+  std::uint8_t which = 0;
+  link::for_each_control_message([&](auto) {
+    std::vector<std::uint8_t> bytes = before;
+    bytes.push_back(which++);
+    while (bytes.size() < 128) bytes.push_back(static_cast<std::uint8_t>(7 * bytes.size()));
+    run(bytes.data(), bytes.size());
+  });
+}
+
+}  // namespace tensorbus::fuzz

@@ -1,0 +1,135 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "tensorbus/link/wire/connection_messages.hpp"
+#include "tensorbus/link/wire/lease_messages.hpp"
+#include "tensorbus/link/wire/memory_messages.hpp"
+#include "tensorbus/link/wire/queue_messages.hpp"
+
+// Every control message, once. From this table come the dispatch (dispatch.hpp), the seeds of the
+// fuzzers, and the table of docs/protocol.md, section 2
+// (tests/unit/link/control_messages_test.cpp).
+namespace tensorbus::link {
+
+enum class TakenBy : std::uint8_t {
+  kHandshake,
+  kInbound,   // the owner's end of a connection
+  kOutbound,  // the borrower's end
+  kSession,   // either end
+  kMemory,    // either end; a sample that has arrived may wait for it
+};
+
+template <typename Of>
+struct ControlMessage {
+  using Message = Of;
+  std::string_view name;
+  std::string_view sent_by;
+  TakenBy taken_by;
+  std::string_view fields;  // their names, in the order of visit()
+  std::size_t least_fds = 0;
+  std::size_t most_fds = 0;
+  std::string_view fds{};  // what they are
+};
+
+inline constexpr std::tuple kControlMessages{
+    ControlMessage<Hello>{"HELLO", "both", TakenBy::kHandshake,
+                          "participant, pid, wake slots, has pidfd, layout of shared memory", 1, 3,
+                          "the sender's wake page, then its pidfd (a kernel may have none), then "
+                          "its lineage (section 8; it may be left out)"},
+    ControlMessage<Subscribe>{
+        "SUBSCRIBE", "borrower", TakenBy::kInbound,
+        "link, publisher, depth, max_held, wake slot, writable, fingerprint, topic, type", 0, 1,
+        "a notifier, if the subscriber is polled"},
+    ControlMessage<Accepted>{"ACCEPTED", "owner", TakenBy::kOutbound,
+                             "link, slots, returns, max_held, wake slot, reliable, next sequence",
+                             1, 1, "the link segment"},
+    ControlMessage<Refused>{"REFUSED", "owner", TakenBy::kOutbound, "link, code, text"},
+    ControlMessage<Ended>{"ENDED", "owner", TakenBy::kOutbound, "link"},
+    ControlMessage<Unsubscribe>{"UNSUBSCRIBE", "borrower", TakenBy::kInbound, "link"},
+    ControlMessage<Done>{"DONE", "borrower", TakenBy::kInbound, "link"},
+    ControlMessage<Event>{"EVENT", "borrower", TakenBy::kInbound, "link", 1, 1, "a notifier"},
+
+    ControlMessage<SegmentMessage>{
+        "SEGMENT", "owner", TakenBy::kMemory, "segment, bytes, writable", 1, 1,
+        "the segment: opened read-only, or, if writable is 1, for reading and writing"},
+    ControlMessage<FileMessage>{"FILE", "owner", TakenBy::kMemory,
+                                "segment, bytes, offset, writable, path", 1, 1,
+                                "part of a file, in place of a segment: opened as for SEGMENT"},
+    ControlMessage<DeviceSegment>{"DEVICE_SEGMENT", "owner", TakenBy::kMemory,
+                                  "segment, bytes, device, writable", 1, 1,
+                                  "memory of a GPU, in place of a segment"},
+    ControlMessage<DeviceExport>{
+        "DEVICE_EXPORT", "owner", TakenBy::kMemory,
+        "segment, kind, bytes, device, handle, chunk, chunks, bytes of the chunk", 0, 1,
+        "memory of another allocator, in place of a segment: of kind 1 (an allocation) none, of "
+        "kind 2 the chunk, of kind 3 (of a pool) the pool"},
+    ControlMessage<TimelineMessage>{"TIMELINE", "owner", TakenBy::kMemory, "zero", 1, 1,
+                                    "the timeline of the connection, before the first mark of it"},
+    ControlMessage<Pin>{"PIN", "either", TakenBy::kMemory,
+                        "verb, segment, offset, generation, begin, end"},
+    ControlMessage<Retired>{"RETIRED", "owner", TakenBy::kSession, "segment"},
+    ControlMessage<DeviceClosed>{"DEVICE_CLOSED", "borrower", TakenBy::kSession, "segment"},
+
+    ControlMessage<Attach>{"ATTACH", "either", TakenBy::kSession, "request, share, key, writable"},
+    ControlMessage<Claim>{"CLAIM", "either", TakenBy::kSession, "request, writable, blocks"},
+    ControlMessage<Stage>{"STAGE", "either", TakenBy::kSession,
+                          "request, segment, offset, generation, bytes"},
+    ControlMessage<Staged>{"STAGED", "either", TakenBy::kSession,
+                           "request, token, segment, offset, generation, device"},
+    ControlMessage<HandOver>{"HAND_OVER", "either", TakenBy::kSession,
+                             "request, owner, segment, writable, link, token"},
+    ControlMessage<Lent>{"LENT", "either", TakenBy::kSession,
+                         "request, token, length, segment, offset, inline, number, mark"},
+    ControlMessage<Handed>{"HANDED", "either", TakenBy::kSession,
+                           "request, bytes, is file, offset, path, device", 1, 1,
+                           "the segment, the file, or the memory of a GPU"},
+    ControlMessage<Denied>{"DENIED", "either", TakenBy::kSession, "request, code, text"},
+    ControlMessage<Return>{"RETURN", "either", TakenBy::kSession, "token, mark"},
+
+    ControlMessage<Put>{"PUT", "client", TakenBy::kSession,
+                        "request, queue, key, flags, zero, token, length, segment, offset, inline, "
+                        "zero, mark"},
+    ControlMessage<Get>{"GET", "client", TakenBy::kSession, "request, queue, key, flags"},
+    ControlMessage<Take>{"TAKE", "client", TakenBy::kSession,
+                         "request of the GET, queue, key, spoilt"},
+    ControlMessage<QueueCall>{"QUEUE", "client", TakenBy::kSession,
+                              "request, queue, key, verb, number"},
+    ControlMessage<Cancel>{"CANCEL", "client", TakenBy::kSession, "request"},
+    ControlMessage<Reply>{"REPLY", "server", TakenBy::kSession,
+                          "request, timed out, first, second, third"},
+};
+
+// A line of the table, as a type.
+template <std::size_t kIndex>
+struct ControlRow {
+  static constexpr const auto& kRow = std::get<kIndex>(kControlMessages);
+  using Message =
+      typename std::tuple_element_t<kIndex,
+                                    std::remove_const_t<decltype(kControlMessages)>>::Message;
+};
+
+// Calls `action` with each ControlRow.
+template <typename Action>
+constexpr void for_each_control_message(Action&& action) {
+  [&]<std::size_t... kIndex>(std::index_sequence<kIndex...>) {
+    (action(ControlRow<kIndex>()), ...);
+  }(std::make_index_sequence<std::tuple_size_v<decltype(kControlMessages)>>());
+}
+
+// The numbers of all messages are below.
+inline constexpr std::size_t kControlTypes = [] {
+  std::size_t end = 0;
+  for_each_control_message([&]<typename Row>(Row) {
+    end = std::max(end, static_cast<std::size_t>(Row::Message::kType) + 1);
+  });
+  return end;
+}();
+
+}  // namespace tensorbus::link

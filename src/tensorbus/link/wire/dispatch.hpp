@@ -1,0 +1,53 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+#include "tensorbus/link/wire/channel.hpp"
+#include "tensorbus/link/wire/control_messages.hpp"
+
+// What has arrived, to the code that takes it.
+namespace tensorbus::link {
+
+namespace internal {
+
+template <typename Row, typename Handler>
+void decode_and_hand_in(Channel::Received& received, Handler& handler) {
+  auto message = received.as<typename Row::Message>();
+  received.require_fds(Row::kRow.least_fds, Row::kRow.most_fds);
+  static_assert(Row::kRow.most_fds <= 1);
+  if constexpr (Row::kRow.most_fds == 0)
+    handler(std::move(message));
+  else
+    handler(std::move(message),
+            received.datagram.fds.empty() ? platform::Fd() : received.take_fd());
+}
+
+// By number of the message; null for those that others take.
+template <TakenBy kBy, typename Handler>
+constexpr auto make_jump_table() {
+  std::array<void (*)(Channel::Received&, Handler&), kControlTypes> table{};
+  for_each_control_message([&]<typename Row>(Row) {
+    if constexpr (Row::kRow.taken_by == kBy)
+      table.at(static_cast<std::size_t>(Row::Message::kType)) = &decode_and_hand_in<Row, Handler>;
+  });
+  return table;
+}
+
+}  // namespace internal
+
+// Decodes a message of those that `kBy` takes and calls `handler` with it, and with the descriptor
+// if it may have one; an empty one if it came without. `handler` must accept all of them. False: it
+// is not of those. Throws Error(kProtocol) for a body or a number of descriptors that is wrong.
+template <TakenBy kBy, typename Handler>
+bool dispatch(Channel::Received& received, Handler&& handler) {
+  static constexpr auto kTable = internal::make_jump_table<kBy, std::remove_reference_t<Handler>>();
+  const auto number = static_cast<std::size_t>(received.header.type);
+  if (number >= kTable.size() || kTable[number] == nullptr) return false;
+  kTable[number](received, handler);
+  return true;
+}
+
+}  // namespace tensorbus::link

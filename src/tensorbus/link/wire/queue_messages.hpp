@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+
+#include "tensorbus/link/wire/lease_messages.hpp"
+
+// What the clients of a queue ask its server (docs/protocol.md, section 7).
+namespace tensorbus::link {
+
+// A queue of the receiver's.
+struct QueueName {
+  std::uint64_t number = 0;
+  std::uint64_t key = 0;
+  void visit(auto& archive) { archive(number, key); }
+  bool operator==(const QueueName&) const = default;
+};
+
+struct Put {
+  static constexpr ControlType kType = ControlType::kPut;
+  static constexpr std::uint32_t kWait = 1;  // for room
+  std::uint32_t request = 0;
+  QueueName queue;
+  std::uint32_t flags = 0;
+  Lent lent;
+  void visit(auto& archive) { archive(request, queue, flags, lent); }
+};
+
+struct Get {
+  static constexpr ControlType kType = ControlType::kGet;
+  static constexpr std::uint32_t kWait = 1;  // for an item
+  std::uint32_t request = 0;
+  QueueName queue;
+  std::uint32_t flags = 0;
+  void visit(auto& archive) { archive(request, queue, flags); }
+};
+
+// The getter accepts the item that it was offered.
+struct Take {
+  static constexpr ControlType kType = ControlType::kTake;
+  std::uint32_t request = 0;  // of the GET
+  QueueName queue;
+  std::uint32_t spoilt = 0;  // 1: the memory of the item is gone, and no getter can have it
+  void visit(auto& archive) { archive(request, queue, spoilt); }
+};
+
+enum class QueueVerb : std::uint32_t { kOpen, kState, kTaskDone, kJoin, kClose };
+
+struct QueueCall {
+  static constexpr ControlType kType = ControlType::kQueue;
+  std::uint32_t request = 0;
+  QueueName queue;
+  std::uint32_t verb = 0;    // a QueueVerb
+  std::uint64_t number = 0;  // of the item that is done; 0: it has none
+  void visit(auto& archive) { archive(request, queue, verb, number); }
+};
+
+struct Cancel {
+  static constexpr ControlType kType = ControlType::kCancel;
+  std::uint32_t request = 0;
+  void visit(auto& archive) { archive(request); }
+};
+
+struct Reply {
+  static constexpr ControlType kType = ControlType::kReply;
+  std::uint32_t request = 0;
+  std::uint32_t timed_out = 0;  // 1: there was no room, or no item
+  // Of an open queue: maxsize, flags, key. Of a state: items, unfinished, lost.
+  std::uint64_t first = 0;
+  std::uint64_t second = 0;
+  std::uint64_t third = 0;
+  void visit(auto& archive) { archive(request, timed_out, first, second, third); }
+};
+
+}  // namespace tensorbus::link

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+namespace tensorbus::memory {
+
+// What a segment is memory of.
+enum class SegmentKind : std::uint8_t {
+  kHost,     // of an arena in main memory
+  kDevice,   // of an arena on a GPU
+  kForeign,  // of a GPU, made by another allocator
+  kFile,     // part of a file
+  kNone,
+};
+
+// Names a segment among all of its owner. It travels as its number, in which the kind is; any
+// number may come from a peer.
+struct SegmentId {
+  static constexpr std::uint32_t kMostDevices = 512;
+  static constexpr std::uint32_t kMostOfDevice = 1 << 20;
+  static constexpr std::uint32_t kMostForeign = 1 << 29;
+
+  std::uint32_t number = 0;
+
+  constexpr SegmentId(std::uint32_t of = 0) noexcept : number(of) {}
+  static constexpr SegmentId host(std::uint32_t index) noexcept { return index; }
+  static constexpr SegmentId device(std::uint32_t ordinal, std::uint32_t index) noexcept {
+    return kFirstOfDevices + ordinal * kMostOfDevice + index;
+  }
+  static constexpr SegmentId foreign(std::uint32_t index) noexcept { return kFirstForeign + index; }
+  static constexpr SegmentId file(std::uint32_t index) noexcept { return kFirstFile + index; }
+  static constexpr SegmentId none() noexcept { return ~std::uint32_t{0}; }
+
+  constexpr SegmentKind kind() const noexcept {
+    if (number < kFirstOfDevices) return SegmentKind::kHost;
+    if (number < kFirstForeign) return SegmentKind::kDevice;
+    if (number < kFirstFile) return SegmentKind::kForeign;
+    return *this == none() ? SegmentKind::kNone : SegmentKind::kFile;
+  }
+  constexpr bool on_device() const noexcept {
+    return kind() == SegmentKind::kDevice || kind() == SegmentKind::kForeign;
+  }
+  // The GPU of a segment of kDevice.
+  constexpr int ordinal() const noexcept {
+    return static_cast<int>((number - kFirstOfDevices) / kMostOfDevice);
+  }
+
+  void visit(auto& archive) { archive(number); }
+  auto operator<=>(const SegmentId&) const = default;
+
+ private:
+  static constexpr std::uint32_t kFirstOfDevices = 0x40000000;  // no host arena comes so far
+  static constexpr std::uint32_t kFirstForeign = kFirstOfDevices + kMostDevices * kMostOfDevice;
+  static constexpr std::uint32_t kFirstFile = kFirstForeign + kMostForeign;
+};
+static_assert(SegmentId::foreign(0).number == 0x60000000 &&
+              SegmentId::file(0).number == 0x80000000 && sizeof(SegmentId) == 4);
+
+}  // namespace tensorbus::memory
+
+template <>
+struct std::hash<tensorbus::memory::SegmentId> {
+  std::size_t operator()(tensorbus::memory::SegmentId id) const noexcept { return id.number; }
+};
