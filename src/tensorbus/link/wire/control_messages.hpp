@@ -110,9 +110,7 @@ inline constexpr std::tuple kControlMessages{
 template <std::size_t kIndex>
 struct ControlRow {
   static constexpr const auto& kRow = std::get<kIndex>(kControlMessages);
-  using Message =
-      typename std::tuple_element_t<kIndex,
-                                    std::remove_const_t<decltype(kControlMessages)>>::Message;
+  using Message = typename std::remove_cvref_t<decltype(kRow)>::Message;
 };
 
 // Calls `action` with each ControlRow.
