@@ -71,7 +71,7 @@ void InboundConnections::tell_ended() {
   for (const auto& connection : connections_) connection->tell_ended();
 }
 
-void InboundConnections::tell_retired(std::uint32_t segment) {
+void InboundConnections::tell_retired(memory::SegmentId segment) {
   for (const auto& connection : connections_) connection->tell_retired(segment);
 }
 

@@ -25,7 +25,7 @@ class InboundConnections {
   void accept(const platform::Fd& listener);
 
   void tell_ended();
-  void tell_retired(std::uint32_t segment);
+  void tell_retired(memory::SegmentId segment);
   // This participant is gone.
   void end();
 

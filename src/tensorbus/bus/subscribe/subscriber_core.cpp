@@ -68,8 +68,12 @@ Outcome SubscriberCore::receive(Batch& batch, const platform::StopCondition& sto
   if (outcome != Outcome::kTimedOut) return outcome;
   const platform::Deadline spin_until(std::min(options_.spin, stop.timeout()));
   while (!spin_until.passed()) {
-    outcome = look_for_a_while(batch);
-    if (outcome != Outcome::kTimedOut) return outcome;
+    const platform::Deadline ask_at(spin_until.remaining(platform::kAskSlice));
+    while (!ask_at.passed()) {
+      outcome = look_for_a_while(batch);
+      if (outcome != Outcome::kTimedOut) return outcome;
+    }
+    if (stop.given_up()) return Outcome::kInterrupted;
   }
   std::uint32_t seen = 0;
   const auto received = [&] {

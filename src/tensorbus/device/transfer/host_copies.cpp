@@ -136,7 +136,7 @@ void HostCopies::require_possible(const Range& range) const {
     throw Error(Code::kOutOfMemory, "a copy of " + std::to_string(range.bytes) +
                                         " bytes of device memory in host memory, whose budget is " +
                                         std::to_string(budget) +
-                                        ": raise budget_bytes(TENSORBUS_BUDGET)");
+                                        ": raise budget_bytes (TENSORBUS_BUDGET)");
 }
 
 // Returns false if there is no room now, but will be when other copies are no longer used.

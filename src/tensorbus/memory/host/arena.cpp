@@ -43,13 +43,13 @@ ArenaOptions completed(ArenaOptions options) {
 }
 
 std::string mebibytes(std::size_t bytes) {
-  return std::to_string(bytes) + " bytes(" + std::to_string(bytes >> 20) + " MiB)";
+  return std::to_string(bytes) + " bytes (" + std::to_string(bytes >> 20) + " MiB)";
 }
 
 std::string for_children(std::size_t bytes) {
   if (bytes == 0) return "";
   return ", " + mebibytes(bytes) +
-         " of them memory that a forked child of this process still holds(until it ends or calls "
+         " of them memory that a forked child of this process still holds (until it ends or calls "
          "exec)";
 }
 
@@ -87,7 +87,7 @@ BlockRef Arena::allocate(std::size_t bytes, PoolId pool) {
   if (bytes > options_.budget_bytes)
     throw Error(Code::kOutOfMemory, mebibytes(bytes) + " asked for, but the byte budget is " +
                                         mebibytes(options_.budget_bytes) +
-                                        ": raise budget_bytes(TENSORBUS_BUDGET)");
+                                        ": raise budget_bytes (TENSORBUS_BUDGET)");
   const platform::MutexLock lock(mutex_);
   if (BlockRef block = blocks_.wake(rounded(bytes), pool, shared_from_this())) {
     platform::kill_point("loan.allocated");
@@ -129,8 +129,8 @@ FreeExtents::Taken Arena::take_extent(std::size_t bytes, PoolId id) {
   give_back(*std::move(taken), id);
   throw Error(Code::kOutOfMemory,
               "the kernel has no " + mebibytes(bytes) +
-                  " of shared memory: the memory of this machine, or of a cgroup(memory.max), is "
-                  "used up.Let go of some, or raise the limit");
+                  " of shared memory: the memory of this machine, or of a cgroup (memory.max), is "
+                  "used up. Let go of some, or raise the limit");
 }
 
 void Arena::give_back(FreeExtents::Taken taken, PoolId id) noexcept {
@@ -181,7 +181,7 @@ void Arena::require_room(std::size_t bytes, std::size_t asked) {
                 mebibytes(asked) + " asked for, but " + mebibytes(blocks_.bytes()) +
                     " of the byte budget of " + mebibytes(options_.budget_bytes) + " are in use" +
                     for_children(inherited_bytes_) +
-                    ": wait for subscribers to let go, or raise budget_bytes(TENSORBUS_BUDGET)");
+                    ": wait for subscribers to let go, or raise budget_bytes (TENSORBUS_BUDGET)");
   const platform::MemoryRoom room = platform::memory_room();
   if (bytes > room.bytes)
     throw Error(Code::kOutOfMemory, mebibytes(asked) + " asked for, but " + room.limit +

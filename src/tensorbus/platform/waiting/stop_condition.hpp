@@ -38,6 +38,7 @@ class StopCondition {
   std::chrono::nanoseconds remaining(std::chrono::nanoseconds most) const noexcept {
     return deadline().remaining(most);
   }
+  bool given_up() const { return give_up_ && give_up_(); }
   bool given_up(FutexWait parked) const {
     return give_up_ ? give_up_() : parked == FutexWait::kInterrupted;
   }
