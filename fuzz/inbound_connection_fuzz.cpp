@@ -40,8 +40,8 @@ class Owner {
           ended_ = true;
           gone.end();
         });
-    attaching_.emplace(world, connection_->exchange());
-    queueing_.emplace(world, connection_->exchange());
+    attaching_.emplace(world, connection_->session());
+    queueing_.emplace(world, connection_->session());
   }
   ~Owner() {
     if (!ended_) connection_->end();

@@ -43,8 +43,8 @@ class Borrower {
           std::make_shared<bus::SubscriberCore>("topic", options[i], world.own_page, nullptr);
       connection_->subscribe(subscribers_[i], i + 1);
     }
-    attaching_.emplace(world, connection_->exchange());
-    queueing_.emplace(world, connection_->exchange());
+    attaching_.emplace(world, connection_->session());
+    queueing_.emplace(world, connection_->session());
   }
   ~Borrower() {
     if (!ended_) connection_->end("");

@@ -96,8 +96,8 @@ inline void say_queue(PeerTalk& talk, const HostedOnce& hosted, Input& input) {
 // Our end, of a queue that is the peer's: each request is answered once, with what it asked for.
 class Queueing {
  public:
-  Queueing(World& world, std::shared_ptr<bus::PeerSession> exchange)
-      : world_(world), exchange_(std::move(exchange)) {}
+  Queueing(World& world, std::shared_ptr<bus::PeerSession> session)
+      : world_(world), session_(std::move(session)) {}
 
   void ask(Input& input) {
     const std::uint32_t what = input.below(4);
@@ -105,19 +105,19 @@ class Queueing {
     ++asked_;
     switch (what) {
       case 0:
-        last_ = exchange_->put(kQueue, argument & 1U, {}, nothing(), memory::Grant::kRead,
-                               [this](bus::PeerSession::Answer& answer) { hear_told(answer); });
+        last_ = session_->put(kQueue, argument & 1U, {}, nothing(), memory::Grant::kRead,
+                              [this](bus::PeerSession::Answer& answer) { hear_told(answer); });
         return;
       case 1:
-        last_ = exchange_->call(kQueue, static_cast<link::QueueVerb>(argument), argument,
-                                [this](bus::PeerSession::Answer& answer) { hear_told(answer); });
+        last_ = session_->call(kQueue, static_cast<link::QueueVerb>(argument), argument,
+                               [this](bus::PeerSession::Answer& answer) { hear_told(answer); });
         return;
       default:
-        last_ = exchange_->get(kQueue, argument & 1U,
-                               [this](bus::PeerSession::Answer& answer) { hear_item(answer); });
+        last_ = session_->get(kQueue, argument & 1U,
+                              [this](bus::PeerSession::Answer& answer) { hear_item(answer); });
     }
   }
-  void cancel() { exchange_->cancel(last_); }
+  void cancel() { session_->cancel(last_); }
   void let_go() { held_.clear(); }
   // Who asked has heard, once, when the connection has ended.
   void require_answers() const { check(answered_ == asked_); }
@@ -136,7 +136,7 @@ class Queueing {
   void hear_item(const bus::PeerSession::Answer& answer) {
     const auto* lent = std::get_if<link::Lent>(&answer);
     if (lent == nullptr) return hear_told(answer);
-    bus::collect(world_.context, exchange_, *lent, memory::Grant::kRead,
+    bus::collect(world_.context, session_, *lent, memory::Grant::kRead,
                  {[this](const bus::LentRef& held) {
                     if (auto sample = read_now(held, Access::kRead))
                       held_.push_back(*std::move(sample));
@@ -146,7 +146,7 @@ class Queueing {
   }
 
   World& world_;
-  const std::shared_ptr<bus::PeerSession> exchange_;
+  const std::shared_ptr<bus::PeerSession> session_;
   std::vector<Sample> held_;
   std::uint32_t last_ = 0;  // request
   int asked_ = 0;

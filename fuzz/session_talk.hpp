@@ -183,16 +183,16 @@ inline bool hears_exchange(link::Channel::Received& received) {
 // Our end: attaches, and holds what it gets.
 class Attaching {
  public:
-  Attaching(World& world, std::shared_ptr<bus::PeerSession> exchange)
-      : world_(world), exchange_(std::move(exchange)) {}
+  Attaching(World& world, std::shared_ptr<bus::PeerSession> session)
+      : world_(world), session_(std::move(session)) {}
 
   void attach(Access access) {
     const memory::Grant grant =
         access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
     ++asked_;
-    exchange_->attach({1, 2}, grant, [this, access, grant](bus::PeerSession::Answer& answer) {
+    session_->attach({1, 2}, grant, [this, access, grant](bus::PeerSession::Answer& answer) {
       if (std::holds_alternative<Error>(answer)) return answered();
-      bus::collect(world_.context, exchange_, std::get<link::Lent>(answer), grant,
+      bus::collect(world_.context, session_, std::get<link::Lent>(answer), grant,
                    {[this, access](const bus::LentRef& held) {
                       if (auto sample = read_now(held, access)) held_.push_back(*std::move(sample));
                       answered();
@@ -219,7 +219,7 @@ class Attaching {
   void answered() { check(++answered_ <= asked_); }
 
   World& world_;
-  const std::shared_ptr<bus::PeerSession> exchange_;
+  const std::shared_ptr<bus::PeerSession> session_;
   std::vector<Sample> held_;
   int asked_ = 0;
   int answered_ = 0;

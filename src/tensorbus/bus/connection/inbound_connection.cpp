@@ -49,33 +49,33 @@ InboundConnection::InboundConnection(ParticipantContext& context, platform::Fd s
       on_end_(std::move(on_end)),
       account_(context.peers->account_of(socket.get())),
       charge_(account_.take(link::kConnectionCost)),
-      conversation_(
+      connection_(
           context.loop, of_same_user(std::move(socket)),
           [this](link::Channel::Received& received) {
             on_message(received);
-            conversation_.listen_when_heard();
+            connection_.listen_when_heard();
           },
           [this](const std::string& why) { on_end_(*this, why); }),
-      segments_(std::make_shared<link::SegmentSender>(conversation_.channel(), context.arena,
+      segments_(std::make_shared<link::SegmentSender>(connection_.channel(), context.arena,
                                                       context.device_memory)),
-      connected_(std::make_shared<link::PeerMemory>()),
-      exchange_(std::make_shared<PeerSession>(context, connected_, segments_)) {
-  connected_->channel = conversation_.channel();
-  connected_->of_this_process = account_.is_this_process();
-  connected_->pay_from(account_);
-  connected_->connection = std::move(charge_);
+      peer_memory_(std::make_shared<link::PeerMemory>()),
+      session_(std::make_shared<PeerSession>(context, peer_memory_, segments_)) {
+  peer_memory_->channel = connection_.channel();
+  peer_memory_->of_this_process = account_.is_this_process();
+  peer_memory_->pay_from(account_);
+  peer_memory_->connection = std::move(charge_);
   segments_->pay_from(account_);
-  exchange_->find_issued_by(
+  session_->find_issued_by(
       [this](std::uint32_t link, std::uint64_t token) { return issued(link, token); });
 }
 
 void InboundConnection::stop() {
   if (stopped_) return;
   stopped_ = true;
-  conversation_.close();
-  exchange_->end("");
-  exchange_->find_issued_by(nullptr);
-  connected_->imported.owner_hung_up(connected_->pidfd != nullptr);
+  connection_.close();
+  session_->end("");
+  session_->find_issued_by(nullptr);
+  peer_memory_->imported.owner_hung_up(peer_memory_->pidfd != nullptr);
   segments_->peer_hung_up();
 }
 
@@ -88,13 +88,13 @@ void InboundConnection::hang_up(const std::string& why) {
 void InboundConnection::end() {
   ended_ = true;
   stop();
-  exchange_->take_back();
+  session_->take_back();
   while (!links_.empty()) end_link(links_.begin());
 }
 
 // Takes back what the borrower has not popped. Returns true if the borrower holds more.
 bool InboundConnection::stop_links() {
-  bool held = exchange_->lends();
+  bool held = session_->lends();
   for (const auto& [number, link] : links_)
     if (link.link) held = link.publisher->stop_link(link.link) || held;
   return held;
@@ -115,7 +115,7 @@ void InboundConnection::tell_ended() {
   if (stopped_) return;
   for (auto& [number, link] : links_) {
     if (link.told_ended || !link.link || !link.publisher->gets_nothing_more(*link.link)) continue;
-    conversation_.channel()->send(link::Ended{number});
+    connection_.channel()->send(link::Ended{number});
     link.told_ended = true;
   }
 }
@@ -126,7 +126,7 @@ void InboundConnection::tell_retired(memory::SegmentId segment) {
 
 void InboundConnection::on_message(link::Channel::Received& received) {
   if (!greeted_) return greet(received);
-  if (exchange_->on_memory(received) || exchange_->on_message(received)) return;
+  if (session_->on_memory(received) || session_->on_message(received)) return;
   if (!link::dispatch<link::TakenBy::kInbound>(
           received, [this](auto&&... parts) { on(std::forward<decltype(parts)>(parts)...); }))
     throw link::unexpected_message(received.header.type);
@@ -165,7 +165,7 @@ void InboundConnection::greet(link::Channel::Received& received) {
   try {
     if (!peer_) peer_ = link::accept_hello(received);
     account_.require_descriptors(0);  // its pidfd is one more
-    exchange_->know(peer_->id);
+    session_->know(peer_->id);
   } catch (const memory::PeerLimit& limit) {
     refuse(0, limit.code(), limit.what());
     throw Error(Code::kClosed, limit.what());
@@ -174,17 +174,17 @@ void InboundConnection::greet(link::Channel::Received& received) {
     throw;
   }
   if (peer_->pidfd) {
-    connected_->pidfd = std::make_shared<const platform::Fd>(std::move(peer_->pidfd));
-    segments_->know_peer(connected_->pidfd);
+    peer_memory_->pidfd = std::make_shared<const platform::Fd>(std::move(peer_->pidfd));
+    segments_->know_peer(peer_memory_->pidfd);
   }
-  if (connected_->pidfd) conversation_.watch_death(connected_->pidfd->get());
+  if (peer_memory_->pidfd) connection_.watch_death(peer_memory_->pidfd->get());
   if (peer_->lineage) {
     lineage_.emplace(context_.loop, platform::duplicate(peer_->lineage.get()), [this] {
       if (stopped_ && !ended_) on_end_(*this, "");
     });
     peer_->lineage.reset();
   }
-  link::send_hello(*conversation_.channel(), context_.self, *context_.wake_page,
+  link::send_hello(*connection_.channel(), context_.self, *context_.wake_page,
                    platform::own_lineage());
   greeted_ = true;
 }
@@ -231,14 +231,14 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
       std::vector<platform::Fd> fds;
       fds.push_back(platform::duplicate(adopted.link->segment().memfd().get()));
       const link::Geometry geometry = adopted.link->segment().geometry();
-      conversation_.channel()->send(link::Accepted{.link = asked.link,
-                                                   .slots = geometry.slots,
-                                                   .returns = geometry.returns,
-                                                   .max_held = adopted.link->limits().max_held,
-                                                   .wake_slot = publisher->wake_slot(),
-                                                   .reliable = publisher->options().reliable,
-                                                   .next_sequence = adopted.next_sequence},
-                                    std::move(fds));
+      connection_.channel()->send(link::Accepted{.link = asked.link,
+                                                 .slots = geometry.slots,
+                                                 .returns = geometry.returns,
+                                                 .max_held = adopted.link->limits().max_held,
+                                                 .wake_slot = publisher->wake_slot(),
+                                                 .reliable = publisher->options().reliable,
+                                                 .next_sequence = adopted.next_sequence},
+                                  std::move(fds));
       adopted.link->close_descriptor();
       platform::kill_point("accepted.sent");
     };
@@ -253,12 +253,12 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
     refuse(asked.link, error.code(), error.what());
   } catch (const std::bad_alloc&) {
     end_link(entry);
-    conversation_.channel()->send(std::move(no_memory));
+    connection_.channel()->send(std::move(no_memory));
   }
 }
 
 void InboundConnection::refuse(std::uint32_t link, Code code, const std::string& text) {
-  conversation_.channel()->send(
+  connection_.channel()->send(
       link::Refused{link, static_cast<std::uint32_t>(code), text.substr(0, kMostText)});
 }
 

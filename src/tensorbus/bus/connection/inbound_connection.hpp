@@ -38,7 +38,7 @@ class InboundConnection {
   // Takes all leases back, because this participant closes or the lineage has ended.
   void end();
   bool ended() const noexcept { return ended_; }
-  const std::shared_ptr<PeerSession>& exchange() const noexcept { return exchange_; }
+  const std::shared_ptr<PeerSession>& session() const noexcept { return session_; }
   // Tells the subscribers of publishers that have closed since.
   void tell_ended();
   void tell_retired(memory::SegmentId segment);
@@ -71,11 +71,11 @@ class InboundConnection {
   const FindPublisher find_publisher_;
   const OnEnd on_end_;
   const memory::PeerAccount account_;
-  memory::PeerCharge charge_;  // until connected_ has it
-  Connection conversation_;
+  memory::PeerCharge charge_;  // until peer_memory_ has it
+  Connection connection_;
   std::shared_ptr<link::SegmentSender> segments_;
-  std::shared_ptr<link::PeerMemory> connected_;  // the memory that the borrower lends us
-  std::shared_ptr<PeerSession> exchange_;
+  std::shared_ptr<link::PeerMemory> peer_memory_;  // the memory that the borrower lends us
+  std::shared_ptr<PeerSession> session_;
   std::optional<link::Peer> peer_;  // empty until its HELLO came
   bool greeted_ = false;            // its HELLO was answered
   bool stopped_ = false;            // nothing more is read or sent

@@ -41,7 +41,7 @@ void InboundConnections::adopt(platform::Fd socket) {
         context_, std::move(socket), find_publisher_,
         [this](InboundConnection& connection, const std::string& why) {
           connection.hang_up(why);
-          if (const auto source = connection.exchange()->source())
+          if (const auto source = connection.session()->source())
             stale_files_.suspect(source->participant);
           context_.loop.schedule(dropping_ended_);  // later: it is the connection that calls us
         }));

@@ -17,22 +17,22 @@ OutboundConnection::OutboundConnection(ParticipantContext& context, const Id& ow
       on_lost_(std::move(on_lost)),
       account_(context.peers->account_of(socket.get())),
       charge_(account_.take(link::kConnectionCost)),
-      conversation_(
+      connection_(
           context.loop, std::move(socket),
           [this](link::Channel::Received& received) { on_message(received); },
           [this](const std::string& why) { on_end_(*this, why); }),
-      connected_(std::make_shared<link::PeerMemory>()),
-      segments_(std::make_shared<link::SegmentSender>(conversation_.channel(), context.arena,
+      peer_memory_(std::make_shared<link::PeerMemory>()),
+      segments_(std::make_shared<link::SegmentSender>(connection_.channel(), context.arena,
                                                       context.device_memory)),
-      exchange_(std::make_shared<PeerSession>(context, connected_, segments_)) {
-  link::check_same_user(conversation_.channel()->fd());
-  connected_->channel = conversation_.channel();
-  connected_->of_this_process = account_.is_this_process();
-  connected_->pay_from(account_);
-  connected_->connection = std::move(charge_);
+      session_(std::make_shared<PeerSession>(context, peer_memory_, segments_)) {
+  link::check_same_user(connection_.channel()->fd());
+  peer_memory_->channel = connection_.channel();
+  peer_memory_->of_this_process = account_.is_this_process();
+  peer_memory_->pay_from(account_);
+  peer_memory_->connection = std::move(charge_);
   segments_->pay_from(account_);
-  exchange_->know(owner_);
-  link::send_hello(*conversation_.channel(), context_.self, *context_.wake_page,
+  session_->know(owner_);
+  link::send_hello(*connection_.channel(), context_.self, *context_.wake_page,
                    platform::own_lineage());
 }
 
@@ -41,7 +41,7 @@ void OutboundConnection::subscribe(const std::shared_ptr<SubscriberCore>& subscr
   auto source =
       std::make_shared<const link::Source>(link::Source{owner_, publisher, subscriber->topic()});
   const std::uint32_t number = next_link_++;
-  auto link = std::make_shared<link::BorrowerLink>(number, std::move(source), connected_,
+  auto link = std::make_shared<link::BorrowerLink>(number, std::move(source), peer_memory_,
                                                    subscriber->asks_for());
   if (!greeted_) wanted_.reserve(wanted_.size() + 1);
   context_.lent->add(link);
@@ -56,10 +56,10 @@ void OutboundConnection::subscribe(const std::shared_ptr<SubscriberCore>& subscr
 
 void OutboundConnection::end(const std::string& why) {
   ended_ = true;
-  conversation_.close();
-  exchange_->end(why);
-  if (!why.empty() || !lineage_ || lineage_->ended()) exchange_->take_back();
-  connected_->imported.owner_hung_up(connected_->pidfd != nullptr);
+  connection_.close();
+  session_->end(why);
+  if (!why.empty() || !lineage_ || lineage_->ended()) session_->take_back();
+  peer_memory_->imported.owner_hung_up(peer_memory_->pidfd != nullptr);
   segments_->peer_hung_up();
   const std::string_view reason = why.empty() ? std::string_view("the publisher hung up") : why;
   for (const Wanted& wanted : std::exchange(wanted_, {})) {
@@ -93,13 +93,13 @@ bool OutboundConnection::idle() {
   // A stopped owner may never answer: subscribers that were closed meanwhile no longer wait for it.
   std::erase_if(wanted_, [](const Wanted& wanted) { return wanted.subscriber->closed(); });
   std::erase_if(links_, [](const auto& item) { return item.second.link.expired(); });
-  return links_.empty() && wanted_.empty() && !exchange_->used();
+  return links_.empty() && wanted_.empty() && !session_->used();
 }
 
 void OutboundConnection::on_message(link::Channel::Received& received) {
   if (!greeted_) return greet(received);
-  if (exchange_->on_memory(received)) return segment_came();
-  if (exchange_->on_message(received)) return;
+  if (session_->on_memory(received)) return segment_came();
+  if (session_->on_message(received)) return;
   if (!link::dispatch<link::TakenBy::kOutbound>(
           received, [this](auto&&... parts) { on(std::forward<decltype(parts)>(parts)...); }))
     throw link::unexpected_message(received.header.type);
@@ -142,8 +142,8 @@ void OutboundConnection::greet(link::Channel::Received& received) {
     throw Error(turned_away_ ? Code::kClosed : Code::kVersionMismatch,
                 "the publisher refused: " + link::as_reason(refused.text));
   }
-  if (!connected_->wake_page) know(received);  // else only memory for the rest was missing
-  if (connected_->pidfd) conversation_.watch_death(connected_->pidfd->get());
+  if (!peer_memory_->wake_page) know(received);  // else only memory for the rest was missing
+  if (peer_memory_->pidfd) connection_.watch_death(peer_memory_->pidfd->get());
   for (; !wanted_.empty(); wanted_.erase(wanted_.begin())) {
     wanted_.front().subscriber->add(wanted_.front().link);
     platform::kill_point("subscribe.sent");
@@ -165,12 +165,12 @@ void OutboundConnection::know(link::Channel::Received& hello) {
   if (peer.lineage)
     lineage_.emplace(context_.loop, std::move(peer.lineage), [this] {
       if (!ended_) return;
-      exchange_->take_back();
+      session_->take_back();
       on_end_(*this, "");
     });
-  connected_->wake_page = std::move(peer.wake_page);
-  if (peer.pidfd) connected_->pidfd = std::make_shared<const platform::Fd>(std::move(peer.pidfd));
-  segments_->know_peer(connected_->pidfd);
+  peer_memory_->wake_page = std::move(peer.wake_page);
+  if (peer.pidfd) peer_memory_->pidfd = std::make_shared<const platform::Fd>(std::move(peer.pidfd));
+  segments_->know_peer(peer_memory_->pidfd);
 }
 
 OutboundConnection::Wanted OutboundConnection::link_named(std::uint32_t number) const {

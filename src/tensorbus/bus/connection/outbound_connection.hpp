@@ -33,7 +33,7 @@ class OutboundConnection {
   OutboundConnection(ParticipantContext& context, const Id& owner, platform::Fd socket,
                      OnEnd on_end, OnLost on_lost = {});
 
-  ~OutboundConnection() { conversation_.close(); }  // before the pidfd that it watches is closed
+  ~OutboundConnection() { connection_.close(); }  // before the pidfd that it watches is closed
 
   const Id& owner() const noexcept { return owner_; }
 
@@ -49,7 +49,7 @@ class OutboundConnection {
   // Returns true if no subscriber here has a link, and nothing else was ever asked over it.
   bool idle();
   void tell_retired(memory::SegmentId segment) { segments_->retire(segment); }
-  const std::shared_ptr<PeerSession>& exchange() const noexcept { return exchange_; }
+  const std::shared_ptr<PeerSession>& session() const noexcept { return session_; }
 
  private:
   struct Link {
@@ -77,11 +77,11 @@ class OutboundConnection {
   const OnEnd on_end_;
   const OnLost on_lost_;
   const memory::PeerAccount account_;
-  memory::PeerCharge charge_;  // until connected_ has it
-  Connection conversation_;
-  std::shared_ptr<link::PeerMemory> connected_;
+  memory::PeerCharge charge_;  // until peer_memory_ has it
+  Connection connection_;
+  std::shared_ptr<link::PeerMemory> peer_memory_;
   std::shared_ptr<link::SegmentSender> segments_;  // sends our segments to the owner
-  std::shared_ptr<PeerSession> exchange_;
+  std::shared_ptr<PeerSession> session_;
   bool greeted_ = false;
   bool turned_away_ = false;
   bool ended_ = false;

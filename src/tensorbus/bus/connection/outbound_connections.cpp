@@ -61,7 +61,7 @@ OutboundConnection* OutboundConnections::adopt(const Id& owner, platform::Fd soc
 
 void OutboundConnections::reach(const Id& owner, const ParticipantContext::OnReached& on_reached) {
   const Found found = find_or_connect(owner);
-  if (found.connection != nullptr) return on_reached(found.connection->exchange());
+  if (found.connection != nullptr) return on_reached(found.connection->session());
   if (found.dead) return on_reached(nullptr);
   context_.loop.post_later(kRetryDelay, [this, owner, on_reached] { reach(owner, on_reached); });
 }
@@ -71,12 +71,12 @@ std::vector<std::shared_ptr<link::PeerMemory>> OutboundConnections::orphaned_mem
   std::vector<std::shared_ptr<link::PeerMemory>> left;
   const auto [begin, end] = orphans_.equal_range(owner);
   for (auto at = begin; at != end; ++at)
-    if (auto connected = at->second.lock()) left.push_back(std::move(connected));
+    if (auto memory = at->second.lock()) left.push_back(std::move(memory));
   if (const auto found = outbound_.find(owner); found != outbound_.end())
-    left.push_back(found->second->exchange()->connected());
+    left.push_back(found->second->session()->peer_memory());
   // The end of a connection may not have been noticed yet. Connections that go on belong to a
   // living participant, even if its socket is gone.
-  std::erase_if(left, [](const auto& connected) { return !connected->is_over(); });
+  std::erase_if(left, [](const auto& memory) { return !memory->is_over(); });
   return left;
 }
 
@@ -96,7 +96,7 @@ void OutboundConnections::inherit(const Id& owner, const std::shared_ptr<link::P
 
 void OutboundConnections::forget(OutboundConnection& connection, const std::string& why) {
   connection.end(why);
-  inherit(connection.owner(), connection.exchange()->connected());
+  inherit(connection.owner(), connection.session()->peer_memory());
   // Nothing finds it any more, but it is the caller: it is destroyed when the task runs.
   auto node = outbound_.extract(connection.owner());
   departed_.push_back(std::move(node.mapped()));
@@ -107,13 +107,13 @@ void OutboundConnections::forget(OutboundConnection& connection, const std::stri
 // A connection is destroyed when nothing is lent over it any more, which may be later (Lineage).
 void OutboundConnections::drop_departed() {
   context_.loop.schedule(look_again_);
-  std::erase_if(departed_, [](const auto& connection) { return !connection->exchange()->lends(); });
+  std::erase_if(departed_, [](const auto& connection) { return !connection->session()->lends(); });
 }
 
 void OutboundConnections::drop_idle() {
   std::erase_if(outbound_, [](const auto& item) {
     if (!item.second->idle()) return false;
-    item.second->exchange()->connected()->pinned->owner_gone();  // unused blocks
+    item.second->session()->peer_memory()->pinned->owner_gone();  // unused blocks
     return true;
   });
 }
@@ -125,7 +125,7 @@ void OutboundConnections::tell_retired(memory::SegmentId segment) {
 void OutboundConnections::end() {
   for (const auto& [id, connection] : outbound_) {
     connection->end("");
-    connection->exchange()->take_back();
+    connection->session()->take_back();
   }
 }
 

@@ -71,7 +71,7 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
     return known && !known->cancelled && !answer->done() && known->request == request;
   }
   void offer(std::uint32_t request, LentRef held, std::uint64_t number) {
-    answer->set(Offer{std::move(held), host->connected()->channel, {request, queue, 0}, number});
+    answer->set(Offer{std::move(held), host->peer_memory()->channel, {request, queue, 0}, number});
   }
   void fail(std::uint32_t request, const Error& error) {
     if (!answer->fail(error)) return;

@@ -50,18 +50,18 @@ void HostCopyRequest::add(const OutOfReach& tensor) {
 
 void HostCopyRequest::ask(const Part& part) {
   context_.reach(
-      part.owner, [self = shared_from_this(), &part](const std::shared_ptr<PeerSession>& exchange) {
+      part.owner, [self = shared_from_this(), &part](const std::shared_ptr<PeerSession>& session) {
         self->guarded([&] {
-          if (!exchange)
+          if (!session)
             throw Error(Code::kClosed,
                         "its owner is dead, and it is memory of a GPU that this "
                         "process cannot use");
-          exchange->stage(
+          session->stage(
               part.first, part.bytes,
-              [self, &part, connected = exchange->connected()](PeerSession::Answer& answer) {
+              [self, &part, peer_memory = session->peer_memory()](PeerSession::Answer& answer) {
                 self->guarded([&] {
                   if (const auto* error = std::get_if<Error>(&answer)) throw *error;
-                  self->take(part, connected, std::get<link::Staged>(answer));
+                  self->take(part, peer_memory, std::get<link::Staged>(answer));
                   self->one_done();
                 });
               });
@@ -69,11 +69,11 @@ void HostCopyRequest::ask(const Part& part) {
       });
 }
 
-void HostCopyRequest::take(const Part& part, const std::shared_ptr<link::PeerMemory>& connected,
+void HostCopyRequest::take(const Part& part, const std::shared_ptr<link::PeerMemory>& peer_memory,
                            const link::Staged& staged) {
   auto source = std::make_shared<const link::Source>(link::Source{part.owner, 0, {}});
   auto lender = std::make_shared<link::MessageLeaseSource>(
-      std::move(source), connected, memory::Grant::kRead, context_.lent, staged.token);
+      std::move(source), peer_memory, memory::Grant::kRead, context_.lent, staged.token);
   const auto lease = std::make_shared<link::Lease>(lender, staged.token);
   for (const OutOfReach& tensor : part.tensors)
     claimed_.staged.push_back(

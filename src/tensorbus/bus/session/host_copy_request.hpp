@@ -46,7 +46,7 @@ class HostCopyRequest : public std::enable_shared_from_this<HostCopyRequest> {
 
   void add(const OutOfReach& tensor);
   void ask(const Part& part);
-  void take(const Part& part, const std::shared_ptr<link::PeerMemory>& connected,
+  void take(const Part& part, const std::shared_ptr<link::PeerMemory>& peer_memory,
             const link::Staged& staged);
   void one_done();
   void fail(const Error& error);

@@ -40,17 +40,17 @@ void LeaseAcquisition::start(ParticipantContext& context, const Descriptor& desc
 
 void LeaseAcquisition::claim(std::size_t owner) {
   context_.reach(shares_[owner].owner,
-                 [self = shared_from_this(), owner](const std::shared_ptr<PeerSession>& exchange) {
+                 [self = shared_from_this(), owner](const std::shared_ptr<PeerSession>& session) {
                    self->guarded([&] {
-                     if (exchange)
-                       self->ask(owner, exchange);
+                     if (session)
+                       self->ask(owner, session);
                      else
                        self->inherit(owner);
                    });
                  });
 }
 
-void LeaseAcquisition::ask(std::size_t owner, const std::shared_ptr<PeerSession>& exchange) {
+void LeaseAcquisition::ask(std::size_t owner, const std::shared_ptr<PeerSession>& session) {
   const std::set<link::BlockName>& blocks = shares_[owner].blocks;
   std::vector<std::vector<link::BlockName>> parts(1);
   for (const link::BlockName& block : blocks) {
@@ -59,18 +59,18 @@ void LeaseAcquisition::ask(std::size_t owner, const std::shared_ptr<PeerSession>
   }
   waiting_for_ += parts.size() - 1;
   for (std::vector<link::BlockName>& part : parts) {
-    exchange->claim(std::move(part), grant_,
-                    [self = shared_from_this(), owner, connected = exchange->connected(),
-                     exchange](PeerSession::Answer& answer) {
-                      self->guarded([&] {
-                        if (const auto* lent = std::get_if<link::Lent>(&answer)) {
-                          self->add_lease(owner, connected, *lent);
-                          return self->one_done();
-                        }
-                        if (exchange->ended()) return self->claim_again(owner);
-                        self->fail(std::get<Error>(answer));
-                      });
-                    });
+    session->claim(std::move(part), grant_,
+                   [self = shared_from_this(), owner, peer_memory = session->peer_memory(),
+                    session](PeerSession::Answer& answer) {
+                     self->guarded([&] {
+                       if (const auto* lent = std::get_if<link::Lent>(&answer)) {
+                         self->add_lease(owner, peer_memory, *lent);
+                         return self->one_done();
+                       }
+                       if (session->ended()) return self->claim_again(owner);
+                       self->fail(std::get<Error>(answer));
+                     });
+                   });
   }
 }
 
@@ -93,17 +93,18 @@ void LeaseAcquisition::claim_again(std::size_t owner) {
 void LeaseAcquisition::inherit(std::size_t owner) {
   std::set<memory::SegmentId> segments;
   for (const link::BlockName& block : shares_[owner].blocks) segments.insert(block.segment);
-  auto& connected = shares_[owner].connected;
-  connected = orphaned_memory_with(owner, segments);
-  const bool all_here = connected != nullptr;
-  if (!all_here) connected = std::make_shared<link::PeerMemory>();
-  if (!all_here && sender_.exchange) connected->pay_from(sender_.exchange->connected()->account);
-  if (shares_[owner].on_device) connected->imported.set_timeline_of_the_dead();
+  auto& peer_memory = shares_[owner].peer_memory;
+  peer_memory = orphaned_memory_with(owner, segments);
+  const bool all_here = peer_memory != nullptr;
+  if (!all_here) peer_memory = std::make_shared<link::PeerMemory>();
+  if (!all_here && sender_.exchange)
+    peer_memory->pay_from(sender_.exchange->peer_memory()->account);
+  if (shares_[owner].on_device) peer_memory->imported.set_timeline_of_the_dead();
   if (all_here)
     std::erase_if(segments, [](memory::SegmentId segment) { return !segment.on_device(); });
   waiting_for_ += segments.size();
   for (const memory::SegmentId segment : segments) inherit_segment(owner, segment);
-  add_lease(owner, connected, {});
+  add_lease(owner, peer_memory, {});
   one_done();
 }
 
@@ -141,8 +142,8 @@ void LeaseAcquisition::inherit_segment(std::size_t owner, memory::SegmentId segm
 void LeaseAcquisition::take_over(std::size_t owner, memory::SegmentId segment,
                                  memory::SharedSegment& handed) {
   const Share& share = shares_[owner];
-  memory::ImportedMemory& imported = share.connected->imported;
-  memory::BorrowedSegments& segments = share.connected->segments_for(grant_);
+  memory::ImportedMemory& imported = share.peer_memory->imported;
+  memory::BorrowedSegments& segments = share.peer_memory->segments_for(grant_);
   if (segment.on_device()) {
     if (imported.has(segment, grant_)) return;  // and that it is whole was the answer
     imported.add(segment, grant_, std::move(handed.fd), handed.bytes, {handed.device.bytes});
@@ -151,14 +152,14 @@ void LeaseAcquisition::take_over(std::size_t owner, memory::SegmentId segment,
   } else {
     segments.add(segment, std::move(handed.fd), handed.bytes);
   }
-  sender_.exchange->keep_handed(share.owner, share.connected);
+  sender_.exchange->keep_handed(share.owner, share.peer_memory);
 }
 
 void LeaseAcquisition::add_lease(std::size_t owner,
-                                 const std::shared_ptr<link::PeerMemory>& connected,
+                                 const std::shared_ptr<link::PeerMemory>& peer_memory,
                                  const link::Lent& lent) {
   auto source = std::make_shared<const link::Source>(link::Source{shares_[owner].owner, 0, {}});
-  auto lender = std::make_shared<link::MessageLeaseSource>(std::move(source), connected, grant_,
+  auto lender = std::make_shared<link::MessageLeaseSource>(std::move(source), peer_memory, grant_,
                                                            context_.lent, lent.token);
   auto lease = std::make_shared<link::Lease>(lender, lent.token);
   if (shares_[owner].on_device) lease->on_device(memory::Mark::unpack(lent.mark));

@@ -22,7 +22,7 @@ class LeaseAcquisition : public std::enable_shared_from_this<LeaseAcquisition> {
 
   // Who has lent the sample, and under which name: of a link, or of none by message.
   struct Sender {
-    std::shared_ptr<PeerSession> exchange;  // null: it is gone
+    std::shared_ptr<PeerSession> session;  // null: it is gone
     std::uint32_t link = 0;
     std::uint64_t token = 0;
   };
@@ -36,7 +36,7 @@ class LeaseAcquisition : public std::enable_shared_from_this<LeaseAcquisition> {
   struct Share {  // what one owner has of the sample
     Id owner;
     std::set<link::BlockName> blocks;
-    std::shared_ptr<link::PeerMemory> connected;
+    std::shared_ptr<link::PeerMemory> peer_memory;
     bool on_device = false;  // some of it
     int tries = 0;           // to claim them
     bool failing = false;    // the last one did; there will be another
@@ -51,13 +51,13 @@ class LeaseAcquisition : public std::enable_shared_from_this<LeaseAcquisition> {
 
   void claim(std::size_t owner);
   void claim_again(std::size_t owner);
-  void ask(std::size_t owner, const std::shared_ptr<PeerSession>& exchange);
+  void ask(std::size_t owner, const std::shared_ptr<PeerSession>& session);
   void inherit(std::size_t owner);
   void inherit_segment(std::size_t owner, memory::SegmentId segment);
   void take_over(std::size_t owner, memory::SegmentId segment, memory::SharedSegment& handed);
   std::shared_ptr<link::PeerMemory> orphaned_memory_with(
       std::size_t owner, const std::set<memory::SegmentId>& segments);
-  void add_lease(std::size_t owner, const std::shared_ptr<link::PeerMemory>& connected,
+  void add_lease(std::size_t owner, const std::shared_ptr<link::PeerMemory>& peer_memory,
                  const link::Lent& lent);
   void one_done();
   void fail(const Error& error);

@@ -43,7 +43,7 @@ bool is_own(const TensorEntry& entry) {
 
 LentSample::LentSample(const PeerSession& from, const link::Lent& lent, memory::Grant grant,
                        std::shared_ptr<link::LeaseIndex> lent_memory)
-    : lender(std::make_shared<link::MessageLeaseSource>(from.source(), from.connected(), grant,
+    : lender(std::make_shared<link::MessageLeaseSource>(from.source(), from.peer_memory(), grant,
                                                         std::move(lent_memory), lent.token)),
       lease(std::make_shared<link::Lease>(lender, lent.token)),
       entry(entry_of(lent)) {
@@ -71,7 +71,7 @@ void LentSample::require_own_tensors() const {
   for (const TensorEntry& tensor : descriptor.tensors) {
     if (!is_own(tensor)) continue;
     if (tensor.kind == memory::BufferKind::kDevice) {
-      const memory::ImportedMemory& imported = lender->connected()->imported;
+      const memory::ImportedMemory& imported = lender->peer_memory()->imported;
       if (!imported.has(tensor.segment, lender->grant()) || imported.timeline() == nullptr)
         refuse_missing();
       on_device = true;
@@ -92,8 +92,8 @@ bool LentSample::is_of_sender() const noexcept {
 
 void LentSample::let_go_of_sender(memory::Grant grant,
                                   std::shared_ptr<link::LeaseIndex> lent_memory) {
-  lender = std::make_shared<link::MessageLeaseSource>(lender->source(), lender->connected(), grant,
-                                                      std::move(lent_memory), 0);
+  lender = std::make_shared<link::MessageLeaseSource>(lender->source(), lender->peer_memory(),
+                                                      grant, std::move(lent_memory), 0);
   entry.token = 0;
   lease.reset();
 }

@@ -18,15 +18,15 @@ std::uint32_t as_field(memory::Grant grant) { return grant == memory::Grant::kWr
 
 }  // namespace
 
-PeerSession::PeerSession(ParticipantContext& context, std::shared_ptr<link::PeerMemory> connected,
+PeerSession::PeerSession(ParticipantContext& context, std::shared_ptr<link::PeerMemory> peer_memory,
                          std::shared_ptr<link::SegmentSender> segments)
-    : context_(context), connected_(std::move(connected)), segments_(std::move(segments)) {}
+    : context_(context), peer_memory_(std::move(peer_memory)), segments_(std::move(segments)) {}
 
 void PeerSession::know(const Id& peer) {
   source_ = std::make_shared<const link::Source>(link::Source{peer, 0, {}});
   tell_what_is_closed();
-  connected_->pinned->tell_by(
-      [weak = std::weak_ptr(connected_->channel)](memory::SegmentId segment, memory::Range part) {
+  peer_memory_->pinned->tell_by(
+      [weak = std::weak_ptr(peer_memory_->channel)](memory::SegmentId segment, memory::Range part) {
         constexpr auto kReleased = static_cast<std::uint32_t>(link::PinVerb::kReleased);
         if (const auto channel = weak.lock())
           channel->send(link::Pin{
@@ -45,7 +45,7 @@ std::uint32_t PeerSession::ask(Request request, link::ControlType answered_by, O
   request.request = next_request_++;
   constexpr bool kMayBeTold = std::is_same_v<Request, link::Get>;  // that there is no item
   asked_.emplace(request.request, Asked{answered_by, kMayBeTold, std::move(on_answer)});
-  connected_->channel->send(request);
+  peer_memory_->channel->send(request);
   platform::kill_point("request.sent");
   return request.request;
 }
@@ -96,7 +96,7 @@ std::uint32_t PeerSession::call(const link::QueueName& queue, link::QueueVerb ve
 }
 
 void PeerSession::cancel(std::uint32_t request) {
-  if (!ended_ && request != 0) connected_->channel->send(link::Cancel{request});
+  if (!ended_ && request != 0) peer_memory_->channel->send(link::Cancel{request});
 }
 
 bool PeerSession::on_message(link::Channel::Received& received) {
@@ -195,7 +195,7 @@ void PeerSession::lend(std::uint32_t request, const link::Entry& entry,
   message.request = request;
   message.number = number;
   try {
-    connected_->channel->send(message);
+    peer_memory_->channel->send(message);
   } catch (...) {
     lent_.erase(message.token);
     throw;
@@ -204,7 +204,7 @@ void PeerSession::lend(std::uint32_t request, const link::Entry& entry,
 }
 
 void PeerSession::give_back(const link::Lent& lent) {
-  if (lent.token != 0) connected_->channel->send(link::Return{lent.token});
+  if (lent.token != 0) peer_memory_->channel->send(link::Return{lent.token});
 }
 
 void PeerSession::take_back() {
@@ -216,7 +216,7 @@ void PeerSession::take_back() {
 
 void PeerSession::end(const std::string& why) {
   ended_ = true;
-  connected_->pinned->owner_gone();
+  peer_memory_->pinned->owner_gone();
   // The peer has unpinned what it had, or is dead; or it has hung up with it, to its own harm.
   for (const auto& [segment, part] : std::exchange(pinned_, {}))
     context_.arena->unpin(segment, part);

@@ -29,18 +29,18 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   // stage() Staged; Reply for what a queue is asked, or Lent when that is for an item.
   using OnAnswer = std::function<void(Answer&)>;
 
-  PeerSession(ParticipantContext& context, std::shared_ptr<link::PeerMemory> connected,
+  PeerSession(ParticipantContext& context, std::shared_ptr<link::PeerMemory> peer_memory,
               std::shared_ptr<link::SegmentSender> segments);
 
   // Who said HELLO, or is expected to.
   void know(const Id& peer);
   const std::shared_ptr<const link::Source>& source() const noexcept { return source_; }
-  const std::shared_ptr<link::PeerMemory>& connected() const noexcept { return connected_; }
+  const std::shared_ptr<link::PeerMemory>& peer_memory() const noexcept { return peer_memory_; }
   // Has anything been asked or lent here?
   bool used() const noexcept { return used_; }
   bool ended() const noexcept { return ended_; }
   // Asks the kernel: it knows before end() is called.
-  bool peer_is_gone() const noexcept { return ended_ || connected_->channel->peer_is_gone(); }
+  bool peer_is_gone() const noexcept { return ended_ || peer_memory_->channel->peer_is_gone(); }
 
   void attach(const Shares::Name& share, memory::Grant grant, OnAnswer on_answer);
   // At most Claim::kMostBlocks.
@@ -66,13 +66,13 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   // `number`: of the item that is done.
   std::uint32_t call(const link::QueueName& queue, link::QueueVerb verb, std::uint64_t number,
                      OnAnswer on_answer);
-  void take(const link::Take& taken) { connected_->channel->send(taken); }
+  void take(const link::Take& taken) { peer_memory_->channel->send(taken); }
   void cancel(std::uint32_t request);
 
   // To a client of a queue: the answers to its requests.
   void lend(std::uint32_t request, const link::Entry& entry, const link::PublishedRef& issued,
             memory::Grant grant, std::uint64_t number = 0);
-  void tell(link::Reply told) { connected_->channel->send(told); }
+  void tell(link::Reply told) { peer_memory_->channel->send(told); }
   void deny(std::uint32_t request, const Error& why);
 
   // What a peer lent us and nobody here takes.
@@ -146,7 +146,7 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   void do_or_deny(std::uint32_t request, const std::function<void()>& work);
 
   ParticipantContext& context_;
-  const std::shared_ptr<link::PeerMemory> connected_;
+  const std::shared_ptr<link::PeerMemory> peer_memory_;
   const std::shared_ptr<link::SegmentSender> segments_;
   std::shared_ptr<const link::Source> source_;
   std::unordered_map<std::uint32_t, Asked> asked_;

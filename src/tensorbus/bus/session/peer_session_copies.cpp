@@ -59,7 +59,7 @@ void PeerSession::lend_copy(std::uint32_t request, const memory::HostCopies::Res
                   std::make_shared<link::PublishedSample>(
                       std::move(blocks), OneOrMany<memory::SegmentId>(), std::move(kept)));
     try {
-      connected_->channel->send(answer);
+      peer_memory_->channel->send(answer);
     } catch (...) {
       lent_.erase(answer.token);
       throw;

@@ -51,7 +51,7 @@ void PeerSession::hand_over_segment(const link::HandOver& asked,
   link::Handed answer{asked.request, handed.bytes, handed.file ? 1U : 0U, 0, {}};
   if (handed.file) answer.offset = handed.file->offset;
   if (handed.file) answer.path = handed.file->path;
-  connected_->channel->send(answer, std::move(fds));
+  peer_memory_->channel->send(answer, std::move(fds));
   platform::kill_point("handed.sent");
 }
 
@@ -61,7 +61,7 @@ void PeerSession::hand_over_device_memory(const link::HandOver& asked,
   memory::SharedSegment handed = memory.hand_on(asked.segment, grant);
   std::vector<platform::Fd> fds;
   fds.push_back(std::move(handed.fd));
-  connected_->channel->send(
+  peer_memory_->channel->send(
       link::Handed{.request = asked.request, .bytes = handed.bytes, .device = handed.device},
       std::move(fds));
   platform::kill_point("handed.sent");

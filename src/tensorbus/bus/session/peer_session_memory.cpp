@@ -29,9 +29,10 @@ struct ClosedNotice {
 }  // namespace
 
 void PeerSession::tell_what_is_closed() {
-  connected_->imported.tell_closed_by([channel = connected_->channel](memory::SegmentId segment) {
-    return std::make_shared<const ClosedNotice>(channel, segment);
-  });
+  peer_memory_->imported.tell_closed_by(
+      [channel = peer_memory_->channel](memory::SegmentId segment) {
+        return std::make_shared<const ClosedNotice>(channel, segment);
+      });
 }
 
 bool PeerSession::on_memory(link::Channel::Received& received) {
@@ -41,40 +42,40 @@ bool PeerSession::on_memory(link::Channel::Received& received) {
 
 void PeerSession::on(const link::SegmentMessage& segment, platform::Fd fd) {
   const memory::Grant grant = link::grant_of(segment.writable, "SEGMENT.writable");
-  connected_->segments_for(grant).add(segment.segment, std::move(fd), segment.bytes);
+  peer_memory_->segments_for(grant).add(segment.segment, std::move(fd), segment.bytes);
   platform::kill_point("segment.received");
 }
 
 void PeerSession::on(const link::FileMessage& file, platform::Fd fd) {
   const memory::Grant grant = link::grant_of(file.writable, "FILE.writable");
-  connected_->segments_for(grant).add_file(file.segment, std::move(fd), file.bytes,
-                                           {file.offset, link::as_text(file.path)});
+  peer_memory_->segments_for(grant).add_file(file.segment, std::move(fd), file.bytes,
+                                             {file.offset, link::as_text(file.path)});
 }
 
 void PeerSession::on(const link::DeviceSegment& segment, platform::Fd fd) {
   const memory::Grant grant = link::grant_of(segment.writable, "DEVICE_SEGMENT.writable");
-  connected_->imported.add(segment.segment, grant, std::move(fd), segment.bytes,
-                           platform::GpuUuid{segment.device.bytes});
+  peer_memory_->imported.add(segment.segment, grant, std::move(fd), segment.bytes,
+                             platform::GpuUuid{segment.device.bytes});
   platform::kill_point("segment.received");
 }
 
 void PeerSession::on(const link::TimelineMessage&, platform::Fd fd) {
-  connected_->imported.set_timeline(std::move(fd), connected_->pidfd);
+  peer_memory_->imported.set_timeline(std::move(fd), peer_memory_->pidfd);
 }
 
 void PeerSession::on(const link::DeviceClosed& closed) { segments_->closed(closed.number); }
 
 void PeerSession::on(const link::Retired& retired) {
   const memory::SegmentId segment = retired.number;
-  connected_->imported.retire(segment);
-  connected_->segments.retire(segment);
-  connected_->writable_segments.retire(segment);
+  peer_memory_->imported.retire(segment);
+  peer_memory_->segments.retire(segment);
+  peer_memory_->writable_segments.retire(segment);
   if (!closing_retired_) close_retired();
 }
 
 // A lease may be returned a moment before it lets go of its memory.
 void PeerSession::close_retired() {
-  closing_retired_ = !connected_->imported.let_go_of_retired();
+  closing_retired_ = !peer_memory_->imported.let_go_of_retired();
   if (!closing_retired_ || ended_) return;
   context_.loop.post_later(kCloseAgain, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->close_retired();
@@ -91,8 +92,8 @@ void PeerSession::on(link::DeviceExport said, platform::Fd fd) {
                           .chunks = said.chunks,
                           .chunk_bytes = said.chunk_bytes};
   part.fd = std::move(fd);
-  const bool ours = link::is_this_process(connected_->channel->fd());
-  connected_->imported.add_export(source_ ? source_->participant : Id(), ours, std::move(part));
+  const bool ours = link::is_this_process(peer_memory_->channel->fd());
+  peer_memory_->imported.add_export(source_ ? source_->participant : Id(), ours, std::move(part));
   platform::kill_point("segment.received");
 }
 

@@ -16,7 +16,7 @@ constexpr std::chrono::milliseconds kLookAtMarks{2};
 
 void PeerSession::serve(std::uint32_t request, const std::function<void()>& work) {
   used_ = true;
-  if (connected_->channel->waiting() >= kMostUnheard)
+  if (peer_memory_->channel->waiting() >= kMostUnheard)
     throw Error(Code::kProtocol, "the peer asks, and does not read the answers");
   do_or_deny(request, work);
 }
@@ -31,13 +31,13 @@ void PeerSession::do_or_deny(std::uint32_t request, const std::function<void()>&
   } catch (const Error& error) {
     deny(request, error);
   } catch (const std::bad_alloc&) {
-    connected_->channel->send(std::move(no_memory));
+    peer_memory_->channel->send(std::move(no_memory));
   }
 }
 
 void PeerSession::deny(std::uint32_t request, const Error& why) {
-  connected_->channel->send(link::Denied{request, static_cast<std::uint32_t>(why.code()),
-                                         std::string(why.what()).substr(0, 1024)});
+  peer_memory_->channel->send(link::Denied{request, static_cast<std::uint32_t>(why.code()),
+                                           std::string(why.what()).substr(0, 1024)});
 }
 
 void PeerSession::on(const link::Attach& asked) {
@@ -112,7 +112,7 @@ void PeerSession::on(const link::Pin& pin) {
   const memory::Range part{pin.begin, pin.end};
   switch (static_cast<link::PinVerb>(pin.verb)) {
     case link::PinVerb::kAsk: {
-      if (connected_->channel->waiting() >= kMostUnheard)
+      if (peer_memory_->channel->waiting() >= kMostUnheard)
         throw Error(Code::kProtocol, "the peer asks, and does not read the answers");
       link::Pin answer = pin;
       const auto node = pinned_.emplace(pin.segment, memory::Range{});
@@ -127,12 +127,12 @@ void PeerSession::on(const link::Pin& pin) {
           static_cast<std::uint32_t>(granted ? link::PinVerb::kGranted : link::PinVerb::kRefused);
       answer.begin = granted.value_or(memory::Range{}).begin;
       answer.end = granted.value_or(memory::Range{}).end;
-      return connected_->channel->send(answer);
+      return peer_memory_->channel->send(answer);
     }
     case link::PinVerb::kGranted:
-      return connected_->pinned->answer({pin.segment, pin.offset, pin.generation}, part);
+      return peer_memory_->pinned->answer({pin.segment, pin.offset, pin.generation}, part);
     case link::PinVerb::kRefused:
-      return connected_->pinned->answer({pin.segment, pin.offset, pin.generation}, std::nullopt);
+      return peer_memory_->pinned->answer({pin.segment, pin.offset, pin.generation}, std::nullopt);
     case link::PinVerb::kReleased: {
       const auto [begin, end] = pinned_.equal_range(pin.segment);
       const auto found =

@@ -44,7 +44,7 @@ Pinning pin_blocks(link::BorrowerLink& link, const Sample& sample) {
     const PinnedBlocks::Block block{name.first, hull.begin, name.second};
     const PinnedBlocks::Wanted wanted{block, hull, link.find_segment(name.first)};
     if (!wanted.mapping) continue;  // a copy that came over another connection
-    PinnedBlocks& pinned = *link.connected()->pinned;
+    PinnedBlocks& pinned = *link.peer_memory()->pinned;
     PinnedBlocks::Found found = hull.bytes() < PinnedBlocks::least_bytes()
                                     ? PinnedBlocks::Found{pinned.leave(wanted)}
                                     : pinned.find(wanted);

@@ -117,7 +117,7 @@ bool SampleData::read_alone(Sample& sample, std::shared_ptr<link::LeaseSource>& 
               .offset = lone->offset,
               .generation = lone->generation,
               .grant = access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead,
-              .memory = lender.connected().get()});
+              .memory = lender.peer_memory().get()});
   parts.describe(entry, lender, {}, std::nullopt);
   lender.enter(*lease);
   tensor.keeper_ = std::move(lease);
@@ -241,7 +241,7 @@ SampleData::Read SampleData::read_leased(Sample& sample, link::LeaseSource& lend
     link::LeaseSource& owner = lender_of(from, lender, claimed);
     if (from.kind == memory::BufferKind::kDevice) {
       // Without it nothing could be said of the streams that will use the sample.
-      if (owner.connected()->imported.timeline() == nullptr) return Read::kSegmentMissing;
+      if (owner.peer_memory()->imported.timeline() == nullptr) return Read::kSegmentMissing;
       const Tensor::Reach reach = tensor.find_on_device(owner, from, span, how, *lease);
       if (reach == Tensor::Reach::kSegmentMissing) return Read::kSegmentMissing;
       if (reach == Tensor::Reach::kOutOfReach) {
@@ -264,7 +264,7 @@ SampleData::Read SampleData::read_leased(Sample& sample, link::LeaseSource& lend
                   .offset = from.offset + static_cast<std::uint64_t>(span.begin),
                   .generation = from.generation,
                   .grant = access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead,
-                  .memory = owner.connected().get()});
+                  .memory = owner.peer_memory().get()});
   }
   if (out_of_reach) return Read::kOutOfReach;
   if (lease->is_on_device()) {

@@ -217,7 +217,7 @@ int SubscriberCore::event_descriptor() {
 std::vector<platform::Fd> SubscriberCore::notifier_for(link::BorrowerLink& link) {
   platform::Notifier notifier = platform::make_notifier();
   try {
-    link.notifier_charge = link.connected()->account.take({.descriptors = 1});
+    link.notifier_charge = link.peer_memory()->account.take({.descriptors = 1});
   } catch (const memory::PeerLimit&) {
     return {};
   }
@@ -348,7 +348,7 @@ void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
     throw;
   }
   if (options_.pin) {
-    pins_.push_back(link->connected()->pinned);
+    pins_.push_back(link->peer_memory()->pinned);
     pins_.back()->subscribe();
   }
   links_.push_back(std::move(link));

@@ -32,7 +32,8 @@ PeerMemory* Lease::memory_of(const Id& owner, memory::SegmentId segment) const n
   for (const Place& place : places_)
     if (place.segment == segment && place.owner == owner) return place.memory;
   // Memory that was not used yet has no places.
-  return lender_ && lender_->source()->participant == owner ? lender_->connected().get() : nullptr;
+  return lender_ && lender_->source()->participant == owner ? lender_->peer_memory().get()
+                                                            : nullptr;
 }
 
 void Lease::use_on(const platform::GpuStream& stream) {
@@ -71,7 +72,7 @@ bool Lease::intact() const noexcept {
 void Lease::list_writers(std::vector<Written>& all) const {
   if (!device_) return;
   for (const auto& other : device_->others) other->list_writers(all);
-  if (timeline() != nullptr) all.push_back({lender_->connected(), device_->whole_at});
+  if (timeline() != nullptr) all.push_back({lender_->peer_memory(), device_->whole_at});
 }
 
 memory::DeviceKeeper::Intact Lease::intact_later() const {
@@ -119,7 +120,7 @@ memory::Mark signalled(const std::vector<platform::GpuStream>& streams,
 
 // For memory of this process itself, the arena keeps the block for forked children.
 void Lease::give_back(std::uint64_t mark) noexcept {
-  if (!platform::may_be_inherited(born_) || lender_->connected()->of_this_process)
+  if (!platform::may_be_inherited(born_) || lender_->peer_memory()->of_this_process)
     return lender_->give_back(*this, mark);
   lender_->leave(*this);
   if (!KeptLease::keep(lender_, token_, mark, born_)) lender_->give_back(token_, mark);
@@ -140,7 +141,7 @@ void Lease::give_back() noexcept {
     memory::DeviceWatch::retry([lender = lender_, token = token_, streams = device_->streams,
                                 ours = device_->ours, kept = kept_] {
       try {
-        const memory::Mark mark = signalled(streams, *lender->connected()->imported.timeline());
+        const memory::Mark mark = signalled(streams, *lender->peer_memory()->imported.timeline());
         lender->give_back(token, mark.packed());
         return true;
       } catch (const std::exception&) {

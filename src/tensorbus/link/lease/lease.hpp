@@ -89,7 +89,9 @@ class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_
   };
   void use_here(const platform::GpuStream& stream);
   void list_writers(std::vector<Written>& all) const;
-  memory::Timeline* timeline() const noexcept { return lender_->connected()->imported.timeline(); }
+  memory::Timeline* timeline() const noexcept {
+    return lender_->peer_memory()->imported.timeline();
+  }
   // Only the destructor calls it, when no other thread can use the lease.
   void give_back() noexcept TB_NO_THREAD_SAFETY_ANALYSIS;
   void give_back(std::uint64_t mark) noexcept;

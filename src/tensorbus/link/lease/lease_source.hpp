@@ -56,18 +56,18 @@ struct PeerMemory {
 class LeaseSource {
  public:
   // `grant`: what may be done with the lent memory.
-  LeaseSource(std::shared_ptr<const Source> source, std::shared_ptr<PeerMemory> connected,
+  LeaseSource(std::shared_ptr<const Source> source, std::shared_ptr<PeerMemory> peer_memory,
               memory::Grant grant)
       : source_(std::move(source)),
-        connected_(std::move(connected)),
+        peer_memory_(std::move(peer_memory)),
         grant_(grant),
-        segments_(connected_->segments_for(grant)) {}
+        segments_(peer_memory_->segments_for(grant)) {}
   virtual ~LeaseSource() = default;
   LeaseSource(const LeaseSource&) = delete;
   LeaseSource& operator=(const LeaseSource&) = delete;
 
   const std::shared_ptr<const Source>& source() const noexcept { return source_; }
-  const std::shared_ptr<PeerMemory>& connected() const noexcept { return connected_; }
+  const std::shared_ptr<PeerMemory>& peer_memory() const noexcept { return peer_memory_; }
   // What may be done with the lent memory.
   memory::Grant grant() const noexcept { return grant_; }
   // Returns true in a child of the process to which the memory was lent.
@@ -82,14 +82,14 @@ class LeaseSource {
     return segments_.map_own(id, range);
   }
   memory::ImportedMemory::Ref find_device_memory(memory::SegmentId id) {
-    return connected_->imported.find(id, grant_);
+    return peer_memory_->imported.find(id, grant_);
   }
   // Returns false if find_device_memory() found that this process cannot use it.
   bool is_usable(memory::SegmentId device_segment) const noexcept {
-    return connected_->imported.is_usable(device_segment, grant_);
+    return peer_memory_->imported.is_usable(device_segment, grant_);
   }
   bool covers(const std::byte* address) const {
-    return segments_.covers(address) || connected_->imported.covers(address);
+    return segments_.covers(address) || peer_memory_->imported.covers(address);
   }
 
   // Lets the lease be found by the addresses of its places.
@@ -105,9 +105,9 @@ class LeaseSource {
   const std::uint32_t fork_generation_ = platform::fork_generation();
   const platform::Inheritable inheritable_{platform::Inheritable::Of::kOthers};
   const std::shared_ptr<const Source> source_;
-  const std::shared_ptr<PeerMemory> connected_;
+  const std::shared_ptr<PeerMemory> peer_memory_;
   const memory::Grant grant_;
-  const memory::BorrowedSegments& segments_;  // of connected_, by the grant
+  const memory::BorrowedSegments& segments_;  // of the peer memory, by the grant
   memory::LastSegment last_segment_;
 };
 

@@ -8,8 +8,8 @@
 namespace tensorbus::link {
 
 BorrowerLink::BorrowerLink(std::uint32_t id, std::shared_ptr<const Source> source,
-                           std::shared_ptr<PeerMemory> connected, memory::Grant grant)
-    : LeaseSource(std::move(source), std::move(connected), grant),
+                           std::shared_ptr<PeerMemory> peer_memory, memory::Grant grant)
+    : LeaseSource(std::move(source), std::move(peer_memory), grant),
       id_(id),
       unsubscribe_(Channel::prepare(Unsubscribe{id})),
       done_(Channel::prepare(Done{id})) {}
@@ -27,11 +27,11 @@ void BorrowerLink::accept(const Accepted& accepted, platform::Fd segment) {
   const Geometry geometry{accepted.slots, accepted.returns};
   if (geometry.slots > kMaxDepth || geometry.returns > 2 * kMaxHeld)
     throw Error(Code::kProtocol, "ACCEPTED.slots: more than there can be");
-  charge_ = connected()->account.take(
+  charge_ = peer_memory()->account.take(
       {.mappings = 1,
        .address_bytes = geometry.bytes(),
        .memory_bytes = geometry.bytes() + geometry.returns * sizeof(leases_[0])});
-  publisher_ = Waker(connected()->wake_page, accepted.wake_slot);
+  publisher_ = Waker(peer_memory()->wake_page, accepted.wake_slot);
   // Allocates before the link is made: without memory for the leases, nothing is accepted.
   leases_ = std::vector<std::atomic<Lease*>>(geometry.returns);
   segment_.emplace(std::move(segment), geometry);

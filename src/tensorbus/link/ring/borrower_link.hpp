@@ -23,11 +23,11 @@ class BorrowerLink : public LeaseSource {
  public:
   // `grant`: the access that is asked for.
   BorrowerLink(std::uint32_t id, std::shared_ptr<const Source> source,
-               std::shared_ptr<PeerMemory> connected, memory::Grant grant = memory::Grant::kRead);
+               std::shared_ptr<PeerMemory> peer_memory, memory::Grant grant = memory::Grant::kRead);
   ~BorrowerLink() override;
 
   std::uint32_t id() const noexcept { return id_; }
-  Channel& channel() const noexcept { return *connected()->channel; }
+  Channel& channel() const noexcept { return *peer_memory()->channel; }
 
   // Called when ACCEPTED came. Throws Error(kProtocol), memory::PeerLimit.
   void accept(const Accepted& accepted, platform::Fd segment);

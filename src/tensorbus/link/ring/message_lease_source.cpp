@@ -9,16 +9,16 @@
 namespace tensorbus::link {
 
 MessageLeaseSource::MessageLeaseSource(std::shared_ptr<const Source> source,
-                                       std::shared_ptr<PeerMemory> connected, memory::Grant grant,
+                                       std::shared_ptr<PeerMemory> peer_memory, memory::Grant grant,
                                        std::shared_ptr<LeaseIndex> lent, std::uint64_t token)
-    : LeaseSource(std::move(source), std::move(connected), grant),
+    : LeaseSource(std::move(source), std::move(peer_memory), grant),
       lent_(std::move(lent)),
       return_(Channel::prepare(Return{token})) {}
 
 void MessageLeaseSource::give_back(std::uint64_t token, std::uint64_t mark) noexcept {
-  if (token == 0 || !connected()->channel) return;
+  if (token == 0 || !peer_memory()->channel) return;
   return_.set_last(mark);
-  connected()->channel->send(std::move(return_));
+  peer_memory()->channel->send(std::move(return_));
   platform::kill_point("return.sent");
 }
 

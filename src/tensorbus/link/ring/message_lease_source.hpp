@@ -12,7 +12,7 @@ namespace tensorbus::link {
 // token 0, or a dead owner, nothing goes back.
 class MessageLeaseSource final : public LeaseSource {
  public:
-  MessageLeaseSource(std::shared_ptr<const Source> source, std::shared_ptr<PeerMemory> connected,
+  MessageLeaseSource(std::shared_ptr<const Source> source, std::shared_ptr<PeerMemory> peer_memory,
                      memory::Grant grant, std::shared_ptr<LeaseIndex> lent, std::uint64_t token);
 
   void enter(Lease& lease) override { lent_->add(lease); }
