@@ -97,8 +97,8 @@ void LeaseAcquisition::inherit(std::size_t owner) {
   peer_memory = orphaned_memory_with(owner, segments);
   const bool all_here = peer_memory != nullptr;
   if (!all_here) peer_memory = std::make_shared<link::PeerMemory>();
-  if (!all_here && sender_.exchange)
-    peer_memory->pay_from(sender_.exchange->peer_memory()->account);
+  if (!all_here && sender_.session)
+    peer_memory->pay_from(sender_.session->peer_memory()->account);
   if (shares_[owner].on_device) peer_memory->imported.set_timeline_of_the_dead();
   if (all_here)
     std::erase_if(segments, [](memory::SegmentId segment) { return !segment.on_device(); });
@@ -112,8 +112,8 @@ void LeaseAcquisition::inherit(std::size_t owner) {
 std::shared_ptr<link::PeerMemory> LeaseAcquisition::orphaned_memory_with(
     std::size_t owner, const std::set<memory::SegmentId>& segments) {
   auto estate = context_.orphaned_memory_of(shares_[owner].owner);
-  if (sender_.exchange)
-    for (auto& handed : sender_.exchange->handed_of(shares_[owner].owner))
+  if (sender_.session)
+    for (auto& handed : sender_.session->handed_of(shares_[owner].owner))
       estate.push_back(std::move(handed));
   const auto found = std::find_if(estate.begin(), estate.end(), [&](const auto& left) {
     return std::all_of(segments.begin(), segments.end(), [&](memory::SegmentId segment) {
@@ -125,9 +125,9 @@ std::shared_ptr<link::PeerMemory> LeaseAcquisition::orphaned_memory_with(
 }
 
 void LeaseAcquisition::inherit_segment(std::size_t owner, memory::SegmentId segment) {
-  if (!sender_.exchange)
+  if (!sender_.session)
     return fail(Error(Code::kClosed, "its owner and whoever handed it on are dead"));
-  sender_.exchange->hand_over(
+  sender_.session->hand_over(
       shares_[owner].owner, segment, grant_, sender_.link, sender_.token,
       [self = shared_from_this(), owner, segment](PeerSession::Answer& answer) {
         self->guarded([&] {
@@ -152,7 +152,7 @@ void LeaseAcquisition::take_over(std::size_t owner, memory::SegmentId segment,
   } else {
     segments.add(segment, std::move(handed.fd), handed.bytes);
   }
-  sender_.exchange->keep_handed(share.owner, share.peer_memory);
+  sender_.session->keep_handed(share.owner, share.peer_memory);
 }
 
 void LeaseAcquisition::add_lease(std::size_t owner,

@@ -6,10 +6,12 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <deque>
 #include <fstream>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "tensorbus/platform/limits.hpp"
@@ -18,7 +20,7 @@ namespace tensorbus::platform {
 namespace {
 
 constexpr int kMostLinks = 40;      // as the kernel
-constexpr int kMostRestarts = 100;  // another process removes a directory while we make one in it
+constexpr int kMostRestarts = 300;  // another process removes a directory while we make one in it
 constexpr uid_t kNobody = 65534;    // the kernel shows this number for a user that is not mapped
 
 using Names = std::deque<std::string>;
@@ -250,6 +252,8 @@ PrivateDirectory open_private(const std::string& path, IfMissing if_missing) {
   for (int i = 0; i < kMostRestarts; ++i) {
     Walk walk(path, if_missing);
     if (walk.go()) return walk.result();
+    // A process that removes it again and again must not stay in step with this one.
+    std::this_thread::sleep_for(std::chrono::microseconds(i));
   }
   throw_system("cannot make the domain directory " + path, ENOENT, During::kDirectory);
 }
