@@ -19,7 +19,7 @@
 namespace tensorbus {
 namespace {
 
-constexpr int kOldestMajor = 5;  // pidfd_open and the polling of it
+constexpr int kOldestMajor = 5;  // pidfd_open(), and poll() on a pidfd
 constexpr int kOldestMinor = 4;
 
 std::string kernel_release() {
@@ -48,7 +48,7 @@ void try_pidfd() {
   if (count > 0) throw Error(Code::kUnsupported, "a pidfd says that a living process has ended");
 }
 
-// As its owner makes it, and as one has it who was sent its descriptor.
+// Maps a memfd twice: as its owner, and as a borrower that was sent its descriptor.
 void try_shared_memory() {
   using platform::Mapping;
   const std::size_t bytes = platform::page_bytes();
@@ -77,7 +77,7 @@ void try_sockets(const std::string& path) {
   if (!reached.can()) throw Error(Code::kSystem, reached.why_not);
 }
 
-// False: it is not there, and could be made.
+// Returns false if the directory does not exist and could be made.
 bool try_domain(const std::string& path) {
   const auto opened = platform::open_private(path, platform::IfMissing::kLeave);
   if (opened.directory) {

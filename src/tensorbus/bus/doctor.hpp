@@ -21,24 +21,24 @@ struct HostFindings {
   std::string domain_path;
   ProbeResult domain;  // its directory: sockets are made and reached there, or it could be made
   bool domain_exists = false;
-  std::vector<std::string> other_domains;  // of this user, in which processes are now
+  std::vector<std::string> other_domains;  // of this user, with living processes
 
   std::size_t memory_bytes = 0;               // that this process may still take
-  std::string memory_limit;                   // what bounds them
+  std::string memory_limit;                   // what bounds memory_bytes
   std::optional<std::uint64_t> open_files;    // RLIMIT_NOFILE; empty: unlimited
   std::optional<std::uint64_t> locked_bytes;  // RLIMIT_MEMLOCK, of which Tensorbus needs none
 
-  // Are its tensors by reference in other processes?
+  // Returns true if other processes can have tensors by reference.
   bool can_share() const noexcept {
     return kernel_version.can() && pidfd.can() && shared_memory.can() && domain.can();
   }
 };
 
-// The domain is one as Participant takes it; its directory is looked at, not made. Throws no Error.
+// Probes this machine. `domain` is as for Participant; its directory is not made. Throws no Error.
 TENSORBUS_API HostFindings probe_host(const std::string& domain = {});
 
-// Why somebody may not have been found on the bus at this path: the end of a message that names the
-// others on which processes of this user are. Empty if there are none, or the path was given.
+// Returns the end of an error text for a process that was not found on the bus at this path: the
+// user's other domains with living processes. Empty if there are none, or the user gave the path.
 TENSORBUS_API std::string elsewhere_text(const std::string& domain_path);
 
 }  // namespace tensorbus

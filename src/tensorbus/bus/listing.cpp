@@ -13,9 +13,9 @@
 namespace tensorbus {
 namespace {
 
-constexpr std::size_t kMostContent = 65'536;  // of a marker
+constexpr std::size_t kMostContent = 65'536;  // bytes of a marker
 
-// "node" and a name; '=' is in no topic's file name, so they cannot be taken for one another.
+// Begins a node's marker. No topic's file name contains '=', so markers of topics differ.
 constexpr std::string_view kNode = "node=";
 
 struct Found {
@@ -23,7 +23,7 @@ struct Found {
   bus::Advertisement advertisement;
 };
 
-// Those markers that `is_wanted`, of participants that have not died.
+// Returns the markers that `is_wanted` accepts, of participants that have not died.
 template <typename IsWanted>
 std::vector<Found> look_for(const bus::Domain& domain, const std::vector<std::string>& files,
                             IsWanted is_wanted) {
@@ -46,7 +46,7 @@ bool is_topic(const bus::Marker& marker) {
   return marker.escaped_topic.find('=') == std::string_view::npos;
 }
 
-// Peers wrote it.
+// Returns no type for a malformed definition: peers wrote it.
 MessageType type_of(std::string definition) {
   if (definition.empty()) return {};
   try {

@@ -11,21 +11,21 @@
 
 namespace tensorbus {
 
-// Who is in a domain, as its directory says. Asked of the living, without a daemon.
+// Lists the publishers and nodes of a domain from its directory, without a daemon.
 
-// Those of processes that live.
+// Return those of living processes.
 TENSORBUS_API std::vector<PublisherInfo> list_publishers(
     const Participant& participant = Participant::shared());
 TENSORBUS_API std::vector<NodeInfo> list_nodes(
     const Participant& participant = Participant::shared());
 
-// Until there is a publisher of the topic, or a node of the name. kDone, kTimedOut or kInterrupted.
+// Wait for a publisher or node of this name. Return kDone, kTimedOut or kInterrupted.
 TENSORBUS_API Outcome wait_for_topic(const std::string& topic, const platform::StopCondition& stop,
                                      const Participant& participant = Participant::shared());
 TENSORBUS_API Outcome wait_for_node(const std::string& name, const platform::StopCondition& stop,
                                     const Participant& participant = Participant::shared());
 
-// A node's name in the domain, for as long as it lives. Several may have the same.
+// Announces a node's name in the domain while this object exists. Several may have the same name.
 class TENSORBUS_API NodeName {
  public:
   // Throws Error(kInvalidArgument) for an empty name or one of more than 2,048 bytes.

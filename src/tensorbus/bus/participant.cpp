@@ -28,13 +28,13 @@ platform::Immortal<Registry> first_registry;
 Registry* current_registry = &*first_registry;
 
 Registry& registry() {
-  // In a child, the parent's registry (its mutex may be held there) is left behind.
+  // A child leaves the parent's registry behind: its mutex may be held in the parent.
   if (current_registry->fork_generation != platform::fork_generation())
     current_registry = new Registry;
   return *current_registry;
 }
 
-// The last handle may go in a forked child, where the participant is the parent's.
+// Keeps the participant if the last handle goes in a forked child: it is the parent's.
 struct LeaveToParent {
   void operator()(bus::ParticipantCore* core) const {
     if (core->fork_generation() == platform::fork_generation()) delete core;
@@ -64,7 +64,7 @@ Participant Participant::shared(const ParticipantOptions& options) {
     const platform::MutexLock lock(all.mutex);
     const std::string path = bus::domain_path(options.domain);
     std::erase_if(all.participants, [](const auto& weak) { return weak.expired(); });
-    // Where each of them is now: a domain may have moved.
+    // Compares where each of them is now: a domain may have moved.
     for (const auto& weak : all.participants)
       if (auto known = weak.lock(); known && known->domain().path() == path)
         return Participant(std::move(known));

@@ -16,20 +16,20 @@ namespace bus {
 class ParticipantCore;
 }
 
-// This process on one domain. A handle: copies name the same participant, which lives until its
-// last handle, publisher and subscriber is gone.
+// A handle to this process on one domain. Copies name the same participant, which lives until its
+// last handle, publisher and subscriber is gone. Thread-safe.
 class TENSORBUS_API Participant {
  public:
-  // A participant of its own. Throws Error(kPermission) for a domain directory that is not safe.
+  // Makes a participant of its own. Throws Error(kPermission) for an unsafe domain directory.
   explicit Participant(const ParticipantOptions& options = {});
-  // The participant that this process shares on a domain, made on first use. A forked child gets
-  // one of its own. Options other than `domain` count on first use only.
+  // Returns the participant that this process shares on a domain, made on first use. A forked child
+  // gets its own. Options other than `domain` count on first use only.
   static Participant shared(const ParticipantOptions& options = {});
 
   Id id() const;
   std::string domain_path() const;
   ArenaUse arena() const;
-  // The same of its memory on a GPU: nothing before the first loan there.
+  // Returns the same for its memory on a GPU: nothing before the first loan there.
   ArenaUse arena(Device device) const;
 
   // Throws Error(kForked) in a child of the process that made it.

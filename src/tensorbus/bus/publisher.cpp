@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kWorthTakingBackFirst = std::size_t{64} << 10;
 
-// One tensor in host memory, and nothing beside it.
+// Returns true for one tensor in host memory and nothing else.
 bool is_plain(std::span<const TensorView> tensors, const Message& rest) {
   return tensors.size() == 1 && tensors.front().device.is_host() && rest.fields.empty() &&
          !rest.origin;
@@ -45,7 +45,7 @@ struct Publisher::State {
     core->drain();
     return participant->allocate(device, bytes, core->most_granted());
   }
-  // Of a tensor in host memory that is all of a message; nothing if it takes a SampleBuilder.
+  // Publishes a single tensor in host memory; returns nothing if it needs a SampleBuilder.
   std::optional<Published> publish_alone(const TensorView& tensor, std::uint64_t fingerprint,
                                          const platform::StopCondition& stop) const {
     bus::LoanedSample loaned;
@@ -58,7 +58,7 @@ struct Publisher::State {
     if (!taken) return std::nullopt;
     return publish(loaned, stop);
   }
-  // Of one that lies in no memory of the bus, contiguous.
+  // Copies a contiguous tensor from outside the bus; returns false if it is not one.
   bool copy(bus::LoanedSample& sample, const Layout& layout, const ByteSpan& span,
             const std::byte* data, std::uint64_t fingerprint) const {
     if (data == nullptr || span.bytes() == 0 || !layout.is_contiguous() ||
@@ -84,7 +84,7 @@ struct Publisher::State {
             std::uint64_t fingerprint = 0) const {
     return sample.take(layout, span, data, issued, participant->arena(), core->pool(), fingerprint);
   }
-  // `loan` is the block that all tensors lie in, if that is known.
+  // `loan` is the block that holds all tensors, if that is known.
   Published publish(std::span<const TensorView> tensors, const Message& rest,
                     const platform::StopCondition& stop, const memory::BlockRef* loan) const {
     if (loan == nullptr && is_plain(tensors, rest))
@@ -98,7 +98,7 @@ struct Publisher::State {
         loan);
     return publish(sample, stop);
   }
-  // A LoanedSample or a SampleBuilder.
+  // Publishes a LoanedSample or a SampleBuilder.
   template <typename Sample>
   Published publish(Sample& sample, const platform::StopCondition& stop) const {
     const Published result = core->publish(sample.ready(), stop);
@@ -110,7 +110,7 @@ struct Publisher::State {
 Publisher::Publisher(const std::string& topic, const PublisherOptions& options,
                      const Participant& participant) {
   platform::with_memory_errors([&] {
-    // What takes memory comes first: once there is a publisher, somebody has to close it.
+    // The allocations come first: once there is a publisher, it has to be closed.
     state_.emplace(participant.core());
     state_->core = participant.core()->add_publisher(topic, options);
   });
@@ -134,7 +134,6 @@ Loan Publisher::loan(const Layout& layout, Device device) {
 
 const MessageType& Publisher::type() const { return state_->core->options().type; }
 
-// `loan` is the block that all tensors lie in, if that is known.
 Published Publisher::publish(std::span<const TensorView> tensors, const Message& rest,
                              const platform::StopCondition& stop, const memory::BlockRef* loan) {
   const State& state = *state_;
@@ -142,7 +141,7 @@ Published Publisher::publish(std::span<const TensorView> tensors, const Message&
   try {
     return platform::with_memory_errors([&] { return state.publish(tensors, rest, stop, loan); });
   } catch (const Error& error) {
-    // It was closed meanwhile, and with it the memory of an isolated publisher.
+    // The publisher was closed meanwhile, and the memory of an isolated publisher with it.
     if (error.code() == Code::kClosed && state.core->closed()) return {Outcome::kClosed};
     throw;
   }

@@ -22,9 +22,9 @@ namespace memory {
 class BlockRef;
 }
 
-// A program's publisher: what the C interface and the Python extension hold. It gives out memory,
-// makes samples, and closes the publisher when it goes; bus::PublisherCore delivers them. What the
-// calls do, and throw, is said in include/tensorbus/publisher.hpp. Thread-safe.
+// A program's publisher, for the C interface and the Python extension. It lends memory, makes
+// samples, and closes the publisher when it is destroyed; bus::PublisherCore delivers the samples.
+// include/tensorbus/publisher.hpp describes the calls and their errors. Thread-safe.
 class TENSORBUS_API Publisher {
  public:
   explicit Publisher(const std::string& topic, const PublisherOptions& options = {},
@@ -42,7 +42,7 @@ class TENSORBUS_API Publisher {
     return loan(Layout::contiguous(dtype_of<T>(), std::move(shape)), device);
   }
 
-  // With any outcome but kDone the loan is still the caller's.
+  // The caller keeps the loan unless the outcome is kDone.
   Published publish(Loan&& loan, void* stream = nullptr);
   Published publish(const Message& message);
   Published publish(const TensorView& tensor);

@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kPrefix = "tensorbus-queue:";
 constexpr std::chrono::nanoseconds kNow{};
 
-// "queue" and a name; '=' is in no topic's file name, so they cannot be taken for one another.
+// Returns the name in a queue's marker. No topic's file name contains '='.
 std::string escaped_name(const std::string& name) { return "queue=" + bus::escape_topic(name); }
 
 std::string address_of(const bus::QueueAddress& address) {
@@ -54,7 +54,7 @@ bus::QueueAddress parse_address(std::string_view text) {
   return address;
 }
 
-// The first queue of this name whose host has not died.
+// Returns the first queue of this name whose host has not died.
 std::optional<bus::QueueAddress> look_for(const bus::Domain& domain, const std::string& name) {
   const std::string escaped = escaped_name(name);
   for (const std::string& file : domain.list()) {
@@ -65,7 +65,7 @@ std::optional<bus::QueueAddress> look_for(const bus::Domain& domain, const std::
   return std::nullopt;
 }
 
-// Throws Error(kTimeout) when nobody makes one in time.
+// Waits for a queue of this name. Throws Error(kTimeout) if none is made in time.
 bus::QueueAddress wait_for(const bus::Domain& domain, const std::string& name,
                            const platform::StopCondition& stop) {
   std::optional<bus::QueueAddress> found;
@@ -86,7 +86,7 @@ struct Queue::State {
   const QueueOptions options;
   bus::QueueAddress address{};
   std::string text{};    // the address as text
-  std::string marker{};  // of the one that made it, if it has a name
+  std::string marker{};  // of a named queue that was made here
   bool made_here = false;
 
   ~State() {
@@ -182,8 +182,8 @@ Outcome Queue::get(Sample& item, const platform::StopCondition& stop) {
 struct Queue::Pending::Impl {
   std::shared_ptr<bus::ParticipantCore> participant;
   platform::Fd event;
-  bus::QueueClient::Request told;     // of a put or a join
-  std::optional<bus::QueueGet> item;  // of a get
+  bus::QueueClient::Request told;     // for a put or a join
+  std::optional<bus::QueueGet> item;  // for a get
   const std::uint32_t fork_generation = platform::fork_generation();
 
   ~Impl() {
@@ -199,15 +199,15 @@ struct Queue::Pending::Impl {
     try {
       if (item) item->cancel();
       if (told.cancel && told.awaited->give_up()) told.cancel();
-    } catch (const std::exception&) {  // no memory to say so: the host hears it when we end
+    } catch (const std::exception&) {  // no memory: the host learns it when we end
     }
   }
-  // The eventfd is the teller's, too: it may outlive us.
+  // Returns a callback with its own duplicate of the eventfd: it may outlive this object.
   std::function<void()> notify() const {
     auto sender = std::make_shared<platform::Fd>(platform::duplicate(event.get()));
     return [sender] { platform::signal_event(sender->get()); };
   }
-  // For what comes from now on, and for what has come by now.
+  // Re-arms the descriptor; it is readable at once if something has come by now.
   void notify_again() {
     platform::clear_event(event.get());
     item->on_ready(notify());

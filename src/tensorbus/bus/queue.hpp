@@ -20,25 +20,25 @@ namespace bus {
 struct QueueAddress;
 }
 
-// A program's end of a queue: what the C interface and the Python extension hold. The one that
-// made the queue closes it when it goes; bus::QueueClient talks to the host of the queue. What the
-// calls do, and throw, is said in include/tensorbus/queue.hpp. Thread-safe.
+// A program's end of a queue, for the C interface and the Python extension. The object that made
+// the queue closes it when it is destroyed; bus::QueueClient talks to the queue's host.
+// include/tensorbus/queue.hpp describes the calls and their errors. Thread-safe.
 class TENSORBUS_API Queue {
  public:
   static constexpr std::chrono::nanoseconds kForever = std::chrono::nanoseconds::max();
 
   explicit Queue(const QueueOptions& options = {},
                  const Participant& participant = Participant::shared());
-  // By its address, or by its name, which may come later.
+  // Opens a queue by its address, or by its name; a queue of this name may come later.
   static Queue open(const std::string& address_or_name,
                     const platform::StopCondition& stop = kForever,
                     const Participant& participant = Participant::shared());
-  // By its address, without a request to its host.
+  // Returns the queue of an address without a request to its host.
   static Queue at(const std::string& address, const QueueOptions& options = {},
                   const Participant& participant = Participant::shared());
   Queue(Queue&&) noexcept;
   Queue& operator=(Queue&&) noexcept;
-  ~Queue();  // of the one that made it: close()
+  ~Queue();  // close(), if this object made the queue
 
   const std::string& address() const;
   const QueueOptions& options() const;
@@ -47,8 +47,8 @@ class TENSORBUS_API Queue {
   Outcome put(const Message& item, const platform::StopCondition& stop = kForever);
   Outcome get(Sample& item, const platform::StopCondition& stop = kForever);
 
-  // A request that is under way until its descriptor is readable. Destroying it gives it up: an
-  // item that was on its way goes back to the queue.
+  // A request under way: its descriptor is readable when there is an answer. Destroying it gives it
+  // up, and an item that was on its way goes back to the queue.
   class TENSORBUS_API Pending {
    public:
     Pending(Pending&&) noexcept;
@@ -56,7 +56,7 @@ class TENSORBUS_API Queue {
     ~Pending();
     int descriptor() const noexcept;
     bool is_get() const noexcept;
-    // What put(), get() or join() would have returned, or thrown; once. `item` is for a get. With
+    // Returns or throws, once, what put(), get() or join() would have. `item` is for a get. After
     // kTimedOut the descriptor will be readable again.
     Outcome take(Sample& item);
     void cancel() noexcept;
@@ -72,7 +72,7 @@ class TENSORBUS_API Queue {
   Pending start_join();
 
   Outcome join(const platform::StopCondition& stop = kForever);
-  // The host answers these at once. Throws Error(kTimeout) after five seconds without an answer.
+  // The host answers these at once: Error(kTimeout) means no answer within five seconds.
   void task_done(const GiveUp& give_up = {});
   QueueStats stats(const GiveUp& give_up = {}) const;
   void close(const GiveUp& give_up = {});
@@ -80,7 +80,7 @@ class TENSORBUS_API Queue {
  private:
   struct State;
   explicit Queue(bus::ForkSafe<State> state);
-  // One that somebody else has made.
+  // Returns a queue that another object has made.
   static Queue elsewhere(const Participant& participant, QueueOptions options,
                          const bus::QueueAddress& address);
   bus::ForkSafe<State> state_;

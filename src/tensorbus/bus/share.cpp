@@ -30,7 +30,7 @@ void describe(Handle& handle, std::span<const TensorView> tensors, const Descrip
 
 using AwaitedHeld = std::shared_ptr<bus::Completion<bus::LentRef>>;
 
-// Asks the owner; what becomes of it, `awaited` is told.
+// Asks the owner for a shared sample; `awaited` gets it, or the error.
 void ask_for(bus::ParticipantCore& core, const Handle& handle, Access access,
              const AwaitedHeld& awaited) {
   const bus::Receiver receiver{[awaited](bus::LentRef held) { awaited->set(std::move(held)); },
@@ -57,7 +57,7 @@ void ask_for(bus::ParticipantCore& core, const Handle& handle, Access access,
   });
 }
 
-// A handle that came as a dictionary, or was changed and given a new checksum, may lie.
+// Checks the description in the handle, which may have come as a dictionary or been changed.
 void require_as_described(const Handle& handle, const Sample& sample) {
   const auto refuse = [](const std::string& why) {
     throw Error(Code::kInvalidArgument, "the handle is not what it says: " + why);

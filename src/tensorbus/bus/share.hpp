@@ -15,19 +15,19 @@
 
 namespace tensorbus {
 
-// Shares, and the memory for them: what the C interface and the Python extension call. What the
-// calls do, and throw, is said in include/tensorbus/share.hpp.
+// Shares, and memory for them, for the C interface and the Python extension.
+// include/tensorbus/share.hpp describes the calls and their errors.
 
-// Memory of the bus that this process keeps, to fill and share any number of times.
+// Returns memory of the bus that this process keeps, to fill and share any number of times.
 TENSORBUS_API Loan empty(const Layout& layout, bool shared = false,
                          const Participant& participant = Participant::shared(),
                          Device device = Device::host());
 
-// Can these bytes be shared by reference, for others to write?
+// Returns true if these bytes can be shared by reference, for others to write.
 TENSORBUS_API bool is_shared(const void* data, std::size_t bytes,
                              const Participant& participant = Participant::shared());
 
-// Keeps tensors for all processes that have the handle.
+// Keeps tensors for all processes that have the handle, until close().
 class TENSORBUS_API Shared {
  public:
   Shared(Shared&&) noexcept;
@@ -49,10 +49,10 @@ class TENSORBUS_API Shared {
 TENSORBUS_API Shared share(const Message& message, const ShareOptions& options = {},
                            const Participant& participant = Participant::shared());
 
-// The calling thread is the one that maps what lies on a GPU.
+// Returns a shared sample. The calling thread maps memory on a GPU.
 TENSORBUS_API Sample attach(const Handle& handle, const AttachOptions& options = {},
                             const Participant& participant = Participant::shared());
-// kDone, kTimedOut or kInterrupted.
+// Returns kDone, kTimedOut or kInterrupted.
 TENSORBUS_API Outcome attach(Sample& sample, const Handle& handle, const AttachOptions& options,
                              const Participant& participant = Participant::shared());
 

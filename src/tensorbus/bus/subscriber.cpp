@@ -31,7 +31,7 @@ std::string held_by_children() {
 Subscriber::Subscriber(const std::string& topic, const SubscriberOptions& options,
                        const Participant& participant) {
   platform::with_memory_errors([&] {
-    // What takes memory comes first: once there is a subscriber, somebody has to close it.
+    // The allocations come first: once there is a subscriber, it has to be closed.
     state_.emplace(participant.core());
     state_->core = participant.core()->add_subscriber(topic, options);
   });
@@ -57,7 +57,7 @@ Outcome Subscriber::receive_many(std::span<Sample> samples, std::size_t& count,
   const State& state = *state_;
   count = 0;
   if (samples.empty()) throw Error(Code::kInvalidArgument, "receive_many: no room for a sample");
-  // Those of fields hold nothing, and the next ones are made of their memory.
+  // Samples of fields alone hold no lease, and the next samples reuse their memory.
   for (Sample& sample : samples)
     if (!sample.tensors().empty()) sample = Sample();
   bus::SubscriberCore::Batch batch{samples};

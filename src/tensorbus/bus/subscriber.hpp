@@ -16,9 +16,9 @@
 
 namespace tensorbus {
 
-// A program's subscriber: what the C interface and the Python extension hold. It closes the
-// subscriber when it goes; bus::SubscriberCore receives. What the calls do, and throw, is said in
-// include/tensorbus/subscriber.hpp. Thread-safe.
+// A program's subscriber, for the C interface and the Python extension. It closes the subscriber
+// when it is destroyed; bus::SubscriberCore receives. include/tensorbus/subscriber.hpp describes
+// the calls and their errors. Thread-safe.
 class TENSORBUS_API Subscriber {
  public:
   explicit Subscriber(const std::string& topic, const SubscriberOptions& options = {},
@@ -29,14 +29,14 @@ class TENSORBUS_API Subscriber {
 
   const std::string& topic() const;
 
-  // The next sample, or nothing. Goes on after signals. Throws Error(kInvalidArgument) when
-  // max_held samples are held and there are more.
+  // Returns the next sample, or nothing. Goes on after signals. Throws Error(kInvalidArgument) when
+  // max_held samples of one publisher are held and there are more.
   std::optional<Sample> receive(const platform::StopCondition& stop);
   std::optional<Sample> try_receive();
-  // kDone, kTimedOut, kInterrupted, kClosed or kHoldLimit.
+  // Returns kDone, kTimedOut, kInterrupted, kClosed or kHoldLimit.
   Outcome receive(Sample& sample, const platform::StopCondition& stop);
   Outcome try_receive(Sample& sample);
-  // The same of several at once. The first `count` samples are new then.
+  // Receives several samples at once; the first `count` of `samples` are new then.
   Outcome receive_many(std::span<Sample> samples, std::size_t& count,
                        const platform::StopCondition& stop);
   bool ready();

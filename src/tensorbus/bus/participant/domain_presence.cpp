@@ -12,8 +12,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kKeepDelay = 1s;    // something of ours was removed: more may be, just now
-constexpr auto kKeepAgain = 20ms;  // it failed, for the first few times
+constexpr auto kKeepDelay = 1s;    // a file of ours was removed: others may follow
+constexpr auto kKeepAgain = 20ms;  // after each of the first failures
 constexpr int kQuietFailures = 10;
 constexpr auto kPollInterval = 100ms;  // without an inotify instance
 
@@ -38,7 +38,7 @@ DomainPresence::DomainPresence(EventLoop& loop, const Domain& domain, const Id& 
   listener_tag_ = loop_.watch(listener_.get(), [this] { on_connection_(listener_); });
   watch();
   (void)domain_.try_lock();
-  loop_.schedule(keeping_);  // what was removed before we watched
+  loop_.schedule(keeping_);  // for files that were removed before
 }
 
 void DomainPresence::watch() {
@@ -59,8 +59,8 @@ void DomainPresence::on_change() {
   if (ours || changes.place) loop_.schedule(keeping_);
 }
 
-// Never after the end: the event loop is stopped before anything is taken down, and the domain
-// knows which markers this process removed.
+// Makes removed files again. Never after the end: the event loop stops first, and the domain knows
+// which markers this process removed.
 void DomainPresence::keep() {
   try {
     (void)domain_.follow(self_);
@@ -75,17 +75,17 @@ void DomainPresence::keep() {
       loop_.schedule(scanning_);
     }
     const ino_t socket = domain_.inode_of(socket_.name);
-    if (socket == 0 || socket != socket_inode_) {  // 0 is ours, too, if it went while we listened
+    if (socket == 0 || socket != socket_inode_) {  // both are 0 if it went during listen()
       some = true;
       listen();
     }
     if (domain_.restore_markers() || some) loop_.schedule(keeping_, kKeepDelay);
-    // It was removed once more, before we listened there.
+    // The directory was removed again before listen().
     if (domain_.moves() != watched_place_) loop_.schedule(keeping_);
     failures_ = 0;
   } catch (const Error& error) {
     if (error.code() == Code::kOutOfMemory) throw;
-    // Somebody may be about to remove it all. What goes on is told, once.
+    // Another process may be removing the directory. A lasting failure is reported once.
     const bool goes_on = failures_ >= kQuietFailures;
     loop_.schedule(keeping_, goes_on ? kKeepDelay : kKeepAgain);
     if (failures_++ == kQuietFailures) throw;
@@ -94,7 +94,7 @@ void DomainPresence::keep() {
 
 void DomainPresence::listen() {
   platform::Fd fresh = domain_.listen(self_);
-  on_connection_(listener_);  // the connections that came by the old one
+  on_connection_(listener_);  // connections at the old listener
   const EventLoop::Tag tag = loop_.watch(fresh.get(), [this] { on_connection_(listener_); });
   loop_.unwatch(listener_tag_, listener_.get());
   listener_ = std::move(fresh);

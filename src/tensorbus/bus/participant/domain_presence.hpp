@@ -14,10 +14,9 @@
 
 namespace tensorbus::bus {
 
-// What a participant has in the domain directory: the socket at which others reach it, and the
-// watch of the directory. Cleaners and people remove files, and the directory itself: what is ours
-// is made again, where the path leads now. Made before the event loop starts; on the event loop
-// since then.
+// A participant's files in the domain directory: the socket at which others reach it, and the watch
+// of the directory. Removed files, and the directory itself, are made again where the path leads
+// now. ParticipantCore owns it. Made before the event loop starts, then on the event loop only.
 class DomainPresence {
  public:
   using OnConnection = std::function<void(const platform::Fd& listener)>;
@@ -27,15 +26,15 @@ class DomainPresence {
   DomainPresence(const DomainPresence&) = delete;
   DomainPresence& operator=(const DomainPresence&) = delete;
 
-  // Without an inotify instance: schedules the next look.
+  // Schedules the next look if there is no inotify instance.
   void poll_unless_watched() {
     if (watch_.fd() < 0) watch();
   }
-  // After the event loop has stopped.
+  // Removes the socket file. Called after the event loop has stopped.
   void remove_socket() noexcept { domain_.remove_file(socket_.name); }
 
  private:
-  // Goes with this object, or with an attempt to make it.
+  // Removes the file with this object, or if the constructor fails.
   struct SocketFile {
     SocketFile(const Domain& in, const Id& self);
     ~SocketFile() {
@@ -63,10 +62,10 @@ class DomainPresence {
   platform::Fd listener_;
   ino_t socket_inode_ = 0;
   EventLoop::Tag listener_tag_ = 0;
-  std::uint64_t watched_place_;  // of the domain's moves: the place that is watched
+  std::uint64_t watched_place_;  // Domain::moves() when the watch began
   platform::DirectoryWatch watch_;
   EventLoop::Tag watch_tag_ = 0;
-  int failures_ = 0;  // to keep the files there, in a row
+  int failures_ = 0;  // of keep(), in a row
 };
 
 }  // namespace tensorbus::bus

@@ -21,15 +21,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kRetryDelay = 20ms;      // a backlog was full
-constexpr auto kRejoinDelay = 200ms;    // an owner hung up and lives, or was short of something
+constexpr auto kRetryDelay = 20ms;      // the directory could not be listed
+constexpr auto kRejoinDelay = 200ms;    // a living owner hung up, or was short of a resource
 constexpr auto kNoRoomDelay = 1s;       // there was no room for a connection to an owner
 constexpr auto kShortLook = 10ms;       // at exported memory that comes and goes
 constexpr auto kLongLook = 500ms;       // at exported memory that stays
 constexpr auto kChildLook = 1ms;        // at a child that is just ending
-constexpr auto kLongChildLook = 100ms;  // at one that has closed its descriptors, and goes on
+constexpr auto kLongChildLook = 100ms;  // at a child that closed its descriptors and goes on
 
-// What the options say, else the environment, else 0.
+// Returns the option, else the value of the environment variable, else 0.
 std::size_t budget(std::size_t option, const char* variable) {
   const char* const text = std::getenv(variable);
   if (option != 0 || text == nullptr) return option;
@@ -50,7 +50,7 @@ memory::DeviceArenaOptions device_options(const ParticipantOptions& options) {
   return {options.segment_bytes, budget(options.cuda_budget_bytes, "TENSORBUS_CUDA_BUDGET")};
 }
 
-// `least` is 0 where that means "as the publisher says".
+// `least` is 0 where 0 means the publisher's value.
 void check_option(const char* name, std::uint32_t value, std::uint32_t least, std::uint32_t most) {
   if (value < least || value > most)
     throw Error(Code::kInvalidArgument, std::string(name) + "=" + std::to_string(value) +
@@ -73,7 +73,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
                 [this](const std::shared_ptr<SubscriberCore>& subscriber, const Id& owner,
                        std::uint32_t publisher) {
                   subscriptions_.lose(subscriber, {owner, publisher});
-                  loop_.schedule(joining_again_, kRejoinDelay);  // not at once: it had its reason
+                  loop_.schedule(joining_again_, kRejoinDelay);  // not at once: it had a reason
                 }),
       presence_(loop_, domain_, context_.self, scanning_,
                 [this](const platform::Fd& listener) { inbound_.accept(listener); }) {
@@ -95,12 +95,12 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
       [this] { loop_.schedule(retiring_idle_, memory::DeviceArena::kIdle + 100ms); });
   device_memory().exports().on_first(
       [this] { loop_.schedule(looking_after_exports_, kShortLook); });
-  (void)platform::own_lineage();  // it is made once, and not with the first connection
+  (void)platform::own_lineage();  // made now, and not with the first connection
   loop_.watch(platform::children_descriptor(), [this] {
     children_look_ = kChildLook;
     look_after_children();
   });
-  loop_.schedule(looking_after_children_);  // others, which are gone, may have looked before
+  loop_.schedule(looking_after_children_);  // a participant that is gone may have taken an event
   loop_.start();
 }
 
@@ -128,7 +128,7 @@ std::shared_ptr<PublisherCore> ParticipantCore::add_publisher(const std::string&
       std::make_shared<PublisherCore>(topic, number, options, context_.arena, context_.wake_page);
   publisher->on_link_broken([this] { loop_.schedule(telling_ended_); });
   publishers_.add(publisher, marker);
-  // Only now can it be found: whoever sees the marker finds the publisher.
+  // The marker is made last: a process that sees it finds the publisher.
   domain_.add_marker(marker, encode({static_cast<std::uint32_t>(::getpid()), topic, options.node,
                                      options.type.definition()}));
   return publisher;
@@ -184,7 +184,7 @@ int ParticipantCore::event_descriptor(const std::shared_ptr<SubscriberCore>& sub
   return fd;
 }
 
-// All participants of a process do, for all of it.
+// Every participant does this, for the whole process.
 void ParticipantCore::look_after_children() {
   if (!platform::look_after_children()) return;
   loop_.schedule(looking_after_children_, children_look_);
@@ -272,7 +272,7 @@ void ParticipantCore::claim_for(const std::shared_ptr<SubscriberCore>& subscribe
   });
 }
 
-// The same.
+// Called under the subscriber's mutex.
 void ParticipantCore::stage_for(const std::shared_ptr<SubscriberCore>& subscriber,
                                 const std::shared_ptr<link::BorrowerLink>& link,
                                 std::uint64_t token, std::vector<OutOfReach> tensors,
@@ -309,7 +309,7 @@ void ParticipantCore::end_overdue_shares() {
   loop_.schedule(ending_shares_, std::clamp<std::chrono::milliseconds>(rest, 1ms, 1h));
 }
 
-// Subscribers return what they had without telling anybody, and others' allocators wait for it.
+// Polls exported memory: subscribers return it without a message, and its allocators wait for it.
 void ParticipantCore::look_after_exports() {
   memory::DeviceExports& exports = device_memory().exports();
   for (const auto& publisher : publishers_.living()) publisher->drain_if_idle();

@@ -26,11 +26,9 @@
 
 namespace tensorbus::bus {
 
-// One process on one domain: its endpoints, its arena, its connections and the thread that serves
-// them.
-//
-// Locks are taken in the order of docs/threading.md. Connections belong to the event loop and need
-// none.
+// A process on one domain: its endpoints, its arena, its connections, and the event loop that
+// serves them. tensorbus::Participant and the endpoints share it. Thread-safe: locks are taken in
+// the order of docs/threading.md; connections belong to the event loop and need none.
 class ParticipantCore {
  public:
   explicit ParticipantCore(const ParticipantOptions& options);
@@ -47,26 +45,26 @@ class ParticipantCore {
   std::shared_ptr<PublisherCore> add_publisher(const std::string& topic,
                                                const PublisherOptions& options);
   void close(const std::shared_ptr<PublisherCore>& publisher);
-  // Returns the name of the marker, which is to be removed at the end.
+  // Returns the name of the marker; the caller removes the marker at the end.
   std::string advertise_node(const std::string& escaped_name, const std::string& name);
   std::shared_ptr<SubscriberCore> add_subscriber(const std::string& topic,
                                                  const SubscriberOptions& options);
   void close(const std::shared_ptr<SubscriberCore>& subscriber);
 
-  // The subscriber's, which is looked after from now on.
+  // Returns the subscriber's descriptor, and looks after it from now on.
   int event_descriptor(const std::shared_ptr<SubscriberCore>& subscriber);
 
-  // See share.hpp. The number closes it.
+  // See share.hpp. close_share() takes the number in the name.
   Shares::Name share(const SampleBuilder& sample, std::uint32_t uses,
                      Shares::Clock::time_point until);
   void close_share(std::uint64_t number) noexcept { context_.shares.close(number); }
   bool shares(std::uint64_t number) const { return context_.shares.open(number); }
 
-  // For what is shared or queued here.
+  // Returns the supplies for shares and for items of queues.
   SampleBuilder::Supplies supplies(memory::Grant grant);
-  // Of queues, whoever is their host.
+  // Returns the items that were taken from queues of any host.
   TakenItems& taken_items() noexcept { return taken_items_; }
-  // Has `task` done on the event loop.
+  // Runs `task` on the event loop.
   void post(std::function<void(ParticipantContext&)> task) {
     loop_.post([this, task = std::move(task)] { task(context_); });
   }
@@ -74,13 +72,13 @@ class ParticipantCore {
   const link::LeaseIndex& lent() const noexcept { return *context_.lent; }
   const std::shared_ptr<DeviceCopier>& copier() const noexcept { return context_.copier; }
 
-  // A block of the arena; takes back what subscribers returned before it gives up.
+  // Returns a block of the arena. Drains all publishers before it throws Error(kOutOfMemory).
   memory::BlockRef allocate(std::size_t bytes, memory::PoolId pool);
-  // The same of a GPU.
+  // Returns a block on a GPU. Does the same.
   memory::BlockRef allocate(const Device& device, std::size_t bytes, memory::Grant most);
 
  private:
-  // On the event loop.
+  // On the event loop, but for claim_for() and stage_for().
   void scan();
   void join_lost_again();
   std::vector<std::shared_ptr<link::PeerMemory>> orphaned_memory_of(const Id& owner);
@@ -113,10 +111,10 @@ class ParticipantCore {
   OutboundConnections outbound_;
   DomainPresence presence_;
 
-  CopyTuner copies_;  // of what is shared or queued here
+  CopyTuner copies_;  // for shares and items of queues
   TakenItems taken_items_;
 
-  std::vector<memory::SegmentId> untold_;  // segments that went
+  std::vector<memory::SegmentId> untold_;  // retired segments that peers must be told of
   memory::DeviceExports::Stats exports_seen_;
   std::chrono::milliseconds exports_look_{1};  // until the next
   std::chrono::milliseconds children_look_{};  // until the next

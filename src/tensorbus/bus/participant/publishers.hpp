@@ -12,8 +12,8 @@
 
 namespace tensorbus::bus {
 
-// The publishers of a participant by their numbers, and the markers of their files in the domain.
-// Thread-safe.
+// A participant's publishers by number, and the names of their marker files in the domain.
+// ParticipantCore owns it. Thread-safe.
 class Publishers {
  public:
   std::uint32_t next_number() {
@@ -25,7 +25,7 @@ class Publishers {
     std::erase_if(all_, [](const auto& item) { return item.second.publisher.expired(); });
     all_.emplace(publisher->number(), Published{publisher, std::move(marker)});
   }
-  // Returns its marker; empty if it is not there.
+  // Returns the publisher's marker; empty if the number is unknown.
   std::string remove(std::uint32_t number) {
     const platform::MutexLock lock(mutex_);
     auto removed = all_.extract(number);

@@ -25,7 +25,7 @@ Outcome SampleRead::read(Sample& sample, const platform::StopCondition& stop) {
   }
 }
 
-// False: some of it is out of reach.
+// Returns false if part of it is out of reach.
 bool SampleRead::read_now(Sample& sample) {
   switch (SampleData::read(sample, *held_, how_)) {
     case SampleData::Read::kDone:

@@ -14,21 +14,21 @@
 
 namespace tensorbus::bus {
 
-// Reads what was lent by message in the thread that wants it: so that thread is the one that
-// starts the driver and maps memory of a GPU, and the bus goes on meanwhile. Of what this process
-// cannot reach, copies are asked for, once. For one thread.
+// Reads a sample that was lent by message in the thread that wants it. That thread starts the
+// driver and maps GPU memory, so the event loop does not wait for it. Requests copies, once, of
+// tensors that this process cannot reach. For one thread.
 class SampleRead {
  public:
   SampleRead(ParticipantCore& core, LentRef held, Access access)
       : core_(&core), held_(std::move(held)), how_{access, {}, core.copier()} {}
 
-  // kDone; else kTimedOut or kInterrupted: copies have not come yet. Throws Error(kClosed) if it is
-  // half written, or copies cannot be had; Error(kProtocol); after Error(kOutOfMemory) or
-  // std::bad_alloc it is held still.
+  // Returns kDone; kTimedOut or kInterrupted if copies have not come yet. Throws Error(kClosed) if
+  // the sample is half written or copies cannot be had; Error(kProtocol). After Error(kOutOfMemory)
+  // or std::bad_alloc the sample is still held.
   Outcome read(Sample& sample, const platform::StopCondition& stop);
-  // After kTimedOut: called once when another read() will not say so, at once if that is now.
+  // After kTimedOut: calls `tell` once when the copies have come, at once if they are here.
   void on_ready(std::function<void()> tell) { copies_->on_done(std::move(tell)); }
-  // What nobody will read any more; null if it was read.
+  // Gives up and returns the unread sample; null if it was read.
   LentRef give_up() noexcept;
 
  private:

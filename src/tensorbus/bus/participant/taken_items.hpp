@@ -12,7 +12,7 @@
 namespace tensorbus::bus {
 
 // The items of queues that this process took and has not done, in the order in which it took them.
-// Those of a queue without `redeliver` have no names: they are counted. Thread-safe.
+// Items of a queue without `redeliver` have no numbers and are only counted. Thread-safe.
 class TakenItems {
  public:
   struct Queue {
@@ -29,7 +29,7 @@ class TakenItems {
     else
       taken.named.push_back(item);
   }
-  // The oldest, 0 if it has no name; or nothing, if there is none.
+  // Removes the oldest item and returns its number, 0 if it has none; nothing without an item.
   std::optional<std::uint64_t> remove_oldest(const Queue& queue) {
     const platform::MutexLock lock(mutex_);
     const auto found = queues_.find(queue);
@@ -45,7 +45,7 @@ class TakenItems {
     if (taken.named.empty() && taken.unnamed == 0) queues_.erase(found);
     return item;
   }
-  // The queue is closed.
+  // Forgets the items of a closed queue.
   void forget(const Queue& queue) {
     const platform::MutexLock lock(mutex_);
     queues_.erase(queue);
@@ -58,7 +58,7 @@ class TakenItems {
   };
 
   platform::Mutex mutex_;
-  std::map<Queue, Taken> queues_ TB_GUARDED_BY(mutex_);  // of which there is an item
+  std::map<Queue, Taken> queues_ TB_GUARDED_BY(mutex_);  // only queues with items
 };
 
 }  // namespace tensorbus::bus

@@ -22,11 +22,11 @@ class ParticipantCore;
 }
 struct LoanState;
 
-// Memory of the bus, of the host or of a GPU, to fill and publish. A loan that is dropped gives its
-// memory back. See include/tensorbus/loan.hpp.
+// Memory of the bus, on the host or on a GPU, that a program fills and publishes. A loan that is
+// destroyed before that gives its memory back. For one thread. See include/tensorbus/loan.hpp.
 class TENSORBUS_API Loan {
  public:
-  // `span` is that of the layout, and `block` is large enough for it.
+  // `span` is the span of `layout`, and `block` is large enough for it.
   Loan(memory::BlockRef block, const Layout& layout, const ByteSpan& span,
        Device device = Device::host(), std::shared_ptr<bus::ParticipantCore> home = {});
 
@@ -36,10 +36,10 @@ class TENSORBUS_API Loan {
 
   const Layout& layout() const;
   Device device() const;
-  std::byte* data() const;  // of a GPU's memory: for its kernels, not for the host
+  std::byte* data() const;  // on a GPU: for kernels only, not for the host
   TensorView view() const;
 
-  // The elements, to be written. Throws Error(kInvalidArgument) for another element type.
+  // Returns the elements for writing. Throws Error(kInvalidArgument) for another type, or on a GPU.
   template <typename T>
   std::span<T> as() const {
     require_host();

@@ -12,10 +12,10 @@ namespace tensorbus {
 
 struct LoanState {
   static constexpr const char* kMovedFrom = "this loan was published or moved from";
-  // The participant, of memory that stays with its process: it shares and publishes the memory when
-  // nothing else keeps the participant.
+  // Set for persistent memory (see empty()), else null: keeps the participant alive, so that the
+  // memory can still be shared and published.
   std::shared_ptr<bus::ParticipantCore> home;
-  // What it will be when it is published. It is made here, so that publish() takes no memory.
+  // The sample to publish. It is made with the loan, so that publish() allocates nothing for it.
   link::PublishedRef issued;
   Layout layout;
   ByteSpan span;  // of the layout

@@ -11,29 +11,28 @@
 
 namespace tensorbus::bus {
 
-// The message that most are: one tensor in a block of host memory, and nothing beside it.
-// SampleBuilder makes the same of it, with records of everything else that a message can be. Until
-// it is published, dropping it undoes everything.
+// A message of one tensor in a block of host memory, and nothing else: the common case.
+// SampleBuilder makes the same sample, and every other kind. Destroying it before it is published
+// undoes everything. For one thread.
 class LoanedSample {
  public:
-  // `loan`: where the block comes from, and goes back to unless it is published; null if nobody
-  // wants it back.
+  // `loan` gets the block back unless it is published; null if the caller does not need it back.
   explicit LoanedSample(link::PublishedRef* loan = nullptr) : loan_(loan) {}
   ~LoanedSample() { return_loan(); }
   LoanedSample(const LoanedSample&) = delete;
   LoanedSample& operator=(const LoanedSample&) = delete;
 
-  // The tensor whose first element is at `data`, in a block of this arena, which is all of
-  // `issued`. `span`: of its layout. False, and that is still the caller's: it is not that simple,
-  // or cannot be published; SampleBuilder says why.
+  // Takes the tensor whose first element is at `data`, in the only block of `issued`. `span` is the
+  // span of `layout`. Returns false, and leaves `issued` with the caller, if the message is not
+  // this simple or cannot be published; SampleBuilder reports why.
   bool take(const Layout& layout, const ByteSpan& span, const std::byte* data,
             link::PublishedRef& issued, const memory::Arena& arena, memory::PoolId pool,
             std::uint64_t fingerprint = 0);
 
-  // The tensor was copied into its block to be published.
+  // Records that the tensor was copied into its block.
   void mark_copied(std::size_t bytes) noexcept { ready_.copied_bytes = bytes; }
   OutgoingSample& ready() noexcept { return ready_; }
-  // The loan is spent.
+  // Keeps the block from going back to the loan, after it was published.
   void mark_done() noexcept { ready_.issued.reset(); }
 
  private:

@@ -8,11 +8,11 @@
 
 namespace tensorbus::bus {
 
-// A message as links take it: its tensors are in the arena, and its descriptor is written.
+// A message that is ready for links: its tensors are in place, and its descriptor is written.
 struct OutgoingSample {
   link::Entry entry;
   link::PublishedRef issued;
-  // The stream that writes it, as far as it lies on GPUs; else null.
+  // The stream that writes the tensors on GPUs; null if there are none.
   const platform::GpuStream* writer = nullptr;
   std::size_t copied_bytes = 0;
 };

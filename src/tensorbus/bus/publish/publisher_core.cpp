@@ -40,7 +40,7 @@ Published PublisherCore::publish(OutgoingSample& sample, const platform::StopCon
   return push_to_all(sample);
 }
 
-// kDone: there may be room, which another thread may take before this one does.
+// Returns kDone if there may be room; another thread may take it first.
 Outcome PublisherCore::wait_for_room(const platform::StopCondition& stop) {
   const platform::MutexUnlock unlocked(mutex_);
   std::chrono::nanoseconds longest{};
@@ -54,7 +54,7 @@ Outcome PublisherCore::wait_for_room(const platform::StopCondition& stop) {
   });
 }
 
-// A GPU wakes nobody.
+// Returns how long to park at most: 1 ms if a link awaits streams, since a GPU wakes no thread.
 std::chrono::nanoseconds PublisherCore::longest_park() const {
   const bool awaits_streams = std::any_of(links_.begin(), links_.end(),
                                           [](const auto& link) { return link->awaits_streams(); });
@@ -69,14 +69,14 @@ bool PublisherCore::all_have_room() {
          (stop_broken_links() && std::ranges::all_of(links_, has_room));
 }
 
-// A borrower whose return ring makes no sense gets nothing more, and nobody waits for it. What it
-// has stays its own until the link ends. False: there is none.
+// Stops links whose return ring is invalid: they get nothing new, and publish() ignores them. Their
+// borrowers keep what they hold until the link ends. Returns false if no link is broken.
 bool PublisherCore::stop_broken_links() {
   const auto broken =
       std::ranges::partition(links_, [](const auto& link) { return !link->broken(); });
   if (broken.empty()) return false;
   for (const auto& link : broken) link->recall();
-  stopped_.insert(stopped_.end(), broken.begin(), broken.end());  // has room for all links
+  stopped_.insert(stopped_.end(), broken.begin(), broken.end());  // its capacity is reserved
   links_.erase(broken.begin(), broken.end());
   if (link_broken_) link_broken_();
   return true;
@@ -88,8 +88,8 @@ bool PublisherCore::gets_nothing_more(const link::OwnerLink& link) const {
 }
 
 Published PublisherCore::push_to_all(OutgoingSample& sample) {
-  // What can fail comes first: then nobody got the sample. A reliable publisher may not leave out a
-  // subscriber that cannot be given the memory, any other one may. It has seen room for all.
+  // What can fail comes first: then no subscriber has the sample. Only a reliable publisher must
+  // not skip a subscriber that cannot be given the memory. It has checked that all have room.
   if (options_.reliable)
     for (const auto& link : links_) link->prepare(sample.issued, sample.writer);
   link::Entry entry = sample.entry;
@@ -109,7 +109,7 @@ Published PublisherCore::push_to_all(OutgoingSample& sample) {
       }
     }
     try {
-      // The last one has the caller's reference: to count another takes a locked instruction.
+      // The last link takes the caller's reference: counting another takes a locked instruction.
       const bool last = &link == &links_.back();
       link->push(entry, last ? std::move(sample.issued) : sample.issued, sample.writer);
       ++reached;
@@ -125,7 +125,7 @@ Published PublisherCore::push_to_all(OutgoingSample& sample) {
   ++stats_.sent;
   stats_.bytes_copied += sample.copied_bytes;
   stats_.delivered += reached;
-  // Where it is kept for somebody it is there still: what comes back does so under our mutex.
+  // If a link or the history keeps the sample, it still exists: samples come back under our mutex.
   if (issued != nullptr && (reached != 0 || options_.history != 0)) issued->count_in(in_flight_);
   bool all_sound = true;
   for (const auto& link : links_)
@@ -141,7 +141,6 @@ void PublisherCore::remember(const link::Entry& entry, const link::PublishedRef&
   if (history_.size() > options_.history) history_.pop_front();
 }
 
-// What a subscriber that asks for this gets.
 link::LinkLimits PublisherCore::limits_of(link::LinkLimits asked) const noexcept {
   return {clamped(asked.depth != 0 ? asked.depth : options_.depth, link::kMaxDepth),
           clamped(asked.max_held, link::kMaxHeld - link::kMaxDepth)};
@@ -159,7 +158,7 @@ PublisherCore::Adopted PublisherCore::adopt(link::LinkLimits limits, link::Waker
     link->push(at->entry, at->sample);  // an Error here refuses the link
   platform::kill_point("link.adopted");
   Adopted adopted{link, next_sequence_ - kept};
-  // Before it is announced, and for links that stop: neither may fail then.
+  // Reserved before the announcement: afterwards, neither adding nor stopping a link may fail.
   links_.reserve(links_.size() + 1);
   stopped_.reserve(stopped_.size() + links_.size() + 1);
   announce(adopted);
@@ -173,7 +172,7 @@ void PublisherCore::set_notifier(const std::shared_ptr<link::OwnerLink>& link,
                                  platform::Fd notifier) {
   const platform::MutexLock lock(mutex_);
   link->subscriber().set_notifier(std::move(notifier));
-  link::full_fence();  // what was pushed before could not use it
+  link::full_fence();  // samples pushed before did not use the notifier
   link->subscriber().wake_if_sleeping();
 }
 

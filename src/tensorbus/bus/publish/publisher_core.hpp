@@ -22,8 +22,8 @@
 
 namespace tensorbus::bus {
 
-// A publisher as its participant sees it: links, history, counters, and the records of what was
-// issued. Thread-safe. The event loop adopts and ends links under the same mutex as publish().
+// The publisher inside the bus: its links, history, counters, and issued samples. Thread-safe: the
+// event loop adopts and ends links under the mutex of publish(). Its Publisher and links share it.
 class PublisherCore {
  public:
   PublisherCore(std::string topic, std::uint32_t number, const PublisherOptions& options,
@@ -36,55 +36,55 @@ class PublisherCore {
   std::uint32_t number() const noexcept { return number_; }
   const PublisherOptions& options() const noexcept { return options_; }
   std::uint32_t wake_slot() const noexcept { return sleeper_.index(); }
-  // The memory that is published here.
+  // Returns the most that subscribers may do with the memory of this publisher.
   memory::Grant most_granted() const noexcept {
     return options_.shared ? memory::Grant::kWrite : memory::Grant::kRead;
   }
-  // The part of it that is host memory, of no file.
+  // Returns the pool of its host memory, but for files.
   memory::PoolId pool() const noexcept { return pool_; }
 
-  // All or nothing: unless the outcome is kDone, nobody gets the sample, and the caller has it
-  // still.
+  // Publishes the sample. Unless the outcome is kDone, no subscriber gets it, and the caller keeps
+  // it.
   Published publish(OutgoingSample& sample, const platform::StopCondition& stop);
 
   Outcome wait_for_subscribers(std::uint32_t count, const platform::StopCondition& stop);
   std::uint32_t subscribers() const;
   PublisherStats stats();
 
-  // Takes back what subscribers returned.
+  // Takes back the samples that subscribers returned.
   void drain();
-  // The same, unless somebody publishes, who does it.
+  // Does the same, unless the mutex is held: a publishing thread drains itself.
   void drain_if_idle();
-  // No more samples; returns false if it was closed before. Links drain.
+  // Ends publishing; links only drain from now on. Returns false if it was closed before.
   bool close();
   bool closed() const noexcept;
 
-  // By the event loop.
+  // The functions below are for the event loop. Returns the limits of a link that asks for `asked`.
   link::LinkLimits limits_of(link::LinkLimits asked) const noexcept;
   struct Adopted {
     std::shared_ptr<link::OwnerLink> link;
     std::uint64_t next_sequence = 0;
   };
-  // Tells the borrower about its link, before anybody here can count on it: what is published from
-  // then on arrives even if this process dies at once.
+  // Tells the borrower about its link before publish() uses the link: later samples arrive even if
+  // this process dies at once.
   using Announce = std::function<void(const Adopted&)>;
-  // Makes a link and puts the history into it, all before the next publish() can run. Empty:
-  // closed. Should `announce` throw, there is no link.
+  // Makes a link and puts the history into it, before the next publish() can run. The result is
+  // empty if the publisher is closed. If `announce` throws, there is no link.
   Adopted adopt(link::LinkLimits limits, link::Waker subscriber,
                 std::shared_ptr<link::SegmentSender> segments, memory::Grant grant,
                 const Announce& announce);
   void set_notifier(const std::shared_ptr<link::OwnerLink>& link, platform::Fd notifier);
-  // UNSUBSCRIBE, or a death: nothing new; what was not popped comes back. True: more is out.
+  // Stops a link after UNSUBSCRIBE or a death. Returns true if the borrower still has samples.
   bool stop_link(const std::shared_ptr<link::OwnerLink>& link);
-  // DONE, or the end of a lineage: all comes back.
+  // Takes all samples of a link back, after DONE or the end of a lineage.
   void end_link(const std::shared_ptr<link::OwnerLink>& link);
-  // What is out on a link under this token; null if nothing is.
+  // Returns the sample that is out on a link under this token, or null.
   link::PublishedRef issued(const link::OwnerLink& link, std::uint64_t token) const;
-  // Is told when a link gets nothing more because its borrower made no sense. Under our mutex.
+  // Sets what is called, under our mutex, when a link is stopped because of its borrower's mistake.
   void on_link_broken(std::function<void()> told) { link_broken_ = std::move(told); }
   bool gets_nothing_more(const link::OwnerLink& link) const;
 
-  // How what is published here, and lies in no memory of the bus, is copied.
+  // Returns the tuner for copies of tensors that lie outside the memory of the bus.
   CopyTuner& copies() noexcept { return copies_; }
 
  private:
@@ -113,13 +113,13 @@ class PublisherCore {
   };
   mutable platform::Mutex mutex_;
   Links links_ TB_GUARDED_BY(mutex_);
-  // Get nothing new, still hold leases; has room for all links.
+  // These links get nothing new and still hold leases. Capacity for all links is reserved.
   Links stopped_ TB_GUARDED_BY(mutex_);
   std::deque<Kept> history_ TB_GUARDED_BY(mutex_);
   std::uint64_t next_sequence_ TB_GUARDED_BY(mutex_) = 0;
-  std::atomic<bool> closed_{false};  // written under mutex_; relaxed, publish() looks again there
+  std::atomic<bool> closed_{false};  // written under mutex_; relaxed: publish() checks again there
   PublisherStats stats_ TB_GUARDED_BY(mutex_);
-  const memory::PoolId pool_;  // closed with us: after all else here that can throw
+  const memory::PoolId pool_;  // last: made when nothing after it can throw
 };
 
 }  // namespace tensorbus::bus

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kMaxTensors = 65535;
 
-// What is not found among our leases can only be read if nobody else's stream writes it.
+// Throws for imported device memory without a lease of ours: unknown streams may write it.
 void require_not_received(const std::byte* on_device) {
   if (memory::ImportedMemory::any_covers(on_device))
     throw Error(Code::kUnsupported,
@@ -19,8 +19,8 @@ void require_not_received(const std::byte* on_device) {
                 "let go of: publish it with the one that received it, or copy it first");
 }
 
-// What we wrote in others' memory. Its next reader asks the owner for it, who knows nothing of our
-// streams.
+// Waits for our writes in another owner's memory: its next reader asks the owner, which does not
+// know our streams.
 void wait_for_writes(const TensorView& view) {
   const platform::GpuStream stream = DeviceTensors::stream_of(view);
   stream.require_usable(DeviceTensors::kPublishing);
@@ -48,7 +48,7 @@ SampleBuilder::SampleBuilder(std::span<const TensorView> tensors, const Message&
     descriptor.fields = rest.fields;
     const std::size_t copy_bytes = place_tensors(tensors, supplies, loan, descriptor);
 
-    // One block takes all copies, and the descriptor behind them if it does not fit into the entry.
+    // One block holds all copies, then the descriptor if it does not fit into the entry.
     const std::size_t descriptor_bytes = descriptor.encoded_bytes();
     const bool rides_inline = descriptor_bytes <= link::kInlineBytes;
     const std::size_t block_bytes = copy_bytes + (rides_inline ? 0 : descriptor_bytes);
@@ -71,7 +71,7 @@ SampleBuilder::SampleBuilder(std::span<const TensorView> tensors, const Message&
       entry.offset = block->offset() + copy_bytes;
       descriptor.encode({block->data() + copy_bytes, descriptor_bytes});
     }
-    descriptor.fields = {};  // the caller's
+    descriptor.fields = {};  // the caller owns the bytes
     device_tensors_.mark(supplies.device_memory.marks(), blocks_);
     ready_.writer = device_tensors_.writer();
     platform::kill_point("publish.described");
@@ -84,7 +84,7 @@ SampleBuilder::SampleBuilder(std::span<const TensorView> tensors, const Message&
   }
 }
 
-// Finds the loans and lays out the copies of the rest; returns the bytes that they take.
+// Finds tensors to pass by reference and plans copies of the rest; returns the copies' bytes.
 std::size_t SampleBuilder::place_tensors(std::span<const TensorView> tensors,
                                          const Supplies& supplies, const memory::BlockRef* loan,
                                          Descriptor& descriptor) {
@@ -95,7 +95,7 @@ std::size_t SampleBuilder::place_tensors(std::span<const TensorView> tensors,
     TensorEntry& entry = descriptor.tensors[i];
     const auto* data = static_cast<const std::byte*>(view.data);
     const ByteSpan span = span_of(view.layout);
-    const bool empty = span.bytes() == 0;  // nothing to point at
+    const bool empty = span.bytes() == 0;  // no bytes to point at
     if (data == nullptr && !empty)
       throw Error(Code::kInvalidArgument,
                   "tensor " + std::to_string(i) + " has elements, and no memory: its data is null");
@@ -125,8 +125,8 @@ void SampleBuilder::copy_tensors(memory::Block& block, std::size_t bytes, CopyTu
              copy.place - static_cast<std::uint64_t>(span_of(copy.layout).begin));
 }
 
-// A file that we have mapped, others can map, too; not what we wrote for ourselves alone. Throws
-// Error(kSystem) if the file has changed.
+// Lends a mapped file, which other processes can map, too, unless it is a copy-on-write mapping.
+// Throws Error(kSystem) if the file has changed.
 bool SampleBuilder::lend_file(TensorEntry& entry, const std::byte* data, const ByteSpan& span,
                               const Supplies& supplies) {
   using Mode = memory::MappedFile::Mode;
@@ -137,7 +137,7 @@ bool SampleBuilder::lend_file(TensorEntry& entry, const std::byte* data, const B
   const auto pages = file->pages();
   if (first < pages.data() || first + span.bytes() > pages.data() + pages.size()) return false;
   auto kept = file->weak_from_this().lock();
-  if (!kept) return false;  // whoever has it may unmap it at any moment
+  if (!kept) return false;  // its holder may unmap it at any moment
   file->check();
   entry.kind = memory::BufferKind::kFile;
   entry.segment = supplies.arena.files().number_of(kept);
@@ -148,13 +148,13 @@ bool SampleBuilder::lend_file(TensorEntry& entry, const std::byte* data, const B
   return true;
 }
 
-// What was lent to us goes on under the name that its owner knows it by, if it may be had here for
-// no more and no less than there.
+// Hands on memory that was lent to us under its owner's name for it. Returns false unless this
+// publisher grants exactly what the owner granted.
 bool SampleBuilder::hand_on(TensorEntry& entry, const TensorView& view, const ByteSpan& span,
                             const Supplies& supplies, Descriptor& descriptor) {
   if (view.device.is_host() && supplies.pool.number != 0) return false;  // it is copied
   const auto* const first = static_cast<const std::byte*>(view.data) + span.begin;
-  auto found = !view.device.is_host()  // to copy it would take a wait for its writer
+  auto found = !view.device.is_host()  // a copy would have to wait for its writer
                    ? supplies.lent.find(first, span.bytes(), link::LeaseIndex::kAll)
                    : supplies.lent.find(first, span.bytes());
   if (!found || found->place.grant != supplies.pool.most) return false;
@@ -163,12 +163,12 @@ bool SampleBuilder::hand_on(TensorEntry& entry, const TensorView& view, const By
   entry.segment = place.segment;
   entry.offset = place.offset - static_cast<std::uint64_t>(span.begin);
   entry.generation = place.generation;
-  if (place.owner == supplies.self) {  // it comes back to where it was made
+  if (place.owner == supplies.self) {  // it is our own memory
     memory::BlockRef block =
         place.segment.on_device()
             ? supplies.device_memory.find(place.segment, place.offset, place.generation)
             : supplies.arena.find(place.segment, place.offset, place.generation);
-    if (!block || block->pool().number != 0) return false;  // copied: nobody else gets its segment
+    if (!block || block->pool().number != 0) return false;  // it is copied: isolated
     entry.kind = block->kind();
     hold(std::move(block));
     return true;
@@ -182,7 +182,7 @@ bool SampleBuilder::hand_on(TensorEntry& entry, const TensorView& view, const By
   return true;
 }
 
-// Another allocator's memory on a GPU, if somebody keeps it and others can be given it.
+// Lends GPU memory of another allocator if the view has a keeper and the memory can be exported.
 bool SampleBuilder::lend_foreign(TensorEntry& entry, const TensorView& view, const ByteSpan& span,
                                  const Supplies& supplies) {
   if (view.device.is_host() || !view.keeper || supplies.pool.most == memory::Grant::kWrite)
@@ -199,7 +199,7 @@ bool SampleBuilder::lend_foreign(TensorEntry& entry, const TensorView& view, con
   return true;
 }
 
-// What lies on a GPU and nowhere that others can be given is copied there, when all are known.
+// Plans a copy on the same GPU of a tensor that cannot be lent; made when all copies are known.
 bool SampleBuilder::copy_on_device(std::size_t tensor, const TensorView& view,
                                    const ByteSpan& span) {
   if (view.device.is_host()) return false;
@@ -226,7 +226,7 @@ void SampleBuilder::hold(memory::BlockRef block) {
     blocks_.push_back(std::move(block));
 }
 
-// The loan that holds these bytes, marked as published; null if they are not in a loan.
+// Returns the loan of these bytes, marked as published; null if there is none or it is copied.
 memory::Block* SampleBuilder::take_loan(const TensorView& view, const ByteSpan& span,
                                         const Supplies& supplies, const memory::BlockRef* loan) {
   const std::byte* const first = static_cast<const std::byte*>(view.data) + span.begin;
@@ -256,7 +256,7 @@ memory::Block* SampleBuilder::take_loan(const TensorView& view, const ByteSpan& 
   if (std::find(blocks_.begin(), blocks_.end(), block) != blocks_.end()) return found;
   blocks_.push_back(std::move(block));
   if (found->persistent()) return found;
-  marked_.push_back(found);  // before it is: who has no memory for it stops here
+  marked_.push_back(found);  // first: push_back() may throw
   if (found->mark_published()) return found;
   marked_.pop_back();
   if (supplies.again) return found;

@@ -18,29 +18,29 @@
 
 namespace tensorbus::bus {
 
-// A message whose tensors are in the arena and whose descriptor is written: ready to be pushed to
-// any number of links. Until it is published, dropping it undoes everything.
+// Makes an OutgoingSample of any message, for any number of links: finds or copies its tensors and
+// writes its descriptor. Destroying it before mark_done() undoes everything. For one thread.
 class SampleBuilder {
  public:
-  // Where memory comes from.
+  // What a sample is made from.
   struct Supplies {
     memory::Arena& arena;
     memory::DeviceMemory& device_memory;
     std::function<memory::BlockRef(std::size_t)> allocate;  // throws when there is none
-    DeviceTensors::Allocate allocate_on;                    // the same
+    DeviceTensors::Allocate allocate_on;                    // throws when there is none
     CopyTuner& copies;
-    memory::PoolId pool;  // of all host memory of ours that is published; .most: of all memory
+    memory::PoolId pool;  // of our published host memory; `.most` is for all memory
     const Id& self;
     const link::LeaseIndex& lent;
-    bool again = false;  // loans may have been published before, and may be again
+    bool again = false;  // a loan may be published more than once
   };
 
-  // `tensors` travel, and of `rest` everything but its tensors. Tensors that lie in a loan, or in
-  // memory that was lent to us, travel by reference, all others are copied into one block. If
-  // `loan` is given, all of them lie in it. Throws Error(kInvalidArgument) for a loan that was
-  // published before, for one of a publisher that grants more or less than this one, and for a
-  // malformed layout. Host memory of an isolated publisher's pool is copied by all others, and an
-  // isolated publisher copies all that is not of its own; but files are lent as ever.
+  // Builds a sample of `tensors` and of all of `rest` but its tensors. Tensors in a loan, in a
+  // mapped file or in memory that was lent to us are passed by reference; the others are copied, on
+  // the host into one block. If `loan` is given, all tensors lie in it. Throws
+  // Error(kInvalidArgument) for a loan that was published before, for a loan of a publisher that
+  // grants more or less, and for a malformed layout. An isolated publisher copies host memory of
+  // other pools, and others copy its memory; files are always lent.
   SampleBuilder(std::span<const TensorView> tensors, const Message& rest, const Supplies& supplies,
                 const memory::BlockRef* loan = nullptr);
   ~SampleBuilder() { return_loans(); }
@@ -50,11 +50,11 @@ class SampleBuilder {
   OutgoingSample& ready() noexcept { return ready_; }
   const link::Entry& entry() const noexcept { return ready_.entry; }
   const link::PublishedRef& issued() const noexcept { return ready_.issued; }
-  // Without its fields.
+  // Returns the descriptor without its fields.
   const Descriptor& descriptor() const noexcept { return descriptor_; }
   memory::Grant most_granted() const noexcept { return most_granted_; }
 
-  // The loans are spent.
+  // Keeps the loans marked as published.
   void mark_done() noexcept { marked_.clear(); }
 
  private:
@@ -78,11 +78,11 @@ class SampleBuilder {
 
   OutgoingSample ready_;
   Descriptor descriptor_;
-  OneOrMany<memory::BlockRef> blocks_;           // move into issued_ when all is there
-  OneOrMany<memory::SegmentId> files_;           // segments of files that it lies in; the same
-  OneOrMany<std::shared_ptr<const void>> kept_;  // these files; the same
-  OneOrMany<std::shared_ptr<const link::Lease>> leases_;  // of what is handed on; the same
-  OneOrMany<memory::Block*> marked_;                      // the blocks that we marked as published
+  OneOrMany<memory::BlockRef> blocks_;                    // moves into the published sample
+  OneOrMany<memory::SegmentId> files_;                    // segments of lent files; moves, too
+  OneOrMany<std::shared_ptr<const void>> kept_;           // keeps lent files mapped; moves, too
+  OneOrMany<std::shared_ptr<const link::Lease>> leases_;  // on handed-on memory; moves, too
+  OneOrMany<memory::Block*> marked_;                      // blocks that we marked as published
   CopyPlan copies_;
   DeviceTensors device_tensors_;
   memory::Grant most_granted_;

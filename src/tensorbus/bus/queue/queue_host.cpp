@@ -9,7 +9,7 @@
 
 namespace tensorbus::bus {
 
-// What the table of a queue has sent to its clients.
+// Sends the answers of a queue's table to its clients.
 struct QueueHost::Port {
   ParticipantContext& context;
   memory::Grant grant;
@@ -74,7 +74,7 @@ void QueueHost::on_put(const Client& from, const link::Put& asked) {
                Hosted& queue = find(name);
                Port port{context_, queue.grant()};
                queue.table.put(port, request, std::move(item));
-             } catch (const Error& error) {  // it was closed meanwhile
+             } catch (const Error& error) {  // the queue was closed meanwhile
                fail(error);
              }
            },
@@ -89,7 +89,7 @@ void QueueHost::on_get(const Client& from, const link::Get& asked) {
 
 void QueueHost::on_take(const Client& from, const link::Take& taken) {
   const auto found = queues_.find(taken.queue.number);
-  if (found == queues_.end()) return;  // it was closed meanwhile
+  if (found == queues_.end()) return;  // the queue was closed meanwhile
   Port port{context_, found->second.grant()};
   if (taken.spoilt != 0)
     found->second.table.spoil(port, {from, taken.request});

@@ -15,7 +15,7 @@
 
 namespace tensorbus::bus {
 
-// The queues that live in a participant. On the event loop.
+// The queues of a participant, in its ParticipantContext. On the event loop only.
 class QueueHost final : public QueueRequests {
  public:
   explicit QueueHost(ParticipantContext& context) : context_(context) {}

@@ -13,22 +13,22 @@
 
 namespace tensorbus::bus {
 
-// For how long an item is offered before its getter refuses it, and others pass it: the owner of
-// its memory may be stopped.
+// How long a client keeps an offer before it refuses it, and how long an item is offered before
+// others pass it: the owner of the item's memory may be stopped.
 inline constexpr std::chrono::milliseconds kOfferPatience{100};
 
-// What a client asked of a queue, and is answered.
+// Identifies a client's request to a queue.
 template <typename Client>
 struct ClientRequest {
   Client client{};
-  std::uint32_t number = 0;  // of the client
+  std::uint32_t number = 0;  // chosen by the client
   bool operator==(const ClientRequest&) const = default;
 };
 
 // The items of one queue and the requests that wait for them (docs/protocol.md, section 7, which
-// lists the states and transitions). The node of an item lies in one map, which is its state; it is
-// moved from map to map, and no transition but put() and get() takes memory. Sends nothing itself:
-// a `Port` is told what to send.
+// lists the states and transitions). The map that holds the node of an item is the state of the
+// item. Nodes move from map to map: put() and get() allocate, other transitions do not. The table
+// sends nothing itself: it calls a `Port`. On the event loop only.
 //
 //   void offer(const Request&, const Item&, std::uint64_t number);  throws Error: it was not sent
 //   void done(const Request&);                                      these may throw std::bad_alloc
@@ -36,15 +36,15 @@ struct ClientRequest {
 //   void deny(const Request&, const Error&);
 //   Clock::time_point now();
 //
-// queue_model.hpp runs this class against clients that do everything in every order.
+// queue_model.hpp tests this class with clients that do everything in every order.
 template <typename Client, typename Item>
 class QueueTable {
  public:
   using Request = ClientRequest<Client>;
   using Clock = std::chrono::steady_clock;
 
-  // `maxsize` 0: no limit. `patience`: for how long an item is offered and refused before others
-  // pass it.
+  // `maxsize` 0: no limit. `patience`: how long an item is offered and refused before others pass
+  // it.
   QueueTable(std::size_t maxsize, bool redeliver, Clock::duration patience = kOfferPatience)
       : maxsize_(maxsize), redeliver_(redeliver), patience_(patience) {}
 
@@ -52,12 +52,12 @@ class QueueTable {
   std::uint64_t unfinished() const noexcept { return unfinished_; }
   std::uint64_t lost() const noexcept { return lost_; }
 
-  // A PUT was read; its item follows, by put() or not_put().
+  // Records a PUT; put() or not_put() follows when its item has come, or cannot come.
   void arrive(Request from, bool waits) {
     require_room_to_wait(arriving_.size() + putters_.size());
     arriving_.push_back({std::move(from), waits, {}});
   }
-  // False: nobody puts it any more.
+  // Returns false if the PUT was cancelled meanwhile.
   template <typename Port>
   bool put(Port& port, const Request& from, Item item) {
     const auto putter = find(arriving_, from);
@@ -90,7 +90,7 @@ class QueueTable {
     settle(port);
   }
 
-  // The client accepts what it was offered. False: it was offered nothing under this number.
+  // Gives a client the item that it was offered. Returns false if this GET was offered no item.
   template <typename Port>
   bool take(Port& port, const Request& get) {
     auto [item, hands] = extract_offered(get);
@@ -101,7 +101,7 @@ class QueueTable {
     settle(port);
     return true;
   }
-  // The memory of what it was offered is gone.
+  // Drops an offered item whose memory is gone.
   template <typename Port>
   bool spoil(Port& port, const Request& get) {
     if (!extract_offered(get).first) return false;
@@ -110,8 +110,8 @@ class QueueTable {
     return true;
   }
 
-  // Of the item of this number in the client's hand; of 0, of any that it took. Throws
-  // Error(kInvalidArgument).
+  // Ends the work on the item of this number that the client took; 0: on any item that it took.
+  // Throws Error(kInvalidArgument) if it has none.
   template <typename Port>
   void task_done(Port& port, const Client& client, std::uint64_t number) {
     const auto found = clients_.find(client);
@@ -135,7 +135,7 @@ class QueueTable {
     settle(port);
   }
 
-  // A request that waits is answered; an offer goes back to where it was.
+  // Answers a request that waits; an offered item goes back to its place.
   template <typename Port>
   void cancel(Port& port, const Request& request) {
     if (auto [item, hands] = extract_offered(request); item) {
@@ -151,7 +151,7 @@ class QueueTable {
     if (waited) port.timed_out(request);
   }
 
-  // The client is dead, or has hung up; all that it said was heard.
+  // Removes a client that is dead or has hung up, after all its messages.
   template <typename Port>
   void forget(Port& port, const Client& client) {
     getters_.remove_if([&](const Request& from) { return from.client == client; });
@@ -175,7 +175,7 @@ class QueueTable {
     settle(port);
   }
 
-  // Everybody who waits is denied; nothing is there any more.
+  // Denies all waiting requests and drops all items.
   template <typename Port>
   void close(Port& port, const Error& why) {
     for (const auto* waiting : {&getters_, &joiners_})
@@ -186,10 +186,10 @@ class QueueTable {
   }
 
  private:
-  friend struct QueueTableState;  // of the model
+  friend struct QueueTableState;  // for queue_model.hpp
 
-  // The owner of an item's memory may be stopped: then every getter that is offered the item gives
-  // it back, and it rests, so that the items behind it are got.
+  // If the owner of an item's memory is stopped, every client refuses the item after a while. The
+  // item then rests, so that clients get the items behind it.
   static constexpr Clock::duration kTick{1};
   static constexpr int kRests = 10;  // times the patience
 
@@ -197,26 +197,26 @@ class QueueTable {
     Item item;
     std::uint64_t number = 0;
     Clock::time_point offered_at{};
-    Clock::duration offered_for{};  // to those who refused it
+    Clock::duration offered_for{};  // to clients that refused it
     Clock::time_point rests_until{};
   };
   using Items = std::map<std::uint64_t, Entry>;  // by number
   using Node = typename Items::node_type;
   using Offers = std::multimap<std::uint64_t, Entry>;  // by request, which a client may use twice
 
-  // What one client has. From its first GET to its end.
+  // The items of one client, from its first GET to its end.
   struct Hands {
     Offers offered;
     Items taken;
-    std::uint64_t finished_with = 0;  // taken, and not done; without `redeliver`
+    std::uint64_t finished_with = 0;  // taken before the last GET, not done; without `redeliver`
   };
   struct Putter {
     Request from;
     bool waits = false;  // for room
-    Items item;          // empty: it arrives
+    Items item;          // empty: the item has not come yet
   };
 
-  // What a client that only ever asks can take of our memory.
+  // Bounds the memory that waiting requests can take.
   static void require_room_to_wait(std::size_t waiting) {
     if (waiting >= 65'536)
       throw Error(Code::kOutOfMemory, "more than 65,536 calls wait for this queue already");
@@ -258,8 +258,8 @@ class QueueTable {
     unfinished_ -= items;
   }
 
-  // Invariant 8: afterwards nobody waits for what is there. A request that cannot be answered for
-  // want of memory goes on waiting, until the next message of any client.
+  // Invariant 8: afterwards no request waits for an item or for room that is there. A request that
+  // cannot be answered because memory is short waits until the next message of any client.
   template <typename Port>
   void settle(Port& port) {
     try {
@@ -282,7 +282,7 @@ class QueueTable {
     ++unfinished_;
   }
 
-  // The oldest item, of those that do not rest if there are any.
+  // Returns the oldest item that does not rest, or the oldest if all rest.
   typename Items::iterator next_item(Clock::time_point now) noexcept {
     const auto found = std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& item) {
       return item.second.rests_until <= now;
@@ -290,8 +290,8 @@ class QueueTable {
     return found == waiting_.end() ? waiting_.begin() : found;
   }
 
-  // The next item to whoever has waited longest. One that cannot be lent stays, and that client
-  // is told why; unless its memory is gone, which would be so for every client.
+  // Offers the next item to the client that has waited longest. An item that cannot be lent stays,
+  // and that client gets the Error. If the item's memory is gone (kClosed), the item is lost.
   template <typename Port>
   void deal(Port& port) {
     const auto next = next_item(port.now());

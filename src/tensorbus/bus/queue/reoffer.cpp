@@ -6,15 +6,15 @@
 namespace tensorbus::bus {
 namespace {
 
-// What is lent on, as it is put together.
+// The parts of a Reoffer.
 struct Names {
   Descriptor descriptor;
-  OneOrMany<memory::BlockRef> blocks;  // of ours
-  OneOrMany<memory::SegmentId> files;  // the same
+  OneOrMany<memory::BlockRef> blocks;  // our own blocks
+  OneOrMany<memory::SegmentId> files;  // our own files
   OneOrMany<std::shared_ptr<const void>> kept;
 };
 
-// It comes back to where it was made.
+// Names memory of our own, which has come back to us.
 void name_own(ParticipantContext& context, TensorEntry& entry, Names& names) {
   entry.owner = 0;
   if (auto file = context.arena->files().find(entry.segment)) {
@@ -45,7 +45,7 @@ Names names_of(ParticipantContext& context, const LentSample& held) {
   const Id& sender = held.lender->source()->participant;
   for (TensorEntry& entry : names.descriptor.tensors) {
     const std::uint16_t owner_number = std::exchange(entry.owner, std::uint16_t{0});
-    if (span_of(entry.layout).bytes() == 0) continue;  // nothing to point at
+    if (span_of(entry.layout).bytes() == 0) continue;  // no bytes to point at
     const Id& owner = owner_number == 0 ? sender : held.descriptor.owners[owner_number - 1U];
     if (owner == context.self)
       name_own(context, entry, names);

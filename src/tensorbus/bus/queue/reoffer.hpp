@@ -8,13 +8,13 @@
 
 namespace tensorbus::bus {
 
-// What is held here, to be lent to somebody else under the names of those who own it: its bytes are
-// touched by nobody. `issued` keeps it.
+// A held sample that is ready to be lent to another process, under its owners' names for the
+// memory. Its tensors are not touched. `issued` keeps them.
 struct Reoffer {
   link::Entry entry;
   link::PublishedRef issued;
 };
-// On the event loop. Throws Error(kClosed) if what is our own of it is gone,
+// Makes a Reoffer. On the event loop only. Throws Error(kClosed) if a block of our own is gone,
 // Error(kOutOfMemory).
 Reoffer reoffer(ParticipantContext& context, const std::shared_ptr<const LentSample>& held,
                 memory::Grant grant);

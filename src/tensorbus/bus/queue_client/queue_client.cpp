@@ -12,12 +12,12 @@ using namespace std::chrono_literals;
 
 using platform::StopCondition;
 
-// For an answer that the host owes at once: of a call that has no time-out, of one that shall not
-// wait, and of a put that is given up.
+// Limits for answers that the host owes at once: to a call without a time-out, to a request that
+// does not wait, and to a put that was given up.
 constexpr std::chrono::nanoseconds kGrace = 5s;
 constexpr std::chrono::nanoseconds kAtOnce = 1s;
 constexpr std::chrono::nanoseconds kLastAnswer = 200ms;
-constexpr std::chrono::nanoseconds kLeastForAnAnswer = 100ms;  // however little time is left
+constexpr std::chrono::nanoseconds kLeastForAnAnswer = 100ms;  // even if less time is left
 
 using OnGone = std::function<void(const Error&)>;
 
@@ -25,7 +25,7 @@ std::function<void()> cancel(ParticipantCore& core, QueueRequestRef request) {
   return [&core, request = std::move(request)] { cancel_request(core, request); };
 }
 
-// What the answers to a request become, whoever waits for them.
+// The completion of a request, for blocking and for asynchronous callers.
 using ReplyCompletion = QueueClient::ReplyCompletion;
 
 PeerSession::OnAnswer tell(ReplyCompletion awaited) {
@@ -43,7 +43,7 @@ OnGone gone(ReplyCompletion awaited) {
   return [awaited = std::move(awaited)](const Error& error) { awaited->fail(error); };
 }
 
-// kClosed is an outcome here.
+// Returns Outcome::kClosed for Error(kClosed).
 template <typename Wait>
 Outcome closed_is_an_outcome(Wait wait) {
   try {
@@ -54,10 +54,10 @@ Outcome closed_is_an_outcome(Wait wait) {
   }
 }
 
-// Does the caller wait for room, or for an item?
+// Returns true if the caller waits for room or for an item.
 bool waits_for(const StopCondition& stop) { return stop.timeout().count() > 0; }
 
-// When a caller stops waiting for an answer to a request, which also one that does not wait needs.
+// Returns how long to wait for an answer. A call that does not wait for an item needs one, too.
 StopCondition patience(const StopCondition& stop) {
   return waits_for(stop) ? stop : StopCondition(kAtOnce, stop.give_up());
 }
@@ -113,7 +113,7 @@ Outcome QueueClient::get(Sample& item, Access access, const StopCondition& stop)
   return closed_is_an_outcome([&] {
     try {
       Outcome outcome = getting.take(item, patience(stop));
-      if (outcome == Outcome::kTimedOut && getting.has_come())  // just then
+      if (outcome == Outcome::kTimedOut && getting.has_come())  // it came just now
         outcome = getting.take(item, StopCondition(0ns, stop.give_up()));
       if (outcome != Outcome::kDone) getting.cancel();
       return outcome;

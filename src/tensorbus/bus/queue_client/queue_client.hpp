@@ -18,8 +18,8 @@ namespace tensorbus::bus {
 // Makes a queue whose host is this participant.
 link::QueueName make_queue(ParticipantCore& core, const QueueOptions& options);
 
-// One process's end of a queue: asks its host, and waits for the answers. A view; what it calls the
-// host is the queue's host, be it this participant itself.
+// A process's client of a queue: sends requests to the queue's host, which may be this participant,
+// and waits for the answers. It refers to a ParticipantCore and is made for each call. Thread-safe.
 class QueueClient {
  public:
   QueueClient(ParticipantCore& core, const QueueAddress& address)
@@ -28,7 +28,7 @@ class QueueClient {
   using ReplyCompletion = std::shared_ptr<Completion<link::Reply>>;
   struct Request {
     ReplyCompletion awaited;
-    std::function<void()> cancel;  // nobody waits any more
+    std::function<void()> cancel;  // if the caller gives up
   };
   Request start_put(const SampleBuilder& item, bool waits) const;
   QueueGet start_get(Access access, bool waits) const;
@@ -41,7 +41,7 @@ class QueueClient {
   link::Reply state(const GiveUp& give_up) const;
   void task_done(const GiveUp& give_up) const;
   Outcome join(const platform::StopCondition& stop) const;
-  // Waits for nobody.
+  // Closes the queue; waits for no item and no other client.
   void close(const GiveUp& give_up) const;
 
  private:

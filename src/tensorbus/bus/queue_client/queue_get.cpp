@@ -49,7 +49,7 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
                      });
   }
 
-  // Where nobody waits any more, the host has been told, or is about to be: by cancel().
+  // If the caller has given up, cancel() tells the host.
   void collect_offer(const link::Lent& lent) {
     const std::uint32_t request = lent.request;
     collect(context, host, lent, grant,
@@ -65,7 +65,7 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
     });
   }
 
-  // Is the answer to this request still wanted?
+  // Returns true if the caller still waits for the answer to this request.
   bool is_current(std::uint32_t request) const {
     const auto known = asked.lock();
     return known && !known->cancelled && !answer->done() && known->request == request;
@@ -137,7 +137,7 @@ Outcome QueueGet::read(const platform::StopCondition& stop) {
   }
 }
 
-// When the socket has it, the host hears it, whatever happens to this process.
+// Sends the acceptance. Once the socket has it, the host gets it, even if this process dies.
 Outcome QueueGet::accept(const platform::StopCondition& stop) {
   const Outcome outcome = stop.wait([this] { return offer_->host->try_send(offer_->acceptance); },
                                     [this](std::chrono::nanoseconds most) {
@@ -157,7 +157,7 @@ void QueueGet::spoil() {
 }
 
 void QueueGet::on_ready(std::function<void()> tell) {
-  if (read_)  // the socket took no acceptance
+  if (read_)  // the socket was full: the offer is not accepted yet
     core_->post([tell = std::move(tell)](ParticipantContext& context) {
       context.loop.post_later(kTryAgain, tell);
     });

@@ -11,24 +11,23 @@
 
 namespace tensorbus::bus {
 
-// A get that is under way: the host's offer is awaited, read by the thread that asked, and then
-// accepted; or it is refused, and the item is where it was. Exactly one of both is sent. An offer
-// whose memory does not come, since its owner is stopped, is refused, and another asked for. For
-// one thread.
+// A get() under way. Waits for the host's offer, reads it in the calling thread, and then accepts
+// it; or refuses it, and the item goes back. Exactly one of both is sent. An offer whose memory
+// does not come, since its owner is stopped, is refused, and another is requested. For one thread.
 class QueueGet {
  public:
-  // `waits`: until there is an item.
+  // `waits`: the host answers when there is an item.
   QueueGet(ParticipantCore& core, const QueueAddress& address, Access access, bool waits);
 
-  // kDone with an item, which the host knows to be in our hand; kTimedOut: not yet, or there is
-  // none; kInterrupted. Throws what came instead. When memory was short for it, the offer has been
-  // refused.
+  // Returns kDone with an item, which the host counts as taken; kTimedOut if it has not come or
+  // there is none; kInterrupted. Throws an Error that came instead. If memory was short, it has
+  // refused the offer.
   Outcome take(Sample& item, const platform::StopCondition& stop);
-  // Has the host answered?
+  // Returns true if the host has answered.
   bool has_come() const noexcept { return awaited_->done(); }
-  // Called once when take() is worth another try, at once if it is now.
+  // Calls `tell` once when another take() may succeed, at once if it may now.
   void on_ready(std::function<void()> tell);
-  // Nobody waits any more. After kDone it does nothing.
+  // Gives the get up. After kDone it does nothing.
   void cancel();
 
  private:
@@ -38,9 +37,9 @@ class QueueGet {
     link::Take acceptance;
     std::uint64_t number = 0;  // of the item, for task_done()
   };
-  using Answer = std::shared_ptr<Completion<std::optional<Offer>>>;  // empty: there was none
+  using Answer = std::shared_ptr<Completion<std::optional<Offer>>>;  // empty: there was no item
 
-  // What the event loop knows of it.
+  // The part of the get that belongs to the event loop.
   struct Asking;
   Outcome wait_for_offer(const platform::StopCondition& stop);
   Outcome read(const platform::StopCondition& stop);
@@ -52,8 +51,8 @@ class QueueGet {
   Access access_;
   Answer awaited_;
   QueueRequestRef asked_;
-  std::optional<Offer> offer_;         // since it came
-  std::optional<SampleRead> reading_;  // the same
+  std::optional<Offer> offer_;         // set when it came
+  std::optional<SampleRead> reading_;  // set with offer_
   std::optional<Sample> read_;         // not accepted yet
   bool over_ = false;                  // accepted, or refused
 };

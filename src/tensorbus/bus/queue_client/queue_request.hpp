@@ -14,7 +14,7 @@ struct QueueAddress {
   link::QueueName queue;
 };
 
-// A request to the host of a queue, on its way. The event loop's.
+// A request to the host of a queue. On the event loop only.
 struct QueueRequest {
   std::shared_ptr<PeerSession> host;  // null: not reached yet
   std::uint32_t request = 0;
@@ -22,8 +22,8 @@ struct QueueRequest {
 };
 using QueueRequestRef = std::shared_ptr<QueueRequest>;
 
-// Has `start` ask the host, which returns the number of the request; or `on_gone` told why it
-// cannot. Any thread.
+// Calls `start` on the event loop to send the request; it returns the request's number. Calls
+// `on_gone` if the host cannot be reached. Any thread.
 using StartRequest = std::function<std::uint32_t(
     ParticipantContext&, const std::shared_ptr<PeerSession>& host, const QueueRequestRef& asked)>;
 QueueRequestRef ask_host(ParticipantCore& core, const Id& host, StartRequest start,

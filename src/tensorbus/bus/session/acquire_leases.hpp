@@ -6,14 +6,14 @@
 
 namespace tensorbus::bus {
 
-// Who gets what a peer lends: one of the two is called, once.
+// The callbacks for a lent sample. One of the two is called, once.
 struct Receiver {
   std::function<void(LentRef)> on_held;
   std::function<void(const Error&)> on_error;
 };
 
-// Holds what `from` has lent, with leases of those who own what it hands on. On the event loop,
-// which reads none of it. Throws nothing: whatever goes wrong is the receiver's to hear, and the
+// Takes over a sample that `from` has lent, with leases of the owners of handed-on memory. On the
+// event loop, which reads none of its tensors. Throws nothing: `receiver` gets the error, and the
 // lease goes back.
 void collect(ParticipantContext& context, const std::shared_ptr<PeerSession>& from,
              const link::Lent& lent, memory::Grant grant, Receiver receiver) noexcept;

@@ -11,7 +11,7 @@
 
 namespace tensorbus::bus {
 
-// A tensor whose bytes were copied out of a device that this process cannot use.
+// A tensor that was copied to host memory from a device that this process cannot use.
 struct HostCopiedTensor {
   std::size_t tensor = 0;
   std::size_t lender = 0;  // in AcquiredLeases::lenders
@@ -19,17 +19,17 @@ struct HostCopiedTensor {
   std::uint64_t offset = 0;  // of the first element
   std::uint64_t generation = 0;
   Device from{};                         // by its owner's ordinals
-  std::shared_ptr<link::Lease> lease{};  // of the copy, which others may lie in, too
+  std::shared_ptr<link::Lease> lease{};  // of the copy, which may hold other tensors, too
 };
 
-// What a sample holds by leases that were asked for after it came.
+// The leases of a sample that were requested after it came.
 struct AcquiredLeases {
-  // By Descriptor::owners, as far as there are any; then those of staged tensors.
+  // In the order of Descriptor::owners; then the lenders of staged tensors.
   std::vector<std::shared_ptr<link::LeaseSource>> lenders;
   std::vector<std::shared_ptr<link::Lease>> leases;
   std::vector<HostCopiedTensor> staged;
 
-  // Has the descriptor name the copies.
+  // Points the descriptor at the copies.
   void point_at_copies(Descriptor& descriptor) const;
 };
 

@@ -12,23 +12,23 @@
 
 namespace tensorbus::bus {
 
-// A tensor of a sample on a device that this process cannot use: the bytes that it takes.
+// The bytes of a tensor on a device that this process cannot use.
 struct OutOfReach {
   std::size_t tensor = 0;
   Id owner;
   link::BlockName first;      // its lowest byte
-  std::uint64_t bytes = 0;    // from there on
-  std::uint64_t to_data = 0;  // from there to its first element
+  std::uint64_t bytes = 0;    // from its lowest byte on
+  std::uint64_t to_data = 0;  // from its lowest byte to its first element
 };
 
-// Gets copies in host memory of such tensors, of those who own them (docs/cuda.md, "Who cannot use
-// the device"). On the event loop.
+// Requests copies of tensors in host memory from their owners (docs/cuda.md, "Who cannot use the
+// device"). Lives until the last answer. On the event loop only.
 class HostCopyRequest : public std::enable_shared_from_this<HostCopyRequest> {
  public:
   using OnStaged = std::function<void(std::variant<AcquiredLeases, Error>)>;
 
-  // Throws nothing but std::bad_alloc; `on_staged` is called once, perhaps before this returns,
-  // with what was claimed before and the copies.
+  // Sends the requests. Calls `on_staged` once, perhaps before this returns, with `claimed` and the
+  // copies, or with an Error. Throws nothing but std::bad_alloc.
   static void start(ParticipantContext& context, const std::vector<OutOfReach>& tensors,
                     AcquiredLeases claimed, OnStaged on_staged);
 

@@ -33,7 +33,7 @@ void LeaseAcquisition::start(ParticipantContext& context, const Descriptor& desc
     share.blocks.insert({entry.segment, first, entry.generation});
     share.on_device = share.on_device || entry.kind == memory::BufferKind::kDevice;
   }
-  self->waiting_for_ = self->shares_.size() + 1;  // one is ours: nothing ends before all have begun
+  self->waiting_for_ = self->shares_.size() + 1;  // one more: nothing ends before all have begun
   for (std::size_t i = 0; i < self->shares_.size(); ++i) self->claim(i);
   self->one_done();
 }
@@ -74,11 +74,11 @@ void LeaseAcquisition::ask(std::size_t owner, const std::shared_ptr<PeerSession>
   }
 }
 
-// The owner hung up between our question and its answer. Who dies closes one socket after the
-// other: whether it is dead is what all see alike, its listening socket.
+// Asks again: the owner hung up before it answered. A dying process closes its sockets one by one;
+// only its listening socket tells all processes alike whether it is dead.
 void LeaseAcquisition::claim_again(std::size_t owner) {
   Share& share = shares_[owner];
-  if (share.failing) return one_done();  // for another part of the same question
+  if (share.failing) return one_done();  // another part of the request retries
   if (++share.tries == kMostTries)
     return fail(Error(Code::kClosed, "its owner hangs up again and again"));
   share.failing = true;
@@ -88,8 +88,8 @@ void LeaseAcquisition::claim_again(std::size_t owner) {
   });
 }
 
-// The owner is dead. What it left is here, or the sender has it. Of memory of a GPU the sender is
-// asked in any case: whether it was whole when its owner died, its own lease tells.
+// Uses the memory of a dead owner that is here or at the sender. The sender is always asked for GPU
+// memory: only its lease tells whether the memory was complete when the owner died.
 void LeaseAcquisition::inherit(std::size_t owner) {
   std::set<memory::SegmentId> segments;
   for (const link::BlockName& block : shares_[owner].blocks) segments.insert(block.segment);
@@ -108,7 +108,7 @@ void LeaseAcquisition::inherit(std::size_t owner) {
   one_done();
 }
 
-// What the owner itself lent us, or this sender has handed over before; null if neither has all.
+// Returns the owner's memory with all segments: lent by it, or handed over by this sender; or null.
 std::shared_ptr<link::PeerMemory> LeaseAcquisition::orphaned_memory_with(
     std::size_t owner, const std::set<memory::SegmentId>& segments) {
   auto estate = context_.orphaned_memory_of(shares_[owner].owner);
@@ -145,7 +145,7 @@ void LeaseAcquisition::take_over(std::size_t owner, memory::SegmentId segment,
   memory::ImportedMemory& imported = share.peer_memory->imported;
   memory::BorrowedSegments& segments = share.peer_memory->segments_for(grant_);
   if (segment.on_device()) {
-    if (imported.has(segment, grant_)) return;  // and that it is whole was the answer
+    if (imported.has(segment, grant_)) return;  // and the answer says that it is complete
     imported.add(segment, grant_, std::move(handed.fd), handed.bytes, {handed.device.bytes});
   } else if (handed.file) {
     segments.add_file(segment, std::move(handed.fd), handed.bytes, *handed.file);

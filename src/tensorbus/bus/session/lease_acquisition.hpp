@@ -14,32 +14,32 @@
 
 namespace tensorbus::bus {
 
-// Gets leases, of those who own them, on the blocks of one sample that its sender hands on
-// (docs/protocol.md, section 6). On the event loop.
+// Acquires leases from the owners of the blocks that one sample hands on (docs/protocol.md, section
+// 6). Lives until the last answer. On the event loop only.
 class LeaseAcquisition : public std::enable_shared_from_this<LeaseAcquisition> {
  public:
   using OnClaimed = std::function<void(std::variant<AcquiredLeases, Error>)>;
 
-  // Who has lent the sample, and under which name: of a link, or of none by message.
+  // The peer that lent the sample, and its lease. `link` is 0 if it was lent by message.
   struct Sender {
-    std::shared_ptr<PeerSession> session;  // null: it is gone
+    std::shared_ptr<PeerSession> session;  // null: the peer is gone
     std::uint32_t link = 0;
     std::uint64_t token = 0;
   };
 
-  // Throws nothing but std::bad_alloc; `on_claimed` is called once, perhaps before this returns.
-  // The sender is asked for what owners that are dead have left.
+  // Sends the requests; asks the sender for the memory of dead owners. Calls `on_claimed` once,
+  // perhaps before this returns. Throws nothing but std::bad_alloc.
   static void start(ParticipantContext& context, const Descriptor& descriptor, Sender sender,
                     memory::Grant grant, OnClaimed on_claimed);
 
  private:
-  struct Share {  // what one owner has of the sample
+  struct Share {  // one owner's part of the sample
     Id owner;
     std::set<link::BlockName> blocks;
     std::shared_ptr<link::PeerMemory> peer_memory;
-    bool on_device = false;  // some of it
-    int tries = 0;           // to claim them
-    bool failing = false;    // the last one did; there will be another
+    bool on_device = false;  // true if part of it is
+    int tries = 0;           // to claim the blocks
+    bool failing = false;    // the last try failed, and another is scheduled
   };
 
   LeaseAcquisition(ParticipantContext& context, Sender sender, memory::Grant grant,
@@ -61,7 +61,7 @@ class LeaseAcquisition : public std::enable_shared_from_this<LeaseAcquisition> {
                  const link::Lent& lent);
   void one_done();
   void fail(const Error& error);
-  // Has `work` done, whatever it meets is how the claiming ends.
+  // Calls `work`; its exception ends the acquisition with an Error.
   template <typename Work>
   void guarded(Work work);
 

@@ -65,7 +65,7 @@ void LentSample::copy_descriptor() {
   descriptor = Descriptor::decode(bytes);
 }
 
-// Of a device only that the segment came: how large it is, the owner alone has said so far.
+// Checks the sender's own tensors; on a device only that the segment came: its size is not known.
 void LentSample::require_own_tensors() const {
   bool on_device = false;
   for (const TensorEntry& tensor : descriptor.tensors) {

@@ -12,20 +12,20 @@
 
 namespace tensorbus::bus {
 
-// What a peer has lent by message, and nobody has read yet: the leases that keep it, and the names
-// of what it lies in. Nothing of a device is mapped for it, so that a process can hold, and lend
-// onwards, what it could not use.
+// A sample that a peer lent by message and that is not read yet: the leases that keep it, and its
+// names for memory. It maps no device memory, so that a process can hold and hand on a sample that
+// it could not use. Made on the event loop; read in one thread.
 struct LentSample {
-  // Takes the lease over: it goes back if this throws. Throws Error(kProtocol) for a descriptor
-  // that makes no sense, and for one whose own tensors lie where nothing came; Error(kOutOfMemory).
+  // Takes the lease over; it goes back if this throws. Throws Error(kProtocol) for a malformed
+  // descriptor, or if a segment of the sender's own tensors never came; Error(kOutOfMemory).
   LentSample(const PeerSession& from, const link::Lent& lent, memory::Grant grant,
              std::shared_ptr<link::LeaseIndex> lent_memory);
   LentSample(const LentSample&) = delete;
   LentSample& operator=(const LentSample&) = delete;
 
-  // All of it belongs to others, who have lent it to us: the sender gets its lease back.
+  // Returns the sender's lease: all tensors belong to other owners, which have lent them to us.
   void let_go_of_sender(memory::Grant grant, std::shared_ptr<link::LeaseIndex> lent_memory);
-  // Does the sender itself own some of it?
+  // Returns true if the sender itself owns a part of it.
   bool is_of_sender() const noexcept;
 
   std::shared_ptr<link::LeaseSource> lender;

@@ -21,7 +21,7 @@ namespace tensorbus::bus {
 class PeerSession;
 class QueueRequests;
 
-// What connections need of their participant. Outlives them.
+// What connections need of their participant. ParticipantCore owns it; it outlives them.
 struct ParticipantContext {
   Id self;
   EventLoop& loop;
@@ -33,24 +33,24 @@ struct ParticipantContext {
   std::shared_ptr<link::LeaseIndex> lent = std::make_shared<link::LeaseIndex>();
   std::shared_ptr<memory::PeerBudget> peers = std::make_shared<memory::PeerBudget>();
 
-  // A block of ours, as others name it. Any thread.
+  // Returns a block of ours by a peer's name for it, or an empty reference. Any thread.
   memory::BlockRef find_block(memory::SegmentId segment, std::uint64_t offset,
                               std::uint64_t generation) const noexcept {
     return segment.on_device() ? device_memory->find(segment, offset, generation)
                                : arena->find(segment, offset, generation);
   }
 
-  // The rest is for the event loop.
-  std::shared_ptr<QueueRequests> queues{};  // empty: there can be none here
+  // The members below are for the event loop only.
+  std::shared_ptr<QueueRequests> queues{};  // empty: this participant has no queues
   std::unique_ptr<memory::HostCopies> host_copies{};
-  // Hands in the session with another participant, or null if it is dead.
+  // Gets the session with another participant, or null if that participant is dead.
   using OnReached = std::function<void(const std::shared_ptr<PeerSession>&)>;
   std::function<void(const Id&, OnReached)> reach = [](const Id&, const OnReached& on_reached) {
     on_reached(nullptr);
   };
-  // Does nobody listen at its socket?
+  // Returns true if nothing listens at the participant's socket.
   std::function<bool(const Id&)> is_dead = [](const Id&) { return true; };
-  // What a participant that is dead has left here.
+  // Returns the memory here that a dead participant had lent.
   std::function<std::vector<std::shared_ptr<link::PeerMemory>>(const Id& owner)>
       orphaned_memory_of =
           [](const Id&) { return std::vector<std::shared_ptr<link::PeerMemory>>(); };

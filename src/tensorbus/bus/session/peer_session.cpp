@@ -43,7 +43,7 @@ std::uint32_t PeerSession::ask(Request request, link::ControlType answered_by, O
   }
   used_ = true;
   request.request = next_request_++;
-  constexpr bool kMayBeTold = std::is_same_v<Request, link::Get>;  // that there is no item
+  constexpr bool kMayBeTold = std::is_same_v<Request, link::Get>;  // REPLY: there is no item
   asked_.emplace(request.request, Asked{answered_by, kMayBeTold, std::move(on_answer)});
   peer_memory_->channel->send(request);
   platform::kill_point("request.sent");
@@ -146,7 +146,7 @@ void PeerSession::on(const link::Denied& denied) {
          Error(link::code_of(denied.code), link::as_reason(denied.text)));
 }
 
-// An answer that nobody waits for is the peer's mistake; what it lent with it stays its own.
+// Throws Error(kProtocol) for an answer to no request; a lease that came with it stays the peer's.
 void PeerSession::answer(std::uint32_t request, link::ControlType by, Answer answer) {
   const auto found = asked_.find(request);
   if (found == asked_.end())
@@ -217,7 +217,7 @@ void PeerSession::take_back() {
 void PeerSession::end(const std::string& why) {
   ended_ = true;
   peer_memory_->pinned->owner_gone();
-  // The peer has unpinned what it had, or is dead; or it has hung up with it, to its own harm.
+  // The peer has unpinned its blocks, or is dead; if it hung up with pins, it loses them.
   for (const auto& [segment, part] : std::exchange(pinned_, {}))
     context_.arena->unpin(segment, part);
   if (context_.queues) context_.queues->forget(shared_from_this());

@@ -19,47 +19,47 @@
 
 namespace tensorbus::bus {
 
-// What two participants lend each other by message (docs/protocol.md, section 6): one end of a
-// connection, whoever opened it. On the event loop only.
+// One end of a connection, opened by either side: the requests by which two participants lend each
+// other memory (docs/protocol.md, section 6). Its connection owns it. On the event loop only.
 class PeerSession : public std::enable_shared_from_this<PeerSession> {
  public:
-  // An Error: denied, or the peer is gone (kClosed).
+  // Error: the request was denied, or the peer is gone (kClosed).
   using Answer = std::variant<link::Lent, link::Staged, memory::SharedSegment, link::Reply, Error>;
-  // Called once. What it is given, unless an Error: Lent; for a hand_over() a SharedSegment; for a
-  // stage() Staged; Reply for what a queue is asked, or Lent when that is for an item.
+  // Called once, with an Error or: Lent for attach(), claim() and get(); Staged for stage();
+  // SharedSegment for hand_over(); Reply for put(), call(), and a get() without an item.
   using OnAnswer = std::function<void(Answer&)>;
 
   PeerSession(ParticipantContext& context, std::shared_ptr<link::PeerMemory> peer_memory,
               std::shared_ptr<link::SegmentSender> segments);
 
-  // Who said HELLO, or is expected to.
+  // Sets the peer: it said HELLO, or is expected to.
   void know(const Id& peer);
   const std::shared_ptr<const link::Source>& source() const noexcept { return source_; }
   const std::shared_ptr<link::PeerMemory>& peer_memory() const noexcept { return peer_memory_; }
-  // Has anything been asked or lent here?
+  // Returns true if anything was requested or lent here.
   bool used() const noexcept { return used_; }
   bool ended() const noexcept { return ended_; }
-  // Asks the kernel: it knows before end() is called.
+  // Returns true if the peer is gone. Asks the kernel, which knows before end() is called.
   bool peer_is_gone() const noexcept { return ended_ || peer_memory_->channel->peer_is_gone(); }
 
   void attach(const Shares::Name& share, memory::Grant grant, OnAnswer on_answer);
-  // At most Claim::kMostBlocks.
+  // Requests a lease on at most Claim::kMostBlocks blocks.
   void claim(std::vector<link::BlockName> blocks, memory::Grant grant, OnAnswer on_answer);
-  // A copy in host memory of bytes of a block on a device.
+  // Requests a copy in host memory of bytes of a block on a device.
   void stage(const link::BlockName& block, std::uint64_t bytes, OnAnswer on_answer);
-  // `link`, `token`: under which the peer has lent what lies there; of a link, or 0 by message.
+  // Requests memory of a dead owner; `link` (0: by message), `token` name the peer's lease on it.
   void hand_over(const Id& owner, memory::SegmentId segment, memory::Grant grant,
                  std::uint32_t link, std::uint64_t token, OnAnswer on_answer);
-  // What the peer has handed over of a participant that is dead. It is the peer's word, so it
-  // serves for what the peer hands on, and for nobody else's.
+  // Keeps memory of a dead participant that the peer has handed over. Only the peer vouches for it,
+  // so it is used only for samples that this peer hands on.
   void keep_handed(const Id& owner, const std::shared_ptr<link::PeerMemory>& memory);
   std::vector<std::shared_ptr<link::PeerMemory>> handed_of(const Id& owner) const;
-  // Who knows what is out on the links of this connection. Null: there are none.
+  // Finds the sample that is out on a link of this connection. Null: there are no links.
   using FindIssued = std::function<link::PublishedRef(std::uint32_t link, std::uint64_t token)>;
   void find_issued_by(FindIssued find) { find_issued_ = std::move(find); }
 
-  // To the host of a queue (section 7). Each returns the number of the request, 0 if it was
-  // answered already.
+  // Requests to the host of a queue (section 7). Each returns the number of the request, or 0 if it
+  // was answered at once.
   std::uint32_t put(const link::QueueName& queue, std::uint32_t flags, const link::Entry& entry,
                     const link::PublishedRef& issued, memory::Grant grant, OnAnswer on_answer);
   std::uint32_t get(const link::QueueName& queue, std::uint32_t flags, OnAnswer on_answer);
@@ -69,21 +69,21 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   void take(const link::Take& taken) { peer_memory_->channel->send(taken); }
   void cancel(std::uint32_t request);
 
-  // To a client of a queue: the answers to its requests.
+  // Answers to requests of the peer.
   void lend(std::uint32_t request, const link::Entry& entry, const link::PublishedRef& issued,
             memory::Grant grant, std::uint64_t number = 0);
   void tell(link::Reply told) { peer_memory_->channel->send(told); }
   void deny(std::uint32_t request, const Error& why);
 
-  // What a peer lent us and nobody here takes.
+  // Returns a lease that nothing here takes.
   void give_back(const link::Lent& lent);
 
-  // False: it is for somebody else. Throws Error(kProtocol).
+  // Handles a message. Returns false for types that other handlers take. Throws Error(kProtocol).
   bool on_message(link::Channel::Received& received);
-  // The same of what the peer says of memory that a sample may wait for.
+  // Does the same for messages about memory, which a sample may wait for.
   bool on_memory(link::Channel::Received& received);
-  // The peer is gone, or we are: who waits for an answer gets one. Then, or when the peer's lineage
-  // has ended, take_back() what was lent.
+  // Ends the session, because the peer or this participant is gone: every open request gets an
+  // Error. The caller calls take_back() then, or when the peer's lineage has ended.
   void end(const std::string& why);
   bool lends() const noexcept { return !lent_.empty(); }
   void take_back();
@@ -91,7 +91,7 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
  private:
   struct Asked {
     link::ControlType answered_by;  // unless it is denied
-    bool may_be_told = false;       // as well
+    bool may_be_told = false;       // a REPLY is an answer, too
     OnAnswer on_answer;
   };
 
@@ -99,11 +99,11 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   std::uint32_t ask(Request request, link::ControlType answered_by, OnAnswer on_answer);
   void answer(std::uint32_t request, link::ControlType by, Answer answer);
   void require_room_for_a_lease() const;
-  // Enters a lease before anybody can know of it.
+  // Records a lease and returns its message, before it is sent.
   link::Lent lent(const link::Entry& entry, const link::PublishedRef& issued, memory::Grant grant);
   QueueRequests& queues() const;
 
-  // What the peer says: of its memory,
+  // The peer's messages about its memory,
   void on(const link::SegmentMessage& segment, platform::Fd fd);
   void on(const link::FileMessage& file, platform::Fd fd);
   void on(const link::DeviceSegment& segment, platform::Fd fd);
@@ -112,7 +112,7 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   void on(const link::Pin& pin);
   void on(const link::Retired& retired);
   void on(const link::DeviceClosed& closed);
-  // what it asks for and gives back,
+  // its requests, and the leases that it returns,
   void on(const link::Attach& asked);
   void on(const link::Claim& asked);
   void on(const link::Stage& asked);
@@ -123,7 +123,7 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   void on(const link::QueueCall& asked);
   void on(const link::Take& taken);
   void on(const link::Cancel& cancelled);
-  // and what it answers.
+  // and its answers.
   void on(const link::Reply& reply);
   void on(link::Lent lent);
   void on(const link::Staged& staged);
@@ -133,16 +133,16 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   void close_retired();
   void tell_what_is_closed();
   void lend_copy(std::uint32_t request, const memory::HostCopies::Result& result);
-  // `looks`: how often it was tried before.
+  // `looks`: how often this was tried before.
   void hand_over_memory(const link::HandOver& asked, int looks);
   void hand_over_segment(const link::HandOver& asked, memory::BorrowedSegments& segments);
   void hand_over_device_memory(const link::HandOver& asked, memory::ImportedMemory& memory);
   void hand_over_later(const link::HandOver& asked, int looks);
   link::PublishedRef issued_under(std::uint32_t link, std::uint64_t token) const;
   void take_back_what_is_reached();
-  // Has `work` done, or the request denied.
+  // Calls `work`, and denies the request if `work` throws.
   void serve(std::uint32_t request, const std::function<void()>& work);
-  // The same, of what was taken on before: does not throw because the peer reads no answers.
+  // Does the same for a request accepted before: does not throw because the peer reads no answers.
   void do_or_deny(std::uint32_t request, const std::function<void()>& work);
 
   ParticipantContext& context_;
@@ -152,11 +152,11 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   std::unordered_map<std::uint32_t, Asked> asked_;
   std::uint32_t next_request_ = 1;
   std::unordered_map<std::uint64_t, link::PublishedRef> lent_;
-  // Of these: on their way back, behind a stream of the peer's that has yet to reach the mark.
+  // Leases of lent_ that the peer returned, until its stream reaches the mark. By token.
   std::unordered_map<std::uint64_t, std::uint64_t> returning_;
-  std::multimap<memory::SegmentId, memory::Range> pinned_;  // at the peer, by segment of ours
-  std::uint64_t next_token_ = 1;                            // 0 is a lease on nothing
-  std::size_t staging_ = 0;                                 // requests
+  std::multimap<memory::SegmentId, memory::Range> pinned_;  // by the peer, in segments of ours
+  std::uint64_t next_token_ = 1;                            // 0 is a lease on no memory
+  std::size_t staging_ = 0;                                 // open STAGE requests
   std::size_t handing_over_ = 0;                            // requests that wait for a death
   FindIssued find_issued_;
   std::multimap<Id, std::weak_ptr<link::PeerMemory>> handed_;

@@ -1,4 +1,4 @@
-// What is asked of the owner of device memory by those who cannot use the device.
+// Serves peers that cannot use a device: lends copies of its memory in host memory.
 #include <string>
 
 #include "tensorbus/bus/session/peer_session.hpp"
@@ -7,7 +7,7 @@
 namespace tensorbus::bus {
 namespace {
 
-constexpr std::size_t kMostStaging = 4096;  // requests of one peer, under way
+constexpr std::size_t kMostStaging = 4096;  // open requests of one peer
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// What is asked of a process that adopted the memory of a dead participant.
+// Serves peers that need the memory of a dead participant, which this process has mapped.
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -23,8 +23,8 @@ void PeerSession::on(const link::HandOver& asked) {
   serve(asked.request, [&] { hand_over_memory(asked, 0); });
 }
 
-// The memory that the sample itself lies in, and nothing else that claims to be its owner's: what
-// we read there is what whoever got it from us reads.
+// Hands over the memory that the sample itself lies in, and no other memory that is said to be the
+// owner's: the peer then reads what we read.
 void PeerSession::hand_over_memory(const link::HandOver& asked, int looks) {
   const memory::Grant grant = link::grant_of(asked.writable, "HAND_OVER.writable");
   const bool on_device = asked.segment.on_device();
@@ -34,8 +34,8 @@ void PeerSession::hand_over_memory(const link::HandOver& asked, int looks) {
       memory != nullptr && (on_device ? memory->imported.has(asked.segment, grant)
                                       : memory->segments_for(grant).find(asked.segment) != nullptr);
   if (!here || !context_.is_dead(asked.owner)) throw not_here();
-  // Its socket may be gone before its connections are: or somebody has removed the file, and it
-  // makes another.
+  // The owner's listening socket may go before its connections; or its file was removed, and a
+  // living owner makes another.
   if (!memory->is_over() && looks < kLooksForAnEnd) return hand_over_later(asked, looks);
   if (!on_device) return hand_over_segment(asked, memory->segments_for(grant));
   if (!issued->is_settled()) return hand_over_later(asked, looks);
@@ -67,8 +67,8 @@ void PeerSession::hand_over_device_memory(const link::HandOver& asked,
   platform::kill_point("handed.sent");
 }
 
-// The sockets of a process close before its contexts are gone, so what it writes last may still be
-// on its way: whoever asks waits until it is known what came of that.
+// Tries again later. A dying process closes its sockets before its GPU contexts: its last writes
+// may still be under way, and the request waits until their result is known.
 void PeerSession::hand_over_later(const link::HandOver& asked, int looks) {
   if (handing_over_ >= kMostWaiting)
     throw Error(Code::kOutOfMemory, "too much of what a dead process left is asked for at once");

@@ -1,4 +1,4 @@
-// What a peer says of the memory that it lends.
+// Handles what a peer says of the memory that it lends.
 #include <chrono>
 #include <memory>
 #include <utility>
@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kCloseAgain{10};
 
-// Tells the owner of a segment that it is closed here, when this is gone. It keeps the socket open
-// until then: after the connection's end that is what tells.
+// Tells the owner of a segment, when destroyed, that the segment is closed here. It keeps the
+// socket open: after the end of the connection, the closing of the socket tells the owner.
 struct ClosedNotice {
   std::shared_ptr<link::Channel> channel;
   link::Channel::Prepared message;
@@ -73,7 +73,7 @@ void PeerSession::on(const link::Retired& retired) {
   if (!closing_retired_) close_retired();
 }
 
-// A lease may be returned a moment before it lets go of its memory.
+// Closes retired memory, again if needed: a lease may be returned before it lets go of its memory.
 void PeerSession::close_retired() {
   closing_retired_ = !peer_memory_->imported.let_go_of_retired();
   if (!closing_retired_ || ended_) return;

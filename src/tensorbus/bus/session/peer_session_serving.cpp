@@ -1,4 +1,4 @@
-// What a peer asks for, and is lent.
+// Serves a peer's requests for leases and pins.
 #include <chrono>
 #include <new>
 
@@ -8,8 +8,8 @@
 namespace tensorbus::bus {
 namespace {
 
-constexpr std::size_t kMostUnheard = 4096;  // answers
-constexpr std::size_t kMostPinned = 4096;   // blocks, of one process
+constexpr std::size_t kMostUnheard = 4096;  // answers that the peer did not read
+constexpr std::size_t kMostPinned = 4096;   // blocks of one peer
 constexpr std::chrono::milliseconds kLookAtMarks{2};
 
 }  // namespace
@@ -21,7 +21,7 @@ void PeerSession::serve(std::uint32_t request, const std::function<void()>& work
   do_or_deny(request, work);
 }
 
-// Made first: to say that there is no memory must not take any.
+// The denial for a lack of memory is made first: sending it must not allocate.
 void PeerSession::do_or_deny(std::uint32_t request, const std::function<void()>& work) {
   auto no_memory =
       link::Channel::prepare(link::Denied{request, static_cast<std::uint32_t>(Code::kOutOfMemory),
@@ -83,7 +83,7 @@ void PeerSession::on(const link::Claim& asked) {
   });
 }
 
-// A GPU tells nobody when it has written a counter: it is looked at, for as long as one is awaited.
+// A GPU does not notify when it writes a counter: the event loop polls it while a lease awaits it.
 void PeerSession::on(const link::Return& returned) {
   if (segments_->reached(returned.mark)) {
     lent_.erase(returned.token);
@@ -107,7 +107,7 @@ void PeerSession::take_back_what_is_reached() {
   });
 }
 
-// Asked and released by the one who borrows here, answered by the one who owns.
+// The borrower sends kAsk and kReleased, the owner sends kGranted and kRefused.
 void PeerSession::on(const link::Pin& pin) {
   const memory::Range part{pin.begin, pin.end};
   switch (static_cast<link::PinVerb>(pin.verb)) {

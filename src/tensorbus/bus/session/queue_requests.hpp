@@ -10,7 +10,7 @@ namespace tensorbus::bus {
 
 class PeerSession;
 
-// The queues of this participant, as it and its peers ask for them. On the event loop.
+// The queues of this participant, for its own requests and its peers'. On the event loop only.
 class QueueRequests {
  public:
   using Client = std::shared_ptr<PeerSession>;
@@ -20,18 +20,18 @@ class QueueRequests {
   QueueRequests& operator=(const QueueRequests&) = delete;
   virtual ~QueueRequests() = default;
 
-  // A queue of this participant's own.
+  // Makes, and closes, a queue of this participant.
   virtual link::QueueName make(const QueueOptions& options) = 0;
   virtual void close(std::uint64_t number) = 0;
 
-  // Requests of clients. Throw an Error that the request is denied with.
+  // Serve requests of clients. A request is denied with the Error that they throw.
   virtual void on_put(const Client& from, const link::Put& asked) = 0;
   virtual void on_get(const Client& from, const link::Get& asked) = 0;
   virtual void on_call(const Client& from, const link::QueueCall& asked) = 0;
-  // These are not answered.
+  // These have no answer.
   virtual void on_take(const Client& from, const link::Take& taken) = 0;
   virtual void on_cancel(const Client& from, std::uint32_t request) = 0;
-  // A client is gone.
+  // Removes a client that is gone.
   virtual void forget(const Client& client) = 0;
 };
 

@@ -8,13 +8,13 @@
 
 namespace tensorbus::bus {
 
-// What the next sample of a link waits for, which was popped and cannot be given to the program
-// yet. Its entry and its lease stay with the link (BorrowerLink::set_aside). A sample that waits
-// for its own memory alone has none of these.
+// What the next sample of a link waits for, after it was popped and before the program can have it.
+// Its entry and its lease stay with the link (BorrowerLink::set_aside). A sample that waits only
+// for its own segment has no PendingSample. Under the subscriber's mutex.
 //
-//   Asked     leases on memory of others, or copies of it in host memory, were asked for
+//   Asked     leases on others' memory, or copies of it in host memory, were requested
 //     claimed() -> Acquired, or Refused
-//   Acquired  they are here
+//   Acquired  the leases or copies are here
 //     read with them: delivered, or Asked again (for copies), or Read
 //   Refused   they cannot be had: the sample is dropped
 //   Read      it was read, and the owner was asked to keep its pages, so that they can be pinned

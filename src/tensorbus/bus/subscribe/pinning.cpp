@@ -13,7 +13,7 @@ namespace {
 
 using memory::PinnedBlocks;
 
-// The bytes of a sample in each block of the sender's, by segment and generation.
+// The range of a sample's bytes in each block of the sender, by segment and generation.
 using Hulls = std::map<std::pair<memory::SegmentId, std::uint64_t>, memory::Range>;
 
 Hulls hulls_of(const link::Lease& lease, const Id& sender) {

@@ -10,10 +10,10 @@
 
 namespace tensorbus::bus {
 
-// How a sample is wanted.
+// How a receiver wants its samples.
 struct ReceiveOptions {
   Access access = Access::kRead;
-  // Where tensors go that were on a device and came in host memory.
+  // The destination of tensors that were published on a device and came in host memory.
   std::optional<Device> device{};
   // Null: tensors on devices can neither be restored nor copied.
   std::shared_ptr<DeviceCopier> copier{};

@@ -35,8 +35,8 @@ class Lease;
 class LeaseSource;
 }  // namespace link
 
-// A received tensor: memory of its owner, leased for as long as this object or a copy of it lives.
-// What the calls do, and throw, is said in include/tensorbus/tensor.hpp.
+// A received tensor in memory of its owner, leased for as long as this object or a copy of it
+// lives. include/tensorbus/tensor.hpp describes the calls and their errors.
 class TENSORBUS_API Tensor {
  public:
   const Layout& layout() const noexcept { return layout_; }
@@ -45,7 +45,7 @@ class TENSORBUS_API Tensor {
   const Dims& strides() const noexcept { return layout_.strides; }  // in elements
   const std::byte* data() const noexcept { return data_; }
   Device device() const noexcept { return device_; }
-  // By the ordinals of its owner, if it came through host memory.
+  // Returns the publishing device, by its owner's ordinals if the tensor came through host memory.
   Device published_on() const noexcept { return published_on_; }
 
   void use_on(void* stream, std::optional<Device> of = std::nullopt) const;
@@ -67,7 +67,7 @@ class TENSORBUS_API Tensor {
 
  private:
   friend struct bus::SampleData;
-  // Throws unless it is contiguous, of this type, in host memory, and where such elements may lie.
+  // Throws unless the tensor is contiguous, of this type, in host memory, and aligned.
   void require_elements_of(DType dtype, std::size_t alignment) const;
 
   enum class Reach { kYes, kSegmentMissing, kOutOfReach };
@@ -80,10 +80,10 @@ class TENSORBUS_API Tensor {
   Device published_on_{};
   bool writable_ = false;
   std::shared_ptr<const void> keeper_;         // the lease, or the memory of a copy
-  memory::DeviceKeeper* on_device_ = nullptr;  // of a tensor on a GPU: the same
+  memory::DeviceKeeper* on_device_ = nullptr;  // for a tensor on a GPU: the same object
 };
 
-// One received message; its tensors may outlive it. See include/tensorbus/sample.hpp.
+// A received message; its tensors may outlive it. See include/tensorbus/sample.hpp.
 class TENSORBUS_API Sample {
  public:
   Sample();
@@ -98,7 +98,7 @@ class TENSORBUS_API Sample {
   std::span<const std::byte> field_bytes() const noexcept;
   Value fields() const;
 
-  // In writable memory of this process alone.
+  // Returns a copy in writable, private memory.
   Sample copy() const;
 
  private:

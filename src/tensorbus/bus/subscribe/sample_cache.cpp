@@ -34,7 +34,7 @@ void SampleCache::make() noexcept {
   try {
     parts();
     if (!lease_) lease_ = std::make_shared<link::Lease>();
-  } catch (const std::bad_alloc&) {  // it is made when it is wanted
+  } catch (const std::bad_alloc&) {  // the parts are allocated when they are needed
   }
 }
 

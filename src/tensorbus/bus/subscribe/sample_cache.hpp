@@ -8,9 +8,9 @@ namespace tensorbus::bus {
 
 struct SampleData;
 
-// What a subscriber's next sample is made of, if that is one tensor and nothing beside it: made
-// while there is nothing to receive, so that the sample does not wait for the allocator. Under the
-// subscriber's mutex.
+// The parts of a subscriber's next sample, for a sample of one tensor and nothing else. They are
+// allocated while nothing is there to receive, so that receive() does not wait for the allocator.
+// Under the subscriber's mutex.
 class SampleCache {
  public:
   SampleCache();
@@ -18,17 +18,17 @@ class SampleCache {
   SampleCache(const SampleCache&) = delete;
   SampleCache& operator=(const SampleCache&) = delete;
 
-  // Makes the next ones, if the last ones were taken. Nothing without memory: they are made when
-  // they are wanted then.
+  // Allocates the next parts if the last were taken. If memory is short, it leaves that to the
+  // functions below.
   void refill() noexcept {
     if (taken_) [[unlikely]]
       make();
   }
 
-  // With one tensor, of which nothing is said. These three throw std::bad_alloc.
+  // Returns parts with one tensor that is not filled in. These three throw std::bad_alloc.
   SampleData& parts();
   std::unique_ptr<SampleData> take_parts();
-  // Of nothing yet: Lease::begin() says of what.
+  // Returns a lease on nothing: Lease::begin() gives it its token.
   std::shared_ptr<link::Lease> take_lease();
 
  private:

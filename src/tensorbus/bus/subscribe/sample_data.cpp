@@ -15,7 +15,7 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(Code::kProtocol, "sample: " + why); }
 
-// The bytes [offset, offset + bytes) of a mapping. Throws if they are not all there.
+// Returns the bytes [offset, offset + bytes) of a mapping. Throws if it does not have all of them.
 template <typename Mapping>
 const std::byte* place_in(const Mapping& mapping, std::uint64_t offset, std::uint64_t bytes,
                           const char* what) {
@@ -45,8 +45,8 @@ link::LeaseSource& lender_of(const TensorEntry& entry, link::LeaseSource& sender
   return entry.owner == 0 ? sender : *claimed->lenders[entry.owner - 1U];
 }
 
-// Has `work` done with the lease. Unless that comes to a sample, or an Error of the descriptor, the
-// token stays the caller's.
+// Calls `work` with a lease on the token. The caller keeps the token unless `work` returns kDone or
+// throws an Error of the descriptor.
 template <typename Work>
 SampleData::Read with_lease(std::shared_ptr<link::LeaseSource> lender, std::uint64_t token,
                             Work work) {
@@ -64,7 +64,7 @@ SampleData::Read with_lease(std::shared_ptr<link::LeaseSource> lender, std::uint
   }
 }
 
-// Of an entry that has all of it. What makes no sense goes back at once.
+// Returns an inline descriptor. If it is malformed, gives the lease back and throws.
 Descriptor decoded(link::LeaseSource& lender, const link::Entry& entry) {
   try {
     return Descriptor::decode(descriptor_bytes(entry, {}));
@@ -92,8 +92,8 @@ SampleData::Read SampleData::read_lent(Sample& sample, std::shared_ptr<link::Lea
   });
 }
 
-// What LoanedSample makes. False, and nothing has happened, if it is more than that, or does not
-// make sense; else the reference to the lender is the sample's.
+// Reads a sample of the kind that LoanedSample makes, and takes the reference to the lender.
+// Returns false, and changes nothing, for other kinds and for malformed entries.
 bool SampleData::read_alone(Sample& sample, std::shared_ptr<link::LeaseSource>& owned,
                             const link::Entry& entry, Access access, SampleCache& spare) {
   if (entry.length > link::kInlineBytes || entry.timeline != 0) return false;
@@ -126,8 +126,8 @@ bool SampleData::read_alone(Sample& sample, std::shared_ptr<link::LeaseSource>& 
   return true;
 }
 
-// All of it is in the entry: no lease keeps anything. Where the sample was of fields before, it is
-// made of the same memory.
+// Reads a sample that is all in its entry, without a lease. Reuses the memory of `sample` if that
+// held fields alone, too.
 SampleData::Read SampleData::read_fields(Sample& sample, link::LeaseSource& lender,
                                          const link::Entry& entry) {
   const Descriptor descriptor = decoded(lender, entry);
@@ -240,12 +240,12 @@ SampleData::Read SampleData::read_leased(Sample& sample, link::LeaseSource& lend
     if (span.bytes() == 0) continue;  // nothing to point at
     link::LeaseSource& owner = lender_of(from, lender, claimed);
     if (from.kind == memory::BufferKind::kDevice) {
-      // Without it nothing could be said of the streams that will use the sample.
+      // Without the timeline, the streams that use the sample could not be reported.
       if (owner.peer_memory()->imported.timeline() == nullptr) return Read::kSegmentMissing;
       const Tensor::Reach reach = tensor.find_on_device(owner, from, span, how, *lease);
       if (reach == Tensor::Reach::kSegmentMissing) return Read::kSegmentMissing;
       if (reach == Tensor::Reach::kOutOfReach) {
-        out_of_reach = true;  // and perhaps others
+        out_of_reach = true;  // perhaps not the only one
         continue;
       }
       if (!lease->is_on_device()) lease->on_device(whole_at);
@@ -253,7 +253,7 @@ SampleData::Read SampleData::read_leased(Sample& sample, link::LeaseSource& lend
       const memory::BorrowedSegments::Ref& mapping = owner.find_segment(from.segment);
       if (!mapping) return Read::kSegmentMissing;
       tensor.data_ = first_element(from.offset, span, *mapping);
-      if (how.device && !tensor.published_on_.is_host()) continue;  // it moves
+      if (how.device && !tensor.published_on_.is_host()) continue;  // it moves to the device
       lease->keep(mapping);
     }
     if (access != Access::kPrivate)
@@ -291,7 +291,7 @@ SampleData::Read SampleData::read_leased(Sample& sample, link::LeaseSource& lend
   return Read::kDone;
 }
 
-// The last of the tensors that lie in somebody's memory is for the caller; null if there are none.
+// Gives the lease to all tensors in leased memory but the last; returns the last, or null.
 Tensor* SampleData::give_keepers(const std::shared_ptr<link::Lease>& lease) noexcept {
   Tensor* last = nullptr;
   for (Tensor& tensor : tensors) {
@@ -302,9 +302,9 @@ Tensor* SampleData::give_keepers(const std::shared_ptr<link::Lease>& lease) noex
   return last;
 }
 
-// Has the tensors point into mappings of this sample alone, one for each segment: the pages that
-// its tensors lie in. Not one for all samples: a page that was written would show its old bytes in
-// every later sample that lies there.
+// Moves the tensors into mappings of this sample alone: one for each segment, of the pages that
+// hold its tensors. Samples do not share mappings: a page that was written would show its old bytes
+// in every later sample there.
 void SampleData::move_to_own_pages(link::LeaseSource& lender, const AcquiredLeases* claimed,
                                    const Descriptor& descriptor, link::Lease& lease) {
   struct Own {
@@ -358,7 +358,7 @@ std::span<const std::byte> SampleData::copy(std::span<const std::byte> descripto
   return std::span(inline_bytes).first(descriptor.size());
 }
 
-// Those on devices may lie in blocks of our own.
+// Tensors on devices may lie in blocks of our own, which have no lease.
 std::shared_ptr<link::Lease> SampleData::lease_of(const Sample& sample) {
   for (const Tensor& tensor : sample.parts_->tensors)
     if (tensor.keeper_ && (tensor.on_device_ == nullptr ||

@@ -20,7 +20,7 @@
 
 namespace tensorbus::bus {
 
-// What a Sample holds.
+// The contents of a Sample, which owns them. For one thread.
 struct SampleData {
   SampleHeader header;
   OneOrMany<Tensor> tensors;
@@ -28,40 +28,39 @@ struct SampleData {
   // A private copy of the descriptor, which `fields` points into.
   std::array<std::byte, link::kInlineBytes> inline_bytes;
   std::vector<std::byte> block_bytes;
-  // Where the topic's name is, unless the lease of a tensor keeps it.
+  // Keeps the topic's name, unless the lease of a tensor keeps it.
   std::shared_ptr<const link::Source> source;
   std::shared_ptr<DeviceCopier> copier;  // of a sample with tensors on devices
 
-  // Reads an entry whose lease the caller hands over. kSegmentMissing: one has not arrived yet.
-  // kNotClaimed: some of it belongs to others than the lender, and `claimed` is null. kHalfWritten:
-  // its owner died before the GPU had written it. kOutOfReach: some of it lies on a device that
-  // this process cannot use, and `claimed` has no copy of that. With each of these the lease is
-  // still the caller's. It is, too, when Error(kOutOfMemory) or std::bad_alloc is thrown: there is
-  // no room for the sample's records, or for mappings or memory of its own. Any other Error is for
-  // a descriptor that makes no sense; then the lease has gone back. kFieldsAlone: done, and nothing
-  // of the lender is used any more: the lease is the caller's to give back. `spare`: what the
-  // sample may be made of.
+  // Reads an entry. With kDone the sample takes the entry's lease over. With kFieldsAlone the
+  // sample uses nothing of the lender, and the caller gives the lease back. With any other result,
+  // and after Error(kOutOfMemory) or std::bad_alloc (no memory or mappings), the caller keeps the
+  // lease. After any other Error (a malformed descriptor, a GPU that cannot be used) the lease has
+  // gone back. kSegmentMissing: a segment has not arrived yet. kNotClaimed: part of the sample has
+  // other owners than the lender, and `claimed` is null. kHalfWritten: the owner died before the
+  // GPU had written it. kOutOfReach: part lies on a device that this process cannot use, and
+  // `claimed` has no copy. `spare`: the sample may be made from it.
   enum class Read { kDone, kFieldsAlone, kSegmentMissing, kNotClaimed, kHalfWritten, kOutOfReach };
   template <typename LeaseSource>
   [[nodiscard]] static Read read(Sample& sample, const std::shared_ptr<LeaseSource>& lender,
                                  const link::Entry& entry, const ReceiveOptions& how,
                                  SampleCache& spare, const AcquiredLeases* claimed = nullptr) {
-    // Without a reference to the lender: to count one takes as long as to read some fields.
+    // Takes no reference to the lender: counting one takes as long as reading some fields.
     if (entry.is_inline() && !Descriptor::has_tensors(entry.inline_bytes))
       return read_fields(sample, *lender, entry);
     return read_lent(sample, lender, entry, how, spare, claimed);
   }
-  // The same of what was lent by message, which is the sample's when kDone is returned, nobody's
-  // after an Error of its descriptor, and the caller's else. All of it is claimed.
+  // Reads a sample that was lent by message. With kDone the sample takes the lender's lease; after
+  // an Error of the descriptor it has gone back; else `held` keeps it. `held` has all other leases.
   [[nodiscard]] static Read read(Sample& sample, LentSample& held, const ReceiveOptions& how);
-  // Of an entry of which read() said kNotClaimed: owners and tensors, without the fields.
+  // Returns the descriptor, without fields, of an entry that read() could not read completely.
   static Descriptor handed_on(link::LeaseSource& lender, const link::Entry& entry);
-  // Of one of which it said kOutOfReach.
+  // Returns the tensors of an entry for which read() returned kOutOfReach.
   static std::vector<OutOfReach> out_of_reach(link::LeaseSource& lender,
                                               const Descriptor& descriptor,
                                               const AcquiredLeases* claimed);
   static Sample copy_of(const SampleData& original);
-  // Null of a sample that nobody has lent.
+  // Returns the lease of a sample; null if it has none.
   static std::shared_ptr<link::Lease> lease_of(const Sample& sample);
 
  private:
@@ -71,20 +70,20 @@ struct SampleData {
   static bool read_alone(Sample& sample, std::shared_ptr<link::LeaseSource>& lender,
                          const link::Entry& entry, Access access, SampleCache& spare);
   static Read read_fields(Sample& sample, link::LeaseSource& lender, const link::Entry& entry);
-  // Nothing but `lease` and the mappings is touched before it is certain that there is a sample.
+  // Changes only `lease` and the mappings until the sample is certain.
   static Read read_leased(Sample& sample, link::LeaseSource& lender, const link::Entry& entry,
                           const ReceiveOptions& how, const AcquiredLeases* claimed,
                           std::span<const std::byte> bytes, std::shared_ptr<link::Lease>& lease);
   bool is_of_fields() const noexcept { return tensors.empty() && block_bytes.empty() && !copier; }
-  // All but the tensors.
+  // Fills in all but the tensors.
   void describe(const link::Entry& entry, const link::LeaseSource& from,
                 std::span<const std::byte> small_fields, const std::optional<Origin>& origin);
   Tensor* give_keepers(const std::shared_ptr<link::Lease>& lease) noexcept;
   void move_to_own_pages(link::LeaseSource& lender, const AcquiredLeases* claimed,
                          const Descriptor& descriptor, link::Lease& lease);
-  // What came in host memory goes back to a device, in a block of our own.
+  // Moves tensors that came in host memory to a device, into a block of our own.
   void restore(const ReceiveOptions& how, const AcquiredLeases& claimed);
-  // Its tensors on devices lie in copies of those then.
+  // Copies the originals on devices, and points the tensors at the copies.
   void copy_on_devices(DeviceCopier& by, std::span<const Tensor> originals);
   static void place_in(Tensor& tensor, const std::byte* original, const DevicePlan& plan,
                        const std::shared_ptr<memory::OwnBlock>& block, const Device& device);

@@ -1,4 +1,4 @@
-// Tensors of a sample in blocks of our own on devices: brought back there, and copied there.
+// Puts tensors of a sample into blocks of our own on devices: restores them there, or copies them.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -10,7 +10,7 @@
 namespace tensorbus::bus {
 namespace {
 
-// What is copied on one device.
+// The copies on one device.
 struct OnDevice {
   DevicePlan plan;
   std::vector<memory::DeviceKeeper*> from{};
@@ -31,7 +31,7 @@ struct OnDevice {
 
 }  // namespace
 
-// `original` is where it was copied from.
+// Points the tensor at its copy in `block`; `original` is its first element before the copy.
 void SampleData::place_in(Tensor& tensor, const std::byte* original, const DevicePlan& plan,
                           const std::shared_ptr<memory::OwnBlock>& block, const Device& device) {
   const ByteSpan span = span_of(tensor.layout_);
@@ -47,7 +47,7 @@ void SampleData::restore(const ReceiveOptions& how, const AcquiredLeases& claime
   std::vector<Tensor*> moving;
   for (const HostCopiedTensor& copy : claimed.staged) {
     Tensor& tensor = tensors[copy.tensor];
-    if (tensor.data_ == nullptr) continue;  // its sender has changed it since
+    if (tensor.data_ == nullptr) continue;  // its sender has changed the descriptor since
     const ByteSpan span = span_of(tensor.layout_);
     plan.add(tensor.data_ + span.begin, span.bytes(), tensor.layout_.packed_bytes());
     read->push_back(copy.lease);
@@ -56,14 +56,14 @@ void SampleData::restore(const ReceiveOptions& how, const AcquiredLeases& claime
   }
   if (moving.empty()) return;
   memory::BlockRef block = how.copier->allocate(*how.device, plan.lay_out());
-  how.copier->fill(block, plan, [](const DeviceCopier::Stream&) {});  // it is all there
+  how.copier->fill(block, plan, [](const DeviceCopier::Stream&) {});  // the bytes are complete
   how.copier->keep_until_filled(*block, read);
   const auto own = how.copier->own(std::move(block), {});
   for (Tensor* const tensor : moving) place_in(*tensor, tensor->data_, plan, own, *how.device);
   copier = how.copier;
 }
 
-// Nothing is enqueued before there is memory for all.
+// Allocates memory for all copies before it enqueues any.
 void SampleData::copy_on_devices(DeviceCopier& by, std::span<const Tensor> originals) {
   std::map<Device, OnDevice> devices;
   for (const Tensor& original : originals) {

@@ -13,7 +13,7 @@
 namespace tensorbus::bus {
 namespace {
 
-constexpr std::size_t kMostMismatches = 16;  // that nobody was told yet
+constexpr std::size_t kMostMismatches = 16;  // that no call has thrown yet
 
 std::string definition_to_send(const MessageType& type) {
   const std::string& definition = type.definition();
@@ -21,14 +21,14 @@ std::string definition_to_send(const MessageType& type) {
   return std::string(type.name().substr(0, link::kMostDefinition));
 }
 
-// Throws where nothing can be put there. Host memory: where it comes.
+// Returns the device that tensors move to; nothing for host memory. Throws if it cannot be used.
 std::optional<Device> wanted_on(const std::optional<Device>& device) {
   if (!device || !device->is_cuda()) return std::nullopt;
   DeviceCopier::require(*device);
   return device;
 }
 
-// An owner gives what was asked for, or less; its own depth where none was asked for.
+// Throws if the owner grants more than was asked for. Depth 0 asks for the owner's own depth.
 void require_as_asked(const link::Accepted& accepted, const SubscriberOptions& asked) {
   const bool deeper = asked.depth != 0 && accepted.slots > std::bit_ceil(asked.depth);
   if (!deeper && accepted.slots <= link::kMaxDepth && accepted.max_held <= asked.max_held &&
@@ -77,7 +77,7 @@ Outcome SubscriberCore::receive(Batch& batch, const platform::StopCondition& sto
   }
   std::uint32_t seen = 0;
   const auto received = [&] {
-    seen = sleeper_.wakes();  // before the look: a segment that arrives after it ends the park
+    seen = sleeper_.wakes();  // read first: a segment that arrives later ends the park
     outcome = try_receive(batch);
     return outcome != Outcome::kTimedOut;
   };
@@ -95,11 +95,11 @@ Outcome SubscriberCore::try_receive(Batch& batch) {
     if (!arm_event()) return outcome;
     outcome = take(batch);
   }
-  disarm_event();  // there may be more
+  disarm_event();  // there may be more samples
   return outcome;
 }
 
-// Under one lock, which keeps others out for about a microsecond.
+// Polls under one lock, which keeps other threads out for about a microsecond.
 Outcome SubscriberCore::look_for_a_while(Batch& batch) {
   const Taking taking(*this);
   Outcome outcome = Outcome::kTimedOut;
@@ -120,12 +120,12 @@ Outcome SubscriberCore::take(Batch& batch) {
   return Outcome::kDone;
 }
 
-// What ends a batch waits for the next one.
+// Takes another sample of a batch. The next call throws an Error that ends the batch.
 bool SubscriberCore::take_another(Sample& sample) {
   try {
     return take_next(sample) == Outcome::kDone;
   } catch (const Error& error) {
-    // Whatever lacked memory is set aside, and will be tried again.
+    // A sample that lacked memory is set aside, and is tried again.
     if (error.code() != Code::kOutOfMemory) untold_ = error;
   } catch (const std::bad_alloc&) {
   }
@@ -159,7 +159,7 @@ bool SubscriberCore::ready() {
   const platform::MutexLock lock(mutex_);
   if (would_return()) return true;
   if (!event_ || !arm_event()) return false;
-  disarm_event();  // it came before we armed, so nobody signals it
+  disarm_event();  // it came before the event was armed, so no publisher signals it
   return true;
 }
 
@@ -169,7 +169,7 @@ bool SubscriberCore::would_return() const {
                      [](const LinkRef& link) { return link->ready() || link->at_hold_limit(); });
 }
 
-// Asks for an event on whatever ends a receive(); true if there is something already.
+// Arms the event for all that ends a receive(). Returns true if receive() would return now.
 bool SubscriberCore::arm_event() {
   platform::kill_point("receive.nothing_found");
   event_->clear();
@@ -180,19 +180,18 @@ bool SubscriberCore::arm_event() {
   return something;
 }
 
-// There may be more: the descriptor stays readable until a try_receive() finds nothing, and until
-// then the publishers need not write to it. Who found the first since it was armed, when there was
-// nothing, leaves it to them, though: it has been notified of all there is, as a rule of that one
-// alone.
+// The descriptor stays readable until a try_receive() finds nothing, and until then publishers need
+// not write to it. The first sample after an arm_event() that found nothing leaves the event armed:
+// publishers have notified of all samples since then, as a rule of this one alone.
 void SubscriberCore::disarm_event() {
   if (!event_armed_ || std::exchange(all_notify_, false)) return;
   event_armed_ = false;
   sleeper_.disarm_event();
   if (!event_->readable())
-    event_->signal();  // the notifier has fired, as a rule, and is cheaper to ask
+    event_->signal();  // as a rule a notifier has fired, and asking is cheaper
 }
 
-// A link that has ended goes when its ring is empty; leases keep what they need of it.
+// Removes ended links with empty rings; leases keep what they need of a link.
 void SubscriberCore::forget_ended_links() {
   settle();
   const std::size_t gone = std::erase_if(links_, [this](const LinkRef& link) {
@@ -213,7 +212,7 @@ int SubscriberCore::event_descriptor() {
   return event_->fd();
 }
 
-// Empty: its owner has had us take too many descriptors, and look_after_event() stands in.
+// Returns a notifier to send, or none if the owner's share of our descriptors is used up.
 std::vector<platform::Fd> SubscriberCore::notifier_for(link::BorrowerLink& link) {
   platform::Notifier notifier = platform::make_notifier();
   try {
@@ -240,7 +239,7 @@ bool SubscriberCore::look_after_event() {
   return event_.has_value();
 }
 
-// Those who park and those who poll.
+// Wakes the threads that park and those that poll.
 void SubscriberCore::wake_all() noexcept {
   sleeper_.wake_own();
   if (event_) event_->signal();
@@ -268,7 +267,7 @@ void SubscriberCore::throw_untold() {
   throw_mismatch();
 }
 
-// The next that nobody was told yet.
+// Throws the oldest refusal that no call has thrown yet.
 void SubscriberCore::throw_mismatch() {
   if (mismatches_.empty()) return;
   Error error(Code::kTypeMismatch, mismatches_.front());
@@ -305,8 +304,8 @@ bool SubscriberCore::let_go() {
     const auto pending = pending_.find(link.get());
     const bool was_read = pending != pending_.end() &&
                           std::holds_alternative<PendingSample::Read>(pending->second.state);
-    if (link->set_aside && !was_read)         // of one that was read, the sample has the lease
-      link->release(link->set_aside->token);  // others may be held for long
+    if (link->set_aside && !was_read)         // a sample that was read has its lease itself
+      link->release(link->set_aside->token);  // other samples may keep the link for long
     link->set_aside.reset();
     drop_notifier(*link);
     link->unsubscribe();
@@ -330,7 +329,7 @@ void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
   std::vector<platform::Fd> fds;
   try {
     if (event_) fds = notifier_for(*link);
-  } catch (const Error&) {  // out of descriptors: look_after_event() stands in for the notifier
+  } catch (const Error&) {  // no descriptor left: look_after_event() replaces the notifier
   }
   try {
     link->channel().send(link::Subscribe{.link = link->id(),
@@ -374,7 +373,7 @@ void SubscriberCore::not_joined(std::string_view why) noexcept {
   ++stats_.refused;
   try {
     stats_.last_refusal = why;
-  } catch (const std::bad_alloc&) {  // the count says it
+  } catch (const std::bad_alloc&) {  // the count still reports it
     stats_.last_refusal.clear();
   }
 }
@@ -392,7 +391,7 @@ void SubscriberCore::refuse(const LinkRef& link, Code code, std::string_view why
     mismatches_.push_back("topic \"" + topic_ + "\": " + stats_.last_refusal);
     if (mismatches_.size() > kMostMismatches) mismatches_.pop_front();
     wake_all();
-  } catch (const std::bad_alloc&) {  // the count says it
+  } catch (const std::bad_alloc&) {  // the count still reports it
     stats_.last_refusal.clear();
   }
 }

@@ -32,95 +32,95 @@
 
 namespace tensorbus::bus {
 
-// A subscriber as its participant sees it: its links and what came over them. Thread-safe. The
-// event loop adds and ends links under the same mutex as receive().
+// The subscriber inside the bus: its links and what came over them. Its tensorbus::Subscriber owns
+// it. Thread-safe: the event loop adds and ends links under the mutex that receive() takes.
 class SubscriberCore {
  public:
   SubscriberCore(std::string topic, const SubscriberOptions& options,
                  std::shared_ptr<link::WakePage> wake_page, std::shared_ptr<DeviceCopier> copier);
 
-  // Has leases got on what the next sample of a link hands on; claimed() is told. Without it such
-  // samples are dropped.
+  // Requests leases on the memory that a link's next sample hands on; claimed() gets the result.
+  // Without it these samples are dropped. Called under our mutex, and so is Stage.
   using Claim = std::function<void(const std::shared_ptr<link::BorrowerLink>&, std::uint64_t token,
                                    Descriptor)>;
   void claim_by(Claim claim) { claim_ = std::move(claim); }
-  // Has copies made of what the next sample has on devices that this process cannot use; claimed()
-  // is told, with what was claimed before. Without it such samples are dropped.
+  // Requests copies of tensors on devices that this process cannot use; claimed() gets them, with
+  // the leases acquired before. Without it these samples are dropped.
   using Stage = std::function<void(const std::shared_ptr<link::BorrowerLink>&, std::uint64_t token,
                                    std::vector<OutOfReach>, AcquiredLeases)>;
   void stage_by(Stage stage) { stage_ = std::move(stage); }
 
-  // Is told when links are let go of: their connections may be idle. Under our mutex.
+  // Sets what is called, under our mutex, when links are removed: their connections may be idle.
   void on_links_gone(std::function<void()> told) { links_gone_ = std::move(told); }
 
   const std::string& topic() const noexcept { return topic_; }
   const SubscriberOptions& options() const noexcept { return options_; }
   std::uint32_t wake_slot() const noexcept { return sleeper_.index(); }
-  // What it needs to do with its publishers' memory.
+  // Returns the grant that it asks its publishers for.
   memory::Grant asks_for() const noexcept {
     return options_.access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
   }
 
-  // Spins, then parks. kClosed only after close(): publishers come and go. Throws
-  // Error(kOutOfMemory) if a sample cannot be mapped; it is there again with the next call. Throws
-  // Error(kTypeMismatch), once for each publisher that has refused us for it; of more than 16 since
-  // the last call, for the last 16.
+  // Waits for a sample: spins, then parks. Returns kClosed only after close(), since publishers
+  // come and go. Throws Error(kOutOfMemory) if a sample cannot be mapped; the next call tries
+  // again. Throws Error(kTypeMismatch) once for each publisher that refused our type (the last 16
+  // at most).
   Outcome receive(Sample& sample, const platform::StopCondition& stop) {
     Batch one{{&sample, 1}};
     return receive(one, stop);
   }
-  // kTimedOut: nothing there now. Throws the same.
+  // Returns kTimedOut if no sample is there now. Throws the same errors.
   Outcome try_receive(Sample& sample) {
     Batch one{{&sample, 1}};
     return try_receive(one);
   }
-  // The same of several at once. Done is what has one at least: it waits for no other. What ends it
-  // after the first is said by the next call.
+  // Receives several samples. Returns kDone with at least one, and does not wait for more. The next
+  // call throws an error that came after the first sample.
   struct Batch {
-    std::span<Sample> room;  // for at least one
-    std::size_t taken = 0;   // that have samples now
+    std::span<Sample> room;  // room for at least one
+    std::size_t taken = 0;   // the number of samples received
   };
   Outcome receive(Batch& batch, const platform::StopCondition& stop);
   Outcome try_receive(Batch& batch);
 
-  // Would receive() return now, with whatever outcome? If not, re-arms the descriptor.
+  // Returns true if receive() would return now, with any outcome; else re-arms the descriptor.
   bool ready();
 
-  // A descriptor to poll: readable when try_receive() may find something. From then on every
-  // try_receive() that finds nothing re-arms it. The first call makes it and gives each publisher
-  // a notifier.
+  // Returns a descriptor to poll: readable when try_receive() may find something. Each
+  // try_receive() that finds nothing re-arms it. The first call makes it and sends each publisher a
+  // notifier.
   int event_descriptor();
-  // For every kParkSlice, since a publisher can be stopped between its entry and its notifier.
-  // False: nobody polls.
+  // Signals the descriptor if a sample was missed: a publisher can be stopped between its entry and
+  // its notification. Called every kParkSlice. Returns false if there is no descriptor.
   bool look_after_event();
 
   Outcome wait_for_publishers(std::uint32_t count, const platform::StopCondition& stop);
   SubscriberStats stats() const;
-  // Held samples stay valid. Returns false if it was closed before.
+  // Ends all links; held samples stay valid. Returns false if it was closed before.
   bool close();
   bool closed() const;
 
-  // By the event loop.
+  // The functions below are for the event loop.
   void add(std::shared_ptr<link::BorrowerLink> link);
   void accept(const std::shared_ptr<link::BorrowerLink>& link, const link::Accepted& accepted,
               platform::Fd segment);
-  // What is in its ring can still be received.
+  // Ends a link; the samples in its ring can still be received.
   void end(const std::shared_ptr<link::BorrowerLink>& link);
   void claimed(const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token,
                std::variant<AcquiredLeases, Error> result);
-  // With kTypeMismatch, a receive() throws it.
+  // Removes a refused link. With kTypeMismatch, a receive() throws `why`.
   void refuse(const std::shared_ptr<link::BorrowerLink>& link, Code code,
               std::string_view why) noexcept;
-  // There was no room for a connection to a publisher.
+  // Counts a publisher that could not be joined.
   void not_joined(std::string_view why) noexcept;
-  // What was set aside may be readable now.
+  // Has set-aside samples tried again.
   void segment_came();
 
  private:
   using LinkRef = std::shared_ptr<link::BorrowerLink>;
 
   bool let_go() TB_EXCLUDES(mutex_);
-  // The mutex, while samples are taken; then what was taken is settled.
+  // Holds the mutex while samples are taken, and settles the links at the end.
   class TB_SCOPED_CAPABILITY Taking {
    public:
     explicit Taking(SubscriberCore& core) TB_ACQUIRE(core.mutex_)
@@ -170,23 +170,23 @@ class SubscriberCore {
 
   mutable platform::Mutex mutex_;
   std::vector<LinkRef> links_ TB_GUARDED_BY(mutex_);
-  std::size_t turn_ TB_GUARDED_BY(mutex_) = 0;  // links are asked in turn, so none starves
+  std::size_t turn_ TB_GUARDED_BY(mutex_) = 0;  // links take turns, so that none starves
   SampleCache spare_ TB_GUARDED_BY(mutex_);
   std::optional<PolledEvent> event_ TB_GUARDED_BY(mutex_);
   bool event_armed_ TB_GUARDED_BY(mutex_) = false;  // publishers notify
-  // What came since it was armed has notified, and nothing cleared it.
+  // All samples since the event was armed have notified, and nothing has cleared it.
   bool all_notify_ TB_GUARDED_BY(mutex_) = false;
   std::map<const link::BorrowerLink*, PendingSample> pending_ TB_GUARDED_BY(mutex_);
-  // Constant from before the first link on.
+  // Set before the first link, constant since then.
   Claim claim_;
   Stage stage_;
   std::function<void()> links_gone_;
   // One for each link.
   std::vector<std::shared_ptr<memory::PinnedBlocks>> pins_ TB_GUARDED_BY(mutex_);
-  // Why publishers refused us, and nobody was told yet.
+  // The reasons of type mismatches that no call has thrown yet.
   std::deque<std::string> mismatches_ TB_GUARDED_BY(mutex_);
-  std::optional<Error> untold_ TB_GUARDED_BY(mutex_);  // what ended a batch
-  // Of links_, and empty when the mutex is free.
+  std::optional<Error> untold_ TB_GUARDED_BY(mutex_);  // the error that ended a batch
+  // Elements of links_; empty while the mutex is free.
   std::vector<link::BorrowerLink*> to_settle_ TB_GUARDED_BY(mutex_);
   SubscriberStats stats_ TB_GUARDED_BY(mutex_);
   bool closed_ TB_GUARDED_BY(mutex_) = false;

@@ -1,4 +1,4 @@
-// How a subscriber takes a sample from a link: at once, or when what it lacks has come.
+// Takes samples from links: at once, or when what they wait for has come.
 #include <exception>
 #include <new>
 #include <string>
@@ -17,8 +17,8 @@ constexpr int kSkippedAtATime = 64;
 
 }  // namespace
 
-// Reads the link's next sample. Those that make no sense are counted and skipped, some at a time: a
-// publisher of nothing else must not keep us here.
+// Reads the link's next sample. Counts and skips malformed samples, at most kSkippedAtATime: a
+// publisher that sends nothing else must not keep the thread here.
 bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
   link::Entry entry;
   for (int skipped = 0; skipped < kSkippedAtATime; ++skipped) {
@@ -46,7 +46,7 @@ bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
         throw;
       }
       ++stats_.bad;
-      // Of a GPU that this process does not have, or cannot use.
+      // A GPU that this process does not have, or cannot use.
       if (error.code() == Code::kUnsupported || error.code() == Code::kForked) throw;
     } catch (const std::bad_alloc&) {
       try_again_later(*link, entry);
@@ -58,7 +58,7 @@ bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
 
 SubscriberCore::Taken SubscriberCore::take_entry(const LinkRef& link, const link::Entry& entry,
                                                  Sample& sample) {
-  if (pending_.empty()) return read_entry(link, entry, nullptr, sample);  // as a rule
+  if (pending_.empty()) return read_entry(link, entry, nullptr, sample);  // the common case
   const auto found = pending_.find(link.get());
   if (found == pending_.end() || found->second.token != entry.token)
     return read_entry(link, entry, nullptr, sample);
@@ -73,7 +73,7 @@ SubscriberCore::Taken SubscriberCore::take_entry(const LinkRef& link, const link
   return pin(link, entry, sample);
 }
 
-// `claimed`: what was asked for to read it; null if nothing was.
+// `claimed` has the leases and copies that were requested for this entry; null if none were.
 SubscriberCore::Taken SubscriberCore::read_entry(const LinkRef& link, const link::Entry& entry,
                                                  AcquiredLeases* claimed, Sample& sample) {
   switch (SampleData::read(sample, link, entry, receiving_, spare_, claimed)) {
@@ -104,13 +104,13 @@ SubscriberCore::Taken SubscriberCore::read_entry(const LinkRef& link, const link
     case SampleData::Read::kHalfWritten:
       return drop(*link, entry, stats_.gone);
     case SampleData::Read::kSegmentMissing:
-      if (link->ended()) return drop(*link, entry, stats_.bad);  // it will not come any more
+      if (link->ended()) return drop(*link, entry, stats_.bad);  // the segment will not come
   }
   return set_aside(*link, entry);
 }
 
-// The link goes when what was found in it before has been looked at. Its publisher is not joined
-// again.
+// Ends a link with a broken ring. It is removed when the entries popped before are handled. Its
+// publisher is not joined again.
 void SubscriberCore::cut_off(link::BorrowerLink& link) noexcept {
   if (std::exchange(link.cut_off, true)) return;
   link.end();
@@ -120,7 +120,7 @@ void SubscriberCore::cut_off(link::BorrowerLink& link) noexcept {
     stats_.last_refusal = "the queue from publisher " + std::to_string(link.source()->publisher) +
                           " of participant " + link.source()->participant.hex() +
                           " was overwritten with what no publisher writes: its link was ended";
-  } catch (const std::bad_alloc&) {  // the count says it
+  } catch (const std::bad_alloc&) {  // the count still reports it
     stats_.last_refusal.clear();
   }
 }
@@ -131,7 +131,7 @@ void SubscriberCore::settle_later(link::BorrowerLink& link) noexcept {
   to_settle_.push_back(&link);
 }
 
-// All publishers hear of what was popped and given back, with one fence at most.
+// Tells all publishers what was popped and given back, with one fence at most.
 void SubscriberCore::settle() noexcept {
   using Settled = link::BorrowerLink::Settled;
   bool given_back = false;
@@ -140,7 +140,7 @@ void SubscriberCore::settle() noexcept {
     given_back = given_back || settled == Settled::kGivenBack;
     return settled == Settled::kNobodyWaits;
   });
-  // Pairs with Sleeper::enter(): it sees our words, or we see that it sleeps. A pop() needs none.
+  // Pairs with Sleeper::enter(): it sees our writes, or we see it sleep. A pop() needs no fence.
   if (given_back) link::full_fence();
   for (link::BorrowerLink* const link : to_settle_) link->wake_publisher();
   to_settle_.clear();
@@ -153,7 +153,7 @@ SubscriberCore::Taken SubscriberCore::set_aside(link::BorrowerLink& link,
   return Taken::kLater;
 }
 
-// What was read, once the owner has said what of it may be pinned.
+// Pins a sample that was read, or sets it aside until the owner has answered.
 SubscriberCore::Taken SubscriberCore::pin(const LinkRef& link, const link::Entry& entry,
                                           Sample& sample) {
   try {
@@ -161,7 +161,7 @@ SubscriberCore::Taken SubscriberCore::pin(const LinkRef& link, const link::Entry
     if (pinning == Pinning::kHalf) sample = sample.copy();
     if (pinning != Pinning::kAsked) return Taken::kDone;
     pending_[link.get()] = {entry.token, std::move(sample)};
-  } catch (const std::exception&) {  // no memory: it can be read all the same
+  } catch (const std::exception&) {  // no memory: the sample works without the pin
     return Taken::kDone;
   }
   return set_aside(*link, entry);
@@ -176,7 +176,7 @@ SubscriberCore::Taken SubscriberCore::drop(link::BorrowerLink& link, const link:
 
 void SubscriberCore::try_again_later(link::BorrowerLink& link, const link::Entry& entry) noexcept {
   link.set_aside = entry;
-  link.look_again = true;  // there is something still
+  link.look_again = true;  // the sample is still there
   if (event_) event_->signal();
 }
 
@@ -184,7 +184,7 @@ void SubscriberCore::claimed(const LinkRef& link, std::uint64_t token,
                              std::variant<AcquiredLeases, Error> result) {
   const platform::MutexLock lock(mutex_);
   const auto asked = pending_.find(link.get());
-  if (asked == pending_.end() || asked->second.token != token) return;  // for one that went since
+  if (asked == pending_.end() || asked->second.token != token) return;  // for a sample that is gone
   if (auto* const acquired = std::get_if<AcquiredLeases>(&result))
     asked->second.state = std::move(*acquired);
   else

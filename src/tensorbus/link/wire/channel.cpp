@@ -24,7 +24,7 @@ void Channel::Prepared::set_last(std::uint64_t value) noexcept {
 void Channel::send(Prepared message) noexcept {
   try {
     send_or_queue(std::move(message.message_));
-  } catch (const Error&) {  // a socket that takes nothing more: its end is told by receive()
+  } catch (const Error&) {  // the socket takes no more messages: receive() reports its end
   }
 }
 
@@ -98,7 +98,7 @@ void Channel::Received::require_fds(std::size_t least, std::size_t most) const {
 
 platform::Fd Channel::Received::take_fd(std::size_t i, std::size_t count) {
   require_fds(count, count);
-  return platform::duplicate(datagram.fds[i].get());  // the message may be handled once more
+  return platform::duplicate(datagram.fds[i].get());  // the message may be handled a second time
 }
 
 }  // namespace tensorbus::link

@@ -14,19 +14,19 @@
 
 namespace tensorbus::link {
 
-// One end of a connection: control messages in both directions, never blocking. What does not fit
-// into the socket waits here, in order. Sending is thread-safe; receiving is for one thread.
+// One end of a connection: sends and receives control messages and never blocks. Messages that do
+// not fit into the socket wait here, in order. Sending is thread-safe; one thread receives.
 class Channel {
   struct Pending {
     std::vector<std::byte> bytes;
     std::vector<platform::Fd> fds;
   };
-  // A list, so that what was made can join the queue without taking memory.
+  // A list: splice() adds a prepared message to the queue without an allocation.
   using Queue = std::list<Pending>;
 
  public:
-  // `wants_to_write(bool)` is told when the queue starts and stops waiting for the socket. It may
-  // be called in any sending thread and must not call back.
+  // Calls `wants_to_write` with true when the queue starts to wait for the socket, and with false
+  // when it is empty again. Any sending thread may call it; it must not call the channel.
   Channel(platform::Fd socket, std::function<void(bool)> wants_to_write);
 
   ~Channel() { platform::discard_unread(socket_.get()); }
@@ -35,17 +35,17 @@ class Channel {
 
   int fd() const noexcept { return socket_.get(); }
 
-  // `fds` are kept until sent. What cannot be delivered because the peer is gone is forgotten:
-  // its death is reported by receive() and by the pidfd.
+  // Sends a message, or queues it with its `fds`. A message that cannot be delivered because the
+  // peer is gone is dropped: receive() and the pidfd report the peer's death.
   template <typename Message>
   void send(const Message& message, std::vector<platform::Fd> fds = {}) {
     send_bytes(encode_control(message), std::move(fds));
   }
-  // The same in two steps, of which only the first takes memory: for what has to be said whatever
-  // happens.
+  // A message that is encoded in advance. Sending it allocates nothing, so it can be sent when
+  // memory is short.
   class Prepared {
    public:
-    // Writes the last field, a number of 64 bits, anew.
+    // Overwrites the last field, a number of 64 bits.
     void set_last(std::uint64_t value) noexcept;
 
    private:
@@ -58,18 +58,18 @@ class Channel {
     return Prepared(encode_control(message));
   }
   void send(Prepared message) noexcept;
-  // True: the socket has it, or the peer is gone. False: it would have to wait, and was not sent.
+  // Returns true if the socket took it or the peer is gone; false if it would wait: it is not sent.
   template <typename Message>
   bool try_send(const Message& message) {
     return try_send_bytes(encode_control(message));
   }
-  // Sends what waits, as far as the socket takes it.
+  // Sends queued messages until the socket takes no more.
   void flush();
-  // Messages that wait because the peer does not read.
+  // Returns the number of messages that wait because the peer does not read.
   std::size_t waiting();
-  // Would what is sent now be forgotten?
+  // Returns true if a message sent now would be dropped.
   bool peer_is_gone() const noexcept { return platform::peer_has_hung_up(socket_.get()); }
-  // The reader of the socket is gone: nobody is told any more that something waits.
+  // Ends the calls of `wants_to_write`, because nothing reads the socket any more.
   void detach();
 
   struct Received {
@@ -80,13 +80,13 @@ class Channel {
     Message as() const {
       return decode_control<Message>(datagram.bytes);
     }
-    // Throws Error(kProtocol) if another number of descriptors came with it.
+    // Throws Error(kProtocol) unless `least` to `most` descriptors came with the message.
     void require_fds(std::size_t least, std::size_t most) const;
-    // The only descriptor, or the i-th of `count`. Throws Error(kProtocol) for any other number.
+    // Returns the i-th of `count` descriptors. Throws Error(kProtocol) if another number came.
     platform::Fd take_fd(std::size_t i = 0, std::size_t count = 1);
   };
   enum class State { kMessage, kNothing, kEnded };
-  // Throws Error(kProtocol) for what is no control message.
+  // Reads the next message. Throws Error(kProtocol) if it is not a control message.
   State receive(Received& received);
 
  private:
@@ -98,7 +98,7 @@ class Channel {
   platform::Fd socket_;
   std::function<void(bool)> wants_to_write_;
   platform::Mutex mutex_;
-  Queue pending_ TB_GUARDED_BY(mutex_);  // not empty: wants_to_write_(true) was the last call
+  Queue pending_ TB_GUARDED_BY(mutex_);  // not empty: the last call was wants_to_write_(true)
 };
 
 }  // namespace tensorbus::link

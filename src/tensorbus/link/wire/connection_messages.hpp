@@ -7,10 +7,10 @@
 
 #include "tensorbus/link/wire/control.hpp"
 
-// The handshake, and what a link between a publisher and a subscriber begins and ends with.
+// The messages of the handshake, and those that begin and end a link.
 namespace tensorbus::link {
 
-inline constexpr std::size_t kMostDefinition = 1800;  // bytes, beside the longest topic
+inline constexpr std::size_t kMostDefinition = 1800;  // bytes; leaves room for the longest topic
 
 struct Hello {
   static constexpr ControlType kType = ControlType::kHello;
@@ -26,13 +26,13 @@ struct Subscribe {
   static constexpr ControlType kType = ControlType::kSubscribe;
   std::uint32_t link = 0;
   std::uint32_t publisher = 0;
-  std::uint32_t depth = 0;  // 0: as the publisher prefers
+  std::uint32_t depth = 0;  // 0: the publisher's own depth
   std::uint32_t max_held = 0;
   std::uint32_t wake_slot = 0;
-  std::uint32_t writable = 0;     // 1: the memory of samples is to be written, too
-  std::uint64_t fingerprint = 0;  // of the type; 0: any message
+  std::uint32_t writable = 0;     // 1: the subscriber also writes the memory of samples
+  std::uint64_t fingerprint = 0;  // of the message type; 0: any type
   std::string topic;
-  std::string type{};  // its definition, or its name if that is longer than kMostDefinition
+  std::string type{};  // the definition, or the name if the definition exceeds kMostDefinition
   void visit(auto& archive) {
     archive(link, publisher, depth, max_held, wake_slot, writable, fingerprint, topic, type);
   }
@@ -46,7 +46,7 @@ struct Accepted {
   std::uint32_t max_held = 0;
   std::uint32_t wake_slot = 0;
   std::uint32_t reliable = 0;
-  std::uint64_t next_sequence = 0;  // of the first sample this link is to get
+  std::uint64_t next_sequence = 0;  // of the first sample that this link gets
   void visit(auto& archive) {
     archive(link, slots, returns, max_held, wake_slot, reliable, next_sequence);
   }

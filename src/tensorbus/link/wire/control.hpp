@@ -11,14 +11,14 @@
 #include "tensorbus/memory/grant.hpp"
 #include "tensorbus/platform/error.hpp"
 
-// What all control messages of docs/protocol.md, section 2, have in common. The messages are in the
-// headers beside this one, and listed in control_messages.hpp. Each lists its fields once, in
-// visit(), which serves writing and reading alike.
+// The common part of all control messages (docs/protocol.md, section 2). The headers beside this
+// one define the messages; control_messages.hpp lists them. Each message lists its fields once, in
+// visit(), for writing and for reading.
 namespace tensorbus::link {
 
 inline constexpr std::uint32_t kControlMagic = 0x73756274;  // "tbus"
 inline constexpr std::uint16_t kProtocolVersion = 4;
-// Of what processes share in memory: links, wake pages, descriptors of samples, timelines.
+// The version of all structures in shared memory: links, wake pages, descriptors, timelines.
 inline constexpr std::uint32_t kLayoutVersion = 1;
 inline constexpr std::size_t kMaxControlBytes = 4096;
 inline constexpr std::size_t kMaxControlFds = 3;
@@ -66,7 +66,7 @@ struct ControlHeader {
 };
 static_assert(sizeof(ControlHeader) == 16);
 
-// A message that names one link, or one segment, and says no more.
+// A message with one field, as a rule the number of a link or of a segment.
 template <ControlType kOf, typename Number = std::uint32_t>
 struct Notice {
   static constexpr ControlType kType = kOf;
@@ -74,14 +74,14 @@ struct Notice {
   void visit(auto& archive) { archive(number); }
 };
 
-// The field `code` of a message. Throws Error(kProtocol) for one that there is not.
+// Returns the value of a field `code`. Throws Error(kProtocol) for an unknown code.
 Code code_of(std::uint32_t code);
-// What a peer wrote for people to read, in lines: Python takes nothing but text for a string.
+// Returns a peer's text with '?' for all but '\n' and printable ASCII. Python needs valid text.
 std::string as_text(std::string bytes);
-// The same of what has to say something.
+// Does the same for a peer's reason, and replaces an empty one.
 std::string as_reason(std::string bytes);
 
-// The field `writable` of a message. Throws Error(kProtocol) naming `field` for anything else.
+// Returns the grant of a field `writable`. Throws Error(kProtocol) that names `field` if it is > 1.
 memory::Grant grant_of(std::uint32_t writable, const std::string& field);
 
 template <typename Message>
@@ -95,13 +95,13 @@ std::vector<std::byte> encode_control(const Message& message) {
   return bytes;
 }
 
-// Checks magic and length; the version is the caller's to judge. Throws Error(kProtocol).
+// Checks magic and length, not the version. Throws Error(kProtocol).
 ControlHeader decode_control_header(std::span<const std::byte> datagram);
 
-// For a message that nobody takes.
+// Returns the Error for a message that no handler takes.
 Error unexpected_message(ControlType type);
 
-// Throws Error(kProtocol) for a body that is not exactly this message.
+// Decodes a message. Throws Error(kProtocol) unless the body is exactly this message.
 template <typename Message>
 Message decode_control(std::span<const std::byte> datagram) {
   return decode_fields<Message>(datagram.subspan(sizeof(ControlHeader)));

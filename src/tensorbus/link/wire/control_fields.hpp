@@ -13,7 +13,7 @@
 
 #include "tensorbus/platform/error.hpp"
 
-// How the fields of messages, and of other structs with a visit(), lie in bytes.
+// Encodes and decodes the fields of messages, and of other structs with a visit().
 namespace tensorbus::link {
 
 namespace internal {
@@ -24,7 +24,7 @@ struct AnyArchive {
 
 }  // namespace internal
 
-// Something that lists its fields in visit(). They may have fields in turn.
+// A type that lists its fields in visit(). A field may have fields itself.
 template <typename Some>
 concept HasFields = requires(Some& some, internal::AnyArchive& archive) { some.visit(archive); };
 
@@ -100,7 +100,7 @@ class ControlReader {
 
 }  // namespace internal
 
-// What visit() lists, one after the other.
+// Returns the bytes of all fields that visit() lists, one after the other.
 template <typename Fields>
 std::vector<std::byte> encode_fields(Fields fields) {
   internal::ControlWriter writer;
@@ -108,7 +108,7 @@ std::vector<std::byte> encode_fields(Fields fields) {
   return std::move(writer.bytes);
 }
 
-// Throws Error(kProtocol) for bytes that are not exactly these.
+// Decodes the fields. Throws Error(kProtocol) unless `bytes` are exactly these fields.
 template <typename Fields>
 Fields decode_fields(std::span<const std::byte> bytes) {
   internal::ControlReader reader(bytes);

@@ -13,9 +13,8 @@
 #include "tensorbus/link/wire/memory_messages.hpp"
 #include "tensorbus/link/wire/queue_messages.hpp"
 
-// Every control message, once. From this table come the dispatch (dispatch.hpp), the seeds of the
-// fuzzers, and the table of docs/protocol.md, section 2
-// (tests/unit/link/control_messages_test.cpp).
+// The table of all control messages. The dispatch (dispatch.hpp), the seeds of the fuzzers, and the
+// table of docs/protocol.md, section 2 (tests/unit/link/control_messages_test.cpp) come from it.
 namespace tensorbus::link {
 
 enum class TakenBy : std::uint8_t {
@@ -23,7 +22,7 @@ enum class TakenBy : std::uint8_t {
   kInbound,   // the owner's end of a connection
   kOutbound,  // the borrower's end
   kSession,   // either end
-  kMemory,    // either end; a sample that has arrived may wait for it
+  kMemory,    // either end; a received sample may wait for the memory
 };
 
 template <typename Of>
@@ -35,7 +34,7 @@ struct ControlMessage {
   std::string_view fields;  // their names, in the order of visit()
   std::size_t least_fds = 0;
   std::size_t most_fds = 0;
-  std::string_view fds{};  // what they are
+  std::string_view fds{};  // their meaning
 };
 
 inline constexpr std::tuple kControlMessages{
@@ -106,7 +105,7 @@ inline constexpr std::tuple kControlMessages{
                           "request, timed out, first, second, third"},
 };
 
-// A line of the table, as a type.
+// A row of the table as a type.
 template <std::size_t kIndex>
 struct ControlRow {
   static constexpr const auto& kRow = std::get<kIndex>(kControlMessages);
@@ -121,7 +120,7 @@ constexpr void for_each_control_message(Action&& action) {
   }(std::make_index_sequence<std::tuple_size_v<decltype(kControlMessages)>>());
 }
 
-// The numbers of all messages are below.
+// The type numbers of all messages are below this number.
 inline constexpr std::size_t kControlTypes = [] {
   std::size_t end = 0;
   for_each_control_message([&]<typename Row>(Row) {

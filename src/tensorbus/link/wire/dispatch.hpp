@@ -8,7 +8,7 @@
 #include "tensorbus/link/wire/channel.hpp"
 #include "tensorbus/link/wire/control_messages.hpp"
 
-// What has arrived, to the code that takes it.
+// Decodes received messages and passes them to their handlers.
 namespace tensorbus::link {
 
 namespace internal {
@@ -25,7 +25,7 @@ void decode_and_hand_in(Channel::Received& received, Handler& handler) {
             received.datagram.fds.empty() ? platform::Fd() : received.take_fd());
 }
 
-// By number of the message; null for those that others take.
+// Returns the decoders by message number; null for messages that `kBy` does not take.
 template <TakenBy kBy, typename Handler>
 constexpr auto make_jump_table() {
   std::array<void (*)(Channel::Received&, Handler&), kControlTypes> table{};
@@ -38,9 +38,9 @@ constexpr auto make_jump_table() {
 
 }  // namespace internal
 
-// Decodes a message of those that `kBy` takes and calls `handler` with it, and with the descriptor
-// if it may have one; an empty one if it came without. `handler` must accept all of them. False: it
-// is not of those. Throws Error(kProtocol) for a body or a number of descriptors that is wrong.
+// Decodes a message that `kBy` takes and calls `handler`, which must accept all these types, with
+// it and with the descriptor of a type that may have one (empty if none came). Returns false for
+// other messages. Throws Error(kProtocol) for a wrong body or number of descriptors.
 template <TakenBy kBy, typename Handler>
 bool dispatch(Channel::Received& received, Handler&& handler) {
   static constexpr auto kTable = internal::make_jump_table<kBy, std::remove_reference_t<Handler>>();

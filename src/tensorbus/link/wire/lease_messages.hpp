@@ -10,8 +10,8 @@
 #include "tensorbus/link/wire/control.hpp"
 #include "tensorbus/memory/segment_id.hpp"
 
-// Leases by message (docs/protocol.md, section 6). Each side asks and answers; the side that asks
-// numbers its requests.
+// Messages about leases (docs/protocol.md, section 6). Each side sends requests and answers; the
+// sender of a request numbers it.
 namespace tensorbus::link {
 
 struct Attach {
@@ -23,10 +23,10 @@ struct Attach {
   void visit(auto& archive) { archive(request, share, key, writable); }
 };
 
-// A block of the receiver's arena.
+// Names a block of the receiver's arena.
 struct BlockName {
   memory::SegmentId segment = 0;
-  std::uint64_t offset = 0;  // of any byte of it
+  std::uint64_t offset = 0;  // of any byte of the block
   std::uint64_t generation = 0;
   void visit(auto& archive) { archive(segment, offset, generation); }
   auto operator<=>(const BlockName&) const = default;
@@ -41,32 +41,32 @@ struct Claim {
   void visit(auto& archive) { archive(request, writable, blocks); }
 };
 
-// Bytes of a block on a device of the receiver's, which the sender cannot use.
+// Asks for a copy of bytes on a device of the receiver, which the sender cannot use.
 struct Stage {
   static constexpr ControlType kType = ControlType::kStage;
   std::uint32_t request = 0;
-  BlockName block;  // by the first byte that is wanted
+  BlockName block;  // named by the first byte to copy
   std::uint64_t bytes = 0;
   void visit(auto& archive) { archive(request, block, bytes); }
 };
 
-// A copy of them in host memory.
+// Answers STAGE with a copy in host memory.
 struct Staged {
   static constexpr ControlType kType = ControlType::kStaged;
   std::uint32_t request = 0;
   std::uint64_t token = 0;
   BlockName copy;
-  std::uint32_t device = 0;  // where they lie: the owner's ordinal
+  std::uint32_t device = 0;  // of the original bytes, by the owner's ordinal
   void visit(auto& archive) { archive(request, token, copy, device); }
 };
 
 struct HandOver {
   static constexpr ControlType kType = ControlType::kHandOver;
   std::uint32_t request = 0;
-  Id owner;  // who is dead
+  Id owner;  // the dead participant that owned the segment
   memory::SegmentId segment = 0;
   std::uint32_t writable = 0;
-  // The lease of the receiver's under which the sender has heard of it. 0: by message.
+  // The lease by which the receiver lent the sample. `link` is 0 if it was lent by message.
   std::uint32_t link = 0;
   std::uint64_t token = 0;
   void visit(auto& archive) { archive(request, owner, segment, writable, link, token); }
@@ -75,13 +75,13 @@ struct HandOver {
 struct Lent {
   static constexpr ControlType kType = ControlType::kLent;
   std::uint32_t request = 0;
-  std::uint64_t token = 0;        // 0: a lease on nothing
+  std::uint64_t token = 0;        // 0: a lease on no memory
   std::uint32_t length = 0;       // of the descriptor; 0: there is none
-  memory::SegmentId segment = 0;  // where it is, unless it is inline
+  memory::SegmentId segment = 0;  // of the descriptor, unless it is inline
   std::uint64_t offset = 0;
   std::string inline_bytes{};
-  std::uint64_t number = 0;  // of an item of a queue, if task done names it
-  std::uint64_t mark = 0;    // packed: it is whole when that is reached
+  std::uint64_t number = 0;  // of a queue item, if task_done() needs it
+  std::uint64_t mark = 0;    // packed; the sample is complete when it is reached
   void visit(auto& archive) {
     archive(request, token, length, segment, offset, inline_bytes, number, mark);
   }
@@ -92,9 +92,9 @@ struct Handed {
   std::uint32_t request = 0;
   std::uint64_t bytes = 0;
   std::uint32_t is_file = 0;
-  std::uint64_t offset = 0;  // of a file, as its path is
+  std::uint64_t offset = 0;  // for a file only, like `path`
   std::string path{};
-  Id device{};  // of memory of a GPU: its UUID
+  Id device{};  // for GPU memory only: the device's UUID
   void visit(auto& archive) { archive(request, bytes, is_file, offset, path, device); }
 };
 
@@ -109,7 +109,7 @@ struct Denied {
 struct Return {
   static constexpr ControlType kType = ControlType::kReturn;
   std::uint64_t token = 0;
-  std::uint64_t mark = 0;  // packed: it is back when that is reached. Last: see MessageLeaseSource
+  std::uint64_t mark = 0;  // packed; the lease ends when it is reached. Last: MessageLeaseSource
   void visit(auto& archive) { archive(token, mark); }
 };
 

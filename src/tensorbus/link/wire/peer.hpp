@@ -12,34 +12,33 @@
 
 namespace tensorbus::link {
 
-// Who is at the other end of a connection, as its HELLO said and as far as it could be checked.
+// The participant at the other end of a connection: its HELLO, as far as it could be checked.
 struct Peer {
   Id id;
   std::uint32_t pid = 0;
-  platform::Fd pidfd;  // empty if the peer has none: then the socket's end alone tells its death
+  platform::Fd pidfd;  // empty if the peer sent none: then only the socket's end reports its death
   PeerWakePage wake_page;
-  platform::Fd lineage;  // platform/lineage.hpp; empty if the peer says nothing of its children
+  platform::Fd lineage;  // see platform/fork/lineage.hpp; empty if the peer sent none
 };
 
-// What a connection takes: its socket and a pidfd; a wake page, and a timeline if GPUs are used.
+// The cost of a connection: a socket and a pidfd, a wake page, and a timeline if GPUs are used.
 inline constexpr memory::PeerCost kConnectionCost{
     .descriptors = 2, .mappings = 2, .address_bytes = 2 * kWakePageBytes, .memory_bytes = 16384};
 
-// Sends who we are. `lineage`: platform::own_lineage(), or none.
+// Sends this participant's HELLO. `lineage` is platform::own_lineage(), or empty.
 void send_hello(Channel& channel, const Id& self, const WakePage& wake_page,
                 platform::Fd lineage = {});
 
-// Throws Error(kPermission) if the process at the other end belongs to somebody else.
+// Throws Error(kPermission) if the process at the other end belongs to another user.
 void check_same_user(int socket);
-// Is the other end a participant of this process? Asks the kernel, not the peer.
+// Returns true if the other end is in this process. Asks the kernel, not the peer.
 bool is_this_process(int socket);
 
-// Tells who connected why there is no room for it now, before anything was said, and hears no more
-// from it.
+// Tells a peer that has just connected why there is no room for it, and discards its messages.
 void turn_away(int socket, const std::string& why) noexcept;
 
-// Checks a HELLO and what came with it. Throws Error(kVersionMismatch) that names both versions,
-// Error(kProtocol) for anything else.
+// Checks a HELLO and its descriptors. Throws Error(kVersionMismatch) that names both versions, or
+// Error(kProtocol) for any other mistake.
 Peer accept_hello(Channel::Received& received);
 
 }  // namespace tensorbus::link

@@ -4,10 +4,10 @@
 
 #include "tensorbus/link/wire/lease_messages.hpp"
 
-// What the clients of a queue ask its server (docs/protocol.md, section 7).
+// Messages between the clients of a queue and its host (docs/protocol.md, section 7).
 namespace tensorbus::link {
 
-// A queue of the receiver's.
+// Names a queue of the receiver.
 struct QueueName {
   std::uint64_t number = 0;
   std::uint64_t key = 0;
@@ -17,7 +17,7 @@ struct QueueName {
 
 struct Put {
   static constexpr ControlType kType = ControlType::kPut;
-  static constexpr std::uint32_t kWait = 1;  // for room
+  static constexpr std::uint32_t kWait = 1;  // wait for room
   std::uint32_t request = 0;
   QueueName queue;
   std::uint32_t flags = 0;
@@ -27,19 +27,19 @@ struct Put {
 
 struct Get {
   static constexpr ControlType kType = ControlType::kGet;
-  static constexpr std::uint32_t kWait = 1;  // for an item
+  static constexpr std::uint32_t kWait = 1;  // wait for an item
   std::uint32_t request = 0;
   QueueName queue;
   std::uint32_t flags = 0;
   void visit(auto& archive) { archive(request, queue, flags); }
 };
 
-// The getter accepts the item that it was offered.
+// Accepts the item that the client was offered.
 struct Take {
   static constexpr ControlType kType = ControlType::kTake;
   std::uint32_t request = 0;  // of the GET
   QueueName queue;
-  std::uint32_t spoilt = 0;  // 1: the memory of the item is gone, and no getter can have it
+  std::uint32_t spoilt = 0;  // 1: the memory of the item is gone, so no client can get it
   void visit(auto& archive) { archive(request, queue, spoilt); }
 };
 
@@ -50,7 +50,7 @@ struct QueueCall {
   std::uint32_t request = 0;
   QueueName queue;
   std::uint32_t verb = 0;    // a QueueVerb
-  std::uint64_t number = 0;  // of the item that is done; 0: it has none
+  std::uint64_t number = 0;  // of the finished item; 0: it has no number
   void visit(auto& archive) { archive(request, queue, verb, number); }
 };
 
@@ -64,7 +64,7 @@ struct Reply {
   static constexpr ControlType kType = ControlType::kReply;
   std::uint32_t request = 0;
   std::uint32_t timed_out = 0;  // 1: there was no room, or no item
-  // Of an open queue: maxsize, flags, key. Of a state: items, unfinished, lost.
+  // For kOpen: maxsize, flags, key. For kState: items, unfinished, lost.
   std::uint64_t first = 0;
   std::uint64_t second = 0;
   std::uint64_t third = 0;
