@@ -5,13 +5,13 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <climits>
+#include <cstdio>
 #include <deque>
 #include <fstream>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "tensorbus/platform/limits.hpp"
@@ -19,8 +19,9 @@
 namespace tensorbus::platform {
 namespace {
 
+constexpr int kOpenPlace = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 constexpr int kMostLinks = 40;      // as the kernel
-constexpr int kMostRestarts = 300;  // another process removes a directory while we make one in it
+constexpr int kMostRestarts = 100;  // another process removes a directory while we make one in it
 constexpr uid_t kNobody = 65534;    // the kernel shows this number for a user that is not mapped
 
 using Names = std::deque<std::string>;
@@ -136,19 +137,12 @@ class Walk {
   }
 
   Step step(const std::string& name) {
-    constexpr int kFlags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
     const int above = way_.back().fd.get();
     require_safe(way_.back());
     const std::string path = (way_.size() > 1 ? way_.back().path : "") + "/" + name;
-    Fd fd(::openat(above, name.c_str(), kFlags));
+    Fd fd(::openat(above, name.c_str(), kOpenPlace));
     if (!fd && errno == ENOENT) {
-      if (if_missing_ == IfMissing::kLeave) return Step::kMissing;
-      if (::mkdirat(above, name.c_str(), 0700) < 0 && errno != EEXIST) {
-        if (errno == ENOENT) return Step::kVanished;
-        refuse_system("cannot make", path, errno);
-      }
-      fd = Fd(::openat(above, name.c_str(), kFlags));
-      if (!fd && errno == ENOENT) return Step::kVanished;
+      return if_missing_ == IfMissing::kLeave ? Step::kMissing : make(name);
     }
     if (!fd) {
       const int error_number = errno;
@@ -160,6 +154,50 @@ class Walk {
     Place place{std::move(fd), path};
     place.status = status_of(place.fd.get(), path);
     push(std::move(place));
+    return Step::kDone;
+  }
+
+  // Makes the missing directories under another name, and opens them, before the first one gets its
+  // name: another process that removes empty directories cannot come in between.
+  Step make(const std::string& name) {
+    static std::atomic<unsigned> count{0};
+    const int above = way_.back().fd.get();
+    const std::string path = (way_.size() > 1 ? way_.back().path : "") + "/" + name;
+    const std::string hidden =
+        ".tensorbus-" + std::to_string(::getpid()) + "-" + std::to_string(++count);
+    Names made{name};
+    while (!rest_.empty() && rest_.front() != "." && rest_.front() != "..") {
+      made.push_back(std::move(rest_.front()));
+      rest_.pop_front();
+    }
+    std::vector<Place> places;
+    for (const std::string& next : made) {
+      const int in = places.empty() ? above : places.back().fd.get();
+      const std::string& entry = places.empty() ? hidden : next;
+      if (::mkdirat(in, entry.c_str(), 0700) < 0) {
+        if (errno == ENOENT && places.empty()) return Step::kVanished;
+        refuse_system("cannot make", path, errno);
+      }
+      Place place{Fd(::openat(in, entry.c_str(), kOpenPlace)),
+                  places.empty() ? path : places.back().path + "/" + next};
+      if (!place.fd) refuse_system("cannot open", path, errno);
+      place.status = status_of(place.fd.get(), place.path);
+      places.push_back(std::move(place));
+    }
+    const auto named = [&](unsigned flags) {
+      return ::renameat2(above, hidden.c_str(), above, name.c_str(), flags) == 0;
+    };
+    // Without the flag, which some file systems lack, it replaces a directory that is empty.
+    if (!named(RENAME_NOREPLACE) && !(errno == EINVAL && named(0))) {
+      const int error_number = errno;
+      for (std::size_t i = made.size(); i-- > 1;)
+        ::unlinkat(places[i - 1].fd.get(), made[i].c_str(), AT_REMOVEDIR);
+      ::unlinkat(above, hidden.c_str(), AT_REMOVEDIR);
+      if (error_number == EEXIST || error_number == ENOTEMPTY || error_number == ENOENT)
+        return Step::kVanished;  // walk again
+      refuse_system("cannot make", path, error_number);
+    }
+    for (Place& place : places) push(std::move(place));
     return Step::kDone;
   }
 
@@ -252,8 +290,6 @@ PrivateDirectory open_private(const std::string& path, IfMissing if_missing) {
   for (int i = 0; i < kMostRestarts; ++i) {
     Walk walk(path, if_missing);
     if (walk.go()) return walk.result();
-    // A process that removes it again and again must not stay in step with this one.
-    std::this_thread::sleep_for(std::chrono::microseconds(i));
   }
   throw_system("cannot make the domain directory " + path, ENOENT, During::kDirectory);
 }
