@@ -97,8 +97,7 @@ void LeaseAcquisition::inherit(std::size_t owner) {
   peer_memory = orphaned_memory_with(owner, segments);
   const bool all_here = peer_memory != nullptr;
   if (!all_here) peer_memory = std::make_shared<link::PeerMemory>();
-  if (!all_here && sender_.session)
-    peer_memory->pay_from(sender_.session->peer_memory()->account);
+  if (!all_here && sender_.session) peer_memory->pay_from(sender_.session->peer_memory()->account);
   if (shares_[owner].on_device) peer_memory->imported.set_timeline_of_the_dead();
   if (all_here)
     std::erase_if(segments, [](memory::SegmentId segment) { return !segment.on_device(); });
