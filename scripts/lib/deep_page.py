@@ -36,7 +36,7 @@ def named(log: str, name: str) -> str:
 
 def tests(log: str) -> str:
     """What ctest and pytest say in the end."""
-    said = last(log, r"tests failed out of (\d+)") + " C++ tests"
+    said = last(log, r"tests (?:passed|failed) out of (\d+)") + " C++ tests"
     for what in ("passed", "failed", "skipped"):
         if (count := last(log, rf"(\d+) {what}\b.* in [\d.]+s")) != "?":
             said += f", {count} Python tests {what}"
