@@ -80,6 +80,10 @@ setup_system() {
   install_debian_packages "${missing[@]}"
 }
 
+setup_pkg_config() { # with which the tests of the installed package compile
+  command -v pkg-config >/dev/null || install_debian_packages pkgconf
+}
+
 # Another compiler, with another C++ library, for the tests that are skipped without: where they are
 # one command away.
 setup_clang() {

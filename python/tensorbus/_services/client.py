@@ -86,8 +86,7 @@ class Client(Closing):
         """
         deadline = self._deadline(timeout)
         with _Answer(self._replies, self._domain) as replies:
-            item = calls.request_item(replies.queue.address, self._types, request)
-            server = await self._asked(item, deadline)
+            server = await self._asked(replies, request, deadline)
             try:
                 found = await server.get(replies, deadline).answer()
             except (Timeout, Closed) as error:
@@ -98,28 +97,36 @@ class Client(Closing):
         """`call` that blocks its thread; not in an event loop that serves it."""
         deadline = self._deadline(timeout)
         with _Answer(self._replies, self._domain) as replies:
-            item = calls.request_item(replies.queue.address, self._types, request)
-            server = self._asked_sync(item, deadline)
+            server = self._asked_sync(replies, request, deadline)
             try:
                 found = server.get(replies, deadline).answer_sync()
             except (Timeout, Closed) as error:
                 raise self._told(error, server) from None
         return self._read(found)
 
-    async def _asked(self, item: calls.Item, deadline: float) -> Server:
-        """Who has accepted it. One that went since it was found has not: the next is asked."""
+    async def _asked(self, replies: Replies, request: Any, deadline: float) -> Server:
+        """The server that has accepted the request. If one has gone since it was found, it has not:
+        the next one is asked, with an item of its own, since a put empties the item.
+        """
+        item = self._item(replies, request)
         while (server := await self._finder.found(deadline)) is not None:
             with self._asking(server):
                 await server.put(item, deadline).answer()
                 return server
+            item = self._item(replies, request)
         raise self._missing()
 
-    def _asked_sync(self, item: calls.Item, deadline: float) -> Server:
+    def _asked_sync(self, replies: Replies, request: Any, deadline: float) -> Server:
+        item = self._item(replies, request)
         while (server := self._finder.found_sync(deadline)) is not None:
             with self._asking(server):
                 server.put(item, deadline).answer_sync()
                 return server
+            item = self._item(replies, request)
         raise self._missing()
+
+    def _item(self, replies: Replies, request: Any) -> calls.Item:
+        return calls.request_item(replies.queue.address, self._types, request)
 
     @contextmanager
     def _asking(self, server: Server) -> Iterator[None]:

@@ -21,7 +21,8 @@ void start_background_thread(const std::string& what, std::function<void()> run)
 template <typename State>
 class BackgroundThread {
  public:
-  constexpr BackgroundThread(const char* what, void (*run)(State&)) : what_(what), run_(run) {}
+  constexpr BackgroundThread(const char* what, void (*run)(State&)) noexcept
+      : what_(what), run_(run) {}
 
   // Null before the thread was started, and in a child.
   State* running() const noexcept {

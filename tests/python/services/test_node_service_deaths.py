@@ -7,6 +7,7 @@ import signal
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tensorbus as tb
@@ -156,3 +157,19 @@ def test_another_server_of_the_name_takes_over(elsewhere: Elsewhere) -> None:
 
         eventually(served)
         servers[1].kill()
+
+
+@pytest.mark.parametrize("kind", ["async", "sync"])
+def test_the_successor_of_a_service_that_was_found_gets_the_whole_request(
+    elsewhere: Elsewhere, kind: str
+) -> None:
+    with tb.Client("fragile", timeout=PATIENCE) as client:
+        found = elsewhere.start(serve_until_killed)
+        assert asyncio.run(client.wait_for_service(PATIENCE))
+        found.kill()
+        successor = elsewhere.start(serve_until_killed)
+        request = {"number": 7, "data": np.arange(900)}
+        reply = asyncio.run(client.call(request)) if kind == "async" else client.call_sync(request)
+        assert reply["number"] == 7
+        np.testing.assert_array_equal(reply["data"], request["data"])
+        successor.kill()

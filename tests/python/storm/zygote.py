@@ -183,8 +183,9 @@ class Zygote:
                 children += (thread / "children").read_text().split()
         living = sorted(begun & set(map(int, children)))
         if living:
-            os.kill(self.disturbance.choice(living), KILL)
-            self.counts["workers killed"] += 1
+            with suppress(ProcessLookupError):  # the pool has reaped it
+                os.kill(self.disturbance.choice(living), KILL)
+                self.counts["workers killed"] += 1
 
     def turn(self, longest: float = 0.05) -> None:
         """Does what is due, and waits for the next thing that is, or for a death."""

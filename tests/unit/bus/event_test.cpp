@@ -84,20 +84,24 @@ TEST_F(EventDescriptor, leaves_alone_what_gets_the_number_of_a_notifier_that_is_
   for (const int fd : stream_sockets())
     if (!before.contains(fd)) of_child.emplace(fd, platform::duplicate(fd));
   ASSERT_FALSE(of_child.empty());
+  // Of the program, made while the numbers are still taken.
+  std::map<int, std::array<platform::Fd, 2>> pairs;
+  for (const auto& [number, copy] : of_child) {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
+    pairs[number] = {platform::Fd(ends[0]), platform::Fd(ends[1])};
+  }
   publisher.close();
   ASSERT_TRUE(eventually([&] {
     EXPECT_FALSE(subscriber.try_receive());
     return subscriber.stats().publishers == 0;
   }));
   std::vector<std::pair<int, platform::Fd>> others;  // of the program, which gets these numbers
-  for (const auto& [number, copy] : of_child) {
-    std::array<int, 2> ends{};
+  for (auto& [number, ends] : pairs) {
     if (::fcntl(number, F_GETFD) >= 0) continue;
-    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
-    ASSERT_EQ(::dup2(ends[0], number), number);
-    ::close(ends[0]);
-    others.emplace_back(number, platform::Fd(ends[1]));
-    ASSERT_EQ(::send(ends[1], "x", 1, 0), 1);
+    ASSERT_EQ(::dup2(ends[0].get(), number), number);
+    others.emplace_back(number, std::move(ends[1]));
+    ASSERT_EQ(::send(others.back().second.get(), "x", 1, MSG_NOSIGNAL), 1);
   }
   ASSERT_FALSE(others.empty());
   for (const auto& [number, copy] : of_child) (void)::send(copy.get(), "r", 1, MSG_NOSIGNAL);

@@ -46,7 +46,7 @@ class StopCondition {
   // Returns kDone as soon as holds() is true, else kTimedOut or kInterrupted. In between,
   // `park(most)` sleeps at most that long, and returns a FutexWait.
   template <typename Holds, typename Park>
-  Outcome wait(Holds holds, Park park) const {
+  Outcome wait(const Holds& holds, const Park& park) const {
     std::optional<FutexWait> parked;
     while (!holds()) {
       if (deadline().passed()) return Outcome::kTimedOut;
