@@ -71,6 +71,9 @@ struct PublisherOptions {
 struct SubscriberOptions {
   std::uint32_t depth = 0;       // 0: as the publisher says
   std::uint32_t max_held = 256;  // samples of one publisher that may be held at once
+  // false: never slows a publisher down. A reliable publisher does not wait for room here; when
+  // there is none, the oldest waiting sample is dropped. For viewers and monitors.
+  bool reliable = true;
   // How long receive() polls before it sleeps; it uses a core meanwhile.
   std::chrono::nanoseconds spin = std::chrono::microseconds(5);
   // With kShared, a publisher that is not `shared` refuses the subscriber; stats() reports that.

@@ -173,7 +173,9 @@ inline PublisherStats Publisher::stats() const {
           .bytes_in_flight = stats.bytes_in_flight,
           .subscribers = stats.subscribers,
           .waiting = stats.waiting,
-          .bad_returns = stats.bad_returns};
+          .bad_returns = stats.bad_returns,
+          .blocked_by = stats.blocked_by,
+          .blocked_for = std::chrono::nanoseconds(stats.blocked_ns)};
 }
 
 }  // namespace tensorbus::inline v0

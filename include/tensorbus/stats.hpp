@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -28,6 +29,10 @@ struct PublisherStats {
   std::uint32_t subscribers = 0;
   std::uint32_t waiting = 0;      // threads that wait in publish() now
   std::uint64_t bad_returns = 0;  // invalid leases that subscribers returned
+  // Of a reliable publisher that waits, or gave up: the process (pid) of the subscriber without
+  // room for which it has waited longest, and for how long; 0 if there is none.
+  std::uint32_t blocked_by = 0;
+  std::chrono::nanoseconds blocked_for{};
 };
 
 // Counters of a subscriber since it was made, and its present state.

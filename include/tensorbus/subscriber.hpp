@@ -116,6 +116,7 @@ inline Subscriber::Subscriber(const std::string& topic, const SubscriberOptions&
   given.spin_ns = options.spin.count();
   given.type = internal::c_text_or_null(options.type.definition(), "the type");
   given.pin = options.pin ? 1 : 0;
+  given.best_effort = options.reliable ? 0 : 1;
   given.restores = options.device ? 1 : 0;
   given.device = internal::number_of(options.device.value_or(Device::cuda(0)));
   subscriber_ = internal::created<decltype(subscriber_)>([&](tb_subscriber** made) {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -103,6 +105,57 @@ def test_a_model_in_a_cpp_pipeline(folder: Path) -> None:
         output, _ = pipeline.communicate(timeout=3 * PATIENCE)
     assert pipeline.returncode == 0
     assert [line.split(":")[0] for line in output.splitlines()] == [str(n) for n in range(10)]
+
+
+def test_a_camera_pipeline(folder: Path) -> None:
+    pytest.importorskip("numpy", reason="NumPy is not installed")
+    write_programs("camera_pipeline", folder)
+    with (
+        running(*python(folder / "viewer.py")) as viewer,
+        running(*python(folder / "detector.py")) as detector,
+        running(*python(folder / "camera.py")) as camera,
+    ):
+        found, _ = detector.communicate(timeout=3 * PATIENCE)
+        assert camera.wait(PATIENCE) == 0
+        seen, _ = viewer.communicate(timeout=PATIENCE)
+    assert found == "200 frames, 0 missed\n"
+    assert re.fullmatch(r"(viewer: \d+ \(1080, 1920, 3\)\n)*", seen)
+
+
+def test_an_inference_service_whose_worker_is_killed(folder: Path) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    write_programs("inference_service", folder)
+    with running(*python(folder / "service.py")) as service:
+        assert service.stdout is not None
+        assert service.stdout.readline() == "ready\n"
+        children = Path(f"/proc/{service.pid}/task/{service.pid}/children").read_text().split()
+        client = subprocess.Popen(python(folder / "client.py"), stdout=subprocess.PIPE, text=True)
+        os.kill(worker_among(children), signal.SIGKILL)
+        told, _ = client.communicate(timeout=3 * PATIENCE)
+        service.send_signal(signal.SIGINT)
+        service.wait(PATIENCE)
+    assert (client.returncode, told) == (0, "(8, 10) 8.0\n")
+
+
+def worker_among(children: list[str]) -> int:
+    """The first worker of a pool: other children are helpers of multiprocessing."""
+    command = {int(pid): Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children}
+    return min(pid for pid, line in command.items() if b"spawn_main" in line)
+
+
+def test_actors_and_a_learner(folder: Path) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    write_programs("rl_actors", folder)
+    with (
+        running(*python(folder / "learner.py")) as learner,
+        running(*python(folder / "actor.py")) as one,
+        running(*python(folder / "actor.py")) as other,
+    ):
+        told, _ = learner.communicate(timeout=3 * PATIENCE)
+        ends = [actor.communicate(timeout=3 * PATIENCE)[0] for actor in (one, other)]
+    assert told == "trained 20 times\n"
+    assert all(re.fullmatch(r"the last policy was \d+\n", end) for end in ends)
+    assert (learner.returncode, one.returncode, other.returncode) == (0, 0, 0)
 
 
 def test_weights_are_shared(folder: Path) -> None:

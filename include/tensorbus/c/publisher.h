@@ -71,8 +71,8 @@ TB_API tb_status tb_publisher_wait_for_subscribers(tb_publisher* publisher, uint
 typedef struct tb_publisher_stats {
   uint32_t struct_size;
   uint32_t subscribers;
-  uint32_t waiting; /* threads that wait in a publishing call now */
-  uint32_t reserved;
+  uint32_t waiting;    /* threads that wait in a publishing call now */
+  uint32_t blocked_by; /* of a reliable publisher: the pid of a subscriber without room; 0: none */
   uint64_t sent;
   uint64_t delivered;      /* into subscribers' queues, summed */
   uint64_t dropped_depth;  /* taken out of a full queue for a newer one */
@@ -83,8 +83,10 @@ typedef struct tb_publisher_stats {
   uint64_t bytes_copied;   /* of tensors that were not in memory of the bus */
   uint64_t bytes_in_flight;
   uint64_t bad_returns; /* invalid leases that subscribers returned */
+  uint64_t blocked_ns;  /* how long publishing has waited for `blocked_by` */
 } tb_publisher_stats;
-#define TB_PUBLISHER_STATS_INIT {sizeof(tb_publisher_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define TB_PUBLISHER_STATS_INIT \
+  {sizeof(tb_publisher_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 TB_API tb_status tb_publisher_get_stats(const tb_publisher* publisher, tb_publisher_stats* stats);
 
 /* Subscribers still get what is in their queues; a second call does nothing. */

@@ -16,15 +16,15 @@ typedef struct tb_subscriber tb_subscriber;
 
 typedef struct tb_subscriber_options {
   uint32_t struct_size;
-  uint32_t depth;    /* samples that may wait for it; 0: as the publisher says */
-  uint32_t max_held; /* samples of one publisher that may be held at once */
-  int32_t access;    /* TB_ACCESS_READ, _PRIVATE or _SHARED */
-  int64_t spin_ns;   /* how long receiving polls before it sleeps; it uses a core meanwhile */
-  const char* type;  /* the definition of the expected type (docs/messages.md); NULL: any */
-  int32_t pin;       /* 1: pins received host memory for GPUs */
-  int32_t restores;  /* 1: copies tensors of a GPU that this process cannot use to `device` */
-  int32_t device;    /* the ordinal of that GPU */
-  int32_t reserved;
+  uint32_t depth;      /* samples that may wait for it; 0: as the publisher says */
+  uint32_t max_held;   /* samples of one publisher that may be held at once */
+  int32_t access;      /* TB_ACCESS_READ, _PRIVATE or _SHARED */
+  int64_t spin_ns;     /* how long receiving polls before it sleeps; it uses a core meanwhile */
+  const char* type;    /* the definition of the expected type (docs/messages.md); NULL: any */
+  int32_t pin;         /* 1: pins received host memory for GPUs */
+  int32_t restores;    /* 1: copies tensors of a GPU that this process cannot use to `device` */
+  int32_t device;      /* the ordinal of that GPU */
+  int32_t best_effort; /* 1: a reliable publisher does not wait for it, and drops its oldest */
 } tb_subscriber_options;
 #define TB_SUBSCRIBER_OPTIONS_INIT \
   {sizeof(tb_subscriber_options), 0, 256, TB_ACCESS_READ, 5000, NULL, 0, 0, 0, 0}

@@ -21,7 +21,10 @@ from tensorbus._tensors.library import Library, library_or_none
 
 @public
 class Shared(Closing):
-    """Keeps tensors for whoever has the handle, until it is closed. Made by `tensorbus.share`."""
+    """Keeps tensors for all that have the handle, until it is closed. Made by `tensorbus.share`.
+
+    Without a `ttl`, the share is closed when the last reference to this object is dropped.
+    """
 
     def __init__(self, core: _core.Shared) -> None:
         self._core = core
@@ -63,7 +66,8 @@ def share(
     Args:
         data: a tensor, or what a message may be, see `tensorbus.Publisher.publish`.
         uses: so many may attach, then it is over; `None` for any number.
-        ttl: seconds after which it is over, whether anybody came or not; `None` for never.
+        ttl: seconds after which it is over, whether anybody came or not. Until then it goes on, also
+            without the returned object. `None`: until that object is closed or dropped.
         shared: who attaches with `access="shared"` may write to it, and all see that.
         stream: see `tensorbus.Publisher.publish`.
         domain: see `tensorbus.participant`.

@@ -30,8 +30,8 @@ class AsyncSubscriber(Closing):
     Args:
         spin: seconds that `receive` looks by itself before it waits; the whole event loop stands
             still for that time.
-        topic, message_type, depth, timeout, max_held, access, pin, device, library, domain: see
-            `Subscriber`.
+        topic, message_type, depth, timeout, max_held, reliable, access, pin, device, library,
+            domain: see `Subscriber`.
 
     Raises:
         InvalidArgument: a topic that is no name, or an option out of range.
@@ -62,6 +62,7 @@ class AsyncSubscriber(Closing):
         depth: int = 0,
         timeout: float | None = None,
         max_held: int = 256,
+        reliable: bool = True,
         spin: float = 0,
         access: Access = "read",
         pin: bool = False,
@@ -76,6 +77,7 @@ class AsyncSubscriber(Closing):
             depth=depth,
             timeout=timeout,
             max_held=max_held,
+            reliable=reliable,
             spin=spin,
             access=access,
             pin=pin,

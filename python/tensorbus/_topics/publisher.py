@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tensorbus import _core
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
     from tensorbus.messages import Message
 
 
+def _name_of(pid: int) -> str:
+    try:
+        return f" ({Path(f'/proc/{pid}/comm').read_text().strip()})"
+    except OSError:  # it has just ended, or /proc is not there
+        return ""
+
+
 @public
 class Publisher(Closing):
     """Sends tensors to every subscriber of a topic, in any process of the domain.
@@ -31,7 +39,8 @@ class Publisher(Closing):
         depth: how many samples wait for a subscriber that did not choose itself. When they are
             there, the oldest is dropped for a new one.
         history: how many of the last samples a subscriber gets that comes later.
-        reliable: drop nothing; a full subscriber makes `publish` wait.
+        reliable: drop nothing; a full subscriber makes `publish` wait, unless it subscribed with
+            `reliable=False`.
         shared: subscribers with `access="shared"` may write to what is published here, and to the
             loans of this process's other shared publishers.
         isolated: what is published here lies in segments of its own, so that subscribers can read
@@ -173,7 +182,14 @@ class Publisher(Closing):
             raise Closed(f"the publisher of {self._topic!r} is closed")
         raise Timeout(
             f"a subscriber of {self._topic!r} had no room in time, and nobody got the sample"
+            f"{self._blocked()}"
         )
+
+    def _blocked(self) -> str:
+        stats = self._core.stats
+        if not (pid := stats["blocked_by"]):
+            return ""  # it has room by now
+        return f": process {pid}{_name_of(pid)} has had none for {stats['blocked_ns'] / 1e9:.1f} s"
 
     def wait_for_subscribers(self, count: int = 1, timeout: float | None = None) -> bool:
         """Waits until at least `count` subscribers are connected; False after `timeout` seconds."""
@@ -184,7 +200,11 @@ class Publisher(Closing):
 
     @property
     def stats(self) -> dict[str, int]:
-        """Counters: sent, delivered, dropped_depth, dropped_held, waited, bytes_copied, ..."""
+        """Counters: sent, delivered, dropped_depth, dropped_held, waited, bytes_copied, ...
+
+        If a reliable publisher waits, or gave up, `blocked_by` is the pid of the process whose
+        subscriber has had no room for longest, and `blocked_ns` for how long; else they are 0.
+        """
         return dict(self._core.stats)
 
     def close(self) -> None:

@@ -39,6 +39,9 @@ class Subscriber(Closing):
         depth: how many samples wait here; 0 for as many as the publisher says.
         timeout: seconds that `receive` and iteration wait; `None` for as long as it takes.
         max_held: how many samples of one publisher may be held at once.
+        reliable: `False` for a viewer or a monitor, which never slows a publisher down: a publisher
+            with `reliable=True` does not wait for it, and drops its oldest waiting sample when it
+            has no room. `True` changes nothing for other publishers, which always drop.
         spin: seconds that `receive` looks by itself before it parks; costs a core for that time.
         access: "read": received tensors are not to be written to. NumPy arrays are flagged so; a
             write through a torch tensor ends the process, with a message that names the topic.
@@ -81,6 +84,7 @@ class Subscriber(Closing):
         depth: int = 0,
         timeout: float | None = None,
         max_held: int = 256,
+        reliable: bool = True,
         spin: float = 5e-6,
         access: Access = "read",
         pin: bool = False,
@@ -101,6 +105,7 @@ class Subscriber(Closing):
             self._home,
             depth=whole_number("depth", depth, least=0, most=MOST_DEPTH),
             max_held=whole_number("max_held", max_held, least=1, most=MOST_HELD),
+            reliable=reliable,
             spin=spin,
             access=access_named(access),
             type="" if self._type is None else self._type.definition,

@@ -76,8 +76,11 @@ struct Shared::State {
   static constexpr const char* kMovedFrom = "this share was moved from";
   const std::shared_ptr<bus::ParticipantCore> participant;
   Handle handle{};
+  bool outlives_object = false;
 
-  ~State() { participant->close_share(handle.number); }
+  ~State() {
+    if (!outlives_object) participant->close_share(handle.number);
+  }
 };
 
 Shared::Shared(bus::ForkSafe<State> state) : state_(std::move(state)) {}
@@ -92,6 +95,8 @@ bool Shared::open() const { return state_ && state_->participant->shares(state_-
 void Shared::close() {
   if (state_) state_->participant->close_share(state_->handle.number);
 }
+
+void Shared::outlive_object() { state_->outlives_object = true; }
 
 Loan empty(const Layout& layout, bool shared, const Participant& participant, Device device) {
   return platform::with_memory_errors([&] {

@@ -32,11 +32,13 @@ class TENSORBUS_API Shared {
  public:
   Shared(Shared&&) noexcept;
   Shared& operator=(Shared&&) noexcept;
-  ~Shared();  // close()
+  ~Shared();  // close(), unless outlive_object() was called
 
   const Handle& handle() const;
   bool open() const;
   void close();
+  // The share goes on when this object is destroyed: until close(), its uses or its time end it.
+  void outlive_object();
 
  private:
   friend TENSORBUS_API Shared share(const Message& message, const ShareOptions& options,

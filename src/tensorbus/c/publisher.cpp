@@ -91,20 +91,22 @@ tb_status tb_publisher_wait_for_subscribers(tb_publisher* publisher, uint32_t co
 tb_status tb_publisher_get_stats(const tb_publisher* publisher, tb_publisher_stats* stats) {
   return done([&] {
     const PublisherStats found = required(publisher, "publisher").publisher.stats();
-    give(&required(stats, "stats"), {.struct_size = 0,
-                                     .subscribers = found.subscribers,
-                                     .waiting = found.waiting,
-                                     .reserved = 0,
-                                     .sent = found.sent,
-                                     .delivered = found.delivered,
-                                     .dropped_depth = found.dropped_depth,
-                                     .dropped_held = found.dropped_held,
-                                     .dropped_unsent = found.dropped_unsent,
-                                     .timed_out = found.timed_out,
-                                     .waited = found.waited,
-                                     .bytes_copied = found.bytes_copied,
-                                     .bytes_in_flight = found.bytes_in_flight,
-                                     .bad_returns = found.bad_returns});
+    give(&required(stats, "stats"),
+         {.struct_size = 0,
+          .subscribers = found.subscribers,
+          .waiting = found.waiting,
+          .blocked_by = found.blocked_by,
+          .sent = found.sent,
+          .delivered = found.delivered,
+          .dropped_depth = found.dropped_depth,
+          .dropped_held = found.dropped_held,
+          .dropped_unsent = found.dropped_unsent,
+          .timed_out = found.timed_out,
+          .waited = found.waited,
+          .bytes_copied = found.bytes_copied,
+          .bytes_in_flight = found.bytes_in_flight,
+          .bad_returns = found.bad_returns,
+          .blocked_ns = static_cast<std::uint64_t>(found.blocked_for.count())});
   });
 }
 

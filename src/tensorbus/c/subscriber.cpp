@@ -18,6 +18,7 @@ namespace {
 SubscriberOptions options_of(const tb_subscriber_options& given) {
   return {.depth = given.depth,
           .max_held = given.max_held,
+          .reliable = given.best_effort == 0,
           .spin = timeout_of(given.spin_ns),
           .access = access_of(given.access),
           .type = type_of(given.type),

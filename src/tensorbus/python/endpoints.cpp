@@ -160,6 +160,8 @@ nb::dict stats_of(const PublisherStats& stats) {
   dict["bytes_in_flight"] = stats.bytes_in_flight;
   dict["subscribers"] = stats.subscribers;
   dict["bad_returns"] = stats.bad_returns;
+  dict["blocked_by"] = stats.blocked_by;
+  dict["blocked_ns"] = stats.blocked_for.count();
   return dict;
 }
 
@@ -267,12 +269,13 @@ void bind_subscriber(nb::module_& module) {
       .def(
           "__init__",
           [](Subscriber* self, const std::string& topic, const Participant& participant,
-             std::uint32_t depth, std::uint32_t max_held, double spin, Access access,
+             std::uint32_t depth, std::uint32_t max_held, bool reliable, double spin, Access access,
              const std::string& type, bool pin, int device) {
             const WithoutGil release;
             new (self) Subscriber(topic,
                                   {.depth = depth,
                                    .max_held = max_held,
+                                   .reliable = reliable,
                                    .spin = to_timeout(spin),
                                    .access = access,
                                    .type = type_of(type),
@@ -281,8 +284,8 @@ void bind_subscriber(nb::module_& module) {
                                   participant);
           },
           nb::arg("topic"), nb::arg("participant"), nb::kw_only(), nb::arg("depth"),
-          nb::arg("max_held"), nb::arg("spin"), nb::arg("access"), nb::arg("type") = "",
-          nb::arg("pin") = false, nb::arg("device") = -1)
+          nb::arg("max_held"), nb::arg("reliable"), nb::arg("spin"), nb::arg("access"),
+          nb::arg("type") = "", nb::arg("pin") = false, nb::arg("device") = -1)
       .def("receive", receive, nb::arg("timeout").none(),
            nb::sig("def receive(self, timeout: float | None) -> Sample | Outcome"),
            "A Sample, or the Outcome that says why there is none.")

@@ -39,6 +39,7 @@ Shared share_outgoing(Outgoing& outgoing, nb::bytes fields, std::uint32_t uses, 
         share(message, {.uses = uses, .ttl = to_timeout(ttl), .shared = shared}, participant));
   }
   outgoing.clear();
+  if (ttl) made->outlive_object();
   return std::move(*made);
 }
 

@@ -9,6 +9,7 @@ import pickle
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -172,6 +173,26 @@ def test_it_is_attached_in_any_process_any_number_of_times(elsewhere: Elsewhere)
 def test_the_owner_attaches_its_own() -> None:
     with tb.share(pattern(4)) as shared:
         assert seed_of(tb.attach(shared.handle, timeout=PATIENCE)) == 4
+
+
+def test_a_share_with_a_ttl_goes_on_without_its_object() -> None:
+    def handle_of(**options: Any) -> tb.Handle:
+        return tb.share(np.arange(3), **options).handle
+
+    lasting, once = handle_of(ttl=PATIENCE), handle_of(ttl=PATIENCE, uses=1)
+    for _ in range(2):
+        assert tb.attach(lasting).tolist() == [0, 1, 2]
+    assert tb.attach(once).tolist() == [0, 1, 2]
+    for ended in (once, handle_of(uses=1), handle_of(), handle_of(ttl=0.01)):
+        eventually(partial(has_ended, ended))
+
+
+def has_ended(handle: tb.Handle) -> bool:
+    try:
+        tb.attach(handle)
+    except tb.Closed:
+        return True
+    return False
 
 
 def test_what_is_closed_stays_with_who_has_it_and_refuses_who_comes(elsewhere: Elsewhere) -> None:

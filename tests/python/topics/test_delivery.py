@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tensorbus as tb
-from support.harness import PATIENCE, eventually, joined
+from support.harness import PATIENCE, Elsewhere, eventually, hear, joined, tell
 
 
 def drain(subscriber: tb.Subscriber) -> list[Any]:
@@ -158,6 +159,45 @@ def test_a_reliable_publisher_that_finds_no_room_gives_up_and_nobody_gets_it(
         assert full.receive().data == 2
         assert [other.receive(PATIENCE).data for _ in range(2)] == [0, 2]
         assert other.stats["missed"] == full.stats["missed"] == 0
+
+
+def _hold_a_subscriber(reliable: bool) -> None:
+    with tb.Subscriber("topic", depth=1, reliable=reliable):
+        tell("ready")
+        hear()
+
+
+def test_a_stopped_viewer_does_not_hold_a_reliable_publisher_up(elsewhere: Elsewhere) -> None:
+    viewer = elsewhere.start(_hold_a_subscriber, False)
+    assert viewer.hear() == "ready"
+    with joined(publisher={"depth": 64, "reliable": True}) as (publisher, recorder):
+        assert publisher.wait_for_subscribers(2, timeout=PATIENCE)
+        viewer.stop()
+        for number in range(60):
+            publisher.publish(number, timeout=0)
+        assert drain(recorder) == list(range(60))
+        assert publisher.stats["waited"] == 0
+        assert publisher.stats["dropped_depth"] == 59
+    viewer.kill()
+
+
+def test_a_stopped_subscriber_that_a_reliable_publisher_waits_for_is_named(
+    elsewhere: Elsewhere,
+) -> None:
+    idle = elsewhere.start(_hold_a_subscriber, True)
+    assert idle.hear() == "ready"
+    with tb.Publisher("topic", reliable=True) as publisher:
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        idle.stop()
+        publisher.publish(0)
+        name = Path(f"/proc/{idle.pid}/comm").read_text().strip()
+        with pytest.raises(tb.Timeout, match=rf"process {idle.pid} \({name}\) has had none for"):
+            publisher.publish(1, timeout=0.01)
+        assert publisher.stats["blocked_by"] == idle.pid
+        assert publisher.stats["blocked_ns"] >= 10_000_000
+        idle.kill()
+        eventually(lambda: publisher.stats["blocked_by"] == 0)
+        assert publisher.stats["blocked_ns"] == 0
 
 
 def test_the_timeout_of_the_publisher_is_the_default() -> None:

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <csignal>
@@ -70,6 +71,47 @@ TEST_F(Reliable, a_publisher_that_gives_up_has_given_nobody_the_sample) {
   EXPECT_EQ(published.sequence, 2U);
   EXPECT_EQ(next_seeds(roomy, 1), Seeds{99});
   EXPECT_EQ(roomy.stats().missed, 0U);
+}
+
+TEST_F(Reliable, a_subscriber_that_is_not_is_never_waited_for) {
+  Subscriber viewer("topic", {.depth = 1, .reliable = false}, borrower);
+  ASSERT_EQ(publisher.wait_for_subscribers(2, kLong), Outcome::kDone);
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    publish_patterns(publisher, seed, 1);
+    EXPECT_EQ(next_seeds(subscriber, 1), Seeds{seed});
+  }
+  EXPECT_EQ(next_seeds(viewer, 1), Seeds{9});
+  EXPECT_EQ(viewer.stats().missed, 9U);
+  EXPECT_EQ(subscriber.stats().missed, 0U);
+  EXPECT_EQ(publisher.stats().dropped_depth, 9U);
+  EXPECT_EQ(publisher.stats().waited, 0U);
+}
+
+TEST_F(Reliable, a_subscriber_that_is_not_and_holds_all_it_may_is_never_waited_for) {
+  Subscriber viewer("topic", {.max_held = 1, .reliable = false}, borrower);
+  ASSERT_EQ(publisher.wait_for_subscribers(2, kLong), Outcome::kDone);
+  publish_patterns(publisher, 0, 1);
+  Sample held;
+  ASSERT_EQ(viewer.receive(held, kLong), Outcome::kDone);
+  EXPECT_EQ(next_seeds(subscriber, 1), Seeds{0});
+  for (std::uint64_t seed = 1; seed < 10; ++seed) {
+    publish_patterns(publisher, seed, 1);
+    EXPECT_EQ(next_seeds(subscriber, 1), Seeds{seed});
+  }
+  EXPECT_EQ(publisher.stats().waited, 0U);
+}
+
+TEST_F(Reliable, a_publisher_names_the_process_that_it_waits_for) {
+  EXPECT_EQ(publisher.stats().blocked_by, 0U);
+  publish_patterns(publisher, 0, 2);
+  EXPECT_EQ(publisher.stats().blocked_by, 0U);  // nothing waits for room
+  Message message;
+  EXPECT_EQ(publisher.publish(message, 10ms).outcome, Outcome::kTimedOut);
+  EXPECT_EQ(publisher.stats().blocked_by, static_cast<std::uint32_t>(::getpid()));
+  EXPECT_GE(publisher.stats().blocked_for, 10ms);
+  EXPECT_EQ(next_seeds(subscriber, 1), Seeds{0});
+  EXPECT_EQ(publisher.stats().blocked_by, 0U);
+  EXPECT_EQ(publisher.stats().blocked_for, 0ns);
 }
 
 TEST_F(Reliable, a_loan_outlives_a_publish_that_gave_up) {

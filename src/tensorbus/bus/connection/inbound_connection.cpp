@@ -213,6 +213,10 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
     return refuse(asked.link, Code::kTypeMismatch,
                   *why + "\nThe publisher's type:\n" + theirs.substr(0, link::kMostDefinition));
   }
+  const link::Borrower borrower{.grant = grant,
+                                .reliable = asked.best_effort == 0,
+                                .pid = static_cast<std::uint32_t>(
+                                    platform::peer_credentials(connection_.channel()->fd()).pid)};
   const link::LinkLimits limits = publisher->limits_of({asked.depth, asked.max_held});
   memory::PeerCharge charge;
   try {
@@ -236,14 +240,14 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
                                                  .returns = geometry.returns,
                                                  .max_held = adopted.link->limits().max_held,
                                                  .wake_slot = publisher->wake_slot(),
-                                                 .reliable = publisher->options().reliable,
+                                                 .reliable = adopted.link->borrower().reliable,
                                                  .next_sequence = adopted.next_sequence},
                                   std::move(fds));
       adopted.link->close_descriptor();
       platform::kill_point("accepted.sent");
     };
     entry->second.link =
-        publisher->adopt(limits, std::move(waker), segments_, grant, announce).link;
+        publisher->adopt(limits, std::move(waker), segments_, borrower, announce).link;
     if (entry->second.link) return;
     end_link(entry);
     refuse(asked.link, Code::kClosed, "the publisher is closed");

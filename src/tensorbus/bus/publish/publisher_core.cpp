@@ -13,6 +13,10 @@ std::uint32_t clamped(std::uint32_t value, std::uint32_t most) {
   return std::clamp<std::uint32_t>(value, 1, most);
 }
 
+bool blocks(const std::shared_ptr<link::OwnerLink>& link) {
+  return link->borrower().reliable && link->room() != link::OwnerLink::Room::kYes;
+}
+
 }  // namespace
 
 PublisherCore::PublisherCore(std::string topic, std::uint32_t number,
@@ -33,6 +37,7 @@ Published PublisherCore::publish(OutgoingSample& sample, const platform::StopCon
     Outcome outcome = Outcome::kDone;
     while (outcome == Outcome::kDone && !closed_ && !all_have_room()) outcome = wait_for_room(stop);
     --stats_.waiting;
+    look_for_blocking();
     if (outcome == Outcome::kTimedOut) ++stats_.timed_out;
     if (outcome != Outcome::kDone) return {outcome};
   }
@@ -47,6 +52,7 @@ Outcome PublisherCore::wait_for_room(const platform::StopCondition& stop) {
   const auto has_room = [&] {
     const platform::MutexLock lock(mutex_);
     longest = longest_park();
+    look_for_blocking();
     return closed_ || all_have_room();
   };
   return stop.wait(has_room, [&](std::chrono::nanoseconds most) {
@@ -62,11 +68,20 @@ std::chrono::nanoseconds PublisherCore::longest_park() const {
 }
 
 bool PublisherCore::all_have_room() {
-  const auto has_room = [](const auto& link) {
-    return link->room() == link::OwnerLink::Room::kYes;
-  };
-  return std::ranges::all_of(links_, has_room) ||
-         (stop_broken_links() && std::ranges::all_of(links_, has_room));
+  return std::ranges::none_of(links_, blocks) ||
+         (stop_broken_links() && std::ranges::none_of(links_, blocks));
+}
+
+std::shared_ptr<link::OwnerLink> PublisherCore::still_blocking() {
+  const auto link = blocking_.link.lock();
+  return link && std::ranges::find(links_, link) != links_.end() && blocks(link) ? link : nullptr;
+}
+
+// For publish(), while it waits.
+void PublisherCore::look_for_blocking() {
+  if (still_blocking()) return;
+  const auto found = std::ranges::find_if(links_, blocks);
+  blocking_ = found == links_.end() ? Blocking{} : Blocking{*found, platform::Clock::now()};
 }
 
 // Stops links whose return ring is invalid: they get nothing new, and publish() ignores them. Their
@@ -88,10 +103,11 @@ bool PublisherCore::gets_nothing_more(const link::OwnerLink& link) const {
 }
 
 Published PublisherCore::push_to_all(OutgoingSample& sample) {
-  // What can fail comes first: then no subscriber has the sample. Only a reliable publisher must
-  // not skip a subscriber that cannot be given the memory. It has checked that all have room.
+  // What can fail comes first: then no subscriber has the sample. A link that cannot be given the
+  // memory is skipped, unless it is reliable. publish() has checked that reliable links have room.
   if (options_.reliable)
-    for (const auto& link : links_) link->prepare(sample.issued, sample.writer);
+    for (const auto& link : links_)
+      if (link->borrower().reliable) link->prepare(sample.issued, sample.writer);
   link::Entry entry = sample.entry;
   entry.sequence = next_sequence_;
   entry.timestamp_ns = platform::wall_clock_ns();
@@ -101,7 +117,7 @@ Published PublisherCore::push_to_all(OutgoingSample& sample) {
   const link::PublishedSample* const issued = sample.issued.get();
   std::uint32_t reached = 0;
   for (const auto& link : links_) {
-    if (!options_.reliable && link->room() != link::OwnerLink::Room::kYes) {
+    if (!link->borrower().reliable && link->room() != link::OwnerLink::Room::kYes) {
       stats_.dropped_depth += link->drop_until_room();
       if (link->room() != link::OwnerLink::Room::kYes) {
         ++stats_.dropped_held;
@@ -148,9 +164,10 @@ link::LinkLimits PublisherCore::limits_of(link::LinkLimits asked) const noexcept
 
 PublisherCore::Adopted PublisherCore::adopt(link::LinkLimits limits, link::Waker subscriber,
                                             std::shared_ptr<link::SegmentSender> segments,
-                                            memory::Grant grant, const Announce& announce) {
-  auto link =
-      std::make_shared<link::OwnerLink>(limits, std::move(subscriber), std::move(segments), grant);
+                                            link::Borrower borrower, const Announce& announce) {
+  borrower.reliable = borrower.reliable && options_.reliable;
+  auto link = std::make_shared<link::OwnerLink>(limits, std::move(subscriber), std::move(segments),
+                                                borrower);
   const platform::MutexLock lock(mutex_);
   if (closed_) return {};
   const std::size_t kept = std::min<std::size_t>(history_.size(), limits.depth);
@@ -253,6 +270,10 @@ PublisherStats PublisherCore::stats() {
   drain();
   const platform::MutexLock lock(mutex_);
   PublisherStats stats = stats_;
+  if (const auto link = still_blocking()) {
+    stats.blocked_by = link->borrower().pid;
+    stats.blocked_for = platform::Clock::now() - blocking_.since;
+  }
   stats.subscribers = static_cast<std::uint32_t>(links_.size());
   stats.bytes_in_flight = in_flight_.bytes();
   for (const auto& link : links_) stats.bad_returns += link->bad_returns();

@@ -68,10 +68,11 @@ class PublisherCore {
   // Tells the borrower about its link before publish() uses the link: later samples arrive even if
   // this process dies at once.
   using Announce = std::function<void(const Adopted&)>;
-  // Makes a link and puts the history into it, before the next publish() can run. The result is
-  // empty if the publisher is closed. If `announce` throws, there is no link.
+  // Makes a link and puts the history into it, before the next publish() can run. The link is
+  // reliable if the publisher and the borrower are. The result is empty if the publisher is closed.
+  // If `announce` throws, there is no link.
   Adopted adopt(link::LinkLimits limits, link::Waker subscriber,
-                std::shared_ptr<link::SegmentSender> segments, memory::Grant grant,
+                std::shared_ptr<link::SegmentSender> segments, link::Borrower borrower,
                 const Announce& announce);
   void set_notifier(const std::shared_ptr<link::OwnerLink>& link, platform::Fd notifier);
   // Stops a link after UNSUBSCRIBE or a death. Returns true if the borrower still has samples.
@@ -89,8 +90,15 @@ class PublisherCore {
 
  private:
   using Links = std::vector<std::shared_ptr<link::OwnerLink>>;
+  // The link for which publish() has waited for longest, and since when; null if there is none.
+  struct Blocking {
+    std::weak_ptr<link::OwnerLink> link;
+    platform::Clock::time_point since;
+  };
 
   bool all_have_room() TB_REQUIRES(mutex_);
+  std::shared_ptr<link::OwnerLink> still_blocking() TB_REQUIRES(mutex_);
+  void look_for_blocking() TB_REQUIRES(mutex_);
   bool stop_broken_links() TB_REQUIRES(mutex_);
   Outcome wait_for_room(const platform::StopCondition& stop) TB_REQUIRES(mutex_);
   Published push_to_all(OutgoingSample& sample) TB_REQUIRES(mutex_);
@@ -119,6 +127,7 @@ class PublisherCore {
   std::uint64_t next_sequence_ TB_GUARDED_BY(mutex_) = 0;
   std::atomic<bool> closed_{false};  // written under mutex_; relaxed: publish() checks again there
   PublisherStats stats_ TB_GUARDED_BY(mutex_);
+  Blocking blocking_ TB_GUARDED_BY(mutex_);
   const memory::PoolId pool_;  // last: made when nothing after it can throw
 };
 

@@ -338,6 +338,7 @@ void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
                                          .max_held = options_.max_held,
                                          .wake_slot = sleeper_.index(),
                                          .writable = asks_for() == memory::Grant::kWrite ? 1U : 0U,
+                                         .best_effort = options_.reliable ? 0U : 1U,
                                          .fingerprint = options_.type.fingerprint(),
                                          .topic = topic_,
                                          .type = definition_to_send(options_.type)},

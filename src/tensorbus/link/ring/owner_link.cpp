@@ -13,7 +13,7 @@ constexpr std::uint32_t kWriteAhead = 3;  // positions: their cache lines are fe
 }  // namespace
 
 OwnerLink::OwnerLink(LinkLimits limits, Waker subscriber, std::shared_ptr<SegmentSender> segments,
-                     memory::Grant grant)
+                     Borrower borrower)
     : limits_(limits),
       segment_(Geometry::for_link(limits.depth, limits.max_held)),
       samples_(segment_.slots()),
@@ -22,7 +22,7 @@ OwnerLink::OwnerLink(LinkLimits limits, Waker subscriber, std::shared_ptr<Segmen
       tokens_(segment_.geometry().slots),
       subscriber_(std::move(subscriber)),
       segments_(std::move(segments)),
-      grant_(grant) {}
+      borrower_(borrower) {}
 
 memory::PeerCost OwnerLink::cost_of(LinkLimits limits) noexcept {
   const Geometry geometry = Geometry::for_link(limits.depth, limits.max_held);
@@ -67,10 +67,11 @@ void OwnerLink::pass_segments(const PublishedRef& sample) {
   if (!sample) return;
   for (const memory::BlockRef& block : sample->blocks()) {
     if (block->segment() == last_segment_) continue;
-    segments_->ensure_sent(block->segment(), grant_);
+    segments_->ensure_sent(block->segment(), borrower_.grant);
     last_segment_ = block->segment();
   }
-  for (const memory::SegmentId file : sample->files()) segments_->ensure_sent(file, grant_);
+  for (const memory::SegmentId file : sample->files())
+    segments_->ensure_sent(file, borrower_.grant);
 }
 
 void OwnerLink::prepare(const PublishedRef& sample, const platform::GpuStream* writer) {

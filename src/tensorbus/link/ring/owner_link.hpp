@@ -18,19 +18,26 @@ struct LinkLimits {
   std::uint32_t max_held = 0;  // samples popped and not returned
 };
 
+// What an owner knows of a borrower.
+struct Borrower {
+  memory::Grant grant = memory::Grant::kRead;  // what it may do with the samples
+  bool reliable = false;                       // publish() waits until the link has room
+  std::uint32_t pid = 0;                       // as this process sees it
+};
+
 // The owner's end of a link: the samples it sends, the leases that come back, and the private
 // records of both. Not thread-safe: under the publisher's mutex.
 class OwnerLink {
  public:
-  // `grant`: what the subscriber may do with the samples.
   OwnerLink(LinkLimits limits, Waker subscriber, std::shared_ptr<SegmentSender> segments,
-            memory::Grant grant = memory::Grant::kRead);
+            Borrower borrower = {});
 
   // Returns what a link costs its owner: its rings, and their records.
   static memory::PeerCost cost_of(LinkLimits limits) noexcept;
 
   const LinkSegment& segment() const noexcept { return segment_; }
   LinkLimits limits() const noexcept { return limits_; }
+  const Borrower& borrower() const noexcept { return borrower_; }
   Waker& subscriber() noexcept { return subscriber_; }
 
   enum class Room { kYes, kRingFull, kAllHeld };
@@ -104,7 +111,7 @@ class OwnerLink {
       memory::SegmentId::none();  // the last segment that is known to be sent
   Waker subscriber_;
   std::shared_ptr<SegmentSender> segments_;
-  memory::Grant grant_;
+  const Borrower borrower_;
 };
 
 }  // namespace tensorbus::link

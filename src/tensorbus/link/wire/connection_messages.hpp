@@ -30,11 +30,13 @@ struct Subscribe {
   std::uint32_t max_held = 0;
   std::uint32_t wake_slot = 0;
   std::uint32_t writable = 0;     // 1: the subscriber also writes the memory of samples
+  std::uint32_t best_effort = 0;  // 1: a reliable publisher does not wait for the subscriber
   std::uint64_t fingerprint = 0;  // of the message type; 0: any type
   std::string topic;
   std::string type{};  // the definition, or the name if the definition exceeds kMostDefinition
   void visit(auto& archive) {
-    archive(link, publisher, depth, max_held, wake_slot, writable, fingerprint, topic, type);
+    archive(link, publisher, depth, max_held, wake_slot, writable, best_effort, fingerprint, topic,
+            type);
   }
 };
 

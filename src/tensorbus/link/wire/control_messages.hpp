@@ -42,10 +42,10 @@ inline constexpr std::tuple kControlMessages{
                           "participant, pid, wake slots, has pidfd, layout of shared memory", 1, 3,
                           "the sender's wake page, then its pidfd (a kernel may have none), then "
                           "its lineage (section 8; it may be left out)"},
-    ControlMessage<Subscribe>{
-        "SUBSCRIBE", "borrower", TakenBy::kInbound,
-        "link, publisher, depth, max_held, wake slot, writable, fingerprint, topic, type", 0, 1,
-        "a notifier, if the subscriber is polled"},
+    ControlMessage<Subscribe>{"SUBSCRIBE", "borrower", TakenBy::kInbound,
+                              "link, publisher, depth, max_held, wake slot, writable, best effort, "
+                              "fingerprint, topic, type",
+                              0, 1, "a notifier, if the subscriber is polled"},
     ControlMessage<Accepted>{"ACCEPTED", "owner", TakenBy::kOutbound,
                              "link, slots, returns, max_held, wake slot, reliable, next sequence",
                              1, 1, "the link segment"},
