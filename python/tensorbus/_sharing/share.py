@@ -66,7 +66,7 @@ def share(
     Args:
         data: a tensor, or what a message may be, see `tensorbus.Publisher.publish`.
         uses: so many may attach, then it is over; `None` for any number.
-        ttl: seconds after which it is over, whether anybody came or not. Until then it goes on, also
+        ttl: seconds after which it is over, whether anybody came or not; until then it goes on also
             without the returned object. `None`: until that object is closed or dropped.
         shared: who attaches with `access="shared"` may write to it, and all see that.
         stream: see `tensorbus.Publisher.publish`.
