@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tensorbus import _core
-from tensorbus._base.arguments import MOST_DEPTH, topic_name, whole_number
+from tensorbus._base.arguments import MOST_DEPTH, seconds, topic_name, whole_number
 from tensorbus._base.closing import Closing
 from tensorbus._base.device import stream_of
 from tensorbus._base.errors import Closed, Timeout
@@ -44,6 +44,7 @@ class Publisher(Closing):
 
     Raises:
         InvalidArgument: a topic that is no name, or a depth below 1.
+        TypeError: a timeout that is no number.
         MessageError: a message type that is no dataclass.
         Unsupported: a message type with a field that cannot travel.
         AccessDenied: a domain directory that others own or may write to.
@@ -74,7 +75,7 @@ class Publisher(Closing):
     ) -> None:
         self._topic = topic_name(topic)
         self._type = plan_or_none(message_type)
-        self._timeout = timeout
+        self._timeout = seconds("timeout", timeout)
         self._closed = False
         self._core = _core.Publisher(
             topic,
@@ -157,14 +158,18 @@ class Publisher(Closing):
         if timeout is None:
             timeout = self._timeout
         kind = type(data)
-        if (kind in TENSOR_CLASSES or kind is bytes) and stream is None and self._type is None:
-            told = self._core.publish_one(data, timeout)
-            if told is not None:
-                return self._subscribers(told)
-        outgoing, fields = flatten(data if self._type is None else self._type.checked(data))
-        if stream is not None:
-            outgoing.set_stream(stream_of(stream))
-        return self._subscribers(self._core.publish(outgoing, fields, timeout))
+        try:
+            if (kind in TENSOR_CLASSES or kind is bytes) and stream is None and self._type is None:
+                told = self._core.publish_one(data, timeout)
+                if told is not None:
+                    return self._subscribers(told)
+            outgoing, fields = flatten(data if self._type is None else self._type.checked(data))
+            if stream is not None:
+                outgoing.set_stream(stream_of(stream))
+            return self._subscribers(self._core.publish(outgoing, fields, timeout))
+        except TypeError:
+            seconds("timeout", timeout)  # if that was it, its error says what is expected
+            raise
 
     def _subscribers(self, told: int | Outcome) -> int:
         if isinstance(told, int):
@@ -177,7 +182,8 @@ class Publisher(Closing):
 
     def wait_for_subscribers(self, count: int = 1, timeout: float | None = None) -> bool:
         """Waits until at least `count` subscribers are connected; False after `timeout` seconds."""
-        outcome = self._core.wait_for_subscribers(whole_number("count", count, least=0), timeout)
+        limit = seconds("timeout", timeout)
+        outcome = self._core.wait_for_subscribers(whole_number("count", count, least=0), limit)
         if outcome is Outcome.CLOSED:
             raise Closed(f"the publisher of {self._topic!r} is closed")
         return outcome is Outcome.DONE

@@ -30,3 +30,42 @@ def test_wait_any_of_one_subscriber_takes_no_sample() -> None:
         with pytest.raises(TypeError, match=r"wait_any\(Subscriber\): expected a list"):
             tb.wait_any(subscriber)  # type: ignore[arg-type]
         assert subscriber.receive(PATIENCE).data == 7
+
+
+@pytest.mark.parametrize("name", ["jobs", "8"])
+def test_a_name_in_the_place_of_maxsize_says_how_a_name_is_given(name: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(f"A name is given as name={name!r}")):
+        tb.Queue(name)  # type: ignore[arg-type]
+
+
+def queue_call(name: str) -> Callable[[Any], object]:
+    def call(timeout: Any) -> object:
+        with tb.Queue() as jobs:
+            return getattr(jobs, name)(timeout=timeout)
+
+    return call
+
+
+WAITS: dict[str, Callable[[Any], object]] = {
+    "Publisher": lambda timeout: tb.Publisher("t", reliable=True, timeout=timeout),
+    "Subscriber": lambda timeout: tb.Subscriber("t", timeout=timeout),
+    "AsyncSubscriber": lambda timeout: tb.AsyncSubscriber("t", timeout=timeout),
+    "Client": lambda timeout: tb.Client("t", timeout=timeout),
+    "wait_any": lambda timeout: tb.wait_any([tb.Subscriber("t")], timeout),
+    "wait_for_subscribers": lambda value: tb.Publisher("t").wait_for_subscribers(timeout=value),
+    "wait_for_publishers": lambda value: tb.Subscriber("t").wait_for_publishers(timeout=value),
+    "Queue.open": lambda timeout: tb.Queue.open("jobs", timeout=timeout),
+    "get": queue_call("get"),
+    "join": queue_call("join"),
+    "receive": lambda timeout: tb.Subscriber("t").receive(timeout),
+    "publish": lambda timeout: tb.Publisher("t").publish(1, timeout=timeout),
+    "publish of bytes": lambda timeout: tb.Publisher("t").publish(b"", timeout=timeout),
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_a_timeout_that_is_no_number_is_told_with_its_name(name: str) -> None:
+    with pytest.raises(TypeError) as refusal:
+        WAITS[name]("5")
+    expected = "timeout='5': expected a number of seconds, as in timeout=5.0, or None"
+    assert str(refusal.value) == expected
