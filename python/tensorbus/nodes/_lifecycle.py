@@ -49,10 +49,17 @@ class Lifecycle:
     Args:
         node: its name.
         on_error: see `Failures`.
+        before: called before the first work is started; may raise.
         afterwards: called once, when it is closed and all work has ended.
     """
 
-    def __init__(self, node: str, on_error: str, afterwards: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        node: str,
+        on_error: str,
+        before: Callable[[], None],
+        afterwards: Callable[[], None],
+    ) -> None:
         self.closed: bool = False
         self.stopped: threading.Event = threading.Event()
         self.failures: Failures = Failures(node, on_error, self.stop)
@@ -64,6 +71,7 @@ class Lifecycle:
         self._wake: asyncio.Event | None = None
         self._ended: asyncio.Event | None = None
         self._threads_run = False
+        self._before = before
         self._afterwards = afterwards
         self._close_at_end = False
 
@@ -102,6 +110,7 @@ class Lifecycle:
         """Until `stop`. Then tasks are cancelled, work is closed, and threads have ended."""
         if self.in_loop:
             raise RuntimeError(f"node {self._node!r} runs already")
+        self._before()
         self._loop = asyncio.get_running_loop()
         self._wake, self._ended = asyncio.Event(), asyncio.Event()
         try:
@@ -135,6 +144,7 @@ class Lifecycle:
 
     def start_threads(self) -> None:
         if not self._threads_run and not self.stopped.is_set():
+            self._before()
             self._threads_run = True
             for work in list(self._work):
                 if work.mode == "sync":
@@ -251,6 +261,7 @@ class HasLifecycle:
         """Calls the callbacks until `stop`. Then they are cancelled, and threads have ended.
 
         Raises:
+            InvalidArgument: a value was given for a parameter that was not declared.
             Exception: the first of a callback, with `on_error="raise"`.
             RuntimeError: it runs already.
             Closed: the node is closed.
@@ -265,6 +276,7 @@ class HasLifecycle:
         raises `KeyboardInterrupt`.
 
         Raises:
+            InvalidArgument: a value was given for a parameter that was not declared.
             RuntimeError: something in it needs an event loop.
             Exception: the first of a callback, with `on_error="raise"`.
             Closed: the node is closed.

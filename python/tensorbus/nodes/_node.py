@@ -23,7 +23,7 @@ from tensorbus._tensors.library import Library
 from tensorbus._topics.publisher import Publisher
 from tensorbus._topics.subscriber import Subscriber
 from tensorbus.nodes._lifecycle import HasLifecycle, Lifecycle
-from tensorbus.nodes._parameters import Parameter, found
+from tensorbus.nodes._parameters import Parameter, check_all_declared, found
 from tensorbus.nodes._subscription import Subscription
 from tensorbus.nodes._threads import Place
 from tensorbus.nodes._timer import Timer
@@ -47,7 +47,7 @@ class Node(HasLifecycle):
         on_error: what an exception in a callback does, beside being logged: "log" nothing more;
             "stop" ends `run`; "raise" makes `run` raise it.
         parameters: values for `declare_parameter`, where neither the command line nor the
-            environment has one.
+            environment has one. Each must be declared before `run` or `spin`.
 
     Raises:
         InvalidArgument: a name that is none, or another `on_error`.
@@ -90,7 +90,7 @@ class Node(HasLifecycle):
         self.__publishers: dict[str, Publisher] = {}
         self.__subscriptions: list[Subscription] = []
         self.__closing: list[Closing] = []
-        self.__lifecycle = Lifecycle(name, on_error, self.__close_all)
+        self.__lifecycle = Lifecycle(name, on_error, self.__check_parameters, self.__close_all)
         super().__init__(name, self.__lifecycle)
         self.__listed: _core.NodeName | None = _core.NodeName(name, participant(domain))
 
@@ -327,6 +327,9 @@ class Node(HasLifecycle):
         parameter = found(self.__name, name, default, help, self.__given)
         self.__parameters[name] = parameter
         return parameter.value
+
+    def __check_parameters(self) -> None:
+        check_all_declared(self.__name, self.__given, self.__parameters)
 
     def __close_all(self) -> None:
         for closing in (*self.__subscriptions, *self.__publishers.values(), *self.__closing):
