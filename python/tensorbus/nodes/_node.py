@@ -174,13 +174,13 @@ class Node(HasLifecycle):
         Raises:
             InvalidArgument: another mode, a synchronous one without a callback, CPUs that are not
                 there.
-            TypeError: a coroutine function in mode "sync".
+            TypeError: a coroutine function in mode "sync", or a callback of other arguments.
             AccessDenied: the system grants no such priority; the message says what is missing.
             Timeout: nobody publishes the topic now, with `wait_for_topic=False`.
         """
         self.__lifecycle.check_open()
         if callback is not None or checked_mode(mode) == "sync":
-            callback = checked_callback(callback, checked_mode(mode))
+            callback = checked_callback(callback, checked_mode(mode), ("message", "header"))
         place = _place(mode, cpu_affinity, sched_priority)
         domain = options.setdefault("domain", self.__domain)
         if not wait_for_topic:
@@ -222,11 +222,11 @@ class Node(HasLifecycle):
 
         Raises:
             InvalidArgument: a period that is no number above 0, another mode.
-            TypeError: a coroutine function in mode "sync".
+            TypeError: a coroutine function in mode "sync", or a callback of other arguments.
             AccessDenied: see `create_subscriber`.
         """
         self.__lifecycle.check_open()
-        callback = checked_callback(callback, checked_mode(mode))
+        callback = checked_callback(callback, checked_mode(mode), ())
         place = _place(mode, cpu_affinity, sched_priority)
         timer = Timer(period, callback, skip=skip, mode=mode, failures=self.__lifecycle.failures)
         self.__lifecycle.add(timer, place)
@@ -261,7 +261,7 @@ class Node(HasLifecycle):
             InvalidArgument, TypeError, AccessDenied: see `create_subscriber`.
         """
         self.__lifecycle.check_open()
-        callback = checked_callback(callback, checked_mode(mode))
+        callback = checked_callback(callback, checked_mode(mode), ("request",))
         place = _place(mode, cpu_affinity, sched_priority)
         service = Service(
             topic_name(name),
