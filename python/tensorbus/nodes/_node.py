@@ -133,6 +133,7 @@ class Node(HasLifecycle):
                 stacklevel=2,
             )
             return self.__publishers[topic]
+        _refuse(options, "queue_size", "create_publisher", "depth")
         options.setdefault("domain", self.__domain)
         publisher = Publisher(topic, message_type, node=self.__name, **options)
         self.__publishers[topic] = publisher
@@ -181,6 +182,11 @@ class Node(HasLifecycle):
         self.__lifecycle.check_open()
         if callback is not None or checked_mode(mode) == "sync":
             callback = checked_callback(callback, checked_mode(mode), ("message", "header"))
+        _refuse(options, "depth", "create_subscriber", "queue_size")
+        if not isinstance(message_type, type) and callable(message_type):
+            raise InvalidArgument(
+                f"message_type={message_type!r}: expected a class. A callback is given as callback="
+            )
         place = _place(mode, cpu_affinity, sched_priority)
         domain = options.setdefault("domain", self.__domain)
         if not wait_for_topic:
@@ -335,6 +341,11 @@ class Node(HasLifecycle):
         for closing in (*self.__subscriptions, *self.__publishers.values(), *self.__closing):
             closing.close()
         self.__listed = None
+
+
+def _refuse(options: Mapping[str, Any], keyword: str, method: str, other: str) -> None:
+    if keyword in options:
+        raise TypeError(f"{method}({keyword}=...): use {other}=, which means the same here")
 
 
 def _check_topic(topic: str, domain: str | None) -> None:

@@ -69,3 +69,19 @@ def test_a_timeout_that_is_no_number_is_told_with_its_name(name: str) -> None:
         WAITS[name]("5")
     expected = "timeout='5': expected a number of seconds, as in timeout=5.0, or None"
     assert str(refusal.value) == expected
+
+
+def test_the_keywords_of_endpoints_that_a_node_spells_otherwise_are_named() -> None:
+    with tb.Node("n") as node:
+        with pytest.raises(TypeError, match=r"create_subscriber\(depth=\.\.\.\): use queue_size="):
+            node.create_subscriber("t", depth=1)
+        with pytest.raises(TypeError, match=r"create_publisher\(queue_size=\.\.\.\): use depth="):
+            node.create_publisher("t", queue_size=1)
+        with pytest.raises(tb.InvalidArgument, match="A callback is given as callback="):
+            node.create_subscriber("t", print)  # type: ignore[arg-type]
+        assert (node.publishers, node.subscribers) == ([], [])
+
+
+def test_sizes_as_several_arguments_are_told_to_be_one() -> None:
+    with tb.Publisher("t") as publisher, pytest.raises(tb.InvalidArgument, match=r"shape=\(2, 3\)"):
+        publisher.loan(2, 3)
