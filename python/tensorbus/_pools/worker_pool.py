@@ -6,6 +6,7 @@ import atexit
 import multiprocessing
 import os
 import queue
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -51,8 +52,8 @@ class WorkerPool:
         domain: see `tensorbus.participant`.
 
     Raises:
-        InvalidArgument: no worker, or devices that are no GPUs, and neither function has such a
-            parameter.
+        InvalidArgument: no worker, "gpu" instead of "cuda", or devices that are no GPUs, and
+            neither function has such a parameter.
         Exception: whatever pickling the functions raises.
 
     >>> with WorkerPool(len, workers=1) as pool:
@@ -256,6 +257,9 @@ def _devices(
         raise InvalidArgument("workers and devices: give one of them; each device has one worker")
     if isinstance(devices, str) or not devices:
         raise InvalidArgument(f"devices={devices!r}: expected a list of devices, at least one")
+    for device in devices:
+        if isinstance(device, str) and re.match("gpu|cuda", device, re.IGNORECASE):
+            ordinal_of(device)  # refuses "gpu" and "CUDA:0", which no library would know
     unknown = [device for device in devices if not str(device).startswith("cuda")]
     if unknown and not any(takes_device(function) for function in functions):
         raise InvalidArgument(

@@ -85,3 +85,13 @@ def test_the_keywords_of_endpoints_that_a_node_spells_otherwise_are_named() -> N
 def test_sizes_as_several_arguments_are_told_to_be_one() -> None:
     with tb.Publisher("t") as publisher, pytest.raises(tb.InvalidArgument, match=r"shape=\(2, 3\)"):
         publisher.loan(2, 3)
+
+
+@pytest.mark.parametrize("device", ["gpu", "GPU:0", "CUDA", "Cuda:1", "cuda0"])
+def test_a_pool_refuses_what_is_nearly_the_name_of_a_gpu(device: str) -> None:
+    with pytest.raises(tb.InvalidArgument, match=re.escape(f"{device!r}: expected")):
+        tb.WorkerPool(on_device, devices=[device])
+
+
+def on_device(item: object, device: object) -> object:
+    return device
