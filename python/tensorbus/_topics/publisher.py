@@ -8,7 +8,7 @@ from tensorbus import _core
 from tensorbus._base.arguments import MOST_DEPTH, seconds, topic_name, whole_number
 from tensorbus._base.closing import Closing
 from tensorbus._base.device import stream_of
-from tensorbus._base.errors import Closed, Timeout
+from tensorbus._base.errors import Closed, InvalidArgument, Timeout
 from tensorbus._base.participant import participant
 from tensorbus._base.public import public
 from tensorbus._codec.fields import flatten
@@ -30,7 +30,7 @@ class Publisher(Closing):
         message_type: the class of all that is published, which inherits from `Message`.
         depth: how many samples wait for a subscriber that did not choose itself. When they are
             there, the oldest is dropped for a new one.
-        history: how many of the last samples a subscriber gets that comes later.
+        history: how many of the last samples a subscriber gets that comes later, at most `depth`.
         reliable: drop nothing; a full subscriber makes `publish` wait.
         shared: subscribers with `access="shared"` may write to what is published here, and to the
             loans of this process's other shared publishers.
@@ -43,7 +43,7 @@ class Publisher(Closing):
         node: the node's name that `list_topics` shows; `Node.create_publisher` says its own.
 
     Raises:
-        InvalidArgument: a topic that is no name, or a depth below 1.
+        InvalidArgument: a topic that is no name, a depth below 1, or a history above `depth`.
         TypeError: a timeout that is no number.
         MessageError: a message type that is no dataclass.
         Unsupported: a message type with a field that cannot travel.
@@ -77,11 +77,18 @@ class Publisher(Closing):
         self._type = plan_or_none(message_type)
         self._timeout = seconds("timeout", timeout)
         self._closed = False
+        depth = whole_number("depth", depth, least=1, most=MOST_DEPTH)
+        history = whole_number("history", history, least=0, most=MOST_DEPTH)
+        if history > depth:
+            raise InvalidArgument(
+                f"history={history}: a new subscriber gets at most depth={depth} samples, unless "
+                f"it chooses a depth itself; give depth={history} or more"
+            )
         self._core = _core.Publisher(
             topic,
             participant(domain),
-            depth=whole_number("depth", depth, least=1, most=MOST_DEPTH),
-            history=whole_number("history", history, least=0),
+            depth=depth,
+            history=history,
             reliable=reliable,
             shared=shared,
             isolated=isolated,

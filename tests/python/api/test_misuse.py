@@ -95,3 +95,16 @@ def test_a_pool_refuses_what_is_nearly_the_name_of_a_gpu(device: str) -> None:
 
 def on_device(item: object, device: object) -> object:
     return device
+
+
+def test_a_history_that_depth_would_cut_is_refused_and_one_that_it_holds_comes_whole() -> None:
+    with pytest.raises(
+        tb.InvalidArgument, match=r"history=10: .* depth=8 .* give depth=10 or more"
+    ):
+        tb.Publisher("t", history=10)
+    with tb.Publisher("t", history=10, depth=10) as publisher:
+        for number in range(20):
+            publisher.publish(number)
+        with tb.Subscriber("t", timeout=PATIENCE) as subscriber:
+            got = [subscriber.receive().data for _ in range(10)]
+        assert got == list(range(10, 20))
