@@ -17,6 +17,7 @@ from multiprocessing.context import BaseContext
 from typing import Any
 
 from tensorbus._base.arguments import seconds, whole_number
+from tensorbus._base.closing import cannot_pickle
 from tensorbus._base.device import ordinal_of
 from tensorbus._base.errors import Forked, InvalidArgument, Timeout
 from tensorbus._base.public import public, renamed
@@ -224,6 +225,9 @@ class WorkerPool:
         if self._process != os.getpid():
             raise Forked("a worker pool is of the process that made it: the child makes its own")
         return self._manager
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise cannot_pickle(self, "the child makes its own")
 
     def __enter__(self) -> WorkerPool:
         return self

@@ -23,6 +23,8 @@ from tensorbus._tensors.library import Library, library_or_none
 class Shared(Closing):
     """Keeps tensors for whoever has the handle, until it is closed. Made by `tensorbus.share`."""
 
+    _in_a_child = "send its handle"
+
     def __init__(self, core: _core.Shared) -> None:
         self._core = core
         self._handle = Handle(core.handle.bytes())

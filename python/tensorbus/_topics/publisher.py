@@ -59,6 +59,8 @@ class Publisher(Closing):
     0
     """
 
+    _in_a_child = "open the topic in the child"
+
     def __init__(
         self,
         topic: str,

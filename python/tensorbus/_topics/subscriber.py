@@ -74,6 +74,8 @@ class Subscriber(Closing):
     {'id': 7}
     """
 
+    _in_a_child = "open the topic in the child"
+
     @renamed(as_="library")
     def __init__(
         self,

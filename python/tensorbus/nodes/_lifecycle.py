@@ -6,10 +6,11 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tensorbus._aio.callbacks import Mode
 from tensorbus._aio.failures import Failures
+from tensorbus._base.closing import cannot_pickle
 from tensorbus._base.errors import Closed
 from tensorbus.nodes._run import EndedBySigterm
 from tensorbus.nodes._threads import Place, Threads
@@ -302,6 +303,9 @@ class HasLifecycle:
         """
         self.__lifecycle.check_all_sync("close_sync()")
         self.__lifecycle.close_sync()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise cannot_pickle(self, "make the node in the child")
 
     def __enter__(self) -> Self:
         return self

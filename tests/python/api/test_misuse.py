@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import pickle
 import re
 from collections.abc import Callable
 from typing import Any
@@ -108,3 +110,32 @@ def test_a_history_that_depth_would_cut_is_refused_and_one_that_it_holds_comes_w
         with tb.Subscriber("t", timeout=PATIENCE) as subscriber:
             got = [subscriber.receive().data for _ in range(10)]
         assert got == list(range(10, 20))
+
+
+def received() -> tb.Sample:
+    with tb.Publisher("t", history=1) as publisher, tb.Subscriber("t") as subscriber:
+        publisher.publish(7)
+        return subscriber.receive(PATIENCE)
+
+
+OF_ONE_PROCESS: dict[str, tuple[Callable[[], Any], str]] = {
+    "Publisher": (lambda: tb.Publisher("t"), "open the topic in the child"),
+    "Subscriber": (lambda: tb.Subscriber("t"), "open the topic in the child"),
+    "AsyncSubscriber": (lambda: tb.AsyncSubscriber("t"), "open the topic in the child"),
+    "Node": (lambda: tb.Node("n"), "make the node in the child"),
+    "Client": (lambda: tb.Client("s"), "make it in the child"),
+    "Shared": (lambda: tb.share(b""), "send its handle"),
+    "Sample": (received, "send its data; to keep a copy here, use sample.copy()"),
+}
+
+
+@pytest.mark.parametrize("name", OF_ONE_PROCESS)
+def test_what_is_of_one_process_says_what_to_do_instead_of_pickling_it(name: str) -> None:
+    make, instead = OF_ONE_PROCESS[name]
+    made = make()
+    with pytest.raises(TypeError) as refusal:
+        pickle.dumps({"it": made})
+    assert str(refusal.value) == f"cannot pickle {name!r} object: {instead}"
+    context = multiprocessing.get_context("spawn")
+    with pytest.raises(TypeError, match=re.escape(instead)):
+        context.Process(target=print, args=(made,)).start()
