@@ -15,6 +15,8 @@ with tb.Subscriber("camera/image") as subscriber:      # in another
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from tensorbus._base.errors import (
@@ -189,7 +191,16 @@ registrars["message"] = lambda: _imported("tensorbus.messages")
 
 def __getattr__(name: str) -> object:
     if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = sys.modules[__name__]
+        text = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(text, name=name, obj=module)
     found: object = getattr(_imported(_LATER[name]), name)
     globals()[name] = found
     return found
+
+
+def __dir__() -> list[str]:
+    """All that is public, also what is imported on first use."""
+    submodules = {name for name, value in globals().items() if isinstance(value, ModuleType)}
+    own = {name for name in globals() if name.startswith("__")}
+    return sorted({*__all__, *(submodules - {"sys"}), *own})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from tensorbus._base.errors import InvalidArgument
@@ -20,12 +20,18 @@ def checked_mode(mode: object) -> Mode:
     raise InvalidArgument(f"mode={mode!r}: expected 'async' or 'sync'")
 
 
-def checked_callback(callback: object, mode: Mode) -> Callback:
+def checked_callback(
+    callback: object, mode: Mode, arguments: Sequence[str] | None = None
+) -> Callback:
     """A callback that can be called in that mode.
+
+    Args:
+        arguments: what it is called with, in words; None: the caller does not know.
 
     Raises:
         InvalidArgument: there is none.
-        TypeError: it cannot be called, or it is a coroutine function and nobody would await it.
+        TypeError: it cannot be called, not with so many arguments, or it is a coroutine function
+            and nobody would await it.
     """
     if callback is None:
         raise InvalidArgument(f"callback=None: mode={mode!r} needs one here")
@@ -35,7 +41,23 @@ def checked_callback(callback: object, mode: Mode) -> Callback:
         raise TypeError(
             f"{called(callback)} is a coroutine function: mode='sync' needs a plain one"
         )
+    if arguments is not None:
+        _check_arguments(callback, arguments)
     return callback
+
+
+def _check_arguments(callback: Callback, arguments: Sequence[str]) -> None:
+    try:
+        signature = inspect.signature(callback, follow_wrapped=False)
+    except (TypeError, ValueError):  # of a function in C that does not say
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        raise TypeError(
+            f"{called(callback)}{signature} cannot be called as "
+            f"callback({', '.join(arguments)}): {error}"
+        ) from None
 
 
 def is_coroutine_function(callback: Callback) -> bool:

@@ -48,9 +48,19 @@ def whole_number(name: str, value: object, *, least: int, most: int = MOST) -> i
 
 
 def seconds(name: str, value: float | None) -> float | None:
-    """A time to wait: at least 0, None if it never ends."""
-    if value is None or value >= _FOREVER:
-        return None
+    """A time to wait: at least 0, None if it never ends.
+
+    Raises:
+        TypeError: it is no number.
+        InvalidArgument: it is nan.
+    """
+    try:
+        if value is None or value >= _FOREVER:
+            return None
+    except TypeError:
+        raise TypeError(
+            f"{name}={value!r}: expected a number of seconds, as in {name}=5.0, or None"
+        ) from None
     if value != value:
         raise InvalidArgument(f"{name}=nan: expected seconds, or None")
     return max(value, 0.0)

@@ -42,6 +42,8 @@ class MappedFile(Closing):
     [7, 7, 7, 7, 7, 7]
     """
 
+    _in_a_child = "map the file in the child, or send its tensors"
+
     @renamed(as_="library")
     def __init__(
         self,

@@ -6,6 +6,7 @@ import atexit
 import multiprocessing
 import os
 import queue
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -16,6 +17,7 @@ from multiprocessing.context import BaseContext
 from typing import Any
 
 from tensorbus._base.arguments import seconds, whole_number
+from tensorbus._base.closing import cannot_pickle
 from tensorbus._base.device import ordinal_of
 from tensorbus._base.errors import Forked, InvalidArgument, Timeout
 from tensorbus._base.public import public, renamed
@@ -51,8 +53,8 @@ class WorkerPool:
         domain: see `tensorbus.participant`.
 
     Raises:
-        InvalidArgument: no worker, or devices that are no GPUs, and neither function has such a
-            parameter.
+        InvalidArgument: no worker, "gpu" instead of "cuda", or devices that are no GPUs, and
+            neither function has such a parameter.
         Exception: whatever pickling the functions raises.
 
     >>> with WorkerPool(len, workers=1) as pool:
@@ -224,6 +226,9 @@ class WorkerPool:
             raise Forked("a worker pool is of the process that made it: the child makes its own")
         return self._manager
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise cannot_pickle(self, "the child makes its own")
+
     def __enter__(self) -> WorkerPool:
         return self
 
@@ -256,6 +261,9 @@ def _devices(
         raise InvalidArgument("workers and devices: give one of them; each device has one worker")
     if isinstance(devices, str) or not devices:
         raise InvalidArgument(f"devices={devices!r}: expected a list of devices, at least one")
+    for device in devices:
+        if isinstance(device, str) and re.match("gpu|cuda", device, re.IGNORECASE):
+            ordinal_of(device)  # refuses "gpu" and "CUDA:0", which no library would know
     unknown = [device for device in devices if not str(device).startswith("cuda")]
     if unknown and not any(takes_device(function) for function in functions):
         raise InvalidArgument(

@@ -40,6 +40,7 @@ class Queue(Closing):
         domain: see `tensorbus.participant`.
 
     Raises:
+        TypeError: a name for `maxsize`.
         InvalidArgument: a `maxsize` that is no whole number, or a name that is none.
 
     >>> import numpy as np
@@ -58,6 +59,11 @@ class Queue(Closing):
         shared: bool = False,
         domain: str | None = None,
     ) -> None:
+        if isinstance(maxsize, str):
+            raise TypeError(
+                f"maxsize={maxsize!r}: expected a whole number. A name is given as "
+                f"name={maxsize!r}; an existing queue is opened with Queue.open({maxsize!r})"
+            )
         home = participant(domain)
         self._join(
             _core.Queue(
@@ -85,7 +91,7 @@ class Queue(Closing):
         """
         home = participant(domain)
         opened = cls.__new__(cls)
-        opened._join(_core.Queue.open(name, timeout, home), home.domain)
+        opened._join(_core.Queue.open(name, seconds("timeout", timeout), home), home.domain)
         return opened
 
     def _join(self, core: _core.Queue, domain: str) -> None:
@@ -280,6 +286,7 @@ def _reopen(address: str, domain: str) -> Queue:
 def _wait(block: bool, timeout: float | None) -> float | None:
     if not block:
         return 0.0
+    limit = seconds("timeout", timeout)
     if timeout is not None and timeout < 0:
         raise ValueError("'timeout' must be a non-negative number")
-    return seconds("timeout", timeout)
+    return limit

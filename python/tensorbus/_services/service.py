@@ -34,6 +34,8 @@ class Service(Closing):
     as long as that lives.
     """
 
+    _in_a_child = "make the node in the child"
+
     def __init__(
         self,
         name: str,

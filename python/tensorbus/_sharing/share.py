@@ -26,6 +26,8 @@ class Shared(Closing):
     Without a `ttl`, the share is closed when the last reference to this object is dropped.
     """
 
+    _in_a_child = "send its handle"
+
     def __init__(self, core: _core.Shared) -> None:
         self._core = core
         self._handle = Handle(core.handle.bytes())

@@ -22,6 +22,10 @@ def tensor_in(allocate: Allocate, shape: Any, dtype: Any, like: Any, device: Any
         raise InvalidArgument(f"like={type(like).__name__}: a tensor is needed")
     if dtype is None and like is None:
         raise InvalidArgument("a new tensor needs a dtype, or a tensor to be like")
+    if isinstance(dtype, int):
+        raise InvalidArgument(
+            f"dtype={dtype!r}: sizes are one argument, as in shape=({shape}, {dtype})"
+        )
     sizes = like.shape if shape is None and like is not None else shape
     if sizes is None:
         raise InvalidArgument("a new tensor needs a shape, or a tensor to be like")

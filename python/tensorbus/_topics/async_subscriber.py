@@ -53,6 +53,8 @@ class AsyncSubscriber(Closing):
     {'id': 8}
     """
 
+    _in_a_child = "open the topic in the child"
+
     @renamed(as_="library")
     def __init__(
         self,

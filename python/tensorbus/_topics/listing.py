@@ -6,6 +6,7 @@ import warnings
 from dataclasses import dataclass
 
 from tensorbus import _core
+from tensorbus._base.arguments import seconds
 from tensorbus._base.participant import participant
 from tensorbus._base.public import public
 from tensorbus._core import Outcome, Participant
@@ -89,14 +90,14 @@ def wait_for_topic(name: str, timeout: float | None = None, domain: str | None =
     Warns if processes of this user are on another bus then (docs/doctor.md).
     """
     home = participant(domain)
-    return _found(_core.wait_for_topic(name, timeout, home), home)
+    return _found(_core.wait_for_topic(name, seconds("timeout", timeout), home), home)
 
 
 @public
 def wait_for_node(name: str, timeout: float | None = None, domain: str | None = None) -> bool:
     """Waits until there is a node of this name; False, and warns, like `wait_for_topic`."""
     home = participant(domain)
-    return _found(_core.wait_for_node(name, timeout, home), home)
+    return _found(_core.wait_for_node(name, seconds("timeout", timeout), home), home)
 
 
 def _found(outcome: Outcome, home: Participant) -> bool:

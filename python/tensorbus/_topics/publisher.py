@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tensorbus import _core
-from tensorbus._base.arguments import MOST_DEPTH, topic_name, whole_number
+from tensorbus._base.arguments import MOST_DEPTH, seconds, topic_name, whole_number
 from tensorbus._base.closing import Closing
 from tensorbus._base.device import stream_of
-from tensorbus._base.errors import Closed, Timeout
+from tensorbus._base.errors import Closed, InvalidArgument, Timeout
 from tensorbus._base.participant import participant
 from tensorbus._base.public import public
 from tensorbus._codec.fields import flatten
@@ -38,7 +38,7 @@ class Publisher(Closing):
         message_type: the class of all that is published, which inherits from `Message`.
         depth: how many samples wait for a subscriber that did not choose itself. When they are
             there, the oldest is dropped for a new one.
-        history: how many of the last samples a subscriber gets that comes later.
+        history: how many of the last samples a subscriber gets that comes later, at most `depth`.
         reliable: drop nothing; a full subscriber makes `publish` wait, unless it subscribed with
             `reliable=False`.
         shared: subscribers with `access="shared"` may write to what is published here, and to the
@@ -52,7 +52,8 @@ class Publisher(Closing):
         node: the node's name that `list_topics` shows; `Node.create_publisher` says its own.
 
     Raises:
-        InvalidArgument: a topic that is no name, or a depth below 1.
+        InvalidArgument: a topic that is no name, a depth below 1, or a history above `depth`.
+        TypeError: a timeout that is no number.
         MessageError: a message type that is no dataclass.
         Unsupported: a message type with a field that cannot travel.
         AccessDenied: a domain directory that others own or may write to.
@@ -66,6 +67,8 @@ class Publisher(Closing):
     0
     0
     """
+
+    _in_a_child = "open the topic in the child"
 
     def __init__(
         self,
@@ -83,13 +86,20 @@ class Publisher(Closing):
     ) -> None:
         self._topic = topic_name(topic)
         self._type = plan_or_none(message_type)
-        self._timeout = timeout
+        self._timeout = seconds("timeout", timeout)
         self._closed = False
+        depth = whole_number("depth", depth, least=1, most=MOST_DEPTH)
+        history = whole_number("history", history, least=0, most=MOST_DEPTH)
+        if history > depth:
+            raise InvalidArgument(
+                f"history={history}: a new subscriber gets at most depth={depth} samples, unless "
+                f"it chooses a depth itself; give depth={history} or more"
+            )
         self._core = _core.Publisher(
             topic,
             participant(domain),
-            depth=whole_number("depth", depth, least=1, most=MOST_DEPTH),
-            history=whole_number("history", history, least=0),
+            depth=depth,
+            history=history,
             reliable=reliable,
             shared=shared,
             isolated=isolated,
@@ -166,14 +176,18 @@ class Publisher(Closing):
         if timeout is None:
             timeout = self._timeout
         kind = type(data)
-        if (kind in TENSOR_CLASSES or kind is bytes) and stream is None and self._type is None:
-            told = self._core.publish_one(data, timeout)
-            if told is not None:
-                return self._subscribers(told)
-        outgoing, fields = flatten(data if self._type is None else self._type.checked(data))
-        if stream is not None:
-            outgoing.set_stream(stream_of(stream))
-        return self._subscribers(self._core.publish(outgoing, fields, timeout))
+        try:
+            if (kind in TENSOR_CLASSES or kind is bytes) and stream is None and self._type is None:
+                told = self._core.publish_one(data, timeout)
+                if told is not None:
+                    return self._subscribers(told)
+            outgoing, fields = flatten(data if self._type is None else self._type.checked(data))
+            if stream is not None:
+                outgoing.set_stream(stream_of(stream))
+            return self._subscribers(self._core.publish(outgoing, fields, timeout))
+        except TypeError:
+            seconds("timeout", timeout)  # if that was it, its error says what is expected
+            raise
 
     def _subscribers(self, told: int | Outcome) -> int:
         if isinstance(told, int):
@@ -193,7 +207,8 @@ class Publisher(Closing):
 
     def wait_for_subscribers(self, count: int = 1, timeout: float | None = None) -> bool:
         """Waits until at least `count` subscribers are connected; False after `timeout` seconds."""
-        outcome = self._core.wait_for_subscribers(whole_number("count", count, least=0), timeout)
+        limit = seconds("timeout", timeout)
+        outcome = self._core.wait_for_subscribers(whole_number("count", count, least=0), limit)
         if outcome is Outcome.CLOSED:
             raise Closed(f"the publisher of {self._topic!r} is closed")
         return outcome is Outcome.DONE

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensorbus import _core
+from tensorbus._base.closing import cannot_pickle
 from tensorbus._base.device import device_of, stream_of
 from tensorbus._base.errors import Unsupported
 from tensorbus._base.public import public
@@ -156,6 +157,9 @@ class Sample:
                 "tensor by itself, use .data"
             )
         return self.data
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise cannot_pickle(self, "send its data; to keep a copy here, use sample.copy()")
 
     def __repr__(self) -> str:
         core = self._core

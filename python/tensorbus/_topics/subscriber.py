@@ -11,6 +11,7 @@ from tensorbus._base.arguments import (
     MOST_HELD,
     Access,
     access_named,
+    seconds,
     topic_name,
     whole_number,
 )
@@ -61,6 +62,7 @@ class Subscriber(Closing):
 
     Raises:
         InvalidArgument: a topic that is no name, or an option out of range.
+        TypeError: a timeout that is no number.
         MessageError: a message type that is no dataclass.
         AccessDenied: a domain directory that others own or may write to.
         Unsupported: `pin` or `device`, and no GPU here that can do that.
@@ -74,6 +76,8 @@ class Subscriber(Closing):
     1
     {'id': 7}
     """
+
+    _in_a_child = "open the topic in the child"
 
     @renamed(as_="library")
     def __init__(
@@ -94,7 +98,7 @@ class Subscriber(Closing):
     ) -> None:
         self._topic = topic_name(topic)
         self._type = plan_or_none(message_type)
-        self._timeout = timeout
+        self._timeout = seconds("timeout", timeout)
         self._library = library_or_none(library)
         self._max_held = max_held
         self._closed = False
@@ -130,7 +134,11 @@ class Subscriber(Closing):
             OutOfMemory: there is no room for what is to be its own, with `device` or access
                 "private"; the sample is there again with the next call.
         """
-        result = self._core.receive(self._timeout if timeout is None else timeout)
+        try:
+            result = self._core.receive(self._timeout if timeout is None else timeout)
+        except TypeError:
+            seconds("timeout", timeout)  # if that was it, its error says what is expected
+            raise
         if isinstance(result, _core.Sample):
             return sample_of(result, self._library, self._type)
         self._raise_for(result)
@@ -225,7 +233,8 @@ class Subscriber(Closing):
 
     def wait_for_publishers(self, count: int = 1, timeout: float | None = None) -> bool:
         """Waits until at least `count` publishers are connected; False after `timeout` seconds."""
-        outcome = self._core.wait_for_publishers(whole_number("count", count, least=0), timeout)
+        limit = seconds("timeout", timeout)
+        outcome = self._core.wait_for_publishers(whole_number("count", count, least=0), limit)
         self._raise_for(outcome)
         return outcome is Outcome.DONE
 

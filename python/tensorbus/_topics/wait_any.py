@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable
 
 from tensorbus._base.arguments import seconds
+from tensorbus._base.closing import Closing
 from tensorbus._base.errors import InvalidArgument
 from tensorbus._base.public import public
 from tensorbus._topics.subscriber import Subscriber
@@ -33,6 +34,7 @@ def wait_any(subscribers: Iterable[Subscriber], timeout: float | None = None) ->
         Those that do, in the order given; none after `timeout`.
 
     Raises:
+        TypeError: one subscriber instead of a list.
         InvalidArgument: no subscriber, or something that is none.
 
     >>> from tensorbus import Publisher
@@ -43,6 +45,11 @@ def wait_any(subscribers: Iterable[Subscriber], timeout: float | None = None) ->
     0
     [7]
     """
+    # A subscriber can be iterated over, which takes its samples.
+    if isinstance(subscribers, Closing) or not isinstance(subscribers, Iterable):
+        raise TypeError(
+            f"wait_any({type(subscribers).__name__}): expected a list: write wait_any([subscriber])"
+        )
     watched = list(dict.fromkeys(subscribers))
     if not watched:
         raise InvalidArgument("subscribers=[]: there is nothing to wait for")

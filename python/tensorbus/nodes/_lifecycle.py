@@ -6,10 +6,11 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tensorbus._aio.callbacks import Mode
 from tensorbus._aio.failures import Failures
+from tensorbus._base.closing import cannot_pickle
 from tensorbus._base.errors import Closed
 from tensorbus.nodes._run import EndedBySigterm
 from tensorbus.nodes._threads import Place, Threads
@@ -49,10 +50,17 @@ class Lifecycle:
     Args:
         node: its name.
         on_error: see `Failures`.
+        before: called before the first work is started; may raise.
         afterwards: called once, when it is closed and all work has ended.
     """
 
-    def __init__(self, node: str, on_error: str, afterwards: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        node: str,
+        on_error: str,
+        before: Callable[[], None],
+        afterwards: Callable[[], None],
+    ) -> None:
         self.closed: bool = False
         self.stopped: threading.Event = threading.Event()
         self.failures: Failures = Failures(node, on_error, self.stop)
@@ -64,6 +72,7 @@ class Lifecycle:
         self._wake: asyncio.Event | None = None
         self._ended: asyncio.Event | None = None
         self._threads_run = False
+        self._before = before
         self._afterwards = afterwards
         self._close_at_end = False
 
@@ -102,6 +111,7 @@ class Lifecycle:
         """Until `stop`. Then tasks are cancelled, work is closed, and threads have ended."""
         if self.in_loop:
             raise RuntimeError(f"node {self._node!r} runs already")
+        self._before()
         self._loop = asyncio.get_running_loop()
         self._wake, self._ended = asyncio.Event(), asyncio.Event()
         try:
@@ -135,6 +145,7 @@ class Lifecycle:
 
     def start_threads(self) -> None:
         if not self._threads_run and not self.stopped.is_set():
+            self._before()
             self._threads_run = True
             for work in list(self._work):
                 if work.mode == "sync":
@@ -251,6 +262,7 @@ class HasLifecycle:
         """Calls the callbacks until `stop`. Then they are cancelled, and threads have ended.
 
         Raises:
+            InvalidArgument: a value was given for a parameter that was not declared.
             Exception: the first of a callback, with `on_error="raise"`.
             RuntimeError: it runs already.
             Closed: the node is closed.
@@ -265,6 +277,7 @@ class HasLifecycle:
         raises `KeyboardInterrupt`.
 
         Raises:
+            InvalidArgument: a value was given for a parameter that was not declared.
             RuntimeError: something in it needs an event loop.
             Exception: the first of a callback, with `on_error="raise"`.
             Closed: the node is closed.
@@ -290,6 +303,9 @@ class HasLifecycle:
         """
         self.__lifecycle.check_all_sync("close_sync()")
         self.__lifecycle.close_sync()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise cannot_pickle(self, "make the node in the child")
 
     def __enter__(self) -> Self:
         return self

@@ -23,7 +23,7 @@ from tensorbus._tensors.library import Library
 from tensorbus._topics.publisher import Publisher
 from tensorbus._topics.subscriber import Subscriber
 from tensorbus.nodes._lifecycle import HasLifecycle, Lifecycle
-from tensorbus.nodes._parameters import Parameter, found
+from tensorbus.nodes._parameters import Parameter, check_all_declared, found
 from tensorbus.nodes._subscription import Subscription
 from tensorbus.nodes._threads import Place
 from tensorbus.nodes._timer import Timer
@@ -47,7 +47,7 @@ class Node(HasLifecycle):
         on_error: what an exception in a callback does, beside being logged: "log" nothing more;
             "stop" ends `run`; "raise" makes `run` raise it.
         parameters: values for `declare_parameter`, where neither the command line nor the
-            environment has one.
+            environment has one. Each must be declared before `run` or `spin`.
 
     Raises:
         InvalidArgument: a name that is none, or another `on_error`.
@@ -90,7 +90,7 @@ class Node(HasLifecycle):
         self.__publishers: dict[str, Publisher] = {}
         self.__subscriptions: list[Subscription] = []
         self.__closing: list[Closing] = []
-        self.__lifecycle = Lifecycle(name, on_error, self.__close_all)
+        self.__lifecycle = Lifecycle(name, on_error, self.__check_parameters, self.__close_all)
         super().__init__(name, self.__lifecycle)
         self.__listed: _core.NodeName | None = _core.NodeName(name, participant(domain))
 
@@ -133,6 +133,7 @@ class Node(HasLifecycle):
                 stacklevel=2,
             )
             return self.__publishers[topic]
+        _refuse(options, "queue_size", "create_publisher", "depth")
         options.setdefault("domain", self.__domain)
         publisher = Publisher(topic, message_type, node=self.__name, **options)
         self.__publishers[topic] = publisher
@@ -174,13 +175,18 @@ class Node(HasLifecycle):
         Raises:
             InvalidArgument: another mode, a synchronous one without a callback, CPUs that are not
                 there.
-            TypeError: a coroutine function in mode "sync".
+            TypeError: a coroutine function in mode "sync", or a callback of other arguments.
             AccessDenied: the system grants no such priority; the message says what is missing.
             Timeout: nobody publishes the topic now, with `wait_for_topic=False`.
         """
         self.__lifecycle.check_open()
         if callback is not None or checked_mode(mode) == "sync":
-            callback = checked_callback(callback, checked_mode(mode))
+            callback = checked_callback(callback, checked_mode(mode), ("message", "header"))
+        _refuse(options, "depth", "create_subscriber", "queue_size")
+        if not isinstance(message_type, type) and callable(message_type):
+            raise InvalidArgument(
+                f"message_type={message_type!r}: expected a class. A callback is given as callback="
+            )
         place = _place(mode, cpu_affinity, sched_priority)
         domain = options.setdefault("domain", self.__domain)
         if not wait_for_topic:
@@ -222,11 +228,11 @@ class Node(HasLifecycle):
 
         Raises:
             InvalidArgument: a period that is no number above 0, another mode.
-            TypeError: a coroutine function in mode "sync".
+            TypeError: a coroutine function in mode "sync", or a callback of other arguments.
             AccessDenied: see `create_subscriber`.
         """
         self.__lifecycle.check_open()
-        callback = checked_callback(callback, checked_mode(mode))
+        callback = checked_callback(callback, checked_mode(mode), ())
         place = _place(mode, cpu_affinity, sched_priority)
         timer = Timer(period, callback, skip=skip, mode=mode, failures=self.__lifecycle.failures)
         self.__lifecycle.add(timer, place)
@@ -261,7 +267,7 @@ class Node(HasLifecycle):
             InvalidArgument, TypeError, AccessDenied: see `create_subscriber`.
         """
         self.__lifecycle.check_open()
-        callback = checked_callback(callback, checked_mode(mode))
+        callback = checked_callback(callback, checked_mode(mode), ("request",))
         place = _place(mode, cpu_affinity, sched_priority)
         service = Service(
             topic_name(name),
@@ -328,10 +334,18 @@ class Node(HasLifecycle):
         self.__parameters[name] = parameter
         return parameter.value
 
+    def __check_parameters(self) -> None:
+        check_all_declared(self.__name, self.__given, self.__parameters)
+
     def __close_all(self) -> None:
         for closing in (*self.__subscriptions, *self.__publishers.values(), *self.__closing):
             closing.close()
         self.__listed = None
+
+
+def _refuse(options: Mapping[str, Any], keyword: str, method: str, other: str) -> None:
+    if keyword in options:
+        raise TypeError(f"{method}({keyword}=...): use {other}=, which means the same here")
 
 
 def _check_topic(topic: str, domain: str | None) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tensorbus._base.errors import InvalidArgument
 from tensorbus._base.public import public
 
+_NAME = r"[A-Za-z_]\w*"
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off")
 
@@ -39,7 +42,7 @@ def found(node: str, name: str, default: Any, help: str, given: Mapping[str, Any
     Raises:
         InvalidArgument: a name that is none, or a text that cannot be read as that type.
     """
-    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
+    if not re.fullmatch(_NAME, name, re.ASCII):
         raise InvalidArgument(f"parameter {name!r}: expected a name of letters, digits and _")
     for option in (f"--{node}.{name}", f"--{name}"):
         text = _on_command_line(option, sys.argv[1:])
@@ -56,6 +59,63 @@ def found(node: str, name: str, default: Any, help: str, given: Mapping[str, Any
     return Parameter(name, default, default, help, "default")
 
 
+def check_all_declared(
+    node: str, given: Mapping[str, Any], declared: Mapping[str, Parameter]
+) -> None:
+    """Refuses values for parameters that the node has not declared.
+
+    What names the node is an error. `--NAME=VALUE` and variables of the environment may be meant
+    for somebody else: one whose name is nearly that of a parameter with its default is a warning.
+
+    Raises:
+        InvalidArgument: a value of `Node(parameters=...)` or `--NODE.NAME=VALUE` that is for no
+            parameter of the node; the message says which name is nearest.
+    """
+    for name in given:
+        if name not in declared:
+            raise InvalidArgument(_unknown(node, f"parameters={{{name!r}: ...}}", name, declared))
+    for option, name in _options(f"--{node}."):
+        if name not in declared:
+            raise InvalidArgument(_unknown(node, f"{option}=...", name, declared))
+    prefix = variable_of(node, "")
+    variables = [
+        (variable, variable[len(prefix) :].lower())
+        for variable in os.environ
+        if variable.startswith(prefix)
+    ]
+    defaults = [name for name, found in declared.items() if found.source == "default"]
+    known = {name.lower() for name in declared}
+    for where, name in (*_options("--"), *variables):
+        if name.lower() not in known and _nearest(name, defaults):
+            text = _unknown(node, f"{where}=...", name, defaults)
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+
+def _unknown(node: str, where: str, name: str, declared: Iterable[str]) -> str:
+    nearest = _nearest(name, declared)
+    names = ", ".join(repr(each) for each in declared) or "none"
+    hint = f"did you mean {nearest!r}?" if nearest else f"its parameters: {names}"
+    return f"{where}: node {node!r} has declared no parameter {name!r}; {hint}"
+
+
+def _nearest(name: str, declared: Iterable[str]) -> str | None:
+    """
+    >>> _nearest("rte", ["gain", "rate"]), _nearest("fps", ["gain", "rate"])
+    ('rate', None)
+    """
+    return next(iter(difflib.get_close_matches(name, list(declared), 1, 0.7)), None)
+
+
+def _options(prefix: str) -> list[tuple[str, str]]:
+    """Of the command line: the options with this prefix and a name, and the name of each."""
+    options = [text.partition("=")[0] for text in _before_dashes(sys.argv[1:]) if "=" in text]
+    return [
+        (option, option[len(prefix) :])
+        for option in options
+        if option.startswith(prefix) and re.fullmatch(_NAME, option[len(prefix) :], re.ASCII)
+    ]
+
+
 def variable_of(node: str, name: str) -> str:
     """
     >>> variable_of("arm/left", "rate")
@@ -69,10 +129,12 @@ def _on_command_line(option: str, arguments: Sequence[str]) -> str | None:
     >>> _on_command_line("--rate", ["--rate=10", "x", "--rate=20", "--", "--rate=30"])
     '20'
     """
-    if "--" in arguments:
-        arguments = arguments[: arguments.index("--")]
-    texts = [text for text in arguments if text.startswith(option + "=")]
+    texts = [text for text in _before_dashes(arguments) if text.startswith(option + "=")]
     return texts[-1][len(option) + 1 :] if texts else None
+
+
+def _before_dashes(arguments: Sequence[str]) -> Sequence[str]:
+    return arguments[: arguments.index("--")] if "--" in arguments else arguments
 
 
 def _read(text: str, default: Any, where: str) -> Any:

@@ -30,6 +30,8 @@ class Subscription(Closing):
     What a slow callback leaves in the queue is dropped from its old end, and counted.
     """
 
+    _in_a_child = "make the node in the child"
+
     parallel = 1
 
     def __init__(

@@ -154,3 +154,28 @@ def test_an_array_without_numpy_says_what_to_do(elsewhere: Elsewhere) -> None:
         assert publisher.wait_for_subscribers(timeout=PATIENCE)
         publisher.publish(np.zeros(3))
         assert "pip install numpy" in other.hear()
+
+
+def test_all_public_names_complete_before_they_are_imported(elsewhere: Elsewhere) -> None:
+    def look() -> None:
+        import rlcompleter
+        import sys
+
+        import tensorbus as tb
+
+        assert set(tb.__all__) <= set(dir(tb))
+        assert "tensorbus.nodes" not in sys.modules
+        others = {name for name in dir(tb) if not name.startswith("_")} - set(tb.__all__)
+        assert all(type(getattr(tb, name)) is type(sys) for name in others), others
+        assert "sys" not in others
+        complete = rlcompleter.Completer({"tb": tb}).attr_matches
+        assert [match.partition("(")[0] for match in complete("tb.Qu")] == ["tb.Queue"]
+
+    elsewhere.run(look)
+
+
+def test_a_misspelt_name_is_told_with_the_module_that_has_the_right_one() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'Queu'") as missing:
+        tb.Queu  # noqa: B018
+    # Python's "Did you mean" is made of these two.
+    assert (missing.value.name, missing.value.obj) == ("Queu", tb)

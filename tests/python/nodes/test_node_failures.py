@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -151,3 +153,42 @@ def test_that_a_topic_is_missing_is_told_and_it_may_come_later(
 
     asyncio.run(main())
     assert len(caplog.records) == 1
+
+
+class Late:
+    def __call__(self, message: object) -> None: ...
+
+    async def method(self, message: object, header: object, third: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "callback",
+    [lambda: None, lambda message: None, lambda *, message: None, Late(), Late().method],
+)
+def test_a_callback_of_other_arguments_is_told_when_the_subscription_is_made(callback: Any) -> None:
+    with tb.Node("n") as node:
+        with pytest.raises(TypeError, match=r"cannot be called as callback\(message, header\): "):
+            node.create_subscriber("t", callback=callback)
+        assert node.subscribers == []
+
+
+def test_callbacks_of_timers_and_services_are_told_at_once() -> None:
+    with tb.Node("n") as node:
+        with pytest.raises(TypeError, match=r"cannot be called as callback\(\): missing"):
+            node.create_timer(1, lambda now: None)
+        with pytest.raises(TypeError, match=r"cannot be called as callback\(request\): too many"):
+            node.create_service("s", callback=lambda: None)
+
+
+def test_callbacks_that_can_be_called_so_are_taken() -> None:
+    @functools.wraps(lambda message: None)
+    def wrapper(*arguments: object) -> None: ...
+
+    node = tb.Node("n")
+    for number, callback in enumerate(
+        (print, wrapper, lambda message, header=None: 0, functools.partial(max, 1), dict)
+    ):
+        node.create_subscriber(f"t{number}", callback=callback)  # type: ignore[arg-type]
+    node.create_timer(1, functools.partial(print, 1))
+    node.create_service("sum", callback=sum)
+    asyncio.run(node.close())

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from typing import Any
 
 import pytest
 
 import tensorbus as tb
+from support.harness import PATIENCE
 
 
 def test_the_nearest_source_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,3 +89,59 @@ def test_names_and_defaults_are_checked(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(sys, "argv", ["program", "--value=1"])
         with pytest.raises(tb.InvalidArgument, match="expected a bool, int"):
             node.declare_parameter("value", object())
+
+
+def test_a_value_for_a_parameter_that_was_not_declared_ends_run_and_names_the_nearest() -> None:
+    async def main() -> None:
+        async with tb.Node("camera", parameters={"rte": 10.0}) as node:
+            assert node.declare_parameter("rate", 30.0) == 30.0
+            await node.run()
+
+    with pytest.raises(tb.InvalidArgument) as refusal:
+        asyncio.run(asyncio.wait_for(main(), PATIENCE))
+    assert str(refusal.value) == (
+        "parameters={'rte': ...}: node 'camera' has declared no parameter 'rte'; "
+        "did you mean 'rate'?"
+    )
+
+
+def test_an_option_of_the_node_that_was_not_declared_ends_spin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["program", "--camera.fps=5", "--other.rte=1"])
+    with tb.Node("camera") as node:
+        node.declare_parameter("rate", 30.0)
+        node.declare_parameter("gain", 1.0)
+        with pytest.raises(
+            tb.InvalidArgument, match=r"--camera\.fps=.*its parameters: 'rate', 'ga"
+        ):
+            node.spin(0)
+        node.declare_parameter("fps", 1)
+        assert not node.spin(0)
+
+
+@pytest.mark.parametrize("by", ["option", "variable"])
+def test_what_may_be_meant_for_a_parameter_is_a_warning(
+    by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if by == "option":
+        monkeypatch.setattr(sys, "argv", ["program", "--rte=5", "--verbose=1", "--", "--rat=1"])
+    else:
+        monkeypatch.setenv("TENSORBUS_NODE_CAMERA_RTE", "5")
+        monkeypatch.setenv("TENSORBUS_NODE_CAMERA_LEFT_SIZE", "5")
+    with tb.Node("camera") as node:
+        node.declare_parameter("rate", 30.0)
+        with pytest.warns(RuntimeWarning, match="did you mean 'rate'") as told:
+            assert not node.spin(0)
+    assert len(told) == 1
+
+
+def test_options_that_are_no_parameters_are_left_to_the_program(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["program", "--rates=5", "--rate=4", "file", "-x=1", "--y=1"])
+    with tb.Node("camera", parameters={"gain": 2.0}) as node:
+        assert node.declare_parameter("rate", 30.0) == 4
+        assert node.declare_parameter("gain", 1.0) == 2
+        assert not node.spin(0)
+    assert not recwarn.list

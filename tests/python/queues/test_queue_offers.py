@@ -109,7 +109,7 @@ def test_task_done_of_an_item_that_this_process_never_got_is_an_error() -> None:
             line.task_done()
 
 
-@pytest.mark.parametrize("maxsize", ["jobs", "8", 1.5, True, 2**32])
+@pytest.mark.parametrize("maxsize", [b"8", 1.5, True, 2**32])
 def test_a_maxsize_that_is_no_count_is_refused(maxsize: object) -> None:
     with pytest.raises(tb.InvalidArgument, match="maxsize="):
         tb.Queue(maxsize)  # type: ignore[arg-type]

@@ -30,6 +30,8 @@ class Publisher(Closing):
     (True, 1)
     """
 
+    _in_a_child = "open the topic in the child"
+
     def __init__(
         self,
         topic_name: str,

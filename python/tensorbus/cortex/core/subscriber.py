@@ -35,6 +35,8 @@ class Subscriber(Closing):
             otherwise they are logged. Nothing of theirs is delivered in either case.
     """
 
+    _in_a_child = "open the topic in the child"
+
     @renamed(as_="library")
     def __init__(
         self,
