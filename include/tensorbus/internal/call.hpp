@@ -2,9 +2,7 @@
 
 #include <tensorbus/c/status.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cstdint>
 #include <exception>
 #include <memory>
 #include <string>

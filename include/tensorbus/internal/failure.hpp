@@ -8,7 +8,6 @@
 #include <string>
 #include <tensorbus/error.hpp>
 #include <typeinfo>
-#include <utility>
 
 namespace tensorbus::inline v0 {
 namespace internal {

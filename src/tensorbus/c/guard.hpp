@@ -3,7 +3,6 @@
 #include <tensorbus/c/status.h>
 
 #include <new>
-#include <tensorbus/options.hpp>
 #include <tensorbus/stats.hpp>
 
 #include "tensorbus/platform/error.hpp"

@@ -4,10 +4,8 @@
 
 #include <atomic>
 #include <chrono>
-#include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "tensorbus/bus/listing.hpp"
 #include "tensorbus/bus/participant.hpp"

@@ -1,7 +1,4 @@
 #include <algorithm>
-#include <array>
-#include <limits>
-#include <string_view>
 
 #include "tensorbus/c/guard.hpp"
 #include "tensorbus/c/objects.hpp"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "tensorbus/platform/error.hpp"
 
 namespace tensorbus::bus {
 
