@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <string>
+#include <tensorbus/internal/tensors.hpp>
 #include <utility>
 
 #include "tensorbus/bus/listing.hpp"
@@ -98,7 +99,6 @@ inline MessageType type_of(const char* definition) {
 }
 Access access_of(std::int32_t access);
 Device device_of(std::int32_t device);
-std::int32_t number_of(const Device& device) noexcept;
 
 Layout layout_of(const tb_layout& layout);
 // Returns the message, valid as long as `message`. Takes over the keepers, also if it throws.
