@@ -14,7 +14,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from tensorbus import _core
-from tensorbus._pickling import pickler, torch_sharing
+from tensorbus._pickling import lending, pickler, torch_sharing
 from tensorbus._tensors import numpy_arrays, torch_tensors
 from tensorbus.multiprocessing import _keeper
 
