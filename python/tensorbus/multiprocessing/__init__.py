@@ -21,7 +21,8 @@ import multiprocessing
 
 from tensorbus.multiprocessing import connection, context, pool, queues, reductions
 from tensorbus.multiprocessing._keeper import get_ttl, set_ttl
-from tensorbus.multiprocessing.context import Process, default_context
+from tensorbus.multiprocessing.context import Process as Process
+from tensorbus.multiprocessing.context import default_context
 from tensorbus.multiprocessing.processes import (
     ProcessContext,
     ProcessException,
