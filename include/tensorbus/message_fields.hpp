@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <tensorbus/error.hpp>
+#include <tensorbus/id.hpp>
 #include <tensorbus/loan.hpp>
 #include <tensorbus/message.hpp>
 #include <tensorbus/message_struct.hpp>

@@ -12,6 +12,7 @@ thread_local std::array<char, 2048> last_message{};
 constexpr tb_status status_of(Code code) noexcept {
   return code == Code::kService ? TB_ERROR_SYSTEM : -1 - static_cast<tb_status>(code);
 }
+static_assert(status_of(Code::kTypeMismatch) == TB_ERROR_TYPE_MISMATCH);
 
 }  // namespace
 
