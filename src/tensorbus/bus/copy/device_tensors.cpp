@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-
 namespace tensorbus::bus {
 
 platform::GpuStream DeviceTensors::stream_of(const TensorView& view) {

@@ -1,6 +1,5 @@
 #include "tensorbus/bus/subscribe/sample.hpp"
 
-
 #include "tensorbus/bus/subscribe/sample_data.hpp"
 #include "tensorbus/platform/limits.hpp"
 
