@@ -54,23 +54,22 @@ class ArrayView {
 
 namespace internal {
 
+[[noreturn]] inline void refuse(const char* what, const std::string& why) {
+  throw Error(Code::kInvalidArgument, std::string("this ") + what + " " + why);
+}
+
 inline void require_type(const Layout& layout, DType dtype, const char* what) {
   if (layout.dtype != dtype)
-    throw Error(Code::kInvalidArgument, std::string("this ") + what + " is " +
-                                            std::string(name_of(layout.dtype)) + ", not " +
-                                            std::string(name_of(dtype)));
+    refuse(what,
+           "is " + std::string(name_of(layout.dtype)) + ", not " + std::string(name_of(dtype)));
 }
 inline void require_host(Device device, const char* what) {
   if (device.is_cuda())
-    throw Error(Code::kInvalidArgument,
-                std::string("this ") + what +
-                    " lies on a GPU: give data() to a kernel, the host cannot use it");
+    refuse(what, "lies on a GPU: give data() to a kernel, the host cannot use it");
 }
 inline void require_contiguous(const Layout& layout, const char* what) {
   if (!layout.is_contiguous())
-    throw Error(Code::kInvalidArgument, std::string("this ") + what +
-                                            " is not contiguous: use view(), or data() and "
-                                            "strides()");
+    refuse(what, "is not contiguous: use view(), or data() and strides()");
 }
 inline void require_alignment(const void* data, std::size_t alignment, const char* what) {
   if (reinterpret_cast<std::uintptr_t>(data) % alignment != 0)
@@ -83,9 +82,8 @@ ArrayView<T, Rank> array_view(T* first, const Layout& layout, const char* what) 
   require_type(layout, dtype_of<std::remove_const_t<T>>(), what);
   require_alignment(first, alignof(T), what);
   if (layout.shape.size() != Rank)
-    throw Error(Code::kInvalidArgument, std::string("this ") + what + " has " +
-                                            std::to_string(layout.shape.size()) +
-                                            " dimensions, not " + std::to_string(Rank));
+    refuse(what, "has " + std::to_string(layout.shape.size()) + " dimensions, not " +
+                     std::to_string(Rank));
   typename ArrayView<T, Rank>::Extents shape{};
   typename ArrayView<T, Rank>::Extents strides{};
   for (std::size_t axis = 0; axis < Rank; ++axis) {

@@ -66,9 +66,7 @@ class DeviceView {
 namespace internal {
 
 inline void require_cuda(Device device, const char* what) {
-  if (!device.is_cuda())
-    throw Error(Code::kInvalidArgument,
-                std::string("this ") + what + " lies in host memory: use as() or view()");
+  if (!device.is_cuda()) refuse(what, "lies in host memory: use as() or view()");
 }
 
 inline void require_success(cudaError_t error, const char* call) {

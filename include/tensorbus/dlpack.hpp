@@ -19,7 +19,6 @@
 #include <tensorbus/layout.hpp>
 #include <tensorbus/message.hpp>
 #include <tensorbus/tensor.hpp>
-#include <type_traits>
 #include <utility>
 
 namespace tensorbus::inline v0 {

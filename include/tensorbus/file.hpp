@@ -9,7 +9,6 @@
 #include <tensorbus/internal/call.hpp>
 #include <tensorbus/internal/file_ref.hpp>
 #include <tensorbus/tensor.hpp>
-#include <utility>
 #include <vector>
 
 namespace tensorbus::inline v0 {

@@ -92,10 +92,6 @@ inline std::int64_t counted(std::int64_t size) {
   return std::max<std::int64_t>(size, 1);
 }
 
-}  // namespace internal
-
-namespace internal {
-
 // Gives a layout the strides of contiguous(), and throws what that throws. Returns its span_of().
 inline ByteSpan lay_out_in_rows(Layout& layout) {
   const std::int64_t item = checked_item(layout.dtype, layout.shape.size());

@@ -3,7 +3,6 @@
 #include <tensorbus/c/listing.h>
 
 #include <chrono>
-#include <cstdint>
 #include <string>
 #include <tensorbus/id.hpp>
 #include <tensorbus/internal/call.hpp>

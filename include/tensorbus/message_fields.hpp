@@ -3,7 +3,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <tensorbus/error.hpp>
+#include <tensorbus/id.hpp>
 #include <tensorbus/loan.hpp>
 #include <tensorbus/message.hpp>
 #include <tensorbus/message_struct.hpp>
@@ -131,14 +131,20 @@ inline Value fields_of_record(std::string_view type, const Value& value) {
 template <typename T>
 struct Field;
 
-template <>
-struct Field<bool> {
-  static std::string spell() { return "bool"; }
-  static Value write(Outgoing&, bool value) { return value; }
-  static void read(const Incoming&, const Value& from, bool& to) {
-    if (!from.is<bool>()) throw_unexpected("bool");
-    to = from.as<bool>();
+// A type that a Value has, too. Field<T>::kName is its name.
+template <typename T>
+struct PlainField {
+  static std::string spell() { return Field<T>::kName; }
+  static Value write(Outgoing&, const T& value) { return value; }
+  static void read(const Incoming&, const Value& from, T& to) {
+    if (!from.is<T>()) throw_unexpected(Field<T>::kName);
+    to = from.as<T>();
   }
+};
+
+template <>
+struct Field<bool> : PlainField<bool> {
+  static constexpr const char* kName = "bool";
 };
 
 template <std::integral T>
@@ -175,23 +181,13 @@ struct Field<T> {
 };
 
 template <>
-struct Field<std::string> {
-  static std::string spell() { return "str"; }
-  static Value write(Outgoing&, const std::string& value) { return value; }
-  static void read(const Incoming&, const Value& from, std::string& to) {
-    if (!from.is<std::string>()) throw_unexpected("str");
-    to = from.as<std::string>();
-  }
+struct Field<std::string> : PlainField<std::string> {
+  static constexpr const char* kName = "str";
 };
 
 template <>
-struct Field<Value::Bytes> {
-  static std::string spell() { return "bytes"; }
-  static Value write(Outgoing&, const Value::Bytes& value) { return value; }
-  static void read(const Incoming&, const Value& from, Value::Bytes& to) {
-    if (!from.is<Value::Bytes>()) throw_unexpected("bytes");
-    to = from.as<Value::Bytes>();
-  }
+struct Field<Value::Bytes> : PlainField<Value::Bytes> {
+  static constexpr const char* kName = "bytes";
 };
 
 // Any value without tensors.
@@ -203,35 +199,26 @@ struct Field<Value> {
 };
 
 template <>
-struct Field<Value::Map> {
+struct Field<Value::Map> : PlainField<Value::Map> {
+  static constexpr const char* kName = "dict";
   static std::string spell() { return "dict<any,any>"; }
-  static Value write(Outgoing&, const Value::Map& value) { return value; }
-  static void read(const Incoming&, const Value& from, Value::Map& to) {
-    if (!from.is<Value::Map>()) throw_unexpected("dict");
-    to = from.as<Value::Map>();
-  }
+};
+
+// A tensor that Python receives as one of this library.
+template <typename T, TensorFlags library>
+struct LibraryField {
+  static Value write(Outgoing& to, const T& field) { return to.add(field, library); }
+  static void read(const Incoming& from, const Value& value, T& to) { to = from.at(value); }
 };
 
 template <>
-struct Field<ArrayField> {
+struct Field<ArrayField> : LibraryField<ArrayField, TensorFlags::kFromNumpy> {
   static std::string spell() { return "array"; }
-  static Value write(Outgoing& to, const ArrayField& field) {
-    return to.add(field, TensorFlags::kFromNumpy);
-  }
-  static void read(const Incoming& from, const Value& value, ArrayField& to) {
-    to = from.at(value);
-  }
 };
 
 template <>
-struct Field<TorchField> {
+struct Field<TorchField> : LibraryField<TorchField, TensorFlags::kFromTorch> {
   static std::string spell() { return "tensor"; }
-  static Value write(Outgoing& to, const TorchField& field) {
-    return to.add(field, TensorFlags::kFromTorch);
-  }
-  static void read(const Incoming& from, const Value& value, TorchField& to) {
-    to = from.at(value);
-  }
 };
 
 template <typename T>
@@ -330,9 +317,9 @@ void read_struct(const Incoming& from, const Value& value, Struct& to) {
 
 // The type as a definition refers to it: its name and its fingerprint.
 inline std::string reference_to(const MessageType& type) {
-  static constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text = std::string(type.name()) + "#";
-  for (int shift = 60; shift >= 0; shift -= 4) text += kDigits[(type.fingerprint() >> shift) & 15U];
+  for (int shift = 60; shift >= 0; shift -= 4)
+    text += kHexDigits[(type.fingerprint() >> shift) & 15U];
   return text;
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <string>
 #include <string_view>
 
 // Declares which fields of a struct are fields of a message. Used once for each struct, in the

@@ -13,7 +13,6 @@
 #include <tensorbus/internal/tensors.hpp>
 #include <tensorbus/options.hpp>
 #include <tensorbus/stats.hpp>
-#include <utility>
 
 namespace tensorbus::inline v0 {
 

@@ -152,11 +152,9 @@ inline Published Publisher::publish(const Message& message, std::chrono::nanosec
 inline Outcome Publisher::wait_for_subscribers(std::uint32_t count,
                                                std::chrono::nanoseconds timeout,
                                                const GiveUp& give_up) {
-  const auto wait = [&](std::int64_t timeout_ns) {
+  return internal::outcome_of(internal::in_slices(timeout, give_up, [&](std::int64_t timeout_ns) {
     return tb_publisher_wait_for_subscribers(get(), count, timeout_ns);
-  };
-  return internal::outcome_of(give_up ? internal::in_slices(timeout, give_up, wait)
-                                      : wait(timeout.count()));
+  }));
 }
 
 inline PublisherStats Publisher::stats() const {

@@ -3,7 +3,6 @@
 #include <tensorbus/c/queue.h>
 
 #include <chrono>
-#include <cstdint>
 #include <string>
 #include <tensorbus/internal/call.hpp>
 #include <tensorbus/internal/tensors.hpp>

@@ -2,7 +2,6 @@
 
 #include <tensorbus/c/share.h>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <tensorbus/handle.hpp>

@@ -202,11 +202,9 @@ inline int Subscriber::event_descriptor() {
 inline Outcome Subscriber::wait_for_publishers(std::uint32_t count,
                                                std::chrono::nanoseconds timeout,
                                                const GiveUp& give_up) {
-  const auto wait = [&](std::int64_t timeout_ns) {
+  return internal::outcome_of(internal::in_slices(timeout, give_up, [&](std::int64_t timeout_ns) {
     return tb_subscriber_wait_for_publishers(get(), count, timeout_ns);
-  };
-  return internal::outcome_of(give_up ? internal::in_slices(timeout, give_up, wait)
-                                      : wait(timeout.count()));
+  }));
 }
 
 inline std::string Subscriber::last_refusal() const {

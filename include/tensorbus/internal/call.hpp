@@ -2,9 +2,7 @@
 
 #include <tensorbus/c/status.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cstdint>
 #include <exception>
 #include <memory>
 #include <string>
@@ -17,32 +15,13 @@
 namespace tensorbus::inline v0 {
 namespace internal {
 
-inline Code code_of(tb_status status) noexcept {
-  switch (status) {
-    case TB_ERROR_INVALID_ARGUMENT:
-      return Code::kInvalidArgument;
-    case TB_ERROR_UNSUPPORTED:
-      return Code::kUnsupported;
-    case TB_ERROR_OUT_OF_MEMORY:
-      return Code::kOutOfMemory;
-    case TB_ERROR_CLOSED:
-      return Code::kClosed;
-    case TB_ERROR_TIMEOUT:
-      return Code::kTimeout;
-    case TB_ERROR_PROTOCOL:
-      return Code::kProtocol;
-    case TB_ERROR_VERSION_MISMATCH:
-      return Code::kVersionMismatch;
-    case TB_ERROR_PERMISSION:
-      return Code::kPermission;
-    case TB_ERROR_FORKED:
-      return Code::kForked;
-    case TB_ERROR_TYPE_MISMATCH:
-      return Code::kTypeMismatch;
-    default:  // TB_ERROR_SYSTEM, and statuses of a newer library
-      return Code::kSystem;
-  }
+// C numbers the errors alike, from -1 down.
+constexpr Code code_of(tb_status status) noexcept {
+  const bool known = status >= TB_ERROR_TYPE_MISMATCH;  // else it is of a newer library
+  return known ? static_cast<Code>(-1 - status) : Code::kSystem;
 }
+static_assert(code_of(TB_ERROR_INVALID_ARGUMENT) == Code::kInvalidArgument &&
+              code_of(TB_ERROR_TYPE_MISMATCH) == Code::kTypeMismatch);
 
 [[noreturn]] inline void throw_failure(tb_status status) {
   if (status > 0)
@@ -55,20 +34,9 @@ inline Code code_of(tb_status status) noexcept {
 
 // Returns the outcome; throws the Error of a call that failed.
 inline Outcome outcome_of(tb_status status) {
-  switch (status) {
-    case TB_OK:
-      return Outcome::kDone;
-    case TB_TIMED_OUT:
-      return Outcome::kTimedOut;
-    case TB_INTERRUPTED:
-      return Outcome::kInterrupted;
-    case TB_CLOSED:
-      return Outcome::kClosed;
-    case TB_HOLD_LIMIT:
-      return Outcome::kHoldLimit;
-    default:
-      throw_failure(status);
-  }
+  static_assert(static_cast<tb_status>(Outcome::kHoldLimit) == TB_HOLD_LIMIT);
+  if (status < TB_OK || status > TB_HOLD_LIMIT) throw_failure(status);
+  return static_cast<Outcome>(status);  // C numbers them alike
 }
 
 inline void require_done(tb_status status) {
@@ -154,9 +122,11 @@ class Asked {
   Caught caught_;
 };
 
-// Calls `call(timeout)`, which takes no GiveUp, in slices, and `give_up` between them.
+// Calls `call(timeout)`, which takes no GiveUp, in slices, and `give_up` between them. Without
+// `give_up`, calls it once.
 template <typename Call>
 tb_status in_slices(std::chrono::nanoseconds timeout, const GiveUp& give_up, Call call) {
+  if (!give_up) return call(timeout.count());
   static constexpr std::chrono::milliseconds kSlice(50);
   const Deadline deadline(timeout);
   while (true) {

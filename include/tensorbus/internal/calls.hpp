@@ -12,7 +12,6 @@
 #include <tensorbus/sample.hpp>
 #include <tensorbus/service_error.hpp>
 #include <tensorbus/value.hpp>
-#include <utility>
 #include <vector>
 
 // The messages of clients and services. A request is a map: "reply" is the address of the queue for

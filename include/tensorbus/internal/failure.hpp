@@ -2,13 +2,14 @@
 
 #include <cxxabi.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdlib>
 #include <exception>
 #include <memory>
 #include <string>
 #include <tensorbus/error.hpp>
 #include <typeinfo>
-#include <utility>
 
 namespace tensorbus::inline v0 {
 namespace internal {
@@ -22,33 +23,14 @@ struct Failure {
 
 // The names of the error classes in Python.
 inline const char* name_of(Code code) noexcept {
-  switch (code) {
-    case Code::kInvalidArgument:
-      return "InvalidArgument";
-    case Code::kUnsupported:
-      return "Unsupported";
-    case Code::kOutOfMemory:
-      return "OutOfMemory";
-    case Code::kClosed:
-      return "Closed";
-    case Code::kTimeout:
-      return "Timeout";
-    case Code::kProtocol:
-      return "ProtocolError";
-    case Code::kVersionMismatch:
-      return "VersionMismatch";
-    case Code::kPermission:
-      return "AccessDenied";
-    case Code::kForked:
-      return "Forked";
-    case Code::kSystem:
-      return "SystemCallError";
-    case Code::kTypeMismatch:
-      return "TypeMismatch";
-    case Code::kService:
-      return "ServiceError";
-  }
-  return "Error";
+  static constexpr std::array kNames{
+      "InvalidArgument", "Unsupported",     "OutOfMemory",     "Closed",
+      "Timeout",         "ProtocolError",   "VersionMismatch", "AccessDenied",
+      "Forked",          "SystemCallError", "TypeMismatch",    "ServiceError",
+  };
+  static_assert(kNames.size() == static_cast<std::size_t>(Code::kService) + 1);
+  const auto index = static_cast<std::size_t>(code);
+  return index < kNames.size() ? kNames[index] : "Error";
 }
 
 inline std::string class_of(const std::exception& error) {

@@ -238,29 +238,22 @@ class PackReader {
       case 0xc3:
         return true;
       case 0xc4:
-        return read_bytes(number(1));
       case 0xc5:
-        return read_bytes(number(2));
       case 0xc6:
-        return read_bytes(number(4));
+        return read_bytes(number(1 << (head - 0xc4)));
       case 0xc7:
-        return read_extension(number(1));
       case 0xc8:
-        return read_extension(number(2));
       case 0xc9:
-        return read_extension(number(4));
+        return read_extension(number(1 << (head - 0xc7)));
       case 0xca:
         return double{std::bit_cast<float>(static_cast<std::uint32_t>(number(4)))};
       case 0xcb:
         return std::bit_cast<double>(number(8));
       case 0xcc:
-        return number(1);
       case 0xcd:
-        return number(2);
       case 0xce:
-        return number(4);
       case 0xcf:
-        return number(8);
+        return number(1 << (head - 0xcc));
       case 0xd0:
         return std::int64_t{static_cast<std::int8_t>(number(1))};
       case 0xd1:
@@ -270,29 +263,21 @@ class PackReader {
       case 0xd3:
         return static_cast<std::int64_t>(number(8));
       case 0xd4:
-        return read_extension(1);
       case 0xd5:
-        return read_extension(2);
       case 0xd6:
-        return read_extension(4);
       case 0xd7:
-        return read_extension(8);
       case 0xd8:
-        return read_extension(16);
+        return read_extension(std::uint64_t{1} << (head - 0xd4));
       case 0xd9:
-        return read_string(number(1));
       case 0xda:
-        return read_string(number(2));
       case 0xdb:
-        return read_string(number(4));
+        return read_string(number(1 << (head - 0xd9)));
       case 0xdc:
-        return read_list(number(2));
       case 0xdd:
-        return read_list(number(4));
+        return read_list(number(2 << (head - 0xdc)));
       case 0xde:
-        return read_map(number(2));
       case 0xdf:
-        return read_map(number(4));
+        return read_map(number(2 << (head - 0xde)));
       default:
         refuse("a byte that starts no value");
     }

@@ -14,7 +14,6 @@
 #include <tensorbus/layout.hpp>
 #include <tensorbus/message.hpp>
 #include <tensorbus/origin.hpp>
-#include <utility>
 #include <vector>
 
 // Tensors and messages in the form of the C interface.

@@ -52,10 +52,7 @@ def restore_sparse(
 
 
 class OwnIndices(NamedTuple):
-    """Numbers that say where other memory is read, where nobody else can write them.
-
-    PyTorch follows them without a look. So they are copied first, then checked, then used.
-    """
+    """Numbers that say where other memory is read, where nobody else can write them."""
 
     tensor: torch.Tensor
     copy: Memory  # the same numbers, in main memory: what is checked

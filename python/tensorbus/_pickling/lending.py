@@ -70,14 +70,14 @@ def lend(outgoing: _core.Outgoing, fields: bytes) -> bytes:
     return kept.add(_core.share(outgoing, fields, 1, settings.ttl, False, participant()))
 
 
-def borrow(handle: bytes) -> _core.Sample:
-    """What was lent.
+def borrow(handle: bytes, access: _core.Access = _core.Access.READ) -> _core.Sample:
+    """What was lent. Only one process can have it.
 
     Raises:
-        Closed: its time is over, or the process that lent it is gone.
+        Closed: its time is over, or the process that keeps it is gone.
     """
     known = _core.Handle.from_bytes(handle)
-    found = _core.attach(known, _core.Access.READ, None, participant())
+    found = _core.attach(known, access, None, participant())
     assert isinstance(found, _core.Sample)  # without a timeout there is no other outcome
     return found
 

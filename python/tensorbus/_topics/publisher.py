@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from tensorbus.messages import Message
 
 
+_DEPTH = 8  # by default
+
+
 def _name_of(pid: int) -> str:
     try:
         return f" ({Path(f'/proc/{pid}/comm').read_text().strip()})"
@@ -36,8 +39,8 @@ class Publisher(Closing):
     Args:
         topic: any non-empty name.
         message_type: the class of all that is published, which inherits from `Message`.
-        depth: how many samples wait for a subscriber that did not choose itself. When they are
-            there, the oldest is dropped for a new one.
+        depth: how many samples wait for a subscriber that did not choose itself; 8, or `history` if
+            that is more. When they are there, the oldest is dropped for a new one.
         history: how many of the last samples a subscriber gets that comes later, at most `depth`.
         reliable: drop nothing; a full subscriber makes `publish` wait, unless it subscribed with
             `reliable=False`.
@@ -75,7 +78,7 @@ class Publisher(Closing):
         topic: str,
         message_type: type[Message] | None = None,
         *,
-        depth: int = 8,
+        depth: int | None = None,
         history: int = 0,
         reliable: bool = False,
         shared: bool = False,
@@ -88,8 +91,10 @@ class Publisher(Closing):
         self._type = plan_or_none(message_type)
         self._timeout = seconds("timeout", timeout)
         self._closed = False
-        depth = whole_number("depth", depth, least=1, most=MOST_DEPTH)
         history = whole_number("history", history, least=0, most=MOST_DEPTH)
+        if depth is None:
+            depth = max(_DEPTH, history)
+        depth = whole_number("depth", depth, least=1, most=MOST_DEPTH)
         if history > depth:
             raise InvalidArgument(
                 f"history={history}: a new subscriber gets at most depth={depth} samples, unless "

@@ -117,26 +117,22 @@ class OneOf(Container):
     """A union."""
 
     def __init__(self, members: Iterable[Kind]) -> None:
-        self._members = list(members)
+        self.members = list(members)
         super().__init__(self.spell(short))
         self.exact = set().union(
-            *(set(member.exact) for member in self._members if not isinstance(member, AnyKind))
+            *(set(member.exact) for member in self.members if not isinstance(member, AnyKind))
         )
         self._check_enums()
 
-    @property
-    def members(self) -> list[Kind]:
-        return self._members
-
     def spell(self, name_of: NameOf) -> str:
-        return "|".join(sorted({member.spell(name_of) for member in self._members}))
+        return "|".join(sorted({member.spell(name_of) for member in self.members}))
 
     def _converted(self, value: Any, convert: Convert) -> Any:
         kind = type(value)
         if kind in self.exact:
             return value
         nearest = refused(self.text, value)
-        for member in self._members:
+        for member in self.members:
             try:
                 converted = convert(member, value)
             except Mismatch as mismatch:
@@ -151,7 +147,7 @@ class OneOf(Container):
     def _check_enums(self) -> None:
         """What arrives is the value of a member: it must say of which enum."""
         taken = set(self.exact)
-        for member in self._members:
+        for member in self.members:
             if isinstance(member, AnyKind):
                 taken.update(kind for other in self._enums() for kind in other.values)
         for member in self._enums():
@@ -163,7 +159,7 @@ class OneOf(Container):
             taken |= member.values
 
     def _enums(self) -> list[Enumeration]:
-        return [member for member in self._members if isinstance(member, Enumeration)]
+        return [member for member in self.members if isinstance(member, Enumeration)]
 
 
 def _at(step: str, convert: Convert, kind: Kind, value: Any) -> Any:

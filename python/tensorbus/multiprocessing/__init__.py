@@ -17,9 +17,12 @@ What differs from PyTorch's is in docs/multiprocessing.md.
 
 from __future__ import annotations
 
+import multiprocessing
+
 from tensorbus.multiprocessing import connection, context, pool, queues, reductions
 from tensorbus.multiprocessing._keeper import get_ttl, set_ttl
-from tensorbus.multiprocessing.context import Process, default_context
+from tensorbus.multiprocessing.context import Process as Process
+from tensorbus.multiprocessing.context import default_context
 from tensorbus.multiprocessing.processes import (
     ProcessContext,
     ProcessException,
@@ -96,60 +99,25 @@ def set_sharing_strategy(new_strategy: str) -> None:
     _strategy = new_strategy
 
 
+# With all names of the standard library, which are above.
 __all__ = [
-    "Array",
-    "AuthenticationError",
-    "Barrier",
-    "BoundedSemaphore",
-    "BufferTooShort",
-    "Condition",
-    "Event",
-    "JoinableQueue",
-    "Lock",
-    "Manager",
-    "Pipe",
-    "Pool",
-    "Process",
     "ProcessContext",
-    "ProcessError",
     "ProcessException",
     "ProcessExitedException",
     "ProcessRaisedException",
-    "Queue",
-    "RLock",
-    "RawArray",
-    "RawValue",
-    "Semaphore",
-    "SimpleQueue",
     "SpawnContext",
-    "TimeoutError",
-    "Value",
-    "active_children",
-    "allow_connection_pickling",
     "connection",
     "context",
-    "cpu_count",
-    "current_process",
-    "freeze_support",
     "get_all_sharing_strategies",
-    "get_all_start_methods",
-    "get_context",
-    "get_logger",
     "get_sharing_strategy",
-    "get_start_method",
     "get_ttl",
     "is_shared",
-    "log_to_stderr",
-    "parent_process",
     "pool",
     "queues",
-    "reducer",
     "reductions",
-    "set_executable",
-    "set_forkserver_preload",
     "set_sharing_strategy",
-    "set_start_method",
     "set_ttl",
     "spawn",
     "start_processes",
 ]
+__all__ += multiprocessing.__all__

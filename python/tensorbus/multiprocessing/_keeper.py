@@ -151,18 +151,6 @@ def withdraw(handles: list[bytes]) -> None:
         lending.kept.drop(handle)
 
 
-def attach(handle: bytes) -> _core.Sample:
-    """What was offered. Only one process can have it.
-
-    Raises:
-        Closed: its time is over, or the process that keeps it is gone.
-    """
-    known = _core.Handle.from_bytes(handle)
-    found = _core.attach(known, _core.Access.SHARED, None, participant())
-    assert isinstance(found, _core.Sample)  # without a timeout there is no other outcome
-    return found
-
-
 def borrow(service: str, address: int, size: int) -> _core.Memory:
     """Memory that this process has inherited by a fork, as its owner lends it.
 
@@ -170,7 +158,8 @@ def borrow(service: str, address: int, size: int) -> _core.Memory:
         Closed: the owner does not have it any more.
         OSError, EOFError: the owner is gone.
     """
-    return attach(_client(service).ask(Lend(address, size))).memory(0)
+    handle = _client(service).ask(Lend(address, size))
+    return lending.borrow(handle, _core.Access.SHARED).memory(0)
 
 
 def is_of_ours() -> bool:

@@ -102,12 +102,10 @@ class _Ours:
 
     def Queue(self, maxsize: int = 0) -> Queue:
         """A queue shared between processes."""
-        reductions.learn_libraries()
         return Queue(maxsize, ctx=self.get_context())
 
     def JoinableQueue(self, maxsize: int = 0) -> JoinableQueue:
         """A queue that can be joined."""
-        reductions.learn_libraries()
         return JoinableQueue(maxsize, ctx=self.get_context())
 
     def SimpleQueue(self) -> SimpleQueue:

@@ -14,7 +14,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from tensorbus import _core
-from tensorbus._pickling import pickler, torch_sharing
+from tensorbus._pickling import lending, pickler, torch_sharing
 from tensorbus._tensors import numpy_arrays, torch_tensors
 from tensorbus.multiprocessing import _keeper
 
@@ -49,7 +49,7 @@ class _Attached:
 def attached(handle: bytes) -> Any:
     """What a pickle says of a message with tensors."""
     learn_libraries()
-    return pickler.load(_keeper.attach(handle))
+    return pickler.load(lending.borrow(handle, _core.Access.SHARED))
 
 
 def reduce_tensor(tensor: Any) -> Any:

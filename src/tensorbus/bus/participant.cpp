@@ -1,6 +1,5 @@
 #include "tensorbus/bus/participant.hpp"
 
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -119,8 +119,6 @@ Publisher::Publisher(Publisher&&) noexcept = default;
 Publisher& Publisher::operator=(Publisher&&) noexcept = default;
 Publisher::~Publisher() = default;
 
-const std::string& Publisher::topic() const { return state_->core->topic(); }
-
 Loan Publisher::loan(const Layout& layout, Device device) {
   const State& state = *state_;
   if (state.core->closed()) throw Error(Code::kClosed, "the publisher is closed");
@@ -131,8 +129,6 @@ Loan Publisher::loan(const Layout& layout, Device device) {
         layout, span, device);
   });
 }
-
-const MessageType& Publisher::type() const { return state_->core->options().type; }
 
 Published Publisher::publish(std::span<const TensorView> tensors, const Message& rest,
                              const platform::StopCondition& stop, const memory::BlockRef* loan) {

@@ -33,9 +33,6 @@ class TENSORBUS_API Publisher {
   Publisher& operator=(Publisher&&) noexcept;
   ~Publisher();  // close()
 
-  const std::string& topic() const;
-  const MessageType& type() const;
-
   Loan loan(const Layout& layout, Device device = Device::host());
   template <typename T>
   Loan loan(Dims shape, Device device = Device::host()) {

@@ -1,6 +1,5 @@
 #include "tensorbus/bus/queue.hpp"
 
-#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <utility>

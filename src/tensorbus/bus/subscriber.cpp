@@ -40,8 +40,6 @@ Subscriber::Subscriber(Subscriber&&) noexcept = default;
 Subscriber& Subscriber::operator=(Subscriber&&) noexcept = default;
 Subscriber::~Subscriber() = default;
 
-const std::string& Subscriber::topic() const { return state_->core->topic(); }
-
 Outcome Subscriber::receive(Sample& sample, const platform::StopCondition& stop) {
   const State& state = *state_;
   return platform::with_memory_errors([&] { return state.core->receive(sample, stop); });

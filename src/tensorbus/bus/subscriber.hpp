@@ -27,8 +27,6 @@ class TENSORBUS_API Subscriber {
   Subscriber& operator=(Subscriber&&) noexcept;
   ~Subscriber();  // close()
 
-  const std::string& topic() const;
-
   // Returns the next sample, or nothing. Goes on after signals. Throws Error(kInvalidArgument) when
   // max_held samples of one publisher are held and there are more.
   std::optional<Sample> receive(const platform::StopCondition& stop);

@@ -3,7 +3,6 @@
 #include <tensorbus/c/status.h>
 
 #include <new>
-#include <tensorbus/options.hpp>
 #include <tensorbus/stats.hpp>
 
 #include "tensorbus/platform/error.hpp"
@@ -14,20 +13,12 @@ namespace tensorbus::c {
 tb_status failed(Code code, const char* why) noexcept;
 
 constexpr tb_status status_of(Outcome outcome) noexcept {
-  switch (outcome) {
-    case Outcome::kDone:
-      return TB_OK;
-    case Outcome::kTimedOut:
-      return TB_TIMED_OUT;
-    case Outcome::kInterrupted:
-      return TB_INTERRUPTED;
-    case Outcome::kClosed:
-      return TB_CLOSED;
-    case Outcome::kHoldLimit:
-      return TB_HOLD_LIMIT;
-  }
-  return TB_ERROR_SYSTEM;
+  return static_cast<tb_status>(outcome);  // C numbers them alike
 }
+static_assert(status_of(Outcome::kDone) == TB_OK && status_of(Outcome::kTimedOut) == TB_TIMED_OUT &&
+              status_of(Outcome::kInterrupted) == TB_INTERRUPTED &&
+              status_of(Outcome::kClosed) == TB_CLOSED &&
+              status_of(Outcome::kHoldLimit) == TB_HOLD_LIMIT);
 
 // Returns the status of `work`, or of its exception: no exception may reach C.
 template <typename Work>

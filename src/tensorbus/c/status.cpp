@@ -8,35 +8,11 @@ namespace {
 
 thread_local std::array<char, 2048> last_message{};
 
+// C numbers the errors alike, from -1 down. kService occurs only in the C++ headers.
 constexpr tb_status status_of(Code code) noexcept {
-  switch (code) {
-    case Code::kInvalidArgument:
-      return TB_ERROR_INVALID_ARGUMENT;
-    case Code::kUnsupported:
-      return TB_ERROR_UNSUPPORTED;
-    case Code::kOutOfMemory:
-      return TB_ERROR_OUT_OF_MEMORY;
-    case Code::kClosed:
-      return TB_ERROR_CLOSED;
-    case Code::kTimeout:
-      return TB_ERROR_TIMEOUT;
-    case Code::kProtocol:
-      return TB_ERROR_PROTOCOL;
-    case Code::kVersionMismatch:
-      return TB_ERROR_VERSION_MISMATCH;
-    case Code::kPermission:
-      return TB_ERROR_PERMISSION;
-    case Code::kForked:
-      return TB_ERROR_FORKED;
-    case Code::kSystem:
-      return TB_ERROR_SYSTEM;
-    case Code::kTypeMismatch:
-      return TB_ERROR_TYPE_MISMATCH;
-    case Code::kService:  // only in the C++ headers
-      break;
-  }
-  return TB_ERROR_SYSTEM;
+  return code == Code::kService ? TB_ERROR_SYSTEM : -1 - static_cast<tb_status>(code);
 }
+static_assert(status_of(Code::kTypeMismatch) == TB_ERROR_TYPE_MISMATCH);
 
 }  // namespace
 

@@ -1,8 +1,3 @@
-#include <algorithm>
-#include <array>
-#include <limits>
-#include <string_view>
-
 #include "tensorbus/c/guard.hpp"
 #include "tensorbus/c/objects.hpp"
 #include "tensorbus/c/structs.hpp"
@@ -12,28 +7,20 @@ namespace tensorbus::c {
 const char* text_of(const char* given, const char* name) { return &required(given, name); }
 
 Access access_of(std::int32_t access) {
-  switch (access) {
-    case TB_ACCESS_READ:
-      return Access::kRead;
-    case TB_ACCESS_PRIVATE:
-      return Access::kPrivate;
-    case TB_ACCESS_SHARED:
-      return Access::kShared;
-    default:
-      throw Error(Code::kInvalidArgument,
-                  "access is " + std::to_string(access) + ": TB_ACCESS_READ, _PRIVATE or _SHARED");
-  }
+  if (access < TB_ACCESS_READ || access > TB_ACCESS_SHARED)
+    throw Error(Code::kInvalidArgument,
+                "access is " + std::to_string(access) + ": TB_ACCESS_READ, _PRIVATE or _SHARED");
+  return static_cast<Access>(access);
 }
+static_assert(static_cast<int>(Access::kRead) == TB_ACCESS_READ);
+static_assert(static_cast<int>(Access::kPrivate) == TB_ACCESS_PRIVATE);
+static_assert(static_cast<int>(Access::kShared) == TB_ACCESS_SHARED);
 
 Device device_of(std::int32_t device) {
   if (device < TB_HOST)
     throw Error(Code::kInvalidArgument,
                 "device is " + std::to_string(device) + ": TB_HOST, or the ordinal of a GPU");
   return device == TB_HOST ? Device::host() : Device::cuda(device);
-}
-
-std::int32_t number_of(const Device& device) noexcept {
-  return device.is_cuda() ? device.ordinal : TB_HOST;
 }
 
 Layout layout_of(const tb_layout& layout) {
@@ -46,22 +33,6 @@ Layout layout_of(const tb_layout& layout) {
   Dims shape(std::span(layout.shape, layout.dims));
   if (layout.strides == nullptr) return Layout::contiguous(dtype, std::move(shape), flags);
   return {dtype, std::move(shape), Dims(std::span(layout.strides, layout.dims)), flags};
-}
-
-tb_layout described(const Layout& layout) noexcept {
-  return {.dtype = static_cast<tb_dtype>(layout.dtype),
-          .flags = static_cast<std::uint8_t>(layout.flags),
-          .dims = static_cast<std::uint32_t>(layout.shape.size()),
-          .shape = layout.shape.begin(),
-          .strides = layout.strides.begin()};
-}
-
-tb_origin described(const Origin& origin) noexcept {
-  tb_origin told{};
-  std::ranges::copy(origin.host.bytes, told.host);
-  std::ranges::copy(origin.writer.bytes, told.writer);
-  told.sequence = origin.sequence;
-  return told;
 }
 
 namespace {
@@ -83,11 +54,7 @@ void describe_view(TensorView& view, const tb_tensor& tensor) {
 }
 
 Origin origin_of(const tb_origin& given) noexcept {
-  Origin origin;
-  std::ranges::copy(given.host, origin.host.bytes.begin());
-  std::ranges::copy(given.writer, origin.writer.bytes.begin());
-  origin.sequence = given.sequence;
-  return origin;
+  return {internal::id_of(given.host), internal::id_of(given.writer), given.sequence};
 }
 
 std::vector<TensorView> views_of(const tb_message& message) {

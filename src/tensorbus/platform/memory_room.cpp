@@ -3,7 +3,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <fstream>
 #include <limits>
 #include <optional>

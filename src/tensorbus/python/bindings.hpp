@@ -57,6 +57,13 @@ class WithoutGil {
   PyThreadState* state_;
 };
 
+// Returns what `work` returns, which runs without the GIL.
+template <typename Work>
+auto run_without_gil(Work work) {
+  const WithoutGil release;
+  return work();
+}
+
 // Takes the GIL for a while inside a WithoutGil, with its saved thread state. Does not use
 // PyGILState_Ensure (nor nb::gil_scoped_acquire, which calls it): at the very end of an interpreter
 // it reads freed memory and crashes.
@@ -72,6 +79,10 @@ class WithGil {
  private:
   WithoutGil& outer_;
 };
+
+inline nb::object sample_or_outcome(Outcome outcome, Sample&& sample) {
+  return outcome == Outcome::kDone ? nb::cast(std::move(sample)) : nb::cast(outcome);
+}
 
 using Seconds = std::optional<double>;
 

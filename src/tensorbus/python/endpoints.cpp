@@ -4,7 +4,6 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <optional>
 #include <span>
@@ -34,10 +33,7 @@ nb::object publish_message(Publisher& self, const Message& message, Seconds time
 }
 
 nb::object publish(Publisher& self, Outgoing& outgoing, nb::bytes fields, Seconds timeout) {
-  Message message;
-  message.tensors = outgoing.take_tensors();
-  message.fields = {static_cast<const std::byte*>(fields.data()), fields.size()};
-  nb::object told = publish_message(self, message, timeout);
+  nb::object told = publish_message(self, outgoing.take(fields), timeout);
   outgoing.clear();
   return told;
 }
@@ -93,42 +89,27 @@ nb::object loan_torch(Publisher& self, nb::handle dtype, nb::handle shape) {
   auto sizes = known ? plain_shape(shape) : std::nullopt;
   if (!sizes) return nb::none();
   const Layout layout = Layout::contiguous(*known, *std::move(sizes));
-  std::optional<Loan> made;
-  {
-    const WithoutGil release;
-    made.emplace(self.loan(layout));
-  }
-  Memory memory = memory_of(std::move(*made));
+  Memory memory = memory_of(run_without_gil([&] { return self.loan(layout); }));
   return can_be_plain_torch(memory) ? make_plain_torch(std::move(memory)) : nb::none();
 }
 
 Memory loan(Publisher& self, const std::string& dtype, const std::vector<std::int64_t>& shape,
             int device) {
   const Layout layout = layout_named(dtype, shape);
-  std::optional<Loan> made;
-  {
-    const WithoutGil release;
-    made.emplace(self.loan(layout, device_numbered(device)));
-  }
-  return memory_of(std::move(*made));
-}
-
-nb::object result(Outcome outcome, Sample&& sample) {
-  if (outcome == Outcome::kDone) return nb::cast(std::move(sample));
-  return nb::cast(outcome);
+  return memory_of(run_without_gil([&] { return self.loan(layout, device_numbered(device)); }));
 }
 
 nb::object receive(Subscriber& self, Seconds timeout) {
   Sample sample;
   const Outcome outcome = wait_hearing_signals(
       timeout, [&](const platform::StopCondition& stop) { return self.receive(sample, stop); });
-  return result(outcome, std::move(sample));
+  return sample_or_outcome(outcome, std::move(sample));
 }
 
 nb::object try_receive(Subscriber& self) {
   Sample sample;
   const Outcome outcome = self.try_receive(sample);
-  return result(outcome, std::move(sample));
+  return sample_or_outcome(outcome, std::move(sample));
 }
 
 // Few enough that room for all of them is cheap to allocate.

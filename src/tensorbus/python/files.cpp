@@ -46,11 +46,7 @@ Memory memory_at(const std::shared_ptr<MappedFile>& self, std::string_view dtype
 // tensors, each tensor by name, and the metadata. For each tensor: the file's name of its element
 // type, the dtype (None if no tensor can have it) and its bytes, the shape, the offset.
 nb::tuple safetensors(int fd, const std::string& path) try {
-  FileContents found;
-  {
-    const WithoutGil without_gil;
-    found = safetensors_contents(FileBytes(fd));
-  }
+  const FileContents found = run_without_gil([&] { return safetensors_contents(FileBytes(fd)); });
   nb::dict tensors;
   for (const FilePlace& place : found.tensors) {
     nb::object dtype = nb::none();

@@ -22,11 +22,8 @@ Memory private_copy(std::uintptr_t address, const std::string& dtype,
   Layout copy = layout_named(dtype, shape);
   copy.flags = TensorFlags::kFromTorch;
   const Layout layout{copy.dtype, copy.shape, Dims(std::span(strides)), copy.flags};
-  std::shared_ptr<std::byte[]> bytes;
-  {
-    const WithoutGil without_gil;
-    bytes = private_copy_of(reinterpret_cast<const std::byte*>(address), layout);
-  }
+  std::shared_ptr<std::byte[]> bytes = run_without_gil(
+      [&] { return private_copy_of(reinterpret_cast<const std::byte*>(address), layout); });
   std::byte* const first = bytes.get();
   return {.layout = std::move(copy),
           .first = first,

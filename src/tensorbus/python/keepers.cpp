@@ -4,8 +4,6 @@
 #include "tensorbus/python/keepers.hpp"
 
 #include <atomic>
-#include <memory>
-#include <utility>
 
 #include "tensorbus/platform/immortal.hpp"
 #include "tensorbus/platform/mutex.hpp"

@@ -4,7 +4,6 @@
 #include <nanobind/stl/vector.h>
 
 #include <string>
-#include <vector>
 
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/text_of.hpp"

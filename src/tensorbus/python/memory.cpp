@@ -6,10 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
-#include <memory>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "tensorbus/python/dlpack.hpp"
 

@@ -5,9 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <atomic>
-#include <optional>
 #include <string_view>
-#include <utility>
 
 #include "tensorbus/python/dlpack.hpp"
 #include "tensorbus/python/keepers.hpp"

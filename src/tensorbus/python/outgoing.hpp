@@ -37,8 +37,11 @@ class Outgoing {
   void set_stream(std::uintptr_t stream);
 
   std::size_t size() const noexcept { return tensors_.size(); }
-  // Returns the views for the message; the objects that keep them stay until clear().
-  std::vector<TensorView> take_tensors() { return std::exchange(tensors_, {}); }
+  // Returns the message of these fields; the objects that keep its tensors stay until clear().
+  Message take(const nb::bytes& fields) {
+    const auto* const first = static_cast<const std::byte*>(fields.data());
+    return {.tensors = std::exchange(tensors_, {}), .fields = {first, fields.size()}};
+  }
   void clear();
 
  private:

@@ -12,13 +12,6 @@
 namespace tensorbus::python {
 namespace {
 
-Message message_of(Outgoing& outgoing, const nb::bytes& fields) {
-  Message message;
-  message.tensors = outgoing.take_tensors();
-  message.fields = {static_cast<const std::byte*>(fields.data()), fields.size()};
-  return message;
-}
-
 Queue open_queue(const std::string& address_or_name, Seconds timeout,
                  const Participant& participant) {
   return wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
@@ -27,7 +20,7 @@ Queue open_queue(const std::string& address_or_name, Seconds timeout,
 }
 
 Outcome put(Queue& self, Outgoing& outgoing, const nb::bytes& fields, Seconds timeout) {
-  const Message message = message_of(outgoing, fields);
+  const Message message = outgoing.take(fields);
   const Outcome outcome = wait_hearing_signals(
       timeout, [&](const platform::StopCondition& stop) { return self.put(message, stop); });
   outgoing.clear();
@@ -38,28 +31,20 @@ nb::object get(Queue& self, Seconds timeout) {
   Sample sample;
   const Outcome outcome = wait_hearing_signals(
       timeout, [&](const platform::StopCondition& stop) { return self.get(sample, stop); });
-  if (outcome == Outcome::kDone) return nb::cast(std::move(sample));
-  return nb::cast(outcome);
+  return sample_or_outcome(outcome, std::move(sample));
 }
 
 Queue::Pending start_put(Queue& self, Outgoing& outgoing, const nb::bytes& fields) {
-  const Message message = message_of(outgoing, fields);
-  std::optional<Queue::Pending> started;
-  {
-    const WithoutGil release;
-    started.emplace(self.start_put(message));
-  }
+  const Message message = outgoing.take(fields);
+  Queue::Pending started = run_without_gil([&] { return self.start_put(message); });
   outgoing.clear();
-  return *std::move(started);
+  return started;
 }
 
 nb::object take(Queue::Pending& self) {
   Sample sample;
-  Outcome outcome{};
-  {
-    const WithoutGil release;  // the call may initialise CUDA
-    outcome = self.take(sample);
-  }
+  // The call may initialise CUDA.
+  const Outcome outcome = run_without_gil([&] { return self.take(sample); });
   const bool is_item = outcome == Outcome::kDone && self.is_get();
   return is_item ? nb::cast(std::move(sample)) : nb::cast(outcome);
 }

@@ -4,7 +4,6 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,28 +18,19 @@ namespace {
 Memory empty_memory(const std::string& dtype, const std::vector<std::int64_t>& shape, bool shared,
                     const Participant& participant, int device) {
   const Layout layout = layout_named(dtype, shape);
-  std::optional<Loan> made;
-  {
-    const WithoutGil release;
-    made.emplace(empty(layout, shared, participant, device_numbered(device)));
-  }
-  return memory_of(std::move(*made));
+  return memory_of(
+      run_without_gil([&] { return empty(layout, shared, participant, device_numbered(device)); }));
 }
 
 Shared share_outgoing(Outgoing& outgoing, nb::bytes fields, std::uint32_t uses, Seconds ttl,
                       bool shared, const Participant& participant) {
-  Message message;
-  message.tensors = outgoing.take_tensors();
-  message.fields = {static_cast<const std::byte*>(fields.data()), fields.size()};
-  std::optional<Shared> made;
-  {
-    const WithoutGil release;
-    made.emplace(
-        share(message, {.uses = uses, .ttl = to_timeout(ttl), .shared = shared}, participant));
-  }
+  const Message message = outgoing.take(fields);
+  Shared made = run_without_gil([&] {
+    return share(message, {.uses = uses, .ttl = to_timeout(ttl), .shared = shared}, participant);
+  });
   outgoing.clear();
-  if (ttl) made->outlive_object();
-  return std::move(*made);
+  if (ttl) made.outlive_object();
+  return made;
 }
 
 nb::object attach_handle(const Handle& handle, Access access, Seconds timeout,
@@ -51,8 +41,7 @@ nb::object attach_handle(const Handle& handle, Access access, Seconds timeout,
                   {.access = access, .timeout = stop.timeout(), .give_up = stop.give_up()},
                   participant);
   });
-  if (outcome != Outcome::kDone) return nb::cast(outcome);
-  return nb::cast(std::move(sample));
+  return sample_or_outcome(outcome, std::move(sample));
 }
 
 nb::list sizes(const Dims& dims) {

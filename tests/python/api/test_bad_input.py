@@ -64,7 +64,7 @@ def waits_for(count: Any) -> None:
 # What counts something: how it is asked for, the least and the most of it.
 COUNTS: dict[str, tuple[Callable[[Any], Any], int, int]] = {
     "depth": (lambda value: tb.Publisher("topic", depth=value), 1, 65_536),
-    "history": (lambda value: tb.Publisher("topic", depth=65_536, history=value), 0, 65_536),
+    "history": (lambda value: tb.Publisher("topic", history=value), 0, 65_536),
     "depth of a subscriber": (lambda value: tb.Subscriber("topic", depth=value), 0, 65_536),
     "max_held": (lambda value: tb.Subscriber("topic", max_held=value), 1, 983_040),
     "max_count": (lambda value: tb.Subscriber("topic").try_receive_many(value), 1, 2**32 - 1),

@@ -103,8 +103,8 @@ def test_a_history_that_depth_would_cut_is_refused_and_one_that_it_holds_comes_w
     with pytest.raises(
         tb.InvalidArgument, match=r"history=10: .* depth=8 .* give depth=10 or more"
     ):
-        tb.Publisher("t", history=10)
-    with tb.Publisher("t", history=10, depth=10) as publisher:
+        tb.Publisher("t", history=10, depth=8)
+    with tb.Publisher("t", history=10) as publisher:
         for number in range(20):
             publisher.publish(number)
         with tb.Subscriber("t", timeout=PATIENCE) as subscriber:

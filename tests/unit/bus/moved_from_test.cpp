@@ -22,7 +22,6 @@ TEST_F(MovedFrom, a_publisher_is_closed) {
   Publisher from("topic", {}, participant);
   Publisher to = std::move(from);
   const std::uint64_t number = 1;
-  says_so([&] { (void)from.topic(); });
   says_so([&] { (void)from.loan<std::uint8_t>({1}); });
   says_so([&] { from.publish(TensorView::of(&number, {1})); });
   says_so([&] { from.publish(Message{}); });
@@ -34,14 +33,13 @@ TEST_F(MovedFrom, a_publisher_is_closed) {
   says_so([&] { from.close(); });
   EXPECT_EQ(publish_pattern(to, 1).outcome, Outcome::kDone);
   from = std::move(to);
-  EXPECT_EQ(from.topic(), "topic");
+  EXPECT_NO_THROW((void)from.stats());
 }
 
 TEST_F(MovedFrom, a_subscriber_is_closed) {
   Subscriber from("topic", {}, participant);
   const Subscriber to = std::move(from);
   Sample sample;
-  says_so([&] { (void)from.topic(); });
   says_so([&] { (void)from.receive(0ns); });
   says_so([&] { (void)from.try_receive(); });
   says_so([&] { (void)from.receive(sample, 0ns); });
@@ -50,7 +48,7 @@ TEST_F(MovedFrom, a_subscriber_is_closed) {
   says_so([&] { (void)from.wait_for_publishers(1, 0ns); });
   says_so([&] { (void)from.stats(); });
   says_so([&] { from.close(); });
-  EXPECT_EQ(to.topic(), "topic");
+  EXPECT_NO_THROW((void)to.stats());
 }
 
 TEST_F(MovedFrom, a_participant_is_closed) {

@@ -1,7 +1,6 @@
 #include "tensorbus/bus/connection/inbound_connection.hpp"
 
 #include <new>
-#include <optional>
 #include <utility>
 
 #include "tensorbus/link/wire/dispatch.hpp"

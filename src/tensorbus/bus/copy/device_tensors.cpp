@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "tensorbus/platform/error.hpp"
-
 namespace tensorbus::bus {
 
 platform::GpuStream DeviceTensors::stream_of(const TensorView& view) {

@@ -1,7 +1,6 @@
 #include "tensorbus/bus/domain/stale_files.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <set>
 
 #include "tensorbus/platform/error.hpp"

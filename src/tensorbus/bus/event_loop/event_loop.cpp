@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <new>
 #include <system_error>
-#include <utility>
 
 #include "tensorbus/platform/limits.hpp"
 

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 
 #include "tensorbus/bus/publish/outgoing_sample.hpp"
 #include "tensorbus/link/lease/published_sample.hpp"

@@ -1,7 +1,6 @@
 #include "tensorbus/bus/queue/queue_host.hpp"
 
 #include <cstring>
-#include <utility>
 
 #include "tensorbus/bus/queue/reoffer.hpp"
 #include "tensorbus/bus/session/acquire_leases.hpp"

@@ -2,9 +2,7 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <tensorbus/options.hpp>
-#include <utility>
 
 #include "tensorbus/bus/queue/queue_table.hpp"
 #include "tensorbus/bus/session/lent_sample.hpp"

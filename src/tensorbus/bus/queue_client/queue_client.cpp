@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "tensorbus/bus/event_loop/completion.hpp"
-
 namespace tensorbus::bus {
 namespace {
 

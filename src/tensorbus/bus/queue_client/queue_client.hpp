@@ -2,7 +2,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <tensorbus/options.hpp>
 #include <tensorbus/stats.hpp>
 

@@ -1,6 +1,5 @@
 #include "tensorbus/bus/queue_client/queue_get.hpp"
 
-#include <algorithm>
 #include <new>
 #include <utility>
 

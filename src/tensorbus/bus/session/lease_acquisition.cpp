@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
 #include <new>
 
 #include "tensorbus/link/ring/message_lease_source.hpp"

@@ -1,7 +1,5 @@
 #include "tensorbus/bus/session/peer_session.hpp"
 
-#include <algorithm>
-#include <new>
 #include <type_traits>
 #include <utility>
 

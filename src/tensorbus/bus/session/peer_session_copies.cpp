@@ -1,5 +1,4 @@
 // Serves peers that cannot use a device: lends copies of its memory in host memory.
-#include <string>
 
 #include "tensorbus/bus/session/peer_session.hpp"
 #include "tensorbus/platform/kill_point.hpp"

@@ -1,7 +1,6 @@
 // Serves peers that need the memory of a dead participant, which this process has mapped.
 #include <algorithm>
 #include <chrono>
-#include <string>
 
 #include "tensorbus/bus/session/peer_session.hpp"
 #include "tensorbus/platform/kill_point.hpp"

@@ -1,6 +1,5 @@
 // Handles what a peer says of the memory that it lends.
 #include <chrono>
-#include <memory>
 #include <utility>
 
 #include "tensorbus/bus/session/peer_session.hpp"

@@ -2,7 +2,6 @@
 
 #include <cstring>
 #include <tensorbus/id.hpp>
-#include <utility>
 
 #include "tensorbus/platform/error.hpp"
 

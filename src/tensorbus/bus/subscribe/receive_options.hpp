@@ -4,7 +4,6 @@
 #include <optional>
 #include <tensorbus/device.hpp>
 #include <tensorbus/options.hpp>
-#include <tensorbus/stats.hpp>
 
 #include "tensorbus/bus/copy/device_copier.hpp"
 

@@ -1,7 +1,5 @@
 #include "tensorbus/bus/subscribe/sample.hpp"
 
-#include <string>
-
 #include "tensorbus/bus/subscribe/sample_data.hpp"
 #include "tensorbus/platform/limits.hpp"
 

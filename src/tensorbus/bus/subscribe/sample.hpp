@@ -1,20 +1,15 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <tensorbus/device.hpp>
 #include <tensorbus/id.hpp>
 #include <tensorbus/options.hpp>
-#include <tensorbus/origin.hpp>
 #include <tensorbus/sample_header.hpp>
-#include <tensorbus/stats.hpp>
 #include <tensorbus/value.hpp>
-#include <vector>
 
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/export.hpp"

@@ -5,7 +5,6 @@
 #include <optional>
 #include <span>
 #include <tensorbus/internal/one_or_many.hpp>
-#include <utility>
 #include <vector>
 
 #include "tensorbus/bus/session/acquired_leases.hpp"

@@ -1,9 +1,6 @@
 // Puts tensors of a sample into blocks of our own on devices: restores them there, or copies them.
 #include <algorithm>
 #include <map>
-#include <memory>
-#include <utility>
-#include <vector>
 
 #include "tensorbus/bus/subscribe/sample_data.hpp"
 

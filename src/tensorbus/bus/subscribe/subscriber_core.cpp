@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <new>
-#include <string>
 #include <utility>
 
 #include "tensorbus/platform/clock.hpp"
-#include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/kill_point.hpp"
 
 namespace tensorbus::bus {

@@ -1,13 +1,11 @@
 // Takes samples from links: at once, or when what they wait for has come.
 #include <exception>
 #include <new>
-#include <string>
 #include <utility>
 
 #include "tensorbus/bus/subscribe/pinning.hpp"
 #include "tensorbus/bus/subscribe/sample_data.hpp"
 #include "tensorbus/bus/subscribe/subscriber_core.hpp"
-#include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/kill_point.hpp"
 
 namespace tensorbus::bus {

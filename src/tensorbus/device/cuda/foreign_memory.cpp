@@ -1,7 +1,6 @@
 #include "tensorbus/device/foreign_memory.hpp"
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <utility>
 

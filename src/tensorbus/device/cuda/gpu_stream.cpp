@@ -1,7 +1,6 @@
 #include "tensorbus/device/gpu_stream.hpp"
 
 #include <atomic>
-#include <cstdint>
 #include <string>
 
 #include "tensorbus/platform/error.hpp"

@@ -4,7 +4,6 @@
 #include <cctype>
 #include <fstream>
 #include <iterator>
-#include <utility>
 
 #include "tensorbus/device/cuda/trials.hpp"
 #include "tensorbus/device/foreign_memory.hpp"

@@ -1,7 +1,6 @@
 #include "tensorbus/device/memory/device_arena.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 

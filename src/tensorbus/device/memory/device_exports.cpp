@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <new>
 #include <optional>
-#include <utility>
 
-#include "tensorbus/platform/check.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/kill_point.hpp"
 

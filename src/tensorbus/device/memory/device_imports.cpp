@@ -1,7 +1,6 @@
 #include "tensorbus/device/memory/device_imports.hpp"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <string>
 #include <tuple>

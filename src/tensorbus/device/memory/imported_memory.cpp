@@ -2,16 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <new>
 #include <set>
 #include <string>
-#include <utility>
 
 #include "tensorbus/device/memory/device_memory.hpp"
-#include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/immortal.hpp"
-#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::memory {
 namespace {

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <list>
-#include <memory>
 #include <new>
 #include <utility>
 #include <vector>

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <string>
 #include <vector>
 
 #include "tensorbus/device/cuda/trials.hpp"

@@ -7,10 +7,8 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "tensorbus/device/order/device_watch.hpp"
-#include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
 #include "tensorbus/platform/mutex.hpp"

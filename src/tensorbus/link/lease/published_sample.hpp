@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <tensorbus/internal/one_or_many.hpp>
 #include <utility>

@@ -1,6 +1,5 @@
 #include "tensorbus/link/ring/borrower_link.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "tensorbus/platform/kill_point.hpp"

@@ -8,7 +8,6 @@
 #include <new>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "tensorbus/device/order/device_watch.hpp"
 #include "tensorbus/platform/error.hpp"

@@ -1,7 +1,6 @@
 #include "tensorbus/link/wire/channel.hpp"
 
 #include <array>
-#include <utility>
 
 #include "tensorbus/platform/check.hpp"
 

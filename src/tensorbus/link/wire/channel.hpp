@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <functional>
 #include <list>
-#include <optional>
 #include <utility>
 #include <vector>
 

@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 
 #include <cerrno>
-#include <list>
 #include <utility>
 
 #include "tensorbus/platform/files/memfd.hpp"

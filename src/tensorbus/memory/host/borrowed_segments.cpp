@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "tensorbus/platform/error.hpp"

@@ -7,7 +7,6 @@
 #include <sys/vfs.h>
 
 #include <cerrno>
-#include <string>
 
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/memory_room.hpp"

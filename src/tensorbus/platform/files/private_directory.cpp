@@ -8,10 +8,8 @@
 #include <atomic>
 #include <cerrno>
 #include <climits>
-#include <cstdio>
 #include <deque>
 #include <fstream>
-#include <optional>
 #include <utility>
 
 #include "tensorbus/platform/limits.hpp"

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <numeric>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 

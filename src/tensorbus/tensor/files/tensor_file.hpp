@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <tensorbus/file_options.hpp>
 
 #include "tensorbus/memory/file/mapped_file.hpp"
