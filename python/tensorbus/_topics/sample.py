@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensorbus import _core
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tensorbus._codec.protocols import Plan
 
 _UNREAD = object()
+_SHOWN = 4  # tensors of a message in its repr
 
 
 @public
@@ -163,10 +165,35 @@ class Sample:
 
     def __repr__(self) -> str:
         core = self._core
+        age = format_age(time.time_ns() - core.timestamp_ns)
         return (
             f"<tensorbus.Sample {core.topic!r} sequence={core.sequence} "
-            f"tensors={core.tensor_count}>"
+            f"{self._shown_tensors()} age={age}>"
         )
+
+    def _shown_tensors(self) -> str:
+        """Shape and dtype of the tensor, or of the first few tensors of a message."""
+        core = self._core
+        count = core.tensor_count
+        shown = [_shown(core.memory(index)) for index in range(min(count, _SHOWN))]
+        if count == 1 and not core.fields:
+            return shown[0]
+        more = ", ..." if count > _SHOWN else ""
+        return f"tensors={count}" + (f" [{', '.join(shown)}{more}]" if shown else "")
+
+
+def _shown(memory: _core.Memory) -> str:
+    place = "" if memory.device == "cpu" else f" on {memory.device}"
+    return f"{memory.dtype} {memory.shape}{place}"
+
+
+def format_age(nanoseconds: int) -> str:
+    """
+    >>> format_age(-5), format_age(12_345), format_age(12_345_678), format_age(83 * 10**9)
+    ('0.0 ms', '0.0 ms', '12.3 ms', '83.0 s')
+    """
+    milliseconds = max(nanoseconds, 0) / 1e6
+    return f"{milliseconds:.1f} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"
 
 
 def sample_of(core: _core.Sample, library: Library | None, plan: Plan | None) -> Sample:
