@@ -11,6 +11,7 @@ from tensorbus._base.device import device_of, stream_of
 from tensorbus._base.errors import Unsupported
 from tensorbus._base.public import public
 from tensorbus._codec.fields import unflatten
+from tensorbus._tensors import numpy_arrays
 from tensorbus._tensors.library import CONJUGATE, NEGATIVE, Library
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ class Header(NamedTuple):
 class Sample:
     """One received message. Its tensors stay valid for as long as any view of them lives.
 
-    A sample of one tensor offers DLPack itself: `torch.from_dlpack(sample)`.
+    A sample of one tensor offers DLPack itself, `torch.from_dlpack(sample)`, and is an array for
+    NumPy: `np.asarray(sample)`. Neither copies.
     """
 
     # Made by sample_of(), without an __init__: that would take half as long as receiving does.
@@ -143,6 +145,27 @@ class Sample:
         """Where the tensor that it is lies: (1, 0), main memory."""
         device: tuple[int, int] = self._exporter().__dlpack_device__()
         return device
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """The tensor that it is, for `np.asarray(sample)`: read-only if `data` would be.
+
+        Raises:
+            Unsupported: it is not one tensor, or NumPy cannot show it.
+            ValueError: `copy=False`, and another dtype is wanted.
+        """
+        np = numpy_arrays.learn()
+        array = unflatten(self._core, "numpy") if self._plan is None else self.data
+        if isinstance(array, memoryview):
+            array = np.asarray(array)
+        if not isinstance(array, np.ndarray):
+            raise Unsupported(
+                f"this sample has {self._core.tensor_count} tensors in a message: a NumPy array is "
+                "one tensor by itself, use .data"
+            )
+        wanted = array if dtype is None else array.astype(dtype, copy=False)
+        if copy is False and wanted is not array:
+            raise ValueError(f"copy=False: an array of {array.dtype} as {wanted.dtype} is a copy")
+        return wanted.copy() if copy and wanted is array else wanted
 
     def _exporter(self) -> Any:
         core = self._core
