@@ -74,6 +74,7 @@ class Queue(Closing):
                 participant=home,
             ),
             home.domain,
+            name or "",
         )
 
     @classmethod
@@ -91,13 +92,14 @@ class Queue(Closing):
         """
         home = participant(domain)
         opened = cls.__new__(cls)
-        opened._join(_core.Queue.open(name, seconds("timeout", timeout), home), home.domain)
+        opened._join(_core.Queue.open(name, seconds("timeout", timeout), home), home.domain, name)
         return opened
 
-    def _join(self, core: _core.Queue, domain: str) -> None:
+    def _join(self, core: _core.Queue, domain: str, name: str) -> None:
         self._core = core
         self._process = os.getpid()
         self._address = core.address
+        self._name = "" if name == core.address else name
         self._domain = domain
         self._shared = core.shared
         self._closed = False
@@ -273,14 +275,28 @@ class Queue(Closing):
             raise Closed("the queue is closed, or the process that has it is gone")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self._address, self._domain)
+        return _reopen, (self._address, self._domain, self._name)
 
     def __repr__(self) -> str:
-        return f"<tensorbus.Queue {self._address} maxsize={self._core.maxsize}>"
+        named = repr(self._name) if self._name else self._address
+        return f"<tensorbus.Queue {named} {self._state()} maxsize={self._core.maxsize}>"
+
+    def _state(self) -> str:
+        """How many items wait, where that takes asking no other process, which may be stopped."""
+        if self._closed:
+            return "closed"
+        if self._process != os.getpid() or not self._core.made_here:
+            return "open"
+        try:
+            return f"open items={self._core.stats['items']}"
+        except Error:
+            return "closed"
 
 
-def _reopen(address: str, domain: str) -> Queue:
-    return Queue.open(address, domain=domain)
+def _reopen(address: str, domain: str, name: str = "") -> Queue:
+    queue = Queue.open(address, domain=domain)
+    queue._name = name
+    return queue
 
 
 def _wait(block: bool, timeout: float | None) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensorbus import _core
@@ -10,12 +11,14 @@ from tensorbus._base.device import device_of, stream_of
 from tensorbus._base.errors import Unsupported
 from tensorbus._base.public import public
 from tensorbus._codec.fields import unflatten
+from tensorbus._tensors import numpy_arrays
 from tensorbus._tensors.library import CONJUGATE, NEGATIVE, Library
 
 if TYPE_CHECKING:
     from tensorbus._codec.protocols import Plan
 
 _UNREAD = object()
+_SHOWN = 4  # tensors of a message in its repr
 
 
 @public
@@ -33,7 +36,8 @@ class Header(NamedTuple):
 class Sample:
     """One received message. Its tensors stay valid for as long as any view of them lives.
 
-    A sample of one tensor offers DLPack itself: `torch.from_dlpack(sample)`.
+    A sample of one tensor offers DLPack itself, `torch.from_dlpack(sample)`, and is an array for
+    NumPy: `np.asarray(sample)`. Neither copies.
     """
 
     # Made by sample_of(), without an __init__: that would take half as long as receiving does.
@@ -142,6 +146,27 @@ class Sample:
         device: tuple[int, int] = self._exporter().__dlpack_device__()
         return device
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """The tensor that it is, for `np.asarray(sample)`: read-only if `data` would be.
+
+        Raises:
+            Unsupported: it is not one tensor, or NumPy cannot show it.
+            ValueError: `copy=False`, and another dtype is wanted.
+        """
+        np = numpy_arrays.learn()
+        array = unflatten(self._core, "numpy") if self._plan is None else self.data
+        if isinstance(array, memoryview):
+            array = np.asarray(array)
+        if not isinstance(array, np.ndarray):
+            raise Unsupported(
+                f"this sample has {self._core.tensor_count} tensors in a message: a NumPy array is "
+                "one tensor by itself, use .data"
+            )
+        wanted = array if dtype is None else array.astype(dtype, copy=False)
+        if copy is False and wanted is not array:
+            raise ValueError(f"copy=False: an array of {array.dtype} as {wanted.dtype} is a copy")
+        return wanted.copy() if copy and wanted is array else wanted
+
     def _exporter(self) -> Any:
         core = self._core
         if core.tensor_count == 1 and not core.fields:
@@ -163,10 +188,35 @@ class Sample:
 
     def __repr__(self) -> str:
         core = self._core
+        age = format_age(time.time_ns() - core.timestamp_ns)
         return (
             f"<tensorbus.Sample {core.topic!r} sequence={core.sequence} "
-            f"tensors={core.tensor_count}>"
+            f"{self._shown_tensors()} age={age}>"
         )
+
+    def _shown_tensors(self) -> str:
+        """Shape and dtype of the tensor, or of the first few tensors of a message."""
+        core = self._core
+        count = core.tensor_count
+        shown = [_shown(core.memory(index)) for index in range(min(count, _SHOWN))]
+        if count == 1 and not core.fields:
+            return shown[0]
+        more = ", ..." if count > _SHOWN else ""
+        return f"tensors={count}" + (f" [{', '.join(shown)}{more}]" if shown else "")
+
+
+def _shown(memory: _core.Memory) -> str:
+    place = "" if memory.device == "cpu" else f" on {memory.device}"
+    return f"{memory.dtype} {memory.shape}{place}"
+
+
+def format_age(nanoseconds: int) -> str:
+    """
+    >>> format_age(-5), format_age(12_345), format_age(12_345_678), format_age(83 * 10**9)
+    ('0.0 ms', '0.0 ms', '12.3 ms', '83.0 s')
+    """
+    milliseconds = max(nanoseconds, 0) / 1e6
+    return f"{milliseconds:.1f} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"
 
 
 def sample_of(core: _core.Sample, library: Library | None, plan: Plan | None) -> Sample:

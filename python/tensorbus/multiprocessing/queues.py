@@ -123,7 +123,8 @@ class SimpleQueue(_SimpleQueue):
             self._writer.send_bytes(pickled)
 
 
-def _reopen(kind: type[Queue], address: str, domain: str) -> Queue:
+def _reopen(kind: type[Queue], address: str, domain: str, name: str = "") -> Queue:
     opened = kind.open(address, domain=domain)
     assert isinstance(opened, Queue)
+    opened._name = name
     return opened

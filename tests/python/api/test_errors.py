@@ -5,15 +5,17 @@ from __future__ import annotations
 import doctest
 import importlib
 import inspect
+import pickle
 import pkgutil
 import re
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tensorbus as tb
-from support.harness import PATIENCE
+from support.harness import PATIENCE, Elsewhere
 from tensorbus import _core
 
 ERRORS = {
@@ -75,10 +77,46 @@ def test_objects_say_what_they_are() -> None:
         assert publisher.wait_for_subscribers(timeout=PATIENCE)
         assert repr(publisher) == "<tensorbus.Publisher 'a/b' subscribers=1>"
         publisher.publish(1)
-        assert repr(subscriber.receive(PATIENCE)) == "<tensorbus.Sample 'a/b' sequence=0 tensors=0>"
+        shown = repr(subscriber.receive(PATIENCE))
+        assert shown.startswith("<tensorbus.Sample 'a/b' sequence=0 tensors=0 age=")
         assert repr(subscriber) == "<tensorbus.Subscriber 'a/b' publishers=1>"
     assert repr(publisher) == "<tensorbus.Publisher 'a/b' closed>"
     assert repr(subscriber) == "<tensorbus.Subscriber 'a/b' closed>"
+
+
+def test_a_sample_shows_what_it_holds_and_its_age(torch: ModuleType) -> None:
+    with tb.Publisher("t") as publisher, tb.Subscriber("t", timeout=PATIENCE) as subscriber:
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        publisher.publish(torch.zeros(2, 3, dtype=torch.bfloat16))
+        publisher.publish({"image": np.zeros((4, 5), "uint8"), "id": 7})
+        publisher.publish([np.zeros(number) for number in range(6)])
+        one, two, many = (repr(subscriber.receive()) for _ in range(3))
+    age = r"age=\d+\.\d m?s>"
+    assert re.fullmatch(r"<tensorbus\.Sample 't' sequence=0 bfloat16 \(2, 3\) " + age, one)
+    assert re.fullmatch(r".* sequence=1 tensors=1 \[uint8 \(4, 5\)\] " + age, two)
+    assert re.fullmatch(r".*tensors=6 \[float64 \(0,\), .*float64 \(3,\), \.\.\.\] " + age, many)
+
+
+def test_a_queue_shows_its_name_its_fill_and_its_state() -> None:
+    with tb.Queue(3, name="jobs") as jobs:
+        jobs.put(1)
+        assert repr(jobs) == "<tensorbus.Queue 'jobs' open items=1 maxsize=3>"
+        for other in (pickle.loads(pickle.dumps(jobs)), tb.Queue.open("jobs")):
+            assert repr(other) == "<tensorbus.Queue 'jobs' open maxsize=3>"
+    assert repr(jobs) == "<tensorbus.Queue 'jobs' closed maxsize=3>"
+    with tb.Queue() as jobs:
+        assert repr(jobs) == f"<tensorbus.Queue {jobs.address} open items=0 maxsize=0>"
+
+
+def test_the_repr_of_a_queue_does_not_ask_another_process(elsewhere: Elsewhere) -> None:
+    def look() -> None:
+        import tensorbus as tb
+
+        jobs = tb.Queue.open("jobs", timeout=PATIENCE)
+        assert repr(jobs) == "<tensorbus.Queue 'jobs' open maxsize=0>"
+
+    with tb.Queue(name="jobs"):
+        elsewhere.run(look)
 
 
 MODULES = ["tensorbus", *(each.name for each in pkgutil.walk_packages(tb.__path__, "tensorbus."))]

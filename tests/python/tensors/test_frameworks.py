@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from support.harness import joined
+from support.harness import PATIENCE, joined
 
 
 def received(message: Any, library: Any = None) -> Any:
@@ -439,3 +439,31 @@ def test_memory_can_be_published_again() -> None:
         publisher.publish([np.arange(3)])
         publisher.publish({"again": subscriber.receive().data[0]})
         assert np.from_dlpack(subscriber.receive().data["again"]).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("sender", ["numpy", "torch"])
+def test_a_sample_of_one_tensor_is_an_array_for_numpy(sender: str, torch: ModuleType) -> None:
+    with tb.Publisher("t") as publisher, tb.Subscriber("t", timeout=PATIENCE) as subscriber:
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        sent = np.arange(6.0).reshape(2, 3)
+        publisher.publish(sent if sender == "numpy" else torch.from_numpy(sent))
+        sample = subscriber.receive()
+        array = np.asarray(sample)
+        assert (array.shape, array.dtype, array.flags.writeable) == ((2, 3), np.float64, False)
+        assert array.ctypes.data == torch.as_tensor(sample).data_ptr()  # nothing is copied
+        assert np.mean(sample) == 2.5
+        narrow = np.asarray(sample, dtype="int8")
+        assert (narrow == sent).all()
+        assert narrow.dtype == np.int8
+        assert np.array(sample).flags.writeable
+        del sample
+        assert (array == sent).all()  # which holds the sample
+
+
+def test_a_sample_of_a_message_is_no_array_for_numpy() -> None:
+    with tb.Publisher("t") as publisher, tb.Subscriber("t", timeout=PATIENCE) as subscriber:
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        for message in ({"a": np.ones(2), "b": np.ones(3)}, 7, "text"):
+            publisher.publish(message)
+            with pytest.raises(tb.Unsupported, match=r"one tensor by itself, use \.data"):
+                np.asarray(subscriber.receive())
