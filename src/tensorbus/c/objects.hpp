@@ -5,7 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <string>
-#include <tensorbus/internal/tensors.hpp>
 #include <utility>
 
 #include "tensorbus/bus/listing.hpp"
@@ -58,9 +57,6 @@ struct tb_node_name {
 
 namespace tensorbus::c {
 
-using internal::described;
-using internal::number_of;
-
 // Returns the participant; for NULL the one that the process shares.
 inline Participant participant_of(const tb_participant* given) {
   return given == nullptr ? Participant::shared() : given->participant;
@@ -102,10 +98,16 @@ inline MessageType type_of(const char* definition) {
 }
 Access access_of(std::int32_t access);
 Device device_of(std::int32_t device);
+std::int32_t number_of(const Device& device) noexcept;
 
 Layout layout_of(const tb_layout& layout);
 // Returns the message, valid as long as `message`. Takes over the keepers, also if it throws.
 Message message_of(const tb_message& message);
+// Points into `layout`.
+tb_layout described(const Layout& layout) noexcept;
+
+tb_origin described(const Origin& origin) noexcept;
+
 // Makes a sample for the caller.
 tb_sample* sample_of(Sample sample);
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "tensorbus/c/guard.hpp"
 #include "tensorbus/c/objects.hpp"
 #include "tensorbus/c/structs.hpp"
@@ -23,6 +25,10 @@ Device device_of(std::int32_t device) {
   return device == TB_HOST ? Device::host() : Device::cuda(device);
 }
 
+std::int32_t number_of(const Device& device) noexcept {
+  return device.is_cuda() ? device.ordinal : TB_HOST;
+}
+
 Layout layout_of(const tb_layout& layout) {
   const auto dtype = static_cast<DType>(layout.dtype);
   const auto flags = static_cast<TensorFlags>(layout.flags);
@@ -33,6 +39,22 @@ Layout layout_of(const tb_layout& layout) {
   Dims shape(std::span(layout.shape, layout.dims));
   if (layout.strides == nullptr) return Layout::contiguous(dtype, std::move(shape), flags);
   return {dtype, std::move(shape), Dims(std::span(layout.strides, layout.dims)), flags};
+}
+
+tb_layout described(const Layout& layout) noexcept {
+  return {.dtype = static_cast<tb_dtype>(layout.dtype),
+          .flags = static_cast<std::uint8_t>(layout.flags),
+          .dims = static_cast<std::uint32_t>(layout.shape.size()),
+          .shape = layout.shape.begin(),
+          .strides = layout.strides.begin()};
+}
+
+tb_origin described(const Origin& origin) noexcept {
+  tb_origin told{};
+  std::ranges::copy(origin.host.bytes, told.host);
+  std::ranges::copy(origin.writer.bytes, told.writer);
+  told.sequence = origin.sequence;
+  return told;
 }
 
 namespace {
@@ -54,7 +76,11 @@ void describe_view(TensorView& view, const tb_tensor& tensor) {
 }
 
 Origin origin_of(const tb_origin& given) noexcept {
-  return {internal::id_of(given.host), internal::id_of(given.writer), given.sequence};
+  Origin origin;
+  std::ranges::copy(given.host, origin.host.bytes.begin());
+  std::ranges::copy(given.writer, origin.writer.bytes.begin());
+  origin.sequence = given.sequence;
+  return origin;
 }
 
 std::vector<TensorView> views_of(const tb_message& message) {
