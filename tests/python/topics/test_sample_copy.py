@@ -107,7 +107,7 @@ def test_a_copy_has_all_that_its_original_has(torch: ModuleType, access: str) ->
         assert_same(copy.data, sample.data)
         assert_same(copy.copy().data, sample.data)
         assert sample.copy().header == copy.copy().header == sample.header
-        assert repr(copy) == repr(sample)
+        assert repr(copy).split(" age=")[0] == repr(sample).split(" age=")[0]
         original = sample.header
         del sample
         assert subscriber.stats["held"] == 0
