@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tensorbus import _core
@@ -27,7 +26,8 @@ _DEPTH = 8  # by default
 
 def _name_of(pid: int) -> str:
     try:
-        return f" ({Path(f'/proc/{pid}/comm').read_text().strip()})"
+        with open(f"/proc/{pid}/comm") as name:
+            return f" ({name.read().strip()})"
     except OSError:  # it has just ended, or /proc is not there
         return ""
 
