@@ -1,6 +1,7 @@
 // Publishers, subscribers, samples and tensors.
 
 #include <poll.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -219,6 +220,22 @@ TEST_F(Topic, full_subscriber_of_a_reliable_publisher_makes_it_wait) {
   EXPECT_EQ(asked, 2);
   EXPECT_TRUE(is_filled(next().tensor().as<float>(), 1));
   EXPECT_EQ(publisher->publish(message, kLong).outcome, Outcome::kDone);
+}
+
+TEST_F(Topic, reliable_publisher_names_the_process_that_it_waits_for) {
+  connect({.depth = 1, .reliable = true, .timeout = 1ms});
+  publisher->publish(filled_loan(*publisher, 1));
+  EXPECT_EQ(publisher->publish(filled_loan(*publisher, 2)).outcome, Outcome::kTimedOut);
+  EXPECT_EQ(publisher->stats().blocked_by, static_cast<std::uint32_t>(::getpid()));
+  EXPECT_GE(publisher->stats().blocked_for, 1ms);
+}
+
+TEST_F(Topic, reliable_publisher_waits_for_no_subscriber_that_is_not) {
+  connect({.depth = 1, .reliable = true, .timeout = 1ms}, {.reliable = false});
+  publisher->publish(filled_loan(*publisher, 1));
+  EXPECT_EQ(publisher->publish(filled_loan(*publisher, 2)).outcome, Outcome::kDone);
+  EXPECT_TRUE(is_filled(next().tensor().as<float>(), 2));
+  EXPECT_EQ(publisher->stats().blocked_by, 0U);
 }
 
 TEST_F(Topic, keeper_of_a_tensor_is_let_go_of_whatever_becomes_of_the_call) {

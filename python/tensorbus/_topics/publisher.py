@@ -26,7 +26,7 @@ _DEPTH = 8  # by default
 
 def _name_of(pid: int) -> str:
     try:
-        with open(f"/proc/{pid}/comm") as name:
+        with open(f"/proc/{pid}/comm", errors="replace") as name:  # 15 bytes, of any name
             return f" ({name.read().strip()})"
     except OSError:  # it has just ended, or /proc is not there
         return ""

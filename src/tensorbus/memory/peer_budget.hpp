@@ -67,6 +67,7 @@ class PeerAccount {
   // Charges nobody: for what no peer sent.
   PeerAccount() = default;
   bool is_this_process() const noexcept;
+  pid_t pid() const noexcept { return pid_; }  // as this process sees it
   // Throws PeerLimit.
   PeerCharge take(const PeerCost& cost) const;
   // Throws PeerLimit if so many more descriptors may not be open here.

@@ -107,6 +107,7 @@ std::optional<TensorView> plain_view_of(nb::handle value) {
 }
 
 int Outgoing::append(TensorView view, nb::object keeper) {
+  taken_ = false;
   tensors_.push_back(std::move(view));
   keepers_.push_back(std::move(keeper));
   return static_cast<int>(tensors_.size()) - 1;

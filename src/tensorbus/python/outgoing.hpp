@@ -38,7 +38,10 @@ class Outgoing {
 
   std::size_t size() const noexcept { return tensors_.size(); }
   // Returns the message of these fields; the objects that keep its tensors stay until clear().
+  // Throws Error(kInvalidArgument) if the tensors were taken before: a message is sent once.
   Message take(const nb::bytes& fields) {
+    if (taken_) throw Error(Code::kInvalidArgument, "this message has been sent: make it anew");
+    taken_ = !tensors_.empty();
     const auto* const first = static_cast<const std::byte*>(fields.data());
     return {.tensors = std::exchange(tensors_, {}), .fields = {first, fields.size()}};
   }
@@ -49,6 +52,7 @@ class Outgoing {
   int append_kept(TensorView view, nb::object keeper);
 
   std::vector<TensorView> tensors_;
+  bool taken_ = false;  // and nothing was added since
   std::vector<nb::object> keepers_;
   IndexOf indices_;  // of the objects that add() added
 };

@@ -16,6 +16,8 @@ import pytest
 import tensorbus as tb
 from support.harness import PATIENCE, Elsewhere, eventually, hear, tell, unused
 from support.repository import ROOT
+from tensorbus._codec.fields import flatten
+from tensorbus._core import Outcome
 
 # What it shares with queue.Queue.
 
@@ -363,3 +365,12 @@ def test_the_example_of_the_documentation_runs() -> None:
     page = (ROOT / "docs" / "queues.md").read_text()
     exec(page.partition("```python")[2].partition("```")[0], {})
     unused()
+
+
+def test_an_item_that_was_put_is_not_put_again_without_its_tensors() -> None:
+    with tb.Queue() as items:
+        outgoing, fields = flatten({"image": np.arange(3)})
+        assert items._here.put(outgoing, fields, 0) is Outcome.DONE
+        with pytest.raises(tb.InvalidArgument, match="has been sent"):
+            items._here.put(outgoing, fields, 0)
+        assert items.qsize() == 1

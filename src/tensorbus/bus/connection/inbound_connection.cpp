@@ -214,8 +214,7 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
   }
   const link::Borrower borrower{.grant = grant,
                                 .reliable = asked.best_effort == 0,
-                                .pid = static_cast<std::uint32_t>(
-                                    platform::peer_credentials(connection_.channel()->fd()).pid)};
+                                .pid = static_cast<std::uint32_t>(account_.pid())};
   const link::LinkLimits limits = publisher->limits_of({asked.depth, asked.max_held});
   memory::PeerCharge charge;
   try {
