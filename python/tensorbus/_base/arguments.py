@@ -8,8 +8,9 @@ from typing import Literal
 from tensorbus import _core
 from tensorbus._base.errors import InvalidArgument
 
-Access = Literal["read", "private", "shared"]
+Access = Literal["copy-on-write", "read", "private", "shared"]
 _ACCESS: dict[str, _core.Access] = {
+    "copy-on-write": _core.Access.COPY_ON_WRITE,
     "read": _core.Access.READ,
     "private": _core.Access.PRIVATE,
     "shared": _core.Access.SHARED,

@@ -70,7 +70,7 @@ def lend(outgoing: _core.Outgoing, fields: bytes) -> bytes:
     return kept.add(_core.share(outgoing, fields, 1, settings.ttl, False, participant()))
 
 
-def borrow(handle: bytes, access: _core.Access = _core.Access.READ) -> _core.Sample:
+def borrow(handle: bytes, access: _core.Access = _core.Access.COPY_ON_WRITE) -> _core.Sample:
     """What was lent. Only one process can have it.
 
     Raises:

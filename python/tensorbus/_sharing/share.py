@@ -97,7 +97,7 @@ def share(
 def attach(
     handle: Handle | str | bytes | Mapping[str, Any],
     *,
-    access: Access = "read",
+    access: Access = "copy-on-write",
     library: Library | None = None,
     timeout: float | None = None,
     domain: str | None = None,

@@ -21,7 +21,7 @@ def load_state_dict(
     handle: Handle | str | bytes | Mapping[str, Any],
     *,
     strict: bool = True,
-    access: Access = "read",
+    access: Access = "copy-on-write",
     timeout: float | None = None,
     domain: str | None = None,
 ) -> Any:

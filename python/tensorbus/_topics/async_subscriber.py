@@ -66,7 +66,7 @@ class AsyncSubscriber(Closing):
         max_held: int = 256,
         reliable: bool = True,
         spin: float = 0,
-        access: Access = "read",
+        access: Access = "copy-on-write",
         pin: bool = False,
         device: Any = None,
         library: Library | None = None,

@@ -90,7 +90,7 @@ class Subscriber(Closing):
         max_held: int = 256,
         reliable: bool = True,
         spin: float = 5e-6,
-        access: Access = "read",
+        access: Access = "copy-on-write",
         pin: bool = False,
         device: Any = None,
         library: Library | None = None,

@@ -27,6 +27,10 @@ struct SegmentId {
 
   constexpr SegmentId(std::uint32_t of = 0) noexcept : number(of) {}
   static constexpr SegmentId host(std::uint32_t index) noexcept { return index; }
+  // Of a pool whose memory others may write to.
+  static constexpr SegmentId writable_host(std::uint32_t index) noexcept {
+    return kFirstWritable + index;
+  }
   static constexpr SegmentId device(std::uint32_t ordinal, std::uint32_t index) noexcept {
     return kFirstOfDevices + ordinal * kMostOfDevice + index;
   }
@@ -40,6 +44,8 @@ struct SegmentId {
     if (number < kFirstFile) return SegmentKind::kForeign;
     return *this == none() ? SegmentKind::kNone : SegmentKind::kFile;
   }
+  // Returns true if a block here may share a page with others: else it has whole pages.
+  constexpr bool has_small_blocks() const noexcept { return number < kFirstWritable; }
   constexpr bool on_device() const noexcept {
     return kind() == SegmentKind::kDevice || kind() == SegmentKind::kForeign;
   }
@@ -52,7 +58,8 @@ struct SegmentId {
   auto operator<=>(const SegmentId&) const = default;
 
  private:
-  static constexpr std::uint32_t kFirstOfDevices = 0x40000000;  // no host arena comes so far
+  static constexpr std::uint32_t kFirstWritable = 0x20000000;   // no host arena comes so far
+  static constexpr std::uint32_t kFirstOfDevices = 0x40000000;  // nor so far from there
   static constexpr std::uint32_t kFirstForeign = kFirstOfDevices + kMostDevices * kMostOfDevice;
   static constexpr std::uint32_t kFirstFile = kFirstForeign + kMostForeign;
 };

@@ -80,8 +80,28 @@ class WithGil {
   WithoutGil& outer_;
 };
 
-inline nb::object sample_or_outcome(Outcome outcome, Sample&& sample) {
-  return outcome == Outcome::kDone ? nb::cast(std::move(sample)) : nb::cast(outcome);
+// What may be done with received tensors, as Python has it: the core's Access, and whether a write
+// through a library without read-only tensors makes a page this process's own.
+enum class TensorAccess { kCopyOnWrite, kRead, kPrivate, kShared };
+
+inline Access core_access(TensorAccess access) {
+  return access == TensorAccess::kPrivate  ? Access::kPrivate
+         : access == TensorAccess::kShared ? Access::kShared
+                                           : Access::kRead;
+}
+
+// A sample, as Python has it.
+struct ReceivedSample : Sample {
+  ReceivedSample() = default;
+  explicit ReceivedSample(Sample&& sample, bool no_writes = false)
+      : Sample(std::move(sample)), strict(no_writes) {}
+
+  bool strict = false;  // no library may write to its tensors
+};
+
+inline nb::object sample_or_outcome(Outcome outcome, Sample&& sample, bool strict = false) {
+  return outcome == Outcome::kDone ? nb::cast(ReceivedSample(std::move(sample), strict))
+                                   : nb::cast(outcome);
 }
 
 using Seconds = std::optional<double>;

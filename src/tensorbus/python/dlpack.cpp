@@ -1,6 +1,8 @@
 #include "tensorbus/python/dlpack.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <memory>
 #include <string>
 #include <tensorbus/internal/dlpack_types.hpp>
 #include <utility>
@@ -16,20 +18,40 @@ struct Managed {
   DLManagedTensorVersioned versioned{};
   DLManagedTensor plain{};
   Memory memory;
-  // The consumer may not know that the tensor is read-only.
+  // The consumer may not know that the tensor is read-only. One of them, if it is.
   std::optional<platform::ReadOnlyNote> note;
+  std::optional<platform::CopyOnWrite> copy_on_write;
 };
+
+// Points at a copy of the bytes, without the lease.
+void copy_bytes(Memory& memory, const ByteSpan& span) {
+  const auto bytes = std::make_shared_for_overwrite<std::byte[]>(span.bytes());
+  std::memcpy(bytes.get(), memory.first + span.begin, span.bytes());
+  memory.first = bytes.get() - span.begin;
+  memory.owner = bytes;
+  memory.writable = true;
+}
+
+// Has a write through a library without read-only tensors do what the memory's `access` says.
+void watch_writes(Managed& managed) {
+  Memory& memory = managed.memory;
+  const ByteSpan span = span_of(memory.layout);
+  if (memory.writable || memory.device.is_cuda() || span.bytes() == 0) return;
+  const std::span<const std::byte> bytes(memory.first + span.begin, span.bytes());
+  if (!memory.copy_on_write)
+    managed.note.emplace(bytes, memory.source, memory.from);
+  else if (!platform::CopyOnWrite::is_possible(bytes))
+    copy_bytes(memory, span);
+  else
+    managed.copy_on_write.emplace(bytes, memory.source);
+}
 
 Managed* make(Memory taken) {
   auto* managed = new Managed;
   managed->memory = std::move(taken);
   Memory& memory = managed->memory;
   Layout& layout = memory.layout;
-  if (!memory.writable && !memory.device.is_cuda()) {
-    const ByteSpan span = span_of(layout);
-    managed->note.emplace(std::span(memory.first + span.begin, span.bytes()), memory.source,
-                          memory.from);
-  }
+  watch_writes(*managed);
   const DLTensor tensor{.data = memory.first,
                         .device = memory.device.is_cuda() ? DLDevice{kDLCuda, memory.device.ordinal}
                                                           : DLDevice{kDLCpu, 0},

@@ -99,23 +99,32 @@ Memory loan(Publisher& self, const std::string& dtype, const std::vector<std::in
   return memory_of(run_without_gil([&] { return self.loan(layout, device_numbered(device)); }));
 }
 
-nb::object receive(Subscriber& self, Seconds timeout) {
+// A subscriber, as Python has it.
+struct SampleSubscriber : Subscriber {
+  SampleSubscriber(const std::string& topic, const SubscriberOptions& options, bool no_writes,
+                   const Participant& participant)
+      : Subscriber(topic, options, participant), strict(no_writes) {}
+
+  const bool strict;  // no library may write to what it receives
+};
+
+nb::object receive(SampleSubscriber& self, Seconds timeout) {
   Sample sample;
   const Outcome outcome = wait_hearing_signals(
       timeout, [&](const platform::StopCondition& stop) { return self.receive(sample, stop); });
-  return sample_or_outcome(outcome, std::move(sample));
+  return sample_or_outcome(outcome, std::move(sample), self.strict);
 }
 
-nb::object try_receive(Subscriber& self) {
+nb::object try_receive(SampleSubscriber& self) {
   Sample sample;
   const Outcome outcome = self.try_receive(sample);
-  return sample_or_outcome(outcome, std::move(sample));
+  return sample_or_outcome(outcome, std::move(sample), self.strict);
 }
 
 // Few enough that room for all of them is cheap to allocate.
 constexpr std::size_t kMostAtOnce = 1024;
 
-nb::object receive_many(Subscriber& self, std::size_t most, Seconds timeout) {
+nb::object receive_many(SampleSubscriber& self, std::size_t most, Seconds timeout) {
   std::vector<Sample> samples(std::min(most, kMostAtOnce));
   std::size_t count = 0;
   const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
@@ -123,7 +132,8 @@ nb::object receive_many(Subscriber& self, std::size_t most, Seconds timeout) {
   });
   if (outcome != Outcome::kDone) return nb::cast(outcome);
   nb::list list;
-  for (Sample& sample : std::span(samples).first(count)) list.append(nb::cast(std::move(sample)));
+  for (Sample& sample : std::span(samples).first(count))
+    list.append(nb::cast(ReceivedSample(std::move(sample), self.strict)));
   return list;
 }
 
@@ -246,23 +256,25 @@ void bind_publisher(nb::module_& module) {
 }
 
 void bind_subscriber(nb::module_& module) {
-  nb::class_<Subscriber>(module, "Subscriber")
+  nb::class_<SampleSubscriber>(module, "Subscriber")
       .def(
           "__init__",
-          [](Subscriber* self, const std::string& topic, const Participant& participant,
-             std::uint32_t depth, std::uint32_t max_held, bool reliable, double spin, Access access,
-             const std::string& type, bool pin, int device) {
+          [](SampleSubscriber* self, const std::string& topic, const Participant& participant,
+             std::uint32_t depth, std::uint32_t max_held, bool reliable, double spin,
+             TensorAccess access, const std::string& type, bool pin, int device) {
             const WithoutGil release;
-            new (self) Subscriber(topic,
-                                  {.depth = depth,
-                                   .max_held = max_held,
-                                   .reliable = reliable,
-                                   .spin = to_timeout(spin),
-                                   .access = access,
-                                   .type = type_of(type),
-                                   .pin = pin,
-                                   .device = device_numbered(device)},
-                                  participant);
+            new (self)
+                SampleSubscriber(topic,
+                                 {.depth = depth,
+                                  .max_held = max_held,
+                                  .reliable = reliable,
+                                  .spin = to_timeout(spin),
+                                  .access = core_access(access),
+                                  .type = type_of(type),
+                                  .pin = pin,
+                                  .device = device_numbered(device)},
+                                 // A GPU reads pinned memory where it is: no page can be replaced.
+                                 access == TensorAccess::kRead || pin, participant);
           },
           nb::arg("topic"), nb::arg("participant"), nb::kw_only(), nb::arg("depth"),
           nb::arg("max_held"), nb::arg("reliable"), nb::arg("spin"), nb::arg("access"),
@@ -279,7 +291,7 @@ void bind_subscriber(nb::module_& module) {
       .def("fileno", &Subscriber::event_descriptor)
       .def(
           "wait_for_publishers",
-          [](Subscriber& self, std::uint32_t count, Seconds timeout) {
+          [](SampleSubscriber& self, std::uint32_t count, Seconds timeout) {
             return wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
               return self.wait_for_publishers(count, stop);
             });
@@ -300,10 +312,11 @@ void bind_endpoints(nb::module_& module) {
       .value("INTERRUPTED", Outcome::kInterrupted)
       .value("CLOSED", Outcome::kClosed)
       .value("HOLD_LIMIT", Outcome::kHoldLimit);
-  nb::enum_<Access>(module, "Access", "What a subscriber may do with what it receives.")
-      .value("READ", Access::kRead)
-      .value("PRIVATE", Access::kPrivate)
-      .value("SHARED", Access::kShared);
+  nb::enum_<TensorAccess>(module, "Access", "What a subscriber may do with what it receives.")
+      .value("COPY_ON_WRITE", TensorAccess::kCopyOnWrite)
+      .value("READ", TensorAccess::kRead)
+      .value("PRIVATE", TensorAccess::kPrivate)
+      .value("SHARED", TensorAccess::kShared);
   bind_participant(module);
   bind_publisher(module);
   bind_subscriber(module);

@@ -197,13 +197,14 @@ std::string repr(const Memory& memory) {
 
 }  // namespace
 
-Memory memory_of(const Tensor& tensor, std::string_view topic) {
+Memory memory_of(const Tensor& tensor, std::string_view topic, bool strict) {
   auto owner = std::make_shared<Tensor>(tensor);
   return {.layout = tensor.layout(),
           .first = const_cast<std::byte*>(tensor.data()),
           .writable = tensor.writable(),
           .owner = owner,
           .source = topic,
+          .copy_on_write = !strict && !tensor.writable() && !tensor.device().is_cuda(),
           .device = tensor.device(),
           .published_on = tensor.published_on(),
           .received = owner.get()};

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tensorbus/platform/faults/private_pages.hpp"
 #include "tensorbus/platform/faults/write_fault.hpp"
 #include "tensorbus/python/bindings.hpp"
 
@@ -19,12 +20,14 @@ struct Memory {
   std::shared_ptr<void> owner;  // the lease, the loan or the mapped file
   std::string_view source;      // a received tensor's topic, or a file's path; the owner keeps it
   platform::ReadOnlyNote::From from = platform::ReadOnlyNote::From::kTopic;
+  bool copy_on_write = false;  // not writable, but for a library that writes to it nevertheless
   Device device{};
   Device published_on{};             // of a received tensor: Tensor::published_on()
   const Tensor* received = nullptr;  // the owner's tensor, if the owner is a lease
 };
 
-Memory memory_of(const Tensor& tensor, std::string_view topic);
+// `strict`: no library may write to it.
+Memory memory_of(const Tensor& tensor, std::string_view topic, bool strict);
 Memory memory_of(Loan loan);
 // The device of a loan: -1 is main memory.
 Device device_numbered(int ordinal);

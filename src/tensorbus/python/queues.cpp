@@ -46,7 +46,7 @@ nb::object take(Queue::Pending& self) {
   // The call may initialise CUDA.
   const Outcome outcome = run_without_gil([&] { return self.take(sample); });
   const bool is_item = outcome == Outcome::kDone && self.is_get();
-  return is_item ? nb::cast(std::move(sample)) : nb::cast(outcome);
+  return is_item ? nb::cast(ReceivedSample(std::move(sample))) : nb::cast(outcome);
 }
 
 nb::dict stats_of(const Queue& self) {

@@ -19,31 +19,31 @@
 namespace tensorbus::python {
 namespace {
 
-nb::bytes field_bytes(const Sample& self) {
+nb::bytes field_bytes(const ReceivedSample& self) {
   const auto bytes = self.field_bytes();
   return nb::bytes(bytes.data(), bytes.size());
 }
 
-Memory memory(const Sample& self, std::size_t index) {
+Memory memory(const ReceivedSample& self, std::size_t index) {
   if (index >= self.tensors().size())
     throw Error(Code::kProtocol, "sample.fields: there is no tensor " + std::to_string(index));
-  return memory_of(self.tensors()[index], self.header().topic);
+  return memory_of(self.tensors()[index], self.header().topic, self.strict);
 }
 
-nb::tuple published_on(const Sample& self) {
+nb::tuple published_on(const ReceivedSample& self) {
   nb::list list;
   for (std::size_t i = 0; i < self.tensors().size(); ++i)
     list.append(nb::cast(memory(self, i)).attr("published_on"));
   return nb::tuple(list);
 }
 
-void use_on(const Sample& self, std::uintptr_t stream, int of) {
+void use_on(const ReceivedSample& self, std::uintptr_t stream, int of) {
   const auto device = of < 0 ? std::nullopt : std::optional(Device::cuda(of));
   for (const Tensor& tensor : self.tensors())
     tensor.use_on(reinterpret_cast<void*>(stream), device);
 }
 
-bool intact(const Sample& self) {
+bool intact(const ReceivedSample& self) {
   return std::ranges::all_of(self.tensors(), [](const Tensor& tensor) { return tensor.intact(); });
 }
 
@@ -59,7 +59,7 @@ struct Placed {
 };
 
 // Returns the sample's torch tensors, the lowest first.
-std::vector<Placed> torch_tensors(const Sample& self, std::optional<std::string_view> as) {
+std::vector<Placed> torch_tensors(const ReceivedSample& self, std::optional<std::string_view> as) {
   std::vector<Placed> placed;
   placed.reserve(self.tensors().size());
   for (std::size_t i = 0; i < self.tensors().size(); ++i) {
@@ -74,13 +74,14 @@ std::vector<Placed> torch_tensors(const Sample& self, std::optional<std::string_
   return placed;
 }
 
-nb::object tensor(const Sample& self, std::size_t index, std::optional<std::string_view> as) {
+nb::object tensor(const ReceivedSample& self, std::size_t index,
+                  std::optional<std::string_view> as) {
   Memory found = memory(self, index);
   const bool plain = is_for_torch(found.layout, as) && can_be_plain_torch(found);
   return plain ? make_plain_torch(std::move(found)) : nb::cast(std::move(found));
 }
 
-nb::list tensors(const Sample& self, std::optional<std::string_view> as) {
+nb::list tensors(const ReceivedSample& self, std::optional<std::string_view> as) {
   nb::list list;
   for (std::size_t i = 0; i < self.tensors().size(); ++i) list.append(tensor(self, i, as));
   return list;
@@ -88,7 +89,7 @@ nb::list tensors(const Sample& self, std::optional<std::string_view> as) {
 
 // For each range of memory in which several torch tensors overlap: returns its bytes, and these
 // tensors with their offsets in it.
-nb::list shared_storages(const Sample& self, std::optional<std::string_view> as) {
+nb::list shared_storages(const ReceivedSample& self, std::optional<std::string_view> as) {
   nb::list list;
   if (self.tensors().size() < 2) return list;
   const std::vector<Placed> placed = torch_tensors(self, as);
@@ -110,7 +111,7 @@ nb::list shared_storages(const Sample& self, std::optional<std::string_view> as)
   return list;
 }
 
-bool are_all_plain_torch(const Sample& self, std::optional<std::string_view> as) {
+bool are_all_plain_torch(const ReceivedSample& self, std::optional<std::string_view> as) {
   return std::ranges::all_of(self.tensors(), [&](const Tensor& tensor) {
     return is_for_torch(tensor.layout(), as) &&
            can_be_plain_torch(tensor.layout(), tensor.device(), tensor.published_on());
@@ -119,7 +120,7 @@ bool are_all_plain_torch(const Sample& self, std::optional<std::string_view> as)
 
 // Returns a dict of tensors by name; None if one of them is anything but a plain torch tensor, if
 // they share memory, or if the fields have another form.
-nb::object named(const Sample& self, std::optional<std::string_view> as) {
+nb::object named(const ReceivedSample& self, std::optional<std::string_view> as) {
   const auto named = unpack_named(self.field_bytes());
   if (!named || !are_all_plain_torch(self, as) || shared_storages(self, as).size() != 0)
     return nb::none();
@@ -147,7 +148,7 @@ std::optional<std::span<const std::byte>> only_bytes(std::span<const std::byte> 
   return cursor.left() == 0 ? bytes : std::nullopt;
 }
 
-nb::object only(const Sample& self, std::optional<std::string_view> as) {
+nb::object only(const ReceivedSample& self, std::optional<std::string_view> as) {
   const std::span<const std::byte> fields = self.field_bytes();
   if (fields.empty()) return self.tensors().size() == 1 ? tensor(self, 0, as) : nb::none();
   if (const auto bytes = only_bytes(fields)) return nb::bytes(bytes->data(), bytes->size());
@@ -157,18 +158,21 @@ nb::object only(const Sample& self, std::optional<std::string_view> as) {
 }  // namespace
 
 void bind_samples(nb::module_& module) {
-  nb::class_<Sample>(module, "Sample", "One received message.")
-      .def_prop_ro("sequence", [](const Sample& self) { return self.header().sequence; })
-      .def_prop_ro("timestamp_ns", [](const Sample& self) { return self.header().timestamp_ns; })
-      .def_prop_ro("fingerprint", [](const Sample& self) { return self.header().fingerprint; })
-      .def_prop_ro("topic", [](const Sample& self) { return self.header().topic; })
-      .def_prop_ro("publisher", [](const Sample& self) { return self.header().publisher.hex(); })
+  nb::class_<ReceivedSample>(module, "Sample", "One received message.")
+      .def_prop_ro("sequence", [](const ReceivedSample& self) { return self.header().sequence; })
+      .def_prop_ro("timestamp_ns",
+                   [](const ReceivedSample& self) { return self.header().timestamp_ns; })
+      .def_prop_ro("fingerprint",
+                   [](const ReceivedSample& self) { return self.header().fingerprint; })
+      .def_prop_ro("topic", [](const ReceivedSample& self) { return self.header().topic; })
+      .def_prop_ro("publisher",
+                   [](const ReceivedSample& self) { return self.header().publisher.hex(); })
       .def_prop_ro("publisher_number",
-                   [](const Sample& self) { return self.header().publisher_number; })
+                   [](const ReceivedSample& self) { return self.header().publisher_number; })
       .def_prop_ro("published_on", published_on,
                    nb::sig("def published_on(self) -> tuple[str, ...]"))
       .def_prop_ro("fields", field_bytes)
-      .def_prop_ro("tensor_count", [](const Sample& self) { return self.tensors().size(); })
+      .def_prop_ro("tensor_count", [](const ReceivedSample& self) { return self.tensors().size(); })
       .def("tensors", tensors, nb::arg("as_").none(),
            nb::sig("def tensors(self, as_: str | None) -> list[typing.Any]"),
            "Each a torch.Tensor, if that is wanted (None: if it was one) and nothing about it is "
@@ -185,7 +189,9 @@ void bind_samples(nb::module_& module) {
       .def("memory", memory, nb::arg("index"))
       .def("use_on", use_on, nb::arg("stream"), nb::arg("of") = -1, nb::call_guard<WithoutGil>())
       .def_prop_ro("intact", intact)
-      .def("copy", &Sample::copy, nb::call_guard<WithoutGil>());
+      .def(
+          "copy", [](const ReceivedSample& self) { return ReceivedSample(self.copy()); },
+          nb::call_guard<WithoutGil>());
 }
 
 }  // namespace tensorbus::python

@@ -33,15 +33,16 @@ Shared share_outgoing(Outgoing& outgoing, nb::bytes fields, std::uint32_t uses, 
   return made;
 }
 
-nb::object attach_handle(const Handle& handle, Access access, Seconds timeout,
+nb::object attach_handle(const Handle& handle, TensorAccess access, Seconds timeout,
                          const Participant& participant) {
   Sample sample;
   const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
-    return attach(sample, handle,
-                  {.access = access, .timeout = stop.timeout(), .give_up = stop.give_up()},
-                  participant);
+    return attach(
+        sample, handle,
+        {.access = core_access(access), .timeout = stop.timeout(), .give_up = stop.give_up()},
+        participant);
   });
-  return sample_or_outcome(outcome, std::move(sample));
+  return sample_or_outcome(outcome, std::move(sample), access == TensorAccess::kRead);
 }
 
 nb::list sizes(const Dims& dims) {

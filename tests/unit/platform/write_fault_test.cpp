@@ -37,7 +37,7 @@ End run_in_child(Body&& body) {
   return test::run_in_child(SIGSEGV, std::forward<Body>(body));
 }
 
-std::string topic_line(const std::string& topic) { return "received from topic '" + topic + "'."; }
+std::string topic_line(const std::string& topic) { return "received from topic '" + topic + "' with"; }
 
 void write_to(const std::byte* address) {
   // Through a volatile pointer: the compiler is not to know what it points to.
@@ -73,10 +73,10 @@ TEST(WriteFault, names_the_topic_and_the_ways_out_and_ends_as_without_us) {
   EXPECT_EQ(end.how, kSegmentationFault);
   EXPECT_EQ(end.said,
             "tensorbus: a write to a read-only tensor that was received from topic "
-            "'camera/image'. Received tensors are read-only: write to a copy (tensor.clone(), "
-            "sample.copy()), or subscribe with access=\"private\" (your own copy on write) or "
-            "access=\"shared\" (writes seen by all). TENSORBUS_FAULT_MESSAGE=0 turns this message "
-            "off.\n");
+            "'camera/image' with access=\"read\" (or pin=True). Write to a copy (tensor.clone(), "
+            "sample.copy()), or receive it with access=\"copy-on-write\", the default (a write is "
+            "this process's own), or access=\"shared\" (writes seen by all). "
+            "TENSORBUS_FAULT_MESSAGE=0 turns this message off.\n");
 }
 
 TEST(WriteFault, of_a_file_it_names_the_path_and_the_modes_that_can_be_written) {

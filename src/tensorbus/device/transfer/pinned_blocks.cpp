@@ -6,19 +6,21 @@
 #include <utility>
 
 #include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/faults/private_pages.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
 
 namespace tensorbus::memory {
 
 struct PinnedBlocks::Pinned {
   Pinned(BorrowedSegments::Ref in, SegmentId number, Range part)
-      : mapping(std::move(in)), segment(number), range(part), pin(first(), part.bytes()) {}
+      : mapping(std::move(in)), segment(number), range(part), kept({first(), part.bytes()}), pin(first(), part.bytes()) {}
   const std::byte* first() const noexcept { return mapping->data() + range.begin; }
   const std::byte* end() const noexcept { return mapping->data() + range.end; }
 
   const BorrowedSegments::Ref mapping;
   const SegmentId segment;
   const Range range;
+  const platform::KeptShared kept;
   const platform::HostPin pin;
   std::size_t users = 0;        // under mutex_, as the next
   std::uint64_t last_used = 0;  // a turn

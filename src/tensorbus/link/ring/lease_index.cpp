@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "tensorbus/platform/faults/private_pages.hpp"
+
 namespace tensorbus::link {
 
 // Blocks do not overlap, but views in a block do. An entry further below an address than kMostLooks
 // rarely holds it.
 std::optional<Leased> LeaseIndex::find(const std::byte* first, std::size_t bytes,
                                        std::size_t most_looks) const {
+  if (platform::CopyOnWrite::is_private({first, bytes})) return std::nullopt;
   std::vector<std::shared_ptr<Lease>> seen;  // released after the lock
   std::vector<std::shared_ptr<BorrowerLink>> links;
   const platform::MutexLock lock(mutex_);

@@ -16,8 +16,9 @@ namespace tensorbus::link {
 // instead of copied. Thread-safe.
 class LeaseIndex {
  public:
-  // Returns the lease of these bytes. Empty if they are not lent, if they may not be passed on, or
-  // if the lease is not among the first `most_looks`; then the caller copies the bytes.
+  // Returns the lease of these bytes. Empty if they are not lent, if they may not be passed on, if
+  // this process has written to them (platform::CopyOnWrite), or if the lease is not among the
+  // first `most_looks`; then the caller copies the bytes.
   static constexpr std::size_t kMostLooks = 64;
   static constexpr std::size_t kAll = ~std::size_t{0};
   std::optional<Leased> find(const std::byte* first, std::size_t bytes,

@@ -15,14 +15,16 @@
 namespace tensorbus::memory {
 namespace {
 
-// Large blocks consist of whole pages. So freeing one gives back all of its memory, and pinning one
-// pins nothing of another.
-std::size_t step_of(std::size_t bytes) {
-  return bytes >= 16 * platform::page_bytes() ? platform::page_bytes() : kBlockAlignment;
+// Blocks of a page or more, and those that others may write to, consist of whole pages. So a
+// reader's pages can become its own (platform::CopyOnWrite) without those of another block, freeing
+// one gives back all of its memory, and pinning one pins nothing of another.
+std::size_t step_of(std::size_t bytes, PoolId pool) {
+  const bool has_pages = bytes >= platform::page_bytes() || pool.most == Grant::kWrite;
+  return has_pages ? platform::page_bytes() : kBlockAlignment;
 }
 
-std::size_t rounded(std::size_t bytes) {
-  const std::size_t step = step_of(bytes);
+std::size_t rounded(std::size_t bytes, PoolId pool) {
+  const std::size_t step = step_of(bytes, pool);
   return (std::max<std::size_t>(bytes, 1) + step - 1) / step * step;
 }
 
@@ -88,14 +90,14 @@ BlockRef Arena::allocate(std::size_t bytes, PoolId pool) {
                                         mebibytes(options_.budget_bytes) +
                                         ": raise budget_bytes (TENSORBUS_BUDGET)");
   const platform::MutexLock lock(mutex_);
-  if (BlockRef block = blocks_.wake(rounded(bytes), pool, shared_from_this())) {
+  if (BlockRef block = blocks_.wake(rounded(bytes, pool), pool, shared_from_this())) {
     platform::kill_point("loan.allocated");
     return block;
   }
   // The resting blocks have other sizes. One of them, merged with its neighbours, may fit best.
   while (blocks_.any_rests()) end_rest();
   LivingBlocks::Room room;
-  FreeExtents::Taken taken = take_extent(rounded(bytes), pool);
+  FreeExtents::Taken taken = take_extent(rounded(bytes, pool), pool);
   const Extent& extent = taken.extent;
   const BlockPlace place{.data = segments_.at(extent.segment).data() + extent.offset,
                          .bytes = extent.bytes,
@@ -113,10 +115,10 @@ FreeExtents::Taken Arena::take_extent(std::size_t bytes, PoolId id) {
   if (found == pools_.end() || found->second.closed)
     throw Error(Code::kClosed, "the publisher is closed");
   FreeExtents& free = found->second.free;
-  std::optional<FreeExtents::Taken> taken = free.take(bytes, step_of(bytes));
+  std::optional<FreeExtents::Taken> taken = free.take(bytes, step_of(bytes, id));
   if (!taken) {
     grow_for(bytes, id);
-    taken = free.take(bytes, step_of(bytes));
+    taken = free.take(bytes, step_of(bytes, id));
     check(taken.has_value());
   }
   try {
@@ -144,7 +146,9 @@ void Arena::grow_for(std::size_t bytes, PoolId pool_id) {
   const std::size_t limit = platform::max_file_bytes() / page * page;
   const std::size_t wanted = std::max(options_.segment_bytes, whole_pages(bytes));
   const std::size_t segment_bytes = std::max(bytes, std::min(wanted, limit));
-  const SegmentId id = SegmentId::host(next_segment_++);
+  const std::uint32_t number = next_segment_++;
+  const SegmentId id =
+      pool_id.most == Grant::kWrite ? SegmentId::writable_host(number) : SegmentId::host(number);
   retired_.reserve(retired_.size() + segments_.size() + 1);
   const auto at = segments_.try_emplace(id, id, segment_bytes, pool_id).first;
   try {

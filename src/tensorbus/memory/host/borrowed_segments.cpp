@@ -7,6 +7,7 @@
 
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/faults/bus_fault.hpp"
+#include "tensorbus/platform/faults/private_pages.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
 
 namespace tensorbus::memory {
@@ -19,34 +20,53 @@ namespace {
 constexpr std::size_t kMostSegments = 4096;
 constexpr std::size_t kMostBytes = std::size_t{1} << 44;
 
-// A mapping of a file, with its guard against SIGBUS.
-struct Guarded {
-  std::string path;
-  platform::Mapping mapping;
-  platform::FileGuard guard;
+}  // namespace
 
-  Guarded(const platform::Fd& fd, Range range, Access access, const FileRange& file)
-      : path(file.path),
-        mapping(fd.get(), range.bytes(), access, file.offset + range.begin),
-        guard({mapping.data(), mapping.size()}, path, access != Access::kRead,
-              platform::FileGuard::identify(fd.get(), access != Access::kCopyOnWrite)) {}
+// Some bytes of a segment, mapped.
+struct BorrowedSegments::Mapped {
+  struct Guarded {  // a mapping of a file, with its guard against SIGBUS
+    std::string path;
+    platform::Mapping mapping;
+    platform::FileGuard guard;
+
+    Guarded(const platform::Fd& fd, Range range, Access access, const FileRange& file)
+        : path(file.path),
+          mapping(fd.get(), range.bytes(), access, file.offset + range.begin),
+          guard({mapping.data(), mapping.size()}, path, access != Access::kRead,
+                platform::FileGuard::identify(fd.get(), access != Access::kCopyOnWrite)) {}
+  };
+  std::optional<Guarded> of_file;
+  platform::Mapping of_memory;
+
+  Mapped(const platform::Fd& fd, Range range, Access access, const std::optional<FileRange>& file) {
+    if (file)
+      of_file.emplace(fd, range, access, *file);
+    else
+      of_memory = platform::Mapping(fd.get(), range.bytes(), access, range.begin);
+  }
+  const platform::Mapping& mapping() const noexcept {
+    return of_file ? of_file->mapping : of_memory;
+  }
+  const platform::FileGuard* guard() const noexcept { return of_file ? &of_file->guard : nullptr; }
 };
 
 // The first mapping of a segment. It is charged while somebody holds it.
-struct Paid {
-  BorrowedSegments::Ref mapping;
+struct BorrowedSegments::Paid {
   PeerCharge charge;
+  Mapped mapped;
+  std::optional<platform::CopyOnWriteMapping> copy_on_write;
+
+  Paid(PeerCharge paid, SegmentId id, const Segment& segment, Access access)
+      : charge(std::move(paid)), mapped(segment.fd, {0, segment.bytes}, access, segment.file) {
+    using Blocks = platform::CopyOnWriteMapping::Blocks;
+    if (access != Access::kRead) return;
+    copy_on_write.emplace(std::span(mapping().data(), mapping().size()), segment.fd.get(),
+                          segment.file ? segment.file->offset : 0,
+                          id.has_small_blocks() ? Blocks::kAnySize : Blocks::kOfPages,
+                          mapped.guard());
+  }
+  const platform::Mapping& mapping() const noexcept { return mapped.mapping(); }
 };
-
-BorrowedSegments::Ref mapped(const platform::Fd& fd, Range range, Access access,
-                             const std::optional<FileRange>& file) {
-  if (!file)
-    return std::make_shared<const platform::Mapping>(fd.get(), range.bytes(), access, range.begin);
-  const auto guarded = std::make_shared<const Guarded>(fd, range, access, *file);
-  return {guarded, &guarded->mapping};
-}
-
-}  // namespace
 
 void BorrowedSegments::add(SegmentId id, platform::Fd fd, std::size_t bytes) {
   platform::verify_sealed_memfd(fd.get(), bytes, "SEGMENT.segment");
@@ -75,7 +95,7 @@ void BorrowedSegments::enter(SegmentId id, Segment segment) {
     throw Error(Code::kProtocol, "SEGMENT.bytes: more segments than one participant can need");
   segment.descriptor = account_.take({.descriptors = 1});
   try {
-    map(segment);
+    map(id, segment);
   } catch (const PeerLimit&) {
     throw;
   } catch (const Error& error) {
@@ -85,12 +105,11 @@ void BorrowedSegments::enter(SegmentId id, Segment segment) {
   bytes_ += bytes;
 }
 
-void BorrowedSegments::map(Segment& segment) const {
+void BorrowedSegments::map(SegmentId id, Segment& segment) const {
   const Access access = grant_ == Grant::kWrite ? Access::kReadWrite : Access::kRead;
-  const auto paid = std::make_shared<Paid>();
-  paid->charge = account_.take({.mappings = 1, .address_bytes = segment.bytes});
-  paid->mapping = mapped(segment.fd, {0, segment.bytes}, access, segment.file);
-  segment.mapping = {paid, paid->mapping.get()};
+  const auto paid = std::make_shared<const Paid>(
+      account_.take({.mappings = 1, .address_bytes = segment.bytes}), id, segment, access);
+  segment.mapping = {paid, &paid->mapping()};
 }
 
 void BorrowedSegments::retire(SegmentId id) {
@@ -106,7 +125,7 @@ BorrowedSegments::Ref BorrowedSegments::find(SegmentId id) const {
   const platform::MutexLock lock(mutex_);
   const auto found = segments_.find(id);
   if (found == segments_.end()) return nullptr;
-  if (!found->second.mapping) map(found->second);
+  if (!found->second.mapping) map(id, found->second);
   return found->second.mapping;
 }
 
@@ -132,7 +151,9 @@ BorrowedSegments::Ref BorrowedSegments::map_own(SegmentId id, Range range) const
   // A correct owner never retires a leased segment.
   if (found == segments_.end())
     throw Error(Code::kProtocol, "RETIRED.segment: " + std::to_string(id.number) + " is leased");
-  return mapped(found->second.fd, range, Access::kCopyOnWrite, found->second.file);
+  const auto own = std::make_shared<const Mapped>(found->second.fd, range, Access::kCopyOnWrite,
+                                                  found->second.file);
+  return {own, &own->mapping()};
 }
 
 }  // namespace tensorbus::memory

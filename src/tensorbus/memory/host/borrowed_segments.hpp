@@ -20,7 +20,7 @@ namespace tensorbus::memory {
 
 // A borrower's view of one owner's segments, all mapped with the same grant. A lease keeps the
 // mappings that it refers to, so its bytes stay readable when the owner retires the segment or
-// dies. Thread-safe.
+// dies. Pages that are only read can become private (platform::CopyOnWrite). Thread-safe.
 class BorrowedSegments {
  public:
   using Ref = std::shared_ptr<const platform::Mapping>;
@@ -56,6 +56,8 @@ class BorrowedSegments {
   }
 
  private:
+  struct Mapped;
+  struct Paid;
   struct Segment {
     Ref mapping;      // empty: there was no room yet
     platform::Fd fd;  // to map it again, and to pass it on
@@ -64,7 +66,7 @@ class BorrowedSegments {
     PeerCharge descriptor{};
   };
   void enter(SegmentId id, Segment segment);
-  void map(Segment& segment) const;
+  void map(SegmentId id, Segment& segment) const;
 
   const Grant grant_;
   PeerAccount account_;

@@ -42,11 +42,20 @@ class TB_CAPABILITY("address list") AddressList {
   }
 
   T* find(const void* address) const noexcept TB_REQUIRES(this) {
-    const auto at = reinterpret_cast<std::uintptr_t>(address);
-    for (T* object = newest_; object != nullptr; object = object->link_.older) {
+    return overlapping({static_cast<const std::byte*>(address), 1});
+  }
+
+  // Returns the newest object with some of these bytes; of those older than `after`, if given.
+  T* overlapping(std::span<const std::byte> bytes, const T* after = nullptr) const noexcept
+      TB_REQUIRES(this) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
+    for (T* object = after == nullptr ? newest_ : after->link_.older; object != nullptr;
+         object = object->link_.older) {
       const std::span<const std::byte> memory = object->link_.memory;
-      // Below the beginning the unsigned difference is huge.
-      if (at - reinterpret_cast<std::uintptr_t>(memory.data()) < memory.size()) return object;
+      const auto at = reinterpret_cast<std::uintptr_t>(memory.data());
+      // If the later begins below the earlier, the unsigned difference is huge.
+      if (begin - at < memory.size() || (at - begin < bytes.size() && !memory.empty()))
+        return object;
     }
     return nullptr;
   }
@@ -57,11 +66,11 @@ class TB_CAPABILITY("address list") AddressList {
   // Release: pairs with the acquire in try_lock; the next holder sees the list as we leave it.
   void unlock() noexcept TB_RELEASE() { lock_.clear(std::memory_order_release); }
 
-  // Takes the lock in a signal handler; false after about 100 ms. The holder may be a thread that
-  // waits for a core, so this sleeps between the attempts. If the list itself is damaged, the
-  // holder may be this thread, so this gives up in the end.
-  bool lock_in_handler() noexcept TB_TRY_ACQUIRE(true) {
-    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+  // Takes the lock in a signal handler; false after so many attempts, each of about 1 ms. The
+  // holder may be a thread that waits for a core, so this sleeps between the attempts. If the list
+  // itself is damaged, the holder may be this thread, so this gives up in the end.
+  bool lock_in_handler(int attempts = 100) noexcept TB_TRY_ACQUIRE(true) {
+    for (int attempt = 0; attempt < attempts; ++attempt) {
       if (try_lock()) return true;
       ::poll(nullptr, 0, 1);
     }
@@ -69,8 +78,6 @@ class TB_CAPABILITY("address list") AddressList {
   }
 
  private:
-  static constexpr int kAttempts = 100;
-
   // Acquire: pairs with the release in unlock.
   bool try_lock() noexcept TB_TRY_ACQUIRE(true) {
     return !lock_.test_and_set(std::memory_order_acquire);

@@ -2,12 +2,14 @@
 
 #include <pthread.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 
 #include "tensorbus/platform/faults/chained_handler.hpp"
 #include "tensorbus/platform/faults/signal_message.hpp"
+#include "tensorbus/platform/faults/write_handler.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
 // The code that runs in the signal handler calls only functions that POSIX.1-2017 (XSH 2.4.3;
@@ -17,16 +19,26 @@
 namespace tensorbus::platform {
 namespace {
 
-constexpr std::string_view kTurnedOff = "TENSORBUS_FAULT_MESSAGE=0 turns this message off.\n";
-
 constinit AddressList<ReadOnlyNote> notes;
 constinit ChainedHandler write_handler(SIGSEGV);
-constinit bool write_asked TB_GUARDED_BY(notes) = false;
+// Release when the handler is there pairs with acquire: who sees it need not install it.
+constinit std::atomic<bool> installed{false};
+// Relaxed: written once, before the handler is installed.
+constinit std::atomic<bool> tells{true};
 
 void lock_notes() noexcept TB_ACQUIRE(notes) { notes.lock(); }
 void unlock_notes() noexcept TB_RELEASE(notes) { notes.unlock(); }
 [[maybe_unused]] const int kNotesRegistered =
     ::pthread_atfork(lock_notes, unlock_notes, unlock_notes);
+
+void describe_received(std::string_view topic, SignalMessage& message) noexcept {
+  message.text("tensorbus: a write to a read-only tensor that was received");
+  if (!topic.empty()) message.text(" from topic '").name(topic).text("'");
+  message.text(
+      " with access=\"read\" (or pin=True). Write to a copy (tensor.clone(), sample.copy()), or "
+      "receive it with access=\"copy-on-write\", the default (a write is this process's own), or "
+      "access=\"shared\" (writes seen by all). ");
+}
 
 void describe(const ReadOnlyNote& note, SignalMessage& message) noexcept {
   if (note.from() == ReadOnlyNote::From::kFile)
@@ -36,12 +48,7 @@ void describe(const ReadOnlyNote& note, SignalMessage& message) noexcept {
             "' with mode=\"r\". Write to a copy (tensor.clone()), or map the file with mode=\"r+\" "
             "(writes reach the file) or mode=\"c\" (your own copy on write). ");
   else
-    message.text("tensorbus: a write to a read-only tensor that was received from topic '")
-        .name(note.name())
-        .text(
-            "'. Received tensors are read-only: write to a copy (tensor.clone(), sample.copy()), "
-            "or subscribe with access=\"private\" (your own copy on write) or access=\"shared\" "
-            "(writes seen by all). ");
+    describe_received(note.name(), message);
   message.text(kTurnedOff);
 }
 
@@ -59,25 +66,37 @@ void describe(const ReadOnlyNote& note, SignalMessage& message) noexcept {
 void on_fault(int, siginfo_t* info, void* context) {
   const int error = errno;
   // SEGV_ACCERR: the memory is mapped and refused the access. SEGV_MAPERR: nothing is mapped there.
-  if (info->si_code == SEGV_ACCERR) report(info->si_addr);
+  const bool refused = info->si_code == SEGV_ACCERR;
+  const bool speaks = tells.load(std::memory_order_relaxed);
+  const bool mended = refused && mend_write(info->si_addr, speaks);
+  if (refused && !mended && speaks) report(info->si_addr);
   errno = error;
-  write_handler.pass_on(info, context);
+  if (!mended) write_handler.pass_on(info, context);
 }
 
-void install_write_handler() noexcept TB_REQUIRES(notes) {
-  if (write_asked) return;
-  write_asked = true;
+bool wants_message() noexcept {
   const char* wish = std::getenv("TENSORBUS_FAULT_MESSAGE");
-  if (wish == nullptr || std::string_view(wish) != "0") write_handler.install(on_fault);
+  return wish == nullptr || std::string_view(wish) != "0";
 }
 
 }  // namespace
 
+void install_write_handler() noexcept {
+  if (installed.load(std::memory_order_acquire)) return;
+  notes.lock();
+  if (!installed.load(std::memory_order_relaxed)) {
+    tells.store(wants_message(), std::memory_order_relaxed);
+    write_handler.install(on_fault);
+    installed.store(true, std::memory_order_release);
+  }
+  notes.unlock();
+}
+
 ReadOnlyNote::ReadOnlyNote(std::span<const std::byte> memory, std::string_view name,
                            From from) noexcept
     : link_{memory}, name_(name), from_(from) {
+  if (wants_message()) install_write_handler();
   notes.lock();
-  install_write_handler();
   notes.add(*this);
   notes.unlock();
 }

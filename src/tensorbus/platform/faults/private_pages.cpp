@@ -1,0 +1,388 @@
+#include "tensorbus/platform/faults/private_pages.hpp"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "tensorbus/platform/check.hpp"
+#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/faults/signal_message.hpp"
+#include "tensorbus/platform/faults/write_handler.hpp"
+#include "tensorbus/platform/files/memfd.hpp"
+#include "tensorbus/platform/mutex.hpp"
+
+// The code that runs in the signal handler calls what bus_fault.cpp calls there, and fstat, madvise
+// and mprotect, which are plain system calls. Locks are taken in this order: tensors, private
+// ranges, memory that stays shared, mappings.
+
+namespace tensorbus::platform {
+namespace {
+
+using Bytes = std::span<const std::byte>;
+
+// Of about 1 ms each. A thread may hold the lock while it makes system calls.
+constexpr int kAttempts = 5000;
+
+constinit AddressList<CopyOnWrite> tensors;
+constinit AddressList<PrivateRange> ranges;
+constinit AddressList<KeptShared> kept_shared;
+constinit AddressList<CopyOnWriteMapping> mappings;
+// Relaxed: changed under the lock of `ranges`; a thread sees the ranges of its own writes, and of
+// those that it was told of.
+constinit std::atomic<std::size_t> range_count{0};
+
+void lock_all() noexcept TB_NO_THREAD_SAFETY_ANALYSIS {
+  tensors.lock();
+  ranges.lock();
+  kept_shared.lock();
+  mappings.lock();
+}
+void unlock_all() noexcept TB_NO_THREAD_SAFETY_ANALYSIS {
+  mappings.unlock();
+  kept_shared.unlock();
+  ranges.unlock();
+  tensors.unlock();
+}
+[[maybe_unused]] const int kRegistered = ::pthread_atfork(lock_all, unlock_all, unlock_all);
+
+const std::byte* page_of(const void* address) noexcept {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  return static_cast<const std::byte*>(address) - at % page_bytes();
+}
+
+Bytes between(const std::byte* begin, const std::byte* end) noexcept {
+  return {begin, static_cast<std::size_t>(end - begin)};
+}
+
+const std::byte* end_of(Bytes bytes) noexcept { return bytes.data() + bytes.size(); }
+
+Bytes whole_pages(Bytes bytes) noexcept {
+  return between(page_of(bytes.data()), page_of(end_of(bytes) - 1) + page_bytes());
+}
+
+// Made with syscall(), see bus_fault.cpp.
+bool map_pages(Bytes pages, long protection, long sharing, int fd, std::uint64_t offset) noexcept {
+  if (::syscall(SYS_mmap, pages.data(), pages.size(), protection, sharing | MAP_FIXED,
+                static_cast<long>(fd), static_cast<long>(offset)) < 0)
+    return false;
+  ::syscall(SYS_madvise, pages.data(), pages.size(), static_cast<long>(MADV_DONTDUMP));
+  return true;
+}
+
+bool protect(Bytes pages, long protection) noexcept {
+  return ::syscall(SYS_mprotect, pages.data(), pages.size(), protection) == 0;
+}
+
+// Puts a copy in the place of these pages.
+bool copy_pages(Bytes pages) noexcept {
+  const long made = ::syscall(SYS_mmap, nullptr, pages.size(), long{PROT_READ | PROT_WRITE},
+                              long{MAP_PRIVATE | MAP_ANONYMOUS}, -1L, 0L);
+  if (made < 0) return false;
+  std::memcpy(reinterpret_cast<void*>(made), pages.data(), pages.size());
+  if (::syscall(SYS_mremap, made, pages.size(), pages.size(), long{MREMAP_MAYMOVE | MREMAP_FIXED},
+                pages.data()) >= 0)
+    return true;
+  ::syscall(SYS_munmap, made, pages.size());
+  return false;
+}
+
+}  // namespace
+
+class PrivatePages {
+ public:
+  enum class Mended { kYes, kNotOurs, kNoRoom, kPinned };
+  static Mended mend(const void* address, std::string_view& topic) noexcept TB_REQUIRES(tensors);
+  static bool has_small_blocks(const std::byte* address) noexcept;
+  // Returns false, and does nothing, if a record is needed and `spare` is empty.
+  static bool end(CopyOnWrite& tensor, std::unique_ptr<PrivateRange> spare) noexcept;
+
+ private:
+  static Mended make_private(CopyOnWrite& tensor, const std::byte* page) noexcept
+      TB_REQUIRES(tensors, ranges);
+  static Bytes gap_at(const std::byte* page, Bytes pages) noexcept TB_REQUIRES(ranges);
+  struct Made {
+    Bytes pages{};  // that are private now; none if there is no room
+    bool copied = false;
+  };
+  static Made map_private(const CopyOnWriteMapping& mapping, Bytes pages,
+                          const std::byte* page) noexcept;
+  static PrivateRange* share_what_nobody_has(Bytes pages) noexcept TB_REQUIRES(tensors, ranges);
+  static void share_again(Bytes pages) noexcept;
+  static bool map_shared(Bytes pages) noexcept;
+  static bool is_its_file(const CopyOnWriteMapping& mapping) noexcept;
+};
+
+PrivatePages::Mended PrivatePages::mend(const void* address, std::string_view& topic) noexcept {
+  CopyOnWrite* const tensor = tensors.find(address);
+  if (tensor == nullptr) return Mended::kNotOurs;
+  topic = tensor->topic_;
+  ranges.lock();
+  const Mended mended = make_private(*tensor, page_of(address));
+  ranges.unlock();
+  return mended;
+}
+
+PrivatePages::Mended PrivatePages::make_private(CopyOnWrite& tensor,
+                                                const std::byte* page) noexcept {
+  // Another thread's handler came first, or the guard of a file replaced the page by zeros.
+  if (ranges.find(page) != nullptr)
+    return protect({page, page_bytes()}, PROT_READ | PROT_WRITE) ? Mended::kYes : Mended::kNoRoom;
+  const Bytes gap = gap_at(page, whole_pages(tensor.link_.memory));
+  kept_shared.lock();
+  const bool pinned = kept_shared.overlapping(gap) != nullptr;
+  kept_shared.unlock();
+  if (pinned) return Mended::kPinned;
+  mappings.lock();
+  const CopyOnWriteMapping* const mapping = mappings.find(page);
+  const Made made = mapping == nullptr ? Made() : map_private(*mapping, gap, page);
+  mappings.unlock();
+  const Bytes pages = made.pages;
+  if (pages.empty()) return mapping == nullptr ? Mended::kNotOurs : Mended::kNoRoom;
+  tensor.pages_.copied |= made.copied;
+  Bytes& own = tensor.pages_.link_.memory;
+  if (own.empty()) {
+    own = pages;
+    ranges.add(tensor.pages_);
+    range_count.fetch_add(1, std::memory_order_relaxed);
+  } else {  // what lies between them is private, and stays so while this tensor lives
+    own = between(std::min(own.data(), pages.data()), std::max(end_of(own), end_of(pages)));
+  }
+  return Mended::kYes;
+}
+
+// Returns the pages around `page` that are not private yet.
+Bytes PrivatePages::gap_at(const std::byte* page, Bytes pages) noexcept {
+  const std::byte* begin = pages.data();
+  const std::byte* end = end_of(pages);
+  for (const PrivateRange* other = ranges.overlapping(pages); other != nullptr;
+       other = ranges.overlapping(pages, other)) {
+    const Bytes taken = other->link_.memory;
+    if (taken.data() > page)
+      end = std::min(end, taken.data());
+    else
+      begin = std::max(begin, end_of(taken));
+  }
+  return between(begin, end);
+}
+
+bool PrivatePages::has_small_blocks(const std::byte* address) noexcept {
+  mappings.lock();
+  const CopyOnWriteMapping* const mapping = mappings.find(address);
+  const bool small = mapping != nullptr && mapping->blocks_ == CopyOnWriteMapping::Blocks::kAnySize;
+  mappings.unlock();
+  return small;
+}
+
+bool PrivatePages::is_its_file(const CopyOnWriteMapping& mapping) noexcept {
+  struct stat status{};  // a child may have closed the descriptor, and opened another
+  return ::fstat(mapping.fd_, &status) == 0 && status.st_dev == mapping.device_ &&
+         status.st_ino == mapping.inode_;
+}
+
+// Makes pages private, `page` among them.
+PrivatePages::Made PrivatePages::map_private(const CopyOnWriteMapping& mapping, Bytes pages,
+                                             const std::byte* page) noexcept {
+  const std::byte* const first = mapping.link_.memory.data();
+  if (mapping.guard_ != nullptr && mapping.guard_->broken()) {
+    // From here on, the guard has put pages of zeros, which are private already.
+    const std::byte* const cut = page_of(first + mapping.guard_->intact_bytes());
+    if (page >= cut) {
+      const Bytes rest = between(page, end_of(pages));
+      return {protect(rest, PROT_READ | PROT_WRITE) ? rest : Bytes()};
+    }
+    pages = between(pages.data(), std::min(end_of(pages), cut));
+  }
+  if (!is_its_file(mapping)) return {copy_pages(pages) ? pages : Bytes(), true};
+  // NORESERVE: few of the pages may be written to.
+  const bool done =
+      map_pages(pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, mapping.fd_,
+                mapping.offset_ + static_cast<std::uint64_t>(pages.data() - first));
+  return {done ? pages : Bytes()};
+}
+
+bool PrivatePages::map_shared(Bytes pages) noexcept {
+  mappings.lock();
+  const CopyOnWriteMapping* const mapping = mappings.find(pages.data());
+  // Over pages that a guard has replaced, the file is not mapped again.
+  const bool done = mapping != nullptr && mapping->guard_ == nullptr && is_its_file(*mapping) &&
+                    map_pages(pages, PROT_READ, MAP_SHARED, mapping->fd_,
+                              mapping->offset_ + static_cast<std::uint64_t>(
+                                                     pages.data() - mapping->link_.memory.data()));
+  mappings.unlock();
+  return done;
+}
+
+// A private page that was dropped shows its file again.
+void PrivatePages::share_again(Bytes pages) noexcept {
+  if (map_shared(pages)) return;
+  void* const first = const_cast<std::byte*>(pages.data());
+  bool dropped = ::madvise(first, pages.size(), MADV_DONTNEED) == 0;
+  if (!dropped)  // locked pages cannot be dropped
+    dropped =
+        ::munlock(first, pages.size()) == 0 && ::madvise(first, pages.size(), MADV_DONTNEED) == 0;
+  check(dropped && protect(pages, PROT_READ));  // the next sample here would read stale bytes
+}
+
+bool PrivatePages::end(CopyOnWrite& tensor, std::unique_ptr<PrivateRange> spare) noexcept {
+  PrivateRange* gone = nullptr;
+  tensors.lock();
+  if (range_count.load(std::memory_order_relaxed) != 0) {
+    ranges.lock();
+    PrivateRange& own = tensor.pages_;
+    const bool wrote = !own.link_.memory.empty();
+    if (wrote && !spare) {
+      ranges.unlock();
+      tensors.unlock();
+      return false;
+    }
+    tensors.remove(tensor);
+    if (wrote) {
+      ranges.remove(own);
+      spare->link_.memory = own.link_.memory;
+      spare->copied = own.copied;
+      ranges.add(*spare.release());
+    }
+    gone = share_what_nobody_has(whole_pages(tensor.link_.memory));
+    ranges.unlock();
+  } else {
+    tensors.remove(tensor);
+  }
+  tensors.unlock();
+  while (gone != nullptr) delete std::exchange(gone, gone->link_.older);
+  return true;
+}
+
+// Returns the records of the ranges that are shared again, linked by `older`.
+PrivateRange* PrivatePages::share_what_nobody_has(Bytes pages) noexcept {
+  PrivateRange* gone = nullptr;
+  for (PrivateRange* range = ranges.overlapping(pages); range != nullptr;) {
+    PrivateRange* const next = ranges.overlapping(pages, range);
+    if (range->outlived && tensors.overlapping(range->link_.memory) == nullptr) {
+      if (!range->copied) share_again(range->link_.memory);  // a copy is all that a child has
+      ranges.remove(*range);
+      range_count.fetch_sub(1, std::memory_order_relaxed);
+      range->link_.older = std::exchange(gone, range);
+    }
+    range = next;
+  }
+  return gone;
+}
+
+// Not inlined: the message must have left the stack when the previous handler is called.
+[[gnu::noinline]] bool mend_write(const void* address, bool tells) noexcept {
+  using Mended = PrivatePages::Mended;
+  if (!tensors.lock_in_handler(kAttempts)) return false;
+  std::string_view topic;
+  const Mended mended = PrivatePages::mend(address, topic);
+  SignalMessage message;
+  if (mended == Mended::kNoRoom || mended == Mended::kPinned) {
+    message.text("tensorbus: a write to a tensor that was received");
+    if (!topic.empty()) message.text(" from topic '").name(topic).text("'");
+    message.text(
+        mended == Mended::kPinned
+            ? ". Its memory is pinned for a GPU (pin=True), so its pages cannot become this "
+              "process's own: write to a copy (tensor.clone()). "
+            : ", and there is no room for pages of this process's own: memory, the number of "
+              "mappings (vm.max_map_count) or RLIMIT_DATA is used up. Let go of tensors that were "
+              "written to, or raise the limit. ");
+    message.text(kTurnedOff);
+  }
+  tensors.unlock();
+  if (mended == Mended::kYes) return true;
+  if (mended != Mended::kNotOurs && tells) message.write_to_stderr();
+  return false;
+}
+
+CopyOnWriteMapping::CopyOnWriteMapping(std::span<const std::byte> memory, int fd,
+                                       std::uint64_t offset, Blocks blocks,
+                                       const FileGuard* guard) noexcept
+    : link_{memory}, fd_(fd), offset_(offset), blocks_(blocks), guard_(guard) {
+  (void)page_bytes();  // caches the value, so that the handler makes no call to sysconf
+  struct stat status{};
+  if (::fstat(fd, &status) == 0) {
+    device_ = status.st_dev;
+    inode_ = status.st_ino;
+  }
+  mappings.lock();
+  mappings.add(*this);
+  mappings.unlock();
+}
+
+CopyOnWriteMapping::~CopyOnWriteMapping() {
+  mappings.lock();
+  mappings.remove(*this);
+  mappings.unlock();
+}
+
+CopyOnWrite::CopyOnWrite(std::span<const std::byte> memory, std::string_view topic) noexcept
+    : link_{memory}, topic_(topic) {
+  install_write_handler();
+  tensors.lock();
+  tensors.add(*this);
+  tensors.unlock();
+}
+
+CopyOnWrite::~CopyOnWrite() {
+  if (PrivatePages::end(*this, nullptr)) return;
+  // Allocated without the locks. Without these few bytes the process ends, by std::terminate.
+  auto spare = std::make_unique<PrivateRange>();
+  spare->outlived = true;
+  PrivatePages::end(*this, std::move(spare));
+}
+
+bool CopyOnWrite::is_possible(std::span<const std::byte> memory) noexcept {
+  if (memory.size() >= page_bytes()) return true;
+  return !PrivatePages::has_small_blocks(memory.data());
+}
+
+bool CopyOnWrite::is_private(std::span<const std::byte> memory) noexcept {
+  if (range_count.load(std::memory_order_relaxed) == 0) return false;
+  ranges.lock();
+  const bool any = ranges.overlapping(memory) != nullptr;
+  ranges.unlock();
+  return any;
+}
+
+CopyOnWrite::Use CopyOnWrite::use() noexcept {
+  Use sum;
+  ranges.lock();
+  constexpr Bytes kEverything{static_cast<const std::byte*>(nullptr), ~std::size_t{0}};
+  for (const PrivateRange* range = ranges.overlapping(kEverything); range != nullptr;
+       range = ranges.overlapping(kEverything, range)) {
+    ++sum.ranges;
+    sum.bytes += range->link_.memory.size();
+  }
+  ranges.unlock();
+  return sum;
+}
+
+KeptShared::KeptShared(std::span<const std::byte> memory) : link_{memory} {
+  ranges.lock();
+  const bool any = ranges.overlapping(memory) != nullptr;
+  if (!any) {
+    kept_shared.lock();
+    kept_shared.add(*this);
+    kept_shared.unlock();
+  }
+  ranges.unlock();
+  if (any)
+    throw Error(Code::kUnsupported,
+                "this memory cannot be pinned: it was written to, and its "
+                "pages are this process's own");
+}
+
+KeptShared::~KeptShared() {
+  kept_shared.lock();
+  kept_shared.remove(*this);
+  kept_shared.unlock();
+}
+
+}  // namespace tensorbus::platform
