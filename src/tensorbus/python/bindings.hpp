@@ -6,7 +6,10 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "tensorbus/core.hpp"
 
@@ -90,6 +93,12 @@ inline Access core_access(TensorAccess access) {
                                            : Access::kRead;
 }
 
+// Bytes of a sample, and a copy of them.
+struct CopiedBytes {
+  std::span<const std::byte> bytes;
+  std::shared_ptr<std::byte[]> copy;
+};
+
 // A sample, as Python has it.
 struct ReceivedSample : Sample {
   ReceivedSample() = default;
@@ -97,6 +106,9 @@ struct ReceivedSample : Sample {
       : Sample(std::move(sample)), strict(no_writes) {}
 
   bool strict = false;  // no library may write to its tensors
+  // Where a torch tensor overlaps one of another library, and both are to be in one copy. Empty:
+  // not looked for yet. With the GIL.
+  mutable std::optional<std::vector<CopiedBytes>> copied;
 };
 
 inline nb::object sample_or_outcome(Outcome outcome, Sample&& sample, bool strict = false) {

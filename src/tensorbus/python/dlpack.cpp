@@ -1,8 +1,6 @@
 #include "tensorbus/python/dlpack.hpp"
 
 #include <algorithm>
-#include <cstring>
-#include <memory>
 #include <string>
 #include <tensorbus/internal/dlpack_types.hpp>
 #include <utility>
@@ -23,27 +21,20 @@ struct Managed {
   std::optional<platform::CopyOnWrite> copy_on_write;
 };
 
-// Points at a copy of the bytes, without the lease.
-void copy_bytes(Memory& memory, const ByteSpan& span) {
-  const auto bytes = std::make_shared_for_overwrite<std::byte[]>(span.bytes());
-  std::memcpy(bytes.get(), memory.first + span.begin, span.bytes());
-  memory.first = bytes.get() - span.begin;
-  memory.owner = bytes;
-  memory.writable = true;
-}
-
-// Has a write through a library without read-only tensors do what the memory's `access` says.
+// Has a write through a library without read-only tensors do what the memory says.
 void watch_writes(Managed& managed) {
   Memory& memory = managed.memory;
   const ByteSpan span = span_of(memory.layout);
   if (memory.writable || memory.device.is_cuda() || span.bytes() == 0) return;
   const std::span<const std::byte> bytes(memory.first + span.begin, span.bytes());
-  if (!memory.copy_on_write)
+  if (memory.on_write == Memory::OnWrite::kEndsProcess)
     managed.note.emplace(bytes, memory.source, memory.from);
-  else if (!platform::CopyOnWrite::is_possible(bytes))
-    copy_bytes(memory, span);
-  else
+  else if (memory.on_write == Memory::OnWrite::kChangesCopy)
+    return;
+  else if (platform::CopyOnWrite::is_possible(bytes))
     managed.copy_on_write.emplace(bytes, memory.source);
+  else
+    point_at_copy(memory, bytes, copy_of(bytes));
 }
 
 Managed* make(Memory taken) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tensorbus/python/bindings.hpp"
+#include "tensorbus/platform/faults/private_pages.hpp"
 #include "tensorbus/python/memory.hpp"
 #include "tensorbus/python/outgoing.hpp"
 #include "tensorbus/python/torch.hpp"
@@ -181,6 +182,7 @@ nb::dict use_of(const ArenaUse& use) {
   dict["inherited_leases"] = use.inherited_leases;
   dict["forked_children"] = use.forked_children;
   dict["unwatched_forks"] = use.unwatched_forks;
+  dict["private_bytes"] = platform::CopyOnWrite::private_bytes();
   return dict;
 }
 
@@ -298,7 +300,7 @@ void bind_subscriber(nb::module_& module) {
           },
           nb::arg("count"), nb::arg("timeout").none())
       .def_prop_ro(
-          "stats", [](const Subscriber& self) { return stats_of(self.stats()); },
+          "stats", [](const SampleSubscriber& self) { return stats_of(self.stats()); },
           nb::sig("def stats(self) -> dict[str, int | str]"))
       .def("close", &Subscriber::close, nb::call_guard<WithoutGil>());
 }

@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
+#include <cstring>
 #include <utility>
 
 #include "tensorbus/python/dlpack.hpp"
@@ -204,10 +205,24 @@ Memory memory_of(const Tensor& tensor, std::string_view topic, bool strict) {
           .writable = tensor.writable(),
           .owner = owner,
           .source = topic,
-          .copy_on_write = !strict && !tensor.writable() && !tensor.device().is_cuda(),
+          .on_write = strict ? Memory::OnWrite::kEndsProcess : Memory::OnWrite::kPrivatePages,
           .device = tensor.device(),
           .published_on = tensor.published_on(),
           .received = owner.get()};
+}
+
+std::shared_ptr<std::byte[]> copy_of(std::span<const std::byte> bytes) {
+  auto copy = std::make_shared_for_overwrite<std::byte[]>(bytes.size());
+  std::memcpy(copy.get(), bytes.data(), bytes.size());
+  return copy;
+}
+
+void point_at_copy(Memory& memory, std::span<const std::byte> bytes,
+                   const std::shared_ptr<std::byte[]>& copy) {
+  memory.first = copy.get() + (memory.first - bytes.data());
+  memory.owner = copy;
+  memory.received = nullptr;
+  memory.on_write = Memory::OnWrite::kChangesCopy;
 }
 
 Memory memory_of(Loan loan) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,7 +21,13 @@ struct Memory {
   std::shared_ptr<void> owner;  // the lease, the loan or the mapped file
   std::string_view source;      // a received tensor's topic, or a file's path; the owner keeps it
   platform::ReadOnlyNote::From from = platform::ReadOnlyNote::From::kTopic;
-  bool copy_on_write = false;  // not writable, but for a library that writes to it nevertheless
+  // What a write does through a library without read-only tensors, if this is not `writable`.
+  enum class OnWrite {
+    kEndsProcess,
+    kPrivatePages,  // they become this process's own, or those of a copy
+    kChangesCopy,   // it is a copy
+  };
+  OnWrite on_write = OnWrite::kEndsProcess;
   Device device{};
   Device published_on{};             // of a received tensor: Tensor::published_on()
   const Tensor* received = nullptr;  // the owner's tensor, if the owner is a lease
@@ -29,6 +36,10 @@ struct Memory {
 // `strict`: no library may write to it.
 Memory memory_of(const Tensor& tensor, std::string_view topic, bool strict);
 Memory memory_of(Loan loan);
+// Points `memory`, some of these bytes, at a copy of them, which keeps no lease.
+void point_at_copy(Memory& memory, std::span<const std::byte> bytes,
+                   const std::shared_ptr<std::byte[]>& copy);
+std::shared_ptr<std::byte[]> copy_of(std::span<const std::byte> bytes);
 // The device of a loan: -1 is main memory.
 Device device_numbered(int ordinal);
 // Throws Error(kUnsupported) if no dtype has this name.

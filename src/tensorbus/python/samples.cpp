@@ -24,10 +24,81 @@ nb::bytes field_bytes(const ReceivedSample& self) {
   return nb::bytes(bytes.data(), bytes.size());
 }
 
+bool is_for_torch(const Layout& layout, std::optional<std::string_view> as) {
+  return as ? *as == "torch" : has(layout.flags, TensorFlags::kFromTorch);
+}
+
+// The bytes of a tensor in this process.
+struct Placed {
+  std::byte* begin;
+  std::byte* end;
+  std::size_t tensor;
+};
+
+// Returns the sample's tensors that `wanted` says, the lowest first.
+template <typename Wanted>
+std::vector<Placed> placed_tensors(const ReceivedSample& self, Wanted wanted) {
+  std::vector<Placed> placed;
+  placed.reserve(self.tensors().size());
+  for (std::size_t i = 0; i < self.tensors().size(); ++i) {
+    const Tensor& tensor = self.tensors()[i];
+    const ByteSpan span = span_of(tensor.layout());
+    auto* first = const_cast<std::byte*>(tensor.data());
+    if (span.bytes() != 0 && wanted(tensor))
+      placed.push_back({first + span.begin, first + span.end, i});
+  }
+  std::sort(placed.begin(), placed.end(),
+            [](const Placed& a, const Placed& b) { return a.begin < b.begin; });
+  return placed;
+}
+
+// Calls visit(begin, end, members) for each range of bytes in which several of them overlap.
+template <typename Visit>
+void for_each_overlap(std::span<const Placed> placed, Visit visit) {
+  for (std::size_t first = 0, last = 0; first < placed.size(); first = last) {
+    std::byte* end = placed[first].end;
+    for (last = first + 1; last < placed.size() && placed[last].begin < end; ++last)
+      end = std::max(end, placed[last].end);
+    if (last - first > 1) visit(placed[first].begin, end, placed.subspan(first, last - first));
+  }
+}
+
+// Copies the bytes in which a torch tensor, which must be copied, overlaps one of another library.
+// The others show the copy too: what was one memory stays so.
+std::vector<CopiedBytes> copied_together(const ReceivedSample& self) {
+  const auto from_torch = [](const Tensor& tensor) {
+    return has(tensor.layout().flags, TensorFlags::kFromTorch);
+  };
+  const auto tensors = self.tensors();
+  std::vector<CopiedBytes> copied;
+  const auto torch_count = std::ranges::count_if(tensors, from_torch);
+  if (self.strict || torch_count == 0 || torch_count == std::ssize(tensors)) return copied;
+  const auto is_read_on_host = [](const Tensor& tensor) {
+    return !tensor.writable() && tensor.device().is_host();
+  };
+  for_each_overlap(placed_tensors(self, is_read_on_host),
+                   [&](std::byte* begin, std::byte* end, std::span<const Placed> members) {
+                     const std::span<const std::byte> bytes(begin, end);
+                     const bool mixed = std::ranges::any_of(members, [&](const Placed& one) {
+                       return from_torch(tensors[one.tensor]);
+                     });
+                     if (mixed && !platform::CopyOnWrite::is_possible(bytes))
+                       copied.push_back({bytes, copy_of(bytes)});
+                   });
+  return copied;
+}
+
 Memory memory(const ReceivedSample& self, std::size_t index) {
-  if (index >= self.tensors().size())
+  const auto tensors = self.tensors();
+  if (index >= tensors.size())
     throw Error(Code::kProtocol, "sample.fields: there is no tensor " + std::to_string(index));
-  return memory_of(self.tensors()[index], self.header().topic, self.strict);
+  Memory found = memory_of(tensors[index], self.header().topic, self.strict);
+  if (tensors.size() == 1) return found;
+  if (!self.copied) self.copied = copied_together(self);
+  for (const CopiedBytes& whole : *self.copied)
+    if (found.first >= whole.bytes.data() && found.first < whole.bytes.data() + whole.bytes.size())
+      point_at_copy(found, whole.bytes, whole.copy);
+  return found;
 }
 
 nb::tuple published_on(const ReceivedSample& self) {
@@ -45,33 +116,6 @@ void use_on(const ReceivedSample& self, std::uintptr_t stream, int of) {
 
 bool intact(const ReceivedSample& self) {
   return std::ranges::all_of(self.tensors(), [](const Tensor& tensor) { return tensor.intact(); });
-}
-
-bool is_for_torch(const Layout& layout, std::optional<std::string_view> as) {
-  return as ? *as == "torch" : has(layout.flags, TensorFlags::kFromTorch);
-}
-
-// The bytes of a tensor in this process.
-struct Placed {
-  std::byte* begin;
-  std::byte* end;
-  std::size_t tensor;
-};
-
-// Returns the sample's torch tensors, the lowest first.
-std::vector<Placed> torch_tensors(const ReceivedSample& self, std::optional<std::string_view> as) {
-  std::vector<Placed> placed;
-  placed.reserve(self.tensors().size());
-  for (std::size_t i = 0; i < self.tensors().size(); ++i) {
-    const Tensor& tensor = self.tensors()[i];
-    const ByteSpan span = span_of(tensor.layout());
-    auto* first = const_cast<std::byte*>(tensor.data());
-    if (span.bytes() != 0 && is_for_torch(tensor.layout(), as))
-      placed.push_back({first + span.begin, first + span.end, i});
-  }
-  std::sort(placed.begin(), placed.end(),
-            [](const Placed& a, const Placed& b) { return a.begin < b.begin; });
-  return placed;
 }
 
 nb::object tensor(const ReceivedSample& self, std::size_t index,
@@ -92,22 +136,17 @@ nb::list tensors(const ReceivedSample& self, std::optional<std::string_view> as)
 nb::list shared_storages(const ReceivedSample& self, std::optional<std::string_view> as) {
   nb::list list;
   if (self.tensors().size() < 2) return list;
-  const std::vector<Placed> placed = torch_tensors(self, as);
-  for (std::size_t first = 0, last = 0; first < placed.size(); first = last) {
-    std::byte* const begin = placed[first].begin;
-    std::byte* end = placed[first].end;
-    for (last = first + 1; last < placed.size() && placed[last].begin < end; ++last)
-      end = std::max(end, placed[last].end);
-    if (last - first == 1) continue;
-    Memory whole = memory(self, placed[first].tensor);
+  const auto is_wanted = [&](const Tensor& tensor) { return is_for_torch(tensor.layout(), as); };
+  for_each_overlap(placed_tensors(self, is_wanted), [&](std::byte* begin, std::byte* end,
+                                                        std::span<const Placed> members) {
+    Memory whole = memory(self, members.front().tensor);
+    whole.first += span_of(whole.layout).begin;
     whole.layout = Layout::contiguous(DType::kUInt8, {end - begin});
-    whole.first = begin;
-    nb::list members;
-    for (std::size_t i = first; i < last; ++i)
-      members.append(
-          nb::make_tuple(placed[i].tensor, self.tensors()[placed[i].tensor].data() - begin));
-    list.append(nb::make_tuple(std::move(whole), members));
-  }
+    nb::list placed;
+    for (const Placed& one : members)
+      placed.append(nb::make_tuple(one.tensor, self.tensors()[one.tensor].data() - begin));
+    list.append(nb::make_tuple(std::move(whole), placed));
+  });
   return list;
 }
 

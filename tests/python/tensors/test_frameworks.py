@@ -389,7 +389,7 @@ def test_what_was_made_of_a_sample_holds_its_lease(taker: str) -> None:
     library = None if taker in ("capsule", "memoryview") else pytest.importorskip(taker)
     asked = "dlpack" if taker == "memoryview" else None
     with joined(subscriber={"library": asked}) as (publisher, subscriber):
-        publisher.publish(np.arange(1000, dtype=np.float32))
+        publisher.publish(np.arange(10_000, dtype=np.float32))  # a page and more
         sample = subscriber.receive()
         if taker == "memoryview":
             made: Any = memoryview(sample.data)
@@ -445,13 +445,13 @@ def test_memory_can_be_published_again() -> None:
 def test_a_sample_of_one_tensor_is_an_array_for_numpy(sender: str, torch: ModuleType) -> None:
     with tb.Publisher("t") as publisher, tb.Subscriber("t", timeout=PATIENCE) as subscriber:
         assert publisher.wait_for_subscribers(timeout=PATIENCE)
-        sent = np.arange(6.0).reshape(2, 3)
+        sent = np.arange(100.0).repeat(20).reshape(2, 1000)  # a page and more
         publisher.publish(sent if sender == "numpy" else torch.from_numpy(sent))
         sample = subscriber.receive()
         array = np.asarray(sample)
-        assert (array.shape, array.dtype, array.flags.writeable) == ((2, 3), np.float64, False)
+        assert (array.shape, array.dtype, array.flags.writeable) == ((2, 1000), np.float64, False)
         assert array.ctypes.data == torch.as_tensor(sample).data_ptr()  # nothing is copied
-        assert np.mean(sample) == 2.5
+        assert np.mean(sample) == 49.5
         narrow = np.asarray(sample, dtype="int8")
         assert (narrow == sent).all()
         assert narrow.dtype == np.int8

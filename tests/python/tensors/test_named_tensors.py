@@ -126,10 +126,10 @@ def test_others_than_torch_are_restored_as_they_are_wanted(topic: Topic, torch: 
 def test_the_tensors_outlive_the_dict_and_give_their_memory_back(
     topic: Topic, torch: ModuleType
 ) -> None:
-    received = sent(topic, {"a": torch.ones(1000), "b": torch.zeros(1000)})
+    received = sent(topic, {"a": torch.ones(2000), "b": torch.zeros(2000)})
     kept = received.pop("a")
     del received
-    assert kept.equal(torch.ones(1000))
+    assert kept.equal(torch.ones(2000))
     assert topic[0].stats["bytes_in_flight"] > 0
     del kept
     assert topic[0].stats["bytes_in_flight"] == 0

@@ -1,4 +1,4 @@
-"""PyTorch has no read-only tensors: a write to a received one ends the process, with a message."""
+"""With access="read", a write to a received torch tensor ends the process, with a message."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_write_names_the_topic_and_the_ways_out(
     for way_out in (
         "tensor.clone()",
         "sample.copy()",
-        'access="private"',
+        'access="copy-on-write"',
         'access="shared"',
         "TENSORBUS_FAULT_MESSAGE=0",
     ):
@@ -113,8 +113,8 @@ def test_a_tensor_inside_a_message_names_its_own_topic(
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         with (
-            tb.Subscriber(topic, timeout=PATIENCE) as subscriber,
-            tb.Subscriber(other_topic, timeout=PATIENCE) as other,
+            tb.Subscriber(topic, access="read", timeout=PATIENCE) as subscriber,
+            tb.Subscriber(other_topic, access="read", timeout=PATIENCE) as other,
         ):
             held = other.receive().data
             data = subscriber.receive().data
@@ -142,7 +142,7 @@ def test_a_write_after_both_sides_closed_still_names_the_topic(
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        with tb.Subscriber(topic, timeout=PATIENCE) as subscriber:
+        with tb.Subscriber(topic, access="read", timeout=PATIENCE) as subscriber:
             data = subscriber.receive().data
         tell("closed")
         input()

@@ -208,7 +208,15 @@ TEST(WriteFault, control_characters_and_broken_utf8_become_question_marks) {
   expect("\xed\xa0\x80", "???");       // half of a surrogate pair
   expect("\xf4\x90\x80\x80", "????");  // above U+10FFFF
   expect("cut \xe6\xb8", "cut ??");    // ends within a character
-  expect("", "");
+}
+
+TEST(WriteFault, of_no_topic_it_says_what_it_knows) {
+  const ReadOnlyPages pages;
+  const End end = run_in_child([&] {
+    const ReadOnlyNote note(pages.page(), "");
+    write_to(pages.page().data());
+  });
+  EXPECT_EQ(count(end.said, "that was received with access=\"read\""), 1) << end.said;
 }
 
 TEST(WriteFault, a_long_topic_is_cut_between_characters) {

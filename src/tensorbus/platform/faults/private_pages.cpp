@@ -351,15 +351,13 @@ bool CopyOnWrite::is_private(std::span<const std::byte> memory) noexcept {
   return any;
 }
 
-CopyOnWrite::Use CopyOnWrite::use() noexcept {
-  Use sum;
-  ranges.lock();
+std::size_t CopyOnWrite::private_bytes() noexcept {
   constexpr Bytes kEverything{static_cast<const std::byte*>(nullptr), ~std::size_t{0}};
+  std::size_t sum = 0;
+  ranges.lock();
   for (const PrivateRange* range = ranges.overlapping(kEverything); range != nullptr;
-       range = ranges.overlapping(kEverything, range)) {
-    ++sum.ranges;
-    sum.bytes += range->link_.memory.size();
-  }
+       range = ranges.overlapping(kEverything, range))
+    sum += range->link_.memory.size();
   ranges.unlock();
   return sum;
 }

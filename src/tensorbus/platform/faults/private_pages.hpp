@@ -78,12 +78,9 @@ class TENSORBUS_API CopyOnWrite {
   // Returns true if some of these bytes are private now, so that other processes cannot see them.
   static bool is_private(std::span<const std::byte> memory) noexcept;
 
-  // The private memory of this process. A page is counted once for each tensor that was written.
-  struct Use {
-    std::size_t ranges = 0;
-    std::size_t bytes = 0;
-  };
-  static Use use() noexcept;
+  // Returns the bytes of this process that are private now, also those of pages that were not
+  // written to. A page that several tensors share may be counted more than once.
+  static std::size_t private_bytes() noexcept;
 
  private:
   friend class AddressList<CopyOnWrite>;
