@@ -20,15 +20,15 @@ using platform::in_quotes;
 
 static_assert(std::endian::native == std::endian::little, "numbers in files are little-endian");
 
-constexpr std::uint64_t kMostJsonBytes = 100'000'000;  // as in the reference implementation
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // as in the reference implementation
 constexpr std::string_view kMetadata = "__metadata__";
 
-struct ElementKind {
+struct Kind {
   std::string_view name;
   unsigned bits;
   std::optional<DType> dtype;  // none if no library has tensors of this type
 };
-constexpr auto kElementKinds = std::to_array<ElementKind>({
+constexpr auto kKinds = std::to_array<Kind>({
     {"BOOL", 8, DType::kBool},
     {"U8", 8, DType::kUInt8},
     {"I8", 8, DType::kInt8},
@@ -103,11 +103,11 @@ class EntryReader {
     target = std::move(value);
   }
 
-  const ElementKind* read_kind() {
+  const Kind* read_kind() {
     if (json_.next() != '"') wrong("dtype: expected a text");
     const std::string name = json_.text();
-    const auto found = std::ranges::find(kElementKinds, name, &ElementKind::name);
-    if (found == kElementKinds.end()) wrong("dtype: there is no " + in_quotes(name));
+    const auto found = std::ranges::find(kKinds, name, &Kind::name);
+    if (found == kKinds.end()) wrong("dtype: there is no " + in_quotes(name));
     return &*found;
   }
   Sizes read_sizes(const std::string& expected) {
@@ -137,7 +137,7 @@ class EntryReader {
   }
 
   FilePlace place() const {
-    const ElementKind& kind = **kind_;
+    const Kind& kind = **kind_;
     FilePlace found{.name = name_,
                     .layout = {},
                     .elements = std::string(kind.name),
@@ -161,7 +161,7 @@ class EntryReader {
 
   JsonReader& json_;
   const std::string name_;
-  std::optional<const ElementKind*> kind_;
+  std::optional<const Kind*> kind_;
   std::optional<Sizes> shape_;
   std::optional<Sizes> offsets_;
 };
@@ -247,9 +247,9 @@ std::string read_header(const FileBytes& file) {
     refuse_file("not a safetensors file: it has " + std::to_string(prefix.size()) + " bytes");
   std::uint64_t length = 0;
   std::memcpy(&length, prefix.data(), sizeof length);
-  if (length > kMostJsonBytes)
+  if (length > kMaxHeaderBytes)
     refuse_file("header length: " + std::to_string(length) + " bytes, more than the " +
-                std::to_string(kMostJsonBytes) + " allowed");
+                std::to_string(kMaxHeaderBytes) + " allowed");
   std::string text = file.read(8, length);
   if (text.size() < length)
     refuse_file("header length: " + std::to_string(length) + " bytes, of which " +
