@@ -19,7 +19,8 @@
 //       idle = 0
 //       driving = 4
 //
-// Sent is the value. publish() and read_message() throw Error(kTypeMismatch) for any other value.
+// Name each value once: Python does not count an alias as a member. The value is sent. publish()
+// and read_message() throw Error(kTypeMismatch) for any other value.
 #define TENSORBUS_ENUM(Enum, ...)                                                       \
   template <>                                                                           \
   struct tensorbus::MessageEnum<Enum> {                                                 \

@@ -8,15 +8,18 @@ import sysconfig
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
 
 import tensorbus as tb
 from support.cpp_programs import MARKS, running
 from support.harness import PATIENCE
+
+if TYPE_CHECKING:
+    import torch
 
 pytestmark = MARKS
 
@@ -115,7 +118,9 @@ def test_enums_and_arrays_have_the_type_of_their_python_class(program: Path) -> 
     assert int(subprocess.check_output([program, "--type"])) == State.fingerprint()
 
 
-def test_fields_of_every_kind_come_back_from_cpp_as_they_were_sent(program: Path) -> None:
+def test_fields_of_every_kind_come_back_from_cpp_as_they_were_sent(
+    program: Path, torch: ModuleType
+) -> None:
     box = np.array([1, 2, 3, 4], np.float32)
     full = State(
         mode=Mode.driving,
