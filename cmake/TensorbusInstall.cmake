@@ -32,6 +32,12 @@ set(pkgconfig_dir "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX
            BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}/${pkgconfig_dir}"
            OUTPUT_VARIABLE prefix_from_pkgconfig)
+# As find_package does: no warnings about our headers in programs of others. Of a folder that the
+# compiler searches anyway, -isystem would change the order, and pkg-config leaves out -I.
+set(pkgconfig_cflags [[-isystem ${includedir}]])
+if(CMAKE_INSTALL_FULL_INCLUDEDIR IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
+  set(pkgconfig_cflags [[-I${includedir}]])
+endif()
 set(pkgconfig_libs [[-L${libdir} -ltensorbus]])
 if(SKBUILD)  # no namelink, and the loader looks into no package of Python
   set(pkgconfig_libs [[-L${libdir} -Wl,-rpath,${libdir} ]])

@@ -53,7 +53,7 @@ inline std::optional<Id> Id::parse(std::string_view hex) noexcept {
   for (std::size_t i = 0; i < hex.size(); ++i) {
     const auto digit = internal::kHexDigits.find(hex[i]);
     if (digit == std::string_view::npos) return std::nullopt;
-    id.bytes[i / 2] = static_cast<std::uint8_t>(id.bytes[i / 2] << 4 | digit);
+    id.bytes[i / 2] = static_cast<std::uint8_t>(std::size_t{id.bytes[i / 2]} << 4 | digit);
   }
   return id;
 }
@@ -74,7 +74,7 @@ template <>
 struct std::hash<tensorbus::Id> {
   std::size_t operator()(const tensorbus::Id& id) const noexcept {
     std::size_t value = 0;  // the bytes are random: any eight of them are a good hash
-    for (int i = 0; i < 8; ++i) value = value << 8 | id.bytes[i];
+    for (std::size_t i = 0; i < 8; ++i) value = value << 8 | id.bytes[i];
     return value;
   }
 };

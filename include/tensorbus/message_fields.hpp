@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include <tensorbus/id.hpp>
 #include <tensorbus/loan.hpp>
 #include <tensorbus/message.hpp>
+#include <tensorbus/message_enum.hpp>
 #include <tensorbus/message_struct.hpp>
 #include <tensorbus/message_type.hpp>
 #include <tensorbus/sample.hpp>
@@ -127,10 +129,6 @@ inline Value fields_of_record(std::string_view type, const Value& value) {
   throw_unexpected(type);
 }
 
-// How fields of a C++ type are spelled in a definition, written and read.
-template <typename T>
-struct Field;
-
 // A type that a Value has, too. Field<T>::kName is its name.
 template <typename T>
 struct PlainField {
@@ -221,19 +219,24 @@ struct Field<TorchField> : LibraryField<TorchField, TensorFlags::kFromTorch> {
   static std::string spell() { return "tensor"; }
 };
 
-template <typename T>
+template <IsField T>
 struct Field<std::optional<T>> {
   static std::string spell() { return sorted_union(Field<T>::spell(), "none"); }
   static Value write(Outgoing& to, const std::optional<T>& field) {
     return field ? Field<T>::write(to, *field) : Value();
   }
   static void read(const Incoming& from, const Value& value, std::optional<T>& to) {
-    to.reset();
-    if (!value.is<std::nullptr_t>()) Field<T>::read(from, value, to.emplace());
+    if (value.is<std::nullptr_t>()) {
+      to.reset();
+      return;
+    }
+    T made{};
+    Field<T>::read(from, value, made);
+    to = std::move(made);
   }
 };
 
-template <typename T>
+template <IsField T>
 struct Field<std::vector<T>> {
   static std::string spell() { return "list<" + Field<T>::spell() + ">"; }
   static Value write(Outgoing& to, const std::vector<T>& items) {
@@ -253,7 +256,62 @@ struct Field<std::vector<T>> {
   }
 };
 
-template <typename K, typename V>
+// Python's tuple with a type for each place.
+template <IsField T, std::size_t count>
+struct Field<std::array<T, count>> {
+  static std::string spell() {
+    std::string places;
+    for (std::size_t i = 0; i < count; ++i) places += (i == 0 ? "" : ",") + Field<T>::spell();
+    return "tuple<" + places + ">";
+  }
+  static Value write(Outgoing& to, const std::array<T, count>& items) {
+    Value::Tuple tuple;
+    tuple.items.reserve(count);
+    for (const T& item : items) tuple.items.push_back(Field<T>::write(to, item));
+    return tuple;
+  }
+  static void read(const Incoming& from, const Value& value, std::array<T, count>& to) {
+    if (!value.is<Value::Tuple>() || value.as<Value::Tuple>().items.size() != count)
+      throw_unexpected("tuple of " + std::to_string(count));
+    for (std::size_t i = 0; i < count; ++i)
+      Field<T>::read(from, value.as<Value::Tuple>().items[i], to[i]);
+  }
+};
+
+// Python's enum of ints: its values are sent.
+template <IsMessageEnum Enum>
+struct Field<Enum> {
+  static std::string spell() {
+    std::string members;
+    for (const auto& [name, member] : MessageEnum<Enum>::kMembers)
+      members.append(members.empty() ? "" : ",").append(name).append("=" + text_of(member));
+    return "enum<" + std::string(name_of_enum<Enum>()) + ": " + members + ">";
+  }
+  static Value write(Outgoing&, Enum value) {
+    for (const auto& [name, member] : MessageEnum<Enum>::kMembers)
+      if (member == value) return number_of(value);
+    throw_unexpected(spell() + ", got " + text_of(value));
+  }
+  static void read(const Incoming&, const Value& from, Enum& to) {
+    for (const auto& [name, member] : MessageEnum<Enum>::kMembers) {
+      if (from != number_of(member)) continue;
+      to = member;
+      return;
+    }
+    throw_unexpected(spell());
+  }
+
+ private:
+  static auto widened(Enum value) {
+    using Number = std::underlying_type_t<Enum>;
+    using Wide = std::conditional_t<std::is_signed_v<Number>, std::int64_t, std::uint64_t>;
+    return static_cast<Wide>(value);
+  }
+  static Value number_of(Enum value) { return widened(value); }
+  static std::string text_of(Enum value) { return std::to_string(widened(value)); }
+};
+
+template <IsField K, IsField V>
 struct Field<std::map<K, V>> {
   static std::string spell() { return "dict<" + Field<K>::spell() + "," + Field<V>::spell() + ">"; }
   static Value write(Outgoing& to, const std::map<K, V>& items) {

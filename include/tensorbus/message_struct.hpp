@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string_view>
+#include <type_traits>
 
 // Declares which fields of a struct are fields of a message. Used once for each struct, in the
 // global namespace:
@@ -13,17 +14,20 @@
 //   TENSORBUS_MESSAGE(Detection, "robot.Detection", label, score, boxes)
 //
 // The name, and the names and types of the fields, define the type: a Python class with the same
-// ones has the same type (docs/messages.md).
+// ones has the same type (docs/messages.md). A field of a type that cannot be sent is a compile
+// error that names it.
 #define TENSORBUS_MESSAGE(Struct, name_of_type, ...)                                    \
   template <>                                                                           \
   struct tensorbus::MessageStruct<Struct> {                                             \
+    using Struct_ = Struct;                                                             \
     static constexpr std::string_view kName = name_of_type;                             \
     static void visit([[maybe_unused]] auto& object, [[maybe_unused]] auto&& visitor) { \
       TENSORBUS_FOR_EACH_(TENSORBUS_VISIT_FIELD_, __VA_ARGS__)                          \
     }                                                                                   \
   };
 
-#define TENSORBUS_VISIT_FIELD_(field) visitor(#field, object.field);
+#define TENSORBUS_VISIT_FIELD_(field) \
+  tensorbus::internal::visit_field<&Struct_::field>(#field, object.field, visitor);
 
 // macro(a) macro(b) ... for up to 256 arguments. Source: David Mazieres, "Recursive macros with
 // C++20 __VA_OPT__".
@@ -53,4 +57,25 @@ struct MessageStruct;
 template <typename T>
 concept IsMessageStruct = requires { MessageStruct<T>::kName; };
 
+namespace internal {
+
+// How fields of a C++ type are spelled in a definition, written and read: message_fields.hpp.
+template <typename T>
+struct Field;
+template <typename T>
+concept IsField = requires { Field<T>::spell(); };
+
+// `member` is for the compiler's error alone, which shows it.
+template <auto member, typename T>
+void visit_field(const char* name, T& field, auto&& visitor) {
+  constexpr bool has_type_of_a_field = IsField<std::remove_const_t<T>>;
+  static_assert(has_type_of_a_field,
+                "this member cannot be a field of a message. A field is bool, an integer, float, "
+                "double, std::string, std::vector<std::byte>, ArrayField, TorchField, Value, an "
+                "enum declared by TENSORBUS_ENUM, a struct declared by TENSORBUS_MESSAGE, or "
+                "std::optional, std::vector, std::array or std::map of these");
+  if constexpr (has_type_of_a_field) visitor(name, field);
+}
+
+}  // namespace internal
 }  // namespace tensorbus::inline v0

@@ -22,6 +22,7 @@
 #include <tensorbus/listing.hpp>
 #include <tensorbus/loan.hpp>
 #include <tensorbus/message.hpp>
+#include <tensorbus/message_enum.hpp>
 #include <tensorbus/message_type.hpp>
 #include <tensorbus/options.hpp>
 #include <tensorbus/origin.hpp>

@@ -23,8 +23,9 @@ namespace tensorbus::inline v0 {
 //     use(read_message<Pose>(*sample).position.tensor().as<float>());
 //
 // Fields are bool, integers, float and double, std::string, std::vector<std::byte> (bytes),
-// ArrayField, TorchField, Value (anything without tensors), other declared structs, and
-// std::optional, std::vector and std::map of all of these.
+// ArrayField, TorchField, Value (anything without tensors), enums declared by TENSORBUS_ENUM, other
+// declared structs, and std::optional, std::vector, std::array (a tuple) and std::map of all of
+// these.
 
 // Returns the type of a struct, for PublisherOptions and SubscriberOptions.
 template <IsMessageStruct Struct>

@@ -105,6 +105,19 @@ inline std::string a_value_of(std::size_t type) {
   return (std::string_view("aeio").find(name[0]) == std::string_view::npos ? "a " : "an ") + name;
 }
 
+// Why a value has no such field, and what to do: the end of an error.
+inline std::string why_no_field(const Value& value) {
+  if (value.is<std::nullptr_t>())
+    return ": there are no fields, as in a message that is a single tensor: get that without a key";
+  if (value.is<TensorIndex>()) return ": this is a single tensor: get it without a key";
+  if (!value.is<Value::Map>())
+    return ": this is " + a_value_of(value.variant().index()) + ", not a map";
+  std::string keys;
+  for (const auto& [key, item] : value.as<Value::Map>())
+    if (key.is<std::string>()) keys += (keys.empty() ? "\"" : ", \"") + key.as<std::string>() + '"';
+  return keys.empty() ? ": there are no fields" : "; there are " + keys;
+}
+
 }  // namespace internal
 
 // Not defaulted in the class, where its maps are incomplete: nvcc rejects that.
@@ -130,7 +143,7 @@ inline const Value* Value::find(std::string_view key) const noexcept {
 inline const Value& Value::at(std::string_view key) const {
   if (const Value* value = find(key)) return *value;
   throw Error(Code::kInvalidArgument,
-              "no field \"" + std::string(key) + "\" in " + internal::a_value_of(variant_.index()));
+              "no field \"" + std::string(key) + '"' + internal::why_no_field(*this));
 }
 
 inline void Value::throw_wrong_type(std::size_t wanted) const {

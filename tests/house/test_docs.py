@@ -83,7 +83,8 @@ def test_the_cpp_program_of_the_readme_is_that_of_a_page_whose_programs_are_run(
 
 
 def test_the_errors_of_the_troubleshooting_page_are_those_of_the_code() -> None:
-    sources = [*ROOT.glob("src/**/*.[ch]pp"), *ROOT.glob("python/**/*.py")]
+    folders = ("src/**/*.[ch]pp", "include/**/*.hpp", "python/**/*.py")
+    sources = [path for folder in folders for path in ROOT.glob(folder)]
     written = "\n".join(path.read_text() for path in sources).replace(r"\"", "'")
     code = re.sub(r'"\s*[fr]?"', "", written)  # literals that are one text
     page = (ROOT / "docs/troubleshooting.md").read_text().replace('"', "'")

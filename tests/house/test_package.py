@@ -24,6 +24,16 @@ PACKAGE = Path(tensorbus.__file__).parent
 # Header-only, for those who have the library that each is named after.
 ADAPTERS = {"cuda.hpp", "dlpack.hpp", "torch.hpp"}
 
+WARNINGS = (
+    "-Wall",
+    "-Wextra",
+    "-Wpedantic",
+    "-Wshadow",
+    "-Wconversion",
+    "-Wsign-conversion",
+    "-Werror",
+)
+
 
 def run(*command: str | Path) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
@@ -48,8 +58,14 @@ def test_the_build_requirements_are_the_same_in_both_places() -> None:
     assert set(re.findall(r'"([^"]+)"', requires[1])) <= pinned
 
 
+def test_cflags_keep_our_headers_out_of_the_warnings_of_others() -> None:
+    assert config("--cflags") == f"-isystem {config('--includedir')}"
+    (told,) = re.findall(r"Cflags: (.*)", (PACKAGE / "lib/pkgconfig/tensorbus.pc").read_text())
+    assert told == "-isystem ${includedir}"
+
+
 @pytest.mark.timeout(600)
-def test_every_installed_header_compiles_alone(tmp_path: Path) -> None:
+def test_every_installed_header_compiles_alone_and_without_warnings(tmp_path: Path) -> None:
     include = Path(config("--includedir"))
     headers = [path for path in include.rglob("*.hpp") if path.name not in ADAPTERS]
     assert include / "tensorbus" / "tensorbus.hpp" in headers
@@ -57,7 +73,7 @@ def test_every_installed_header_compiles_alone(tmp_path: Path) -> None:
     def compile_alone(header: Path) -> None:
         program = tmp_path / f"{header.stem}.cpp"
         program.write_text(f"#include <{header.relative_to(include)}>\n")
-        run("g++", "-std=c++20", "-Wall", "-fsyntax-only", "-I", include, program)
+        run("g++", "-std=c++20", *WARNINGS, "-fsyntax-only", "-I", include, program)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(compile_alone, headers))

@@ -156,6 +156,21 @@ TEST_F(Topic, tensors_are_seen_by_their_indices) {
       << "it is not contiguous";
 }
 
+TEST_F(Topic, single_tensor_that_is_asked_for_by_a_key_says_that_there_are_no_fields) {
+  connect();
+  publisher->publish(publisher->loan<float>({2}));
+  const Sample sample = next();
+  try {
+    (void)sample.tensor("image");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kInvalidArgument);
+    EXPECT_STREQ(error.what(),
+                 "no field \"image\": there are no fields, as in a message that is a single "
+                 "tensor: get that without a key");
+  }
+}
+
 TEST_F(Topic, view_of_no_dimensions_is_one_element) {
   connect();
   const double number = 0.5;

@@ -43,6 +43,33 @@ struct OtherSpot {
 };
 TENSORBUS_MESSAGE(OtherSpot, "robot.Spot", x)
 
+namespace robot {
+enum class Mode : std::uint8_t { idle, driving = 4 };
+enum Drive { kReverse = -1, kForward = 1 };
+enum class Mask : std::uint64_t { all = ~std::uint64_t{0} };
+}  // namespace robot
+TENSORBUS_ENUM(robot::Mode, idle, driving)
+TENSORBUS_ENUM(robot::Drive, kReverse, kForward)
+TENSORBUS_ENUM(robot::Mask, all)
+
+struct State {
+  robot::Mode mode{};
+  std::optional<robot::Drive> drive{};
+  robot::Mask mask = robot::Mask::all;
+  std::array<double, 3> position{};
+  std::array<std::array<bool, 2>, 2> grid{};
+  std::vector<std::array<Spot, 1>> corners{};
+  std::map<robot::Mode, std::vector<robot::Mode>> next{};
+  std::array<int, 0> none{};
+};
+TENSORBUS_MESSAGE(State, "robot.State", mode, drive, mask, position, grid, corners, next, none)
+
+// A field of one type of PlainState, where State has another.
+struct PlainState {
+  std::int64_t mode = 0;
+};
+TENSORBUS_MESSAGE(PlainState, "robot.State", mode)
+
 namespace tensorbus {
 namespace {
 
@@ -60,6 +87,18 @@ TEST(MessageTypeOfAStruct, is_its_name_and_its_fields_in_order) {
             "robot.Everything\nany: any\narray: array\narrays: dict<str,array>\nbytes: bytes\n"
             "flag: bool\nlarge: int\nnumber: float\nsmall: int\nspot: none|" +
                 spot + " = ...\nspots: list<" + spot + ">\ntensor: tensor\ntext: str");
+}
+
+TEST(MessageTypeOfAStruct, has_the_members_of_enums_and_the_places_of_arrays) {
+  const std::string mode = "enum<Mode: idle=0,driving=4>";
+  const std::string spot = internal::reference_to(message_type<Spot>());
+  EXPECT_EQ(message_type<State>().definition(),
+            "robot.State\ncorners: list<tuple<" + spot +
+                ">>\ndrive: enum<Drive: kReverse=-1,kForward=1>|none = ...\n"
+                "grid: tuple<tuple<bool,bool>,tuple<bool,bool>>\n"
+                "mask: enum<Mask: all=18446744073709551615>\nmode: " +
+                mode + "\nnext: dict<" + mode + ",list<" + mode +
+                ">>\nnone: tuple<>\nposition: tuple<float,float,float>");
 }
 
 class Typed : public ::testing::Test {
@@ -120,6 +159,56 @@ TEST_F(Typed, struct_arrives_as_it_was) {
   EXPECT_EQ(got.spots[1].x, 3);
   EXPECT_TRUE(has(got.arrays.at("n").tensor().layout().flags, TensorFlags::kFromNumpy));
   EXPECT_EQ(got.any, any);
+}
+
+TEST_F(Typed, enums_and_arrays_arrive_as_they_were) {
+  connect<State, State>();
+  const State sent{.mode = robot::Mode::driving,
+                   .drive = robot::kReverse,
+                   .position = {1, 2.5, -3},
+                   .grid = {{{true, false}, {false, true}}},
+                   .corners = {{Spot{1}}, {Spot{2}}},
+                   .next = {{robot::Mode::idle, {robot::Mode::idle, robot::Mode::driving}}}};
+  publish(*publisher, sent);
+  const auto got = next<State>();
+  EXPECT_EQ(got.mode, sent.mode);
+  EXPECT_EQ(got.drive, sent.drive);
+  EXPECT_EQ(got.mask, sent.mask);
+  EXPECT_EQ(got.position, sent.position);
+  EXPECT_EQ(got.grid, sent.grid);
+  ASSERT_EQ(got.corners.size(), 2U);
+  EXPECT_EQ(got.corners[1][0].x, 2);
+  EXPECT_EQ(got.next, sent.next);
+}
+
+TEST_F(Typed, enum_has_no_other_values_than_were_declared) {
+  connect<State, State>();
+  const auto refusal = [](auto act) -> std::string {
+    try {
+      act();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kTypeMismatch);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal([&] { publish(*publisher, State{.mode = robot::Mode{3}}); }),
+            "expected enum<Mode: idle=0,driving=4>, got 3");
+  EXPECT_EQ(publisher->stats().sent, 0U);
+  publisher->publish(Value::Map{{"mode", 3}}, {});
+  EXPECT_EQ(refusal([&] { next<State>(); }),
+            "robot.State.mode: expected enum<Mode: idle=0,driving=4>");
+  publisher->publish(Value::Map{{"mode", "idle"}}, {});
+  EXPECT_EQ(refusal([&] { next<State>(); }),
+            "robot.State.mode: expected enum<Mode: idle=0,driving=4>");
+  publisher->publish(
+      Value::Map{{"mode", 0}, {"mask", ~std::uint64_t{0}}, {"position", Value::Tuple{{1, 2}}}}, {});
+  EXPECT_EQ(refusal([&] { next<State>(); }), "robot.State.position: expected tuple of 3");
+}
+
+TEST(MessageTypeOfAStruct, of_an_enum_is_not_that_of_an_int) {
+  EXPECT_EQ(message_type<PlainState>().why_not(message_type<State>()),
+            "robot.State.mode: expected int, published is enum<Mode: idle=0,driving=4>");
 }
 
 TEST_F(Typed, struct_that_was_received_goes_on_by_reference) {

@@ -29,7 +29,7 @@ def _answers(package: Path) -> dict[str, tuple[object, str]]:
         "pkgconfigdir": (lib / "pkgconfig", "folder for PKG_CONFIG_PATH"),
         "includedir": (include, "folder of the headers"),
         "libdir": (lib, "folder of the library"),
-        "cflags": (f"-I{include}", "options for the compiler"),
+        "cflags": (f"-isystem {include}", "options for the compiler"),
         "libs": (f"-L{lib} -Wl,-rpath,{lib} -l:{library.name}", "options for the linker"),
         "version": (version("tensorbus"), "version of Tensorbus"),
     }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
+import sysconfig
 from pathlib import Path
 from types import ModuleType
 
@@ -14,6 +16,7 @@ from support.cpp_programs import EXAMPLES, MARKS, WHY_NO_CUDA, build, running, t
 from support.gpu_tensors import why_no_gpu
 from support.harness import PATIENCE
 from support.middle_example import MIDDLE, classes_said, expected_classes
+from support.repository import ROOT
 
 pytestmark = MARKS
 
@@ -63,6 +66,23 @@ def test_libtorch_reads_and_writes_tensors_in_place(tmp_path: Path, torch: Modul
             assert received.is_contiguous()
             torch.testing.assert_close(received, expected)
         assert normalise.wait(PATIENCE) == 0
+
+
+def test_the_subscriber_of_the_c_page_hears_python(tmp_path: Path) -> None:
+    page = (ROOT / "docs/c.md").read_text()
+    (source,) = re.findall(r"```c\n(#include.*?)```", page, re.DOTALL)
+    (tmp_path / "program.c").write_text(source)
+    config = Path(sysconfig.get_path("scripts")) / "tensorbus-config"
+    flags = subprocess.check_output([config, "--cflags", "--libs"], text=True).split()
+    warnings = ("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
+    program = tmp_path / "program"
+    subprocess.run(["gcc", *warnings, tmp_path / "program.c", "-o", program, *flags], check=True)
+    with tb.Publisher("hello") as publisher, running(program) as c:
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        for count in range(3):
+            publisher.publish({"multiples": np.arange(3, dtype=np.float32) * count})
+        assert c.communicate(timeout=PATIENCE)[0].splitlines() == ["0 0 0 ", "0 1 2 ", "0 2 4 "]
+        assert c.returncode == 0
 
 
 def test_python_hears_c(tmp_path: Path) -> None:

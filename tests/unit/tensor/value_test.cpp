@@ -51,14 +51,21 @@ TEST(Value, finds_the_first_of_a_name) {
 }
 
 TEST(Value, says_what_was_expected_and_what_came) {
-  EXPECT_EQ(message_of([] { (void)kFields.at("other"); }),
-            "InvalidArgument: no field \"other\" in a map");
-  EXPECT_EQ(message_of([] { (void)Value(7).at("id"); }),
-            "InvalidArgument: no field \"id\" in an int64");
   EXPECT_EQ(message_of([] { (void)kFields.at("id").as<std::string>(); }),
             "InvalidArgument: expected a string, this is an int64");
   EXPECT_EQ(message_of([] { (void)kFields.at("image").as<Value::Tuple>(); }),
             "InvalidArgument: expected a tuple, this is a tensor");
+}
+
+TEST(Value, says_why_it_has_no_such_field) {
+  EXPECT_EQ(message_of([] { (void)Value(Value::Map{{"id", 7}, {1, 2}, {"x", 3}}).at("other"); }),
+            "InvalidArgument: no field \"other\"; there are \"id\", \"x\"");
+  EXPECT_EQ(message_of([] { (void)Value(Value::Map{}).at("id"); }),
+            "InvalidArgument: no field \"id\": there are no fields");
+  EXPECT_EQ(message_of([] { (void)Value(7).at("id"); }),
+            "InvalidArgument: no field \"id\": this is an int64, not a map");
+  EXPECT_EQ(message_of([] { (void)Value(TensorIndex{0}).at("image"); }),
+            "InvalidArgument: no field \"image\": this is a single tensor: get it without a key");
 }
 
 TEST(Value, equals_what_has_the_same_type_and_content) {
