@@ -85,10 +85,10 @@ class Client(Closing):
             MessageError, Unsupported: the request cannot be sent; see `Publisher.publish`.
         """
         deadline = self._deadline(timeout)
-        with _Answer(self._replies, self._domain) as replies:
-            server = await self._asked(replies, request, deadline)
+        with _Call(self._replies, self._domain) as calling:
+            server = await self._asked(calling, request, deadline)
             try:
-                found = await server.get(replies, deadline).answer()
+                found = await server.get(calling.replies, deadline).answer()
             except (Timeout, Closed) as error:
                 raise self._told(error, server) from None
         return self._read(found)
@@ -96,40 +96,41 @@ class Client(Closing):
     def call_sync(self, request: Any, timeout: float | None = None) -> Any:
         """`call` that blocks its thread; not in an event loop that serves it."""
         deadline = self._deadline(timeout)
-        with _Answer(self._replies, self._domain) as replies:
-            server = self._asked_sync(replies, request, deadline)
+        with _Call(self._replies, self._domain) as calling:
+            server = self._asked_sync(calling, request, deadline)
             try:
-                found = server.get(replies, deadline).answer_sync()
+                found = server.get(calling.replies, deadline).answer_sync()
             except (Timeout, Closed) as error:
                 raise self._told(error, server) from None
         return self._read(found)
 
-    async def _asked(self, replies: Replies, request: Any, deadline: float) -> Server:
+    async def _asked(self, calling: _Call, request: Any, deadline: float) -> Server:
         """The server that has accepted the request. If one has gone since it was found, it has not:
         the next one is asked, with an item of its own, since a put empties the item.
         """
-        item = self._item(replies, request)
-        while (server := await self._finder.found(deadline)) is not None:
-            with self._asking(server):
+        item = self._item(calling.replies, request)
+        while (server := await self._finder.chosen(deadline)) is not None:
+            with self._asking(calling, server):
                 await server.put(item, deadline).answer()
                 return server
-            item = self._item(replies, request)
+            item = self._item(calling.replies, request)
         raise self._missing()
 
-    def _asked_sync(self, replies: Replies, request: Any, deadline: float) -> Server:
-        item = self._item(replies, request)
-        while (server := self._finder.found_sync(deadline)) is not None:
-            with self._asking(server):
+    def _asked_sync(self, calling: _Call, request: Any, deadline: float) -> Server:
+        item = self._item(calling.replies, request)
+        while (server := self._finder.chosen_sync(deadline)) is not None:
+            with self._asking(calling, server):
                 server.put(item, deadline).answer_sync()
                 return server
-            item = self._item(replies, request)
+            item = self._item(calling.replies, request)
         raise self._missing()
 
     def _item(self, replies: Replies, request: Any) -> calls.Item:
         return calls.request_item(replies.queue.address, self._types, request)
 
     @contextmanager
-    def _asking(self, server: Server) -> Iterator[None]:
+    def _asking(self, calling: _Call, server: Server) -> Iterator[None]:
+        calling.server = server
         try:
             yield
         except Closed:
@@ -139,7 +140,7 @@ class Client(Closing):
 
     async def wait_for_service(self, timeout: float | None = None) -> bool:
         """Waits until there is such a service; False after `timeout` seconds."""
-        return await self._finder.found(_deadline(seconds("timeout", timeout))) is not None
+        return await self._finder.found(_deadline(seconds("timeout", timeout)))
 
     def close(self) -> None:
         """No more calls. A second call does nothing."""
@@ -173,19 +174,26 @@ def _deadline(limit: float | None) -> float:
     return math.inf if limit is None else time.monotonic() + limit
 
 
-class _Answer:
-    """A queue for one answer; used again if that came, so that a late one reaches nobody."""
+class _Call:
+    """A call under way: its server, and a queue for the answer.
+
+    The queue is used again if the answer came, so that a late one reaches nobody.
+    """
 
     def __init__(self, idle: deque[Replies], domain: str | None) -> None:
         self._idle = idle
-        self._replies = idle.pop() if idle else Replies(domain)
+        self._began = time.monotonic()
+        self.replies = idle.pop() if idle else Replies(domain)
+        self.server: Server | None = None
 
-    def __enter__(self) -> Replies:
-        return self._replies
+    def __enter__(self) -> _Call:
+        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self.server is not None:
+            self.server.end(time.monotonic() - self._began)
         if kind is None:
-            self._replies.taken += 1
-            self._idle.append(self._replies)
+            self.replies.taken += 1
+            self._idle.append(self.replies)
         else:
-            self._replies.queue.close()
+            self.replies.queue.close()
