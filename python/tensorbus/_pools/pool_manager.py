@@ -13,6 +13,7 @@ from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
 from typing import Any
 
+from tensorbus._base.arguments import Access
 from tensorbus._base.errors import Closed, Error, InvalidArgument, WorkerDied
 from tensorbus._core import Outcome
 from tensorbus._pickling import pickler
@@ -40,22 +41,30 @@ class Task:
 class Worker:
     """One process, with a queue to it and one from it. Has one task at most."""
 
-    def __init__(self, number: int, job: Job, context: BaseContext, domain: str | None) -> None:
+    def __init__(
+        self,
+        number: int,
+        job: Job,
+        context: BaseContext,
+        access: Access | None,
+        domain: str | None,
+    ) -> None:
         self.number = number
         self.job = job
         self.task: Task | None = None
         self.ready = False
         self.dead = False
         self._given = 0
-        self._inbox = Queue(domain=domain)
-        self._outbox = Queue(domain=domain)
+        self._inbox = Queue(shared=access == "shared", domain=domain)
+        self._outbox = Queue(shared=access == "shared", domain=domain)
+        self._outbox._receive_with(access)
         inherited: Job | None = job  # by a child that is forked, as it is
         if context.get_start_method() != "fork":
             self._inbox.put(job)
             inherited = None
         self._process = context.Process(  # type: ignore[attr-defined]
             target=work,
-            args=(self._inbox.address, self._outbox.address, self._inbox._domain, inherited),
+            args=(self._inbox.address, self._outbox.address, self._inbox._domain, inherited, access),
             name=f"worker {number}",
         )
         self._process.start()
@@ -151,10 +160,17 @@ class PoolManager:
     """
 
     def __init__(
-        self, jobs: list[Job], context: BaseContext, retries: int, domain: str | None
+        self,
+        jobs: list[Job],
+        context: BaseContext,
+        retries: int,
+        access: Access | None,
+        domain: str | None,
     ) -> None:
+        self._process = os.getpid()
         self._context = context
         self._retries = retries
+        self._access = access
         self._domain = domain
         self._lock = threading.Lock()
         self._tasks: deque[Task] = deque()
@@ -165,7 +181,7 @@ class PoolManager:
         self._workers: list[Worker] = []
         try:
             for number, job in enumerate(jobs):
-                self._workers.append(Worker(number, job, context, domain))
+                self._workers.append(Worker(number, job, context, access, domain))
         except BaseException:
             self._killed = True
             self._end_workers()
@@ -184,11 +200,37 @@ class PoolManager:
             self._wake()
         return task.future
 
-    def finish(self) -> None:
-        """Takes no more tasks, and waits until those it has are done and the workers gone."""
+    def shut_down(self, wait: bool, cancel: bool) -> None:
+        """Takes no more tasks. The workers end when those it has are done.
+
+        Args:
+            wait: for that.
+            cancel: the tasks that no worker was given.
+        """
         self._refuse(Closed("the worker pool is closed"))
-        self._ended.wait()
-        self._thread.join()
+        if cancel:
+            self._cancel_waiting()
+        if wait:
+            self._ended.wait()
+            self._thread.join()
+
+    def _cancel_waiting(self) -> None:
+        with self._lock:
+            waiting = [task for task in self._tasks if task.tries == 0]
+            self._tasks = deque(task for task in self._tasks if task.tries > 0)
+            self._wake()
+        for task in waiting:  # without the lock: callbacks of futures may do anything
+            task.future.cancel()
+            task.begin()
+
+    def end_with_the_process(self) -> None:
+        """A pool that was shut down finishes what it has, as every executor does."""
+        if self._process != os.getpid():
+            return
+        if self._refusal is None:
+            self.kill()
+        else:
+            self.shut_down(wait=True, cancel=False)
 
     def kill(self) -> None:
         """Ends the workers, whatever they are at, and waits for that."""
@@ -272,7 +314,9 @@ class PoolManager:
             raise WorkerDied(f"{end} while it started")
         if worker.task is not None:
             self._try_again(worker.task, end)
-        self._workers.append(Worker(worker.number, worker.job, self._context, self._domain))
+        self._workers.append(
+            Worker(worker.number, worker.job, self._context, self._access, self._domain)
+        )
 
     def _try_again(self, task: Task, end: str) -> None:
         if task.tries > self._retries:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tensorbus._base.arguments import seconds, topic_name
+from tensorbus._base.arguments import Access, access_named, seconds, topic_name
 from tensorbus._base.closing import Closing
-from tensorbus._base.errors import Closed, Error, Timeout
+from tensorbus._base.errors import Closed, Error, InvalidArgument, Timeout
 from tensorbus._base.public import public, renamed
 from tensorbus._codec.typed import plan_or_none
 from tensorbus._core import Sample
@@ -23,10 +24,13 @@ from tensorbus.messages import Message
 
 @public
 class Client(Closing):
-    """Asks a service: `await client.call(request)`, or `client.call_sync(request)` in a thread.
+    """Asks a service: `await client.call_async(request)`, or `client.call_sync(request)`, which blocks.
 
     Requests and replies are what a topic's messages may be; tensors travel by reference both ways.
-    Any number of calls may be under way at once, from any thread or loop.
+    Any number of calls may be under way at once, from any thread or loop. If several processes
+    offer the service, a call goes to the one with the fewest unanswered calls of this client; among
+    equals, to the one that has taken this client's calls the least time. Processes that come later
+    get their share.
 
     Args:
         name: the service's.
@@ -34,6 +38,8 @@ class Client(Closing):
         reply_type: the class of the replies.
         timeout: seconds for a call, from looking for the service to its answer; `None` for as long
             as it takes.
+        access: what may be done with the tensors of replies: "read" or "private", see
+            `tensorbus.Subscriber`; `None` for what a `Queue` gives.
         library: whose tensors are wanted, see `tensorbus.Subscriber`.
         domain: see `tensorbus.participant`.
 
@@ -43,7 +49,7 @@ class Client(Closing):
     ...     async with Node("adder") as node:
     ...         node.create_service("doc/add", callback=sum)
     ...         running = asyncio.create_task(node.run())
-    ...         print(await node.create_client("doc/add").call([1, 2, 3], timeout=10))
+    ...         print(await node.create_client("doc/add").call_async([1, 2, 3], timeout=10))
     >>> asyncio.run(main())
     6
     """
@@ -56,12 +62,18 @@ class Client(Closing):
         reply_type: type[Message] | None = None,
         *,
         timeout: float | None = None,
+        access: Access | None = None,
         library: Library | None = None,
         domain: str | None = None,
     ) -> None:
         self.name: str = topic_name(name)
         self._types = calls.Types(plan_or_none(request_type), plan_or_none(reply_type))
         self._timeout = seconds("timeout", timeout)
+        if access == "shared":
+            raise InvalidArgument("access='shared': a service lets no client write to its memory")
+        if access is not None:
+            access_named(access)
+        self._access = access
         self._library = library_or_none(library)
         self._domain = domain
         self._closed = False
@@ -69,7 +81,7 @@ class Client(Closing):
         # Each call has a queue for its answer, which the next one uses again.
         self._replies: deque[Replies] = deque()
 
-    async def call(self, request: Any, timeout: float | None = None) -> Any:
+    async def call_async(self, request: Any, timeout: float | None = None) -> Any:
         """The service's reply.
 
         Args:
@@ -85,7 +97,7 @@ class Client(Closing):
             MessageError, Unsupported: the request cannot be sent; see `Publisher.publish`.
         """
         deadline = self._deadline(timeout)
-        with _Call(self._replies, self._domain) as calling:
+        with self._call() as calling:
             server = await self._asked(calling, request, deadline)
             try:
                 found = await server.get(calling.replies, deadline).answer()
@@ -94,15 +106,22 @@ class Client(Closing):
         return self._read(found)
 
     def call_sync(self, request: Any, timeout: float | None = None) -> Any:
-        """`call` that blocks its thread; not in an event loop that serves it."""
+        """`call_async` that blocks its thread; not in an event loop that serves it."""
         deadline = self._deadline(timeout)
-        with _Call(self._replies, self._domain) as calling:
+        with self._call() as calling:
             server = self._asked_sync(calling, request, deadline)
             try:
                 found = server.get(calling.replies, deadline).answer_sync()
             except (Timeout, Closed) as error:
                 raise self._told(error, server) from None
         return self._read(found)
+
+    def _call(self) -> _Call:
+        try:
+            replies = self._replies.pop()
+        except IndexError:
+            replies = Replies(self._domain, self._access)
+        return _Call(self._replies, replies)
 
     async def _asked(self, calling: _Call, request: Any, deadline: float) -> Server:
         """The server that has accepted the request. If one has gone since it was found, it has not:
@@ -138,9 +157,19 @@ class Client(Closing):
         except Timeout as error:
             raise self._told(error, server) from None
 
-    async def wait_for_service(self, timeout: float | None = None) -> bool:
+    async def wait_for_service_async(self, timeout: float | None = None) -> bool:
         """Waits until there is such a service; False after `timeout` seconds."""
         return await self._finder.found(_deadline(seconds("timeout", timeout)))
+
+    def call(self, request: Any, timeout: float | None = None) -> Coroutine[Any, Any, Any]:
+        """The old name of `call_async`, until Tensorbus 1.0."""
+        _warn("call() is deprecated: await call_async(), or use call_sync(), which blocks")
+        return self.call_async(request, timeout)
+
+    def wait_for_service(self, timeout: float | None = None) -> Coroutine[Any, Any, bool]:
+        """The old name of `wait_for_service_async`, until Tensorbus 1.0."""
+        _warn("wait_for_service() is deprecated: await wait_for_service_async()")
+        return self.wait_for_service_async(timeout)
 
     def close(self) -> None:
         """No more calls. A second call does nothing."""
@@ -170,6 +199,10 @@ class Client(Closing):
         return f"<tensorbus.Client {self.name!r}{' closed' if self._closed else ''}>"
 
 
+def _warn(what: str) -> None:
+    warnings.warn(f"Client.{what}", DeprecationWarning, stacklevel=3)
+
+
 def _deadline(limit: float | None) -> float:
     return math.inf if limit is None else time.monotonic() + limit
 
@@ -180,10 +213,10 @@ class _Call:
     The queue is used again if the answer came, so that a late one reaches nobody.
     """
 
-    def __init__(self, idle: deque[Replies], domain: str | None) -> None:
+    def __init__(self, idle: deque[Replies], replies: Replies) -> None:
         self._idle = idle
         self._began = time.monotonic()
-        self.replies = idle.pop() if idle else Replies(domain)
+        self.replies = replies
         self.server: Server | None = None
 
     def __enter__(self) -> _Call:

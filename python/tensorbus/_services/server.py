@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from random import shuffle
 
+from tensorbus._base.arguments import Access
 from tensorbus._base.errors import Closed, Timeout
 from tensorbus._base.participant import participant
 from tensorbus._core import Participant
@@ -29,8 +30,9 @@ _MOMENT = 0.005
 class Replies:
     """A queue of a client for one answer at a time."""
 
-    def __init__(self, domain: str | None) -> None:
+    def __init__(self, domain: str | None, access: Access | None) -> None:
         self.queue = Queue(domain=domain)
+        self.queue._receive_with(access)
         self.taken = 0  # none of which is ever done
 
     def one_has_come(self) -> bool:
