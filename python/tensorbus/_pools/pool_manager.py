@@ -252,8 +252,10 @@ class PoolManager:
 
     def _run(self) -> None:
         try:
-            while not self._killed and not self._is_over():
-                self._give_tasks()
+            while not self._killed:
+                self._give_tasks()  # drops those that were cancelled, which may be the last ones
+                if self._is_over():
+                    break
                 self._look_after(wait([self._wakeup, *self._sources()]))
         except BaseException as error:
             self._killed = True

@@ -182,3 +182,20 @@ def test_a_closed_client_calls_no_more() -> None:
     with pytest.raises(tb.Closed, match="client of service 'echo' is closed"):
         client.call_sync(1)
     assert repr(client) == "<tensorbus.Client 'echo' closed>"
+
+
+def test_replies_may_be_written_to_if_that_is_asked_for(elsewhere: Elsewhere) -> None:
+    other = elsewhere.start(serve_arrays, "sync")
+    image = tb.empty(1000, "float32")
+    image[:] = 1
+    with tb.Client("negate", timeout=PATIENCE, access="private") as client:
+        for _ in range(2):
+            reply = client.call_sync({"x": image})["x"]
+            reply += 5
+            assert np.all(reply == 4)
+            assert np.all(image == 1)
+    with tb.Client("negate", timeout=PATIENCE, access="read") as client:
+        assert not client.call_sync({"x": image})["x"].flags.writeable
+    other.kill()
+    with pytest.raises(tb.InvalidArgument, match="access='shared'"):
+        tb.Client("negate", access="shared")
