@@ -46,7 +46,7 @@ def renamed(**new_names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def positional(old: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Lets callers of a method give its first argument by the name that it once had, with a warning.
+    """Lets callers of a method give its first argument by its old name, with a warning.
 
     >>> class Pool:
     ...     @positional("item")
@@ -61,7 +61,9 @@ def positional(old: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             if len(args) == 1 and old in kwargs:
-                message = f"{function.__qualname__}({old}=...) is deprecated: give it without a name"
+                message = (
+                    f"{function.__qualname__}({old}=...) is deprecated: give it without a name"
+                )
                 warnings.warn(message, DeprecationWarning, stacklevel=2)
                 args = (*args, kwargs.pop(old))  # type: ignore[assignment]
             return function(*args, **kwargs)

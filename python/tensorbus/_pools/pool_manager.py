@@ -64,7 +64,13 @@ class Worker:
             inherited = None
         self._process = context.Process(  # type: ignore[attr-defined]
             target=work,
-            args=(self._inbox.address, self._outbox.address, self._inbox._domain, inherited, access),
+            args=(
+                self._inbox.address,
+                self._outbox.address,
+                self._inbox._domain,
+                inherited,
+                access,
+            ),
             name=f"worker {number}",
         )
         self._process.start()

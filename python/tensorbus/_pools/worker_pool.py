@@ -42,9 +42,10 @@ class WorkerPool(Executor):
     once. They also end when this process does, however it does.
 
     Args:
-        function: called with each item; `None`: each `submit` brings its own. As everything that goes to a process that is not forked,
-            it must be found by its name there, so not be a lambda, and a program begins under
-            `if __name__ == "__main__":`. If it has a parameter `device`, it is given the worker's.
+        function: called with each item; `None`: each `submit` brings its own. As everything that
+            goes to a process that is not forked, it must be found by its name there, so not be a
+            lambda, and a program begins under `if __name__ == "__main__":`. If it has a parameter
+            `device`, it is given the worker's.
         workers: how many; one for each core this process may use if there are no devices.
         devices: one worker for each of them: anything that can be pickled, "cuda:0" or
             `torch.device("cpu")`. A GPU is the current one of its worker: "cuda" means it there,
@@ -108,11 +109,12 @@ class WorkerPool(Executor):
 
     @positional("item")
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """The result, some time: `submit(item)`, or `submit(fn, *args, **kwargs)` without a function.
+        """The result, some time: `submit(item)`; without a function, `submit(fn, *args, **kwargs)`.
 
-        An item, or arguments, are pickled when a worker takes them: do not change them before. The future can be
-        cancelled until then. Its result may be an exception: of the function, with the worker's
-        traceback as its cause; of pickling; `WorkerDied`; or `Closed` after `terminate`.
+        An item, or arguments, are pickled when a worker takes them: do not change them before. The
+        future can be cancelled until then. Its result may be an exception: of the function, with
+        the worker's traceback as its cause; of pickling; `WorkerDied`; or `Closed` after
+        `terminate`.
 
         Raises:
             Closed: the pool is closed.
@@ -162,7 +164,7 @@ class WorkerPool(Executor):
                 raise TypeError("map() of a pool without a function has no progress bar")
             if size == 1:
                 return super().map(fn, *iterables, timeout=timeout)
-            calls = _chunks((Call(fn, each, {}) for each in zip(*iterables)), size)
+            calls = _chunks((Call(fn, each, {}) for each in zip(*iterables, strict=False)), size)
             results = super().map(call_all, calls, timeout=timeout)
             return chain.from_iterable(results)
         if iterables:
@@ -233,7 +235,9 @@ class WorkerPool(Executor):
 
     def _check_function(self) -> None:
         if self._function is None:
-            raise TypeError("a pool without a function has submit() and map(): WorkerPool(function)")
+            raise TypeError(
+                "a pool without a function has submit() and map(): WorkerPool(function)"
+            )
 
     def _results(
         self,

@@ -24,7 +24,7 @@ from tensorbus.messages import Message
 
 @public
 class Client(Closing):
-    """Asks a service: `await client.call_async(request)`, or `client.call_sync(request)`, which blocks.
+    """Asks a service: `await client.call_async(request)`, or `client.call_sync(request)` to block.
 
     Requests and replies are what a topic's messages may be; tensors travel by reference both ways.
     Any number of calls may be under way at once, from any thread or loop. If several processes

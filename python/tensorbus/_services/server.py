@@ -109,7 +109,9 @@ class Finder:
         self._process = os.getpid()
         self._home: Participant | None = None
         self._servers: dict[str, Server] = {}  # by host and number of the queue
-        self._complete_at = -1  # changes of the domain up to which no server is missing; -1: some are
+        self._complete_at = (
+            -1
+        )  # changes of the domain up to which no server is missing; -1: some are
         self._next_look = 0.0
 
     async def chosen(self, deadline: float) -> Server | None:

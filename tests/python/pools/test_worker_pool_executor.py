@@ -170,8 +170,10 @@ def test_what_may_be_written_to_is_chosen_for_items_and_results(access: Any) -> 
 def test_items_and_results_of_a_pool_can_be_for_reading_alone() -> None:
     with tb.WorkerPool(double, workers=1, access="read", **QUICK) as pool:
         assert not pool.map([np.arange(1000)])[0].flags.writeable
-    with tb.WorkerPool(add_one, workers=1, access="read", **QUICK) as pool:
-        with pytest.raises(ValueError, match="read-only"):
-            pool.map([np.arange(1000)])
+    with (
+        tb.WorkerPool(add_one, workers=1, access="read", **QUICK) as pool,
+        pytest.raises(ValueError, match="read-only"),
+    ):
+        pool.map([np.arange(1000)])
     with pytest.raises(tb.InvalidArgument, match="access='rw'"):
         tb.WorkerPool(double, access="rw")  # type: ignore[arg-type]

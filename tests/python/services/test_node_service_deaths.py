@@ -26,7 +26,11 @@ def test_the_death_of_the_service_ends_a_call_and_its_successor_serves_the_next(
     outcome: list[BaseException] = []
 
     def call(request: str) -> Any:
-        return asyncio.run(client.call_async(request)) if kind == "async" else client.call_sync(request)
+        return (
+            asyncio.run(client.call_async(request))
+            if kind == "async"
+            else client.call_sync(request)
+        )
 
     def wait() -> None:
         try:
@@ -169,7 +173,11 @@ def test_the_successor_of_a_service_that_was_found_gets_the_whole_request(
         found.kill()
         successor = elsewhere.start(serve_until_killed)
         request = {"number": 7, "data": np.arange(900)}
-        reply = asyncio.run(client.call_async(request)) if kind == "async" else client.call_sync(request)
+        reply = (
+            asyncio.run(client.call_async(request))
+            if kind == "async"
+            else client.call_sync(request)
+        )
         assert reply["number"] == 7
         np.testing.assert_array_equal(reply["data"], request["data"])
         successor.kill()

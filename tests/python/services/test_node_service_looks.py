@@ -100,7 +100,11 @@ def test_the_loop_goes_on_until_a_service_appears(
 ) -> None:
     async def main() -> None:
         with tb.Client("fragile", timeout=PATIENCE) as client:
-            found = client.call_async(True) if kind == "call_async" else client.wait_for_service_async(PATIENCE)
+            found = (
+                client.call_async(True)
+                if kind == "call_async"
+                else client.wait_for_service_async(PATIENCE)
+            )
             finding = await started(found)
             await turns(1000)
             assert not finding.done()
@@ -131,7 +135,10 @@ def test_a_stopped_service_is_found_when_it_goes_on(elsewhere: Elsewhere, run: R
 def test_a_closed_client_looks_no_more(run: Run) -> None:
     async def main() -> None:
         client = tb.Client("missing")
-        calls = [await started(client.call_async(1)), await started(client.wait_for_service_async())]
+        calls = [
+            await started(client.call_async(1)),
+            await started(client.wait_for_service_async()),
+        ]
         client.close()
         for call in calls:
             with pytest.raises(tb.Closed, match="client of service 'missing' is closed"):

@@ -43,7 +43,9 @@ def test_typed_requests_and_replies_are_checked_on_both_sides(run: Run) -> None:
                 with pytest.raises(tb.ServiceError, match="MessageError"):
                     await untyped.call_async({"scale": 1.0})
                 with pytest.raises(tb.ServiceError, match=r"expected test\.Told"):
-                    await node.create_client("wrong", Ask, Told).call_async(Ask(np.ones(1)), PATIENCE)
+                    await node.create_client("wrong", Ask, Told).call_async(
+                        Ask(np.ones(1)), PATIENCE
+                    )
 
     run(main())
 

@@ -66,7 +66,9 @@ def test_the_first_request_of_all_may_be_what_a_third_process_has_lent(
     for mode in ("async", "sync"):
         server = elsewhere.start(serve_arrays, mode)
         with tb.Client("negate", timeout=PATIENCE) as client:
-            ask = client.call_sync if kind == "sync" else lambda x: asyncio.run(client.call_async(x))
+            ask = (
+                client.call_sync if kind == "sync" else lambda x: asyncio.run(client.call_async(x))
+            )
             assert np.array_equal(ask({"x": lent})["x"], -lent)
         server.kill()
     lender.tell("exit")
