@@ -6,8 +6,7 @@ import math
 import time
 import warnings
 from collections import deque
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Coroutine
 from typing import Any
 
 from tensorbus._base.arguments import Access, access_named, seconds, topic_name
@@ -129,33 +128,33 @@ class Client(Closing):
         """
         item = self._item(calling.replies, request)
         while (server := await self._finder.chosen(deadline)) is not None:
-            with self._asking(calling, server):
+            calling.server = server
+            try:
                 await server.put(item, deadline).answer()
                 return server
-            item = self._item(calling.replies, request)
+            except Closed:
+                server.found_gone()
+                item = self._item(calling.replies, request)
+            except Timeout as error:
+                raise self._told(error, server) from None
         raise self._missing()
 
     def _asked_sync(self, calling: _Call, request: Any, deadline: float) -> Server:
         item = self._item(calling.replies, request)
         while (server := self._finder.chosen_sync(deadline)) is not None:
-            with self._asking(calling, server):
+            calling.server = server
+            try:
                 server.put(item, deadline).answer_sync()
                 return server
-            item = self._item(calling.replies, request)
+            except Closed:
+                server.found_gone()
+                item = self._item(calling.replies, request)
+            except Timeout as error:
+                raise self._told(error, server) from None
         raise self._missing()
 
     def _item(self, replies: Replies, request: Any) -> calls.Item:
         return calls.request_item(replies.queue.address, self._types, request)
-
-    @contextmanager
-    def _asking(self, calling: _Call, server: Server) -> Iterator[None]:
-        calling.server = server
-        try:
-            yield
-        except Closed:
-            server.found_gone()
-        except Timeout as error:
-            raise self._told(error, server) from None
 
     async def wait_for_service_async(self, timeout: float | None = None) -> bool:
         """Waits until there is such a service; False after `timeout` seconds."""

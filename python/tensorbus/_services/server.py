@@ -40,7 +40,7 @@ class Replies:
 
 
 class Server:
-    """One process that offers the service, as one client sees it. Its finder's lock guards both."""
+    """One process that offers the service, as one client sees it. The finder's lock guards its load."""
 
     def __init__(self, queue: Queue, lock: threading.Lock, spent: float) -> None:
         self._queue = queue
@@ -155,11 +155,13 @@ class Finder:
 
     def _choose(self) -> Server | None:
         with self._lock:
-            if not self._living():
+            servers = self._living()
+            if not servers:
                 return None
             if self._may_be_more():
                 self._start_look(_LOOK)
-            server = min(self._servers.values(), key=_load)
+            first = next(iter(servers.values()))
+            server = first if len(servers) == 1 else min(servers.values(), key=_load)
             server.begin()
             return server
 
@@ -169,18 +171,18 @@ class Finder:
             raise Closed(f"the client of service {self._service!r} is closed")
         if self._process != os.getpid():
             self._reset()
-        gone = [key for key, server in self._servers.items() if server.gone]
-        for key in gone:
-            del self._servers[key]
-            self._complete_at = -1
+        for key, server in [*self._servers.items()]:
+            if server.gone:
+                del self._servers[key]
+                self._complete_at = -1
         return self._servers
 
     def _may_be_more(self) -> bool:
         """Is it time for a look? With the lock held."""
         return (
-            self._look is None
-            and self._home is not None
+            self._home is not None
             and self._home.domain_changes != self._complete_at
+            and self._look is None
             and time.monotonic() >= self._next_look
         )
 
