@@ -40,7 +40,7 @@ class Replies:
 
 
 class Server:
-    """One process that offers the service, as one client sees it. The finder's lock guards its load."""
+    """One process that offers the service, to one client. The finder's lock guards its load."""
 
     def __init__(self, queue: Queue, lock: threading.Lock, spent: float) -> None:
         self._queue = queue
