@@ -181,6 +181,7 @@ class PoolManager:
         self._lock = threading.Lock()
         self._tasks: deque[Task] = deque()
         self._refusal: BaseException | None = None  # why no more tasks are taken
+        self._finishes = False  # at the end of the program
         self._killed = False
         self._ended = threading.Event()  # a join that Ctrl-C ends takes the thread for stopped
         self._wakeup = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -214,6 +215,7 @@ class PoolManager:
             cancel: the tasks that no worker was given.
         """
         self._refuse(Closed("the worker pool is closed"))
+        self._finishes = self._finishes or not wait
         if cancel:
             self._cancel_waiting()
         if wait:
@@ -230,13 +232,13 @@ class PoolManager:
             task.begin()
 
     def end_with_the_process(self) -> None:
-        """A pool that was shut down finishes what it has, as every executor does."""
+        """Kills the workers. After a shutdown that did not wait, it waits for what they have."""
         if self._process != os.getpid():
             return
-        if self._refusal is None:
-            self.kill()
-        else:
+        if self._finishes:
             self.shut_down(wait=True, cancel=False)
+        else:
+            self.kill()
 
     def kill(self) -> None:
         """Ends the workers, whatever they are at, and waits for that."""
