@@ -131,6 +131,21 @@ def test_shutdown_cancels_what_no_worker_has_begun() -> None:
         pool.shutdown()
 
 
+def test_a_pool_ends_whose_last_waiting_item_was_cancelled_while_the_worker_was_busy() -> None:
+    with Gate() as gate:
+        pool = tb.WorkerPool(wait_for, workers=1, **QUICK)
+        running = pool.submit(gate)
+        gate.who()
+        assert pool.submit(gate).cancel()
+        pool.shutdown(wait=False)
+        gate.let_one_through()
+        assert running.result(PATIENCE) == "through"
+        ending = threading.Thread(target=pool.close, daemon=True)
+        ending.start()
+        ending.join(PATIENCE)
+        assert not ending.is_alive()
+
+
 def test_shutdown_finishes_what_was_submitted() -> None:
     with Gate() as gate:
         pool = tb.WorkerPool(wait_for, workers=1, **QUICK)
