@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from support.harness import PATIENCE, Elsewhere, tell
+from support.harness import PATIENCE, Elsewhere, eventually, tell
 from support.pools import QUICK, Gate, double, wait_for
 
 
@@ -132,16 +132,23 @@ def test_shutdown_cancels_what_no_worker_has_begun() -> None:
 
 
 def test_a_pool_ends_whose_last_waiting_item_was_cancelled_while_the_worker_was_busy() -> None:
+    def is_closed() -> bool:
+        try:
+            pool.submit(gate).cancel()
+        except tb.Closed:
+            return True
+        return False
+
     with Gate() as gate:
         pool = tb.WorkerPool(wait_for, workers=1, **QUICK)
         running = pool.submit(gate)
         gate.who()
         assert pool.submit(gate).cancel()
-        pool.shutdown(wait=False)
-        gate.let_one_through()
-        assert running.result(PATIENCE) == "through"
         ending = threading.Thread(target=pool.close, daemon=True)
         ending.start()
+        eventually(is_closed)
+        gate.let_one_through()
+        assert running.result(PATIENCE) == "through"
         ending.join(PATIENCE)
         assert not ending.is_alive()
 
