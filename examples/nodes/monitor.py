@@ -19,7 +19,7 @@ class Monitor(tb.Node):
 
     async def follow(self) -> None:
         for target in self.targets:
-            before = await self.aim.call(Target(float(target)))
+            before = await self.aim.call_async(Target(float(target)))
             async for sample in self.states:
                 state: State = sample.data
                 if abs(state.position - target) < NEAR and abs(state.speed) < NEAR:

@@ -292,6 +292,10 @@ class Participant:
     def domain(self) -> str: ...
 
     @property
+    def domain_changes(self) -> int:
+        """Grows when files of the domain may have come or gone."""
+
+    @property
     def arena(self) -> dict[str, int]: ...
 
 class Publisher:
@@ -422,6 +426,12 @@ class Queue:
         One that is not shared, without asking its host, which may be stopped or gone.
         """
 
+    @staticmethod
+    def addresses_of(name: str, participant: Participant) -> list[str]:
+        """
+        Addresses that `open` takes, of the queues of this name; some may be gone.
+        """
+
     @property
     def address(self) -> str: ...
 
@@ -436,6 +446,9 @@ class Queue:
 
     @property
     def shared(self) -> bool: ...
+
+    def receive_with(self, access: Access) -> None:
+        """How it gets items, if not as the queue was made. Before the first get."""
 
     def put(self, outgoing: Outgoing, fields: bytes, timeout: float | None) -> Outcome: ...
 

@@ -95,7 +95,7 @@ def test_services_answer_with_tensors(elsewhere: Elsewhere) -> None:
                 words.check(reply["x"] - tensor, seed)
                 del tensor, reply
             wrong = words.wrong()
-            reply = asyncio.run(client.call({"x": torch.ones(3, device=DEVICE)}))
+            reply = asyncio.run(client.call_async({"x": torch.ones(3, device=DEVICE)}))
             tell((wrong, reply["x"].tolist()))
 
     server = elsewhere.start(serve)

@@ -85,7 +85,7 @@ class Detector(tb.Node):
 
     async def on_image(self, image: Any, header: tb.Header) -> None:
         self.found.publish(Detection(str(header.sequence), [image]))
-        await self.client.call(Detection("cup", []), timeout=2)
+        await self.client.call_async(Detection("cup", []), timeout=2)
 
     def tick(self) -> None:
         print(self.timer.overruns, self.images.dropped_count, self.parameters["rate"].source)

@@ -45,6 +45,34 @@ def renamed(**new_names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return decorate
 
 
+def positional(old: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Lets callers of a method give its first argument by its old name, with a warning.
+
+    >>> class Pool:
+    ...     @positional("item")
+    ...     def submit(self, function, /): return function
+    >>> with warnings.catch_warnings(record=True) as told:
+    ...     warnings.simplefilter("always")
+    ...     Pool().submit(item=3), str(told[0].message)
+    (3, 'Pool.submit(item=...) is deprecated: give it without a name')
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            if len(args) == 1 and old in kwargs:
+                message = (
+                    f"{function.__qualname__}({old}=...) is deprecated: give it without a name"
+                )
+                warnings.warn(message, DeprecationWarning, stacklevel=2)
+                args = (*args, kwargs.pop(old))  # type: ignore[assignment]
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
 def _rename(function: str, given: dict[str, Any], old: str, new: str) -> None:
     if new in given:
         raise TypeError(f"{function}() got {new!r} and {old!r}, its old name: give {new!r} alone")

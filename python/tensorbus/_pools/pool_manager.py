@@ -13,6 +13,7 @@ from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
 from typing import Any
 
+from tensorbus._base.arguments import Access
 from tensorbus._base.errors import Closed, Error, InvalidArgument, WorkerDied
 from tensorbus._core import Outcome
 from tensorbus._pickling import pickler
@@ -40,22 +41,36 @@ class Task:
 class Worker:
     """One process, with a queue to it and one from it. Has one task at most."""
 
-    def __init__(self, number: int, job: Job, context: BaseContext, domain: str | None) -> None:
+    def __init__(
+        self,
+        number: int,
+        job: Job,
+        context: BaseContext,
+        access: Access | None,
+        domain: str | None,
+    ) -> None:
         self.number = number
         self.job = job
         self.task: Task | None = None
         self.ready = False
         self.dead = False
         self._given = 0
-        self._inbox = Queue(domain=domain)
-        self._outbox = Queue(domain=domain)
+        self._inbox = Queue(shared=access == "shared", domain=domain)
+        self._outbox = Queue(shared=access == "shared", domain=domain)
+        self._outbox._receive_with(access)
         inherited: Job | None = job  # by a child that is forked, as it is
         if context.get_start_method() != "fork":
             self._inbox.put(job)
             inherited = None
         self._process = context.Process(  # type: ignore[attr-defined]
             target=work,
-            args=(self._inbox.address, self._outbox.address, self._inbox._domain, inherited),
+            args=(
+                self._inbox.address,
+                self._outbox.address,
+                self._inbox._domain,
+                inherited,
+                access,
+            ),
             name=f"worker {number}",
         )
         self._process.start()
@@ -151,21 +166,29 @@ class PoolManager:
     """
 
     def __init__(
-        self, jobs: list[Job], context: BaseContext, retries: int, domain: str | None
+        self,
+        jobs: list[Job],
+        context: BaseContext,
+        retries: int,
+        access: Access | None,
+        domain: str | None,
     ) -> None:
+        self._process = os.getpid()
         self._context = context
         self._retries = retries
+        self._access = access
         self._domain = domain
         self._lock = threading.Lock()
         self._tasks: deque[Task] = deque()
         self._refusal: BaseException | None = None  # why no more tasks are taken
+        self._finishes = False  # at the end of the program
         self._killed = False
         self._ended = threading.Event()  # a join that Ctrl-C ends takes the thread for stopped
         self._wakeup = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._workers: list[Worker] = []
         try:
             for number, job in enumerate(jobs):
-                self._workers.append(Worker(number, job, context, domain))
+                self._workers.append(Worker(number, job, context, access, domain))
         except BaseException:
             self._killed = True
             self._end_workers()
@@ -184,11 +207,38 @@ class PoolManager:
             self._wake()
         return task.future
 
-    def finish(self) -> None:
-        """Takes no more tasks, and waits until those it has are done and the workers gone."""
+    def shut_down(self, wait: bool, cancel: bool) -> None:
+        """Takes no more tasks. The workers end when those it has are done.
+
+        Args:
+            wait: for that.
+            cancel: the tasks that no worker was given.
+        """
         self._refuse(Closed("the worker pool is closed"))
-        self._ended.wait()
-        self._thread.join()
+        self._finishes = self._finishes or not wait
+        if cancel:
+            self._cancel_waiting()
+        if wait:
+            self._ended.wait()
+            self._thread.join()
+
+    def _cancel_waiting(self) -> None:
+        with self._lock:
+            waiting = [task for task in self._tasks if task.tries == 0]
+            self._tasks = deque(task for task in self._tasks if task.tries > 0)
+            self._wake()
+        for task in waiting:  # without the lock: callbacks of futures may do anything
+            task.future.cancel()
+            task.begin()
+
+    def end_with_the_process(self) -> None:
+        """Kills the workers. After a shutdown that did not wait, it waits for what they have."""
+        if self._process != os.getpid():
+            return
+        if self._finishes:
+            self.shut_down(wait=True, cancel=False)
+        else:
+            self.kill()
 
     def kill(self) -> None:
         """Ends the workers, whatever they are at, and waits for that."""
@@ -210,8 +260,10 @@ class PoolManager:
 
     def _run(self) -> None:
         try:
-            while not self._killed and not self._is_over():
-                self._give_tasks()
+            while not self._killed:
+                self._give_tasks()  # drops those that were cancelled, which may be the last ones
+                if self._is_over():
+                    break
                 self._look_after(wait([self._wakeup, *self._sources()]))
         except BaseException as error:
             self._killed = True
@@ -272,7 +324,9 @@ class PoolManager:
             raise WorkerDied(f"{end} while it started")
         if worker.task is not None:
             self._try_again(worker.task, end)
-        self._workers.append(Worker(worker.number, worker.job, self._context, self._domain))
+        self._workers.append(
+            Worker(worker.number, worker.job, self._context, self._access, self._domain)
+        )
 
     def _try_again(self, task: Task, end: str) -> None:
         if task.tries > self._retries:

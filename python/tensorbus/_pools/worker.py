@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+from tensorbus._base.arguments import Access
 from tensorbus._base.device import make_current
 from tensorbus._base.errors import Closed, Error
 from tensorbus._pickling import pickler
@@ -38,6 +39,8 @@ class Job:
             nonlocal is_current
             # The initializer, or the item, may have brought PyTorch.
             is_current = is_current or make_current(self.device)
+            if isinstance(item, Chunk):
+                return [self.function(*given, each, **options) for each in item.items]
             return self.function(*given, item, **options)
 
         return call
@@ -54,6 +57,36 @@ def takes_device(function: Callable[..., Any] | None) -> bool:
         return "device" in inspect.signature(function).parameters
     except (TypeError, ValueError):  # some built-in functions have none
         return False
+
+
+@dataclass
+class Chunk:
+    """Items that one worker has one after the other; its result is theirs, in a list."""
+
+    items: list[Any]
+
+
+@dataclass
+class Call:
+    """The item of a pool without a function: what is called, and with what."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+
+
+def call_it(*given: Any, device: Any = None) -> Any:
+    """The function of a pool without one. What the initializer returned comes first, unused."""
+    call: Call = given[-1]
+    keywords = call.keywords
+    if device is not None and takes_device(call.function):
+        keywords = {"device": device, **keywords}
+    return call.function(*call.arguments, **keywords)
+
+
+def call_all(chunk: Chunk, device: Any = None) -> list[Any]:
+    """Of a pool without a function: the results of several calls."""
+    return [call_it(call, device=device) for call in chunk.items]
 
 
 @dataclass
@@ -100,14 +133,18 @@ class Failed:
         return error
 
 
-def work(inbox: str, outbox: str, domain: str, job: Job | None) -> None:
+def work(
+    inbox: str, outbox: str, domain: str, job: Job | None, access: Access | None = None
+) -> None:
     """The life of a worker: until its inbox is closed, or the process that has it is gone.
 
     That may be so before it has begun: the queues come as their addresses.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pool's process decides what Ctrl-C means
     with suppress(Closed):
-        _work(Queue.open(inbox, domain=domain), Queue.open(outbox, domain=domain), job)
+        items = Queue.open(inbox, domain=domain)
+        items._receive_with(access)
+        _work(items, Queue.open(outbox, domain=domain), job)
 
 
 def _work(inbox: Queue, outbox: Queue, job: Job | None) -> None:

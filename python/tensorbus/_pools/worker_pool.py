@@ -10,25 +10,30 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
 from multiprocessing.context import BaseContext
 from typing import Any
+from weakref import ref
 
-from tensorbus._base.arguments import seconds, whole_number
+from tensorbus._base.arguments import Access, access_named, seconds, whole_number
 from tensorbus._base.closing import cannot_pickle
 from tensorbus._base.device import ordinal_of
 from tensorbus._base.errors import Forked, InvalidArgument, Timeout
-from tensorbus._base.public import public, renamed
+from tensorbus._base.public import positional, public, renamed
 from tensorbus._pools.pool_manager import PoolManager
 from tensorbus._pools.progress import progress
-from tensorbus._pools.worker import Job, takes_device
+from tensorbus._pools.worker import Call, Chunk, Job, call_all, call_it, takes_device
 
 
 @public
-class WorkerPool:
+class WorkerPool(Executor):
     """Processes that call a function with items, one for each core, or for each device.
+
+    It is a `concurrent.futures.Executor`. Without a function it has that class's `submit(function,
+    ...)` and `map(function, ...)`, for `loop.run_in_executor` and other code that expects one.
 
     Items and results are any objects that can be pickled; their tensors go by reference. A worker
     has one item at a time. One that dies (by a signal, or `sys.exit`) is replaced.
@@ -37,19 +42,25 @@ class WorkerPool:
     once. They also end when this process does, however it does.
 
     Args:
-        function: called with each item. As everything that goes to a process that is not forked,
-            it must be found by its name there, so not be a lambda, and a program begins under
-            `if __name__ == "__main__":`. If it has a parameter `device`, it is given the worker's.
+        function: called with each item; `None`: each `submit` brings its own. As everything that
+            goes to a process that is not forked, it must be found by its name there, so not be a
+            lambda, and a program begins under `if __name__ == "__main__":`. If it has a parameter
+            `device`, it is given the worker's.
         workers: how many; one for each core this process may use if there are no devices.
         devices: one worker for each of them: anything that can be pickled, "cuda:0" or
             `torch.device("cpu")`. A GPU is the current one of its worker: "cuda" means it there,
             for PyTorch too. Ordinals are those of the pool's process.
         initializer: called once in each worker, with its `device` if it has such a parameter; what
-            it returns is the first argument of each call of `function`.
+            it returns is the first argument of each call of `function`. Without a function it is
+            not used.
         retries: how many more times an item is tried whose worker died. With 0, it is not run
             again, and its result is `WorkerDied`.
         context: how processes are started: "spawn", "forkserver", "fork", or a context of
             `multiprocessing`.
+        access: what may be done with the tensors of results here, and with those of items in the
+            workers: "read", "private" or "shared", as `tensorbus.Subscriber` has it; `None` for
+            what a `Queue` gives. With "shared" both sides see what either writes, and `submit`
+            moves an ordinary torch tensor's memory, as `Queue(shared=True)` does.
         domain: see `tensorbus.participant`.
 
     Raises:
@@ -60,62 +71,108 @@ class WorkerPool:
     >>> with WorkerPool(len, workers=1) as pool:
     ...     pool.map(["a", "bc", "def"])
     [1, 2, 3]
+    >>> with WorkerPool(workers=1) as pool:
+    ...     pool.submit(divmod, 7, 2).result()
+    (3, 1)
     """
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., Any] | None = None,
         *,
         workers: int | None = None,
         devices: Sequence[Any] | None = None,
         initializer: Callable[..., Any] | None = None,
         retries: int = 0,
         context: str | BaseContext = "spawn",
+        access: Access | None = None,
         domain: str | None = None,
     ) -> None:
+        if access is not None:
+            access_named(access)
+        self._function = function
+        called = call_it if function is None else function
         if isinstance(context, str):
             context = multiprocessing.get_context(context)
         jobs = [
-            Job(function, initializer, device)
-            for device in _devices(workers, devices, function, initializer)
+            Job(called, initializer, device)
+            for device in _devices(workers, devices, called, initializer)
         ]
         self._process = os.getpid()
         self._manager = PoolManager(
-            jobs, context, whole_number("retries", retries, least=0), domain
+            jobs, context, whole_number("retries", retries, least=0), access, domain
         )
         self._size = len(jobs)
         # Before multiprocessing waits for its processes, which it does at exit, too.
+        self._at_exit = partial(_end, ref(self._manager))
         atexit.register(self._at_exit)
 
-    def submit(self, item: Any) -> Future[Any]:
-        """The result of the function for this item, some time.
+    @positional("item")
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """The result, some time: `submit(item)`; without a function, `submit(fn, *args, **kwargs)`.
 
-        The item is pickled when a worker takes it: do not change it before. The future can be
-        cancelled until then. Its result may be an exception: of the function, with the worker's
-        traceback as its cause; of pickling; `WorkerDied`; or `Closed` after `terminate`.
+        An item, or arguments, are pickled when a worker takes them: do not change them before. The
+        future can be cancelled until then. Its result may be an exception: of the function, with
+        the worker's traceback as its cause; of pickling; `WorkerDied`; or `Closed` after
+        `terminate`.
 
         Raises:
             Closed: the pool is closed.
+            TypeError: more than an item, of a pool that has a function.
             Exception: whatever the initializer raised.
         """
-        return self._own.submit(item)
+        if self._function is None:
+            return self._own.submit(Call(fn, args, kwargs))
+        if args or kwargs:
+            raise TypeError(
+                "submit() of a pool with a function takes one item; WorkerPool() without a "
+                "function takes a function and its arguments"
+            )
+        return self._own.submit(fn)
 
+    @positional("items")
     def map(
-        self, items: Iterable[Any], *, timeout: float | None = None, progress: bool | None = None
-    ) -> list[Any]:
-        """The results for all items, in their order.
+        self,
+        fn: Any,
+        /,
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+        progress: bool | None = None,
+    ) -> Any:
+        """The results for all items, in their order: `map(items)` is a list of them.
+
+        Without a function, `map(fn, *iterables)` is that of `concurrent.futures.Executor`: it takes
+        all arguments at once, and returns an iterator, which raises `TimeoutError`.
 
         Args:
             items: any iterable; taken as it is needed, see `imap`.
             timeout: seconds for all of it.
+            chunksize: so many items go to a worker at once, which costs less for small ones. They
+                fail together.
             progress: a bar on stderr when it takes longer than two seconds; None: if that is a
                 terminal and `rich` is installed.
 
         Raises:
             Timeout: it took longer; items that no worker has begun are dropped.
+            TypeError: more than items, of a pool that has a function.
             Exception: the first one, in order, of an item, as `submit` has it. The rest is dropped.
         """
-        return list(self.imap(items, timeout=timeout, progress=progress))
+        size = whole_number("chunksize", chunksize, least=1)
+        if self._function is None:
+            if progress:
+                raise TypeError("map() of a pool without a function has no progress bar")
+            if size == 1:
+                return super().map(fn, *iterables, timeout=timeout)
+            calls = _chunks((Call(fn, each, {}) for each in zip(*iterables, strict=False)), size)
+            results = super().map(call_all, calls, timeout=timeout)
+            return chain.from_iterable(results)
+        if iterables:
+            raise TypeError("map() of a pool with a function takes its items alone")
+        if size == 1:
+            return list(self.imap(fn, timeout=timeout, progress=progress))
+        chunks = self.imap(_chunks(fn, size), timeout=timeout, progress=progress)
+        return [*chain.from_iterable(chunks)]
 
     @renamed(ahead="prefetch")
     def imap(
@@ -135,8 +192,11 @@ class WorkerPool:
             timeout: seconds for all of it.
             progress: see `map`.
 
-        Raises: as `map`.
+        Raises:
+            TypeError: the pool has no function.
+            Exception: as `map`.
         """
+        self._check_function()
         waiting: deque[Future[Any]] = deque()
 
         def take(future: Future[Any]) -> None:
@@ -162,6 +222,7 @@ class WorkerPool:
         progress: bool | None = None,
     ) -> Iterator[Any]:
         """The results as they come. Otherwise as `imap`."""
+        self._check_function()
         done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
 
         def take(future: Future[Any]) -> None:
@@ -171,6 +232,12 @@ class WorkerPool:
             return done.get(timeout=limit)
 
         return self._results(items, take, next_one, prefetch, timeout, progress)
+
+    def _check_function(self) -> None:
+        if self._function is None:
+            raise TypeError(
+                "a pool without a function has submit() and map(): WorkerPool(function)"
+            )
 
     def _results(
         self,
@@ -206,19 +273,25 @@ class WorkerPool:
             for future in under_way:
                 future.cancel()
 
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Takes no more items. The workers end when those it has are done.
+
+        Args:
+            wait: for that. Otherwise the end of the program does.
+            cancel_futures: the items that no worker has begun are cancelled.
+        """
+        self._own.shut_down(wait, cancel_futures)
+        if wait:
+            atexit.unregister(self._at_exit)
+
     def close(self) -> None:
-        """Takes no more items; waits for those it has, and for the end of the workers."""
-        self._own.finish()
-        atexit.unregister(self._at_exit)
+        """`shutdown()`: takes no more items; waits for those it has, and the end of the workers."""
+        self.shutdown()
 
     def terminate(self) -> None:
         """Kills the workers, whatever they are at. What has no result yet is `Closed`."""
         self._own.kill()
         atexit.unregister(self._at_exit)
-
-    def _at_exit(self) -> None:
-        if self._process == os.getpid():
-            self._manager.kill()
 
     @property
     def _own(self) -> PoolManager:
@@ -246,6 +319,19 @@ class WorkerPool:
 
     def __repr__(self) -> str:
         return f"<tensorbus.WorkerPool workers={self._size}>"
+
+
+def _end(manager: ref[PoolManager]) -> None:
+    """At the end of the program; nothing if the pool's thread has ended."""
+    if (living := manager()) is not None:
+        living.end_with_the_process()
+
+
+def _chunks(items: Iterable[Any], size: int) -> Iterable[Chunk]:
+    """With a length if the items have one, for a progress bar."""
+    source = iter(items)
+    chunks = iter(lambda: Chunk([*islice(source, size)]), Chunk([]))
+    return [*chunks] if hasattr(items, "__len__") else chunks
 
 
 def _devices(

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from tensorbus import _core
-from tensorbus._base.arguments import seconds, topic_name, whole_number
+from tensorbus._base.arguments import Access, access_named, seconds, topic_name, whole_number
 from tensorbus._base.closing import Closing
 from tensorbus._base.errors import Closed, Error, InvalidArgument
 from tensorbus._base.participant import participant
@@ -102,6 +102,7 @@ class Queue(Closing):
         self._name = "" if name == core.address else name
         self._domain = domain
         self._shared = core.shared
+        self._access: _core.Access | None = None  # that of the queue
         self._closed = False
 
     @property
@@ -113,7 +114,15 @@ class Queue(Closing):
             home = participant(self._domain)
             self._core = _core.Queue.open(self._address, None, home)
             self._process = os.getpid()
+            if self._access is not None:
+                self._core.receive_with(self._access)
         return self._core
+
+    def _receive_with(self, access: Access | None) -> None:
+        """What may be done with the tensors that this object gets; None: what the queue allows."""
+        if access is not None:
+            self._access = access_named(access)
+            self._core.receive_with(self._access)
 
     @property
     def address(self) -> str:

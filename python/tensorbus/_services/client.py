@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Coroutine
 from typing import Any
 
-from tensorbus._base.arguments import seconds, topic_name
+from tensorbus._base.arguments import Access, access_named, seconds, topic_name
 from tensorbus._base.closing import Closing
-from tensorbus._base.errors import Closed, Error, Timeout
+from tensorbus._base.errors import Closed, Error, InvalidArgument, Timeout
 from tensorbus._base.public import public, renamed
 from tensorbus._codec.typed import plan_or_none
 from tensorbus._core import Sample
@@ -23,10 +23,13 @@ from tensorbus.messages import Message
 
 @public
 class Client(Closing):
-    """Asks a service: `await client.call(request)`, or `client.call_sync(request)` in a thread.
+    """Asks a service: `await client.call_async(request)`, or `client.call_sync(request)` to block.
 
     Requests and replies are what a topic's messages may be; tensors travel by reference both ways.
-    Any number of calls may be under way at once, from any thread or loop.
+    Any number of calls may be under way at once, from any thread or loop. If several processes
+    offer the service, a call goes to the one with the fewest unanswered calls of this client; among
+    equals, to the one that has taken this client's calls the least time. Processes that come later
+    get their share.
 
     Args:
         name: the service's.
@@ -34,6 +37,8 @@ class Client(Closing):
         reply_type: the class of the replies.
         timeout: seconds for a call, from looking for the service to its answer; `None` for as long
             as it takes.
+        access: what may be done with the tensors of replies: "read" or "private", see
+            `tensorbus.Subscriber`; `None` for what a `Queue` gives.
         library: whose tensors are wanted, see `tensorbus.Subscriber`.
         domain: see `tensorbus.participant`.
 
@@ -43,7 +48,7 @@ class Client(Closing):
     ...     async with Node("adder") as node:
     ...         node.create_service("doc/add", callback=sum)
     ...         running = asyncio.create_task(node.run())
-    ...         print(await node.create_client("doc/add").call([1, 2, 3], timeout=10))
+    ...         print(await node.create_client("doc/add").call_async([1, 2, 3], timeout=10))
     >>> asyncio.run(main())
     6
     """
@@ -56,12 +61,18 @@ class Client(Closing):
         reply_type: type[Message] | None = None,
         *,
         timeout: float | None = None,
+        access: Access | None = None,
         library: Library | None = None,
         domain: str | None = None,
     ) -> None:
         self.name: str = topic_name(name)
         self._types = calls.Types(plan_or_none(request_type), plan_or_none(reply_type))
         self._timeout = seconds("timeout", timeout)
+        if access == "shared":
+            raise InvalidArgument("access='shared': a service lets no client write to its memory")
+        if access is not None:
+            access_named(access)
+        self._access = access
         self._library = library_or_none(library)
         self._domain = domain
         self._closed = False
@@ -69,7 +80,7 @@ class Client(Closing):
         # Each call has a queue for its answer, which the next one uses again.
         self._replies: deque[Replies] = deque()
 
-    async def call(self, request: Any, timeout: float | None = None) -> Any:
+    async def call_async(self, request: Any, timeout: float | None = None) -> Any:
         """The service's reply.
 
         Args:
@@ -85,61 +96,79 @@ class Client(Closing):
             MessageError, Unsupported: the request cannot be sent; see `Publisher.publish`.
         """
         deadline = self._deadline(timeout)
-        with _Answer(self._replies, self._domain) as replies:
-            server = await self._asked(replies, request, deadline)
+        with self._call() as calling:
+            server = await self._asked(calling, request, deadline)
             try:
-                found = await server.get(replies, deadline).answer()
+                found = await server.get(calling.replies, deadline).answer()
             except (Timeout, Closed) as error:
                 raise self._told(error, server) from None
         return self._read(found)
 
     def call_sync(self, request: Any, timeout: float | None = None) -> Any:
-        """`call` that blocks its thread; not in an event loop that serves it."""
+        """`call_async` that blocks its thread; not in an event loop that serves it."""
         deadline = self._deadline(timeout)
-        with _Answer(self._replies, self._domain) as replies:
-            server = self._asked_sync(replies, request, deadline)
+        with self._call() as calling:
+            server = self._asked_sync(calling, request, deadline)
             try:
-                found = server.get(replies, deadline).answer_sync()
+                found = server.get(calling.replies, deadline).answer_sync()
             except (Timeout, Closed) as error:
                 raise self._told(error, server) from None
         return self._read(found)
 
-    async def _asked(self, replies: Replies, request: Any, deadline: float) -> Server:
+    def _call(self) -> _Call:
+        try:
+            replies = self._replies.pop()
+        except IndexError:
+            replies = Replies(self._domain, self._access)
+        return _Call(self._replies, replies)
+
+    async def _asked(self, calling: _Call, request: Any, deadline: float) -> Server:
         """The server that has accepted the request. If one has gone since it was found, it has not:
         the next one is asked, with an item of its own, since a put empties the item.
         """
-        item = self._item(replies, request)
-        while (server := await self._finder.found(deadline)) is not None:
-            with self._asking(server):
+        item = self._item(calling.replies, request)
+        while (server := await self._finder.chosen(deadline)) is not None:
+            calling.server = server
+            try:
                 await server.put(item, deadline).answer()
                 return server
-            item = self._item(replies, request)
+            except Closed:
+                server.found_gone()
+                item = self._item(calling.replies, request)
+            except Timeout as error:
+                raise self._told(error, server) from None
         raise self._missing()
 
-    def _asked_sync(self, replies: Replies, request: Any, deadline: float) -> Server:
-        item = self._item(replies, request)
-        while (server := self._finder.found_sync(deadline)) is not None:
-            with self._asking(server):
+    def _asked_sync(self, calling: _Call, request: Any, deadline: float) -> Server:
+        item = self._item(calling.replies, request)
+        while (server := self._finder.chosen_sync(deadline)) is not None:
+            calling.server = server
+            try:
                 server.put(item, deadline).answer_sync()
                 return server
-            item = self._item(replies, request)
+            except Closed:
+                server.found_gone()
+                item = self._item(calling.replies, request)
+            except Timeout as error:
+                raise self._told(error, server) from None
         raise self._missing()
 
     def _item(self, replies: Replies, request: Any) -> calls.Item:
         return calls.request_item(replies.queue.address, self._types, request)
 
-    @contextmanager
-    def _asking(self, server: Server) -> Iterator[None]:
-        try:
-            yield
-        except Closed:
-            server.found_gone()
-        except Timeout as error:
-            raise self._told(error, server) from None
-
-    async def wait_for_service(self, timeout: float | None = None) -> bool:
+    async def wait_for_service_async(self, timeout: float | None = None) -> bool:
         """Waits until there is such a service; False after `timeout` seconds."""
-        return await self._finder.found(_deadline(seconds("timeout", timeout))) is not None
+        return await self._finder.found(_deadline(seconds("timeout", timeout)))
+
+    def call(self, request: Any, timeout: float | None = None) -> Coroutine[Any, Any, Any]:
+        """The old name of `call_async`, until Tensorbus 1.0."""
+        _warn("call() is deprecated: await call_async(), or use call_sync(), which blocks")
+        return self.call_async(request, timeout)
+
+    def wait_for_service(self, timeout: float | None = None) -> Coroutine[Any, Any, bool]:
+        """The old name of `wait_for_service_async`, until Tensorbus 1.0."""
+        _warn("wait_for_service() is deprecated: await wait_for_service_async()")
+        return self.wait_for_service_async(timeout)
 
     def close(self) -> None:
         """No more calls. A second call does nothing."""
@@ -169,23 +198,34 @@ class Client(Closing):
         return f"<tensorbus.Client {self.name!r}{' closed' if self._closed else ''}>"
 
 
+def _warn(what: str) -> None:
+    warnings.warn(f"Client.{what}", DeprecationWarning, stacklevel=3)
+
+
 def _deadline(limit: float | None) -> float:
     return math.inf if limit is None else time.monotonic() + limit
 
 
-class _Answer:
-    """A queue for one answer; used again if that came, so that a late one reaches nobody."""
+class _Call:
+    """A call under way: its server, and a queue for the answer.
 
-    def __init__(self, idle: deque[Replies], domain: str | None) -> None:
+    The queue is used again if the answer came, so that a late one reaches nobody.
+    """
+
+    def __init__(self, idle: deque[Replies], replies: Replies) -> None:
         self._idle = idle
-        self._replies = idle.pop() if idle else Replies(domain)
+        self._began = time.monotonic()
+        self.replies = replies
+        self.server: Server | None = None
 
-    def __enter__(self) -> Replies:
-        return self._replies
+    def __enter__(self) -> _Call:
+        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self.server is not None:
+            self.server.end(time.monotonic() - self._began)
         if kind is None:
-            self._replies.taken += 1
-            self._idle.append(self._replies)
+            self.replies.taken += 1
+            self._idle.append(self.replies)
         else:
-            self._replies.queue.close()
+            self.replies.queue.close()

@@ -1,20 +1,27 @@
-"""The process that offers a service: how a client finds it, and hears of its end."""
+"""The processes that offer a service: how a client finds them, chooses, and hears of their ends."""
 
 from __future__ import annotations
 
 import asyncio
 import math
+import os
 import threading
 import time
 from concurrent.futures import Future
 from contextlib import suppress
+from random import shuffle
 
+from tensorbus._base.arguments import Access
 from tensorbus._base.errors import Closed, Timeout
+from tensorbus._base.participant import participant
+from tensorbus._core import Participant
+from tensorbus._core import Queue as CoreQueue
 from tensorbus._queues.queue import Queue
 from tensorbus._services import calls
 from tensorbus._services.asked import Asked, Lifeline
 
 # Seconds that a look goes on when nobody waits for it any more. It hears of a service that comes.
+# Also the patience with a server that is stopped, and the least time between two looks for more.
 _LOOK = 0.2
 # Seconds in which the name of a service that has left goes, too.
 _MOMENT = 0.005
@@ -23,8 +30,9 @@ _MOMENT = 0.005
 class Replies:
     """A queue of a client for one answer at a time."""
 
-    def __init__(self, domain: str | None) -> None:
+    def __init__(self, domain: str | None, access: Access | None) -> None:
         self.queue = Queue(domain=domain)
+        self.queue._receive_with(access)
         self.taken = 0  # none of which is ever done
 
     def one_has_come(self) -> bool:
@@ -32,12 +40,15 @@ class Replies:
 
 
 class Server:
-    """The requests of one process that offers the service."""
+    """One process that offers the service, to one client. The finder's lock guards its load."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Queue, lock: threading.Lock, spent: float) -> None:
         self._queue = queue
+        self._lock = lock
         self._life: Lifeline | None = None
         self._gone = False
+        self._calls = 0  # of this client that it has not answered
+        self._spent = spent  # seconds that this client's calls took
 
     @property
     def gone(self) -> bool:
@@ -45,6 +56,21 @@ class Server:
 
     def found_gone(self) -> None:
         self._gone = True
+
+    @property
+    def load(self) -> tuple[int, float]:
+        """With the lock held. The server of the least one gets the next call."""
+        return self._calls, self._spent
+
+    def begin(self) -> None:
+        """A call, with the lock held."""
+        self._calls += 1
+
+    def end(self, seconds: float) -> None:
+        """A call that took so long, whatever came of it."""
+        with self._lock:
+            self._calls -= 1
+            self._spent += seconds
 
     def put(self, item: calls.Item, deadline: float) -> Asked:
         return Asked(self._queue._here.start_put(*item), deadline)
@@ -61,11 +87,13 @@ class Server:
 
 
 class Finder:
-    """Looks for a server when none is known, or it is gone. For any number of threads and loops.
+    """Knows the servers of a service that live. For any number of threads and loops.
 
-    Looking blocks: it opens the server's queue, and asks a process that may be stopped. For event
-    loops a thread looks, one at a time for all that wait; not one of the loop's executor, which
-    are few, and the program's. It ends by itself soon after nobody waits any more.
+    Looking blocks: it opens servers' queues, and asks processes that may be stopped. While no
+    server is known the callers wait for a look. When files of the domain have changed since the
+    last look, a call starts one and does not wait for it. Looks have a thread, one at a time for
+    all callers; not one of an event loop's executor, which are few, and the program's. It ends by
+    itself soon after nobody waits any more. A thread that has no event loop looks by itself.
     """
 
     def __init__(self, service: str, domain: str | None) -> None:
@@ -73,55 +101,106 @@ class Finder:
         self._domain = domain
         self._closed = False
         self._lock = threading.Lock()
-        self._server: Server | None = None
         self._look: Future[None] | None = None  # that is under way
+        self._reset()
 
-    async def found(self, deadline: float) -> Server | None:
-        """A server that lives; None if there is none by the deadline.
+    def _reset(self) -> None:
+        """At first, and in a forked child, whose parent has the connections."""
+        self._process = os.getpid()
+        self._home: Participant | None = None
+        self._servers: dict[str, Server] = {}  # by host and number of the queue
+        self._complete_at = (
+            -1
+        )  # changes of the domain up to which no server is missing; -1: some are
+        self._next_look = 0.0
+
+    async def chosen(self, deadline: float) -> Server | None:
+        """The least busy server, with a call begun; None if there is none by the deadline.
 
         Raises:
             Closed: the finder is closed.
         """
-        while (server := self._known()) is None:
-            await _result(self._looking(_left(deadline)))
-            if _left(deadline) == 0:
-                return self._known()
+        while (server := self._choose()) is None:
+            if not await self.found(deadline):
+                return None
         return server
 
-    def found_sync(self, deadline: float) -> Server | None:
+    def chosen_sync(self, deadline: float) -> Server | None:
         """The same, without an event loop."""
-        while (server := self._known()) is None:
+        while (server := self._choose()) is None:
             self._open(_left(deadline))
             if _left(deadline) == 0:
-                return self._known()
+                return self._choose()
         return server
+
+    async def found(self, deadline: float) -> bool:
+        """Is there a server by the deadline? Raises like `chosen`."""
+        while not self._know():
+            await _result(self._looking(_left(deadline)))
+            if _left(deadline) == 0:
+                return self._know()
+        return True
 
     def close(self) -> None:
         """Who waits gets `Closed` soon. A second call does nothing."""
         with self._lock:
             self._closed = True
-            if self._server is not None:
-                self._server.close()
-                self._server = None
+            for server in self._servers.values():
+                server.close()
+            self._servers.clear()
 
-    def _known(self) -> Server | None:
+    def _know(self) -> bool:
         with self._lock:
-            if self._closed:
-                raise Closed(f"the client of service {self._service!r} is closed")
-            return None if self._server is None or self._server.gone else self._server
+            return bool(self._living())
+
+    def _choose(self) -> Server | None:
+        with self._lock:
+            servers = self._living()
+            if not servers:
+                return None
+            if self._may_be_more():
+                self._start_look(_LOOK)
+            first = next(iter(servers.values()))
+            server = first if len(servers) == 1 else min(servers.values(), key=_load)
+            server.begin()
+            return server
+
+    def _living(self) -> dict[str, Server]:
+        """With the lock held."""
+        if self._closed:
+            raise Closed(f"the client of service {self._service!r} is closed")
+        if self._process != os.getpid():
+            self._reset()
+        for key, server in [*self._servers.items()]:
+            if server.gone:
+                del self._servers[key]
+                self._complete_at = -1
+        return self._servers
+
+    def _may_be_more(self) -> bool:
+        """Is it time for a look? With the lock held."""
+        return (
+            self._home is not None
+            and self._home.domain_changes != self._complete_at
+            and self._look is None
+            and time.monotonic() >= self._next_look
+        )
 
     def _looking(self, left: float) -> Future[None]:
         with self._lock:
-            if self._look is None:
-                look: Future[None] = Future()
-                threading.Thread(
-                    target=self._run,
-                    args=(look, min(left, _LOOK)),
-                    name=f"looks for service {self._service}",
-                    daemon=True,  # a program that ends does not wait for it
-                ).start()
-                self._look = look
-            return self._look
+            return self._look or self._start_look(min(left, _LOOK))
+
+    def _start_look(self, timeout: float) -> Future[None]:
+        """With the lock held, while there is none."""
+        look: Future[None] = Future()
+        threading.Thread(
+            target=self._run,
+            args=(look, timeout),
+            name=f"looks for service {self._service}",
+            daemon=True,  # a program that ends does not wait for it
+        ).start()
+        self._look = look
+        return look
 
     def _run(self, look: Future[None], timeout: float) -> None:
         error: BaseException | None = None
@@ -137,18 +216,60 @@ class Finder:
             look.set_exception(error)
 
     def _open(self, timeout: float) -> None:
+        """Opens the queues of all servers that are not known; if none is, of one, which may come.
+
+        The first call does not wait for more than one server; the second looks for the others.
+        """
+        until = time.monotonic() + timeout
+        home = participant(self._domain)
+        changes = home.domain_changes  # before the look: what comes meanwhile is seen later
+        with self._lock:
+            known = {*self._servers}
+        listed = CoreQueue.addresses_of(calls.queue_name(self._service), home)
+        others = [address for address in listed if _key(address) not in known]
+        shuffle(others)  # not all clients begin with the same server
+        found = silent = False
+        for address in others:
+            if found and not known:
+                break
+            try:
+                self._add(address, min(_LOOK, _left(until)))
+                found = True
+            except Closed:  # it has just left
+                pass
+            except Timeout:
+                silent = True
+        if not (known or found or silent):
+            self._wait_for_one(_left(until))
+        complete = not silent and (bool(known) or (found and len(others) == 1))
+        with self._lock:
+            self._home = home
+            self._complete_at = changes if complete else -1
+            self._next_look = time.monotonic() + (_LOOK if known else 0)
+
+    def _wait_for_one(self, timeout: float) -> None:
         try:
-            queue = Queue.open(
-                calls.queue_name(self._service), timeout=timeout, domain=self._domain
-            )
-        except Timeout:
-            return
+            self._add(calls.queue_name(self._service), timeout)
         except Closed:  # it has just left
             time.sleep(_MOMENT)
-            return
+        except Timeout:
+            pass
+
+    def _add(self, address: str, timeout: float) -> None:
+        queue = Queue.open(address, timeout=timeout, domain=self._domain)
         with self._lock:
-            if self._server is None or self._server.gone:
-                self._server = Server(queue)
+            if not self._closed:
+                spent = min((server.load[1] for server in self._servers.values()), default=0.0)
+                self._servers.setdefault(_key(queue.address), Server(queue, self._lock, spent))
+
+
+def _load(server: Server) -> tuple[int, float]:
+    return server.load
+
+
+def _key(address: str) -> str:
+    """Of a queue's address: its host and number, which a listing has, too."""
+    return address.rpartition(":")[0]
 
 
 async def _result(look: Future[None]) -> None:

@@ -30,8 +30,8 @@ _PAUSE = 0.01
 class Service(Closing):
     """Answers requests while its node runs. Made by `Node.create_service`.
 
-    Any number of processes may offer a service of one name: each client stays with one of them for
-    as long as that lives.
+    Any number of processes may offer a service of one name: each client shares its calls among
+    them, see `Client`.
     """
 
     _in_a_child = "make the node in the child"

@@ -82,6 +82,10 @@ Id Participant::id() const { return of_this_process(core_).id(); }
 
 std::string Participant::domain_path() const { return of_this_process(core_).domain().path(); }
 
+std::uint64_t Participant::domain_changes() const {
+  return of_this_process(core_).domain_changes();
+}
+
 namespace {
 
 ArenaUse with_process(ArenaUse use) {

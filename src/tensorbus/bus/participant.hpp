@@ -27,6 +27,8 @@ class TENSORBUS_API Participant {
 
   Id id() const;
   std::string domain_path() const;
+  // Grows when files of the domain may have come or gone.
+  std::uint64_t domain_changes() const;
   ArenaUse arena() const;
   // Returns the same for its memory on a GPU: nothing before the first loan there.
   ArenaUse arena(Device device) const;

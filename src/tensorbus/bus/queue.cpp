@@ -3,6 +3,7 @@
 #include <charconv>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/bus/participant/participant_core.hpp"
@@ -53,14 +54,22 @@ bus::QueueAddress parse_address(std::string_view text) {
   return address;
 }
 
-// Returns the first queue of this name whose host has not died.
-std::optional<bus::QueueAddress> look_for(const bus::Domain& domain, const std::string& name) {
+// Returns the queues of this name, some of whose hosts may have died. Without their keys.
+std::vector<bus::QueueAddress> marked(const bus::Domain& domain, const std::string& name) {
   const std::string escaped = escaped_name(name);
+  std::vector<bus::QueueAddress> all;
   for (const std::string& file : domain.list()) {
     const auto marker = bus::parse_marker(file);
-    if (marker && marker->escaped_topic == escaped && !domain.is_dead(marker->participant))
-      return bus::QueueAddress{marker->participant, {marker->publisher, 0}};
+    if (marker && marker->escaped_topic == escaped)
+      all.push_back({marker->participant, {marker->publisher, 0}});
   }
+  return all;
+}
+
+// Returns the first queue of this name whose host has not died.
+std::optional<bus::QueueAddress> look_for(const bus::Domain& domain, const std::string& name) {
+  for (const bus::QueueAddress& queue : marked(domain, name))
+    if (!domain.is_dead(queue.host)) return queue;
   return std::nullopt;
 }
 
@@ -87,12 +96,16 @@ struct Queue::State {
   std::string text{};    // the address as text
   std::string marker{};  // of a named queue that was made here
   bool made_here = false;
+  std::optional<Access> wanted{};  // by receive_with()
 
   ~State() {
     if (made_here) close({});
   }
   bus::QueueClient client() const { return {*participant, address}; }
-  Access access() const noexcept { return options.shared ? Access::kShared : Access::kRead; }
+  Access access() const noexcept {
+    if (wanted) return *wanted;
+    return options.shared ? Access::kShared : Access::kRead;
+  }
   bus::SampleBuilder prepare(const Message& item) const {
     return {item.tensors, item, participant->supplies(grant())};
   }
@@ -155,6 +168,18 @@ Queue Queue::at(const std::string& address, const QueueOptions& options,
   return platform::with_memory_errors(
       [&] { return elsewhere(participant, options, parse_address(address)); });
 }
+
+std::vector<std::string> Queue::addresses_of(const std::string& name,
+                                             const Participant& participant) {
+  return platform::with_memory_errors([&] {
+    std::vector<std::string> all;
+    for (const bus::QueueAddress& queue : marked(participant.core()->domain(), name))
+      all.push_back(address_of(queue));
+    return all;
+  });
+}
+
+void Queue::receive_with(Access access) { state_->wanted = access; }
 
 const std::string& Queue::address() const { return state_->text; }
 

@@ -6,6 +6,7 @@
 #include <tensorbus/message.hpp>
 #include <tensorbus/options.hpp>
 #include <tensorbus/stats.hpp>
+#include <vector>
 
 #include "tensorbus/bus/event_loop/fork_safe.hpp"
 #include "tensorbus/bus/participant.hpp"
@@ -35,6 +36,9 @@ class TENSORBUS_API Queue {
   // Returns the queue of an address without a request to its host.
   static Queue at(const std::string& address, const QueueOptions& options = {},
                   const Participant& participant = Participant::shared());
+  // Returns addresses by which open() finds the queues of this name. Hosts may have died meanwhile.
+  static std::vector<std::string> addresses_of(
+      const std::string& name, const Participant& participant = Participant::shared());
   Queue(Queue&&) noexcept;
   Queue& operator=(Queue&&) noexcept;
   ~Queue();  // close(), if this object made the queue
@@ -42,6 +46,9 @@ class TENSORBUS_API Queue {
   const std::string& address() const;
   const QueueOptions& options() const;
   bool made_here() const;
+  // What this object's items may be used for, instead of kShared if the queue is shared and kRead
+  // if not. Before the first get.
+  void receive_with(Access access);
 
   Outcome put(const Message& item, const platform::StopCondition& stop = kForever);
   Outcome get(Sample& item, const platform::StopCondition& stop = kForever);

@@ -201,6 +201,8 @@ void bind_participant(nb::module_& module) {
              return "<tensorbus.Participant " + self.id().hex() + " of " + self.domain_path() + ">";
            })
       .def_prop_ro("domain", &Participant::domain_path)
+      .def_prop_ro("domain_changes", &Participant::domain_changes,
+                   "Grows when files of the domain may have come or gone.")
       .def_prop_ro(
           "arena", [](const Participant& self) { return use_of(self.arena()); },
           nb::sig("def arena(self) -> dict[str, int]"));

@@ -1,6 +1,7 @@
 // Queues. Calls that may wait run without the GIL, and check signals.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <optional>
 #include <string>
@@ -93,11 +94,16 @@ void bind_queues(nb::module_& module) {
           },
           nb::arg("address"), nb::arg("participant"),
           "One that is not shared, without asking its host, which may be stopped or gone.")
+      .def_static("addresses_of", &Queue::addresses_of, nb::arg("name"), nb::arg("participant"),
+                  nb::call_guard<WithoutGil>(),
+                  "Addresses that `open` takes, of the queues of this name; some may be gone.")
       .def_prop_ro("address", &Queue::address)
       .def_prop_ro("maxsize", [](const Queue& self) { return self.options().maxsize; })
       .def_prop_ro("redeliver", [](const Queue& self) { return self.options().redeliver; })
       .def_prop_ro("made_here", &Queue::made_here)
       .def_prop_ro("shared", [](const Queue& self) { return self.options().shared; })
+      .def("receive_with", &Queue::receive_with, nb::arg("access"),
+           "How it gets items, if not as the queue was made. Before the first get.")
       .def("put", put, nb::arg("outgoing"), nb::arg("fields"), nb::arg("timeout").none(),
            nb::sig("def put(self, outgoing: Outgoing, fields: bytes, timeout: float | None) -> "
                    "Outcome"))

@@ -107,7 +107,7 @@ def test_services_have_them_both_ways_and_return_what_they_were_sent(
                 assert seen_in(reply["x"]) == {value}
                 assert seen_in(reply["request"]) == {value - 1}
                 memory = reply["x"]
-            reply = asyncio.run(client.call({"x": memory}))
+            reply = asyncio.run(client.call_async({"x": memory}))
             assert seen_in(reply["x"]) == {12}
         tell("done")
 

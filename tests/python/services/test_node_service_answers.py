@@ -93,7 +93,7 @@ def test_a_callback_that_stops_its_node_is_answered(run: Run) -> None:
                 async with tb.Node("node") as node:
                     node.create_service("last", callback=lambda x, node=node: (node.stop(), x)[1])
                     async with running(node):
-                        assert await client.call(number) == number
+                        assert await client.call_async(number) == number
 
     run(main())
 

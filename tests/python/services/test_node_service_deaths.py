@@ -26,7 +26,11 @@ def test_the_death_of_the_service_ends_a_call_and_its_successor_serves_the_next(
     outcome: list[BaseException] = []
 
     def call(request: str) -> Any:
-        return asyncio.run(client.call(request)) if kind == "async" else client.call_sync(request)
+        return (
+            asyncio.run(client.call_async(request))
+            if kind == "async"
+            else client.call_sync(request)
+        )
 
     def wait() -> None:
         try:
@@ -59,7 +63,7 @@ def test_the_end_of_the_node_ends_a_call(run: Run) -> None:
             async with tb.Node("node") as node:
                 node.create_service("waits", callback=wait)
                 ending = await started(node.run())
-                calling = await started(client.call(1))
+                calling = await started(client.call_async(1))
                 await asyncio.wait_for(asked.wait(), PATIENCE)
                 node.stop()
                 with pytest.raises(tb.Closed, match="service 'waits' has gone"):
@@ -96,7 +100,7 @@ def test_an_answer_that_was_given_before_the_end_arrives(elsewhere: Elsewhere, k
         assert other.hear() == "ready"
         with tb.Client("once", timeout=PATIENCE) as client:
             call = client.call_sync
-            found = asyncio.run(client.call(number)) if kind == "async" else call(number)
+            found = asyncio.run(client.call_async(number)) if kind == "async" else call(number)
         assert found == number
         other.tell(number)
 
@@ -123,7 +127,7 @@ def test_a_client_that_dies_costs_the_others_nothing(elsewhere: Elsewhere) -> No
                 await asyncio.wait_for(asked.wait(), PATIENCE)
                 other.kill()
                 go_on.set()
-                assert await node.create_client("echo").call(7, PATIENCE) == 7
+                assert await node.create_client("echo").call_async(7, PATIENCE) == 7
 
     asyncio.run(main())
 
@@ -134,7 +138,7 @@ def test_a_stopped_service_is_a_timeout_and_answers_when_it_goes_on(elsewhere: E
     with tb.Client("fragile", timeout=PATIENCE) as client:
         assert client.call_sync(1) == 1
         other.stop()
-        for call in (client.call_sync, lambda *a: asyncio.run(client.call(*a))):
+        for call in (client.call_sync, lambda *a: asyncio.run(client.call_async(*a))):
             with pytest.raises(tb.Timeout, match="has not answered in time"):
                 call(2, 0.05)
         other.signal(signal.SIGCONT)
@@ -165,11 +169,15 @@ def test_the_successor_of_a_service_that_was_found_gets_the_whole_request(
 ) -> None:
     with tb.Client("fragile", timeout=PATIENCE) as client:
         found = elsewhere.start(serve_until_killed)
-        assert asyncio.run(client.wait_for_service(PATIENCE))
+        assert asyncio.run(client.wait_for_service_async(PATIENCE))
         found.kill()
         successor = elsewhere.start(serve_until_killed)
         request = {"number": 7, "data": np.arange(900)}
-        reply = asyncio.run(client.call(request)) if kind == "async" else client.call_sync(request)
+        reply = (
+            asyncio.run(client.call_async(request))
+            if kind == "async"
+            else client.call_sync(request)
+        )
         assert reply["number"] == 7
         np.testing.assert_array_equal(reply["data"], request["data"])
         successor.kill()

@@ -40,8 +40,8 @@ def test_a_look_for_a_service_leaves_the_event_loop_alone(
             node.create_service("echo", callback=lambda x: x)
             client = node.create_client("echo", timeout=PATIENCE)
             async with running(node):
-                calls = [await started(client.call(number)) for number in range(5)]
-                waiting = await started(client.wait_for_service())
+                calls = [await started(client.call_async(number)) for number in range(5)]
+                waiting = await started(client.wait_for_service_async())
                 await becomes(lambda: looks.count)
                 await turns(100)
                 assert looks.count == 1, "one for all that wait"
@@ -61,15 +61,15 @@ def test_a_cancelled_call_leaves_its_look_to_the_others(
             node.create_service("echo", callback=lambda x: x)
             client = node.create_client("echo", timeout=PATIENCE)
             async with running(node):
-                cancelled = await started(client.call(1))
-                other = await started(client.call(2))
+                cancelled = await started(client.call_async(1))
+                other = await started(client.call_async(2))
                 await becomes(lambda: looks.count)
                 cancelled.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await cancelled
                 looks.go_on.set()
                 assert await other == 2
-                assert await client.call(3) == 3
+                assert await client.call_async(3) == 3
 
     run(main())
 
@@ -80,7 +80,7 @@ def test_a_look_may_end_after_its_event_loop(
     looks = Looks(monkeypatch)
 
     async def main() -> None:
-        calling = await started(client.call(1))
+        calling = await started(client.call_async(1))
         await becomes(lambda: looks.count)
         assert not calling.done()
 
@@ -94,13 +94,17 @@ def test_a_look_may_end_after_its_event_loop(
     assert not caplog.records
 
 
-@pytest.mark.parametrize("kind", ["call", "wait_for_service"])
+@pytest.mark.parametrize("kind", ["call_async", "wait_for_service_async"])
 def test_the_loop_goes_on_until_a_service_appears(
     elsewhere: Elsewhere, run: Run, kind: str
 ) -> None:
     async def main() -> None:
         with tb.Client("fragile", timeout=PATIENCE) as client:
-            found = client.call(True) if kind == "call" else client.wait_for_service(PATIENCE)
+            found = (
+                client.call_async(True)
+                if kind == "call_async"
+                else client.wait_for_service_async(PATIENCE)
+            )
             finding = await started(found)
             await turns(1000)
             assert not finding.done()
@@ -118,8 +122,8 @@ def test_a_stopped_service_is_found_when_it_goes_on(elsewhere: Elsewhere, run: R
         other.stop()
         with tb.Client("fragile", timeout=PATIENCE) as client:
             with pytest.raises(tb.Timeout, match="no service 'fragile' in time"):
-                await client.call(1, timeout=0.05)
-            calling = await started(client.call(2))
+                await client.call_async(1, timeout=0.05)
+            calling = await started(client.call_async(2))
             await turns(1000)
             other.signal(signal.SIGCONT)
             assert await calling == 2
@@ -131,7 +135,10 @@ def test_a_stopped_service_is_found_when_it_goes_on(elsewhere: Elsewhere, run: R
 def test_a_closed_client_looks_no_more(run: Run) -> None:
     async def main() -> None:
         client = tb.Client("missing")
-        calls = [await started(client.call(1)), await started(client.wait_for_service())]
+        calls = [
+            await started(client.call_async(1)),
+            await started(client.wait_for_service_async()),
+        ]
         client.close()
         for call in calls:
             with pytest.raises(tb.Closed, match="client of service 'missing' is closed"):

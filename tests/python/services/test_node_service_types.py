@@ -35,15 +35,17 @@ def test_typed_requests_and_replies_are_checked_on_both_sides(run: Run) -> None:
             node.create_service("wrong", Ask, Told, lambda ask: ask)
             async with running(node):
                 client = node.create_client("total", Ask, Told, timeout=PATIENCE)
-                assert await client.call(Ask(np.ones(3), 2.0)) == Told(6.0)
+                assert await client.call_async(Ask(np.ones(3), 2.0)) == Told(6.0)
                 with pytest.raises(tb.MessageError, match=r"Ask\.scale: expected float, got str"):
-                    await client.call(Ask(np.ones(3), "high"))  # type: ignore[arg-type]
+                    await client.call_async(Ask(np.ones(3), "high"))  # type: ignore[arg-type]
                 untyped = node.create_client("total", timeout=PATIENCE)
-                assert await untyped.call({"numbers": np.ones(2)}) == {"total": 2.0}
+                assert await untyped.call_async({"numbers": np.ones(2)}) == {"total": 2.0}
                 with pytest.raises(tb.ServiceError, match="MessageError"):
-                    await untyped.call({"scale": 1.0})
+                    await untyped.call_async({"scale": 1.0})
                 with pytest.raises(tb.ServiceError, match=r"expected test\.Told"):
-                    await node.create_client("wrong", Ask, Told).call(Ask(np.ones(1)), PATIENCE)
+                    await node.create_client("wrong", Ask, Told).call_async(
+                        Ask(np.ones(1)), PATIENCE
+                    )
 
     run(main())
 
@@ -55,12 +57,12 @@ def test_a_client_of_other_types_is_told_both(run: Run) -> None:
             async with running(node):
                 client = node.create_client("total", tb.IntMessage, Told)
                 with pytest.raises(tb.TypeMismatch, match="request") as caught:
-                    await client.call(tb.IntMessage(1), PATIENCE)
+                    await client.call_async(tb.IntMessage(1), PATIENCE)
                 assert "tensorbus.IntMessage" in str(caught.value)
                 assert "test.Ask\nnumbers: array" in str(caught.value)
                 client = node.create_client("total", Ask, tb.IntMessage)
                 with pytest.raises(tb.TypeMismatch, match="reply"):
-                    await client.call(Ask(np.ones(1)), PATIENCE)
+                    await client.call_async(Ask(np.ones(1)), PATIENCE)
 
     run(main())
 
@@ -72,9 +74,9 @@ def test_what_cannot_travel_is_refused_to_who_sends_it(run: Run) -> None:
             async with running(node):
                 client = node.create_client("any", timeout=PATIENCE)
                 with pytest.raises(tb.Unsupported, match="object cannot travel"):
-                    await client.call(object())
+                    await client.call_async(object())
                 with pytest.raises(tb.ServiceError, match="object cannot travel"):
-                    await client.call(1)
+                    await client.call_async(1)
 
     run(main())
 
@@ -87,7 +89,7 @@ def test_what_is_no_request_is_told_and_left(caplog: pytest.LogCaptureFixture) -
                 queue = tb.Queue.open("service:echo", timeout=PATIENCE)
                 queue.put(np.zeros(3))
                 queue.put({"a": 1})
-                assert await node.create_client("echo").call(1, PATIENCE) == 1
+                assert await node.create_client("echo").call_async(1, PATIENCE) == 1
                 await becomes(lambda: len(caplog.records) == 2)
 
     asyncio.run(main())
@@ -110,7 +112,7 @@ def test_a_made_up_address_for_the_answer_is_told_and_left(
 
     async def until_told(client: tb.Client) -> None:
         while len(caplog.records) < 2:  # the second, when the next answer is given
-            assert await client.call(2) == 2
+            assert await client.call_async(2) == 2
 
     with tb.Queue() as replies:
         other_digit = "1" if replies.address[-1] == "0" else "0"

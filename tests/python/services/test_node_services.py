@@ -26,8 +26,8 @@ def test_a_reply_is_what_the_callback_returns(run: Run) -> None:
             node.create_service("double", callback=double)
             async with running(node):
                 add = node.create_client("add", timeout=PATIENCE)
-                assert await add.call([1, 2, 3]) == 6
-                assert await node.create_client("double").call(4, timeout=PATIENCE) == 8
+                assert await add.call_async([1, 2, 3]) == 6
+                assert await node.create_client("double").call_async(4, timeout=PATIENCE) == 8
 
     run(main())
 
@@ -45,7 +45,7 @@ def test_arrays_go_by_reference_both_ways_between_processes(
             assert np.array_equal(reply["x"], -image)
             assert not reply["x"].flags.writeable
             assert not reply["copied"]
-        assert asyncio.run(client.call({"x": image}))["x"][1] == -1
+        assert asyncio.run(client.call_async({"x": image}))["x"][1] == -1
     other.kill()
     assert np.array_equal(reply["x"], -image)  # what came stays
     del reply, image
@@ -66,7 +66,9 @@ def test_the_first_request_of_all_may_be_what_a_third_process_has_lent(
     for mode in ("async", "sync"):
         server = elsewhere.start(serve_arrays, mode)
         with tb.Client("negate", timeout=PATIENCE) as client:
-            ask = client.call_sync if kind == "sync" else lambda x: asyncio.run(client.call(x))
+            ask = (
+                client.call_sync if kind == "sync" else lambda x: asyncio.run(client.call_async(x))
+            )
             assert np.array_equal(ask({"x": lent})["x"], -lent)
         server.kill()
     lender.tell("exit")
@@ -84,11 +86,11 @@ def test_an_exception_comes_back_with_its_traceback_and_the_service_goes_on(
             async with running(node):
                 client = node.create_client("divide", timeout=PATIENCE)
                 with pytest.raises(tb.ServiceError, match="'divide' raised ZeroDiv") as caught:
-                    await client.call([1, 0])
+                    await client.call_async([1, 0])
                 assert "in divide\n" in str(caught.value.__cause__)
                 with pytest.raises(tb.ServiceError, match="'divide' raised TypeError"):
-                    await client.call(7)
-                assert await client.call([1, 2]) == 0.5
+                    await client.call_async(7)
+                assert await client.call_async([1, 2]) == 0.5
 
     run(main())
     assert "node 'node', service 'divide': ZeroDivisionError" in caplog.text
@@ -99,15 +101,15 @@ def test_a_service_that_is_not_there_or_does_not_answer_is_a_timeout(run: Run) -
         async with tb.Node("node") as node:
             client = node.create_client("waits", timeout=0.02)
             with pytest.raises(tb.Timeout, match="no service 'waits'"):
-                await client.call(1)
+                await client.call_async(1)
             with pytest.raises(TimeoutError):
                 client.call_sync(1)
-            assert not await client.wait_for_service(timeout=0.01)
+            assert not await client.wait_for_service_async(timeout=0.01)
             node.create_service("waits", callback=lambda _: asyncio.sleep(PATIENCE))
-            assert await client.wait_for_service(timeout=PATIENCE)
+            assert await client.wait_for_service_async(timeout=PATIENCE)
             async with running(node):
                 with pytest.raises(tb.Timeout, match="has not answered in time"):
-                    await client.call(1)
+                    await client.call_async(1)
 
     run(main())
 
@@ -126,8 +128,8 @@ def test_a_late_answer_is_not_that_of_the_next_call(run: Run) -> None:
             async with running(node):
                 client = node.create_client("echo")
                 with pytest.raises(tb.Timeout):
-                    await client.call(0, timeout=0.02)
-                calling = await started(client.call(1, timeout=PATIENCE))
+                    await client.call_async(0, timeout=0.02)
+                calling = await started(client.call_async(1, timeout=PATIENCE))
                 late.set()
                 assert await calling == 1
                 assert service.calls == 2
@@ -151,7 +153,7 @@ def test_calls_under_way_at_once_get_their_own_answers(run: Run) -> None:
             node.create_service("echo", callback=echo, concurrency=4)
             async with running(node):
                 clients = [node.create_client("echo", timeout=PATIENCE) for _ in range(3)]
-                calls = [clients[i % 3].call(i) for i in range(30)]
+                calls = [clients[i % 3].call_async(i) for i in range(30)]
                 assert await asyncio.gather(*calls) == list(range(30))
         assert most == 4
 
@@ -182,3 +184,20 @@ def test_a_closed_client_calls_no_more() -> None:
     with pytest.raises(tb.Closed, match="client of service 'echo' is closed"):
         client.call_sync(1)
     assert repr(client) == "<tensorbus.Client 'echo' closed>"
+
+
+def test_replies_may_be_written_to_if_that_is_asked_for(elsewhere: Elsewhere) -> None:
+    other = elsewhere.start(serve_arrays, "sync")
+    image = tb.empty(1000, "float32")
+    image[:] = 1
+    with tb.Client("negate", timeout=PATIENCE, access="private") as client:
+        for _ in range(2):
+            reply = client.call_sync({"x": image})["x"]
+            reply += 5
+            assert np.all(reply == 4)
+            assert np.all(image == 1)
+    with tb.Client("negate", timeout=PATIENCE, access="read") as client:
+        assert not client.call_sync({"x": image})["x"].flags.writeable
+    other.kill()
+    with pytest.raises(tb.InvalidArgument, match="access='shared'"):
+        tb.Client("negate", access="shared")

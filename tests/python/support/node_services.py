@@ -43,3 +43,22 @@ def serve_until_killed() -> None:
             await node.run()
 
     tb.run(main())
+
+
+def serve_names(mark: str) -> None:
+    """Answers every request with its name, "wait" never."""
+
+    async def main() -> None:
+        async def answer(request: object) -> object:
+            if request == "wait":
+                tell("asked")
+                await asyncio.Event().wait()
+            return mark
+
+        async with tb.Node("server") as node:
+            node.create_service("named", callback=answer, concurrency=8)
+            running = asyncio.ensure_future(node.run())
+            tell("ready")
+            await running
+
+    tb.run(main())

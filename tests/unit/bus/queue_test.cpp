@@ -237,6 +237,24 @@ TEST_F(Queues, are_found_by_name_also_by_those_who_come_first) {
   EXPECT_EQ(code_of([&] { (void)Queue::open("jobs/a b", 5ms, consumer); }), Code::kTimeout);
 }
 
+TEST_F(Queues, of_one_name_are_all_listed_and_each_is_opened_by_its_address) {
+  Queue first({.name = "both"}, host);
+  Queue second({.name = "both"}, producer);
+  const Queue other({.name = "another"}, host);
+  std::set<std::string> found;
+  for (const std::string& address : Queue::addresses_of("both", consumer))
+    found.insert(Queue::open(address, kLong, consumer).address());
+  EXPECT_EQ(found, (std::set<std::string>{first.address(), second.address()}));
+  second.close();
+  EXPECT_EQ(Queue::addresses_of("both", consumer).size(), 1U);
+}
+
+TEST_F(Queues, tell_participants_when_one_may_have_come) {
+  const std::uint64_t before = consumer.domain_changes();
+  const Queue queue({.name = "new"}, host);
+  EXPECT_TRUE(eventually([&] { return consumer.domain_changes() != before; }));
+}
+
 TEST_F(Queues, are_used_by_their_address_before_anybody_was_asked) {
   std::optional<Queue> queue(std::in_place, QueueOptions{}, host);
   const std::string address = queue->address();

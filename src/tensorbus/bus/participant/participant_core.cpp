@@ -236,6 +236,7 @@ memory::BlockRef ParticipantCore::allocate(const Device& device, std::size_t byt
 // resource limit the event loop retries.
 void ParticipantCore::scan() {
   presence_.poll_unless_watched();
+  domain_changes_.fetch_add(1, std::memory_order_release);  // pairs with domain_changes()
   if (subscriptions_.empty()) return;
   std::vector<std::string> files;
   try {

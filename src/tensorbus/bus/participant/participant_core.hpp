@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -38,6 +39,10 @@ class ParticipantCore {
 
   const Id& id() const noexcept { return context_.self; }
   const Domain& domain() const noexcept { return domain_; }
+  // Counts changes of the domain directory, and looks at it that may have missed some. Any thread.
+  std::uint64_t domain_changes() const noexcept {
+    return domain_changes_.load(std::memory_order_acquire);  // pairs with scan()
+  }
   memory::Arena& arena() const noexcept { return *context_.arena; }
   memory::DeviceMemory& device_memory() const noexcept { return *context_.device_memory; }
   std::uint32_t fork_generation() const noexcept { return fork_generation_; }
@@ -103,6 +108,7 @@ class ParticipantCore {
   EventLoop loop_;
   ParticipantContext context_;
 
+  std::atomic<std::uint64_t> domain_changes_ = 0;  // written on the event loop
   StaleFiles stale_files_;
   EventLoop::Task& scanning_ = loop_.add_task([this] { scan(); });
   Publishers publishers_;
