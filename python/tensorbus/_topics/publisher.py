@@ -44,6 +44,10 @@ class Publisher(Closing):
         history: how many of the last samples a subscriber gets that comes later, at most `depth`.
         reliable: drop nothing; a full subscriber makes `publish` wait, unless it subscribed with
             `reliable=False`.
+        lag_timeout: seconds after which a subscriber that has had no room, while `publish` waited
+            or gave up, is cut off: what waits in its queue is dropped, and `publish` goes on. It is
+            connected again when it looks for samples, and counts what it has lost as `missed`.
+            `None` cuts nobody off. Only with `reliable=True`.
         shared: subscribers with `access="shared"` may write to what is published here, and to the
             loans of this process's other shared publishers.
         isolated: what is published here lies in segments of its own, so that subscribers can read
@@ -55,7 +59,8 @@ class Publisher(Closing):
         node: the node's name that `list_topics` shows; `Node.create_publisher` says its own.
 
     Raises:
-        InvalidArgument: a topic that is no name, a depth below 1, or a history above `depth`.
+        InvalidArgument: a topic that is no name, a depth below 1, a history above `depth`, or a
+            `lag_timeout` that is not above 0, or without `reliable`.
         TypeError: a timeout that is no number.
         MessageError: a message type that is no dataclass.
         Unsupported: a message type with a field that cannot travel.
@@ -81,6 +86,7 @@ class Publisher(Closing):
         depth: int | None = None,
         history: int = 0,
         reliable: bool = False,
+        lag_timeout: float | None = None,
         shared: bool = False,
         isolated: bool = False,
         timeout: float | None = None,
@@ -106,6 +112,7 @@ class Publisher(Closing):
             depth=depth,
             history=history,
             reliable=reliable,
+            lag_timeout=seconds("lag_timeout", lag_timeout),
             shared=shared,
             isolated=isolated,
             type="" if self._type is None else self._type.definition,
@@ -220,7 +227,7 @@ class Publisher(Closing):
 
     @property
     def stats(self) -> dict[str, int]:
-        """Counters: sent, delivered, dropped_depth, dropped_held, waited, bytes_copied, ...
+        """Counters: sent, delivered, dropped_depth, dropped_held, waited, cut_off, bytes_copied, ...
 
         If a reliable publisher waits, or gave up, `blocked_by` is the pid of the process whose
         subscriber has had no room for longest, and `blocked_ns` for how long; else they are 0.
@@ -228,7 +235,11 @@ class Publisher(Closing):
         return dict(self._core.stats)
 
     def close(self) -> None:
-        """Ends it; subscribers still get what is in their queues. A second call does nothing."""
+        """Ends it; subscribers still get what is in their queues. A second call does nothing.
+
+        For a subscriber with `end_of_stream=True` the stream is complete. Leaving `with` does the
+        same; a process that is killed does not.
+        """
         self._closed = True
         self._core.close()
 

@@ -141,6 +141,7 @@ nb::dict stats_of(const PublisherStats& stats) {
   dict["bytes_in_flight"] = stats.bytes_in_flight;
   dict["subscribers"] = stats.subscribers;
   dict["bad_returns"] = stats.bad_returns;
+  dict["cut_off"] = stats.cut_off;
   dict["blocked_by"] = stats.blocked_by;
   dict["blocked_ns"] = stats.blocked_for.count();
   return dict;
@@ -155,6 +156,7 @@ nb::dict stats_of(const SubscriberStats& stats) {
   dict["staged"] = stats.staged;
   dict["held"] = stats.held;
   dict["publishers"] = stats.publishers;
+  dict["cut_off"] = stats.cut_off;
   dict["refused"] = stats.refused;
   dict["last_refusal"] = stats.last_refusal;
   return dict;
@@ -199,13 +201,14 @@ void bind_publisher(nb::module_& module) {
       .def(
           "__init__",
           [](Publisher* self, const std::string& topic, const Participant& participant,
-             std::uint32_t depth, std::uint32_t history, bool reliable, bool shared, bool isolated,
-             const std::string& type, const std::string& node) {
+             std::uint32_t depth, std::uint32_t history, bool reliable, Seconds lag_timeout,
+             bool shared, bool isolated, const std::string& type, const std::string& node) {
             const WithoutGil release;
             new (self) Publisher(topic,
                                  {.depth = depth,
                                   .history = history,
                                   .reliable = reliable,
+                                  .lag_timeout = to_timeout(lag_timeout),
                                   .shared = shared,
                                   .isolated = isolated,
                                   .type = type_of(type),
@@ -213,8 +216,8 @@ void bind_publisher(nb::module_& module) {
                                  participant);
           },
           nb::arg("topic"), nb::arg("participant"), nb::kw_only(), nb::arg("depth"),
-          nb::arg("history"), nb::arg("reliable"), nb::arg("shared"), nb::arg("isolated") = false,
-          nb::arg("type") = "", nb::arg("node") = "")
+          nb::arg("history"), nb::arg("reliable"), nb::arg("lag_timeout").none(), nb::arg("shared"),
+          nb::arg("isolated") = false, nb::arg("type") = "", nb::arg("node") = "")
       .def("loan", loan, nb::arg("dtype"), nb::arg("shape"), nb::arg("device") = -1,
            nb::sig("def loan(self, dtype: str, shape: collections.abc.Sequence[int], device: int = "
                    "-1) -> Memory"))
@@ -250,13 +253,14 @@ void bind_subscriber(nb::module_& module) {
       .def(
           "__init__",
           [](Subscriber* self, const std::string& topic, const Participant& participant,
-             std::uint32_t depth, std::uint32_t max_held, bool reliable, double spin, Access access,
-             const std::string& type, bool pin, int device) {
+             std::uint32_t depth, std::uint32_t max_held, bool reliable, bool end_of_stream,
+             double spin, Access access, const std::string& type, bool pin, int device) {
             const WithoutGil release;
             new (self) Subscriber(topic,
                                   {.depth = depth,
                                    .max_held = max_held,
                                    .reliable = reliable,
+                                   .end_of_stream = end_of_stream,
                                    .spin = to_timeout(spin),
                                    .access = access,
                                    .type = type_of(type),
@@ -265,8 +269,8 @@ void bind_subscriber(nb::module_& module) {
                                   participant);
           },
           nb::arg("topic"), nb::arg("participant"), nb::kw_only(), nb::arg("depth"),
-          nb::arg("max_held"), nb::arg("reliable"), nb::arg("spin"), nb::arg("access"),
-          nb::arg("type") = "", nb::arg("pin") = false, nb::arg("device") = -1)
+          nb::arg("max_held"), nb::arg("reliable"), nb::arg("end_of_stream"), nb::arg("spin"),
+          nb::arg("access"), nb::arg("type") = "", nb::arg("pin") = false, nb::arg("device") = -1)
       .def("receive", receive, nb::arg("timeout").none(),
            nb::sig("def receive(self, timeout: float | None) -> Sample | Outcome"),
            "A Sample, or the Outcome that says why there is none.")

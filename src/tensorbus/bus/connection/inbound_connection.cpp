@@ -114,7 +114,7 @@ void InboundConnection::tell_ended() {
   if (stopped_) return;
   for (auto& [number, link] : links_) {
     if (link.told_ended || !link.link || !link.publisher->gets_nothing_more(*link.link)) continue;
-    connection_.channel()->send(link::Ended{number});
+    connection_.channel()->send(link::Ended{number, link.link->is_cut_off() ? 1U : 0U});
     link.told_ended = true;
   }
 }
@@ -245,7 +245,8 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
       platform::kill_point("accepted.sent");
     };
     entry->second.link =
-        publisher->adopt(limits, std::move(waker), segments_, borrower, announce).link;
+        publisher->adopt(limits, std::move(waker), segments_, borrower, asked.resume_at, announce)
+            .link;
     if (entry->second.link) return;
     end_link(entry);
     refuse(asked.link, Code::kClosed, "the publisher is closed");

@@ -35,6 +35,11 @@ class BorrowerLink : public LeaseSource {
   // Called when nothing new will come: after ENDED, or the owner's death.
   void end() noexcept { ended_ = look_again = true; }
   bool ended() const noexcept { return ended_; }
+  // Of a link that has ended: whether its publisher closed in an orderly way. Acquire: pairs with
+  // OwnerLink::mark_closed().
+  bool publisher_closed() const noexcept {
+    return segment_ && segment_->publisher_closed()->load(std::memory_order_acquire) != 0;
+  }
 
   // Takes the next sample whose memory is mapped here; the caller releases its lease. If the owner
   // waits, it may sleep until settle().
@@ -56,6 +61,8 @@ class BorrowerLink : public LeaseSource {
   bool empty() const noexcept { return !set_aside && !(segment_ && samples_.ready()); }
   // Counts the samples that are missing between the last one and this one.
   std::uint64_t gap_before(std::uint64_t sequence) noexcept;
+  // Returns the sequence number after that of the last sample.
+  std::uint64_t next_sequence() const noexcept { return next_sequence_; }
 
   void release(std::uint64_t token) noexcept { give_back(token, 0); }
   void enter(Lease& lease) override;
@@ -86,6 +93,8 @@ class BorrowerLink : public LeaseSource {
   bool look_again = false;
   // The ring was broken, and this was counted.
   bool cut_off = false;
+  // The owner ended the link because we blocked it for too long, and can be asked again.
+  bool cut_off_by_owner = false;
   // The subscriber will call settle(). Under its mutex.
   bool to_settle = false;
 
