@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tensorbus import _core
@@ -125,7 +126,13 @@ class Publisher(Closing):
         return self._topic
 
     def loan(
-        self, shape: Any = None, dtype: Any = None, *, like: Any = None, device: Any = None
+        self,
+        shape: Any = None,
+        dtype: Any = None,
+        *,
+        like: Any = None,
+        device: Any = None,
+        timeout: float | None = None,
     ) -> Any:
         """A tensor in shared memory, to fill and publish without a copy. Its bytes are not cleared.
 
@@ -137,6 +144,8 @@ class Publisher(Closing):
             dtype: a torch dtype for a torch tensor; a NumPy dtype or its name for an array.
             like: a tensor to take shape, dtype, library and device from.
             device: "cuda" or "cuda:1", for memory of that GPU (docs/cuda.md); else main memory.
+            timeout: seconds to wait for main memory while readers hold all that this process may
+                use (`budget_bytes`); `None` raises `OutOfMemory` at once.
 
         Returns:
             A contiguous torch tensor or NumPy array; on a GPU, with a dtype that is not PyTorch's,
@@ -149,6 +158,9 @@ class Publisher(Closing):
             OutOfMemory: a limit was reached; the message names it.
             Closed: the publisher is closed.
         """
+        if timeout is not None:
+            limit = seconds("timeout", timeout)
+            return tensor_in(partial(self._core.loan, timeout=limit), shape, dtype, like, device)
         if like is None and device is None:
             tensor = self._core.loan_torch(dtype, shape)
             if tensor is not None:
@@ -168,8 +180,9 @@ class Publisher(Closing):
 
         Args:
             data: what to send.
-            timeout: seconds to wait for room, if the publisher is reliable; the default is the
-                publisher's own.
+            timeout: seconds to wait for room, if the publisher is reliable: in the queues of
+                subscribers, and in memory for what is copied; the default is the publisher's own.
+                With `None` it waits for subscribers as long as it takes, and for memory not at all.
             stream: on which what lies on a GPU is written: readers wait for what is enqueued there
                 now. PyTorch's current one for its tensors, the legacy default stream for others.
 
@@ -224,6 +237,18 @@ class Publisher(Closing):
         if outcome is Outcome.CLOSED:
             raise Closed(f"the publisher of {self._topic!r} is closed")
         return outcome is Outcome.DONE
+
+    def ready(self) -> bool:
+        """Would `publish` go on without waiting for room? Always, if not `reliable`."""
+        return bool(self._core.ready())
+
+    def fileno(self) -> int:
+        """A descriptor for `select` and event loops: readable when `ready` may say yes.
+
+        A `ready` that says no re-arms it. Look again every 100 ms at the latest, as a subscriber
+        may be stopped before it tells.
+        """
+        return int(self._core.fileno())
 
     @property
     def stats(self) -> dict[str, int]:

@@ -94,9 +94,13 @@ nb::object loan_torch(Publisher& self, nb::handle dtype, nb::handle shape) {
 }
 
 Memory loan(Publisher& self, const std::string& dtype, const std::vector<std::int64_t>& shape,
-            int device) {
+            int device, Seconds timeout) {
   const Layout layout = layout_named(dtype, shape);
-  return memory_of(run_without_gil([&] { return self.loan(layout, device_numbered(device)); }));
+  const Device on = device_numbered(device);
+  if (!timeout) return memory_of(run_without_gil([&] { return self.loan(layout, on); }));
+  auto loan = wait_hearing_signals(
+      timeout, [&](const platform::StopCondition& stop) { return self.loan(layout, on, stop); });
+  return memory_of(*std::move(loan));
 }
 
 nb::object receive(Subscriber& self, Seconds timeout) {
@@ -219,8 +223,9 @@ void bind_publisher(nb::module_& module) {
           nb::arg("history"), nb::arg("reliable"), nb::arg("lag_timeout").none(), nb::arg("shared"),
           nb::arg("isolated") = false, nb::arg("type") = "", nb::arg("node") = "")
       .def("loan", loan, nb::arg("dtype"), nb::arg("shape"), nb::arg("device") = -1,
+           nb::arg("timeout") = nb::none(),
            nb::sig("def loan(self, dtype: str, shape: collections.abc.Sequence[int], device: int = "
-                   "-1) -> Memory"))
+                   "-1, timeout: float | None = None) -> Memory"))
       .def("loan_torch", loan_torch, nb::arg("dtype").none(), nb::arg("shape").none(),
            nb::sig("def loan_torch(self, dtype: object, shape: object) -> typing.Any"),
            "A plain tensor of PyTorch, if that is what this dtype and this shape, a tuple or a "
@@ -242,6 +247,8 @@ void bind_publisher(nb::module_& module) {
             });
           },
           nb::arg("count"), nb::arg("timeout").none())
+      .def("ready", &Publisher::ready, nb::call_guard<WithoutGil>())
+      .def("fileno", &Publisher::event_descriptor)
       .def_prop_ro(
           "stats", [](const Publisher& self) { return stats_of(self.stats()); },
           nb::sig("def stats(self) -> dict[str, int]"))

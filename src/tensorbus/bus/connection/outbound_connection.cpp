@@ -7,6 +7,7 @@
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/fork/lineage.hpp"
 #include "tensorbus/platform/kill_point.hpp"
+#include "tensorbus/platform/waiting/notifier.hpp"
 
 namespace tensorbus::bus {
 OutboundConnection::OutboundConnection(ParticipantContext& context, const Id& owner,
@@ -120,11 +121,13 @@ void OutboundConnection::on(const link::Ended& ended) {
   if (subscriber && link) subscriber->end(link, ended.cut_off != 0);
 }
 
-void OutboundConnection::on(const link::Accepted& accepted, platform::Fd segment) {
+void OutboundConnection::on(const link::Accepted& accepted, platform::Fd segment,
+                            platform::Fd room_notifier) {
+  if (room_notifier) platform::require_notifier(room_notifier);
   const auto [subscriber, link] = link_named(accepted.link);
   if (!subscriber || !link) return;
   try {
-    subscriber->accept(link, accepted, std::move(segment));
+    subscriber->accept(link, accepted, std::move(segment), std::move(room_notifier));
     platform::kill_point("accepted.received");
   } catch (const memory::PeerLimit& limit) {
     subscriber->refuse(link, limit.code(), limit.what());

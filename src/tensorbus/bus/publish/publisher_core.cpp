@@ -41,7 +41,53 @@ Published PublisherCore::publish(OutgoingSample& sample, const platform::StopCon
     if (outcome != Outcome::kDone) return {outcome};
   }
   if (closed_) return {Outcome::kClosed};
+  if (std::exchange(event_armed_, false)) sleeper_.disarm_event();
   return push_to_all(sample);
+}
+
+bool PublisherCore::ready() {
+  const platform::MutexLock lock(mutex_);
+  const auto has_room = [this] {
+    mutex_.assert_held();
+    return closed_ || !options_.reliable || all_have_room();
+  };
+  if (has_room()) return true;
+  (void)look_after_blocking();
+  if (event_) {
+    event_->clear();
+    if (!std::exchange(event_armed_, true)) sleeper_.arm_event();
+  }
+  return has_room();
+}
+
+int PublisherCore::event_descriptor() {
+  const platform::MutexLock lock(mutex_);
+  if (!event_) event_.emplace();
+  return event_->fd();
+}
+
+bool PublisherCore::polled() const {
+  const platform::MutexLock lock(mutex_);
+  return event_.has_value();
+}
+
+void PublisherCore::listen(const std::shared_ptr<link::OwnerLink>& link, platform::Fd listener) {
+  const platform::MutexLock lock(mutex_);
+  if (!listener || std::ranges::find(links_, link) == links_.end()) return;
+  event_->listen_to(listener);
+  link->room_listener = std::move(listener);
+}
+
+void PublisherCore::drop_listener(link::OwnerLink& link) noexcept {
+  if (!link.room_listener) return;
+  event_->stop_listening_to(link.room_listener);
+  link.room_listener.reset();
+}
+
+// Wakes the threads that park and those that poll.
+void PublisherCore::wake_all() noexcept {
+  sleeper_.wake_own();
+  if (event_) event_->signal();
 }
 
 // Returns kDone if there may be room; another thread may take it first.
@@ -110,7 +156,10 @@ std::uint32_t PublisherCore::stop_links(const Which& which,
       std::ranges::partition(links_, [&](const auto& link) { return !which(link); });
   if (stopped.empty()) return 0;
   const auto count = static_cast<std::uint32_t>(stopped.size());
-  for (const auto& link : stopped) (*link.*stop)();
+  for (const auto& link : stopped) {
+    (*link.*stop)();
+    drop_listener(*link);
+  }
   stopped_.insert(stopped_.end(), stopped.begin(), stopped.end());  // its capacity is reserved
   links_.erase(stopped.begin(), stopped.end());
   if (link_stopped_) link_stopped_();
@@ -207,7 +256,7 @@ PublisherCore::Adopted PublisherCore::adopt(link::LinkLimits limits, link::Waker
   announce(adopted);
   stats_.delivered += kept;
   links_.push_back(link);
-  sleeper_.wake_own();
+  wake_all();
   return adopted;
 }
 
@@ -223,11 +272,12 @@ bool PublisherCore::stop_link(const std::shared_ptr<link::OwnerLink>& link) {
   const platform::MutexLock lock(mutex_);
   std::erase(links_, link);
   std::erase(stopped_, link);
+  drop_listener(*link);
   link->recall();
   (void)link->drain();
   const bool more = link->outstanding() != 0;
   if (more) stopped_.push_back(link);
-  sleeper_.wake_own();
+  wake_all();
   return more;
 }
 
@@ -235,9 +285,10 @@ void PublisherCore::end_link(const std::shared_ptr<link::OwnerLink>& link) {
   const platform::MutexLock lock(mutex_);
   std::erase(links_, link);
   std::erase(stopped_, link);
+  drop_listener(*link);
   stats_.bad_returns += link->bad_returns();
   link->take_all_back();
-  sleeper_.wake_own();
+  wake_all();
 }
 
 link::PublishedRef PublisherCore::issued(const link::OwnerLink& link, std::uint64_t token) const {
@@ -268,10 +319,13 @@ bool PublisherCore::close() {
   closed_ = true;
   history_.clear();
   stopped_.insert(stopped_.end(), links_.begin(), links_.end());
-  for (const auto& link : stopped_) link->mark_closed();
+  for (const auto& link : stopped_) {
+    link->mark_closed();
+    drop_listener(*link);
+  }
   links_.clear();
   if (options_.isolated) arena_->close_pool(pool_);
-  sleeper_.wake_own();
+  wake_all();
   return true;
 }
 

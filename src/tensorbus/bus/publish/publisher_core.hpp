@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tensorbus/layout.hpp>
 #include <tensorbus/message.hpp>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "tensorbus/bus/copy/copy_tuner.hpp"
+#include "tensorbus/bus/event_loop/polled_event.hpp"
 #include "tensorbus/bus/publish/outgoing_sample.hpp"
 #include "tensorbus/link/ring/owner_link.hpp"
 #include "tensorbus/memory/host/arena.hpp"
@@ -47,6 +49,12 @@ class PublisherCore {
   // it.
   Published publish(OutgoingSample& sample, const platform::StopCondition& stop);
 
+  // Returns true if publish() would not wait for room now; else arms the descriptor.
+  bool ready();
+  // Returns a descriptor to poll: readable when ready(), or wait_for_subscribers(), may return
+  // something else. Each ready() that returns false re-arms it.
+  int event_descriptor();
+
   Outcome wait_for_subscribers(std::uint32_t count, const platform::StopCondition& stop);
   std::uint32_t subscribers() const;
   PublisherStats stats();
@@ -76,6 +84,9 @@ class PublisherCore {
                 std::shared_ptr<link::SegmentSender> segments, link::Borrower borrower,
                 std::uint64_t resume_at, const Announce& announce);
   void set_notifier(const std::shared_ptr<link::OwnerLink>& link, platform::Fd notifier);
+  bool polled() const;
+  // The borrower notifies the listener of room, if there is one.
+  void listen(const std::shared_ptr<link::OwnerLink>& link, platform::Fd listener);
   // Stops a link after UNSUBSCRIBE or a death. Returns true if the borrower still has samples.
   bool stop_link(const std::shared_ptr<link::OwnerLink>& link);
   // Takes all samples of a link back, after DONE or the end of a lineage.
@@ -102,6 +113,8 @@ class PublisherCore {
   Published push_to_all(OutgoingSample& sample) TB_REQUIRES(mutex_);
   std::chrono::nanoseconds longest_park() const TB_REQUIRES(mutex_);
   void drain_links() TB_REQUIRES(mutex_);
+  void wake_all() noexcept TB_REQUIRES(mutex_);
+  void drop_listener(link::OwnerLink& link) noexcept TB_REQUIRES(mutex_);
   void remember(const link::Entry& entry, const link::PublishedRef& sample) TB_REQUIRES(mutex_);
 
   const std::string topic_;
@@ -121,6 +134,8 @@ class PublisherCore {
   Links links_ TB_GUARDED_BY(mutex_);
   // These links get nothing new and still hold leases. Capacity for all links is reserved.
   Links stopped_ TB_GUARDED_BY(mutex_);
+  std::optional<PolledEvent> event_ TB_GUARDED_BY(mutex_);
+  bool event_armed_ TB_GUARDED_BY(mutex_) = false;  // borrowers notify
   std::deque<Kept> history_ TB_GUARDED_BY(mutex_);
   std::uint64_t next_sequence_ TB_GUARDED_BY(mutex_) = 0;
   std::atomic<bool> closed_{false};  // written under mutex_; relaxed: publish() checks again there

@@ -397,10 +397,10 @@ void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
 }
 
 void SubscriberCore::accept(const LinkRef& link, const link::Accepted& accepted,
-                            platform::Fd segment) {
+                            platform::Fd segment, platform::Fd room_notifier) {
   const platform::MutexLock lock(mutex_);
   require_as_asked(accepted, options_);
-  link->accept(accepted, std::move(segment));
+  link->accept(accepted, std::move(segment), std::move(room_notifier));
   if (const auto before = find_cut_off(*link); before != cut_off_.end())
     cut_off_.erase(before);
   else if (broken_off_ != 0)

@@ -107,7 +107,7 @@ class SubscriberCore {
   void expect_link();
   void expect_link_no_more();
   void accept(const std::shared_ptr<link::BorrowerLink>& link, const link::Accepted& accepted,
-              platform::Fd segment);
+              platform::Fd segment, platform::Fd room_notifier = {});
   // Ends a link; the samples in its ring can still be received. `cut_off`: the owner ended it
   // because it blocked the publisher for too long. Then the publisher is to be joined again when
   // the program looks for samples.

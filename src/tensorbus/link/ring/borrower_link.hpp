@@ -29,8 +29,9 @@ class BorrowerLink : public LeaseSource {
   std::uint32_t id() const noexcept { return id_; }
   Channel& channel() const noexcept { return *peer_memory()->channel; }
 
-  // Called when ACCEPTED came. Throws Error(kProtocol), memory::PeerLimit.
-  void accept(const Accepted& accepted, platform::Fd segment);
+  // Called when ACCEPTED came, with the notifier of a publisher that is polled. Throws
+  // Error(kProtocol), memory::PeerLimit.
+  void accept(const Accepted& accepted, platform::Fd segment, platform::Fd room_notifier = {});
   bool accepted() const noexcept { return segment_.has_value(); }
   // Called when nothing new will come: after ENDED, or the owner's death.
   void end() noexcept { ended_ = look_again = true; }
@@ -104,12 +105,14 @@ class BorrowerLink : public LeaseSource {
     return popped_.load(std::memory_order_relaxed) - released_.load(std::memory_order_relaxed);
   }
   void give_back_unused() noexcept;
+  void set_room_notifier(platform::Fd notifier);
 
   const std::uint32_t id_;
   // Prepared, because the link's end must work without memory.
   Channel::Prepared unsubscribe_;
   Channel::Prepared done_;
   memory::PeerCharge charge_;
+  memory::PeerCharge room_notifier_charge_;
   std::optional<LinkSegment> segment_;
   SampleRingReader samples_;
   std::uint64_t next_sequence_ = 0;

@@ -100,6 +100,10 @@ class OwnerLink {
   std::uint64_t bad_returns() const noexcept { return bad_returns_; }
   void close_descriptor() noexcept { segment_.close_descriptor(); }
 
+  // The borrower notifies it when there may be room, if the publisher is polled. Closed when the
+  // publisher drops the link.
+  platform::Fd room_listener;
+
  private:
   void pass_segments(const PublishedRef& sample);
   void take_back(std::uint64_t token) noexcept;

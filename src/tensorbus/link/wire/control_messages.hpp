@@ -48,7 +48,7 @@ inline constexpr std::tuple kControlMessages{
                               0, 1, "a notifier, if the subscriber is polled"},
     ControlMessage<Accepted>{"ACCEPTED", "owner", TakenBy::kOutbound,
                              "link, slots, returns, max_held, wake slot, reliable, next sequence",
-                             1, 1, "the link segment"},
+                             1, 2, "the link segment, then a notifier, if the publisher is polled"},
     ControlMessage<Refused>{"REFUSED", "owner", TakenBy::kOutbound, "link, code, text"},
     ControlMessage<Ended>{"ENDED", "owner", TakenBy::kOutbound, "link, cut off"},
     ControlMessage<Unsubscribe>{"UNSUBSCRIBE", "borrower", TakenBy::kInbound, "link"},
