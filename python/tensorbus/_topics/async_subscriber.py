@@ -89,9 +89,7 @@ class AsyncSubscriber(Closing):
             library=library,
             domain=domain,
         )
-        self._receiver = AsyncReceiver(
-            self._subscriber, timeout, spin, end_of_stream=end_of_stream
-        )
+        self._receiver = AsyncReceiver(self._subscriber, timeout, spin, end_of_stream=end_of_stream)
 
     @property
     def topic(self) -> str:
@@ -151,7 +149,7 @@ class AsyncSubscriber(Closing):
 
     @property
     def stats(self) -> dict[str, Any]:
-        """Counters: received, missed (gaps), bad, held, publishers, cut_off, refused, last_refusal."""
+        """Counters: received, missed (gaps), cut_off, bad, held, publishers, refused, ..."""
         return self._subscriber.stats
 
     def close(self) -> None:

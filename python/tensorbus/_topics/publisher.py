@@ -252,7 +252,7 @@ class Publisher(Closing):
 
     @property
     def stats(self) -> dict[str, int]:
-        """Counters: sent, delivered, dropped_depth, dropped_held, waited, cut_off, bytes_copied, ...
+        """Counters: sent, delivered, dropped_depth, dropped_held, waited, cut_off, ...
 
         If a reliable publisher waits, or gave up, `blocked_by` is the pid of the process whose
         subscriber has had no room for longest, and `blocked_ns` for how long; else they are 0.

@@ -265,7 +265,7 @@ class Subscriber(Closing):
 
     @property
     def stats(self) -> dict[str, Any]:
-        """Counters: received, missed (gaps), bad, held, publishers, cut_off, refused, last_refusal."""
+        """Counters: received, missed (gaps), cut_off, bad, held, publishers, refused, ..."""
         return dict(self._core.stats)
 
     def close(self) -> None:

@@ -48,10 +48,10 @@ void BorrowerLink::accept(const Accepted& accepted, platform::Fd segment,
 }
 
 // Without room for the descriptor, the publisher looks from time to time.
-void BorrowerLink::set_room_notifier(platform::Fd notifier) {
+void BorrowerLink::set_room_notifier(platform::Fd room_notifier) {
   try {
     room_notifier_charge_ = peer_memory()->account.take({.descriptors = 1});
-    publisher_.set_notifier(std::move(notifier));
+    publisher_.set_notifier(std::move(room_notifier));
   } catch (const memory::PeerLimit&) {
   }
 }

@@ -105,7 +105,7 @@ class BorrowerLink : public LeaseSource {
     return popped_.load(std::memory_order_relaxed) - released_.load(std::memory_order_relaxed);
   }
   void give_back_unused() noexcept;
-  void set_room_notifier(platform::Fd notifier);
+  void set_room_notifier(platform::Fd room_notifier);
 
   const std::uint32_t id_;
   // Prepared, because the link's end must work without memory.
