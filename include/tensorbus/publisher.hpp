@@ -98,7 +98,8 @@ inline Publisher::Publisher(const std::string& topic, const PublisherOptions& op
   given.history = options.history;
   given.reliable = options.reliable ? 1 : 0;
   given.timeout_ns = options.timeout.count();
-  given.lag_timeout_ns = options.lag_timeout.count();
+  if (options.lag_timeout != std::chrono::nanoseconds::max())
+    given.lag_timeout_ns = options.lag_timeout.count() > 0 ? options.lag_timeout.count() : -1;
   given.shared = options.shared ? 1 : 0;
   given.isolated = options.isolated ? 1 : 0;
   given.type = internal::c_text_or_null(options.type.definition(), "the type");

@@ -12,7 +12,8 @@ PublisherOptions options_of(const tb_publisher_options& given) {
           .history = given.history,
           .reliable = given.reliable != 0,
           .timeout = timeout_of(given.timeout_ns),
-          .lag_timeout = timeout_of(given.lag_timeout_ns),
+          .lag_timeout = given.lag_timeout_ns == 0 ? std::chrono::nanoseconds::max()
+                                                   : std::chrono::nanoseconds(given.lag_timeout_ns),
           .shared = given.shared != 0,
           .isolated = given.isolated != 0,
           .type = type_of(given.type),

@@ -41,7 +41,6 @@ Published PublisherCore::publish(OutgoingSample& sample, const platform::StopCon
     if (outcome != Outcome::kDone) return {outcome};
   }
   if (closed_) return {Outcome::kClosed};
-  if (std::exchange(event_armed_, false)) sleeper_.disarm_event();
   return push_to_all(sample);
 }
 
@@ -51,7 +50,10 @@ bool PublisherCore::ready() {
     mutex_.assert_held();
     return closed_ || !options_.reliable || all_have_room();
   };
-  if (has_room()) return true;
+  if (has_room()) {
+    if (std::exchange(event_armed_, false)) sleeper_.disarm_event();
+    return true;
+  }
   (void)look_after_blocking();
   if (event_) {
     event_->clear();

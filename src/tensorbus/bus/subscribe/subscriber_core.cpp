@@ -112,8 +112,8 @@ Outcome SubscriberCore::take(Batch& batch) {
   if (closed_) return Outcome::kClosed;
   throw_untold();
   const Outcome outcome = take_next(batch.room.front());
-  if (outcome == Outcome::kTimedOut && stream_has_ended()) return Outcome::kClosed;
-  if (outcome != Outcome::kDone) return outcome;
+  if (outcome != Outcome::kDone)
+    return outcome == Outcome::kTimedOut && stream_has_ended() ? Outcome::kClosed : outcome;
   batch.taken = 1;
   while (batch.taken < batch.room.size() && take_another(batch.room[batch.taken])) ++batch.taken;
   return Outcome::kDone;

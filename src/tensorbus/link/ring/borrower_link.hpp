@@ -34,7 +34,10 @@ class BorrowerLink : public LeaseSource {
   void accept(const Accepted& accepted, platform::Fd segment, platform::Fd room_notifier = {});
   bool accepted() const noexcept { return segment_.has_value(); }
   // Called when nothing new will come: after ENDED, or the owner's death.
-  void end() noexcept { ended_ = look_again = true; }
+  void end() noexcept {
+    ended_ = look_again = true;
+    samples_.skip_dropped();
+  }
   bool ended() const noexcept { return ended_; }
   // Of a link that has ended: whether its publisher closed in an orderly way. Acquire: pairs with
   // OwnerLink::mark_closed().
