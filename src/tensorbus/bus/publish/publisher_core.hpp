@@ -76,9 +76,9 @@ class PublisherCore {
   // Tells the borrower about its link before publish() uses the link: later samples arrive even if
   // this process dies at once.
   using Announce = std::function<void(const Adopted&)>;
-  // Makes a link and puts the history into it, before the next publish() can run: of a subscriber
-  // that was cut off, from `resume_at` on. The link is reliable if the publisher and the
-  // borrower are. The result is empty if the publisher is closed.
+  // Makes a link and puts the history into it, before the next publish() can run; of a subscriber
+  // that was cut off, from `resume_at` on. The link is reliable if the publisher and the borrower
+  // are. The result is empty if the publisher is closed.
   // If `announce` throws, there is no link.
   Adopted adopt(link::LinkLimits limits, link::Waker subscriber,
                 std::shared_ptr<link::SegmentSender> segments, link::Borrower borrower,

@@ -110,7 +110,7 @@ SubscriberCore::Taken SubscriberCore::read_entry(const LinkRef& link, const link
 // Ends a link with a broken ring. It is removed when the entries popped before are handled. Its
 // publisher is not joined again.
 void SubscriberCore::end_broken(link::BorrowerLink& link) noexcept {
-  if (std::exchange(link.cut_off, true)) return;
+  if (std::exchange(link.broken_counted, true)) return;
   link.end();
   link.unsubscribe();
   ++stats_.bad;

@@ -96,7 +96,7 @@ class BorrowerLink : public LeaseSource {
   // Something has changed since then, so the entry may be readable now.
   bool look_again = false;
   // The ring was broken, and this was counted.
-  bool cut_off = false;
+  bool broken_counted = false;
   // The owner ended the link because we blocked it for too long, and can be asked again.
   bool cut_off_by_owner = false;
   // The subscriber will call settle(). Under its mutex.
