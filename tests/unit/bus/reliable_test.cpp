@@ -275,6 +275,7 @@ TEST_F(CutOff, is_the_end_of_no_stream) {
   EXPECT_EQ(reader.receive(sample, 1ms), Outcome::kTimedOut);
   publisher.close();  // perhaps before the reader is joined again
   EXPECT_EQ(reader.receive(sample, kLong), Outcome::kClosed);
+  EXPECT_EQ(reader.stats().missed, 3U);  // what was lost at the end counts, too
 }
 
 class CutOffWithHistory : public CutOff {

@@ -322,7 +322,7 @@ bool PublisherCore::close() {
   history_.clear();
   stopped_.insert(stopped_.end(), links_.begin(), links_.end());
   for (const auto& link : stopped_) {
-    link->mark_closed();
+    link->mark_closed(next_sequence_);
     drop_listener(*link);
   }
   links_.clear();

@@ -146,6 +146,7 @@ Outcome SubscriberCore::take_next(Sample& sample) {
   if (at_limit) return Outcome::kHoldLimit;
   spare_.refill();
   forget_ended_links();
+  forget_closed();
   ask_to_rejoin();
   return Outcome::kTimedOut;
 }
@@ -209,11 +210,28 @@ void SubscriberCore::forget_ended_links() {
 void SubscriberCore::note_end(const LinkRef& link) noexcept {
   if (!link->accepted()) return;
   if (link->publisher_closed())
-    one_has_closed_ = true;
+    note_closed(*link);
   else if (link->cut_off_by_owner)
     cut_off_.push_back({link});  // its capacity is reserved
   else
     ++broken_off_;
+}
+
+void SubscriberCore::note_closed(const link::BorrowerLink& link) noexcept {
+  one_has_closed_ = true;
+  stats_.missed += link.missed_at_the_end();
+}
+
+// Forgets publishers that cut it off and have closed since. One to which a new link leads is
+// forgotten when that is accepted.
+void SubscriberCore::forget_closed() noexcept {
+  if (cut_off_.empty() || expected_ != 0 || !links_.empty()) return;
+  std::erase_if(cut_off_, [this](const CutOff& one) {
+    mutex_.assert_held();
+    if (!one.link->publisher_closed()) return false;
+    note_closed(*one.link);
+    return true;
+  });
 }
 
 bool SubscriberCore::stream_has_ended() const noexcept {

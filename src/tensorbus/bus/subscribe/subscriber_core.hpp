@@ -148,6 +148,8 @@ class SubscriberCore {
   bool take_from(const LinkRef& link, Sample& sample) TB_REQUIRES(mutex_);
   void end_broken(link::BorrowerLink& link) noexcept TB_REQUIRES(mutex_);
   void note_end(const LinkRef& link) noexcept TB_REQUIRES(mutex_);
+  void note_closed(const link::BorrowerLink& link) noexcept TB_REQUIRES(mutex_);
+  void forget_closed() noexcept TB_REQUIRES(mutex_);
   bool stream_has_ended() const noexcept TB_REQUIRES(mutex_);
   void ask_to_rejoin() noexcept TB_REQUIRES(mutex_);
   struct CutOff {

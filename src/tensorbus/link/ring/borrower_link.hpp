@@ -65,6 +65,11 @@ class BorrowerLink : public LeaseSource {
   bool empty() const noexcept { return !set_aside && !(segment_ && samples_.ready()); }
   // Counts the samples that are missing between the last one and this one.
   std::uint64_t gap_before(std::uint64_t sequence) noexcept;
+  // Of a link whose publisher has closed: the samples that were published after the last one.
+  std::uint64_t missed_at_the_end() const noexcept {
+    const std::uint64_t samples = segment_->publisher_closed()->load(std::memory_order_relaxed) - 1;
+    return samples > next_sequence_ ? samples - next_sequence_ : 0;
+  }
   // Returns the sequence number after that of the last sample.
   std::uint64_t next_sequence() const noexcept { return next_sequence_; }
 

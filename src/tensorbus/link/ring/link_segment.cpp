@@ -63,8 +63,8 @@ ReturnWord* LinkSegment::return_tail() const noexcept {
   return reinterpret_cast<ReturnWord*>(mapping_.data() + kReturnTailOffset);
 }
 
-std::atomic<std::uint32_t>* LinkSegment::publisher_closed() const noexcept {
-  return reinterpret_cast<std::atomic<std::uint32_t>*>(mapping_.data() + kClosedOffset);
+std::atomic<std::uint64_t>* LinkSegment::publisher_closed() const noexcept {
+  return reinterpret_cast<std::atomic<std::uint64_t>*>(mapping_.data() + kClosedOffset);
 }
 
 std::span<ReturnSlot> LinkSegment::returns() const noexcept {

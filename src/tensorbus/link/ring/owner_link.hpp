@@ -83,9 +83,12 @@ class OwnerLink {
     recall();
   }
   bool is_cut_off() const noexcept { return cut_off_; }
-  // Tells the borrower that the publisher has closed: what it finds in the ring is the end of the
-  // stream. Release: the samples come before it; pairs with BorrowerLink::publisher_closed().
-  void mark_closed() noexcept { segment_.publisher_closed()->store(1, std::memory_order_release); }
+  // Tells the borrower that the publisher has closed, and how many samples it has published: what
+  // is in the ring is the end of the stream. Release: the samples come before it; pairs with
+  // BorrowerLink::publisher_closed().
+  void mark_closed(std::uint64_t samples) noexcept {
+    segment_.publisher_closed()->store(samples + 1, std::memory_order_release);
+  }
   // Takes back everything, when the borrower is gone. Nothing may be pushed afterwards.
   void take_all_back() noexcept;
 
