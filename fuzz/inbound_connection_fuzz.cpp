@@ -124,7 +124,7 @@ class Borrower : public PeerTalk {
               link::dispatch<link::TakenBy::kOutbound>(received, *this));
     }
   }
-  void operator()(const link::Accepted& accepted, platform::Fd fd) {
+  void operator()(const link::Accepted& accepted, platform::Fd fd, const platform::Fd&) {
     require_accepted(accepted.link);
     rings_.emplace(std::move(fd), link::Geometry{accepted.slots, accepted.returns});
   }

@@ -265,8 +265,10 @@ void do_something(Owner& owner, Borrower& borrower, const SharedOnce& shared,
       return owner.segment(input);
     case 4:
       return owner.say(link::Retired{kWildSegments[input.below(4)]}, input);
-    case 5:
-      return owner.say(link::Ended{input.below(4)}, input);
+    case 5: {
+      const std::uint32_t which = input.below(8);
+      return owner.say(link::Ended{which % 4, which / 4}, input);
+    }
     case 6:
       return owner.refuse(input);
     case 7:

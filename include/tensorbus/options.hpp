@@ -53,6 +53,10 @@ struct PublisherOptions {
   // Drops nothing: publish() waits up to `timeout` for a full subscriber.
   bool reliable = false;
   std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
+  // A subscriber that has had no room for so long, while publish() waited or gave up, is cut off:
+  // the samples in its queue are dropped, and publish() goes on. It is connected again as soon as
+  // it looks for samples, and counts what it has lost as `missed`. Only if `reliable`.
+  std::chrono::nanoseconds lag_timeout = std::chrono::nanoseconds::max();
   // Subscribers that ask for Access::kShared may write to samples of this publisher. They can write
   // to all loans and samples of this participant's shared publishers, and to nothing else.
   bool shared = false;
@@ -74,6 +78,10 @@ struct SubscriberOptions {
   // false: never slows a publisher down. A reliable publisher does not wait for room here; when
   // there is none, the oldest waiting sample is dropped. For viewers and monitors.
   bool reliable = true;
+  // true: receive() returns kClosed when every publisher that was connected has closed, and nothing
+  // is left of what they sent. One that was killed has not closed: the stream goes on until another
+  // publisher has taken its place.
+  bool end_of_stream = false;
   // How long receive() polls before it sleeps; it uses a core meanwhile.
   std::chrono::nanoseconds spin = std::chrono::microseconds(5);
   // With kShared, a publisher that is not `shared` refuses the subscriber; stats() reports that.

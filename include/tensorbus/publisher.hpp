@@ -98,6 +98,8 @@ inline Publisher::Publisher(const std::string& topic, const PublisherOptions& op
   given.history = options.history;
   given.reliable = options.reliable ? 1 : 0;
   given.timeout_ns = options.timeout.count();
+  if (options.lag_timeout != std::chrono::nanoseconds::max())
+    given.lag_timeout_ns = options.lag_timeout.count() > 0 ? options.lag_timeout.count() : -1;
   given.shared = options.shared ? 1 : 0;
   given.isolated = options.isolated ? 1 : 0;
   given.type = internal::c_text_or_null(options.type.definition(), "the type");
@@ -171,6 +173,7 @@ inline PublisherStats Publisher::stats() const {
           .bytes_in_flight = stats.bytes_in_flight,
           .subscribers = stats.subscribers,
           .waiting = stats.waiting,
+          .cut_off = stats.cut_off,
           .bad_returns = stats.bad_returns,
           .blocked_by = stats.blocked_by,
           .blocked_for = std::chrono::nanoseconds(stats.blocked_ns)};

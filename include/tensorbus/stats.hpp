@@ -28,6 +28,7 @@ struct PublisherStats {
   std::uint64_t bytes_in_flight = 0;
   std::uint32_t subscribers = 0;
   std::uint32_t waiting = 0;      // threads that wait in publish() now
+  std::uint64_t cut_off = 0;      // subscribers cut off after `lag_timeout`
   std::uint64_t bad_returns = 0;  // invalid leases that subscribers returned
   // Of a reliable publisher that waits, or gave up: the process (pid) of the subscriber without
   // room for which it has waited longest, and for how long; 0 if there is none.
@@ -44,6 +45,7 @@ struct SubscriberStats {
   std::uint64_t staged = 0;  // samples that came from a GPU through host memory: docs/cuda.md
   std::uint32_t held = 0;    // samples whose memory this process still uses
   std::uint32_t publishers = 0;
+  std::uint32_t cut_off = 0;  // how often a publisher cut it off (`lag_timeout`)
   std::uint64_t refused = 0;
   std::string last_refusal;  // why the last publisher was not connected; "" if none was refused
 };

@@ -117,6 +117,7 @@ inline Subscriber::Subscriber(const std::string& topic, const SubscriberOptions&
   given.type = internal::c_text_or_null(options.type.definition(), "the type");
   given.pin = options.pin ? 1 : 0;
   given.best_effort = options.reliable ? 0 : 1;
+  given.end_of_stream = options.end_of_stream ? 1 : 0;
   given.restores = options.device ? 1 : 0;
   given.device = internal::number_of(options.device.value_or(Device::cuda(0)));
   subscriber_ = internal::created<decltype(subscriber_)>([&](tb_subscriber** made) {
@@ -224,6 +225,7 @@ inline SubscriberStats Subscriber::stats() const {
           .staged = stats.staged,
           .held = stats.held,
           .publishers = stats.publishers,
+          .cut_off = stats.cut_off,
           .refused = stats.refused,
           .last_refusal = stats.refused > 0 ? last_refusal() : std::string()};
 }

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from tensorbus._pools.worker_pool import WorkerPool
     from tensorbus._queues.queue import Queue
     from tensorbus._sharing.weights import load_state_dict
+    from tensorbus._topics.async_publisher import AsyncPublisher
     from tensorbus._topics.async_subscriber import AsyncSubscriber
     from tensorbus._topics.listing import (
         NodeInfo,
@@ -84,6 +85,7 @@ __all__ = [
     "AccessDenied",
     "ArrayMessage",
     "AsyncExecutor",
+    "AsyncPublisher",
     "AsyncSubscriber",
     "BytesMessage",
     "Client",
@@ -166,6 +168,7 @@ _LATER = {
         "_pools.worker_pool": "WorkerPool",
         "_queues.queue": "Queue",
         "_sharing.weights": "load_state_dict",
+        "_topics.async_publisher": "AsyncPublisher",
         "_topics.async_subscriber": "AsyncSubscriber",
         "_topics.listing": "NodeInfo PublisherInfo TopicInfo list_nodes list_topics wait_for_node "
         "wait_for_topic",

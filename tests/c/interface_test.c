@@ -238,6 +238,43 @@ static void test_receive_many(const char* argument) {
   tb_publisher_destroy(publisher);
 }
 
+/* Two subscribers that ask for the end of the stream; one of them blocks and is cut off. */
+static void test_ends(const char* argument) {
+  (void)argument;
+  tb_publisher_options options = TB_PUBLISHER_OPTIONS_INIT;
+  options.depth = 2;
+  options.lag_timeout_ns = 10000000;
+  tb_publisher* publisher = NULL;
+  CHECK_STATUS(tb_publisher_create(NULL, "ends", &options, &publisher), TB_ERROR_INVALID_ARGUMENT);
+  options.reliable = 1;
+  publisher = publisher_of("ends", &options);
+  tb_subscriber_options asking = TB_SUBSCRIBER_OPTIONS_INIT;
+  asking.end_of_stream = 1;
+  tb_subscriber* reader = subscriber_of("ends", &asking);
+  asking.depth = 1;
+  tb_subscriber* stuck = subscriber_of("ends", &asking);
+  CHECK_OK(tb_publisher_wait_for_subscribers(publisher, 2, LONG_NS));
+  tb_message message = TB_MESSAGE_INIT;
+  for (int i = 0; i < 2; ++i) CHECK_OK(tb_publisher_publish(publisher, &message, NULL));
+  tb_publisher_stats stats = TB_PUBLISHER_STATS_INIT;
+  CHECK_OK(tb_publisher_get_stats(publisher, &stats));
+  CHECK(stats.cut_off == 1 && stats.subscribers == 1);
+  tb_publisher_destroy(publisher);
+
+  tb_sample* sample = NULL;
+  for (int i = 0; i < 2; ++i) {
+    CHECK_OK(tb_subscriber_receive(reader, LONG_NS, NULL, &sample));
+    tb_sample_release(sample);
+  }
+  CHECK_STATUS(tb_subscriber_receive(reader, LONG_NS, NULL, &sample), TB_CLOSED);
+  CHECK_STATUS(tb_subscriber_receive(stuck, LONG_NS, NULL, &sample), TB_CLOSED);
+  tb_subscriber_stats cut_off = TB_SUBSCRIBER_STATS_INIT;
+  CHECK_OK(tb_subscriber_get_stats(stuck, &cut_off));
+  CHECK(cut_off.cut_off == 1);
+  tb_subscriber_destroy(reader);
+  tb_subscriber_destroy(stuck);
+}
+
 static void test_wait(const char* argument) {
   (void)argument;
   tb_subscriber* subscriber = subscriber_of("frames", NULL);
@@ -646,6 +683,7 @@ static const struct {
     {"isolated", test_isolated},
     {"receive", test_receive},
     {"receive_many", test_receive_many},
+    {"ends", test_ends},
     {"wait", test_wait},
     {"queue", test_queue},
     {"get", test_get},

@@ -253,6 +253,27 @@ TEST_F(Topic, reliable_publisher_waits_for_no_subscriber_that_is_not) {
   EXPECT_EQ(publisher->stats().blocked_by, 0U);
 }
 
+TEST_F(Topic, reliable_publisher_cuts_off_who_blocks_it_for_lag_timeout) {
+  connect({.depth = 1, .history = 1, .reliable = true, .lag_timeout = 10ms});
+  for (float value = 1; value < 4; ++value)
+    EXPECT_EQ(publisher->publish(filled_loan(*publisher, value)).outcome, Outcome::kDone);
+  EXPECT_EQ(publisher->stats().cut_off, 1U);
+  EXPECT_TRUE(is_filled(next().tensor().as<float>(), 3));  // it is connected again
+  EXPECT_EQ(subscriber->stats().cut_off, 1U);
+  EXPECT_EQ(subscriber->stats().missed, 2U);
+  const PublisherOptions zero{.reliable = true, .lag_timeout = 0ns};
+  EXPECT_EQ(code_of([&] { Publisher never("topic", zero); }), Code::kInvalidArgument);
+}
+
+TEST_F(Topic, end_of_its_stream_is_told_to_a_subscriber_that_asked) {
+  connect({}, {.end_of_stream = true});
+  publisher->publish(filled_loan(*publisher, 1));
+  publisher->close();
+  EXPECT_TRUE(is_filled(next().tensor().as<float>(), 1));
+  Sample none;
+  EXPECT_EQ(subscriber->receive(none, kLong), Outcome::kClosed);
+}
+
 TEST_F(Topic, keeper_of_a_tensor_is_let_go_of_whatever_becomes_of_the_call) {
   connect();
   std::weak_ptr<const void> kept;

@@ -71,6 +71,9 @@ async def receive_async() -> None:
         print(sample.data)
         async for sample in subscriber:
             print(sample.header.topic)
+    async with tb.AsyncPublisher("topic", Detection, reliable=True, lag_timeout=1.0) as publisher:
+        reached: int = await publisher.publish(Detection("cup", []), timeout=1)
+        print(reached, await publisher.wait_for_subscribers(2, timeout=1))
 
 
 class Detector(tb.Node):

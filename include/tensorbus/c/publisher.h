@@ -25,11 +25,14 @@ typedef struct tb_publisher_options {
   int32_t isolated;   /* 1: samples lie in segments of their own, so that subscribers can read
                          nothing else of this process; tensors elsewhere are copied, except mapped
                          files and GPU memory (docs/limits.md) */
-  const char* type; /* the definition of its message type (docs/messages.md); NULL: any */
-  const char* node; /* the node that it belongs to, for listings; NULL: none */
+  const char* type;   /* the definition of its message type (docs/messages.md); NULL: any */
+  const char* node;   /* the node that it belongs to, for listings; NULL: none */
+  int64_t lag_timeout_ns; /* a subscriber that has had no room for so long, while publishing waited
+                             or gave up, is cut off and publishing goes on; it is connected again
+                             when it looks for samples. 0: none is. Only if reliable */
 } tb_publisher_options;
 #define TB_PUBLISHER_OPTIONS_INIT \
-  {sizeof(tb_publisher_options), 8, 0, 0, TB_FOREVER, 0, 0, NULL, NULL}
+  {sizeof(tb_publisher_options), 8, 0, 0, TB_FOREVER, 0, 0, NULL, NULL, 0}
 
 /* Returns TB_ERROR_INVALID_ARGUMENT for an empty topic, or if `type` is not a definition. */
 TB_API tb_status tb_publisher_create(tb_participant* participant, const char* topic,
@@ -84,9 +87,10 @@ typedef struct tb_publisher_stats {
   uint64_t bytes_in_flight;
   uint64_t bad_returns; /* invalid leases that subscribers returned */
   uint64_t blocked_ns;  /* how long publishing has waited for `blocked_by` */
+  uint64_t cut_off;     /* subscribers cut off after `lag_timeout_ns` */
 } tb_publisher_stats;
 #define TB_PUBLISHER_STATS_INIT \
-  {sizeof(tb_publisher_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+  {sizeof(tb_publisher_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 TB_API tb_status tb_publisher_get_stats(const tb_publisher* publisher, tb_publisher_stats* stats);
 
 /* Subscribers still get what is in their queues; a second call does nothing. */

@@ -25,9 +25,13 @@ typedef struct tb_subscriber_options {
   int32_t restores;    /* 1: copies tensors of a GPU that this process cannot use to `device` */
   int32_t device;      /* the ordinal of that GPU */
   int32_t best_effort; /* 1: a reliable publisher does not wait for it, and drops its oldest */
+  int32_t end_of_stream; /* 1: receiving returns TB_CLOSED when every publisher that was connected
+                            has closed, and nothing is left of what they sent. One that was killed
+                            has not closed, until another publisher has taken its place */
+  int32_t reserved;      /* 0 */
 } tb_subscriber_options;
 #define TB_SUBSCRIBER_OPTIONS_INIT \
-  {sizeof(tb_subscriber_options), 0, 256, TB_ACCESS_READ, 5000, NULL, 0, 0, 0, 0}
+  {sizeof(tb_subscriber_options), 0, 256, TB_ACCESS_READ, 5000, NULL, 0, 0, 0, 0, 0, 0}
 
 /* Returns TB_ERROR_INVALID_ARGUMENT for an empty topic, or if `type` is not a definition;
  * TB_ERROR_UNSUPPORTED if nothing can be pinned here. */
@@ -72,7 +76,7 @@ typedef struct tb_subscriber_stats {
   uint32_t struct_size;
   uint32_t publishers;
   uint32_t held; /* samples whose memory this process still uses */
-  uint32_t reserved;
+  uint32_t cut_off; /* how often a publisher cut it off (`lag_timeout_ns`) */
   uint64_t received;
   uint64_t missed;  /* gaps in the publishers' sequences */
   uint64_t bad;     /* samples with an invalid descriptor */

@@ -35,12 +35,21 @@ class AsyncReceiver:
         subscriber: to be received from in no other way while anybody is in `wait_for_publishers`.
         timeout: as a subscriber's.
         spin: seconds to look before the task waits; the loop stands still for that time.
+        end_of_stream: iteration ends with the stream, and not with the timeout.
     """
 
-    def __init__(self, subscriber: Source, timeout: float | None, spin: float = 0) -> None:
+    def __init__(
+        self,
+        subscriber: Source,
+        timeout: float | None,
+        spin: float = 0,
+        *,
+        end_of_stream: bool = False,
+    ) -> None:
         self._subscriber = subscriber
         self._timeout = timeout
         self._spin = spin
+        self._end_of_stream = end_of_stream
         self._descriptor = subscriber.fileno()
         self._in_a_row = 0
         # Weak: the tasks of a loop that was closed over them are to go.
@@ -120,7 +129,11 @@ class AsyncReceiver:
     async def __anext__(self) -> Sample:
         try:
             return await self.receive()
-        except (Timeout, Closed):
+        except Closed:
+            raise StopAsyncIteration from None
+        except Timeout:
+            if self._end_of_stream:
+                raise
             raise StopAsyncIteration from None
 
     def _spun(self, timeout: float | None) -> Sample | None:

@@ -30,8 +30,8 @@ class AsyncSubscriber(Closing):
     Args:
         spin: seconds that `receive` looks by itself before it waits; the whole event loop stands
             still for that time.
-        topic, message_type, depth, timeout, max_held, reliable, access, pin, device, library,
-            domain: see `Subscriber`.
+        topic, message_type, depth, timeout, max_held, reliable, end_of_stream, access, pin, device,
+            library, domain: see `Subscriber`.
 
     Raises:
         InvalidArgument: a topic that is no name, or an option out of range.
@@ -65,6 +65,7 @@ class AsyncSubscriber(Closing):
         timeout: float | None = None,
         max_held: int = 256,
         reliable: bool = True,
+        end_of_stream: bool = False,
         spin: float = 0,
         access: Access = "copy-on-write",
         pin: bool = False,
@@ -80,6 +81,7 @@ class AsyncSubscriber(Closing):
             timeout=timeout,
             max_held=max_held,
             reliable=reliable,
+            end_of_stream=end_of_stream,
             spin=spin,
             access=access,
             pin=pin,
@@ -87,7 +89,7 @@ class AsyncSubscriber(Closing):
             library=library,
             domain=domain,
         )
-        self._receiver = AsyncReceiver(self._subscriber, timeout, spin)
+        self._receiver = AsyncReceiver(self._subscriber, timeout, spin, end_of_stream=end_of_stream)
 
     @property
     def topic(self) -> str:
@@ -102,7 +104,8 @@ class AsyncSubscriber(Closing):
 
         Raises:
             Timeout: there was none in time.
-            Closed: the subscriber is closed, perhaps meanwhile and by another task or thread.
+            Closed: the subscriber is closed, perhaps meanwhile and by another task or thread; or,
+                with `end_of_stream`, the stream has ended.
             HoldLimit: `max_held` samples are held and there are more.
         """
         return self._receiver.receive(timeout)
@@ -126,7 +129,10 @@ class AsyncSubscriber(Closing):
         return self._receiver.try_receive()
 
     def __aiter__(self) -> AsyncIterator[Sample]:
-        """Samples until none comes for the subscriber's timeout, or it is closed."""
+        """Samples until none comes for the subscriber's timeout, or it is closed.
+
+        With `end_of_stream` it ends with the stream; with the timeout it raises `Timeout`.
+        """
         return self._receiver
 
     async def wait_for_publishers(self, count: int = 1, timeout: float | None = None) -> bool:
@@ -143,7 +149,7 @@ class AsyncSubscriber(Closing):
 
     @property
     def stats(self) -> dict[str, Any]:
-        """Counters: received, missed (gaps), bad, held, publishers, refused, last_refusal."""
+        """Counters: received, missed (gaps), cut_off, bad, held, publishers, refused, ..."""
         return self._subscriber.stats
 
     def close(self) -> None:

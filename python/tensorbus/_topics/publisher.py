@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tensorbus import _core
@@ -44,6 +45,10 @@ class Publisher(Closing):
         history: how many of the last samples a subscriber gets that comes later, at most `depth`.
         reliable: drop nothing; a full subscriber makes `publish` wait, unless it subscribed with
             `reliable=False`.
+        lag_timeout: seconds after which a subscriber that has had no room, while `publish` waited
+            or gave up, is cut off: what waits in its queue is dropped, and `publish` goes on. It is
+            connected again when it looks for samples, and counts what it has lost as `missed`.
+            `None` cuts nobody off. Only with `reliable=True`.
         shared: subscribers with `access="shared"` may write to what is published here, and to the
             loans of this process's other shared publishers.
         isolated: what is published here lies in segments of its own, so that subscribers can read
@@ -55,7 +60,8 @@ class Publisher(Closing):
         node: the node's name that `list_topics` shows; `Node.create_publisher` says its own.
 
     Raises:
-        InvalidArgument: a topic that is no name, a depth below 1, or a history above `depth`.
+        InvalidArgument: a topic that is no name, a depth below 1, a history above `depth`, or a
+            `lag_timeout` that is not above 0, or without `reliable`.
         TypeError: a timeout that is no number.
         MessageError: a message type that is no dataclass.
         Unsupported: a message type with a field that cannot travel.
@@ -81,6 +87,7 @@ class Publisher(Closing):
         depth: int | None = None,
         history: int = 0,
         reliable: bool = False,
+        lag_timeout: float | None = None,
         shared: bool = False,
         isolated: bool = False,
         timeout: float | None = None,
@@ -106,6 +113,7 @@ class Publisher(Closing):
             depth=depth,
             history=history,
             reliable=reliable,
+            lag_timeout=seconds("lag_timeout", lag_timeout),
             shared=shared,
             isolated=isolated,
             type="" if self._type is None else self._type.definition,
@@ -118,7 +126,13 @@ class Publisher(Closing):
         return self._topic
 
     def loan(
-        self, shape: Any = None, dtype: Any = None, *, like: Any = None, device: Any = None
+        self,
+        shape: Any = None,
+        dtype: Any = None,
+        *,
+        like: Any = None,
+        device: Any = None,
+        timeout: float | None = None,
     ) -> Any:
         """A tensor in shared memory, to fill and publish without a copy. Its bytes are not cleared.
 
@@ -130,6 +144,8 @@ class Publisher(Closing):
             dtype: a torch dtype for a torch tensor; a NumPy dtype or its name for an array.
             like: a tensor to take shape, dtype, library and device from.
             device: "cuda" or "cuda:1", for memory of that GPU (docs/cuda.md); else main memory.
+            timeout: seconds to wait for main memory while readers hold all that this process may
+                use (`budget_bytes`); `None` raises `OutOfMemory` at once.
 
         Returns:
             A contiguous torch tensor or NumPy array; on a GPU, with a dtype that is not PyTorch's,
@@ -142,6 +158,9 @@ class Publisher(Closing):
             OutOfMemory: a limit was reached; the message names it.
             Closed: the publisher is closed.
         """
+        if timeout is not None:
+            limit = seconds("timeout", timeout)
+            return tensor_in(partial(self._core.loan, timeout=limit), shape, dtype, like, device)
         if like is None and device is None:
             tensor = self._core.loan_torch(dtype, shape)
             if tensor is not None:
@@ -161,8 +180,9 @@ class Publisher(Closing):
 
         Args:
             data: what to send.
-            timeout: seconds to wait for room, if the publisher is reliable; the default is the
-                publisher's own.
+            timeout: seconds to wait for room, if the publisher is reliable: in the queues of
+                subscribers, and in memory for what is copied; the default is the publisher's own.
+                With `None` it waits for subscribers as long as it takes, and for memory not at all.
             stream: on which what lies on a GPU is written: readers wait for what is enqueued there
                 now. PyTorch's current one for its tensors, the legacy default stream for others.
 
@@ -218,9 +238,21 @@ class Publisher(Closing):
             raise Closed(f"the publisher of {self._topic!r} is closed")
         return outcome is Outcome.DONE
 
+    def ready(self) -> bool:
+        """Would `publish` go on without waiting for room? Always, if not `reliable`."""
+        return bool(self._core.ready())
+
+    def fileno(self) -> int:
+        """A descriptor for `select` and event loops: readable when `ready` may say yes.
+
+        A `ready` that says no re-arms it. Look again every 100 ms at the latest, as a subscriber
+        may be stopped before it tells.
+        """
+        return int(self._core.fileno())
+
     @property
     def stats(self) -> dict[str, int]:
-        """Counters: sent, delivered, dropped_depth, dropped_held, waited, bytes_copied, ...
+        """Counters: sent, delivered, dropped_depth, dropped_held, waited, cut_off, ...
 
         If a reliable publisher waits, or gave up, `blocked_by` is the pid of the process whose
         subscriber has had no room for longest, and `blocked_ns` for how long; else they are 0.
@@ -228,7 +260,11 @@ class Publisher(Closing):
         return dict(self._core.stats)
 
     def close(self) -> None:
-        """Ends it; subscribers still get what is in their queues. A second call does nothing."""
+        """Ends it; subscribers still get what is in their queues. A second call does nothing.
+
+        For a subscriber with `end_of_stream=True` the stream is complete. Leaving `with` does the
+        same; a process that is killed does not.
+        """
         self._closed = True
         self._core.close()
 

@@ -43,6 +43,11 @@ class Subscriber(Closing):
         reliable: `False` for a viewer or a monitor, which never slows a publisher down: a publisher
             with `reliable=True` does not wait for it, and drops its oldest waiting sample when it
             has no room. `True` changes nothing for other publishers, which always drop.
+        end_of_stream: `True` to hear that the publishers have finished: when each publisher that
+            was connected has closed, and nothing is left of what they sent, iteration ends and
+            `receive` raises `Closed`. Then iteration that waits longer than `timeout` raises
+            `Timeout`. A publisher that was killed has not finished: the stream goes on until
+            another one has taken its place.
         spin: seconds that `receive` looks by itself before it parks; costs a core for that time.
         access: "read": received tensors are not to be written to. NumPy arrays are flagged so; a
             write through a torch tensor ends the process, with a message that names the topic.
@@ -89,6 +94,7 @@ class Subscriber(Closing):
         timeout: float | None = None,
         max_held: int = 256,
         reliable: bool = True,
+        end_of_stream: bool = False,
         spin: float = 5e-6,
         access: Access = "copy-on-write",
         pin: bool = False,
@@ -101,6 +107,7 @@ class Subscriber(Closing):
         self._timeout = seconds("timeout", timeout)
         self._library = library_or_none(library)
         self._max_held = max_held
+        self._end_of_stream = end_of_stream
         self._closed = False
         self._told_elsewhere = False
         self._home = participant(domain)
@@ -110,6 +117,7 @@ class Subscriber(Closing):
             depth=whole_number("depth", depth, least=0, most=MOST_DEPTH),
             max_held=whole_number("max_held", max_held, least=1, most=MOST_HELD),
             reliable=reliable,
+            end_of_stream=end_of_stream,
             spin=spin,
             access=access_named(access),
             type="" if self._type is None else self._type.definition,
@@ -129,7 +137,7 @@ class Subscriber(Closing):
             Timeout: there was none in time.
             TypeMismatch: a publisher's messages could not be read as ours, so it is not connected;
                 once for each, the last 16 if nobody received for long. Others go on.
-            Closed: the subscriber is closed.
+            Closed: the subscriber is closed, or, with `end_of_stream`, the stream has ended.
             HoldLimit: `max_held` samples are held and there are more.
             OutOfMemory: there is no room for what is to be its own, with `device` or access
                 "private"; the sample is there again with the next call.
@@ -203,11 +211,28 @@ class Subscriber(Closing):
         return []
 
     def __iter__(self) -> Iterator[Sample]:
-        """Samples until none comes for the subscriber's timeout, or it is closed."""
+        """Samples until none comes for the subscriber's timeout, or it is closed.
+
+        With `end_of_stream` it ends with the stream; with the timeout it raises `Timeout`.
+
+        >>> from tensorbus import Publisher
+        >>> with Subscriber("doc/stream", timeout=10, end_of_stream=True) as subscriber:
+        ...     with Publisher("doc/stream") as publisher:
+        ...         publisher.wait_for_subscribers(timeout=10)
+        ...         publisher.publish("the last")
+        ...     [sample.data for sample in subscriber]
+        True
+        1
+        ['the last']
+        """
         while True:
             try:
                 yield self.receive()
-            except (Timeout, Closed):
+            except Closed:
+                return
+            except Timeout:
+                if self._end_of_stream:
+                    raise
                 return
 
     def __aiter__(self) -> AsyncIterator[Sample]:
@@ -215,7 +240,7 @@ class Subscriber(Closing):
         # Not above: asyncio takes longer to import than all of Tensorbus.
         from tensorbus._topics.async_receiver import AsyncReceiver
 
-        return AsyncReceiver(self, self._timeout)
+        return AsyncReceiver(self, self._timeout, end_of_stream=self._end_of_stream)
 
     def ready(self) -> bool:
         """Would `receive` return or raise at once? Takes nothing.
@@ -240,7 +265,7 @@ class Subscriber(Closing):
 
     @property
     def stats(self) -> dict[str, Any]:
-        """Counters: received, missed (gaps), bad, held, publishers, refused, last_refusal."""
+        """Counters: received, missed (gaps), cut_off, bad, held, publishers, refused, ..."""
         return dict(self._core.stats)
 
     def close(self) -> None:
@@ -250,7 +275,9 @@ class Subscriber(Closing):
 
     def _raise_for(self, outcome: Any) -> None:
         if outcome is Outcome.CLOSED:
-            raise Closed(f"the subscriber of {self._topic!r} is closed")
+            if self._closed:
+                raise Closed(f"the subscriber of {self._topic!r} is closed")
+            raise Closed(f"every publisher of {self._topic!r} that was connected has closed")
         if outcome is Outcome.HOLD_LIMIT:
             raise HoldLimit(
                 f"{self._max_held} samples of one publisher of {self._topic!r} are held and there "

@@ -98,6 +98,14 @@ struct Publisher::State {
         loan);
     return publish(sample, stop);
   }
+  // Publishes as soon as the arena has room for what is copied. Throws memory::ArenaFull when the
+  // time is over.
+  template <typename Publish>
+  Published publish_with_room(const platform::StopCondition& stop, const Publish& publish) const {
+    Published published;
+    const Outcome outcome = participant->when_there_is_room(stop, [&] { published = publish(); });
+    return outcome == Outcome::kDone ? published : Published{outcome};
+  }
   // Publishes a LoanedSample or a SampleBuilder.
   template <typename Sample>
   Published publish(Sample& sample, const platform::StopCondition& stop) const {
@@ -130,12 +138,25 @@ Loan Publisher::loan(const Layout& layout, Device device) {
   });
 }
 
+std::optional<Loan> Publisher::loan(const Layout& layout, Device device,
+                                    const platform::StopCondition& stop) {
+  const State& state = *state_;
+  std::optional<Loan> taken;
+  (void)state.participant->when_there_is_room(stop, [&] { taken.emplace(loan(layout, device)); });
+  return taken;
+}
+
 Published Publisher::publish(std::span<const TensorView> tensors, const Message& rest,
                              const platform::StopCondition& stop, const memory::BlockRef* loan) {
   const State& state = *state_;
   if (state.core->closed()) return {Outcome::kClosed};
+  const auto publish = [&] { return state.publish(tensors, rest, stop, loan); };
   try {
-    return platform::with_memory_errors([&] { return state.publish(tensors, rest, stop, loan); });
+    return platform::with_memory_errors([&] {
+      const bool waits =
+          state.core->options().reliable && stop.timeout() != std::chrono::nanoseconds::max();
+      return waits ? state.publish_with_room(stop, publish) : publish();
+    });
   } catch (const Error& error) {
     // The publisher was closed meanwhile, and the memory of an isolated publisher with it.
     if (error.code() == Code::kClosed && state.core->closed()) return {Outcome::kClosed};
@@ -179,6 +200,13 @@ Published Publisher::publish(Loan&& loan, void* stream) {
   });
   if (published.outcome == Outcome::kDone) loan.state_.reset();
   return published;
+}
+
+bool Publisher::ready() { return state_->core->ready(); }
+
+int Publisher::event_descriptor() {
+  const State& state = *state_;
+  return platform::with_memory_errors([&] { return state.core->event_descriptor(); });
 }
 
 Outcome Publisher::wait_for_subscribers(std::uint32_t count, const platform::StopCondition& stop) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <tensorbus/layout.hpp>
@@ -34,6 +35,9 @@ class TENSORBUS_API Publisher {
   ~Publisher();  // close()
 
   Loan loan(const Layout& layout, Device device = Device::host());
+  // Waits for room in the arena if there is none now; nothing if the caller gives up.
+  std::optional<Loan> loan(const Layout& layout, Device device,
+                           const platform::StopCondition& stop);
   template <typename T>
   Loan loan(Dims shape, Device device = Device::host()) {
     return loan(Layout::contiguous(dtype_of<T>(), std::move(shape)), device);
@@ -45,6 +49,9 @@ class TENSORBUS_API Publisher {
   Published publish(const TensorView& tensor);
   Published publish(const Value& fields, const std::vector<TensorView>& tensors);
   Published publish(const Message& message, const platform::StopCondition& stop);
+
+  bool ready();
+  int event_descriptor();
 
   Outcome wait_for_subscribers(std::uint32_t count, const platform::StopCondition& stop);
   std::uint32_t subscribers() const;

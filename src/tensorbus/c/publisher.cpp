@@ -12,6 +12,8 @@ PublisherOptions options_of(const tb_publisher_options& given) {
           .history = given.history,
           .reliable = given.reliable != 0,
           .timeout = timeout_of(given.timeout_ns),
+          .lag_timeout = given.lag_timeout_ns == 0 ? std::chrono::nanoseconds::max()
+                                                   : std::chrono::nanoseconds(given.lag_timeout_ns),
           .shared = given.shared != 0,
           .isolated = given.isolated != 0,
           .type = type_of(given.type),
@@ -106,7 +108,8 @@ tb_status tb_publisher_get_stats(const tb_publisher* publisher, tb_publisher_sta
           .bytes_copied = found.bytes_copied,
           .bytes_in_flight = found.bytes_in_flight,
           .bad_returns = found.bad_returns,
-          .blocked_ns = static_cast<std::uint64_t>(found.blocked_for.count())});
+          .blocked_ns = static_cast<std::uint64_t>(found.blocked_for.count()),
+          .cut_off = found.cut_off});
   });
 }
 

@@ -11,8 +11,8 @@
 #include <tensorbus/value.hpp>
 #include <vector>
 
-#include "tensorbus/python/bindings.hpp"
 #include "tensorbus/platform/faults/private_pages.hpp"
+#include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/memory.hpp"
 #include "tensorbus/python/outgoing.hpp"
 #include "tensorbus/python/torch.hpp"
@@ -95,9 +95,13 @@ nb::object loan_torch(Publisher& self, nb::handle dtype, nb::handle shape) {
 }
 
 Memory loan(Publisher& self, const std::string& dtype, const std::vector<std::int64_t>& shape,
-            int device) {
+            int device, Seconds timeout) {
   const Layout layout = layout_named(dtype, shape);
-  return memory_of(run_without_gil([&] { return self.loan(layout, device_numbered(device)); }));
+  const Device on = device_numbered(device);
+  if (!timeout) return memory_of(run_without_gil([&] { return self.loan(layout, on); }));
+  auto loan = wait_hearing_signals(
+      timeout, [&](const platform::StopCondition& stop) { return self.loan(layout, on, stop); });
+  return memory_of(*std::move(loan));
 }
 
 // A subscriber, as Python has it.
@@ -152,6 +156,7 @@ nb::dict stats_of(const PublisherStats& stats) {
   dict["bytes_in_flight"] = stats.bytes_in_flight;
   dict["subscribers"] = stats.subscribers;
   dict["bad_returns"] = stats.bad_returns;
+  dict["cut_off"] = stats.cut_off;
   dict["blocked_by"] = stats.blocked_by;
   dict["blocked_ns"] = stats.blocked_for.count();
   return dict;
@@ -166,6 +171,7 @@ nb::dict stats_of(const SubscriberStats& stats) {
   dict["staged"] = stats.staged;
   dict["held"] = stats.held;
   dict["publishers"] = stats.publishers;
+  dict["cut_off"] = stats.cut_off;
   dict["refused"] = stats.refused;
   dict["last_refusal"] = stats.last_refusal;
   return dict;
@@ -213,13 +219,14 @@ void bind_publisher(nb::module_& module) {
       .def(
           "__init__",
           [](Publisher* self, const std::string& topic, const Participant& participant,
-             std::uint32_t depth, std::uint32_t history, bool reliable, bool shared, bool isolated,
-             const std::string& type, const std::string& node) {
+             std::uint32_t depth, std::uint32_t history, bool reliable, Seconds lag_timeout,
+             bool shared, bool isolated, const std::string& type, const std::string& node) {
             const WithoutGil release;
             new (self) Publisher(topic,
                                  {.depth = depth,
                                   .history = history,
                                   .reliable = reliable,
+                                  .lag_timeout = to_timeout(lag_timeout),
                                   .shared = shared,
                                   .isolated = isolated,
                                   .type = type_of(type),
@@ -227,11 +234,12 @@ void bind_publisher(nb::module_& module) {
                                  participant);
           },
           nb::arg("topic"), nb::arg("participant"), nb::kw_only(), nb::arg("depth"),
-          nb::arg("history"), nb::arg("reliable"), nb::arg("shared"), nb::arg("isolated") = false,
-          nb::arg("type") = "", nb::arg("node") = "")
+          nb::arg("history"), nb::arg("reliable"), nb::arg("lag_timeout").none(), nb::arg("shared"),
+          nb::arg("isolated") = false, nb::arg("type") = "", nb::arg("node") = "")
       .def("loan", loan, nb::arg("dtype"), nb::arg("shape"), nb::arg("device") = -1,
+           nb::arg("timeout") = nb::none(),
            nb::sig("def loan(self, dtype: str, shape: collections.abc.Sequence[int], device: int = "
-                   "-1) -> Memory"))
+                   "-1, timeout: float | None = None) -> Memory"))
       .def("loan_torch", loan_torch, nb::arg("dtype").none(), nb::arg("shape").none(),
            nb::sig("def loan_torch(self, dtype: object, shape: object) -> typing.Any"),
            "A plain tensor of PyTorch, if that is what this dtype and this shape, a tuple or a "
@@ -253,6 +261,8 @@ void bind_publisher(nb::module_& module) {
             });
           },
           nb::arg("count"), nb::arg("timeout").none())
+      .def("ready", &Publisher::ready, nb::call_guard<WithoutGil>())
+      .def("fileno", &Publisher::event_descriptor)
       .def_prop_ro(
           "stats", [](const Publisher& self) { return stats_of(self.stats()); },
           nb::sig("def stats(self) -> dict[str, int]"))
@@ -264,14 +274,15 @@ void bind_subscriber(nb::module_& module) {
       .def(
           "__init__",
           [](SampleSubscriber* self, const std::string& topic, const Participant& participant,
-             std::uint32_t depth, std::uint32_t max_held, bool reliable, double spin,
-             TensorAccess access, const std::string& type, bool pin, int device) {
+             std::uint32_t depth, std::uint32_t max_held, bool reliable, bool end_of_stream,
+             double spin, TensorAccess access, const std::string& type, bool pin, int device) {
             const WithoutGil release;
             new (self)
                 SampleSubscriber(topic,
                                  {.depth = depth,
                                   .max_held = max_held,
                                   .reliable = reliable,
+                                  .end_of_stream = end_of_stream,
                                   .spin = to_timeout(spin),
                                   .access = core_access(access),
                                   .type = type_of(type),
@@ -281,8 +292,8 @@ void bind_subscriber(nb::module_& module) {
                                  access == TensorAccess::kRead || pin, participant);
           },
           nb::arg("topic"), nb::arg("participant"), nb::kw_only(), nb::arg("depth"),
-          nb::arg("max_held"), nb::arg("reliable"), nb::arg("spin"), nb::arg("access"),
-          nb::arg("type") = "", nb::arg("pin") = false, nb::arg("device") = -1)
+          nb::arg("max_held"), nb::arg("reliable"), nb::arg("end_of_stream"), nb::arg("spin"),
+          nb::arg("access"), nb::arg("type") = "", nb::arg("pin") = false, nb::arg("device") = -1)
       .def("receive", receive, nb::arg("timeout").none(),
            nb::sig("def receive(self, timeout: float | None) -> Sample | Outcome"),
            "A Sample, or the Outcome that says why there is none.")

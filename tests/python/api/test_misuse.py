@@ -51,6 +51,7 @@ def queue_call(name: str) -> Callable[[Any], object]:
 WAITS: dict[str, Callable[[Any], object]] = {
     "Publisher": lambda timeout: tb.Publisher("t", reliable=True, timeout=timeout),
     "Subscriber": lambda timeout: tb.Subscriber("t", timeout=timeout),
+    "AsyncPublisher": lambda timeout: tb.AsyncPublisher("t", timeout=timeout),
     "AsyncSubscriber": lambda timeout: tb.AsyncSubscriber("t", timeout=timeout),
     "Client": lambda timeout: tb.Client("t", timeout=timeout),
     "wait_any": lambda timeout: tb.wait_any([tb.Subscriber("t")], timeout),
@@ -121,6 +122,7 @@ def received() -> tb.Sample:
 OF_ONE_PROCESS: dict[str, tuple[Callable[[], Any], str]] = {
     "Publisher": (lambda: tb.Publisher("t"), "open the topic in the child"),
     "Subscriber": (lambda: tb.Subscriber("t"), "open the topic in the child"),
+    "AsyncPublisher": (lambda: tb.AsyncPublisher("t"), "open the topic in the child"),
     "AsyncSubscriber": (lambda: tb.AsyncSubscriber("t"), "open the topic in the child"),
     "Node": (lambda: tb.Node("n"), "make the node in the child"),
     "Client": (lambda: tb.Client("s"), "make it in the child"),

@@ -181,6 +181,124 @@ TEST_F(Reliable, a_signal_interrupts_receive) {
   EXPECT_EQ(outcome, Outcome::kInterrupted);
 }
 
+class CutOff : public ::testing::Test {
+ protected:
+  explicit CutOff(const PublisherOptions& options = {.depth = 2,
+                                                     .reliable = true,
+                                                     .lag_timeout = 20ms})
+      : publisher("topic", options, owner) {
+    EXPECT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
+  }
+  // Publishes more than the queue has room for: its subscriber is cut off.
+  void cut_off() {
+    publish_patterns(publisher, 0, 3);
+    ASSERT_TRUE(eventually([&] { return subscriber.stats().cut_off == 1; }));
+  }
+
+  const FreshDomain domain;
+  const Participant owner = domain.join();
+  const Participant borrower = domain.join();
+  Subscriber subscriber{"topic", {}, borrower};
+  Publisher publisher;
+};
+
+TEST_F(CutOff, ends_the_wait_for_a_subscriber_that_takes_nothing) {
+  cut_off();
+  const PublisherStats stats = publisher.stats();
+  EXPECT_EQ(stats.cut_off, 1U);
+  EXPECT_EQ(stats.sent, 3U);
+  EXPECT_EQ(stats.subscribers, 0U);
+  EXPECT_EQ(stats.blocked_by, 0U);
+  EXPECT_EQ(stats.bytes_in_flight, 0U);  // its queue was dropped
+}
+
+TEST_F(CutOff, comes_after_several_calls_that_gave_up) {
+  publish_patterns(publisher, 0, 2);
+  const Message message;
+  EXPECT_TRUE(
+      eventually([&] { return publisher.publish(message, 0ns).outcome == Outcome::kDone; }));
+  EXPECT_EQ(publisher.stats().cut_off, 1U);
+  EXPECT_GE(publisher.stats().timed_out, 1U);
+}
+
+TEST_F(CutOff, is_counted_by_the_subscriber_which_then_gets_new_samples) {
+  cut_off();
+  EXPECT_FALSE(subscriber.try_receive());
+  ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
+  publish_patterns(publisher, 3, 2);
+  EXPECT_EQ(next_seeds(subscriber, 2), seeds_from(3, 2));
+  EXPECT_EQ(subscriber.stats().missed, 3U);
+  EXPECT_EQ(subscriber.stats().cut_off, 1U);
+}
+
+TEST_F(CutOff, joins_again_with_a_subscriber_that_is_polled) {
+  (void)subscriber.event_descriptor();
+  cut_off();
+  EXPECT_FALSE(subscriber.ready());
+  ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
+  publish_patterns(publisher, 3, 1);
+  EXPECT_EQ(next_seeds(subscriber, 1), seeds_from(3, 1));
+}
+
+TEST_F(CutOff, leaves_a_subscriber_alone_that_looks_for_nothing) {
+  Subscriber other("topic", {.depth = 2}, borrower);
+  ASSERT_EQ(publisher.wait_for_subscribers(2, kLong), Outcome::kDone);
+  publish_patterns(publisher, 0, 3);
+  ASSERT_TRUE(eventually([&] { return subscriber.stats().cut_off + other.stats().cut_off == 2; }));
+  EXPECT_FALSE(other.try_receive());
+  ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
+  EXPECT_EQ(other.wait_for_publishers(1, kLong), Outcome::kDone);
+  EXPECT_EQ(publisher.subscribers(), 1U);
+  EXPECT_EQ(publisher.stats().waited, 1U);
+}
+
+TEST_F(CutOff, keeps_what_the_subscriber_holds) {
+  publish_patterns(publisher, 0, 1);
+  const auto held = subscriber.receive(kLong);
+  ASSERT_TRUE(held);
+  publish_patterns(publisher, 1, 3);
+  ASSERT_TRUE(eventually([&] { return subscriber.stats().cut_off == 1; }));
+  EXPECT_FALSE(subscriber.try_receive());
+  ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
+  publish_patterns(publisher, 4, 1);
+  EXPECT_EQ(next_seeds(subscriber, 1), seeds_from(4, 1));
+  EXPECT_EQ(subscriber.stats().missed, 3U);
+  EXPECT_EQ(seed_of(*held), 0U);
+}
+
+TEST_F(CutOff, is_the_end_of_no_stream) {
+  Subscriber reader("topic", {.depth = 1, .end_of_stream = true}, borrower);
+  ASSERT_EQ(publisher.wait_for_subscribers(2, kLong), Outcome::kDone);
+  publish_patterns(publisher, 0, 3);
+  ASSERT_TRUE(eventually([&] { return reader.stats().cut_off == 1; }));
+  Sample sample;
+  EXPECT_EQ(reader.receive(sample, 1ms), Outcome::kTimedOut);
+  publisher.close();  // perhaps before the reader is joined again
+  EXPECT_EQ(reader.receive(sample, kLong), Outcome::kClosed);
+  EXPECT_EQ(reader.stats().missed, 3U);  // what was lost at the end counts, too
+}
+
+class CutOffWithHistory : public CutOff {
+ protected:
+  CutOffWithHistory() : CutOff({.depth = 4, .history = 3, .reliable = true, .lag_timeout = 20ms}) {}
+};
+
+TEST_F(CutOffWithHistory, is_made_up_for_from_the_history_without_doubles) {
+  publish_patterns(publisher, 0, 2);
+  EXPECT_EQ(next_seeds(subscriber, 2), seeds_from(0, 2));
+  publish_patterns(publisher, 2, 5);
+  ASSERT_TRUE(eventually([&] { return subscriber.stats().cut_off == 1; }));
+  EXPECT_EQ(next_seeds(subscriber, 3), seeds_from(4, 3));
+  EXPECT_EQ(subscriber.stats().missed, 2U);
+}
+
+TEST(LagTimeout, is_refused_where_it_makes_no_sense) {
+  const FreshDomain domain;
+  const Participant owner = domain.join();
+  EXPECT_THROW(Publisher("topic", {.lag_timeout = 1s}, owner), Error);
+  EXPECT_THROW(Publisher("topic", {.reliable = true, .lag_timeout = 0s}, owner), Error);
+}
+
 class History : public ::testing::Test {
  protected:
   const FreshDomain domain;

@@ -34,11 +34,6 @@ platform::Fd of_same_user(platform::Fd socket) {
   return socket;
 }
 
-void require_notifier(const platform::Fd& notifier) {
-  if (!platform::is_notifier_sender(notifier.get()))
-    throw Error(Code::kProtocol, "notifier: expected a Unix stream socket, got something else");
-}
-
 }  // namespace
 
 InboundConnection::InboundConnection(ParticipantContext& context, platform::Fd socket,
@@ -114,7 +109,7 @@ void InboundConnection::tell_ended() {
   if (stopped_) return;
   for (auto& [number, link] : links_) {
     if (link.told_ended || !link.link || !link.publisher->gets_nothing_more(*link.link)) continue;
-    connection_.channel()->send(link::Ended{number});
+    connection_.channel()->send(link::Ended{number, link.link->is_cut_off() ? 1U : 0U});
     link.told_ended = true;
   }
 }
@@ -152,7 +147,7 @@ std::optional<memory::PeerCharge> InboundConnection::charge_for_notifier() const
 }
 
 void InboundConnection::on(const link::Event& event, platform::Fd notifier) {
-  require_notifier(notifier);
+  platform::require_notifier(notifier);
   const auto found = links_.find(event.number);
   if (found == links_.end()) return;
   found->second.notifier = charge_for_notifier();
@@ -195,7 +190,7 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
   link::Waker waker(peer_->wake_page, asked.wake_slot);
   std::optional<memory::PeerCharge> notifier;
   if (sender) {
-    require_notifier(sender);
+    platform::require_notifier(sender);
     notifier = charge_for_notifier();
     if (notifier) waker.set_notifier(std::move(sender));
   }
@@ -229,9 +224,14 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
       links_.emplace(asked.link, Link{publisher, nullptr, std::move(charge), std::move(notifier)})
           .first;
   try {
+    platform::Notifier room;  // without one, a polled publisher looks from time to time
+    if (publisher->polled() && borrower.reliable &&
+        (entry->second.room_listener = charge_for_notifier()))
+      room = platform::make_notifier();
     const auto announce = [&](const PublisherCore::Adopted& adopted) {
       std::vector<platform::Fd> fds;
       fds.push_back(platform::duplicate(adopted.link->segment().memfd().get()));
+      if (room.sender) fds.push_back(std::move(room.sender));
       const link::Geometry geometry = adopted.link->segment().geometry();
       connection_.channel()->send(link::Accepted{.link = asked.link,
                                                  .slots = geometry.slots,
@@ -245,8 +245,9 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
       platform::kill_point("accepted.sent");
     };
     entry->second.link =
-        publisher->adopt(limits, std::move(waker), segments_, borrower, announce).link;
-    if (entry->second.link) return;
+        publisher->adopt(limits, std::move(waker), segments_, borrower, asked.resume_at, announce)
+            .link;
+    if (entry->second.link) return publisher->listen(entry->second.link, std::move(room.listener));
     end_link(entry);
     refuse(asked.link, Code::kClosed, "the publisher is closed");
   } catch (const Error& error) {

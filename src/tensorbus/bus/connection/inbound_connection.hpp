@@ -49,6 +49,7 @@ class InboundConnection {
     std::shared_ptr<link::OwnerLink> link;
     memory::PeerCharge charge;
     std::optional<memory::PeerCharge> notifier{};
+    std::optional<memory::PeerCharge> room_listener{};
     bool told_ended = false;
   };
 

@@ -7,6 +7,7 @@
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/fork/lineage.hpp"
 #include "tensorbus/platform/kill_point.hpp"
+#include "tensorbus/platform/waiting/notifier.hpp"
 
 namespace tensorbus::bus {
 OutboundConnection::OutboundConnection(ParticipantContext& context, const Id& owner,
@@ -51,6 +52,7 @@ void OutboundConnection::subscribe(const std::shared_ptr<SubscriberCore>& subscr
     platform::kill_point("subscribe.sent");
   } else {
     wanted_.push_back({subscriber, std::move(link)});
+    subscriber->expect_link();
   }
 }
 
@@ -64,6 +66,7 @@ void OutboundConnection::end(const std::string& why) {
   const std::string_view reason = why.empty() ? std::string_view("the publisher hung up") : why;
   for (const Wanted& wanted : std::exchange(wanted_, {})) {
     wanted.subscriber->refuse(wanted.link, Code::kClosed, reason);
+    wanted.subscriber->expect_link_no_more();
     if (why.empty() || turned_away_) lost(wanted.subscriber, *wanted.link);
   }
   for (const auto& [number, weak] : std::exchange(links_, {})) {
@@ -115,14 +118,16 @@ void OutboundConnection::on(const link::Refused& refused) {
 
 void OutboundConnection::on(const link::Ended& ended) {
   const auto [subscriber, link] = link_named(ended.number);
-  if (subscriber && link) subscriber->end(link);
+  if (subscriber && link) subscriber->end(link, ended.cut_off != 0);
 }
 
-void OutboundConnection::on(const link::Accepted& accepted, platform::Fd segment) {
+void OutboundConnection::on(const link::Accepted& accepted, platform::Fd segment,
+                            platform::Fd room_notifier) {
+  if (room_notifier) platform::require_notifier(room_notifier);
   const auto [subscriber, link] = link_named(accepted.link);
   if (!subscriber || !link) return;
   try {
-    subscriber->accept(link, accepted, std::move(segment));
+    subscriber->accept(link, accepted, std::move(segment), std::move(room_notifier));
     platform::kill_point("accepted.received");
   } catch (const memory::PeerLimit& limit) {
     subscriber->refuse(link, limit.code(), limit.what());
@@ -146,6 +151,7 @@ void OutboundConnection::greet(link::Channel::Received& received) {
   if (peer_memory_->pidfd) connection_.watch_death(peer_memory_->pidfd->get());
   for (; !wanted_.empty(); wanted_.erase(wanted_.begin())) {
     wanted_.front().subscriber->add(wanted_.front().link);
+    wanted_.front().subscriber->expect_link_no_more();
     platform::kill_point("subscribe.sent");
   }
   greeted_ = true;

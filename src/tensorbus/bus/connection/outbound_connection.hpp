@@ -65,7 +65,7 @@ class OutboundConnection {
   void segment_came();
   void greet(link::Channel::Received& received);
   void know(link::Channel::Received& hello);
-  void on(const link::Accepted& accepted, platform::Fd segment);
+  void on(const link::Accepted& accepted, platform::Fd segment, platform::Fd room_notifier);
   void on(const link::Refused& refused);
   void on(const link::Ended& ended);
   void lost(const std::shared_ptr<SubscriberCore>& subscriber, const link::BorrowerLink& link);

@@ -101,8 +101,12 @@ void Subscriptions::lose(const std::shared_ptr<SubscriberCore>& subscriber,
 
 void Subscriptions::forget_lost() {
   const platform::MutexLock lock(mutex_);
-  for (Listening& listening : listening_)
+  for (Listening& listening : listening_) {
     std::erase_if(listening.joined, [](const auto& item) { return item.second.lost; });
+    const auto subscriber = listening.subscriber.lock();
+    if (!subscriber) continue;
+    for (const PublisherName& name : subscriber->take_rejoins()) listening.joined.erase(name);
+  }
 }
 
 bool Subscriptions::look_after_events() {

@@ -26,7 +26,8 @@ class Subscriptions {
   // the files of the domain. On the event loop. Returns false if there was no room for some
   // (memory::PeerLimit): they are told, and must be joined later.
   bool join(const std::vector<std::string>& files, OutboundConnections& owners);
-  // A subscription has ended but its publisher goes on: it is joined again after forget_lost().
+  // A subscription has ended but its publisher goes on: it is joined again after forget_lost(), as
+  // are those that were cut off and whose programs look for samples again.
   void lose(const std::shared_ptr<SubscriberCore>& subscriber,
             const PublisherName& publisher) noexcept;
   void forget_lost();

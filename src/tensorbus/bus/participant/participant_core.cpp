@@ -122,11 +122,16 @@ std::shared_ptr<PublisherCore> ParticipantCore::add_publisher(const std::string&
                                                               const PublisherOptions& options) {
   const std::string escaped = escape_topic(topic);
   check_option("depth", options.depth, 1, link::kMaxDepth);
+  if (options.lag_timeout <= 0ns)
+    throw Error(Code::kInvalidArgument, "lag_timeout: expected more than 0 seconds");
+  if (!options.reliable && options.lag_timeout != std::chrono::nanoseconds::max())
+    throw Error(Code::kInvalidArgument,
+                "lag_timeout: a publisher that is not reliable waits for nobody; make it reliable");
   const std::uint32_t number = publishers_.next_number();
   const std::string marker = marker_name(escaped, id(), number);
   auto publisher =
       std::make_shared<PublisherCore>(topic, number, options, context_.arena, context_.wake_page);
-  publisher->on_link_broken([this] { loop_.schedule(telling_ended_); });
+  publisher->on_link_stopped([this] { loop_.schedule(telling_ended_); });
   publishers_.add(publisher, marker);
   // The marker is made last: a process that sees it finds the publisher.
   domain_.add_marker(marker, encode({static_cast<std::uint32_t>(::getpid()), topic, options.node,
@@ -167,6 +172,7 @@ std::shared_ptr<SubscriberCore> ParticipantCore::add_subscriber(const std::strin
       stage_for(core, link, token, std::move(tensors), std::move(claimed));
   });
   subscriber->on_links_gone([this] { loop_.schedule(dropping_idle_); });
+  subscriber->rejoin_by([this] { loop_.schedule(joining_again_, kRejoinDelay); });
   subscriptions_.add(subscriber, escape_topic(topic));
   loop_.schedule(scanning_);
   return subscriber;
@@ -230,6 +236,45 @@ memory::BlockRef ParticipantCore::allocate(const Device& device, std::size_t byt
                                            memory::Grant most) {
   const auto& gpu = platform::Gpu::at(device.ordinal);
   return take_back_first([&] { return device_memory().allocate(gpu, bytes, most); });
+}
+
+Outcome ParticipantCore::when_there_is_room(const platform::StopCondition& stop,
+                                            const std::function<void()>& allocate) {
+  try {
+    allocate();
+    return Outcome::kDone;
+  } catch (const memory::ArenaFull&) {
+    if (stop.timeout().count() <= 0) throw;
+  }
+  memory::RoomWait room(arena());
+  while (true) {
+    try {
+      room.attempt(allocate);
+      return Outcome::kDone;
+    } catch (const memory::ArenaFull&) {
+      const Outcome outcome = wait_until_freed(room, stop);
+      if (outcome == Outcome::kTimedOut) throw;
+      if (outcome != Outcome::kDone) return outcome;
+    }
+  }
+}
+
+// Returns kDone when another attempt may succeed: after memory was freed, and now and then without
+// a reason. For returned leases on links that are not reliable wake nobody, and another thread's
+// attempt may have taken the room for a moment.
+Outcome ParticipantCore::wait_until_freed(memory::RoomWait& room,
+                                          const platform::StopCondition& stop) {
+  bool slept = false;
+  return stop.wait(
+      [&] {
+        for (const auto& publisher : publishers_.living()) publisher->drain();
+        return room.freed() || slept;
+      },
+      [&](std::chrono::nanoseconds most) {
+        const platform::FutexWait outcome = room.sleep(most);
+        slept = outcome == platform::FutexWait::kTimedOut;
+        return outcome;
+      });
 }
 
 // Joins every subscriber with every publisher of its topic that it has not joined yet. On a

@@ -37,12 +37,59 @@ Published PublisherCore::publish(OutgoingSample& sample, const platform::StopCon
     Outcome outcome = Outcome::kDone;
     while (outcome == Outcome::kDone && !closed_ && !all_have_room()) outcome = wait_for_room(stop);
     --stats_.waiting;
-    look_for_blocking();
     if (outcome == Outcome::kTimedOut) ++stats_.timed_out;
     if (outcome != Outcome::kDone) return {outcome};
   }
   if (closed_) return {Outcome::kClosed};
   return push_to_all(sample);
+}
+
+bool PublisherCore::ready() {
+  const platform::MutexLock lock(mutex_);
+  const auto has_room = [this] {
+    mutex_.assert_held();
+    return closed_ || !options_.reliable || all_have_room();
+  };
+  if (has_room()) {
+    if (std::exchange(event_armed_, false)) sleeper_.disarm_event();
+    return true;
+  }
+  (void)look_after_blocking();
+  if (event_) {
+    event_->clear();
+    if (!std::exchange(event_armed_, true)) sleeper_.arm_event();
+  }
+  return has_room();
+}
+
+int PublisherCore::event_descriptor() {
+  const platform::MutexLock lock(mutex_);
+  if (!event_) event_.emplace();
+  return event_->fd();
+}
+
+bool PublisherCore::polled() const {
+  const platform::MutexLock lock(mutex_);
+  return event_.has_value();
+}
+
+void PublisherCore::listen(const std::shared_ptr<link::OwnerLink>& link, platform::Fd listener) {
+  const platform::MutexLock lock(mutex_);
+  if (!listener || std::ranges::find(links_, link) == links_.end()) return;
+  event_->listen_to(listener);
+  link->room_listener = std::move(listener);
+}
+
+void PublisherCore::drop_listener(link::OwnerLink& link) noexcept {
+  if (!link.room_listener) return;
+  event_->stop_listening_to(link.room_listener);
+  link.room_listener.reset();
+}
+
+// Wakes the threads that park and those that poll.
+void PublisherCore::wake_all() noexcept {
+  sleeper_.wake_own();
+  if (event_) event_->signal();
 }
 
 // Returns kDone if there may be room; another thread may take it first.
@@ -51,8 +98,7 @@ Outcome PublisherCore::wait_for_room(const platform::StopCondition& stop) {
   std::chrono::nanoseconds longest{};
   const auto has_room = [&] {
     const platform::MutexLock lock(mutex_);
-    longest = longest_park();
-    look_for_blocking();
+    longest = std::min(longest_park(), look_after_blocking());
     return closed_ || all_have_room();
   };
   return stop.wait(has_room, [&](std::chrono::nanoseconds most) {
@@ -72,34 +118,59 @@ bool PublisherCore::all_have_room() {
          (stop_broken_links() && std::ranges::none_of(links_, blocks));
 }
 
-std::shared_ptr<link::OwnerLink> PublisherCore::still_blocking() {
-  const auto link = blocking_.link.lock();
-  return link && std::ranges::find(links_, link) != links_.end() && blocks(link) ? link : nullptr;
+// For publish(), while it waits: cuts off the links that have blocked it for lag_timeout. Returns
+// how long the others may still block it.
+std::chrono::nanoseconds PublisherCore::look_after_blocking() {
+  const auto now = platform::Clock::now();
+  const auto left = [&](const auto& link) {
+    if (!blocks(link)) return std::chrono::nanoseconds::max();
+    link->mark_blocked(now);
+    return options_.lag_timeout - (now - *link->blocked_since());
+  };
+  stats_.cut_off += stop_links([&](const auto& link) { return left(link).count() <= 0; },
+                               &link::OwnerLink::cut_off);
+  auto least = std::chrono::nanoseconds::max();
+  for (const auto& link : links_) least = std::min(least, left(link));
+  return least;
 }
 
-// For publish(), while it waits.
-void PublisherCore::look_for_blocking() {
-  if (still_blocking()) return;
-  const auto found = std::ranges::find_if(links_, blocks);
-  blocking_ = found == links_.end() ? Blocking{} : Blocking{*found, platform::Clock::now()};
+// Of the links that publish() has found without room, and that have had none since.
+const link::OwnerLink* PublisherCore::longest_blocking() {
+  const link::OwnerLink* found = nullptr;
+  for (const auto& link : links_)
+    if (link->blocked_since() && blocks(link) &&
+        (found == nullptr || *link->blocked_since() < *found->blocked_since()))
+      found = link.get();
+  return found;
 }
 
-// Stops links whose return ring is invalid: they get nothing new, and publish() ignores them. Their
-// borrowers keep what they hold until the link ends. Returns false if no link is broken.
+// Stops links whose return ring is invalid. Returns false if no link is broken.
 bool PublisherCore::stop_broken_links() {
-  const auto broken =
-      std::ranges::partition(links_, [](const auto& link) { return !link->broken(); });
-  if (broken.empty()) return false;
-  for (const auto& link : broken) link->recall();
-  stopped_.insert(stopped_.end(), broken.begin(), broken.end());  // its capacity is reserved
-  links_.erase(broken.begin(), broken.end());
-  if (link_broken_) link_broken_();
-  return true;
+  return stop_links([](const auto& link) { return link->broken(); }, &link::OwnerLink::recall) != 0;
+}
+
+// A stopped link gets nothing new, and publish() ignores it. Its borrower keeps what it holds until
+// the link ends. Returns how many were stopped.
+template <typename Which>
+std::uint32_t PublisherCore::stop_links(const Which& which,
+                                        void (link::OwnerLink::*stop)() noexcept) {
+  const auto stopped =
+      std::ranges::partition(links_, [&](const auto& link) { return !which(link); });
+  if (stopped.empty()) return 0;
+  const auto count = static_cast<std::uint32_t>(stopped.size());
+  for (const auto& link : stopped) {
+    (*link.*stop)();
+    drop_listener(*link);
+  }
+  stopped_.insert(stopped_.end(), stopped.begin(), stopped.end());  // its capacity is reserved
+  links_.erase(stopped.begin(), stopped.end());
+  if (link_stopped_) link_stopped_();
+  return count;
 }
 
 bool PublisherCore::gets_nothing_more(const link::OwnerLink& link) const {
   const platform::MutexLock lock(mutex_);
-  return closed_ || link.broken();
+  return closed_ || link.broken() || link.is_cut_off();
 }
 
 Published PublisherCore::push_to_all(OutgoingSample& sample) {
@@ -164,24 +235,30 @@ link::LinkLimits PublisherCore::limits_of(link::LinkLimits asked) const noexcept
 
 PublisherCore::Adopted PublisherCore::adopt(link::LinkLimits limits, link::Waker subscriber,
                                             std::shared_ptr<link::SegmentSender> segments,
-                                            link::Borrower borrower, const Announce& announce) {
+                                            link::Borrower borrower, std::uint64_t resume_at,
+                                            const Announce& announce) {
   borrower.reliable = borrower.reliable && options_.reliable;
   auto link = std::make_shared<link::OwnerLink>(limits, std::move(subscriber), std::move(segments),
                                                 borrower);
   const platform::MutexLock lock(mutex_);
   if (closed_) return {};
-  const std::size_t kept = std::min<std::size_t>(history_.size(), limits.depth);
+  std::size_t kept = std::min<std::size_t>(history_.size(), limits.depth);
+  std::uint64_t first = next_sequence_ - kept;
+  if (resume_at <= next_sequence_) {  // it has had what came before, and counts what it has lost
+    kept = std::min<std::size_t>(kept, next_sequence_ - resume_at);
+    first = resume_at;
+  }
   for (auto at = history_.end() - static_cast<std::ptrdiff_t>(kept); at != history_.end(); ++at)
     link->push(at->entry, at->sample);  // an Error here refuses the link
   platform::kill_point("link.adopted");
-  Adopted adopted{link, next_sequence_ - kept};
+  Adopted adopted{link, first};
   // Reserved before the announcement: afterwards, neither adding nor stopping a link may fail.
   links_.reserve(links_.size() + 1);
   stopped_.reserve(stopped_.size() + links_.size() + 1);
   announce(adopted);
   stats_.delivered += kept;
   links_.push_back(link);
-  sleeper_.wake_own();
+  wake_all();
   return adopted;
 }
 
@@ -197,11 +274,12 @@ bool PublisherCore::stop_link(const std::shared_ptr<link::OwnerLink>& link) {
   const platform::MutexLock lock(mutex_);
   std::erase(links_, link);
   std::erase(stopped_, link);
+  drop_listener(*link);
   link->recall();
   (void)link->drain();
   const bool more = link->outstanding() != 0;
   if (more) stopped_.push_back(link);
-  sleeper_.wake_own();
+  wake_all();
   return more;
 }
 
@@ -209,9 +287,10 @@ void PublisherCore::end_link(const std::shared_ptr<link::OwnerLink>& link) {
   const platform::MutexLock lock(mutex_);
   std::erase(links_, link);
   std::erase(stopped_, link);
+  drop_listener(*link);
   stats_.bad_returns += link->bad_returns();
   link->take_all_back();
-  sleeper_.wake_own();
+  wake_all();
 }
 
 link::PublishedRef PublisherCore::issued(const link::OwnerLink& link, std::uint64_t token) const {
@@ -242,9 +321,13 @@ bool PublisherCore::close() {
   closed_ = true;
   history_.clear();
   stopped_.insert(stopped_.end(), links_.begin(), links_.end());
+  for (const auto& link : stopped_) {
+    link->mark_closed(next_sequence_);
+    drop_listener(*link);
+  }
   links_.clear();
   if (options_.isolated) arena_->close_pool(pool_);
-  sleeper_.wake_own();
+  wake_all();
   return true;
 }
 
@@ -270,9 +353,9 @@ PublisherStats PublisherCore::stats() {
   drain();
   const platform::MutexLock lock(mutex_);
   PublisherStats stats = stats_;
-  if (const auto link = still_blocking()) {
+  if (const link::OwnerLink* const link = longest_blocking()) {
     stats.blocked_by = link->borrower().pid;
-    stats.blocked_for = platform::Clock::now() - blocking_.since;
+    stats.blocked_for = platform::Clock::now() - *link->blocked_since();
   }
   stats.subscribers = static_cast<std::uint32_t>(links_.size());
   stats.bytes_in_flight = in_flight_.bytes();

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tensorbus/layout.hpp>
 #include <tensorbus/message.hpp>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "tensorbus/bus/copy/copy_tuner.hpp"
+#include "tensorbus/bus/event_loop/polled_event.hpp"
 #include "tensorbus/bus/publish/outgoing_sample.hpp"
 #include "tensorbus/link/ring/owner_link.hpp"
 #include "tensorbus/memory/host/arena.hpp"
@@ -47,6 +49,12 @@ class PublisherCore {
   // it.
   Published publish(OutgoingSample& sample, const platform::StopCondition& stop);
 
+  // Returns true if publish() would not wait for room now; else arms the descriptor.
+  bool ready();
+  // Returns a descriptor to poll: readable when ready(), or wait_for_subscribers(), may return
+  // something else. Each ready() that returns false re-arms it.
+  int event_descriptor();
+
   Outcome wait_for_subscribers(std::uint32_t count, const platform::StopCondition& stop);
   std::uint32_t subscribers() const;
   PublisherStats stats();
@@ -68,21 +76,25 @@ class PublisherCore {
   // Tells the borrower about its link before publish() uses the link: later samples arrive even if
   // this process dies at once.
   using Announce = std::function<void(const Adopted&)>;
-  // Makes a link and puts the history into it, before the next publish() can run. The link is
-  // reliable if the publisher and the borrower are. The result is empty if the publisher is closed.
+  // Makes a link and puts the history into it, before the next publish() can run; of a subscriber
+  // that was cut off, from `resume_at` on. The link is reliable if the publisher and the borrower
+  // are. The result is empty if the publisher is closed.
   // If `announce` throws, there is no link.
   Adopted adopt(link::LinkLimits limits, link::Waker subscriber,
                 std::shared_ptr<link::SegmentSender> segments, link::Borrower borrower,
-                const Announce& announce);
+                std::uint64_t resume_at, const Announce& announce);
   void set_notifier(const std::shared_ptr<link::OwnerLink>& link, platform::Fd notifier);
+  bool polled() const;
+  // The borrower notifies the listener of room, if there is one.
+  void listen(const std::shared_ptr<link::OwnerLink>& link, platform::Fd listener);
   // Stops a link after UNSUBSCRIBE or a death. Returns true if the borrower still has samples.
   bool stop_link(const std::shared_ptr<link::OwnerLink>& link);
   // Takes all samples of a link back, after DONE or the end of a lineage.
   void end_link(const std::shared_ptr<link::OwnerLink>& link);
   // Returns the sample that is out on a link under this token, or null.
   link::PublishedRef issued(const link::OwnerLink& link, std::uint64_t token) const;
-  // Sets what is called, under our mutex, when a link is stopped because of its borrower's mistake.
-  void on_link_broken(std::function<void()> told) { link_broken_ = std::move(told); }
+  // Sets what is called, under our mutex, when a link is stopped because of its borrower.
+  void on_link_stopped(std::function<void()> told) { link_stopped_ = std::move(told); }
   bool gets_nothing_more(const link::OwnerLink& link) const;
 
   // Returns the tuner for copies of tensors that lie outside the memory of the bus.
@@ -90,27 +102,26 @@ class PublisherCore {
 
  private:
   using Links = std::vector<std::shared_ptr<link::OwnerLink>>;
-  // The link for which publish() has waited for longest, and since when; null if there is none.
-  struct Blocking {
-    std::weak_ptr<link::OwnerLink> link;
-    platform::Clock::time_point since;
-  };
-
   bool all_have_room() TB_REQUIRES(mutex_);
-  std::shared_ptr<link::OwnerLink> still_blocking() TB_REQUIRES(mutex_);
-  void look_for_blocking() TB_REQUIRES(mutex_);
+  std::chrono::nanoseconds look_after_blocking() TB_REQUIRES(mutex_);
+  const link::OwnerLink* longest_blocking() TB_REQUIRES(mutex_);
   bool stop_broken_links() TB_REQUIRES(mutex_);
+  template <typename Which>
+  std::uint32_t stop_links(const Which& which, void (link::OwnerLink::*stop)() noexcept)
+      TB_REQUIRES(mutex_);
   Outcome wait_for_room(const platform::StopCondition& stop) TB_REQUIRES(mutex_);
   Published push_to_all(OutgoingSample& sample) TB_REQUIRES(mutex_);
   std::chrono::nanoseconds longest_park() const TB_REQUIRES(mutex_);
   void drain_links() TB_REQUIRES(mutex_);
+  void wake_all() noexcept TB_REQUIRES(mutex_);
+  void drop_listener(link::OwnerLink& link) noexcept TB_REQUIRES(mutex_);
   void remember(const link::Entry& entry, const link::PublishedRef& sample) TB_REQUIRES(mutex_);
 
   const std::string topic_;
   const std::uint32_t number_;
   const PublisherOptions options_;
   const std::shared_ptr<memory::Arena> arena_;
-  std::function<void()> link_broken_;
+  std::function<void()> link_stopped_;
   link::ByteCounter in_flight_;
   CopyTuner copies_;
   link::Sleeper sleeper_;  // parks in publish() and wait_for_subscribers()
@@ -123,11 +134,12 @@ class PublisherCore {
   Links links_ TB_GUARDED_BY(mutex_);
   // These links get nothing new and still hold leases. Capacity for all links is reserved.
   Links stopped_ TB_GUARDED_BY(mutex_);
+  std::optional<PolledEvent> event_ TB_GUARDED_BY(mutex_);
+  bool event_armed_ TB_GUARDED_BY(mutex_) = false;  // borrowers notify
   std::deque<Kept> history_ TB_GUARDED_BY(mutex_);
   std::uint64_t next_sequence_ TB_GUARDED_BY(mutex_) = 0;
   std::atomic<bool> closed_{false};  // written under mutex_; relaxed: publish() checks again there
   PublisherStats stats_ TB_GUARDED_BY(mutex_);
-  Blocking blocking_ TB_GUARDED_BY(mutex_);
   const memory::PoolId pool_;  // last: made when nothing after it can throw
 };
 

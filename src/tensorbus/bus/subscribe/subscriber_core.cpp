@@ -112,7 +112,8 @@ Outcome SubscriberCore::take(Batch& batch) {
   if (closed_) return Outcome::kClosed;
   throw_untold();
   const Outcome outcome = take_next(batch.room.front());
-  if (outcome != Outcome::kDone) return outcome;
+  if (outcome != Outcome::kDone)
+    return outcome == Outcome::kTimedOut && stream_has_ended() ? Outcome::kClosed : outcome;
   batch.taken = 1;
   while (batch.taken < batch.room.size() && take_another(batch.room[batch.taken])) ++batch.taken;
   return Outcome::kDone;
@@ -145,6 +146,8 @@ Outcome SubscriberCore::take_next(Sample& sample) {
   if (at_limit) return Outcome::kHoldLimit;
   spare_.refill();
   forget_ended_links();
+  forget_closed();
+  ask_to_rejoin();
   return Outcome::kTimedOut;
 }
 
@@ -156,13 +159,14 @@ bool SubscriberCore::anything_ready() const {
 bool SubscriberCore::ready() {
   const platform::MutexLock lock(mutex_);
   if (would_return()) return true;
+  ask_to_rejoin();
   if (!event_ || !arm_event()) return false;
   disarm_event();  // it came before the event was armed, so no publisher signals it
   return true;
 }
 
 bool SubscriberCore::would_return() const {
-  return closed_ || !mismatches_.empty() || untold_ ||
+  return closed_ || !mismatches_.empty() || untold_ || stream_has_ended() ||
          std::any_of(links_.begin(), links_.end(),
                      [](const LinkRef& link) { return link->ready() || link->at_hold_limit(); });
 }
@@ -196,9 +200,63 @@ void SubscriberCore::forget_ended_links() {
     mutex_.assert_held();
     if (!link->ended() || !link->empty()) return false;
     drop_notifier(*link);
+    note_end(link);
     return true;
   });
   if (gone != 0 && links_gone_) links_gone_();
+}
+
+// Of a link that is removed.
+void SubscriberCore::note_end(const LinkRef& link) noexcept {
+  if (!link->accepted()) return;
+  if (link->publisher_closed())
+    note_closed(*link);
+  else if (link->cut_off_by_owner)
+    cut_off_.push_back({link});  // its capacity is reserved
+  else
+    ++broken_off_;
+}
+
+void SubscriberCore::note_closed(const link::BorrowerLink& link) noexcept {
+  one_has_closed_ = true;
+  stats_.missed += link.missed_at_the_end();
+}
+
+// Forgets publishers that cut it off and have closed since. One to which a new link leads is
+// forgotten when that is accepted.
+void SubscriberCore::forget_closed() noexcept {
+  if (cut_off_.empty() || expected_ != 0 || !links_.empty()) return;
+  std::erase_if(cut_off_, [this](const CutOff& one) {
+    mutex_.assert_held();
+    if (!one.link->publisher_closed()) return false;
+    note_closed(*one.link);
+    return true;
+  });
+}
+
+bool SubscriberCore::stream_has_ended() const noexcept {
+  return options_.end_of_stream && links_.empty() && expected_ == 0 && broken_off_ == 0 &&
+         (one_has_closed_ || !cut_off_.empty()) &&
+         std::ranges::all_of(cut_off_,
+                             [](const CutOff& one) { return one.link->publisher_closed(); });
+}
+
+// The program looks for samples. One that does not is not joined again: it would block the
+// publisher once more.
+void SubscriberCore::ask_to_rejoin() noexcept {
+  bool any = false;
+  for (CutOff& one : cut_off_) any = !std::exchange(one.looked, true) || any;
+  if (any && rejoin_) rejoin_();
+}
+
+std::vector<std::pair<Id, std::uint32_t>> SubscriberCore::take_rejoins() {
+  const platform::MutexLock lock(mutex_);
+  std::vector<std::pair<Id, std::uint32_t>> taken;
+  taken.reserve(cut_off_.size());
+  for (CutOff& one : cut_off_)
+    if (one.looked && !std::exchange(one.rejoining, true))
+      taken.emplace_back(one.link->source()->participant, one.link->source()->publisher);
+  return taken;
 }
 
 int SubscriberCore::event_descriptor() {
@@ -247,6 +305,7 @@ Outcome SubscriberCore::wait_for_publishers(std::uint32_t count,
                                             const platform::StopCondition& stop) {
   const auto ready = [&] {
     const platform::MutexLock lock(mutex_);
+    ask_to_rejoin();
     const auto live = std::count_if(links_.begin(), links_.end(), [](const LinkRef& link) {
       return link->accepted() && !link->ended();
     });
@@ -309,6 +368,7 @@ bool SubscriberCore::let_go() {
     link->unsubscribe();
   }
   links_.clear();
+  cut_off_.clear();
   pending_.clear();
   wake_all();
   return true;
@@ -324,6 +384,7 @@ void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
   if (closed_) return;
   links_.reserve(links_.size() + 1);
   to_settle_.reserve(links_.size() + 1);
+  cut_off_.reserve(cut_off_.size() + links_.size() + 1);
   std::vector<platform::Fd> fds;
   try {
     if (event_) fds = notifier_for(*link);
@@ -338,6 +399,7 @@ void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
                                          .writable = asks_for() == memory::Grant::kWrite ? 1U : 0U,
                                          .best_effort = options_.reliable ? 0U : 1U,
                                          .fingerprint = options_.type.fingerprint(),
+                                         .resume_at = resume_at(*link),
                                          .topic = topic_,
                                          .type = definition_to_send(options_.type)},
                          std::move(fds));
@@ -353,18 +415,58 @@ void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
 }
 
 void SubscriberCore::accept(const LinkRef& link, const link::Accepted& accepted,
-                            platform::Fd segment) {
+                            platform::Fd segment, platform::Fd room_notifier) {
   const platform::MutexLock lock(mutex_);
   require_as_asked(accepted, options_);
-  link->accept(accepted, std::move(segment));
+  link->accept(accepted, std::move(segment), std::move(room_notifier));
+  if (const auto before = find_cut_off(*link); before != cut_off_.end())
+    cut_off_.erase(before);
+  else if (broken_off_ != 0)
+    --broken_off_;  // this one takes its place
   wake_all();
 }
 
-void SubscriberCore::end(const LinkRef& link) {
+void SubscriberCore::end(const LinkRef& link, bool cut_off) {
   const platform::MutexLock lock(mutex_);
+  if (cut_off && !link->ended()) {
+    link->cut_off_by_owner = true;
+    ++stats_.cut_off;
+  }
   link->end();
+  // After a cut-off the owner may have died: whether it had closed is final now.
+  if (const auto found = find_cut_off(*link); found != cut_off_.end() && found->link == link) {
+    cut_off_.erase(found);
+    link->cut_off_by_owner = false;
+    note_end(link);
+  }
   forget_ended_links();
   wake_all();  // the owner may have died between its last sample and the wake-up
+}
+
+std::vector<SubscriberCore::CutOff>::iterator SubscriberCore::find_cut_off(
+    const link::BorrowerLink& link) {
+  return std::ranges::find_if(cut_off_, [&](const CutOff& one) {
+    const link::Source& before = *one.link->source();
+    return before.publisher == link.source()->publisher &&
+           before.participant == link.source()->participant;
+  });
+}
+
+// Returns the first sample that it has not had of a publisher that cut it off.
+std::uint64_t SubscriberCore::resume_at(const link::BorrowerLink& link) {
+  const auto before = find_cut_off(link);
+  return before == cut_off_.end() ? link::kNoSequence : before->link->next_sequence();
+}
+
+void SubscriberCore::expect_link() {
+  const platform::MutexLock lock(mutex_);
+  ++expected_;
+}
+
+void SubscriberCore::expect_link_no_more() {
+  const platform::MutexLock lock(mutex_);
+  --expected_;
+  wake_all();
 }
 
 void SubscriberCore::not_joined(std::string_view why) noexcept {

@@ -49,6 +49,8 @@ class SubscriberCore {
                                    std::vector<OutOfReach>, AcquiredLeases)>;
   void stage_by(Stage stage) { stage_ = std::move(stage); }
 
+  // Sets what is called, under our mutex, when take_rejoins() has something.
+  void rejoin_by(std::function<void()> told) { rejoin_ = std::move(told); }
   // Sets what is called, under our mutex, when links are removed: their connections may be idle.
   void on_links_gone(std::function<void()> told) { links_gone_ = std::move(told); }
 
@@ -60,10 +62,10 @@ class SubscriberCore {
     return options_.access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
   }
 
-  // Waits for a sample: spins, then parks. Returns kClosed only after close(), since publishers
-  // come and go. Throws Error(kOutOfMemory) if a sample cannot be mapped; the next call tries
-  // again. Throws Error(kTypeMismatch) once for each publisher that refused our type (the last 16
-  // at most).
+  // Waits for a sample: spins, then parks. Returns kClosed after close(), and with `end_of_stream`
+  // when nothing is left of publishers that have all closed. Throws Error(kOutOfMemory) if a sample
+  // cannot be mapped; the next call tries again. Throws Error(kTypeMismatch) once for each
+  // publisher that refused our type (the last 16 at most).
   Outcome receive(Sample& sample, const platform::StopCondition& stop) {
     Batch one{{&sample, 1}};
     return receive(one, stop);
@@ -101,10 +103,17 @@ class SubscriberCore {
 
   // The functions below are for the event loop.
   void add(std::shared_ptr<link::BorrowerLink> link);
+  // Between these two calls a link will be added or refused: the stream does not end meanwhile.
+  void expect_link();
+  void expect_link_no_more();
   void accept(const std::shared_ptr<link::BorrowerLink>& link, const link::Accepted& accepted,
-              platform::Fd segment);
-  // Ends a link; the samples in its ring can still be received.
-  void end(const std::shared_ptr<link::BorrowerLink>& link);
+              platform::Fd segment, platform::Fd room_notifier = {});
+  // Ends a link; the samples in its ring can still be received. `cut_off`: the owner ended it
+  // because it blocked the publisher for too long. Then the publisher is to be joined again when
+  // the program looks for samples.
+  void end(const std::shared_ptr<link::BorrowerLink>& link, bool cut_off = false);
+  // Returns the publishers to join again, each once.
+  std::vector<std::pair<Id, std::uint32_t>> take_rejoins();
   void claimed(const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token,
                std::variant<AcquiredLeases, Error> result);
   // Removes a refused link. With kTypeMismatch, a receive() throws `why`.
@@ -137,7 +146,19 @@ class SubscriberCore {
   bool take_another(Sample& sample) TB_REQUIRES(mutex_);
   Outcome take_next(Sample& sample) TB_REQUIRES(mutex_);
   bool take_from(const LinkRef& link, Sample& sample) TB_REQUIRES(mutex_);
-  void cut_off(link::BorrowerLink& link) noexcept TB_REQUIRES(mutex_);
+  void end_broken(link::BorrowerLink& link) noexcept TB_REQUIRES(mutex_);
+  void note_end(const LinkRef& link) noexcept TB_REQUIRES(mutex_);
+  void note_closed(const link::BorrowerLink& link) noexcept TB_REQUIRES(mutex_);
+  void forget_closed() noexcept TB_REQUIRES(mutex_);
+  bool stream_has_ended() const noexcept TB_REQUIRES(mutex_);
+  void ask_to_rejoin() noexcept TB_REQUIRES(mutex_);
+  struct CutOff {
+    LinkRef link;            // of a publisher that goes on, as far as we know
+    bool looked = false;     // the program has looked for samples since
+    bool rejoining = false;  // take_rejoins() has returned it
+  };
+  std::vector<CutOff>::iterator find_cut_off(const link::BorrowerLink& link) TB_REQUIRES(mutex_);
+  std::uint64_t resume_at(const link::BorrowerLink& link) TB_REQUIRES(mutex_);
   void settle_later(link::BorrowerLink& link) noexcept TB_REQUIRES(mutex_);
   void settle() noexcept TB_REQUIRES(mutex_);
   enum class Taken { kDone, kLater, kNever };
@@ -180,6 +201,7 @@ class SubscriberCore {
   Claim claim_;
   Stage stage_;
   std::function<void()> links_gone_;
+  std::function<void()> rejoin_;
   // One for each link.
   std::vector<std::shared_ptr<memory::PinnedBlocks>> pins_ TB_GUARDED_BY(mutex_);
   // The reasons of type mismatches that no call has thrown yet.
@@ -188,6 +210,12 @@ class SubscriberCore {
   // Elements of links_; empty while the mutex is free.
   std::vector<link::BorrowerLink*> to_settle_ TB_GUARDED_BY(mutex_);
   SubscriberStats stats_ TB_GUARDED_BY(mutex_);
+  // Where the stream stands (docs/protocol.md, "The end of a stream").
+  std::vector<CutOff> cut_off_ TB_GUARDED_BY(mutex_);  // has room for all links
+  std::uint32_t expected_ TB_GUARDED_BY(mutex_) = 0;   // links that will be added
+  std::uint32_t broken_off_ TB_GUARDED_BY(mutex_) =
+      0;  // publishers that died, and have no successor
+  bool one_has_closed_ TB_GUARDED_BY(mutex_) = false;  // a publisher, in an orderly way
   bool closed_ TB_GUARDED_BY(mutex_) = false;
 };
 

@@ -25,7 +25,7 @@ bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
       entry = *link->set_aside;
       link->set_aside.reset();
     } else if (!link->pop(entry)) {
-      if (link->broken()) cut_off(*link);
+      if (link->broken()) end_broken(*link);
       return false;
     }
     settle_later(*link);
@@ -109,8 +109,8 @@ SubscriberCore::Taken SubscriberCore::read_entry(const LinkRef& link, const link
 
 // Ends a link with a broken ring. It is removed when the entries popped before are handled. Its
 // publisher is not joined again.
-void SubscriberCore::cut_off(link::BorrowerLink& link) noexcept {
-  if (std::exchange(link.cut_off, true)) return;
+void SubscriberCore::end_broken(link::BorrowerLink& link) noexcept {
+  if (std::exchange(link.broken_counted, true)) return;
   link.end();
   link.unsubscribe();
   ++stats_.bad;

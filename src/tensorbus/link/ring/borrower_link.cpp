@@ -19,7 +19,8 @@ BorrowerLink::~BorrowerLink() {
   platform::kill_point("done.sent");
 }
 
-void BorrowerLink::accept(const Accepted& accepted, platform::Fd segment) {
+void BorrowerLink::accept(const Accepted& accepted, platform::Fd segment,
+                          platform::Fd room_notifier) {
   if (segment_) throw Error(Code::kProtocol, "ACCEPTED.link: came twice");
   if (accepted.max_held > kMaxHeld || accepted.max_held == 0)
     throw Error(Code::kProtocol, "ACCEPTED.max_held: " + std::to_string(accepted.max_held));
@@ -31,6 +32,7 @@ void BorrowerLink::accept(const Accepted& accepted, platform::Fd segment) {
        .address_bytes = geometry.bytes(),
        .memory_bytes = geometry.bytes() + geometry.returns * sizeof(leases_[0])});
   publisher_ = Waker(peer_memory()->wake_page, accepted.wake_slot);
+  if (room_notifier) set_room_notifier(std::move(room_notifier));
   // Allocates before the link is made: without memory for the leases, nothing is accepted.
   leases_ = std::vector<std::atomic<Lease*>>(geometry.returns);
   segment_.emplace(std::move(segment), geometry);
@@ -43,6 +45,15 @@ void BorrowerLink::accept(const Accepted& accepted, platform::Fd segment) {
   max_held_ = accepted.max_held;
   publisher_waits_ = accepted.reliable != 0;
   next_sequence_ = accepted.next_sequence;
+}
+
+// Without room for the descriptor, the publisher looks from time to time.
+void BorrowerLink::set_room_notifier(platform::Fd room_notifier) {
+  try {
+    room_notifier_charge_ = peer_memory()->account.take({.descriptors = 1});
+    publisher_.set_notifier(std::move(room_notifier));
+  } catch (const memory::PeerLimit&) {
+  }
 }
 
 void BorrowerLink::unsubscribe() noexcept {

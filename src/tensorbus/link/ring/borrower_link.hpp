@@ -29,12 +29,21 @@ class BorrowerLink : public LeaseSource {
   std::uint32_t id() const noexcept { return id_; }
   Channel& channel() const noexcept { return *peer_memory()->channel; }
 
-  // Called when ACCEPTED came. Throws Error(kProtocol), memory::PeerLimit.
-  void accept(const Accepted& accepted, platform::Fd segment);
+  // Called when ACCEPTED came, with the notifier of a publisher that is polled. Throws
+  // Error(kProtocol), memory::PeerLimit.
+  void accept(const Accepted& accepted, platform::Fd segment, platform::Fd room_notifier = {});
   bool accepted() const noexcept { return segment_.has_value(); }
   // Called when nothing new will come: after ENDED, or the owner's death.
-  void end() noexcept { ended_ = look_again = true; }
+  void end() noexcept {
+    ended_ = look_again = true;
+    samples_.skip_dropped();
+  }
   bool ended() const noexcept { return ended_; }
+  // Of a link that has ended: whether its publisher closed in an orderly way. Acquire: pairs with
+  // OwnerLink::mark_closed().
+  bool publisher_closed() const noexcept {
+    return segment_ && segment_->publisher_closed()->load(std::memory_order_acquire) != 0;
+  }
 
   // Takes the next sample whose memory is mapped here; the caller releases its lease. If the owner
   // waits, it may sleep until settle().
@@ -56,6 +65,13 @@ class BorrowerLink : public LeaseSource {
   bool empty() const noexcept { return !set_aside && !(segment_ && samples_.ready()); }
   // Counts the samples that are missing between the last one and this one.
   std::uint64_t gap_before(std::uint64_t sequence) noexcept;
+  // Of a link whose publisher has closed: the samples that were published after the last one.
+  std::uint64_t missed_at_the_end() const noexcept {
+    const std::uint64_t samples = segment_->publisher_closed()->load(std::memory_order_relaxed) - 1;
+    return samples > next_sequence_ ? samples - next_sequence_ : 0;
+  }
+  // Returns the sequence number after that of the last sample.
+  std::uint64_t next_sequence() const noexcept { return next_sequence_; }
 
   void release(std::uint64_t token) noexcept { give_back(token, 0); }
   void enter(Lease& lease) override;
@@ -85,7 +101,9 @@ class BorrowerLink : public LeaseSource {
   // Something has changed since then, so the entry may be readable now.
   bool look_again = false;
   // The ring was broken, and this was counted.
-  bool cut_off = false;
+  bool broken_counted = false;
+  // The owner ended the link because we blocked it for too long, and can be asked again.
+  bool cut_off_by_owner = false;
   // The subscriber will call settle(). Under its mutex.
   bool to_settle = false;
 
@@ -95,12 +113,14 @@ class BorrowerLink : public LeaseSource {
     return popped_.load(std::memory_order_relaxed) - released_.load(std::memory_order_relaxed);
   }
   void give_back_unused() noexcept;
+  void set_room_notifier(platform::Fd room_notifier);
 
   const std::uint32_t id_;
   // Prepared, because the link's end must work without memory.
   Channel::Prepared unsubscribe_;
   Channel::Prepared done_;
   memory::PeerCharge charge_;
+  memory::PeerCharge room_notifier_charge_;
   std::optional<LinkSegment> segment_;
   SampleRingReader samples_;
   std::uint64_t next_sequence_ = 0;

@@ -9,6 +9,7 @@ namespace tensorbus::link {
 namespace {
 
 constexpr std::size_t kHeaderBytes = 4096;
+constexpr std::size_t kClosedOffset = 16;
 constexpr std::size_t kReturnTailOffset = 128;        // a cache line that only the borrower writes
 constexpr std::uint64_t kMagic = 0x316b6e696c737562;  // "buslink1"
 
@@ -18,7 +19,7 @@ struct Header {
   std::uint32_t slots = 0;
   std::uint32_t returns = 0;
 };
-static_assert(sizeof(Header) <= kReturnTailOffset);
+static_assert(sizeof(Header) <= kClosedOffset);
 
 platform::Fd verified(platform::Fd memfd, const Geometry& geometry) {
   if (!std::has_single_bit(geometry.slots) || geometry.slots > kMaxDepth ||
@@ -60,6 +61,10 @@ std::span<Slot> LinkSegment::slots() const noexcept {
 
 ReturnWord* LinkSegment::return_tail() const noexcept {
   return reinterpret_cast<ReturnWord*>(mapping_.data() + kReturnTailOffset);
+}
+
+std::atomic<std::uint64_t>* LinkSegment::publisher_closed() const noexcept {
+  return reinterpret_cast<std::atomic<std::uint64_t>*>(mapping_.data() + kClosedOffset);
 }
 
 std::span<ReturnSlot> LinkSegment::returns() const noexcept {

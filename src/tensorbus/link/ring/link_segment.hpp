@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -36,6 +37,9 @@ class LinkSegment {
   std::span<Slot> slots() const noexcept;
   ReturnWord* return_tail() const noexcept;
   std::span<ReturnSlot> returns() const noexcept;
+  // When the publisher has closed in an orderly way, 1 + the number of its samples; else 0. Only
+  // the owner writes it.
+  std::atomic<std::uint64_t>* publisher_closed() const noexcept;
 
   // Closes the descriptor, which is needed only until it was sent.
   void close_descriptor() noexcept { memfd_.reset(); }

@@ -10,6 +10,7 @@
 #include "tensorbus/link/ring/link_segment.hpp"
 #include "tensorbus/link/ring/segment_sender.hpp"
 #include "tensorbus/link/wake/wake.hpp"
+#include "tensorbus/platform/clock.hpp"
 
 namespace tensorbus::link {
 
@@ -42,6 +43,16 @@ class OwnerLink {
 
   enum class Room { kYes, kRingFull, kAllHeld };
   Room room();
+  using Clock = platform::Clock;
+  // publish() waits for room here. Keeps the time of the first call since the last push().
+  void mark_blocked(Clock::time_point now) noexcept {
+    if (!blocked_since()) blocked_ = {now, next_};
+  }
+  // Returns since when publish() has found no room here; empty if the link has had room since.
+  std::optional<Clock::time_point> blocked_since() const noexcept {
+    if (!blocked_ || blocked_->position != next_) return std::nullopt;
+    return blocked_->since;
+  }
   // Takes the oldest samples back until there is room; returns how many. Ends without room only if
   // the borrower holds as many as it may.
   std::uint32_t drop_until_room();
@@ -66,6 +77,18 @@ class OwnerLink {
   }
   // Takes back all samples that the borrower has not popped.
   void recall() noexcept;
+  // Does the same, and ends the link because its borrower has blocked publish() for too long.
+  void cut_off() noexcept {
+    cut_off_ = true;
+    recall();
+  }
+  bool is_cut_off() const noexcept { return cut_off_; }
+  // Tells the borrower that the publisher has closed, and how many samples it has published: what
+  // is in the ring is the end of the stream. Release: the samples come before it; pairs with
+  // BorrowerLink::publisher_closed().
+  void mark_closed(std::uint64_t samples) noexcept {
+    segment_.publisher_closed()->store(samples + 1, std::memory_order_release);
+  }
   // Takes back everything, when the borrower is gone. Nothing may be pushed afterwards.
   void take_all_back() noexcept;
 
@@ -79,6 +102,10 @@ class OwnerLink {
   bool awaits_streams() const noexcept { return !returning_.empty(); }
   std::uint64_t bad_returns() const noexcept { return bad_returns_; }
   void close_descriptor() noexcept { segment_.close_descriptor(); }
+
+  // The borrower notifies it when there may be room, if the publisher is polled. Closed when the
+  // publisher drops the link.
+  platform::Fd room_listener;
 
  private:
   void pass_segments(const PublishedRef& sample);
@@ -107,6 +134,12 @@ class OwnerLink {
   std::uint64_t oldest_ = 0;           // no position before this one is full
   std::uint64_t bad_returns_ = 0;
   bool broken_ = false;
+  bool cut_off_ = false;
+  struct Blocked {
+    Clock::time_point since;
+    std::uint64_t position = 0;  // of the next push then; room goes away only with a push
+  };
+  std::optional<Blocked> blocked_;
   memory::SegmentId last_segment_ =
       memory::SegmentId::none();  // the last segment that is known to be sent
   Waker subscriber_;

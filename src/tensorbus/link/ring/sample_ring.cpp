@@ -126,6 +126,12 @@ bool SampleRingReader::is_possible(std::uint64_t state) const noexcept {
   return position < kMostPositions && ((position - next_) & (slots_.size() - 1)) == 0;
 }
 
+void SampleRingReader::skip_dropped() noexcept {
+  // Acquire: as in pop(). A drop leaves nothing to read, so this ends at what may be popped.
+  for (std::size_t skipped = 0; skipped < slots_.size(); ++skipped, ++next_)
+    if (slot(next_).state.load(std::memory_order_acquire) != taken(next_)) return;
+}
+
 bool SampleRingReader::ready() const noexcept {
   // Acquire: as in pop(), which is called next. The same comparison, so that both agree.
   const std::uint64_t state = slot(next_).state.load(std::memory_order_acquire);

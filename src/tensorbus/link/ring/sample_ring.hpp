@@ -74,6 +74,8 @@ class SampleRingReader {
   [[nodiscard]] bool pop(Entry& entry) noexcept;
   // Returns true if pop() would find something. May be wrong if the owner drops at this moment.
   bool ready() const noexcept;
+  // Skips what the owner has taken back, when it writes no more.
+  void skip_dropped() noexcept;
   // Returns true if pop() found a state that no owner writes: the ring is read no more.
   bool broken() const noexcept { return broken_; }
 

@@ -11,6 +11,7 @@
 namespace tensorbus::link {
 
 inline constexpr std::size_t kMostDefinition = 1800;  // bytes; leaves room for the longest topic
+inline constexpr std::uint64_t kNoSequence = ~std::uint64_t{0};
 
 struct Hello {
   static constexpr ControlType kType = ControlType::kHello;
@@ -32,11 +33,13 @@ struct Subscribe {
   std::uint32_t writable = 0;     // 1: the subscriber also writes the memory of samples
   std::uint32_t best_effort = 0;  // 1: a reliable publisher does not wait for the subscriber
   std::uint64_t fingerprint = 0;  // of the message type; 0: any type
+  // After a cut-off, the first sample that the subscriber has not had.
+  std::uint64_t resume_at = kNoSequence;
   std::string topic;
   std::string type{};  // the definition, or the name if the definition exceeds kMostDefinition
   void visit(auto& archive) {
-    archive(link, publisher, depth, max_held, wake_slot, writable, best_effort, fingerprint, topic,
-            type);
+    archive(link, publisher, depth, max_held, wake_slot, writable, best_effort, fingerprint,
+            resume_at, topic, type);
   }
 };
 
@@ -62,7 +65,13 @@ struct Refused {
   void visit(auto& archive) { archive(link, code, text); }
 };
 
-using Ended = Notice<ControlType::kEnded>;
+struct Ended {
+  static constexpr ControlType kType = ControlType::kEnded;
+  std::uint32_t number = 0;   // of the link
+  std::uint32_t cut_off = 0;  // 1: the subscriber blocked for lag_timeout; it may subscribe again
+  void visit(auto& archive) { archive(number, cut_off); }
+};
+
 using Unsubscribe = Notice<ControlType::kUnsubscribe>;
 using Done = Notice<ControlType::kDone>;
 using Event = Notice<ControlType::kEvent>;

@@ -17,12 +17,17 @@ template <typename Row, typename Handler>
 void decode_and_hand_in(Channel::Received& received, Handler& handler) {
   auto message = received.as<typename Row::Message>();
   received.require_fds(Row::kRow.least_fds, Row::kRow.most_fds);
-  static_assert(Row::kRow.most_fds <= 1);
+  static_assert(Row::kRow.most_fds <= 2);
+  const auto fd = [&received](std::size_t i) {
+    const std::size_t count = received.datagram.fds.size();
+    return i < count ? received.take_fd(i, count) : platform::Fd();
+  };
   if constexpr (Row::kRow.most_fds == 0)
     handler(std::move(message));
+  else if constexpr (Row::kRow.most_fds == 1)
+    handler(std::move(message), fd(0));
   else
-    handler(std::move(message),
-            received.datagram.fds.empty() ? platform::Fd() : received.take_fd());
+    handler(std::move(message), fd(0), fd(1));
 }
 
 // Returns the decoders by message number; null for messages that `kBy` does not take.
@@ -39,8 +44,8 @@ constexpr auto make_jump_table() {
 }  // namespace internal
 
 // Decodes a message that `kBy` takes and calls `handler`, which must accept all these types, with
-// it and with the descriptor of a type that may have one (empty if none came). Returns false for
-// other messages. Throws Error(kProtocol) for a wrong body or number of descriptors.
+// it and with the descriptors of a type that may have them (empty if they did not come). Returns
+// false for other messages. Throws Error(kProtocol) for a wrong body or number of descriptors.
 template <TakenBy kBy, typename Handler>
 bool dispatch(Channel::Received& received, Handler&& handler) {
   static constexpr auto kTable = internal::make_jump_table<kBy, std::remove_reference_t<Handler>>();

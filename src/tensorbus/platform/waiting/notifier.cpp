@@ -44,4 +44,9 @@ bool is_notifier_sender(int fd) noexcept {
   return socket_option(fd, SO_DOMAIN) == AF_UNIX && socket_option(fd, SO_TYPE) == SOCK_STREAM;
 }
 
+void require_notifier(const Fd& notifier) {
+  if (!is_notifier_sender(notifier.get()))
+    throw Error(Code::kProtocol, "notifier: expected a Unix stream socket, got something else");
+}
+
 }  // namespace tensorbus::platform

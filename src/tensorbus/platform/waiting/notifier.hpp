@@ -20,5 +20,7 @@ void notify(int sender) noexcept;
 [[nodiscard]] bool drain(int listener) noexcept;
 // Returns true if a descriptor from a peer is safe to write to.
 bool is_notifier_sender(int fd) noexcept;
+// Throws Error(kProtocol) unless it is.
+void require_notifier(const Fd& notifier);
 
 }  // namespace tensorbus::platform
