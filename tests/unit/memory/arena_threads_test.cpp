@@ -53,6 +53,49 @@ TEST(ArenaThreads, never_share_a_block_that_one_of_them_has) {
   EXPECT_EQ(arena->stats().used_bytes, 0U);
 }
 
+TEST(ArenaThreads, that_wait_for_room_get_it_when_a_block_is_freed) {
+  const auto arena = arena_that_trims();
+  for (int round = 0; round < 200; ++round) {
+    BlockRef all = arena->allocate(8 * kOneMiB);
+    RoomWait room(*arena);
+    EXPECT_THROW(room.attempt([&] { (void)arena->allocate(1); }), ArenaFull);
+    std::jthread other([&] { all = {}; });
+    while (!room.freed()) (void)room.sleep(std::chrono::hours(1));
+    EXPECT_TRUE(arena->allocate(8 * kOneMiB));
+  }
+}
+
+TEST(ArenaThreads, are_not_woken_for_room_by_an_attempt_that_is_undone) {
+  const auto arena = arena_that_trims();
+  const BlockRef most = arena->allocate(7 * kOneMiB);
+  RoomWait room(*arena);
+  const auto two_blocks = [&] {
+    const BlockRef first = arena->allocate(kOneMiB);
+    (void)arena->allocate(kOneMiB);
+  };
+  EXPECT_THROW(room.attempt(two_blocks), ArenaFull);
+  EXPECT_FALSE(room.freed());
+  EXPECT_TRUE(arena->allocate(kOneMiB));
+  EXPECT_TRUE(room.freed());
+}
+
+TEST(ArenaThreads, do_not_wait_for_room_where_nothing_can_be_freed) {
+  const auto arena = arena_that_trims();
+  const auto waits = [&](std::size_t bytes) {
+    try {
+      (void)arena->allocate(bytes);
+    } catch (const ArenaFull&) {
+      return true;
+    } catch (const Error&) {
+    }
+    return false;
+  };
+  EXPECT_FALSE(waits(9 * kOneMiB));
+  const BlockRef one = arena->allocate(1);
+  EXPECT_FALSE(waits(9 * kOneMiB));
+  EXPECT_TRUE(waits(8 * kOneMiB));
+}
+
 TEST(ArenaThreads, may_let_go_of_one_block_at_the_same_time) {
   const auto arena = arena_that_trims();
   for (int round = 0; round < 100; ++round) {

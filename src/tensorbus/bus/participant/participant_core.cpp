@@ -232,6 +232,45 @@ memory::BlockRef ParticipantCore::allocate(const Device& device, std::size_t byt
   return take_back_first([&] { return device_memory().allocate(gpu, bytes, most); });
 }
 
+Outcome ParticipantCore::when_there_is_room(const platform::StopCondition& stop,
+                                            const std::function<void()>& allocate) {
+  try {
+    allocate();
+    return Outcome::kDone;
+  } catch (const memory::ArenaFull&) {
+    if (stop.timeout().count() <= 0) throw;
+  }
+  memory::RoomWait room(arena());
+  while (true) {
+    try {
+      room.attempt(allocate);
+      return Outcome::kDone;
+    } catch (const memory::ArenaFull&) {
+      const Outcome outcome = wait_until_freed(room, stop);
+      if (outcome == Outcome::kTimedOut) throw;
+      if (outcome != Outcome::kDone) return outcome;
+    }
+  }
+}
+
+// Returns kDone when another attempt may succeed: after memory was freed, and now and then without
+// a reason. For returned leases on links that are not reliable wake nobody, and another thread's
+// attempt may have taken the room for a moment.
+Outcome ParticipantCore::wait_until_freed(memory::RoomWait& room,
+                                          const platform::StopCondition& stop) {
+  bool slept = false;
+  return stop.wait(
+      [&] {
+        for (const auto& publisher : publishers_.living()) publisher->drain();
+        return room.freed() || slept;
+      },
+      [&](std::chrono::nanoseconds most) {
+        const platform::FutexWait outcome = room.sleep(most);
+        slept = outcome == platform::FutexWait::kTimedOut;
+        return outcome;
+      });
+}
+
 // Joins every subscriber with every publisher of its topic that it has not joined yet. On a
 // resource limit the event loop retries.
 void ParticipantCore::scan() {

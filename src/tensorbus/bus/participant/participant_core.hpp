@@ -76,6 +76,11 @@ class ParticipantCore {
   memory::BlockRef allocate(std::size_t bytes, memory::PoolId pool);
   // Returns a block on a GPU. Does the same.
   memory::BlockRef allocate(const Device& device, std::size_t bytes, memory::Grant most);
+  // Calls `allocate`, which allocates from the arena, and again whenever memory was freed while the
+  // arena is full. Returns kDone, or kInterrupted. Throws what `allocate` throws, which is
+  // ArenaFull when the time is over.
+  Outcome when_there_is_room(const platform::StopCondition& stop,
+                             const std::function<void()>& allocate);
 
  private:
   // On the event loop, but for claim_for() and stage_for().
@@ -95,6 +100,7 @@ class ParticipantCore {
   void tell_retired();
   void look_after_exports();
 
+  Outcome wait_until_freed(memory::RoomWait& room, const platform::StopCondition& stop);
   template <typename Allocate>
   memory::BlockRef take_back_first(Allocate allocate);
 

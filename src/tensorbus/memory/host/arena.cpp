@@ -15,6 +15,8 @@
 namespace tensorbus::memory {
 namespace {
 
+thread_local bool attempts_for_room = false;  // this thread is in RoomWait::attempt()
+
 // Large blocks consist of whole pages. So freeing one gives back all of its memory, and pinning one
 // pins nothing of another.
 std::size_t step_of(std::size_t bytes) {
@@ -126,10 +128,9 @@ FreeExtents::Taken Arena::take_extent(std::size_t bytes, PoolId id) {
     throw;
   }
   give_back(*std::move(taken), id);
-  throw Error(Code::kOutOfMemory,
-              "the kernel has no " + mebibytes(bytes) +
-                  " of shared memory: the memory of this machine, or of a cgroup (memory.max), is "
-                  "used up. Let go of some, or raise the limit");
+  refuse("the kernel has no " + mebibytes(bytes) +
+         " of shared memory: the memory of this machine, or of a cgroup (memory.max), is used up. "
+         "Let go of some, or raise the limit");
 }
 
 void Arena::give_back(FreeExtents::Taken taken, PoolId id) noexcept {
@@ -176,27 +177,52 @@ void Arena::require_room(std::size_t bytes, std::size_t asked) {
   if (reserved_bytes_ + bytes > options_.budget_bytes)
     trim(options_.budget_bytes > bytes ? options_.budget_bytes - bytes : 0);
   if (reserved_bytes_ + bytes > options_.budget_bytes)
-    throw Error(Code::kOutOfMemory,
-                mebibytes(asked) + " asked for, but " + mebibytes(blocks_.bytes()) +
-                    " of the byte budget of " + mebibytes(options_.budget_bytes) + " are in use" +
-                    for_children(inherited_bytes_) +
-                    ": wait for subscribers to let go, or raise budget_bytes (TENSORBUS_BUDGET)");
+    refuse(mebibytes(asked) + " asked for, but " + mebibytes(blocks_.bytes()) +
+           " of the byte budget of " + mebibytes(options_.budget_bytes) + " are in use" +
+           for_children(inherited_bytes_) +
+           ": wait for subscribers to let go, or raise budget_bytes (TENSORBUS_BUDGET)");
   const platform::MemoryRoom room = platform::memory_room();
   if (bytes > room.bytes)
-    throw Error(Code::kOutOfMemory, mebibytes(asked) + " asked for, but " + room.limit +
-                                        " leaves " + mebibytes(room.bytes));
+    refuse(mebibytes(asked) + " asked for, but " + room.limit + " leaves " + mebibytes(room.bytes));
 }
+
+void Arena::refuse(const std::string& why) const {
+  if (blocks_.count() == 0) throw Error(Code::kOutOfMemory, why);
+  throw ArenaFull(why);
+}
+
+void Arena::tell_freed() noexcept {
+  if (waiting_ == 0 || attempts_for_room) return;
+  freed_.store(freed_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  platform::futex_wake_all(freed_);
+}
+
+RoomWait::RoomWait(Arena& arena) noexcept : arena_(arena) {
+  const platform::MutexLock lock(arena_.mutex_);
+  ++arena_.waiting_;
+}
+
+RoomWait::~RoomWait() {
+  const platform::MutexLock lock(arena_.mutex_);
+  --arena_.waiting_;
+}
+
+RoomWait::Attempt::Attempt() noexcept { attempts_for_room = true; }
+
+RoomWait::Attempt::~Attempt() { attempts_for_room = false; }
 
 bool Arena::free(Block& block) noexcept {
   const platform::MutexLock lock(mutex_);
   if (keep_for_children(block)) return false;
   if (closed_ || is_of_closed_pool(block)) {  // nothing will be allocated there any more
     give_back(blocks_.remove(block), block.pool());
+    tell_freed();
     return true;
   }
   if (blocks_.all_rest()) end_rest();
   blocks_.rest(block);
   keep_warm_limit();
+  tell_freed();
   return false;
 }
 
@@ -301,6 +327,7 @@ void Arena::unpin(SegmentId segment, Range part) noexcept {
   pinned_bytes_ -= part.bytes();
   retire_if_empty(segment);
   keep_warm_limit();
+  tell_freed();
 }
 
 // Removes a segment if nothing of it is in use or warm; the last segment of a pool stays. In a

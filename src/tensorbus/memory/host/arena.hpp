@@ -1,11 +1,14 @@
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <tensorbus/stats.hpp>
 #include <vector>
 
@@ -15,7 +18,9 @@
 #include "tensorbus/memory/host/segment.hpp"
 #include "tensorbus/memory/living_blocks.hpp"
 #include "tensorbus/memory/shared_segment.hpp"
+#include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/mutex.hpp"
+#include "tensorbus/platform/waiting/futex.hpp"
 
 namespace tensorbus::memory {
 
@@ -23,6 +28,13 @@ struct ArenaOptions {
   std::size_t segment_bytes = std::size_t{64} << 20;  // a larger tensor gets a larger segment
   std::size_t budget_bytes = 0;                       // 0: three quarters of the machine's memory
   std::size_t warm_bytes = std::size_t{256} << 20;    // free memory kept for reuse
+};
+
+// The Error(kOutOfMemory) of allocate() while blocks are in use: there may be room when some of
+// them are freed.
+class ArenaFull : public Error {
+ public:
+  explicit ArenaFull(const std::string& message) : Error(Code::kOutOfMemory, message) {}
 };
 
 // A participant's host memory: sealed segments, divided into blocks. All records are private memory
@@ -43,7 +55,7 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
   static std::shared_ptr<Arena> create(const ArenaOptions& options);
 
   // Returns a block of at least `bytes`, aligned to kBlockAlignment, from a pool. Throws
-  // Error(kOutOfMemory) that names the limit.
+  // Error(kOutOfMemory) that names the limit; ArenaFull if there may be room later.
   BlockRef allocate(std::size_t bytes, PoolId pool = Grant::kRead);
 
   // Makes a pool for one user. After it was closed (once), allocate() throws Error(kClosed) for it,
@@ -83,6 +95,7 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
   ArenaUse stats() const;
 
  private:
+  friend class RoomWait;
   explicit Arena(const ArenaOptions& options);
 
   struct Pool {
@@ -107,6 +120,8 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
   void trim(std::size_t reserved_target) noexcept TB_REQUIRES(mutex_);
   void trim(const FreeExtents& free, std::size_t reserved_target) noexcept TB_REQUIRES(mutex_);
   void retire_if_empty(SegmentId segment) noexcept TB_REQUIRES(mutex_);
+  void tell_freed() noexcept TB_REQUIRES(mutex_);
+  [[noreturn]] void refuse(const std::string& why) const TB_REQUIRES(mutex_);
   Range unpinned_end(SegmentId segment, Range range) const noexcept TB_REQUIRES(mutex_);
 
   const ArenaOptions options_;
@@ -126,6 +141,42 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
   std::size_t pinned_bytes_ TB_GUARDED_BY(mutex_) = 0;
   std::size_t inherited_bytes_ TB_GUARDED_BY(mutex_) = 0;
   bool closed_ TB_GUARDED_BY(mutex_) = false;
+  std::uint32_t waiting_ TB_GUARDED_BY(mutex_) = 0;  // RoomWaits
+  // How often memory was freed while somebody waited. Written under mutex_. Relaxed: it only says
+  // that another attempt, under mutex_, is worth it.
+  std::atomic<std::uint32_t> freed_{0};
+};
+
+// The wait of one thread until an arena has room. It misses nothing that is freed while it exists.
+class RoomWait {
+ public:
+  explicit RoomWait(Arena& arena) noexcept;
+  ~RoomWait();
+  RoomWait(const RoomWait&) = delete;
+  RoomWait& operator=(const RoomWait&) = delete;
+
+  // Calls `allocate`, which throws ArenaFull if there is no room. What the call frees itself, as it
+  // undoes what it did before it failed, is no reason for another attempt of any thread.
+  template <typename Allocate>
+  void attempt(const Allocate& allocate) {
+    seen_ = arena_.freed_.load(std::memory_order_relaxed);
+    const Attempt attempt;
+    allocate();
+  }
+  // Returns true if memory was freed since the last attempt began.
+  bool freed() const noexcept { return arena_.freed_.load(std::memory_order_relaxed) != seen_; }
+  // Sleeps until freed(), for at most `most`. May return without a reason.
+  platform::FutexWait sleep(std::chrono::nanoseconds most) noexcept {
+    return platform::futex_wait(arena_.freed_, seen_, most);
+  }
+
+ private:
+  struct Attempt {
+    Attempt() noexcept;
+    ~Attempt();
+  };
+  Arena& arena_;
+  std::uint32_t seen_ = 0;
 };
 
 }  // namespace tensorbus::memory
