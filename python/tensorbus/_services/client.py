@@ -146,7 +146,7 @@ class Client(Closing):
         self._closed = True
         self._finder.close()
         while self._replies:
-            self._replies.pop().queue.close()
+            self._replies.pop().queue._discard()
 
     def _deadline(self, timeout: float | None) -> float:
         return _deadline(self._timeout if timeout is None else seconds("timeout", timeout))
@@ -188,4 +188,4 @@ class _Answer:
             self._replies.taken += 1
             self._idle.append(self._replies)
         else:
-            self._replies.queue.close()
+            self._replies.queue._discard()

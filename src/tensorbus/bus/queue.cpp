@@ -365,7 +365,7 @@ Queue::Remaining Queue::shutdown(bool immediate, const GiveUp& give_up) {
   const State& state = *state_;
   return platform::with_memory_errors([&] {
     const link::Reply told = state.client().shut_down(immediate, give_up);
-    return Remaining{told.first, told.second};
+    return Remaining{told.first, told.second, told.third != 0};
   });
 }
 

@@ -71,10 +71,11 @@ class TENSORBUS_API Queue {
   Pending start_join();
 
   Outcome join(const platform::StopCondition& stop = kForever);
-  // After shutdown(): how many items wait, and how many other processes have asked for items.
+  // After shutdown(): how many items wait, and which processes that live have asked for items.
   struct Remaining {
     std::uint64_t items = 0;
-    std::uint64_t getters = 0;
+    std::uint64_t others = 0;  // so many other ones
+    bool asked_here = false;
   };
   Remaining shutdown(bool immediate = false, const GiveUp& give_up = {});
   Outcome drain(const platform::StopCondition& stop = kForever);

@@ -299,7 +299,8 @@ void bind_endpoints(nb::module_& module) {
       .value("TIMED_OUT", Outcome::kTimedOut)
       .value("INTERRUPTED", Outcome::kInterrupted)
       .value("CLOSED", Outcome::kClosed)
-      .value("HOLD_LIMIT", Outcome::kHoldLimit);
+      .value("HOLD_LIMIT", Outcome::kHoldLimit)
+      .value("SHUT_DOWN", Outcome::kShutDown);
   nb::enum_<Access>(module, "Access", "What a subscriber may do with what it receives.")
       .value("READ", Access::kRead)
       .value("PRIVATE", Access::kPrivate)

@@ -152,7 +152,8 @@ void QueueHost::on_call(const Client& from, const link::QueueCall& asked) {
       queue.table.shut_down(port, asked.number != 0);
       return from->tell({.request = asked.request,
                          .first = queue.table.items(),
-                         .second = queue.table.getters_besides(from)});
+                         .second = queue.table.getters_besides(from),
+                         .third = queue.table.has_asked(from) ? 1U : 0U});
     case link::QueueVerb::kDrain:
       return queue.table.drain(port, {from, asked.request});
   }

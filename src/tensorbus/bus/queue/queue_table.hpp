@@ -61,6 +61,7 @@ class QueueTable {
   std::size_t getters_besides(const Client& client) const {
     return clients_.size() - clients_.count(client);
   }
+  bool has_asked(const Client& client) const { return clients_.contains(client); }
 
   // Records a PUT; put() or not_put() follows when its item has come, or cannot come. Returns false
   // if the queue is shut down: nothing follows.

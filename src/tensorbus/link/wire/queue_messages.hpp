@@ -68,7 +68,7 @@ struct Reply {
   std::uint32_t request = 0;
   std::uint32_t refused = 0;  // 0, or one of these
   // For kOpen: maxsize, flags, key, max_bytes. For kState: items, unfinished, lost, bytes. For
-  // kShutDown: items, and how many other clients get.
+  // kShutDown: items, how many other clients have asked for some, and whether this one has.
   std::uint64_t first = 0;
   std::uint64_t second = 0;
   std::uint64_t third = 0;
