@@ -50,8 +50,8 @@ class Queue(Closing):
 
     It works like `queue.Queue`, with the same exceptions, and across processes: hand it to a child
     (fork or spawn), send it (it pickles), or open it by name. It lives in the process that made it:
-    when that ends or closes it, all others get `Closed`. The end of a `with` block shuts it down and
-    waits for other processes to take what waits; see `close`.
+    when that ends or closes it, all others get `Closed`. The end of a `with` block shuts it down
+    and waits for other processes to take what waits; see `close`.
 
     Args:
         maxsize: how many items may wait; 0 for no limit.
@@ -213,8 +213,8 @@ class Queue(Closing):
 
         Args:
             item: any object that can be pickled.
-            block, timeout: as the standard library's queues have them. With a `timeout` it also waits
-                for memory, if the budget is used up by what others still read.
+            block, timeout: as the standard library's queues have them. With a `timeout` it also
+                waits for memory, if the budget is used up by what others still read.
             stream: see `tensorbus.Publisher.publish`.
 
         Raises:
@@ -375,9 +375,9 @@ class Queue(Closing):
     def shutdown(self, immediate: bool = False) -> None:
         """Says, in any process: no more items. As `queue.Queue.shutdown` of Python 3.13.
 
-        From now on `put` raises `ShutDown`, and `get` does so when no item is left; who waits in one
-        of them is woken. `for item in queue` ends then. With `redeliver` a getter is told that
-        nothing is left when the items of all other processes are done.
+        From now on `put` raises `ShutDown`, and `get` does so when no item is left; calls that wait
+        are woken, in every process. `for item in queue` ends then. With `redeliver` a getter is
+        told that nothing is left when the items of all other processes are done.
 
         Args:
             immediate: drops what waits; these items count as done.

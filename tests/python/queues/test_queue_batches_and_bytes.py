@@ -134,7 +134,9 @@ assert refused(timeout=0.1) and refused(block=False)
 assert queue.qsize() == count
 """
 
-READER_FREES = BUDGET + """
+READER_FREES = (
+    BUDGET
+    + """
 threading.Timer(0.2, queue.get).start()
 began = time.monotonic()
 queue.put(item(), timeout=30)
@@ -147,8 +149,11 @@ else:
     raise AssertionError
 assert queue.qsize() == count
 """
+)
 
-MANY_PUTTERS = BUDGET + """
+MANY_PUTTERS = (
+    BUDGET
+    + """
 got = []
 def put_many(number):
     for _ in range(40):
@@ -159,8 +164,11 @@ for _ in range(count + 120): queue.get(timeout=30)
 for thread in threads: thread.join()
 assert queue.qsize() == 0
 """
+)
 
-CONTROL_C = BUDGET + """
+CONTROL_C = (
+    BUDGET
+    + """
 import signal
 threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
 began = time.monotonic()
@@ -172,6 +180,7 @@ except KeyboardInterrupt:
 else:
     raise AssertionError
 """
+)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -225,7 +226,7 @@ def test_items_that_are_dropped_are_counted_in_a_warning(
         jobs.close()
     with tb.Queue() as alone:
         alone.put(1)
-    with pytest.raises(RuntimeError), tb.Queue(name="fails") as failing:
+    with suppress(RuntimeError), tb.Queue(name="fails") as failing:
         failing.put(1)
         raise RuntimeError
     warnings = [(one.name, one.levelno) for one in caplog.records]
@@ -279,9 +280,8 @@ def test_the_second_queue_of_a_name_is_told_of_the_first_ones_process(
     assert tb.Queue.open("taken", timeout=10).qsize() == 0  # it is still the first one
     maker.kill()
     maker.wait()
-    with tb.Queue(name="taken"):
-        with pytest.raises(tb.InvalidArgument, match=str(os.getpid())):
-            tb.Queue(name="taken")
+    with tb.Queue(name="taken"), pytest.raises(tb.InvalidArgument, match=str(os.getpid())):
+        tb.Queue(name="taken")
     tb.Queue(name="taken").close()
 
 
@@ -307,8 +307,6 @@ def test_of_processes_that_make_a_name_at_once_one_has_it() -> None:
             for each in makers:
                 each.join(30)
             assert found == ["made", "told", "told", "told"]
-
-
 
 
 def test_what_waits_outlives_its_producer_but_not_the_maker_of_the_queue() -> None:
