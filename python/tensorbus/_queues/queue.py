@@ -416,8 +416,9 @@ class Queue(Closing):
         limit = seconds("timeout", timeout)
         if self._is_maker() and limit != 0:
             try:
-                self._core.shutdown(False)
-                self._core.drain(limit)
+                with suppress(Error):  # it is closed already
+                    self._core.shutdown(False)
+                    self._core.drain(limit)
             finally:
                 self._end()
         else:
@@ -427,7 +428,8 @@ class Queue(Closing):
         with suppress(Forked):  # a child that leaves its parent's block leaves it to the parent
             try:
                 if kind is None and self._is_maker():
-                    self._wait_for_takers()
+                    with suppress(Error):  # it is closed already
+                        self._wait_for_takers()
             finally:
                 self._end()
 
