@@ -175,8 +175,6 @@ class QueueTable {
   template <typename Port>
   void shut_down(Port& port, bool immediate) {
     if (end_ != End::kAtOnce) end_ = immediate ? End::kAtOnce : End::kDrained;
-    for (auto* refused : {&putters_, &arriving_})
-      for (; !refused->empty(); refused->pop_front()) port.shut_down(refused->front().from);
     settle(port);
   }
 
@@ -336,6 +334,7 @@ class QueueTable {
   void settle(Port& port) {
     try {
       if (end_ == End::kAtOnce) drop_waiting();
+      if (is_shut_down()) refuse_puts(port);
       while (!putters_.empty() && has_room_for(putters_.front())) admit(port);
       while (!getters_.empty() && !waiting_.empty()) deal(port);
       for (; unfinished_ == 0 && !joiners_.empty(); joiners_.pop_front())
@@ -355,6 +354,12 @@ class QueueTable {
       tell(*from);
       waiting.erase(from);
     }
+  }
+
+  template <typename Port>
+  void refuse_puts(Port& port) {
+    for (auto* refused : {&putters_, &arriving_})
+      for (; !refused->empty(); refused->pop_front()) port.shut_down(refused->front().from);
   }
 
   void drop_waiting() noexcept {
