@@ -86,7 +86,7 @@ inline void say_queue(PeerTalk& talk, const HostedOnce& hosted, Input& input) {
     case 5:
       return talk.say(link::Cancel{request}, input);
     default: {
-      link::Reply told{.request = request, .timed_out = input.below(2)};
+      link::Reply told{.request = request, .refused = input.below(3)};
       told.first = input.number();
       return talk.say(told, input);
     }

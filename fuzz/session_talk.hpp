@@ -164,7 +164,9 @@ struct SenseOfSession {
   void operator()(const link::Put& put) const {
     check(put.request != 0 && put.lent.inline_bytes.size() <= link::kInlineBytes);
   }
-  void operator()(const link::Reply& reply) const { check(reply.timed_out <= 1); }
+  void operator()(const link::Reply& reply) const {
+    check(reply.refused <= link::Reply::kShutDown);
+  }
   void operator()(const link::Attach& attach) const { check(attach.request != 0); }
   void operator()(const link::HandOver& hand_over) const { check(hand_over.request != 0); }
   void operator()(const link::Get& get) const { check(get.request != 0); }

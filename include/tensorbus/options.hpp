@@ -111,6 +111,8 @@ struct QueueOptions {
   // copied into memory that allows this.
   bool shared = false;
   std::string name{};  // by which other processes find it; empty: only its address
+  // Bytes of tensors and fields of the items that may wait; 0: no limit.
+  std::uint64_t max_bytes = 0;
 };
 
 // How long tensors are shared, and what other processes may do with them.

@@ -15,6 +15,7 @@ enum class Outcome {
   kInterrupted,  // a signal handler ran, or GiveUp returned true; call again to go on
   kClosed,
   kHoldLimit,  // this subscriber holds max_held samples, and more are waiting
+  kShutDown,   // the queue was shut down: it takes no items, and has none left
 };
 
 // A waiting call calls it at least ten times a second; true ends the call with kInterrupted.

@@ -31,6 +31,7 @@ class Queue {
   using Timeout = std::chrono::nanoseconds;
   static constexpr Timeout kForever = Timeout::max();
 
+  // Throws Error(kInvalidArgument) if another queue of this name is there; it names its process.
   explicit Queue(const QueueOptions& options = {},
                  const Participant& participant = Participant::shared());
   // Opens a queue by its address, or by its name, for which it waits. Throws Error(kClosed) if its
@@ -51,11 +52,12 @@ class Queue {
   // Returns true if the queue lives in this participant.
   bool made_here() const { return tb_queue_made_here(queue()) != 0; }
 
-  // Puts an item. Returns kDone, kTimedOut or kInterrupted (there was no room; nothing was put), or
-  // kClosed. Throws Error(kOutOfMemory), and Error(kTimeout) if the queue's process does not say
-  // whether it has the item.
+  // Puts an item. Returns kDone, kTimedOut or kInterrupted (there was no room; nothing was put),
+  // kShutDown or kClosed. With a timeout other than kForever it also waits for memory that others
+  // release. Throws Error(kOutOfMemory), Error(kInvalidArgument) for an item larger than max_bytes,
+  // and Error(kTimeout) if the queue's process does not say whether it has the item.
   Outcome put(const Message& item, Timeout timeout = kForever, const GiveUp& give_up = {});
-  // Gets an item. Returns kDone, kTimedOut, kInterrupted or kClosed.
+  // Gets an item. Returns kDone, kTimedOut, kInterrupted, kShutDown or kClosed.
   Outcome get(Sample& item, Timeout timeout = kForever, const GiveUp& give_up = {});
 
   // The same for event loops: a request that has finished when its descriptor is readable. If it is
@@ -92,7 +94,17 @@ class Queue {
   Outcome join(Timeout timeout = kForever, const GiveUp& give_up = {});
   // Throws Error(kClosed).
   QueueStats stats(const GiveUp& give_up = {}) const;
-  // Closes the queue for all processes; waiting items are dropped.
+  // Shuts the queue down for all processes: from now on put() returns kShutDown, and so does get()
+  // when no item is left. `immediate`: waiting items are dropped, and count as done. Throws
+  // Error(kClosed), Error(kTimeout).
+  //
+  //   jobs.shutdown();
+  //   jobs.drain(std::chrono::seconds(10));  // the consumers get what waits
+  void shutdown(bool immediate = false, const GiveUp& give_up = {});
+  // Waits until no item waits, so that closing the queue drops none. With `redeliver` the items
+  // that others have got must be done, too. Returns kDone, kTimedOut, kInterrupted or kClosed.
+  Outcome drain(Timeout timeout = kForever, const GiveUp& give_up = {});
+  // Closes the queue for all processes; waiting items are dropped: see drain().
   void close(const GiveUp& give_up = {});
 
  private:
@@ -111,6 +123,7 @@ inline tb_queue_options described(const QueueOptions& options) {
   given.redeliver = options.redeliver ? 1 : 0;
   given.shared = options.shared ? 1 : 0;
   given.name = c_text_or_null(options.name, "the name");
+  given.max_bytes = options.max_bytes;
   return given;
 }
 
@@ -147,7 +160,8 @@ inline QueueOptions Queue::options() const {
   return {.maxsize = options.maxsize,
           .redeliver = options.redeliver != 0,
           .shared = options.shared != 0,
-          .name = options.name};
+          .name = options.name,
+          .max_bytes = options.max_bytes};
 }
 
 inline Outcome Queue::put(const Message& item, Timeout timeout, const GiveUp& give_up) {
@@ -204,7 +218,17 @@ inline QueueStats Queue::stats(const GiveUp& give_up) const {
   internal::Asked asked(give_up);
   tb_queue_stats stats = TB_QUEUE_STATS_INIT;
   internal::require_done(asked.ended(tb_queue_get_stats(queue(), asked.get(), &stats)));
-  return {stats.items, stats.unfinished, stats.lost};
+  return {stats.items, stats.unfinished, stats.lost, stats.bytes};
+}
+
+inline void Queue::shutdown(bool immediate, const GiveUp& give_up) {
+  internal::Asked asked(give_up);
+  internal::require_done(asked.ended(tb_queue_shutdown(queue(), immediate ? 1 : 0, asked.get())));
+}
+
+inline Outcome Queue::drain(Timeout timeout, const GiveUp& give_up) {
+  internal::Asked asked(give_up);
+  return internal::outcome_of(asked.ended(tb_queue_drain(queue(), timeout.count(), asked.get())));
 }
 
 inline void Queue::close(const GiveUp& give_up) {

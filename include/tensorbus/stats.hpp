@@ -55,6 +55,7 @@ struct QueueStats {
   std::uint64_t items = 0;       // that wait
   std::uint64_t unfinished = 0;  // put, and not done
   std::uint64_t lost = 0;        // got by processes that died
+  std::uint64_t bytes = 0;       // of the items that wait
 };
 
 // How much of its shared memory a participant uses.

@@ -268,6 +268,8 @@ class Outcome(enum.Enum):
 
     HOLD_LIMIT = 4
 
+    SHUT_DOWN = 5
+
 class Access(enum.Enum):
     """What a subscriber may do with what it receives."""
 
@@ -419,7 +421,7 @@ class Pending:
 class Queue:
     """Items from any process to any other."""
 
-    def __init__(self, *, maxsize: int, redeliver: bool, shared: bool, name: str, participant: Participant) -> None: ...
+    def __init__(self, *, maxsize: int, redeliver: bool, shared: bool, name: str, max_bytes: int, participant: Participant) -> None: ...
 
     @staticmethod
     def open(address_or_name: str, timeout: float | None, participant: Participant) -> Queue: ...
@@ -443,6 +445,9 @@ class Queue:
     def maxsize(self) -> int: ...
 
     @property
+    def max_bytes(self) -> int: ...
+
+    @property
     def redeliver(self) -> bool: ...
 
     @property
@@ -458,6 +463,8 @@ class Queue:
 
     def get(self, timeout: float | None) -> Sample | Outcome: ...
 
+    def get_many(self, max_count: int, timeout: float | None) -> list[Sample] | Outcome: ...
+
     def start_put(self, outgoing: Outgoing, fields: bytes) -> Pending: ...
 
     def start_get(self) -> Pending: ...
@@ -467,6 +474,13 @@ class Queue:
     def task_done(self) -> None: ...
 
     def join(self, timeout: float | None) -> Outcome: ...
+
+    def shutdown(self, immediate: bool) -> tuple[int, int, bool]:
+        """
+        The items that wait, how many other processes have asked for items, and if this one has.
+        """
+
+    def drain(self, timeout: float | None) -> Outcome: ...
 
     @property
     def stats(self) -> dict[str, int]: ...

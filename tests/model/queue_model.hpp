@@ -51,6 +51,7 @@ class QueueModel {
         die(state, c);
       }
       for (std::size_t i = 0; i < state.arriving.size(); ++i) leases_arrive(state, i);
+      shut_down(state);
       if (!moved_) at_rest(state);
     }
     return violation_;
@@ -78,7 +79,19 @@ class QueueModel {
       getter.item = to_int8(item);
       getter.number = to_int8(number);
     }
-    void done(const Request& to) { answer(to, Answered::kIn); }
+    void done(const Request& to) {
+      model.expect(!state.table.is_shut_down(), "an item is put after the end");
+      answer(to, Answered::kIn);
+    }
+    void shut_down(const Request& to) {
+      if (model.is_producer(to.client)) return answer(to, Answered::kNotIn);
+      model.expect(!QueueTableState::may_come(state.table, to.client),
+                   "a getter is told that nothing is left, and something is");
+      ModelClient& getter = client(to);
+      if (getter.at != ClientAt::kAsked || getter.asked != to_int8(to.number)) return;
+      forget_offer(getter);
+      getter.asked = to_int8(model.sizes_.gets);  // it asks for nothing more
+    }
     void timed_out(const Request& to) {
       if (model.is_producer(to.client)) answer(to, Answered::kNotIn);
     }
@@ -224,10 +237,12 @@ class QueueModel {
     const ClientRequest<int> from{c, static_cast<std::uint32_t>(heard.request)};
     switch (heard.say) {
       case Say::kPut:
-        s.table.arrive(from, true);
-        s.arriving.emplace_back(from, heard.item);
+        if (s.table.arrive(port, from, true)) s.arriving.emplace_back(from, heard.item);
         return;
       case Say::kGet:
+        if (mistake_ == QueueMistake::kOverTooEarly && s.table.is_shut_down() &&
+            !QueueTableState::any_waits(s.table))
+          return port.shut_down(from);
         return s.table.get(port, from, true);
       case Say::kTake:
         s.table.take(port, from);
@@ -262,7 +277,7 @@ class QueueModel {
     if (offered == -1 || s.table.items() != before) return;
     for (int item = 0; item < item_count_; ++item) {
       if (QueueTableState::times_waiting(s.table, item) == 0) continue;
-      s.table.arrive(request, true);
+      s.table.arrive(port, request, true);
       s.table.put(port, request, item);
       return;
     }
@@ -276,6 +291,15 @@ class QueueModel {
     settled(std::move(s));
   }
 
+  void shut_down(const QueueState& from) {
+    if (sizes_.shut_down == ShutDown::kNever || from.table.is_shut_down()) return;
+    QueueState s = from;
+    Port port{s, *this};
+    s.table.shut_down(
+        port, sizes_.shut_down == ShutDown::kDrops || mistake_ == QueueMistake::kShutDownDrops);
+    settled(std::move(s));
+  }
+
   void settled(QueueState s) {
     if (mistake_ == QueueMistake::kOfferIsInHand)
       for (int c = producers_; c < clients(); ++c)
@@ -285,6 +309,7 @@ class QueueModel {
         }
     expect(!QueueTableState::somebody_waits_for_what_is_there(s.table),
            "somebody waits for what is there");
+    expect(!QueueTableState::somebody_waits_in_vain(s.table), "somebody waits in vain");
     expect(QueueTableState::all(s.table) == s.table.unfinished(), "unfinished is another number");
     enter(std::move(s));
   }
@@ -357,10 +382,12 @@ class QueueModel {
         expect(waiting <= 1, "an item is in the queue twice");
         const bool is_there = waiting == 1 || item.holder != -1;
         expect(!is_there || item.put != Answered::kNotIn, "an item is there that was not put");
-        expect(is_there || item.put != Answered::kIn, "an item is lost that nobody got");
+        const bool dropped = sizes_.shut_down == ShutDown::kDrops && s.table.is_shut_down();
+        expect(!dropped || waiting == 0, "an item waits in a queue that drops all");
+        expect(is_there || dropped || item.put != Answered::kIn, "an item is lost that nobody got");
         if (item.holder == -1) continue;
         const bool holder_lives = lives(s.clients[static_cast<std::size_t>(item.holder)]);
-        if (sizes_.redeliver)
+        if (sizes_.redeliver && !dropped)
           expect((waiting == 1) == (!holder_lives && !item.done), "an item did not come back once");
         else
           expect(waiting == 0, "an item came back that had been delivered");

@@ -12,14 +12,17 @@
 
 namespace tensorbus::bus::testing {
 
+enum class ShutDown : std::uint8_t { kNever, kDrains, kDrops };
+
 struct QueueSizes {
   std::vector<std::vector<int>> puts;  // of each producer, the items in its order
   int getters = 2;
   int gets = 2;  // of each getter
   int maxsize = 0;
   bool redeliver = false;
-  int deaths = 1;           // of any clients, at most
-  bool items_rest = false;  // as soon as they are refused
+  int deaths = 1;                         // of any clients, at most
+  bool items_rest = false;                // as soon as they are refused
+  ShutDown shut_down = ShutDown::kNever;  // at any time, once
 };
 
 // Mistakes that the model must find, or it proves nothing.
@@ -34,6 +37,8 @@ enum class QueueMistake {
   kReturnsTwice,         // an offer that is cancelled goes back, and is put once more
   kGetBeforeTake,        // get() returns before TAKE is in the socket
   kCancelledPutArrives,  // a PUT that is cancelled while its leases are collected is put
+  kShutDownDrops,        // what waits is dropped, though the getters were to have it
+  kOverTooEarly,         // a getter is told that nothing is left while an offer may come back
 };
 
 enum class Say : std::uint8_t { kPut, kGet, kTake, kCancel, kTaskDone };
@@ -119,6 +124,7 @@ struct QueueTableState {
         put(request), put(entry.item), put(entry.number);
       for (const auto& [number, entry] : hands.taken) put(number), put(entry.item);
     }
+    put(table.end_);
     put(table.arriving_.size()), put(table.putters_.size());
     for (const auto& from : table.arriving_) put(from.from.client), put(from.from.number);
     for (const auto& from : table.putters_)
@@ -127,7 +133,22 @@ struct QueueTableState {
   }
   static bool somebody_waits_for_what_is_there(const Table& table) {
     return (!table.waiting_.empty() && !table.getters_.empty()) ||
-           (!table.full() && !table.putters_.empty());
+           (!table.putters_.empty() && table.has_room_for(table.putters_.front()));
+  }
+  // What a getter may be told only if nothing can come to it, and must be told then.
+  static bool may_come(const Table& table, int client) {
+    if (!table.waiting_.empty()) return true;
+    if (table.end_ == Table::End::kAtOnce) return false;
+    for (const auto& [other, hands] : table.clients_)
+      if (!hands.offered.empty() || (table.redeliver_ && other != client && !hands.taken.empty()))
+        return true;
+    return false;
+  }
+  static bool somebody_waits_in_vain(const Table& table) {
+    if (!table.is_shut_down()) return false;
+    for (const auto& from : table.getters_)
+      if (!may_come(table, from.client)) return true;
+    return !table.putters_.empty() || !table.arriving_.empty();
   }
   static std::size_t all(const Table& table) {
     std::size_t count = table.waiting_.size();
@@ -140,6 +161,7 @@ struct QueueTableState {
     for (const auto& [number, entry] : table.waiting_) times += entry.item == item ? 1 : 0;
     return times;
   }
+  static bool any_waits(const Table& table) { return !table.waiting_.empty(); }
   static bool has_offers(const Table& table) { return table.offered_ != 0; }
   // Every offer, as a request of the client that has it.
   static std::vector<ClientRequest<int>> offers(const Table& table, int client) {

@@ -11,7 +11,8 @@ namespace tensorbus::bus::testing {
 // NOLINTNEXTLINE(readability-identifier-naming): GoogleTest calls it
 void PrintTo(const QueueSizes& sizes, std::ostream* to) {
   *to << sizes.getters << " getters, " << sizes.gets << " gets, maxsize " << sizes.maxsize
-      << (sizes.redeliver ? ", redeliver, " : ", ") << sizes.deaths << " deaths";
+      << (sizes.redeliver ? ", redeliver, " : ", ") << sizes.deaths << " deaths"
+      << (sizes.shut_down == ShutDown::kNever ? "" : ", shut down");
 }
 
 namespace {
@@ -31,10 +32,16 @@ TEST_P(EveryOrder, of_messages_and_deaths_accounts_for_every_item) {
 const std::vector<std::vector<int>> kTwo{{0}, {1}};
 const std::vector<std::vector<int>> kThree{{0, 2}, {1}};
 
+constexpr auto kDrains = [](bool redeliver) {
+  return QueueSizes{kTwo, 2, 2, 1, redeliver, 1, false, ShutDown::kDrains};
+};
+const QueueSizes kDrops{{{0, 1}}, 2, 2, 0, true, 1, false, ShutDown::kDrops};
+
 INSTANTIATE_TEST_SUITE_P(OfAQueue, EveryOrder,
                          ::testing::Values(QueueSizes{kTwo, 2, 2, 1, false, 1},
                                            QueueSizes{kTwo, 2, 2, 1, true, 1},
-                                           QueueSizes{{{0, 1}}, 2, 2, 0, true, 2, true}));
+                                           QueueSizes{{{0, 1}}, 2, 2, 0, true, 2, true},
+                                           kDrains(false), kDrains(true), kDrops));
 
 // These take minutes: scripts/deep models runs them.
 INSTANTIATE_TEST_SUITE_P(DISABLED_OfALargerQueue, EveryOrder,
@@ -58,6 +65,12 @@ TEST(QueueModel, finds_each_of_the_mistakes_that_one_could_make) {
               "an item is lost that nobody got");
     EXPECT_EQ(found(QueueMistake::kCancelledPutArrives, redeliver),
               "an item is there that was not put");
+  }
+  for (const bool redeliver : {false, true}) {
+    EXPECT_EQ(QueueModel(kDrains(redeliver), QueueMistake::kShutDownDrops).explore(),
+              "an item is lost that nobody got");
+    EXPECT_EQ(QueueModel(kDrains(redeliver), QueueMistake::kOverTooEarly).explore(),
+              "a getter is told that nothing is left, and something is");
   }
   EXPECT_EQ(found(QueueMistake::kDoneOfAnyItem, true), "an item did not come back once");
   EXPECT_EQ(found(QueueMistake::kDeathBeforeMessages, true), "an item did not come back once");

@@ -26,9 +26,12 @@ typedef struct tb_queue_options {
   int32_t shared;    /* 1: a process that gets an item may write to its tensors; all holders see
                         it */
   const char* name;  /* by which other processes find it; NULL: only its address */
+  uint64_t max_bytes; /* of tensors and fields of the items that may wait; 0: no limit */
 } tb_queue_options;
-#define TB_QUEUE_OPTIONS_INIT {sizeof(tb_queue_options), 0, 0, 0, NULL}
+#define TB_QUEUE_OPTIONS_INIT {sizeof(tb_queue_options), 0, 0, 0, NULL, 0}
 
+/* Makes a queue. Returns TB_ERROR_INVALID_ARGUMENT if another queue of this name is there; the
+ * message names its process. */
 TB_API tb_status tb_queue_create(tb_participant* participant, const tb_queue_options* options,
                                  tb_queue** queue);
 /* Opens a queue by its address, or by its name, for which it waits. Returns TB_ERROR_CLOSED if its
@@ -53,10 +56,13 @@ TB_API tb_status tb_queue_get_options(const tb_queue* queue, tb_queue_options* o
 TB_API int32_t tb_queue_made_here(const tb_queue* queue);
 
 /* Puts an item. Returns TB_TIMED_OUT or TB_INTERRUPTED if there was no room, and nothing was put;
- * TB_CLOSED; TB_ERROR_TIMEOUT if the queue's process does not say whether it has the item. */
+ * TB_SHUT_DOWN; TB_CLOSED; TB_ERROR_TIMEOUT if the queue's process does not say whether it has the
+ * item; TB_ERROR_INVALID_ARGUMENT for an item larger than max_bytes. With a timeout that is not
+ * TB_FOREVER it also waits for memory that others release; else, and after that time,
+ * TB_ERROR_OUT_OF_MEMORY. */
 TB_API tb_status tb_queue_put(tb_queue* queue, const tb_message* item, int64_t timeout_ns,
                               const tb_give_up* give_up);
-/* Gets an item. Returns TB_TIMED_OUT, TB_INTERRUPTED, TB_CLOSED. */
+/* Gets an item. Returns TB_TIMED_OUT, TB_INTERRUPTED, TB_SHUT_DOWN, TB_CLOSED. */
 TB_API tb_status tb_queue_get(tb_queue* queue, int64_t timeout_ns, const tb_give_up* give_up,
                               tb_sample** item);
 
@@ -72,13 +78,21 @@ typedef struct tb_queue_stats {
   uint64_t items;      /* that wait */
   uint64_t unfinished; /* put, and not done */
   uint64_t lost;       /* got by processes that died */
+  uint64_t bytes;      /* of the items that wait */
 } tb_queue_stats;
-#define TB_QUEUE_STATS_INIT {sizeof(tb_queue_stats), 0, 0, 0, 0}
+#define TB_QUEUE_STATS_INIT {sizeof(tb_queue_stats), 0, 0, 0, 0, 0}
 /* Returns TB_ERROR_CLOSED; TB_ERROR_TIMEOUT. */
 TB_API tb_status tb_queue_get_stats(const tb_queue* queue, const tb_give_up* give_up,
                                     tb_queue_stats* stats);
 
-/* Closes the queue for all processes; waiting items are dropped. */
+/* Shuts the queue down for all processes: from now on a put returns TB_SHUT_DOWN, and so does a get
+ * when no item is left. `immediate` 1: waiting items are dropped, and count as done. Returns
+ * TB_ERROR_CLOSED; TB_ERROR_TIMEOUT. */
+TB_API tb_status tb_queue_shutdown(tb_queue* queue, int32_t immediate, const tb_give_up* give_up);
+/* Waits until no item waits, so that closing the queue drops none. With `redeliver` the items that
+ * others have got must be done, too. Returns TB_TIMED_OUT, TB_INTERRUPTED, TB_CLOSED. */
+TB_API tb_status tb_queue_drain(tb_queue* queue, int64_t timeout_ns, const tb_give_up* give_up);
+/* Closes the queue for all processes; waiting items are dropped: see tb_queue_drain(). */
 TB_API tb_status tb_queue_close(tb_queue* queue, const tb_give_up* give_up);
 
 /* A request that has not finished, for event loops. */

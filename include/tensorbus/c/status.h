@@ -23,6 +23,7 @@ enum {
   TB_INTERRUPTED = 2, /* a signal handler ran, or tb_give_up asked for it; call again to go on */
   TB_CLOSED = 3,      /* the object, or the other side, is closed */
   TB_HOLD_LIMIT = 4,  /* this subscriber holds max_held samples, and more are waiting */
+  TB_SHUT_DOWN = 5,   /* the queue was shut down: it takes no items, and has none left */
 
   TB_ERROR_INVALID_ARGUMENT = -1, /* the caller's mistake */
   TB_ERROR_UNSUPPORTED = -2,      /* a tensor or option that cannot travel, or is not available */

@@ -34,8 +34,8 @@ static_assert(code_of(TB_ERROR_INVALID_ARGUMENT) == Code::kInvalidArgument &&
 
 // Returns the outcome; throws the Error of a call that failed.
 inline Outcome outcome_of(tb_status status) {
-  static_assert(static_cast<tb_status>(Outcome::kHoldLimit) == TB_HOLD_LIMIT);
-  if (status < TB_OK || status > TB_HOLD_LIMIT) throw_failure(status);
+  static_assert(static_cast<tb_status>(Outcome::kShutDown) == TB_SHUT_DOWN);
+  if (status < TB_OK || status > TB_SHUT_DOWN) throw_failure(status);
   return static_cast<Outcome>(status);  // C numbers them alike
 }
 

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
+if sys.version_info >= (3, 13):
+    from queue import ShutDown as _StandardShutDown
+else:
+
+    class _StandardShutDown(Exception):
+        """`queue.ShutDown` of Python 3.13."""
+
 
 class Error(Exception):
     """The base of everything that Tensorbus raises."""
@@ -34,6 +43,13 @@ class OutOfMemory(Error, MemoryError):
 
 class Closed(Error):
     """The object is closed."""
+
+
+class ShutDown(Closed, _StandardShutDown):
+    """The queue was shut down: it takes no items, and has none left.
+
+    It is also `queue.ShutDown` where the standard library has that (Python 3.13).
+    """
 
 
 class Timeout(Error, TimeoutError):

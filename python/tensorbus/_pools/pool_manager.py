@@ -137,7 +137,7 @@ class Worker:
 
     def dismiss(self) -> None:
         """It ends when it has done what it is at."""
-        self._inbox.close()
+        self._inbox._discard()
 
     def kill(self) -> None:
         with suppress(OSError):
@@ -148,8 +148,8 @@ class Worker:
         self._process.join()
         code = self._process.exitcode
         self._pending.cancel()
-        self._inbox.close()
-        self._outbox.close()
+        self._inbox._discard()
+        self._outbox._discard()
         os.close(self._death)
         if code is None:
             return "for an unknown reason"

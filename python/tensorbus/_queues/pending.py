@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorbus._base.errors import Closed
+from tensorbus._base.errors import Closed, ShutDown
 from tensorbus._core import Outcome, Pending, Sample
 
 
@@ -16,6 +16,13 @@ async def taken(pending: Pending) -> Sample | Outcome:
     except BaseException:
         pending.cancel()
         raise
+    return outcome if isinstance(outcome, Sample) else checked(outcome)
+
+
+def checked(outcome: Outcome) -> Outcome:
+    """The outcome of a call, unless the queue is at its end: that raises."""
+    if outcome is Outcome.SHUT_DOWN:
+        raise ShutDown("the queue was shut down, and nothing is left in it")
     if outcome is Outcome.CLOSED:
         raise Closed("the queue is closed, or the process that has it is gone")
     return outcome

@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
+import math
 import os
 import queue
+import threading
+import time
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from typing import Any
 
 from tensorbus import _core
 from tensorbus._base.arguments import Access, access_named, seconds, topic_name, whole_number
 from tensorbus._base.closing import Closing
-from tensorbus._base.errors import Closed, Error, InvalidArgument
+from tensorbus._base.errors import Closed, Error, Forked, InvalidArgument, Timeout
 from tensorbus._base.participant import participant
 from tensorbus._base.public import public
 from tensorbus._core import Outcome
 from tensorbus._pickling import pickler
-from tensorbus._queues.pending import taken
+from tensorbus._queues.pending import checked, taken
+
+# How long the end of a `with` block waits, in seconds, while nobody takes an item: where another
+# process has asked for items before, and where none has.
+_STALLED = 60.0
+_UNCLAIMED = 5.0
+
+_LOOK = 0.5  # seconds, after which open_async() notices that it was cancelled
+
+_forks = 0  # of this process
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(before=_count_fork)
 
 
 @public
@@ -28,20 +50,24 @@ class Queue(Closing):
 
     It works like `queue.Queue`, with the same exceptions, and across processes: hand it to a child
     (fork or spawn), send it (it pickles), or open it by name. It lives in the process that made it:
-    when that ends or closes it, all others get `Closed`.
+    when that ends or closes it, all others get `Closed`. The end of a `with` block shuts it down
+    and waits for other processes to take what waits; see `close`.
 
     Args:
         maxsize: how many items may wait; 0 for no limit.
-        name: by which others `Queue.open` it.
+        name: by which others `Queue.open` it. No other queue of the domain has it.
         redeliver: a process that dies with an item, for which it has not called `task_done`, gives
             it back. Otherwise such an item is lost, and counted in `stats`.
         shared: tensors of items can be written to, and all who have them see it. `put` moves an
             ordinary torch tensor's memory to where that works, as `torch.multiprocessing` does.
+        max_bytes: how many bytes of tensors and pickles may wait; 0 for no limit. A `put` waits for
+            room as with `maxsize`.
         domain: see `tensorbus.participant`.
 
     Raises:
         TypeError: a name for `maxsize`.
-        InvalidArgument: a `maxsize` that is no whole number, or a name that is none.
+        InvalidArgument: a `maxsize` or `max_bytes` that is no whole number, a name that is none, or
+            one that a queue has; the message names its process.
 
     >>> import numpy as np
     >>> with Queue(maxsize=8) as frames:
@@ -57,6 +83,7 @@ class Queue(Closing):
         name: str | None = None,
         redeliver: bool = False,
         shared: bool = False,
+        max_bytes: int = 0,
         domain: str | None = None,
     ) -> None:
         if isinstance(maxsize, str):
@@ -71,6 +98,7 @@ class Queue(Closing):
                 redeliver=redeliver,
                 shared=shared,
                 name="" if name is None else topic_name(name),
+                max_bytes=whole_number("max_bytes", max_bytes, least=0),
                 participant=home,
             ),
             home.domain,
@@ -95,6 +123,44 @@ class Queue(Closing):
         opened._join(_core.Queue.open(name, seconds("timeout", timeout), home), home.domain, name)
         return opened
 
+    @classmethod
+    async def open_async(
+        cls, name: str, *, timeout: float | None = None, domain: str | None = None
+    ) -> Queue:
+        """`open` in an event loop. A thread waits for the queue; it ends soon after a cancellation.
+
+        Args:
+            name, timeout, domain: as for `open`.
+
+        Raises:
+            Timeout, Closed: as `open`.
+        """
+        import asyncio
+        from concurrent.futures import Future, InvalidStateError
+
+        found: Future[Queue] = Future()
+        limit = seconds("timeout", timeout)
+        deadline = math.inf if limit is None else time.monotonic() + limit
+
+        def look() -> Queue:
+            while True:
+                left = max(deadline - time.monotonic(), 0.0)
+                try:
+                    return cls.open(name, timeout=min(left, _LOOK), domain=domain)
+                except Timeout:
+                    if left <= _LOOK or found.cancelled():
+                        raise
+
+        def run() -> None:
+            with suppress(InvalidStateError):  # cancelled
+                try:
+                    found.set_result(look())
+                except BaseException as error:
+                    found.set_exception(error)
+
+        threading.Thread(target=run, name="tensorbus-open", daemon=True).start()
+        return await asyncio.wrap_future(found)
+
     def _join(self, core: _core.Queue, domain: str, name: str) -> None:
         self._core = core
         self._process = os.getpid()
@@ -103,6 +169,9 @@ class Queue(Closing):
         self._domain = domain
         self._shared = core.shared
         self._access: _core.Access | None = None  # that of the queue
+        self._known_elsewhere = bool(name)
+        self._forks = _forks
+        self._unread: deque[_core.Sample] = deque()  # of get_many(), for the next get
         self._closed = False
 
     @property
@@ -116,6 +185,7 @@ class Queue(Closing):
             self._process = os.getpid()
             if self._access is not None:
                 self._core.receive_with(self._access)
+            self._unread = deque()
         return self._core
 
     def _receive_with(self, access: Access | None) -> None:
@@ -127,12 +197,18 @@ class Queue(Closing):
     @property
     def address(self) -> str:
         """A line of text by which `open` finds it."""
+        self._known_elsewhere = True
         return self._address
 
     @property
     def maxsize(self) -> int:
         """How many items may wait; 0 for no limit."""
         return self._core.maxsize
+
+    @property
+    def max_bytes(self) -> int:
+        """How many bytes of tensors and pickles may wait; 0 for no limit."""
+        return self._core.max_bytes
 
     def put(
         self,
@@ -146,13 +222,17 @@ class Queue(Closing):
 
         Args:
             item: any object that can be pickled.
-            block, timeout: as the standard library's queues have them.
+            block, timeout: as the standard library's queues have them. With a `timeout` it also
+                waits for memory, if the budget is used up by what others still read.
             stream: see `tensorbus.Publisher.publish`.
 
         Raises:
             queue.Full: there was no room, at once or in time.
+            ShutDown: the queue was shut down.
             Closed: the queue, or the process that has it, is gone.
-            OutOfMemory: a limit was reached; the message names it.
+            OutOfMemory: a limit was reached, at once or still at the end of `timeout`; the message
+                names it.
+            InvalidArgument: the item alone has more than `max_bytes`.
             Timeout: the process that has the queue does not say whether the item is in it.
             Exception: whatever pickling the item raises.
         """
@@ -160,7 +240,7 @@ class Queue(Closing):
         outcome = self._here.put(outgoing, fields, _wait(block, timeout))
         if outcome is Outcome.TIMED_OUT:
             raise queue.Full
-        self._check(outcome)
+        checked(outcome)
 
     def put_nowait(self, item: Any, *, stream: Any = None) -> None:
         """`put` that does not wait for room."""
@@ -171,10 +251,59 @@ class Queue(Closing):
 
         Raises:
             queue.Empty: there was none, at once or in time.
+            ShutDown: the queue was shut down, and nothing is left in it.
             Closed: the queue, or the process that has it, is gone.
             Exception: whatever unpickling the item raises.
         """
         return pickler.load(self._found(_wait(block, timeout)))
+
+    def get_many(self, max_count: int, timeout: float | None = None) -> list[Any]:
+        """Waits for the oldest item, and takes those behind it that wait already.
+
+        Args:
+            max_count: how many items at most.
+            timeout: seconds to wait for the first one; `None` for as long as it takes.
+
+        Returns:
+            The items, the oldest first; at least one.
+
+        Raises:
+            queue.Empty: there was none in time.
+            ShutDown, Closed: as `get`.
+            Exception: whatever unpickling the first item raises. If another one does, the items
+                before it are returned, and the next get raises.
+
+        >>> with Queue() as numbers:
+        ...     for number in range(3):
+        ...         numbers.put(number)
+        ...     numbers.get_many(2), numbers.get_many(8)
+        ([0, 1], [2])
+        """
+        most = whole_number("max_count", max_count, least=1)
+        limit = _wait(True, timeout)
+        if self._has_unread():
+            samples = [self._unread.popleft() for _ in range(min(most, len(self._unread)))]
+        else:
+            found = self._here.get_many(most, limit)
+            if isinstance(found, Outcome):
+                found = [self._sample(found)]  # raises
+            samples = found
+        return self._loaded(deque(samples))
+
+    def _loaded(self, samples: deque[_core.Sample]) -> list[Any]:
+        items: list[Any] = []
+        while samples:
+            try:
+                items.append(pickler.load(samples[0]))
+            except BaseException:
+                if not items:
+                    samples.popleft()
+                self._unread.extendleft(reversed(samples))
+                if not items:
+                    raise
+                break
+            samples.popleft()
+        return items
 
     def get_nowait(self) -> Any:
         """`get` that does not wait for an item."""
@@ -227,7 +356,8 @@ class Queue(Closing):
 
     def full(self) -> bool:
         """Is there no room? Others may make some at any moment."""
-        return 0 < self.maxsize <= self.qsize()
+        stats = self.stats
+        return 0 < self.maxsize <= stats["items"] or 0 < self.max_bytes <= stats["bytes"]
 
     def task_done(self) -> None:
         """Of the oldest item that this process got: it is done with.
@@ -248,26 +378,125 @@ class Queue(Closing):
         outcome = self._here.join(limit)
         if outcome is Outcome.TIMED_OUT:
             return False
-        self._check(outcome)
+        checked(outcome)
         return True
+
+    def shutdown(self, immediate: bool = False) -> None:
+        """Says, in any process: no more items. As `queue.Queue.shutdown` of Python 3.13.
+
+        From now on `put` raises `ShutDown`, and `get` does so when no item is left; calls that wait
+        are woken, in every process. `for item in queue` ends then. With `redeliver` a getter is
+        told that nothing is left when the items of all other processes are done.
+
+        Args:
+            immediate: drops what waits; these items count as done.
+
+        Raises:
+            Closed: the queue, or the process that has it, is gone.
+            Timeout: the process that has the queue does not answer.
+
+        >>> with Queue() as jobs:
+        ...     jobs.put("last")
+        ...     jobs.shutdown()
+        ...     list(jobs)
+        ['last']
+        """
+        self._here.shutdown(immediate)
 
     @property
     def stats(self) -> dict[str, int]:
-        """items that wait, unfinished ones, and those lost with the processes that had them."""
+        """items that wait, unfinished ones, those lost with the processes that had them, and the
+        bytes of those that wait."""
         return self._here.stats
 
-    def close(self) -> None:
-        """Lets go of it here; in the process that made it, ends it for everybody."""
+    def close(self, timeout: float | None = 0) -> None:
+        """Lets go of it here; in the process that made it, ends it for everybody.
+
+        Items that nobody has got by then are dropped, and a warning of the logger `tensorbus.queue`
+        gives their number. The end of a `with` block shuts the queue down and waits first, for as
+        long as other processes take items: it goes on when none was taken for 60 seconds, or for 5
+        if no other process has ever asked for one. It does not wait after an exception, nor for a
+        queue that no other process can know, or of which only this process has got items.
+
+        Args:
+            timeout: seconds for which the queue is shut down and others may take what waits; `None`
+                for as long as it takes.
+        """
+        limit = seconds("timeout", timeout)
+        if self._is_maker() and limit != 0:
+            try:
+                with suppress(Error):  # it is closed already
+                    self._core.shutdown(False)
+                    self._core.drain(limit)
+            finally:
+                self._end()
+        else:
+            self._end()
+
+    def __exit__(self, kind: object = None, *_: object) -> None:
+        with suppress(Forked):  # a child that leaves its parent's block leaves it to the parent
+            try:
+                if kind is None and self._is_maker():
+                    with suppress(Error):  # it is closed already
+                        self._wait_for_takers()
+            finally:
+                self._end()
+
+    def _is_maker(self) -> bool:
+        return not self._closed and self._process == os.getpid() and self._core.made_here
+
+    def _wait_for_takers(self) -> None:
+        """Shuts the queue down and waits while other processes take what is in it."""
+        before: dict[str, int] | None = None
+        while True:
+            _, others, asked_here = self._core.shutdown(False)
+            if others:
+                patience = _STALLED
+            else:
+                may_be_known = self._known_elsewhere or self._forks != _forks
+                patience = _UNCLAIMED if may_be_known and not asked_here else 0.0
+            now = self._core.stats
+            if now == before or self._core.drain(patience) is not Outcome.TIMED_OUT:
+                return
+            if patience == 0:
+                return
+            before = now
+
+    def _end(self) -> None:
+        """`close` at once."""
+        if self._is_maker():
+            dropped = 0
+            with suppress(Error):
+                dropped = self._core.stats["items"]
+            if dropped:
+                import logging
+
+                logging.getLogger("tensorbus.queue").warning(
+                    "%r was closed with %d items in it, which are dropped", self, dropped
+                )
+        self._discard()
+
+    def _discard(self) -> None:
+        """`close` without a word about what waits: for queues of the package's own."""
         if self._closed:
             return
         self._closed = True
+        self._unread.clear()
         if self._process == os.getpid() and self._core.made_here:
             self._core.close()
 
+    def _has_unread(self) -> bool:
+        # A forked child has not got what its parent got.
+        return bool(self._unread) and not self._closed and self._process == os.getpid()
+
     def _found(self, timeout: float | None) -> _core.Sample:
+        if self._has_unread():
+            return self._unread.popleft()
         return self._sample(self._here.get(timeout))
 
     async def _found_async(self) -> _core.Sample:
+        if self._has_unread():
+            return self._unread.popleft()
         return self._sample(await taken(self._here.start_get()))
 
     def _sample(self, found: _core.Sample | Outcome) -> _core.Sample:
@@ -275,15 +504,10 @@ class Queue(Closing):
             return found
         if found is Outcome.TIMED_OUT:
             raise queue.Empty
-        self._check(found)
-        raise Error(f"a queue answered {found}")
-
-    @staticmethod
-    def _check(outcome: Outcome) -> None:
-        if outcome is Outcome.CLOSED:
-            raise Closed("the queue is closed, or the process that has it is gone")
+        raise Error(f"a queue answered {checked(found)}")
 
     def __reduce__(self) -> tuple[Any, ...]:
+        self._known_elsewhere = True
         return _reopen, (self._address, self._domain, self._name)
 
     def __repr__(self) -> str:

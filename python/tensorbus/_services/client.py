@@ -175,7 +175,7 @@ class Client(Closing):
         self._closed = True
         self._finder.close()
         while self._replies:
-            self._replies.pop().queue.close()
+            self._replies.pop().queue._discard()
 
     def _deadline(self, timeout: float | None) -> float:
         return _deadline(self._timeout if timeout is None else seconds("timeout", timeout))
@@ -228,4 +228,4 @@ class _Call:
             self.replies.taken += 1
             self._idle.append(self.replies)
         else:
-            self.replies.queue.close()
+            self.replies.queue._discard()

@@ -68,7 +68,7 @@ class Service(Closing):
         It waits for answers that are on their way, up to a second if a client is stopped.
         """
         self._answers.finish_sync()  # who hears first that it ended takes them for lost
-        self._queue.close()
+        self._queue._discard()
 
     async def finish(self) -> None:
         await self._answers.finish()

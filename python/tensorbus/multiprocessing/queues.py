@@ -79,9 +79,15 @@ class Queue(ours.Queue):
         reductions.learn_libraries()  # it may have brought PyTorch
         return item
 
-    def close(self) -> None:
-        """This process does not use it any more; others may, as long as its maker has it."""
+    def close(self, timeout: float | None = 0) -> None:
+        """This process does not use it any more; others may, as long as its maker has it.
+
+        Nothing is dropped, so there is nothing to wait for: `timeout` changes nothing.
+        """
         self._left = True
+
+    def __exit__(self, kind: object = None, *_: object) -> None:
+        self.close()
 
     def join_thread(self) -> None:
         """Nothing to wait for: there is no thread."""

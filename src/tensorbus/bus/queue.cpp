@@ -1,14 +1,22 @@
 #include "tensorbus/bus/queue.hpp"
 
+#include <unistd.h>
+
 #include <charconv>
+#include <fstream>
 #include <optional>
+#include <random>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "tensorbus/bus/domain/advertisement.hpp"
 #include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/bus/participant/participant_core.hpp"
 #include "tensorbus/bus/queue/queue_host.hpp"
 #include "tensorbus/bus/queue_client/queue_client.hpp"
+#include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/waiting/poller.hpp"
 
@@ -73,6 +81,56 @@ std::optional<bus::QueueAddress> look_for(const bus::Domain& domain, const std::
   return std::nullopt;
 }
 
+// A name that several queues may have: those of the servers of one service.
+bool is_of_service(const std::string& name) { return name.starts_with("service:"); }
+
+std::string process_text(const bus::Domain& domain, const std::string& marker) {
+  constexpr std::size_t kMostContent = 65'536;
+  const auto found = bus::decode_advertisement(domain.read_marker(marker, kMostContent));
+  if (!found || found->pid == 0) return "another process";
+  std::string name;
+  std::getline(std::ifstream("/proc/" + std::to_string(found->pid) + "/comm"), name);
+  return "process " + std::to_string(found->pid) + (name.empty() ? "" : " (" + name + ")");
+}
+
+// Throws Error(kInvalidArgument) if there is a queue of this name other than `own`.
+void require_only(const bus::Domain& domain, const std::string& name, const std::string& own) {
+  const std::string escaped = escaped_name(name);
+  for (const std::string& file : domain.list()) {
+    const auto marker = bus::parse_marker(file);
+    if (file == own || !marker || marker->escaped_topic != escaped ||
+        domain.is_dead(marker->participant))
+      continue;
+    throw Error(Code::kInvalidArgument, "there is a queue \"" + name + "\" already, which " +
+                                            process_text(domain, file) +
+                                            " made. Open that one with Queue.open(\"" + name +
+                                            "\"), or choose another name");
+  }
+}
+
+// Marks a queue that was made here. Two processes that do so at once see each other's markers:
+// both take theirs back, and try again at different times.
+void add_only_marker(const bus::Domain& domain, const std::string& name,
+                     const std::string& marker) {
+  constexpr int kAttempts = 20;
+  std::minstd_rand random(static_cast<unsigned>(::getpid()) ^
+                          static_cast<unsigned>(platform::wall_clock_ns()));
+  for (int attempt = 1;; ++attempt) {
+    require_only(domain, name, marker);
+    domain.add_marker(marker, bus::encode({static_cast<std::uint32_t>(::getpid()), name, {}, {}}));
+    try {
+      return require_only(domain, name, marker);
+    } catch (const Error&) {
+      domain.remove_file(marker);
+      if (attempt == kAttempts) throw;
+    } catch (...) {
+      domain.remove_file(marker);
+      throw;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % (1000U * attempt)));
+  }
+}
+
 // Waits for a queue of this name. Throws Error(kTimeout) if none is made in time.
 bus::QueueAddress wait_for(const bus::Domain& domain, const std::string& name,
                            const platform::StopCondition& stop) {
@@ -109,6 +167,17 @@ struct Queue::State {
   bus::SampleBuilder prepare(const Message& item) const {
     return {item.tensors, item, participant->supplies(grant())};
   }
+  void prepare(const Message& item, std::optional<bus::SampleBuilder>& to) const {
+    to.emplace(item.tensors, item, participant->supplies(grant()));
+  }
+  // Without a timeout nothing bounds the wait for memory, which perhaps nobody frees: then the
+  // first attempt counts.
+  Outcome when_there_is_room(const platform::StopCondition& stop,
+                             const std::function<void()>& prepare) const {
+    if (stop.timeout() != kForever) return participant->when_there_is_room(stop, prepare);
+    prepare();
+    return Outcome::kDone;
+  }
   memory::Grant grant() const noexcept {
     return options.shared ? memory::Grant::kWrite : memory::Grant::kRead;
   }
@@ -134,7 +203,10 @@ Queue::Queue(const QueueOptions& options, const Participant& participant) {
     if (options.name.empty()) return;
     const auto number = static_cast<std::uint32_t>(state.address.queue.number);
     state.marker = bus::marker_name(escaped_name(options.name), core.id(), number);
-    core.domain().add_marker(state.marker);
+    if (is_of_service(options.name))
+      core.domain().add_marker(state.marker);
+    else
+      add_only_marker(core.domain(), options.name, state.marker);
   });
 }
 
@@ -158,7 +230,8 @@ Queue Queue::open(const std::string& address_or_name, const platform::StopCondit
                      {.maxsize = static_cast<std::uint32_t>(told.first),
                       .redeliver = (told.second & 1) != 0,
                       .shared = (told.second & 2) != 0,
-                      .name = named ? address_or_name : ""},
+                      .name = named ? address_or_name : "",
+                      .max_bytes = told.fourth},
                      address);
   });
 }
@@ -190,9 +263,11 @@ bool Queue::made_here() const { return state_->made_here; }
 Outcome Queue::put(const Message& item, const platform::StopCondition& stop) {
   const State& state = *state_;
   return platform::with_memory_errors([&] {
-    bus::SampleBuilder prepared = state.prepare(item);
-    const Outcome outcome = state.client().put(prepared, stop);
-    if (outcome == Outcome::kDone) prepared.mark_done();
+    std::optional<bus::SampleBuilder> prepared;
+    const Outcome ready = state.when_there_is_room(stop, [&] { state.prepare(item, prepared); });
+    if (ready != Outcome::kDone) return ready;
+    const Outcome outcome = state.client().put(*prepared, stop);
+    if (outcome == Outcome::kDone) prepared->mark_done();
     return outcome;
   });
 }
@@ -251,7 +326,11 @@ bool Queue::Pending::is_get() const noexcept { return impl_->item.has_value(); }
 
 Outcome Queue::Pending::take(Sample& item) {
   try {
-    if (impl_->told.awaited) return impl_->told.awaited->wait(kNow);
+    if (impl_->told.awaited) {
+      const Outcome outcome = impl_->told.awaited->wait(kNow);
+      return outcome == Outcome::kDone ? bus::QueueClient::outcome_of(impl_->told.awaited->take())
+                                       : outcome;
+    }
     const Outcome outcome =
         platform::with_memory_errors([&] { return impl_->item->take(item, kNow); });
     if (outcome == Outcome::kTimedOut) impl_->notify_again();
@@ -307,11 +386,24 @@ Outcome Queue::join(const platform::StopCondition& stop) {
   return platform::with_memory_errors([&] { return state.client().join(stop); });
 }
 
+Queue::Remaining Queue::shutdown(bool immediate, const GiveUp& give_up) {
+  const State& state = *state_;
+  return platform::with_memory_errors([&] {
+    const link::Reply told = state.client().shut_down(immediate, give_up);
+    return Remaining{told.first, told.second, told.third != 0};
+  });
+}
+
+Outcome Queue::drain(const platform::StopCondition& stop) {
+  const State& state = *state_;
+  return platform::with_memory_errors([&] { return state.client().drain(stop); });
+}
+
 QueueStats Queue::stats(const GiveUp& give_up) const {
   const State& state = *state_;
   return platform::with_memory_errors([&] {
     const link::Reply told = state.client().state(give_up);
-    return QueueStats{told.first, told.second, told.third};
+    return QueueStats{told.first, told.second, told.third, told.fourth};
   });
 }
 

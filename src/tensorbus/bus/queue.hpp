@@ -78,6 +78,14 @@ class TENSORBUS_API Queue {
   Pending start_join();
 
   Outcome join(const platform::StopCondition& stop = kForever);
+  // After shutdown(): how many items wait, and which processes that live have asked for items.
+  struct Remaining {
+    std::uint64_t items = 0;
+    std::uint64_t others = 0;  // so many other ones
+    bool asked_here = false;
+  };
+  Remaining shutdown(bool immediate = false, const GiveUp& give_up = {});
+  Outcome drain(const platform::StopCondition& stop = kForever);
   // The host answers these at once: Error(kTimeout) means no answer within five seconds.
   void task_done(const GiveUp& give_up = {});
   QueueStats stats(const GiveUp& give_up = {}) const;

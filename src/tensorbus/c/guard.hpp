@@ -18,7 +18,8 @@ constexpr tb_status status_of(Outcome outcome) noexcept {
 static_assert(status_of(Outcome::kDone) == TB_OK && status_of(Outcome::kTimedOut) == TB_TIMED_OUT &&
               status_of(Outcome::kInterrupted) == TB_INTERRUPTED &&
               status_of(Outcome::kClosed) == TB_CLOSED &&
-              status_of(Outcome::kHoldLimit) == TB_HOLD_LIMIT);
+              status_of(Outcome::kHoldLimit) == TB_HOLD_LIMIT &&
+              status_of(Outcome::kShutDown) == TB_SHUT_DOWN);
 
 // Returns the status of `work`, or of its exception: no exception may reach C.
 template <typename Work>

@@ -16,7 +16,8 @@ QueueOptions options_of(const tb_queue_options* options) {
   return {.maxsize = given.maxsize,
           .redeliver = given.redeliver != 0,
           .shared = given.shared != 0,
-          .name = given.name == nullptr ? "" : given.name};
+          .name = given.name == nullptr ? "" : given.name,
+          .max_bytes = given.max_bytes};
 }
 
 tb_status started(Queue::Pending pending, tb_pending** target) {
@@ -71,7 +72,8 @@ tb_status tb_queue_get_options(const tb_queue* queue, tb_queue_options* options)
                                          .maxsize = found.maxsize,
                                          .redeliver = found.redeliver ? 1 : 0,
                                          .shared = found.shared ? 1 : 0,
-                                         .name = found.name.c_str()});
+                                         .name = found.name.c_str(),
+                                         .max_bytes = found.max_bytes});
   });
 }
 
@@ -116,8 +118,17 @@ tb_status tb_queue_get_stats(const tb_queue* queue, const tb_give_up* give_up,
                                      .reserved = 0,
                                      .items = found.items,
                                      .unfinished = found.unfinished,
-                                     .lost = found.lost});
+                                     .lost = found.lost,
+                                     .bytes = found.bytes});
   });
+}
+
+tb_status tb_queue_shutdown(tb_queue* queue, int32_t immediate, const tb_give_up* give_up) {
+  return done([&] { queue_of(queue).shutdown(immediate != 0, give_up_of(give_up)); });
+}
+
+tb_status tb_queue_drain(tb_queue* queue, int64_t timeout_ns, const tb_give_up* give_up) {
+  return guarded([&] { return status_of(queue_of(queue).drain(stop_of(timeout_ns, give_up))); });
 }
 
 tb_status tb_queue_close(tb_queue* queue, const tb_give_up* give_up) {

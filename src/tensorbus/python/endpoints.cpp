@@ -326,7 +326,8 @@ void bind_endpoints(nb::module_& module) {
       .value("TIMED_OUT", Outcome::kTimedOut)
       .value("INTERRUPTED", Outcome::kInterrupted)
       .value("CLOSED", Outcome::kClosed)
-      .value("HOLD_LIMIT", Outcome::kHoldLimit);
+      .value("HOLD_LIMIT", Outcome::kHoldLimit)
+      .value("SHUT_DOWN", Outcome::kShutDown);
   nb::enum_<TensorAccess>(module, "Access", "What a subscriber may do with what it receives.")
       .value("COPY_ON_WRITE", TensorAccess::kCopyOnWrite)
       .value("READ", TensorAccess::kRead)

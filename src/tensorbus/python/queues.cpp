@@ -1,10 +1,13 @@
 // Queues. Calls that may wait run without the GIL, and check signals.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <optional>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/outgoing.hpp"
@@ -28,11 +31,38 @@ Outcome put(Queue& self, Outgoing& outgoing, const nb::bytes& fields, Seconds ti
   return outcome;
 }
 
+// Appends the next item, if one waits.
+bool take_next(Queue& self, std::vector<Sample>& items) {
+  try {
+    if (self.get(items.emplace_back(), platform::StopCondition::ignoring_signals(
+                                           std::chrono::nanoseconds(0))) == Outcome::kDone)
+      return true;
+  } catch (const std::exception&) {  // the next call meets it again, if it lasts
+  }
+  items.pop_back();
+  return false;
+}
+
 nb::object get(Queue& self, Seconds timeout) {
   Sample sample;
   const Outcome outcome = wait_hearing_signals(
       timeout, [&](const platform::StopCondition& stop) { return self.get(sample, stop); });
   return sample_or_outcome(outcome, std::move(sample));
+}
+
+// Waits for the first item, and takes those behind it that wait already. Once there is one, nothing
+// throws: what was taken is returned.
+nb::object get_many(Queue& self, std::size_t max_count, Seconds timeout) {
+  std::vector<Sample> items;
+  const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+    items.reserve(max_count < 64 ? max_count : 64);
+    Outcome first = self.get(items.emplace_back(), stop);
+    while (first == Outcome::kDone && items.size() < max_count && take_next(self, items)) {
+    }
+    return first;
+  });
+  if (outcome != Outcome::kDone) return nb::cast(outcome);
+  return nb::cast(std::move(items));
 }
 
 Queue::Pending start_put(Queue& self, Outgoing& outgoing, const nb::bytes& fields) {
@@ -58,6 +88,7 @@ nb::dict stats_of(const Queue& self) {
   dict["items"] = stats.items;
   dict["unfinished"] = stats.unfinished;
   dict["lost"] = stats.lost;
+  dict["bytes"] = stats.bytes;
   return dict;
 }
 
@@ -75,14 +106,17 @@ void bind_queues(nb::module_& module) {
       .def(
           "__init__",
           [](Queue* self, std::uint32_t maxsize, bool redeliver, bool shared,
-             const std::string& name, const Participant& participant) {
+             const std::string& name, std::uint64_t max_bytes, const Participant& participant) {
             const WithoutGil release;
-            new (self)
-                Queue({.maxsize = maxsize, .redeliver = redeliver, .shared = shared, .name = name},
-                      participant);
+            new (self) Queue({.maxsize = maxsize,
+                              .redeliver = redeliver,
+                              .shared = shared,
+                              .name = name,
+                              .max_bytes = max_bytes},
+                             participant);
           },
           nb::kw_only(), nb::arg("maxsize"), nb::arg("redeliver"), nb::arg("shared"),
-          nb::arg("name"), nb::arg("participant"))
+          nb::arg("name"), nb::arg("max_bytes"), nb::arg("participant"))
       .def_static("open", open_queue, nb::arg("address_or_name"), nb::arg("timeout").none(),
                   nb::arg("participant"),
                   nb::sig("def open(address_or_name: str, timeout: float | None, participant: "
@@ -99,6 +133,7 @@ void bind_queues(nb::module_& module) {
                   "Addresses that `open` takes, of the queues of this name; some may be gone.")
       .def_prop_ro("address", &Queue::address)
       .def_prop_ro("maxsize", [](const Queue& self) { return self.options().maxsize; })
+      .def_prop_ro("max_bytes", [](const Queue& self) { return self.options().max_bytes; })
       .def_prop_ro("redeliver", [](const Queue& self) { return self.options().redeliver; })
       .def_prop_ro("made_here", &Queue::made_here)
       .def_prop_ro("shared", [](const Queue& self) { return self.options().shared; })
@@ -109,6 +144,9 @@ void bind_queues(nb::module_& module) {
                    "Outcome"))
       .def("get", get, nb::arg("timeout").none(),
            nb::sig("def get(self, timeout: float | None) -> Sample | Outcome"))
+      .def("get_many", get_many, nb::arg("max_count"), nb::arg("timeout").none(),
+           nb::sig("def get_many(self, max_count: int, timeout: float | None) -> list[Sample] | "
+                   "Outcome"))
       .def("start_put", start_put, nb::arg("outgoing"), nb::arg("fields"),
            nb::sig("def start_put(self, outgoing: Outgoing, fields: bytes) -> Pending"))
       .def("start_get", &Queue::start_get, nb::call_guard<WithoutGil>())
@@ -125,6 +163,25 @@ void bind_queues(nb::module_& module) {
           [](Queue& self, Seconds timeout) {
             return wait_hearing_signals(
                 timeout, [&](const platform::StopCondition& stop) { return self.join(stop); });
+          },
+          nb::arg("timeout").none())
+      .def(
+          "shutdown",
+          [](Queue& self, bool immediate) {
+            const Queue::Remaining left =
+                wait_hearing_signals(std::nullopt, [&](const platform::StopCondition& stop) {
+                  return self.shutdown(immediate, stop.give_up());
+                });
+            return std::tuple(left.items, left.others, left.asked_here);
+          },
+          nb::arg("immediate"),
+          "The items that wait, how many other processes have asked for items, and if this one "
+          "has.")
+      .def(
+          "drain",
+          [](Queue& self, Seconds timeout) {
+            return wait_hearing_signals(
+                timeout, [&](const platform::StopCondition& stop) { return self.drain(stop); });
           },
           nb::arg("timeout").none())
       .def_prop_ro("stats", stats_of, nb::sig("def stats(self) -> dict[str, int]"))

@@ -29,6 +29,7 @@ ERRORS = {
     tb.ProtocolError: Exception,
     tb.ServiceError: RuntimeError,
     tb.SystemCallError: OSError,
+    tb.ShutDown: tb.Closed,
     tb.Timeout: TimeoutError,
     tb.TypeMismatch: TypeError,
     tb.Unsupported: TypeError,

@@ -3,6 +3,7 @@
 #include "tensorbus/bus/queue.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <set>
@@ -174,6 +175,54 @@ TEST_F(Queues, end_for_all_when_they_are_closed_or_their_host_is_gone) {
   host = domain.join();
   getting.join();
   EXPECT_TRUE(unused(producer));
+}
+
+TEST_F(Queues, that_are_shut_down_are_drained_and_then_tell_everybody) {
+  Queue queue({.maxsize = 2}, host);
+  Queue in = open(queue, producer);
+  Queue out = open(queue, consumer);
+  ASSERT_EQ(put(in, 1), Outcome::kDone);
+  ASSERT_EQ(put(in, 2), Outcome::kDone);
+  Outcome third = Outcome::kDone;
+  std::jthread waits([&] { third = put(in, 3); });
+  in.shutdown();
+  waits.join();
+  EXPECT_EQ(third, Outcome::kShutDown);
+  EXPECT_EQ(put(in, 4, 0s), Outcome::kShutDown);
+  EXPECT_EQ(queue.drain(0s), Outcome::kTimedOut);
+  EXPECT_EQ(get(out), 1);
+  EXPECT_EQ(get(out), 2);
+  EXPECT_EQ(queue.drain(kLong), Outcome::kDone);
+  Sample sample;
+  EXPECT_EQ(out.get(sample, kLong), Outcome::kShutDown);
+  queue.close();
+  EXPECT_EQ(out.get(sample, 0s), Outcome::kShutDown);  // it was busy till now
+  for (const Participant* each : {&host, &producer, &consumer}) EXPECT_TRUE(unused(*each));
+}
+
+TEST_F(Queues, that_drop_what_waits_when_they_are_shut_down_lose_nothing_else) {
+  Queue queue({.redeliver = true}, host);
+  std::optional<Queue> out = open(queue, consumer);
+  ASSERT_EQ(put(queue, 1), Outcome::kDone);
+  ASSERT_EQ(put(queue, 2), Outcome::kDone);
+  EXPECT_EQ(get(*out), 1);
+  queue.shutdown(true);
+  EXPECT_EQ(queue.stats().unfinished, 1U);
+  out->task_done();
+  EXPECT_EQ(queue.join(kLong), Outcome::kDone);
+}
+
+TEST_F(Queues, have_one_maker_for_each_name) {
+  const Queue first({.name = "only"}, host);
+  try {
+    const Queue second({.name = "only"}, producer);
+    ADD_FAILURE() << "there are two";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kInvalidArgument);
+    EXPECT_NE(std::string(error.what()).find(std::to_string(::getpid())), std::string::npos);
+  }
+  const Queue server({.name = "service:x"}, host);
+  const Queue another_server({.name = "service:x"}, producer);
 }
 
 TEST_F(Queues, count_what_is_done) {

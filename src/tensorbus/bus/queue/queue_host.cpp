@@ -22,24 +22,45 @@ struct QueueHost::Port {
   }
   void done(const Request& to) const { to.client->tell({.request = to.number}); }
   void timed_out(const Request& to) const {
-    to.client->tell({.request = to.number, .timed_out = 1});
+    to.client->tell({.request = to.number, .refused = link::Reply::kTimedOut});
+  }
+  void shut_down(const Request& to) const {
+    to.client->tell({.request = to.number, .refused = link::Reply::kShutDown});
   }
   void deny(const Request& to, const Error& why) const { to.client->deny(to.number, why); }
   Table::Clock::time_point now() const noexcept { return Table::Clock::now(); }
 };
 
+namespace {
+
+std::uint64_t bytes_of(const LentSample& item) {
+  std::uint64_t bytes = item.descriptor.fields.size();
+  for (const TensorEntry& entry : item.descriptor.tensors)
+    bytes += static_cast<std::uint64_t>(span_of(entry.layout).bytes());
+  return bytes;
+}
+
+}  // namespace
+
 link::QueueName QueueHost::make(const QueueOptions& options) {
   std::uint64_t key = 0;
   std::memcpy(&key, Id::random().bytes.data(), sizeof key);
-  queues_.emplace(next_, Hosted{key, options, Table(options.maxsize, options.redeliver)});
+  queues_.emplace(
+      next_, Hosted{key, options,
+                    Table(options.maxsize, options.redeliver, kOfferPatience, options.max_bytes)});
   return {next_++, key};
 }
 
 void QueueHost::close(std::uint64_t number) {
   auto closed = queues_.extract(number);
   if (!closed) return;
+  Table& table = closed.mapped().table;
   Port port{context_, closed.mapped().grant()};
-  closed.mapped().table.close(port, Error(Code::kClosed, "the queue is closed"));
+  if (table.is_shut_down() && table.items() == 0) {
+    shut_down_.insert(number);
+    if (shut_down_.size() > kMostRemembered) shut_down_.erase(shut_down_.begin());
+  }
+  table.close(port, Error(Code::kClosed, "the queue is closed"));
 }
 
 QueueHost::Hosted& QueueHost::find(const link::QueueName& name, bool by_name) {
@@ -57,7 +78,9 @@ void QueueHost::on_put(const Client& from, const link::Put& asked) {
   try {
     Hosted& queue = find(asked.queue);
     grant = queue.grant();
-    queue.table.arrive(request, (asked.flags & link::Put::kWait) != 0);
+    Port port{context_, grant};
+    if (!queue.table.arrive(port, request, (asked.flags & link::Put::kWait) != 0))
+      return from->give_back(asked.lent);
   } catch (const Error&) {
     from->give_back(asked.lent);
     throw;
@@ -72,7 +95,8 @@ void QueueHost::on_put(const Client& from, const link::Put& asked) {
              try {
                Hosted& queue = find(name);
                Port port{context_, queue.grant()};
-               queue.table.put(port, request, std::move(item));
+               const std::uint64_t bytes = bytes_of(*item);
+               queue.table.put(port, request, std::move(item), bytes);
              } catch (const Error& error) {  // the queue was closed meanwhile
                fail(error);
              }
@@ -81,6 +105,8 @@ void QueueHost::on_put(const Client& from, const link::Put& asked) {
 }
 
 void QueueHost::on_get(const Client& from, const link::Get& asked) {
+  if (shut_down_.contains(asked.queue.number))
+    return from->tell({.request = asked.request, .refused = link::Reply::kShutDown});
   Hosted& queue = find(asked.queue);
   Port port{context_, queue.grant()};
   queue.table.get(port, {from, asked.request}, (asked.flags & link::Get::kWait) != 0);
@@ -106,12 +132,14 @@ void QueueHost::on_call(const Client& from, const link::QueueCall& asked) {
           {.request = asked.request,
            .first = queue.options.maxsize,
            .second = (queue.options.redeliver ? 1U : 0U) | (queue.options.shared ? 2U : 0U),
-           .third = queue.key});
+           .third = queue.key,
+           .fourth = queue.options.max_bytes});
     case link::QueueVerb::kState:
       return from->tell({.request = asked.request,
                          .first = queue.table.items(),
                          .second = queue.table.unfinished(),
-                         .third = queue.table.lost()});
+                         .third = queue.table.lost(),
+                         .fourth = queue.table.bytes()});
     case link::QueueVerb::kTaskDone:
       queue.table.task_done(port, from, asked.number);
       return from->tell({.request = asked.request});
@@ -120,6 +148,14 @@ void QueueHost::on_call(const Client& from, const link::QueueCall& asked) {
     case link::QueueVerb::kClose:
       close(asked.queue.number);
       return from->tell({.request = asked.request});
+    case link::QueueVerb::kShutDown:
+      queue.table.shut_down(port, asked.number != 0);
+      return from->tell({.request = asked.request,
+                         .first = queue.table.items(),
+                         .second = queue.table.getters_besides(from),
+                         .third = queue.table.has_asked(from) ? 1U : 0U});
+    case link::QueueVerb::kDrain:
+      return queue.table.drain(port, {from, asked.request});
   }
   throw Error(Code::kInvalidArgument, "QUEUE.verb: " + std::to_string(asked.verb));
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <tensorbus/options.hpp>
 
 #include "tensorbus/bus/queue/queue_table.hpp"
@@ -47,6 +48,10 @@ class QueueHost final : public QueueRequests {
   ParticipantContext& context_;
   std::map<std::uint64_t, Hosted> queues_;
   std::uint64_t next_ = 1;
+  // The numbers of closed queues that had been shut down and were empty: a client that asks now is
+  // told that, and not that the queue is closed. The latest of them.
+  static constexpr std::size_t kMostRemembered = 1024;
+  std::set<std::uint64_t> shut_down_;
 };
 
 }  // namespace tensorbus::bus

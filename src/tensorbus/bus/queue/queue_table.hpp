@@ -7,6 +7,7 @@
 #include <list>
 #include <map>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "tensorbus/platform/error.hpp"
@@ -33,6 +34,7 @@ struct ClientRequest {
 //   void offer(const Request&, const Item&, std::uint64_t number);  throws Error: it was not sent
 //   void done(const Request&);                                      these may throw std::bad_alloc
 //   void timed_out(const Request&);
+//   void shut_down(const Request&);
 //   void deny(const Request&, const Error&);
 //   Clock::time_point now();
 //
@@ -43,27 +45,48 @@ class QueueTable {
   using Request = ClientRequest<Client>;
   using Clock = std::chrono::steady_clock;
 
-  // `maxsize` 0: no limit. `patience`: how long an item is offered and refused before others pass
-  // it.
-  QueueTable(std::size_t maxsize, bool redeliver, Clock::duration patience = kOfferPatience)
-      : maxsize_(maxsize), redeliver_(redeliver), patience_(patience) {}
+  // `maxsize` and `max_bytes` 0: no limit. `patience`: how long an item is offered and refused
+  // before others pass it.
+  QueueTable(std::size_t maxsize, bool redeliver, Clock::duration patience = kOfferPatience,
+             std::uint64_t max_bytes = 0)
+      : maxsize_(maxsize), max_bytes_(max_bytes), redeliver_(redeliver), patience_(patience) {}
 
   std::size_t items() const noexcept { return waiting_.size() + offered_; }
+  // Of these items.
+  std::uint64_t bytes() const noexcept { return bytes_; }
   std::uint64_t unfinished() const noexcept { return unfinished_; }
   std::uint64_t lost() const noexcept { return lost_; }
+  bool is_shut_down() const noexcept { return end_ != End::kNone; }
+  // Returns how many clients other than this one have asked for items, and live.
+  std::size_t getters_besides(const Client& client) const {
+    return clients_.size() - clients_.count(client);
+  }
+  bool has_asked(const Client& client) const { return clients_.contains(client); }
 
-  // Records a PUT; put() or not_put() follows when its item has come, or cannot come.
-  void arrive(Request from, bool waits) {
+  // Records a PUT; put() or not_put() follows when its item has come, or cannot come. Returns false
+  // if the queue is shut down: nothing follows.
+  template <typename Port>
+  bool arrive(Port& port, Request from, bool waits) {
+    if (is_shut_down()) {
+      port.shut_down(from);
+      return false;
+    }
     require_room_to_wait(arriving_.size() + putters_.size());
     arriving_.push_back({std::move(from), waits, {}});
+    return true;
   }
-  // Returns false if the PUT was cancelled meanwhile.
+  // Returns false if the PUT was cancelled meanwhile, or the queue shut down.
   template <typename Port>
-  bool put(Port& port, const Request& from, Item item) {
+  bool put(Port& port, const Request& from, Item item, std::uint64_t bytes = 0) {
     const auto putter = find(arriving_, from);
     if (putter == arriving_.end()) return false;
-    putter->item.emplace(0, Entry{std::move(item)});
-    if (full() && !putter->waits) {
+    if (max_bytes_ != 0 && bytes > max_bytes_) {
+      arriving_.erase(putter);
+      port.deny(from, never_fits(bytes));
+      return true;
+    }
+    putter->item.emplace(0, Entry{.item = std::move(item), .bytes = bytes});
+    if (!putter->waits && (!putters_.empty() || !has_room_for(*putter))) {
       arriving_.erase(putter);
       port.timed_out(from);
     } else {
@@ -85,7 +108,8 @@ class QueueTable {
       hands.finished_with += hands.taken.size();
       hands.taken.clear();
     }
-    if (waiting_.empty() && !waits) return port.timed_out(from);
+    if (waiting_.empty() && !waits)
+      return is_over_for(from.client) ? port.shut_down(from) : port.timed_out(from);
     getters_.push_back(std::move(from));
     settle(port);
   }
@@ -96,6 +120,7 @@ class QueueTable {
     auto [item, hands] = extract_offered(get);
     if (!item) return false;
     item.key() = item.mapped().number;
+    bytes_ -= item.mapped().bytes;
     if (!redeliver_) item.mapped().item = Item{};
     hands->taken.insert(std::move(item));
     settle(port);
@@ -104,7 +129,9 @@ class QueueTable {
   // Drops an offered item whose memory is gone.
   template <typename Port>
   bool spoil(Port& port, const Request& get) {
-    if (!extract_offered(get).first) return false;
+    const Node item = extract_offered(get).first;
+    if (!item) return false;
+    bytes_ -= item.mapped().bytes;
     lose(1);
     settle(port);
     return true;
@@ -135,6 +162,22 @@ class QueueTable {
     settle(port);
   }
 
+  // Answers when nothing is left for other clients: no item waits or may come back.
+  template <typename Port>
+  void drain(Port& port, Request from) {
+    require_room_to_wait(drainers_.size());
+    drainers_.push_back(std::move(from));
+    settle(port);
+  }
+
+  // Lets nothing more in, and ends all gets when nothing is left for them. `immediate`: drops what
+  // waits, and what comes back from now on.
+  template <typename Port>
+  void shut_down(Port& port, bool immediate) {
+    if (end_ != End::kAtOnce) end_ = immediate ? End::kAtOnce : End::kDrained;
+    settle(port);
+  }
+
   // Answers a request that waits; an offered item goes back to its place.
   template <typename Port>
   void cancel(Port& port, const Request& request) {
@@ -147,15 +190,16 @@ class QueueTable {
       return settle(port);
     }
     const bool waited = drop(getters_, request) || drop(joiners_, request) ||
-                        drop(putters_, request) || drop(arriving_, request);
+                        drop(drainers_, request) || drop(putters_, request) ||
+                        drop(arriving_, request);
     if (waited) port.timed_out(request);
   }
 
   // Removes a client that is dead or has hung up, after all its messages.
   template <typename Port>
   void forget(Port& port, const Client& client) {
-    getters_.remove_if([&](const Request& from) { return from.client == client; });
-    joiners_.remove_if([&](const Request& from) { return from.client == client; });
+    for (auto* waiting : {&getters_, &joiners_, &drainers_})
+      waiting->remove_if([&](const Request& from) { return from.client == client; });
     const auto is_its = [&](const Putter& putter) { return putter.from.client == client; };
     putters_.remove_if(is_its);
     arriving_.remove_if(is_its);
@@ -166,10 +210,12 @@ class QueueTable {
         --offered_;
         wait_again(hands.offered.extract(hands.offered.begin()));
       }
-      if (redeliver_)
+      if (redeliver_) {
+        for (const auto& [number, entry] : hands.taken) bytes_ += entry.bytes;
         waiting_.merge(hands.taken);
-      else
+      } else {
         lose(hands.taken.size());
+      }
       unfinished_ -= hands.finished_with;
     }
     settle(port);
@@ -178,11 +224,11 @@ class QueueTable {
   // Denies all waiting requests and drops all items.
   template <typename Port>
   void close(Port& port, const Error& why) {
-    for (const auto* waiting : {&getters_, &joiners_})
+    for (const auto* waiting : {&getters_, &joiners_, &drainers_})
       for (const Request& request : *waiting) port.deny(request, why);
     for (const auto* waiting : {&putters_, &arriving_})
       for (const Putter& putter : *waiting) port.deny(putter.from, why);
-    *this = QueueTable(maxsize_, redeliver_, patience_);
+    *this = QueueTable(maxsize_, redeliver_, patience_, max_bytes_);
   }
 
  private:
@@ -193,8 +239,11 @@ class QueueTable {
   static constexpr Clock::duration kTick{1};
   static constexpr int kRests = 10;  // times the patience
 
+  enum class End { kNone, kDrained, kAtOnce };  // how the queue was shut down
+
   struct Entry {
     Item item;
+    std::uint64_t bytes = 0;
     std::uint64_t number = 0;
     Clock::time_point offered_at{};
     Clock::duration offered_for{};  // to clients that refused it
@@ -237,7 +286,27 @@ class QueueTable {
     return putters.remove_if([&](const Putter& putter) { return putter.from == request; }) != 0;
   }
 
-  bool full() const noexcept { return maxsize_ != 0 && items() >= maxsize_; }
+  Error never_fits(std::uint64_t bytes) const {
+    return {Code::kInvalidArgument,
+            "an item of " + std::to_string(bytes) +
+                " bytes never fits into this queue of max_bytes=" + std::to_string(max_bytes_)};
+  }
+
+  bool has_room_for(const Putter& putter) const noexcept {
+    const std::uint64_t bytes = putter.item.begin()->second.bytes;
+    return (maxsize_ == 0 || items() < maxsize_) &&
+           (max_bytes_ == 0 || (bytes <= max_bytes_ && bytes_ <= max_bytes_ - bytes));
+  }
+
+  // Returns true if no item waits for other clients than this one, or may come back to them.
+  bool is_drained_for(const Client& client) const {
+    if (!waiting_.empty()) return false;
+    if (end_ == End::kAtOnce) return true;
+    return offered_ == 0 && (!redeliver_ || std::ranges::all_of(clients_, [&](const auto& other) {
+             return other.first == client || other.second.taken.empty();
+           }));
+  }
+  bool is_over_for(const Client& client) const { return is_shut_down() && is_drained_for(client); }
 
   std::pair<Node, Hands*> extract_offered(const Request& get) noexcept {
     const auto client = clients_.find(get.client);
@@ -258,17 +327,45 @@ class QueueTable {
     unfinished_ -= items;
   }
 
-  // Invariant 8: afterwards no request waits for an item or for room that is there. A request that
-  // cannot be answered because memory is short waits until the next message of any client.
+  // Invariants 8 and 13: afterwards no request waits for an item or for room that is there. A
+  // request that cannot be answered because memory is short waits until the next message of any
+  // client.
   template <typename Port>
   void settle(Port& port) {
     try {
-      while (!putters_.empty() && !full()) admit(port);
+      if (end_ == End::kAtOnce) drop_waiting();
+      if (is_shut_down()) refuse_puts(port);
+      while (!putters_.empty() && has_room_for(putters_.front())) admit(port);
       while (!getters_.empty() && !waiting_.empty()) deal(port);
       for (; unfinished_ == 0 && !joiners_.empty(); joiners_.pop_front())
         port.done(joiners_.front());
+      if (is_shut_down()) answer(getters_, [&](const Request& from) { port.shut_down(from); });
+      answer(drainers_, [&](const Request& from) { port.done(from); });
     } catch (const std::bad_alloc&) {
     }
+  }
+
+  // Answers those requests for whose clients nothing is left.
+  template <typename Tell>
+  void answer(std::list<Request>& waiting, Tell tell) {
+    for (auto at = waiting.begin(); at != waiting.end();) {
+      const auto from = at++;
+      if (!is_drained_for(from->client)) continue;
+      tell(*from);
+      waiting.erase(from);
+    }
+  }
+
+  template <typename Port>
+  void refuse_puts(Port& port) {
+    for (auto* refused : {&putters_, &arriving_})
+      for (; !refused->empty(); refused->pop_front()) port.shut_down(refused->front().from);
+  }
+
+  void drop_waiting() noexcept {
+    for (const auto& [number, entry] : waiting_) bytes_ -= entry.bytes;
+    unfinished_ -= waiting_.size();
+    waiting_.clear();
   }
 
   template <typename Port>
@@ -278,6 +375,7 @@ class QueueTable {
     Node item = putter.item.extract(putter.item.begin());
     putters_.pop_front();
     item.mapped().number = ++last_number_;
+    bytes_ += item.mapped().bytes;
     wait_again(std::move(item));
     ++unfinished_;
   }
@@ -302,6 +400,7 @@ class QueueTable {
       port.deny(to, error);
       getters_.pop_front();
       if (error.code() != Code::kClosed) return;
+      bytes_ -= next->second.bytes;
       waiting_.erase(next);
       return lose(1);
     }
@@ -314,11 +413,14 @@ class QueueTable {
   }
 
   std::size_t maxsize_;
+  std::uint64_t max_bytes_;
   bool redeliver_;
   Clock::duration patience_;
   Items waiting_;
   std::map<Client, Hands> clients_;
   std::size_t offered_ = 0;  // to all clients
+  std::uint64_t bytes_ = 0;  // of waiting and offered items
+  End end_ = End::kNone;
   std::uint64_t last_number_ = 0;
   std::uint64_t unfinished_ = 0;
   std::uint64_t lost_ = 0;
@@ -326,6 +428,7 @@ class QueueTable {
   std::list<Putter> putters_;  // in the order in which they get room
   std::list<Request> getters_;
   std::list<Request> joiners_;
+  std::list<Request> drainers_;
 };
 
 }  // namespace tensorbus::bus

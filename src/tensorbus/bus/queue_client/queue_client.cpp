@@ -98,7 +98,8 @@ Outcome QueueClient::put(const SampleBuilder& item, const StopCondition& stop) c
                     "the process that has the queue does not answer: it is stopped, or very busy. "
                     "Whether the item is in the queue is not known");
     }
-    return awaited->take().timed_out != 0 ? outcome : Outcome::kDone;
+    const Outcome told = outcome_of(awaited->take());
+    return told == Outcome::kTimedOut ? outcome : told;
   });
 }
 
@@ -172,23 +173,39 @@ void QueueClient::task_done(const GiveUp& give_up) const {
   }
 }
 
-QueueClient::Request QueueClient::start_join() const {
+Outcome QueueClient::outcome_of(const link::Reply& reply) {
+  if (reply.refused == 0) return Outcome::kDone;
+  return reply.refused == link::Reply::kShutDown ? Outcome::kShutDown : Outcome::kTimedOut;
+}
+
+QueueClient::Request QueueClient::start_join() const { return start(link::QueueVerb::kJoin); }
+
+QueueClient::Request QueueClient::start(link::QueueVerb verb) const {
   const auto awaited = std::make_shared<Completion<link::Reply>>();
   auto asked = ask_host(
       core_, address_.host,
-      [queue = address_.queue, awaited](
+      [queue = address_.queue, verb, awaited](
           ParticipantContext&, const std::shared_ptr<PeerSession>& host, const QueueRequestRef&) {
-        return host->call(queue, link::QueueVerb::kJoin, 0, tell(awaited));
+        return host->call(queue, verb, 0, tell(awaited));
       },
       gone(awaited));
   return {awaited, cancel(core_, std::move(asked))};
 }
 
-Outcome QueueClient::join(const StopCondition& stop) const {
-  const auto [awaited, cancel] = start_join();
+Outcome QueueClient::join(const StopCondition& stop) const { return wait(start_join(), stop); }
+
+link::Reply QueueClient::shut_down(bool immediate, const GiveUp& give_up) const {
+  return call(link::QueueVerb::kShutDown, give_up, immediate ? 1 : 0);
+}
+
+Outcome QueueClient::drain(const StopCondition& stop) const {
+  return wait(start(link::QueueVerb::kDrain), stop);
+}
+
+Outcome QueueClient::wait(const Request& request, const StopCondition& stop) const {
   return closed_is_an_outcome([&] {
-    const Outcome outcome = awaited->wait(stop);
-    if (outcome != Outcome::kDone) cancel();
+    const Outcome outcome = request.awaited->wait(stop);
+    if (outcome != Outcome::kDone) request.cancel();
     return outcome;
   });
 }

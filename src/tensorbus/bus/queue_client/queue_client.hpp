@@ -32,6 +32,8 @@ class QueueClient {
   Request start_put(const SampleBuilder& item, bool waits) const;
   QueueGet start_get(Access access, bool waits) const;
   Request start_join() const;
+  // Returns the outcome of a put or a join that has come.
+  static Outcome outcome_of(const link::Reply& reply);
 
   // See queue.hpp.
   Outcome put(const SampleBuilder& item, const platform::StopCondition& stop) const;
@@ -40,10 +42,14 @@ class QueueClient {
   link::Reply state(const GiveUp& give_up) const;
   void task_done(const GiveUp& give_up) const;
   Outcome join(const platform::StopCondition& stop) const;
+  link::Reply shut_down(bool immediate, const GiveUp& give_up) const;
+  Outcome drain(const platform::StopCondition& stop) const;
   // Closes the queue; waits for no item and no other client.
   void close(const GiveUp& give_up) const;
 
  private:
+  Request start(link::QueueVerb verb) const;
+  Outcome wait(const Request& request, const platform::StopCondition& stop) const;
   link::Reply call(link::QueueVerb verb, const GiveUp& give_up, std::uint64_t number = 0) const;
   TakenItems::Queue name() const { return {address_.host, address_.queue.number}; }
 

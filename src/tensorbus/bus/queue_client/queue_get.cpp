@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tensorbus/bus/queue/queue_table.hpp"
+#include "tensorbus/bus/queue_client/queue_client.hpp"
 #include "tensorbus/bus/session/acquire_leases.hpp"
 
 namespace tensorbus::bus {
@@ -44,7 +45,7 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
                        else if (const auto* error = std::get_if<Error>(&came))
                          self->answer->fail(*error);
                        else
-                         self->answer->set(std::nullopt);
+                         self->answer->set(QueueClient::outcome_of(std::get<link::Reply>(came)));
                      });
   }
 
@@ -89,7 +90,7 @@ QueueGet::QueueGet(ParticipantCore& core, const QueueAddress& address, Access ac
     : core_(&core),
       address_(address),
       access_(access),
-      awaited_(std::make_shared<Completion<std::optional<Offer>>>()) {
+      awaited_(std::make_shared<Completion<std::variant<Outcome, Offer>>>()) {
   asked_ = ask_host(
       core, address.host,
       [queue = address.queue, grant = grant_for(access), waits, answer = awaited_](
@@ -111,9 +112,10 @@ Outcome QueueGet::take(Sample& item, const platform::StopCondition& stop) {
 Outcome QueueGet::wait_for_offer(const platform::StopCondition& stop) {
   const Outcome outcome = awaited_->wait(stop);
   if (outcome != Outcome::kDone) return outcome;
-  std::optional<std::optional<Offer>> found = awaited_->left();
-  if (!found || !*found) return Outcome::kTimedOut;
-  offer_ = std::move(*found);
+  std::optional<std::variant<Outcome, Offer>> found = awaited_->left();
+  if (!found) return Outcome::kTimedOut;
+  if (const auto* none = std::get_if<Outcome>(&*found)) return *none;
+  offer_ = std::get<Offer>(std::move(*found));
   reading_.emplace(*core_, std::move(offer_->held), access_);
   return Outcome::kDone;
 }

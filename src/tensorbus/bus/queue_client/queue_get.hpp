@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <variant>
 
 #include "tensorbus/bus/event_loop/completion.hpp"
 #include "tensorbus/bus/participant/sample_read.hpp"
@@ -20,8 +21,8 @@ class QueueGet {
   QueueGet(ParticipantCore& core, const QueueAddress& address, Access access, bool waits);
 
   // Returns kDone with an item, which the host counts as taken; kTimedOut if it has not come or
-  // there is none; kInterrupted. Throws an Error that came instead. If memory was short, it has
-  // refused the offer.
+  // there is none; kShutDown if none will come; kInterrupted. Throws an Error that came instead. If
+  // memory was short, it has refused the offer.
   Outcome take(Sample& item, const platform::StopCondition& stop);
   // Returns true if the host has answered.
   bool has_come() const noexcept { return awaited_->done(); }
@@ -37,7 +38,8 @@ class QueueGet {
     link::Take acceptance;
     std::uint64_t number = 0;  // of the item, for task_done()
   };
-  using Answer = std::shared_ptr<Completion<std::optional<Offer>>>;  // empty: there was no item
+  // An Offer, or why there is none: kTimedOut or kShutDown.
+  using Answer = std::shared_ptr<Completion<std::variant<Outcome, Offer>>>;
 
   // The part of the get that belongs to the event loop.
   struct Asking;

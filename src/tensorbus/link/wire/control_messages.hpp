@@ -102,7 +102,7 @@ inline constexpr std::tuple kControlMessages{
                               "request, queue, key, verb, number"},
     ControlMessage<Cancel>{"CANCEL", "client", TakenBy::kSession, "request"},
     ControlMessage<Reply>{"REPLY", "server", TakenBy::kSession,
-                          "request, timed out, first, second, third"},
+                          "request, refused, first, second, third, fourth"},
 };
 
 // A row of the table as a type.

@@ -43,14 +43,15 @@ struct Take {
   void visit(auto& archive) { archive(request, queue, spoilt); }
 };
 
-enum class QueueVerb : std::uint32_t { kOpen, kState, kTaskDone, kJoin, kClose };
+enum class QueueVerb : std::uint32_t { kOpen, kState, kTaskDone, kJoin, kClose, kShutDown, kDrain };
 
 struct QueueCall {
   static constexpr ControlType kType = ControlType::kQueue;
   std::uint32_t request = 0;
   QueueName queue;
-  std::uint32_t verb = 0;    // a QueueVerb
-  std::uint64_t number = 0;  // of the finished item; 0: it has no number
+  std::uint32_t verb = 0;  // a QueueVerb
+  // For kTaskDone: of the finished item; 0: it has no number. For kShutDown 1: drop what waits.
+  std::uint64_t number = 0;
   void visit(auto& archive) { archive(request, queue, verb, number); }
 };
 
@@ -62,13 +63,17 @@ struct Cancel {
 
 struct Reply {
   static constexpr ControlType kType = ControlType::kReply;
+  static constexpr std::uint32_t kTimedOut = 1;  // there was no room, or no item
+  static constexpr std::uint32_t kShutDown = 2;  // the queue lets nothing in, or nothing is left
   std::uint32_t request = 0;
-  std::uint32_t timed_out = 0;  // 1: there was no room, or no item
-  // For kOpen: maxsize, flags, key. For kState: items, unfinished, lost.
+  std::uint32_t refused = 0;  // 0, or one of these
+  // For kOpen: maxsize, flags, key, max_bytes. For kState: items, unfinished, lost, bytes. For
+  // kShutDown: items, how many other clients have asked for some, and whether this one has.
   std::uint64_t first = 0;
   std::uint64_t second = 0;
   std::uint64_t third = 0;
-  void visit(auto& archive) { archive(request, timed_out, first, second, third); }
+  std::uint64_t fourth = 0;
+  void visit(auto& archive) { archive(request, refused, first, second, third, fourth); }
 };
 
 }  // namespace tensorbus::link
