@@ -13,6 +13,7 @@ from tensorbus._base.closing import Closing
 from tensorbus._base.errors import Closed, Error, InvalidArgument
 from tensorbus._base.participant import participant
 from tensorbus._base.public import public
+from tensorbus._base.stats import QueueStats
 from tensorbus._core import Outcome
 from tensorbus._pickling import pickler
 from tensorbus._queues.pending import taken
@@ -210,7 +211,7 @@ class Queue(Closing):
 
     def qsize(self) -> int:
         """How many items wait."""
-        return self.stats["items"]
+        return self.stats.items
 
     def empty(self) -> bool:
         """Does no item wait? Others may put one at any moment."""
@@ -235,7 +236,7 @@ class Queue(Closing):
         """Waits until `task_done` was called for every item that was put; False after `timeout`."""
         limit = seconds("timeout", timeout)
         if limit == 0:
-            return self.stats["unfinished"] == 0
+            return self.stats.unfinished == 0
         outcome = self._here.join(limit)
         if outcome is Outcome.TIMED_OUT:
             return False
@@ -243,9 +244,9 @@ class Queue(Closing):
         return True
 
     @property
-    def stats(self) -> dict[str, int]:
-        """items that wait, unfinished ones, and those lost with the processes that had them."""
-        return self._here.stats
+    def stats(self) -> QueueStats:
+        """How many items wait, are unfinished, and were lost with the processes that had them."""
+        return QueueStats(**self._here.stats)
 
     def close(self) -> None:
         """Lets go of it here; in the process that made it, ends it for everybody."""

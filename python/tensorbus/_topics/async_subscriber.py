@@ -14,6 +14,7 @@ from tensorbus._topics.sample import Sample
 from tensorbus._topics.subscriber import Subscriber
 
 if TYPE_CHECKING:
+    from tensorbus._base.stats import SubscriberStats
     from tensorbus.messages import Message
 
 
@@ -142,8 +143,8 @@ class AsyncSubscriber(Closing):
         return self._subscriber.fileno()
 
     @property
-    def stats(self) -> dict[str, Any]:
-        """Counters: received, missed (gaps), bad, held, publishers, refused, last_refusal."""
+    def stats(self) -> SubscriberStats:
+        """See `Subscriber.stats`."""
         return self._subscriber.stats
 
     def close(self) -> None:
@@ -161,5 +162,5 @@ class AsyncSubscriber(Closing):
         self.__exit__()
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"publishers={self.stats['publishers']}"
+        state = "closed" if self._closed else f"publishers={self.stats.publishers}"
         return f"<tensorbus.AsyncSubscriber {self.topic!r} {state}>"

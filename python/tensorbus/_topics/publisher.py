@@ -18,6 +18,7 @@ from tensorbus._tensors.allocation import tensor_in
 from tensorbus._tensors.library import TENSOR_CLASSES
 
 if TYPE_CHECKING:
+    from tensorbus._base.stats import PublisherStats
     from tensorbus.messages import Message
 
 
@@ -219,13 +220,11 @@ class Publisher(Closing):
         return outcome is Outcome.DONE
 
     @property
-    def stats(self) -> dict[str, int]:
-        """Counters: sent, delivered, dropped_depth, dropped_held, waited, bytes_copied, ...
+    def stats(self) -> PublisherStats:
+        """What it has sent and dropped since it was made, and whom it waits for."""
+        from tensorbus._base.stats import PublisherStats
 
-        If a reliable publisher waits, or gave up, `blocked_by` is the pid of the process whose
-        subscriber has had no room for longest, and `blocked_ns` for how long; else they are 0.
-        """
-        return dict(self._core.stats)
+        return PublisherStats(**self._core.stats)
 
     def close(self) -> None:
         """Ends it; subscribers still get what is in their queues. A second call does nothing."""
@@ -233,5 +232,5 @@ class Publisher(Closing):
         self._core.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"subscribers={self.stats['subscribers']}"
+        state = "closed" if self._closed else f"subscribers={self.stats.subscribers}"
         return f"<tensorbus.Publisher {self._topic!r} {state}>"

@@ -26,6 +26,7 @@ from tensorbus._tensors.library import Library, library_or_none
 from tensorbus._topics.sample import Sample, sample_of
 
 if TYPE_CHECKING:
+    from tensorbus._base.stats import SubscriberStats
     from tensorbus.messages import Message
 
 
@@ -239,9 +240,11 @@ class Subscriber(Closing):
         return outcome is Outcome.DONE
 
     @property
-    def stats(self) -> dict[str, Any]:
-        """Counters: received, missed (gaps), bad, held, publishers, refused, last_refusal."""
-        return dict(self._core.stats)
+    def stats(self) -> SubscriberStats:
+        """What it has received and missed since it was made, and what it holds."""
+        from tensorbus._base.stats import SubscriberStats
+
+        return SubscriberStats(**self._core.stats)
 
     def close(self) -> None:
         """Ends it; tensors that were received stay valid. A second call does nothing."""
@@ -267,5 +270,5 @@ class Subscriber(Closing):
         return _core.elsewhere_text(self._home.domain)
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"publishers={self.stats['publishers']}"
+        state = "closed" if self._closed else f"publishers={self.stats.publishers}"
         return f"<tensorbus.Subscriber {self._topic!r} {state}>"

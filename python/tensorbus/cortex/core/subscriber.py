@@ -11,6 +11,7 @@ from tensorbus._aio.failures import Failures
 from tensorbus._base.closing import Closing
 from tensorbus._base.errors import Closed, Timeout
 from tensorbus._base.public import renamed
+from tensorbus._base.stats import SubscriberStats
 from tensorbus._topics.listing import TopicInfo, list_topics
 from tensorbus._topics.sample import Header
 from tensorbus._topics.subscriber import Subscriber as Ours
@@ -138,7 +139,7 @@ class Subscriber(Closing):
         return next((topic for topic in topics if topic.name == self.topic_name), None)
 
     @property
-    def stats(self) -> dict[str, Any]:
+    def stats(self) -> SubscriberStats:
         """See `tensorbus.Subscriber.stats`."""
         return self.subscription.stats
 
