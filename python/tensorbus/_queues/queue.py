@@ -282,6 +282,16 @@ class Queue(Closing):
         named = repr(self._name) if self._name else self._address
         return f"<tensorbus.Queue {named} {self._state()} maxsize={self._core.maxsize}>"
 
+    def _repr_html_(self) -> str:
+        """For notebooks: name, state and fill."""
+        from tensorbus._base.html import table
+
+        state, _, items = self._state().partition(" items=")
+        rows = {"state": state, "address": self._address}
+        if items:
+            rows["items"] = f"{items} of {self.maxsize}" if self.maxsize else items
+        return table(f"Queue {self._name}", rows)
+
     def _state(self) -> str:
         """How many items wait, where that takes asking no other process, which may be stopped."""
         if self._closed:

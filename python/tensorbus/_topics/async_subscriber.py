@@ -164,3 +164,6 @@ class AsyncSubscriber(Closing):
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"publishers={self.stats.publishers}"
         return f"<tensorbus.AsyncSubscriber {self.topic!r} {state}>"
+
+    def _repr_html_(self) -> str:
+        return self._subscriber._repr_html_()

@@ -234,3 +234,11 @@ class Publisher(Closing):
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"subscribers={self.stats.subscribers}"
         return f"<tensorbus.Publisher {self._topic!r} {state}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: name, state and fill."""
+        from tensorbus._base.html import end_of_topic
+
+        shown = ("subscribers", "sent", "bytes_in_flight")
+        title = f"Publisher {self._topic}"
+        return end_of_topic(title, None if self._closed else self.stats, shown)

@@ -194,6 +194,12 @@ class Sample:
             f"{self._shown_tensors()} age={age}>"
         )
 
+    def _repr_html_(self) -> str:
+        """For notebooks: a table of the fields, with thumbnails of images."""
+        from tensorbus._topics.preview import preview
+
+        return preview(repr(self), lambda: self.data)
+
     def _shown_tensors(self) -> str:
         """Shape and dtype of the tensor, or of the first few tensors of a message."""
         core = self._core

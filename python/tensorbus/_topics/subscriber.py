@@ -272,3 +272,11 @@ class Subscriber(Closing):
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"publishers={self.stats.publishers}"
         return f"<tensorbus.Subscriber {self._topic!r} {state}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: name, state and fill."""
+        from tensorbus._base.html import end_of_topic
+
+        shown = ("publishers", "received", "missed", "held")
+        title = f"Subscriber {self._topic}"
+        return end_of_topic(title, None if self._closed else self.stats, shown)
