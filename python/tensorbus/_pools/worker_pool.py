@@ -14,12 +14,13 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from itertools import islice
 from multiprocessing.context import BaseContext
-from typing import Any
+from typing import Any, Generic, overload
 
 from tensorbus._base.arguments import seconds, whole_number
 from tensorbus._base.closing import cannot_pickle
 from tensorbus._base.device import ordinal_of
 from tensorbus._base.errors import Forked, InvalidArgument, Timeout
+from tensorbus._base.generics import Item, Result
 from tensorbus._base.public import public, renamed
 from tensorbus._pools.pool_manager import PoolManager
 from tensorbus._pools.progress import progress
@@ -27,7 +28,7 @@ from tensorbus._pools.worker import Job, takes_device
 
 
 @public
-class WorkerPool:
+class WorkerPool(Generic[Item, Result]):
     """Processes that call a function with items, one for each core, or for each device.
 
     Items and results are any objects that can be pickled; their tensors go by reference. A worker
@@ -62,9 +63,33 @@ class WorkerPool:
     [1, 2, 3]
     """
 
+    @overload
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[[Item], Result],
+        *,
+        workers: int | None = None,
+        devices: Sequence[Any] | None = None,
+        initializer: None = None,
+        retries: int = 0,
+        context: str | BaseContext = "spawn",
+        domain: str | None = None,
+    ) -> None: ...
+    @overload  # the function has more parameters: `device`, or what the initializer returns
+    def __init__(
+        self,
+        function: Callable[..., Result],
+        *,
+        workers: int | None = None,
+        devices: Sequence[Any] | None = None,
+        initializer: Callable[..., Any] | None = None,
+        retries: int = 0,
+        context: str | BaseContext = "spawn",
+        domain: str | None = None,
+    ) -> None: ...
+    def __init__(
+        self,
+        function: Callable[..., Result],
         *,
         workers: int | None = None,
         devices: Sequence[Any] | None = None,
@@ -87,7 +112,7 @@ class WorkerPool:
         # Before multiprocessing waits for its processes, which it does at exit, too.
         atexit.register(self._at_exit)
 
-    def submit(self, item: Any) -> Future[Any]:
+    def submit(self, item: Item) -> Future[Result]:
         """The result of the function for this item, some time.
 
         The item is pickled when a worker takes it: do not change it before. The future can be
@@ -101,8 +126,8 @@ class WorkerPool:
         return self._own.submit(item)
 
     def map(
-        self, items: Iterable[Any], *, timeout: float | None = None, progress: bool | None = None
-    ) -> list[Any]:
+        self, items: Iterable[Item], *, timeout: float | None = None, progress: bool | None = None
+    ) -> list[Result]:
         """The results for all items, in their order.
 
         Args:
@@ -120,12 +145,12 @@ class WorkerPool:
     @renamed(ahead="prefetch")
     def imap(
         self,
-        items: Iterable[Any],
+        items: Iterable[Item],
         *,
         prefetch: int | None = None,
         timeout: float | None = None,
         progress: bool | None = None,
-    ) -> Iterator[Any]:
+    ) -> Iterator[Result]:
         """The results in the order of the items, one after the other. Begins with the first `next`.
 
         Args:
@@ -155,12 +180,12 @@ class WorkerPool:
     @renamed(ahead="prefetch")
     def imap_unordered(
         self,
-        items: Iterable[Any],
+        items: Iterable[Item],
         *,
         prefetch: int | None = None,
         timeout: float | None = None,
         progress: bool | None = None,
-    ) -> Iterator[Any]:
+    ) -> Iterator[Result]:
         """The results as they come. Otherwise as `imap`."""
         done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
 
@@ -229,7 +254,7 @@ class WorkerPool:
     def __reduce__(self) -> tuple[Any, ...]:
         raise cannot_pickle(self, "the child makes its own")
 
-    def __enter__(self) -> WorkerPool:
+    def __enter__(self) -> WorkerPool[Item, Result]:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import queue
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from tensorbus import _core
 from tensorbus._base.arguments import seconds, topic_name, whole_number
 from tensorbus._base.closing import Closing
 from tensorbus._base.errors import Closed, Error, InvalidArgument
+from tensorbus._base.generics import T
 from tensorbus._base.participant import participant
 from tensorbus._base.public import public
 from tensorbus._base.stats import QueueStats
@@ -18,9 +19,12 @@ from tensorbus._core import Outcome
 from tensorbus._pickling import pickler
 from tensorbus._queues.pending import taken
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 @public
-class Queue(Closing):
+class Queue(Closing, Generic[T]):
     """Items from any process of the domain to any other, each to exactly one of them.
 
     An item is any object that can be pickled; tensors and arrays anywhere in it travel by
@@ -79,7 +83,7 @@ class Queue(Closing):
         )
 
     @classmethod
-    def open(cls, name: str, *, timeout: float | None = None, domain: str | None = None) -> Queue:
+    def open(cls, name: str, *, timeout: float | None = None, domain: str | None = None) -> Self:
         """The queue of this name, or address, which may be made later.
 
         Args:
@@ -128,7 +132,7 @@ class Queue(Closing):
 
     def put(
         self,
-        item: Any,
+        item: T,
         block: bool = True,
         timeout: float | None = None,
         *,
@@ -154,11 +158,11 @@ class Queue(Closing):
             raise queue.Full
         self._check(outcome)
 
-    def put_nowait(self, item: Any, *, stream: Any = None) -> None:
+    def put_nowait(self, item: T, *, stream: Any = None) -> None:
         """`put` that does not wait for room."""
         self.put(item, block=False, stream=stream)
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+    def get(self, block: bool = True, timeout: float | None = None) -> T:
         """Takes the oldest item.
 
         Raises:
@@ -166,13 +170,14 @@ class Queue(Closing):
             Closed: the queue, or the process that has it, is gone.
             Exception: whatever unpickling the item raises.
         """
-        return pickler.load(self._found(_wait(block, timeout)))
+        item: T = pickler.load(self._found(_wait(block, timeout)))
+        return item
 
-    def get_nowait(self) -> Any:
+    def get_nowait(self) -> T:
         """`get` that does not wait for an item."""
         return self.get(block=False)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[T]:
         """The items as they come, until the queue is closed."""
         while True:
             try:
@@ -184,20 +189,21 @@ class Queue(Closing):
             yield item
             del item
 
-    async def put_async(self, item: Any, *, stream: Any = None) -> None:
+    async def put_async(self, item: T, *, stream: Any = None) -> None:
         """`put` in an event loop. Cancelled, it may have put the item in, or not."""
         outgoing, fields = pickler.dump(item, shared=self._shared, stream=stream)
         await taken(self._here.start_put(outgoing, fields))
 
-    async def get_async(self) -> Any:
+    async def get_async(self) -> T:
         """`get` in an event loop. Cancelled, it has taken none."""
-        return pickler.load(await self._found_async())
+        item: T = pickler.load(await self._found_async())
+        return item
 
     async def join_async(self) -> None:
         """`join` in an event loop."""
         await taken(self._here.start_join())
 
-    async def __aiter__(self) -> AsyncIterator[Any]:
+    async def __aiter__(self) -> AsyncIterator[T]:
         """The items as they come, until the queue is closed."""
         while True:
             try:
@@ -304,8 +310,8 @@ class Queue(Closing):
             return "closed"
 
 
-def _reopen(address: str, domain: str, name: str = "") -> Queue:
-    queue = Queue.open(address, domain=domain)
+def _reopen(address: str, domain: str, name: str = "") -> Queue[Any]:
+    queue: Queue[Any] = Queue.open(address, domain=domain)
     queue._name = name
     return queue
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from tensorbus._base.arguments import Access
 from tensorbus._base.closing import Closing
+from tensorbus._base.generics import T
 from tensorbus._base.public import public, renamed
 from tensorbus._tensors.library import Library
 from tensorbus._topics.async_receiver import AsyncReceiver
@@ -14,12 +15,12 @@ from tensorbus._topics.sample import Sample
 from tensorbus._topics.subscriber import Subscriber
 
 if TYPE_CHECKING:
+    from tensorbus._base.generics import MessageClass
     from tensorbus._base.stats import SubscriberStats
-    from tensorbus.messages import Message
 
 
 @public
-class AsyncSubscriber(Closing):
+class AsyncSubscriber(Closing, Generic[T]):
     """A `Subscriber` to await: for asyncio and whatever else runs its tasks, such as uvloop.
 
     It starts no thread, and an event loop watches one descriptor for all its subscribers. Any
@@ -60,7 +61,7 @@ class AsyncSubscriber(Closing):
     def __init__(
         self,
         topic: str,
-        message_type: type[Message] | None = None,
+        message_type: MessageClass[T] | None = None,
         *,
         depth: int = 0,
         timeout: float | None = None,
@@ -96,7 +97,7 @@ class AsyncSubscriber(Closing):
         return self._subscriber.topic
 
     # Not `async`, to add no coroutine to the receiver's.
-    def receive(self, timeout: float | None = None) -> Coroutine[Any, Any, Sample]:
+    def receive(self, timeout: float | None = None) -> Coroutine[Any, Any, Sample[T]]:
         """The next sample; waits up to `timeout` seconds (default: the subscriber's own).
 
         What is there already is returned at once, but the other tasks of the loop have their turns.
@@ -111,7 +112,7 @@ class AsyncSubscriber(Closing):
     @renamed(most="max_count")
     def receive_many(
         self, max_count: int, timeout: float | None = None
-    ) -> Coroutine[Any, Any, list[Sample]]:
+    ) -> Coroutine[Any, Any, list[Sample[T]]]:
         """Several samples at once: waits like `receive` for the first, takes what else is there.
 
         See `Subscriber.receive_many`. It never spins.
@@ -122,11 +123,11 @@ class AsyncSubscriber(Closing):
         """
         return self._receiver.receive_many(max_count, timeout)
 
-    def try_receive(self) -> Sample | None:
+    def try_receive(self) -> Sample[T] | None:
         """The next sample if there is one now. Raises `Closed` and `HoldLimit` like `receive`."""
         return self._receiver.try_receive()
 
-    def __aiter__(self) -> AsyncIterator[Sample]:
+    def __aiter__(self) -> AsyncIterator[Sample[T]]:
         """Samples until none comes for the subscriber's timeout, or it is closed."""
         return self._receiver
 
@@ -155,7 +156,7 @@ class AsyncSubscriber(Closing):
         self._closed = True
         self._subscriber.close()
 
-    async def __aenter__(self) -> AsyncSubscriber:
+    async def __aenter__(self) -> AsyncSubscriber[T]:
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from tensorbus import _core
 from tensorbus._base.arguments import MOST_DEPTH, seconds, topic_name, whole_number
 from tensorbus._base.closing import Closing
 from tensorbus._base.device import stream_of
 from tensorbus._base.errors import Closed, InvalidArgument, Timeout
+from tensorbus._base.generics import T
 from tensorbus._base.participant import participant
 from tensorbus._base.public import public
 from tensorbus._codec.fields import flatten
@@ -18,8 +19,8 @@ from tensorbus._tensors.allocation import tensor_in
 from tensorbus._tensors.library import TENSOR_CLASSES
 
 if TYPE_CHECKING:
+    from tensorbus._base.generics import MessageClass
     from tensorbus._base.stats import PublisherStats
-    from tensorbus.messages import Message
 
 
 _DEPTH = 8  # by default
@@ -34,7 +35,7 @@ def _name_of(pid: int) -> str:
 
 
 @public
-class Publisher(Closing):
+class Publisher(Closing, Generic[T]):
     """Sends tensors to every subscriber of a topic, in any process of the domain.
 
     Args:
@@ -77,7 +78,7 @@ class Publisher(Closing):
     def __init__(
         self,
         topic: str,
-        message_type: type[Message] | None = None,
+        message_type: MessageClass[T] | None = None,
         *,
         depth: int | None = None,
         history: int = 0,
@@ -149,7 +150,7 @@ class Publisher(Closing):
                 return tensor
         return tensor_in(self._core.loan, shape, dtype, like, device)
 
-    def publish(self, data: Any, *, timeout: float | None = None, stream: Any = None) -> int:
+    def publish(self, data: T, *, timeout: float | None = None, stream: Any = None) -> int:
         """Publishes a tensor, or a message of tensors and small values.
 
         A message is a dict, list, tuple or set, nested as you like, of tensors (PyTorch, NumPy,

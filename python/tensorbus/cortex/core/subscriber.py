@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tensorbus._aio.callbacks import Callback, checked_callback
 from tensorbus._aio.failures import Failures
@@ -17,6 +17,11 @@ from tensorbus._topics.sample import Header
 from tensorbus._topics.subscriber import Subscriber as Ours
 from tensorbus.messages import Message
 from tensorbus.nodes import Subscription
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from tensorbus._topics.options import SubscriberOptions
 
 
 class Subscriber(Closing):
@@ -50,7 +55,7 @@ class Subscriber(Closing):
         wait_for_topic: bool = True,
         topic_timeout: float = 600.0,
         strict_fingerprint: bool = False,
-        **options: Any,
+        **options: Unpack[SubscriberOptions],
     ) -> None:
         failures = Failures(node_name, "log", self.stop)
         self._take(
