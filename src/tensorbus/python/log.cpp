@@ -85,12 +85,12 @@ bool put_aside(std::int32_t level, const char* text) noexcept {
   return false;
 }
 
-void log(void*, std::int32_t level, const char* text) noexcept {
+void take_line(void*, std::int32_t level, const char* text) noexcept {
   if (!put_aside(level, text)) platform::log_to_stderr(text);
 }
 
 // The interpreter is about to end: all that came before is logged, and the thread gone.
-void end() {
+void log_the_rest() {
   std::thread last;
   {
     const platform::MutexLock lock(lines->mutex);
@@ -115,8 +115,8 @@ void forget_lines() noexcept TB_RELEASE(lines->mutex) {
 
 void bind_log(nb::module_&) {
   ::pthread_atfork(lock_lines, unlock_lines, forget_lines);
-  nb::module_::import_("atexit").attr("register")(nb::cpp_function(end));
-  platform::set_log(log, nullptr);
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(log_the_rest));
+  platform::set_log(take_line, nullptr);
 }
 
 }  // namespace tensorbus::python
