@@ -92,7 +92,7 @@ def main() -> None:
         for repetition in range(2 if quick else 7):
             for name, work in rows.items():
                 report(name, repetition, per_second=counted_per_second(cores.receiver, work))
-        if publisher.stats["bytes_copied"] != publisher.stats["sent"] * image.nbytes:
+        if publisher.stats.bytes_copied != publisher.stats.sent * image.nbytes:
             raise RuntimeError("not every image was copied")
 
 

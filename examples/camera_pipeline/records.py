@@ -36,8 +36,8 @@ def read_features(path: Path) -> np.ndarray:
     return np.fromfile(path, dtype=np.float32).reshape(-1, *FEATURES_SHAPE[1:])
 
 
-def write_stats(path: Path, stats: dict[str, Any]) -> None:
-    path.write_text(json.dumps(stats))
+def write_stats(path: Path, stats: Any) -> None:
+    path.write_text(json.dumps(dict(stats)))
 
 
 def read_stats(path: Path) -> dict[str, Any]:

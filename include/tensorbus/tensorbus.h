@@ -31,6 +31,7 @@
 
 #include <tensorbus/c/file.h>
 #include <tensorbus/c/listing.h>
+#include <tensorbus/c/log.h>
 #include <tensorbus/c/participant.h>
 #include <tensorbus/c/publisher.h>
 #include <tensorbus/c/queue.h>

@@ -21,6 +21,7 @@
 #include <tensorbus/listed.hpp>
 #include <tensorbus/listing.hpp>
 #include <tensorbus/loan.hpp>
+#include <tensorbus/log.hpp>
 #include <tensorbus/message.hpp>
 #include <tensorbus/message_enum.hpp>
 #include <tensorbus/message_type.hpp>

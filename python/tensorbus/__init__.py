@@ -51,6 +51,7 @@ from tensorbus._topics.sample import Header, Sample
 from tensorbus._topics.subscriber import Subscriber
 
 if TYPE_CHECKING:
+    from tensorbus._base.stats import PublisherStats, QueueStats, SubscriberStats
     from tensorbus._files.mapped_file import MappedFile, flush, map_file
     from tensorbus._pools.worker_pool import WorkerPool
     from tensorbus._queues.queue import Queue
@@ -120,7 +121,9 @@ __all__ = [
     "ProtocolError",
     "Publisher",
     "PublisherInfo",
+    "PublisherStats",
     "Queue",
+    "QueueStats",
     "RateExecutor",
     "Sample",
     "Service",
@@ -129,6 +132,7 @@ __all__ = [
     "ShutDown",
     "StringMessage",
     "Subscriber",
+    "SubscriberStats",
     "Subscription",
     "SyncRateExecutor",
     "SystemCallError",
@@ -166,6 +170,7 @@ public(Memory)
 _LATER = {
     name: f"tensorbus.{module}"
     for module, names in {
+        "_base.stats": "PublisherStats QueueStats SubscriberStats",
         "_files.mapped_file": "MappedFile flush map_file",
         "_pools.worker_pool": "WorkerPool",
         "_queues.queue": "Queue",

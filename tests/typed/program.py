@@ -18,7 +18,8 @@ def publish() -> int:
         frame[:] = 0
         publisher.wait_for_subscribers(timeout=1)
         sent: int = publisher.publish({"frame": frame, "boxes": [np.zeros(4)], "id": 7})
-        print(publisher.stats["sent"], publisher.topic)
+        stats: tb.PublisherStats = publisher.stats
+        print(stats.sent, stats["sent"], publisher.topic)
         return sent
 
 
@@ -59,6 +60,8 @@ def receive() -> list[Any]:
         for sample in subscriber:
             header: tb.Header = sample.header
             found.append((header.sequence, sample.data, sample.copy().data))
+        stats: tb.SubscriberStats = subscriber.stats
+        print(stats.missed, stats.last_refusal)
         maybe: tb.Sample | None = subscriber.try_receive()
         ready: list[tb.Subscriber] = tb.wait_any([subscriber], timeout=1)
         print(maybe, ready, subscriber.fileno(), np.from_dlpack(subscriber.receive(timeout=1)))

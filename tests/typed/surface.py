@@ -37,7 +37,7 @@ def share(image: tb.Memory) -> str:
     return str(handle)
 
 
-async def queues() -> dict[str, int]:
+async def queues() -> tb.QueueStats:
     with tb.Queue(maxsize=8, name="jobs", redeliver=True) as queue:
         queue.put({"id": 7}, timeout=1)
         item: Any = queue.get(timeout=1)

@@ -36,6 +36,11 @@ def participant(domain: str | None = None, *, budget_bytes: int = 0) -> Particip
     return _shared.setdefault(shared.domain, shared)
 
 
+def forget(domain: str) -> None:
+    """Ends this process's participant on a domain, by its path, once nothing uses it any more."""
+    _shared.pop(domain, None)
+
+
 def has_participant() -> bool:
     """Has this process one on any domain? Then memory may belong to the bus."""
     return bool(_shared)

@@ -17,7 +17,7 @@ class LoweredMessage(NamedTuple):
     fields: dict[str, Any]
 
 
-def plan_or_none(message_type: type[Any] | None) -> Plan | None:
+def plan_or_none(message_type: object) -> Plan | None:
     """What is known of the type of a topic's messages."""
     if message_type is None:
         return None

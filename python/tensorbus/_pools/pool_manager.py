@@ -93,7 +93,7 @@ class Worker:
     @property
     def owes(self) -> bool:
         """Has it said what we have not heard yet?"""
-        return self._outbox.stats["unfinished"] > 0
+        return self._outbox.stats.unfinished > 0
 
     @property
     def name(self) -> str:

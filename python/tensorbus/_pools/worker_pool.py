@@ -15,13 +15,14 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
 from itertools import chain, islice
 from multiprocessing.context import BaseContext
-from typing import Any
+from typing import Any, Generic, overload
 from weakref import ref
 
 from tensorbus._base.arguments import Access, access_named, seconds, whole_number
 from tensorbus._base.closing import cannot_pickle
 from tensorbus._base.device import ordinal_of
 from tensorbus._base.errors import Forked, InvalidArgument, Timeout
+from tensorbus._base.generics import Item, Result
 from tensorbus._base.public import positional, public, renamed
 from tensorbus._pools.pool_manager import PoolManager
 from tensorbus._pools.progress import progress
@@ -29,7 +30,7 @@ from tensorbus._pools.worker import Call, Chunk, Job, call_all, call_it, takes_d
 
 
 @public
-class WorkerPool(Executor):
+class WorkerPool(Executor, Generic[Item, Result]):
     """Processes that call a function with items, one for each core, or for each device.
 
     It is a `concurrent.futures.Executor`. Without a function it has that class's `submit(function,
@@ -76,9 +77,35 @@ class WorkerPool(Executor):
     (3, 1)
     """
 
+    @overload
     def __init__(
         self,
-        function: Callable[..., Any] | None = None,
+        function: Callable[[Item], Result],
+        *,
+        workers: int | None = None,
+        devices: Sequence[Any] | None = None,
+        initializer: None = None,
+        retries: int = 0,
+        context: str | BaseContext = "spawn",
+        access: Access | None = None,
+        domain: str | None = None,
+    ) -> None: ...
+    @overload  # the function has more parameters: `device`, or what the initializer returns
+    def __init__(
+        self,
+        function: Callable[..., Result] | None = None,
+        *,
+        workers: int | None = None,
+        devices: Sequence[Any] | None = None,
+        initializer: Callable[..., Any] | None = None,
+        retries: int = 0,
+        context: str | BaseContext = "spawn",
+        access: Access | None = None,
+        domain: str | None = None,
+    ) -> None: ...
+    def __init__(
+        self,
+        function: Callable[..., Result] | None = None,
         *,
         workers: int | None = None,
         devices: Sequence[Any] | None = None,
@@ -107,6 +134,10 @@ class WorkerPool(Executor):
         self._at_exit = partial(_end, ref(self._manager))
         atexit.register(self._at_exit)
 
+    @overload
+    def submit(self, item: Item, /) -> Future[Result]: ...
+    @overload  # of a pool without a function
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]: ...
     @positional("item")
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         """The result, some time: `submit(item)`; without a function, `submit(fn, *args, **kwargs)`.
@@ -130,6 +161,24 @@ class WorkerPool(Executor):
             )
         return self._own.submit(fn)
 
+    @overload
+    def map(
+        self,
+        items: Iterable[Item],
+        /,
+        *,
+        timeout: float | None = None,
+        progress: bool | None = None,
+    ) -> list[Result]: ...
+    @overload  # of a pool without a function
+    def map(
+        self,
+        fn: Callable[..., Any],
+        /,
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+    ) -> Iterator[Any]: ...
     @positional("items")
     def map(
         self,
@@ -177,12 +226,12 @@ class WorkerPool(Executor):
     @renamed(ahead="prefetch")
     def imap(
         self,
-        items: Iterable[Any],
+        items: Iterable[Item],
         *,
         prefetch: int | None = None,
         timeout: float | None = None,
         progress: bool | None = None,
-    ) -> Iterator[Any]:
+    ) -> Iterator[Result]:
         """The results in the order of the items, one after the other. Begins with the first `next`.
 
         Args:
@@ -215,12 +264,12 @@ class WorkerPool(Executor):
     @renamed(ahead="prefetch")
     def imap_unordered(
         self,
-        items: Iterable[Any],
+        items: Iterable[Item],
         *,
         prefetch: int | None = None,
         timeout: float | None = None,
         progress: bool | None = None,
-    ) -> Iterator[Any]:
+    ) -> Iterator[Result]:
         """The results as they come. Otherwise as `imap`."""
         self._check_function()
         done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
@@ -302,7 +351,7 @@ class WorkerPool(Executor):
     def __reduce__(self) -> tuple[Any, ...]:
         raise cannot_pickle(self, "the child makes its own")
 
-    def __enter__(self) -> WorkerPool:
+    def __enter__(self) -> WorkerPool[Item, Result]:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -10,14 +10,16 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from tensorbus import _core
 from tensorbus._base.arguments import Access, access_named, seconds, topic_name, whole_number
 from tensorbus._base.closing import Closing
 from tensorbus._base.errors import Closed, Error, Forked, InvalidArgument, Timeout
+from tensorbus._base.generics import T
 from tensorbus._base.participant import participant
 from tensorbus._base.public import public
+from tensorbus._base.stats import QueueStats
 from tensorbus._core import Outcome
 from tensorbus._pickling import pickler
 from tensorbus._queues.pending import checked, taken
@@ -39,9 +41,12 @@ def _count_fork() -> None:
 
 os.register_at_fork(before=_count_fork)
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 @public
-class Queue(Closing):
+class Queue(Closing, Generic[T]):
     """Items from any process of the domain to any other, each to exactly one of them.
 
     An item is any object that can be pickled; tensors and arrays anywhere in it travel by
@@ -106,7 +111,7 @@ class Queue(Closing):
         )
 
     @classmethod
-    def open(cls, name: str, *, timeout: float | None = None, domain: str | None = None) -> Queue:
+    def open(cls, name: str, *, timeout: float | None = None, domain: str | None = None) -> Self:
         """The queue of this name, or address, which may be made later.
 
         Args:
@@ -212,7 +217,7 @@ class Queue(Closing):
 
     def put(
         self,
-        item: Any,
+        item: T,
         block: bool = True,
         timeout: float | None = None,
         *,
@@ -242,11 +247,11 @@ class Queue(Closing):
             raise queue.Full
         checked(outcome)
 
-    def put_nowait(self, item: Any, *, stream: Any = None) -> None:
+    def put_nowait(self, item: T, *, stream: Any = None) -> None:
         """`put` that does not wait for room."""
         self.put(item, block=False, stream=stream)
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+    def get(self, block: bool = True, timeout: float | None = None) -> T:
         """Takes the oldest item.
 
         Raises:
@@ -255,9 +260,10 @@ class Queue(Closing):
             Closed: the queue, or the process that has it, is gone.
             Exception: whatever unpickling the item raises.
         """
-        return pickler.load(self._found(_wait(block, timeout)))
+        item: T = pickler.load(self._found(_wait(block, timeout)))
+        return item
 
-    def get_many(self, max_count: int, timeout: float | None = None) -> list[Any]:
+    def get_many(self, max_count: int, timeout: float | None = None) -> list[T]:
         """Waits for the oldest item, and takes those behind it that wait already.
 
         Args:
@@ -290,8 +296,8 @@ class Queue(Closing):
             samples = found
         return self._loaded(deque(samples))
 
-    def _loaded(self, samples: deque[_core.Sample]) -> list[Any]:
-        items: list[Any] = []
+    def _loaded(self, samples: deque[_core.Sample]) -> list[T]:
+        items: list[T] = []
         while samples:
             try:
                 items.append(pickler.load(samples[0]))
@@ -305,11 +311,11 @@ class Queue(Closing):
             samples.popleft()
         return items
 
-    def get_nowait(self) -> Any:
+    def get_nowait(self) -> T:
         """`get` that does not wait for an item."""
         return self.get(block=False)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[T]:
         """The items as they come, until the queue is closed."""
         while True:
             try:
@@ -321,20 +327,21 @@ class Queue(Closing):
             yield item
             del item
 
-    async def put_async(self, item: Any, *, stream: Any = None) -> None:
+    async def put_async(self, item: T, *, stream: Any = None) -> None:
         """`put` in an event loop. Cancelled, it may have put the item in, or not."""
         outgoing, fields = pickler.dump(item, shared=self._shared, stream=stream)
         await taken(self._here.start_put(outgoing, fields))
 
-    async def get_async(self) -> Any:
+    async def get_async(self) -> T:
         """`get` in an event loop. Cancelled, it has taken none."""
-        return pickler.load(await self._found_async())
+        item: T = pickler.load(await self._found_async())
+        return item
 
     async def join_async(self) -> None:
         """`join` in an event loop."""
         await taken(self._here.start_join())
 
-    async def __aiter__(self) -> AsyncIterator[Any]:
+    async def __aiter__(self) -> AsyncIterator[T]:
         """The items as they come, until the queue is closed."""
         while True:
             try:
@@ -348,7 +355,7 @@ class Queue(Closing):
 
     def qsize(self) -> int:
         """How many items wait."""
-        return self.stats["items"]
+        return self.stats.items
 
     def empty(self) -> bool:
         """Does no item wait? Others may put one at any moment."""
@@ -374,7 +381,7 @@ class Queue(Closing):
         """Waits until `task_done` was called for every item that was put; False after `timeout`."""
         limit = seconds("timeout", timeout)
         if limit == 0:
-            return self.stats["unfinished"] == 0
+            return self.stats.unfinished == 0
         outcome = self._here.join(limit)
         if outcome is Outcome.TIMED_OUT:
             return False
@@ -404,10 +411,9 @@ class Queue(Closing):
         self._here.shutdown(immediate)
 
     @property
-    def stats(self) -> dict[str, int]:
-        """items that wait, unfinished ones, those lost with the processes that had them, and the
-        bytes of those that wait."""
-        return self._here.stats
+    def stats(self) -> QueueStats:
+        """How many items wait, are unfinished, and were lost with the processes that had them."""
+        return QueueStats(**self._here.stats)
 
     def close(self, timeout: float | None = 0) -> None:
         """Lets go of it here; in the process that made it, ends it for everybody.
@@ -514,6 +520,16 @@ class Queue(Closing):
         named = repr(self._name) if self._name else self._address
         return f"<tensorbus.Queue {named} {self._state()} maxsize={self._core.maxsize}>"
 
+    def _repr_html_(self) -> str:
+        """For notebooks: name, state and fill."""
+        from tensorbus._base.html import table
+
+        state, _, items = self._state().partition(" items=")
+        rows = {"state": state, "address": self._address}
+        if items:
+            rows["items"] = f"{items} of {self.maxsize}" if self.maxsize else items
+        return table(f"Queue {self._name}", rows)
+
     def _state(self) -> str:
         """How many items wait, where that takes asking no other process, which may be stopped."""
         if self._closed:
@@ -526,8 +542,8 @@ class Queue(Closing):
             return "closed"
 
 
-def _reopen(address: str, domain: str, name: str = "") -> Queue:
-    queue = Queue.open(address, domain=domain)
+def _reopen(address: str, domain: str, name: str = "") -> Queue[Any]:
+    queue: Queue[Any] = Queue.open(address, domain=domain)
     queue._name = name
     return queue
 

@@ -7,22 +7,22 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Generic
 
 from tensorbus._base.arguments import Access, access_named, seconds, topic_name
 from tensorbus._base.closing import Closing
 from tensorbus._base.errors import Closed, Error, InvalidArgument, Timeout
+from tensorbus._base.generics import MessageClass, Reply, Request
 from tensorbus._base.public import public, renamed
 from tensorbus._codec.typed import plan_or_none
 from tensorbus._core import Sample
 from tensorbus._services import calls
 from tensorbus._services.server import Finder, Replies, Server
 from tensorbus._tensors.library import Library, library_or_none
-from tensorbus.messages import Message
 
 
 @public
-class Client(Closing):
+class Client(Closing, Generic[Request, Reply]):
     """Asks a service: `await client.call_async(request)`, or `client.call_sync(request)` to block.
 
     Requests and replies are what a topic's messages may be; tensors travel by reference both ways.
@@ -57,8 +57,8 @@ class Client(Closing):
     def __init__(
         self,
         name: str,
-        request_type: type[Message] | None = None,
-        reply_type: type[Message] | None = None,
+        request_type: MessageClass[Request] | None = None,
+        reply_type: MessageClass[Reply] | None = None,
         *,
         timeout: float | None = None,
         access: Access | None = None,
@@ -80,7 +80,7 @@ class Client(Closing):
         # Each call has a queue for its answer, which the next one uses again.
         self._replies: deque[Replies] = deque()
 
-    async def call_async(self, request: Any, timeout: float | None = None) -> Any:
+    async def call_async(self, request: Request, timeout: float | None = None) -> Reply:
         """The service's reply.
 
         Args:
@@ -104,7 +104,7 @@ class Client(Closing):
                 raise self._told(error, server) from None
         return self._read(found)
 
-    def call_sync(self, request: Any, timeout: float | None = None) -> Any:
+    def call_sync(self, request: Request, timeout: float | None = None) -> Reply:
         """`call_async` that blocks its thread; not in an event loop that serves it."""
         deadline = self._deadline(timeout)
         with self._call() as calling:
@@ -189,10 +189,11 @@ class Client(Closing):
             return Closed(f"service {self.name!r} has gone, or was closed, before it answered")
         return Timeout(f"service {self.name!r} has not answered in time")
 
-    def _read(self, found: object) -> Any:
+    def _read(self, found: object) -> Reply:
         if not isinstance(found, Sample):
             raise Error(f"a queue answered {found}")
-        return calls.read_reply(self.name, found, self._types, self._library)
+        reply: Reply = calls.read_reply(self.name, found, self._types, self._library)
+        return reply
 
     def __repr__(self) -> str:
         return f"<tensorbus.Client {self.name!r}{' closed' if self._closed else ''}>"

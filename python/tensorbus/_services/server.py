@@ -36,7 +36,7 @@ class Replies:
         self.taken = 0  # none of which is ever done
 
     def one_has_come(self) -> bool:
-        return self.queue.stats["unfinished"] > self.taken
+        return self.queue.stats.unfinished > self.taken
 
 
 class Server:

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from typing import Generic, Protocol
 from weakref import ref
 
 from tensorbus._aio.loop_poller import Wait
 from tensorbus._base.arguments import seconds
 from tensorbus._base.errors import Closed, Timeout
+from tensorbus._base.generics import T
 from tensorbus._topics.sample import Sample
 
 # After so many samples that were there already, the other tasks of the loop have a turn.
 _IN_A_ROW = 64
 
 
-class Source(Protocol):
+class Source(Protocol[T]):
     """What it uses of a `Subscriber`."""
 
     def fileno(self) -> int: ...
-    def receive(self, timeout: float | None = None) -> Sample: ...
-    def try_receive(self) -> Sample | None: ...
-    def receive_many(self, max_count: int, timeout: float | None = None) -> list[Sample]: ...
-    def try_receive_many(self, max_count: int) -> list[Sample]: ...
+    def receive(self, timeout: float | None = None) -> Sample[T]: ...
+    def try_receive(self) -> Sample[T] | None: ...
+    def receive_many(self, max_count: int, timeout: float | None = None) -> list[Sample[T]]: ...
+    def try_receive_many(self, max_count: int) -> list[Sample[T]]: ...
     def wait_for_publishers(self, count: int = 1, timeout: float | None = None) -> bool: ...
 
 
-class AsyncReceiver:
+class AsyncReceiver(Generic[T]):
     """Awaits what a subscriber blocks for, and is the iterator of `async for`.
 
     A sample is taken in the last step of a coroutine, never before: what is cancelled took none.
@@ -40,7 +41,7 @@ class AsyncReceiver:
 
     def __init__(
         self,
-        subscriber: Source,
+        subscriber: Source[T],
         timeout: float | None,
         spin: float = 0,
         *,
@@ -55,7 +56,7 @@ class AsyncReceiver:
         # Weak: the tasks of a loop that was closed over them are to go.
         self._joining: set[ref[Wait]] = set()
 
-    async def receive(self, timeout: float | None = None) -> Sample:
+    async def receive(self, timeout: float | None = None) -> Sample[T]:
         timeout = await self._begun(timeout)
         sample = self._spun(timeout) if self._spin > 0 else self.try_receive()
         if sample is not None:
@@ -69,7 +70,7 @@ class AsyncReceiver:
                 await wait.woken()
         return self._last_look()
 
-    async def receive_many(self, max_count: int, timeout: float | None = None) -> list[Sample]:
+    async def receive_many(self, max_count: int, timeout: float | None = None) -> list[Sample[T]]:
         timeout = await self._begun(timeout)
         samples = self.try_receive_many(max_count)
         if samples:
@@ -98,13 +99,13 @@ class AsyncReceiver:
             await asyncio.sleep(0)
         return seconds("timeout", self._timeout if timeout is None else timeout)
 
-    def try_receive_many(self, max_count: int) -> list[Sample]:
+    def try_receive_many(self, max_count: int) -> list[Sample[T]]:
         samples = self._subscriber.try_receive_many(max_count)
         if not samples:
             self._pass_on()
         return samples
 
-    def try_receive(self) -> Sample | None:
+    def try_receive(self) -> Sample[T] | None:
         sample = self._subscriber.try_receive()
         if sample is None:
             self._pass_on()
@@ -123,10 +124,10 @@ class AsyncReceiver:
             finally:
                 self._joining.discard(joining)
 
-    def __aiter__(self) -> AsyncReceiver:
+    def __aiter__(self) -> AsyncReceiver[T]:
         return self
 
-    async def __anext__(self) -> Sample:
+    async def __anext__(self) -> Sample[T]:
         try:
             return await self.receive()
         except Closed:
@@ -136,7 +137,7 @@ class AsyncReceiver:
                 raise
             raise StopAsyncIteration from None
 
-    def _spun(self, timeout: float | None) -> Sample | None:
+    def _spun(self, timeout: float | None) -> Sample[T] | None:
         try:
             return self._subscriber.receive(
                 self._spin if timeout is None else min(self._spin, timeout)
@@ -147,7 +148,7 @@ class AsyncReceiver:
             self._pass_on()
 
     # Raises the Timeout in the subscriber's words.
-    def _last_look(self) -> Sample:
+    def _last_look(self) -> Sample[T]:
         try:
             return self._subscriber.receive(0)
         finally:

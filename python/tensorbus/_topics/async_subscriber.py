@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from tensorbus._base.arguments import Access
 from tensorbus._base.closing import Closing
+from tensorbus._base.generics import T
 from tensorbus._base.public import public, renamed
 from tensorbus._tensors.library import Library
 from tensorbus._topics.async_receiver import AsyncReceiver
@@ -14,11 +15,12 @@ from tensorbus._topics.sample import Sample
 from tensorbus._topics.subscriber import Subscriber
 
 if TYPE_CHECKING:
-    from tensorbus.messages import Message
+    from tensorbus._base.generics import MessageClass
+    from tensorbus._base.stats import SubscriberStats
 
 
 @public
-class AsyncSubscriber(Closing):
+class AsyncSubscriber(Closing, Generic[T]):
     """A `Subscriber` to await: for asyncio and whatever else runs its tasks, such as uvloop.
 
     It starts no thread, and an event loop watches one descriptor for all its subscribers. Any
@@ -59,7 +61,7 @@ class AsyncSubscriber(Closing):
     def __init__(
         self,
         topic: str,
-        message_type: type[Message] | None = None,
+        message_type: MessageClass[T] | None = None,
         *,
         depth: int = 0,
         timeout: float | None = None,
@@ -97,7 +99,7 @@ class AsyncSubscriber(Closing):
         return self._subscriber.topic
 
     # Not `async`, to add no coroutine to the receiver's.
-    def receive(self, timeout: float | None = None) -> Coroutine[Any, Any, Sample]:
+    def receive(self, timeout: float | None = None) -> Coroutine[Any, Any, Sample[T]]:
         """The next sample; waits up to `timeout` seconds (default: the subscriber's own).
 
         What is there already is returned at once, but the other tasks of the loop have their turns.
@@ -113,7 +115,7 @@ class AsyncSubscriber(Closing):
     @renamed(most="max_count")
     def receive_many(
         self, max_count: int, timeout: float | None = None
-    ) -> Coroutine[Any, Any, list[Sample]]:
+    ) -> Coroutine[Any, Any, list[Sample[T]]]:
         """Several samples at once: waits like `receive` for the first, takes what else is there.
 
         See `Subscriber.receive_many`. It never spins.
@@ -124,11 +126,11 @@ class AsyncSubscriber(Closing):
         """
         return self._receiver.receive_many(max_count, timeout)
 
-    def try_receive(self) -> Sample | None:
+    def try_receive(self) -> Sample[T] | None:
         """The next sample if there is one now. Raises `Closed` and `HoldLimit` like `receive`."""
         return self._receiver.try_receive()
 
-    def __aiter__(self) -> AsyncIterator[Sample]:
+    def __aiter__(self) -> AsyncIterator[Sample[T]]:
         """Samples until none comes for the subscriber's timeout, or it is closed.
 
         With `end_of_stream` it ends with the stream; with the timeout it raises `Timeout`.
@@ -148,8 +150,8 @@ class AsyncSubscriber(Closing):
         return self._subscriber.fileno()
 
     @property
-    def stats(self) -> dict[str, Any]:
-        """Counters: received, missed (gaps), cut_off, bad, held, publishers, refused, ..."""
+    def stats(self) -> SubscriberStats:
+        """See `Subscriber.stats`."""
         return self._subscriber.stats
 
     def close(self) -> None:
@@ -160,12 +162,15 @@ class AsyncSubscriber(Closing):
         self._closed = True
         self._subscriber.close()
 
-    async def __aenter__(self) -> AsyncSubscriber:
+    async def __aenter__(self) -> AsyncSubscriber[T]:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self.__exit__()
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"publishers={self.stats['publishers']}"
+        state = "closed" if self._closed else f"publishers={self.stats.publishers}"
         return f"<tensorbus.AsyncSubscriber {self.topic!r} {state}>"
+
+    def _repr_html_(self) -> str:
+        return self._subscriber._repr_html_()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from tensorbus import _core
 from tensorbus._base.arguments import MOST_DEPTH, seconds, topic_name, whole_number
 from tensorbus._base.closing import Closing
 from tensorbus._base.device import stream_of
 from tensorbus._base.errors import Closed, InvalidArgument, Timeout
+from tensorbus._base.generics import T
 from tensorbus._base.participant import participant
 from tensorbus._base.public import public
 from tensorbus._codec.fields import flatten
@@ -19,7 +20,8 @@ from tensorbus._tensors.allocation import tensor_in
 from tensorbus._tensors.library import TENSOR_CLASSES
 
 if TYPE_CHECKING:
-    from tensorbus.messages import Message
+    from tensorbus._base.generics import MessageClass
+    from tensorbus._base.stats import PublisherStats
 
 
 _DEPTH = 8  # by default
@@ -34,7 +36,7 @@ def _name_of(pid: int) -> str:
 
 
 @public
-class Publisher(Closing):
+class Publisher(Closing, Generic[T]):
     """Sends tensors to every subscriber of a topic, in any process of the domain.
 
     Args:
@@ -82,7 +84,7 @@ class Publisher(Closing):
     def __init__(
         self,
         topic: str,
-        message_type: type[Message] | None = None,
+        message_type: MessageClass[T] | None = None,
         *,
         depth: int | None = None,
         history: int = 0,
@@ -167,7 +169,7 @@ class Publisher(Closing):
                 return tensor
         return tensor_in(self._core.loan, shape, dtype, like, device)
 
-    def publish(self, data: Any, *, timeout: float | None = None, stream: Any = None) -> int:
+    def publish(self, data: T, *, timeout: float | None = None, stream: Any = None) -> int:
         """Publishes a tensor, or a message of tensors and small values.
 
         A message is a dict, list, tuple or set, nested as you like, of tensors (PyTorch, NumPy,
@@ -251,13 +253,11 @@ class Publisher(Closing):
         return int(self._core.fileno())
 
     @property
-    def stats(self) -> dict[str, int]:
-        """Counters: sent, delivered, dropped_depth, dropped_held, waited, cut_off, ...
+    def stats(self) -> PublisherStats:
+        """What it has sent and dropped since it was made, and whom it waits for."""
+        from tensorbus._base.stats import PublisherStats
 
-        If a reliable publisher waits, or gave up, `blocked_by` is the pid of the process whose
-        subscriber has had no room for longest, and `blocked_ns` for how long; else they are 0.
-        """
-        return dict(self._core.stats)
+        return PublisherStats(**self._core.stats)
 
     def close(self) -> None:
         """Ends it; subscribers still get what is in their queues. A second call does nothing.
@@ -269,5 +269,13 @@ class Publisher(Closing):
         self._core.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"subscribers={self.stats['subscribers']}"
+        state = "closed" if self._closed else f"subscribers={self.stats.subscribers}"
         return f"<tensorbus.Publisher {self._topic!r} {state}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: name, state and fill."""
+        from tensorbus._base.html import end_of_topic
+
+        shown = ("subscribers", "sent", "bytes_in_flight")
+        title = f"Publisher {self._topic}"
+        return end_of_topic(title, None if self._closed else self.stats, shown)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from tensorbus import _core
 from tensorbus._base.closing import cannot_pickle
 from tensorbus._base.device import device_of, stream_of
 from tensorbus._base.errors import Unsupported
+from tensorbus._base.generics import T
 from tensorbus._base.public import public
 from tensorbus._codec.fields import unflatten
 from tensorbus._tensors import numpy_arrays
 from tensorbus._tensors.library import CONJUGATE, NEGATIVE, Library
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from tensorbus._codec.protocols import Plan
+    from tensorbus._topics.options import DlpackOptions
 
 _UNREAD = object()
 _SHOWN = 4  # tensors of a message in its repr
@@ -33,7 +37,7 @@ class Header(NamedTuple):
 
 
 @public
-class Sample:
+class Sample(Generic[T]):
     """One received message. Its tensors stay valid for as long as any view of them lives.
 
     A sample of one tensor offers DLPack itself, `torch.from_dlpack(sample)`, and is an array for
@@ -44,7 +48,7 @@ class Sample:
     __slots__ = ("_core", "_data", "_header", "_library", "_plan")
     _library: Library | None
     _core: _core.Sample
-    _data: Any
+    _data: T
     _header: Header | None
     _plan: Plan | None
 
@@ -63,7 +67,7 @@ class Sample:
         return self._header
 
     @property
-    def data(self) -> Any:
+    def data(self) -> T:
         """What was published, with its tensors; the same objects every time.
 
         Of a subscriber with a message type, an instance of that.
@@ -78,7 +82,7 @@ class Sample:
             self._data = data if self._plan is None else self._plan.received(data, self._library)
         return self._data
 
-    def copy(self) -> Sample:
+    def copy(self) -> Sample[T]:
         """The same sample in memory of this process alone, which can be written to.
 
         It holds no lease, so that any number of copies can be kept. The copy is made without the
@@ -133,7 +137,7 @@ class Sample:
         devices: tuple[str, ...] = self._core.published_on
         return devices
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def __dlpack__(self, **options: Unpack[DlpackOptions]) -> Any:
         """The tensor that it is, as a DLPack capsule (https://data-apis.org/array-api/latest/).
 
         Raises:
@@ -194,6 +198,12 @@ class Sample:
             f"{self._shown_tensors()} age={age}>"
         )
 
+    def _repr_html_(self) -> str:
+        """For notebooks: a table of the fields, with thumbnails of images."""
+        from tensorbus._topics.preview import preview
+
+        return preview(repr(self), lambda: self.data)
+
     def _shown_tensors(self) -> str:
         """Shape and dtype of the tensor, or of the first few tensors of a message."""
         core = self._core
@@ -219,7 +229,7 @@ def format_age(nanoseconds: int) -> str:
     return f"{milliseconds:.1f} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"
 
 
-def sample_of(core: _core.Sample, library: Library | None, plan: Plan | None) -> Sample:
+def sample_of(core: _core.Sample, library: Library | None, plan: Plan | None) -> Sample[Any]:
     """What the core received, as a subscriber gives it out.
 
     Args:
@@ -227,7 +237,7 @@ def sample_of(core: _core.Sample, library: Library | None, plan: Plan | None) ->
         library: whose tensors it is to have; None for those of what it was sent from.
         plan: of the subscriber's message type, if it has one.
     """
-    sample = Sample()
+    sample: Sample[Any] = Sample()
     sample._core = core
     sample._library = library
     sample._plan = plan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from tensorbus import _core
 from tensorbus._base.arguments import (
@@ -18,6 +18,7 @@ from tensorbus._base.arguments import (
 from tensorbus._base.closing import Closing
 from tensorbus._base.device import ordinal_of
 from tensorbus._base.errors import Closed, HoldLimit, Timeout
+from tensorbus._base.generics import T
 from tensorbus._base.participant import participant
 from tensorbus._base.public import public, renamed
 from tensorbus._codec.typed import plan_or_none
@@ -26,11 +27,12 @@ from tensorbus._tensors.library import Library, library_or_none
 from tensorbus._topics.sample import Sample, sample_of
 
 if TYPE_CHECKING:
-    from tensorbus.messages import Message
+    from tensorbus._base.generics import MessageClass
+    from tensorbus._base.stats import SubscriberStats
 
 
 @public
-class Subscriber(Closing):
+class Subscriber(Closing, Generic[T]):
     """Receives the samples of every publisher of a topic, whichever process starts first.
 
     Args:
@@ -88,7 +90,7 @@ class Subscriber(Closing):
     def __init__(
         self,
         topic: str,
-        message_type: type[Message] | None = None,
+        message_type: MessageClass[T] | None = None,
         *,
         depth: int = 0,
         timeout: float | None = None,
@@ -130,7 +132,7 @@ class Subscriber(Closing):
         """The topic's name."""
         return self._topic
 
-    def receive(self, timeout: float | None = None) -> Sample:
+    def receive(self, timeout: float | None = None) -> Sample[T]:
         """The next sample; waits up to `timeout` seconds (default: the subscriber's own).
 
         Raises:
@@ -152,7 +154,7 @@ class Subscriber(Closing):
         self._raise_for(result)
         raise Timeout(f"no sample on {self._topic!r} in time{self._hint()}")
 
-    def try_receive(self) -> Sample | None:
+    def try_receive(self) -> Sample[T] | None:
         """The next sample if there is one now. Raises `Closed` and `HoldLimit` like `receive`."""
         result = self._core.try_receive()
         if isinstance(result, _core.Sample):
@@ -161,7 +163,7 @@ class Subscriber(Closing):
         return None
 
     @renamed(most="max_count")
-    def receive_many(self, max_count: int, timeout: float | None = None) -> list[Sample]:
+    def receive_many(self, max_count: int, timeout: float | None = None) -> list[Sample[T]]:
         """Several samples at once: waits like `receive` for the first, takes what else is there.
 
         They come in the order in which `receive` would return them. For many small messages: it
@@ -195,14 +197,14 @@ class Subscriber(Closing):
         return found
 
     @renamed(most="max_count")
-    def try_receive_many(self, max_count: int) -> list[Sample]:
+    def try_receive_many(self, max_count: int) -> list[Sample[T]]:
         """At most so many of the samples that are there now, perhaps none.
 
         Raises `Closed` and `HoldLimit` like `receive_many`.
         """
         return self._take_many(max_count, 0)
 
-    def _take_many(self, max_count: int, timeout: float | None) -> list[Sample]:
+    def _take_many(self, max_count: int, timeout: float | None) -> list[Sample[T]]:
         found = self._core.receive_many(whole_number("max_count", max_count, least=1), timeout)
         if isinstance(found, list):
             library, plan = self._library, self._type
@@ -210,7 +212,7 @@ class Subscriber(Closing):
         self._raise_for(found)
         return []
 
-    def __iter__(self) -> Iterator[Sample]:
+    def __iter__(self) -> Iterator[Sample[T]]:
         """Samples until none comes for the subscriber's timeout, or it is closed.
 
         With `end_of_stream` it ends with the stream; with the timeout it raises `Timeout`.
@@ -235,7 +237,7 @@ class Subscriber(Closing):
                     raise
                 return
 
-    def __aiter__(self) -> AsyncIterator[Sample]:
+    def __aiter__(self) -> AsyncIterator[Sample[T]]:
         """The same with `async for`. For more than a loop, see `AsyncSubscriber`."""
         # Not above: asyncio takes longer to import than all of Tensorbus.
         from tensorbus._topics.async_receiver import AsyncReceiver
@@ -264,9 +266,11 @@ class Subscriber(Closing):
         return outcome is Outcome.DONE
 
     @property
-    def stats(self) -> dict[str, Any]:
-        """Counters: received, missed (gaps), cut_off, bad, held, publishers, refused, ..."""
-        return dict(self._core.stats)
+    def stats(self) -> SubscriberStats:
+        """What it has received and missed since it was made, and what it holds."""
+        from tensorbus._base.stats import SubscriberStats
+
+        return SubscriberStats(**self._core.stats)
 
     def close(self) -> None:
         """Ends it; tensors that were received stay valid. A second call does nothing."""
@@ -294,5 +298,13 @@ class Subscriber(Closing):
         return _core.elsewhere_text(self._home.domain)
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"publishers={self.stats['publishers']}"
+        state = "closed" if self._closed else f"publishers={self.stats.publishers}"
         return f"<tensorbus.Subscriber {self._topic!r} {state}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: name, state and fill."""
+        from tensorbus._base.html import end_of_topic
+
+        shown = ("publishers", "received", "missed", "held")
+        title = f"Subscriber {self._topic}"
+        return end_of_topic(title, None if self._closed else self.stats, shown)

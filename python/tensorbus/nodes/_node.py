@@ -29,6 +29,10 @@ from tensorbus.nodes._threads import Place
 from tensorbus.nodes._timer import Timer
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from tensorbus._base.generics import MessageClass, Reply, Request, T
+    from tensorbus._topics.options import PublisherOptions, SubscriberOptions
     from tensorbus.messages import Message
 
 
@@ -118,12 +122,17 @@ class Node(HasLifecycle):
         return next((each for each in self.__subscriptions if each.topic == topic), None)
 
     def create_publisher(
-        self, topic: str, message_type: type[Message] | None = None, **options: Any
-    ) -> Publisher:
+        self,
+        topic: str,
+        message_type: MessageClass[T] | None = None,
+        *,
+        depth: int | None = None,
+        **options: Unpack[PublisherOptions],
+    ) -> Publisher[T]:
         """A publisher that ends with the node; of a topic that has one, that one, with a warning.
 
         Args:
-            topic, message_type, options: see `Publisher`.
+            topic, message_type, depth, options: see `Publisher`.
         """
         self.__lifecycle.check_open()
         if topic in self.__publishers:
@@ -135,7 +144,7 @@ class Node(HasLifecycle):
             return self.__publishers[topic]
         _refuse(options, "queue_size", "create_publisher", "depth")
         options.setdefault("domain", self.__domain)
-        publisher = Publisher(topic, message_type, node=self.__name, **options)
+        publisher = Publisher(topic, message_type, depth=depth, node=self.__name, **options)
         self.__publishers[topic] = publisher
         return publisher
 
@@ -143,7 +152,7 @@ class Node(HasLifecycle):
     def create_subscriber(
         self,
         topic: str,
-        message_type: type[Message] | None = None,
+        message_type: MessageClass[T] | None = None,
         callback: Callback | None = None,
         *,
         queue_size: int = 10,
@@ -153,8 +162,8 @@ class Node(HasLifecycle):
         strict: bool = False,
         cpu_affinity: int | Iterable[int] | None = None,
         sched_priority: int | None = None,
-        **options: Any,
-    ) -> Subscription:
+        **options: Unpack[SubscriberOptions],
+    ) -> Subscription[T]:
         """Calls `callback(message, header)` for each sample; without one, `receive` from it.
 
         A topic may have several. The callback may be `async def`; its samples come one after the
@@ -288,18 +297,28 @@ class Node(HasLifecycle):
     def create_client(
         self,
         name: str,
-        request_type: type[Message] | None = None,
-        reply_type: type[Message] | None = None,
-        **options: Any,
-    ) -> Client:
+        request_type: MessageClass[Request] | None = None,
+        reply_type: MessageClass[Reply] | None = None,
+        *,
+        timeout: float | None = None,
+        library: Library | None = None,
+        domain: str | None = None,
+    ) -> Client[Request, Reply]:
         """A client of a service, which may be offered later.
 
         Args:
-            name, request_type, reply_type, options: see `Client`.
+            name, request_type, reply_type, timeout, library: see `Client`.
+            domain: by default the node's.
         """
         self.__lifecycle.check_open()
-        options.setdefault("domain", self.__domain)
-        client = Client(name, request_type, reply_type, **options)
+        client = Client(
+            name,
+            request_type,
+            reply_type,
+            timeout=timeout,
+            library=library,
+            domain=self.__domain if domain is None else domain,
+        )
         self.__closing.append(client)
         return client
 
@@ -343,7 +362,7 @@ class Node(HasLifecycle):
         self.__listed = None
 
 
-def _refuse(options: Mapping[str, Any], keyword: str, method: str, other: str) -> None:
+def _refuse(options: Mapping[str, object], keyword: str, method: str, other: str) -> None:
     if keyword in options:
         raise TypeError(f"{method}({keyword}=...): use {other}=, which means the same here")
 

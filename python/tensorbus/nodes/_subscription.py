@@ -6,13 +6,16 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from dataclasses import replace
+from typing import Generic
 
 from tensorbus._aio.callbacks import Callback, Mode, is_cancelled, outcome_of
 from tensorbus._aio.failures import Failures
 from tensorbus._base.closing import Closing
 from tensorbus._base.errors import Closed, Error, Timeout, TypeMismatch
+from tensorbus._base.generics import T
 from tensorbus._base.public import public
+from tensorbus._base.stats import SubscriberStats
 from tensorbus._topics.async_receiver import AsyncReceiver
 from tensorbus._topics.sample import Sample
 from tensorbus._topics.subscriber import Subscriber
@@ -24,7 +27,7 @@ _PAUSE = 0.01
 
 
 @public
-class Subscription(Closing):
+class Subscription(Closing, Generic[T]):
     """Samples of a topic for a node: for its callback, or to be received. Made by `Node`.
 
     What a slow callback leaves in the queue is dropped from its old end, and counted.
@@ -36,7 +39,7 @@ class Subscription(Closing):
 
     def __init__(
         self,
-        subscriber: Subscriber,
+        subscriber: Subscriber[T],
         callback: Callback | None,
         *,
         mode: Mode,
@@ -57,9 +60,9 @@ class Subscription(Closing):
         self._topic_timeout = topic_timeout
         self._strict = strict
         self._stuck: type[Error] | None = None  # what was reported since the last sample
-        self._last_stats: dict[str, Any] | None = None
+        self._last_stats: SubscriberStats | None = None
 
-    async def receive(self, timeout: float | None = None) -> Sample:
+    async def receive(self, timeout: float | None = None) -> Sample[T]:
         """The next sample: see `AsyncSubscriber.receive`. Not while a callback takes them all.
 
         Raises:
@@ -72,7 +75,7 @@ class Subscription(Closing):
         self._count()
         return sample
 
-    async def __aiter__(self) -> AsyncIterator[Sample]:
+    async def __aiter__(self) -> AsyncIterator[Sample[T]]:
         """Samples until it is closed."""
         while True:
             try:
@@ -83,22 +86,22 @@ class Subscription(Closing):
     @property
     def dropped_count(self) -> int:
         """Samples that were dropped because the queue was full."""
-        return int(self.stats["missed"])
+        return self.stats.missed
 
     @property
     def is_connected(self) -> bool:
         """Is there a publisher?"""
-        return bool(self.stats["publishers"])
+        return bool(self.stats.publishers)
 
     @property
-    def stats(self) -> dict[str, Any]:
+    def stats(self) -> SubscriberStats:
         """See `Subscriber.stats`; after the end, as they were."""
         return self._subscriber.stats if self._last_stats is None else self._last_stats
 
     def close(self) -> None:
         """Ends it, and what waits for it. From any thread; a second call does nothing."""
         if self._last_stats is None:
-            self._last_stats = {**self._subscriber.stats, "publishers": 0}
+            self._last_stats = replace(self._subscriber.stats, publishers=0)
         self._subscriber.close()
 
     async def finish(self) -> None:
@@ -143,7 +146,7 @@ class Subscription(Closing):
                 busy = 0.0
                 await asyncio.sleep(0)
 
-    async def _call(self, callback: Callback, sample: Sample) -> None:
+    async def _call(self, callback: Callback, sample: Sample[T]) -> None:
         try:
             result = callback(sample.data, sample.header)
             if result is not None:

@@ -23,6 +23,7 @@ void bind_memory(nb::module_& module);
 void bind_files(nb::module_& module);
 void bind_outgoing(nb::module_& module);
 void bind_keepers(nb::module_& module);
+void bind_log(nb::module_& module);
 void bind_samples(nb::module_& module);
 void bind_torch(nb::module_& module);
 void bind_indices(nb::module_& module);

@@ -314,7 +314,7 @@ void bind_subscriber(nb::module_& module) {
           nb::arg("count"), nb::arg("timeout").none())
       .def_prop_ro(
           "stats", [](const SampleSubscriber& self) { return stats_of(self.stats()); },
-          nb::sig("def stats(self) -> dict[str, int | str]"))
+          nb::sig("def stats(self) -> dict[str, Any]"))
       .def("close", &Subscriber::close, nb::call_guard<WithoutGil>());
 }
 

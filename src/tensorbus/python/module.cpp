@@ -14,6 +14,7 @@ NB_MODULE(_core, module) {
   bind_indices(module);
   bind_outgoing(module);
   bind_keepers(module);
+  bind_log(module);
   bind_samples(module);
   bind_endpoints(module);
   bind_shares(module);

@@ -16,14 +16,28 @@
 namespace tensorbus::python {
 namespace {
 
-Queue open_queue(const std::string& address_or_name, Seconds timeout,
-                 const Participant& participant) {
-  return wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+// A queue and a request of it, as Python has them.
+struct SampleQueue : Queue {
+  using Queue::Queue;
+  explicit SampleQueue(Queue&& queue) : Queue(std::move(queue)) {}
+
+  bool strict = false;  // no library may write to the items' tensors
+};
+struct SamplePending : Queue::Pending {
+  explicit SamplePending(Queue::Pending&& pending, bool no_writes = false)
+      : Pending(std::move(pending)), strict(no_writes) {}
+
+  bool strict;
+};
+
+SampleQueue open_queue(const std::string& address_or_name, Seconds timeout,
+                       const Participant& participant) {
+  return SampleQueue(wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
     return Queue::open(address_or_name, stop, participant);
-  });
+  }));
 }
 
-Outcome put(Queue& self, Outgoing& outgoing, const nb::bytes& fields, Seconds timeout) {
+Outcome put(SampleQueue& self, Outgoing& outgoing, const nb::bytes& fields, Seconds timeout) {
   const Message message = outgoing.take(fields);
   const Outcome outcome = wait_hearing_signals(
       timeout, [&](const platform::StopCondition& stop) { return self.put(message, stop); });
@@ -32,7 +46,7 @@ Outcome put(Queue& self, Outgoing& outgoing, const nb::bytes& fields, Seconds ti
 }
 
 // Appends the next item, if one waits.
-bool take_next(Queue& self, std::vector<Sample>& items) {
+bool take_next(SampleQueue& self, std::vector<Sample>& items) {
   try {
     if (self.get(items.emplace_back(), platform::StopCondition::ignoring_signals(
                                            std::chrono::nanoseconds(0))) == Outcome::kDone)
@@ -43,16 +57,16 @@ bool take_next(Queue& self, std::vector<Sample>& items) {
   return false;
 }
 
-nb::object get(Queue& self, Seconds timeout) {
+nb::object get(SampleQueue& self, Seconds timeout) {
   Sample sample;
   const Outcome outcome = wait_hearing_signals(
       timeout, [&](const platform::StopCondition& stop) { return self.get(sample, stop); });
-  return sample_or_outcome(outcome, std::move(sample));
+  return sample_or_outcome(outcome, std::move(sample), self.strict);
 }
 
 // Waits for the first item, and takes those behind it that wait already. Once there is one, nothing
 // throws: what was taken is returned.
-nb::object get_many(Queue& self, std::size_t max_count, Seconds timeout) {
+nb::object get_many(SampleQueue& self, std::size_t max_count, Seconds timeout) {
   std::vector<Sample> items;
   const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
     items.reserve(max_count < 64 ? max_count : 64);
@@ -62,25 +76,27 @@ nb::object get_many(Queue& self, std::size_t max_count, Seconds timeout) {
     return first;
   });
   if (outcome != Outcome::kDone) return nb::cast(outcome);
-  return nb::cast(std::move(items));
+  nb::list list;
+  for (Sample& item : items) list.append(nb::cast(ReceivedSample(std::move(item), self.strict)));
+  return list;
 }
 
-Queue::Pending start_put(Queue& self, Outgoing& outgoing, const nb::bytes& fields) {
+SamplePending start_put(SampleQueue& self, Outgoing& outgoing, const nb::bytes& fields) {
   const Message message = outgoing.take(fields);
   Queue::Pending started = run_without_gil([&] { return self.start_put(message); });
   outgoing.clear();
-  return started;
+  return SamplePending(std::move(started));
 }
 
-nb::object take(Queue::Pending& self) {
+nb::object take(SamplePending& self) {
   Sample sample;
   // The call may initialise CUDA.
   const Outcome outcome = run_without_gil([&] { return self.take(sample); });
   const bool is_item = outcome == Outcome::kDone && self.is_get();
-  return is_item ? nb::cast(ReceivedSample(std::move(sample))) : nb::cast(outcome);
+  return is_item ? nb::cast(ReceivedSample(std::move(sample), self.strict)) : nb::cast(outcome);
 }
 
-nb::dict stats_of(const Queue& self) {
+nb::dict stats_of(const SampleQueue& self) {
   const QueueStats stats = wait_hearing_signals(
       std::nullopt,
       [&](const platform::StopCondition& stop) { return self.stats(stop.give_up()); });
@@ -95,25 +111,25 @@ nb::dict stats_of(const Queue& self) {
 }  // namespace
 
 void bind_queues(nb::module_& module) {
-  nb::class_<Queue::Pending>(module, "Pending", "A request of a queue that is under way.")
+  nb::class_<SamplePending>(module, "Pending", "A request of a queue that is under way.")
       .def("fileno", &Queue::Pending::descriptor)
       .def("cancel", &Queue::Pending::cancel, nb::call_guard<WithoutGil>(),
            "Gives it up; an item that has come goes back.")
       .def("take", take, nb::sig("def take(self) -> Sample | Outcome"),
            "What became of it: the Sample of a get, else the Outcome; TIMED_OUT: not yet, the "
            "descriptor will be readable again.");
-  nb::class_<Queue>(module, "Queue", "Items from any process to any other.")
+  nb::class_<SampleQueue>(module, "Queue", "Items from any process to any other.")
       .def(
           "__init__",
-          [](Queue* self, std::uint32_t maxsize, bool redeliver, bool shared,
+          [](SampleQueue* self, std::uint32_t maxsize, bool redeliver, bool shared,
              const std::string& name, std::uint64_t max_bytes, const Participant& participant) {
             const WithoutGil release;
-            new (self) Queue({.maxsize = maxsize,
-                              .redeliver = redeliver,
-                              .shared = shared,
-                              .name = name,
-                              .max_bytes = max_bytes},
-                             participant);
+            new (self) SampleQueue({.maxsize = maxsize,
+                                    .redeliver = redeliver,
+                                    .shared = shared,
+                                    .name = name,
+                                    .max_bytes = max_bytes},
+                                   participant);
           },
           nb::kw_only(), nb::arg("maxsize"), nb::arg("redeliver"), nb::arg("shared"),
           nb::arg("name"), nb::arg("max_bytes"), nb::arg("participant"))
@@ -124,7 +140,7 @@ void bind_queues(nb::module_& module) {
       .def_static(
           "at",
           [](const std::string& address, const Participant& participant) {
-            return Queue::at(address, {}, participant);
+            return SampleQueue(Queue::at(address, {}, participant));
           },
           nb::arg("address"), nb::arg("participant"),
           "One that is not shared, without asking its host, which may be stopped or gone.")
@@ -132,13 +148,19 @@ void bind_queues(nb::module_& module) {
                   nb::call_guard<WithoutGil>(),
                   "Addresses that `open` takes, of the queues of this name; some may be gone.")
       .def_prop_ro("address", &Queue::address)
-      .def_prop_ro("maxsize", [](const Queue& self) { return self.options().maxsize; })
-      .def_prop_ro("max_bytes", [](const Queue& self) { return self.options().max_bytes; })
-      .def_prop_ro("redeliver", [](const Queue& self) { return self.options().redeliver; })
+      .def_prop_ro("maxsize", [](const SampleQueue& self) { return self.options().maxsize; })
+      .def_prop_ro("max_bytes", [](const SampleQueue& self) { return self.options().max_bytes; })
+      .def_prop_ro("redeliver", [](const SampleQueue& self) { return self.options().redeliver; })
       .def_prop_ro("made_here", &Queue::made_here)
-      .def_prop_ro("shared", [](const Queue& self) { return self.options().shared; })
-      .def("receive_with", &Queue::receive_with, nb::arg("access"),
-           "How it gets items, if not as the queue was made. Before the first get.")
+      .def_prop_ro("shared", [](const SampleQueue& self) { return self.options().shared; })
+      .def(
+          "receive_with",
+          [](SampleQueue& self, TensorAccess access) {
+            self.receive_with(core_access(access));
+            self.strict = access == TensorAccess::kRead;
+          },
+          nb::arg("access"),
+          "How it gets items, if not as the queue was made. Before the first get.")
       .def("put", put, nb::arg("outgoing"), nb::arg("fields"), nb::arg("timeout").none(),
            nb::sig("def put(self, outgoing: Outgoing, fields: bytes, timeout: float | None) -> "
                    "Outcome"))
@@ -149,10 +171,15 @@ void bind_queues(nb::module_& module) {
                    "Outcome"))
       .def("start_put", start_put, nb::arg("outgoing"), nb::arg("fields"),
            nb::sig("def start_put(self, outgoing: Outgoing, fields: bytes) -> Pending"))
-      .def("start_get", &Queue::start_get, nb::call_guard<WithoutGil>())
-      .def("start_join", &Queue::start_join, nb::call_guard<WithoutGil>())
+      .def(
+          "start_get",
+          [](SampleQueue& self) { return SamplePending(self.start_get(), self.strict); },
+          nb::call_guard<WithoutGil>())
+      .def(
+          "start_join", [](SampleQueue& self) { return SamplePending(self.start_join()); },
+          nb::call_guard<WithoutGil>())
       .def("task_done",
-           [](Queue& self) {
+           [](SampleQueue& self) {
              wait_hearing_signals(std::nullopt, [&](const platform::StopCondition& stop) {
                self.task_done(stop.give_up());
                return Outcome::kDone;
@@ -160,14 +187,14 @@ void bind_queues(nb::module_& module) {
            })
       .def(
           "join",
-          [](Queue& self, Seconds timeout) {
+          [](SampleQueue& self, Seconds timeout) {
             return wait_hearing_signals(
                 timeout, [&](const platform::StopCondition& stop) { return self.join(stop); });
           },
           nb::arg("timeout").none())
       .def(
           "shutdown",
-          [](Queue& self, bool immediate) {
+          [](SampleQueue& self, bool immediate) {
             const Queue::Remaining left =
                 wait_hearing_signals(std::nullopt, [&](const platform::StopCondition& stop) {
                   return self.shutdown(immediate, stop.give_up());
@@ -179,13 +206,13 @@ void bind_queues(nb::module_& module) {
           "has.")
       .def(
           "drain",
-          [](Queue& self, Seconds timeout) {
+          [](SampleQueue& self, Seconds timeout) {
             return wait_hearing_signals(
                 timeout, [&](const platform::StopCondition& stop) { return self.drain(stop); });
           },
           nb::arg("timeout").none())
       .def_prop_ro("stats", stats_of, nb::sig("def stats(self) -> dict[str, int]"))
-      .def("close", [](Queue& self) {
+      .def("close", [](SampleQueue& self) {
         wait_hearing_signals(std::nullopt, [&](const platform::StopCondition& stop) {
           self.close(stop.give_up());
           return Outcome::kDone;

@@ -169,7 +169,9 @@ def test_all_public_names_complete_before_they_are_imported(elsewhere: Elsewhere
         assert all(type(getattr(tb, name)) is type(sys) for name in others), others
         assert "sys" not in others
         complete = rlcompleter.Completer({"tb": tb}).attr_matches
-        assert [match.partition("(")[0] for match in complete("tb.Qu")] == ["tb.Queue"]
+        assert [match.partition("(")[0] for match in complete("tb.AsyncS")] == [
+            "tb.AsyncSubscriber"
+        ]
 
     elsewhere.run(look)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import inspect
 import json
 import re
 import shutil
@@ -17,6 +18,7 @@ import pytest
 import tensorbus as tb
 from support.repository import ROOT
 from tensorbus import _core
+from tensorbus._topics.options import PublisherOptions, SubscriberOptions
 
 PROGRAMS = sorted((ROOT / "tests/typed").glob("*.py"))  # use all of it, as users do
 
@@ -27,7 +29,30 @@ WRONG = {
     "message type": 'tb.Subscriber("topic", int)',
     "await": "tb.Subscriber('topic').receive().__await__()",
     "sequence": "sequence: str = tb.Subscriber('topic').receive().header.sequence",
+    "published": "tb.Publisher('topic', Text).publish('wrong type')",
+    "attribute": "tb.Subscriber('topic', Text).receive().data.txet",
+    "attribute of iterated": "for x in tb.Subscriber('topic', Text): x.data.txet",
+    "item": "tb.Queue[int]().put('text')",
+    "items of a variable": "of_ints: tb.Queue[int] = tb.Queue(); of_ints.put('text')",
+    "got item": "of_text: str = tb.Queue[int]().get()",
+    "request": "tb.Client('name', Text, Text).call_sync(7)",
+    "reply": "tb.Client('name', Text, Text).call_sync(Text('')).txet",
+    "request type": "tb.Client('name', int)",
+    "items": "tb.WorkerPool(chr).map(['text'])",
+    "result": "numbers: list[int] = tb.WorkerPool(chr).map([7])",
+    "node's publisher": "tb.Node('n').create_publisher('t', Text).publish('wrong type')",
+    "node's keyword": "tb.Node('n').create_publisher('t', nonsense=1)",
+    "node's option": "tb.Node('n').create_subscriber('t', max_held='many')",
+    "node's message type": "tb.Node('n').create_subscriber('t', int)",
+    "cortex": "tensorbus.cortex.Publisher('t', Text, nonsense=1)",
+    "counter": "tb.Publisher('topic').stats.snet",
+    "set counter": "tb.Publisher('topic').stats.sent = 7",
 }
+HEAD = [
+    "import tensorbus as tb",
+    "import tensorbus.cortex",
+    "from tensorbus import StringMessage as Text",
+]
 
 
 def checker(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -106,7 +131,47 @@ def names_in(body: list[ast.stmt]) -> set[str]:
 
 def test_a_program_with_mistakes_is_not(tmp_path: Path) -> None:
     program = tmp_path / "mistakes.py"
-    program.write_text("\n".join(["import tensorbus as tb", *WRONG.values()]))
+    program.write_text("\n".join([*HEAD, *WRONG.values()]))
     found = mypy(tmp_path, program).stdout
-    for line in range(2, 2 + len(WRONG)):
-        assert f"mistakes.py:{line}: error" in found, found
+    right = [
+        name for line, name in enumerate(WRONG, 1 + len(HEAD)) if f":{line}: error" not in found
+    ]
+    assert right == [], found
+
+
+def test_a_program_with_mistakes_is_not_for_pyright_either(tmp_path: Path) -> None:
+    program = tmp_path / "mistakes.py"
+    program.write_text("\n".join([*HEAD, *WRONG.values()]))
+    report = pyright(program)
+    wrong = {each["range"]["start"]["line"] for each in report["generalDiagnostics"]}
+    right = [name for line, name in enumerate(WRONG, len(HEAD)) if line not in wrong]
+    assert right == [], report
+
+
+def test_programs_subscript_classes_at_run_time(tmp_path: Path) -> None:
+    pose = tb.StringMessage
+    with tb.Publisher[Any]("t", history=1) as publisher, tb.Queue[str](3) as queue:
+        publisher.publish("text")
+        with tb.Subscriber[Any]("t") as subscriber:
+            assert subscriber.receive(30).data == "text"
+        queue.put("text")
+        assert queue.get() == "text"
+    assert isinstance(queue, tb.Queue)
+    assert str(tb.Sample[pose]) == "tensorbus.Sample[tensorbus.StringMessage]"
+    for kind in (tb.AsyncSubscriber[pose], tb.Client[pose, pose], tb.WorkerPool[int, int]):
+        assert str(kind).startswith("tensorbus.")
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "own"),
+    [
+        (PublisherOptions, tb.Publisher, {"depth", "node"}),
+        (SubscriberOptions, tb.Subscriber, {"depth"}),
+    ],
+)
+def test_what_a_node_hands_on_is_what_the_class_takes(
+    options: Any, kind: Any, own: set[str]
+) -> None:
+    parameters = inspect.signature(kind).parameters.values()
+    keywords = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
+    assert keywords - own == options.__annotations__.keys()

@@ -5,6 +5,7 @@
 
 #include <future>
 
+#include "tensorbus/platform/log.hpp"
 #include "tests/unit/bus/test_support.hpp"
 
 namespace tensorbus::bus {
@@ -133,6 +134,27 @@ TEST_F(ServiceThread, tasks_after_its_end_are_dropped) {
   loop.stop();
   loop.post([] { FAIL(); });
   loop.stop();
+}
+
+TEST_F(ServiceThread, logs_what_a_task_throws_and_goes_on) {
+  std::vector<std::pair<std::int32_t, std::string>> lines;
+  platform::set_log(
+      [](void* kept, std::int32_t level, const char* text) {
+        static_cast<decltype(lines)*>(kept)->emplace_back(level, text);
+      },
+      &lines);
+  loop.start();
+  loop.post([] { throw Error(Code::kProtocol, "nonsense"); });
+  loop.post([tries = 0]() mutable {
+    if (++tries < 3) throw Error(Code::kOutOfMemory, "no room");
+  });
+  std::promise<void> reached;  // later than what is tried again after 20 ms
+  loop.post_later(100ms, [&] { reached.set_value(); });
+  reached.get_future().wait();
+  platform::set_log(nullptr, nullptr);
+  ASSERT_EQ(lines.size(), 2U);  // a shortage is told once in a while
+  EXPECT_EQ(lines[0], std::pair(2, std::string("nonsense")));
+  EXPECT_EQ(lines[1], std::pair(1, std::string("no room (trying again until there is room)")));
 }
 
 TEST_F(ServiceThread, takes_no_signals) {

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorbus._base.closing import Closing
 from tensorbus._base.errors import Closed, OutOfMemory
 from tensorbus._topics.publisher import Publisher as Ours
 from tensorbus.messages import Message
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from tensorbus._topics.options import PublisherOptions
 
 log: logging.Logger = logging.getLogger("tensorbus.cortex")
 
@@ -39,7 +44,7 @@ class Publisher(Closing):
         node_name: str = "anonymous",
         discovery_address: object = None,
         queue_size: int = 10,
-        **options: Any,
+        **options: Unpack[PublisherOptions],
     ) -> None:
         self._take(
             Ours(topic_name, message_type, depth=queue_size, node=node_name, **options),
@@ -76,9 +81,11 @@ class Publisher(Closing):
         self.last_publish_time = time.time()
         return True
 
-    def loan(self, *arguments: Any, **options: Any) -> Any:
+    def loan(
+        self, shape: Any = None, dtype: Any = None, *, like: Any = None, device: Any = None
+    ) -> Any:
         """A tensor in shared memory, which no other Cortex has: see `tensorbus.Publisher.loan`."""
-        return self.publisher.loan(*arguments, **options)
+        return self.publisher.loan(shape, dtype, like=like, device=device)
 
     def close(self) -> None:
         """Ends it. A second call does nothing."""

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tensorbus._aio.callbacks import Callback, checked_callback
 from tensorbus._aio.failures import Failures
 from tensorbus._base.closing import Closing
 from tensorbus._base.errors import Closed, Timeout
 from tensorbus._base.public import renamed
+from tensorbus._base.stats import SubscriberStats
 from tensorbus._topics.listing import TopicInfo, list_topics
 from tensorbus._topics.sample import Header
 from tensorbus._topics.subscriber import Subscriber as Ours
 from tensorbus.messages import Message
 from tensorbus.nodes import Subscription
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from tensorbus._topics.options import SubscriberOptions
 
 
 class Subscriber(Closing):
@@ -49,7 +55,7 @@ class Subscriber(Closing):
         wait_for_topic: bool = True,
         topic_timeout: float = 600.0,
         strict_fingerprint: bool = False,
-        **options: Any,
+        **options: Unpack[SubscriberOptions],
     ) -> None:
         failures = Failures(node_name, "log", self.stop)
         self._take(
@@ -138,7 +144,7 @@ class Subscriber(Closing):
         return next((topic for topic in topics if topic.name == self.topic_name), None)
 
     @property
-    def stats(self) -> dict[str, Any]:
+    def stats(self) -> SubscriberStats:
         """See `tensorbus.Subscriber.stats`."""
         return self.subscription.stats
 

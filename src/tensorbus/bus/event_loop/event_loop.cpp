@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -10,6 +11,7 @@
 #include <system_error>
 
 #include "tensorbus/platform/limits.hpp"
+#include "tensorbus/platform/log.hpp"
 
 namespace tensorbus::bus {
 namespace {
@@ -171,7 +173,7 @@ bool EventLoop::guarded(const Handler& handler) {
       report_shortage(error.what());
       return false;
     }
-    std::fprintf(stderr, "tensorbus: %s\n", error.what());
+    platform::log(platform::LogLevel::kError, error.what());
   } catch (const std::bad_alloc&) {
     report_shortage("out of memory for internal bookkeeping");
     return false;
@@ -184,7 +186,9 @@ void EventLoop::report_shortage(const char* what) {
   const auto now = Clock::now();
   if (now < silent_until_) return;
   silent_until_ = now + kSilence;
-  std::fprintf(stderr, "tensorbus: %s (trying again until there is room)\n", what);
+  std::array<char, 1024> text;  // there may be no memory for a string
+  std::snprintf(text.data(), text.size(), "%s (trying again until there is room)", what);
+  platform::log(platform::LogLevel::kWarning, text.data());
 }
 
 // The descriptor is still ready: without a pause the loop would spin.

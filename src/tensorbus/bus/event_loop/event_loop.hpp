@@ -19,9 +19,10 @@ namespace tensorbus::bus {
 
 // The one thread of a participant. It calls handlers when descriptors are ready, and runs posted
 // tasks. It sleeps when there is nothing to do, blocks all signals, and never waits for a peer. An
-// Error that a handler throws is printed on stderr, and the thread goes on. A handler that meets a
-// limit (Error(kOutOfMemory), std::bad_alloc) is called again a little later, until it succeeds, so
-// it must be able to start again. Other threads may call watch(), unwatch(), post() and schedule().
+// Error that a handler throws is logged (platform/log.hpp), and the thread goes on. A handler that
+// meets a limit (Error(kOutOfMemory), std::bad_alloc) is called again a little later, until it
+// succeeds, so it must be able to start again. Other threads may call watch(), unwatch(), post()
+// and schedule().
 class EventLoop {
  public:
   using Handler = std::function<void()>;

@@ -15,7 +15,7 @@ namespace tensorbus::platform {
 
 // Pages of a read-only mapping that become private at the first write: then writes reach this
 // process alone (mmap, MAP_PRIVATE). The SIGSEGV handler (write_fault.hpp) puts them in place, so
-// reading costs nothing. docs/decisions/0022-a-write-is-the-readers-own.md says what is promised.
+// reading costs nothing. docs/decisions/0023-a-write-is-the-readers-own.md says what is promised.
 
 // A read-only shared mapping whose pages may become private. Made and destroyed in any thread.
 class CopyOnWriteMapping {

@@ -22,28 +22,28 @@ static_assert(std::endian::native == std::endian::little, "numbers in files are 
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::size_t kVersionEnd = kMagic.size() + 2;
-constexpr std::size_t kMaxHeaderBytes = 10'000;  // as in NumPy
-constexpr std::size_t kAlignment = 64;           // of the elements, in new files
+constexpr std::size_t kMaxNpyHeaderBytes = 10'000;  // as in NumPy
+constexpr std::size_t kAlignment = 64;              // of the elements, in new files
 
 // NumPy's names of dtypes, without the byte order.
-struct Kind {
+struct NpyKind {
   std::string_view name;
   DType dtype;
 };
-constexpr auto kKinds = std::to_array<Kind>({{"b1", DType::kBool},
-                                             {"u1", DType::kUInt8},
-                                             {"i1", DType::kInt8},
-                                             {"u2", DType::kUInt16},
-                                             {"i2", DType::kInt16},
-                                             {"u4", DType::kUInt32},
-                                             {"i4", DType::kInt32},
-                                             {"u8", DType::kUInt64},
-                                             {"i8", DType::kInt64},
-                                             {"f2", DType::kFloat16},
-                                             {"f4", DType::kFloat32},
-                                             {"f8", DType::kFloat64},
-                                             {"c8", DType::kComplex64},
-                                             {"c16", DType::kComplex128}});
+constexpr auto kNpyKinds = std::to_array<NpyKind>({{"b1", DType::kBool},
+                                                   {"u1", DType::kUInt8},
+                                                   {"i1", DType::kInt8},
+                                                   {"u2", DType::kUInt16},
+                                                   {"i2", DType::kInt16},
+                                                   {"u4", DType::kUInt32},
+                                                   {"i4", DType::kInt32},
+                                                   {"u8", DType::kUInt64},
+                                                   {"i8", DType::kInt64},
+                                                   {"f2", DType::kFloat16},
+                                                   {"f4", DType::kFloat32},
+                                                   {"f8", DType::kFloat64},
+                                                   {"c8", DType::kComplex64},
+                                                   {"c16", DType::kComplex128}});
 
 [[noreturn]] void cannot(std::string_view descr, const std::string& why) {
   throw Error(Code::kUnsupported, "descr: " + in_quotes(descr) + why);
@@ -76,9 +76,9 @@ std::pair<std::size_t, std::size_t> place_of_header(const FileBytes& file) {
   if (prefix.size() < start) refuse_file("header length: the file ends in it");
   const auto length = static_cast<std::size_t>(
       little_endian(std::string_view(prefix).substr(kVersionEnd, start - kVersionEnd)));
-  if (length > kMaxHeaderBytes)
+  if (length > kMaxNpyHeaderBytes)
     refuse_file("header length: " + std::to_string(length) + " bytes, more than the " +
-                std::to_string(kMaxHeaderBytes) + " allowed");
+                std::to_string(kMaxNpyHeaderBytes) + " allowed");
   return {start, length};
 }
 
@@ -161,8 +161,8 @@ DType dtype_in(std::string_view descr, const std::optional<DType>& asked) {
                 in_quotes(descr));
   }
   if (name.starts_with('O')) cannot(descr, ": its elements are Python objects");
-  const auto kind = std::ranges::find(kKinds, name, &Kind::name);
-  if (kind == kKinds.end()) cannot(descr, ": there are no tensors of such elements");
+  const auto kind = std::ranges::find(kNpyKinds, name, &NpyKind::name);
+  if (kind == kNpyKinds.end()) cannot(descr, ": there are no tensors of such elements");
   if (descr[0] == '>' && item_bytes(kind->dtype) > 1)
     cannot(descr, ": its elements are big-endian, and this machine is not");
   return kind->dtype;
@@ -188,9 +188,9 @@ void require_as_asked(const FileOptions& asked, const Layout& found) {
 
 // Returns descr as NumPy writes it: a dtype that NumPy does not have is '|V' and its bytes.
 std::string descr_of(DType dtype) {
-  const auto kind = std::ranges::find(kKinds, dtype, &Kind::dtype);
+  const auto kind = std::ranges::find(kNpyKinds, dtype, &NpyKind::dtype);
   const std::string bytes = std::to_string(item_bytes(dtype));
-  if (kind == kKinds.end()) return "|V" + bytes;
+  if (kind == kNpyKinds.end()) return "|V" + bytes;
   return (item_bytes(dtype) == 1 ? "|" : "<") + std::string(kind->name);
 }
 

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <tensorbus/c/log.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <tensorbus/internal/call.hpp>
+#include <utility>
+
+namespace tensorbus::inline v0 {
+
+// What the library has to say beside the results of calls. New levels may be added.
+enum class LogLevel : std::int32_t {
+  kWarning = TB_LOG_WARNING,  // a limit was met; the library tries again
+  kError = TB_LOG_ERROR,      // something was given up, such as a connection to a peer
+};
+
+using Log = std::function<void(LogLevel level, std::string_view text)>;
+
+// Sends these lines to `log` in place of stderr, for the whole process; an empty function: to
+// stderr again. `log` is called in any thread, most often in the library's own, which can do
+// nothing else meanwhile: it returns soon, throws nothing, and does not use the bus. It is never
+// destroyed, since another thread may still call it. A forked child has what its parent had.
+//
+//   tensorbus::set_log([](tensorbus::LogLevel, std::string_view text) {
+//     std::clog << "bus: " << text << '\n';
+//   });
+inline void set_log(Log log) {
+  if (!log) return internal::require_done(tb_set_log(nullptr, nullptr));
+  auto kept = std::make_unique<Log>(std::move(log));
+  internal::require_done(tb_set_log(
+      [](void* kept, std::int32_t level, const char* text) noexcept {
+        (*static_cast<const Log*>(kept))(static_cast<LogLevel>(level), text);
+      },
+      kept.get()));
+  (void)kept.release();
+}
+
+}  // namespace tensorbus::inline v0

@@ -1,0 +1,44 @@
+"""The keywords that a publisher and a subscriber take, for what hands them on; those of DLPack."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from tensorbus._base.arguments import Access
+from tensorbus._tensors.library import Library
+
+
+class PublisherOptions(TypedDict, total=False):
+    """Those of `Publisher`, but for `depth` and `node`."""
+
+    history: int
+    reliable: bool
+    lag_timeout: float | None
+    shared: bool
+    isolated: bool
+    timeout: float | None
+    domain: str | None
+
+
+class SubscriberOptions(TypedDict, total=False):
+    """Those of `Subscriber`, but for `depth`."""
+
+    timeout: float | None
+    max_held: int
+    reliable: bool
+    end_of_stream: bool
+    spin: float
+    access: Access
+    pin: bool
+    device: Any
+    library: Library | None
+    domain: str | None
+
+
+class DlpackOptions(TypedDict, total=False):
+    """Those of the protocol's `__dlpack__`. Which of them are there depends on the library."""
+
+    stream: Any
+    max_version: tuple[int, int] | None
+    dl_device: tuple[int, int] | None
+    copy: bool | None

@@ -1,0 +1,98 @@
+"""What a notebook shows of a sample: images as thumbnails, dicts as tables."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from base64 import b64encode
+from collections.abc import Mapping, Sized
+from dataclasses import fields, is_dataclass
+from itertools import islice
+from reprlib import repr as short
+from typing import Any
+
+from tensorbus._base.errors import Error
+from tensorbus._base.html import Html, table
+from tensorbus._tensors import numpy_arrays
+
+_SIDE = 160  # pixels of a thumbnail at most
+_ROWS = 20  # of a table
+_HOST = 1  # DLPack's number for main memory
+
+
+def preview(title: str, read: Any) -> Html:
+    """A table of a message's fields, or of the one tensor that it is.
+
+    Args:
+        title: stands above it.
+        read: returns the message.
+    """
+    try:
+        data = read()
+    except Error as error:
+        return table(title, {"error": error})
+    if is_dataclass(data) and not isinstance(data, type):
+        data = {field.name: getattr(data, field.name) for field in fields(data)}
+    if not isinstance(data, Mapping):
+        return table(title, {"data": _shown(data)})
+    rows: dict[str, object] = {
+        str(name): _shown(value) for name, value in islice(data.items(), _ROWS)
+    }
+    if len(data) > _ROWS:
+        rows["..."] = f"{len(data) - _ROWS} more"
+    return table(title, rows)
+
+
+def _shown(value: Any) -> str:
+    """What one cell says of a value. Of a tensor on a GPU, nothing is read."""
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        text = f"{value.dtype} {tuple(value.shape)}"
+        png = thumbnail(value)
+        if png is None:
+            return text
+        image = f'<img src="data:image/png;base64,{b64encode(png).decode()}">'
+        return Html(f"{text}<br>{image}")
+    if isinstance(value, str | bytes | int | float | complex | None):
+        return short(value)
+    name = type(value).__name__
+    return f"{name} of {len(value)}" if isinstance(value, Sized) else name
+
+
+def thumbnail(tensor: Any) -> bytes | None:
+    """A PNG of at most 160 x 160 pixels, if the tensor is an image in main memory.
+
+    That is: (height, width, 3) or (height, width, 1), of uint8, or of floats from 0 to 1.
+
+    >>> import numpy as np
+    >>> thumbnail(np.zeros((480, 640, 3), np.uint8))[:4], thumbnail(np.zeros(3))
+    (b'\\x89PNG', None)
+    """
+    shape = tuple(tensor.shape)
+    if len(shape) != 3 or shape[2] not in (1, 3) or 0 in shape:
+        return None
+    try:
+        np = numpy_arrays.learn()
+        if tensor.__dlpack_device__()[0] != _HOST:
+            return None
+        plain = tensor.detach() if hasattr(tensor, "detach") else tensor
+        step = -(-max(shape[:2]) // _SIDE)
+        pixels = np.asarray(plain[::step, ::step])
+    except (Error, AttributeError, BufferError, RuntimeError, TypeError):
+        return None  # of a dtype or a kind that NumPy does not have
+    if pixels.dtype.kind == "f":
+        if not (pixels.min() >= 0 and pixels.max() <= 1):
+            return None
+        pixels = (pixels * 255).astype(np.uint8)
+    return _png(pixels) if pixels.dtype == np.uint8 else None
+
+
+def _png(pixels: Any) -> bytes:
+    height, width, channels = pixels.shape
+    colour = 2 if channels == 3 else 0
+    header = struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0)
+    lines = b"".join(b"\0" + line.tobytes() for line in pixels)  # 0: a line without a filter
+    chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(lines)), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in chunks
+    )
