@@ -59,9 +59,9 @@ class WorkerPool(Executor, Generic[Item, Result]):
         context: how processes are started: "spawn", "forkserver", "fork", or a context of
             `multiprocessing`.
         access: what may be done with the tensors of results here, and with those of items in the
-            workers: "read", "private" or "shared", as `tensorbus.Subscriber` has it; `None` for
-            what a `Queue` gives. With "shared" both sides see what either writes, and `submit`
-            moves an ordinary torch tensor's memory, as `Queue(shared=True)` does.
+            workers, see `tensorbus.Subscriber`; `None` is "copy-on-write". With "shared" both sides
+            see what either writes, and `submit` moves an ordinary torch tensor's memory, as
+            `Queue(shared=True)` does.
         domain: see `tensorbus.participant`.
 
     Raises:

@@ -37,8 +37,8 @@ class Client(Closing, Generic[Request, Reply]):
         reply_type: the class of the replies.
         timeout: seconds for a call, from looking for the service to its answer; `None` for as long
             as it takes.
-        access: what may be done with the tensors of replies: "read" or "private", see
-            `tensorbus.Subscriber`; `None` for what a `Queue` gives.
+        access: what may be done with the tensors of replies, see `tensorbus.Subscriber`; `None` is
+            "copy-on-write", and "shared" is refused.
         library: whose tensors are wanted, see `tensorbus.Subscriber`.
         domain: see `tensorbus.participant`.
 

@@ -29,15 +29,17 @@ def load_state_dict(
 
     The model's parameters and buffers are replaced by tensors over the shared memory, so that any
     number of processes hold one copy of them. Build the model on the `meta` device to spend no
-    memory on weights that are replaced. Parameters over memory that can only be read do not require
-    gradients: an optimiser's step would end the process.
+    memory on weights that are replaced. The parameters do not require gradients, unless `access` is
+    "private" or "shared": an optimiser's step would write to all of them.
 
     Args:
         model: a `torch.nn.Module`.
         handle: of what `tensorbus.share(other.state_dict())` shares.
         strict: the names must be exactly those of the model, as in `Module.load_state_dict`.
-        access: "read"; "private" for weights that are changed here alone, a page at a time;
-            "shared" for weights that all processes train together, if they are shared so.
+        access: "copy-on-write", so that batch normalization may update its buffers here alone;
+            "private" for weights that are trained here alone, a page at a time; "shared" for
+            weights that all processes train together, if they are shared so; "read" to let a write
+            end the process.
         timeout: see `tensorbus.attach`.
         domain: see `tensorbus.participant`.
 
@@ -66,7 +68,7 @@ def load_state_dict(
             f"handle: expected the tensors of a state_dict(), got {type(state).__name__}"
         )
     result = model.load_state_dict(state, strict=strict, assign=True)
-    if access == "read":
+    if access in ("copy-on-write", "read"):
         for name, parameter in model.named_parameters():
             if name in state:
                 parameter.requires_grad_(False)

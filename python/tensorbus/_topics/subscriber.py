@@ -51,10 +51,14 @@ class Subscriber(Closing, Generic[T]):
             `Timeout`. A publisher that was killed has not finished: the stream goes on until
             another one has taken its place.
         spin: seconds that `receive` looks by itself before it parks; costs a core for that time.
-        access: "read": received tensors are not to be written to. NumPy arrays are flagged so; a
-            write through a torch tensor ends the process, with a message that names the topic.
-            "private": writes are yours alone; each page that is written becomes a copy of yours.
-            Of a tensor on a GPU it is a copy there, made in the order of its streams.
+        access: "copy-on-write": torch tensors can be written to, and the write is this process's
+            own: the pages of a tensor become so at the first write to it. NumPy arrays are flagged
+            read-only. With `pin` it is as "read".
+            "read": as before, but a write through a torch tensor ends the process, with a message
+            that names the topic.
+            "private": NumPy arrays are writable, too, and writes are of this sample alone; each
+            page that is written becomes a copy. Of a tensor on a GPU it is a copy there, made in
+            the order of its streams.
             "shared": writes are seen by all who hold the sample; only of a publisher with
             `shared=True`, others refuse.
         pin: received blocks of main memory, from 64 KiB on, are pinned for GPUs, so that

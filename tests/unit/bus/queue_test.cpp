@@ -287,15 +287,15 @@ TEST_F(Queues, are_found_by_name_also_by_those_who_come_first) {
 }
 
 TEST_F(Queues, of_one_name_are_all_listed_and_each_is_opened_by_its_address) {
-  Queue first({.name = "both"}, host);
-  Queue second({.name = "both"}, producer);
+  Queue first({.name = "service:both"}, host);
+  Queue second({.name = "service:both"}, producer);
   const Queue other({.name = "another"}, host);
   std::set<std::string> found;
-  for (const std::string& address : Queue::addresses_of("both", consumer))
+  for (const std::string& address : Queue::addresses_of("service:both", consumer))
     found.insert(Queue::open(address, kLong, consumer).address());
   EXPECT_EQ(found, (std::set<std::string>{first.address(), second.address()}));
   second.close();
-  EXPECT_EQ(Queue::addresses_of("both", consumer).size(), 1U);
+  EXPECT_EQ(Queue::addresses_of("service:both", consumer).size(), 1U);
 }
 
 TEST_F(Queues, tell_participants_when_one_may_have_come) {
