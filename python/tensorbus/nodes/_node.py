@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+from weakref import finalize
 
 from tensorbus import _core
 from tensorbus._aio.callbacks import Callback, Mode, called, checked_callback, checked_mode
@@ -23,7 +24,7 @@ from tensorbus._tensors.library import Library
 from tensorbus._topics.publisher import Publisher
 from tensorbus._topics.subscriber import Subscriber
 from tensorbus.nodes._lifecycle import HasLifecycle, Lifecycle
-from tensorbus.nodes._parameters import Parameter, check_all_declared, found
+from tensorbus.nodes._parameters import Parameter, check_all_declared, found, tell_undeclared
 from tensorbus.nodes._subscription import Subscription
 from tensorbus.nodes._threads import Place
 from tensorbus.nodes._timer import Timer
@@ -96,6 +97,7 @@ class Node(HasLifecycle):
         self.__closing: list[Closing] = []
         self.__lifecycle = Lifecycle(name, on_error, self.__check_parameters, self.__close_all)
         super().__init__(name, self.__lifecycle)
+        self.__unchecked = finalize(self, tell_undeclared, name, self.__given, self.__parameters)
         self.__listed: _core.NodeName | None = _core.NodeName(name, participant(domain))
 
     @property
@@ -354,6 +356,7 @@ class Node(HasLifecycle):
         return parameter.value
 
     def __check_parameters(self) -> None:
+        self.__unchecked.detach()
         check_all_declared(self.__name, self.__given, self.__parameters)
 
     def __close_all(self) -> None:

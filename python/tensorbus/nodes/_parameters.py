@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import logging
 import os
 import re
 import sys
@@ -89,6 +90,14 @@ def check_all_declared(
         if name.lower() not in known and _nearest(name, defaults):
             text = _unknown(node, f"{where}=...", name, defaults)
             warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+
+def tell_undeclared(node: str, given: Mapping[str, Any], declared: Mapping[str, Parameter]) -> None:
+    """Logs what `check_all_declared` refuses: of a node that ends and was never run."""
+    try:
+        check_all_declared(node, given, declared)
+    except InvalidArgument as error:
+        logging.getLogger("tensorbus.node").warning("%s", error)
 
 
 def _unknown(node: str, where: str, name: str, declared: Iterable[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from typing import Any
 
@@ -103,6 +104,20 @@ def test_a_value_for_a_parameter_that_was_not_declared_ends_run_and_names_the_ne
         "parameters={'rte': ...}: node 'camera' has declared no parameter 'rte'; "
         "did you mean 'rate'?"
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "option"), [('parameters={"rte": 10.0}', ""), ("", "--camera.rte=10")]
+)
+def test_a_node_that_never_ran_logs_what_was_not_declared(given: str, option: str) -> None:
+    code = (
+        f"import tensorbus as tb; node = tb.Node('camera', {given}); "
+        "print(node.declare_parameter('rate', 30.0))"
+    )
+    command = [sys.executable, "-c", code, *option.split()]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stdout == "30.0\n"
+    assert "has declared no parameter 'rte'; did you mean 'rate'?" in ended.stderr
 
 
 def test_an_option_of_the_node_that_was_not_declared_ends_spin(
