@@ -28,8 +28,8 @@ def participant(domain: str | None = None, *, budget_bytes: int = 0) -> Particip
         InvalidArgument: `budget_bytes` is no whole number, or is below 0.
         AccessDenied: the domain directory belongs to somebody else, or others may write to it.
 
-    Its `arena` counts what it allocated (`blocks`, `used_bytes`, ...), and `private_bytes`: pages of
-    received tensors that became this process's own, since it wrote to the tensors.
+    Its `arena` counts what it allocated (`blocks`, `used_bytes`, ...), and `private_bytes`: pages
+    of received tensors that became this process's own, since it wrote to the tensors.
 
     >>> participant().arena["blocks"]
     0
