@@ -31,8 +31,8 @@ inline void set_log(Log log) {
   if (!log) return internal::require_done(tb_set_log(nullptr, nullptr));
   auto kept = std::make_unique<Log>(std::move(log));
   internal::require_done(tb_set_log(
-      [](void* kept, std::int32_t level, const char* text) noexcept {
-        (*static_cast<const Log*>(kept))(static_cast<LogLevel>(level), text);
+      [](void* called, std::int32_t level, const char* text) noexcept {
+        (*static_cast<const Log*>(called))(static_cast<LogLevel>(level), text);
       },
       kept.get()));
   (void)kept.release();

@@ -273,11 +273,13 @@ class Outcome(enum.Enum):
 class Access(enum.Enum):
     """What a subscriber may do with what it receives."""
 
-    READ = 0
+    COPY_ON_WRITE = 0
 
-    PRIVATE = 1
+    READ = 1
 
-    SHARED = 2
+    PRIVATE = 2
+
+    SHARED = 3
 
 class Participant:
     """This process on one domain."""

@@ -74,6 +74,7 @@ def test_every_program_is_run_here(tmp_path: Path) -> None:
     ]
     tests = Path(__file__).read_text()
     assert len(programs) > 6
+    # test_camera.py is run by tests/python/domain/test_pytest_plugin.py.
     assert [name for name in programs if name.split(".")[0] not in tests] == []
 
 

@@ -56,7 +56,7 @@ async def in_a_loop() -> None:
     async with tb.AsyncSubscriber("p") as untyped:
         assert_type((await untyped.receive()).data, Any)
     client = tb.Client("where", Pose, tb.StringMessage)
-    assert_type(await client.call(Pose(np.zeros(3))), tb.StringMessage)
+    assert_type(await client.call_async(Pose(np.zeros(3))), tb.StringMessage)
     assert_type(tb.Client("any").call_sync(7), Any)
 
 
@@ -111,4 +111,4 @@ class Robot(tb.Node):
 
     async def follow(self) -> str:
         self.poses.publish((await self.seen.receive()).data)
-        return (await self.where.call(Pose(np.zeros(3)))).data
+        return (await self.where.call_async(Pose(np.zeros(3)))).data

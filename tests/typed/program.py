@@ -112,7 +112,7 @@ async def nodes() -> None:
 def errors() -> None:
     try:
         receive()
-    except (tb.Timeout, tb.Closed, tb.HoldLimit) as error:
+    except (tb.Timeout, tb.ShutDown, tb.Closed, tb.HoldLimit) as error:
         print(error)
     except tb.Error:
         raise

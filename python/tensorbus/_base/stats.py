@@ -116,8 +116,8 @@ class QueueStats(Stats):
     >>> from tensorbus import Queue
     >>> with Queue() as queue:
     ...     queue.put(7)
-    ...     queue.stats
-    QueueStats(items=1, unfinished=1, lost=0, bytes=9)
+    ...     queue.stats.items, queue.stats.unfinished, queue.get()
+    (1, 1, 7)
     """
 
     items: int

@@ -220,8 +220,9 @@ class WorkerPool(Executor, Generic[Item, Result]):
             raise TypeError("map() of a pool with a function takes its items alone")
         if size == 1:
             return list(self.imap(fn, timeout=timeout, progress=progress))
-        chunks = self.imap(_chunks(fn, size), timeout=timeout, progress=progress)
-        return [*chain.from_iterable(chunks)]
+        chunked: Iterable[Any] = _chunks(fn, size)
+        found: Iterator[Any] = self.imap(chunked, timeout=timeout, progress=progress)
+        return [*chain.from_iterable(found)]
 
     @renamed(ahead="prefetch")
     def imap(

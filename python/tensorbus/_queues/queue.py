@@ -364,7 +364,7 @@ class Queue(Closing, Generic[T]):
     def full(self) -> bool:
         """Is there no room? Others may make some at any moment."""
         stats = self.stats
-        return 0 < self.maxsize <= stats["items"] or 0 < self.max_bytes <= stats["bytes"]
+        return 0 < self.maxsize <= stats.items or 0 < self.max_bytes <= stats.bytes
 
     def task_done(self) -> None:
         """Of the oldest item that this process got: it is done with.

@@ -160,7 +160,7 @@ class Client(Closing, Generic[Request, Reply]):
         """Waits until there is such a service; False after `timeout` seconds."""
         return await self._finder.found(_deadline(seconds("timeout", timeout)))
 
-    def call(self, request: Any, timeout: float | None = None) -> Coroutine[Any, Any, Any]:
+    def call(self, request: Request, timeout: float | None = None) -> Coroutine[Any, Any, Reply]:
         """The old name of `call_async`, until Tensorbus 1.0."""
         _warn("call() is deprecated: await call_async(), or use call_sync(), which blocks")
         return self.call_async(request, timeout)

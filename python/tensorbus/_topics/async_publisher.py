@@ -15,6 +15,7 @@ from tensorbus._base.public import public
 from tensorbus._topics.publisher import Publisher
 
 if TYPE_CHECKING:
+    from tensorbus._base.stats import PublisherStats
     from tensorbus.messages import Message
 
 # As threads do, a task looks again by itself: a subscriber may be stopped before it tells, and
@@ -145,7 +146,7 @@ class AsyncPublisher(Closing):
         return True
 
     @property
-    def stats(self) -> dict[str, int]:
+    def stats(self) -> PublisherStats:
         """See `Publisher.stats`; `waited` does not count what a task awaits."""
         return self._publisher.stats
 

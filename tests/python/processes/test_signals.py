@@ -220,6 +220,7 @@ def test_ctrl_c_ends_what_a_stopped_host_of_a_queue_does_not_answer(
         with tb.Queue(maxsize=1) as line:
             tell(line.address)
             hear()
+            line.shutdown(immediate=True)
 
     def ask(address: str, use: str) -> None:
         line = tb.Queue.open(address)

@@ -307,7 +307,7 @@ def test_a_cancelled_get_has_taken_nothing() -> None:
                 assert await task == number
                 continue
             assert await asyncio.wait_for(line.get_async(), PATIENCE) == number
-        assert line.stats.items() >= {"items": 0, "unfinished": 100, "lost": 0}.items()
+        assert dict(line.stats).items() >= {"items": 0, "unfinished": 100, "lost": 0}.items()
 
     with tb.Queue(redeliver=True) as line:
         asyncio.run(main())

@@ -70,7 +70,7 @@ def test_a_stopped_maker_delays_and_loses_nothing(elsewhere: Elsewhere) -> None:
     other.signal(signal.SIGCONT)
     # One that was dealt to a get that had given up comes back after the next was dealt, perhaps.
     assert {line.get(timeout=PATIENCE) for _ in range(2)} == {1, 2}
-    eventually(lambda: line.stats.items() >= {"items": 0, "unfinished": 3, "lost": 0}.items())
+    eventually(lambda: dict(line.stats).items() >= {"items": 0, "unfinished": 3, "lost": 0}.items())
     other.tell()
 
 
@@ -182,7 +182,7 @@ def test_those_who_give_up_just_then_have_taken_nothing(redeliver: bool) -> None
         taker.join()
         assert sorted(taken) == list(range(count))
         assert line.join(PATIENCE)
-        assert line.stats.items() >= {"items": 0, "unfinished": 0, "lost": 0}.items()
+        assert dict(line.stats).items() >= {"items": 0, "unfinished": 0, "lost": 0}.items()
 
 
 def give_up_often(address: str, count: int) -> None:
@@ -209,7 +209,7 @@ def test_what_came_back_from_one_is_not_given_back_once_more_when_it_dies(
         other.kill()
         line.put("next")
         assert line.get(timeout=PATIENCE) == "next"
-        assert line.stats.items() >= {"items": 0, "unfinished": 1, "lost": 0}.items()
+        assert dict(line.stats).items() >= {"items": 0, "unfinished": 1, "lost": 0}.items()
 
 
 def interrupted(use: str) -> None:

@@ -52,7 +52,7 @@ def test_an_item_that_came_too_late_is_delivered_once_whatever_becomes_of_the_ge
         getter = elsewhere.start(get_nothing, line.address)
         owner.stop()  # the getter is offered X, and cannot have it
         assert getter.hear() == "empty"
-        assert line.stats.items() >= {"items": 1, "unfinished": 1, "lost": 0}.items()
+        assert dict(line.stats).items() >= {"items": 1, "unfinished": 1, "lost": 0}.items()
         if killed:
             getter.kill()
         else:
@@ -62,7 +62,7 @@ def test_an_item_that_came_too_late_is_delivered_once_whatever_becomes_of_the_ge
         line.task_done()
         assert line.join(PATIENCE)
         assert drain(line) == []
-        assert line.stats.items() >= {"items": 0, "unfinished": 0, "lost": 0}.items()
+        assert dict(line.stats).items() >= {"items": 0, "unfinished": 0, "lost": 0}.items()
 
 
 def get_one(address: str, patience: float) -> None:
@@ -90,7 +90,7 @@ def test_task_done_is_of_the_item_that_was_got_and_not_of_one_that_was_on_its_wa
         first.stop()
         getter = elsewhere.start(get_one, line.address, patience)
         assert getter.hear() == "Y"
-        assert line.stats.items() >= {"items": 1, "unfinished": 1, "lost": 0}.items()
+        assert dict(line.stats).items() >= {"items": 1, "unfinished": 1, "lost": 0}.items()
         if killed:
             getter.kill()
         first.signal(signal.SIGCONT)
@@ -172,4 +172,6 @@ def test_impatient_getters_that_exit_at_once_lose_and_double_nothing(
         taken = [int(word) for word in path.read_text().split()]
         assert sorted(taken + rest) == list(range(count))
         assert line.join(PATIENCE)
-        eventually(lambda: line.stats.items() >= {"items": 0, "unfinished": 0, "lost": 0}.items())
+        eventually(
+            lambda: dict(line.stats).items() >= {"items": 0, "unfinished": 0, "lost": 0}.items()
+        )

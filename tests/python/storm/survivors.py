@@ -107,7 +107,7 @@ def host(channel: Channel, actor: Actor) -> None:
         if asked == "empty":
             return {name: empty(actor, name) for name in QUEUES}
         if asked == "stats":
-            return {name: actor.queues[name].stats for name in QUEUES}
+            return {name: dict(actor.queues[name].stats) for name in QUEUES}
         return None
 
     work(channel, actor, step, answer)
@@ -123,7 +123,7 @@ def empty(actor: Actor, name: str) -> dict[str, int]:
         again = line.stats  # the last of the dead may have been noticed meanwhile
         if again == stats:
             actor.recorder.wrong(f"join() and stats={stats} do not agree", name)
-    return stats
+    return dict(stats)
 
 
 def steady(channel: Channel, actor: Actor) -> None:

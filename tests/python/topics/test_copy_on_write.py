@@ -318,16 +318,13 @@ def test_a_tensor_of_a_file_is_written_to_here_alone(
     path = tmp_path / "frames.npy"
     np.save(path, np.zeros(5000, np.float32))
 
-    def publish(topic: str, path: Path) -> None:
-        with (
-            tb.map_file(path, library="torch") as file,
-            tb.Publisher(topic, history=1) as publisher,
-        ):
-            publisher.publish(file.data)
+    def publish(topic: str, path: str) -> None:
+        with tb.Publisher(topic, history=1) as publisher:
+            publisher.publish(tb.map_file(path, library="torch"))
             tell("published")
             input()
 
-    process = elsewhere.start(publish, "file", path)
+    process = elsewhere.start(publish, "file", str(path))
     assert process.hear() == "published"
     with tb.Subscriber("file", timeout=PATIENCE) as subscriber:
         data = subscriber.receive().data

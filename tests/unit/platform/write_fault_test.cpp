@@ -37,7 +37,9 @@ End run_in_child(Body&& body) {
   return test::run_in_child(SIGSEGV, std::forward<Body>(body));
 }
 
-std::string topic_line(const std::string& topic) { return "received from topic '" + topic + "' with"; }
+std::string topic_line(const std::string& topic) {
+  return "received from topic '" + topic + "' with";
+}
 
 void write_to(const std::byte* address) {
   // Through a volatile pointer: the compiler is not to know what it points to.

@@ -13,7 +13,11 @@ namespace tensorbus::memory {
 
 struct PinnedBlocks::Pinned {
   Pinned(BorrowedSegments::Ref in, SegmentId number, Range part)
-      : mapping(std::move(in)), segment(number), range(part), kept({first(), part.bytes()}), pin(first(), part.bytes()) {}
+      : mapping(std::move(in)),
+        segment(number),
+        range(part),
+        kept({first(), part.bytes()}),
+        pin(first(), part.bytes()) {}
   const std::byte* first() const noexcept { return mapping->data() + range.begin; }
   const std::byte* end() const noexcept { return mapping->data() + range.end; }
 
