@@ -22,6 +22,8 @@ PAGES = ROOT / "docs/tasks"
 # What a person waits for is not enough for a machine that does much else.
 PATIENT = {"timeout=5)": "timeout=60)", "seconds(5)": "seconds(60)", "seconds(10)": "seconds(60)"}
 PATIENT |= {"range(100)": "range(1000)"}
+# Then the worker that is killed is the one that has its model, and does not start any more.
+PATIENT |= {"workers=2, initializer": "workers=1, initializer"}
 PROGRAM = re.compile(r"^```\w+\n(?:#|//) ([\w.]+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
