@@ -116,8 +116,10 @@ class QueueStats(Stats):
     >>> from tensorbus import Queue
     >>> with Queue() as queue:
     ...     queue.put(7)
-    ...     queue.stats.items, queue.stats.unfinished, queue.get()
-    (1, 1, 7)
+    ...     queue.stats.items, queue.stats.unfinished
+    ...     queue.get()
+    (1, 1)
+    7
     """
 
     items: int
