@@ -6,6 +6,8 @@
 #include <array>
 #include <cstddef>
 
+#include "tensorbus/platform/faults/write_handler.hpp"
+
 namespace tensorbus::platform {
 
 namespace internal {
@@ -25,6 +27,7 @@ std::atomic<std::size_t> words_in_use{0};
 void after_fork_in_child() noexcept {
   // Relaxed throughout: the child has one thread.
   internal::fork_generation.fetch_add(1, std::memory_order_relaxed);
+  make_private_in_child();
   const std::size_t words = words_in_use.load(std::memory_order_relaxed);
   for (std::size_t word = 0; word < words; ++word) {
     std::uint64_t bits = guarded[word].exchange(0, std::memory_order_relaxed);

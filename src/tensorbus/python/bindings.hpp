@@ -3,8 +3,10 @@
 #include <nanobind/nanobind.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -107,9 +109,14 @@ struct ReceivedSample : Sample {
       : Sample(std::move(sample)), strict(no_writes) {}
 
   bool strict = false;  // no library may write to its tensors
+  // Of samples of this process: tells whose writes a page shows. Relaxed: only its value matters.
+  std::uint64_t number = newest.fetch_add(1, std::memory_order_relaxed) + 1;
   // Where a torch tensor overlaps one of another library, and both are to be in one copy. Empty:
   // not looked for yet. With the GIL.
   mutable std::optional<std::vector<CopiedBytes>> copied;
+
+ private:
+  static inline constinit std::atomic<std::uint64_t> newest{0};
 };
 
 inline nb::object sample_or_outcome(Outcome outcome, Sample&& sample, bool strict = false) {

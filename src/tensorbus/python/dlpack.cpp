@@ -16,33 +16,17 @@ struct Managed {
   DLManagedTensorVersioned versioned{};
   DLManagedTensor plain{};
   Memory memory;
-  // The consumer may not know that the tensor is read-only. One of them, if it is.
-  std::optional<platform::ReadOnlyNote> note;
-  std::optional<platform::CopyOnWrite> copy_on_write;
+  WriteWatch writes;
 };
-
-// Has a write through a library without read-only tensors do what the memory says.
-void watch_writes(Managed& managed) {
-  Memory& memory = managed.memory;
-  const ByteSpan span = span_of(memory.layout);
-  if (memory.writable || memory.device.is_cuda() || span.bytes() == 0) return;
-  const std::span<const std::byte> bytes(memory.first + span.begin, span.bytes());
-  if (memory.on_write == Memory::OnWrite::kEndsProcess)
-    managed.note.emplace(bytes, memory.source, memory.from);
-  else if (memory.on_write == Memory::OnWrite::kChangesCopy)
-    return;
-  else if (platform::CopyOnWrite::is_possible(bytes))
-    managed.copy_on_write.emplace(bytes, memory.source);
-  else
-    point_at_copy(memory, bytes, copy_of(bytes));
-}
 
 Managed* make(Memory taken) {
   auto* managed = new Managed;
   managed->memory = std::move(taken);
   Memory& memory = managed->memory;
   Layout& layout = memory.layout;
-  watch_writes(*managed);
+  const ByteSpan span = span_of(layout);
+  const std::span<const std::byte> bytes(memory.first + span.begin, span.bytes());
+  if (!managed->writes.begin(memory, bytes)) point_at_copy(memory, bytes, copy_of(bytes));
   const DLTensor tensor{.data = memory.first,
                         .device = memory.device.is_cuda() ? DLDevice{kDLCuda, memory.device.ordinal}
                                                           : DLDevice{kDLCpu, 0},

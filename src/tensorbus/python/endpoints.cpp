@@ -108,7 +108,9 @@ Memory loan(Publisher& self, const std::string& dtype, const std::vector<std::in
 struct SampleSubscriber : Subscriber {
   SampleSubscriber(const std::string& topic, const SubscriberOptions& options, bool no_writes,
                    const Participant& participant)
-      : Subscriber(topic, options, participant), strict(no_writes) {}
+      : Subscriber(topic, options, participant), strict(no_writes) {
+    platform::CopyOnWrite::look_for_handler();
+  }
 
   const bool strict;  // no library may write to what it receives
 };

@@ -79,6 +79,7 @@ std::string type_string(DType dtype) {
 struct BufferShape {
   std::vector<Py_ssize_t> shape;
   std::vector<Py_ssize_t> strides;
+  WriteWatch writes;  // NumPy knows that it is read-only; what is made from the array may not
 };
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
@@ -103,6 +104,8 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
     if (__builtin_mul_overflow(stride, item, &bytes)) bytes = item;
     shape->strides.push_back(bytes);
   }
+  const ByteSpan span = span_of(memory.layout);
+  shape->writes.begin(memory, {memory.first + span.begin, span.bytes()});
   static std::byte nothing{};  // an empty tensor may have no address, a buffer needs one
   view->buf = memory.first != nullptr ? memory.first : &nothing;
   view->obj = Py_NewRef(self);
@@ -198,17 +201,19 @@ std::string repr(const Memory& memory) {
 
 }  // namespace
 
-Memory memory_of(const Tensor& tensor, std::string_view topic, bool strict) {
+Memory memory_of(const Tensor& tensor, const ReceivedSample& sample) {
   auto owner = std::make_shared<Tensor>(tensor);
-  return {.layout = tensor.layout(),
-          .first = const_cast<std::byte*>(tensor.data()),
-          .writable = tensor.writable(),
-          .owner = owner,
-          .source = topic,
-          .on_write = strict ? Memory::OnWrite::kEndsProcess : Memory::OnWrite::kPrivatePages,
-          .device = tensor.device(),
-          .published_on = tensor.published_on(),
-          .received = owner.get()};
+  return {
+      .layout = tensor.layout(),
+      .first = const_cast<std::byte*>(tensor.data()),
+      .writable = tensor.writable(),
+      .owner = owner,
+      .source = sample.header().topic,
+      .on_write = sample.strict ? Memory::OnWrite::kEndsProcess : Memory::OnWrite::kPrivatePages,
+      .sample = sample.number,
+      .device = tensor.device(),
+      .published_on = tensor.published_on(),
+      .received = owner.get()};
 }
 
 std::shared_ptr<std::byte[]> copy_of(std::span<const std::byte> bytes) {
@@ -223,6 +228,18 @@ void point_at_copy(Memory& memory, std::span<const std::byte> bytes,
   memory.owner = copy;
   memory.received = nullptr;
   memory.on_write = Memory::OnWrite::kChangesCopy;
+}
+
+bool WriteWatch::begin(const Memory& memory, std::span<const std::byte> bytes) {
+  using OnWrite = Memory::OnWrite;
+  if (memory.writable || memory.device.is_cuda() || bytes.empty()) return true;
+  if (memory.on_write == OnWrite::kEndsProcess)
+    note.emplace(bytes, memory.source, memory.from);
+  else if (memory.on_write == OnWrite::kPrivatePages && !platform::CopyOnWrite::is_possible(bytes))
+    return false;
+  else if (memory.on_write == OnWrite::kPrivatePages)
+    copy_on_write.emplace(bytes, memory.source, memory.sample);
+  return true;
 }
 
 Memory memory_of(Loan loan) {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,13 +30,13 @@ struct Memory {
     kChangesCopy,   // it is a copy
   };
   OnWrite on_write = OnWrite::kEndsProcess;
+  std::uint64_t sample = 0;  // of a received tensor: its sample's number in this process
   Device device{};
   Device published_on{};             // of a received tensor: Tensor::published_on()
   const Tensor* received = nullptr;  // the owner's tensor, if the owner is a lease
 };
 
-// `strict`: no library may write to it.
-Memory memory_of(const Tensor& tensor, std::string_view topic, bool strict);
+Memory memory_of(const Tensor& tensor, const ReceivedSample& sample);
 Memory memory_of(Loan loan);
 // Points `memory`, some of these bytes, at a copy of them, which keeps no lease.
 void point_at_copy(Memory& memory, std::span<const std::byte> bytes,
@@ -50,5 +52,14 @@ Layout layout_named(const std::string& dtype, const std::vector<std::int64_t>& s
 bool can_be_plain_torch(const Layout& layout, const Device& device, const Device& published_on);
 bool can_be_plain_torch(const Memory& memory);
 nb::object make_plain_torch(Memory memory);
+
+// What a consumer of memory keeps that may write to it without knowing that it is read-only.
+struct WriteWatch {
+  std::optional<platform::ReadOnlyNote> note;
+  std::optional<platform::CopyOnWrite> copy_on_write;
+
+  // Has a write do what the memory says. Returns false if that needs a copy of the bytes.
+  bool begin(const Memory& memory, std::span<const std::byte> bytes);
+};
 
 }  // namespace tensorbus::python

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "tensorbus/platform/faults/private_pages.hpp"
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/outgoing.hpp"
 #include "tensorbus/python/waiting.hpp"
@@ -18,8 +19,9 @@ namespace {
 
 // A queue and a request of it, as Python has them.
 struct SampleQueue : Queue {
-  using Queue::Queue;
-  explicit SampleQueue(Queue&& queue) : Queue(std::move(queue)) {}
+  explicit SampleQueue(Queue&& queue) : Queue(std::move(queue)) {
+    platform::CopyOnWrite::look_for_handler();
+  }
 
   bool strict = false;  // no library may write to the items' tensors
 };
@@ -124,12 +126,12 @@ void bind_queues(nb::module_& module) {
           [](SampleQueue* self, std::uint32_t maxsize, bool redeliver, bool shared,
              const std::string& name, std::uint64_t max_bytes, const Participant& participant) {
             const WithoutGil release;
-            new (self) SampleQueue({.maxsize = maxsize,
-                                    .redeliver = redeliver,
-                                    .shared = shared,
-                                    .name = name,
-                                    .max_bytes = max_bytes},
-                                   participant);
+            new (self) SampleQueue(Queue({.maxsize = maxsize,
+                                          .redeliver = redeliver,
+                                          .shared = shared,
+                                          .name = name,
+                                          .max_bytes = max_bytes},
+                                         participant));
           },
           nb::kw_only(), nb::arg("maxsize"), nb::arg("redeliver"), nb::arg("shared"),
           nb::arg("name"), nb::arg("max_bytes"), nb::arg("participant"))

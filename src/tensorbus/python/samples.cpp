@@ -4,6 +4,7 @@
 #include <nanobind/stl/string_view.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
@@ -88,17 +89,53 @@ std::vector<CopiedBytes> copied_together(const ReceivedSample& self) {
   return copied;
 }
 
-Memory memory(const ReceivedSample& self, std::size_t index) {
-  const auto tensors = self.tensors();
-  if (index >= tensors.size())
-    throw Error(Code::kProtocol, "sample.fields: there is no tensor " + std::to_string(index));
-  Memory found = memory_of(tensors[index], self.header().topic, self.strict);
-  if (tensors.size() == 1) return found;
+// If this process has written to another sample in these pages, points at their bytes elsewhere.
+void show_what_was_published(Memory& memory) {
+  const ByteSpan span = span_of(memory.layout);
+  const std::span<const std::byte> bytes(memory.first + span.begin, span.bytes());
+  if (memory.writable || memory.device.is_cuda() || bytes.empty()) return;
+  if (!platform::CopyOnWrite::is_of_another(bytes, memory.sample)) return;
+  auto again = platform::CopyOnWrite::map_again(bytes);
+  if (!again) return;
+  memory.first = again.get() - span.begin;
+  memory.owner = std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<void>>>(
+      std::move(memory.owner), std::move(again));
+  memory.on_write = Memory::OnWrite::kChangesCopy;
+}
+
+// Points at other memory that shows these bytes of the sample, where the original would not do.
+Memory shown(const ReceivedSample& self, Memory memory) {
+  show_what_was_published(memory);
+  if (self.tensors().size() == 1) return memory;
   if (!self.copied) self.copied = copied_together(self);
-  for (const CopiedBytes& whole : *self.copied)
-    if (found.first >= whole.bytes.data() && found.first < whole.bytes.data() + whole.bytes.size())
-      point_at_copy(found, whole.bytes, whole.copy);
-  return found;
+  for (const CopiedBytes& whole : *self.copied) {
+    const std::byte* const begin = whole.bytes.data();
+    if (memory.first >= begin && memory.first < begin + whole.bytes.size())
+      point_at_copy(memory, whole.bytes, whole.copy);
+  }
+  return memory;
+}
+
+Memory memory(const ReceivedSample& self, std::size_t index) {
+  if (index >= self.tensors().size())
+    throw Error(Code::kProtocol, "sample.fields: there is no tensor " + std::to_string(index));
+  return shown(self, memory_of(self.tensors()[index], self));
+}
+
+// A copy shows what `memory` shows.
+ReceivedSample copy(const ReceivedSample& self) {
+  ReceivedSample made(self.copy());
+  for (std::size_t i = 0; i < self.tensors().size(); ++i) {
+    const Tensor& original = self.tensors()[i];
+    const Tensor& tensor = made.tensors()[i];
+    const Memory from = memory_of(original, self);
+    Memory now = from;
+    show_what_was_published(now);
+    const ByteSpan span = span_of(tensor.layout());
+    if (now.first == from.first || tensor.strides() != original.strides()) continue;
+    std::memcpy(tensor.mutable_data() + span.begin, now.first + span.begin, span.bytes());
+  }
+  return made;
 }
 
 nb::tuple published_on(const ReceivedSample& self) {
@@ -139,9 +176,10 @@ nb::list shared_storages(const ReceivedSample& self, std::optional<std::string_v
   const auto is_wanted = [&](const Tensor& tensor) { return is_for_torch(tensor.layout(), as); };
   for_each_overlap(placed_tensors(self, is_wanted), [&](std::byte* begin, std::byte* end,
                                                         std::span<const Placed> members) {
-    Memory whole = memory(self, members.front().tensor);
-    whole.first += span_of(whole.layout).begin;
+    Memory whole = memory_of(self.tensors()[members.front().tensor], self);
+    whole.first = begin;
     whole.layout = Layout::contiguous(DType::kUInt8, {end - begin});
+    whole = shown(self, std::move(whole));
     nb::list placed;
     for (const Placed& one : members)
       placed.append(nb::make_tuple(one.tensor, self.tensors()[one.tensor].data() - begin));
@@ -228,9 +266,7 @@ void bind_samples(nb::module_& module) {
       .def("memory", memory, nb::arg("index"))
       .def("use_on", use_on, nb::arg("stream"), nb::arg("of") = -1, nb::call_guard<WithoutGil>())
       .def_prop_ro("intact", intact)
-      .def(
-          "copy", [](const ReceivedSample& self) { return ReceivedSample(self.copy()); },
-          nb::call_guard<WithoutGil>());
+      .def("copy", copy, nb::call_guard<WithoutGil>());
 }
 
 }  // namespace tensorbus::python

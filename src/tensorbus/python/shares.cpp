@@ -35,6 +35,7 @@ Shared share_outgoing(Outgoing& outgoing, nb::bytes fields, std::uint32_t uses, 
 
 nb::object attach_handle(const Handle& handle, TensorAccess access, Seconds timeout,
                          const Participant& participant) {
+  platform::CopyOnWrite::look_for_handler();
   Sample sample;
   const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
     return attach(

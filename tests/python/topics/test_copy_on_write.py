@@ -379,6 +379,131 @@ def test_it_holds_without_the_messages(elsewhere: Elsewhere, torch: ModuleType, 
         assert process.hear() == 1.0
 
 
+@pytest.mark.parametrize("library", ["torch", "numpy"])
+def test_a_sample_that_comes_while_its_memory_shows_writes_is_what_was_published(
+    torch: ModuleType, library: Any
+) -> None:
+    """The publisher uses its memory again while the reader still has a name for it."""
+    memory = tb.empty((3000,), torch.float32)
+    with (
+        tb.Publisher("t") as publisher,
+        tb.Subscriber("t", timeout=PATIENCE, library=library) as subscriber,
+        tb.Subscriber("t", timeout=PATIENCE) as writer,
+    ):
+        assert publisher.wait_for_subscribers(2, timeout=PATIENCE)
+        written = []
+        for number in range(4):
+            memory.fill_(number)
+            publisher.publish(memory)
+            written.append(writer.receive().data)  # all at one place
+            written[-1] += 100
+            sample = subscriber.receive()
+            assert (sample.data == number).all()
+            assert (sample.copy().data == number).all()
+            assert (np.asarray(sample) == number).all()
+        part = written[-1]
+        memory.fill_(7)
+        publisher.publish(memory[1500:])
+        part[0] = 5
+        assert (subscriber.receive().data == 7).all()
+        del written, part, sample
+
+
+def test_an_array_shows_the_writes_of_its_sample_for_as_long_as_it_lives(torch: ModuleType) -> None:
+    both = torch.zeros(5000)
+    with joined() as (publisher, subscriber):
+        publisher.publish({"tensor": both, "array": both.numpy()})
+        data = subscriber.receive().data
+        tensor, array = data["tensor"], data["array"]
+        tensor += 1
+        del data, tensor
+        assert (array == 1).all()
+
+
+def test_a_tensor_made_from_a_received_array_can_be_written_to(torch: ModuleType) -> None:
+    with joined() as (publisher, subscriber):
+        publisher.publish(np.zeros(5000))
+        array = subscriber.receive().data
+        with pytest.warns(UserWarning, match="not writable"):
+            tensor = torch.from_numpy(array)
+        tensor += 1
+        assert (array == 1).all()
+
+
+OTHER_HANDLERS = {
+    "faulthandler": "import faulthandler; faulthandler.enable()",
+    "of the loader": "import torch; torch._C._set_worker_signal_handlers()",
+}
+
+
+@pytest.mark.parametrize("handler", OTHER_HANDLERS)
+def test_a_handler_that_came_later_changes_nothing_for_the_next_subscriber(
+    elsewhere: Elsewhere, torch: ModuleType, handler: str
+) -> None:
+    def receive_twice(install: str) -> None:
+        import torch
+
+        for number in range(2):
+            with tb.Publisher(f"t{number}") as publisher, tb.Subscriber(f"t{number}") as subscriber:
+                publisher.wait_for_subscribers()
+                publisher.publish(torch.zeros(5000))
+                data = subscriber.receive().data
+                data += 1
+            exec(install)
+        tell(float(data.sum()))
+
+    assert elsewhere.start(receive_twice, OTHER_HANDLERS[handler]).hear() == 5000
+
+
+def test_workers_of_a_loader_write_to_what_they_inherited(
+    elsewhere: Elsewhere, torch: ModuleType
+) -> None:
+    def load() -> None:
+        import torch
+
+        class Images(torch.utils.data.Dataset):
+            def __len__(self) -> int:
+                return 8
+
+            def __getitem__(self, index: int) -> torch.Tensor:
+                image = images[index]
+                image /= 2
+                return image.sum()
+
+        with tb.Publisher("images", depth=8) as publisher, tb.Subscriber("images") as subscriber:
+            publisher.wait_for_subscribers()
+            for number in range(8):
+                publisher.publish(torch.full((2000,), float(number)))
+            images = [subscriber.receive().data for _ in range(8)]
+        loader = torch.utils.data.DataLoader(
+            Images(), num_workers=2, multiprocessing_context="fork"
+        )
+        tell([float(total) for total in loader])
+        tell([float(image[0]) for image in images])
+
+    process = elsewhere.start(load)
+    assert process.hear() == [1000.0 * number for number in range(8)]
+    assert process.hear() == [float(number) for number in range(8)]
+
+
+def test_many_writes_to_rows_of_a_file_leave_no_mappings(torch: ModuleType, tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.zeros((2000, 4096), np.float32))
+
+    def mappings() -> int:
+        return len(Path("/proc/self/maps").read_text().splitlines())
+
+    rows = tb.map_file(tmp_path / "rows.npy", library="torch")
+    with joined() as (publisher, subscriber):
+        before = 0
+        for number in range(600):
+            publisher.publish(rows[number * 3 % 2000])
+            data = subscriber.receive().data
+            data += 1
+            del data
+            before = before or mappings()
+        assert mappings() < before + 20
+
+
 def test_a_system_call_that_fills_a_received_tensor_fails(torch: ModuleType) -> None:
     with joined() as (publisher, subscriber), open("/dev/zero", "rb", buffering=0) as zeros:
         publisher.publish(torch.ones(5000))

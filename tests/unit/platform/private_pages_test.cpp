@@ -152,6 +152,39 @@ TEST(PrivatePages, of_a_tensor_that_came_later_the_write_stays_too) {
   });
 }
 
+TEST(PrivatePages, a_range_around_another_one_does_not_outlast_its_tensor) {
+  in_child([] {
+    const LentPages lent(10);
+    auto around = std::make_unique<CopyOnWrite>(lent.all(), "t");
+    auto within = std::make_unique<CopyOnWrite>(lent.pages(4, 1), "t");
+    const CopyOnWrite rest(lent.pages(8, 2), "t");
+    write(lent.pages(4, 1), 0, 1);
+    write(lent.all(), 0, 2);
+    write(lent.pages(7, 1), 0, 3);
+    around.reset();
+    within.reset();
+    const CopyOnWrite later(lent.pages(4, 1), "t");
+    write(lent.pages(4, 1), 0, 4);
+    EXPECT_EQ(read(lent.pages(4, 1), 0), 4);
+  });
+}
+
+TEST(PrivatePages, the_bytes_of_the_owner_can_be_had_elsewhere) {
+  in_child([] {
+    const LentPages lent;
+    const CopyOnWrite tensor(lent.all(), "t", 1);
+    lent.owners.data()[page_bytes() + 5] = std::byte{9};
+    write(lent.all(), page_bytes() + 5, 7);
+    EXPECT_FALSE(CopyOnWrite::is_of_another(lent.all(), 1));
+    EXPECT_TRUE(CopyOnWrite::is_of_another(lent.all(), 2));
+    const auto again = CopyOnWrite::map_again(lent.all().subspan(page_bytes() + 5, 1));
+    ASSERT_TRUE(again);
+    EXPECT_EQ(*again, std::byte{9});
+    *again = std::byte{1};
+    EXPECT_EQ(lent.owners.data()[page_bytes() + 5], std::byte{9});
+  });
+}
+
 TEST(PrivatePages, a_tensor_within_a_page_has_the_page) {
   in_child([] {
     const LentPages lent;

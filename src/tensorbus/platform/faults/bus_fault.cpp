@@ -136,6 +136,11 @@ std::uint64_t FileGuard::identify(int fd, bool anew) noexcept {
   return file;
 }
 
+bool FileGuard::hold() noexcept TB_NO_THREAD_SAFETY_ANALYSIS {
+  return FileGuards::list.lock_in_handler();
+}
+void FileGuard::let_go() noexcept TB_NO_THREAD_SAFETY_ANALYSIS { FileGuards::list.unlock(); }
+
 FileGuard::FileGuard(std::span<const std::byte> memory, std::string_view path, bool writable,
                      std::uint64_t file) noexcept
     : link_{memory}, path_(path), writable_(writable), file_(file), intact_(memory.size()) {

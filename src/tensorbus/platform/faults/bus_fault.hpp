@@ -48,6 +48,11 @@ class FileGuard {
   std::size_t intact_bytes() const noexcept { return intact_.load(std::memory_order_relaxed); }
   bool broken() const noexcept { return intact_bytes() != link_.memory.size(); }
 
+  // While it is held, no page of any guarded file is replaced. For code that runs in a handler,
+  // too. hold() returns false if it cannot be had.
+  static bool hold() noexcept;
+  static void let_go() noexcept;
+
  private:
   friend class AddressList<FileGuard>;
   friend class FileGuards;  // the handler, in bus_fault.cpp

@@ -1,9 +1,15 @@
 #include "tensorbus/platform/faults/chained_handler.hpp"
 
+#include <utility>
+
 namespace tensorbus::platform {
 
 void ChainedHandler::install(void (*ours)(int, siginfo_t*, void*)) noexcept {
-  if (::sigaction(signal_, nullptr, &previous_) != 0) return;
+  struct sigaction present{};
+  if (::sigaction(signal_, nullptr, &present) != 0) return;
+  if ((present.sa_flags & SA_SIGINFO) != 0 && present.sa_sigaction == ours) return;
+  twice_ = std::exchange(ours_, ours) != nullptr;
+  previous_ = present;
   struct sigaction action{};
   action.sa_sigaction = ours;
   // The previous handler runs inside ours. It must find the signals blocked that it asked for,
@@ -13,10 +19,11 @@ void ChainedHandler::install(void (*ours)(int, siginfo_t*, void*)) noexcept {
   ::sigaction(signal_, &action, nullptr);
 }
 
-void ChainedHandler::pass_on(siginfo_t* info, void* context) const {
+void ChainedHandler::pass_on(siginfo_t* info, void* context) {
   const bool sent = info->si_code <= 0;  // by raise() or kill(): no instruction will fault again
   if (previous_.sa_handler == SIG_IGN && sent) return;
-  if (previous_.sa_handler == SIG_DFL || previous_.sa_handler == SIG_IGN) {
+  const bool again = twice_ && passing_.exchange(true, std::memory_order_relaxed);
+  if (again || previous_.sa_handler == SIG_DFL || previous_.sa_handler == SIG_IGN) {
     // The instruction that faulted runs again when we return, and then ends the process.
     restore_default();
     if (sent) ::raise(signal_);
@@ -27,6 +34,7 @@ void ChainedHandler::pass_on(siginfo_t* info, void* context) const {
     previous_.sa_sigaction(signal_, info, context);
   else
     previous_.sa_handler(signal_);
+  passing_.store(false, std::memory_order_relaxed);
 }
 
 void ChainedHandler::restore_default() const noexcept {

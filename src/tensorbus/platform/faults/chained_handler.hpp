@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <csignal>
 
 namespace tensorbus::platform {
@@ -12,18 +13,23 @@ class ChainedHandler {
  public:
   constexpr explicit ChainedHandler(int signal) noexcept : signal_(signal) {}
 
-  // Called once, under a lock of the caller's, before any thread can call pass_on().
+  // Called under a lock of the caller's; the first time before any thread can call pass_on(). Does
+  // nothing if `ours` is the first handler of the signal already.
   void install(void (*ours)(int, siginfo_t*, void*)) noexcept;
 
   // Calls the previous handler; runs in the signal handler. Neither this nor its callers may be
   // noexcept: the previous handler may leave by longjmp or an exception.
-  void pass_on(siginfo_t* info, void* context) const;
+  void pass_on(siginfo_t* info, void* context);
 
  private:
   void restore_default() const noexcept;
 
   const int signal_;
-  struct sigaction previous_{};  // written once, before our handler is installed, then only read
+  struct sigaction previous_{};  // written before our handler is installed, then only read
+  // Our handler may come twice in the chain: then the previous handler passes the signal to us.
+  void (*ours_)(int, siginfo_t*, void*) = nullptr;
+  bool twice_ = false;
+  std::atomic<bool> passing_{false};
 };
 
 }  // namespace tensorbus::platform

@@ -16,6 +16,7 @@
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/faults/signal_message.hpp"
 #include "tensorbus/platform/faults/write_handler.hpp"
+#include "tensorbus/platform/files/mapping.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
@@ -101,6 +102,8 @@ class PrivatePages {
   enum class Mended { kYes, kNotOurs, kNoRoom, kPinned };
   static Mended mend(const void* address, std::string_view& topic) noexcept TB_REQUIRES(tensors);
   static bool has_small_blocks(const std::byte* address) noexcept;
+  static bool is_its_file(const CopyOnWriteMapping& mapping) noexcept;
+  static void make_all_private() noexcept;
   // Returns false, and does nothing, if a record is needed and `spare` is empty.
   static bool end(CopyOnWrite& tensor, std::unique_ptr<PrivateRange> spare) noexcept;
 
@@ -115,9 +118,11 @@ class PrivatePages {
   static Made map_private(const CopyOnWriteMapping& mapping, Bytes pages,
                           const std::byte* page) noexcept;
   static PrivateRange* share_what_nobody_has(Bytes pages) noexcept TB_REQUIRES(tensors, ranges);
-  static void share_again(Bytes pages) noexcept;
+  static bool share_again(const PrivateRange& range) noexcept TB_REQUIRES(ranges);
+  static bool share_part(Bytes pages) noexcept;
   static bool map_shared(Bytes pages) noexcept;
-  static bool is_its_file(const CopyOnWriteMapping& mapping) noexcept;
+  static bool map_own(const CopyOnWriteMapping& mapping, Bytes pages) noexcept;
+  static const std::byte* whole_end(const CopyOnWriteMapping& mapping) noexcept;
 };
 
 PrivatePages::Mended PrivatePages::mend(const void* address, std::string_view& topic) noexcept {
@@ -190,45 +195,78 @@ bool PrivatePages::is_its_file(const CopyOnWriteMapping& mapping) noexcept {
 // Makes pages private, `page` among them.
 PrivatePages::Made PrivatePages::map_private(const CopyOnWriteMapping& mapping, Bytes pages,
                                              const std::byte* page) noexcept {
-  const std::byte* const first = mapping.link_.memory.data();
-  if (mapping.guard_ != nullptr && mapping.guard_->broken()) {
-    // From here on, the guard has put pages of zeros, which are private already.
-    const std::byte* const cut = page_of(first + mapping.guard_->intact_bytes());
-    if (page >= cut) {
-      const Bytes rest = between(page, end_of(pages));
-      return {protect(rest, PROT_READ | PROT_WRITE) ? rest : Bytes()};
-    }
-    pages = between(pages.data(), std::min(end_of(pages), cut));
-  }
   if (!is_its_file(mapping)) return {copy_pages(pages) ? pages : Bytes(), true};
-  // NORESERVE: few of the pages may be written to.
-  const bool done =
-      map_pages(pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, mapping.fd_,
-                mapping.offset_ + static_cast<std::uint64_t>(pages.data() - first));
-  return {done ? pages : Bytes()};
+  if (mapping.guard_ == nullptr) return {map_own(mapping, pages) ? pages : Bytes()};
+  if (!FileGuard::hold()) return {};
+  Made made;
+  // From `cut` on, the guard has put pages of zeros, which are private already.
+  const std::byte* const cut = whole_end(mapping);
+  if (page >= cut) {
+    const Bytes rest = between(page, end_of(pages));
+    if (protect(rest, PROT_READ | PROT_WRITE)) made.pages = rest;
+  } else {
+    pages = between(pages.data(), std::min(end_of(pages), cut));
+    if (map_own(mapping, pages)) made.pages = pages;
+  }
+  FileGuard::let_go();
+  return made;
+}
+
+// Returns the end of the pages that come from the file.
+const std::byte* PrivatePages::whole_end(const CopyOnWriteMapping& mapping) noexcept {
+  const std::byte* const first = mapping.link_.memory.data();
+  if (!mapping.guard_->broken()) return end_of(whole_pages(mapping.link_.memory));
+  return page_of(first + mapping.guard_->intact_bytes());
+}
+
+// NORESERVE: few of the pages may be written to.
+bool PrivatePages::map_own(const CopyOnWriteMapping& mapping, Bytes pages) noexcept {
+  return map_pages(pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, mapping.fd_,
+                   mapping.place_of(pages.data()));
 }
 
 bool PrivatePages::map_shared(Bytes pages) noexcept {
   mappings.lock();
   const CopyOnWriteMapping* const mapping = mappings.find(pages.data());
+  bool done = mapping != nullptr && is_its_file(*mapping);
+  const bool guarded = done && mapping->guard_ != nullptr;
+  if (guarded) done = FileGuard::hold();
+  const bool held = guarded && done;
   // Over pages that a guard has replaced, the file is not mapped again.
-  const bool done = mapping != nullptr && mapping->guard_ == nullptr && is_its_file(*mapping) &&
-                    map_pages(pages, PROT_READ, MAP_SHARED, mapping->fd_,
-                              mapping->offset_ + static_cast<std::uint64_t>(
-                                                     pages.data() - mapping->link_.memory.data()));
+  if (held) done = whole_end(*mapping) >= end_of(pages);
+  done = done &&
+         map_pages(pages, PROT_READ, MAP_SHARED, mapping->fd_, mapping->place_of(pages.data()));
+  if (held) FileGuard::let_go();
   mappings.unlock();
   return done;
 }
 
-// A private page that was dropped shows its file again.
-void PrivatePages::share_again(Bytes pages) noexcept {
-  if (map_shared(pages)) return;
+// Returns false if the pages stay private. A private page that was dropped shows its file again.
+bool PrivatePages::share_part(Bytes pages) noexcept {
+  if (map_shared(pages)) return true;
   void* const first = const_cast<std::byte*>(pages.data());
   bool dropped = ::madvise(first, pages.size(), MADV_DONTNEED) == 0;
   if (!dropped)  // locked pages cannot be dropped
     dropped =
         ::munlock(first, pages.size()) == 0 && ::madvise(first, pages.size(), MADV_DONTNEED) == 0;
-  check(dropped && protect(pages, PROT_READ));  // the next sample here would read stale bytes
+  check(dropped);  // the next sample here would show stale bytes
+  return protect(pages, PROT_READ);
+}
+
+// Shares what no other range has. Returns false if there is no room for the mapping.
+bool PrivatePages::share_again(const PrivateRange& range) noexcept {
+  if (range.copied) return true;  // a copy is all that a child has
+  const Bytes all = range.link_.memory;
+  for (const std::byte* at = all.data(); at < end_of(all);) {
+    if (const PrivateRange* const other = ranges.find(at)) {
+      at = std::min(end_of(all), end_of(other->link_.memory));
+      continue;
+    }
+    const Bytes gap = gap_at(at, all);
+    if (!share_part(gap)) return false;
+    at = end_of(gap);
+  }
+  return true;
 }
 
 bool PrivatePages::end(CopyOnWrite& tensor, std::unique_ptr<PrivateRange> spare) noexcept {
@@ -248,6 +286,7 @@ bool PrivatePages::end(CopyOnWrite& tensor, std::unique_ptr<PrivateRange> spare)
       ranges.remove(own);
       spare->link_.memory = own.link_.memory;
       spare->copied = own.copied;
+      spare->sample = own.sample;
       ranges.add(*spare.release());
     }
     gone = share_what_nobody_has(whole_pages(tensor.link_.memory));
@@ -266,14 +305,44 @@ PrivateRange* PrivatePages::share_what_nobody_has(Bytes pages) noexcept {
   for (PrivateRange* range = ranges.overlapping(pages); range != nullptr;) {
     PrivateRange* const next = ranges.overlapping(pages, range);
     if (range->outlived && tensors.overlapping(range->link_.memory) == nullptr) {
-      if (!range->copied) share_again(range->link_.memory);  // a copy is all that a child has
       ranges.remove(*range);
+      if (!share_again(*range)) {  // a later end() tries again
+        ranges.add(*range);
+        range = next;
+        continue;
+      }
       range_count.fetch_sub(1, std::memory_order_relaxed);
       range->link_.older = std::exchange(gone, range);
     }
     range = next;
   }
   return gone;
+}
+
+void PrivatePages::make_all_private() noexcept {
+  constexpr Bytes kEverything{static_cast<const std::byte*>(nullptr), ~std::size_t{0}};
+  tensors.lock();
+  ranges.lock();
+  for (CopyOnWrite* tensor = tensors.overlapping(kEverything); tensor != nullptr;
+       tensor = tensors.overlapping(kEverything, tensor)) {
+    const Bytes pages = whole_pages(tensor->link_.memory);
+    for (const std::byte* at = pages.data(); at < end_of(pages);) {
+      if (const PrivateRange* const range = ranges.find(at))
+        at = end_of(range->link_.memory);
+      else if (make_private(*tensor, at) != Mended::kYes)
+        break;
+    }
+  }
+  ranges.unlock();
+  tensors.unlock();
+}
+
+// All locks were taken before the fork, and this is the only thread.
+void make_private_in_child() noexcept {
+  unlock_all();
+  FileGuard::let_go();
+  PrivatePages::make_all_private();
+  look_for_write_handler();
 }
 
 // Not inlined: the message must have left the stack when the previous handler is called.
@@ -322,8 +391,10 @@ CopyOnWriteMapping::~CopyOnWriteMapping() {
   mappings.unlock();
 }
 
-CopyOnWrite::CopyOnWrite(std::span<const std::byte> memory, std::string_view topic) noexcept
+CopyOnWrite::CopyOnWrite(std::span<const std::byte> memory, std::string_view topic,
+                         std::uint64_t sample) noexcept
     : link_{memory}, topic_(topic) {
+  pages_.sample = sample;
   install_write_handler();
   tensors.lock();
   tensors.add(*this);
@@ -338,6 +409,8 @@ CopyOnWrite::~CopyOnWrite() {
   PrivatePages::end(*this, std::move(spare));
 }
 
+void CopyOnWrite::look_for_handler() noexcept { look_for_write_handler(); }
+
 bool CopyOnWrite::is_possible(std::span<const std::byte> memory) noexcept {
   if (memory.size() >= page_bytes()) return true;
   return !PrivatePages::has_small_blocks(memory.data());
@@ -349,6 +422,42 @@ bool CopyOnWrite::is_private(std::span<const std::byte> memory) noexcept {
   const bool any = ranges.overlapping(memory) != nullptr;
   ranges.unlock();
   return any;
+}
+
+bool CopyOnWrite::is_of_another(std::span<const std::byte> memory, std::uint64_t sample) noexcept {
+  if (range_count.load(std::memory_order_relaxed) == 0) return false;
+  ranges.lock();
+  const PrivateRange* range = ranges.overlapping(memory);
+  while (range != nullptr && range->sample == sample) range = ranges.overlapping(memory, range);
+  ranges.unlock();
+  return range != nullptr;
+}
+
+std::shared_ptr<std::byte> CopyOnWrite::map_again(std::span<const std::byte> memory) {
+  const Bytes pages = whole_pages(memory);
+  mappings.lock();
+  const CopyOnWriteMapping* const mapping = mappings.find(memory.data());
+  const bool usable = mapping != nullptr && PrivatePages::is_its_file(*mapping);
+  const int fd = usable ? mapping->fd_ : -1;
+  const std::uint64_t offset = usable ? mapping->place_of(pages.data()) : 0;
+  const bool guarded = usable && mapping->guard_ != nullptr;
+  mappings.unlock();
+  if (!usable) return nullptr;
+  const auto before = static_cast<std::size_t>(memory.data() - pages.data());
+  if (guarded) {  // a second mapping would need a guard of its own
+    const auto copy = std::make_shared<std::byte[]>(memory.size());
+    std::size_t got = 0;
+    while (got < memory.size()) {  // what the file does not have reads as zeros
+      const ssize_t some = ::pread(fd, copy.get() + got, memory.size() - got,
+                                   static_cast<off_t>(offset + before + got));
+      if (some <= 0) break;
+      got += static_cast<std::size_t>(some);
+    }
+    return {copy, copy.get()};
+  }
+  const auto own =
+      std::make_shared<const Mapping>(fd, pages.size(), Mapping::Access::kCopyOnWrite, offset);
+  return {own, own->data() + before};
 }
 
 std::size_t CopyOnWrite::private_bytes() noexcept {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 
@@ -36,8 +37,14 @@ class CopyOnWriteMapping {
  private:
   friend class AddressList<CopyOnWriteMapping>;
   friend class PrivatePages;
+  friend class CopyOnWrite;
 
   AddressLink<CopyOnWriteMapping> link_;
+  // Returns where an address of the mapping is in the file.
+  std::uint64_t place_of(const std::byte* address) const noexcept {
+    return offset_ + static_cast<std::uint64_t>(address - link_.memory.data());
+  }
+
   const int fd_;
   const std::uint64_t offset_;
   const Blocks blocks_;
@@ -49,8 +56,9 @@ class CopyOnWriteMapping {
 // Pages of a CopyOnWriteMapping that are private now.
 struct PrivateRange {
   AddressLink<PrivateRange> link_{};
-  bool outlived = false;  // its tensor is gone, other tensors in these pages are not
-  bool copied = false;    // no longer of the file: a child had closed the descriptor
+  std::uint64_t sample = 0;  // of which it shows the writes
+  bool outlived = false;     // its tensor is gone, other tensors in these pages are not
+  bool copied = false;       // no longer of the file: a child had closed the descriptor
 };
 
 // Lets a tensor in a CopyOnWriteMapping be written to, while it lives. The pages of the tensor
@@ -65,11 +73,17 @@ struct PrivateRange {
 // Made and destroyed in any thread and in forked children, but not in a signal handler.
 class TENSORBUS_API CopyOnWrite {
  public:
-  // The characters of `topic` are not copied: they outlive this object.
-  CopyOnWrite(std::span<const std::byte> memory, std::string_view topic) noexcept;
+  // `sample`: a number of the sample that the tensor belongs to; see is_of_another(). The
+  // characters of `topic` are not copied: they outlive this object.
+  CopyOnWrite(std::span<const std::byte> memory, std::string_view topic,
+              std::uint64_t sample = 0) noexcept;
   CopyOnWrite(const CopyOnWrite&) = delete;
   CopyOnWrite& operator=(const CopyOnWrite&) = delete;
   ~CopyOnWrite();
+
+  // Has the next CopyOnWrite look whether the application has installed another handler for SIGSEGV,
+  // and come before that: to be called when something that receives is made.
+  static void look_for_handler() noexcept;
 
   // Returns false for a tensor that may share its pages with others, which a write would change: it
   // is smaller than a page, and so may its block be.
@@ -77,6 +91,13 @@ class TENSORBUS_API CopyOnWrite {
 
   // Returns true if some of these bytes are private now, so that other processes cannot see them.
   static bool is_private(std::span<const std::byte> memory) noexcept;
+
+  // Returns true if some of these bytes show what was written to another sample.
+  static bool is_of_another(std::span<const std::byte> memory, std::uint64_t sample) noexcept;
+  // Returns these bytes as their owner has them, in memory that may be written to: a private
+  // mapping of their pages, or, of a file, a copy. Null in a child that has closed the descriptor.
+  // Throws Error(kOutOfMemory).
+  static std::shared_ptr<std::byte> map_again(std::span<const std::byte> memory);
 
   // Returns the bytes of this process that are private now, also those of pages that were not
   // written to. A page that several tensors share may be counted more than once.

@@ -84,13 +84,13 @@ bool wants_message() noexcept {
 void install_write_handler() noexcept {
   if (installed.load(std::memory_order_acquire)) return;
   notes.lock();
-  if (!installed.load(std::memory_order_relaxed)) {
-    tells.store(wants_message(), std::memory_order_relaxed);
-    write_handler.install(on_fault);
-    installed.store(true, std::memory_order_release);
-  }
+  tells.store(wants_message(), std::memory_order_relaxed);
+  write_handler.install(on_fault);
+  installed.store(true, std::memory_order_release);
   notes.unlock();
 }
+
+void look_for_write_handler() noexcept { installed.store(false, std::memory_order_relaxed); }
 
 ReadOnlyNote::ReadOnlyNote(std::span<const std::byte> memory, std::string_view name,
                            From from) noexcept
