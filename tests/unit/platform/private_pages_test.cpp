@@ -258,6 +258,7 @@ TEST(PrivatePages, memory_that_was_written_cannot_be_pinned) {
 }
 
 TEST(PrivatePages, without_room_the_message_names_the_limits) {
+  if (TENSORBUS_SANITIZED) GTEST_SKIP() << "a sanitizer needs memory of its own";
   const LentPages lent;
   const End end = test::run_in_child(SIGSEGV, [&] {
     const CopyOnWrite tensor(lent.all(), "camera/image");

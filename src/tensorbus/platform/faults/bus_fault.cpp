@@ -1,6 +1,5 @@
 #include "tensorbus/platform/faults/bus_fault.hpp"
 
-#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -44,11 +43,6 @@ constinit bool bus_asked TB_GUARDED_BY(FileGuards::list) = false;
 // Files, the last ones.
 constinit std::array<std::uint64_t, 64> told TB_GUARDED_BY(FileGuards::list){};
 constinit std::size_t next_told TB_GUARDED_BY(FileGuards::list) = 0;
-
-void lock_guards() noexcept TB_ACQUIRE(FileGuards::list) { FileGuards::list.lock(); }
-void unlock_guards() noexcept TB_RELEASE(FileGuards::list) { FileGuards::list.unlock(); }
-[[maybe_unused]] const int kGuardsRegistered =
-    ::pthread_atfork(lock_guards, unlock_guards, unlock_guards);
 
 void on_bus_error(int, siginfo_t* info, void* context) {
   const int error = errno;
@@ -140,6 +134,7 @@ bool FileGuard::hold() noexcept TB_NO_THREAD_SAFETY_ANALYSIS {
   return FileGuards::list.lock_in_handler();
 }
 void FileGuard::let_go() noexcept TB_NO_THREAD_SAFETY_ANALYSIS { FileGuards::list.unlock(); }
+void FileGuard::hold_for_fork() noexcept TB_NO_THREAD_SAFETY_ANALYSIS { FileGuards::list.lock(); }
 
 FileGuard::FileGuard(std::span<const std::byte> memory, std::string_view path, bool writable,
                      std::uint64_t file) noexcept

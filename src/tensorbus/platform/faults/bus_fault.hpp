@@ -52,6 +52,8 @@ class FileGuard {
   // too. hold() returns false if it cannot be had.
   static bool hold() noexcept;
   static void let_go() noexcept;
+  // The same before a fork, after the locks of private_pages.cpp.
+  static void hold_for_fork() noexcept;
 
  private:
   friend class AddressList<FileGuard>;

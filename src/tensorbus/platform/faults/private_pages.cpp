@@ -22,7 +22,7 @@
 
 // The code that runs in the signal handler calls what bus_fault.cpp calls there, and fstat, madvise
 // and mprotect, which are plain system calls. Locks are taken in this order: tensors, private
-// ranges, memory that stays shared, mappings.
+// ranges, memory that stays shared, mappings, guards of files.
 
 namespace tensorbus::platform {
 namespace {
@@ -45,8 +45,10 @@ void lock_all() noexcept TB_NO_THREAD_SAFETY_ANALYSIS {
   ranges.lock();
   kept_shared.lock();
   mappings.lock();
+  FileGuard::hold_for_fork();
 }
 void unlock_all() noexcept TB_NO_THREAD_SAFETY_ANALYSIS {
+  FileGuard::let_go();
   mappings.unlock();
   kept_shared.unlock();
   ranges.unlock();
@@ -340,7 +342,6 @@ void PrivatePages::make_all_private() noexcept {
 // All locks were taken before the fork, and this is the only thread.
 void make_private_in_child() noexcept {
   unlock_all();
-  FileGuard::let_go();
   PrivatePages::make_all_private();
   look_for_write_handler();
 }
