@@ -219,8 +219,7 @@ class PoolManager:
         if cancel:
             self._cancel_waiting()
         if wait:
-            self._ended.wait()
-            self._thread.join()
+            self._wait_for_the_end()
 
     def _cancel_waiting(self) -> None:
         with self._lock:
@@ -244,6 +243,11 @@ class PoolManager:
         """Ends the workers, whatever they are at, and waits for that."""
         self._killed = True
         self._refuse(Closed("the worker pool was terminated"))
+        self._wait_for_the_end()
+
+    def _wait_for_the_end(self) -> None:
+        if threading.current_thread() is self._thread:
+            return  # a callback of a future: the thread ends when it has returned
         self._ended.wait()
         self._thread.join()
 

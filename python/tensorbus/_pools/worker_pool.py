@@ -15,7 +15,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
 from itertools import chain, islice
 from multiprocessing.context import BaseContext
-from typing import Any, Generic, overload
+from typing import Any, Generic, cast, overload
 from weakref import ref
 
 from tensorbus._base.arguments import Access, access_named, seconds, whole_number
@@ -168,6 +168,7 @@ class WorkerPool(Executor, Generic[Item, Result]):
         /,
         *,
         timeout: float | None = None,
+        chunksize: int = 1,
         progress: bool | None = None,
     ) -> list[Result]: ...
     @overload  # of a pool without a function

@@ -131,7 +131,7 @@ class Queue(Closing, Generic[T]):
     @classmethod
     async def open_async(
         cls, name: str, *, timeout: float | None = None, domain: str | None = None
-    ) -> Queue:
+    ) -> Self:
         """`open` in an event loop. A thread waits for the queue; it ends soon after a cancellation.
 
         Args:
@@ -143,11 +143,11 @@ class Queue(Closing, Generic[T]):
         import asyncio
         from concurrent.futures import Future, InvalidStateError
 
-        found: Future[Queue] = Future()
+        found: Future[Any] = Future()
         limit = seconds("timeout", timeout)
         deadline = math.inf if limit is None else time.monotonic() + limit
 
-        def look() -> Queue:
+        def look() -> Any:
             while True:
                 left = max(deadline - time.monotonic(), 0.0)
                 try:
@@ -454,6 +454,7 @@ class Queue(Closing, Generic[T]):
     def _wait_for_takers(self) -> None:
         """Shuts the queue down and waits while other processes take what is in it."""
         before: dict[str, int] | None = None
+        since = 0.0  # when something was taken, or came back
         while True:
             _, others, asked_here = self._core.shutdown(False)
             if others:
@@ -462,11 +463,12 @@ class Queue(Closing, Generic[T]):
                 may_be_known = self._known_elsewhere or self._forks != _forks
                 patience = _UNCLAIMED if may_be_known and not asked_here else 0.0
             now = self._core.stats
-            if now == before or self._core.drain(patience) is not Outcome.TIMED_OUT:
+            if now != before:
+                before, since = now, time.monotonic()
+            left = since + patience - time.monotonic()
+            # In steps: a taker may die meanwhile.
+            if self._core.drain(max(0.0, min(left, 1.0))) is not Outcome.TIMED_OUT or left <= 0:
                 return
-            if patience == 0:
-                return
-            before = now
 
     def _end(self) -> None:
         """`close` at once."""
