@@ -15,7 +15,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
 from itertools import chain, islice
 from multiprocessing.context import BaseContext
-from typing import Any, Generic, cast, overload
+from typing import Any, Generic, overload
 from weakref import ref
 
 from tensorbus._base.arguments import Access, access_named, seconds, whole_number
@@ -328,11 +328,11 @@ class WorkerPool(Executor, Generic[Item, Result]):
         """Takes no more items. The workers end when those it has are done.
 
         Args:
-            wait: for that. Otherwise the end of the program does.
+            wait: for that. Otherwise the end of the program does, as after a call in a callback of
+                a future, which never waits.
             cancel_futures: the items that no worker has begun are cancelled.
         """
-        self._own.shut_down(wait, cancel_futures)
-        if wait:
+        if self._own.shut_down(wait, cancel_futures):
             atexit.unregister(self._at_exit)
 
     def close(self) -> None:
@@ -340,9 +340,12 @@ class WorkerPool(Executor, Generic[Item, Result]):
         self.shutdown()
 
     def terminate(self) -> None:
-        """Kills the workers, whatever they are at. What has no result yet is `Closed`."""
-        self._own.kill()
-        atexit.unregister(self._at_exit)
+        """Kills the workers, whatever they are at. What has no result yet is `Closed`.
+
+        It waits for their end, except in a callback of a future.
+        """
+        if self._own.kill():
+            atexit.unregister(self._at_exit)
 
     @property
     def _own(self) -> PoolManager:

@@ -146,3 +146,23 @@ def test_a_callback_may_close_its_node(run: Run) -> None:
         assert tb.list_nodes() == []
 
     run(main())
+
+
+@pytest.mark.parametrize("mode", ["async", "sync"])
+def test_a_subscription_ends_with_its_stream_and_no_later_publisher_waits_for_it(
+    run: Run, mode: Any
+) -> None:
+    async def main() -> None:
+        got: list[int] = []
+        async with tb.Node("node") as node, running(node):
+            node.create_subscriber(
+                "ends", callback=lambda m, h: got.append(m), mode=mode, end_of_stream=True
+            )
+            for _ in range(2):
+                async with tb.AsyncPublisher("ends", depth=1, reliable=True) as publisher:
+                    await publisher.wait_for_subscribers(timeout=PATIENCE if not got else 0.3)
+                    for number in range(5):
+                        await publisher.publish(number, timeout=PATIENCE / 3)
+                await becomes(lambda: len(got) == 5)
+
+    run(main())
