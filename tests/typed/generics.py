@@ -112,7 +112,9 @@ class Robot(tb.Node):
         super().__init__("robot")
         self.poses = self.create_publisher("poses", Pose, depth=3, reliable=True)
         self.seen = self.create_subscriber("seen", Pose, max_held=3, library="numpy")
-        self.where = self.create_client("where", Pose, tb.StringMessage, timeout=1, access="private")
+        self.where = self.create_client(
+            "where", Pose, tb.StringMessage, timeout=1, access="private"
+        )
 
     async def follow(self) -> str:
         self.poses.publish((await self.seen.receive()).data)
