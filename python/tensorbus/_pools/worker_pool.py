@@ -240,7 +240,8 @@ class WorkerPool(Executor, Generic[Item, Result]):
             items: any iterable, also an endless one.
             prefetch: so many items at most are taken from it, of which the result was not; two for
                 each worker if it is None.
-            timeout: seconds for all of it.
+            timeout: seconds for all items together, from the first `next` on; what the caller does
+                between results counts.
             progress: see `map`.
 
         Raises:
