@@ -155,14 +155,16 @@ def test_a_subscription_ends_with_its_stream_and_no_later_publisher_waits_for_it
     async def main() -> None:
         got: list[int] = []
         async with tb.Node("node") as node, running(node):
-            node.create_subscriber(
+            subscription = node.create_subscriber(
                 "ends", callback=lambda m, h: got.append(m), mode=mode, end_of_stream=True
             )
-            for _ in range(2):
-                async with tb.AsyncPublisher("ends", depth=1, reliable=True) as publisher:
-                    await publisher.wait_for_subscribers(timeout=PATIENCE if not got else 0.3)
-                    for number in range(5):
-                        await publisher.publish(number, timeout=PATIENCE / 3)
-                await becomes(lambda: len(got) == 5)
+            with tb.Publisher("ends") as first:
+                connected(first).publish(1)
+            await becomes(lambda: got and not subscription.running)
+            async with tb.AsyncPublisher("ends", depth=1, reliable=True) as second:
+                assert not await second.wait_for_subscribers(timeout=0.3)
+                for number in range(50):
+                    await second.publish(number, timeout=PATIENCE / 3)
+            assert got == [1]
 
     run(main())
