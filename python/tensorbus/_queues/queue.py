@@ -421,8 +421,8 @@ class Queue(Closing, Generic[T]):
         Items that nobody has got by then are dropped, and a warning of the logger `tensorbus.queue`
         gives their number. The end of a `with` block shuts the queue down and waits first, for as
         long as other processes take items: it goes on when none was taken for 60 seconds, or for 5
-        if no other process that has asked for one lives. It does not wait after an exception, nor for a
-        queue that no other process can know, or of which only this process has got items.
+        if no other process that has asked for one lives. It does not wait after an exception, nor
+        for a queue that no other process can know, or of which only this process has got items.
 
         Args:
             timeout: seconds for which the queue is shut down and others may take what waits; `None`

@@ -104,7 +104,6 @@ class Finder:
 
     def _reset(self) -> None:
         """At first, and in a forked child, whose parent has the connections."""
-        self._process = os.getpid()
         self._lock = threading.Lock()
         self._look: Future[None] | None = None  # that is under way
         self._home: Participant | None = None
@@ -113,6 +112,7 @@ class Finder:
             -1
         )  # changes of the domain up to which no server is missing; -1: some are
         self._next_look = 0.0
+        self._process = os.getpid()  # last: other threads of the child ask for it
 
     async def chosen(self, deadline: float) -> Server | None:
         """The least busy server, with a call begun; None if there is none by the deadline.
