@@ -55,6 +55,10 @@ async def in_a_loop() -> None:
             assert_type(sample.data, Pose)
     async with tb.AsyncSubscriber("p") as untyped:
         assert_type((await untyped.receive()).data, Any)
+    async with tb.AsyncPublisher("p", Pose) as publisher:
+        assert_type(publisher, tb.AsyncPublisher[Pose])
+        assert_type(publisher.stats.sent, int)
+        await publisher.publish(Pose(np.zeros(3)))
     client = tb.Client("where", Pose, tb.StringMessage)
     assert_type(await client.call_async(Pose(np.zeros(3))), tb.StringMessage)
     assert_type(tb.Client("any").call_sync(7), Any)
@@ -70,6 +74,7 @@ async def queues() -> None:
     assert_type(tb.Queue[str](3).get_nowait(), str)
     opened: tb.Queue[str] = tb.Queue.open("texts")
     assert_type(opened.get(), str)
+    assert_type(await tb.Queue[str].open_async("texts"), tb.Queue[str])
     anything = tb.Queue()
     anything.put(7)
     print(anything.get(), tb.Queue.open("jobs").get())
@@ -91,7 +96,7 @@ def pools() -> Iterator[float]:
     with tb.WorkerPool(double, workers=2) as pool:
         assert_type(pool, tb.WorkerPool[int, float])
         assert_type(pool.submit(1), Future[float])
-        assert_type(pool.map([1, 2]), list[float])
+        assert_type(pool.map([1, 2], chunksize=2), list[float])
         yield from pool.imap([1])
         yield from pool.imap_unordered([1])
     with tb.WorkerPool(on_device, devices=["cpu"]) as devices:
@@ -107,7 +112,9 @@ class Robot(tb.Node):
         super().__init__("robot")
         self.poses = self.create_publisher("poses", Pose, depth=3, reliable=True)
         self.seen = self.create_subscriber("seen", Pose, max_held=3, library="numpy")
-        self.where = self.create_client("where", Pose, tb.StringMessage, timeout=1)
+        self.where = self.create_client(
+            "where", Pose, tb.StringMessage, timeout=1, access="private"
+        )
 
     async def follow(self) -> str:
         self.poses.publish((await self.seen.receive()).data)

@@ -207,20 +207,24 @@ class PoolManager:
             self._wake()
         return task.future
 
-    def shut_down(self, wait: bool, cancel: bool) -> None:
+    def shut_down(self, wait: bool, cancel: bool) -> bool:
         """Takes no more tasks. The workers end when those it has are done.
 
         Args:
-            wait: for that.
+            wait: for that, unless a callback of a future calls it.
             cancel: the tasks that no worker was given.
+
+        Returns:
+            Have the workers ended?
         """
+        wait = wait and self._may_wait()
         self._refuse(Closed("the worker pool is closed"))
         self._finishes = self._finishes or not wait
         if cancel:
             self._cancel_waiting()
         if wait:
-            self._ended.wait()
-            self._thread.join()
+            self._wait_for_the_end()
+        return wait
 
     def _cancel_waiting(self) -> None:
         with self._lock:
@@ -240,10 +244,20 @@ class PoolManager:
         else:
             self.kill()
 
-    def kill(self) -> None:
-        """Ends the workers, whatever they are at, and waits for that."""
+    def kill(self) -> bool:
+        """Ends the workers, whatever they are at. Waits and returns as `shut_down` does."""
         self._killed = True
         self._refuse(Closed("the worker pool was terminated"))
+        wait = self._may_wait()
+        if wait:
+            self._wait_for_the_end()
+        return wait
+
+    def _may_wait(self) -> bool:
+        """Callbacks of futures run in the thread that would be waited for."""
+        return threading.current_thread() is not self._thread
+
+    def _wait_for_the_end(self) -> None:
         self._ended.wait()
         self._thread.join()
 

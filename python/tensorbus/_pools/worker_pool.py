@@ -168,6 +168,7 @@ class WorkerPool(Executor, Generic[Item, Result]):
         /,
         *,
         timeout: float | None = None,
+        chunksize: int = 1,
         progress: bool | None = None,
     ) -> list[Result]: ...
     @overload  # of a pool without a function
@@ -239,7 +240,8 @@ class WorkerPool(Executor, Generic[Item, Result]):
             items: any iterable, also an endless one.
             prefetch: so many items at most are taken from it, of which the result was not; two for
                 each worker if it is None.
-            timeout: seconds for all of it.
+            timeout: seconds for all items together, from the first `next` on; what the caller does
+                between results counts.
             progress: see `map`.
 
         Raises:
@@ -327,11 +329,11 @@ class WorkerPool(Executor, Generic[Item, Result]):
         """Takes no more items. The workers end when those it has are done.
 
         Args:
-            wait: for that. Otherwise the end of the program does.
+            wait: for that. Otherwise the end of the program does, as after a call in a callback of
+                a future, which never waits.
             cancel_futures: the items that no worker has begun are cancelled.
         """
-        self._own.shut_down(wait, cancel_futures)
-        if wait:
+        if self._own.shut_down(wait, cancel_futures):
             atexit.unregister(self._at_exit)
 
     def close(self) -> None:
@@ -339,9 +341,12 @@ class WorkerPool(Executor, Generic[Item, Result]):
         self.shutdown()
 
     def terminate(self) -> None:
-        """Kills the workers, whatever they are at. What has no result yet is `Closed`."""
-        self._own.kill()
-        atexit.unregister(self._at_exit)
+        """Kills the workers, whatever they are at. What has no result yet is `Closed`.
+
+        It waits for their end, except in a callback of a future.
+        """
+        if self._own.kill():
+            atexit.unregister(self._at_exit)
 
     @property
     def _own(self) -> PoolManager:

@@ -131,7 +131,7 @@ class Queue(Closing, Generic[T]):
     @classmethod
     async def open_async(
         cls, name: str, *, timeout: float | None = None, domain: str | None = None
-    ) -> Queue:
+    ) -> Self:
         """`open` in an event loop. A thread waits for the queue; it ends soon after a cancellation.
 
         Args:
@@ -143,11 +143,11 @@ class Queue(Closing, Generic[T]):
         import asyncio
         from concurrent.futures import Future, InvalidStateError
 
-        found: Future[Queue] = Future()
+        found: Future[Any] = Future()
         limit = seconds("timeout", timeout)
         deadline = math.inf if limit is None else time.monotonic() + limit
 
-        def look() -> Queue:
+        def look() -> Any:
             while True:
                 left = max(deadline - time.monotonic(), 0.0)
                 try:
@@ -421,8 +421,8 @@ class Queue(Closing, Generic[T]):
         Items that nobody has got by then are dropped, and a warning of the logger `tensorbus.queue`
         gives their number. The end of a `with` block shuts the queue down and waits first, for as
         long as other processes take items: it goes on when none was taken for 60 seconds, or for 5
-        if no other process has ever asked for one. It does not wait after an exception, nor for a
-        queue that no other process can know, or of which only this process has got items.
+        if no other process that has asked for one lives. It does not wait after an exception, nor
+        for a queue that no other process can know, or of which only this process has got items.
 
         Args:
             timeout: seconds for which the queue is shut down and others may take what waits; `None`
@@ -454,6 +454,7 @@ class Queue(Closing, Generic[T]):
     def _wait_for_takers(self) -> None:
         """Shuts the queue down and waits while other processes take what is in it."""
         before: dict[str, int] | None = None
+        since = 0.0  # when something was taken, or came back
         while True:
             _, others, asked_here = self._core.shutdown(False)
             if others:
@@ -462,11 +463,12 @@ class Queue(Closing, Generic[T]):
                 may_be_known = self._known_elsewhere or self._forks != _forks
                 patience = _UNCLAIMED if may_be_known and not asked_here else 0.0
             now = self._core.stats
-            if now == before or self._core.drain(patience) is not Outcome.TIMED_OUT:
+            if now != before:
+                before, since = now, time.monotonic()
+            left = since + patience - time.monotonic()
+            # In steps: a taker may die meanwhile.
+            if self._core.drain(max(0.0, min(left, 1.0))) is not Outcome.TIMED_OUT or left <= 0:
                 return
-            if patience == 0:
-                return
-            before = now
 
     def _end(self) -> None:
         """`close` at once."""

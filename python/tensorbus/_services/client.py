@@ -115,7 +115,13 @@ class Client(Closing, Generic[Request, Reply]):
                 raise self._told(error, server) from None
         return self._read(found)
 
+    def _own(self) -> Finder:
+        if not self._finder.own():
+            self._replies = deque()  # the others are the parent's, which goes on using them
+        return self._finder
+
     def _call(self) -> _Call:
+        self._own()
         try:
             replies = self._replies.pop()
         except IndexError:
@@ -158,7 +164,7 @@ class Client(Closing, Generic[Request, Reply]):
 
     async def wait_for_service_async(self, timeout: float | None = None) -> bool:
         """Waits until there is such a service; False after `timeout` seconds."""
-        return await self._finder.found(_deadline(seconds("timeout", timeout)))
+        return await self._own().found(_deadline(seconds("timeout", timeout)))
 
     def call(self, request: Request, timeout: float | None = None) -> Coroutine[Any, Any, Reply]:
         """The old name of `call_async`, until Tensorbus 1.0."""
@@ -173,7 +179,7 @@ class Client(Closing, Generic[Request, Reply]):
     def close(self) -> None:
         """No more calls. A second call does nothing."""
         self._closed = True
-        self._finder.close()
+        self._own().close()
         while self._replies:
             self._replies.pop().queue._discard()
 

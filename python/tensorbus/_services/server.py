@@ -100,19 +100,19 @@ class Finder:
         self._service = service
         self._domain = domain
         self._closed = False
-        self._lock = threading.Lock()
-        self._look: Future[None] | None = None  # that is under way
         self._reset()
 
     def _reset(self) -> None:
         """At first, and in a forked child, whose parent has the connections."""
-        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._look: Future[None] | None = None  # that is under way
         self._home: Participant | None = None
         self._servers: dict[str, Server] = {}  # by host and number of the queue
         self._complete_at = (
             -1
         )  # changes of the domain up to which no server is missing; -1: some are
         self._next_look = 0.0
+        self._process = os.getpid()  # last: other threads of the child ask for it
 
     async def chosen(self, deadline: float) -> Server | None:
         """The least busy server, with a call begun; None if there is none by the deadline.
@@ -140,6 +140,13 @@ class Finder:
             if _left(deadline) == 0:
                 return self._know()
         return True
+
+    def own(self) -> bool:
+        """Begins anew in a forked child; False then."""
+        if self._process == os.getpid():
+            return True
+        self._reset()
+        return False
 
     def close(self) -> None:
         """Who waits gets `Closed` soon. A second call does nothing."""
@@ -169,8 +176,6 @@ class Finder:
         """With the lock held."""
         if self._closed:
             raise Closed(f"the client of service {self._service!r} is closed")
-        if self._process != os.getpid():
-            self._reset()
         for key, server in [*self._servers.items()]:
             if server.gone:
                 del self._servers[key]

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from tensorbus._aio.loop_poller import Wait
 from tensorbus._base.arguments import seconds
 from tensorbus._base.closing import Closing
 from tensorbus._base.errors import Timeout
+from tensorbus._base.generics import T
 from tensorbus._base.public import public
 from tensorbus._topics.publisher import Publisher
 
 if TYPE_CHECKING:
+    from tensorbus._base.generics import MessageClass
     from tensorbus._base.stats import PublisherStats
-    from tensorbus.messages import Message
 
 # As threads do, a task looks again by itself: a subscriber may be stopped before it tells, and
 # nobody tells that `lag_timeout` is over.
@@ -24,7 +25,7 @@ _SLICE = 0.1
 
 
 @public
-class AsyncPublisher(Closing):
+class AsyncPublisher(Closing, Generic[T]):
     """A `Publisher` to await: a reliable one waits for room without blocking the event loop.
 
     It starts no thread. Calls of several tasks publish in the order in which they were made. A task
@@ -58,7 +59,7 @@ class AsyncPublisher(Closing):
     def __init__(
         self,
         topic: str,
-        message_type: type[Message] | None = None,
+        message_type: MessageClass[T] | None = None,
         *,
         depth: int | None = None,
         history: int = 0,
@@ -70,7 +71,7 @@ class AsyncPublisher(Closing):
         domain: str | None = None,
     ) -> None:
         self._closed = False
-        self._publisher = Publisher(
+        self._publisher: Publisher[T] = Publisher(
             topic,
             message_type,
             depth=depth,
@@ -97,7 +98,7 @@ class AsyncPublisher(Closing):
         """See `Publisher.loan`. It never waits."""
         return self._publisher.loan(shape, dtype, like=like, device=device)
 
-    async def publish(self, data: Any, *, timeout: float | None = None, stream: Any = None) -> int:
+    async def publish(self, data: T, *, timeout: float | None = None, stream: Any = None) -> int:
         """Publishes as `Publisher.publish` does; awaits room if the publisher is reliable.
 
         What is no loan is copied in the loop's thread, after there is room.
@@ -116,13 +117,16 @@ class AsyncPublisher(Closing):
         try:
             while True:
                 left = deadline - asyncio.get_running_loop().time()
-                if left <= 0 or (self._turns[0] is turn and self._publisher.ready()):
+                first = self._turns[0] is turn
+                if first and (left <= 0 or self._publisher.ready()):
                     try:
                         return self._publisher.publish(data, timeout=0, stream=stream)
                     except Timeout:  # or another thread took the room
                         if left <= 0:
                             raise
                         continue
+                if left <= 0:
+                    raise self._publisher._late()
                 with Wait(self._descriptor, min(left, _SLICE), self._publisher) as turn.wait:
                     await turn.wait.woken()
         finally:
@@ -155,15 +159,18 @@ class AsyncPublisher(Closing):
         self._closed = True
         self._publisher.close()
 
-    async def __aenter__(self) -> AsyncPublisher:
+    async def __aenter__(self) -> AsyncPublisher[T]:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self.__exit__()
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"subscribers={self.stats['subscribers']}"
+        state = "closed" if self._closed else f"subscribers={self.stats.subscribers}"
         return f"<tensorbus.AsyncPublisher {self.topic!r} {state}>"
+
+    def _repr_html_(self) -> str:
+        return self._publisher._repr_html_()
 
 
 class _Turn:

@@ -221,7 +221,10 @@ class Publisher(Closing, Generic[T]):
             return told
         if told is Outcome.CLOSED:
             raise Closed(f"the publisher of {self._topic!r} is closed")
-        raise Timeout(
+        raise self._late()
+
+    def _late(self) -> Timeout:
+        return Timeout(
             f"a subscriber of {self._topic!r} had no room in time, and nobody got the sample"
             f"{self._blocked()}"
         )

@@ -32,6 +32,7 @@ from tensorbus.nodes._timer import Timer
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from tensorbus._base.arguments import Access
     from tensorbus._base.generics import MessageClass, Reply, Request, T
     from tensorbus._topics.options import PublisherOptions, SubscriberOptions
     from tensorbus.messages import Message
@@ -303,13 +304,14 @@ class Node(HasLifecycle):
         reply_type: MessageClass[Reply] | None = None,
         *,
         timeout: float | None = None,
+        access: Access | None = None,
         library: Library | None = None,
         domain: str | None = None,
     ) -> Client[Request, Reply]:
         """A client of a service, which may be offered later.
 
         Args:
-            name, request_type, reply_type, timeout, library: see `Client`.
+            name, request_type, reply_type, timeout, access, library: see `Client`.
             domain: by default the node's.
         """
         self.__lifecycle.check_open()
@@ -318,6 +320,7 @@ class Node(HasLifecycle):
             request_type,
             reply_type,
             timeout=timeout,
+            access=access,
             library=library,
             domain=self.__domain if domain is None else domain,
         )

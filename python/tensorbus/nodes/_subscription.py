@@ -132,7 +132,8 @@ class Subscription(Closing, Generic[T]):
         while not stop.is_set():
             try:
                 sample = await self._receiver.receive(self._topic_timeout)
-            except Closed:
+            except Closed:  # perhaps the stream has ended: no publisher is to wait for us
+                self.close()
                 return
             except Error as error:
                 await asyncio.sleep(self._reported(error))
@@ -162,7 +163,8 @@ class Subscription(Closing, Generic[T]):
         while not stop.is_set():
             try:
                 sample = self._subscriber.receive(self._topic_timeout)
-            except Closed:
+            except Closed:  # perhaps the stream has ended: no publisher is to wait for us
+                self.close()
                 return
             except Error as error:
                 stop.wait(self._reported(error))

@@ -103,7 +103,8 @@ struct Publisher::State {
   template <typename Publish>
   Published publish_with_room(const platform::StopCondition& stop, const Publish& publish) const {
     Published published;
-    const Outcome outcome = participant->when_there_is_room(stop, [&] { published = publish(); });
+    const Outcome outcome = participant->when_there_is_room(
+        stop, [&] { published = core->closed() ? Published{Outcome::kClosed} : publish(); });
     return outcome == Outcome::kDone ? published : Published{outcome};
   }
   // Publishes a LoanedSample or a SampleBuilder.

@@ -69,6 +69,19 @@ def test_tasks_publish_in_the_order_in_which_they_were_started(run: Run) -> None
     run(main())
 
 
+def test_a_call_that_does_not_wait_overtakes_no_task_that_waits(run: Run) -> None:
+    async def main() -> None:
+        async with full() as (publisher, subscriber):
+            first = await started(publisher.publish("first"))
+            assert subscriber.receive().data == 0  # there is room now, and the task has not run
+            with pytest.raises(tb.Timeout, match="had no room in time"):
+                await publisher.publish("second", timeout=0)
+            assert await first == 1
+            assert subscriber.receive().data == "first"
+
+    run(main())
+
+
 def test_a_cancelled_task_has_published_nothing_and_lets_the_next_one_go(run: Run) -> None:
     async def main() -> None:
         async with full() as (publisher, subscriber):

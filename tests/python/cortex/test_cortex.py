@@ -211,6 +211,7 @@ def test_a_publisher_and_a_subscriber_without_a_node() -> None:
             assert publisher.is_registered
             assert publisher.publisher.wait_for_subscribers(timeout=PATIENCE)
             await becomes(lambda: subscriber.is_connected)
+            assert publisher.loan(3, "uint8", timeout=PATIENCE).shape == (3,)
             assert subscriber.topic_info is not None
             assert subscriber.topic_info.publishers[0].node == "source"
             task = subscriber.start()

@@ -146,3 +146,25 @@ def test_a_callback_may_close_its_node(run: Run) -> None:
         assert tb.list_nodes() == []
 
     run(main())
+
+
+@pytest.mark.parametrize("mode", ["async", "sync"])
+def test_a_subscription_ends_with_its_stream_and_no_later_publisher_waits_for_it(
+    run: Run, mode: Any
+) -> None:
+    async def main() -> None:
+        got: list[int] = []
+        async with tb.Node("node") as node, running(node):
+            subscription = node.create_subscriber(
+                "ends", callback=lambda m, h: got.append(m), mode=mode, end_of_stream=True
+            )
+            with tb.Publisher("ends") as first:
+                connected(first).publish(1)
+            await becomes(lambda: got and not subscription.running)
+            async with tb.AsyncPublisher("ends", depth=1, reliable=True) as second:
+                assert not await second.wait_for_subscribers(timeout=0.3)
+                for number in range(50):
+                    await second.publish(number, timeout=PATIENCE / 3)
+            assert got == [1]
+
+    run(main())

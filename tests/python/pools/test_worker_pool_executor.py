@@ -167,6 +167,50 @@ def test_shutdown_finishes_what_was_submitted() -> None:
         assert [future.result(0) for future in futures] == ["through"] * 2
 
 
+@pytest.mark.parametrize("end", ["terminate", "shutdown", "close"])
+def test_a_callback_of_a_future_may_end_its_pool(end: str) -> None:
+    ended = threading.Event()
+    with Gate() as gate:
+        pool = tb.WorkerPool(wait_for, workers=1, **QUICK)
+        future = pool.submit(gate)
+
+        def end_it(_: object) -> None:
+            getattr(pool, end)()
+            ended.set()
+
+        future.add_done_callback(end_it)
+        gate.who()
+        gate.let_one_through()
+        assert ended.wait(PATIENCE)
+        assert future.result(0) == "through"
+        with pytest.raises(tb.Closed):
+            pool.submit(gate)
+        pool.shutdown()  # from here it waits
+
+
+def test_what_was_submitted_before_a_callback_shut_the_pool_down_is_done(
+    elsewhere: Elsewhere,
+) -> None:
+    def leave() -> None:
+        reading, writing = os.pipe()
+
+        def work(number: int) -> int:
+            if number == 0:
+                os.read(reading, 1)
+            return double(number)
+
+        pool = tb.WorkerPool(work, workers=1, context="fork")
+        futures = [pool.submit(number) for number in range(5)]
+        futures[0].add_done_callback(lambda _: pool.shutdown())
+        for future in futures:
+            future.add_done_callback(lambda future: tell(future.result()))
+        os.write(writing, b"x")
+        futures[0].result(PATIENCE)
+
+    other = elsewhere.start(leave)
+    assert [other.hear() for _ in range(5)] == [0, 2, 4, 6, 8]
+
+
 def test_the_end_of_the_program_waits_for_a_pool_that_was_shut_down(elsewhere: Elsewhere) -> None:
     def leave() -> None:
         pool = tb.WorkerPool(double, workers=1, context="fork")

@@ -217,6 +217,31 @@ def test_the_end_of_a_with_block_does_not_wait_when_the_only_consumer_is_gone(
     assert "1 items" in caplog.text
 
 
+def get_one_and_die_at_the_end(jobs: tb.Queue, go: tb.Queue) -> None:
+    jobs.get(timeout=30)
+    go.get(timeout=30)
+    with suppress(tb.ShutDown):
+        jobs.put("waits for room until the maker leaves its block")
+    os._exit(1)
+
+
+def test_the_end_of_a_with_block_hears_that_the_only_consumer_dies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tensorbus._queues.queue._UNCLAIMED", 0.5)
+    with tb.Queue() as go:
+        with tb.Queue(maxsize=1) as jobs:
+            consumer = FORK.Process(target=get_one_and_die_at_the_end, args=(jobs, go))
+            consumer.start()
+            jobs.put(1)
+            jobs.put(2)  # when the consumer has got the first
+            go.put("go")
+            began = time.monotonic()
+        assert time.monotonic() - began < 20
+        consumer.join(20)
+        assert consumer.exitcode == 1
+
+
 def test_items_that_are_dropped_are_counted_in_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

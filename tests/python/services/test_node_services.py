@@ -201,3 +201,5 @@ def test_replies_may_be_written_to_if_that_is_asked_for(elsewhere: Elsewhere) ->
     other.kill()
     with pytest.raises(tb.InvalidArgument, match="access='shared'"):
         tb.Client("negate", access="shared")
+    with tb.Node("node") as node, pytest.raises(tb.InvalidArgument, match="access='shared'"):
+        node.create_client("negate", access="shared")

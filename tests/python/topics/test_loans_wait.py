@@ -106,6 +106,21 @@ def test_a_reliable_publisher_waits_for_memory_of_a_copy(elsewhere: Elsewhere) -
     elsewhere.run(publish_when_a_thread_lets_go, env=SMALL)
 
 
+def publish_until_closed() -> None:
+    with joined(publisher={"reliable": True}) as (publisher, subscriber):
+        held = all_held(publisher, subscriber)
+        closing = threading.Timer(0.2, publisher.close)
+        closing.start()
+        with pytest.raises(tb.Closed):
+            publisher.publish(np.zeros(BYTES, np.uint8), timeout=PATIENCE / 3)
+        closing.join()
+        del held
+
+
+def test_close_ends_the_wait_of_a_publish_for_memory(elsewhere: Elsewhere) -> None:
+    elsewhere.run(publish_until_closed, env=SMALL)
+
+
 def test_a_loan_that_can_never_be_had_fails_at_once() -> None:
     with tb.Publisher("topic") as publisher:
         before = time.monotonic()

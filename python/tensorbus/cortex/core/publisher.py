@@ -82,10 +82,16 @@ class Publisher(Closing):
         return True
 
     def loan(
-        self, shape: Any = None, dtype: Any = None, *, like: Any = None, device: Any = None
+        self,
+        shape: Any = None,
+        dtype: Any = None,
+        *,
+        like: Any = None,
+        device: Any = None,
+        timeout: float | None = None,
     ) -> Any:
         """A tensor in shared memory, which no other Cortex has: see `tensorbus.Publisher.loan`."""
-        return self.publisher.loan(shape, dtype, like=like, device=device)
+        return self.publisher.loan(shape, dtype, like=like, device=device, timeout=timeout)
 
     def close(self) -> None:
         """Ends it. A second call does nothing."""
