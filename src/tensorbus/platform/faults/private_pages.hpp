@@ -39,12 +39,12 @@ class CopyOnWriteMapping {
   friend class PrivatePages;
   friend class CopyOnWrite;
 
-  AddressLink<CopyOnWriteMapping> link_;
   // Returns where an address of the mapping is in the file.
   std::uint64_t place_of(const std::byte* address) const noexcept {
     return offset_ + static_cast<std::uint64_t>(address - link_.memory.data());
   }
 
+  AddressLink<CopyOnWriteMapping> link_;
   const int fd_;
   const std::uint64_t offset_;
   const Blocks blocks_;
@@ -81,8 +81,8 @@ class TENSORBUS_API CopyOnWrite {
   CopyOnWrite& operator=(const CopyOnWrite&) = delete;
   ~CopyOnWrite();
 
-  // Has the next CopyOnWrite look whether the application has installed another handler for SIGSEGV,
-  // and come before that: to be called when something that receives is made.
+  // Has the next CopyOnWrite look whether the application has installed another handler for
+  // SIGSEGV, and come before that: to be called when something that receives is made.
   static void look_for_handler() noexcept;
 
   // Returns false for a tensor that may share its pages with others, which a write would change: it
