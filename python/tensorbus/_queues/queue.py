@@ -22,24 +22,10 @@ from tensorbus._base.public import public
 from tensorbus._base.stats import QueueStats
 from tensorbus._core import Outcome
 from tensorbus._pickling import pickler
+from tensorbus._queues.ending import forks, wait_for_takers
 from tensorbus._queues.pending import checked, taken
 
-# How long the end of a `with` block waits, in seconds, while nobody takes an item: where another
-# process has asked for items before, and where none has.
-_STALLED = 60.0
-_UNCLAIMED = 5.0
-
 _LOOK = 0.5  # seconds, after which open_async() notices that it was cancelled
-
-_forks = 0  # of this process
-
-
-def _count_fork() -> None:
-    global _forks
-    _forks += 1
-
-
-os.register_at_fork(before=_count_fork)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -175,7 +161,7 @@ class Queue(Closing, Generic[T]):
         self._shared = core.shared
         self._access: _core.Access | None = None  # that of the queue
         self._known_elsewhere = bool(name)
-        self._forks = _forks
+        self._forks = forks()
         self._unread: deque[_core.Sample] = deque()  # of get_many(), for the next get
         self._closed = False
 
@@ -444,31 +430,12 @@ class Queue(Closing, Generic[T]):
             try:
                 if kind is None and self._is_maker():
                     with suppress(Error):  # it is closed already
-                        self._wait_for_takers()
+                        wait_for_takers(self._core, self._known_elsewhere, self._forks)
             finally:
                 self._end()
 
     def _is_maker(self) -> bool:
         return not self._closed and self._process == os.getpid() and self._core.made_here
-
-    def _wait_for_takers(self) -> None:
-        """Shuts the queue down and waits while other processes take what is in it."""
-        before: dict[str, int] | None = None
-        since = 0.0  # when something was taken, or came back
-        while True:
-            _, others, asked_here = self._core.shutdown(False)
-            if others:
-                patience = _STALLED
-            else:
-                may_be_known = self._known_elsewhere or self._forks != _forks
-                patience = _UNCLAIMED if may_be_known and not asked_here else 0.0
-            now = self._core.stats
-            if now != before:
-                before, since = now, time.monotonic()
-            left = since + patience - time.monotonic()
-            # In steps: a taker may die meanwhile.
-            if self._core.drain(max(0.0, min(left, 1.0))) is not Outcome.TIMED_OUT or left <= 0:
-                return
 
     def _end(self) -> None:
         """`close` at once."""
@@ -486,11 +453,10 @@ class Queue(Closing, Generic[T]):
 
     def _discard(self) -> None:
         """`close` without a word about what waits: for queues of the package's own."""
-        if self._closed:
-            return
+        is_maker = self._is_maker()
         self._closed = True
         self._unread.clear()
-        if self._process == os.getpid() and self._core.made_here:
+        if is_maker:
             self._core.close()
 
     def _has_unread(self) -> bool:

@@ -101,7 +101,8 @@ class AsyncPublisher(Closing, Generic[T]):
     async def publish(self, data: T, *, timeout: float | None = None, stream: Any = None) -> int:
         """Publishes as `Publisher.publish` does; awaits room if the publisher is reliable.
 
-        What is no loan is copied in the loop's thread, after there is room.
+        What is no loan is copied in the loop's thread, after there is room in the queues. It does
+        not wait for memory.
 
         Returns:
             How many subscribers have it in their queues.

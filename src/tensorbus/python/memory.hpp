@@ -26,8 +26,8 @@ struct Memory {
   // What a write does through a library without read-only tensors, if this is not `writable`.
   enum class OnWrite {
     kEndsProcess,
-    kPrivatePages,  // they become this process's own, or those of a copy
-    kChangesCopy,   // it is a copy
+    kPrivatePages,  // its pages become this process's own; a small tensor is copied before
+    kChangesCopy,   // the memory is a copy already, or a private mapping
   };
   OnWrite on_write = OnWrite::kEndsProcess;
   std::uint64_t sample = 0;  // of a received tensor: its sample's number in this process

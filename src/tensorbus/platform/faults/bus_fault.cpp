@@ -1,9 +1,6 @@
 #include "tensorbus/platform/faults/bus_fault.hpp"
 
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -12,14 +9,12 @@
 #include <cstdlib>
 
 #include "tensorbus/platform/faults/chained_handler.hpp"
+#include "tensorbus/platform/faults/page_calls.hpp"
 #include "tensorbus/platform/faults/signal_message.hpp"
-#include "tensorbus/platform/files/memfd.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
 // The code that runs in the signal handler calls the functions that write_fault.cpp calls there,
-// and mmap. POSIX does not list mmap for handlers; on Linux it is a plain system call. It is made
-// with syscall(): the function of a C library may take locks (musl's does), and the thread
-// sanitizer treats it as a write, in a race with threads that fault on the same pages.
+// and those of page_calls.hpp.
 
 namespace tensorbus::platform {
 
@@ -96,12 +91,11 @@ bool FileGuards::replace(FileGuard& guard, std::size_t from) noexcept {
   if (from >= intact) return true;  // another thread's handler replaced this page first
   // Replaces up to the part that was replaced before, which may have been written to since. The
   // lock keeps the guard's owner from unmapping this range and letting another mapping take it.
-  void* const begin = const_cast<std::byte*>(guard.link_.memory.data() + from);
+  const std::byte* const begin = guard.link_.memory.data() + from;
   const long protection = guard.writable_ ? PROT_READ | PROT_WRITE : PROT_READ;
   // NORESERVE: the range may be larger than the machine's memory, and little of it will be touched.
-  const long flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
-  // Each argument is as wide as a register, as syscall() expects.
-  if (::syscall(SYS_mmap, begin, intact - from, protection, flags, -1L, 0L) < 0) return false;
+  constexpr long kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  if (!map_pages({begin, intact - from}, protection, kFlags, -1, 0)) return false;
   guard.intact_.store(from, std::memory_order_relaxed);
   return true;
 }
@@ -131,7 +125,7 @@ std::uint64_t FileGuard::identify(int fd, bool anew) noexcept {
 }
 
 bool FileGuard::hold() noexcept TB_NO_THREAD_SAFETY_ANALYSIS {
-  return FileGuards::list.lock_in_handler();
+  return FileGuards::list.lock_in_handler(kPatientAttempts);
 }
 void FileGuard::let_go() noexcept TB_NO_THREAD_SAFETY_ANALYSIS { FileGuards::list.unlock(); }
 void FileGuard::hold_for_fork() noexcept TB_NO_THREAD_SAFETY_ANALYSIS { FileGuards::list.lock(); }

@@ -25,8 +25,11 @@ class ChainedHandler {
   void restore_default() const noexcept;
 
   const int signal_;
-  struct sigaction previous_{};  // written before our handler is installed, then only read
-  // Our handler may come twice in the chain: then the previous handler passes the signal to us.
+  // Written when our handler is installed, then only read. A thread that is passing a signal on at
+  // the moment of a further install() may see a part of both: it is about to end the process.
+  struct sigaction previous_{};
+  // Since a further install() our handler comes twice in the chain: the previous handler passes the
+  // signal to us again. `passing_` is seen by the thread that set it; relaxed is enough.
   void (*ours_)(int, siginfo_t*, void*) = nullptr;
   bool twice_ = false;
   std::atomic<bool> passing_{false};

@@ -3,34 +3,28 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <memory>
 #include <utility>
 
 #include "tensorbus/platform/check.hpp"
 #include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/faults/page_calls.hpp"
 #include "tensorbus/platform/faults/signal_message.hpp"
 #include "tensorbus/platform/faults/write_handler.hpp"
 #include "tensorbus/platform/files/mapping.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
-// The code that runs in the signal handler calls what bus_fault.cpp calls there, and fstat, madvise
-// and mprotect, which are plain system calls. Locks are taken in this order: tensors, private
-// ranges, memory that stays shared, mappings, guards of files.
+// The code that runs in the signal handler calls what bus_fault.cpp calls there, and fstat. Locks
+// are taken in this order: tensors, private ranges, memory that stays shared, mappings, guards of
+// files.
 
 namespace tensorbus::platform {
 namespace {
-
-using Bytes = std::span<const std::byte>;
-
-// Of about 1 ms each. A thread may hold the lock while it makes system calls.
-constexpr int kAttempts = 5000;
 
 constinit AddressList<CopyOnWrite> tensors;
 constinit AddressList<PrivateRange> ranges;
@@ -55,47 +49,6 @@ void unlock_all() noexcept TB_NO_THREAD_SAFETY_ANALYSIS {
   tensors.unlock();
 }
 [[maybe_unused]] const int kRegistered = ::pthread_atfork(lock_all, unlock_all, unlock_all);
-
-const std::byte* page_of(const void* address) noexcept {
-  const auto at = reinterpret_cast<std::uintptr_t>(address);
-  return static_cast<const std::byte*>(address) - at % page_bytes();
-}
-
-Bytes between(const std::byte* begin, const std::byte* end) noexcept {
-  return {begin, static_cast<std::size_t>(end - begin)};
-}
-
-const std::byte* end_of(Bytes bytes) noexcept { return bytes.data() + bytes.size(); }
-
-Bytes whole_pages(Bytes bytes) noexcept {
-  return between(page_of(bytes.data()), page_of(end_of(bytes) - 1) + page_bytes());
-}
-
-// Made with syscall(), see bus_fault.cpp.
-bool map_pages(Bytes pages, long protection, long sharing, int fd, std::uint64_t offset) noexcept {
-  if (::syscall(SYS_mmap, pages.data(), pages.size(), protection, sharing | MAP_FIXED,
-                static_cast<long>(fd), static_cast<long>(offset)) < 0)
-    return false;
-  ::syscall(SYS_madvise, pages.data(), pages.size(), static_cast<long>(MADV_DONTDUMP));
-  return true;
-}
-
-bool protect(Bytes pages, long protection) noexcept {
-  return ::syscall(SYS_mprotect, pages.data(), pages.size(), protection) == 0;
-}
-
-// Puts a copy in the place of these pages.
-bool copy_pages(Bytes pages) noexcept {
-  const long made = ::syscall(SYS_mmap, nullptr, pages.size(), long{PROT_READ | PROT_WRITE},
-                              long{MAP_PRIVATE | MAP_ANONYMOUS}, -1L, 0L);
-  if (made < 0) return false;
-  std::memcpy(reinterpret_cast<void*>(made), pages.data(), pages.size());
-  if (::syscall(SYS_mremap, made, pages.size(), pages.size(), long{MREMAP_MAYMOVE | MREMAP_FIXED},
-                pages.data()) >= 0)
-    return true;
-  ::syscall(SYS_munmap, made, pages.size());
-  return false;
-}
 
 }  // namespace
 
@@ -141,7 +94,8 @@ PrivatePages::Mended PrivatePages::make_private(CopyOnWrite& tensor,
                                                 const std::byte* page) noexcept {
   // Another thread's handler came first, or the guard of a file replaced the page by zeros.
   if (ranges.find(page) != nullptr)
-    return protect({page, page_bytes()}, PROT_READ | PROT_WRITE) ? Mended::kYes : Mended::kNoRoom;
+    return protect_pages({page, page_bytes()}, PROT_READ | PROT_WRITE) ? Mended::kYes
+                                                                       : Mended::kNoRoom;
   const Bytes gap = gap_at(page, whole_pages(tensor.link_.memory));
   kept_shared.lock();
   const bool pinned = kept_shared.overlapping(gap) != nullptr;
@@ -205,7 +159,7 @@ PrivatePages::Made PrivatePages::map_private(const CopyOnWriteMapping& mapping, 
   const std::byte* const cut = whole_end(mapping);
   if (page >= cut) {
     const Bytes rest = between(page, end_of(pages));
-    if (protect(rest, PROT_READ | PROT_WRITE)) made.pages = rest;
+    if (protect_pages(rest, PROT_READ | PROT_WRITE)) made.pages = rest;
   } else {
     pages = between(pages.data(), std::min(end_of(pages), cut));
     if (map_own(mapping, pages)) made.pages = pages;
@@ -252,7 +206,7 @@ bool PrivatePages::share_part(Bytes pages) noexcept {
     dropped =
         ::munlock(first, pages.size()) == 0 && ::madvise(first, pages.size(), MADV_DONTNEED) == 0;
   check(dropped);  // the next sample here would show stale bytes
-  return protect(pages, PROT_READ);
+  return protect_pages(pages, PROT_READ);
 }
 
 // Shares what no other range has. Returns false if there is no room for the mapping.
@@ -349,7 +303,7 @@ void make_private_in_child() noexcept {
 // Not inlined: the message must have left the stack when the previous handler is called.
 [[gnu::noinline]] bool mend_write(const void* address, bool tells) noexcept {
   using Mended = PrivatePages::Mended;
-  if (!tensors.lock_in_handler(kAttempts)) return false;
+  if (!tensors.lock_in_handler(kPatientAttempts)) return false;
   std::string_view topic;
   const Mended mended = PrivatePages::mend(address, topic);
   SignalMessage message;
