@@ -137,7 +137,7 @@ TEST_F(Limits, a_participant_without_descriptors_can_still_go) {
   in_child([&] {
     std::optional<Participant> here = domain.join();
     std::optional<Publisher> publisher(std::in_place, "topic", PublisherOptions{}, *here);
-    const Limited limited(RLIMIT_NOFILE, kNoDescriptor);
+    const Limited limited(RLIMIT_NOFILE, first_free_descriptor());
     publisher.reset();
     here.reset();
     return domain.files().empty();
