@@ -101,10 +101,10 @@ void require_only(const bus::Domain& domain, const std::string& name, const std:
     if (file == own || !marker || marker->escaped_topic != escaped ||
         domain.is_dead(marker->participant))
       continue;
-    throw Error(Code::kInvalidArgument, "there is a queue \"" + name + "\" already, which " +
-                                            process_text(domain, file) +
-                                            " made. Open that one with Queue.open(\"" + name +
-                                            "\"), or choose another name");
+    std::string why = "there is a queue \"" + name + "\" already, which ";
+    why += process_text(domain, file);
+    why += " made. Open that one with Queue.open(\"" + name + "\"), or choose another name";
+    throw Error(Code::kInvalidArgument, why);
   }
 }
 

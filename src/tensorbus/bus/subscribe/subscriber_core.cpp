@@ -146,7 +146,7 @@ Outcome SubscriberCore::take_next(Sample& sample) {
   if (at_limit) return Outcome::kHoldLimit;
   spare_.refill();
   forget_ended_links();
-  forget_closed();
+  if (links_.empty()) stats_.missed += stream_.forget_closed();
   ask_to_rejoin();
   return Outcome::kTimedOut;
 }
@@ -200,63 +200,23 @@ void SubscriberCore::forget_ended_links() {
     mutex_.assert_held();
     if (!link->ended() || !link->empty()) return false;
     drop_notifier(*link);
-    note_end(link);
+    stats_.missed += stream_.note_end(link);
     return true;
   });
   if (gone != 0 && links_gone_) links_gone_();
 }
 
-// Of a link that is removed.
-void SubscriberCore::note_end(const LinkRef& link) noexcept {
-  if (!link->accepted()) return;
-  if (link->publisher_closed())
-    note_closed(*link);
-  else if (link->cut_off_by_owner)
-    cut_off_.push_back({link});  // its capacity is reserved
-  else
-    ++broken_off_;
-}
-
-void SubscriberCore::note_closed(const link::BorrowerLink& link) noexcept {
-  one_has_closed_ = true;
-  stats_.missed += link.missed_at_the_end();
-}
-
-// Forgets publishers that cut it off and have closed since. One to which a new link leads is
-// forgotten when that is accepted.
-void SubscriberCore::forget_closed() noexcept {
-  if (cut_off_.empty() || expected_ != 0 || !links_.empty()) return;
-  std::erase_if(cut_off_, [this](const CutOff& one) {
-    mutex_.assert_held();
-    if (!one.link->publisher_closed()) return false;
-    note_closed(*one.link);
-    return true;
-  });
-}
-
 bool SubscriberCore::stream_has_ended() const noexcept {
-  return options_.end_of_stream && links_.empty() && expected_ == 0 && broken_off_ == 0 &&
-         (one_has_closed_ || !cut_off_.empty()) &&
-         std::ranges::all_of(cut_off_,
-                             [](const CutOff& one) { return one.link->publisher_closed(); });
+  return options_.end_of_stream && links_.empty() && stream_.reached();
 }
 
-// The program looks for samples. One that does not is not joined again: it would block the
-// publisher once more.
 void SubscriberCore::ask_to_rejoin() noexcept {
-  bool any = false;
-  for (CutOff& one : cut_off_) any = !std::exchange(one.looked, true) || any;
-  if (any && rejoin_) rejoin_();
+  if (stream_.look() && rejoin_) rejoin_();
 }
 
 std::vector<std::pair<Id, std::uint32_t>> SubscriberCore::take_rejoins() {
   const platform::MutexLock lock(mutex_);
-  std::vector<std::pair<Id, std::uint32_t>> taken;
-  taken.reserve(cut_off_.size());
-  for (CutOff& one : cut_off_)
-    if (one.looked && !std::exchange(one.rejoining, true))
-      taken.emplace_back(one.link->source()->participant, one.link->source()->publisher);
-  return taken;
+  return stream_.take_rejoins();
 }
 
 int SubscriberCore::event_descriptor() {
@@ -368,7 +328,7 @@ bool SubscriberCore::let_go() {
     link->unsubscribe();
   }
   links_.clear();
-  cut_off_.clear();
+  stream_.clear();
   pending_.clear();
   wake_all();
   return true;
@@ -384,7 +344,7 @@ void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
   if (closed_) return;
   links_.reserve(links_.size() + 1);
   to_settle_.reserve(links_.size() + 1);
-  cut_off_.reserve(cut_off_.size() + links_.size() + 1);
+  stream_.reserve(links_.size() + 1);
   std::vector<platform::Fd> fds;
   try {
     if (event_) fds = notifier_for(*link);
@@ -399,7 +359,7 @@ void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
                                          .writable = asks_for() == memory::Grant::kWrite ? 1U : 0U,
                                          .best_effort = options_.reliable ? 0U : 1U,
                                          .fingerprint = options_.type.fingerprint(),
-                                         .resume_at = resume_at(*link),
+                                         .resume_at = stream_.resume_at(*link),
                                          .topic = topic_,
                                          .type = definition_to_send(options_.type)},
                          std::move(fds));
@@ -419,10 +379,7 @@ void SubscriberCore::accept(const LinkRef& link, const link::Accepted& accepted,
   const platform::MutexLock lock(mutex_);
   require_as_asked(accepted, options_);
   link->accept(accepted, std::move(segment), std::move(room_notifier));
-  if (const auto before = find_cut_off(*link); before != cut_off_.end())
-    cut_off_.erase(before);
-  else if (broken_off_ != 0)
-    --broken_off_;  // this one takes its place
+  stream_.accepted(*link);
   wake_all();
 }
 
@@ -433,39 +390,19 @@ void SubscriberCore::end(const LinkRef& link, bool cut_off) {
     ++stats_.cut_off;
   }
   link->end();
-  // After a cut-off the owner may have died: whether it had closed is final now.
-  if (const auto found = find_cut_off(*link); found != cut_off_.end() && found->link == link) {
-    cut_off_.erase(found);
-    link->cut_off_by_owner = false;
-    note_end(link);
-  }
+  stats_.missed += stream_.note_connection_lost(link);
   forget_ended_links();
   wake_all();  // the owner may have died between its last sample and the wake-up
 }
 
-std::vector<SubscriberCore::CutOff>::iterator SubscriberCore::find_cut_off(
-    const link::BorrowerLink& link) {
-  return std::ranges::find_if(cut_off_, [&](const CutOff& one) {
-    const link::Source& before = *one.link->source();
-    return before.publisher == link.source()->publisher &&
-           before.participant == link.source()->participant;
-  });
-}
-
-// Returns the first sample that it has not had of a publisher that cut it off.
-std::uint64_t SubscriberCore::resume_at(const link::BorrowerLink& link) {
-  const auto before = find_cut_off(link);
-  return before == cut_off_.end() ? link::kNoSequence : before->link->next_sequence();
-}
-
 void SubscriberCore::expect_link() {
   const platform::MutexLock lock(mutex_);
-  ++expected_;
+  stream_.expect_link();
 }
 
 void SubscriberCore::expect_link_no_more() {
   const platform::MutexLock lock(mutex_);
-  --expected_;
+  stream_.expect_link_no_more();
   wake_all();
 }
 

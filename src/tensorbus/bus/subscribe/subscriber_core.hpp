@@ -21,6 +21,7 @@
 #include "tensorbus/bus/subscribe/receive_options.hpp"
 #include "tensorbus/bus/subscribe/sample.hpp"
 #include "tensorbus/bus/subscribe/sample_cache.hpp"
+#include "tensorbus/bus/subscribe/stream_end.hpp"
 #include "tensorbus/link/ring/borrower_link.hpp"
 #include "tensorbus/link/wake/wake.hpp"
 #include "tensorbus/platform/error.hpp"
@@ -147,18 +148,8 @@ class SubscriberCore {
   Outcome take_next(Sample& sample) TB_REQUIRES(mutex_);
   bool take_from(const LinkRef& link, Sample& sample) TB_REQUIRES(mutex_);
   void end_broken(link::BorrowerLink& link) noexcept TB_REQUIRES(mutex_);
-  void note_end(const LinkRef& link) noexcept TB_REQUIRES(mutex_);
-  void note_closed(const link::BorrowerLink& link) noexcept TB_REQUIRES(mutex_);
-  void forget_closed() noexcept TB_REQUIRES(mutex_);
   bool stream_has_ended() const noexcept TB_REQUIRES(mutex_);
   void ask_to_rejoin() noexcept TB_REQUIRES(mutex_);
-  struct CutOff {
-    LinkRef link;            // of a publisher that goes on, as far as we know
-    bool looked = false;     // the program has looked for samples since
-    bool rejoining = false;  // take_rejoins() has returned it
-  };
-  std::vector<CutOff>::iterator find_cut_off(const link::BorrowerLink& link) TB_REQUIRES(mutex_);
-  std::uint64_t resume_at(const link::BorrowerLink& link) TB_REQUIRES(mutex_);
   void settle_later(link::BorrowerLink& link) noexcept TB_REQUIRES(mutex_);
   void settle() noexcept TB_REQUIRES(mutex_);
   enum class Taken { kDone, kLater, kNever };
@@ -210,12 +201,7 @@ class SubscriberCore {
   // Elements of links_; empty while the mutex is free.
   std::vector<link::BorrowerLink*> to_settle_ TB_GUARDED_BY(mutex_);
   SubscriberStats stats_ TB_GUARDED_BY(mutex_);
-  // Where the stream stands (docs/protocol.md, "The end of a stream").
-  std::vector<CutOff> cut_off_ TB_GUARDED_BY(mutex_);  // has room for all links
-  std::uint32_t expected_ TB_GUARDED_BY(mutex_) = 0;   // links that will be added
-  std::uint32_t broken_off_ TB_GUARDED_BY(mutex_) =
-      0;  // publishers that died, and have no successor
-  bool one_has_closed_ TB_GUARDED_BY(mutex_) = false;  // a publisher, in an orderly way
+  StreamEnd stream_ TB_GUARDED_BY(mutex_);
   bool closed_ TB_GUARDED_BY(mutex_) = false;
 };
 

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <tensorbus/id.hpp>
+#include <utility>
+#include <vector>
+
+#include "tensorbus/link/ring/borrower_link.hpp"
+
+namespace tensorbus::bus {
+
+// How the publishers of one subscriber have ended, and which of them it has to join again
+// (docs/protocol.md, "The end of a stream"). Not thread-safe: its subscriber's mutex guards it.
+class StreamEnd {
+ public:
+  using LinkRef = std::shared_ptr<link::BorrowerLink>;
+
+  // Allocates, so that the functions that note the end of so many links need not.
+  void reserve(std::size_t links) { cut_off_.reserve(cut_off_.size() + links); }
+
+  // Between these two calls a link will be added or refused: the stream does not end meanwhile.
+  void expect_link() noexcept { ++expected_; }
+  void expect_link_no_more() noexcept { --expected_; }
+  // The owner has accepted the link: it takes the place of one that is gone.
+  void accepted(const link::BorrowerLink& link) noexcept;
+
+  // Notes how a link ended that is removed. Returns the samples that its subscriber has missed.
+  std::uint64_t note_end(const LinkRef& link) noexcept;
+  // The connection of a link is gone. If the link had been cut off before, whether its publisher
+  // had closed is final now. Returns the samples that the subscriber has missed.
+  std::uint64_t note_connection_lost(const LinkRef& link) noexcept;
+  // Forgets publishers that cut the subscriber off and have closed since. One to which a new link
+  // leads is forgotten when that is accepted. Returns the samples that the subscriber has missed.
+  std::uint64_t forget_closed() noexcept;
+
+  // Returns true if all publishers have closed, and one did so in an orderly way. The subscriber
+  // has no links then.
+  bool reached() const noexcept;
+
+  // The program looks for samples. A subscriber that does not is not joined again: it would block
+  // the publisher once more. Returns true if take_rejoins() has something that it had not before.
+  bool look() noexcept;
+  // Returns the publishers to join again, each once.
+  std::vector<std::pair<Id, std::uint32_t>> take_rejoins();
+  // Returns the first sample that it has not had of a publisher that cut it off, or kNoSequence.
+  std::uint64_t resume_at(const link::BorrowerLink& link) const noexcept;
+
+  void clear() noexcept { cut_off_.clear(); }
+
+ private:
+  struct CutOff {
+    LinkRef link;            // of a publisher that goes on, as far as we know
+    bool looked = false;     // the program has looked for samples since
+    bool rejoining = false;  // take_rejoins() has returned it
+  };
+  std::vector<CutOff>::const_iterator find(const link::BorrowerLink& link) const noexcept;
+  std::uint64_t note_closed(const link::BorrowerLink& link) noexcept;
+
+  std::vector<CutOff> cut_off_;
+  std::uint32_t expected_ = 0;    // links that will be added
+  std::uint32_t broken_off_ = 0;  // publishers that died, and have no successor
+  bool one_has_closed_ = false;   // a publisher, in an orderly way
+};
+
+}  // namespace tensorbus::bus
