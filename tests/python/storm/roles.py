@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import mmap
 import os
 import time
 from collections.abc import Callable
@@ -91,6 +93,27 @@ def write_shared(actor: Actor) -> None:
         for each in content["data"]:
             each[:] = content["pattern"]
     actor.done("shared", content)
+
+
+def write_own(actor: Actor) -> None:
+    """Writes to what others may have, too: nobody else sees it, and it is sent on as it is now."""
+    actor.let_go()  # all that this process has of one memory shows the write
+    name = actor.any_queue()
+    content = actor.get(name, actor.patience())
+    if not content:
+        return
+    large = [each for each in content["data"] if each.nbytes >= mmap.PAGESIZE]
+    own = {"number": content["number"], "pattern": 7, "data": []}
+    own["data"] = [each for each in large if not each.flags.writeable]
+    for each in own["data"]:
+        memory = (ctypes.c_char * each.nbytes).from_address(each.ctypes.data)
+        np.frombuffer(memory, each.dtype)[:] = own["pattern"]  # NumPy's flag alone forbids it
+    actor.check(own, name)
+    if actor.chance.random() < 0.5:
+        onward = {"pattern": own["pattern"], "data": own["data"]}
+        actor.put(actor.any_queue(), onward, actor.patience())
+    actor.done(name, content)
+    actor.hold(own, name)
 
 
 def share_one(actor: Actor) -> None:
@@ -192,7 +215,7 @@ ROLES: dict[str, list[Step]] = {
     "impatient": [get_briefly],
     "async": [await_briefly, await_briefly, put_new],
     "mover": [move, move, get_and_finish],
-    "writer": [write_shared, put_new],
+    "writer": [write_shared, write_own, put_new],
     "sharer": [share_one, get_and_finish, get_and_finish],
     "server": [put_new, offer_a_service],
     "client": [call_service, call_service, put_new],
@@ -204,6 +227,7 @@ STEADY: list[Step] = [
     await_briefly,
     move,
     write_shared,
+    write_own,
     share_one,
     call_service,
     look,
