@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tensorbus._aio.callbacks import Mode
 from tensorbus._aio.failures import Failures
-from tensorbus._base.closing import Closing, cannot_pickle
+from tensorbus._base.closing import cannot_pickle
 from tensorbus._base.errors import Closed
 from tensorbus.nodes._run import EndedBySigterm
 from tensorbus.nodes._threads import Place, Threads
@@ -42,6 +42,12 @@ class Work(Protocol):
         """Ends it. From any thread; a second call does nothing."""
 
 
+class Belonging(Protocol):
+    """What ends with a node."""
+
+    def close(self) -> None: ...
+
+
 class Lifecycle:
     """Starts work when the node runs, each piece in its own task or thread, and ends it.
 
@@ -65,7 +71,7 @@ class Lifecycle:
         self.stopped: threading.Event = threading.Event()
         self.failures: Failures = Failures(node, on_error, self.stop)
         self.threads: Threads = Threads(node, lambda error, name: self.failures.report(error, name))
-        self.belongings: list[Closing] = []  # are closed when all work has ended
+        self.belongings: list[Belonging] = []  # are closed when all work has ended
         self._node = node
         self._work: dict[Work, Place | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()

@@ -7,10 +7,10 @@ import threading
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import partial
+from functools import partial, update_wrapper
 from typing import Any
 
-from tensorbus._aio.callbacks import Callback
+from tensorbus._aio.callbacks import Callback, checked_callback
 from tensorbus.nodes import AsyncExecutor as OurAsyncExecutor
 from tensorbus.nodes import RateExecutor as OurRateExecutor
 from tensorbus.nodes import SyncRateExecutor as OurSyncRateExecutor
@@ -87,7 +87,7 @@ class AsyncExecutor(BaseAsyncExecutor):
             self._ours.stop()
 
     async def _run_impl(self, *args: Any, **kwargs: Any) -> None:
-        self._ours = self._made(partial(self.func, *args, **kwargs))
+        self._ours = self._made(_with_arguments(self.func, args, kwargs))
         await self._ours.run()
 
     def _made(self, call: Callback) -> OurAsyncExecutor:
@@ -129,7 +129,7 @@ class SyncRateExecutor:
 
     def __init__(self, func: Callback, rate_hz: float) -> None:
         func, rate_hz = _in_order(func, rate_hz)
-        self.func = func
+        self.func = checked_callback(func, "sync")
         self.interval: float = 1 / rate_hz
         self._stop = threading.Event()  # of this run, or of the next
         self._running = False
@@ -152,13 +152,16 @@ class SyncRateExecutor:
     def run(self, *args: Any, **kwargs: Any) -> None:
         """Calls `func(*args, **kwargs)` until `stop`."""
         self.start()
-        call = partial(self.func, *args, **kwargs)
+        call = _with_arguments(self.func, args, kwargs)
         try:
-            OurSyncRateExecutor(
-                1 / self.interval, call, at_once=True, stop_event=self._stop
-            ).run()
+            OurSyncRateExecutor(1 / self.interval, call, at_once=True, stop_event=self._stop).run()
         finally:
             self.stop()
+
+
+def _with_arguments(func: Callback, args: Any, kwargs: Any) -> Callback:
+    """The call, under the function's name in the log."""
+    return update_wrapper(partial(func, *args, **kwargs), func)
 
 
 def _in_order(func: Any, rate_hz: Any) -> tuple[Callable[..., Any], float]:

@@ -24,6 +24,7 @@ from tensorbus.cortex.discovery.protocol import DEFAULT_DISCOVERY_ADDRESS
 from tensorbus.messages import Message
 from tensorbus.nodes import Node as Ours
 from tensorbus.nodes import Timer
+from tensorbus.nodes._run import EndedBySigterm
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -207,7 +208,7 @@ class Node(Ours):
             raise RuntimeError(f"node {self.name!r} runs already")
         self.__start_threads()
         try:
-            await super().run()
+            await self.__lifecycle.run()
         except asyncio.CancelledError:
             log.info("node %r was cancelled", self.name)
         finally:
@@ -230,7 +231,8 @@ class Node(Ours):
         self.__lifecycle.check_all_sync("spin()")
         self.__start_threads()
         try:
-            return super().spin(timeout)
+            with EndedBySigterm():
+                return self.__lifecycle.spin(timeout)
         finally:
             self.__ask_threads_to_stop()
             self.__end_threads()
@@ -259,9 +261,7 @@ class SyncTimer(Timer):
     """A timer with a thread of its own, which may be started again. Made by `Node.create_timer`."""
 
     def __init__(self, node: str, period: float, callback: Callback, failures: Failures) -> None:
-        super().__init__(
-            period, callback, skip=False, at_once=True, mode="sync", failures=failures
-        )
+        super().__init__(period, callback, skip=False, at_once=True, mode="sync", failures=failures)
         self._is_cancelled = False
         self._worker = Worker(f"{node}: {self.label}", self._work)
 

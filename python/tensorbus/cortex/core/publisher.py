@@ -43,6 +43,9 @@ class Publisher(Closing):
 
     _in_a_child = "open the topic in the child"
 
+    discovery_address: str = DEFAULT_DISCOVERY_ADDRESS
+    is_registered: bool = True  # with the domain, until it is closed
+
     def __init__(
         self,
         topic_name: str,
@@ -86,11 +89,9 @@ class Publisher(Closing):
         self.message_type = message_type
         self.node_name = node_name
         self.queue_size = queue_size
-        self.discovery_address: str = DEFAULT_DISCOVERY_ADDRESS
         self.address: str = address_of(participant(domain).id, domain)  # as `TopicInfo` has it
         self.publish_count: int = 0
         self.last_publish_time: float | None = None  # as time.time() has it
-        self.is_registered: bool = True  # with the domain, until it is closed
 
     def publish(self, message: Message, flags: int = 0) -> bool:
         """Is it on its way? False when the publisher is closed or there is no memory for it.

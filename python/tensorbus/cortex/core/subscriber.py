@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from tensorbus._aio.callbacks import Callback, checked_callback
 from tensorbus._aio.failures import Failures
@@ -112,7 +112,7 @@ class Subscriber(SubscriberBase):
                     raise
                 log.warning("topic %r: %s", self.topic_name, error)
         self._was_connected = True
-        return sample.data, sample.header
+        return sample.data, cast(MessageHeader, sample.header)
 
     async def run(self) -> None:
         """Calls the callback with each message, until `stop` or `close`.

@@ -83,11 +83,15 @@ class ThreadedSubscriber(SubscriberBase):
             _strict,
         )
         if callback is not None and is_coroutine_function(callback):
-            raise TypeError(f"{called(callback)} is a coroutine function: a synchronous one is needed")
+            raise TypeError(
+                f"{called(callback)} is a coroutine function: a synchronous one is needed"
+            )
         callback = checked_callback(callback, "sync", ("message", "header"))
         self._wait(options.get("domain"))
-        cpus = (cpu_affinity,) if isinstance(cpu_affinity, int) else cpu_affinity
-        places = (Place(cpus and tuple(cpus)), Place(priority=sched_priority))
+        if isinstance(cpu_affinity, int):
+            cpu_affinity = (cpu_affinity,)
+        cpus = None if cpu_affinity is None else tuple(cpu_affinity)
+        places = (Place(cpus), Place(priority=sched_priority))
         failures = Failures(node_name, "log", self._end) if _failures is None else _failures
         options.setdefault("timeout", _LOOK)
         self.subscription: Subscription = Subscription(
@@ -109,9 +113,7 @@ class ThreadedSubscriber(SubscriberBase):
     def _wait(self, domain: str | None) -> None:
         outcome = wait_for_topic(self.topic_name, self.topic_timeout, participant(domain))
         if outcome is not Outcome.DONE:
-            raise Timeout(
-                f"nobody has published on {self.topic_name!r} in {self.topic_timeout} s"
-            )
+            raise Timeout(f"nobody has published on {self.topic_name!r} in {self.topic_timeout} s")
 
     def start(self) -> None:
         """Calls the callback from now on. A second call does nothing.

@@ -154,8 +154,8 @@ def _detached(value: Any) -> Any:
     """The value itself if there is nothing to detach in it."""
     kind = type(value)
     if kind is dict:
-        items = {key: _detached(item) for key, item in value.items()}
-        return items if any(items[key] is not value[key] for key in items) else value
+        by_key = {key: _detached(item) for key, item in value.items()}
+        return by_key if any(map(_is_other, by_key.values(), value.values())) else value
     if kind is list or kind is tuple:
         items = [_detached(item) for item in value]
         return kind(items) if any(map(_is_other, items, value)) else value

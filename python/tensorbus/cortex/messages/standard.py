@@ -18,7 +18,10 @@ def _unchecked(cls: Any) -> Any:
     """The class for Cortex's programs: of the same name, and so of the same fingerprint."""
     members = {"__doc__": cls.__doc__, "__module__": __name__}
     made = types.new_class(
-        cls.__name__, (Message, cls), {"name": cls._message_name}, lambda names: names.update(members)
+        cls.__name__,
+        (Message, cls),
+        {"name": cls._message_name},
+        lambda names: names.update(members),
     )
     return dataclasses.dataclass(made)
 

@@ -29,5 +29,6 @@ def set_log_level(logger: logging.Logger, level: str) -> None:
 
 
 def _set(logger: logging.Logger, level: int) -> None:
-    for each in (logger, *logger.handlers):
-        each.setLevel(level)
+    logger.setLevel(level)
+    for handler in logger.handlers:
+        handler.setLevel(level)

@@ -64,8 +64,10 @@ def traced(name: str, callback: Callback) -> Callback:
     """The callback itself, or, if times are recorded, one that records how long it takes."""
     if not enabled():
         return callback
-    return _traced_async(name, callback) if is_coroutine_function(callback) else _traced(
-        name, callback
+    return (
+        _traced_async(name, callback)
+        if is_coroutine_function(callback)
+        else _traced(name, callback)
     )
 
 
