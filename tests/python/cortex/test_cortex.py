@@ -317,7 +317,7 @@ def test_the_latest_wins() -> None:
             await asyncio.wait_for(busy.wait(), PATIENCE)
             for number in range(1, 101):
                 publisher.publish(IntMessage(number))
-            await asyncio.sleep(0.05)  # by its age the callback is known to be behind
+            await asyncio.sleep(0.1)  # by its age the callback is known to be behind
             go_on.set()
             await becomes(lambda: len(got) == 2)
             assert got == [0, 100]

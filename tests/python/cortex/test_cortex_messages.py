@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import signal
 import threading
 import time
 from dataclasses import asdict, dataclass, field
@@ -29,9 +31,9 @@ from tensorbus.cortex.messages.standard import (
 
 
 @dataclass
-class State(Message):
+class State(Message, name="test.State"):
     step: int = 0
-    pose: np.ndarray[Any, Any] = None  # type: ignore[assignment]
+    pose: np.ndarray = None  # type: ignore[assignment]
     names: list[str] = field(default_factory=list)
     battery: float = 0.0
     clock: threading.Event = None  # type: ignore[assignment]  # no field of ours can be of this
@@ -49,11 +51,20 @@ LAX: list[dict[str, Any]] = [
 
 
 def publish_states() -> None:
-    with Publisher("/state", State, queue_size=len(LAX)) as publisher:
+    @dataclass
+    class Elsewhere(Message, name="test.State"):
+        step: int = 0
+        pose: np.ndarray = None  # type: ignore[assignment]
+        names: list[str] = field(default_factory=list)
+        battery: float = 0.0
+        clock: threading.Event = None  # type: ignore[assignment]
+        unknown: "NotThere" = None  # type: ignore[name-defined]  # noqa: F821, UP037
+
+    with Publisher("/state", Elsewhere, queue_size=len(LAX)) as publisher:
         tell("ready")
         hear()
         for fields in LAX:
-            assert publisher.publish(State(**fields))
+            assert publisher.publish(Elsewhere(**fields))
         hear()
 
 
@@ -68,11 +79,8 @@ def test_annotations_bind_nothing_between_processes(elsewhere: Elsewhere) -> Non
             for fields in LAX:
                 received = await subscriber.receive()
                 assert received is not None
-                # The class is of another process, whose module has another name.
-                assert asdict(received[0]) == {**asdict(State()), **fields}
+                assert received[0] == State(**fields)
 
-    # Both define it in their main programs, as Cortex's do: here it is this module's.
-    State._message_name = "__main__.State"
     run(main())
     other.tell()
 
@@ -140,7 +148,7 @@ def test_what_can_not_travel_is_an_error_that_names_it() -> None:
             publisher.publish(DictMessage({"e": threading.Event()}))
         itself: list[Any] = []
         itself.append(itself)
-        with pytest.raises(TypeError, match="nested too deep"):
+        with pytest.raises(TypeError, match="nested deeper than 60 levels"):
             publisher.publish(DictMessage({"l": itself}))
 
 
@@ -252,7 +260,7 @@ def test_with_queue_size_1_a_callback_that_keeps_up_loses_nothing_at_1_khz(
             node.stop()
             await running
         assert len(got) + subscriber.dropped_count == 1000
-        assert subscriber.dropped_count <= 100  # where the machine stalled for longer than 20 ms
+        assert subscriber.dropped_count <= 100  # where the machine stalled for longer than 50 ms
 
     run(main())
     other.tell()
@@ -285,7 +293,8 @@ def test_to_bytes_counts_for_each_class() -> None:
     assert Counted.from_bytes(Counted(0).to_bytes(9))[1].sequence == 9
     assert Counted.from_bytes(Counted(0).to_bytes())[1].sequence == 3
     data = Counted(0).to_bytes()
-    MessageType.clear()
+    del Counted
+    gc.collect()  # a class that nobody holds is not known
     with pytest.raises(ValueError, match="Counted"):
         Message.decode(data)
 
@@ -319,8 +328,6 @@ def test_a_stalled_publisher_does_not_hold_the_constructor(elsewhere: Elsewhere)
     with Subscriber("/n", IntMessage) as subscriber:
         assert time.monotonic() - begin < PATIENCE
         assert not subscriber.is_connected
-        import signal
-
         other.signal(signal.SIGCONT)
         eventually(lambda: subscriber.is_connected)
     other.tell()

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tensorbus._topics.options import SubscriberOptions
 
 # With queue_size=1: samples that may wait for a callback that keeps up, and for how long.
-_WAITING = 32
-_FRESH_NS = 20_000_000
+_WAITING = 64
+_FRESH_NS = 50_000_000
 
 _MAX_HELD = 256
 

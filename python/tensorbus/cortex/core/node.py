@@ -237,6 +237,11 @@ class Node(Ours):
             self.__ask_threads_to_stop()
             self.__end_threads()
 
+    def stop(self) -> None:
+        """Ends `run` and `spin`, for good. From any thread or callback."""
+        super().stop()
+        self.__ask_threads_to_stop()
+
     def __add_thread(self, thread: ThreadedSubscriber | SyncTimer) -> None:
         self.__threads.append(thread)
         if self.is_running:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tensorbus._base.errors import InvalidArgument, TypeMismatch, Unsupported
 from tensorbus.messages import Message as Ours
 from tensorbus.messages import MessageType as OurTypes
+from tensorbus.messages._packed import fingerprint_in
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -21,8 +22,9 @@ __all__ = ["Message", "MessageFingerprintError", "MessageHeader", "MessageType"]
 
 _HEADER = struct.Struct(">QQQ")
 
-# Cortex's class of each standard message, by ours.
-STANDARD: dict[type[Ours], type[Ours]] = {}
+# Cortex's class of each standard message, by ours, and by the fingerprint of both.
+STANDARD: dict[type[Ours], type[Message]] = {}
+STANDARD_BY_FINGERPRINT: dict[int, type[Message]] = {}
 
 
 class MessageFingerprintError(TypeMismatch, RuntimeError):
@@ -105,12 +107,13 @@ class Message(Ours):
         Raises:
             ValueError: its type is not known here.
         """
+        standard = STANDARD_BY_FINGERPRINT.get(fingerprint_in(data))
+        if standard is not None:
+            return standard.from_bytes(data)
         try:
             message, header = Ours.decode(data)
         except Unsupported as error:
             raise InvalidArgument(str(error)) from error
-        if (standard := STANDARD.get(type(message))) is not None:
-            message = standard.from_bytes(data)[0]
         return message, MessageHeader(*header)
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import types
 from typing import TYPE_CHECKING, Any
 
-from tensorbus.cortex.messages.base import STANDARD, Message
+from tensorbus.cortex.messages.base import STANDARD, STANDARD_BY_FINGERPRINT, Message
 from tensorbus.messages import _standard as ours
 from tensorbus.messages._standard import __all__ as __all__
 
@@ -28,4 +28,5 @@ def _unchecked(cls: Any) -> Any:
 
 for _name in __all__:
     _ours = getattr(ours, _name)
-    STANDARD[_ours] = globals()[_name] = _unchecked(_ours)
+    _made = globals()[_name] = _unchecked(_ours)
+    STANDARD[_ours] = STANDARD_BY_FINGERPRINT[_ours.fingerprint()] = _made
