@@ -31,6 +31,11 @@ WRONG = {
     ),
     "within a package": ("messages/_mismatch.py", "from tensorbus.messages import _kinds"),
     "of a package by its own": ("multiprocessing/_keeper.py", "import tensorbus.multiprocessing"),
+    "of Cortex by others": ("_cli/command.py", "from tensorbus.cortex import Node"),
+    "within Cortex": (
+        "cortex/messages/base.py",
+        "def look() -> None:\n    from tensorbus.cortex.utils import loop",
+    ),
     "of all by a part": ("nodes/_run.py", "from tensorbus import Publisher"),
 }
 

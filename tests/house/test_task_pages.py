@@ -200,11 +200,21 @@ def test_the_imports_of_a_cortex_program_are_replaced_by_the_command(folder: Pat
     program = folder / "node.py"
     program.write_text(
         "from cortex import Node\nfrom cortex.messages.standard import ArrayMessage\nx = 'cortex'\n"
+        "import cortex\nimport cortex as bus, sys\nimport cortex.utils.loop as loop\n"
+        "def main():\n    import cortex.core.node, os\n    return cortex.core.node.Node\n"
+        "assert main() is cortex.Node is bus.Node is Node and loop.run is cortex.run\n"
     )
     subprocess.run(command, shell=True, cwd=folder, check=True, timeout=PATIENCE)
     assert program.read_text().splitlines() == [
         "from tensorbus.cortex import Node",
         "from tensorbus.cortex.messages.standard import ArrayMessage",
         "x = 'cortex'",
+        "import tensorbus.cortex as cortex",
+        "import tensorbus.cortex as bus, sys",
+        "import tensorbus.cortex.utils.loop as loop",
+        "def main():",
+        "    import tensorbus.cortex.core.node, tensorbus.cortex as cortex, os",
+        "    return cortex.core.node.Node",
+        "assert main() is cortex.Node is bus.Node is Node and loop.run is cortex.run",
     ]
     exec(compile(program.read_text(), program, "exec"), {})

@@ -6,6 +6,8 @@ from tensorbus.cortex.core.subscriber import Subscriber
 from tensorbus.cortex.messages.base import Message, MessageFingerprintError, MessageType
 from tensorbus.cortex.utils.loop import run
 
+__version__ = "0.1.0"  # of Cortex, whose interface this is
+
 __all__ = [
     "Message",
     "MessageFingerprintError",

@@ -32,8 +32,12 @@ _CAN_BE = (
 )
 
 
-def hints_of(cls: type) -> dict[str, Any]:
+def hints_of(cls: type, otherwise: Any = None) -> dict[str, Any]:
     """The type of each field of a dataclass; strings are read where the field was written.
+
+    Args:
+        cls: the dataclass.
+        otherwise: stands for a type that cannot be read; `None` raises.
 
     Raises:
         Unsupported: a name in one of them is not known there.
@@ -44,6 +48,9 @@ def hints_of(cls: type) -> dict[str, Any]:
         try:
             found[field.name] = _evaluated(field.type, names)
         except Exception as error:  # it may be any expression
+            if otherwise is not None:
+                found[field.name] = otherwise
+                continue
             raise Unsupported(
                 f"{cls.__qualname__}.{field.name}: its type {field.type!r} cannot be read: {error}"
             ) from error

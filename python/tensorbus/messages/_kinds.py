@@ -72,6 +72,30 @@ class AnyKind(Kind):
         self.exact = _Everything()
 
 
+class Usual(Kind):
+    """A type that most values of a field have. Others are sent as they are, if they can travel."""
+
+    def __init__(self, kind: Kind) -> None:
+        super().__init__(kind.text)
+        self.exact = kind.exact
+        self._kind = kind
+
+    def spell(self, name_of: NameOf) -> str:
+        return self._kind.spell(name_of)
+
+    def lower(self, value: Any) -> Any:
+        try:
+            return self._kind.lower(value)
+        except Mismatch:
+            return value
+
+    def restore(self, value: Any, library: Library | None) -> Any:
+        try:
+            return self._kind.restore(value, library)
+        except Mismatch:
+            return value
+
+
 class Scalar(Kind):
     """A built-in class, and what is exactly one of its values.
 

@@ -55,6 +55,8 @@ class Message:
 
     _message_name: ClassVar[str]
     _message_names: ClassVar[dict[str, Any]]
+    # False in a base class: annotations say what is usual. Any value that can travel is accepted.
+    _message_checked: ClassVar[bool] = True
 
     def __init_subclass__(cls, *, name: str | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -71,6 +71,15 @@ def unpack(data: bytes, cls: type[Any] | None) -> tuple[Any, Header]:
     return plan.received(_decoded(plan, fields, tensors)), header
 
 
+def fingerprint_in(data: bytes) -> int:
+    """Of the type in these bytes; 0 if they cannot be a message."""
+    with memoryview(data) as view:
+        if len(view) < _HEAD.size:
+            return 0
+        fingerprint: int = _HEAD.unpack_from(view)[2]
+        return fingerprint
+
+
 def _parts_of(view: memoryview) -> tuple[Header, _Table, memoryview]:
     if len(view) < _HEAD.size:
         raise ProtocolError(f"a message of {len(view)} bytes: its head alone has {_HEAD.size}")

@@ -14,7 +14,7 @@ from tensorbus._codec.typed import LoweredMessage
 from tensorbus._tensors.library import Library
 from tensorbus.messages._annotations import hints_of, kind_of
 from tensorbus.messages._definition import Line, definition_text, fingerprint_of
-from tensorbus.messages._kinds import Kind, NameOf
+from tensorbus.messages._kinds import AnyKind, Kind, NameOf, Usual
 from tensorbus.messages._mismatch import Mismatch, class_name, refused
 
 
@@ -39,7 +39,8 @@ class Plan:
         check_is_dataclass(cls)
         self.cls = cls
         self.name: str = cls._message_name
-        hints = hints_of(cls)
+        self._is_checked: bool = cls._message_checked
+        hints = hints_of(cls, otherwise=None if self._is_checked else Any)
         self._nested: list[type] = []
         self.fields: list[Field] = [self._field(field, hints[field.name]) for field in fields(cls)]
         self._names = [field.name for field in self.fields]
@@ -50,13 +51,19 @@ class Plan:
         self._checked = [(field.name, field.kind.exact, field.kind) for field in self.fields]
 
     def _field(self, field: dataclasses.Field[Any], hint: Any) -> Field:
-        try:
-            kind = kind_of(hint, self._nested_kind)
-        except Unsupported as error:
-            raise Unsupported(f"{self.name}.{field.name}: {error}") from None
+        kind = self._kind_of(field.name, hint)
         # One that __init__ does not take is its class's own business.
         has_default = not field.init or not (field.default is field.default_factory is MISSING)
         return Field(field.name, kind, has_default, field.init)
+
+    def _kind_of(self, name: str, hint: Any) -> Kind:
+        try:
+            kind = kind_of(hint, self._nested_kind)
+        except Unsupported as error:
+            if self._is_checked:
+                raise Unsupported(f"{self.name}.{name}: {error}") from None
+            return AnyKind()
+        return kind if self._is_checked else Usual(kind)
 
     def _nested_kind(self, cls: type) -> Kind | None:
         if not is_message_class(cls):

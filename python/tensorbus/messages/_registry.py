@@ -50,7 +50,12 @@ _by_name: _Newest[str] = _Newest()
 
 
 def add(cls: type[Any]) -> None:
-    """Makes a message class known, for as long as somebody else holds it."""
+    """Makes a message class known, for as long as somebody else holds it.
+
+    One that has the name of a standard message does not take its place.
+    """
+    if cls._message_name in _standard:
+        return
     with _lock:
         _new.append(ref(cls))
         _by_name.add(cls._message_name, cls)

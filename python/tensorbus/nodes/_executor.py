@@ -96,6 +96,7 @@ class RateExecutor(AsyncExecutor):
         rate_hz: calls a second.
         callback: without arguments.
         skip: leave out what comes too late.
+        at_once: the first call comes at the beginning of `run`.
         on_error: is handed each exception; by default it is logged. The calls go on.
 
     Raises:
@@ -108,11 +109,13 @@ class RateExecutor(AsyncExecutor):
         callback: Callback,
         *,
         skip: bool = False,
+        at_once: bool = False,
         on_error: OnException | None = None,
     ) -> None:
         super().__init__(callback, on_error=on_error)
         self._period = period_of(rate_hz)
         self._skip = skip
+        self._at_once = at_once
         self._grid: Grid | None = None
 
     @property
@@ -122,7 +125,7 @@ class RateExecutor(AsyncExecutor):
 
     async def run(self) -> None:
         """Until `stop`, or until the task is cancelled."""
-        grid = self._grid = Grid(self._period, skip=self._skip)
+        grid = self._grid = Grid(self._period, skip=self._skip, at_once=self._at_once)
         while not self._stopped:
             await self._until(grid)
             if self._stopped:
@@ -150,6 +153,7 @@ class SyncRateExecutor:
         rate_hz: calls a second.
         callback: without arguments.
         skip: leave out what comes too late.
+        at_once: the first call comes at the beginning of `run`.
         on_error: is handed each exception; by default it is logged. The calls go on.
         stop_event: what ends it, beside `stop`.
 
@@ -172,6 +176,7 @@ class SyncRateExecutor:
         callback: Callback,
         *,
         skip: bool = False,
+        at_once: bool = False,
         on_error: OnException | None = None,
         stop_event: threading.Event | None = None,
     ) -> None:
@@ -179,6 +184,7 @@ class SyncRateExecutor:
         self._on_error = on_error or _logged(callback)
         self._period = period_of(rate_hz)
         self._skip = skip
+        self._at_once = at_once
         self._stop = stop_event or threading.Event()
         self._grid: Grid | None = None
         self.ticks: int = 0  # how often it was called
@@ -191,7 +197,7 @@ class SyncRateExecutor:
     def run(self, timeout: float | None = None) -> None:
         """Until `stop`, or for `timeout` seconds."""
         end = math.inf if timeout is None else time.monotonic() + timeout
-        grid = self._grid = Grid(self._period, skip=self._skip)
+        grid = self._grid = Grid(self._period, skip=self._skip, at_once=self._at_once)
         while grid.due <= end:
             if self._stop.wait(max(grid.left(), 0)):
                 return

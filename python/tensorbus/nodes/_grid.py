@@ -11,6 +11,7 @@ class Grid:
     Args:
         period: seconds between two ticks.
         skip: a tick that was due before the last one ended is left out; otherwise it comes late.
+        at_once: the first tick is due at the start, and not one period later.
 
     >>> grid = Grid(1.0, start=100.0)
     >>> grid.due
@@ -24,13 +25,22 @@ class Grid:
     True
     >>> grid.due, grid.overruns
     (105.0, 3)
+    >>> Grid(1.0, at_once=True, start=100.0).due
+    100.0
     """
 
-    def __init__(self, period: float, *, skip: bool = False, start: float | None = None) -> None:
+    def __init__(
+        self,
+        period: float,
+        *,
+        skip: bool = False,
+        at_once: bool = False,
+        start: float | None = None,
+    ) -> None:
         self._period = period
         self._skip = skip
         self._start = time.monotonic() if start is None else start
-        self._number = 1
+        self._number = 0 if at_once else 1
         self.overruns = 0  # ticks that were due before the one before them had ended
 
     @property

@@ -42,6 +42,12 @@ class Work(Protocol):
         """Ends it. From any thread; a second call does nothing."""
 
 
+class Belonging(Protocol):
+    """What ends with a node."""
+
+    def close(self) -> None: ...
+
+
 class Lifecycle:
     """Starts work when the node runs, each piece in its own task or thread, and ends it.
 
@@ -65,6 +71,7 @@ class Lifecycle:
         self.stopped: threading.Event = threading.Event()
         self.failures: Failures = Failures(node, on_error, self.stop)
         self.threads: Threads = Threads(node, lambda error, name: self.failures.report(error, name))
+        self.belongings: list[Belonging] = []  # are closed when all work has ended
         self._node = node
         self._work: dict[Work, Place | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -87,6 +94,11 @@ class Lifecycle:
     def check_open(self) -> None:
         if self.closed:
             raise Closed(f"node {self._node!r} is closed")
+
+    @property
+    def has_work(self) -> bool:
+        """Is there anything to run?"""
+        return bool(self._work) or self.threads.were_started
 
     @property
     def in_loop(self) -> bool:
@@ -227,6 +239,8 @@ class Lifecycle:
         if not self.closed:
             self.closed = True
             self._afterwards()
+            for belonging in self.belongings:
+                belonging.close()
 
     def _close_work(self) -> None:
         for work in self._work:
@@ -242,6 +256,11 @@ class HasLifecycle:
     def __init__(self, name: str, lifecycle: Lifecycle) -> None:
         self.__name = name
         self.__lifecycle = lifecycle
+
+    @staticmethod
+    def _lifecycle_of(node: HasLifecycle) -> Lifecycle:
+        """For packages that build on nodes."""
+        return node.__lifecycle
 
     @property
     def name(self) -> str:

@@ -13,7 +13,6 @@ from tensorbus import _core
 from tensorbus._aio.callbacks import Callback, Mode, called, checked_callback, checked_mode
 from tensorbus._aio.failures import OnError
 from tensorbus._base.arguments import topic_name, whole_number
-from tensorbus._base.closing import Closing
 from tensorbus._base.errors import InvalidArgument, Timeout
 from tensorbus._base.participant import participant
 from tensorbus._base.public import public, renamed
@@ -95,7 +94,6 @@ class Node(HasLifecycle):
         self.__parameters: dict[str, Parameter] = {}
         self.__publishers: dict[str, Publisher] = {}
         self.__subscriptions: list[Subscription] = []
-        self.__closing: list[Closing] = []
         self.__lifecycle = Lifecycle(name, on_error, self.__check_parameters, self.__close_all)
         super().__init__(name, self.__lifecycle)
         self.__unchecked = finalize(self, tell_undeclared, name, self.__given, self.__parameters)
@@ -226,6 +224,7 @@ class Node(HasLifecycle):
         callback: Callback,
         *,
         skip: bool = False,
+        at_once: bool = False,
         mode: Mode = "async",
         cpu_affinity: int | Iterable[int] | None = None,
         sched_priority: int | None = None,
@@ -236,6 +235,7 @@ class Node(HasLifecycle):
         ended comes late, or is left out with `skip=True`; `timer.overruns` counts both.
 
         Args:
+            at_once: the first tick comes when the node starts to run.
             mode, cpu_affinity, sched_priority: see `create_subscriber`.
 
         Raises:
@@ -246,7 +246,14 @@ class Node(HasLifecycle):
         self.__lifecycle.check_open()
         callback = checked_callback(callback, checked_mode(mode), ())
         place = _place(mode, cpu_affinity, sched_priority)
-        timer = Timer(period, callback, skip=skip, mode=mode, failures=self.__lifecycle.failures)
+        timer = Timer(
+            period,
+            callback,
+            skip=skip,
+            at_once=at_once,
+            mode=mode,
+            failures=self.__lifecycle.failures,
+        )
         self.__lifecycle.add(timer, place)
         return timer
 
@@ -292,7 +299,7 @@ class Node(HasLifecycle):
             domain=self.__domain,
             failures=self.__lifecycle.failures,
         )
-        self.__closing.append(service)
+        self.__lifecycle.belongings.append(service)
         self.__lifecycle.add(service, place)
         return service
 
@@ -324,7 +331,7 @@ class Node(HasLifecycle):
             library=library,
             domain=self.__domain if domain is None else domain,
         )
-        self.__closing.append(client)
+        self.__lifecycle.belongings.append(client)
         return client
 
     def spawn_thread(
@@ -363,7 +370,7 @@ class Node(HasLifecycle):
         check_all_declared(self.__name, self.__given, self.__parameters)
 
     def __close_all(self) -> None:
-        for closing in (*self.__subscriptions, *self.__publishers.values(), *self.__closing):
+        for closing in (*self.__subscriptions, *self.__publishers.values()):
             closing.close()
         self.__listed = None
 

@@ -186,7 +186,7 @@ class Subscription(Closing, Generic[T]):
         """Tells what keeps samples from coming, once for each kind; seconds until the next look."""
         if isinstance(error, Timeout):
             self._topic_timeout, waited = None, self._topic_timeout
-            if not self.is_connected:
+            if waited is not None and not self.is_connected:
                 silence = Timeout(f"nobody has published on {self.topic!r} in {waited} s")
                 self._failures.report(silence, self.label)
             return 0

@@ -97,6 +97,7 @@ class Threads:
     def __init__(self, node: str, failed: Callable[[BaseException, str], None]) -> None:
         self._node = node
         self._failed = failed
+        self.were_started: bool = False
         self._threads: list[threading.Thread] = []
 
     def start(
@@ -114,6 +115,7 @@ class Threads:
         thread = threading.Thread(target=run, name=f"{self._node}: {name}", daemon=True)
         self._threads = [each for each in self._threads if each.is_alive()]
         self._threads.append(thread)
+        self.were_started = True
         thread.start()
         return thread
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tensorbus._aio.callbacks import Callback, Mode, called
@@ -18,7 +20,14 @@ class Timer:
     parallel = 1
 
     def __init__(
-        self, period: float, callback: Callback, *, skip: bool, mode: Mode, failures: Failures
+        self,
+        period: float,
+        callback: Callback,
+        *,
+        skip: bool,
+        at_once: bool,
+        mode: Mode,
+        failures: Failures,
     ) -> None:
         self.period: float = positive("period", period)
         self.mode = mode
@@ -27,9 +36,10 @@ class Timer:
         self._callback = callback
         self._stop = threading.Event()  # the node's, when that runs
         kind = RateExecutor if mode == "async" else SyncRateExecutor
-        self._executor: RateExecutor | SyncRateExecutor = kind(
-            1 / period, self._call, skip=skip, on_error=self._failed
+        self._new_executor: Callable[[], RateExecutor | SyncRateExecutor] = partial(
+            kind, 1 / period, self._call, skip=skip, at_once=at_once, on_error=self._failed
         )
+        self._executor = self._new_executor()
 
     @property
     def ticks(self) -> int:

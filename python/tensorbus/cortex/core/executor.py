@@ -1,5 +1,173 @@
 """Calling something again and again."""
 
-from tensorbus.nodes import AsyncExecutor, RateExecutor, SyncRateExecutor
+from __future__ import annotations
 
-__all__ = ["AsyncExecutor", "RateExecutor", "SyncRateExecutor"]
+import asyncio
+import threading
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial, update_wrapper
+from typing import Any
+
+from tensorbus._aio.callbacks import Callback, checked_callback
+from tensorbus.nodes import AsyncExecutor as OurAsyncExecutor
+from tensorbus.nodes import RateExecutor as OurRateExecutor
+from tensorbus.nodes import SyncRateExecutor as OurSyncRateExecutor
+
+__all__ = ["AsyncExecutor", "BaseAsyncExecutor", "RateExecutor", "SyncRateExecutor"]
+
+
+class BaseAsyncExecutor(ABC):
+    """Calls `func` in an event loop until `stop`; may run again after that.
+
+    A subclass defines `_run_impl`, which goes on while `running`.
+
+    Args:
+        func: `async def` or plain. What it raises is logged, and the calls go on.
+    """
+
+    def __init__(self, func: Callback) -> None:
+        self.func = func
+        self._running = False
+
+    @property
+    def running(self) -> bool:
+        """Between `start`, or `run`, and `stop`?"""
+        return self._running
+
+    def start(self) -> None:
+        """Says that it runs; `run` does so by itself."""
+        self._running = True
+
+    def stop(self) -> None:
+        """Ends `run` after the call that is under way. In the loop's thread."""
+        self._running = False
+
+    async def run(self, *args: Any, **kwargs: Any) -> None:
+        """Calls `func(*args, **kwargs)` until `stop`, or until the task is cancelled.
+
+        A cancelled one returns, as Cortex's does.
+        """
+        self.start()
+        try:
+            await self._run_impl(*args, **kwargs)
+        except asyncio.CancelledError:
+            pass
+        finally:
+            self.stop()
+
+    @abstractmethod
+    async def _run_impl(self, *args: Any, **kwargs: Any) -> None:
+        """The calls."""
+
+
+class AsyncExecutor(BaseAsyncExecutor):
+    """Calls `func` as fast as it goes.
+
+    >>> calls = []
+    >>> async def work(item):
+    ...     calls.append(item)
+    ...     if len(calls) == 3:
+    ...         executor.stop()
+    >>> executor = AsyncExecutor(work)
+    >>> asyncio.run(executor.run("item"))
+    >>> calls
+    ['item', 'item', 'item']
+    """
+
+    def __init__(self, func: Callback) -> None:
+        super().__init__(func)
+        self._ours: OurAsyncExecutor | None = None  # of this run
+
+    def stop(self) -> None:
+        """Ends `run` after the call that is under way. In the loop's thread."""
+        super().stop()
+        if self._ours is not None:
+            self._ours.stop()
+
+    async def _run_impl(self, *args: Any, **kwargs: Any) -> None:
+        self._ours = self._made(_with_arguments(self.func, args, kwargs))
+        await self._ours.run()
+
+    def _made(self, call: Callback) -> OurAsyncExecutor:
+        return OurAsyncExecutor(call)
+
+
+class RateExecutor(AsyncExecutor):
+    """Calls `func` at once, and then `rate_hz` times a second, on a fixed grid.
+
+    A call that was due before the last had ended comes late; none is left out.
+
+    Args:
+        func: `async def` or plain.
+        rate_hz: calls a second.
+    """
+
+    def __init__(self, func: Callback, rate_hz: float) -> None:
+        func, rate_hz = _in_order(func, rate_hz)
+        super().__init__(func)
+        self.interval: float = 1 / rate_hz
+
+    def _made(self, call: Callback) -> OurAsyncExecutor:
+        return OurRateExecutor(1 / self.interval, call, at_once=True)
+
+
+class SyncRateExecutor:
+    """The same without an event loop: `run` blocks its thread, and needs a plain function.
+
+    >>> calls = []
+    >>> def work(item):
+    ...     calls.append(item)
+    ...     executor.stop()
+    >>> executor = SyncRateExecutor(work, rate_hz=1000)
+    >>> for item in (1, 2):
+    ...     executor.run(item)
+    >>> calls, executor.running
+    ([1, 2], False)
+    """
+
+    def __init__(self, func: Callback, rate_hz: float) -> None:
+        func, rate_hz = _in_order(func, rate_hz)
+        self.func = checked_callback(func, "sync")
+        self.interval: float = 1 / rate_hz
+        self._stop = threading.Event()  # of this run, or of the next
+        self._running = False
+
+    @property
+    def running(self) -> bool:
+        """Between `start`, or `run`, and `stop`?"""
+        return self._running
+
+    def start(self) -> None:
+        """Says that it runs; `run` does so by itself."""
+        self._stop = threading.Event()
+        self._running = True
+
+    def stop(self) -> None:
+        """Ends `run` after the call that is under way. From any thread."""
+        self._running = False
+        self._stop.set()
+
+    def run(self, *args: Any, **kwargs: Any) -> None:
+        """Calls `func(*args, **kwargs)` until `stop`."""
+        self.start()
+        call = _with_arguments(self.func, args, kwargs)
+        try:
+            OurSyncRateExecutor(1 / self.interval, call, at_once=True, stop_event=self._stop).run()
+        finally:
+            self.stop()
+
+
+def _with_arguments(func: Callback, args: Any, kwargs: Any) -> Callback:
+    """The call, under the function's name in the log."""
+    return update_wrapper(partial(func, *args, **kwargs), func)
+
+
+def _in_order(func: Any, rate_hz: Any) -> tuple[Callable[..., Any], float]:
+    """Until 1.0 also in the order of `tensorbus.RateExecutor`, which this once was."""
+    if callable(rate_hz) and not callable(func):
+        message = "RateExecutor(rate_hz, func) is deprecated: write RateExecutor(func, rate_hz)"
+        warnings.warn(message, DeprecationWarning, stacklevel=3)
+        return rate_hz, func
+    return func, rate_hz

@@ -2,28 +2,67 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from tensorbus._aio.callbacks import Callback, Mode, called, checked_mode, is_coroutine_function
+from tensorbus._aio.callbacks import (
+    Callback,
+    Mode,
+    called,
+    checked_callback,
+    checked_mode,
+    is_coroutine_function,
+)
+from tensorbus._aio.failures import Failures
 from tensorbus.cortex.core.publisher import Publisher
 from tensorbus.cortex.core.subscriber import Subscriber
+from tensorbus.cortex.core.subscriber_base import log
+from tensorbus.cortex.core.sync_subscriber import ThreadedSubscriber, Worker
+from tensorbus.cortex.discovery.protocol import DEFAULT_DISCOVERY_ADDRESS
 from tensorbus.messages import Message
 from tensorbus.nodes import Node as Ours
 from tensorbus.nodes import Timer
+from tensorbus.nodes._run import EndedBySigterm
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from tensorbus._topics.options import PublisherOptions, SubscriberOptions
 
 
 class Node(Ours):
-    """A `tensorbus.Node` whose publishers and subscribers have Cortex's names and defaults.
+    """A `tensorbus.Node` with Cortex's names and defaults, which runs and ends as Cortex's does.
 
     Args:
         name: the node's.
         discovery_address: ignored; there is no daemon.
     """
 
-    def __init__(self, name: str, discovery_address: object = None) -> None:
+    def __init__(self, name: str, discovery_address: str = DEFAULT_DISCOVERY_ADDRESS) -> None:
         super().__init__(name)
+        self.discovery_address = discovery_address
+        self.__lifecycle = self._lifecycle_of(self)
         self.__sends: dict[str, Publisher] = {}
-        self.__receives: dict[str, Subscriber] = {}
+        self.__receives: dict[str, Subscriber | ThreadedSubscriber] = {}
+        self.__threads: list[ThreadedSubscriber | SyncTimer] = []
+        self.__runs = False
+
+    @property
+    def publishers(self) -> list[str]:
+        """The topics that it publishes; none when it is closed."""
+        return [] if self.__lifecycle.closed else list(self.__sends)
+
+    @property
+    def subscribers(self) -> list[str]:
+        """The topics that it subscribes to, each once; none when it is closed."""
+        return [] if self.__lifecycle.closed else list(self.__receives)
+
+    @property
+    def is_running(self) -> bool:
+        """Is it in `run` or `spin`?"""
+        return self.__runs and not self.stop_event.is_set()
 
     def create_publisher(  # type: ignore[override]  # these are Cortex's words
         self,
@@ -31,16 +70,21 @@ class Node(Ours):
         message_type: type[Message],
         queue_size: int = 10,
         mode: Mode = "async",
+        **options: Unpack[PublisherOptions],
     ) -> Publisher:
         """A publisher; of a topic that has one, that one, with a warning.
 
         Args:
             mode: makes no difference.
+            options: see `tensorbus.Publisher`.
         """
         checked_mode(mode)
-        ours = super().create_publisher(topic_name, message_type, depth=queue_size)
+        ours = super().create_publisher(topic_name, message_type, depth=queue_size, **options)
         if topic_name not in self.__sends:
-            self.__sends[topic_name] = Publisher.over(ours, message_type)
+            domain = options.get("domain")
+            publisher = Publisher.over(ours, message_type, self.name, queue_size, domain)
+            publisher.discovery_address = self.discovery_address
+            self.__sends[topic_name] = publisher
         return self.__sends[topic_name]
 
     def create_subscriber(  # type: ignore[override]
@@ -55,49 +99,207 @@ class Node(Ours):
         strict_fingerprint: bool | None = None,
         cpu_affinity: int | Iterable[int] | None = None,
         sched_priority: int | None = None,
-    ) -> Subscriber:
+        **options: Unpack[SubscriberOptions],
+    ) -> Subscriber | ThreadedSubscriber:
         """A subscriber; a topic may have several.
 
         Args:
             wait_for_topic: that nobody publishes in `topic_timeout` seconds is logged. It connects
                 whenever somebody does, in either case.
-            strict_fingerprint: publishers of another type end `run`, or `spin`, with
-                `MessageFingerprintError`; by default in mode "sync". Otherwise they are logged.
+            topic_timeout: with mode "sync", seconds to wait here for a publisher.
+            strict_fingerprint: publishers of another type raise `MessageFingerprintError`, here or
+                later from `run`, or `spin`; by default in mode "sync". Otherwise they are logged.
                 Nothing of theirs is delivered in either case.
-            callback, queue_size, mode, cpu_affinity, sched_priority: see
-                `tensorbus.Node.create_subscriber`.
+            cpu_affinity, sched_priority: for the thread of mode "sync"; that it cannot have them is
+                logged.
+            options: see `tensorbus.Subscriber`.
+
+        Raises:
+            ValueError: another mode; no callback in mode "sync".
+            TypeError: a coroutine function in mode "sync", or a callback of other arguments.
+            TimeoutError: nobody has published the topic in time, with mode "sync".
+            MessageFingerprintError: see `strict_fingerprint`.
         """
-        subscription = super().create_subscriber(
-            topic_name,
-            message_type,
-            callback,
-            queue_size=queue_size,
-            mode=mode,
-            topic_timeout=topic_timeout if wait_for_topic else None,
-            strict=mode == "sync" if strict_fingerprint is None else strict_fingerprint,
-            cpu_affinity=cpu_affinity,
-            sched_priority=sched_priority,
-        )
-        subscriber = Subscriber.over(subscription, message_type, None)
+        self.__lifecycle.check_open()
+        failures = self.__lifecycle.failures
+        subscriber: Subscriber | ThreadedSubscriber
+        if checked_mode(mode) == "sync":
+            subscriber = ThreadedSubscriber(
+                topic_name,
+                message_type,
+                checked_callback(callback, "sync"),
+                self.name,
+                self.discovery_address,
+                queue_size,
+                wait_for_topic,
+                topic_timeout,
+                cpu_affinity,
+                sched_priority,
+                _failures=failures,
+                _strict=strict_fingerprint is not False,
+                **options,
+            )
+            self.__add_thread(subscriber)
+        else:
+            subscriber = Subscriber(
+                topic_name,
+                message_type,
+                callback,
+                self.name,
+                self.discovery_address,
+                queue_size,
+                wait_for_topic,
+                topic_timeout,
+                None,
+                bool(strict_fingerprint),
+                _failures=failures,
+                **options,
+            )
+            if callback is not None:
+                self.__lifecycle.add(subscriber.subscription)
+        self.__lifecycle.belongings.append(subscriber)
         self.__receives.setdefault(topic_name, subscriber)
         return subscriber
 
     def create_timer(  # type: ignore[override]
         self, period: float, callback: Callback, mode: Mode = "async"
     ) -> Timer:
-        """Calls back every `period` seconds; see `tensorbus.Node.create_timer`.
+        """Calls back at once when the node runs, and then every `period` seconds.
 
         Raises:
             TypeError: a plain function in mode "async", a coroutine function in mode "sync".
         """
-        if checked_mode(mode) == "async" and not is_coroutine_function(callback):
-            raise TypeError(f"{called(callback)} is no coroutine function: use mode='sync'")
-        return super().create_timer(period, callback, mode=mode)
+        if checked_mode(mode) == "async":
+            if not is_coroutine_function(callback):
+                raise TypeError(f"{called(callback)} is no coroutine function: use mode='sync'")
+            return super().create_timer(period, callback, at_once=True)
+        self.__lifecycle.check_open()
+        timer = SyncTimer(
+            self.name, period, checked_callback(callback, "sync", ()), self.__lifecycle.failures
+        )
+        self.__add_thread(timer)
+        self.__lifecycle.belongings.append(timer)
+        return timer
 
-    def get_publisher(self, topic: str) -> Publisher | None:  # type: ignore[override]
+    def get_publisher(self, topic_name: str) -> Publisher | None:  # type: ignore[override]
         """The publisher of a topic, if there is one."""
-        return self.__sends.get(topic)
+        return None if self.__lifecycle.closed else self.__sends.get(topic_name)
 
-    def get_subscriber(self, topic: str) -> Subscriber | None:  # type: ignore[override]
+    def get_subscriber(  # type: ignore[override]
+        self, topic_name: str
+    ) -> Subscriber | ThreadedSubscriber | None:
         """The first subscriber of a topic, if there is one."""
-        return self.__receives.get(topic)
+        return None if self.__lifecycle.closed else self.__receives.get(topic_name)
+
+    async def run(self) -> None:
+        """Calls the callbacks until `stop`, or until the task is cancelled, and returns then.
+
+        A node without subscribers with callbacks, timers and threads returns at once.
+
+        Raises:
+            MessageFingerprintError: see `create_subscriber`.
+            RuntimeError: it runs already.
+            Closed: the node is closed.
+        """
+        self.__lifecycle.check_open()
+        if not self.__threads and not self.__lifecycle.has_work:
+            return
+        if self.__lifecycle.in_loop:
+            raise RuntimeError(f"node {self.name!r} runs already")
+        self.__start_threads()
+        try:
+            await self.__lifecycle.run()
+        except asyncio.CancelledError:
+            log.info("node %r was cancelled", self.name)
+        finally:
+            self.__ask_threads_to_stop()
+            if any(thread.running for thread in self.__threads):
+                await asyncio.get_running_loop().run_in_executor(None, self.__end_threads)
+
+    def spin(self, timeout: float | None = None) -> bool:
+        """Runs a node without an event loop until `stop`; False after `timeout` seconds.
+
+        Afterwards nothing is called any more. It may spin again. SIGTERM raises `SystemExit(143)`
+        here, as Ctrl-C raises `KeyboardInterrupt`.
+
+        Raises:
+            RuntimeError: something in it needs an event loop.
+            MessageFingerprintError: see `create_subscriber`.
+            Closed: the node is closed.
+        """
+        self.__lifecycle.check_open()
+        self.__lifecycle.check_all_sync("spin()")
+        self.__start_threads()
+        try:
+            with EndedBySigterm():
+                return self.__lifecycle.spin(timeout)
+        finally:
+            self.__ask_threads_to_stop()
+            self.__end_threads()
+
+    def stop(self) -> None:
+        """Ends `run` and `spin`, for good. From any thread or callback."""
+        super().stop()
+        self.__ask_threads_to_stop()
+
+    def __add_thread(self, thread: ThreadedSubscriber | SyncTimer) -> None:
+        self.__threads.append(thread)
+        if self.is_running:
+            thread.start()
+
+    def __start_threads(self) -> None:
+        self.__runs = True
+        for thread in self.__threads:
+            thread.start()
+
+    def __ask_threads_to_stop(self) -> None:
+        self.__runs = False
+        for thread in self.__threads:
+            thread.ask_to_stop()
+
+    def __end_threads(self) -> None:
+        for thread in self.__threads:
+            thread.stop()
+
+
+class SyncTimer(Timer):
+    """A timer with a thread of its own, which may be started again. Made by `Node.create_timer`."""
+
+    def __init__(self, node: str, period: float, callback: Callback, failures: Failures) -> None:
+        super().__init__(period, callback, skip=False, at_once=True, mode="sync", failures=failures)
+        self._is_cancelled = False
+        self._worker = Worker(f"{node}: {self.label}", self._work)
+
+    def start(self) -> None:
+        """Ticks from now on; does nothing while it does, and after `cancel`."""
+        if not self._is_cancelled and not self.running:
+            self._executor = self._new_executor()
+            self._worker.start()
+
+    def ask_to_stop(self) -> None:
+        """Ends the ticks, without waiting for that."""
+        self._executor.stop()
+        self._worker.ask_to_stop()
+
+    def stop(self) -> None:
+        """Ends the ticks, and waits for that."""
+        self.ask_to_stop()
+        self._worker.stop()
+
+    @property
+    def running(self) -> bool:
+        """Is there a thread?"""
+        return self._worker.running
+
+    def cancel(self) -> None:
+        """No more ticks. From any thread."""
+        self._is_cancelled = True
+        self._executor.stop()
+
+    def close(self) -> None:
+        """No more ticks, and the thread has ended."""
+        self.cancel()
+        self._worker.stop()
+
+    def _work(self, stop: threading.Event) -> None:
+        self.work_sync(stop)

@@ -1,20 +1,23 @@
-"""Cortex's subscriber."""
+"""Cortex's subscriber for event loops."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from tensorbus._aio.callbacks import Callback, checked_callback
 from tensorbus._aio.failures import Failures
-from tensorbus._base.closing import Closing
 from tensorbus._base.errors import Closed, Timeout
 from tensorbus._base.public import renamed
-from tensorbus._base.stats import SubscriberStats
-from tensorbus._topics.listing import TopicInfo, list_topics
-from tensorbus._topics.sample import Header
-from tensorbus._topics.subscriber import Subscriber as Ours
+from tensorbus.cortex.core.subscriber_base import (
+    MessageFingerprintError,
+    SubscriberBase,
+    log,
+)
+from tensorbus.cortex.discovery.protocol import DEFAULT_DISCOVERY_ADDRESS
+from tensorbus.cortex.messages.base import MessageHeader
+from tensorbus.cortex.utils.tracing import traced
 from tensorbus.messages import Message
 from tensorbus.nodes import Subscription
 
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from tensorbus._topics.options import SubscriberOptions
 
 
-class Subscriber(Closing):
+class Subscriber(SubscriberBase):
     """Receives messages of one type, from publishers that may come later.
 
     Args:
@@ -37,11 +40,14 @@ class Subscriber(Closing):
         wait_for_topic: that nobody publishes in `topic_timeout` seconds is logged. It connects
             whenever somebody does, in either case.
         topic_timeout: see `wait_for_topic`.
-        strict_fingerprint: publishers of another type raise `MessageFingerprintError` from `run`;
-            otherwise they are logged. Nothing of theirs is delivered in either case.
-    """
+        context: ignored.
+        strict_fingerprint: publishers of another type raise `MessageFingerprintError`, here or from
+            `run`; otherwise they are logged. Nothing of theirs is delivered in either case.
+        options: see `tensorbus.Subscriber`.
 
-    _in_a_child = "open the topic in the child"
+    Raises:
+        MessageFingerprintError: see `strict_fingerprint`.
+    """
 
     @renamed(as_="library")
     def __init__(
@@ -50,75 +56,83 @@ class Subscriber(Closing):
         message_type: type[Message],
         callback: Callback | None = None,
         node_name: str = "anonymous",
-        discovery_address: object = None,
+        discovery_address: str = DEFAULT_DISCOVERY_ADDRESS,
         queue_size: int = 10,
         wait_for_topic: bool = True,
         topic_timeout: float = 600.0,
+        context: object = None,
         strict_fingerprint: bool = False,
+        *,
+        _failures: Failures | None = None,  # of the node that runs it
         **options: Unpack[SubscriberOptions],
     ) -> None:
-        failures = Failures(node_name, "log", self.stop)
-        self._take(
-            Subscription(
-                Ours(topic_name, message_type, depth=queue_size, **options),
-                None if callback is None else checked_callback(callback, "async"),
-                mode="async",
-                failures=failures,
-                topic_timeout=topic_timeout if wait_for_topic else None,
-                strict=strict_fingerprint,
-            ),
+        super().__init__(
+            topic_name,
             message_type,
-            options.get("domain"),
-            failures,
+            node_name,
+            discovery_address,
+            topic_timeout,
+            wait_for_topic,
+            strict_fingerprint,
+        )
+        if callback is not None:
+            callback = checked_callback(callback, "async", ("message", "header"))
+            callback = traced("async.callback", callback)
+        self._failures = Failures(node_name, "log", self.stop) if _failures is None else _failures
+        self._has_node = _failures is not None
+        self._task: asyncio.Task[None] | None = None
+        self._was_connected = False
+        self.subscription: Subscription = Subscription(
+            self._opened(queue_size, **options),
+            callback,
+            mode="async",
+            failures=self._failures,
+            topic_timeout=topic_timeout if wait_for_topic else None,
+            strict=strict_fingerprint,
         )
 
-    @classmethod
-    def over(
-        cls, subscription: Subscription, message_type: type[Message], domain: str | None
-    ) -> Subscriber:
-        """The same subscriber, by Cortex's names; its node runs it."""
-        subscriber = cls.__new__(cls)
-        subscriber._take(subscription, message_type, domain)
-        return subscriber
-
-    def _take(
-        self,
-        subscription: Subscription,
-        message_type: type[Message],
-        domain: str | None,
-        failures: Failures | None = None,  # None: its node tells them
-    ) -> None:
-        self.subscription = subscription  # with all that Cortex's has not
-        self.topic_name: str = subscription.topic
-        self.message_type = message_type
-        self._domain = domain
-        self._task: asyncio.Task[None] | None = None
-        self._failures = failures
-
-    async def receive(self) -> tuple[Message, Header] | None:
-        """The next message and its header; None when the subscriber is closed.
+    async def receive(self) -> tuple[Message, MessageHeader] | None:
+        """The next message and its header; None when it is closed, or was never connected.
 
         Raises:
-            MessageFingerprintError: a publisher's messages are of another type; once for each.
+            MessageFingerprintError: see `strict_fingerprint`.
         """
-        try:
-            sample = await self.subscription.receive()
-        except (Closed, Timeout):
-            return None
-        return sample.data, sample.header
+        if not self._was_connected:
+            self._was_connected = self.is_connected
+        while True:
+            try:
+                # Who was never connected does not wait. What has come is there all the same.
+                wait = None if self._was_connected else 0
+                sample = await self.subscription.receive(wait)
+                break
+            except (Closed, Timeout):
+                return None
+            except MessageFingerprintError as error:
+                if self._is_strict:
+                    raise
+                log.warning("topic %r: %s", self.topic_name, error)
+        self._was_connected = True
+        return sample.data, cast(MessageHeader, sample.header)
 
     async def run(self) -> None:
         """Calls the callback with each message, until `stop` or `close`.
+
+        A cancelled one returns, as Cortex's does.
 
         Raises:
             MessageFingerprintError: see `strict_fingerprint`.
             RuntimeError: it is a node's, which calls the callback itself.
         """
-        if self._failures is None:
+        if self._has_node:
             raise RuntimeError(f"the subscriber of {self.topic_name!r} is run by its node")
+        if self.subscription.callback is None:
+            log.warning("the subscriber of %r has no callback to run", self.topic_name)
+            return
         self._task = asyncio.ensure_future(self.subscription.work(threading.Event()))
         try:
             await asyncio.wait([self._task])
+        except asyncio.CancelledError:
+            pass
         finally:
             self._task.cancel()
         self._failures.raise_first()
@@ -133,41 +147,9 @@ class Subscriber(Closing):
             self._task.cancel()
 
     @property
-    def is_connected(self) -> bool:
-        """Is there a publisher?"""
-        return self.subscription.is_connected
-
-    @property
-    def topic_info(self) -> TopicInfo | None:
-        """Who publishes the topic; None if nobody does."""
-        topics = list_topics(self._domain)
-        return next((topic for topic in topics if topic.name == self.topic_name), None)
-
-    @property
-    def stats(self) -> SubscriberStats:
-        """See `tensorbus.Subscriber.stats`."""
-        return self.subscription.stats
-
-    @property
-    def receive_count(self) -> int:
-        """Messages that were received."""
-        return self.subscription.receive_count
-
-    @property
-    def dropped_count(self) -> int:
-        """Messages that were lost because the queue was full: all of them."""
-        return self.subscription.dropped_count
-
-    @property
-    def last_receive_time(self) -> float | None:
-        """As time.time() has it."""
-        return self.subscription.last_receive_time
-
-    @property
     def running(self) -> bool:
         """Does something call the callback now?"""
         return self.subscription.running
 
-    def close(self) -> None:
-        """Ends it. A second call does nothing."""
-        self.subscription.close()
+
+AsyncSubscriber = Subscriber

@@ -1,1 +1,15 @@
-"""What programs are run with."""
+"""Cortex's tools: running a program, logging, fingerprints, values in bytes."""
+
+from tensorbus.cortex.utils.hashing import compute_fingerprint
+from tensorbus.cortex.utils.logging import get_logger, set_log_level
+from tensorbus.cortex.utils.loop import run
+from tensorbus.cortex.utils.serialization import deserialize, serialize
+
+__all__ = [
+    "compute_fingerprint",
+    "deserialize",
+    "get_logger",
+    "run",
+    "serialize",
+    "set_log_level",
+]

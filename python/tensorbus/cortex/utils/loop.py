@@ -1,5 +1,33 @@
 """Running a program's coroutine."""
 
-from tensorbus.nodes import run
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from tensorbus.nodes import run as run_ours
 
 __all__ = ["run"]
+
+T = TypeVar("T")
+
+
+def run(coro: Coroutine[Any, Any, T], *, debug: bool = False) -> T:
+    """See `tensorbus.run`. `Node.run` returns when it is cancelled, so Ctrl-C ends quietly there.
+
+    Args:
+        coro: the program.
+        debug: of the event loop.
+
+    >>> async def main():
+    ...     return 7
+    >>> run(main())
+    7
+    """
+    return run_ours(_debugged(coro) if debug else coro)
+
+
+async def _debugged(coro: Coroutine[Any, Any, T]) -> T:
+    asyncio.get_running_loop().set_debug(True)
+    return await coro

@@ -1,0 +1,124 @@
+"""A subscriber of the bus whose samples come as Cortex's programs expect them."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tensorbus._base.errors import Error, TypeMismatch
+from tensorbus._topics.sample import Sample
+from tensorbus._topics.subscriber import Subscriber
+from tensorbus.cortex.messages.base import MessageFingerprintError, MessageHeader
+from tensorbus.messages import Message
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from tensorbus._topics.options import SubscriberOptions
+
+# With queue_size=1: samples that may wait for a callback that keeps up, and for how long.
+_WAITING = 64
+_FRESH_NS = 50_000_000
+
+_MAX_HELD = 256
+
+
+@dataclass
+class SubscriberStats:
+    """What a subscriber has received."""
+
+    received: int = 0
+    dropped_estimated: int = 0  # gaps in the publishers' sequence numbers
+    last_recv_perf_ns: int | None = None
+    last_sequence_by_publisher: dict[Any, int] = field(default_factory=dict)
+
+    def count(self, header: MessageHeader) -> None:
+        """Counts a message, and what was lost before it."""
+        self.received += 1
+        self.last_recv_perf_ns = time.perf_counter_ns()
+        last = self.last_sequence_by_publisher.get(header.publisher)
+        self.last_sequence_by_publisher[header.publisher] = header.sequence
+        if last is not None and header.sequence > last + 1:
+            self.dropped_estimated += header.sequence - last - 1
+
+
+class Inbox(Subscriber[Any]):
+    """A `tensorbus.Subscriber` that counts, and whose samples may be kept without end.
+
+    When a program holds many of a publisher's samples, further ones are copies, which hold nothing.
+    With `queue_size=1` the newest sample wins: a callback that keeps up gets all of them, and one
+    that does not gets the newest each time.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        message_type: type[Message],
+        queue_size: int,
+        stats: SubscriberStats,
+        **options: Unpack[SubscriberOptions],
+    ) -> None:
+        self._limit = options.setdefault("max_held", _MAX_HELD)
+        depth = _WAITING if queue_size == 1 else queue_size
+        super().__init__(topic, message_type, depth=depth, **options)
+        self._stats = stats
+        self._newest_wins = queue_size == 1
+        self._is_behind = False
+        # To ask how many are held costs more than to receive: it is done once for so many samples.
+        self._interval = max(self._limit // 8, 1)
+        self._until_asked = self._interval
+        self._copies = False
+
+    def receive(self, timeout: float | None = None) -> Sample[Any]:
+        try:
+            return self._taken(super().receive(timeout))
+        except TypeMismatch as error:
+            raise MessageFingerprintError(str(error)) from None
+
+    def try_receive(self) -> Sample[Any] | None:
+        try:
+            sample = super().try_receive()
+        except TypeMismatch as error:
+            raise MessageFingerprintError(str(error)) from None
+        return None if sample is None else self._taken(sample)
+
+    def _taken(self, sample: Sample[Any]) -> Sample[Any]:
+        if self._newest_wins:
+            sample = self._newest(sample)
+        core = sample._core
+        header = MessageHeader(
+            core.fingerprint,
+            core.timestamp_ns,
+            core.sequence,
+            core.topic,
+            f"{core.publisher}.{core.publisher_number}",
+        )
+        self._stats.count(header)
+        if self._is_to_be_copied():
+            sample = sample.copy()
+        sample._header = header  # type: ignore[assignment]  # it has all that ours has
+        return sample
+
+    def _newest(self, sample: Sample[Any]) -> Sample[Any]:
+        """The sample, or the newest, if the callback takes longer than they come.
+
+        One that stalls for a moment is not behind: it gets what came meanwhile. One that is behind
+        stays so until it finds no newer one.
+        """
+        if not self._is_behind and time.time_ns() - sample._core.timestamp_ns < _FRESH_NS:
+            return sample
+        self._is_behind = False
+        with suppress(Error):  # which the next call raises again
+            while (newer := super().try_receive()) is not None:
+                self._is_behind = True
+                sample = newer
+        return sample
+
+    def _is_to_be_copied(self) -> bool:
+        self._until_asked -= 1
+        if self._until_asked <= 0:
+            self._until_asked = self._interval
+            self._copies = self._core.stats["held"] > self._limit - 2 * self._interval
+        return self._copies

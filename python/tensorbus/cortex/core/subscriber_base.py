@@ -1,0 +1,119 @@
+"""What both kinds of subscribers have in common."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from tensorbus._base.arguments import topic_name as checked_topic
+from tensorbus._base.arguments import whole_number
+from tensorbus._base.closing import Closing
+from tensorbus.cortex.core.inbox import Inbox, SubscriberStats
+from tensorbus.cortex.discovery.protocol import DEFAULT_DISCOVERY_ADDRESS, TopicInfo, topic_named
+from tensorbus.cortex.messages.base import MessageFingerprintError
+from tensorbus.messages import Message, compatible
+from tensorbus.nodes import Subscription
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from tensorbus._topics.options import SubscriberOptions
+
+__all__ = ["MessageFingerprintError", "SubscriberBase", "SubscriberStats"]
+
+log: logging.Logger = logging.getLogger("tensorbus.cortex")
+
+# Seconds to wait for a publisher that is listed: one that is stopped does not answer.
+_CONNECT = 1.0
+
+
+class SubscriberBase(Closing):
+    """A topic and its type, and what is known of both. By itself it receives nothing.
+
+    Args:
+        topic_name: any non-empty name.
+        message_type: the class of the messages.
+        node_name: stands in the log.
+        discovery_address: ignored; there is no daemon.
+        topic_timeout: seconds after which that nobody publishes is told.
+        wait_for_topic: that it is told at all.
+        strict_fingerprint: a publisher of another type is an error; otherwise it is logged.
+    """
+
+    _in_a_child = "open the topic in the child"
+
+    def __init__(
+        self,
+        topic_name: str,
+        message_type: type[Message],
+        node_name: str = "anonymous",
+        discovery_address: str = DEFAULT_DISCOVERY_ADDRESS,
+        topic_timeout: float = 600.0,
+        wait_for_topic: bool = True,
+        strict_fingerprint: bool = False,
+    ) -> None:
+        self.topic_name: str = checked_topic(topic_name)
+        self.message_type = message_type
+        self.node_name = node_name
+        self.discovery_address = discovery_address
+        self.topic_timeout = topic_timeout
+        self.stats = SubscriberStats()
+        self.subscription: Subscription | None = None  # with all that Cortex's has not
+        self._is_strict = strict_fingerprint
+        self._domain: str | None = None
+
+    def _opened(self, queue_size: int, **options: Unpack[SubscriberOptions]) -> Inbox:
+        """Receives from now on: connected, if somebody publishes the topic now.
+
+        Raises:
+            MessageFingerprintError: a publisher is of another type, and that is an error.
+        """
+        self.queue_size: int = whole_number("queue_size", queue_size, least=1)
+        self._domain = options.get("domain")
+        info = self.topic_info
+        fits = info is not None and self._fits(info)
+        inbox = Inbox(self.topic_name, self.message_type, queue_size, self.stats, **options)
+        if fits:
+            inbox.wait_for_publishers(1, _CONNECT)
+        return inbox
+
+    def _fits(self, info: TopicInfo) -> bool:
+        """Is there a publisher that can be connected?"""
+        definition = self.message_type.definition()
+        reasons = [
+            compatible(each.type, definition) if each.type else None for each in info.publishers
+        ]
+        found = next(filter(None, reasons), None)
+        if found is not None and self._is_strict:
+            raise MessageFingerprintError(f"topic {self.topic_name!r}: {found}")
+        return None in reasons
+
+    @property
+    def is_connected(self) -> bool:
+        """Is there a publisher?"""
+        return self.subscription is not None and self.subscription.is_connected
+
+    @property
+    def topic_info(self) -> TopicInfo | None:
+        """Who publishes the topic; None if nobody does."""
+        return topic_named(self.topic_name, self._domain)
+
+    @property
+    def receive_count(self) -> int:
+        """Messages that were received."""
+        return self.stats.received
+
+    @property
+    def dropped_count(self) -> int:
+        """Messages that were lost between those that were received: all of them."""
+        return self.stats.dropped_estimated
+
+    @property
+    def last_receive_time(self) -> float | None:
+        """As time.time() has it."""
+        return None if self.subscription is None else self.subscription.last_receive_time
+
+    def close(self) -> None:
+        """Ends it. A second call does nothing."""
+        if self.subscription is not None:
+            self.subscription.close()

@@ -1,0 +1,214 @@
+"""Cortex's subscriber with a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from tensorbus._aio.callbacks import Callback, called, checked_callback, is_coroutine_function
+from tensorbus._aio.failures import Failures
+from tensorbus._base.errors import Closed, Error, Timeout
+from tensorbus._base.participant import participant
+from tensorbus._core import Outcome, wait_for_topic
+from tensorbus.cortex.core.subscriber_base import SubscriberBase, log
+from tensorbus.cortex.core.types import SyncMessageCallback
+from tensorbus.cortex.discovery.protocol import DEFAULT_DISCOVERY_ADDRESS
+from tensorbus.cortex.utils.tracing import traced
+from tensorbus.messages import Message
+from tensorbus.nodes import Subscription
+from tensorbus.nodes._threads import Place
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from tensorbus._topics.options import SubscriberOptions
+
+__all__ = ["SyncMessageCallback", "ThreadedSubscriber"]
+
+# Seconds after which a thread that waits for a sample looks whether it is to stop.
+_LOOK = 0.05
+# Seconds that stopping waits for the thread.
+_STOP = 1.0
+
+
+class ThreadedSubscriber(SubscriberBase):
+    """Calls a plain function with each message, in a thread of its own. Made by `Node`, or alone.
+
+    It is connected when it is made. `start` starts the thread, and may do so again after `stop`.
+
+    Args:
+        topic_name: any non-empty name.
+        message_type: the class of the messages.
+        callback: a plain function, called with message and header.
+        node_name: stands in the log.
+        discovery_address: ignored; there is no daemon.
+        queue_size: how many messages wait; more drop the oldest.
+        wait_for_topic: ignored, as by Cortex: it waits.
+        topic_timeout: seconds to wait for a publisher.
+        cpu_affinity: the CPU, or CPUs, for the thread. That it cannot have them is logged.
+        sched_priority: its real-time priority (SCHED_FIFO), 1 to 99; the same.
+        options: see `tensorbus.Subscriber`.
+
+    Raises:
+        TypeError: a coroutine function.
+        TimeoutError: nobody has published the topic in time.
+        MessageFingerprintError: a publisher's messages are of another type.
+    """
+
+    def __init__(
+        self,
+        topic_name: str,
+        message_type: type[Message],
+        callback: Callback,
+        node_name: str = "anonymous",
+        discovery_address: str = DEFAULT_DISCOVERY_ADDRESS,
+        queue_size: int = 1,
+        wait_for_topic: bool = True,
+        topic_timeout: float = 30.0,
+        cpu_affinity: int | Iterable[int] | None = None,
+        sched_priority: int | None = None,
+        *,
+        _failures: Failures | None = None,  # of the node that starts it
+        _strict: bool = True,
+        **options: Unpack[SubscriberOptions],
+    ) -> None:
+        super().__init__(
+            topic_name,
+            message_type,
+            node_name,
+            discovery_address,
+            topic_timeout,
+            wait_for_topic,
+            _strict,
+        )
+        if callback is not None and is_coroutine_function(callback):
+            raise TypeError(
+                f"{called(callback)} is a coroutine function: a synchronous one is needed"
+            )
+        callback = checked_callback(callback, "sync", ("message", "header"))
+        self._wait(options.get("domain"))
+        if isinstance(cpu_affinity, int):
+            cpu_affinity = (cpu_affinity,)
+        cpus = None if cpu_affinity is None else tuple(cpu_affinity)
+        places = (Place(cpus), Place(priority=sched_priority))
+        failures = Failures(node_name, "log", self._end) if _failures is None else _failures
+        options.setdefault("timeout", _LOOK)
+        self.subscription: Subscription = Subscription(
+            self._opened(queue_size, **options),
+            traced("sync.callback", callback),
+            mode="sync",
+            failures=failures,
+            topic_timeout=None,
+            strict=_strict,
+        )
+        self._closed = False
+        self._worker = Worker(
+            f"{node_name}: topic {topic_name!r}",
+            self.subscription.work_sync,
+            places,
+            daemon=_failures is not None,  # by itself it keeps its program alive, as Cortex's does
+        )
+
+    def _wait(self, domain: str | None) -> None:
+        outcome = wait_for_topic(self.topic_name, self.topic_timeout, participant(domain))
+        if outcome is not Outcome.DONE:
+            raise Timeout(f"nobody has published on {self.topic_name!r} in {self.topic_timeout} s")
+
+    def start(self) -> None:
+        """Calls the callback from now on. A second call does nothing.
+
+        Raises:
+            Closed: it is closed.
+        """
+        if self._closed:
+            raise Closed(f"the subscriber of {self.topic_name!r} is closed")
+        self._worker.start()
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Ends the thread, and waits for that for `timeout` seconds, by default 1."""
+        self._worker.stop(timeout)
+
+    def ask_to_stop(self) -> None:
+        """Ends the thread, without waiting for that."""
+        self._worker.ask_to_stop()
+
+    @property
+    def running(self) -> bool:
+        """Is there a thread?"""
+        return self._worker.running
+
+    @property
+    def is_running(self) -> bool:
+        """The same."""
+        return self.running
+
+    def close(self) -> None:
+        """Ends it, and its thread. A second call does nothing."""
+        self._closed = True
+        super().close()  # which wakes the thread
+        self.stop()
+
+    def _end(self) -> None:
+        """A publisher of another type has come."""
+        self.ask_to_stop()
+
+
+class Worker:
+    """A thread that may be started again. Not for several threads to start and stop.
+
+    Args:
+        name: the thread's.
+        work: what it does, until the event is set.
+        places: where it is to run; what cannot be had is logged.
+        daemon: the end of the program does not wait for it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[threading.Event], None],
+        places: Iterable[Place] = (),
+        daemon: bool = True,
+    ) -> None:
+        self._name = name
+        self._work = work
+        self._places = tuple(places)
+        self._daemon = daemon
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+
+    @property
+    def running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        """Does nothing while it runs."""
+        if self.running and not self._stop.is_set():
+            return
+        self._stop = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, args=(self._stop,), name=self._name, daemon=self._daemon
+        )
+        self._thread.start()
+
+    def ask_to_stop(self) -> None:
+        self._stop.set()
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Waits for its end, but not when the thread itself stops it."""
+        self.ask_to_stop()
+        thread = self._thread
+        if thread is None or thread is threading.current_thread():
+            return
+        thread.join(_STOP if timeout is None else timeout)
+        if thread.is_alive():
+            log.warning("thread %r has not ended in time", self._name)
+
+    def _run(self, stop: threading.Event) -> None:
+        for place in self._places:
+            try:
+                place.take()
+            except Error as error:
+                log.warning("thread %r: %s", self._name, error)
+        self._work(stop)

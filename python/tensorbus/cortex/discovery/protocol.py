@@ -1,0 +1,70 @@
+"""What Cortex's discovery speaks of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import PurePath
+
+from tensorbus._base.participant import participant
+from tensorbus._topics.listing import PublisherInfo, list_topics
+
+# Accepted wherever Cortex takes one, and ignored.
+DEFAULT_DISCOVERY_ADDRESS = "ipc:///tmp/cortex/discovery.sock"
+
+
+class DiscoveryCommand(IntEnum):
+    """What a client asks of Cortex's daemon."""
+
+    REGISTER_TOPIC = 1
+    UNREGISTER_TOPIC = 2
+    LOOKUP_TOPIC = 3
+    LIST_TOPICS = 4
+    PING = 5
+    SHUTDOWN = 99
+
+
+class DiscoveryStatus(IntEnum):
+    """What Cortex's daemon answers."""
+
+    OK = 0
+    NOT_FOUND = 1
+    ALREADY_EXISTS = 2
+    ERROR = 3
+
+
+@dataclass
+class TopicInfo:
+    """A topic, and its first publisher."""
+
+    name: str
+    address: str  # of the socket of the publisher's process
+    message_type: str  # the name of the class, without its module; "": any
+    fingerprint: int  # of that type; 0: any
+    publisher_node: str
+    publishers: tuple[PublisherInfo, ...] = field(default=(), repr=False, compare=False)  # all
+
+
+def topics(domain: str | None = None) -> list[TopicInfo]:
+    """What is published now."""
+    return [
+        TopicInfo(
+            topic.name,
+            address_of(topic.publishers[0].participant, domain),
+            topic.publishers[0].type.partition("\n")[0].rpartition(".")[2],
+            topic.publishers[0].fingerprint,
+            topic.publishers[0].node,
+            topic.publishers,
+        )
+        for topic in list_topics(domain)
+    ]
+
+
+def topic_named(name: str, domain: str | None = None) -> TopicInfo | None:
+    """The topic of this name, if somebody publishes there."""
+    return next((topic for topic in topics(domain) if topic.name == name), None)
+
+
+def address_of(process: str, domain: str | None = None) -> str:
+    """Where a participant listens, as an address of a Unix socket."""
+    return f"ipc://{PurePath(participant(domain).domain) / process}.sock"

@@ -1,0 +1,38 @@
+"""What programs make where Cortex has a daemon: it does nothing, and stays."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from tensorbus.cortex.discovery.protocol import DEFAULT_DISCOVERY_ADDRESS
+
+log: logging.Logger = logging.getLogger("tensorbus.cortex")
+
+NOT_NEEDED = "no discovery daemon is needed: programs of one domain find each other by themselves"
+
+
+class DiscoveryDaemon:
+    """Stands in for Cortex's.
+
+    Args:
+        address: ignored.
+    """
+
+    def __init__(self, address: str = DEFAULT_DISCOVERY_ADDRESS) -> None:
+        self.address = address
+        self._stop = threading.Event()
+
+    def start(self) -> None:
+        """Says in the log that no daemon is needed; returns after `stop`, or Ctrl-C."""
+        log.info(NOT_NEEDED)
+        try:
+            self._stop.wait()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            self._stop.clear()
+
+    def stop(self) -> None:
+        """Ends `start`. From any thread."""
+        self._stop.set()
