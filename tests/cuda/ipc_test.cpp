@@ -25,6 +25,9 @@ DevicePtr allocated(std::size_t bytes = kBytes) {
 }
 std::uint64_t* words_at(DevicePtr address) { return reinterpret_cast<std::uint64_t*>(address); }
 std::byte* bytes_at(DevicePtr address) { return reinterpret_cast<std::byte*>(address); }
+const std::byte* bytes_of(const Foreign& memory) {
+  return reinterpret_cast<const std::byte*>(memory.at(0));
+}
 IpcMemHandle handle_of(DevicePtr address) {
   IpcMemHandle handle;
   EXPECT_OK(standin::cuIpcGetMemHandle(&handle, address));
@@ -249,23 +252,17 @@ TEST(AnIpcHandle, names_the_whole_allocation_for_a_program_without_the_bus) {
 TEST(AnIpcHandle, is_not_given_for_memory_that_has_none) {
   in_process([] {
     const TestStream stream;
-    const auto refused = [](DevicePtr address, const char* why) {
-      EXPECT_NE(text_of_refusal(bytes_at(address)).find(why), std::string::npos)
-          << text_of_refusal(bytes_at(address));
-      EXPECT_EQ(code_of([&] { (void)ipc_name_of(bytes_at(address), 8); }), Code::kUnsupported);
+    const auto refused = [](const std::byte* data, const char* why) {
+      EXPECT_NE(text_of_refusal(data).find(why), std::string::npos) << text_of_refusal(data);
+      EXPECT_EQ(code_of([&] { (void)ipc_name_of(data, 8); }), Code::kUnsupported);
     };
-    refused(standin::test::new_chunk().address, "cuMemCreate");
+    Foreign chunk = Foreign::chunked(1, standin::HandleType::kPosixFd);
+    refused(bytes_of(chunk), "cuMemCreate");
+    Foreign pooled = Foreign::pooled(kBytes, new_pool(standin::HandleType::kPosixFd), stream.get());
+    refused(bytes_of(pooled), "pool");
     DevicePtr managed = 0;
     EXPECT_OK(standin::cuMemAllocManaged(&managed, kBytes, 1));
-    refused(managed, "managed");
-    standin::MemPoolProps props;
-    props.type = standin::AllocationType::kPinned;
-    props.location = {standin::LocationType::kDevice, 0};
-    standin::MemoryPool pool = nullptr;
-    EXPECT_OK(standin::cuMemPoolCreate(&pool, &props));
-    DevicePtr pooled = 0;
-    EXPECT_OK(standin::cuMemAllocFromPoolAsync(&pooled, kBytes, pool, stream.get()));
-    refused(pooled, "pool");
+    refused(bytes_at(managed), "managed");
     const std::byte host{};
     EXPECT_EQ(code_of([&] { (void)ipc_name_of(&host, 1); }), Code::kInvalidArgument);
     EXPECT_EQ(code_of([&] { (void)ipc_name_of(nullptr, 1); }), Code::kInvalidArgument);
@@ -282,7 +279,7 @@ TEST(AnIpcHandle, is_not_given_for_memory_that_has_none) {
 TEST(AnIpcHandle, is_left_alone_by_a_forked_child_and_by_the_end_of_the_process) {
   with_handle([](const IpcMemHandle& handle) {
     std::optional<Tensor> tensor = opened(handle);
-    Child child([&] {
+    tensorbus::test::Child child([&] {
       const bool refused = why_not(handle) == Code::kForked;
       tensor.reset();
       return refused;

@@ -129,9 +129,10 @@ def test_threads_open_a_handle_once(elsewhere: Elsewhere, tmp_path: Path) -> Non
             opened = list(
                 pool.map(lambda at: cuda.open_ipc(handle, 8, "uint8", None, 8 * at), range(100))
             )
-        tell({address_of(memory) - 8 * at for at, memory in enumerate(opened)} == {
-            address_of(opened[0])
-        })
+        tell(
+            {address_of(memory) - 8 * at for at, memory in enumerate(opened)}
+            == {address_of(opened[0])}
+        )
         tell(calls("cuIpcOpenMemHandle_v2"))
 
     path = str(tmp_path / "handle")
