@@ -101,7 +101,8 @@ def open_ipc(
     as_torch = _torch_can_use(ordinal)
     if as_torch and steps is not None and min(steps, default=0) < 0:
         raise InvalidArgument(f"strides={steps}: PyTorch has no negative strides")
-    memory = _core.open_ipc(bytes(handle), offset, dtype_name(dtype), sizes, steps, ordinal)
+    raw = memoryview(handle).tobytes()
+    memory = _core.open_ipc(raw, index(offset), dtype_name(dtype), sizes, steps, ordinal)
     return torch_tensors.from_memory(memory) if as_torch else memory
 
 

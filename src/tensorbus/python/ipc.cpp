@@ -23,8 +23,8 @@ nb::tuple handle_of(std::uintptr_t address, std::size_t bytes) {
                         name.allocation_bytes, name.device);
 }
 
-Memory open(const nb::bytes& handle, std::size_t offset, const std::string& dtype,
-            const Sizes& shape, const std::optional<Sizes>& strides, int device) {
+Memory opened(const nb::bytes& handle, std::size_t offset, const std::string& dtype,
+              const Sizes& shape, const std::optional<Sizes>& strides, int device) {
   std::array<std::byte, 64> bytes{};
   if (handle.size() != bytes.size())
     throw Error(Code::kInvalidArgument,
@@ -34,7 +34,7 @@ Memory open(const nb::bytes& handle, std::size_t offset, const std::string& dtyp
   if (strides) layout.strides = Dims(std::span<const std::int64_t>(*strides));
   const ReceivedSample opened(
       run_without_gil([&] { return open_ipc(bytes, offset, layout, Device::cuda(device)); }));
-  return memory_of(opened.tensors().front(), opened);
+  return memory_of(sample.tensors().front(), sample);
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ void bind_ipc(nb::module_& module) {
              nb::sig("def ipc_handle_of(address: int, bytes: int) -> tuple[bytes, int, int, int]"),
              "The handle of the allocation that holds these bytes, their offset there, its size, "
              "and the ordinal of its GPU.");
-  module.def("open_ipc", open, nb::arg("handle"), nb::arg("offset"), nb::arg("dtype"),
+  module.def("open_ipc", opened, nb::arg("handle"), nb::arg("offset"), nb::arg("dtype"),
              nb::arg("shape"), nb::arg("strides").none(), nb::arg("device"),
              "Strides are in elements, the offset is in bytes.");
 }

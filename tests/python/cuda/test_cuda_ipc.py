@@ -57,6 +57,18 @@ def keep_numbers(path: str) -> None:
     tell(seen_in(array))
 
 
+class Described:
+    """What says that it is an array on a GPU."""
+
+    def __init__(self, shape: tuple[int, ...], address: int, typestr: str = "<f4") -> None:
+        self.__cuda_array_interface__ = {
+            "shape": shape,
+            "typestr": typestr,
+            "data": (address, False),
+            "version": 3,
+        }
+
+
 def why(function: Callable[..., Any], *arguments: Any, **named: Any) -> tuple[str, str]:
     try:
         function(*arguments, **named)
@@ -268,24 +280,10 @@ def test_memory_without_a_handle_says_why(elsewhere: Elsewhere, tmp_path: Path) 
         opened = cuda.open_ipc(Path(path).read_bytes(), BYTES, "uint8")
         loan = tb.empty(BYTES, "uint8", device="cuda")
 
-        class Empty:
-            __cuda_array_interface__ = {
-                "shape": (0,),
-                "typestr": "<f4",
-                "data": (0, False),
-                "version": 3,
-            }
-
-        class Host(Empty):
-            __cuda_array_interface__ = Empty.__cuda_array_interface__ | {
-                "shape": (1,),
-                "data": (id(path), False),
-            }
-
-        class Odd(Empty):
-            __cuda_array_interface__ = Empty.__cuda_array_interface__ | {"typestr": ">f4"}
-
-        wrong = (managed, opened, loan, Empty(), Host(), Odd(), np.zeros(3), 5)
+        empty = Described((0,), 0)
+        host = Described((1,), id(path))
+        odd = Described((1,), 4096, ">f4")
+        wrong = (managed, opened, loan, empty, host, odd, np.zeros(3), 5)
         tell([why(cuda.ipc_handle, each) for each in wrong])
 
     path = str(tmp_path / "handle")
@@ -315,16 +313,8 @@ def test_a_tensor_of_main_memory_is_refused(torch: Any) -> None:
 
 def test_without_a_driver_the_error_names_what_is_missing(elsewhere: Elsewhere) -> None:
     def use() -> None:
-        class Somewhere:
-            __cuda_array_interface__ = {
-                "shape": (1,),
-                "typestr": "<f4",
-                "data": (4096, False),
-                "version": 3,
-            }
-
         tell(why(cuda.open_ipc, bytes(64), 8, "uint8"))
-        tell(why(cuda.ipc_handle, Somewhere()))
+        tell(why(cuda.ipc_handle, Described((1,), 4096)))
 
     process = elsewhere.start(use, env={"TENSORBUS_CUDA_DRIVER": "libnone.so.1"})
     for _ in range(2):
