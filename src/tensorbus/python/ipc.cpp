@@ -32,7 +32,7 @@ Memory opened(const nb::bytes& handle, std::size_t offset, const std::string& dt
   std::memcpy(bytes.data(), handle.data(), bytes.size());
   Layout layout = layout_named(dtype, shape);
   if (strides) layout.strides = Dims(std::span<const std::int64_t>(*strides));
-  const ReceivedSample opened(
+  const ReceivedSample sample(
       run_without_gil([&] { return open_ipc(bytes, offset, layout, Device::cuda(device)); }));
   return memory_of(sample.tensors().front(), sample);
 }
