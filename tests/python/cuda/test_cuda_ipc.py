@@ -49,12 +49,16 @@ def calls(name: str) -> int:
 
 def keep_numbers(path: str) -> None:
     """A program without Tensorbus: keeps bytes of 7, and writes the handle into a file."""
-    Stream()
-    array = filled(Array(BYTES), 7)
+    stream = Stream()
+    array = Array(BYTES)
+    stream.write(array, 7)
+    stream.synchronize()
     Path(path).write_bytes(raw_handle(array))
     tell("ready")
     hear()
-    tell(seen_in(array))
+    found = stream.read(array)
+    stream.synchronize()
+    tell(set(found.raw))
 
 
 class Described:
@@ -230,8 +234,10 @@ def test_a_tensor_names_its_allocation_for_a_program_without_the_bus(elsewhere: 
                 }
             )
 
-        Stream()
-        array = filled(Array(BYTES), 3)
+        stream = Stream()
+        array = Array(BYTES)
+        stream.write(array, 3)
+        stream.synchronize()
         found = cuda.ipc_handle(View(array))
         assert len(found.handle) == 64
         assert found == dataclasses.replace(found)
@@ -244,12 +250,12 @@ def test_a_tensor_names_its_allocation_for_a_program_without_the_bus(elsewhere: 
     def read(found: dict[str, Any]) -> None:
         Stream()
         address = ctypes.c_uint64()
-        handle = (ctypes.c_char * 64).from_buffer_copy(found["handle"])
 
         class Handle(ctypes.Structure):
-            _fields_ = (("bytes", ctypes.c_char * 64),)
+            _fields_ = (("bytes", ctypes.c_ubyte * 64),)
 
-        call("cuIpcOpenMemHandle_v2", ctypes.byref(address), Handle(handle.raw), 1)
+        handle = Handle.from_buffer_copy(found["handle"])
+        call("cuIpcOpenMemHandle_v2", ctypes.byref(address), handle, 1)
         tell(ctypes.string_at(address.value + found["offset"], 4))
         call("cuIpcCloseMemHandle", address)
 
