@@ -3,17 +3,23 @@
 // For programs that use CUDA's runtime: received tensors, loans and other GPU memory as typed
 // device pointers, each with the stream that works with it.
 #include <cuda_runtime_api.h>
+#include <tensorbus/c/ipc.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tensorbus/array_view.hpp>
 #include <tensorbus/device.hpp>
 #include <tensorbus/error.hpp>
+#include <tensorbus/internal/call.hpp>
+#include <tensorbus/internal/tensors.hpp>
 #include <tensorbus/layout.hpp>
 #include <tensorbus/loan.hpp>
 #include <tensorbus/message.hpp>
+#include <tensorbus/sample.hpp>
 #include <tensorbus/tensor.hpp>
 #include <type_traits>
 #include <utility>
@@ -163,6 +169,69 @@ TensorView view_of(const T* data, Dims shape, cudaStream_t stream,
   view.stream = stream;
   view.keeper = std::move(keeper);
   return view;
+}
+
+// A CUDA IPC handle of memory of this process, for a program that does not use Tensorbus.
+struct IpcHandle {
+  cudaIpcMemHandle_t handle{};       // of the whole allocation
+  std::size_t offset = 0;            // of the data in it, in bytes
+  std::size_t allocation_bytes = 0;  // another program sees all of them
+  Device device;                     // in this process
+};
+
+// Returns the handle of this GPU memory. It is valid until the memory is freed. Programs that have
+// it open must have closed it before: CUDA leaves undefined what happens otherwise. Synchronise the
+// stream that writes the memory before another program reads it.
+//
+//   const auto found = tensorbus::ipc_handle(scores, 1000 * sizeof(float));
+//   file.write(found.handle.reserved, sizeof found.handle.reserved);
+//
+// Throws Error(kInvalidArgument) for an address that is not GPU memory, Error(kUnsupported) for
+// memory that has no handle, with the reason: of a pool (cudaMallocAsync), of cuMemCreate (loans),
+// managed, or opened by a handle itself.
+inline IpcHandle ipc_handle(const void* data, std::size_t bytes) {
+  tb_ipc_handle told = TB_IPC_HANDLE_INIT;
+  internal::require_done(tb_ipc_handle_of(data, bytes, &told));
+  IpcHandle found{.handle = {},
+                  .offset = told.offset,
+                  .allocation_bytes = told.allocation_bytes,
+                  .device = Device::cuda(told.device)};
+  static_assert(sizeof found.handle == sizeof told.bytes);
+  std::memcpy(&found.handle, told.bytes, sizeof told.bytes);
+  return found;
+}
+
+struct OpenIpcOptions {
+  std::size_t offset = 0;        // of the first element in the allocation, in bytes
+  Dims strides{};                // in elements; empty: row-major, no gaps
+  std::optional<Device> device;  // the GPU of the memory, in this process; empty: the current one
+};
+
+// Returns a writable tensor over memory of another program, by its handle. Nothing is copied. An
+// allocation is opened once for the process and the GPU. It is closed when the last tensor in it is
+// gone and the streams have finished that were named by Tensor::use_on() or device_view(); they
+// must outlive the tensors.
+//
+//   const auto frame = tensorbus::open_ipc<float>(handle, {480, 640});
+//   scale<<<grid, block, 0, stream>>>(tensorbus::device_view<float, 2>(frame, stream), 0.5f);
+//
+// Throws Error(kInvalidArgument) for a handle of this process itself, of memory on another GPU, and
+// if offset, shape and strides leave the allocation; Error(kClosed) if there is no such memory any
+// more; Error(kUnsupported) if there is no driver, or the GPU cannot reach the memory.
+template <typename T>
+Tensor open_ipc(const cudaIpcMemHandle_t& handle, Dims shape, const OpenIpcOptions& options = {}) {
+  Layout layout = Layout::contiguous(dtype_of<T>(), std::move(shape));
+  if (options.strides.size() > 0) layout.strides = options.strides;
+  tb_ipc_handle given = TB_IPC_HANDLE_INIT;
+  static_assert(sizeof handle == sizeof given.bytes);
+  std::memcpy(given.bytes, &handle, sizeof given.bytes);
+  given.offset = options.offset;
+  given.device = (options.device ? *options.device : internal::device_with(nullptr)).ordinal;
+  const tb_layout described = internal::described(layout);
+  Sample sample;
+  (void)internal::receive_into(
+      sample, [&](tb_sample** opened) { return tb_ipc_open(&given, &described, opened); });
+  return sample.tensor();
 }
 
 }  // namespace tensorbus::inline v0

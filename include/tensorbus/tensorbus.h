@@ -30,6 +30,7 @@
 #define TENSORBUS_TENSORBUS_H
 
 #include <tensorbus/c/file.h>
+#include <tensorbus/c/ipc.h>
 #include <tensorbus/c/listing.h>
 #include <tensorbus/c/log.h>
 #include <tensorbus/c/participant.h>

@@ -489,6 +489,14 @@ class Queue:
 
     def close(self) -> None: ...
 
+def ipc_handle_of(address: int, bytes: int) -> tuple[bytes, int, int, int]:
+    """
+    The handle of the allocation that holds these bytes, their offset there, its size, and the ordinal of its GPU.
+    """
+
+def open_ipc(handle: bytes, offset: int, dtype: str, shape: Sequence[int], strides: Sequence[int] | None, device: int) -> Memory:
+    """Strides are in elements, the offset is in bytes."""
+
 class PublisherInfo:
     @property
     def topic(self) -> str: ...

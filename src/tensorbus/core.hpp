@@ -10,6 +10,7 @@
 #include <tensorbus/stats.hpp>
 #include <tensorbus/value.hpp>
 
+#include "tensorbus/bus/ipc.hpp"
 #include "tensorbus/bus/listing.hpp"
 #include "tensorbus/bus/participant.hpp"
 #include "tensorbus/bus/publish/loan.hpp"

@@ -59,10 +59,25 @@ void what_it_is_not_is_refused() {
   CHECKED(refuses(Code::kInvalidArgument, [&] { (void)tensorbus::device_view<float, 1>(host); }));
 }
 
+void raw_handles_are_refused_with_a_reason() {
+  Topic topic;
+  const tensorbus::Loan loan = topic.publisher.loan<float>({2}, Device::cuda());
+  const float host = 0;
+  CHECKED(refuses(Code::kUnsupported, [&] { (void)tensorbus::ipc_handle(loan.data(), 8); }));
+  CHECKED(refuses(Code::kInvalidArgument, [&] { (void)tensorbus::ipc_handle(&host, 4); }));
+  const cudaIpcMemHandle_t nothing{};
+  const auto open = [&](const tensorbus::Dims& strides) {
+    (void)tensorbus::open_ipc<float>(nothing, {2}, {.strides = strides, .device = Device::cuda()});
+  };
+  CHECKED(refuses(Code::kClosed, [&] { open({}); }));
+  CHECKED(refuses(Code::kInvalidArgument, [&] { open({1, 1}); }));
+}
+
 }  // namespace
 
 int main() {
   a_loan_and_what_is_received_of_it_have_the_same_view();
   strides_are_kept();
   what_it_is_not_is_refused();
+  raw_handles_are_refused_with_a_reason();
 }

@@ -534,6 +534,14 @@ static void check_no_device(void) {
   options.restores = 1;
   tb_subscriber* subscriber = NULL;
   CHECK_STATUS(tb_subscriber_create(NULL, "t", &options, &subscriber), TB_ERROR_UNSUPPORTED);
+  const tb_layout layout = {TB_FLOAT32, 0, 1, shape, NULL};
+  tb_ipc_handle handle = TB_IPC_HANDLE_INIT;
+  tb_sample* sample = NULL;
+  CHECK_STATUS(tb_ipc_open(&handle, &layout, &sample), TB_ERROR_UNSUPPORTED);
+  CHECK(strstr(tb_error_message(), "TENSORBUS_CUDA_DRIVER=off") != NULL);
+  CHECK_STATUS(tb_ipc_handle_of(shape, sizeof shape, &handle), TB_ERROR_UNSUPPORTED);
+  handle.device = TB_HOST;
+  CHECK_STATUS(tb_ipc_open(&handle, &layout, &sample), TB_ERROR_INVALID_ARGUMENT);
 }
 
 static void test_mistakes(const char* argument) {

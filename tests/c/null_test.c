@@ -236,6 +236,16 @@ static void test_queues(void) {
   tb_queue_destroy(queue);
 }
 
+static void test_ipc_handles(void) {
+  tb_ipc_handle handle = TB_IPC_HANDLE_INIT;
+  tb_sample* sample = NULL;
+  CHECK_REFUSED(tb_ipc_handle_of(own, sizeof own, NULL), "handle");
+  CHECK_REFUSED(tb_ipc_handle_of(NULL, 1, &handle), "data");
+  CHECK_REFUSED(tb_ipc_open(NULL, &layout, &sample), "handle");
+  CHECK_REFUSED(tb_ipc_open(&handle, NULL, &sample), "layout");
+  CHECK_REFUSED(tb_ipc_open(&handle, &layout, NULL), "sample");
+}
+
 static void test_files(void) {
   tb_tensor tensor = TB_TENSOR_INIT;
   tb_file* file = NULL;
@@ -282,6 +292,7 @@ int main(void) {
   CHECK(mkdtemp(domain) != NULL && setenv("TENSORBUS_DOMAIN", domain, 1) == 0);
   CHECK(atexit(remove_domain) == 0);
   test_listing();
+  test_ipc_handles();
   test_participants();
   test_publishers();
   test_subscribers();

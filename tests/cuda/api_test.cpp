@@ -66,6 +66,8 @@ TEST(CudaApi, has_the_numbers_of_results) {
   EXPECT_TRUE(is(Result::kNoDevice, CUDA_ERROR_NO_DEVICE));
   EXPECT_TRUE(is(Result::kInvalidDevice, CUDA_ERROR_INVALID_DEVICE));
   EXPECT_TRUE(is(Result::kInvalidContext, CUDA_ERROR_INVALID_CONTEXT));
+  EXPECT_TRUE(is(Result::kMapFailed, CUDA_ERROR_MAP_FAILED));
+  EXPECT_TRUE(is(Result::kTooManyPeers, CUDA_ERROR_TOO_MANY_PEERS));
   EXPECT_TRUE(is(Result::kPeerAccessUnsupported, CUDA_ERROR_PEER_ACCESS_UNSUPPORTED));
   EXPECT_TRUE(is(Result::kOperatingSystem, CUDA_ERROR_OPERATING_SYSTEM));
   EXPECT_TRUE(is(Result::kInvalidHandle, CUDA_ERROR_INVALID_HANDLE));

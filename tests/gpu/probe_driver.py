@@ -49,6 +49,12 @@ class Access(ctypes.Structure):
     _fields_ = (("location", Location), ("flags", ctypes.c_int))
 
 
+class IpcHandle(ctypes.Structure):
+    """CUipcMemHandle."""
+
+    _fields_ = (("bytes", ctypes.c_ubyte * 64),)
+
+
 class Refused(Exception):
     """A call did not succeed."""
 
@@ -174,14 +180,46 @@ def open_legacy_handle_where_it_was_made(cuda: Driver) -> str:
     memory = ctypes.c_uint64()
     cuda("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(SIZE))
 
-    class Handle(ctypes.Structure):
-        _fields_ = (("bytes", ctypes.c_ubyte * 64),)
-
-    handle = Handle()
+    handle = IpcHandle()
     cuda("cuIpcGetMemHandle", ctypes.byref(handle), memory)
     opened = ctypes.c_uint64()
     cuda("cuIpcOpenMemHandle_v2", ctypes.byref(opened), handle, 1)
     return "yes"
+
+
+def what_a_legacy_handle_of_another_process_opens(cuda: Driver) -> str:
+    """A small allocation may lie in a larger block, of which the driver shares the whole."""
+    other = subprocess.Popen(
+        [sys.executable, __file__, "keep"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdout is not None
+    handle = IpcHandle.from_buffer_copy(bytes.fromhex(other.stdout.readline()))
+    opened, again, base = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_uint64()
+    size, ordinal, capable = ctypes.c_size_t(), ctypes.c_int(), ctypes.c_bool()
+    cuda("cuIpcOpenMemHandle_v2", ctypes.byref(opened), handle, 1)
+    second = cuda.result("cuIpcOpenMemHandle_v2", ctypes.byref(again), handle, 1)
+    cuda("cuMemGetAddressRange_v2", ctypes.byref(base), ctypes.byref(size), opened)
+    asked = (ctypes.c_int * 2)(9, 10)  # the ordinal, and whether it has a handle
+    to = (ctypes.c_void_p * 2)(ctypes.addressof(ordinal), ctypes.addressof(capable))
+    cuda("cuPointerGetAttributes", 2, asked, to, opened)
+    onward = cuda.result("cuIpcGetMemHandle", ctypes.byref(handle), opened)
+    other.communicate("")
+    return (
+        f"{opened.value - base.value} bytes into a range of {size.value}, for 4096 on device 0: "
+        f"device {ordinal.value}; a second open gives {second}, the same address: "
+        f"{opened.value == again.value}; has a handle: {capable.value}, {onward}"
+    )
+
+
+def keep_small_memory() -> None:
+    """The other process."""
+    cuda = Driver()
+    memory, handle = ctypes.c_uint64(), IpcHandle()
+    for _ in range(2):  # the second one does not begin a block
+        cuda("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(4096))
+    cuda("cuIpcGetMemHandle", ctypes.byref(handle), memory)
+    print(bytes(handle.bytes).hex(), flush=True)
+    sys.stdin.readline()
 
 
 def map_for_reading(cuda: Driver) -> str:
@@ -259,6 +297,7 @@ QUESTIONS: list[Callable[[Driver], str]] = [
     a_write_by_the_host_ends_a_wait,
     import_where_it_was_exported,
     open_legacy_handle_where_it_was_made,
+    what_a_legacy_handle_of_another_process_opens,
     map_for_reading,
     write_to_what_is_mapped_for_reading,
     memory_outlives_its_exporter,
@@ -288,6 +327,8 @@ def main() -> None:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["export"]:
         export_and_wait(int(sys.argv[2]))
+    elif sys.argv[1:2] == ["keep"]:
+        keep_small_memory()
     elif len(sys.argv) > 1:
         print(answer({each.__name__: each for each in QUESTIONS}[sys.argv[1]]), flush=True)
         os._exit(0)  # memory that was left behind is no matter

@@ -6,7 +6,7 @@ https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html, version 3
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensorbus import _core
 from tensorbus._base.errors import CannotTravel
@@ -24,26 +24,47 @@ def add(flattener: Flattener, array: Any) -> int:
     Raises:
         CannotTravel: elements that we have no name for, or a mask.
     """
-    described = array.__cuda_array_interface__
-    if described.get("mask") is not None:
+    found = described(array)
+    return flattener.outgoing.add_memory(
+        found.address,
+        found.dtype,
+        found.shape,
+        found.strides,
+        0,
+        array,
+        _core.cuda_device_of(found.address),
+        found.stream,
+    )
+
+
+class Described(NamedTuple):
+    """What an array says of itself."""
+
+    address: int
+    dtype: str
+    shape: tuple[int, ...]
+    strides: list[int]  # in elements
+    item: int  # bytes of an element
+    stream: int
+
+
+def described(array: Any) -> Described:
+    """An array on a GPU.
+
+    Raises:
+        CannotTravel: elements that we have no name for, or a mask.
+    """
+    told = array.__cuda_array_interface__
+    if told.get("mask") is not None:
         raise CannotTravel(array, "an array on a GPU with a mask cannot travel")
-    typestr: str = described["typestr"]
+    typestr: str = told["typestr"]
     item = int(typestr[2:])
     name = "bool" if typestr[1:] == "b1" else _KINDS.get(typestr[1], "void") + str(8 * item)
     if typestr[0] == _FOREIGN_ORDER or name.startswith("void"):
         raise CannotTravel(array, f"elements of type {typestr!r} on a GPU cannot travel")
-    shape = tuple(described["shape"])
-    address, _ = described["data"]
-    return flattener.outgoing.add_memory(
-        address,
-        name,
-        shape,
-        _strides(array, described.get("strides"), shape, item),
-        0,
-        array,
-        _core.cuda_device_of(address),
-        described.get("stream") or 0,
-    )
+    shape = tuple(told["shape"])
+    strides = _strides(array, told.get("strides"), shape, item)
+    return Described(told["data"][0], name, shape, strides, item, told.get("stream") or 0)
 
 
 def _strides(array: Any, given: Any, shape: tuple[int, ...], item: int) -> list[int]:

@@ -39,7 +39,7 @@ def tensor_in(allocate: Allocate, shape: Any, dtype: Any, like: Any, device: Any
             allocate(torch_tensors.dtype_name(wanted), sizes_of(sizes), ordinal)
         )
     if ordinal != HOST:
-        return allocate(_name_of(wanted), sizes_of(sizes), ordinal)
+        return allocate(dtype_name(wanted), sizes_of(sizes), ordinal)
     return _array(allocate, sizes_of(sizes), wanted)
 
 
@@ -49,10 +49,13 @@ def _device_of(like: Any) -> Any:
     return device if getattr(device, "type", None) == "cuda" else None
 
 
-def _name_of(wanted: Any) -> str:
+def dtype_name(wanted: Any) -> str:
     """Of a dtype, for memory that no NumPy array can show."""
     if isinstance(wanted, str):
         return wanted
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(wanted, torch.dtype):
+        return torch_tensors.dtype_name(wanted)
     return str(numpy_arrays.learn().dtype(wanted).name)
 
 

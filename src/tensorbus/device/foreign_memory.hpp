@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "tensorbus/device/gpu_memory.hpp"
+#include "tensorbus/platform/error.hpp"
 
 namespace tensorbus::platform {
 
@@ -36,6 +38,8 @@ class ForeignMemory {
 
   // Returns the ordinal of the device whose memory this is; -1 for any other address.
   static int ordinal_of(const std::byte* address);
+  // Says of memory of a device, for an error's text, why it has no handle of its own.
+  static std::string why_no_handle(const Gpu& device, const std::byte* address);
 
   Kind kind() const noexcept { return kind_; }
   const GpuRange& range() const noexcept { return range_; }
@@ -75,11 +79,22 @@ class ForeignMemory {
   std::vector<Chunk> chunks_;
 };
 
-// An allocation of cudaMalloc of another process, open here.
+// Why a handle could not be opened. The code is kUnsupported or kOutOfMemory.
+class HandleRefused : public Error {
+ public:
+  enum class Why { kOwn, kGone, kOutOfReach, kOther };
+  HandleRefused(const Gpu& device, cu::Result result);
+  Why why() const noexcept { return why_; }
+
+ private:
+  Why why_;
+};
+
+// An allocation of cudaMalloc of another process, open here: all of it.
 class OpenedMemory : public GpuRange {
  public:
-  // Throws Error(kUnsupported) if it cannot be opened here, Error(kProtocol) if it is smaller.
-  OpenedMemory(const Gpu& device, const cu::IpcMemHandle& handle, std::size_t bytes);
+  // Throws HandleRefused.
+  OpenedMemory(const Gpu& device, const cu::IpcMemHandle& handle);
   OpenedMemory(const OpenedMemory&) = delete;
   OpenedMemory& operator=(const OpenedMemory&) = delete;
   // May wait for the device.

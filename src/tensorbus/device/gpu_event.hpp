@@ -15,6 +15,8 @@ class GpuEvent {
   // Called with the context of the stream's device current.
   void record(const GpuStream& stream) const;
   void wait(const GpuStream& stream) const;
+  // Returns true if the work before the point has run, or never will.
+  bool has_passed() const noexcept;
 
  private:
   cu::Event event_ = nullptr;

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "tensorbus/platform/mutex.hpp"
 
@@ -31,6 +33,18 @@ class OpenOnce {
     }
     changed_.notify_all();
     return opened;
+  }
+
+  // Returns true if this holds for an object that is open.
+  template <typename Predicate>
+  bool any(Predicate predicate) {
+    std::vector<Ref> open;  // released without the mutex: one may be the last
+    {
+      const platform::MutexLock lock(mutex_);
+      for (const auto& [key, entry] : entries_)
+        if (Ref found = entry.lock()) open.push_back(std::move(found));
+    }
+    return std::any_of(open.begin(), open.end(), [&](const Ref& one) { return predicate(*one); });
   }
 
  private:

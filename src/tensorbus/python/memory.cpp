@@ -135,7 +135,7 @@ std::pair<int, int> dlpack_device(const Memory& memory) {
 }
 
 // The stream of __dlpack__: None and 1 are the legacy default stream, -1 means no stream.
-void use_on(const Memory& memory, nb::handle stream) {
+void use_memory_on(const Memory& memory, nb::handle stream) {
   const auto number = stream.is_none() ? 1 : nb::cast<std::intptr_t>(stream);
   if (number == 0) throw nb::value_error("stream: 0 is ambiguous, pass 1 or 2");
   if (number == -1 || memory.received == nullptr) return;
@@ -146,7 +146,7 @@ void use_on(const Memory& memory, nb::handle stream) {
 // https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html
 nb::dict cuda_array_interface(const Memory& memory) {
   if (!memory.device.is_cuda()) throw nb::attribute_error("this tensor is in main memory");
-  use_on(memory, nb::none());
+  use_memory_on(memory, nb::none());
   const auto item = static_cast<std::int64_t>(item_bytes(memory.layout.dtype));
   Dims strides = memory.layout.strides;
   for (std::int64_t& stride : strides) stride *= item;
@@ -169,7 +169,7 @@ nb::capsule dlpack(const Memory& memory, nb::handle stream, Version max_version,
                                ? "dl_device: this tensor is on a GPU, see __dlpack_device__"
                                : "dl_device: this tensor is in main memory, (1, 0)");
   if (memory.device.is_cuda())
-    use_on(memory, stream);
+    use_memory_on(memory, stream);
   else if (!stream.is_none())
     throw nb::value_error("stream: memory of the CPU has none, pass None");
   if (copy.value_or(false)) throw nb::buffer_error("copy=True: copy what you receive instead");

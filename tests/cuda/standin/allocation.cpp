@@ -9,7 +9,8 @@
 namespace standin {
 namespace {
 
-Result allocate(Memory& memory, DevicePtr* address, std::size_t bytes, Context context) {
+Result allocate(Memory& memory, DevicePtr* address, std::size_t bytes, Context context,
+                bool managed) {
   MemoryFile file = create_memory_file("legacy", bytes, context->physical);
   if (file.physical < 0) return Result::kOperatingSystem;
   void* const mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd.get(), 0);
@@ -21,9 +22,19 @@ Result allocate(Memory& memory, DevicePtr* address, std::size_t bytes, Context c
   range.buffer_id = ++memory.last_buffer_id;
   range.file = std::move(file);
   range.context = context;
+  range.managed = managed;
   *address = address_of(mapped);
   memory.ranges.emplace(*address, std::move(range));
   return Result::kSuccess;
+}
+
+Result allocate_counted(Memory& memory, DevicePtr* address, std::size_t bytes, Context context,
+                        bool managed) {
+  if (bytes == 0) return Result::kInvalidValue;
+  if (!take_room(memory, context->physical, bytes)) return Result::kOutOfMemory;
+  const Result result = allocate(memory, address, bytes, context, managed);
+  if (result != Result::kSuccess) give_room(memory, context->physical, bytes);
+  return result;
 }
 
 Range* allocation_at(World& all, DevicePtr address) {
@@ -36,11 +47,14 @@ Range* allocation_at(World& all, DevicePtr address) {
 
 extern "C" Result cuMemAlloc_v2(DevicePtr* address, std::size_t bytes) {
   return call_in_context(__func__, [&](World& all, Context context) {
-    if (bytes == 0) return Result::kInvalidValue;
-    if (!take_room(all.memory, context->physical, bytes)) return Result::kOutOfMemory;
-    const Result result = allocate(all.memory, address, bytes, context);
-    if (result != Result::kSuccess) give_room(all.memory, context->physical, bytes);
-    return result;
+    return allocate_counted(all.memory, address, bytes, context, false);
+  });
+}
+
+extern "C" Result cuMemAllocManaged(DevicePtr* address, std::size_t bytes, unsigned flags) {
+  return call_in_context(__func__, [&](World& all, Context context) {
+    if (flags != 1) return Result::kInvalidValue;  // CU_MEM_ATTACH_GLOBAL
+    return allocate_counted(all.memory, address, bytes, context, true);
   });
 }
 

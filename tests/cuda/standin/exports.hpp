@@ -13,6 +13,7 @@ TENSORBUS_CUDA_FUNCTIONS(STANDIN_DECLARE)
 #undef STANDIN_DECLARE
 // Called by programs, not by Tensorbus.
 STANDIN_EXPORT Result cuMemFreeAsync(DevicePtr address, Stream stream);
+STANDIN_EXPORT Result cuMemAllocManaged(DevicePtr* address, std::size_t bytes, unsigned flags);
 }
 
 }  // namespace standin

@@ -86,7 +86,7 @@ Result call_legacy(const char* symbol, Body&& body) {
 extern "C" Result cuIpcGetMemHandle(IpcMemHandle* handle, DevicePtr address) {
   return call_legacy(__func__, [&](World& all, Context) {
     const auto* const found = holder_of(all.memory.ranges, address, 1);
-    if (found == nullptr || found->second.kind != Range::Kind::kAllocation)
+    if (found == nullptr || found->second.kind != Range::Kind::kAllocation || found->second.managed)
       return Result::kInvalidValue;
     const MemoryFile& file = found->second.file;
     *handle = std::bit_cast<IpcMemHandle>(Name{.stamp = file.stamp,

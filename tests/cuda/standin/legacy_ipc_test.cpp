@@ -109,6 +109,10 @@ TEST(LegacyHandles, are_not_made_of_chunks_or_where_they_are_missing) {
     const MappedChunk chunk = new_chunk();
     IpcMemHandle handle;
     EXPECT_RESULT(kInvalidValue, cuIpcGetMemHandle(&handle, chunk.address));
+    DevicePtr managed = 0;
+    EXPECT_OK(cuMemAllocManaged(&managed, kBytes, 1));
+    EXPECT_RESULT(kInvalidValue, cuIpcGetMemHandle(&handle, managed));
+    EXPECT_OK(cuMemFree_v2(managed));
   });
   in_process({{"STANDIN_WITHOUT", "legacy_ipc"}}, [] {
     const Session session;

@@ -58,6 +58,7 @@ struct Range {
   Context context = nullptr;             // of the others
   unsigned opened = 0;                   // of an import
   bool closing = false;                  // the same
+  bool managed = false;                  // of an allocation
   MemoryPool pool = nullptr;             // of a pool's, or one imported from it
   std::size_t offset = 0;                // the same
 };

@@ -14,6 +14,7 @@ struct Facts {
   std::size_t bytes = 0;
   DevicePtr mapping_start = 0;
   std::size_t mapping_bytes = 0;
+  bool is_managed = false;
   bool is_legacy_capable = false;
   HandleType handle_types = HandleType::kNone;
   MemoryPool pool = nullptr;
@@ -35,7 +36,9 @@ Facts facts_of_range(Memory& memory, DevicePtr base, const Range& range) {
     facts.bytes = reservation->second;
     facts.handle_types = memory.chunks.at(range.chunk).handle_types;
   }
-  facts.is_legacy_capable = range.kind == Range::Kind::kAllocation && settings().has("legacy_ipc");
+  facts.is_managed = range.managed;
+  facts.is_legacy_capable =
+      range.kind == Range::Kind::kAllocation && !range.managed && settings().has("legacy_ipc");
   return facts;
 }
 
@@ -66,7 +69,7 @@ Result put_attribute(const Facts& facts, PointerAttribute attribute, void* to) {
     case PointerAttribute::kBufferId:
       return put(to, facts.buffer_id);
     case PointerAttribute::kIsManaged:
-      return put(to, false);
+      return put(to, facts.is_managed);
     case PointerAttribute::kDeviceOrdinal:
       return put(to, facts.device);
     case PointerAttribute::kIsLegacyIpcCapable:

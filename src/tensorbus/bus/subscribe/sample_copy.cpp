@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <new>
 #include <string>
 
@@ -48,6 +49,10 @@ Sample SampleData::copy_of(const SampleData& original) {
     if (span.bytes() != 0 && tensors[i].device().is_host()) plan.add(i, views.back(), span);
   }
   parts->copier = original.copier;
+  if (!parts->copier &&
+      std::ranges::any_of(tensors, [](const Tensor& tensor) { return tensor.device().is_cuda(); }))
+    throw Error(Code::kUnsupported,
+                "memory that was opened by a CUDA IPC handle: copy it by cudaMemcpyAsync");
   if (parts->copier) parts->copy_on_devices(*parts->copier, tensors);
   const std::shared_ptr<std::byte> memory = private_memory(plan.lay_out());
   plan.fill(memory.get(), Stores::kOrdinary);

@@ -59,6 +59,9 @@ struct SampleData {
                                               const Descriptor& descriptor,
                                               const AcquiredLeases* claimed);
   static Sample copy_of(const SampleData& original);
+  // Returns a sample of one writable tensor, which lies in memory of another program.
+  static Sample of_memory(std::shared_ptr<memory::DeviceKeeper> keeper, const Device& device,
+                          const Layout& layout, const std::byte* first);
   // Returns the lease of a sample; null if it has none.
   static std::shared_ptr<link::Lease> lease_of(const Sample& sample);
 

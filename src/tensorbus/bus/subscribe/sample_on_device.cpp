@@ -38,6 +38,22 @@ void SampleData::place_in(Tensor& tensor, const std::byte* original, const Devic
   tensor.on_device_ = block.get();
 }
 
+Sample SampleData::of_memory(std::shared_ptr<memory::DeviceKeeper> keeper, const Device& device,
+                             const Layout& layout, const std::byte* first) {
+  auto parts = std::make_unique<SampleData>();
+  parts->tensors.resize(1);
+  Tensor& tensor = parts->tensors[0];
+  tensor.layout_ = layout;
+  tensor.data_ = first;
+  tensor.device_ = tensor.published_on_ = device;
+  tensor.writable_ = true;
+  tensor.on_device_ = keeper.get();
+  tensor.keeper_ = std::move(keeper);
+  Sample sample;
+  sample.parts_ = std::move(parts);
+  return sample;
+}
+
 void SampleData::restore(const ReceiveOptions& how, const AcquiredLeases& claimed) {
   DevicePlan plan;
   const auto read = std::make_shared<std::vector<std::shared_ptr<const void>>>();

@@ -23,9 +23,11 @@ struct Facts {
   std::uint64_t start = 0;
   std::uint64_t bytes = 0;
 
+  bool is_memory() const noexcept {
+    return type == static_cast<std::uint64_t>(cu::MemoryType::kDevice);
+  }
   bool is_memory_of(const Gpu& device) const noexcept {
-    return type == static_cast<std::uint64_t>(cu::MemoryType::kDevice) && managed == 0 &&
-           static_cast<int>(ordinal) == device.ordinal();
+    return is_memory() && managed == 0 && static_cast<int>(ordinal) == device.ordinal();
   }
   bool has_descriptor() const noexcept {
     return pool == 0 && (handle_types & static_cast<std::uint64_t>(cu::HandleType::kPosixFd)) != 0;
@@ -55,9 +57,20 @@ int ForeignMemory::ordinal_of(const std::byte* address) {
   if (Gpu::all().empty()) return -1;
   const GpuScope scope(Gpu::at(0));
   const Facts facts = facts_of(reinterpret_cast<cu::DevicePtr>(address));
-  return facts.type == static_cast<std::uint64_t>(cu::MemoryType::kDevice)
-             ? static_cast<int>(facts.ordinal)
-             : -1;
+  return facts.is_memory() ? static_cast<int>(facts.ordinal) : -1;
+}
+
+std::string ForeignMemory::why_no_handle(const Gpu& device, const std::byte* address) {
+  const GpuScope scope(device);
+  const Facts facts = facts_of(reinterpret_cast<cu::DevicePtr>(address));
+  if (facts.managed != 0) return "it is managed memory (cudaMallocManaged)";
+  if (facts.pool != 0) return "it is of a memory pool (cudaMallocAsync)";
+  cu::AllocationHandle chunk = 0;
+  if (CudaDriver::get().MemRetainAllocationHandle(&chunk, const_cast<std::byte*>(address)) !=
+      cu::Result::kSuccess)
+    return "the driver has none for it, as for memory that was opened from a handle itself";
+  (void)CudaDriver::get().MemRelease(chunk);
+  return "it is virtual memory (cuMemCreate: PyTorch's expandable segments, or memory of the bus)";
 }
 
 std::optional<ForeignMemory> ForeignMemory::around(const Gpu& device, const std::byte* first,
@@ -194,23 +207,49 @@ bool ForeignMemory::there() const noexcept {
   }
 }
 
-OpenedMemory::OpenedMemory(const Gpu& device, const cu::IpcMemHandle& handle, std::size_t bytes)
-    : GpuRange(device, 0, bytes) {
+namespace {
+
+HandleRefused::Why reason_of(cu::Result result) noexcept {
+  switch (result) {
+    case cu::Result::kInvalidContext:  // ours is current, so the driver means the handle
+      return HandleRefused::Why::kOwn;
+    case cu::Result::kInvalidValue:
+    case cu::Result::kMapFailed:
+    case cu::Result::kInvalidHandle:
+      return HandleRefused::Why::kGone;
+    case cu::Result::kInvalidDevice:
+    case cu::Result::kPeerAccessUnsupported:
+    case cu::Result::kTooManyPeers:
+      return HandleRefused::Why::kOutOfReach;
+    default:
+      return HandleRefused::Why::kOther;
+  }
+}
+
+}  // namespace
+
+HandleRefused::HandleRefused(const Gpu& device, cu::Result result)
+    : Error(
+          result == cu::Result::kOutOfMemory ? Code::kOutOfMemory : Code::kUnsupported,
+          "memory of another process on cuda:" + std::to_string(device.ordinal()) +
+              " cannot be opened here: cuIpcOpenMemHandle: " + CudaDriver::get().describe(result)),
+      why_(reason_of(result)) {}
+
+// The driver may have placed a small allocation in a larger block, and then says the block's range.
+OpenedMemory::OpenedMemory(const Gpu& device, const cu::IpcMemHandle& handle)
+    : GpuRange(device, 0, 0) {
   const CudaDriver& cuda = CudaDriver::get();
   const GpuScope scope(device);
-  const cu::Result result = cuda.IpcOpenMemHandle(&address_, handle, cu::kIpcLazyPeerAccess);
-  if (result != cu::Result::kSuccess)
-    throw Error(result == cu::Result::kOutOfMemory ? Code::kOutOfMemory : Code::kUnsupported,
-                "memory of another process on cuda:" + std::to_string(device.ordinal()) +
-                    " cannot be opened here: cuIpcOpenMemHandle: " + cuda.describe(result));
+  cu::Result result = cuda.IpcOpenMemHandle(&address_, handle, cu::kIpcLazyPeerAccess);
+  if (result != cu::Result::kSuccess) throw HandleRefused(device, result);
   cu::DevicePtr base = 0;
-  std::size_t size = 0;
-  if (cuda.MemGetAddressRange(&base, &size, address_) == cu::Result::kSuccess && base <= address_ &&
-      bytes <= size - (address_ - base))
+  result = cuda.MemGetAddressRange(&base, &bytes_, address_);
+  if (result == cu::Result::kSuccess && base <= address_ && address_ - base <= bytes_) {
+    bytes_ -= address_ - base;
     return;
+  }
   (void)cuda.IpcCloseMemHandle(address_);
-  throw Error(Code::kProtocol,
-              "DEVICE_EXPORT.bytes: " + std::to_string(bytes) + ", more than the allocation has");
+  throw HandleRefused(device, result);
 }
 
 OpenedMemory::~OpenedMemory() {

@@ -21,4 +21,9 @@ void GpuEvent::wait(const GpuStream& stream) const {
   stream.check(CudaDriver::get().StreamWaitEvent(stream.handle(), event_, 0), "cuStreamWaitEvent");
 }
 
+bool GpuEvent::has_passed() const noexcept {
+  const CudaDriver* const cuda = CudaDriver::in_use();
+  return cuda != nullptr && cuda->EventQuery(event_) != cu::Result::kNotReady;
+}
+
 }  // namespace tensorbus::platform

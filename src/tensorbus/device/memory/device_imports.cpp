@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "tensorbus/device/foreign_memory.hpp"
@@ -21,8 +20,7 @@ namespace {
 struct Tables {
   platform::Mutex own_mutex;
   std::map<DeviceImports::Name, platform::GpuRange> own TB_GUARDED_BY(own_mutex);
-  using Allocation =
-      std::tuple<int, std::size_t, std::array<std::byte, 64>>;  // ordinal, bytes, handle
+  using Allocation = std::pair<int, std::array<std::byte, 64>>;  // ordinal, handle
   OpenOnce<Allocation, platform::OpenedMemory> open;
   using Pooled = std::pair<platform::cu::MemoryPool, std::array<std::byte, 64>>;  // name
   OpenOnce<Pooled, platform::PooledMemory> pooled;
@@ -34,6 +32,7 @@ platform::Immortal<Tables> tables;
 struct Share : platform::GpuRange {
   explicit Share(DeviceImports::Range whole, std::shared_ptr<const void> afterwards = nullptr)
       : GpuRange(*whole), kept{std::move(whole), std::move(afterwards)} {}
+  Share(DeviceImports::Range whole, std::size_t bytes) : Share(std::move(whole)) { bytes_ = bytes; }
   ~Share() { DeferredReleaser::let_go(std::move(kept)); }
   Share(const Share&) = delete;
   Share& operator=(const Share&) = delete;
@@ -68,14 +67,41 @@ bool DeviceImports::is_own(const std::byte* address) noexcept {
   });
 }
 
+bool DeviceImports::is_opened(const std::byte* address) {
+  return tables->open.any([address](const platform::GpuRange& range) {
+    return address >= range.data() && address < range.data() + range.size();
+  });
+}
+
+namespace {
+
+DeviceImports::Range open_once(const platform::Gpu& device,
+                               const platform::cu::IpcMemHandle& handle) {
+  DeferredReleaser::prepare();
+  return tables->open.find_or_open({device.ordinal(), handle.bytes},
+                                   [&] { return platform::OpenedMemory(device, handle); });
+}
+
+[[noreturn]] void refuse_size(std::size_t bytes) {
+  throw Error(Code::kProtocol,
+              "DEVICE_EXPORT.bytes: " + std::to_string(bytes) + ", more than the allocation has");
+}
+
+}  // namespace
+
+DeviceImports::Range DeviceImports::open(const platform::Gpu& device,
+                                         const platform::cu::IpcMemHandle& handle) {
+  return std::make_shared<const Share>(open_once(device, handle));
+}
+
 DeviceImports::Range DeviceImports::open(const platform::Gpu& device,
                                          const platform::cu::IpcMemHandle& handle,
                                          std::size_t bytes) {
-  DeferredReleaser::prepare();
-  Range whole = tables->open.find_or_open({device.ordinal(), bytes, handle.bytes}, [&] {
-    return platform::OpenedMemory(device, handle, bytes);
-  });
-  return std::make_shared<const Share>(std::move(whole));
+  Range whole = open_once(device, handle);
+  const bool fits = bytes <= whole->size();
+  auto share = std::make_shared<const Share>(std::move(whole), bytes);  // which closes it again
+  if (!fits) refuse_size(bytes);
+  return share;
 }
 
 DeviceImports::Range DeviceImports::open_pooled(const platform::Gpu& device,
@@ -89,9 +115,8 @@ DeviceImports::Range DeviceImports::open_pooled(const platform::Gpu& device,
                                             [&] { return platform::PooledMemory(imported, name); });
   const bool fits = bytes <= whole->size();
   auto share = std::make_shared<const Share>(std::move(whole), std::move(afterwards));
-  if (fits) return share;
-  throw Error(Code::kProtocol,
-              "DEVICE_EXPORT.bytes: " + std::to_string(bytes) + ", more than the allocation has");
+  if (!fits) refuse_size(bytes);
+  return share;
 }
 
 DeviceImports::Range DeviceImports::map(std::span<const platform::GpuAllocation> chunks) {

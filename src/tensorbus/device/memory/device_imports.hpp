@@ -39,9 +39,14 @@ class DeviceImports {
   // Returns true if this byte lies in memory that this process lends.
   static bool is_own(const std::byte* address) noexcept;
 
-  // Ranges of both functions may be released in any thread; a thread that may wait for a GPU closes
-  // them. An allocation is opened once for the whole process, by its handle, about which no peer
-  // can lie. Throws what OpenedMemory and GpuMapping throw.
+  // Returns true if this byte lies in an allocation that was opened by its handle.
+  static bool is_opened(const std::byte* address);
+
+  // Ranges of all functions may be released in any thread; a thread that may wait for a GPU closes
+  // them. An allocation is opened once for the whole process and device, by its handle, about which
+  // no peer can lie. Throws what OpenedMemory throws.
+  static Range open(const platform::Gpu& device, const platform::cu::IpcMemHandle& handle);
+  // The same, the first bytes of it. Throws Error(kProtocol), too, if the allocation is smaller.
   static Range open(const platform::Gpu& device, const platform::cu::IpcMemHandle& handle,
                     std::size_t bytes);
   // Opens an allocation of a pool, by its name in the pool, also once for the process. `afterwards`
@@ -50,6 +55,7 @@ class DeviceImports {
   static Range open_pooled(const platform::Gpu& device, const platform::Fd& pool,
                            const std::array<std::byte, 64>& name, std::size_t bytes,
                            std::shared_ptr<const void> afterwards);
+  // Throws what GpuMapping throws.
   static Range map(std::span<const platform::GpuAllocation> chunks);
 };
 

@@ -1,0 +1,170 @@
+"""Raw CUDA IPC handles: GPU memory of programs that do not use Tensorbus (docs/tasks/cuda_ipc.md).
+
+from tensorbus import cuda
+
+x = cuda.open_ipc(handle, (480, 640), "float32")    # over another program's 64 bytes
+found = cuda.ipc_handle(y)                          # for another program
+send(found.handle, found.offset, found.shape)
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import index
+from typing import Any
+
+from tensorbus import _core
+from tensorbus._base.device import HOST, ordinal_of
+from tensorbus._base.errors import CannotTravel, InvalidArgument, Unsupported
+from tensorbus._codec import cuda_array
+from tensorbus._tensors import torch_tensors
+from tensorbus._tensors.allocation import dtype_name
+from tensorbus._tensors.library import library_of, sizes_of
+
+__all__ = ["IpcHandle", "ipc_handle", "open_ipc"]
+
+
+@dataclass(frozen=True)
+class IpcHandle:
+    """Where a tensor lies, for a program that opens CUDA IPC handles.
+
+    It names memory and keeps none. It is valid while the process that made it keeps the tensor:
+    PyTorch gives the memory of a tensor that is gone to the next one, and a handle of freed memory
+    opens nothing, or other memory. CUDA leaves undefined what happens to a program that still has
+    the memory open when it is freed, so it closes the handle first. The handle says nothing of
+    streams: synchronise the stream that writes the tensor before another program reads it.
+    """
+
+    handle: bytes
+    """The 64 bytes of the `cudaIpcMemHandle_t` of the whole allocation."""
+    offset: int
+    """Of the first element in the allocation, in bytes."""
+    allocation_bytes: int
+    """The size of the allocation: another program sees all of it, other tensors included."""
+    device: str
+    """The GPU, in this process: "cuda:0"."""
+    dtype: str
+    """The name of the element type: "float32"."""
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    """In elements."""
+
+
+def open_ipc(
+    handle: bytes,
+    shape: Any,
+    dtype: Any,
+    strides: Iterable[int] | None = None,
+    offset: int = 0,
+    device: Any = None,
+) -> Any:
+    """A tensor over GPU memory of another program, by its CUDA IPC handle. Nothing is copied.
+
+    The memory is opened once for the process and the GPU, however many tensors are made of it. It
+    stays open as long as one of them lives, and until the work on it has run that was enqueued on
+    PyTorch's current stream of this call, or on the stream that took the tensor by DLPack. A tensor
+    that other streams use is kept until they have passed. Both programs can write to the memory.
+
+    Args:
+        handle: the 64 bytes of a `cudaIpcMemHandle_t`, made by `cudaIpcGetMemHandle`.
+        shape: the sizes of the tensor.
+        dtype: of PyTorch or NumPy, or a name: `torch.float32`, "float32".
+        strides: in elements. None: row by row, without gaps.
+        offset: of the first element in the allocation, in bytes.
+        device: the GPU on which the memory lies, by its ordinal in this process. None: the current
+            one.
+
+    Returns:
+        A `torch.Tensor` if PyTorch is imported and can use the GPU. Else a `tensorbus.Memory`,
+        which offers DLPack and `__cuda_array_interface__`.
+
+    Raises:
+        InvalidArgument: a handle of another length, of this process, or of memory on another GPU;
+            shape, strides and offset that leave the allocation.
+        Closed: the memory is gone.
+        Unsupported: there is no driver, or the GPU cannot reach the memory.
+        Forked: CUDA was initialised before this process was forked.
+
+    >>> x = open_ipc(handle, (480, 640), "float32")  # doctest: +SKIP
+    """
+    ordinal = ordinal_of("cuda" if device is None else device)
+    if ordinal == HOST:
+        raise InvalidArgument(f"device={device!r}: a CUDA IPC handle is opened on a GPU")
+    sizes = sizes_of(shape)
+    steps = None if strides is None else [index(stride) for stride in strides]
+    if steps is not None and len(steps) != len(sizes):
+        raise InvalidArgument(f"strides={steps}: shape={tuple(sizes)} needs {len(sizes)} of them")
+    if index(offset) < 0:
+        raise InvalidArgument(f"offset={offset}: an offset is not negative")
+    as_torch = _torch_can_use(ordinal)
+    if as_torch and steps is not None and min(steps, default=0) < 0:
+        raise InvalidArgument(f"strides={steps}: PyTorch has no negative strides")
+    raw = memoryview(handle).tobytes()
+    memory = _core.open_ipc(raw, index(offset), dtype_name(dtype), sizes, steps, ordinal)
+    return torch_tensors.from_memory(memory) if as_torch else memory
+
+
+def ipc_handle(tensor: Any) -> IpcHandle:
+    """The CUDA IPC handle of a tensor on a GPU, for a program that does not use Tensorbus.
+
+    Args:
+        tensor: of PyTorch, or what has `__cuda_array_interface__`. It keeps the memory: see
+            `IpcHandle` for how long.
+
+    Raises:
+        InvalidArgument: the tensor is not on a GPU, or has no elements.
+        Unsupported: memory without a handle, with the reason: of a pool (`cudaMallocAsync`), of
+            `cuMemCreate` (PyTorch's expandable segments, memory of the bus), managed, or opened by
+            a handle itself. Or there is no driver.
+
+    >>> found = ipc_handle(x)  # doctest: +SKIP
+    >>> len(found.handle), found.offset  # doctest: +SKIP
+    (64, 512)
+    """
+    found = _described(tensor)
+    if 0 in found.shape:
+        raise InvalidArgument(f"a tensor of shape {found.shape} has no elements, and no memory")
+    steps = zip(found.shape, found.strides, strict=True)
+    reaches = [(size - 1) * stride * found.item for size, stride in steps]
+    before = -sum(reach for reach in reaches if reach < 0)
+    bytes_ = before + sum(reach for reach in reaches if reach > 0) + found.item
+    handle, offset, size, ordinal = _core.ipc_handle_of(found.address - before, bytes_)
+    return IpcHandle(
+        handle=handle,
+        offset=offset + before,
+        allocation_bytes=size,
+        device=f"cuda:{ordinal}",
+        dtype=found.dtype,
+        shape=found.shape,
+        strides=tuple(found.strides),
+    )
+
+
+def _torch_can_use(ordinal: int) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.cuda.is_available() and ordinal < torch.cuda.device_count()
+
+
+def _described(tensor: Any) -> cuda_array.Described:
+    if library_of(tensor) == "torch":
+        if tensor.device.type != "cuda":
+            raise InvalidArgument(f"this tensor is on {tensor.device}: only GPU memory has handles")
+        return cuda_array.Described(
+            tensor.data_ptr(),
+            torch_tensors.dtype_name(tensor.dtype),
+            tuple(tensor.shape),
+            list(tensor.stride()),
+            tensor.element_size(),
+            0,
+        )
+    if not hasattr(tensor, "__cuda_array_interface__"):
+        raise InvalidArgument(
+            f"{type(tensor).__name__}: expected a tensor of PyTorch on a GPU, or what has "
+            "__cuda_array_interface__"
+        )
+    try:
+        return cuda_array.described(tensor)
+    except CannotTravel as refused:
+        raise Unsupported(str(refused)) from None
