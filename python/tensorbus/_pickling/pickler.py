@@ -6,17 +6,20 @@ processes trust one another, come here; `attach` and subscribers refuse such a m
 
 from __future__ import annotations
 
+import copyreg
 import io
 import pickle
 import sys
+from collections import ChainMap
 from collections.abc import Callable
+from functools import cached_property
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from tensorbus import _core
 from tensorbus._base.device import HOST, ordinal_of, stream_of
 from tensorbus._base.errors import CannotTravel, ProtocolError, Unsupported
-from tensorbus._base.participant import participant
+from tensorbus._base.participant import has_participant, participant
 from tensorbus._codec import torch_indices
 from tensorbus._codec.fields import Flattener, Restorer, flatten, unflatten
 from tensorbus._pickling import lending
@@ -84,11 +87,19 @@ class Packer:
     def __init__(self, *, shared: bool, stream: int | None = None) -> None:
         self._shared = shared
         self._stream = stream  # on which what lies on GPUs is written; None: as its library says
-        self._flattener = Flattener()
-        self._apart = Flattener()  # what lies on GPUs, if the rest may be written to by others
         self._lowered: list[Any] = []
         self._lent: list[Any] = []
         self._kept: list[Any] = []  # nothing that was lowered by identity may go before the end
+
+    # Made when they are needed: most items have no tensors.
+    @cached_property
+    def _flattener(self) -> Flattener:
+        return Flattener()
+
+    @cached_property
+    def _apart(self) -> Flattener:
+        """What lies on GPUs, if the rest may be written to by others."""
+        return Flattener()
 
     @property
     def outgoing(self) -> _core.Outgoing:
@@ -118,10 +129,16 @@ class Packer:
 
     def _reduce(self, value: Any) -> Any:
         """What stands for a tensor in the pickle; NotImplemented for what pickles by itself."""
+        library = library_of(value)
+        if library is None and not _is_memory(type(value)):
+            _ordinary.add(type(value))
+            return NotImplemented
+        if self._shared and library == "numpy" and _is_small(value):
+            return NotImplemented
         apart = _is_apart(value, self._shared)
         if apart and not _can_lend(value):
             return NotImplemented  # torch.multiprocessing may know a way
-        if library_of(value) is not None:
+        if library is not None:
             _prepare(value, self._shared)
         elif type(value) is _core.Memory:
             pass
@@ -143,15 +160,25 @@ class Packer:
         return stand_in, (len(all_lowered) - 1,)
 
 
-class _Pickler(ForkingPickler):
+# Classes of which no instance is a tensor, a storage or memory of the bus: known after one look.
+_ordinary: set[type] = set()
+
+
+class _Pickler(pickle.Pickler):
     """Knows what multiprocessing knows (connections, locks), and asks about everything else."""
+
+    # That of a ForkingPickler, which makes it anew for each item: a third of what an int takes.
+    dispatch_table = ChainMap(
+        ForkingPickler._extra_reducers,  # type: ignore[attr-defined]
+        copyreg.dispatch_table,
+    )
 
     def __init__(self, file: io.BytesIO, reduce: Callable[[Any], Any]) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self._reduce = reduce
 
     def reducer_override(self, value: Any) -> Any:
-        return self._reduce(value)
+        return NotImplemented if type(value) in _ordinary else self._reduce(value)
 
 
 # Functions of PyTorch's that follow the numbers which they are given, and ours that look first.
@@ -239,6 +266,31 @@ def _reduced_otherwise(value: Any) -> Any:
     return reductions.reduce_tensor(value)  # type: ignore[no-untyped-call]
 
 
+def _is_memory(kind: type) -> bool:
+    """Is this the class of memory of the bus, or of storages?"""
+    return kind is _core.Memory or _is_storage_class(kind)
+
+
+def _is_storage_class(kind: type) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and issubclass(kind, torch.UntypedStorage)
+
+
+# To copy so many bytes into the pickle takes less than to share them: those of an array, which is
+# a copy for its receiver anyhow.
+_SMALL_BYTES = 16 * 1024
+
+
+def _is_small(array: Any) -> bool:
+    """Is it a small array of NumPy's, and not in memory that others may be let write to?"""
+    return array.nbytes <= _SMALL_BYTES and not (
+        array.base is not None
+        and array.nbytes > 0
+        and has_participant()
+        and _core.is_shared(array.ctypes.data, array.nbytes, participant())
+    )
+
+
 def _is_apart(value: Any, shared: bool) -> bool:
     """Does it lie on a GPU, in memory that is only read, and travel with what may be written to?"""
     return shared and _ordinal_of(value) != HOST and not _is_shared(value)
@@ -275,12 +327,7 @@ def can_lend(value: Any) -> bool:
 
 
 def _is_storage(value: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return (
-        torch is not None
-        and isinstance(value, torch.UntypedStorage)
-        and (value.device.type == "cpu" or can_lend(value))
-    )
+    return _is_storage_class(type(value)) and (value.device.type == "cpu" or can_lend(value))
 
 
 def bytes_of(storage: Any) -> Any:

@@ -23,7 +23,7 @@ from tensorbus.multiprocessing import connection, context, pool, queues, reducti
 from tensorbus.multiprocessing._keeper import get_ttl, set_ttl
 from tensorbus.multiprocessing.context import Process as Process
 from tensorbus.multiprocessing.context import default_context
-from tensorbus.multiprocessing.processes import (
+from tensorbus.multiprocessing.spawn import (
     ProcessContext,
     ProcessException,
     ProcessExitedException,

@@ -16,7 +16,7 @@ from tensorbus.multiprocessing._contexts import by_method, context_of
 from tensorbus.multiprocessing._executors import call_by_reference
 from tensorbus.multiprocessing.connection import Connection, Pipe
 from tensorbus.multiprocessing.pool import Pool
-from tensorbus.multiprocessing.queues import JoinableQueue, Queue, SimpleQueue, queues_of_child
+from tensorbus.multiprocessing.queues import JoinableQueue, Queue, SimpleQueue
 
 __all__ = ["DefaultContext", "ForkContext", "ForkServerContext", "Process", "SpawnContext"]
 
@@ -59,9 +59,9 @@ class _Joined(multiprocessing.process.BaseProcess):
         if pinned:
             _keeper.service_address()  # for the child to borrow it
         self._for_child = _keeper.settings_for_child()
-        with queues_of_child(method) as queues, _keeper.offers_to_child() as offers:
+        with _keeper.offers_to_child() as offers:
             super().start()
-        _keep_until_end(self.sentinel, [*pinned, *queues], offers)
+        _keep_until_end(self.sentinel, pinned, offers)
 
     def _bootstrap(self, parent_sentinel: int | None = None) -> int:
         _keeper.adopt(self._for_child)
@@ -70,7 +70,7 @@ class _Joined(multiprocessing.process.BaseProcess):
         return code
 
 
-def _keep_until_end(sentinel: int, kept: list[object], offers: list[bytes]) -> None:
+def _keep_until_end(sentinel: int, kept: list[memoryview], offers: list[bytes]) -> None:
     """Keeps things until a process has ended, whoever waits for that or does not."""
     if not (kept or offers):
         return
@@ -110,7 +110,6 @@ class _Ours:
 
     def SimpleQueue(self) -> SimpleQueue:
         """A queue with only a pipe and two locks in it."""
-        reductions.learn_libraries()
         return SimpleQueue(ctx=self.get_context())
 
     def Pipe(self, duplex: bool = True) -> tuple[Connection, Connection]:

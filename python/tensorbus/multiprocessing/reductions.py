@@ -8,17 +8,23 @@ once our means are in use.
 
 from __future__ import annotations
 
+import io
 import pickle
 import sys
+from contextlib import suppress
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from tensorbus import _core
+from tensorbus._base.participant import participant
 from tensorbus._pickling import lending, pickler, torch_sharing
 from tensorbus._tensors import numpy_arrays, torch_tensors
 from tensorbus.multiprocessing import _keeper
 
 __all__ = ["ForkingPickler", "dumps", "is_shared", "loads", "reduce_tensor"]
+
+# Seconds in which the owner of a message that is discarded answers.
+_PATIENCE = 1.0
 
 
 def dumps(item: object) -> bytes:
@@ -50,6 +56,23 @@ def attached(handle: bytes) -> Any:
     """What a pickle says of a message with tensors."""
     learn_libraries()
     return pickler.load(lending.borrow(handle, _core.Access.SHARED))
+
+
+def discard(pickled: bytes) -> None:
+    """Receives a message of `dumps` that nobody else can receive, and releases its tensors."""
+    with suppress(Exception):  # a plain one, or its tensors are gone
+        _Discarding(io.BytesIO(pickled)).load()
+
+
+class _Discarding(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) != (__name__, attached.__name__):
+            raise pickle.UnpicklingError
+        return _receive_and_release
+
+
+def _receive_and_release(handle: bytes) -> None:
+    _core.attach(_core.Handle.from_bytes(handle), _core.Access.SHARED, _PATIENCE, participant())
 
 
 def reduce_tensor(tensor: Any) -> Any:
