@@ -94,13 +94,14 @@ class _Pickler:
         return item.dumps() if type(item) is _OnStreams else reductions.dumps(item)
 
 
+# Of these no stream matters; to ask for it would take a third of what `put` takes.
 _LEAVES = frozenset({type(None), bool, int, float, str, bytes})
 
 
 def _on_streams(item: Any) -> Any:
     """The item, with the current streams unless all of them are the default ones."""
     torch = sys.modules.get("torch")
-    if torch is None or type(item) in _LEAVES or not torch.cuda.is_initialized():
+    if torch is None or not torch.cuda.is_initialized():
         return item
     devices = range(torch.cuda.device_count())
     streams = [torch.cuda.current_stream(device) for device in devices]
@@ -123,7 +124,7 @@ class Queue(_Queue):
 
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
         """Puts any picklable object; the feeder thread pickles it."""
-        super().put(_on_streams(obj), block, timeout)
+        _Queue.put(self, obj if type(obj) in _LEAVES else _on_streams(obj), block, timeout)
 
     def _reset(self, after_fork: bool = False) -> None:
         _take_over(self)
@@ -150,6 +151,11 @@ _start_thread: Callable[[Queue], None] = _with_names(_Queue._start_thread, Queue
 
 class JoinableQueue(Queue, _JoinableQueue):
     """See `multiprocessing.JoinableQueue`; tensors and arrays in its items go by reference."""
+
+    def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
+        """Puts any picklable object; the feeder thread pickles it."""
+        item = obj if type(obj) in _LEAVES else _on_streams(obj)
+        _JoinableQueue.put(self, item, block, timeout)
 
 
 class SimpleQueue(_SimpleQueue):

@@ -20,8 +20,9 @@ from tensorbus._base.participant import participant
 from tensorbus._pickling import lending, pickler, torch_sharing
 from tensorbus._tensors import numpy_arrays, torch_tensors
 from tensorbus.multiprocessing import _keeper
+from tensorbus.multiprocessing._torch_names import __getattr__ as __getattr__
 
-__all__ = ["ForkingPickler", "dumps", "is_shared", "loads", "reduce_tensor"]
+__all__ = ["ForkingPickler", "dumps", "is_shared", "loads", "reduce_storage", "reduce_tensor"]
 
 # Seconds in which the owner of a message that is discarded answers.
 _PATIENCE = 1.0
@@ -89,7 +90,8 @@ def reduce_memory(memory: _core.Memory) -> Any:
     return attached, (_keeper.offer(*pickler.dump(memory, shared=True)),)
 
 
-def _reduce_storage(storage: Any) -> Any:
+def reduce_storage(storage: Any) -> Any:
+    """For a `ForkingPickler`: the same for a PyTorch storage."""
     if storage.device.type != "cpu" or not _is_our_storage(storage):
         from torch.multiprocessing import reductions
 
@@ -115,7 +117,7 @@ def learn_libraries() -> None:
         torch = torch_tensors.learn()
         for kind in (torch.Tensor, torch.nn.Parameter):
             _register(kind, reduce_tensor)
-        _register(torch.UntypedStorage, _reduce_storage)
+        _register(torch.UntypedStorage, reduce_storage)
         _teach_storages(torch.UntypedStorage)
 
 
