@@ -55,13 +55,15 @@ class _Joined(multiprocessing.process.BaseProcess):
         reductions.learn_libraries()
         # A forked child has our memory, and no lease of it: it stays until the child has ended.
         method = self._start_method or multiprocessing.get_start_method()
-        pinned = torch_sharing.pin() if method == "fork" else []
-        if pinned:
-            _keeper.service_address()  # for the child to borrow it
+        pinned = torch_sharing.pin() if method == "fork" else {}
         self._for_child = _keeper.settings_for_child()
-        with queues_of_child(method) as queues, _keeper.offers_to_child() as offers:
+        with (
+            queues_of_child(method) as queues,
+            _keeper.offers_to_child() as offers,
+            _keeper.moved_for_child(pinned) as shares,
+        ):
             super().start()
-        _keep_until_end(self.sentinel, [*pinned, *queues], offers)
+        _keep_until_end(self.sentinel, [*pinned.values(), *shares, *queues], offers)
 
     def _bootstrap(self, parent_sentinel: int | None = None) -> int:
         _keeper.adopt(self._for_child)

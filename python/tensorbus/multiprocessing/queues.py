@@ -124,7 +124,7 @@ class SimpleQueue(_SimpleQueue):
 
     def put(self, obj: Any) -> None:
         """Puts any picklable object."""
-        pickled = reductions.dumps(obj)
+        pickled = reductions.dumps(obj, self._writer.carrier)
         with self._wlock:
             self._writer.send_bytes(pickled)
 
