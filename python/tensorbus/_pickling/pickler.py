@@ -129,6 +129,7 @@ class Packer:
         self._in_parts = in_parts
         self._carrier = carrier
         self.parts: list[Part] = []
+        self._storages: dict[int, Any] = {}  # of which views were found: all their bytes
         self._stream = stream  # on which what lies on GPUs is written; None: as its library says
         self._flattener = Flattener()
         self._apart = Flattener()  # what lies on GPUs, if the rest may be written to by others
@@ -177,6 +178,8 @@ class Packer:
             return NotImplemented  # as the standard library has it
         if library is not None:
             _prepare(value, self._shared)
+            if self._in_parts and library == "torch" and (view := self._view(value)) is not None:
+                return view
         elif type(value) is _core.Memory:
             pass
         elif _is_storage(value):
@@ -198,6 +201,27 @@ class Packer:
         all_lowered.append(lowered)
         self._kept.append(value)
         return stand_in, (*place, len(all_lowered) - 1)
+
+    def _view(self, tensor: Any) -> Any:
+        """A view of a shared storage goes with all of it, as PyTorch sends it; None for others."""
+        torch = sys.modules["torch"]
+        kind = type(tensor)
+        if kind not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
+            return None
+        if tensor.device.type != "cpu" or tensor.is_nested or tensor.is_quantized:
+            return None
+        storage = tensor.untyped_storage()
+        if tensor.nbytes == storage.nbytes() or tensor.is_conj() or tensor.is_neg():
+            return None
+        whole = self._storages.get(storage.data_ptr())
+        if whole is None:
+            from tensorbus._pickling import torch_sharing
+
+            if not torch_sharing.is_shared(storage):
+                return None
+            whole = self._storages[storage.data_ptr()] = bytes_of(storage)
+        place = tensor.storage_offset(), tuple(tensor.size()), tensor.stride()
+        return _view_of, (whole, kind, tensor.dtype, tensor.requires_grad, *place)
 
     def _part_for(self, is_array: bool) -> int | None:
         """The number of the part that takes the next array or tensor; None: the message itself."""
@@ -374,6 +398,24 @@ def _is_storage(value: Any) -> bool:
         and isinstance(value, torch.UntypedStorage)
         and (value.device.type == "cpu" or can_lend(value))
     )
+
+
+def _view_of(
+    whole: Any,
+    kind: Any,
+    dtype: Any,
+    requires_grad: bool,
+    offset: int,
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+) -> Any:
+    """A view of the storage whose bytes `whole` has."""
+    import torch
+
+    view = torch.empty(0, dtype=dtype).set_(whole.untyped_storage(), offset, size, stride)
+    if kind is torch.nn.Parameter:
+        return torch.nn.Parameter(view, requires_grad)
+    return view.requires_grad_(requires_grad)
 
 
 def bytes_of(storage: Any) -> Any:

@@ -4,13 +4,11 @@
 
 #include "tensorbus/bus/queue/reoffer.hpp"
 #include "tensorbus/bus/session/acquire_leases.hpp"
-#include "tensorbus/platform/kill_point.hpp"
 #include "tensorbus/platform/limits.hpp"
 
 namespace tensorbus::bus {
 
 void KeptMessages::on_keep(const std::shared_ptr<PeerSession>& from, const link::Keep& asked) {
-  platform::kill_point("keep.received");
   if ((asked.share & Shares::kKept) == 0)
     throw Error(Code::kProtocol, "KEEP.share: " + std::to_string(asked.share));
   if (asked.drop == 0) return keep(from, asked);

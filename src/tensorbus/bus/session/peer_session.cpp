@@ -242,7 +242,6 @@ std::shared_ptr<Shares::Elsewhere> PeerSession::keep(const Shares::Name& name,
     lent_.erase(message.lent.token);
     throw;
   }
-  platform::kill_point("keep.sent");
   return elsewhere;
 }
 
