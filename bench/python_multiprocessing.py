@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import multiprocessing
 import time
 from collections.abc import Callable
 from typing import Any

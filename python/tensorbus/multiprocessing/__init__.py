@@ -25,6 +25,7 @@ from tensorbus.multiprocessing._thread_names import _get_thread_name as _get_thr
 from tensorbus.multiprocessing._thread_names import _set_thread_name as _set_thread_name
 from tensorbus.multiprocessing.context import Process as Process
 from tensorbus.multiprocessing.context import default_context
+from tensorbus.multiprocessing.reductions import is_shared
 from tensorbus.multiprocessing.spawn import (
     ENV_VAR_PARALLEL_START,
     ProcessContext,
@@ -35,7 +36,6 @@ from tensorbus.multiprocessing.spawn import (
     spawn,
     start_processes,
 )
-from tensorbus.multiprocessing.reductions import is_shared
 
 _default = default_context
 Array = _default.Array

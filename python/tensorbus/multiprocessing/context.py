@@ -55,13 +55,14 @@ class _Joined(multiprocessing.process.BaseProcess):
         reductions.learn_libraries()
         # A forked child has our memory, and no lease of it: it stays until the child has ended.
         method = self._start_method or multiprocessing.get_start_method()
-        pinned = torch_sharing.pin() if method == "fork" else []
-        if pinned:
-            _keeper.service_address()  # for the child to borrow it
+        pinned = torch_sharing.pin() if method == "fork" else {}
         self._for_child = _keeper.settings_for_child()
-        with _keeper.offers_to_child() as offers:
+        with (
+            _keeper.offers_to_child() as offers,
+            _keeper.moved_for_child(pinned) as shares,
+        ):
             super().start()
-        _keep_until_end(self.sentinel, pinned, offers)
+        _keep_until_end(self.sentinel, [*pinned.values(), *shares], offers)
 
     def _bootstrap(self, parent_sentinel: int | None = None) -> int:
         _keeper.adopt(self._for_child)
@@ -70,7 +71,7 @@ class _Joined(multiprocessing.process.BaseProcess):
         return code
 
 
-def _keep_until_end(sentinel: int, kept: list[memoryview], offers: list[bytes]) -> None:
+def _keep_until_end(sentinel: int, kept: list[object], offers: list[bytes]) -> None:
     """Keeps things until a process has ended, whoever waits for that or does not."""
     if not (kept or offers):
         return

@@ -8,16 +8,13 @@ handle of a message that holds them.
 from __future__ import annotations
 
 import multiprocessing.queues as standard
-import os
-import select
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
-from multiprocessing.reduction import ForkingPickler
+from contextlib import ExitStack
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from tensorbus.multiprocessing import connection, reductions
+from tensorbus.multiprocessing import _carriers, connection, reductions
 from tensorbus.multiprocessing._contexts import context_of
 
 if TYPE_CHECKING:
@@ -31,48 +28,6 @@ else:  # not every Python has them to be subscripted
 __all__ = ["JoinableQueue", "Queue", "SimpleQueue"]
 
 
-class _Reader(connection.Connection):
-    """The end of a queue's pipe that receives.
-
-    Messages may wait in the pipe when the last process that could receive them closes this end.
-    That process drops them: otherwise the memory of their tensors would stay in use.
-    """
-
-    def _close(self) -> None:
-        pipe = -1
-        with suppress(Exception):  # it may be collected while the interpreter ends
-            if _events(self._handle, select.POLLIN):
-                pipe = os.open(_path(self._handle), os.O_WRONLY | os.O_NONBLOCK)
-        super()._close()  # type: ignore[misc]
-        if pipe >= 0:
-            with suppress(Exception):
-                _drop_unreadable(pipe)
-            os.close(pipe)
-
-
-def _drop_unreadable(pipe: int) -> None:
-    """If no process has the receiving end of a pipe any more: drops what waits in it."""
-    if not _events(pipe, 0) & select.POLLERR:
-        return
-    reader = os.open(_path(pipe), os.O_RDONLY | os.O_NONBLOCK)
-    with connection.Connection(reader, writable=False) as last:
-        while last.poll():
-            reductions.discard(last.recv_bytes())
-
-
-def _path(descriptor: int) -> str:
-    return f"/proc/self/fd/{descriptor}"
-
-
-def _events(descriptor: int, wanted: int) -> int:
-    poll = select.poll()
-    poll.register(descriptor, wanted)
-    return sum(found for _, found in poll.poll(0))
-
-
-ForkingPickler.register(_Reader, connection._reduce)
-
-
 class _OnStreams:
     """An item, and the CUDA streams that were current in the thread that put it."""
 
@@ -80,18 +35,23 @@ class _OnStreams:
         self.item = item
         self._streams = streams
 
-    def dumps(self) -> bytes:
+    def dumps(self, carrier: int) -> bytes:
         with ExitStack() as stack:
             for stream in self._streams:
                 stack.enter_context(sys.modules["torch"].cuda.stream(stream))
-            return reductions.dumps(self.item)
+            return reductions.dumps(self.item, carrier)
 
 
-# What the feeder calls in place of the standard library's ForkingPickler.
 class _Pickler:
-    @staticmethod
-    def dumps(item: Any) -> bytes:
-        return item.dumps() if type(item) is _OnStreams else reductions.dumps(item)
+    """What a feeder calls in place of the standard library's `ForkingPickler`."""
+
+    def __init__(self, carrier: int) -> None:
+        self._carrier = carrier
+
+    def dumps(self, item: Any) -> bytes:
+        if type(item) is _OnStreams:
+            return item.dumps(self._carrier)
+        return reductions.dumps(item, self._carrier)
 
 
 # Of these no stream matters; to ask for it would take a third of what `put` takes.
@@ -135,16 +95,17 @@ class Queue(_Queue):
 
     @staticmethod
     def _feed(*arguments: Any) -> None:
+        """The standard library's, but for the pickler."""
         *others, on_error, semaphore = arguments
+        carrier = others[2].__self__.carrier  # of the connection's method that sends bytes
+        feed = _with_names(_Queue._feed, _ForkingPickler=_Pickler(carrier))
 
         def on_error_of_item(error: Exception, item: Any) -> None:
             on_error(error, item.item if type(item) is _OnStreams else item)
 
-        _feed(*others, on_error_of_item, semaphore)
+        feed(*others, on_error_of_item, semaphore)
 
 
-# The standard library's, but that items are pickled by `_Pickler`.
-_feed: Callable[..., None] = _with_names(_Queue._feed, _ForkingPickler=_Pickler)
 # The standard library's, but that its thread runs `Queue._feed` of this module.
 _start_thread: Callable[[Queue], None] = _with_names(_Queue._start_thread, Queue=Queue)
 
@@ -172,12 +133,14 @@ class SimpleQueue(_SimpleQueue):
 
     def put(self, obj: Any) -> None:
         """Puts any picklable object."""
-        pickled = reductions.dumps(obj)
+        pickled = reductions.dumps(obj, self._writer.carrier)
         with self._wlock:
             self._writer.send_bytes(pickled)
 
 
 def _take_over(queue: Any) -> None:
     """The ends of a queue's pipe become ours."""
-    queue._reader.__class__ = _Reader
-    queue._writer.__class__ = connection.Connection
+    for end in (queue._reader, queue._writer):
+        end.__class__ = connection.Connection
+    if not queue._writer.carrier:
+        queue._writer.carrier = _carriers.inode_of(queue._reader.fileno())

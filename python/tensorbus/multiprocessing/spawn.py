@@ -169,7 +169,9 @@ class ProcessContext:
             except ValueError:
                 name = f"<Unknown signal {-code}>"
         how = f"signal {name}" if name else f"exit code {code}"
-        raise ProcessExitedException(f"process {index} terminated with {how}", index, process.pid, code, name)
+        raise ProcessExitedException(
+            f"process {index} terminated with {how}", index, process.pid, code, name
+        )
 
 
 class SpawnContext(ProcessContext):
