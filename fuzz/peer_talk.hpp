@@ -18,6 +18,7 @@
 #include "fuzz/fuzz.hpp"
 #include "tensorbus/bus/connection/inbound_connection.hpp"
 #include "tensorbus/bus/event_loop/event_loop.hpp"
+#include "tensorbus/bus/queue/kept_messages.hpp"
 #include "tensorbus/bus/queue/queue_host.hpp"
 #include "tensorbus/link/wire/peer.hpp"
 #include "tensorbus/memory/host/arena.hpp"
@@ -49,6 +50,7 @@ inline constexpr std::uint32_t kSleeper = 3;
 struct World {
   World() : peer_page(), own_page(std::make_shared<link::WakePage>()) {
     context.queues = std::make_shared<bus::QueueHost>(context);
+    context.keep = [this](const auto& from, const link::Keep& asked) { kept.on_keep(from, asked); };
     using platform::create_sealed_memfd;
     peer_page.slot(kSleeper).sleeping = link::kSleepsOnFutex | link::kSleepsOnEvent;
     kinds[0] = platform::duplicate(peer_page.memfd().get());
@@ -79,6 +81,7 @@ struct World {
   std::shared_ptr<memory::DeviceMemory> device_memory =
       std::make_shared<memory::DeviceMemory>(memory::DeviceArenaOptions{});
   bus::ParticipantContext context{Id{{2}}, loop, arena, device_memory, own_page};
+  bus::KeptMessages kept{context};
   platform::Fd listener;               // never drained: the notifier is full before long
   std::array<platform::Fd, 16> kinds;  // of descriptors: those that are wanted, and others
 };

@@ -58,7 +58,7 @@ class SharedOnce {
 // One of them, with numbers that may be right.
 inline void say_exchange(PeerTalk& talk, const SharedOnce& shared, const HostedOnce& hosted,
                          Input& input) {
-  switch (input.below(16)) {
+  switch (input.below(17)) {
     case 0: {
       link::Attach attach{input.below(4), shared.name().number, shared.name().key, 0};
       if (input.byte() >= 0xc0) attach = {1, input.number(), input.number(), input.below(3)};
@@ -138,6 +138,12 @@ inline void say_exchange(PeerTalk& talk, const SharedOnce& shared, const HostedO
     }
     case 14:
       return talk.say(link::DeviceClosed{memory::SegmentId::foreign(input.below(2))}, input);
+    case 15: {
+      link::Keep keep{bus::Shares::kKept | input.below(3), input.below(2), input.below(3),
+                      input.below(3), input.below(2), wild_lent(input)};
+      if (input.byte() >= 0xe0) keep.share = input.number();
+      return talk.say(keep, input);
+    }
     default:
       return talk.say(wild_lent(input), input);
   }

@@ -248,6 +248,11 @@ class Sample:
 
     def memory(self, index: int) -> Memory: ...
 
+    def own_memories(self) -> list[Memory]:
+        """
+        Of all tensors, to be written to: no other process, and nothing else that this one has received, shows these writes.
+        """
+
     def use_on(self, stream: int, of: int = -1) -> None: ...
 
     @property
@@ -377,6 +382,9 @@ class Handle:
         Of the first tensors: dtype, shape, strides in elements, offset, flags.
         """
 
+    def kept_by(self, keeper: str) -> Handle:
+        """The same share, where the participant with this id keeps it."""
+
     def bytes(self) -> bytes: ...
 
     def text(self) -> str: ...
@@ -393,6 +401,24 @@ class Shared:
     def close(self) -> None: ...
 
 def share(outgoing: Outgoing, fields: bytes, uses: int, ttl: float | None, shared: bool, participant: Participant) -> Shared: ...
+
+def share_once(outgoing: Outgoing, fields: bytes, shared: bool, carrier: int, keeper: str | None, participant: Participant) -> Handle:
+    """
+    Shares a message for one process, until it has attached; `keeper` keeps it, too.
+    """
+
+def is_open(handle: Handle, participant: Participant) -> bool:
+    """Can somebody attach still to what this process shares?"""
+
+def close_share(handle: Handle, participant: Participant) -> None: ...
+
+def close_carried_by(carrier: int, participant: Participant) -> None:
+    """Ends what this process shares, or keeps, that was sent through this."""
+
+def carriers(seconds: float, participant: Participant) -> list[int]:
+    """
+    What the shares of this process, and those that it keeps, went through, if they are open for so long.
+    """
 
 def attach(handle: Handle, access: Access, timeout: float | None, participant: Participant) -> Sample | Outcome: ...
 

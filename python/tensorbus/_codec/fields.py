@@ -204,13 +204,15 @@ class Restorer:
 
     # Methods, not closures: a cycle would keep the tensors until the garbage collector runs.
 
-    def __init__(self, core: CoreSample, library: Library | None) -> None:
+    def __init__(self, core: CoreSample, library: Library | None, *, own: bool = False) -> None:
+        """`own`: the arrays can be written to, and nothing else shows these writes."""
         self.library = library
         self.types: Mapping[str, Plan] = {}  # of messages, before all others of the same name
         self._own: dict[tuple[Any, ...], OwnIndices] = {}
         self._core = core
-        self._tensors = core.tensors(library)
-        if len(self._tensors) > 1:
+        self._own_memories = core.own_memories() if own else None
+        self._tensors = core.tensors(library) if not own else [*self._own_memories]  # type: ignore[misc]
+        if len(self._tensors) > 1 and not own:
             self._share_storages()
 
     def decode(self, fields: bytes | memoryview | Raw) -> Any:
@@ -280,7 +282,8 @@ class Restorer:
 
     def memory(self, index: int) -> Memory:
         """What the tensor with this index lies in."""
-        return self._core.memory(index)
+        own = self._own_memories
+        return self._core.memory(index) if own is None else own[index]
 
     def _extension(self, code: int, payload: memoryview) -> Any:
         if code == _TENSOR:

@@ -1,4 +1,4 @@
-"""What a process keeps for others that have only a handle of it, until they have attached.
+"""Messages of which others have only a handle, until one process has attached.
 
 A message whose tensors may be written to by others carries those of a GPU that lie in memory which
 is only read as the handle of a share of its own: what lies on a GPU is not moved.
@@ -14,34 +14,8 @@ from tensorbus import _core
 from tensorbus._base.errors import Unsupported
 from tensorbus._base.participant import participant
 
-# Seconds for which a message is kept that nobody receives.
-DEFAULT_TTL = 600.0
-
-
-class Kept:
-    """What this process keeps for those who will attach. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._shares: dict[bytes, _core.Shared] = {}
-        self._look_at = 64
-
-    def add(self, shared: _core.Shared) -> bytes:
-        handle = shared.handle.bytes()
-        with self._lock:
-            self._shares[handle] = shared
-            if len(self._shares) > self._look_at:
-                self._shares = {key: kept for key, kept in self._shares.items() if kept.open}
-                self._look_at = 2 * len(self._shares) + 64
-        if offered.handles is not None:
-            offered.handles.append(handle)
-        return handle
-
-    def drop(self, handle: bytes) -> None:
-        with self._lock:
-            shared = self._shares.pop(handle, None)
-        if shared is not None:
-            shared.close()
+# Of one message: it has two bytes for their number.
+MOST_TENSORS = 60_000
 
 
 class _Offered(threading.local):
@@ -50,34 +24,34 @@ class _Offered(threading.local):
     handles: list[bytes] | None = None
 
 
-class Settings:
-    """How long things are kept; `tensorbus.multiprocessing.set_ttl` changes it."""
-
-    ttl: float = DEFAULT_TTL
-
-
 offered = _Offered()
-kept = Kept()
-settings = Settings()
 
 
-def lend(outgoing: _core.Outgoing, fields: bytes) -> bytes:
+def lend(outgoing: _core.Outgoing, fields: bytes, carrier: int = 0) -> bytes:
     """Shares a message for one process to read, as long as this one lives: the handle.
 
     Raises:
         OutOfMemory: a limit was reached; the message names it.
     """
-    return kept.add(_core.share(outgoing, fields, 1, settings.ttl, False, participant()))
+    made = _core.share_once(outgoing, fields, False, carrier, None, participant())
+    handle = made.bytes()
+    if offered.handles is not None:
+        offered.handles.append(handle)
+    return handle
 
 
 def borrow(handle: bytes, access: _core.Access = _core.Access.COPY_ON_WRITE) -> _core.Sample:
     """What was lent. Only one process can have it.
 
     Raises:
-        Closed: its time is over, or the process that keeps it is gone.
+        Closed: another has had it, or the process that shares it is gone.
     """
-    known = _core.Handle.from_bytes(handle)
-    found = _core.attach(known, access, None, participant())
+    return attach(_core.Handle.from_bytes(handle), access)
+
+
+def attach(handle: _core.Handle, access: _core.Access) -> _core.Sample:
+    """The same, by the handle itself."""
+    found = _core.attach(handle, access, None, participant())
     assert isinstance(found, _core.Sample)  # without a timeout there is no other outcome
     return found
 
@@ -97,9 +71,6 @@ def _can_lend(ordinal: int, _process: int) -> bool:
 
 
 def _forget_parent() -> None:
-    """A forked child has nothing to keep."""
-    global kept
-    kept = Kept()
     offered.handles = None
 
 

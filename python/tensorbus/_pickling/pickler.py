@@ -6,12 +6,15 @@ processes trust one another, come here; `attach` and subscribers refuse such a m
 
 from __future__ import annotations
 
+import copyreg
 import io
 import pickle
 import sys
-from collections.abc import Callable
+from collections import ChainMap
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from multiprocessing.reduction import ForkingPickler
-from typing import Any
+from typing import Any, ClassVar
 
 from tensorbus import _core
 from tensorbus._base.device import HOST, ordinal_of, stream_of
@@ -62,8 +65,19 @@ def dump(item: object, *, shared: bool = False, stream: Any = None) -> tuple[_co
     return packer.outgoing, fields
 
 
-def load(core: _core.Sample, library: Library | None = None) -> Any:
+def load(
+    core: _core.Sample,
+    library: Library | None = None,
+    parts: Sequence[tuple[_core.Sample, bool]] = (),
+    *,
+    own: bool = False,
+) -> Any:
     """The object that was dumped. Runs what its pickle says, so it must come from a friend.
+
+    Args:
+        parts: the other messages of a `Packer` with parts; for each: are its arrays our own?
+        own: is `core` the first of the parts, since no tensor went with the pickle itself? Then its
+            arrays are our own.
 
     Raises:
         ProtocolError: the fields make no sense.
@@ -71,24 +85,68 @@ def load(core: _core.Sample, library: Library | None = None) -> Any:
     """
     fields = core.fields
     if fields:
-        restorer = Restorer(core, library)
+        restorer = Restorer(core, library, own=own)
         found = restorer.decode_pickled(fields)
         if found is not None:
-            return _Unpickler(*found, library).load()
+            pickled, tensors = found
+            others = [tensors] if own else []
+            for part, is_own in parts:
+                others.append(Restorer(part, library, own=is_own).decode(part.fields))
+            return _Unpickler(pickled, tensors, others, library).load()
     return unflatten(core, library)
+
+
+# Arrays of fewer bytes are in the pickle: a pipe takes them in one piece.
+_LEAST_ARRAY = 65536
+
+
+class Part:
+    """Tensors that go as a message of their own, beside the one that has the pickle."""
+
+    def __init__(self, *, shared: bool) -> None:
+        self.shared = shared  # may others write to them?
+        self.flattener = Flattener()
+        self.lowered: list[Any] = []
+
+    @property
+    def outgoing(self) -> _core.Outgoing:
+        return self.flattener.outgoing
+
+    @property
+    def fields(self) -> bytes:
+        return self.flattener.encode(self.lowered)
 
 
 class Packer:
     """Puts the tensors of one object beside it."""
 
-    def __init__(self, *, shared: bool, stream: int | None = None) -> None:
+    def __init__(
+        self, *, shared: bool, stream: int | None = None, in_parts: bool = False, carrier: int = 0
+    ) -> None:
+        """Args: shared, stream: see `dump`.
+
+        in_parts: arrays are their receiver's own, and any number of tensors can go: in `parts`.
+        carrier: see `lending.lend`.
+        """
         self._shared = shared
+        self._in_parts = in_parts
+        self._carrier = carrier
+        self.parts: list[Part] = []
+        self._storages: dict[int, Any] = {}  # of which views were found: all their bytes
         self._stream = stream  # on which what lies on GPUs is written; None: as its library says
-        self._flattener = Flattener()
-        self._apart = Flattener()  # what lies on GPUs, if the rest may be written to by others
         self._lowered: list[Any] = []
         self._lent: list[Any] = []
         self._kept: list[Any] = []  # nothing that was lowered by identity may go before the end
+
+    # Made when they are needed: most items have no tensors.
+    @cached_property
+    def _flattener(self) -> Flattener:
+        return Flattener()
+
+    @cached_property
+    def _apart(self) -> Flattener:
+        """What lies on GPUs, if the rest may be written to by others."""
+        return Flattener()
 
     @property
     def outgoing(self) -> _core.Outgoing:
@@ -113,45 +171,104 @@ class Packer:
         if self._lent:
             if self._stream is not None:
                 self._apart.outgoing.set_stream(self._stream)
-            lowered.append([lending.lend(self._apart.outgoing, self._apart.encode(self._lent))])
+            lent = lending.lend(self._apart.outgoing, self._apart.encode(self._lent), self._carrier)
+            lowered.append([lent])
         return self._flattener.pickled(pickled, lowered)
+
+    def has_only_parts(self) -> bool:
+        """Is there no tensor that goes with the pickle itself?"""
+        return bool(self.parts) and not self._lowered and not self._lent
 
     def _reduce(self, value: Any) -> Any:
         """What stands for a tensor in the pickle; NotImplemented for what pickles by itself."""
+        library = library_of(value)
+        if library is None and not _is_memory(type(value)):
+            _ordinary.add(type(value))
+            return NotImplemented
+        if self._in_parts and library == "numpy" and value.nbytes < _LEAST_ARRAY:
+            return NotImplemented  # as the standard library has it
         apart = _is_apart(value, self._shared)
         if apart and not _can_lend(value):
             return NotImplemented  # torch.multiprocessing may know a way
-        if library_of(value) is not None:
+        if library is not None:
             _prepare(value, self._shared)
+            if self._in_parts and library == "torch" and (view := self._view(value)) is not None:
+                return view
         elif type(value) is _core.Memory:
             pass
         elif _is_storage(value):
             return storage_of, (bytes_of(value),)
         else:
             return NotImplemented
-        flattener, all_lowered, stand_in = (
-            (self._apart, self._lent, _lent_tensor)
-            if apart
-            else (self._flattener, self._lowered, _tensor)
-        )
+        if apart:
+            flattener, all_lowered, stand_in, place = self._apart, self._lent, _lent_tensor, ()
+        elif (number := self._part_for(library == "numpy")) is None:
+            flattener, all_lowered, stand_in, place = self._flattener, self._lowered, _tensor, ()
+        else:
+            part = self.parts[number]
+            flattener, all_lowered, stand_in = part.flattener, part.lowered, _tensor_of_part
+            place = (number,)
         try:
             lowered = flattener.lower_all(value)
         except CannotTravel:
             return _reduced_otherwise(value)
         all_lowered.append(lowered)
         self._kept.append(value)
-        return stand_in, (len(all_lowered) - 1,)
+        return stand_in, (*place, len(all_lowered) - 1)
+
+    def _view(self, tensor: Any) -> Any:
+        """A view of a shared storage goes with all of it, as PyTorch sends it; None for others."""
+        torch = sys.modules["torch"]
+        kind = type(tensor)
+        if kind not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
+            return None
+        if tensor.device.type != "cpu" or tensor.is_nested or tensor.is_quantized:
+            return None
+        storage = tensor.untyped_storage()
+        if tensor.nbytes == storage.nbytes() or tensor.is_conj() or tensor.is_neg():
+            return None
+        whole = self._storages.get(storage.data_ptr())
+        if whole is None:
+            from tensorbus._pickling import torch_sharing
+
+            if not torch_sharing.is_shared(storage):
+                return None
+            whole = self._storages[storage.data_ptr()] = bytes_of(storage)
+        place = tensor.storage_offset(), tuple(tensor.size()), tensor.stride()
+        return _view_of, (whole, kind, tensor.dtype, tensor.requires_grad, *place)
+
+    def _part_for(self, is_array: bool) -> int | None:
+        """The number of the part that takes the next array or tensor; None: the message itself."""
+        if not self._in_parts:
+            return None
+        if not is_array and len(self.outgoing) < lending.MOST_TENSORS:
+            return None
+        for number, part in enumerate(self.parts):
+            if part.shared != is_array and len(part.outgoing) < lending.MOST_TENSORS:
+                return number
+        self.parts.append(Part(shared=not is_array))
+        return len(self.parts) - 1
 
 
-class _Pickler(ForkingPickler):
+# Classes of which no instance is a tensor, a storage or memory of the bus: known after one look.
+_ordinary: set[type] = set()
+
+
+class _Pickler(pickle.Pickler):
     """Knows what multiprocessing knows (connections, locks), and asks about everything else."""
+
+    # That of a ForkingPickler, which makes it anew for each item: a third of what an int takes.
+    dispatch_table: ClassVar[Any] = ChainMap(
+        ForkingPickler._extra_reducers,  # type: ignore[attr-defined]
+        copyreg.dispatch_table,
+    )
 
     def __init__(self, file: io.BytesIO, reduce: Callable[[Any], Any]) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self._reduce = reduce
 
     def reducer_override(self, value: Any) -> Any:
-        return self._reduce(value)
+        return NotImplemented if type(value) in _ordinary else self._reduce(value)
 
 
 # Functions of PyTorch's that follow the numbers which they are given, and ours that look first.
@@ -162,9 +279,16 @@ _CHECKED = {
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, pickled: bytes, tensors: list[Any], library: Library | None) -> None:
+    def __init__(
+        self,
+        pickled: bytes,
+        tensors: list[Any],
+        parts: list[list[Any]],
+        library: Library | None,
+    ) -> None:
         super().__init__(io.BytesIO(pickled))
         self._tensors = tensors
+        self._parts = _Parts(parts)
         self._lent = _Lent(tensors, library)
 
     def find_class(self, module: str, name: str) -> Any:
@@ -172,9 +296,21 @@ class _Unpickler(pickle.Unpickler):
             return self._tensors.__getitem__
         if module == __name__ and name == _lent_tensor.__name__:
             return self._lent
+        if module == __name__ and name == _tensor_of_part.__name__:
+            return self._parts
         if module == "torch._utils" and name in _CHECKED:
             return getattr(torch_indices, _CHECKED[name])
         return super().find_class(module, name)
+
+
+class _Parts:
+    """The tensors of the parts, by part and index. Not a method, for the reason of `_Lent`."""
+
+    def __init__(self, parts: list[list[Any]]) -> None:
+        self._parts = parts
+
+    def __call__(self, part: int, index: int) -> Any:
+        return self._parts[part][index]
 
 
 class _Lent:
@@ -204,6 +340,11 @@ def _tensor(index: int) -> Any:
 def _lent_tensor(index: int) -> Any:
     """The same for one of those that were lent apart, whose handle is the last of the tensors."""
     return _tensor(index)
+
+
+def _tensor_of_part(part: int, index: int) -> Any:
+    """The same for one that went in a part."""
+    raise ProtocolError(f"tensor {index} of part {part} of a pickle, without its message")
 
 
 def _classes_of(library: str) -> set[type]:
@@ -237,6 +378,16 @@ def _reduced_otherwise(value: Any) -> Any:
     from torch.multiprocessing import reductions  # not as registered: that may be our own way
 
     return reductions.reduce_tensor(value)  # type: ignore[no-untyped-call]
+
+
+def _is_memory(kind: type) -> bool:
+    """Is this the class of memory of the bus, or of storages?"""
+    return kind is _core.Memory or _is_storage_class(kind)
+
+
+def _is_storage_class(kind: type) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and issubclass(kind, torch.UntypedStorage)
 
 
 def _is_apart(value: Any, shared: bool) -> bool:
@@ -275,12 +426,25 @@ def can_lend(value: Any) -> bool:
 
 
 def _is_storage(value: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return (
-        torch is not None
-        and isinstance(value, torch.UntypedStorage)
-        and (value.device.type == "cpu" or can_lend(value))
-    )
+    return _is_storage_class(type(value)) and (value.device.type == "cpu" or can_lend(value))
+
+
+def _view_of(
+    whole: Any,
+    kind: Any,
+    dtype: Any,
+    requires_grad: bool,
+    offset: int,
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+) -> Any:
+    """A view of the storage whose bytes `whole` has."""
+    import torch
+
+    view = torch.empty(0, dtype=dtype).set_(whole.untyped_storage(), offset, size, stride)
+    if kind is torch.nn.Parameter:
+        return torch.nn.Parameter(view, requires_grad)
+    return view.requires_grad_(requires_grad)
 
 
 def bytes_of(storage: Any) -> Any:

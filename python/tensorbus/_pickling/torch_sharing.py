@@ -26,8 +26,8 @@ _moving = threading.Lock()  # of one storage, by several threads: each byte once
 _moved: dict[int, weakref.ref[memoryview]] = {}
 # Of those that processes before us had moved when they forked: the way to have each from its owner.
 _inherited: dict[int, Callable[[int, int], _core.Memory]] = {}
-# For children: the way to what this process has moved; tensorbus.multiprocessing knows one.
-lend_to_child: Callable[[], Callable[[int, int], _core.Memory] | None] | None = None
+# In a child: the ways to what its parent had moved; tensorbus.multiprocessing knows them.
+lent_to_child: Callable[[], dict[int, Callable[[int, int], _core.Memory]]] = dict
 
 
 def is_shared(storage: torch.UntypedStorage) -> bool:
@@ -73,22 +73,13 @@ def move_storage(storage: torch.UntypedStorage) -> bool:
     return True
 
 
-def pin() -> list[memoryview]:
-    """The memory that a child which is forked now inherits; it must live as long as the child."""
-    return [memory for known in list(_moved.values()) if (memory := known()) is not None]
+def pin() -> dict[int, memoryview]:
+    """The memory that a child which is forked now inherits, by address.
 
-
-def moved_at(address: int, size: int) -> memoryview:
-    """What this process has moved to an address.
-
-    Raises:
-        Closed: nothing of this size, or it is gone.
+    It must live as long as the child.
     """
-    known = _moved.get(address)
-    memory = known() if known is not None else None
-    if memory is None or memory.nbytes != size:
-        raise Closed("the memory that was inherited by a fork is gone")
-    return memory
+    known = list(_moved.items())
+    return {address: memory for address, ref in known if (memory := ref()) is not None}
 
 
 def warn_of_hooks(tensor: torch.Tensor) -> None:
@@ -207,7 +198,7 @@ def _from_owner(storage: torch.UntypedStorage) -> Any:
     try:
         lent = borrow(storage.data_ptr(), storage.nbytes())
         return _storage_over(memoryview(lent))  # type: ignore[arg-type]
-    except (Closed, OSError, EOFError):
+    except Closed:
         return None
 
 
@@ -219,9 +210,7 @@ def _after_fork() -> None:
     """What our parent has moved is here too, but not ours to lend."""
     global _moving
     _moving = threading.Lock()
-    borrow = lend_to_child() if lend_to_child is not None else None
-    if borrow is not None:
-        _inherited.update(dict.fromkeys(_moved, borrow))
+    _inherited.update(lent_to_child())
     _moved.clear()
 
 

@@ -19,11 +19,15 @@ from __future__ import annotations
 
 import multiprocessing
 
-from tensorbus.multiprocessing import connection, context, pool, queues, reductions
+from tensorbus.multiprocessing import connection, context, pool, queue, queues, reductions
 from tensorbus.multiprocessing._keeper import get_ttl, set_ttl
+from tensorbus.multiprocessing._thread_names import _get_thread_name as _get_thread_name
+from tensorbus.multiprocessing._thread_names import _set_thread_name as _set_thread_name
 from tensorbus.multiprocessing.context import Process as Process
 from tensorbus.multiprocessing.context import default_context
-from tensorbus.multiprocessing.processes import (
+from tensorbus.multiprocessing.reductions import is_shared
+from tensorbus.multiprocessing.spawn import (
+    ENV_VAR_PARALLEL_START,
     ProcessContext,
     ProcessException,
     ProcessExitedException,
@@ -32,7 +36,6 @@ from tensorbus.multiprocessing.processes import (
     spawn,
     start_processes,
 )
-from tensorbus.multiprocessing.reductions import is_shared
 
 _default = default_context
 Array = _default.Array
@@ -101,6 +104,7 @@ def set_sharing_strategy(new_strategy: str) -> None:
 
 # With all names of the standard library, which are above.
 __all__ = [
+    "ENV_VAR_PARALLEL_START",
     "ProcessContext",
     "ProcessException",
     "ProcessExitedException",
@@ -113,6 +117,7 @@ __all__ = [
     "get_ttl",
     "is_shared",
     "pool",
+    "queue",
     "queues",
     "reductions",
     "set_sharing_strategy",

@@ -1,22 +1,19 @@
-"""Who keeps what is on its way between the processes of one program.
+"""Messages that are on their way between the processes of one program, and until when they live.
 
 A tensor that is sent through a pipe is shared for one attachment, and its handle is what the pipe
-carries. Whoever sends it may be gone before it is received. So the process that started the first
-of the others keeps all of it: children hand what they send over to it, before the handle leaves.
+carries. The process that sends it may end before it is received. So a child has it kept by the
+*keeper*, too: the process that started the first of the others. The keeper's core does that, in its
+own thread: a child's send waits for nothing that the keeper does. docs/decisions/0024 has the
+states.
 """
 
 from __future__ import annotations
 
 import os
-import socket
-import struct
 import threading
-import time
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from functools import partial
-from multiprocessing.connection import Connection
-from secrets import token_hex
+from contextlib import contextmanager
 
 from msgspec import Struct, msgpack
 
@@ -25,119 +22,70 @@ from tensorbus._base.errors import Closed, InvalidArgument
 from tensorbus._base.participant import participant
 from tensorbus._pickling import lending, torch_sharing
 from tensorbus._pickling.lending import offered
-
-# Seconds in which the keeper attaches to what a child hands over: the child waits for it.
-_PATIENCE = 60.0
-# Seconds until the keeper listens again after it could not.
-_PAUSE = 0.1
+from tensorbus.multiprocessing import _carriers
 
 
-class Keep(Struct, tag=True):
-    """To the keeper: keep what is behind this handle, for so long at most."""
+class Moved(Struct):
+    """What a process has moved, for the children that it forks: one share, and its addresses."""
 
-    handle: bytes
-    ttl: float
-
-
-class Lend(Struct, tag=True):
-    """To the process that forked us: share the memory that we have inherited from it."""
-
-    address: int
-    size: int
-
-
-class Answer(Struct):
     handle: bytes = b""
-    error: str = ""
+    addresses: list[int] = []
 
 
 class Settings(Struct):
     """What a child takes over from the process that starts it."""
 
-    keeper: str = ""  # the address of its service; empty: this process keeps for itself
-    ttl: float = lending.DEFAULT_TTL
+    keeper: str = ""  # the participant that keeps what it sends; empty: nobody but itself
 
 
 settings = Settings()
-_of_ours = 0  # the process that was started with them
+_own_id = ""  # of this process's participant, once it has started others
+_of_ours = 0  # the process that was started with the settings
+_moved: list[Moved] = []  # of this process, for a child that it forks just now
+_inheriting = threading.Lock()
+_deprecated_ttl = float("inf")
 
 
-class Service:
-    """Answers the processes that this one has started, in threads of its own."""
+def offer(
+    outgoing: _core.Outgoing, fields: bytes, *, shared: bool = True, carrier: int = 0
+) -> tuple[bytes, str]:
+    """Shares a message for one process to attach to, whatever becomes of this one.
 
-    def __init__(self) -> None:
-        # In the abstract namespace there is no file that could stay behind.
-        self.address = f"\0tensorbus-{token_hex(16)}"
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.bind(self.address)
-        self._socket.listen(socket.SOMAXCONN)
-        threading.Thread(target=self._accept, name="tensorbus-keeper", daemon=True).start()
+    Args:
+        shared: may the receiver write to its tensors, for all to see?
+        carrier: what the handle is sent through, see `_carriers`; 0 if that is not known.
 
-    def close_in_child(self) -> None:
-        self._socket.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                accepted, _ = self._socket.accept()
-            except OSError:  # no descriptor left, say
-                time.sleep(_PAUSE)
-                continue
-            if not _is_ours(accepted):
-                accepted.close()
-                continue
-            connection = Connection(accepted.detach())
-            threading.Thread(
-                target=_serve, args=(connection,), name="tensorbus-keeper", daemon=True
-            ).start()
-
-
-class Client:
-    """The way to one service; one question at a time. Thread-safe."""
-
-    def __init__(self, address: str) -> None:
-        self._lock = threading.Lock()
-        self._connection = Connection(_connected(address))
-
-    @property
-    def closed(self) -> bool:
-        return self._connection.closed
-
-    def ask(self, question: Keep | Lend) -> bytes:
-        with self._lock:
-            try:
-                self._connection.send_bytes(msgpack.encode(question))
-                answer = msgpack.decode(self._connection.recv_bytes(), type=Answer)
-            except BaseException:  # an interrupt, too: the answer would be taken for the next one
-                self._connection.close()
-                raise
-        if answer.error:
-            raise Closed(answer.error)
-        return answer.handle
-
-
-_starting = threading.Lock()
-_service: Service | None = None
-_clients: dict[str, Client] = {}
-
-
-def offer(outgoing: _core.Outgoing, fields: bytes) -> bytes:
-    """Shares a message for one process to attach to, whatever becomes of this one: its handle.
+    Returns:
+        Its handle, and the participant that keeps it, too, or "".
 
     Raises:
         OutOfMemory: a limit was reached; the message names it.
     """
-    shared = _core.share(outgoing, fields, 1, settings.ttl, True, participant())
-    if settings.keeper:
-        with suppress(OSError, EOFError):  # the keeper is gone: its children see to themselves
-            handle = shared.handle.bytes()
-            return _client(settings.keeper).ask(Keep(handle, settings.ttl))
-    return lending.kept.add(shared)
+    keeper = settings.keeper
+    made = _core.share_once(outgoing, fields, shared, carrier, keeper or None, participant())
+    handle = made.bytes()
+    if offered.handles is not None:
+        offered.handles.append(handle)
+    return handle, keeper
+
+
+def receive(handle: bytes, keeper: str, access: _core.Access) -> _core.Sample:
+    """What was offered: of the process that sent it, or of its keeper if it has ended.
+
+    Raises:
+        Closed: it was received before, or nobody has it any more.
+    """
+    try:
+        return lending.borrow(handle, access)
+    except Closed:
+        if not keeper:
+            raise
+    return lending.attach(_core.Handle.from_bytes(handle).kept_by(keeper), access)
 
 
 @contextmanager
 def offers_to_child() -> Iterator[list[bytes]]:
-    """While a process is started: the handles of what this one keeps for it alone."""
+    """While a process is started: the handles of what this one offers to it alone."""
     outer, offered.handles = offered.handles, []
     try:
         yield offered.handles
@@ -148,18 +96,30 @@ def offers_to_child() -> Iterator[list[bytes]]:
 def withdraw(handles: list[bytes]) -> None:
     """Whoever they were for has them, or will never."""
     for handle in handles:
-        lending.kept.drop(handle)
+        _core.close_share(_core.Handle.from_bytes(handle), participant())
 
 
-def borrow(service: str, address: int, size: int) -> _core.Memory:
-    """Memory that this process has inherited by a fork, as its owner lends it.
+@contextmanager
+def moved_for_child(memories: dict[int, memoryview]) -> Iterator[list[_core.Shared]]:
+    """While a process is forked: it can attach to the memory that it inherits, by address.
 
-    Raises:
-        Closed: the owner does not have it any more.
-        OSError, EOFError: the owner is gone.
+    What it is given must live as long as the child.
     """
-    handle = _client(service).ask(Lend(address, size))
-    return lending.borrow(handle, _core.Access.SHARED).memory(0)
+    global _moved
+    shares: list[_core.Shared] = []
+    outer, _moved = _moved, []
+    try:
+        items = list(memories.items())
+        for first in range(0, len(items), lending.MOST_TENSORS):
+            part = dict(items[first : first + lending.MOST_TENSORS])
+            outgoing = _core.Outgoing()
+            for memory in part.values():
+                outgoing.add_buffer(memory, 0)
+            shares.append(_core.share(outgoing, b"", 0, None, True, participant()))
+            _moved.append(Moved(shares[-1].handle.bytes(), list(part)))
+        yield shares
+    finally:
+        _moved = outer
 
 
 def is_of_ours() -> bool:
@@ -167,18 +127,13 @@ def is_of_ours() -> bool:
     return _of_ours == os.getpid()
 
 
-def service_address() -> str:
-    """Of this process's service, which runs from now on."""
-    global _service
-    with _starting:
-        if _service is None:
-            _service = Service()
-        return _service.address
-
-
 def settings_for_child() -> bytes:
     """What a process that is about to be started is to `adopt`."""
-    return msgpack.encode(Settings(settings.keeper or service_address(), settings.ttl))
+    global _own_id
+    if not settings.keeper and not _own_id:
+        _own_id = participant().id
+        _carriers.watch()
+    return msgpack.encode(Settings(settings.keeper or _own_id))
 
 
 def adopt(encoded: bytes) -> None:
@@ -186,94 +141,72 @@ def adopt(encoded: bytes) -> None:
     global settings, _of_ours
     settings = msgpack.decode(encoded, type=Settings)
     _of_ours = os.getpid()
-    lending.settings.ttl = settings.ttl
 
 
 def set_ttl(seconds: float) -> None:
-    """How long a tensor that was sent through a pipe is kept if nobody receives it.
-
-    It counts for what this process sends, and for the processes that it starts from now on.
-    """
+    """Has no effect, and is deprecated: what was sent lives until it is received or cannot be."""
+    global _deprecated_ttl
     if not seconds > 0:
         raise InvalidArgument(f"seconds={seconds!r}: expected a number above 0")
-    settings.ttl = lending.settings.ttl = float(seconds)
+    _warn_of_ttl("set_ttl")
+    _deprecated_ttl = float(seconds)
 
 
 def get_ttl() -> float:
-    """See `set_ttl`."""
-    return settings.ttl
+    """What `set_ttl` was told; deprecated with it."""
+    _warn_of_ttl("get_ttl")
+    return _deprecated_ttl
 
 
-def _client(address: str) -> Client:
-    with _starting:
-        client = _clients.get(address)
-        if client is None or client.closed:
-            client = _clients[address] = Client(address)
-    return client
+def _warn_of_ttl(name: str) -> None:
+    warnings.warn(
+        f"{name}() has no effect any more: what waits to be received has no time limit",
+        DeprecationWarning,
+        stacklevel=3,
+    )
 
 
-def _connected(address: str) -> int:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as made:
-        made.connect(address)
-        return made.detach()
+class _Inherited:
+    """Attaches to what the parent had moved, once, when the first of it is needed."""
+
+    def __init__(self, moved: Moved) -> None:
+        self._moved = moved
+        self._indices = {address: index for index, address in enumerate(moved.addresses)}
+        self._sample: _core.Sample | None = None
+        self._attached_by = 0
+
+    def borrow(self, address: int, size: int) -> _core.Memory:
+        """Memory that this process has inherited by a fork, as its owner lends it.
+
+        Raises:
+            Closed: the owner does not have it any more, or is gone.
+        """
+        with _inheriting:
+            if self._sample is None or self._attached_by != os.getpid():
+                self._sample = lending.borrow(self._moved.handle, _core.Access.SHARED)
+                self._attached_by = os.getpid()
+            memory = self._sample.memory(self._indices[address])
+        if memory.shape != (size,):
+            raise Closed("the memory that was inherited by a fork has another size")
+        return memory
 
 
-def _is_ours(accepted: socket.socket) -> bool:
-    """Whoever connects must be of the same user."""
-    size = struct.calcsize("3i")
-    credentials = accepted.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-    user: int = struct.unpack("3i", credentials)[1]
-    return user == os.geteuid()
-
-
-def _serve(connection: Connection) -> None:
-    """Answers one process for as long as it lives."""
-    with connection, suppress(OSError, EOFError):
-        while True:
-            question = msgpack.decode(connection.recv_bytes(), type=Keep | Lend)
-            try:
-                answer = Answer(_answer(question))
-            except Exception as error:  # whoever asked raises it
-                answer = Answer(error=str(error))
-            connection.send_bytes(msgpack.encode(answer))
-
-
-def _answer(question: Keep | Lend) -> bytes:
-    outgoing, fields = _core.Outgoing(), b""
-    if isinstance(question, Keep):
-        found = _core.attach(
-            _core.Handle.from_bytes(question.handle),
-            _core.Access.SHARED,
-            _PATIENCE,
-            participant(),
-        )
-        if not isinstance(found, _core.Sample):
-            raise Closed("the process that sends does not answer")
-        fields = found.fields
-        for index in range(found.tensor_count):
-            outgoing.add_received(found.memory(index))
-        ttl = question.ttl
-    else:
-        memory = torch_sharing.moved_at(question.address, question.size)
-        outgoing.add_buffer(memory, 0)
-        ttl = _PATIENCE
-    return lending.kept.add(_core.share(outgoing, fields, 1, ttl, True, participant()))
-
-
-def _lend_to_child() -> Callable[[int, int], _core.Memory] | None:
-    return partial(borrow, _service.address) if _service is not None else None
+def _inherited() -> dict[int, Callable[[int, int], _core.Memory]]:
+    """The way to each of what our parent had moved when it forked us."""
+    ways: dict[int, Callable[[int, int], _core.Memory]] = {}
+    for moved in _moved:
+        ways.update(dict.fromkeys(moved.addresses, _Inherited(moved).borrow))
+    return ways
 
 
 def _forget_parent() -> None:
-    """A forked child has no threads yet, and nothing to keep."""
-    global _starting, _service
-    _starting = threading.Lock()
-    _clients.clear()
-    if _service is not None:
-        settings.keeper = settings.keeper or _service.address
-        _service.close_in_child()
-        _service = None
+    """A forked child sends what it sends itself, and has its parent's keeper, or its parent."""
+    global _own_id, _moved, _inheriting
+    settings.keeper = settings.keeper or _own_id
+    _own_id = ""
+    _moved = []
+    _inheriting = threading.Lock()
 
 
-torch_sharing.lend_to_child = _lend_to_child
+torch_sharing.lent_to_child = _inherited
 os.register_at_fork(after_in_child=_forget_parent)  # after that of _torch_sharing

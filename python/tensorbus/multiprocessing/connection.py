@@ -9,7 +9,7 @@ from multiprocessing.connection import wait
 from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import Any
 
-from tensorbus.multiprocessing import reductions
+from tensorbus.multiprocessing import _carriers, reductions
 
 __all__ = ["Client", "Connection", "Listener", "Pipe", "wait"]
 
@@ -17,9 +17,20 @@ __all__ = ["Client", "Connection", "Listener", "Pipe", "wait"]
 class Connection(multiprocessing.connection.Connection):
     """One end of a pipe; all else is as in the standard library."""
 
+    carrier = 0  # what the other end reads; 0: not known
+
     def send(self, obj: Any) -> None:
-        """Sends any picklable object; its tensors and arrays go by reference."""
-        self.send_bytes(reductions.dumps(obj))
+        """Sends any picklable object; its tensors and large arrays go by reference."""
+        self.send_bytes(reductions.dumps(obj, self.carrier))
+
+    def close(self) -> None:
+        """See `multiprocessing.connection.Connection.close`."""
+        super().close()
+        _carriers.closed_one()
+
+    def __del__(self) -> None:
+        if self._handle is not None:
+            self.close()
 
 
 class Listener(multiprocessing.connection.Listener):
@@ -43,25 +54,35 @@ def _ours(plain: Any) -> Any:
         if same.family != socket.AF_UNIX:
             return plain
         plain.close()
+        same.setblocking(True)  # a default timeout of the program would make it fail in between
         return Connection(same.detach())
 
 
 def Pipe(duplex: bool = True) -> tuple[Connection, Connection]:
     """Two connected ends. Of two that are not duplex, the first receives and the second sends."""
     if duplex:
-        first, second = socket.socketpair()
-        return Connection(first.detach()), Connection(second.detach())
+        sockets = socket.socketpair()
+        for end in sockets:
+            end.setblocking(True)  # not by the program's default timeout
+        first, second = (Connection(end.detach()) for end in sockets)
+        first.carrier = _carriers.inode_of(second.fileno())
+        second.carrier = _carriers.inode_of(first.fileno())
+        return first, second
     reader, writer = os.pipe()
-    return Connection(reader, writable=False), Connection(writer, readable=False)
+    receives, sends = Connection(reader, writable=False), Connection(writer, readable=False)
+    sends.carrier = _carriers.inode_of(reader)
+    return receives, sends
 
 
 def _reduce(connection: Connection) -> Any:
-    parts = DupFd(connection.fileno()), connection.readable, connection.writable
-    return _rebuild, parts
+    modes = connection.readable, connection.writable
+    return _rebuild, (DupFd(connection.fileno()), *modes, connection.carrier)
 
 
-def _rebuild(descriptor: Any, readable: bool, writable: bool) -> Connection:
-    return Connection(descriptor.detach(), readable, writable)
+def _rebuild(descriptor: Any, readable: bool, writable: bool, carrier: int) -> Connection:
+    rebuilt = Connection(descriptor.detach(), readable, writable)
+    rebuilt.carrier = carrier
+    return rebuilt
 
 
 ForkingPickler.register(Connection, _reduce)

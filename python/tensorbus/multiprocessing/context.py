@@ -16,7 +16,7 @@ from tensorbus.multiprocessing._contexts import by_method, context_of
 from tensorbus.multiprocessing._executors import call_by_reference
 from tensorbus.multiprocessing.connection import Connection, Pipe
 from tensorbus.multiprocessing.pool import Pool
-from tensorbus.multiprocessing.queues import JoinableQueue, Queue, SimpleQueue, queues_of_child
+from tensorbus.multiprocessing.queues import JoinableQueue, Queue, SimpleQueue
 
 __all__ = ["DefaultContext", "ForkContext", "ForkServerContext", "Process", "SpawnContext"]
 
@@ -55,13 +55,14 @@ class _Joined(multiprocessing.process.BaseProcess):
         reductions.learn_libraries()
         # A forked child has our memory, and no lease of it: it stays until the child has ended.
         method = self._start_method or multiprocessing.get_start_method()
-        pinned = torch_sharing.pin() if method == "fork" else []
-        if pinned:
-            _keeper.service_address()  # for the child to borrow it
+        pinned = torch_sharing.pin() if method == "fork" else {}
         self._for_child = _keeper.settings_for_child()
-        with queues_of_child(method) as queues, _keeper.offers_to_child() as offers:
+        with (
+            _keeper.offers_to_child() as offers,
+            _keeper.moved_for_child(pinned) as shares,
+        ):
             super().start()
-        _keep_until_end(self.sentinel, [*pinned, *queues], offers)
+        _keep_until_end(self.sentinel, [*pinned.values(), *shares], offers)
 
     def _bootstrap(self, parent_sentinel: int | None = None) -> int:
         _keeper.adopt(self._for_child)
@@ -110,7 +111,6 @@ class _Ours:
 
     def SimpleQueue(self) -> SimpleQueue:
         """A queue with only a pipe and two locks in it."""
-        reductions.learn_libraries()
         return SimpleQueue(ctx=self.get_context())
 
     def Pipe(self, duplex: bool = True) -> tuple[Connection, Connection]:

@@ -1,136 +1,146 @@
-"""Queues whose tensors go by reference, and are exported by who puts them."""
+"""The standard library's queues, whose tensors and arrays go by reference.
+
+An item is pickled by `reductions.dumps`, in the order of the puts: in the feeder thread of a
+`Queue`, in the caller of `SimpleQueue.put`. What the pipe carries of an item with tensors is the
+handle of a message that holds them.
+"""
 
 from __future__ import annotations
 
-import multiprocessing.context
-import multiprocessing.queues
-import threading
-import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
+import multiprocessing.queues as standard
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-import tensorbus._queues.queue as ours
-from tensorbus.multiprocessing import reductions
+from tensorbus.multiprocessing import _carriers, connection, reductions
 from tensorbus.multiprocessing._contexts import context_of
-from tensorbus.multiprocessing.connection import Pipe
 
 if TYPE_CHECKING:
-    _SimpleQueue = multiprocessing.queues.SimpleQueue[Any]
-else:  # not every Python has it to be subscripted
-    _SimpleQueue = multiprocessing.queues.SimpleQueue
+    _Queue = standard.Queue[Any]
+    _JoinableQueue = standard.JoinableQueue[Any]
+    _SimpleQueue = standard.SimpleQueue[Any]
+else:  # not every Python has them to be subscripted
+    _Queue, _JoinableQueue = standard.Queue, standard.JoinableQueue
+    _SimpleQueue = standard.SimpleQueue
 
 __all__ = ["JoinableQueue", "Queue", "SimpleQueue"]
 
 
-# Those that this process has made. Whatever process is forked has them all.
-_made: weakref.WeakSet[Queue] = weakref.WeakSet()
+class _OnStreams:
+    """An item, and the CUDA streams that were current in the thread that put it."""
+
+    def __init__(self, item: Any, streams: list[Any]) -> None:
+        self.item = item
+        self._streams = streams
+
+    def dumps(self, carrier: int) -> bytes:
+        with ExitStack() as stack:
+            for stream in self._streams:
+                stack.enter_context(sys.modules["torch"].cuda.stream(stream))
+            return reductions.dumps(self.item, carrier)
 
 
-class _Leaving(threading.local):
-    """Those that this thread pickles for a process that it starts."""
+class _Pickler:
+    """What a feeder calls in place of the standard library's `ForkingPickler`."""
 
-    def __init__(self) -> None:
-        self.queues: list[Queue] = []
+    def __init__(self, carrier: int) -> None:
+        self._carrier = carrier
 
-
-_leaving = _Leaving()
-
-
-@contextmanager
-def queues_of_child(method: str) -> Iterator[list[Queue]]:
-    """While a process is started: in the end, the queues that it has and that must not go first."""
-    found = list(_made) if method == "fork" else []
-    outer, _leaving.queues = _leaving.queues, found
-    try:
-        yield found
-    finally:
-        _leaving.queues = outer
+    def dumps(self, item: Any) -> bytes:
+        if type(item) is _OnStreams:
+            return item.dumps(self._carrier)
+        return reductions.dumps(item, self._carrier)
 
 
-class Queue(ours.Queue):
-    """See `multiprocessing.Queue`: a `tensorbus.Queue` whose tensors may be written to by all.
+# Of these no stream matters; to ask for it would take a third of what `put` takes.
+_LEAVES = frozenset({type(None), bool, int, float, str, bytes})
 
-    It lives in the process that made it. There is no thread that feeds it: what `put` returns from
-    is in the queue, and what is wrong with an item is raised there.
-    """
+
+def _on_streams(item: Any) -> Any:
+    """The item, with the current streams unless all of them are the default ones."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return item
+    devices = range(torch.cuda.device_count())
+    streams = [torch.cuda.current_stream(device) for device in devices]
+    default = all(streams[device] == torch.cuda.default_stream(device) for device in devices)
+    return item if default else _OnStreams(item, streams)
+
+
+def _with_names(function: Any, **names: Any) -> Any:
+    """A function of the standard library's, in which these names of its module mean others."""
+    known = {**function.__globals__, **names}
+    return FunctionType(function.__code__, known, function.__name__, function.__defaults__)
+
+
+class Queue(_Queue):
+    """See `multiprocessing.Queue`; tensors and arrays in its items go by reference."""
 
     def __init__(self, maxsize: int = 0, *, ctx: Any = None) -> None:
         reductions.learn_libraries()
-        super().__init__(max(maxsize, 0), shared=True)
-        _made.add(self)
+        super().__init__(maxsize, ctx=ctx or context_of(None))
 
-    def put(
-        self,
-        item: Any,
-        block: bool = True,
-        timeout: float | None = None,
-        *,
-        stream: Any = None,
-    ) -> None:
-        """Puts any picklable object in; see `tensorbus.Queue.put`."""
-        self._require_open()
-        super().put(item, block, timeout, stream=stream)
+    def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
+        """Puts any picklable object; the feeder thread pickles it."""
+        _Queue.put(self, obj if type(obj) in _LEAVES else _on_streams(obj), block, timeout)
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """Takes the oldest item; see `tensorbus.Queue.get`."""
-        self._require_open()
-        item = super().get(block, timeout)
-        reductions.learn_libraries()  # it may have brought PyTorch
-        return item
+    def _reset(self, after_fork: bool = False) -> None:
+        _take_over(self)
+        super()._reset(after_fork)  # type: ignore[misc]
 
-    def close(self, timeout: float | None = 0) -> None:
-        """This process does not use it any more; others may, as long as its maker has it.
+    def _start_thread(self) -> None:
+        _start_thread(self)
 
-        Nothing is dropped, so there is nothing to wait for: `timeout` changes nothing.
-        """
-        self._left = True
+    @staticmethod
+    def _feed(*arguments: Any) -> None:
+        """The standard library's, but for the pickler."""
+        *others, on_error, semaphore = arguments
+        carrier = others[2].__self__.carrier  # of the connection's method that sends bytes
+        feed = _with_names(_Queue._feed, _ForkingPickler=_Pickler(carrier))
 
-    def __exit__(self, kind: object = None, *_: object) -> None:
-        self.close()
+        def on_error_of_item(error: Exception, item: Any) -> None:
+            on_error(error, item.item if type(item) is _OnStreams else item)
 
-    def join_thread(self) -> None:
-        """Nothing to wait for: there is no thread."""
-
-    def cancel_join_thread(self) -> None:
-        """Nothing to cancel: there is no thread."""
-
-    _left = False
-
-    def _require_open(self) -> None:
-        if self._left:
-            raise ValueError(f"{self!r} is closed")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        if multiprocessing.context.get_spawning_popen() is not None:
-            _leaving.queues.append(self)
-        return _reopen, (type(self), *super().__reduce__()[1])
+        feed(*others, on_error_of_item, semaphore)
 
 
-class JoinableQueue(Queue):
-    """See `multiprocessing.JoinableQueue`; `tensorbus.Queue` has what makes it one."""
+# The standard library's, but that its thread runs `Queue._feed` of this module.
+_start_thread: Callable[[Queue], None] = _with_names(_Queue._start_thread, Queue=Queue)
+
+
+class JoinableQueue(Queue, _JoinableQueue):
+    """See `multiprocessing.JoinableQueue`; tensors and arrays in its items go by reference."""
+
+    def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
+        """Puts any picklable object; the feeder thread pickles it."""
+        item = obj if type(obj) in _LEAVES else _on_streams(obj)
+        _JoinableQueue.put(self, item, block, timeout)
 
 
 class SimpleQueue(_SimpleQueue):
-    """See `multiprocessing.SimpleQueue`: a pipe, so that it can be waited for."""
+    """See `multiprocessing.SimpleQueue`; tensors and arrays in its items go by reference."""
 
     def __init__(self, *, ctx: Any = None) -> None:
-        ctx = ctx or context_of(None)
-        # All that the standard library's does, but for the ends of its pipe.
-        self._reader, self._writer = Pipe(duplex=False)
-        self._rlock = ctx.Lock()
-        self._poll = self._reader.poll
-        self._wlock = ctx.Lock()
+        reductions.learn_libraries()
+        super().__init__(ctx=ctx or context_of(None))
+        _take_over(self)
+
+    def __setstate__(self, state: Any) -> None:
+        super().__setstate__(state)  # type: ignore[misc]
+        _take_over(self)
 
     def put(self, obj: Any) -> None:
         """Puts any picklable object."""
-        pickled = reductions.dumps(obj)
+        pickled = reductions.dumps(obj, self._writer.carrier)
         with self._wlock:
             self._writer.send_bytes(pickled)
 
 
-def _reopen(kind: type[Queue], address: str, domain: str, name: str = "") -> Queue:
-    opened = kind.open(address, domain=domain)
-    assert isinstance(opened, Queue)
-    opened._name = name
-    return opened
+def _take_over(queue: Any) -> None:
+    """The ends of a queue's pipe become ours."""
+    for end in (queue._reader, queue._writer):
+        end.__class__ = connection.Connection
+    if not queue._writer.carrier:
+        queue._writer.carrier = _carriers.inode_of(queue._reader.fileno())

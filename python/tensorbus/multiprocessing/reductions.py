@@ -10,46 +10,100 @@ from __future__ import annotations
 
 import pickle
 import sys
+from collections.abc import Sequence
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from tensorbus import _core
-from tensorbus._pickling import lending, pickler, torch_sharing
+from tensorbus._pickling import pickler, torch_sharing
 from tensorbus._tensors import numpy_arrays, torch_tensors
 from tensorbus.multiprocessing import _keeper
+from tensorbus.multiprocessing._torch_names import __getattr__ as __getattr__
 
-__all__ = ["ForkingPickler", "dumps", "is_shared", "loads", "reduce_tensor"]
+# Of one part of a message: its handle, the participant that keeps it, too, or "", and whether its
+# receiver may write to it for all to see.
+Offered = tuple[bytes, str, bool]
+
+__all__ = ["ForkingPickler", "dumps", "is_shared", "loads", "reduce_storage", "reduce_tensor"]
 
 
-def dumps(item: object) -> bytes:
-    """A pickle whose tensors and arrays stay where they are; any unpickler reads it, once.
+def dumps(item: object, carrier: int = 0) -> bytes:
+    """A pickle whose tensors and large arrays stay where they are; any unpickler reads it, once.
+
+    Args:
+        item: anything that can be pickled. Tensors are shared; an array is its receiver's own.
+        carrier: the inode of the pipe that it is sent through: what nobody can read any more is let
+            go of. 0 for a way without one: it is kept until somebody receives it.
 
     Raises:
         RuntimeError: a tensor in it requires gradients and is no leaf.
         OutOfMemory: a limit was reached; the message names it.
     """
-    packer = pickler.Packer(shared=True)
-    pickled = packer.pickle(item)
-    if not packer.has_tensors:
-        return pickled
-    return pickle.dumps(_Attached(_keeper.offer(packer.outgoing, packer.fields(pickled))))
+    return Dumped(item, carrier).pickled
 
 
 loads = pickle.loads
 
 
+class Dumped:
+    """See `dumps`: the pickle, and the handles of what it refers to."""
+
+    def __init__(self, item: object, carrier: int = 0) -> None:
+        packer = pickler.Packer(shared=True, in_parts=True, carrier=carrier)
+        pickled = packer.pickle(item)
+        self.handles: list[bytes] = []
+        self.own_arrays = False  # does it refer to arrays?
+        if not packer.has_tensors:
+            self.pickled = pickled
+            return
+        try:
+            self.pickled = pickle.dumps(_Attached(self._offer(packer, pickled, carrier)))
+        except BaseException:
+            _keeper.withdraw(self.handles)
+            raise
+
+    def _offer(self, packer: pickler.Packer, pickled: bytes, carrier: int) -> Sequence[Offered]:
+        offered = []
+        parts = list(packer.parts)
+        if packer.has_only_parts():
+            first = parts.pop(0)
+            fields = first.flattener.pickled(pickled, first.lowered)
+            offered.append(self._offer_one(first.outgoing, fields, first.shared, carrier))
+        else:
+            fields = packer.fields(pickled)
+            offered.append(self._offer_one(packer.outgoing, fields, True, carrier))
+        for part in parts:
+            offered.append(self._offer_one(part.outgoing, part.fields, part.shared, carrier))
+        return offered
+
+    def _offer_one(
+        self, outgoing: _core.Outgoing, fields: bytes, shared: bool, carrier: int
+    ) -> Offered:
+        handle, keeper = _keeper.offer(outgoing, fields, shared=shared, carrier=carrier)
+        self.handles.append(handle)
+        self.own_arrays = self.own_arrays or not shared
+        return handle, keeper, shared
+
+
 class _Attached:
-    def __init__(self, handle: bytes) -> None:
-        self._handle = handle
+    def __init__(self, offered: Sequence[Offered]) -> None:
+        self._offered = offered
 
-    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
-        return attached, (self._handle,)
+    def __reduce__(self) -> Any:
+        return attached, (*self._offered,)
 
 
-def attached(handle: bytes) -> Any:
-    """What a pickle says of a message with tensors."""
+def attached(*offered: Offered) -> Any:
+    """What a pickle says of a message with tensors: where it is, and its other parts."""
     learn_libraries()
-    return pickler.load(lending.borrow(handle, _core.Access.SHARED))
+    first, *others = [(_received(one), not one[2]) for one in offered]
+    return pickler.load(first[0], None, others, own=first[1])
+
+
+def _received(offered: Offered) -> _core.Sample:
+    handle, keeper, shared = offered
+    access = _core.Access.SHARED if shared else _core.Access.COPY_ON_WRITE
+    return _keeper.receive(handle, keeper, access)
 
 
 def reduce_tensor(tensor: Any) -> Any:
@@ -58,15 +112,16 @@ def reduce_tensor(tensor: Any) -> Any:
         from torch.multiprocessing import reductions
 
         return reductions.reduce_tensor(tensor)  # type: ignore[no-untyped-call]
-    return attached, (_keeper.offer(*pickler.dump(tensor, shared=True)),)
+    return attached, ((*_keeper.offer(*pickler.dump(tensor, shared=True)), True),)
 
 
 def reduce_memory(memory: _core.Memory) -> Any:
     """For a `ForkingPickler`: a loan or a received tensor that is no tensor of a library."""
-    return attached, (_keeper.offer(*pickler.dump(memory, shared=True)),)
+    return attached, ((*_keeper.offer(*pickler.dump(memory, shared=True)), True),)
 
 
-def _reduce_storage(storage: Any) -> Any:
+def reduce_storage(storage: Any) -> Any:
+    """For a `ForkingPickler`: the same for a PyTorch storage."""
     if storage.device.type != "cpu" or not _is_our_storage(storage):
         from torch.multiprocessing import reductions
 
@@ -92,7 +147,7 @@ def learn_libraries() -> None:
         torch = torch_tensors.learn()
         for kind in (torch.Tensor, torch.nn.Parameter):
             _register(kind, reduce_tensor)
-        _register(torch.UntypedStorage, _reduce_storage)
+        _register(torch.UntypedStorage, reduce_storage)
         _teach_storages(torch.UntypedStorage)
 
 

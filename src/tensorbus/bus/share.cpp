@@ -57,6 +57,32 @@ void ask_for(bus::ParticipantCore& core, const Handle& handle, Access access,
   });
 }
 
+// The keeper's socket takes a connection even if the keeper is stopped, unless very many wait.
+constexpr std::chrono::seconds kPatience{1};
+
+// Returns when the keeper's socket has the message, or the keeper is gone.
+void have_kept(bus::ParticipantCore& core, const Handle& handle, const bus::SampleBuilder& sample,
+               std::uint64_t carrier, const Id& keeper) {
+  const auto sent = std::make_shared<bus::Completion<bool>>();
+  core.post([sent, keeper, carrier, number = handle.number,
+             name = bus::Shares::Name{handle.kept_by(keeper).number, handle.key},
+             entry = sample.entry(), issued = sample.issued(),
+             grant = sample.most_granted()](bus::ParticipantContext& context) {
+    context.reach(keeper, [&context, sent, carrier, number, name, entry, issued,
+                           grant](const std::shared_ptr<bus::PeerSession>& keeper_session) {
+      try {
+        if (keeper_session)
+          context.shares.kept_by(number,
+                                 keeper_session->keep(name, entry, issued, grant, carrier));
+        sent->set(true);
+      } catch (const Error& error) {
+        sent->fail(error);
+      }
+    });
+  });
+  (void)sent->wait(platform::StopCondition::ignoring_signals(kPatience));
+}
+
 // Checks the description in the handle, which may have come as a dictionary or been changed.
 void require_as_described(const Handle& handle, const Sample& sample) {
   const auto refuse = [](const std::string& why) {
@@ -144,6 +170,41 @@ Shared share(const Message& message, const ShareOptions& options, const Particip
     sample.mark_done();
     return Shared(std::move(state));
   });
+}
+
+Handle share_once(const Message& message, bool shared, std::uint64_t carrier,
+                  const std::optional<Id>& keeper, const Participant& participant) {
+  return platform::with_memory_errors([&] {
+    const auto& core = participant.core();
+    const memory::Grant grant = shared ? memory::Grant::kWrite : memory::Grant::kRead;
+    bus::SampleBuilder sample(message.tensors, message, core->supplies(grant));
+    Handle handle;
+    handle.owner = core->id();
+    describe(handle, message.tensors, sample.descriptor());
+    const auto name = core->share(sample, 1, Clock::time_point::max(), carrier);
+    handle.number = name.number;
+    handle.key = name.key;
+    if (keeper) have_kept(*core, handle, sample, carrier, *keeper);
+    sample.mark_done();
+    return handle;
+  });
+}
+
+bool is_open(const Handle& handle, const Participant& participant) {
+  return participant.core()->shares(handle.number);
+}
+
+void close_share(const Handle& handle, const Participant& participant) {
+  participant.core()->close_share(handle.number);
+}
+
+void close_carried_by(std::uint64_t carrier, const Participant& participant) {
+  participant.core()->all_shares().close_carried_by(carrier);
+}
+
+std::set<std::uint64_t> carriers(std::chrono::nanoseconds open_for,
+                                 const Participant& participant) {
+  return participant.core()->all_shares().carriers(open_for);
 }
 
 Outcome attach(Sample& sample, const Handle& handle, const AttachOptions& options,

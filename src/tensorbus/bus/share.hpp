@@ -1,6 +1,10 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
 #include <tensorbus/layout.hpp>
 #include <tensorbus/message.hpp>
 #include <tensorbus/options.hpp>
@@ -50,6 +54,20 @@ class TENSORBUS_API Shared {
 
 TENSORBUS_API Shared share(const Message& message, const ShareOptions& options = {},
                            const Participant& participant = Participant::shared());
+
+// Shares a message for one process to attach, without an end in time: until then, or until the share
+// is closed by its handle, or by `carrier`, a number of what the handle is sent through (0: none).
+// `keeper` gets to keep it as well, under handle.kept_by(keeper): it can be attached there when this
+// process has ended. It has it when this returns, though it may be stopped, or may never read it.
+TENSORBUS_API Handle share_once(const Message& message, bool shared, std::uint64_t carrier,
+                                const std::optional<Id>& keeper, const Participant& participant);
+TENSORBUS_API bool is_open(const Handle& handle, const Participant& participant);
+TENSORBUS_API void close_share(const Handle& handle, const Participant& participant);
+// Ends what this process shares, or keeps for others, and what was sent through this.
+TENSORBUS_API void close_carried_by(std::uint64_t carrier, const Participant& participant);
+// Returns what the shares went through that this process has, or keeps, for so long.
+TENSORBUS_API std::set<std::uint64_t> carriers(std::chrono::nanoseconds open_for,
+                                               const Participant& participant);
 
 // Returns a shared sample. The calling thread maps memory on a GPU.
 TENSORBUS_API Sample attach(const Handle& handle, const AttachOptions& options = {},

@@ -122,6 +122,56 @@ Memory memory(const ReceivedSample& self, std::size_t index) {
   return shown(self, memory_of(self.tensors()[index], self));
 }
 
+// Below this a copy takes less time than a write that makes pages private.
+constexpr std::size_t kCopiedBytes = 65536;
+
+// A tensor's memory to which this process writes for itself: nothing else that it received shows
+// these writes. The memory stays shared until the first write.
+struct OwnWrites {
+  OwnWrites(const Memory& memory, std::span<const std::byte> bytes)
+      : owner(memory.owner), writes(bytes, memory.source, memory.sample) {}
+
+  const std::shared_ptr<void> owner;
+  platform::CopyOnWrite writes;
+};
+
+// Points at memory that this process may write to, and that nothing else shows.
+void make_own(Memory& memory, bool copied) {
+  using platform::CopyOnWrite;
+  const ByteSpan span = span_of(memory.layout);
+  const std::span<const std::byte> bytes(memory.first + span.begin, span.bytes());
+  if (memory.writable || memory.device.is_cuda()) return;
+  memory.writable = true;
+  if (bytes.empty()) return;
+  if (copied || bytes.size() < kCopiedBytes) return point_at_copy(memory, bytes, copy_of(bytes));
+  const auto own = std::make_shared<OwnWrites>(memory, bytes);
+  if (!own->writes.overlaps_another() && !CopyOnWrite::is_of_another(bytes, memory.sample)) {
+    memory.owner = own;
+    return;
+  }
+  const auto again = CopyOnWrite::map_again(bytes);
+  if (!again) return point_at_copy(memory, bytes, copy_of(bytes));
+  memory.first = again.get() - span.begin;
+  memory.owner = std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<void>>>(
+      std::move(memory.owner), again);
+}
+
+// Returns all tensors, each with writes of its own: of those that overlap, all but one are copied.
+nb::list own_memories(const ReceivedSample& self) {
+  std::vector<bool> copied(self.tensors().size());
+  for_each_overlap(placed_tensors(self, [](const Tensor&) { return true; }),
+                   [&](std::byte*, std::byte*, std::span<const Placed> members) {
+                     for (const Placed& one : members.subspan(1)) copied[one.tensor] = true;
+                   });
+  nb::list list;
+  for (std::size_t i = 0; i < self.tensors().size(); ++i) {
+    Memory memory = memory_of(self.tensors()[i], self);
+    make_own(memory, copied[i]);
+    list.append(nb::cast(std::move(memory)));
+  }
+  return list;
+}
+
 // A copy shows what `memory` shows.
 ReceivedSample copy(const ReceivedSample& self) {
   ReceivedSample made(self.copy());
@@ -264,6 +314,9 @@ void bind_samples(nb::module_& module) {
            "Memory in which several torch tensors overlap, with the index of each and its offset "
            "there in bytes.")
       .def("memory", memory, nb::arg("index"))
+      .def("own_memories", own_memories, nb::sig("def own_memories(self) -> list[Memory]"),
+           "Of all tensors, to be written to: no other process, and nothing else that this one has "
+           "received, shows these writes.")
       .def("use_on", use_on, nb::arg("stream"), nb::arg("of") = -1, nb::call_guard<WithoutGil>())
       .def_prop_ro("intact", intact)
       .def("copy", copy, nb::call_guard<WithoutGil>());

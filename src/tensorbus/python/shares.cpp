@@ -33,6 +33,23 @@ Shared share_outgoing(Outgoing& outgoing, nb::bytes fields, std::uint32_t uses, 
   return made;
 }
 
+Id id_of(const std::string& hex) {
+  const auto id = Id::parse(hex);
+  if (!id) throw Error(Code::kInvalidArgument, "id=" + hex + ": expected 32 hexadecimal digits");
+  return *id;
+}
+
+Handle share_outgoing_once(Outgoing& outgoing, nb::bytes fields, bool shared, std::uint64_t carrier,
+                           const std::optional<std::string>& keeper,
+                           const Participant& participant) {
+  const Message message = outgoing.take(fields);
+  const auto kept_by = keeper ? std::optional(id_of(*keeper)) : std::nullopt;
+  Handle made = run_without_gil(
+      [&] { return share_once(message, shared, carrier, kept_by, participant); });
+  outgoing.clear();
+  return made;
+}
+
 nb::object attach_handle(const Handle& handle, TensorAccess access, Seconds timeout,
                          const Participant& participant) {
   platform::CopyOnWrite::look_for_handler();
@@ -84,6 +101,10 @@ void bind_shares(nb::module_& module) {
                    nb::sig("def described(self) -> "
                            "list[tuple[str, list[int], list[int], int, int]]"),
                    "Of the first tensors: dtype, shape, strides in elements, offset, flags.")
+      .def(
+          "kept_by",
+          [](const Handle& self, const std::string& keeper) { return self.kept_by(id_of(keeper)); },
+          nb::arg("keeper"), "The same share, where the participant with this id keeps it.")
       .def("bytes", bytes_of)
       .def("text", &Handle::text);
   nb::class_<Shared>(module, "Shared", "Keeps tensors for whoever has the handle.")
@@ -94,6 +115,30 @@ void bind_shares(nb::module_& module) {
              nb::arg("ttl").none(), nb::arg("shared"), nb::arg("participant"),
              nb::sig("def share(outgoing: Outgoing, fields: bytes, uses: int, ttl: float | None, "
                      "shared: bool, participant: Participant) -> Shared"));
+  module.def("share_once", share_outgoing_once, nb::arg("outgoing"), nb::arg("fields"),
+             nb::arg("shared"), nb::arg("carrier"), nb::arg("keeper").none(),
+             nb::arg("participant"),
+             nb::sig("def share_once(outgoing: Outgoing, fields: bytes, shared: bool, carrier: int, "
+                     "keeper: str | None, participant: Participant) -> Handle"),
+             "Shares a message for one process, until it has attached; `keeper` keeps it, too.");
+  module.def("is_open", is_open, nb::arg("handle"), nb::arg("participant"),
+             "Can somebody attach still to what this process shares?");
+  module.def("close_share", close_share, nb::arg("handle"), nb::arg("participant"),
+             nb::call_guard<WithoutGil>());
+  module.def("close_carried_by", close_carried_by, nb::arg("carrier"), nb::arg("participant"),
+             nb::call_guard<WithoutGil>(),
+             "Ends what this process shares, or keeps, that was sent through this.");
+  module.def(
+      "carriers",
+      [](double seconds, const Participant& participant) {
+        std::vector<std::uint64_t> found;
+        for (const std::uint64_t carrier : carriers(to_timeout(seconds), participant))
+          found.push_back(carrier);
+        return found;
+      },
+      nb::arg("seconds"), nb::arg("participant"),
+      "What the shares of this process, and those that it keeps, went through, if they are open "
+      "for so long.");
   module.def("attach", attach_handle, nb::arg("handle"), nb::arg("access"),
              nb::arg("timeout").none(), nb::arg("participant"),
              nb::sig("def attach(handle: Handle, access: Access, timeout: float | None, "

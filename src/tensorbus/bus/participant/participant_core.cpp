@@ -82,6 +82,9 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
   };
   context_.orphaned_memory_of = [this](const Id& owner) { return orphaned_memory_of(owner); };
   context_.is_dead = [this](const Id& other) { return domain_.is_dead(other); };
+  context_.keep = [this](const std::shared_ptr<PeerSession>& from, const link::Keep& asked) {
+    kept_messages_.on_keep(from, asked);
+  };
   context_.queues = std::make_shared<QueueHost>(context_);
   context_.host_copies = std::make_unique<memory::HostCopies>(
       context_.arena, context_.device_memory, [this] { loop_.schedule(delivering_copies_); });
@@ -105,6 +108,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
 }
 
 ParticipantCore::~ParticipantCore() {
+  context_.shares.leave_to_keepers();
   loop_.stop();
   context_.copier->close();
   arena().close();
@@ -340,10 +344,10 @@ std::vector<std::shared_ptr<link::PeerMemory>> ParticipantCore::orphaned_memory_
 }
 
 Shares::Name ParticipantCore::share(const SampleBuilder& sample, std::uint32_t uses,
-                                    Shares::Clock::time_point until) {
+                                    Shares::Clock::time_point until, std::uint64_t carrier) {
   const memory::Grant grant = sample.most_granted();
   const Shares::Added added =
-      context_.shares.add({sample.entry(), sample.issued(), grant}, uses, until);
+      context_.shares.add({sample.entry(), sample.issued(), grant}, uses, until, carrier);
   if (added.ends_first) loop_.schedule(ending_shares_);
   return added.name;
 }

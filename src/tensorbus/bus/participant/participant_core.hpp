@@ -21,6 +21,7 @@
 #include "tensorbus/bus/participant/taken_items.hpp"
 #include "tensorbus/bus/publish/publisher_core.hpp"
 #include "tensorbus/bus/publish/sample_builder.hpp"
+#include "tensorbus/bus/queue/kept_messages.hpp"
 #include "tensorbus/bus/session/participant_context.hpp"
 #include "tensorbus/bus/subscribe/subscriber_core.hpp"
 #include "tensorbus/platform/mutex.hpp"
@@ -61,8 +62,9 @@ class ParticipantCore {
 
   // See share.hpp. close_share() takes the number in the name.
   Shares::Name share(const SampleBuilder& sample, std::uint32_t uses,
-                     Shares::Clock::time_point until);
+                     Shares::Clock::time_point until, std::uint64_t carrier = 0);
   void close_share(std::uint64_t number) noexcept { context_.shares.close(number); }
+  Shares& all_shares() noexcept { return context_.shares; }
   bool shares(std::uint64_t number) const { return context_.shares.open(number); }
 
   // Returns the supplies for shares and for items of queues.
@@ -125,6 +127,7 @@ class ParticipantCore {
 
   CopyTuner copies_;  // for shares and items of queues
   TakenItems taken_items_;
+  KeptMessages kept_messages_{context_};
 
   std::vector<memory::SegmentId> untold_;  // retired segments that peers must be told of
   memory::DeviceExports::Stats exports_seen_;

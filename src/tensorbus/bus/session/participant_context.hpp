@@ -12,6 +12,7 @@
 #include "tensorbus/device/transfer/host_copies.hpp"
 #include "tensorbus/link/ring/lease_index.hpp"
 #include "tensorbus/link/wake/wake.hpp"
+#include "tensorbus/link/wire/lease_messages.hpp"
 #include "tensorbus/memory/host/arena.hpp"
 #include "tensorbus/memory/peer_budget.hpp"
 
@@ -42,6 +43,9 @@ struct ParticipantContext {
   // The members below are for the event loop only.
   std::shared_ptr<QueueRequests> queues{};  // empty: this participant has no queues
   std::unique_ptr<memory::HostCopies> host_copies{};
+  // Keeps, or drops, what a peer has shared. Throws Error(kProtocol).
+  std::function<void(const std::shared_ptr<PeerSession>&, const link::Keep&)> keep =
+      [](const std::shared_ptr<PeerSession>&, const link::Keep&) {};
   // Gets the session with another participant, or null if that participant is dead.
   using OnReached = std::function<void(const std::shared_ptr<PeerSession>&)>;
   std::function<void(const Id&, OnReached)> reach = [](const Id&, const OnReached& on_reached) {

@@ -1,5 +1,6 @@
 #include "tensorbus/bus/session/peer_session.hpp"
 
+#include <atomic>
 #include <type_traits>
 #include <utility>
 
@@ -199,6 +200,49 @@ void PeerSession::lend(std::uint32_t request, const link::Entry& entry,
     throw;
   }
   platform::kill_point("lent.sent");
+}
+
+namespace {
+
+class KeptElsewhere final : public Shares::Elsewhere {
+ public:
+  KeptElsewhere(const std::shared_ptr<link::Channel>& channel, const Shares::Name& name)
+      : channel_(channel),
+        drop_(link::Channel::prepare(
+            link::Keep{.share = name.number, .key = name.key, .drop = 1})) {}
+  ~KeptElsewhere() override {
+    const auto channel = left_.load(std::memory_order_relaxed) ? nullptr : channel_.lock();
+    if (channel) channel->send(std::move(drop_));
+  }
+  void leave() noexcept override { left_.store(true, std::memory_order_relaxed); }
+
+ private:
+  const std::weak_ptr<link::Channel> channel_;
+  link::Channel::Prepared drop_;
+  std::atomic<bool> left_ = false;  // relaxed: the mutex of Shares orders it before the end
+};
+
+}  // namespace
+
+std::shared_ptr<Shares::Elsewhere> PeerSession::keep(const Shares::Name& name,
+                                                     const link::Entry& entry,
+                                                     const link::PublishedRef& issued,
+                                                     memory::Grant grant, std::uint64_t carrier) {
+  if (ended_) return nullptr;
+  used_ = true;
+  auto elsewhere = std::make_shared<KeptElsewhere>(peer_memory_->channel, name);
+  const link::Keep message{.share = name.number,
+                           .key = name.key,
+                           .carrier = carrier,
+                           .writable = as_field(grant),
+                           .lent = lent(entry, issued, grant)};
+  try {
+    peer_memory_->channel->send(message);
+  } catch (...) {
+    lent_.erase(message.lent.token);
+    throw;
+  }
+  return elsewhere;
 }
 
 void PeerSession::give_back(const link::Lent& lent) {

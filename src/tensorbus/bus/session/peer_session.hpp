@@ -74,6 +74,11 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   void tell(link::Reply told) { peer_memory_->channel->send(told); }
   void deny(std::uint32_t request, const Error& why);
 
+  // Has the peer keep a share of this participant's under this name. Returns what drops it there.
+  std::shared_ptr<Shares::Elsewhere> keep(const Shares::Name& name, const link::Entry& entry,
+                                          const link::PublishedRef& issued, memory::Grant grant,
+                                          std::uint64_t carrier);
+
   // Returns a lease that nothing here takes.
   void give_back(const link::Lent& lent);
 
@@ -114,6 +119,7 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   // its requests, and the leases that it returns,
   void on(const link::Attach& asked);
   void on(const link::Claim& asked);
+  void on(const link::Keep& asked);
   void on(const link::Stage& asked);
   void on(const link::HandOver& asked);
   void on(const link::Return& returned);
@@ -129,6 +135,8 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   void on(const link::Handed& handed, platform::Fd fd);
   void on(const link::Denied& denied);
 
+  // `looks`: how often this was tried before.
+  void lend_share(const link::Attach& asked, int looks);
   void close_retired();
   void tell_what_is_closed();
   void lend_copy(std::uint32_t request, const memory::HostCopies::Result& result);

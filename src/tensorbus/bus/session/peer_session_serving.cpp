@@ -11,6 +11,8 @@ namespace {
 constexpr std::size_t kMostUnheard = 4096;  // answers that the peer did not read
 constexpr std::size_t kMostPinned = 4096;   // blocks of one peer
 constexpr std::chrono::milliseconds kLookAtMarks{2};
+constexpr std::chrono::milliseconds kLookForKept{5};  // for a share that is kept
+constexpr int kMostLooks = 200;
 
 }  // namespace
 
@@ -41,18 +43,36 @@ void PeerSession::deny(std::uint32_t request, const Error& why) {
 }
 
 void PeerSession::on(const link::Attach& asked) {
+  (void)link::grant_of(asked.writable, "ATTACH.writable");
+  serve(asked.request, [&] { lend_share(asked, 0); });
+}
+
+// What is kept for a process that has ended may not have been read from its socket yet.
+void PeerSession::lend_share(const link::Attach& asked, int looks) {
+  const bool kept = (asked.share & Shares::kKept) != 0;
+  if (kept && looks < kMostLooks && !context_.shares.open(asked.share)) {
+    context_.loop.post_later(kLookForKept, [weak = weak_from_this(), asked, looks] {
+      const auto self = weak.lock();
+      if (self && !self->ended_)
+        self->do_or_deny(asked.request, [&] { self->lend_share(asked, looks + 1); });
+    });
+    return;
+  }
   const memory::Grant grant = link::grant_of(asked.writable, "ATTACH.writable");
-  serve(asked.request, [&] {
-    const Shares::Offer offer = context_.shares.find({asked.share, asked.key}, grant);
-    context_.shares.count_use(asked.share);
-    try {
-      lend(asked.request, offer.entry, offer.issued, grant);
-    } catch (...) {
-      context_.shares.undo_use(asked.share);
-      throw;
-    }
-    context_.shares.end_if_spent(asked.share);
-  });
+  const Shares::Offer offer = context_.shares.find({asked.share, asked.key}, grant);
+  context_.shares.count_use(asked.share);
+  try {
+    lend(asked.request, offer.entry, offer.issued, grant);
+  } catch (...) {
+    context_.shares.undo_use(asked.share);
+    throw;
+  }
+  context_.shares.end_if_spent(asked.share);
+}
+
+void PeerSession::on(const link::Keep& asked) {
+  used_ = true;
+  context_.keep(shared_from_this(), asked);
 }
 
 void PeerSession::on(const link::Claim& asked) {

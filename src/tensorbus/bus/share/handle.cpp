@@ -88,6 +88,13 @@ std::vector<std::byte> Handle::bytes() const {
 
 std::string Handle::text() const { return std::string(kPrefix) + to_base64(bytes()); }
 
+Handle Handle::kept_by(const Id& keeper) const {
+  Handle kept = *this;
+  kept.owner = keeper;
+  kept.number = key | (std::uint64_t{1} << 63);  // bus::Shares::kKept
+  return kept;
+}
+
 Handle Handle::from_bytes(std::span<const std::byte> bytes) {
   Head head;
   std::uint32_t sum = 0;

@@ -38,6 +38,9 @@ struct TENSORBUS_API Handle {
   static Handle from_bytes(std::span<const std::byte> bytes);
   static Handle parse(const std::string& text);
 
+  // The name of the same share where another participant keeps it.
+  Handle kept_by(const Id& keeper) const;
+
   bool operator==(const Handle& other) const noexcept {
     return owner == other.owner && number == other.number && key == other.key;
   }

@@ -16,10 +16,11 @@ std::uint64_t random_key() {
 
 }  // namespace
 
-Shares::Added Shares::add(Offer offer, std::uint32_t uses, Clock::time_point until) {
+Shares::Added Shares::add(Offer offer, std::uint32_t uses, Clock::time_point until,
+                          std::uint64_t carrier) {
   const std::uint64_t key = random_key();
   const platform::MutexLock lock(mutex_);
-  Share share{std::move(offer), key, {}, until};
+  Share share{std::move(offer), key, {}, until, carrier};
   if (uses != 0) share.uses_left = uses;
   const auto added = shares_.emplace(next_, std::move(share)).first;
   bool ends_first = false;
@@ -35,11 +36,55 @@ Shares::Added Shares::add(Offer offer, std::uint32_t uses, Clock::time_point unt
   return {{next_++, key}, ends_first};
 }
 
+void Shares::keep(const Name& name, Offer offer, std::uint64_t carrier) {
+  const platform::MutexLock lock(mutex_);
+  shares_.emplace(name.number,
+                  Share{std::move(offer), name.key, 1, Clock::time_point::max(), carrier});
+}
+
+void Shares::drop(const Name& name) noexcept {
+  Table::node_type dropped;
+  const platform::MutexLock lock(mutex_);
+  const auto found = shares_.find(name.number);
+  if (found != shares_.end() && found->second.key == name.key) dropped = take_out(found);
+}
+
+void Shares::kept_by(std::uint64_t number, std::shared_ptr<Elsewhere> elsewhere) noexcept {
+  const platform::MutexLock lock(mutex_);
+  const auto found = shares_.find(number);
+  if (found != shares_.end()) found->second.elsewhere.swap(elsewhere);
+}
+
+void Shares::leave_to_keepers() noexcept {
+  const platform::MutexLock lock(mutex_);
+  for (auto& [number, share] : shares_)
+    if (share.elsewhere) share.elsewhere->leave();
+}
+
+void Shares::close_carried_by(std::uint64_t carrier) noexcept {
+  if (carrier == 0) return;
+  Table closed;
+  const platform::MutexLock lock(mutex_);
+  for (auto next = shares_.begin(); next != shares_.end();) {
+    const auto share = next++;
+    if (share->second.carrier == carrier) closed.insert(take_out(share));
+  }
+}
+
+std::set<std::uint64_t> Shares::carriers(std::chrono::nanoseconds open_for) const {
+  std::set<std::uint64_t> found;
+  const Clock::time_point opened_before = Clock::now() - open_for;
+  const platform::MutexLock lock(mutex_);
+  for (const auto& [number, share] : shares_)
+    if (share.carrier != 0 && share.since <= opened_before) found.insert(share.carrier);
+  return found;
+}
+
 Shares::Offer Shares::find(const Name& name, memory::Grant grant) const {
   const platform::MutexLock lock(mutex_);
   const auto found = shares_.find(name.number);
   if (found == shares_.end()) {
-    if (name.number != 0 && name.number < next_)
+    if (name.number != 0 && (name.number < next_ || (name.number & kKept) != 0))
       throw Error(Code::kClosed,
                   "it is no longer shared: its owner has closed it, or its uses or its time are "
                   "spent");

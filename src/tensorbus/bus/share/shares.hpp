@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
@@ -25,6 +26,15 @@ class Shares {
     link::PublishedRef issued;
     memory::Grant most_granted = memory::Grant::kRead;
   };
+  // A share that another participant keeps, too.
+  class Elsewhere {
+   public:
+    Elsewhere() = default;
+    Elsewhere(const Elsewhere&) = delete;
+    Elsewhere& operator=(const Elsewhere&) = delete;
+    virtual ~Elsewhere() = default;  // drops it there, unless it was left
+    virtual void leave() noexcept = 0;
+  };
   struct Name {
     std::uint64_t number = 0;
     std::uint64_t key = 0;  // random: a guessed number, or another share's, does not match
@@ -35,8 +45,25 @@ class Shares {
     bool ends_first = false;  // before all others: call end_overdue() again
   };
 
-  // `uses`: the share ends after so many attach; 0: any number. `until`: it ends then in any case.
-  Added add(Offer offer, std::uint32_t uses, Clock::time_point until);
+  // The bit of the numbers under which other participants' shares are kept here.
+  static constexpr std::uint64_t kKept = std::uint64_t{1} << 63;
+
+  // `carrier`: what the handle is sent through; 0: not known. `uses`: the share ends after so many attach; 0: any number. `until`: it ends then in any case.
+  Added add(Offer offer, std::uint32_t uses, Clock::time_point until,
+            std::uint64_t carrier = 0);
+  // Keeps another participant's share, for one use, unless there is one of this name.
+  void keep(const Name& name, Offer offer, std::uint64_t carrier);
+  // Ends a share that is kept here.
+  void drop(const Name& name) noexcept;
+  // Another participant keeps a share of this one, too, while `elsewhere` lives: to the end of the
+  // share here.
+  void kept_by(std::uint64_t number, std::shared_ptr<Elsewhere> elsewhere) noexcept;
+  // From now on others go on keeping what ends here: this participant ends.
+  void leave_to_keepers() noexcept;
+  // Ends all shares that were sent through this.
+  void close_carried_by(std::uint64_t carrier) noexcept;
+  // Returns the carriers of the shares that are open for so long.
+  std::set<std::uint64_t> carriers(std::chrono::nanoseconds open_for) const;
   // Throws Error(kClosed) if the share has ended, Error(kInvalidArgument) if it never existed,
   // Error(kPermission) if it is not shared for writing.
   Offer find(const Name& name, memory::Grant grant) const;
@@ -58,6 +85,9 @@ class Shares {
     std::optional<std::uint32_t> uses_left;  // empty: any number
     bool open() const { return uses_left != 0U && until > Clock::now(); }
     Clock::time_point until;
+    std::uint64_t carrier = 0;
+    Clock::time_point since = Clock::now();
+    std::shared_ptr<Elsewhere> elsewhere{};
   };
   using Table = std::map<std::uint64_t, Share>;
 

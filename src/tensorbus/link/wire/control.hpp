@@ -17,7 +17,7 @@
 namespace tensorbus::link {
 
 inline constexpr std::uint32_t kControlMagic = 0x73756274;  // "tbus"
-inline constexpr std::uint16_t kProtocolVersion = 6;
+inline constexpr std::uint16_t kProtocolVersion = 7;
 // The version of all structures in shared memory: links, wake pages, descriptors, timelines.
 inline constexpr std::uint32_t kLayoutVersion = 1;
 inline constexpr std::size_t kMaxControlBytes = 4096;
@@ -55,6 +55,7 @@ enum class ControlType : std::uint16_t {
   kStaged = 30,
   kDeviceClosed = 31,
   kTake = 32,
+  kKeep = 33,
 };
 
 struct ControlHeader {

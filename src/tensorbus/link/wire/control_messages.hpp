@@ -92,6 +92,10 @@ inline constexpr std::tuple kControlMessages{
     ControlMessage<Denied>{"DENIED", "either", TakenBy::kSession, "request, code, text"},
     ControlMessage<Return>{"RETURN", "either", TakenBy::kSession, "token, mark"},
 
+    ControlMessage<Keep>{"KEEP", "either", TakenBy::kSession,
+                         "share, key, carrier, writable, drop, zero, token, length, segment, "
+                         "offset, inline, zero, mark"},
+
     ControlMessage<Put>{"PUT", "client", TakenBy::kSession,
                         "request, queue, key, flags, zero, token, length, segment, offset, inline, "
                         "zero, mark"},

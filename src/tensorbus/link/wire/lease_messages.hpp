@@ -87,6 +87,18 @@ struct Lent {
   }
 };
 
+// Has the receiver keep a share of the sender's, for those who attach when the sender has ended.
+struct Keep {
+  static constexpr ControlType kType = ControlType::kKeep;
+  std::uint64_t share = 0;  // its number at the receiver: bus::Shares::kKept and random bits
+  std::uint64_t key = 0;
+  std::uint64_t carrier = 0;  // what its handle was sent through; 0: not known
+  std::uint32_t writable = 0;
+  std::uint32_t drop = 0;  // 1: it was attached to, or nobody will attach
+  Lent lent{};
+  void visit(auto& archive) { archive(share, key, carrier, writable, drop, lent); }
+};
+
 struct Handed {
   static constexpr ControlType kType = ControlType::kHanded;
   std::uint32_t request = 0;

@@ -388,6 +388,15 @@ bool CopyOnWrite::is_of_another(std::span<const std::byte> memory, std::uint64_t
   return range != nullptr;
 }
 
+bool CopyOnWrite::overlaps_another() const noexcept {
+  tensors.lock();
+  const CopyOnWrite* other = tensors.overlapping(link_.memory);
+  while (other != nullptr && (other == this || other->pages_.sample == pages_.sample))
+    other = tensors.overlapping(link_.memory, other);
+  tensors.unlock();
+  return other != nullptr;
+}
+
 std::shared_ptr<std::byte> CopyOnWrite::map_again(std::span<const std::byte> memory) {
   const Bytes pages = whole_pages(memory);
   mappings.lock();

@@ -94,6 +94,9 @@ class TENSORBUS_API CopyOnWrite {
 
   // Returns true if some of these bytes show what was written to another sample.
   static bool is_of_another(std::span<const std::byte> memory, std::uint64_t sample) noexcept;
+  // Returns true if another CopyOnWrite, of another sample, has some of the bytes of this one: what
+  // is written through either would be seen through the other.
+  bool overlaps_another() const noexcept;
   // Returns these bytes as their owner has them, in memory that may be written to: a private
   // mapping of their pages, or, of a file, a copy. Null in a child that has closed the descriptor.
   // Throws Error(kOutOfMemory).

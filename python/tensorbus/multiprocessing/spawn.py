@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import logging
+import os
 import signal
 import sys
 import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +19,7 @@ from tensorbus.multiprocessing.connection import Connection, Pipe, wait
 from tensorbus.multiprocessing.context import default_context
 
 __all__ = [
+    "ENV_VAR_PARALLEL_START",
     "ProcessContext",
     "ProcessException",
     "ProcessExitedException",
@@ -24,6 +28,11 @@ __all__ = [
     "spawn",
     "start_processes",
 ]
+
+# PyTorch's variable: "1" has `start_processes` start those of a fork server at the same time.
+ENV_VAR_PARALLEL_START = "TORCH_MP_PARALLEL_START"
+
+log = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG = 1
 # Seconds for the others to end when one has failed, before they are killed.
@@ -128,9 +137,10 @@ class ProcessContext:
         """Ends those that still run."""
         if grace_period is not None:
             self._wait_for_all(grace_period)
-        for end in ("terminate", "kill"):
+        for end, name in (("terminate", "SIGTERM"), ("kill", "SIGKILL")):
             for process in self.processes:
                 if process.is_alive():
+                    log.warning("Terminating process %s via signal %s", process.pid, name)
                     getattr(process, end)()
             self._wait_for_all(_GRACE if grace_period is None else grace_period)
         for process in self.processes:
@@ -146,7 +156,10 @@ class ProcessContext:
         process = self.processes[index]
         if index in self._tracebacks:
             raise ProcessRaisedException(
-                f"process {index} raised:\n\n{self._tracebacks[index]}", index, process.pid
+                f"\n\n-- Process {index} terminated with the following error:\n"
+                f"{self._tracebacks[index]}",
+                index,
+                process.pid,
             )
         code = process.exitcode
         name = None
@@ -154,9 +167,11 @@ class ProcessContext:
             try:
                 name = signal.Signals(-code).name
             except ValueError:
-                name = f"signal {-code}"
-        how = f"was ended by {name}" if name else f"exited with code {code}"
-        raise ProcessExitedException(f"process {index} {how}", index, process.pid, code, name)
+                name = f"<Unknown signal {-code}>"
+        how = f"signal {name}" if name else f"exit code {code}"
+        raise ProcessExitedException(
+            f"process {index} terminated with {how}", index, process.pid, code, name
+        )
 
 
 class SpawnContext(ProcessContext):
@@ -180,21 +195,28 @@ def start_processes(
     Args:
         join: wait for all of them, and return nothing.
         daemon: see `multiprocessing.Process.daemon`.
-        start_method: "spawn", "fork" or "forkserver".
+        start_method: "spawn", "fork" or "forkserver". With "forkserver", and "1" in the environment
+            as `ENV_VAR_PARALLEL_START`, all of them are started at the same time.
 
     Raises:
         ProcessRaisedException, ProcessExitedException: one failed; the others were ended.
     """
     context = default_context.get_context(start_method)
-    processes, errors = [], []
-    for index in range(nprocs):
+
+    def start(index: int) -> tuple[Any, Connection]:
         error, report = Pipe(duplex=False)
         process = context.Process(target=_run, args=(fn, index, args, report), daemon=daemon)
         process.start()
         report.close()
-        processes.append(process)
-        errors.append(error)
-    started = ProcessContext(processes, errors)
+        return process, error
+
+    if start_method == "forkserver" and os.environ.get(ENV_VAR_PARALLEL_START) == "1":
+        log.info("Starting processes in parallel.")
+        with ThreadPoolExecutor(max(nprocs, 1)) as threads:
+            made = list(threads.map(start, range(nprocs)))
+    else:
+        made = [start(index) for index in range(nprocs)]
+    started = ProcessContext([process for process, _ in made], [error for _, error in made])
     if not join:
         return started
     while not started.join():

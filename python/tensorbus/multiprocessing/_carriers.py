@@ -1,0 +1,101 @@
+"""What messages are sent through: pipes and sockets, and whether anybody can still read them.
+
+A carrier is named by the inode of what is read, which is one number in all processes of a machine
+while any of them has it open. A message whose carrier no process has open for reading can be
+received by nobody: the process that keeps it lets go of it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+
+from tensorbus import _core
+from tensorbus._base.participant import has_participant, participant
+
+# Seconds from one look to the next, unless something was closed here.
+_PAUSE = 10.0
+_ACCESS = os.O_RDONLY | os.O_WRONLY | os.O_RDWR
+
+_look = threading.Event()
+_watching = 0  # the process whose thread runs
+
+
+def inode_of(descriptor: int) -> int:
+    """The carrier that is read by this descriptor; of a pipe also the one that is written."""
+    return os.fstat(descriptor).st_ino
+
+
+def watch() -> None:
+    """Looks after the messages that this process shares or keeps, from now on."""
+    global _watching
+    if _watching != os.getpid():
+        _watching = os.getpid()
+        threading.Thread(target=_run, name="tensorbus-carriers", daemon=True).start()
+
+
+def closed_one() -> None:
+    """A connection was closed here: what was sent through it may have become unreadable."""
+    if _watching == os.getpid():
+        _look.set()
+
+
+def drop(*carriers: int) -> None:
+    """Nobody will read these any more: lets go of what was sent through them."""
+    if has_participant():
+        for carrier in carriers:
+            _core.close_carried_by(carrier, participant())
+
+
+def drop_unreadable(open_for: float) -> None:
+    """Lets go of what was sent through carriers that no process can read any more."""
+    if not has_participant():
+        return
+    suspects = set(_core.carriers(open_for, participant()))
+    if suspects:
+        drop(*(suspects - _readable()))
+
+
+def _readable() -> set[int]:
+    """The inodes of all pipes and sockets that a process of this user has open for reading."""
+    found: set[int] = set()
+    for process in os.listdir("/proc"):
+        if process.isdigit():
+            with suppress(OSError):
+                found |= _readable_by(f"/proc/{process}")
+    return found
+
+
+def _readable_by(process: str) -> set[int]:
+    found = set()
+    for number in os.listdir(f"{process}/fd"):
+        with suppress(OSError):
+            link = os.readlink(f"{process}/fd/{number}")
+            kind, _, inode = link.partition(":[")
+            if kind == "socket" or (kind == "pipe" and _is_read(f"{process}/fdinfo/{number}")):
+                found.add(int(inode[:-1]))
+    return found
+
+
+def _is_read(path: str) -> bool:
+    with open(path) as info:
+        flags = next(line for line in info if line.startswith("flags:"))
+    return int(flags.split()[1], 8) & _ACCESS != os.O_WRONLY
+
+
+def _run() -> None:
+    while True:
+        hurried = _look.wait(_PAUSE)
+        _look.clear()
+        # A descriptor on its way between two processes is open in neither: looked at twice.
+        with suppress(OSError):
+            drop_unreadable(0.0 if hurried else _PAUSE)
+
+
+def _after_fork() -> None:
+    global _look
+    _look = threading.Event()
+
+
+os.register_at_fork(after_in_child=_after_fork)
