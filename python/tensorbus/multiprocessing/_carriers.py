@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from contextlib import suppress
 
 from tensorbus import _core
+from tensorbus._base.errors import Error
 from tensorbus._base.participant import has_participant, participant
 
-# Seconds from one look to the next, unless something was closed here.
+# Seconds from one look to the next, and to the second when something was closed here. What was
+# unreadable both times is let go of: a descriptor on its way to another process is open in neither.
 _PAUSE = 10.0
+_SHORT_PAUSE = 0.5
 _ACCESS = os.O_RDONLY | os.O_WRONLY | os.O_RDWR
 
 _look = threading.Event()
@@ -48,13 +52,12 @@ def drop(*carriers: int) -> None:
             _core.close_carried_by(carrier, participant())
 
 
-def drop_unreadable(open_for: float) -> None:
-    """Lets go of what was sent through carriers that no process can read any more."""
+def _unreadable(open_for: float) -> set[int]:
+    """The carriers of what is kept here for so long that no process can read now."""
     if not has_participant():
-        return
+        return set()
     suspects = set(_core.carriers(open_for, participant()))
-    if suspects:
-        drop(*(suspects - _readable()))
+    return suspects - _readable() if suspects else suspects
 
 
 def _readable() -> set[int]:
@@ -85,12 +88,17 @@ def _is_read(path: str) -> bool:
 
 
 def _run() -> None:
+    before: set[int] = set()
     while True:
         hurried = _look.wait(_PAUSE)
         _look.clear()
-        # A descriptor on its way between two processes is open in neither: looked at twice.
-        with suppress(OSError):
-            drop_unreadable(0.0 if hurried else _PAUSE)
+        with suppress(OSError, Error):
+            if hurried:
+                before = _unreadable(0.0)
+                time.sleep(_SHORT_PAUSE)
+            now = _unreadable(0.0 if hurried else _PAUSE)
+            drop(*(now & before))
+            before = now
 
 
 def _after_fork() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing.pool
+import pickle
 import threading
 from multiprocessing.pool import ThreadPool
 from typing import Any
@@ -63,15 +64,13 @@ class _Tasks(SimpleQueue):
 
         A pipe holds the standard library's pools back in the same way.
         """
-        if task is not None:
+        if task is not None and task[2] is not _reraise:
             job, number, function, args, kwargs = task
             self._wait_for_room()
-            if function is not _reraise:
-                carrier = self._writer.carrier
-                dumped = reductions.Dumped((function, args, kwargs), carrier)
-                self._before = dumped.handles if dumped.own_arrays else []
-                task = job, number, _call, (dumped.pickled,), {}
-        self._writer.send(task)
+            dumped = reductions.Dumped((function, args, kwargs), self._writer.carrier)
+            self._before = dumped.handles if dumped.own_arrays else []
+            task = job, number, _call, (dumped.pickled,), {}
+        self._writer.send_bytes(pickle.dumps(task))
 
     def end(self) -> None:
         """Nothing waits any more."""
@@ -98,7 +97,8 @@ class _Results(SimpleQueue):
             job, number, (succeeded, value) = obj
             pickled = reductions.dumps(value, self._writer.carrier)
             obj = job, number, (succeeded, pickled)
-        super().put(obj)
+        with self._wlock:
+            self._writer.send_bytes(pickle.dumps(obj))
 
     def get_result(self) -> Any:
         """What `put` was given."""
