@@ -92,20 +92,21 @@ class ThreadedSubscriber(SubscriberBase):
             cpu_affinity = (cpu_affinity,)
         cpus = None if cpu_affinity is None else tuple(cpu_affinity)
         places = (Place(cpus), Place(priority=sched_priority))
-        failures = Failures(node_name, "log", self._end) if _failures is None else _failures
+        # A node raises what ends the thread; by itself it logs that.
+        self._failures = Failures(node_name, "log", self.ask_to_stop) if _failures is None else None
         options.setdefault("timeout", _LOOK)
         self.subscription: Subscription = Subscription(
             self._opened(queue_size, **options),
             traced("sync.callback", callback),
             mode="sync",
-            failures=failures,
+            failures=_failures or self._failures,
             topic_timeout=None,
             strict=_strict,
         )
         self._closed = False
         self._worker = Worker(
             f"{node_name}: topic {topic_name!r}",
-            self.subscription.work_sync,
+            self._work,
             places,
             daemon=_failures is not None,  # by itself it keeps its program alive, as Cortex's does
         )
@@ -149,9 +150,13 @@ class ThreadedSubscriber(SubscriberBase):
         super().close()  # which wakes the thread
         self.stop()
 
-    def _end(self) -> None:
-        """A publisher of another type has come."""
-        self.ask_to_stop()
+    def _work(self, stop: threading.Event) -> None:
+        self.subscription.work_sync(stop)
+        if self._failures is not None:
+            try:
+                self._failures.raise_first()
+            except Error as error:  # a publisher of another type has come
+                log.error("topic %r: %s", self.topic_name, error)
 
 
 class Worker:
