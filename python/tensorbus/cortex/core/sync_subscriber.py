@@ -92,14 +92,14 @@ class ThreadedSubscriber(SubscriberBase):
             cpu_affinity = (cpu_affinity,)
         cpus = None if cpu_affinity is None else tuple(cpu_affinity)
         places = (Place(cpus), Place(priority=sched_priority))
-        # A node raises what ends the thread; by itself it logs that.
-        self._failures = Failures(node_name, "log", self.ask_to_stop) if _failures is None else None
+        self._has_node = _failures is not None
+        self._failures = _failures or Failures(node_name, "log", self.ask_to_stop)
         options.setdefault("timeout", _LOOK)
         self.subscription: Subscription = Subscription(
             self._opened(queue_size, **options),
             traced("sync.callback", callback),
             mode="sync",
-            failures=_failures or self._failures,
+            failures=self._failures,
             topic_timeout=None,
             strict=_strict,
         )
@@ -108,7 +108,7 @@ class ThreadedSubscriber(SubscriberBase):
             f"{node_name}: topic {topic_name!r}",
             self._work,
             places,
-            daemon=_failures is not None,  # by itself it keeps its program alive, as Cortex's does
+            daemon=self._has_node,  # by itself it keeps its program alive, as Cortex's does
         )
 
     def _wait(self, domain: str | None) -> None:
@@ -152,11 +152,12 @@ class ThreadedSubscriber(SubscriberBase):
 
     def _work(self, stop: threading.Event) -> None:
         self.subscription.work_sync(stop)
-        if self._failures is not None:
-            try:
-                self._failures.raise_first()
-            except Error as error:  # a publisher of another type has come
-                log.error("topic %r: %s", self.topic_name, error)
+        if self._has_node:
+            return  # which raises what has ended the thread
+        try:
+            self._failures.raise_first()
+        except Error as error:  # a publisher of another type has come
+            log.error("topic %r: %s", self.topic_name, error)
 
 
 class Worker:
