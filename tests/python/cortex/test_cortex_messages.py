@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import signal
+import subprocess
+import sys
 import threading
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,6 +20,7 @@ import tensorbus as tb
 from support.harness import PATIENCE, Elsewhere, eventually, hear, tell
 from support.loops import started
 from support.node_runs import becomes
+from support.repository import ROOT
 from tensorbus.cortex import Message, MessageType, Node, Publisher, Subscriber, run
 from tensorbus.cortex.messages import standard
 from tensorbus.cortex.messages.base import MessageHeader
@@ -38,6 +42,11 @@ class State(Message, name="test.State"):
     battery: float = 0.0
     clock: threading.Event = None  # type: ignore[assignment]  # no field of ours can be of this
     unknown: "NotThere" = None  # type: ignore[name-defined]  # noqa: F821, UP037
+
+
+@dataclass
+class Unnamed(Message):
+    x: int = 0
 
 
 LAX: list[dict[str, Any]] = [
@@ -264,6 +273,20 @@ def test_with_queue_size_1_a_callback_that_keeps_up_loses_nothing_at_1_khz(
 
     run(main())
     other.tell()
+
+
+def test_the_class_of_the_page_is_the_struct_of_the_page_in_cpp() -> None:
+    page = (ROOT / "docs/tasks/port_from_cortex.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    struct = re.search(r'TENSORBUS_MESSAGE\(WheelCommand, "(.*?)", left, right\)', page)
+    assert struct is not None
+    assert done.stdout == f"{struct[1]}\nleft: float = ...\nright: float = ...\n"
+    # A module's class is called after both.
+    assert IntMessage.definition().startswith("tensorbus.IntMessage\n")
+    assert Unnamed.definition().startswith(f"{__name__}.Unnamed\n")
 
 
 def test_a_header_has_24_bytes_and_says_whose_it_is() -> None:

@@ -111,6 +111,19 @@ def test_another_type_is_an_error_when_it_is_made() -> None:
         assert isinstance(raised.value, RuntimeError)
 
 
+def test_a_publisher_of_another_type_that_comes_later_ends_the_thread_and_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with (
+        Publisher("/number", IntMessage),
+        ThreadedSubscriber("/number", IntMessage, ignored) as subscriber,
+    ):
+        subscriber.start()
+        with Publisher("/number", StringMessage):
+            eventually(lambda: not subscriber.running)
+    assert "StringMessage" in caplog.text
+
+
 @pytest.mark.parametrize("wanted", [{"cpu_affinity": [4095]}, {"sched_priority": 1000}])
 def test_a_place_that_cannot_be_had_is_logged(
     wanted: dict[str, Any], caplog: pytest.LogCaptureFixture

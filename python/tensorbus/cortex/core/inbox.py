@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tensorbus._base.errors import Error, TypeMismatch
+from tensorbus._base.errors import Error, OutOfMemory, TypeMismatch
 from tensorbus._topics.sample import Sample
 from tensorbus._topics.subscriber import Subscriber
 from tensorbus.cortex.messages.base import MessageFingerprintError, MessageHeader
@@ -97,7 +97,8 @@ class Inbox(Subscriber[Any]):
         )
         self._stats.count(header)
         if self._is_to_be_copied():
-            sample = sample.copy()
+            with suppress(OutOfMemory):  # then it is held, as long as that goes
+                sample = sample.copy()
         sample._header = header  # type: ignore[assignment]  # it has all that ours has
         return sample
 

@@ -101,7 +101,7 @@ class Subscriber(SubscriberBase):
             self._was_connected = self.is_connected
         while True:
             try:
-                # Who was never connected does not wait. What has come is there all the same.
+                # A subscriber that was never connected does not wait, but looks.
                 wait = None if self._was_connected else 0
                 sample = await self.subscription.receive(wait)
                 break

@@ -95,7 +95,7 @@ class SubscriberBase(Closing):
 
     @property
     def topic_info(self) -> TopicInfo | None:
-        """Who publishes the topic; None if nobody does."""
+        """The topic and its publishers; None if it has none."""
         return topic_named(self.topic_name, self._domain)
 
     @property

@@ -92,22 +92,23 @@ class ThreadedSubscriber(SubscriberBase):
             cpu_affinity = (cpu_affinity,)
         cpus = None if cpu_affinity is None else tuple(cpu_affinity)
         places = (Place(cpus), Place(priority=sched_priority))
-        failures = Failures(node_name, "log", self._end) if _failures is None else _failures
+        self._has_node = _failures is not None
+        self._failures = _failures or Failures(node_name, "log", self.ask_to_stop)
         options.setdefault("timeout", _LOOK)
         self.subscription: Subscription = Subscription(
             self._opened(queue_size, **options),
             traced("sync.callback", callback),
             mode="sync",
-            failures=failures,
+            failures=self._failures,
             topic_timeout=None,
             strict=_strict,
         )
         self._closed = False
         self._worker = Worker(
             f"{node_name}: topic {topic_name!r}",
-            self.subscription.work_sync,
+            self._work,
             places,
-            daemon=_failures is not None,  # by itself it keeps its program alive, as Cortex's does
+            daemon=self._has_node,  # by itself it keeps its program alive, as Cortex's does
         )
 
     def _wait(self, domain: str | None) -> None:
@@ -149,9 +150,14 @@ class ThreadedSubscriber(SubscriberBase):
         super().close()  # which wakes the thread
         self.stop()
 
-    def _end(self) -> None:
-        """A publisher of another type has come."""
-        self.ask_to_stop()
+    def _work(self, stop: threading.Event) -> None:
+        self.subscription.work_sync(stop)
+        if self._has_node:
+            return  # which raises what has ended the thread
+        try:
+            self._failures.raise_first()
+        except Error as error:  # a publisher of another type has come
+            log.error("topic %r: %s", self.topic_name, error)
 
 
 class Worker:

@@ -1,4 +1,4 @@
-"""Who publishes what, by Cortex's names. There is no daemon: the domain says it."""
+"""The topics of the domain, by Cortex's names. There is no daemon."""
 
 from tensorbus.cortex.discovery.client import DiscoveryClient
 from tensorbus.cortex.discovery.protocol import (

@@ -20,7 +20,7 @@ log: logging.Logger = logging.getLogger("tensorbus.cortex")
 
 
 class DiscoveryClient(Closing):
-    """Asks who publishes what.
+    """Looks up topics and their publishers.
 
     Args:
         discovery_address, timeout_ms, retries: ignored; there is no daemon.

@@ -9,6 +9,7 @@ import struct
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import WeakKeyDictionary
 
 from tensorbus._base.errors import InvalidArgument, TypeMismatch, Unsupported
 from tensorbus.messages import Message as Ours
@@ -80,7 +81,7 @@ class Message(Ours):
     __slots__ = ()
 
     _message_checked = False
-    _sequences: ClassVar[dict[type, Iterator[int]]] = {}
+    _sequences: ClassVar[WeakKeyDictionary[type, Iterator[int]]] = WeakKeyDictionary()
 
     def to_bytes(self, sequence: int | None = None, *, timestamp_ns: int | None = None) -> bytes:
         """See `tensorbus.Message.to_bytes`.
