@@ -38,6 +38,8 @@ class ForeignMemory {
 
   // Returns the ordinal of the device whose memory this is; -1 for any other address.
   static int ordinal_of(const std::byte* address);
+  // The same, asked in the context of a device that is in use already.
+  static int ordinal_of(const std::byte* address, const Gpu& asked);
   // Says of memory of a device, for an error's text, why it has no handle of its own.
   static std::string why_no_handle(const Gpu& device, const std::byte* address);
 

@@ -54,8 +54,11 @@ Facts facts_of(cu::DevicePtr address) {
 }  // namespace
 
 int ForeignMemory::ordinal_of(const std::byte* address) {
-  if (Gpu::all().empty()) return -1;
-  const GpuScope scope(Gpu::at(0));
+  return Gpu::all().empty() ? -1 : ordinal_of(address, Gpu::at(0));
+}
+
+int ForeignMemory::ordinal_of(const std::byte* address, const Gpu& asked) {
+  const GpuScope scope(asked);
   const Facts facts = facts_of(reinterpret_cast<cu::DevicePtr>(address));
   return facts.is_memory() ? static_cast<int>(facts.ordinal) : -1;
 }

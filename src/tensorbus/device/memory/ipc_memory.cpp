@@ -128,7 +128,7 @@ IpcName ipc_name_of(const std::byte* first, std::size_t bytes) {
 
 IpcMemory::IpcMemory(const Gpu& device, const std::array<std::byte, 64>& handle)
     : range_(opened(device, handle)) {
-  const int ordinal = ForeignMemory::ordinal_of(range_->data());
+  const int ordinal = ForeignMemory::ordinal_of(range_->data(), device);
   if (ordinal != device.ordinal())
     throw Error(Code::kInvalidArgument,
                 "the memory of this handle lies on cuda:" + std::to_string(ordinal) + ", not on " +
