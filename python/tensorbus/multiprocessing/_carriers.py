@@ -29,6 +29,7 @@ _ACCESS = os.O_RDONLY | os.O_WRONLY | os.O_RDWR
 # Not an event: the garbage collector may close a connection in any thread, at any moment.
 _look: queue.SimpleQueue[None] = queue.SimpleQueue()
 _asked = False  # is there something in it?
+_rarely = False
 _watching = 0  # the process whose thread runs
 
 
@@ -37,11 +38,14 @@ def inode_of(descriptor: int) -> int:
     return os.fstat(descriptor).st_ino
 
 
-def watch() -> None:
-    """Looks after the messages that this process shares or keeps, from now on."""
-    global _watching
+def watch(*, rarely: bool) -> None:
+    """Looks after the messages that this process shares or keeps, from now on.
+
+    rarely: a fork server of another process, unknown here, may be about to take descriptors.
+    """
+    global _watching, _rarely
     if _watching != os.getpid():
-        _watching = os.getpid()
+        _watching, _rarely = os.getpid(), rarely
         threading.Thread(target=_run, name="tensorbus-carriers", daemon=True).start()
 
 
@@ -111,7 +115,8 @@ def _is_asked(pause: float) -> bool:
 
 def _pause() -> float:
     server = getattr(forkserver, "_forkserver", None)
-    return _PAUSE if getattr(server, "_forkserver_pid", None) is None else _LONG_PAUSE
+    is_used = getattr(server, "_forkserver_pid", None) is not None
+    return _LONG_PAUSE if is_used or _rarely else _PAUSE
 
 
 def _run() -> None:
