@@ -200,6 +200,8 @@ class Packer:
             return storage_of, (bytes_of(value),)
         else:
             return NotImplemented
+        stand_in: Callable[..., Any]
+        place: tuple[int, ...]
         if apart:
             flattener, all_lowered, stand_in, place = self._apart, self._lent, _lent_tensor, ()
         elif (number := self._part_for(library == "numpy")) is None:

@@ -13,12 +13,12 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from msgspec import Struct, msgpack
 
 from tensorbus import _core
-from tensorbus._base.errors import Closed, InvalidArgument
+from tensorbus._base.errors import Closed, Error, InvalidArgument
 from tensorbus._base.participant import participant
 from tensorbus._pickling import lending, torch_sharing
 from tensorbus._pickling.lending import offered
@@ -62,6 +62,8 @@ def offer(
         OutOfMemory: a limit was reached; the message names it.
     """
     keeper = settings.keeper
+    if carrier:
+        _carriers.watch(rarely=bool(keeper))
     made = _core.share_once(outgoing, fields, shared, carrier, keeper or None, participant())
     handle = made.bytes()
     if offered.handles is not None:
@@ -95,7 +97,7 @@ def offers_to_child() -> Iterator[list[bytes]]:
 
 def withdraw(handles: list[bytes]) -> None:
     """Whoever they were for has them, or will never."""
-    for handle in handles:
+    for handle in handles:  # none: there may be no participant
         _core.close_share(_core.Handle.from_bytes(handle), participant())
 
 
@@ -131,8 +133,9 @@ def settings_for_child() -> bytes:
     """What a process that is about to be started is to `adopt`."""
     global _own_id
     if not settings.keeper and not _own_id:
-        _own_id = participant().id
-        _carriers.watch()
+        with suppress(Error):  # it says what is wrong when a tensor is sent
+            _own_id = participant().id
+            _carriers.watch(rarely=False)
     return msgpack.encode(Settings(settings.keeper or _own_id))
 
 

@@ -17,11 +17,17 @@ __all__ = ["Client", "Connection", "Listener", "Pipe", "wait"]
 class Connection(multiprocessing.connection.Connection):
     """One end of a pipe; all else is as in the standard library."""
 
+    _handle: int | None
     carrier = 0  # what the other end reads; 0: not known
 
     def send(self, obj: Any) -> None:
         """Sends any picklable object; its tensors and large arrays go by reference."""
-        self.send_bytes(reductions.dumps(obj, self.carrier))
+        dumped = reductions.Dumped(obj, self.carrier)
+        try:
+            self.send_bytes(dumped.pickled)
+        except OSError:
+            dumped.withdraw()
+            raise
 
     def close(self) -> None:
         """See `multiprocessing.connection.Connection.close`."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing.pool
+import pickle
 import threading
 from multiprocessing.pool import ThreadPool
 from typing import Any
 
-from tensorbus._base.participant import participant
-from tensorbus._core import Handle, is_open
 from tensorbus.multiprocessing import _carriers, reductions
 from tensorbus.multiprocessing._contexts import context_of
 from tensorbus.multiprocessing.queues import SimpleQueue
@@ -55,7 +54,7 @@ class _Tasks(SimpleQueue):
 
     def __init__(self, *, ctx: Any = None) -> None:
         super().__init__(ctx=ctx)
-        self._before: list[bytes] = []  # handles of the task that was put last
+        self._is_large = False  # had the task that was put last arrays that went by reference?
         self._ended = threading.Event()
 
     def put_task(self, task: Any) -> None:
@@ -63,15 +62,13 @@ class _Tasks(SimpleQueue):
 
         A pipe holds the standard library's pools back in the same way.
         """
-        if task is not None:
+        if task is not None and task[2] is not _reraise:
             job, number, function, args, kwargs = task
             self._wait_for_room()
-            if function is not _reraise:
-                carrier = self._writer.carrier
-                dumped = reductions.Dumped((function, args, kwargs), carrier)
-                self._before = dumped.handles if dumped.own_arrays else []
-                task = job, number, _call, (dumped.pickled,), {}
-        self._writer.send(task)
+            dumped = reductions.Dumped((function, args, kwargs), self._writer.carrier)
+            self._is_large = dumped.own_arrays
+            task = job, number, _call, (dumped.pickled,), {}
+        self._writer.send_bytes(pickle.dumps(task))
 
     def end(self) -> None:
         """Nothing waits any more."""
@@ -79,7 +76,7 @@ class _Tasks(SimpleQueue):
 
     def _wait_for_room(self) -> None:
         pause = _LOOK
-        while any(is_open(Handle.from_bytes(handle), participant()) for handle in self._before):
+        while self._is_large and self._reader.poll():
             if self._ended.wait(pause):
                 return
             pause = min(2 * pause, _LONG_LOOK)
@@ -98,7 +95,8 @@ class _Results(SimpleQueue):
             job, number, (succeeded, value) = obj
             pickled = reductions.dumps(value, self._writer.carrier)
             obj = job, number, (succeeded, pickled)
-        super().put(obj)
+        with self._wlock:
+            self._writer.send_bytes(pickle.dumps(obj))
 
     def get_result(self) -> Any:
         """What `put` was given."""

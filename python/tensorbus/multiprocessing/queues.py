@@ -138,9 +138,13 @@ class SimpleQueue(_SimpleQueue):
 
     def put(self, obj: Any) -> None:
         """Puts any picklable object."""
-        pickled = reductions.dumps(obj, self._writer.carrier)
-        with self._wlock:
-            self._writer.send_bytes(pickled)
+        dumped = reductions.Dumped(obj, self._writer.carrier)
+        try:
+            with self._wlock:
+                self._writer.send_bytes(dumped.pickled)
+        except OSError:
+            dumped.withdraw()
+            raise
 
 
 def _take_over(queue: Any) -> None:

@@ -59,8 +59,12 @@ class Dumped:
         try:
             self.pickled = pickle.dumps(_Attached(self._offer(packer, pickled, carrier)))
         except BaseException:
-            _keeper.withdraw(self.handles)
+            self.withdraw()
             raise
+
+    def withdraw(self) -> None:
+        """It will not be received."""
+        _keeper.withdraw(self.handles)
 
     def _offer(self, packer: pickler.Packer, pickled: bytes, carrier: int) -> Sequence[Offered]:
         offered = []

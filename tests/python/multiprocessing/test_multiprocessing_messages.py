@@ -1,0 +1,443 @@
+"""What is on its way between processes: whose it is when it arrives, and how long it waits."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.contexts import OURS, context_of, quick_methods
+from support.harness import PATIENCE, eventually
+from support.warm import Warm
+
+pytestmark = pytest.mark.usefixtures("torch")
+
+SMALL = 4
+LARGE = 100_000  # float64: goes by reference
+
+
+def used_bytes() -> int:
+    import tensorbus as tb
+
+    return tb.participant().arena["used_bytes"]
+
+
+# An array is its receiver's own.
+
+
+def zeros(count: int) -> Any:
+    import numpy as np
+
+    return np.zeros(count)
+
+
+def count_up(state: Any) -> float:
+    for _ in range(10):
+        state += 1
+    return float(state[-1])
+
+
+def relay(inbox: Any, outbox: Any) -> None:
+    frame = inbox.recv()
+    for _ in range(3):
+        frame += 1
+        outbox.send(frame)
+    inbox.recv()
+
+
+def rely_on_the_copy(method: str, count: int) -> None:
+    context = context_of(OURS, method)
+    with context.Pool(2) as pool:
+        state = pool.apply(zeros, (count,))
+        assert state.flags.writeable
+        assert pool.map(count_up, [state] * 6, 1) == [10] * 6
+        assert not state.any()
+        state += 1  # and what its holder has written is what goes on
+        assert pool.map(count_up, [state] * 3, 1) == [11] * 3
+    (here, there), (into, out) = context.Pipe(), context.Pipe()
+    other = context.Process(target=relay, args=(there, out))
+    other.start()
+    here.send(zeros(count))
+    frames = [into.recv() for _ in range(3)]
+    assert [float(frame[0]) for frame in frames] == [1, 2, 3]
+    here.send(None)
+    other.join()
+
+
+@pytest.mark.parametrize("count", [SMALL, LARGE])
+@quick_methods
+def test_a_received_array_is_the_receivers_own(warm: Warm, method: str, count: int) -> None:
+    warm.run(rely_on_the_copy, method, count)
+
+
+def send_twice_and_wait(count: int, outbox: Any, done: Any) -> None:
+    array = zeros(count)
+    outbox.send(array)
+    again = outbox.recv()  # what was sent, as it came back
+    for _ in range(3):
+        outbox.send(again)
+    outbox.send((array, array[1:], array))
+    done.wait()
+
+
+def receive_one_memory_often() -> None:
+    import numpy as np
+    import torch
+
+    context = context_of(OURS, "fork")
+    (here, there), done = context.Pipe(), context.Event()
+    other = context.Process(target=send_twice_and_wait, args=(LARGE, there, done))
+    other.start()
+    before = used_bytes()
+    here.send(here.recv())
+    first, second, third = (here.recv() for _ in range(3))  # all three, and only then a write
+    assert used_bytes() < before + LARGE  # by reference
+    first += 1
+    second += 2
+    assert [x[0] for x in (first, second, third)] == [1, 2, 0]
+    whole, part, same = here.recv()
+    assert same is whole  # as a pickle has it
+    whole[:] = 5
+    assert not part.any()
+    tensor = torch.from_numpy(third)
+    tensor += 7
+    assert third[0] == 7
+    here.send(third)  # nobody reads it: what follows is of this process
+    ours, theirs = context.Pipe()
+    ours.send({"array": third, "tensor": tensor})
+    third[0] = 9
+    found = theirs.recv()
+    assert found["array"][0] == 7
+    assert found["tensor"][0] == 7
+    shared = torch.zeros(LARGE)
+    ours.send(shared)  # it moves, and then its array is of its new memory
+    ours.send((shared, shared.numpy()))
+    assert theirs.recv()[0] == 0
+    received, array = theirs.recv()
+    received += 1
+    assert (shared[0], array[0]) == (1, 0)
+    assert isinstance(array, np.ndarray)
+    assert array.flags.writeable
+    done.set()
+    other.join()
+
+
+def test_writes_to_arrays_over_one_memory_do_not_meet(warm: Warm) -> None:
+    warm.run(receive_one_memory_often)
+
+
+# No limit on what waits.
+
+
+def slow_sum(tensor: Any) -> float:
+    time.sleep(0.05)
+    return float(tensor.sum())
+
+
+def wait_longer_than_the_ttl() -> None:
+    import torch
+
+    mp = importlib.import_module(OURS)
+    with pytest.warns(DeprecationWarning, match="no time limit"):
+        mp.set_ttl(0.01)
+    with pytest.warns(DeprecationWarning, match="no time limit"):
+        assert mp.get_ttl() == 0.01
+    with context_of(OURS, "fork").Pool(1) as pool:
+        tasks = [torch.full((4,), float(i)) for i in range(5)]
+        assert pool.map(slow_sum, tasks, 1) == [4.0 * i for i in range(5)]
+
+
+def test_tasks_wait_for_as_long_as_it_takes(warm: Warm) -> None:
+    warm.run(wait_longer_than_the_ttl)
+
+
+class Refused:
+    def __reduce__(self) -> Any:
+        return refuse, ()
+
+
+def refuse() -> None:
+    raise ValueError("not here")
+
+
+def refuse_in_a_worker(item: Any) -> Any:
+    return item
+
+
+def answer_for_what_cannot_be_read(method: str) -> None:
+    with context_of(OURS, method).Pool(1) as pool:
+        with pytest.raises(ValueError, match="not here"):
+            pool.apply_async(refuse_in_a_worker, (Refused(),)).get(PATIENCE)
+        with pytest.raises(ValueError, match="not here"):
+            pool.apply_async(Refused).get(PATIENCE)  # the result, here
+        assert pool.apply_async(abs, (-3,)).get(PATIENCE) == 3
+
+
+@quick_methods
+def test_a_pool_answers_for_what_cannot_be_unpickled(warm: Warm, method: str) -> None:
+    warm.run(answer_for_what_cannot_be_read, method)
+
+
+def first_of(array: Any) -> float:
+    time.sleep(0.02)
+    return float(array[0])
+
+
+def count_what_is_made_ahead() -> None:
+    made = 0
+
+    def arrays() -> Iterator[Any]:
+        nonlocal made
+        for number in range(20):
+            made += 1
+            yield zeros(LARGE) + number
+
+    ahead = 0
+    with context_of(OURS, "fork").Pool(1) as pool:
+        for number, first in enumerate(pool.imap(first_of, arrays())):
+            assert first == number
+            ahead = max(ahead, made - number - 1)
+    assert ahead <= 5, ahead
+
+
+def test_imap_makes_no_more_arrays_than_its_workers_take(warm: Warm) -> None:
+    warm.run(count_what_is_made_ahead)
+
+
+def wait_for_ever(tensor: Any) -> None:
+    threading.Event().wait()
+
+
+def terminate_with_work_left() -> None:
+    import torch
+
+    pool = context_of(OURS, "fork").Pool(2)
+    tensors = [torch.zeros(LARGE) for _ in range(8)]
+    pool.map_async(wait_for_ever, tensors, 1)
+    pool.map_async(wait_for_ever, [zeros(LARGE)] * 8, 1)
+    del tensors
+    eventually(lambda: used_bytes() >= 8 * 4 * LARGE)
+    pool.terminate()
+    pool.join()
+    del pool
+    eventually(lambda: used_bytes() == 0)
+
+
+def test_a_terminated_pool_leaves_nothing(warm: Warm) -> None:
+    warm.run(terminate_with_work_left)
+
+
+def send_and_go(there: Any) -> None:
+    import torch
+
+    there.send(torch.zeros(LARGE))
+    there.send(zeros(LARGE))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def close_with_something_in_it(duplex: bool) -> None:
+    import torch
+
+    context = context_of(OURS, "fork")
+    here, there = context.Pipe(duplex)
+    other = context.Process(target=send_and_go, args=(there,))
+    other.start()
+    other.join()
+    there.send(torch.zeros(LARGE))
+    assert used_bytes() > 0
+    assert here.recv().sum() == 0  # of a process that is dead
+    assert here.recv().sum() == 0
+    there.close()
+    here.close()
+    eventually(lambda: used_bytes() == 0)
+
+
+@pytest.mark.parametrize("duplex", [True, False])
+def test_what_a_closed_pipe_had_in_it_comes_back(warm: Warm, duplex: bool) -> None:
+    warm.run(close_with_something_in_it, duplex)
+
+
+# Nothing of the parent is on the way.
+
+
+def ping(there: Any, stopped: Any, report: Any) -> None:
+    import torch
+
+    stopped.wait()
+    for number in range(50):
+        there.send((torch.full((8,), float(number)), zeros(LARGE)))
+        assert there.recv()[0] == number + 1
+    report.send("done")
+    there.recv()
+
+
+def pong(here: Any) -> None:
+    for _ in range(50):
+        tensor, array = here.recv()
+        assert not array.any()
+        here.send(tensor.add_(1))
+    here.recv()
+
+
+def stop_the_parent(parent: int, stopped: Any, report: Any) -> None:
+    os.kill(parent, signal.SIGSTOP)
+    stopped.set()
+    heard = report.poll(PATIENCE)
+    os.kill(parent, signal.SIGCONT)
+    assert heard
+
+
+def exchange_while_the_parent_is_stopped() -> None:
+    context = context_of(OURS, "fork")
+    (here, there), (hears, reports), stopped = context.Pipe(), context.Pipe(False), context.Event()
+    children = [
+        context.Process(target=ping, args=(there, stopped, reports)),
+        context.Process(target=pong, args=(here,)),
+    ]
+    for child in children:
+        child.start()
+    watcher = context.Process(target=stop_the_parent, args=(os.getpid(), stopped, hears))
+    watcher.start()
+    watcher.join()
+    assert watcher.exitcode == 0
+    here.send(None)
+    there.send(None)
+    for child in children:
+        child.join()
+        assert child.exitcode == 0
+    eventually(lambda: used_bytes() == 0)
+
+
+def test_children_exchange_tensors_while_their_parent_is_stopped(warm: Warm) -> None:
+    warm.run(exchange_while_the_parent_is_stopped)
+
+
+def share_what_was_inherited(tensor: Any, there: Any) -> None:
+    there.send(tensor[1:])
+    there.recv()
+
+
+def send_on_what_a_fork_left() -> None:
+    import torch
+
+    context = context_of(OURS, "fork")
+    tensor, (here, there) = torch.zeros(8), context.Pipe()
+    here.send(tensor)
+    assert there.recv().is_shared()
+    other = context.Process(target=share_what_was_inherited, args=(tensor, there))
+    other.start()
+    received = here.recv()
+    received.fill_(3)
+    assert tensor.tolist() == [0] + [3] * 7
+    here.send(None)
+    other.join()
+
+
+def test_a_forked_child_shares_what_its_parent_had_moved(warm: Warm) -> None:
+    warm.run(send_on_what_a_fork_left)
+
+
+# Views, and many tensors.
+
+
+def storages(tensors: Any) -> int:
+    return len({tensor.untyped_storage().data_ptr() for tensor in tensors})
+
+
+def look_at_views(*views: Any) -> tuple[int, int]:
+    views[0].fill_(7)
+    return storages(views), int(views[0].untyped_storage().nbytes())
+
+
+def send_views(method: str) -> None:
+    from concurrent.futures import ProcessPoolExecutor
+
+    import torch
+
+    context = context_of(OURS, method)
+
+    def new() -> Any:
+        tensor = torch.zeros(6)
+        return tensor, (tensor[:2], tensor[3:5], tensor.view(2, 3).t(), tensor[5:])
+
+    with context.Manager() as manager, context.Pool(1) as pool:
+        tensor, views = new()
+        queue = manager.Queue()
+        queue.put(views)
+        assert look_at_views(*queue.get()) == (1, 24)
+        assert tensor.tolist() == [7, 7, 0, 0, 0, 0]
+        tensor, views = new()
+        assert pool.apply(look_at_views, views) == (1, 24)
+        assert tensor.tolist() == [7, 7, 0, 0, 0, 0]
+    with ProcessPoolExecutor(1, mp_context=context) as executor:
+        tensor, views = new()
+        assert executor.submit(look_at_views, *views).result() == (1, 24)
+        parameter = torch.nn.Parameter(torch.zeros(4)[1:])
+        found = executor.submit(look_at_parameter, parameter).result()
+        assert found == ("Parameter", True)
+
+
+def look_at_parameter(parameter: Any) -> tuple[str, bool]:
+    return type(parameter).__name__, parameter.requires_grad
+
+
+@quick_methods
+def test_views_of_one_storage_stay_views(warm: Warm, method: str) -> None:
+    warm.run(send_views, method)
+
+
+def send_very_many(most: int, count: int) -> None:
+    import torch
+
+    from tensorbus._pickling import lending
+
+    lending.MOST_TENSORS = most  # of one share; sixty thousand take seconds to move
+    here, there = context_of(OURS, "fork").Pipe()
+    tensors = [torch.full((1,), float(number)) for number in range(count)]
+    arrays = [zeros(10_000) + number for number in range(3 * most if most < 10 else 0)]
+    there.send((tensors, arrays))
+    found, found_arrays = here.recv()
+    assert [int(tensor) for tensor in found] == list(range(count))
+    assert [int(array[0]) for array in found_arrays] == list(range(len(arrays)))
+    found[-1].fill_(-1)
+    assert tensors[-1].tolist() == [-1]
+
+
+def test_one_message_has_more_tensors_than_one_share(warm: Warm) -> None:
+    warm.run(send_very_many, 4, 20)
+
+
+# A default time-out of sockets is the program's.
+
+
+def send_late(there: Any) -> None:
+    import torch
+
+    time.sleep(0.3)
+    there.send(torch.ones(3))
+
+
+def live_with_a_default_timeout() -> None:
+    context = context_of(OURS, "fork")
+    socket.setdefaulttimeout(0.05)
+    here, there = context.Pipe()
+    other = context.Process(target=send_late, args=(there,))
+    other.start()
+    tensor = here.recv()
+    other.join()
+    assert tensor.tolist() == [1] * 3
+    with context.Manager() as manager:
+        shared = manager.dict()
+        shared["tensor"] = tensor
+        assert shared["tensor"].tolist() == [1] * 3
+
+
+def test_a_default_timeout_of_sockets_ends_no_pipe(warm: Warm) -> None:
+    warm.run(live_with_a_default_timeout)
