@@ -262,7 +262,7 @@ class _Pickler(pickle.Pickler):
     # That of a ForkingPickler, which makes it anew for each item: a third of what an int takes.
     dispatch_table = ChainMap(  # noqa: RUF012  (as ForkingPickler has it: one of the process)
         ForkingPickler._extra_reducers,  # type: ignore[attr-defined]
-        copyreg.dispatch_table,
+        copyreg.dispatch_table,  # type: ignore[arg-type]
     )
 
     def __init__(self, file: io.BytesIO, reduce: Callable[[Any], Any]) -> None:
