@@ -39,6 +39,9 @@ def be_the_standard_librarys() -> None:
     assert isinstance(joinable, multiprocessing.queues.JoinableQueue)
     assert isinstance(simple, multiprocessing.queues.SimpleQueue)
     assert plain._maxsize == 3
+    # The names that are replaced in its code.
+    assert "_ForkingPickler" in multiprocessing.queues.Queue._feed.__code__.co_names
+    assert "Queue" in multiprocessing.queues.Queue._start_thread.__code__.co_names
     module = importlib.import_module(f"{OURS}.queue")
     assert isinstance(plain, module.Queue)
     assert isinstance(simple, module.SimpleQueue)
