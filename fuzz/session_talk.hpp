@@ -139,8 +139,12 @@ inline void say_exchange(PeerTalk& talk, const SharedOnce& shared, const HostedO
     case 14:
       return talk.say(link::DeviceClosed{memory::SegmentId::foreign(input.below(2))}, input);
     case 15: {
-      link::Keep keep{bus::Shares::kKept | input.below(3), input.below(2), input.below(3),
-                      input.below(3), input.below(2), wild_lent(input)};
+      link::Keep keep{bus::Shares::kKept | input.below(3),
+                      input.below(2),
+                      input.below(3),
+                      input.below(3),
+                      input.below(2),
+                      wild_lent(input)};
       if (input.byte() >= 0xe0) keep.share = input.number();
       return talk.say(keep, input);
     }

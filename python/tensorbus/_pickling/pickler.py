@@ -14,7 +14,7 @@ from collections import ChainMap
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, ClassVar
+from typing import Any
 
 from tensorbus import _core
 from tensorbus._base.device import HOST, ordinal_of, stream_of
@@ -260,9 +260,9 @@ class _Pickler(pickle.Pickler):
     """Knows what multiprocessing knows (connections, locks), and asks about everything else."""
 
     # That of a ForkingPickler, which makes it anew for each item: a third of what an int takes.
-    dispatch_table: ClassVar[Any] = ChainMap(
+    dispatch_table = ChainMap(  # noqa: RUF012  (as ForkingPickler has it: one of the process)
         ForkingPickler._extra_reducers,  # type: ignore[attr-defined]
-        copyreg.dispatch_table,
+        copyreg.dispatch_table,  # type: ignore[arg-type]
     )
 
     def __init__(self, file: io.BytesIO, reduce: Callable[[Any], Any]) -> None:

@@ -8,9 +8,11 @@ received by nobody: the process that keeps it lets go of it.
 from __future__ import annotations
 
 import os
+import queue
 import threading
 import time
 from contextlib import suppress
+from multiprocessing import forkserver
 
 from tensorbus import _core
 from tensorbus._base.errors import Error
@@ -19,10 +21,15 @@ from tensorbus._base.participant import has_participant, participant
 # Seconds from one look to the next, and to the second when something was closed here. What was
 # unreadable both times is let go of: a descriptor on its way to another process is open in neither.
 _PAUSE = 10.0
-_SHORT_PAUSE = 0.5
+_SHORT_PAUSE = 2.0
+# The same where a fork server is used: what it has not accepted yet waits while it imports modules.
+_LONG_PAUSE = 60.0
 _ACCESS = os.O_RDONLY | os.O_WRONLY | os.O_RDWR
 
-_look = threading.Event()
+# Not an event: the garbage collector may close a connection in any thread, at any moment.
+_look: queue.SimpleQueue[None] = queue.SimpleQueue()
+_asked = False  # is there something in it?
+_rarely = False
 _watching = 0  # the process whose thread runs
 
 
@@ -31,18 +38,23 @@ def inode_of(descriptor: int) -> int:
     return os.fstat(descriptor).st_ino
 
 
-def watch() -> None:
-    """Looks after the messages that this process shares or keeps, from now on."""
-    global _watching
+def watch(*, rarely: bool) -> None:
+    """Looks after the messages that this process shares or keeps, from now on.
+
+    rarely: a fork server of another process, unknown here, may be about to take descriptors.
+    """
+    global _watching, _rarely
     if _watching != os.getpid():
-        _watching = os.getpid()
+        _watching, _rarely = os.getpid(), rarely
         threading.Thread(target=_run, name="tensorbus-carriers", daemon=True).start()
 
 
 def closed_one() -> None:
     """A connection was closed here: what was sent through it may have become unreadable."""
-    if _watching == os.getpid():
-        _look.set()
+    global _asked
+    if _watching == os.getpid() and not _asked:
+        _asked = True
+        _look.put(None)
 
 
 def drop(*carriers: int) -> None:
@@ -87,23 +99,43 @@ def _is_read(path: str) -> bool:
     return int(flags.split()[1], 8) & _ACCESS != os.O_WRONLY
 
 
+def _is_asked(pause: float) -> bool:
+    """Waits for the next look; is it since something was closed?"""
+    global _asked
+    if pause == _LONG_PAUSE:
+        time.sleep(pause)
+        return False
+    try:
+        _look.get(timeout=pause)
+    except queue.Empty:
+        return False
+    _asked = False
+    return True
+
+
+def _pause() -> float:
+    server = getattr(forkserver, "_forkserver", None)
+    is_used = getattr(server, "_forkserver_pid", None) is not None
+    return _LONG_PAUSE if is_used or _rarely else _PAUSE
+
+
 def _run() -> None:
     before: set[int] = set()
     while True:
-        hurried = _look.wait(_PAUSE)
-        _look.clear()
+        pause = _pause()
+        hurried = _is_asked(pause) and _pause() == pause
         with suppress(OSError, Error):
             if hurried:
                 before = _unreadable(0.0)
                 time.sleep(_SHORT_PAUSE)
-            now = _unreadable(0.0 if hurried else _PAUSE)
+            now = _unreadable(0.0 if hurried else pause)
             drop(*(now & before))
             before = now
 
 
 def _after_fork() -> None:
-    global _look
-    _look = threading.Event()
+    global _look, _asked
+    _look, _asked = queue.SimpleQueue(), False
 
 
 os.register_at_fork(after_in_child=_after_fork)

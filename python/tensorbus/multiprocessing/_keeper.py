@@ -63,7 +63,7 @@ def offer(
     """
     keeper = settings.keeper
     if carrier:
-        _carriers.watch()
+        _carriers.watch(rarely=bool(keeper))
     made = _core.share_once(outgoing, fields, shared, carrier, keeper or None, participant())
     handle = made.bytes()
     if offered.handles is not None:
@@ -135,7 +135,7 @@ def settings_for_child() -> bytes:
     if not settings.keeper and not _own_id:
         with suppress(Error):  # it says what is wrong when a tensor is sent
             _own_id = participant().id
-            _carriers.watch()
+            _carriers.watch(rarely=False)
     return msgpack.encode(Settings(settings.keeper or _own_id))
 
 

@@ -142,19 +142,19 @@ class _Ours:
         return self if method is None else context_of(method)
 
 
-class ForkContext(_Ours, standard.ForkContext):  # type: ignore[misc]
+class ForkContext(_Ours, standard.ForkContext):
     """Starts processes by fork."""
 
     Process = ForkProcess
 
 
-class SpawnContext(_Ours, standard.SpawnContext):  # type: ignore[misc]
+class SpawnContext(_Ours, standard.SpawnContext):
     """Starts processes with fresh interpreters."""
 
     Process = SpawnProcess
 
 
-class ForkServerContext(_Ours, standard.ForkServerContext):  # type: ignore[misc]
+class ForkServerContext(_Ours, standard.ForkServerContext):
     """Starts processes by a server."""
 
     Process = ForkServerProcess
@@ -177,7 +177,7 @@ class Process(_Joined, multiprocessing.process.BaseProcess):
         default_context.get_context().Process._after_fork()
 
 
-class DefaultContext(_Ours, standard.BaseContext):  # type: ignore[misc]
+class DefaultContext(_Ours, standard.BaseContext):
     """Follows the start method of the standard library's `multiprocessing`, which it also sets."""
 
     Process = Process

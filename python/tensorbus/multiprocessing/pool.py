@@ -8,8 +8,6 @@ import threading
 from multiprocessing.pool import ThreadPool
 from typing import Any
 
-from tensorbus._base.participant import participant
-from tensorbus._core import Handle, is_open
 from tensorbus.multiprocessing import _carriers, reductions
 from tensorbus.multiprocessing._contexts import context_of
 from tensorbus.multiprocessing.queues import SimpleQueue
@@ -56,7 +54,7 @@ class _Tasks(SimpleQueue):
 
     def __init__(self, *, ctx: Any = None) -> None:
         super().__init__(ctx=ctx)
-        self._before: list[bytes] = []  # handles of the task that was put last
+        self._is_large = False  # had the task that was put last arrays that went by reference?
         self._ended = threading.Event()
 
     def put_task(self, task: Any) -> None:
@@ -68,7 +66,7 @@ class _Tasks(SimpleQueue):
             job, number, function, args, kwargs = task
             self._wait_for_room()
             dumped = reductions.Dumped((function, args, kwargs), self._writer.carrier)
-            self._before = dumped.handles if dumped.own_arrays else []
+            self._is_large = dumped.own_arrays
             task = job, number, _call, (dumped.pickled,), {}
         self._writer.send_bytes(pickle.dumps(task))
 
@@ -78,7 +76,7 @@ class _Tasks(SimpleQueue):
 
     def _wait_for_room(self) -> None:
         pause = _LOOK
-        while any(is_open(Handle.from_bytes(handle), participant()) for handle in self._before):
+        while self._is_large and self._reader.poll():
             if self._ended.wait(pause):
                 return
             pause = min(2 * pause, _LONG_LOOK)

@@ -69,8 +69,9 @@ def _on_streams(item: Any) -> Any:
     return item if default else _OnStreams(item, streams)
 
 
-def _with_names(function: Any, **names: Any) -> Any:
-    """A function of the standard library's, in which these names of its module mean others."""
+def _with_names(method: str, **names: Any) -> Any:
+    """A method of the standard library's queue, to which these names of its module mean others."""
+    function = getattr(_Queue, method)
     known = {**function.__globals__, **names}
     return FunctionType(function.__code__, known, function.__name__, function.__defaults__)
 
@@ -98,7 +99,7 @@ class Queue(_Queue):
         """The standard library's, but for the pickler."""
         *others, on_error, semaphore = arguments
         carrier = others[2].__self__.carrier  # of the connection's method that sends bytes
-        feed = _with_names(_Queue._feed, _ForkingPickler=_Pickler(carrier))
+        feed = _with_names("_feed", _ForkingPickler=_Pickler(carrier))
 
         def on_error_of_item(error: Exception, item: Any) -> None:
             on_error(error, item.item if type(item) is _OnStreams else item)
@@ -107,7 +108,7 @@ class Queue(_Queue):
 
 
 # The standard library's, but that its thread runs `Queue._feed` of this module.
-_start_thread: Callable[[Queue], None] = _with_names(_Queue._start_thread, Queue=Queue)
+_start_thread: Callable[[Queue], None] = _with_names("_start_thread", Queue=Queue)
 
 
 class JoinableQueue(Queue, _JoinableQueue):
@@ -122,13 +123,17 @@ class JoinableQueue(Queue, _JoinableQueue):
 class SimpleQueue(_SimpleQueue):
     """See `multiprocessing.SimpleQueue`; tensors and arrays in its items go by reference."""
 
+    _reader: Any
+    _writer: Any
+    _wlock: Any
+
     def __init__(self, *, ctx: Any = None) -> None:
         reductions.learn_libraries()
         super().__init__(ctx=ctx or context_of(None))
         _take_over(self)
 
     def __setstate__(self, state: Any) -> None:
-        super().__setstate__(state)  # type: ignore[misc]
+        super().__setstate__(state)
         _take_over(self)
 
     def put(self, obj: Any) -> None:

@@ -72,8 +72,7 @@ void have_kept(bus::ParticipantCore& core, const Handle& handle, const bus::Samp
                            grant](const std::shared_ptr<bus::PeerSession>& keeper_session) {
       try {
         if (keeper_session)
-          context.shares.kept_by(number,
-                                 keeper_session->keep(name, entry, issued, grant, carrier));
+          context.shares.kept_by(number, keeper_session->keep(name, entry, issued, grant, carrier));
         sent->set(true);
       } catch (const Error& error) {
         sent->fail(error);

@@ -55,10 +55,11 @@ class TENSORBUS_API Shared {
 TENSORBUS_API Shared share(const Message& message, const ShareOptions& options = {},
                            const Participant& participant = Participant::shared());
 
-// Shares a message for one process to attach, without an end in time: until then, or until the share
-// is closed by its handle, or by `carrier`, a number of what the handle is sent through (0: none).
-// `keeper` gets to keep it as well, under handle.kept_by(keeper): it can be attached there when this
-// process has ended. It has it when this returns, though it may be stopped, or may never read it.
+// Shares a message for one process to attach, without an end in time: until then, or until the
+// share is closed by its handle, or by `carrier`, a number of what the handle is sent through (0:
+// none). `keeper` gets to keep it as well, under handle.kept_by(keeper): it can be attached there
+// when this process has ended. It has it when this returns, though it may be stopped, or may never
+// read it.
 TENSORBUS_API Handle share_once(const Message& message, bool shared, std::uint64_t carrier,
                                 const std::optional<Id>& keeper, const Participant& participant);
 TENSORBUS_API bool is_open(const Handle& handle, const Participant& participant);

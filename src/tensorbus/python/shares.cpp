@@ -44,8 +44,8 @@ Handle share_outgoing_once(Outgoing& outgoing, nb::bytes fields, bool shared, st
                            const Participant& participant) {
   const Message message = outgoing.take(fields);
   const auto kept_by = keeper ? std::optional(id_of(*keeper)) : std::nullopt;
-  Handle made = run_without_gil(
-      [&] { return share_once(message, shared, carrier, kept_by, participant); });
+  Handle made =
+      run_without_gil([&] { return share_once(message, shared, carrier, kept_by, participant); });
   outgoing.clear();
   return made;
 }
@@ -115,12 +115,12 @@ void bind_shares(nb::module_& module) {
              nb::arg("ttl").none(), nb::arg("shared"), nb::arg("participant"),
              nb::sig("def share(outgoing: Outgoing, fields: bytes, uses: int, ttl: float | None, "
                      "shared: bool, participant: Participant) -> Shared"));
-  module.def("share_once", share_outgoing_once, nb::arg("outgoing"), nb::arg("fields"),
-             nb::arg("shared"), nb::arg("carrier"), nb::arg("keeper").none(),
-             nb::arg("participant"),
-             nb::sig("def share_once(outgoing: Outgoing, fields: bytes, shared: bool, carrier: int, "
-                     "keeper: str | None, participant: Participant) -> Handle"),
-             "Shares a message for one process, until it has attached; `keeper` keeps it, too.");
+  module.def(
+      "share_once", share_outgoing_once, nb::arg("outgoing"), nb::arg("fields"), nb::arg("shared"),
+      nb::arg("carrier"), nb::arg("keeper").none(), nb::arg("participant"),
+      nb::sig("def share_once(outgoing: Outgoing, fields: bytes, shared: bool, carrier: int, "
+              "keeper: str | None, participant: Participant) -> Handle"),
+      "Shares a message for one process, until it has attached; `keeper` keeps it, too.");
   module.def("is_open", is_open, nb::arg("handle"), nb::arg("participant"),
              "Can somebody attach still to what this process shares?");
   module.def("close_share", close_share, nb::arg("handle"), nb::arg("participant"),

@@ -98,7 +98,7 @@ def receive_one_memory_often() -> None:
     before = used_bytes()
     here.send(here.recv())
     first, second, third = (here.recv() for _ in range(3))  # all three, and only then a write
-    assert used_bytes() == before  # by reference
+    assert used_bytes() < before + LARGE  # by reference
     first += 1
     second += 2
     assert [x[0] for x in (first, second, third)] == [1, 2, 0]
@@ -117,7 +117,9 @@ def receive_one_memory_often() -> None:
     assert found["array"][0] == 7
     assert found["tensor"][0] == 7
     shared = torch.zeros(LARGE)
+    ours.send(shared)  # it moves, and then its array is of its new memory
     ours.send((shared, shared.numpy()))
+    assert theirs.recv()[0] == 0
     received, array = theirs.recv()
     received += 1
     assert (shared[0], array[0]) == (1, 0)
@@ -225,7 +227,7 @@ def terminate_with_work_left() -> None:
     pool.terminate()
     pool.join()
     del pool
-    assert used_bytes() == 0
+    eventually(lambda: used_bytes() == 0)
 
 
 def test_a_terminated_pool_leaves_nothing(warm: Warm) -> None:
@@ -391,20 +393,25 @@ def test_views_of_one_storage_stay_views(warm: Warm, method: str) -> None:
     warm.run(send_views, method)
 
 
-def send_very_many() -> None:
+def send_very_many(most: int, count: int) -> None:
     import torch
 
+    from tensorbus._pickling import lending
+
+    lending.MOST_TENSORS = most  # of one share; sixty thousand take seconds to move
     here, there = context_of(OURS, "fork").Pipe()
-    tensors = [torch.full((1,), float(number)) for number in range(66_000)]
-    there.send(tensors)
-    found = here.recv()
-    assert [int(tensor) for tensor in found[::6000]] == list(range(0, 66_000, 6000))
+    tensors = [torch.full((1,), float(number)) for number in range(count)]
+    arrays = [zeros(10_000) + number for number in range(3 * most if most < 10 else 0)]
+    there.send((tensors, arrays))
+    found, found_arrays = here.recv()
+    assert [int(tensor) for tensor in found] == list(range(count))
+    assert [int(array[0]) for array in found_arrays] == list(range(len(arrays)))
     found[-1].fill_(-1)
     assert tensors[-1].tolist() == [-1]
 
 
-def test_one_message_has_more_tensors_than_two_bytes_count(warm: Warm) -> None:
-    warm.run(send_very_many)
+def test_one_message_has_more_tensors_than_one_share(warm: Warm) -> None:
+    warm.run(send_very_many, 4, 20)
 
 
 # A default time-out of sockets is the program's.

@@ -41,6 +41,7 @@ def raise_first(index: int, event: Any) -> None:
 
 def fail_in_each_way(library: str) -> None:
     mp = importlib.import_module(library)
+    spawn = importlib.import_module(f"{library}.spawn")
     messages: list[str] = []
     log = logging.getLogger(f"{library}.spawn")
     log.propagate = False
@@ -54,7 +55,7 @@ def fail_in_each_way(library: str) -> None:
         (raise_first, "-- Process 0 terminated with the following error:\n.*cheese$"),
     ):
         messages.clear()
-        with pytest.raises(mp.ProcessException, match=f"(?s){text}") as raised:
+        with pytest.raises(spawn.ProcessException, match=f"(?s){text}") as raised:
             mp.start_processes(function, (event,), 2, start_method="fork")
         assert any(message.startswith("Terminating process ") for message in messages)
         assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)

@@ -7,6 +7,9 @@ import multiprocessing.queues
 import os
 import queue
 import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import wait
 from multiprocessing.reduction import ForkingPickler
 from types import SimpleNamespace
@@ -36,6 +39,9 @@ def be_the_standard_librarys() -> None:
     assert isinstance(joinable, multiprocessing.queues.JoinableQueue)
     assert isinstance(simple, multiprocessing.queues.SimpleQueue)
     assert plain._maxsize == 3
+    # The names that are replaced in its code.
+    assert "_ForkingPickler" in multiprocessing.queues.Queue._feed.__code__.co_names
+    assert "Queue" in multiprocessing.queues.Queue._start_thread.__code__.co_names
     module = importlib.import_module(f"{OURS}.queue")
     assert isinstance(plain, module.Queue)
     assert isinstance(simple, module.SimpleQueue)
@@ -139,8 +145,6 @@ def test_a_child_that_is_forked_while_items_wait_sends_none_of_them_again(warm: 
 
 
 def put_until_told(items: Any, end: Any) -> None:
-    import threading
-
     import torch
 
     def put() -> None:
@@ -289,37 +293,39 @@ def test_an_interrupted_get_leaves_the_queue_as_it_was(warm: Warm) -> None:
     warm.run(interrupt)
 
 
-def put_on_a_stream() -> None:
-    import contextlib
+class Streams(threading.local):
+    """The current stream of each thread."""
 
+    current = "default"
+
+    @contextmanager
+    def use(self, name: str) -> Iterator[None]:
+        before, self.current = self.current, name
+        yield
+        self.current = before
+
+
+def put_on_a_stream() -> None:
     import torch
 
-    current: list[str] = ["default"]
-
-    @contextlib.contextmanager
-    def stream(name: str) -> Any:
-        before, current[0] = current[0], name
-        yield
-        current[0] = before
-
-    seen = []
+    streams, seen = Streams(), []
 
     class Item:
         def __reduce__(self) -> Any:
-            seen.append(current[0])
+            seen.append(streams.current)
             return str, ("item",)
 
     torch.cuda.is_initialized = lambda: True
     torch.cuda.device_count = lambda: 1
-    torch.cuda.current_stream = lambda device=None: current[0]
+    torch.cuda.current_stream = lambda device=None: streams.current
     torch.cuda.default_stream = lambda device=None: "default"
-    torch.cuda.stream = stream  # type: ignore[assignment]
+    torch.cuda.stream = streams.use  # type: ignore[assignment]
     items = context_of(OURS, "fork").Queue()
-    items.put(Item())
-    with stream("other"):
+    with streams.use("other"):
         items.put(Item())
+    items.put(Item())
     assert [items.get(timeout=PATIENCE) for _ in range(2)] == ["item", "item"]
-    assert seen == ["default", "other"]
+    assert seen == ["other", "default"]
 
 
 def test_the_feeder_pickles_on_the_cuda_stream_of_the_put(warm: Warm) -> None:

@@ -208,8 +208,8 @@ class KeptElsewhere final : public Shares::Elsewhere {
  public:
   KeptElsewhere(const std::shared_ptr<link::Channel>& channel, const Shares::Name& name)
       : channel_(channel),
-        drop_(link::Channel::prepare(
-            link::Keep{.share = name.number, .key = name.key, .drop = 1})) {}
+        drop_(
+            link::Channel::prepare(link::Keep{.share = name.number, .key = name.key, .drop = 1})) {}
   ~KeptElsewhere() override {
     const auto channel = left_.load(std::memory_order_relaxed) ? nullptr : channel_.lock();
     if (channel) channel->send(std::move(drop_));

@@ -48,9 +48,9 @@ class Shares {
   // The bit of the numbers under which other participants' shares are kept here.
   static constexpr std::uint64_t kKept = std::uint64_t{1} << 63;
 
-  // `carrier`: what the handle is sent through; 0: not known. `uses`: the share ends after so many attach; 0: any number. `until`: it ends then in any case.
-  Added add(Offer offer, std::uint32_t uses, Clock::time_point until,
-            std::uint64_t carrier = 0);
+  // `carrier`: what the handle is sent through; 0: not known. `uses`: the share ends after so many
+  // attach; 0: any number. `until`: it ends then in any case.
+  Added add(Offer offer, std::uint32_t uses, Clock::time_point until, std::uint64_t carrier = 0);
   // Keeps another participant's share, for one use, unless there is one of this name.
   void keep(const Name& name, Offer offer, std::uint64_t carrier);
   // Ends a share that is kept here.
