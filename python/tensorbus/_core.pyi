@@ -407,9 +407,6 @@ def share_once(outgoing: Outgoing, fields: bytes, shared: bool, carrier: int, ke
     Shares a message for one process, until it has attached; `keeper` keeps it, too.
     """
 
-def is_open(handle: Handle, participant: Participant) -> bool:
-    """Can somebody attach still to what this process shares?"""
-
 def close_share(handle: Handle, participant: Participant) -> None: ...
 
 def close_carried_by(carrier: int, participant: Participant) -> None:

@@ -189,10 +189,6 @@ Handle share_once(const Message& message, bool shared, std::uint64_t carrier,
   });
 }
 
-bool is_open(const Handle& handle, const Participant& participant) {
-  return participant.core()->shares(handle.number);
-}
-
 void close_share(const Handle& handle, const Participant& participant) {
   participant.core()->close_share(handle.number);
 }

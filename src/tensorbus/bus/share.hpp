@@ -62,7 +62,6 @@ TENSORBUS_API Shared share(const Message& message, const ShareOptions& options =
 // read it.
 TENSORBUS_API Handle share_once(const Message& message, bool shared, std::uint64_t carrier,
                                 const std::optional<Id>& keeper, const Participant& participant);
-TENSORBUS_API bool is_open(const Handle& handle, const Participant& participant);
 TENSORBUS_API void close_share(const Handle& handle, const Participant& participant);
 // Ends what this process shares, or keeps for others, and what was sent through this.
 TENSORBUS_API void close_carried_by(std::uint64_t carrier, const Participant& participant);

@@ -121,8 +121,6 @@ void bind_shares(nb::module_& module) {
       nb::sig("def share_once(outgoing: Outgoing, fields: bytes, shared: bool, carrier: int, "
               "keeper: str | None, participant: Participant) -> Handle"),
       "Shares a message for one process, until it has attached; `keeper` keeps it, too.");
-  module.def("is_open", is_open, nb::arg("handle"), nb::arg("participant"),
-             "Can somebody attach still to what this process shares?");
   module.def("close_share", close_share, nb::arg("handle"), nb::arg("participant"),
              nb::call_guard<WithoutGil>());
   module.def("close_carried_by", close_carried_by, nb::arg("carrier"), nb::arg("participant"),

@@ -237,7 +237,7 @@ def test_a_terminated_pool_leaves_nothing(warm: Warm) -> None:
 def send_and_go(there: Any) -> None:
     import torch
 
-    there.send(torch.zeros(LARGE))
+    there.send(torch.zeros(1000))
     there.send(zeros(LARGE))
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -250,7 +250,7 @@ def close_with_something_in_it(duplex: bool) -> None:
     other = context.Process(target=send_and_go, args=(there,))
     other.start()
     other.join()
-    there.send(torch.zeros(LARGE))
+    there.send(torch.zeros(1000))
     assert used_bytes() > 0
     assert here.recv().sum() == 0  # of a process that is dead
     assert here.recv().sum() == 0
