@@ -73,13 +73,30 @@ def _unreadable(open_for: float) -> set[int]:
 
 
 def _readable() -> set[int]:
-    """The inodes of all pipes and sockets that a process of this user has open for reading."""
+    """The inodes of all pipes and sockets that a process of this user has open for reading.
+
+    Raises:
+        PermissionError: a process of this program does not show what it has open.
+    """
     found: set[int] = set()
-    for process in os.listdir("/proc"):
-        if process.isdigit():
-            with suppress(OSError):
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            try:
                 found |= _readable_by(f"/proc/{process}")
+            except PermissionError:
+                if _is_of_this_program(int(process)):
+                    raise
     return found
+
+
+def _is_of_this_program(process: int) -> bool:
+    """May it have inherited a pipe? It is in this session, and of this user.
+
+    Such a process hides its descriptors if it is not dumpable (`prctl(PR_SET_DUMPABLE)`).
+    """
+    with open(f"/proc/{process}/status") as status:
+        users = next(line for line in status if line.startswith("Uid:")).split()[1:]
+    return str(os.getuid()) in users and os.getsid(process) == os.getsid(0)
 
 
 def _readable_by(process: str) -> set[int]:

@@ -14,6 +14,11 @@ from tensorbus.multiprocessing import _carriers, reductions
 __all__ = ["Client", "Connection", "Listener", "Pipe", "wait"]
 
 
+def __getattr__(name: str) -> Any:
+    """What is the same there: `families`, `answer_challenge`, ..."""
+    return getattr(multiprocessing.connection, name)
+
+
 class Connection(multiprocessing.connection.Connection):
     """One end of a pipe; all else is as in the standard library."""
 

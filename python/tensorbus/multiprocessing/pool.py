@@ -21,6 +21,11 @@ _LONG_LOOK = 0.005
 _reraise = multiprocessing.pool._helper_reraises_exception  # type: ignore[attr-defined]
 
 
+def __getattr__(name: str) -> Any:
+    """What is the same there: the states of a pool, `AsyncResult`, `RemoteTraceback`, ..."""
+    return getattr(multiprocessing.pool, name)
+
+
 class Pool(multiprocessing.pool.Pool):
     """See `multiprocessing.Pool`; its queues are those of our context."""
 

@@ -130,6 +130,13 @@ def import_names(library: str) -> None:
         reductions.rebuild_nothing  # noqa: B018
 
 
+@pytest.mark.parametrize("module", ["connection", "pool"])
+def test_modules_have_the_names_of_the_standard_librarys(module: str) -> None:
+    theirs = importlib.import_module(f"multiprocessing.{module}")
+    ours = importlib.import_module(f"tensorbus.multiprocessing.{module}")
+    assert [name for name in vars(theirs) if not hasattr(ours, name)] == []
+
+
 @both
 def test_modules_have_pytorchs_names(warm: Warm, library: str) -> None:
     warm.run(import_names, library)
