@@ -266,9 +266,8 @@ class Restorer:
         for whole, members in self._core.shared_storages(self.library):
             memories = [(self._core.memory(index), offset) for index, offset in members]
             shared = torch_tensors.in_one_storage(whole, memories)
-            for (index, _), tensor in zip(members, shared, strict=True):
-                if tensor is not None:
-                    self._tensors[index] = tensor
+            for (index, _), (memory, _), tensor in zip(members, memories, shared, strict=True):
+                self._tensors[index] = memory if tensor is None else tensor
 
     def own_indices(self, tensor: Any) -> OwnIndices:
         """A copy of indices or offsets: of the same memory the same one, as it was when sent."""

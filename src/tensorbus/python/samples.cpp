@@ -103,17 +103,30 @@ void show_what_was_published(Memory& memory) {
   memory.on_write = Memory::OnWrite::kChangesCopy;
 }
 
+// Returns the copy that has the byte at this address; null if there is none.
+const CopiedBytes* copy_with(const ReceivedSample& self, const std::byte* address) {
+  if (!self.copied) self.copied = copied_together(self);
+  for (const CopiedBytes& whole : *self.copied)
+    if (address >= whole.bytes.data() && address < whole.bytes.data() + whole.bytes.size())
+      return &whole;
+  return nullptr;
+}
+
 // Points at other memory that shows these bytes of the sample, where the original would not do.
 Memory shown(const ReceivedSample& self, Memory memory) {
   show_what_was_published(memory);
   if (self.tensors().size() == 1) return memory;
-  if (!self.copied) self.copied = copied_together(self);
-  for (const CopiedBytes& whole : *self.copied) {
-    const std::byte* const begin = whole.bytes.data();
-    if (memory.first >= begin && memory.first < begin + whole.bytes.size())
-      point_at_copy(memory, whole.bytes, whole.copy);
-  }
+  if (const CopiedBytes* const whole = copy_with(self, memory.first))
+    point_at_copy(memory, whole->bytes, whole->copy);
   return memory;
+}
+
+// Torch tensors that overlap and must be copied get one copy, also if they cannot be views of one
+// storage, since one begins within an element of another.
+void copy_once(const ReceivedSample& self, const Memory& whole, std::span<const std::byte> bytes) {
+  if (self.strict || whole.writable || whole.device.is_cuda()) return;
+  if (platform::CopyOnWrite::is_possible(bytes) || copy_with(self, bytes.data()) != nullptr) return;
+  self.copied->push_back({bytes, copy_of(bytes)});
 }
 
 Memory memory(const ReceivedSample& self, std::size_t index) {
@@ -229,6 +242,7 @@ nb::list shared_storages(const ReceivedSample& self, std::optional<std::string_v
     Memory whole = memory_of(self.tensors()[members.front().tensor], self);
     whole.first = begin;
     whole.layout = Layout::contiguous(DType::kUInt8, {end - begin});
+    copy_once(self, whole, {begin, end});
     whole = shown(self, std::move(whole));
     nb::list placed;
     for (const Placed& one : members)

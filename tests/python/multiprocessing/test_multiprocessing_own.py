@@ -175,6 +175,7 @@ def test_nothing_leaks_when_a_process_dies_before_it_has_its_arguments(
 
 
 def get_late(items: Any, gone: Any, result: Any) -> None:
+    result.send("it has the queue")
     gone.wait()
     result.send(items.get(timeout=PATIENCE)["tensor"] + 1)
 
@@ -187,6 +188,7 @@ def forget_the_queue(method: str) -> None:
     other = context.Process(target=get_late, args=(items, gone, there))
     other.start()
     items.put({"tensor": torch.ones(2)})
+    assert here.recv() == "it has the queue"
     items.close()
     del items
     gone.set()

@@ -146,6 +146,24 @@ def test_views_that_overlap_in_a_message_keep_the_writes_of_each_other(torch: Mo
         assert (right[0], right[2999], right[3000], right[-1]) == (1, 1, 0, 3)
 
 
+@pytest.mark.parametrize("count", [3, 5000], ids=["copied", "private pages"])
+def test_a_tensor_that_begins_within_an_element_of_another_shows_its_writes(
+    torch: ModuleType, count: int
+) -> None:
+    """The two cannot be views of one storage."""
+    memory = bytearray(8 * count + 8)
+    halves = torch.frombuffer(memory, dtype=torch.int32, count=2 * count)
+    between = torch.frombuffer(memory, dtype=torch.int64, offset=4, count=count)
+    with joined() as (publisher, subscriber):
+        for form in (dict, list):
+            publisher.publish(form([("halves", halves), ("between", between)]))
+            data = dict(subscriber.receive().data)
+            data["halves"][1] = 7
+            assert data["between"][0] == 7
+            data["between"][1] = 2**32
+            assert data["halves"][4] == 1
+
+
 def test_a_shared_publisher_is_followed_until_the_first_write(
     elsewhere: Elsewhere, torch: ModuleType
 ) -> None:

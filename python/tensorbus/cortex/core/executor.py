@@ -129,7 +129,7 @@ class SyncRateExecutor:
 
     def __init__(self, func: Callback, rate_hz: float) -> None:
         func, rate_hz = _in_order(func, rate_hz)
-        self.func = checked_callback(func, "sync")
+        self.func: Callback = checked_callback(func, "sync")
         self.interval: float = 1 / rate_hz
         self._stop = threading.Event()  # of this run, or of the next
         self._running = False

@@ -57,7 +57,7 @@ class SubscriberBase(Closing):
         self.node_name = node_name
         self.discovery_address = discovery_address
         self.topic_timeout = topic_timeout
-        self.stats = SubscriberStats()
+        self.stats: SubscriberStats = SubscriberStats()
         self.subscription: Subscription | None = None  # with all that Cortex's has not
         self._is_strict = strict_fingerprint
         self._domain: str | None = None

@@ -16,8 +16,9 @@ def serialize(value: Any) -> bytes:
     Raises:
         TypeError: something in it cannot be in bytes; the text says what.
 
-    >>> deserialize(serialize({"gain": 0.5}))
-    ({'gain': 0.5}, 114)
+    >>> data = serialize({"gain": 0.5})
+    >>> deserialize(data) == ({"gain": 0.5}, len(data))
+    True
     """
     return ListMessage([value]).to_bytes(timestamp_ns=0)
 
