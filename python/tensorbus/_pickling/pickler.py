@@ -187,6 +187,8 @@ class Packer:
             return NotImplemented
         if self._in_parts and library == "numpy" and value.nbytes < _LEAST_ARRAY:
             return NotImplemented  # as the standard library has it
+        if self._in_parts and library == "numpy" and not value.flags.forc:
+            value = value.copy()  # a pickle packs the elements, and no two share memory
         apart = _is_apart(value, self._shared)
         if apart and not _can_lend(value):
             return NotImplemented  # torch.multiprocessing may know a way

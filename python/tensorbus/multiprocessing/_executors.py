@@ -8,10 +8,10 @@ one of ours.
 from __future__ import annotations
 
 import sys
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
-from tensorbus.multiprocessing import reductions
+from tensorbus.multiprocessing import _carriers, reductions
 
 
 def call_by_reference(argument: Any) -> None:
@@ -26,14 +26,21 @@ def _call_queue() -> type:
     from concurrent.futures.process import _CallItem, _SafeQueue
 
     class Call(_CallItem):
+        carrier = 0
+
         def __reduce__(self) -> Any:
             plain = _CallItem(self.work_id, self.fn, self.args, self.kwargs)
-            return reductions.loads, (reductions.dumps(plain),)
+            return reductions.loads, (reductions.dumps(plain, self.carrier),)
 
     class CallQueue(_SafeQueue):
+        @cached_property
+        def carrier(self) -> int:
+            return _carriers.inode_of(self._reader.fileno())  # type: ignore[attr-defined]
+
         def put(self, obj: Any, *args: Any, **kwargs: Any) -> None:
             if type(obj) is _CallItem:
                 obj = Call(obj.work_id, obj.fn, obj.args, obj.kwargs)
+                obj.carrier = self.carrier
             super().put(obj, *args, **kwargs)
 
         def __reduce_ex__(self, protocol: Any) -> Any:  # the processes only take from it

@@ -441,3 +441,74 @@ def live_with_a_default_timeout() -> None:
 
 def test_a_default_timeout_of_sockets_ends_no_pipe(warm: Warm) -> None:
     warm.run(live_with_a_default_timeout)
+
+
+def send_overlapping_elements() -> None:
+    import numpy as np
+
+    context = context_of(OURS, "fork")
+    here, there = context.Pipe()
+    row = np.arange(float(LARGE))
+    pairs = np.lib.stride_tricks.as_strided(row, (LARGE - 1, 2), (8, 8))
+    for array in (np.broadcast_to(row, (2, LARGE)), pairs, np.stack([row, row], 1)[:, 0]):
+        here.send(array)
+        received = there.recv()
+        assert np.array_equal(received, array)
+        assert received.flags.c_contiguous  # as from the standard library's pickle
+        received[0] = -1
+        assert not (received[1] == -1).any()
+
+
+def test_no_two_elements_of_a_received_array_share_memory(warm: Warm) -> None:
+    warm.run(send_overlapping_elements)
+
+
+def send_to_a_sibling(pipe: Any, stopped: Any) -> None:
+    stopped.wait()
+    for number in range(600):
+        pipe.put(zeros(LARGE // 10) + number)
+
+
+def receive_from_a_sibling(pipe: Any, report: Any) -> None:
+    for number in range(600):
+        assert (pipe.get() == number).all()
+    report.send("all")
+
+
+def exchange_much_while_the_parent_is_stopped() -> None:
+    context = context_of(OURS, "fork")
+    pipe, (hears, reports), stopped = context.SimpleQueue(), context.Pipe(False), context.Event()
+    children = [
+        context.Process(target=send_to_a_sibling, args=(pipe, stopped)),
+        context.Process(target=receive_from_a_sibling, args=(pipe, reports)),
+    ]
+    watcher = context.Process(target=stop_the_parent, args=(os.getpid(), stopped, hears))
+    for child in [*children, watcher]:
+        child.start()
+    for child in [*children, watcher]:
+        child.join()
+        assert child.exitcode == 0
+
+
+def test_many_messages_that_a_stopped_parent_is_to_keep_wait_in_the_child(warm: Warm) -> None:
+    warm.run(exchange_much_while_the_parent_is_stopped)
+
+
+def leave_calls_in_a_broken_executor() -> None:
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
+    executor = ProcessPoolExecutor(1, mp_context=context_of(OURS, "fork"))
+    calls = [executor.submit(wait_for_ever, zeros(LARGE)) for _ in range(4)]
+    eventually(lambda: used_bytes() >= 2 * 8 * LARGE)
+    for process in executor._processes.values():
+        process.kill()
+    for call in calls:
+        with pytest.raises(BrokenProcessPool):
+            call.result(PATIENCE)
+    executor.shutdown()
+    eventually(lambda: used_bytes() == 0)
+
+
+def test_the_calls_of_a_broken_executor_leave_nothing(warm: Warm) -> None:
+    warm.run(leave_calls_in_a_broken_executor)

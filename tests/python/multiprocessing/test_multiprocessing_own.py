@@ -312,7 +312,7 @@ def share_arrays(method: str) -> None:
         before = used_bytes()
         again = pool.apply(double, (received,))
         assert (received[1], again[1]) == (2, 4)  # each has its own
-        assert used_bytes() == before  # it lay in shared memory: no copy was made
+        assert used_bytes() < before + 8 * LARGE  # it lay in shared memory: no copy was made
     assert "torch" not in sys.modules
 
 

@@ -207,7 +207,10 @@ class Worker:
         thread = self._thread
         if thread is None or thread is threading.current_thread():
             return
-        thread.join(_STOP if timeout is None else timeout)
+        try:
+            thread.join(_STOP if timeout is None else timeout)
+        except RuntimeError:  # Ctrl-C came while it was started: it sees the event
+            return
         if thread.is_alive():
             log.warning("thread %r has not ended in time", self._name)
 

@@ -42,7 +42,7 @@ void SegmentSender::ensure_sent(memory::SegmentId segment, memory::Grant grant) 
 }
 
 void SegmentSender::require_reader() const {
-  const std::size_t unread = channel_->waiting();
+  const std::size_t unread = channel_->waiting_with_descriptors();
   if (unread >= kMostUnread)
     throw Error(Code::kSystem, "the subscriber's process does not read its messages");
   if (unread != 0) account_.require_descriptors(1);

@@ -1,5 +1,6 @@
 #include "tensorbus/link/wire/channel.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "tensorbus/platform/check.hpp"
@@ -54,6 +55,12 @@ void Channel::flush() {
 std::size_t Channel::waiting() {
   const platform::MutexLock lock(mutex_);
   return pending_.size();
+}
+
+std::size_t Channel::waiting_with_descriptors() {
+  const platform::MutexLock lock(mutex_);
+  return static_cast<std::size_t>(
+      std::ranges::count_if(pending_, [](const Pending& message) { return !message.fds.empty(); }));
 }
 
 void Channel::detach() {

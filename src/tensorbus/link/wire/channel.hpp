@@ -66,6 +66,8 @@ class Channel {
   void flush();
   // Returns the number of messages that wait because the peer does not read.
   std::size_t waiting();
+  // Returns how many of these hold descriptors of this process.
+  std::size_t waiting_with_descriptors();
   // Returns true if a message sent now would be dropped.
   bool peer_is_gone() const noexcept { return platform::peer_has_hung_up(socket_.get()); }
   // Ends the calls of `wants_to_write`, because nothing reads the socket any more.
