@@ -463,29 +463,32 @@ def test_no_two_elements_of_a_received_array_share_memory(warm: Warm) -> None:
     warm.run(send_overlapping_elements)
 
 
-def send_to_a_sibling(pipe: Any, stopped: Any) -> None:
+def send_to_a_sibling(pipe: Any, stopped: Any, received: Any) -> None:
     stopped.wait()
     for number in range(600):
         pipe.put(zeros(LARGE // 10) + number)
+    received.wait()  # what a stopped parent could not be told yet goes with this process
 
 
-def receive_from_a_sibling(pipe: Any, report: Any) -> None:
+def receive_from_a_sibling(pipe: Any, received: Any, report: Any) -> None:
     for number in range(600):
         assert (pipe.get() == number).all()
+    received.set()
     report.send("all")
 
 
 def exchange_much_while_the_parent_is_stopped() -> None:
     context = context_of(OURS, "fork")
-    pipe, (hears, reports), stopped = context.SimpleQueue(), context.Pipe(False), context.Event()
+    pipe, (hears, reports) = context.SimpleQueue(), context.Pipe(False)
+    stopped, received = context.Event(), context.Event()
     children = [
-        context.Process(target=send_to_a_sibling, args=(pipe, stopped)),
-        context.Process(target=receive_from_a_sibling, args=(pipe, reports)),
+        context.Process(target=send_to_a_sibling, args=(pipe, stopped, received)),
+        context.Process(target=receive_from_a_sibling, args=(pipe, received, reports)),
+        context.Process(target=stop_the_parent, args=(os.getpid(), stopped, hears)),
     ]
-    watcher = context.Process(target=stop_the_parent, args=(os.getpid(), stopped, hears))
-    for child in [*children, watcher]:
+    for child in children:
         child.start()
-    for child in [*children, watcher]:
+    for child in children:
         child.join()
         assert child.exitcode == 0
 
