@@ -71,20 +71,15 @@ class Owner {
     const std::vector<TensorView> tensors(words == 0 ? 0 : 1,
                                           TensorView::of(numbers.data(), {words}));
     const std::array<std::byte, 100> fields{};  // too many for the entry itself
+    const Blocks blocks(*world_.arena, publisher.most_granted());
     bus::SampleBuilder sample(
         tensors,
         {.tensors = {},
          .fields = std::span(fields).first(words % fields.size()),
          .fingerprint = 0,
          .origin = {}},
-        {*world_.arena,
-         *world_.device_memory,
-         [&](std::size_t bytes) { return world_.arena->allocate(bytes, publisher.most_granted()); },
-         {},
-         publisher.copies(),
-         publisher.most_granted(),
-         world_.context.self,
-         *world_.context.lent});
+        {*world_.arena, *world_.device_memory, blocks, publisher.copies(), publisher.most_granted(),
+         world_.context.self, *world_.context.lent});
     (void)publisher.publish(sample.ready(), 0ns);
   }
   void close(std::size_t which) {

@@ -120,7 +120,7 @@ void compare(std::string_view both) {
 void read_marker(std::string_view content) {
   const auto advertisement = bus::decode_advertisement(content);
   if (!advertisement) return;
-  check(bus::encode(*advertisement) == content);
+  check(bus::encode(*advertisement).starts_with(content));
   (void)read_definition(advertisement->definition);
 }
 
@@ -133,7 +133,9 @@ void write_marker(Input input) {
   const auto again = bus::decode_advertisement(content);
   check(again && again->pid == advertisement.pid && again->name == advertisement.name &&
         again->node == advertisement.node && again->definition == advertisement.definition);
-  for (const std::size_t left : {std::size_t{0}, content.size() / 2, content.size() - 1})
+  constexpr std::size_t kSinceMirrors = 5 * sizeof(std::uint32_t);  // an older process wrote less
+  for (const std::size_t left : {std::size_t{0}, content.size() - kSinceMirrors - 1,
+                                 content.size() - kSinceMirrors + 1, content.size() - 1})
     check(!bus::decode_advertisement(std::string_view(content).substr(0, left)));
   check(!bus::decode_advertisement(content + '\0'));
 }

@@ -18,6 +18,7 @@
 #include "fuzz/fuzz.hpp"
 #include "tensorbus/bus/connection/inbound_connection.hpp"
 #include "tensorbus/bus/event_loop/event_loop.hpp"
+#include "tensorbus/bus/publish/sample_builder.hpp"
 #include "tensorbus/bus/queue/kept_messages.hpp"
 #include "tensorbus/bus/queue/queue_host.hpp"
 #include "tensorbus/link/wire/peer.hpp"
@@ -45,6 +46,17 @@ inline platform::Fd dead_pidfd() {
 
 // The slot of a wake page at which somebody sleeps for ever.
 inline constexpr std::uint32_t kSleeper = 3;
+
+// Allocates blocks of an arena.
+struct Blocks final : bus::SampleBuilder::Allocator {
+  memory::Arena& arena;
+  const memory::Grant most;
+  Blocks(memory::Arena& of, memory::Grant granted) : arena(of), most(granted) {}
+  memory::BlockRef allocate(std::size_t bytes) const override {
+    return arena.allocate(bytes, most);
+  }
+  memory::BlockRef allocate_on(const Device&, std::size_t) const override { return {}; }
+};
 
 // What outlives an input, and is the same for each.
 struct World {

@@ -24,16 +24,11 @@ class SharedOnce {
     const std::vector<std::uint64_t> numbers(10);
     const std::vector<TensorView> tensors(1, TensorView::of(numbers.data(), {10}));
     bus::CopyTuner copies;
-    bus::SampleBuilder sample(tensors, {},
-                              {*world.arena,
-                               *world.device_memory,
-                               [&](std::size_t bytes) { return world.arena->allocate(bytes); },
-                               {},
-                               copies,
-                               memory::Grant::kRead,
-                               world.context.self,
-                               *world.context.lent,
-                               true});
+    const Blocks blocks(*world.arena, memory::Grant::kRead);
+    bus::SampleBuilder sample(
+        tensors, {},
+        {*world.arena, *world.device_memory, blocks, copies, memory::Grant::kRead,
+         world.context.self, *world.context.lent, true});
     const memory::BlockRef& block = sample.issued()->blocks()[0];
     name_ = world.context.shares
                 .add({sample.entry(), sample.issued(), memory::Grant::kRead}, 5,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.harness import Elsewhere
+from support.machines import why_no_machines
 from support.warm import Warm
 
 if TYPE_CHECKING:
@@ -31,6 +32,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     jax = {item.path for item in items if has_jax(item)}
     items.sort(key=lambda item: (item.path in jax, item.path not in slow, has_jax(item)))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("machines") and (why := why_no_machines()):
+        pytest.skip(f"machines cannot be made here: {why}")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
+    """Says at the very end that tests between machines were skipped: nothing else tests them."""
+    yield
+    skipped = [
+        report for report in terminalreporter.getreports("skipped") if "machines" in report.keywords
+    ]
+    if skipped and (why := why_no_machines()):
+        line = f"SKIPPED: {len(skipped)} tests between machines, which cannot be made here: {why}"
+        terminalreporter.write_line(line, yellow=True, bold=True)
 
 
 def has_jax(item: pytest.Item) -> bool:

@@ -13,7 +13,14 @@ struct PublisherInfo {
   std::string node;  // empty: no node
   MessageType type;
   Id participant;
-  std::uint32_t pid = 0;  // in the pid namespace of its process
+  std::uint32_t pid = 0;     // in the pid namespace of its process
+  std::uint32_t number = 0;  // names it in its participant
+  std::uint32_t depth = 0;
+  std::uint32_t history = 0;
+  bool reliable = false;
+  std::string machine{};  // of a mirror: the machine of `origin`; empty: this machine
+  // Of a mirror: the publisher that it stands for, "<32 hex digits>.<number>"; else empty.
+  std::string origin{};
 };
 
 // The description of a node there.

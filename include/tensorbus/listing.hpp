@@ -25,8 +25,16 @@ namespace internal {
 
 inline PublisherInfo info_of(const tb_publisher_info& info) {
   const std::string type = info.type;
-  return {info.topic, info.node, type.empty() ? MessageType() : MessageType(type),
-          id_of(info.participant), info.pid};
+  PublisherInfo told{info.topic, info.node, type.empty() ? MessageType() : MessageType(type),
+                     id_of(info.participant), info.pid};
+  if (info.struct_size < sizeof info) return told;  // an older library knows no more
+  told.number = info.number;
+  told.depth = info.depth;
+  told.history = info.history;
+  told.reliable = info.reliable != 0;
+  told.machine = info.machine;
+  told.origin = info.origin;
+  return told;
 }
 inline NodeInfo info_of(const tb_node_info& info) {
   return {info.name, id_of(info.participant), info.pid};

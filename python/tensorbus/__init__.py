@@ -39,16 +39,19 @@ from tensorbus._base.errors import (
     VersionMismatch,
     WorkerDied,
 )
-from tensorbus._base.participant import participant
-from tensorbus._base.public import public
-from tensorbus._codec.records import registrars
-from tensorbus._core import Memory, know_errors
-from tensorbus._core import version as __version__
-from tensorbus._sharing.handle import Handle
-from tensorbus._sharing.share import Shared, attach, empty, share
-from tensorbus._topics.publisher import Publisher
-from tensorbus._topics.sample import Header, Sample
-from tensorbus._topics.subscriber import Subscriber
+from tensorbus._base.interrupts import interrupts_later
+
+with interrupts_later():
+    from tensorbus._base.participant import participant
+    from tensorbus._base.public import public
+    from tensorbus._codec.records import registrars
+    from tensorbus._core import Memory, know_errors
+    from tensorbus._core import version as __version__
+    from tensorbus._sharing.handle import Handle
+    from tensorbus._sharing.share import Shared, attach, empty, share
+    from tensorbus._topics.publisher import Publisher
+    from tensorbus._topics.sample import Header, Origin, Sample
+    from tensorbus._topics.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from tensorbus._base.stats import PublisherStats, QueueStats, SubscriberStats
@@ -114,6 +117,7 @@ __all__ = [
     "MultiTensorMessage",
     "Node",
     "NodeInfo",
+    "Origin",
     "OutOfMemory",
     "Parameter",
     "PointCloudMessage",

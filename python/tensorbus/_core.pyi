@@ -195,6 +195,11 @@ class Outgoing:
         Strides are in elements. `keeper` lives until the memory was copied, or, on a GPU, as long as somebody reads it. `device`: the ordinal of a GPU, and the stream that writes it there; -1 is main memory.
         """
 
+    def add_at(self, loan: memoryview, dtype: str, shape: Sequence[int], strides: Sequence[int], flags: int, offset: int) -> int:
+        """
+        A tensor in a loan of bytes; strides in elements, `offset` of the first element in bytes. InvalidArgument if it reaches outside.
+        """
+
     def set_stream(self, stream: int) -> None:
         """On which all that lies on GPUs is written."""
 
@@ -221,6 +226,17 @@ class Sample:
 
     @property
     def publisher_number(self) -> int: ...
+
+    @property
+    def origin(self) -> tuple[str, str] | None:
+        """
+        Of a mirror's sample: the machine, and the name there of its publisher.
+        """
+
+    def ranges(self) -> tuple[list[memoryview], int, list[tuple[str, tuple[int, ...], tuple[int, ...], int, int]]]:
+        """
+        The tensors as one run of bytes: its parts, each of which begins at the next multiple of 64; the bytes of the run; and of each tensor dtype, shape, strides in elements, flags, and the offset of its first element in the run.
+        """
 
     @property
     def published_on(self) -> tuple[str, ...]: ...
@@ -304,11 +320,26 @@ class Participant:
     def domain_changes(self) -> int:
         """Grows when files of the domain may have come or gone."""
 
+    def domain_fileno(self) -> int:
+        """
+        To poll: readable when domain_changes may have grown since it was cleared.
+        """
+
+    def clear_domain_fileno(self) -> None: ...
+
+    def subscribers_fileno(self) -> int:
+        """
+        To poll: readable when publishers of this participant have gained or lost subscribers since take_changed_publishers().
+        """
+
+    def take_changed_publishers(self) -> list[int]:
+        """The numbers of these publishers."""
+
     @property
     def arena(self) -> dict[str, int]: ...
 
 class Publisher:
-    def __init__(self, topic: str, participant: Participant, *, depth: int, history: int, reliable: bool, lag_timeout: float | None, shared: bool, isolated: bool = False, type: str = '', node: str = '') -> None: ...
+    def __init__(self, topic: str, participant: Participant, *, depth: int, history: int, reliable: bool, lag_timeout: float | None, shared: bool, isolated: bool = False, type: str = '', node: str = '', origin: tuple[str, str] = ('', '')) -> None: ...
 
     def loan(self, dtype: str, shape: Sequence[int], device: int = -1, timeout: float | None = None) -> Memory: ...
 
@@ -325,6 +356,30 @@ class Publisher:
         The same of bytes, or of a tensor that Outgoing.add() knows, by itself; None for anything else.
         """
 
+    def loan_bytes(self, bytes: int, timeout: float | None) -> memoryview:
+        """Memory to fill; Outgoing.add_at() takes tensors in it."""
+
+    def publish_as(self, outgoing: Outgoing, fields: bytes, fingerprint: int, sequence: int, timestamp_ns: int, timeout: float | None) -> int | Outcome:
+        """
+        publish() of a mirror: with the number, at or beyond the next one, and the time of the original.
+        """
+
+    def restart(self, sequence: int) -> bool:
+        """
+        Forgets the history, and goes on with this number. False, and nothing, if it has subscribers or is closed.
+        """
+
+    def break_off(self) -> None:
+        """
+        close() as if its process had died: streams go on with the next publisher.
+        """
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def subscribers(self) -> int: ...
+
     def wait_for_subscribers(self, count: int, timeout: float | None) -> Outcome: ...
 
     def ready(self) -> bool: ...
@@ -337,7 +392,7 @@ class Publisher:
     def close(self) -> None: ...
 
 class Subscriber:
-    def __init__(self, topic: str, participant: Participant, *, depth: int, max_held: int, reliable: bool, end_of_stream: bool, spin: float, access: Access, type: str = '', pin: bool = False, device: int = -1) -> None: ...
+    def __init__(self, topic: str, participant: Participant, *, depth: int, max_held: int, reliable: bool, end_of_stream: bool, spin: float, access: Access, type: str = '', pin: bool = False, device: int = -1, publisher: str = '') -> None: ...
 
     def receive(self, timeout: float | None) -> Sample | Outcome:
         """A Sample, or the Outcome that says why there is none."""
@@ -415,6 +470,11 @@ def close_carried_by(carrier: int, participant: Participant) -> None:
 def carriers(seconds: float, participant: Participant) -> list[int]:
     """
     What the shares of this process, and those that it keeps, went through, if they are open for so long.
+    """
+
+def unkept(participant: Participant) -> list[int]:
+    """
+    What the shares went through that end with this process, since their keeper does not read.
     """
 
 def attach(handle: Handle, access: Access, timeout: float | None, participant: Participant) -> Sample | Outcome: ...
@@ -538,6 +598,24 @@ class PublisherInfo:
 
     @property
     def pid(self) -> int: ...
+
+    @property
+    def publisher(self) -> str: ...
+
+    @property
+    def depth(self) -> int: ...
+
+    @property
+    def history(self) -> int: ...
+
+    @property
+    def reliable(self) -> bool: ...
+
+    @property
+    def machine(self) -> str: ...
+
+    @property
+    def origin(self) -> str: ...
 
 class NodeInfo:
     @property

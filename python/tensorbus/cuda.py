@@ -16,12 +16,15 @@ from operator import index
 from typing import Any
 
 from tensorbus import _core
+from tensorbus._base.arguments import whole_number
 from tensorbus._base.device import HOST, ordinal_of
 from tensorbus._base.errors import CannotTravel, InvalidArgument, Unsupported
 from tensorbus._codec import cuda_array
 from tensorbus._tensors import torch_tensors
 from tensorbus._tensors.allocation import dtype_name
 from tensorbus._tensors.library import library_of, sizes_of
+
+_MOST = 2**63 - 1  # of bytes, and of elements
 
 __all__ = ["IpcHandle", "ipc_handle", "open_ipc"]
 
@@ -81,6 +84,7 @@ def open_ipc(
         which offers DLPack and `__cuda_array_interface__`.
 
     Raises:
+        TypeError: a handle that is not bytes.
         InvalidArgument: a handle of another length, of this process, or of memory on another GPU;
             shape, strides and offset that leave the allocation.
         Closed: the memory is gone.
@@ -93,16 +97,21 @@ def open_ipc(
     if ordinal == HOST:
         raise InvalidArgument(f"device={device!r}: a CUDA IPC handle is opened on a GPU")
     sizes = sizes_of(shape)
-    steps = None if strides is None else [index(stride) for stride in strides]
+    steps = None if strides is None else _steps_of(tuple(strides))
     if steps is not None and len(steps) != len(sizes):
         raise InvalidArgument(f"strides={steps}: shape={tuple(sizes)} needs {len(sizes)} of them")
-    if index(offset) < 0:
-        raise InvalidArgument(f"offset={offset}: an offset is not negative")
+    offset = whole_number("offset", offset, least=0, most=_MOST)
+    if dtype is None:
+        raise InvalidArgument("dtype=None: a handle does not say what the elements are")
     as_torch = _torch_can_use(ordinal)
     if as_torch and steps is not None and min(steps, default=0) < 0:
         raise InvalidArgument(f"strides={steps}: PyTorch has no negative strides")
-    raw = memoryview(handle).tobytes()
-    memory = _core.open_ipc(raw, index(offset), dtype_name(dtype), sizes, steps, ordinal)
+    try:
+        raw = memoryview(handle).tobytes()
+    except TypeError:
+        kind = type(handle).__name__
+        raise TypeError(f"handle: expected the bytes of a cudaIpcMemHandle_t, got {kind}") from None
+    memory = _core.open_ipc(raw, offset, dtype_name(dtype), sizes, steps, ordinal)
     return torch_tensors.from_memory(memory) if as_torch else memory
 
 
@@ -130,6 +139,10 @@ def ipc_handle(tensor: Any) -> IpcHandle:
     reaches = [(size - 1) * stride * found.item for size, stride in steps]
     before = -sum(reach for reach in reaches if reach < 0)
     bytes_ = before + sum(reach for reach in reaches if reach > 0) + found.item
+    if not before <= found.address <= _MOST or bytes_ > _MOST:
+        raise InvalidArgument(
+            f"a tensor of shape {found.shape} at {found.address}: no memory is so"
+        )
     handle, offset, size, ordinal = _core.ipc_handle_of(found.address - before, bytes_)
     return IpcHandle(
         handle=handle,
@@ -140,6 +153,16 @@ def ipc_handle(tensor: Any) -> IpcHandle:
         shape=found.shape,
         strides=tuple(found.strides),
     )
+
+
+def _steps_of(strides: tuple[Any, ...]) -> list[int]:
+    try:
+        steps = [index(stride) for stride in strides]
+    except TypeError:
+        steps = [_MOST + 1]
+    if any(abs(step) > _MOST for step in steps):
+        raise InvalidArgument(f"strides={strides}: expected whole numbers below 2**63")
+    return steps
 
 
 def _torch_can_use(ordinal: int) -> bool:
@@ -168,3 +191,8 @@ def _described(tensor: Any) -> cuda_array.Described:
         return cuda_array.described(tensor)
     except CannotTravel as refused:
         raise Unsupported(str(refused)) from None
+    except (KeyError, TypeError, ValueError) as error:
+        kind = type(tensor).__name__
+        raise InvalidArgument(
+            f"{kind}: its __cuda_array_interface__ has no shape, typestr or address: {error!r}"
+        ) from None

@@ -98,6 +98,18 @@ class TestTables:
         rows = {**rows_of(a=[1, 2]), "b": {"absent": ["why"]}}
         assert {len(row) for row in tables.timed_table("python_rate", rows)} == {3}
 
+    def test_a_table_without_its_floor_or_without_any_figure_says_what_is_absent(self) -> None:
+        why: Any = {"absent": ["is not installed"]}
+        assert tables.timed_table("python_bridge", {**rows_of(a=[1, 3]), "iperf3": why}) == [
+            ["", "p50", "spread", "x floor"],
+            ["a", "2 ns", "1 ns - 3 ns", ""],
+            ["iperf3", "absent: is not installed", "", ""],
+        ]
+        assert tables.timed_table("python_bridge", {"iperf3": why}) == [
+            ["", ""],
+            ["iperf3", "absent: is not installed"],
+        ]
+
 
 class TestGoals:
     def test_a_goal_without_its_benchmark_is_not_shown(self) -> None:

@@ -60,6 +60,7 @@ def test_the_page_has_the_place_and_every_part_has_figures() -> None:
         ("fuzz", "control   1000  10  20  0\nsample   500  10  30  1\n", "2 targets, 1,500 exec"),
         ("kills", "seed    7\nkills    10049\nwrong samples      0\n", "10,049 kills, ? samples"),
         ("storm", "seed   7\nkilled    20000\nitems    4\n", "20,000 kills, ? stops"),
+        ("bridge", "seed   7\nfaults    500\nwrong   0\n", "500 faults, ? connections"),
         ("debian", "-- debootstrap of bookworm from http://x\n", "? C++ tests; bookworm"),
     ],
 )

@@ -58,6 +58,7 @@ def test_the_build_requirements_are_the_same_in_both_places() -> None:
     assert set(re.findall(r'"([^"]+)"', requires[1])) <= pinned
 
 
+@pytest.mark.skipif(SANITIZED, reason="this package is not the wheel: its prefix is the system's")
 def test_cflags_keep_our_headers_out_of_the_warnings_of_others() -> None:
     assert config("--cflags") == f"-isystem {config('--includedir')}"
     (told,) = re.findall(r"Cflags: (.*)", (PACKAGE / "lib/pkgconfig/tensorbus.pc").read_text())

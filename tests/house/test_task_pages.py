@@ -295,11 +295,14 @@ def test_cudas_compiler_takes_the_programs_of_raw_handles(folder: Path) -> None:
 def test_the_imports_of_a_cortex_program_are_replaced_by_the_command(folder: Path) -> None:
     page = (PAGES / "port_from_cortex.md").read_text()
     (command,) = re.findall(r"^ *\$ (grep .*)$", page, re.MULTILINE)
-    program = folder / "node.py"
+    subprocess.run(command, shell=True, cwd=folder, check=True, timeout=PATIENCE)  # nothing to do
+    program = folder / "a node.py"
     program.write_text(
         "from cortex import Node\nfrom cortex.messages.standard import ArrayMessage\nx = 'cortex'\n"
         "import cortex\nimport cortex as bus, sys\nimport cortex.utils.loop as loop\n"
-        "def main():\n    import cortex.core.node, os\n    return cortex.core.node.Node\n"
+        "def main():\n    import cortex.core.node, os  # first, cortex\n"
+        "    import os, cortex\n    import os, cortex as one, sys\n"
+        "    import os, cortex.discovery\n    return cortex.core.node.Node\n"
         "assert main() is cortex.Node is bus.Node is Node and loop.run is cortex.run\n"
     )
     subprocess.run(command, shell=True, cwd=folder, check=True, timeout=PATIENCE)
@@ -311,7 +314,10 @@ def test_the_imports_of_a_cortex_program_are_replaced_by_the_command(folder: Pat
         "import tensorbus.cortex as bus, sys",
         "import tensorbus.cortex.utils.loop as loop",
         "def main():",
-        "    import tensorbus.cortex.core.node, tensorbus.cortex as cortex, os",
+        "    import tensorbus.cortex.core.node, tensorbus.cortex as cortex, os  # first, cortex",
+        "    import os, tensorbus.cortex as cortex",
+        "    import os, tensorbus.cortex as one, sys",
+        "    import os, tensorbus.cortex.discovery, tensorbus.cortex as cortex",
         "    return cortex.core.node.Node",
         "assert main() is cortex.Node is bus.Node is Node and loop.run is cortex.run",
     ]

@@ -120,6 +120,9 @@ TEST_F(Domain, lists_who_is_there) {
   EXPECT_EQ(publishers[0].type.definition(), type.definition());
   EXPECT_EQ(publishers[0].participant, other.id());
   EXPECT_EQ(publishers[0].pid, static_cast<std::uint32_t>(::getpid()));
+  EXPECT_EQ(publishers[0].depth, PublisherOptions().depth);
+  EXPECT_FALSE(publishers[0].reliable);
+  EXPECT_EQ(publishers[0].machine, "");
   const auto nodes = list_nodes(participant);
   ASSERT_EQ(nodes.size(), 1U);
   EXPECT_EQ(nodes[0].name, "camera");

@@ -59,7 +59,8 @@ def receive() -> list[Any]:
     with tb.Subscriber("topic", access="private", library="torch", max_held=4) as subscriber:
         for sample in subscriber:
             header: tb.Header = sample.header
-            found.append((header.sequence, sample.data, sample.copy().data))
+            origin: tb.Origin | None = header.origin
+            found.append((header.sequence, origin, sample.data, sample.copy().data))
         stats: tb.SubscriberStats = subscriber.stats
         print(stats.missed, stats.last_refusal)
         maybe: tb.Sample | None = subscriber.try_receive()

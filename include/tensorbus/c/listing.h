@@ -17,6 +17,12 @@ typedef struct tb_publisher_info {
   const char* node; /* "": no node */
   const char* type; /* the definition of its message type; "": any */
   uint8_t participant[16];
+  uint32_t number; /* names it in its participant */
+  uint32_t depth;
+  uint32_t history;
+  uint32_t reliable;   /* 1: it drops nothing */
+  const char* machine; /* of a mirror: the machine of `origin`; "": this machine */
+  const char* origin;  /* of a mirror: the publisher that it stands for; else "" */
 } tb_publisher_info;
 typedef struct tb_node_info {
   uint32_t struct_size;

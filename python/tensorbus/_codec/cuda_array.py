@@ -58,7 +58,7 @@ def described(array: Any) -> Described:
     if told.get("mask") is not None:
         raise CannotTravel(array, "an array on a GPU with a mask cannot travel")
     typestr: str = told["typestr"]
-    item = int(typestr[2:])
+    item = int(typestr[2:] or 0)  # "|O" has none
     name = "bool" if typestr[1:] == "b1" else _KINDS.get(typestr[1], "void") + str(8 * item)
     if typestr[0] == _FOREIGN_ORDER or name.startswith("void"):
         raise CannotTravel(array, f"elements of type {typestr!r} on a GPU cannot travel")

@@ -21,9 +21,9 @@ def plan_or_none(message_type: object) -> Plan | None:
     """What is known of the type of a topic's messages."""
     if message_type is None:
         return None
-    if not isinstance(message_type, type) or not hasattr(message_type, "_plan"):
+    if not isinstance(message_type, type) or not hasattr(message_type, "_message_plan_of"):
         raise InvalidArgument(
             f"message_type={message_type!r}: expected a class that inherits from tensorbus.Message"
         )
-    plan: Plan = message_type._plan()
+    plan: Plan = message_type._message_plan_of()
     return plan

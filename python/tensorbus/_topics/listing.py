@@ -23,6 +23,8 @@ class PublisherInfo:
     fingerprint: int  # of that type; 0: any
     pid: int  # as its own process sees it
     participant: str
+    publisher: str = ""  # its name on this machine, as in the header of its samples
+    machine: str = ""  # whose publisher it stands for, if a bridge made it; "": of this machine
 
 
 @public
@@ -112,7 +114,14 @@ def _found(outcome: Outcome, home: Participant) -> bool:
 def _publishers(domain: str | None) -> list[PublisherInfo]:
     return [
         PublisherInfo(
-            found.topic, found.node, found.type, found.fingerprint, found.pid, found.participant
+            found.topic,
+            found.node,
+            found.type,
+            found.fingerprint,
+            found.pid,
+            found.participant,
+            found.publisher,
+            found.machine,
         )
         for found in _core.list_publishers(participant(domain))
     ]

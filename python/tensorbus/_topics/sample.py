@@ -26,6 +26,14 @@ _SHOWN = 4  # tensors of a message in its repr
 
 
 @public
+class Origin(NamedTuple):
+    """Where a sample was published that a bridge brought from another machine."""
+
+    machine: str  # its name
+    publisher: str  # there: the participant's id and the publisher's number in it
+
+
+@public
 class Header(NamedTuple):
     """What came with a sample."""
 
@@ -34,6 +42,7 @@ class Header(NamedTuple):
     topic: str
     publisher: str  # the participant's id and the publisher's number in it
     fingerprint: int  # of the message type; 0: untyped
+    origin: Origin | None = None  # None: it was published on this machine
 
 
 @public
@@ -54,7 +63,7 @@ class Sample(Generic[T]):
 
     @property
     def header(self) -> Header:
-        """Sequence, timestamp, topic, publisher."""
+        """Sequence, timestamp, topic, publisher, origin."""
         if self._header is None:
             core = self._core
             self._header = Header(
@@ -63,6 +72,7 @@ class Sample(Generic[T]):
                 core.topic,
                 f"{core.publisher}.{core.publisher_number}",
                 core.fingerprint,
+                None if core.origin is None else Origin(*core.origin),
             )
         return self._header
 

@@ -70,7 +70,7 @@ class Message:
         raise InvalidArgument(f"{type(self).__qualname__} is a dataclass without an __init__")
 
     @classmethod
-    def _plan(cls) -> Plan:
+    def _message_plan_of(cls) -> Plan:
         return plan_of(cls)
 
     @classmethod

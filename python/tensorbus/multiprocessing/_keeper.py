@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing import util
 
 from msgspec import Struct, msgpack
 
 from tensorbus import _core
-from tensorbus._base.errors import Closed, Error, InvalidArgument
-from tensorbus._base.participant import participant
+from tensorbus._base.errors import AccessDenied, Closed, Error, InvalidArgument
+from tensorbus._base.participant import has_participant, participant
 from tensorbus._pickling import lending, torch_sharing
 from tensorbus._pickling.lending import offered
 from tensorbus.multiprocessing import _carriers
@@ -36,14 +38,23 @@ class Settings(Struct):
     """What a child takes over from the process that starts it."""
 
     keeper: str = ""  # the participant that keeps what it sends; empty: nobody but itself
+    domain: str = ""  # the path of the keeper's
+    user: int = -1  # the keeper's
 
 
 settings = Settings()
-_own_id = ""  # of this process's participant, once it has started others
+_own = Settings()  # names this process's participant, once it has started others
 _of_ours = 0  # the process that was started with the settings
 _moved: list[Moved] = []  # of this process, for a child that it forks just now
 _inheriting = threading.Lock()
+_not_awaited: set[int] = set()  # carriers whose messages the end of this process may lose
 _deprecated_ttl = float("inf")
+
+# Seconds between two looks whether the keeper has read: at first, and at most.
+_LOOK = 0.001
+_LONG_LOOK = 0.05
+# Of what runs at a process's end: after the standard library has waited for its feeders (-5).
+_AFTER_FEEDERS = -10
 
 
 def offer(
@@ -59,12 +70,14 @@ def offer(
         Its handle, and the participant that keeps it, too, or "".
 
     Raises:
+        AccessDenied: this process has another domain, or user, than the one that started it.
         OutOfMemory: a limit was reached; the message names it.
     """
-    keeper = settings.keeper
+    keeper, sender = settings.keeper, participant()
+    _require_one_user(sender)
     if carrier:
         _carriers.watch(rarely=bool(keeper))
-    made = _core.share_once(outgoing, fields, shared, carrier, keeper or None, participant())
+    made = _core.share_once(outgoing, fields, shared, carrier, keeper or None, sender)
     handle = made.bytes()
     if offered.handles is not None:
         offered.handles.append(handle)
@@ -75,14 +88,27 @@ def receive(handle: bytes, keeper: str, access: _core.Access) -> _core.Sample:
     """What was offered: of the process that sent it, or of its keeper if it has ended.
 
     Raises:
+        AccessDenied: this process has another domain, or user, than the one that started it.
         Closed: it was received before, or nobody has it any more.
     """
     try:
         return lending.borrow(handle, access)
     except Closed:
+        _require_one_user(participant())
         if not keeper:
             raise
     return lending.attach(_core.Handle.from_bytes(handle).kept_by(keeper), access)
+
+
+def _require_one_user(here: _core.Participant) -> None:
+    """And one domain: of this process, and of the one that started it."""
+    there, user = settings.domain, os.geteuid()
+    if there and (there != here.domain or settings.user != user):
+        raise AccessDenied(
+            f"no tensor passes between this process (uid {user}, domain {here.domain}) and the one "
+            f"that started it (uid {settings.user}, domain {there}): it has called os.setuid(), "
+            "or changed TENSORBUS_DOMAIN; do so before processes are started, or send bytes"
+        )
 
 
 @contextmanager
@@ -99,6 +125,25 @@ def withdraw(handles: list[bytes]) -> None:
     """Whoever they were for has them, or will never."""
     for handle in handles:  # none: there may be no participant
         _core.close_share(_core.Handle.from_bytes(handle), participant())
+
+
+def end_without(carrier: int) -> None:
+    """The end of this process does not wait until messages through this are kept."""
+    _not_awaited.add(carrier)
+
+
+def wait_until_kept() -> None:
+    """Until this process can end and nothing that it sent is lost, or its keeper has ended.
+
+    A stopped keeper does not read. As many messages as fit are in its socket; others wait here.
+    """
+    if not settings.keeper or not has_participant():
+        return
+    pause = _LOOK
+    with suppress(Error):  # no participant can be had any more: os.setuid() was called
+        while not _not_awaited.issuperset(_core.unkept(participant())):
+            time.sleep(pause)
+            pause = min(2 * pause, _LONG_LOOK)
 
 
 @contextmanager
@@ -131,12 +176,12 @@ def is_of_ours() -> bool:
 
 def settings_for_child() -> bytes:
     """What a process that is about to be started is to `adopt`."""
-    global _own_id
-    if not settings.keeper and not _own_id:
+    global _own
+    if not settings.keeper and not _own.keeper:
         with suppress(Error):  # it says what is wrong when a tensor is sent
-            _own_id = participant().id
+            _own = Settings(participant().id, participant().domain, os.geteuid())
             _carriers.watch(rarely=False)
-    return msgpack.encode(Settings(settings.keeper or _own_id))
+    return msgpack.encode(settings if settings.keeper else _own)
 
 
 def adopt(encoded: bytes) -> None:
@@ -204,12 +249,18 @@ def _inherited() -> dict[int, Callable[[int, int], _core.Memory]]:
 
 def _forget_parent() -> None:
     """A forked child sends what it sends itself, and has its parent's keeper, or its parent."""
-    global _own_id, _moved, _inheriting
-    settings.keeper = settings.keeper or _own_id
-    _own_id = ""
+    global settings, _own, _moved, _inheriting
+    settings = settings if settings.keeper else _own
+    _own = Settings()
     _moved = []
     _inheriting = threading.Lock()
+    _not_awaited.clear()
+
+
+def _wait_at_exit(wait: Callable[[], None]) -> None:
+    util.Finalize(None, wait, exitpriority=_AFTER_FEEDERS)
 
 
 torch_sharing.lent_to_child = _inherited
 os.register_at_fork(after_in_child=_forget_parent)  # after that of _torch_sharing
+util.register_after_fork(wait_until_kept, _wait_at_exit)  # in each process that is started

@@ -14,6 +14,11 @@ from tensorbus.multiprocessing import connection
 __all__ = ["SERIALIZER", "SyncManager"]
 
 
+def __getattr__(name: str) -> Any:
+    """What is the same there: `BaseManager`, `SharedMemoryManager`, `NamespaceProxy`, ..."""
+    return getattr(multiprocessing.managers, name)
+
+
 class _Serializer(str):
     """The name by which proxies find our connections: pickled, it has them registered first."""
 

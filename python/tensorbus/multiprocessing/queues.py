@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from tensorbus.multiprocessing import _carriers, connection, reductions
+from tensorbus.multiprocessing import _carriers, _keeper, connection, reductions
 from tensorbus.multiprocessing._contexts import context_of
 
 if TYPE_CHECKING:
@@ -35,23 +35,36 @@ class _OnStreams:
         self.item = item
         self._streams = streams
 
-    def dumps(self, carrier: int) -> bytes:
+    def dumped(self, carrier: int) -> reductions.Dumped:
         with ExitStack() as stack:
             for stream in self._streams:
                 stack.enter_context(sys.modules["torch"].cuda.stream(stream))
-            return reductions.dumps(self.item, carrier)
+            return reductions.Dumped(self.item, carrier)
 
 
-class _Pickler:
-    """What a feeder calls in place of the standard library's `ForkingPickler`."""
+class _Sender:
+    """What a feeder calls to pickle and to send, one item after the other."""
 
-    def __init__(self, carrier: int) -> None:
-        self._carrier = carrier
+    _dumped: reductions.Dumped
+
+    def __init__(self, send_bytes: Any) -> None:
+        self._send_bytes = send_bytes
+        self._carrier = send_bytes.__self__.carrier  # of the connection
 
     def dumps(self, item: Any) -> bytes:
+        """In place of `ForkingPickler.dumps`."""
         if type(item) is _OnStreams:
-            return item.dumps(self._carrier)
-        return reductions.dumps(item, self._carrier)
+            self._dumped = item.dumped(self._carrier)
+        else:
+            self._dumped = reductions.Dumped(item, self._carrier)
+        return self._dumped.pickled
+
+    def send_bytes(self, pickled: bytes) -> None:
+        try:
+            self._send_bytes(pickled)
+        except OSError:
+            self._dumped.withdraw()
+            raise
 
 
 # Of these no stream matters; to ask for it would take a third of what `put` takes.
@@ -91,20 +104,25 @@ class Queue(_Queue):
         _take_over(self)
         super()._reset(after_fork)  # type: ignore[misc]
 
+    def cancel_join_thread(self) -> None:
+        """See `multiprocessing.Queue.cancel_join_thread`; nor is it awaited that a parent reads."""
+        super().cancel_join_thread()
+        _keeper.end_without(self._writer.carrier)  # type: ignore[attr-defined]
+
     def _start_thread(self) -> None:
         _start_thread(self)
 
     @staticmethod
     def _feed(*arguments: Any) -> None:
         """The standard library's, but for the pickler."""
-        *others, on_error, semaphore = arguments
-        carrier = others[2].__self__.carrier  # of the connection's method that sends bytes
-        feed = _with_names("_feed", _ForkingPickler=_Pickler(carrier))
+        buffer, not_empty, send_bytes, *others, on_error, semaphore = arguments
+        sender = _Sender(send_bytes)
+        feed = _with_names("_feed", _ForkingPickler=sender)
 
         def on_error_of_item(error: Exception, item: Any) -> None:
             on_error(error, item.item if type(item) is _OnStreams else item)
 
-        feed(*others, on_error_of_item, semaphore)
+        feed(buffer, not_empty, sender.send_bytes, *others, on_error_of_item, semaphore)
 
 
 # The standard library's, but that its thread runs `Queue._feed` of this module.

@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from numbers import Real
 
 from tensorbus._aio.callbacks import Callback, called, checked_callback, is_cancelled, outcome_of
 from tensorbus._aio.failures import log
@@ -30,9 +31,9 @@ def period_of(rate_hz: float) -> float:
 
 def positive(name: str, value: float) -> float:
     """A number of seconds, or of times a second."""
-    if not isinstance(value, int | float) or not 0 < value < math.inf:
+    if not isinstance(value, Real) or not 0 < value < math.inf:
         raise InvalidArgument(f"{name}={value!r}: expected a number above 0")
-    return value
+    return float(value)
 
 
 @public

@@ -250,7 +250,7 @@ class Lifecycle:
 class HasLifecycle:
     """The part of a node that users run and close it by.
 
-    Its attributes are spelt so that those of users' classes cannot be the same.
+    Its private attributes are spelt so that those of users' classes cannot be the same.
     """
 
     def __init__(self, name: str, lifecycle: Lifecycle) -> None:

@@ -46,28 +46,30 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     else:
         main.close()
         raise RuntimeError("an event loop runs in this thread already: await the coroutine there")
-    loop = _new_loop()
-    try:
-        asyncio.set_event_loop(loop)
-        task = loop.create_task(main)
-        with EndedBySignals(task) as ended:
+    with EndedBySignals() as ended:
+        loop = _new_loop()
+        try:
+            asyncio.set_event_loop(loop)
+            task = loop.create_task(main)
+            ended.cancels(task)
             try:
                 return loop.run_until_complete(task)
             except asyncio.CancelledError:
                 ended.raise_if_asked()
                 raise
-    finally:
-        _close(loop)
+        finally:
+            _close(loop)
 
 
 class EndedBySignals:
     """A context in which the first signal that ends a program cancels a task.
 
-    In the main thread; in others it does nothing.
+    It begins before there is a task, for imports may lose what a signal raises. In the main thread;
+    in others it does nothing.
     """
 
-    def __init__(self, task: asyncio.Task[Any]) -> None:
-        self._task = task
+    def __init__(self) -> None:
+        self._task: asyncio.Task[Any] | None = None
         self._asked: signal.Signals | None = None
         self._set: list[signal.Signals] = []
 
@@ -83,18 +85,27 @@ class EndedBySignals:
         for number in self._set:
             signal.signal(number, _ENDS[number])
 
+    def cancels(self, task: asyncio.Task[Any]) -> None:
+        """Says which task; a signal may have come already."""
+        self._task = task
+        if self._asked is not None:
+            task.cancel()
+
     def raise_if_asked(self) -> None:
         """What the program is to end with."""
         if self._asked is not None:
             raise ending(self._asked) from None
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._asked is not None or self._task.done():
+        task = self._task
+        if self._asked is not None or (task is not None and task.done()):
             raise ending(signal.Signals(number))
         self._asked = signal.Signals(number)
-        self._task.cancel()
+        if task is None:
+            return
+        task.cancel()
         # A loop that waits hears of the cancelling when something else wakes it.
-        self._task.get_loop().call_soon_threadsafe(lambda: None)
+        task.get_loop().call_soon_threadsafe(lambda: None)
 
 
 class EndedBySigterm:

@@ -36,7 +36,7 @@ class Timer:
         self._callback = callback
         self._stop = threading.Event()  # the node's, when that runs
         kind = RateExecutor if mode == "async" else SyncRateExecutor
-        self._new_executor: Callable[[], RateExecutor | SyncRateExecutor] = partial(
+        self._new_executor: Callable[..., RateExecutor | SyncRateExecutor] = partial(
             kind, 1 / period, self._call, skip=skip, at_once=at_once, on_error=self._failed
         )
         self._executor = self._new_executor()

@@ -78,7 +78,10 @@ std::vector<PublisherInfo> list_publishers(const Participant& participant) {
     for (Found& found : look_for(domain, files, is_topic))
       all.push_back({std::move(found.advertisement.name), std::move(found.advertisement.node),
                      type_of(std::move(found.advertisement.definition)), found.marker.participant,
-                     found.advertisement.pid});
+                     found.advertisement.pid, found.marker.publisher, found.advertisement.depth,
+                     found.advertisement.history, found.advertisement.reliable != 0,
+                     std::move(found.advertisement.machine),
+                     std::move(found.advertisement.origin)});
     return all;
   });
 }

@@ -86,6 +86,13 @@ std::uint64_t Participant::domain_changes() const {
   return of_this_process(core_).domain_changes();
 }
 
+int Participant::domain_descriptor() const { return core()->domain_descriptor(); }
+void Participant::clear_domain_descriptor() const { core()->clear_domain_descriptor(); }
+int Participant::subscribers_descriptor() const { return core()->subscribers_descriptor(); }
+std::vector<std::uint32_t> Participant::take_changed_publishers() const {
+  return core()->take_changed_publishers();
+}
+
 namespace {
 
 ArenaUse with_process(ArenaUse use) {

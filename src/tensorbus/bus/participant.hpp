@@ -6,6 +6,7 @@
 #include <tensorbus/id.hpp>
 #include <tensorbus/options.hpp>
 #include <tensorbus/stats.hpp>
+#include <vector>
 
 #include "tensorbus/platform/export.hpp"
 
@@ -29,6 +30,11 @@ class TENSORBUS_API Participant {
   std::string domain_path() const;
   // Grows when files of the domain may have come or gone.
   std::uint64_t domain_changes() const;
+  // For bridges: see bus::ParticipantCore.
+  int domain_descriptor() const;
+  void clear_domain_descriptor() const;
+  int subscribers_descriptor() const;
+  std::vector<std::uint32_t> take_changed_publishers() const;
   ArenaUse arena() const;
   // Returns the same for its memory on a GPU: nothing before the first loan there.
   ArenaUse arena(Device device) const;

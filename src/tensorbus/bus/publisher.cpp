@@ -27,21 +27,22 @@ bool is_plain(std::span<const TensorView> tensors, const Message& rest) {
 
 }  // namespace
 
-struct Publisher::State {
+struct Publisher::State final : bus::SampleBuilder::Allocator {
   static constexpr const char* kMovedFrom = "this publisher was moved from";
   const std::shared_ptr<bus::ParticipantCore> participant;
   std::shared_ptr<bus::PublisherCore> core{};
 
+  explicit State(std::shared_ptr<bus::ParticipantCore> home) : participant(std::move(home)) {}
   ~State() {
     if (core) participant->close(core);
   }
 
-  memory::BlockRef allocate(std::size_t bytes) const {
+  memory::BlockRef allocate(std::size_t bytes) const override {
     // A block that was just returned is still in the caches, a fresh one is not.
     if (bytes >= kWorthTakingBackFirst) core->drain();
     return participant->allocate(bytes, core->pool());
   }
-  memory::BlockRef allocate_on(const Device& device, std::size_t bytes) const {
+  memory::BlockRef allocate_on(const Device& device, std::size_t bytes) const override {
     core->drain();
     return participant->allocate(device, bytes, core->most_granted());
   }
@@ -86,17 +87,16 @@ struct Publisher::State {
   }
   // `loan` is the block that holds all tensors, if that is known.
   Published publish(std::span<const TensorView> tensors, const Message& rest,
-                    const platform::StopCondition& stop, const memory::BlockRef* loan) const {
-    if (loan == nullptr && is_plain(tensors, rest))
+                    const platform::StopCondition& stop, const memory::BlockRef* loan,
+                    const bus::Stamp* as) const {
+    if (loan == nullptr && as == nullptr && is_plain(tensors, rest))
       if (const auto done = publish_alone(tensors.front(), rest.fingerprint, stop)) return *done;
     bus::SampleBuilder sample(
         tensors, rest,
-        {participant->arena(), participant->device_memory(),
-         [&](std::size_t bytes) { return allocate(bytes); },
-         [&](const Device& device, std::size_t bytes) { return allocate_on(device, bytes); },
-         core->copies(), core->pool(), participant->id(), participant->lent()},
+        {participant->arena(), participant->device_memory(), *this, core->copies(), core->pool(),
+         participant->id(), participant->lent()},
         loan);
-    return publish(sample, stop);
+    return publish(sample, stop, as);
   }
   // Publishes as soon as the arena has room for what is copied. Throws memory::ArenaFull when the
   // time is over.
@@ -109,19 +109,20 @@ struct Publisher::State {
   }
   // Publishes a LoanedSample or a SampleBuilder.
   template <typename Sample>
-  Published publish(Sample& sample, const platform::StopCondition& stop) const {
-    const Published result = core->publish(sample.ready(), stop);
+  Published publish(Sample& sample, const platform::StopCondition& stop,
+                    const bus::Stamp* as = nullptr) const {
+    const Published result = core->publish(sample.ready(), stop, as);
     if (result.outcome == Outcome::kDone) sample.mark_done();
     return result;
   }
 };
 
 Publisher::Publisher(const std::string& topic, const PublisherOptions& options,
-                     const Participant& participant) {
+                     const Participant& participant, link::MirrorOrigin origin) {
   platform::with_memory_errors([&] {
     // The allocations come first: once there is a publisher, it has to be closed.
     state_.emplace(participant.core());
-    state_->core = participant.core()->add_publisher(topic, options);
+    state_->core = participant.core()->add_publisher(topic, options, std::move(origin));
   });
 }
 Publisher::Publisher(Publisher&&) noexcept = default;
@@ -148,10 +149,11 @@ std::optional<Loan> Publisher::loan(const Layout& layout, Device device,
 }
 
 Published Publisher::publish(std::span<const TensorView> tensors, const Message& rest,
-                             const platform::StopCondition& stop, const memory::BlockRef* loan) {
+                             const platform::StopCondition& stop, const memory::BlockRef* loan,
+                             const bus::Stamp* as) {
   const State& state = *state_;
   if (state.core->closed()) return {Outcome::kClosed};
-  const auto publish = [&] { return state.publish(tensors, rest, stop, loan); };
+  const auto publish = [&] { return state.publish(tensors, rest, stop, loan, as); };
   try {
     return platform::with_memory_errors([&] {
       const bool waits =
@@ -167,6 +169,11 @@ Published Publisher::publish(std::span<const TensorView> tensors, const Message&
 
 Published Publisher::publish(const Message& message, const platform::StopCondition& stop) {
   return publish(message.tensors, message, stop, nullptr);
+}
+
+Published Publisher::publish_as(const Message& message, const bus::Stamp& as,
+                                const platform::StopCondition& stop) {
+  return publish(message.tensors, message, stop, nullptr, &as);
 }
 
 Published Publisher::publish(const Message& message) {
@@ -217,6 +224,12 @@ Outcome Publisher::wait_for_subscribers(std::uint32_t count, const platform::Sto
 std::uint32_t Publisher::subscribers() const { return state_->core->subscribers(); }
 
 PublisherStats Publisher::stats() const { return state_->core->stats(); }
+
+std::uint32_t Publisher::number() const { return state_->core->number(); }
+
+bool Publisher::restart(std::uint64_t sequence) { return state_->core->restart(sequence); }
+
+void Publisher::break_off() { state_->participant->close(state_->core, true); }
 
 void Publisher::close() { state_->participant->close(state_->core); }
 

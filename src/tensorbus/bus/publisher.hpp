@@ -14,6 +14,7 @@
 #include "tensorbus/bus/event_loop/fork_safe.hpp"
 #include "tensorbus/bus/participant.hpp"
 #include "tensorbus/bus/publish/loan.hpp"
+#include "tensorbus/link/lease/mirror_origin.hpp"
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"
 
@@ -22,14 +23,19 @@ namespace tensorbus {
 namespace memory {
 class BlockRef;
 }
+namespace bus {
+struct Stamp;
+}
 
 // A program's publisher, for the C interface and the Python extension. It lends memory, makes
 // samples, and closes the publisher when it is destroyed; bus::PublisherCore delivers the samples.
 // include/tensorbus/publisher.hpp describes the calls and their errors. Thread-safe.
 class TENSORBUS_API Publisher {
  public:
+  // `origin`: of a mirror.
   explicit Publisher(const std::string& topic, const PublisherOptions& options = {},
-                     const Participant& participant = Participant::shared());
+                     const Participant& participant = Participant::shared(),
+                     link::MirrorOrigin origin = {});
   Publisher(Publisher&&) noexcept;
   Publisher& operator=(Publisher&&) noexcept;
   ~Publisher();  // close()
@@ -49,11 +55,18 @@ class TENSORBUS_API Publisher {
   Published publish(const TensorView& tensor);
   Published publish(const Value& fields, const std::vector<TensorView>& tensors);
   Published publish(const Message& message, const platform::StopCondition& stop);
+  // For a mirror: see bus::PublisherCore.
+  Published publish_as(const Message& message, const bus::Stamp& as,
+                       const platform::StopCondition& stop);
+  bool restart(std::uint64_t sequence);
+  // Closes it as if its process had died: a subscriber's stream goes on with the next publisher.
+  void break_off();
 
   bool ready();
   int event_descriptor();
 
   Outcome wait_for_subscribers(std::uint32_t count, const platform::StopCondition& stop);
+  std::uint32_t number() const;  // names it in its participant
   std::uint32_t subscribers() const;
   PublisherStats stats() const;
   void close();
@@ -61,7 +74,8 @@ class TENSORBUS_API Publisher {
  private:
   struct State;
   Published publish(std::span<const TensorView> tensors, const Message& rest,
-                    const platform::StopCondition& stop, const memory::BlockRef* loan);
+                    const platform::StopCondition& stop, const memory::BlockRef* loan,
+                    const bus::Stamp* as = nullptr);
 
   bus::ForkSafe<State> state_;
 };

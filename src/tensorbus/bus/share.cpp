@@ -202,6 +202,10 @@ std::set<std::uint64_t> carriers(std::chrono::nanoseconds open_for,
   return participant.core()->all_shares().carriers(open_for);
 }
 
+std::set<std::uint64_t> unkept(const Participant& participant) {
+  return participant.core()->all_shares().unkept();
+}
+
 Outcome attach(Sample& sample, const Handle& handle, const AttachOptions& options,
                const Participant& participant) {
   return platform::with_memory_errors([&] {

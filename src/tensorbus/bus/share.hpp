@@ -68,6 +68,8 @@ TENSORBUS_API void close_carried_by(std::uint64_t carrier, const Participant& pa
 // Returns what the shares went through that this process has, or keeps, for so long.
 TENSORBUS_API std::set<std::uint64_t> carriers(std::chrono::nanoseconds open_for,
                                                const Participant& participant);
+// Returns what shares went through that end with this process, because their keeper does not read.
+TENSORBUS_API std::set<std::uint64_t> unkept(const Participant& participant);
 
 // Returns a shared sample. The calling thread maps memory on a GPU.
 TENSORBUS_API Sample attach(const Handle& handle, const AttachOptions& options = {},

@@ -29,11 +29,12 @@ std::string held_by_children() {
 }  // namespace
 
 Subscriber::Subscriber(const std::string& topic, const SubscriberOptions& options,
-                       const Participant& participant) {
+                       const Participant& participant,
+                       const std::optional<bus::PublisherName>& only) {
   platform::with_memory_errors([&] {
     // The allocations come first: once there is a subscriber, it has to be closed.
     state_.emplace(participant.core());
-    state_->core = participant.core()->add_subscriber(topic, options);
+    state_->core = participant.core()->add_subscriber(topic, options, only);
   });
 }
 Subscriber::Subscriber(Subscriber&&) noexcept = default;

@@ -8,6 +8,7 @@
 #include <tensorbus/options.hpp>
 #include <tensorbus/stats.hpp>
 
+#include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/bus/event_loop/fork_safe.hpp"
 #include "tensorbus/bus/participant.hpp"
 #include "tensorbus/bus/subscribe/sample.hpp"
@@ -21,8 +22,10 @@ namespace tensorbus {
 // the calls and their errors. Thread-safe.
 class TENSORBUS_API Subscriber {
  public:
+  // `only`: the one publisher that it is joined to; empty: all of the topic.
   explicit Subscriber(const std::string& topic, const SubscriberOptions& options = {},
-                      const Participant& participant = Participant::shared());
+                      const Participant& participant = Participant::shared(),
+                      const std::optional<bus::PublisherName>& only = {});
   Subscriber(Subscriber&&) noexcept;
   Subscriber& operator=(Subscriber&&) noexcept;
   ~Subscriber();  // close()

@@ -17,7 +17,13 @@ tb_status tb_list_publishers(tb_participant* participant, tb_tell_publisher tell
                              .topic = found.topic.c_str(),
                              .node = found.node.c_str(),
                              .type = found.type.definition().c_str(),
-                             .participant = {}};
+                             .participant = {},
+                             .number = found.number,
+                             .depth = found.depth,
+                             .history = found.history,
+                             .reliable = found.reliable ? 1U : 0U,
+                             .machine = found.machine.c_str(),
+                             .origin = found.origin.c_str()};
       std::ranges::copy(found.participant.bytes, info.participant);
       if (tell(&info, context) != 0) return;
     }

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/c/guard.hpp"
 #include "tensorbus/c/objects.hpp"
 #include "tensorbus/c/structs.hpp"
+#include "tensorbus/link/lease/mirror_origin.hpp"
 
 using namespace tensorbus;
 using namespace tensorbus::c;
@@ -20,6 +22,16 @@ const Tensor& tensor_of(const tb_sample* sample, std::uint32_t index) {
                                             " of a sample that has " +
                                             std::to_string(tensors.size()));
   return tensors[index];
+}
+
+// A machine's id follows from its name.
+Origin origin_of(const link::MirrorOrigin& mirrored, std::uint64_t sequence) {
+  Origin origin;
+  origin.host = *Id::parse(bus::hash_hex(mirrored.machine));
+  origin.sequence = sequence;
+  if (const auto publisher = bus::parse_publisher_name(mirrored.publisher))
+    origin.writer = publisher->first;
+  return origin;
 }
 
 void describe(const Tensor& tensor, tb_tensor* target) {
@@ -55,7 +67,10 @@ void tb_sample_get_header(const tb_sample* sample, tb_sample_header* header) {
     told.fingerprint = found.fingerprint;
     std::ranges::copy(found.publisher.bytes, told.publisher);
     told.topic = found.topic.empty() ? "" : found.topic.data();
-    if (found.origin) {
+    if (const link::MirrorOrigin* const mirrored = sample->sample.mirrored()) {
+      told.has_origin = 1;
+      told.origin = described(origin_of(*mirrored, found.sequence));
+    } else if (found.origin) {
       told.has_origin = 1;
       told.origin = described(*found.origin);
     }

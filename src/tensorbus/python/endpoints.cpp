@@ -1,5 +1,6 @@
 // Participants, publishers and subscribers. Everything that may wait or copy runs without the GIL.
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -11,6 +12,7 @@
 #include <tensorbus/value.hpp>
 #include <vector>
 
+#include "tensorbus/bus/publish/outgoing_sample.hpp"
 #include "tensorbus/platform/faults/private_pages.hpp"
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/memory.hpp"
@@ -26,11 +28,34 @@ MessageType type_of(const std::string& definition) {
   return definition.empty() ? MessageType() : MessageType(definition);
 }
 
-nb::object publish_message(Publisher& self, const Message& message, Seconds timeout) {
-  const Published published = wait_hearing_signals(
-      timeout, [&](const platform::StopCondition& stop) { return self.publish(message, stop); });
+nb::object told(const Published& published) {
   if (published.outcome != Outcome::kDone) return nb::cast(published.outcome);
   return nb::cast(published.subscribers);
+}
+
+nb::object publish_message(Publisher& self, const Message& message, Seconds timeout) {
+  return told(wait_hearing_signals(
+      timeout, [&](const platform::StopCondition& stop) { return self.publish(message, stop); }));
+}
+
+nb::object publish_as(Publisher& self, Outgoing& outgoing, nb::bytes fields,
+                      std::uint64_t fingerprint, std::uint64_t sequence, std::uint64_t timestamp_ns,
+                      Seconds timeout) {
+  Message message = outgoing.take(fields);
+  message.fingerprint = fingerprint;
+  nb::object result = told(wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+    return self.publish_as(message, {sequence, timestamp_ns}, stop);
+  }));
+  outgoing.clear();
+  return result;
+}
+
+// The name of a publisher; "" means any.
+std::optional<bus::PublisherName> publisher_named(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  const auto known = bus::parse_publisher_name(name);
+  if (!known) throw Error(Code::kInvalidArgument, "publisher: no publisher has the name " + name);
+  return known;
 }
 
 nb::object publish(Publisher& self, Outgoing& outgoing, nb::bytes fields, Seconds timeout) {
@@ -104,11 +129,17 @@ Memory loan(Publisher& self, const std::string& dtype, const std::vector<std::in
   return memory_of(*std::move(loan));
 }
 
+// The same with a memoryview, which can be sliced.
+nb::object loan_bytes(Publisher& self, std::int64_t bytes, Seconds timeout) {
+  nb::object memory = nb::cast(loan(self, "uint8", {bytes}, -1, timeout));
+  return nb::steal(PyMemoryView_FromObject(memory.ptr()));
+}
+
 // A subscriber, as Python has it.
 struct SampleSubscriber : Subscriber {
   SampleSubscriber(const std::string& topic, const SubscriberOptions& options, bool no_writes,
-                   const Participant& participant)
-      : Subscriber(topic, options, participant), strict(no_writes) {
+                   const Participant& participant, const std::optional<bus::PublisherName>& only)
+      : Subscriber(topic, options, participant, only), strict(no_writes) {
     platform::CopyOnWrite::look_for_handler();
   }
 
@@ -211,6 +242,14 @@ void bind_participant(nb::module_& module) {
       .def_prop_ro("domain", &Participant::domain_path)
       .def_prop_ro("domain_changes", &Participant::domain_changes,
                    "Grows when files of the domain may have come or gone.")
+      .def("domain_fileno", &Participant::domain_descriptor,
+           "To poll: readable when domain_changes may have grown since it was cleared.")
+      .def("clear_domain_fileno", &Participant::clear_domain_descriptor)
+      .def("subscribers_fileno", &Participant::subscribers_descriptor,
+           "To poll: readable when publishers of this participant have gained or lost subscribers "
+           "since take_changed_publishers().")
+      .def("take_changed_publishers", &Participant::take_changed_publishers,
+           "The numbers of these publishers.")
       .def_prop_ro(
           "arena", [](const Participant& self) { return use_of(self.arena()); },
           nb::sig("def arena(self) -> dict[str, int]"));
@@ -222,7 +261,8 @@ void bind_publisher(nb::module_& module) {
           "__init__",
           [](Publisher* self, const std::string& topic, const Participant& participant,
              std::uint32_t depth, std::uint32_t history, bool reliable, Seconds lag_timeout,
-             bool shared, bool isolated, const std::string& type, const std::string& node) {
+             bool shared, bool isolated, const std::string& type, const std::string& node,
+             const std::pair<std::string, std::string>& origin) {
             const WithoutGil release;
             new (self) Publisher(topic,
                                  {.depth = depth,
@@ -233,11 +273,12 @@ void bind_publisher(nb::module_& module) {
                                   .isolated = isolated,
                                   .type = type_of(type),
                                   .node = node},
-                                 participant);
+                                 participant, {origin.first, origin.second});
           },
           nb::arg("topic"), nb::arg("participant"), nb::kw_only(), nb::arg("depth"),
           nb::arg("history"), nb::arg("reliable"), nb::arg("lag_timeout").none(), nb::arg("shared"),
-          nb::arg("isolated") = false, nb::arg("type") = "", nb::arg("node") = "")
+          nb::arg("isolated") = false, nb::arg("type") = "", nb::arg("node") = "",
+          nb::arg("origin") = std::pair<std::string, std::string>())
       .def("loan", loan, nb::arg("dtype"), nb::arg("shape"), nb::arg("device") = -1,
            nb::arg("timeout") = nb::none(),
            nb::sig("def loan(self, dtype: str, shape: collections.abc.Sequence[int], device: int = "
@@ -255,6 +296,22 @@ void bind_publisher(nb::module_& module) {
                    "-> int | Outcome | None"),
            "The same of bytes, or of a tensor that Outgoing.add() knows, by itself; None for "
            "anything else.")
+      .def("loan_bytes", loan_bytes, nb::arg("bytes"), nb::arg("timeout").none(),
+           nb::sig("def loan_bytes(self, bytes: int, timeout: float | None) -> memoryview"),
+           "Memory to fill; Outgoing.add_at() takes tensors in it.")
+      .def("publish_as", publish_as, nb::arg("outgoing"), nb::arg("fields"), nb::arg("fingerprint"),
+           nb::arg("sequence"), nb::arg("timestamp_ns"), nb::arg("timeout").none(),
+           nb::sig("def publish_as(self, outgoing: Outgoing, fields: bytes, fingerprint: int, "
+                   "sequence: int, timestamp_ns: int, timeout: float | None) -> int | Outcome"),
+           "publish() of a mirror: with the number, at or beyond the next one, and the time of "
+           "the original.")
+      .def("restart", &Publisher::restart, nb::arg("sequence"), nb::call_guard<WithoutGil>(),
+           "Forgets the history, and goes on with this number. False, and nothing, if it has "
+           "subscribers or is closed.")
+      .def("break_off", &Publisher::break_off, nb::call_guard<WithoutGil>(),
+           "close() as if its process had died: streams go on with the next publisher.")
+      .def_prop_ro("number", &Publisher::number)
+      .def_prop_ro("subscribers", &Publisher::subscribers)
       .def(
           "wait_for_subscribers",
           [](Publisher& self, std::uint32_t count, Seconds timeout) {
@@ -277,25 +334,27 @@ void bind_subscriber(nb::module_& module) {
           "__init__",
           [](SampleSubscriber* self, const std::string& topic, const Participant& participant,
              std::uint32_t depth, std::uint32_t max_held, bool reliable, bool end_of_stream,
-             double spin, TensorAccess access, const std::string& type, bool pin, int device) {
+             double spin, TensorAccess access, const std::string& type, bool pin, int device,
+             const std::string& publisher) {
             const WithoutGil release;
-            new (self)
-                SampleSubscriber(topic,
-                                 {.depth = depth,
-                                  .max_held = max_held,
-                                  .reliable = reliable,
-                                  .end_of_stream = end_of_stream,
-                                  .spin = to_timeout(spin),
-                                  .access = core_access(access),
-                                  .type = type_of(type),
-                                  .pin = pin,
-                                  .device = device_numbered(device)},
-                                 // A GPU reads pinned memory where it is: no page can be replaced.
-                                 access == TensorAccess::kRead || pin, participant);
+            new (self) SampleSubscriber(
+                topic,
+                {.depth = depth,
+                 .max_held = max_held,
+                 .reliable = reliable,
+                 .end_of_stream = end_of_stream,
+                 .spin = to_timeout(spin),
+                 .access = core_access(access),
+                 .type = type_of(type),
+                 .pin = pin,
+                 .device = device_numbered(device)},
+                // A GPU reads pinned memory where it is: no page can be replaced.
+                access == TensorAccess::kRead || pin, participant, publisher_named(publisher));
           },
           nb::arg("topic"), nb::arg("participant"), nb::kw_only(), nb::arg("depth"),
           nb::arg("max_held"), nb::arg("reliable"), nb::arg("end_of_stream"), nb::arg("spin"),
-          nb::arg("access"), nb::arg("type") = "", nb::arg("pin") = false, nb::arg("device") = -1)
+          nb::arg("access"), nb::arg("type") = "", nb::arg("pin") = false, nb::arg("device") = -1,
+          nb::arg("publisher") = "")
       .def("receive", receive, nb::arg("timeout").none(),
            nb::sig("def receive(self, timeout: float | None) -> Sample | Outcome"),
            "A Sample, or the Outcome that says why there is none.")

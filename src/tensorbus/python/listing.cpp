@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/text_of.hpp"
 #include "tensorbus/python/waiting.hpp"
@@ -19,7 +20,15 @@ void bind_listing(nb::module_& module) {
                    [](const PublisherInfo& self) { return text_of(self.type.definition()); })
       .def_prop_ro("fingerprint", [](const PublisherInfo& self) { return self.type.fingerprint(); })
       .def_prop_ro("participant", [](const PublisherInfo& self) { return self.participant.hex(); })
-      .def_ro("pid", &PublisherInfo::pid);
+      .def_ro("pid", &PublisherInfo::pid)
+      .def_prop_ro(
+          "publisher",
+          [](const PublisherInfo& self) { return bus::to_string({self.participant, self.number}); })
+      .def_ro("depth", &PublisherInfo::depth)
+      .def_ro("history", &PublisherInfo::history)
+      .def_ro("reliable", &PublisherInfo::reliable)
+      .def_prop_ro("machine", [](const PublisherInfo& self) { return text_of(self.machine); })
+      .def_prop_ro("origin", [](const PublisherInfo& self) { return text_of(self.origin); });
   nb::class_<NodeInfo>(module, "NodeInfo")
       .def_prop_ro("name", [](const NodeInfo& self) { return text_of(self.name); })
       .def_prop_ro("participant", [](const NodeInfo& self) { return self.participant.hex(); })

@@ -14,12 +14,6 @@
 namespace tensorbus::python {
 namespace {
 
-nb::tuple to_tuple(const Dims& dims) {
-  nb::list list;
-  for (const std::int64_t value : dims) list.append(value);
-  return nb::tuple(list);
-}
-
 // Returns the struct module's letter for an element; elements without one are shown as bits.
 const char* buffer_format(DType dtype) {
   switch (dtype) {
@@ -200,6 +194,12 @@ std::string repr(const Memory& memory) {
 }
 
 }  // namespace
+
+nb::tuple to_tuple(const Dims& dims) {
+  nb::list list;
+  for (const std::int64_t value : dims) list.append(value);
+  return nb::tuple(list);
+}
 
 Memory memory_of(const Tensor& tensor, const ReceivedSample& sample) {
   auto owner = std::make_shared<Tensor>(tensor);

@@ -36,6 +36,7 @@ struct Memory {
   const Tensor* received = nullptr;  // the owner's tensor, if the owner is a lease
 };
 
+nb::tuple to_tuple(const Dims& dims);
 Memory memory_of(const Tensor& tensor, const ReceivedSample& sample);
 Memory memory_of(Loan loan);
 // Points `memory`, some of these bytes, at a copy of them, which keeps no lease.

@@ -64,6 +64,10 @@ std::optional<DType> dtype_of_format(const char* text) {
   }
 }
 
+constexpr TensorFlags kKnownFlags = TensorFlags::kRequiresGrad | TensorFlags::kFromTorch |
+                                    TensorFlags::kFromNumpy | TensorFlags::kParameter |
+                                    TensorFlags::kConjugate | TensorFlags::kNegative;
+
 // A Py_buffer that is released at the end.
 class Buffer {
  public:
@@ -176,6 +180,30 @@ int Outgoing::add_memory(std::uintptr_t address, const std::string& dtype,
   return append_kept(std::move(view), std::move(keeper));
 }
 
+int Outgoing::add_at(nb::handle loan, const std::string& dtype,
+                     const std::vector<std::int64_t>& shape,
+                     const std::vector<std::int64_t>& strides, TensorFlags flags,
+                     std::int64_t offset) {
+  const nb::handle whole =
+      PyMemoryView_Check(loan.ptr()) ? PyMemoryView_GET_BASE(loan.ptr()) : nullptr;
+  const Memory* memory = nullptr;
+  if (!whole || !nb::try_cast(whole, memory))
+    throw Error(Code::kInvalidArgument, "loan: expected what loan_bytes() returned");
+  const auto known = dtype_named(dtype);
+  if (!known) throw Error(Code::kUnsupported, "dtype " + dtype + " cannot travel");
+  if ((kKnownFlags | flags) != kKnownFlags)
+    throw Error(Code::kUnsupported, "a tensor has flags that are not known here");
+  Layout layout{*known, Dims(std::span(shape)), Dims(std::span(strides)), flags};
+  const ByteSpan span = span_of(layout);
+  const auto bytes = static_cast<std::int64_t>(memory->layout.packed_bytes());
+  if (span.bytes() == 0) return append({memory->first, std::move(layout)}, nb::borrow(loan));
+  if (offset < -span.begin || offset > bytes - span.end)
+    throw Error(Code::kInvalidArgument, "a tensor at offset " + std::to_string(offset) +
+                                            " reaches outside of the " + std::to_string(bytes) +
+                                            " bytes of its sample");
+  return append({memory->first + offset, std::move(layout)}, nb::borrow(loan));
+}
+
 void Outgoing::set_stream(std::uintptr_t stream) {
   for (TensorView& view : tensors_) view.stream = reinterpret_cast<void*>(stream);
 }
@@ -239,6 +267,20 @@ void bind_outgoing(nb::module_& module) {
           "Strides are in elements. `keeper` lives until the memory was copied, or, on a GPU, as "
           "long as somebody reads it. `device`: the "
           "ordinal of a GPU, and the stream that writes it there; -1 is main memory.")
+      .def(
+          "add_at",
+          [](Outgoing& self, nb::handle loan, const std::string& dtype,
+             const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides,
+             std::uint8_t bits, std::int64_t offset) {
+            return self.add_at(loan, dtype, shape, strides, static_cast<TensorFlags>(bits), offset);
+          },
+          nb::arg("loan"), nb::arg("dtype"), nb::arg("shape"), nb::arg("strides"), flags,
+          nb::arg("offset"),
+          nb::sig("def add_at(self, loan: memoryview, dtype: str, shape: "
+                  "collections.abc.Sequence[int], strides: collections.abc.Sequence[int], "
+                  "flags: int, offset: int) -> int"),
+          "A tensor in a loan of bytes; strides in elements, `offset` of the first element in "
+          "bytes. InvalidArgument if it reaches outside.")
       .def("set_stream", &Outgoing::set_stream, nb::arg("stream"),
            "On which all that lies on GPUs is written.");
   module.def(

@@ -33,6 +33,10 @@ class Outgoing {
   int add_memory(std::uintptr_t address, const std::string& dtype,
                  const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides,
                  TensorFlags flags, nb::object keeper, Device device, std::uintptr_t stream);
+  // Adds a tensor in a loan, a memoryview of its bytes; strides in elements, and `offset` in bytes
+  // is that of the first element. Throws Error(kInvalidArgument) if it reaches outside.
+  int add_at(nb::handle loan, const std::string& dtype, const std::vector<std::int64_t>& shape,
+             const std::vector<std::int64_t>& strides, TensorFlags flags, std::int64_t offset);
   // Sets the stream on which all tensors on GPUs are written. It replaces earlier values.
   void set_stream(std::uintptr_t stream);
 

@@ -13,9 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include "tensorbus/link/lease/mirror_origin.hpp"
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/memory.hpp"
 #include "tensorbus/python/named_tensors.hpp"
+#include "tensorbus/python/text_of.hpp"
 
 namespace tensorbus::python {
 namespace {
@@ -53,15 +55,24 @@ std::vector<Placed> placed_tensors(const ReceivedSample& self, Wanted wanted) {
   return placed;
 }
 
-// Calls visit(begin, end, members) for each range of bytes in which several of them overlap.
+// Calls visit(begin, end, members) for each range of bytes: of one of them, or of some that
+// overlap.
 template <typename Visit>
-void for_each_overlap(std::span<const Placed> placed, Visit visit) {
+void for_each_run(std::span<const Placed> placed, Visit visit) {
   for (std::size_t first = 0, last = 0; first < placed.size(); first = last) {
     std::byte* end = placed[first].end;
     for (last = first + 1; last < placed.size() && placed[last].begin < end; ++last)
       end = std::max(end, placed[last].end);
-    if (last - first > 1) visit(placed[first].begin, end, placed.subspan(first, last - first));
+    visit(placed[first].begin, end, placed.subspan(first, last - first));
   }
+}
+
+// The same for the ranges in which several of them overlap.
+template <typename Visit>
+void for_each_overlap(std::span<const Placed> placed, Visit visit) {
+  for_each_run(placed, [&](std::byte* begin, std::byte* end, std::span<const Placed> members) {
+    if (members.size() > 1) visit(begin, end, members);
+  });
 }
 
 // Copies the bytes in which a torch tensor, which must be copied, overlaps one of another library.
@@ -201,6 +212,48 @@ ReceivedSample copy(const ReceivedSample& self) {
   return made;
 }
 
+constexpr std::size_t kRangeAlignment = 64;
+
+// Lays the tensors out as one run of bytes: tensors that overlap in memory overlap there, too.
+nb::tuple ranges(const ReceivedSample& self) {
+  const auto tensors = self.tensors();
+  for (const Tensor& tensor : tensors)
+    if (tensor.device().is_cuda())
+      throw Error(Code::kUnsupported,
+                  "this sample has a tensor on a GPU: only bytes in main memory can be sent to "
+                  "another machine");
+  const auto placed = placed_tensors(self, [](const Tensor&) { return true; });
+  nb::list runs;
+  std::vector<std::int64_t> offsets(tensors.size());
+  std::int64_t total = 0;
+  for_each_run(placed, [&](std::byte* begin, std::byte* end, std::span<const Placed> members) {
+    total = (total + kRangeAlignment - 1) / kRangeAlignment * kRangeAlignment;
+    for (const Placed& one : members)
+      offsets[one.tensor] = total + (tensors[one.tensor].data() - begin);
+    total += end - begin;
+    Memory whole = memory_of(tensors[members.front().tensor], self);
+    whole.first = begin;
+    whole.layout = Layout::contiguous(DType::kUInt8, {end - begin});
+    whole.writable = false;
+    show_what_was_published(whole);
+    runs.append(nb::steal(PyMemoryView_FromObject(nb::cast(std::move(whole)).ptr())));
+  });
+  nb::list described;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const Layout& layout = tensors[i].layout();
+    described.append(nb::make_tuple(name_of(layout.dtype), to_tuple(layout.shape),
+                                    to_tuple(layout.strides), static_cast<unsigned>(layout.flags),
+                                    offsets[i]));
+  }
+  return nb::make_tuple(runs, total, described);
+}
+
+nb::object origin(const ReceivedSample& self) {
+  const link::MirrorOrigin* const mirrored = self.mirrored();
+  if (mirrored == nullptr) return nb::none();
+  return nb::make_tuple(python::text_of(mirrored->machine), python::text_of(mirrored->publisher));
+}
+
 nb::tuple published_on(const ReceivedSample& self) {
   nb::list list;
   for (std::size_t i = 0; i < self.tensors().size(); ++i)
@@ -310,6 +363,14 @@ void bind_samples(nb::module_& module) {
                    [](const ReceivedSample& self) { return self.header().publisher.hex(); })
       .def_prop_ro("publisher_number",
                    [](const ReceivedSample& self) { return self.header().publisher_number; })
+      .def_prop_ro("origin", origin, nb::sig("def origin(self) -> tuple[str, str] | None"),
+                   "Of a mirror's sample: the machine, and the name there of its publisher.")
+      .def("ranges", ranges,
+           nb::sig("def ranges(self) -> tuple[list[memoryview], int, "
+                   "list[tuple[str, tuple[int, ...], tuple[int, ...], int, int]]]"),
+           "The tensors as one run of bytes: its parts, each of which begins at the next multiple "
+           "of 64; the bytes of the run; and of each tensor dtype, shape, strides in elements, "
+           "flags, and the offset of its first element in the run.")
       .def_prop_ro("published_on", published_on,
                    nb::sig("def published_on(self) -> tuple[str, ...]"))
       .def_prop_ro("fields", field_bytes)

@@ -4,6 +4,7 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -83,6 +84,10 @@ nb::bytes bytes_of(const Handle& self) {
   return nb::bytes(bytes.data(), bytes.size());
 }
 
+std::vector<std::uint64_t> in_order(const std::set<std::uint64_t>& numbers) {
+  return {numbers.begin(), numbers.end()};
+}
+
 }  // namespace
 
 void bind_shares(nb::module_& module) {
@@ -129,14 +134,15 @@ void bind_shares(nb::module_& module) {
   module.def(
       "carriers",
       [](double seconds, const Participant& participant) {
-        std::vector<std::uint64_t> found;
-        for (const std::uint64_t carrier : carriers(to_timeout(seconds), participant))
-          found.push_back(carrier);
-        return found;
+        return in_order(carriers(to_timeout(seconds), participant));
       },
       nb::arg("seconds"), nb::arg("participant"),
       "What the shares of this process, and those that it keeps, went through, if they are open "
       "for so long.");
+  module.def(
+      "unkept", [](const Participant& participant) { return in_order(unkept(participant)); },
+      nb::arg("participant"),
+      "What the shares went through that end with this process, since their keeper does not read.");
   module.def("attach", attach_handle, nb::arg("handle"), nb::arg("access"),
              nb::arg("timeout").none(), nb::arg("participant"),
              nb::sig("def attach(handle: Handle, access: Access, timeout: float | None, "

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib
 import pickle
+import signal
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -181,3 +184,36 @@ def test_a_misspelt_name_is_told_with_the_module_that_has_the_right_one() -> Non
         tb.Queu  # noqa: B018
     # Python's "Did you mean" is made of these two.
     assert (missing.value.name, missing.value.obj) == ("Queu", tb)
+
+
+INTERRUPTED = """
+import signal, sys
+
+def is_inside(frame):
+    if frame is None:
+        return False
+    spec, loaded = frame.f_locals.get("spec"), frame.f_locals.get("module")
+    names = getattr(spec, "name", None), getattr(loaded, "__name__", None)
+    return {module!r} in names or is_inside(frame.f_back)
+
+def trace(frame, event, argument):
+    if frame.f_code.co_filename.endswith({file!r}) and is_inside(frame):
+        sys.settrace(None)
+        print("interrupted", flush=True)
+        signal.raise_signal(signal.SIGINT)
+
+sys.settrace(trace)
+import tensorbus
+print("went on", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "module"), [("datetime.py", "msgspec._core"), ("enum.py", "tensorbus._core")]
+)
+def test_ctrl_c_while_an_extension_is_imported_ends_the_program(file: str, module: str) -> None:
+    script = INTERRUPTED.format(file=file, module=module)
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert ended.stdout == "interrupted\n"
+    assert ended.stderr.endswith("KeyboardInterrupt\n")
+    assert ended.returncode == -signal.SIGINT

@@ -252,6 +252,40 @@ def test_a_publisher_and_a_subscriber_without_a_node() -> None:
     run(main())
 
 
+def test_a_stop_in_the_turn_of_its_start_and_one_of_several_runs_end_a_subscriber() -> None:
+    async def main() -> None:
+        async def ignore(message: IntMessage, header: MessageHeader) -> None:
+            pass
+
+        with Subscriber("/number", IntMessage, ignore) as subscriber:
+            begun = subscriber.start()
+            subscriber.stop()
+            await asyncio.wait_for(begun, PATIENCE)
+            both = [await started(subscriber.run()) for _ in range(2)]
+            assert subscriber.running
+            subscriber.stop()
+            await asyncio.wait_for(asyncio.gather(*both), PATIENCE)
+            assert not subscriber.running
+
+    asyncio.run(main())
+
+
+def test_a_node_may_set_attributes_that_nodes_of_cortex_do_not_keep_for_themselves() -> None:
+    class Renamed(Node):
+        def __init__(self) -> None:
+            super().__init__("first")
+            self.name = "second"
+            self.parameters = {"gain": 1}  # type: ignore[assignment]
+
+    with Renamed() as node:
+        assert (node.name, node.parameters) == ("second", {"gain": 1})
+        assert node.create_publisher("/number", IntMessage).node_name == "second"
+    with Node("node") as plain:
+        plain.declare_parameter("gain", 2.0)
+        assert plain.name == "node"
+        assert list(plain.parameters) == ["gain"]
+
+
 def test_a_strict_mismatch_ends_the_node_whenever_it_comes() -> None:
     async def main() -> None:
         async def never(message: IntMessage, header: MessageHeader) -> None:

@@ -74,6 +74,7 @@ def test_a_daemon_says_that_it_is_not_needed_and_stays_until_it_is_stopped(
     daemon = DiscoveryDaemon("ipc:///tmp/d")
     assert daemon.address == "ipc:///tmp/d"
     for _ in range(2):
+        daemon.stop()  # what does not run is not stopped
         thread = threading.Thread(target=daemon.start)
         thread.start()
         thread.join(0.05)

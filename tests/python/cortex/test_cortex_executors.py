@@ -165,3 +165,45 @@ def test_the_order_of_tensorbus_is_deprecated() -> None:
     with pytest.warns(DeprecationWarning, match=r"write RateExecutor\(func, rate_hz\)"):
         executor = RateExecutor(10.0, print)  # type: ignore[arg-type]
     assert (executor.func, executor.interval) == (print, 0.1)
+
+
+@pytest.mark.parametrize("kind", ASYNC)
+def test_one_stop_ends_all_runs_of_an_executor(kind: str) -> None:
+    async def main() -> None:
+        async def work() -> None:
+            calls.add(asyncio.current_task())
+
+        calls: set[Any] = set()
+        executor = ASYNC[kind](work)
+        runs = {await started(executor.run()) for _ in range(2)}
+        await becomes(lambda: calls == runs)
+        executor.stop()
+        await asyncio.wait_for(asyncio.gather(*runs), PATIENCE)
+        assert not executor.running
+
+    asyncio.run(main())
+
+
+def test_one_stop_ends_all_runs_of_a_synchronous_executor_that_was_started_again() -> None:
+    calls: set[Any] = set()
+    executor = SyncRateExecutor(lambda: calls.add(threading.current_thread()), 200.0)
+    assert not executor.running
+    threads = {threading.Thread(target=executor.run, daemon=True) for _ in range(2)}
+    for thread in threads:
+        thread.start()
+    eventually(lambda: calls == threads)
+    executor.start()
+    assert executor.running
+    executor.stop()
+    for thread in threads:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("made", [RateExecutor, SyncRateExecutor])
+def test_a_rate_is_a_number_above_0(made: Any) -> None:
+    for rate in (0, -1, float("nan"), float("inf"), "50"):
+        with pytest.raises(ValueError, match=r"rate_hz=.*expected a number above 0"):
+            made(lambda: None, rate)
+    np = pytest.importorskip("numpy")
+    assert made(lambda: None, np.float32(50)).interval == made(lambda: None, np.int64(50)).interval

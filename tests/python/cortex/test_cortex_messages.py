@@ -32,6 +32,7 @@ from tensorbus.cortex.messages.standard import (
     StringMessage,
     TensorMessage,
 )
+from tensorbus.cortex.utils.hashing import compute_fingerprint
 
 
 @dataclass
@@ -336,6 +337,30 @@ def test_attributes_and_parameters_that_programs_of_cortex_use() -> None:
             assert subscriber.topic_timeout == 1.0
     with Publisher("/n", IntMessage, auto_register=False) as publisher:
         assert not publisher.is_registered
+
+
+@pytest.mark.parametrize("size", [0, -1, 65_537])
+def test_a_queue_size_that_cannot_be_is_an_error_that_names_it(size: int) -> None:
+    expected = f"queue_size={size}: expected a whole number from 1 to 65536"
+    with Node("node") as node:
+        for made in (Publisher, Subscriber, node.create_publisher, node.create_subscriber):
+            with pytest.raises(ValueError, match=expected):
+                made("/n", IntMessage, queue_size=size)  # type: ignore[operator]
+
+
+def test_a_field_may_be_called_as_a_method_of_messages() -> None:
+    @dataclass
+    class Word(Message):
+        definition: int = 0
+        fingerprint: int = 0
+        _plan: int = 0
+
+    assert compute_fingerprint(Word) != 0
+    with Publisher("/word", Word) as publisher, Subscriber("/word", Word) as subscriber:
+        publisher.publish(Word(1, 2, 3))
+        received = asyncio.run(subscriber.receive())
+        assert received is not None
+        assert received[0] == Word(1, 2, 3)
 
 
 def test_a_stalled_publisher_does_not_hold_the_constructor(elsewhere: Elsewhere) -> None:

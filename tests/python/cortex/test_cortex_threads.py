@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 import time
 from typing import Any
@@ -197,3 +198,90 @@ def test_the_base_by_itself_knows_its_topic() -> None:
     assert not base.is_connected
     assert (base.receive_count, base.dropped_count) == (0, 0)
     base.close()
+
+
+def test_its_callback_is_called_once_at_a_time_when_a_stop_did_not_wait_for_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    got: list[int] = []
+    go_on, again = threading.Event(), threading.Event()
+
+    def on_number(message: IntMessage, header: Any) -> None:
+        got.append(message.data)
+        if len(got) == 2:
+            again.set()
+        assert go_on.wait(PATIENCE)
+
+    with (
+        Publisher("/number", IntMessage) as publisher,
+        ThreadedSubscriber("/number", IntMessage, on_number, queue_size=8) as subscriber,
+    ):
+        subscriber.start()
+        for number in range(2):
+            publisher.publish(IntMessage(number))
+        eventually(lambda: got == [0])
+        subscriber.stop(timeout=0.01)
+        assert "has not ended in time" in caplog.text
+        subscriber.start()
+        assert subscriber.running
+        assert not again.wait(0.2)
+        go_on.set()
+        eventually(lambda: got == [0, 1])
+
+
+def test_starts_from_several_threads_make_one_thread() -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with Publisher("/number", IntMessage):
+            for number in range(30):
+                subscriber = ThreadedSubscriber("/number", IntMessage, ignored, f"node {number}")
+                together = threading.Barrier(4)
+                starts = [
+                    threading.Thread(target=lambda: (together.wait(), subscriber.start()))  # noqa: B023
+                    for _ in range(4)
+                ]
+                for start in starts:
+                    start.start()
+                for start in starts:
+                    start.join(PATIENCE)
+                names = [thread.name for thread in threading.enumerate()]
+                assert names.count(f"node {number}: topic '/number'") == 1
+                subscriber.close()
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_a_timer_ticks_in_the_next_spin_though_its_last_tick_goes_on() -> None:
+    ticks: list[int] = []
+    go_on = threading.Event()
+
+    def tick() -> None:
+        ticks.append(1)
+        assert go_on.wait(PATIENCE)
+
+    with Node("node") as node:
+        node.create_timer(0.01, tick, mode="sync")
+        assert not node.spin(0.1)
+        assert len(ticks) == 1
+        spinning = threading.Thread(target=node.spin)
+        spinning.start()
+        eventually(lambda: node.is_running)
+        go_on.set()
+        eventually(lambda: len(ticks) > 2)
+        node.stop()
+        spinning.join(PATIENCE)
+        assert not spinning.is_alive()
+
+
+def test_a_queue_size_of_0_is_1_and_others_are_refused_before_it_waits() -> None:
+    with (
+        Publisher("/number", IntMessage),
+        ThreadedSubscriber("/number", IntMessage, ignored, queue_size=0) as subscriber,
+    ):
+        assert subscriber.queue_size == 1
+    for size in (-1, 65_537, 1.5):
+        with pytest.raises(ValueError, match="queue_size="):
+            ThreadedSubscriber(
+                "/none", IntMessage, ignored, queue_size=size, topic_timeout=PATIENCE
+            )  # type: ignore[arg-type]

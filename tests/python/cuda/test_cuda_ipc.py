@@ -76,7 +76,7 @@ class Described:
 def why(function: Callable[..., Any], *arguments: Any, **named: Any) -> tuple[str, str]:
     try:
         function(*arguments, **named)
-    except tb.Error as error:
+    except (tb.Error, TypeError) as error:
         return type(error).__name__, str(error)
     return "", ""
 
@@ -177,6 +177,12 @@ def test_what_cannot_be_opened_says_why(elsewhere: Elsewhere, tmp_path: Path) ->
                 why(cuda.open_ipc, handle, 8, "uint8", device="cuda:7"),
                 why(cuda.open_ipc, bytes(64), 8, "uint8"),
                 why(cuda.open_ipc, handle, 8, "words"),
+                why(cuda.open_ipc, handle, 8, None),
+                why(cuda.open_ipc, handle, 8, "uint8", offset=2**64),
+                why(cuda.open_ipc, handle, (2, 2), "uint8", strides=(2**63, 1)),
+                why(cuda.open_ipc, handle, (2, 2), "uint8", strides=(1.5, 1)),
+                why(cuda.open_ipc, handle.hex(), 8, "uint8"),
+                why(cuda.open_ipc, None, 8, "uint8"),
             ]
         )
         Stream()
@@ -196,12 +202,18 @@ def test_what_cannot_be_opened_says_why(elsewhere: Elsewhere, tmp_path: Path) ->
         ("InvalidArgument", "the allocation has 4096"),
         ("InvalidArgument", "multiples of its size"),
         ("InvalidArgument", "needs 1 of them"),
-        ("InvalidArgument", "not negative"),
+        ("InvalidArgument", "offset=-8: expected a whole number"),
         ("InvalidArgument", "opened on a GPU"),
         ("InvalidArgument", "lies on cuda:0, not on cuda:1"),
         ("InvalidArgument", "there is no device cuda:7"),
         ("Closed", "the handle names no memory"),
         ("Unsupported", "dtype words"),
+        ("InvalidArgument", "dtype=None"),
+        ("InvalidArgument", "offset=18446744073709551616: expected a whole number"),
+        ("InvalidArgument", "strides=(9223372036854775808, 1): expected"),
+        ("InvalidArgument", "strides=(1.5, 1): expected"),
+        ("TypeError", "handle: expected the bytes of a cudaIpcMemHandle_t, got str"),
+        ("TypeError", "handle: expected the bytes of a cudaIpcMemHandle_t, got NoneType"),
     ]
     for (name, text), (kind, part) in zip(viewer.hear(), expected, strict=True):
         assert (name, part in text) == (kind, True), text
@@ -289,7 +301,13 @@ def test_memory_without_a_handle_says_why(elsewhere: Elsewhere, tmp_path: Path) 
         empty = Described((0,), 0)
         host = Described((1,), id(path))
         odd = Described((1,), 4096, ">f4")
+        objects = Described((1,), 4096, "|O")
+        huge = Described((2**62,), 4096, "<f4")
+        shapeless, nowhere = Described((1,), 4096), Described((1,), 4096)
+        shapeless.__cuda_array_interface__["shape"] = None
+        nowhere.__cuda_array_interface__["data"] = None
         wrong = (managed, opened, loan, empty, host, odd, np.zeros(3), 5)
+        wrong += (objects, huge, shapeless, nowhere)  # type: ignore[assignment]
         tell([why(cuda.ipc_handle, each) for each in wrong])
 
     path = str(tmp_path / "handle")
@@ -305,6 +323,10 @@ def test_memory_without_a_handle_says_why(elsewhere: Elsewhere, tmp_path: Path) 
         ("Unsupported", ">f4"),
         ("InvalidArgument", "expected a tensor"),
         ("InvalidArgument", "expected a tensor"),
+        ("Unsupported", "'|O'"),
+        ("InvalidArgument", "shape (4611686018427387904,)"),
+        ("InvalidArgument", "has no shape"),
+        ("InvalidArgument", "has no shape, typestr or address"),
     ]
     for (name, text), (kind, part) in zip(owner.hear(), expected, strict=True):
         assert (name, part in text) == (kind, True), text

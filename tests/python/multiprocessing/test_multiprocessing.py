@@ -8,6 +8,7 @@ import os
 import queue
 import signal
 import sys
+import warnings
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
@@ -359,3 +360,37 @@ def test_all_names_of_pytorchs_are_there(elsewhere: Elsewhere) -> None:
         assert type(ours.get_context()).__name__ == "SpawnContext"
 
     elsewhere.run(compare)
+
+
+def send_unusual_tensors(library: str) -> None:
+    import torch
+
+    warnings.simplefilter("ignore")  # PyTorch's, of quantized and sparse tensors
+    here, there = context_of(library, "fork").Pipe()
+    quantized = torch._make_per_tensor_quantized_tensor(torch.zeros(3, dtype=torch.uint8), 0.5, 1)
+    leaf = torch.ones(3, requires_grad=True)
+    sent = [
+        torch.eye(3).to_sparse(),
+        torch.eye(3).to_sparse_csr(),
+        torch.nn.Parameter(torch.ones(3)),
+        leaf,
+        torch.empty(3, device="meta"),
+        quantized,
+    ]
+    for tensor in sent:
+        here.send(tensor)
+        received = there.recv()
+        for kind in ("layout", "requires_grad", "is_leaf", "device", "dtype", "shape"):
+            assert getattr(received, kind) == getattr(tensor, kind), kind
+        assert type(received) is type(tensor)
+    for refused in (leaf * 2, (leaf * 2)[1:], (leaf * 2).to_sparse()):
+        with pytest.raises(RuntimeError, match="Cowardly refusing to serialize non-leaf tensor"):
+            here.send(refused)
+    with pytest.raises(NotImplementedError, match="OpaqueTensorImpl"):
+        here.send(torch.ones(3).to_mkldnn())
+    assert not there.poll()
+
+
+@both
+def test_unusual_tensors_pass_or_are_refused_as_by_pytorch(warm: Warm, library: str) -> None:
+    warm.run(send_unusual_tensors, library)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import select
 import signal
 import socket
 import threading
@@ -515,3 +516,64 @@ def leave_calls_in_a_broken_executor() -> None:
 
 def test_the_calls_of_a_broken_executor_leave_nothing(warm: Warm) -> None:
     warm.run(leave_calls_in_a_broken_executor)
+
+
+# The end of a child whose parent is stopped.
+
+COUNT = 200  # messages fit into a pipe; of four pipes they do not into the socket of a keeper
+
+
+def put_and_end(queues: Any, stopped: Any, sent: Any, cancels: bool) -> None:
+    import torch
+
+    stopped.wait()
+    for number in range(COUNT):
+        for queue in queues:
+            queue.put(torch.full((2,), float(number)))
+    if cancels:
+        for queue in queues:
+            queue.cancel_join_thread()
+    sent.set()
+
+
+def ends_within(process: int, seconds: float) -> bool:
+    descriptor = os.pidfd_open(process)
+    return bool(select.select([descriptor], [], [], seconds)[0])
+
+
+def stop_until_it_ends(parent: int, sender: int, stopped: Any, sent: Any, ends: bool) -> None:
+    os.kill(parent, signal.SIGSTOP)
+    try:
+        stopped.set()
+        sent.wait()
+        assert ends_within(sender, PATIENCE if ends else 0.5) == ends
+    finally:
+        os.kill(parent, signal.SIGCONT)
+
+
+def end_while_the_parent_is_stopped(method: str, cancels: bool) -> None:
+    context = context_of(OURS, method)
+    queues = [context.Queue() for _ in range(4)]
+    stopped, sent = context.Event(), context.Event()
+    sender = context.Process(target=put_and_end, args=(queues, stopped, sent, cancels))
+    sender.start()
+    arguments = (os.getpid(), sender.pid, stopped, sent, cancels)
+    watcher = context.Process(target=stop_until_it_ends, args=arguments)
+    watcher.start()
+    watcher.join()
+    assert watcher.exitcode == 0
+    if not cancels:
+        for number in range(COUNT):
+            for queue in queues:
+                assert queue.get(timeout=PATIENCE).tolist() == [number] * 2
+    sender.join()
+    assert sender.exitcode == 0
+
+
+@quick_methods
+def test_a_child_ends_when_its_stopped_parent_has_what_it_sent(warm: Warm, method: str) -> None:
+    warm.run(end_while_the_parent_is_stopped, method, False)
+
+
+def test_cancel_join_thread_ends_the_wait_for_a_stopped_parent(warm: Warm) -> None:
+    warm.run(end_while_the_parent_is_stopped, "fork", True)

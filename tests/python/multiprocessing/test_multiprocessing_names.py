@@ -130,7 +130,7 @@ def import_names(library: str) -> None:
         reductions.rebuild_nothing  # noqa: B018
 
 
-@pytest.mark.parametrize("module", ["connection", "pool"])
+@pytest.mark.parametrize("module", ["connection", "managers", "pool"])
 def test_modules_have_the_names_of_the_standard_librarys(module: str) -> None:
     theirs = importlib.import_module(f"multiprocessing.{module}")
     ours = importlib.import_module(f"tensorbus.multiprocessing.{module}")

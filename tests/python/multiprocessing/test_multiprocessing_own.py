@@ -381,3 +381,33 @@ def test_it_is_there_without_torch_and_numpy(elsewhere: Elsewhere) -> None:
         other.join()
 
     elsewhere.run(send)
+
+
+def change_the_domain(items: Any, domain: str) -> None:
+    import torch
+
+    import tensorbus as tb
+
+    os.environ["TENSORBUS_DOMAIN"] = domain  # as os.setuid() changes the default one
+    with pytest.raises(tb.AccessDenied, match=r"os\.setuid"):
+        items.get()
+    with pytest.raises(tb.AccessDenied, match=r"os\.setuid"):
+        items.put(torch.ones(3))
+    items.put("bytes")
+
+
+def start_one_of_another_domain(domain: str) -> None:
+    import torch
+
+    context = context_of(OURS, "fork")
+    there = context.SimpleQueue()
+    other = context.Process(target=change_the_domain, args=(there, domain))
+    there.put(torch.ones(3))
+    other.start()
+    other.join()
+    assert other.exitcode == 0
+    assert there.get() == "bytes"
+
+
+def test_a_child_that_changes_its_domain_is_told_so(warm: Warm, tmp_path: Path) -> None:
+    warm.run(start_one_of_another_domain, str(tmp_path / "other"))

@@ -209,6 +209,38 @@ def test_what_cannot_be_pickled_is_told_to_the_feeders_hook(warm: Warm, library:
     warm.run(tell_the_hook, library)
 
 
+def fail_to_send(kind: str) -> None:
+    import torch
+
+    class Watched(importlib.import_module(f"{OURS}.queue").Queue):  # type: ignore[misc]
+        @staticmethod
+        def _on_queue_feeder_error(error: Exception, item: Any) -> None:
+            told.put((error, item))
+
+    told: queue.Queue[Any] = queue.Queue()
+    items = Watched(ctx=context_of(OURS, "fork"))
+    if kind == "unpicklable":
+        items.put(("first", torch.zeros(1000)))
+        items.put(("second", torch.zeros(1000), threading.Lock()))
+        assert told.get(timeout=PATIENCE)[1][0] == "second"
+        name, tensor = items.get(timeout=PATIENCE)
+        assert name == "first"
+        del tensor
+        items.put("last")  # the feeder lets go of what it could not send
+        assert items.get(timeout=PATIENCE) == "last"
+    else:
+        items._writer.close()
+        items.put(torch.zeros(1000))
+        assert isinstance(told.get(timeout=PATIENCE)[0], OSError)
+    eventually(lambda: used_bytes() == 0)  # the pipe is still there, and could be read
+    del items
+
+
+@pytest.mark.parametrize("kind", ["without a pipe", "unpicklable"])
+def test_what_the_feeder_could_not_send_comes_back(warm: Warm, kind: str) -> None:
+    warm.run(fail_to_send, kind)
+
+
 def drop_unread(kind: str) -> None:
     import torch
 

@@ -287,6 +287,20 @@ def test_what_multiprocessing_registers_is_pickled() -> None:
     assert seen[0].recv() == 5
 
 
+class Registered:
+    pass
+
+
+def test_what_is_registered_later_holds_for_what_was_pickled_before() -> None:
+    reduction = multiprocessing.reduction
+    assert type(passed_on([Registered(), np.zeros(2)])[0]) is Registered
+    reduction.ForkingPickler.register(Registered, lambda _: (str, ("registered",)))
+    try:
+        assert passed_on([Registered(), np.zeros(2)])[0] == "registered"
+    finally:
+        del reduction.ForkingPickler._extra_reducers[Registered]  # type: ignore[attr-defined]
+
+
 def test_attach_does_not_read_a_pickle(elsewhere: Elsewhere) -> None:
     outgoing, fields = pickler.dump({"a": np.zeros(2)})
     kept = _core.share(outgoing, fields, 0, None, False, tb.participant())

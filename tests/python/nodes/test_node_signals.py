@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -120,6 +121,28 @@ def test_ctrl_c_ends_the_program_as_it_does_with_asyncio_run(elsewhere: Elsewher
     code, errors = other.end()
     assert code == -signal.SIGINT
     assert errors.rstrip().endswith("KeyboardInterrupt")
+
+
+def test_ctrl_c_that_an_import_of_the_loop_drops_ends_the_program() -> None:
+    class Drops:
+        @staticmethod
+        def find_spec(name: str, path: object = None, target: object = None) -> None:
+            if name == "uvloop":
+                with suppress(KeyboardInterrupt):
+                    signal.raise_signal(signal.SIGINT)
+                    told.append(name)
+                raise ModuleNotFoundError(name)
+
+    async def main() -> None:
+        told.append("went on")
+
+    told: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delitem(sys.modules, "uvloop", raising=False)
+        patch.setattr(sys, "meta_path", [Drops, *sys.meta_path])
+        with pytest.raises(KeyboardInterrupt):
+            tb.run(main())
+    assert told == ["uvloop"]
 
 
 def test_the_second_signal_ends_a_callback_that_does_not(elsewhere: Elsewhere) -> None:

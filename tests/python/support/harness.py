@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import tensorbus as tb
+    from support.machines import Machine
 
 # Seconds for what must happen: only a failure ever takes as long.
 PATIENCE = 30.0
@@ -115,9 +116,10 @@ def here_first() -> dict[str, str]:
 class Process:
     """A function that runs in a process of its own."""
 
-    def __init__(self, script: Path, env: Mapping[str, str]) -> None:
+    def __init__(self, script: Path, env: Mapping[str, str], machine: Machine | None) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (a pipe could fill up)
-        self._running = subprocess.Popen(
+        start = subprocess.Popen if machine is None else machine.run
+        self._running = start(
             [sys.executable, "-W", "ignore::DeprecationWarning", script],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -218,10 +220,12 @@ class Elsewhere:
         function: Callable[..., None],
         *arguments: object,
         env: Mapping[str, str] | None = None,
+        machine: Machine | None = None,
     ) -> Process:
+        """Starts it; on a machine of `support.machines`, if one is given."""
         script = self._folder / f"{function.__name__}_{len(self._processes)}.py"
         script.write_text(_script(function, arguments))
-        self._processes.append(Process(script, env or {}))
+        self._processes.append(Process(script, env or {}, machine))
         return self._processes[-1]
 
     def run(
@@ -229,9 +233,10 @@ class Elsewhere:
         function: Callable[..., None],
         *arguments: object,
         env: Mapping[str, str] | None = None,
+        machine: Machine | None = None,
     ) -> None:
         """Starts it and waits for its end."""
-        self.start(function, *arguments, env=env).finish()
+        self.start(function, *arguments, env=env, machine=machine).finish()
 
     def finish(self) -> None:
         for process in self._processes:

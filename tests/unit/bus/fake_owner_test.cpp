@@ -49,6 +49,32 @@ TEST_F(FakeOwner, with_rings_that_make_no_sense_is_cut_off) {
   hangs_up();
 }
 
+TEST_F(FakeOwner, that_mirrors_what_has_no_name_is_cut_off) {
+  greet();
+  const link::Geometry geometry = link::Geometry::for_link(4, 4);
+  memory.emplace(geometry);
+  peer->channel.send(link::Accepted{.link = number,
+                                    .slots = geometry.slots,
+                                    .returns = geometry.returns,
+                                    .max_held = 4,
+                                    .machine = "robot",
+                                    .publisher = "camera"},
+                     fds_of(platform::duplicate(memory->memfd().get())));
+  hangs_up();
+}
+
+TEST_F(FakeOwner, that_becomes_a_mirror_later_is_cut_off) {
+  accept();
+  peer->channel.send(link::Accepted{.link = number,
+                                    .slots = 4,
+                                    .returns = 8,
+                                    .max_held = 4,
+                                    .machine = "robot",
+                                    .publisher = Id::random().hex() + ".1"},
+                     fds_of(platform::duplicate(memory->memfd().get())));
+  hangs_up();
+}
+
 TEST_F(FakeOwner, that_gives_more_than_was_asked_for_is_cut_off) {
   greet();
   const link::Geometry wide{1, 1 << 21};  // the subscriber's own table of it takes 16 MiB

@@ -6,12 +6,14 @@
 
 #include <array>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "tensorbus/bus/domain/domain.hpp"
 #include "tensorbus/bus/queue.hpp"
 #include "tensorbus/link/ring/sample_ring.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
+#include "tensorbus/platform/fork/lineage.hpp"
 #include "tensorbus/tensor/descriptor.hpp"
 #include "tests/fakes/fake_peer.hpp"
 
@@ -265,6 +267,32 @@ TEST_F(FakeClient, that_gets_the_same_request_twice_gets_an_item_for_each_and_hu
   EXPECT_TRUE(eventually([&] { return host.arena().used_bytes == 0; }));
   EXPECT_EQ(queue.stats().lost, 2U);
   others_go_on();
+}
+
+TEST(FakeQueueHost, that_hangs_up_in_front_of_an_item_leaves_its_memory_to_its_sender) {
+  const FreshDomain fresh;
+  const Participant producer = fresh.join();
+  const Domain domain{fresh.path()};
+  const Id self = Id::random();
+  const platform::Fd listener = domain.listen(self);
+  std::thread host([&] {
+    std::optional<FakePeer> peer;
+    EXPECT_TRUE(eventually([&] {
+      if (platform::Fd socket = platform::accept_from(listener.get()))
+        peer.emplace(std::move(socket));
+      return peer.has_value();
+    }));
+    // A lineage that goes on: the process of this host lives longer than its connections.
+    link::send_hello(peer->channel, self, peer->page, platform::own_lineage());
+    auto type = peer->next();
+    while (type && type != ControlType::kPut) type = peer->next();
+    EXPECT_EQ(type, ControlType::kPut);
+  });
+  Queue queue = Queue::at("tensorbus-queue:" + self.hex() + ":1:2", {}, producer);
+  std::vector<std::uint64_t> words(64);
+  EXPECT_EQ(queue.put({.tensors = {TensorView::of(words.data(), {64})}}, kLong), Outcome::kClosed);
+  host.join();
+  EXPECT_TRUE(eventually([&] { return producer.arena().used_bytes == 0; }));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <thread>
 
+#include "tensorbus/bus/domain/advertisement.hpp"
 #include "tests/unit/bus/test_support.hpp"
 
 namespace tensorbus {
@@ -77,6 +78,19 @@ TEST_F(Listed, is_nothing_that_others_left_or_made_up) {
   std::ofstream(domain.path() + "/node=e@" + other.id().hex() + ".9.pub") << std::string(99, '\0');
   EXPECT_EQ(topics(), Names{"a"});
   EXPECT_EQ(nodes(), Names{});
+}
+
+TEST_F(Listed, is_a_publisher_of_an_older_process) {
+  bus::Advertisement written{42, "camera", "driver", "robot.Pose\nposition: array"};
+  const std::string now = bus::encode(written);
+  const std::string older = now.substr(0, now.size() - 5 * sizeof(std::uint32_t));
+  std::ofstream(domain.path() + "/camera@" + other.id().hex() + ".7.pub") << older;
+  const auto found = list_publishers(asking);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].topic, "camera");
+  EXPECT_EQ(found[0].node, "driver");
+  EXPECT_EQ(found[0].pid, 42U);
+  EXPECT_EQ(found[0].machine, "");
 }
 
 TEST_F(Listed, can_be_waited_for) {

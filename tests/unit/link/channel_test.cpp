@@ -47,6 +47,20 @@ TEST_F(ChannelPair, a_descriptor_arrives_as_another_one_of_the_same_file) {
   EXPECT_EQ(::read(event.get(), &count, sizeof count), 8);
 }
 
+TEST_F(ChannelPair, a_mark_is_reached_when_the_socket_has_what_was_sent_before_it) {
+  const std::uint64_t first = near.mark();
+  EXPECT_TRUE(near.has_taken(first));
+  fill();
+  const std::uint64_t full = near.mark();
+  near.send(Done{});
+  EXPECT_TRUE(near.has_taken(first));
+  EXPECT_FALSE(near.has_taken(full));
+  while (far.receive(received) == State::kMessage) continue;
+  EXPECT_FALSE(near.has_taken(full)) << "it is not sent yet";
+  near.flush();
+  EXPECT_TRUE(near.has_taken(full));
+}
+
 TEST_F(ChannelPair, what_does_not_fit_waits_and_goes_out_in_order) {
   std::uint32_t sent = fill();
   EXPECT_EQ(told, std::vector<bool>{true});

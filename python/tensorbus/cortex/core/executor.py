@@ -14,6 +14,7 @@ from tensorbus._aio.callbacks import Callback, checked_callback
 from tensorbus.nodes import AsyncExecutor as OurAsyncExecutor
 from tensorbus.nodes import RateExecutor as OurRateExecutor
 from tensorbus.nodes import SyncRateExecutor as OurSyncRateExecutor
+from tensorbus.nodes._executor import period_of
 
 __all__ = ["AsyncExecutor", "BaseAsyncExecutor", "RateExecutor", "SyncRateExecutor"]
 
@@ -78,17 +79,21 @@ class AsyncExecutor(BaseAsyncExecutor):
 
     def __init__(self, func: Callback) -> None:
         super().__init__(func)
-        self._ours: OurAsyncExecutor | None = None  # of this run
+        self._runs: set[OurAsyncExecutor] = set()
 
     def stop(self) -> None:
-        """Ends `run` after the call that is under way. In the loop's thread."""
+        """Ends every `run` after the call that is under way. In the loop's thread."""
         super().stop()
-        if self._ours is not None:
-            self._ours.stop()
+        for run in list(self._runs):
+            run.stop()
 
     async def _run_impl(self, *args: Any, **kwargs: Any) -> None:
-        self._ours = self._made(_with_arguments(self.func, args, kwargs))
-        await self._ours.run()
+        run = self._made(_with_arguments(self.func, args, kwargs))
+        self._runs.add(run)
+        try:
+            await run.run()
+        finally:
+            self._runs.discard(run)
 
     def _made(self, call: Callback) -> OurAsyncExecutor:
         return OurAsyncExecutor(call)
@@ -102,12 +107,15 @@ class RateExecutor(AsyncExecutor):
     Args:
         func: `async def` or plain.
         rate_hz: calls a second.
+
+    Raises:
+        ValueError: a rate that is no number above 0.
     """
 
     def __init__(self, func: Callback, rate_hz: float) -> None:
         func, rate_hz = _in_order(func, rate_hz)
         super().__init__(func)
-        self.interval: float = 1 / rate_hz
+        self.interval: float = period_of(rate_hz)
 
     def _made(self, call: Callback) -> OurAsyncExecutor:
         return OurRateExecutor(1 / self.interval, call, at_once=True)
@@ -115,6 +123,10 @@ class RateExecutor(AsyncExecutor):
 
 class SyncRateExecutor:
     """The same without an event loop: `run` blocks its thread, and needs a plain function.
+
+    Raises:
+        TypeError: a coroutine function.
+        ValueError: a rate that is no number above 0.
 
     >>> calls = []
     >>> def work(item):
@@ -130,33 +142,35 @@ class SyncRateExecutor:
     def __init__(self, func: Callback, rate_hz: float) -> None:
         func, rate_hz = _in_order(func, rate_hz)
         self.func: Callback = checked_callback(func, "sync")
-        self.interval: float = 1 / rate_hz
-        self._stop = threading.Event()  # of this run, or of the next
-        self._running = False
+        self.interval: float = period_of(rate_hz)
+        self._stop = threading.Event()  # of all runs since it was started; set: it is stopped
+        self._stop.set()
+        self._starting = threading.Lock()
 
     @property
     def running(self) -> bool:
         """Between `start`, or `run`, and `stop`?"""
-        return self._running
+        return not self._stop.is_set()
 
     def start(self) -> None:
         """Says that it runs; `run` does so by itself."""
-        self._stop = threading.Event()
-        self._running = True
+        with self._starting:
+            if self._stop.is_set():
+                self._stop = threading.Event()
 
     def stop(self) -> None:
-        """Ends `run` after the call that is under way. From any thread."""
-        self._running = False
+        """Ends every `run` after the call that is under way. From any thread."""
         self._stop.set()
 
     def run(self, *args: Any, **kwargs: Any) -> None:
         """Calls `func(*args, **kwargs)` until `stop`."""
         self.start()
+        stop = self._stop
         call = _with_arguments(self.func, args, kwargs)
         try:
-            OurSyncRateExecutor(1 / self.interval, call, at_once=True, stop_event=self._stop).run()
+            OurSyncRateExecutor(1 / self.interval, call, at_once=True, stop_event=stop).run()
         finally:
-            self.stop()
+            stop.set()
 
 
 def _with_arguments(func: Callback, args: Any, kwargs: Any) -> Callback:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tensorbus._aio.callbacks import (
@@ -16,6 +17,7 @@ from tensorbus._aio.callbacks import (
     is_coroutine_function,
 )
 from tensorbus._aio.failures import Failures
+from tensorbus._base.arguments import MOST_DEPTH, whole_number
 from tensorbus.cortex.core.publisher import Publisher
 from tensorbus.cortex.core.subscriber import Subscriber
 from tensorbus.cortex.core.subscriber_base import log
@@ -23,7 +25,7 @@ from tensorbus.cortex.core.sync_subscriber import ThreadedSubscriber, Worker
 from tensorbus.cortex.discovery.protocol import DEFAULT_DISCOVERY_ADDRESS
 from tensorbus.messages import Message
 from tensorbus.nodes import Node as Ours
-from tensorbus.nodes import Timer
+from tensorbus.nodes import Parameter, Timer
 from tensorbus.nodes._run import EndedBySigterm
 
 if TYPE_CHECKING:
@@ -40,14 +42,22 @@ class Node(Ours):
         discovery_address: ignored; there is no daemon.
     """
 
+    name: str = ""  # programs may set it, as in Cortex
+
     def __init__(self, name: str, discovery_address: str = DEFAULT_DISCOVERY_ADDRESS) -> None:
         super().__init__(name)
+        self.name = name
         self.discovery_address = discovery_address
         self.__lifecycle = self._lifecycle_of(self)
         self.__sends: dict[str, Publisher] = {}
         self.__receives: dict[str, Subscriber | ThreadedSubscriber] = {}
         self.__threads: list[ThreadedSubscriber | SyncTimer] = []
         self.__runs = False
+
+    @cached_property  # which programs may set: Cortex's nodes have none
+    def parameters(self) -> Mapping[str, Parameter]:
+        """What was declared, by name."""
+        return super().parameters
 
     @property
     def publishers(self) -> list[str]:
@@ -79,6 +89,7 @@ class Node(Ours):
             options: see `tensorbus.Publisher`.
         """
         checked_mode(mode)
+        whole_number("queue_size", queue_size, least=1, most=MOST_DEPTH)
         ours = super().create_publisher(topic_name, message_type, depth=queue_size, **options)
         if topic_name not in self.__sends:
             domain = options.get("domain")
@@ -272,18 +283,15 @@ class SyncTimer(Timer):
 
     def start(self) -> None:
         """Ticks from now on; does nothing while it does, and after `cancel`."""
-        if not self._is_cancelled and not self.running:
-            self._executor = self._new_executor()
+        if not self._is_cancelled:
             self._worker.start()
 
     def ask_to_stop(self) -> None:
         """Ends the ticks, without waiting for that."""
-        self._executor.stop()
         self._worker.ask_to_stop()
 
     def stop(self) -> None:
         """Ends the ticks, and waits for that."""
-        self.ask_to_stop()
         self._worker.stop()
 
     @property
@@ -294,12 +302,14 @@ class SyncTimer(Timer):
     def cancel(self) -> None:
         """No more ticks. From any thread."""
         self._is_cancelled = True
-        self._executor.stop()
+        self.ask_to_stop()
 
     def close(self) -> None:
         """No more ticks, and the thread has ended."""
         self.cancel()
-        self._worker.stop()
+        self.stop()
 
     def _work(self, stop: threading.Event) -> None:
-        self.work_sync(stop)
+        self._executor = self._new_executor(stop_event=stop)
+        if not self._is_cancelled:
+            self.work_sync(stop)

@@ -80,7 +80,8 @@ class Subscriber(SubscriberBase):
             callback = traced("async.callback", callback)
         self._failures = Failures(node_name, "log", self.stop) if _failures is None else _failures
         self._has_node = _failures is not None
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stops = 0
         self._was_connected = False
         self.subscription: Subscription = Subscription(
             self._opened(queue_size, **options),
@@ -123,28 +124,37 @@ class Subscriber(SubscriberBase):
             MessageFingerprintError: see `strict_fingerprint`.
             RuntimeError: it is a node's, which calls the callback itself.
         """
+        await self._run(self._stops)
+
+    def start(self) -> asyncio.Task[None]:
+        """`run` in a task of its own."""
+        return asyncio.ensure_future(self._run(self._stops))
+
+    async def _run(self, stops: int) -> None:
+        """Not at all if it was stopped more often since."""
         if self._has_node:
             raise RuntimeError(f"the subscriber of {self.topic_name!r} is run by its node")
         if self.subscription.callback is None:
             log.warning("the subscriber of %r has no callback to run", self.topic_name)
             return
-        self._task = asyncio.ensure_future(self.subscription.work(threading.Event()))
+        if stops != self._stops:
+            return
+        task = asyncio.ensure_future(self.subscription.work(threading.Event()))
+        self._tasks.add(task)
         try:
-            await asyncio.wait([self._task])
+            await asyncio.wait([task])
         except asyncio.CancelledError:
             pass
         finally:
-            self._task.cancel()
+            task.cancel()
+            self._tasks.discard(task)
         self._failures.raise_first()
 
-    def start(self) -> asyncio.Task[None]:
-        """`run` in a task of its own."""
-        return asyncio.ensure_future(self.run())
-
     def stop(self) -> None:
-        """Ends `run`; the subscriber stays connected. In the loop's thread."""
-        if self._task is not None:
-            self._task.cancel()
+        """Ends every `run`; the subscriber stays connected. In the loop's thread."""
+        self._stops += 1
+        for task in self._tasks:
+            task.cancel()
 
     @property
     def running(self) -> bool:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from tensorbus._base.arguments import MOST_DEPTH, whole_number
 from tensorbus._base.arguments import topic_name as checked_topic
-from tensorbus._base.arguments import whole_number
 from tensorbus._base.closing import Closing
 from tensorbus.cortex.core.inbox import Inbox, SubscriberStats
 from tensorbus.cortex.discovery.protocol import DEFAULT_DISCOVERY_ADDRESS, TopicInfo, topic_named
 from tensorbus.cortex.messages.base import MessageFingerprintError
 from tensorbus.messages import Message, compatible
+from tensorbus.messages._plan import plan_of
 from tensorbus.nodes import Subscription
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class SubscriberBase(Closing):
         Raises:
             MessageFingerprintError: a publisher is of another type, and that is an error.
         """
-        self.queue_size: int = whole_number("queue_size", queue_size, least=1)
+        self.queue_size: int = whole_number("queue_size", queue_size, least=1, most=MOST_DEPTH)
         self._domain = options.get("domain")
         info = self.topic_info
         fits = info is not None and self._fits(info)
@@ -79,7 +80,7 @@ class SubscriberBase(Closing):
 
     def _fits(self, info: TopicInfo) -> bool:
         """Is there a publisher that can be connected?"""
-        definition = self.message_type.definition()
+        definition = plan_of(self.message_type).definition
         reasons = [
             compatible(each.type, definition) if each.type else None for each in info.publishers
         ]

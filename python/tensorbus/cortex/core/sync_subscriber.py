@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tensorbus._aio.callbacks import Callback, called, checked_callback, is_coroutine_function
 from tensorbus._aio.failures import Failures
+from tensorbus._base.arguments import MOST_DEPTH, whole_number
 from tensorbus._base.errors import Closed, Error, Timeout
 from tensorbus._base.participant import participant
 from tensorbus._core import Outcome, wait_for_topic
@@ -43,7 +44,7 @@ class ThreadedSubscriber(SubscriberBase):
         callback: a plain function, called with message and header.
         node_name: stands in the log.
         discovery_address: ignored; there is no daemon.
-        queue_size: how many messages wait; more drop the oldest.
+        queue_size: how many messages wait; more drop the oldest. 0 is 1.
         wait_for_topic: ignored, as by Cortex: it waits.
         topic_timeout: seconds to wait for a publisher.
         cpu_affinity: the CPU, or CPUs, for the thread. That it cannot have them is logged.
@@ -52,6 +53,7 @@ class ThreadedSubscriber(SubscriberBase):
 
     Raises:
         TypeError: a coroutine function.
+        ValueError: a `queue_size` that is not 0 to 65536.
         TimeoutError: nobody has published the topic in time.
         MessageFingerprintError: a publisher's messages are of another type.
     """
@@ -87,6 +89,7 @@ class ThreadedSubscriber(SubscriberBase):
                 f"{called(callback)} is a coroutine function: a synchronous one is needed"
             )
         callback = checked_callback(callback, "sync", ("message", "header"))
+        queue_size = whole_number("queue_size", queue_size, least=0, most=MOST_DEPTH) or 1
         self._wait(options.get("domain"))
         if isinstance(cpu_affinity, int):
             cpu_affinity = (cpu_affinity,)
@@ -161,7 +164,7 @@ class ThreadedSubscriber(SubscriberBase):
 
 
 class Worker:
-    """A thread that may be started again. Not for several threads to start and stop.
+    """A thread that may be started again, by any thread: it begins when the one before has ended.
 
     Args:
         name: the thread's.
@@ -183,6 +186,7 @@ class Worker:
         self._daemon = daemon
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
+        self._changing = threading.RLock()  # a signal's handler may stop what is being started
 
     @property
     def running(self) -> bool:
@@ -190,21 +194,24 @@ class Worker:
 
     def start(self) -> None:
         """Does nothing while it runs."""
-        if self.running and not self._stop.is_set():
-            return
-        self._stop = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run, args=(self._stop,), name=self._name, daemon=self._daemon
-        )
-        self._thread.start()
+        with self._changing:
+            before = self._thread if self.running else None
+            if before is not None and not self._stop.is_set():
+                return
+            self._stop = threading.Event()
+            self._thread = threading.Thread(
+                target=self._run, args=(self._stop, before), name=self._name, daemon=self._daemon
+            )
+            self._thread.start()
 
     def ask_to_stop(self) -> None:
         self._stop.set()
 
     def stop(self, timeout: float | None = None) -> None:
         """Waits for its end, but not when the thread itself stops it."""
-        self.ask_to_stop()
-        thread = self._thread
+        with self._changing:
+            self.ask_to_stop()
+            thread = self._thread
         if thread is None or thread is threading.current_thread():
             return
         try:
@@ -214,7 +221,9 @@ class Worker:
         if thread.is_alive():
             log.warning("thread %r has not ended in time", self._name)
 
-    def _run(self, stop: threading.Event) -> None:
+    def _run(self, stop: threading.Event, before: threading.Thread | None) -> None:
+        if before is not None:  # its callback takes longer than it was waited for
+            before.join()
         for place in self._places:
             try:
                 place.take()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 
 from tensorbus.cortex.discovery.protocol import DEFAULT_DISCOVERY_ADDRESS
 
@@ -25,13 +26,10 @@ class DiscoveryDaemon:
 
     def start(self) -> None:
         """Says in the log that no daemon is needed; returns after `stop`, or Ctrl-C."""
+        self._stop.clear()
         log.info(NOT_NEEDED)
-        try:
+        with suppress(KeyboardInterrupt):
             self._stop.wait()
-        except KeyboardInterrupt:
-            pass
-        finally:
-            self._stop.clear()
 
     def stop(self) -> None:
         """Ends `start`. From any thread."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 from tensorbus.messages import Message
+from tensorbus.messages._plan import plan_of
 
 _U64 = struct.Struct(">Q")
 
@@ -20,7 +21,7 @@ def compute_fingerprint(message_class: type[Message]) -> int:
     ... )
     True
     """
-    return message_class.fingerprint()
+    return plan_of(message_class).fingerprint
 
 
 def fingerprint_to_bytes(fingerprint: int) -> bytes:

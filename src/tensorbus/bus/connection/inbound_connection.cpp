@@ -108,9 +108,16 @@ link::PublishedRef InboundConnection::issued(std::uint32_t link, std::uint64_t t
 void InboundConnection::tell_ended() {
   if (stopped_) return;
   for (auto& [number, link] : links_) {
-    if (link.told_ended || !link.link || !link.publisher->gets_nothing_more(*link.link)) continue;
-    connection_.channel()->send(link::Ended{number, link.link->is_cut_off() ? 1U : 0U});
-    link.told_ended = true;
+    if (!link.link) continue;
+    if (link.told == Link::Told::kNothing && link.publisher->gets_nothing_more(*link.link)) {
+      const bool cut_off = link.link->is_cut_off();
+      connection_.channel()->send(link::Ended{number, cut_off ? 1U : 0U});
+      link.told = cut_off ? Link::Told::kCutOff : Link::Told::kEnded;
+    }
+    if (link.told == Link::Told::kCutOff && link.publisher->closed()) {
+      connection_.channel()->send(link::Ended{number, 0});
+      link.told = Link::Told::kEnded;
+    }
   }
 }
 
@@ -239,7 +246,9 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
                                                  .max_held = adopted.link->limits().max_held,
                                                  .wake_slot = publisher->wake_slot(),
                                                  .reliable = adopted.link->borrower().reliable,
-                                                 .next_sequence = adopted.next_sequence},
+                                                 .next_sequence = adopted.next_sequence,
+                                                 .machine = publisher->origin().machine,
+                                                 .publisher = publisher->origin().publisher},
                                   std::move(fds));
       adopted.link->close_descriptor();
       platform::kill_point("accepted.sent");

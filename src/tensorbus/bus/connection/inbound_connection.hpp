@@ -50,7 +50,7 @@ class InboundConnection {
     memory::PeerCharge charge;
     std::optional<memory::PeerCharge> notifier{};
     std::optional<memory::PeerCharge> room_listener{};
-    bool told_ended = false;
+    enum class Told : std::uint8_t { kNothing, kCutOff, kEnded } told = Told::kNothing;
   };
 
   void on_message(link::Channel::Received& received);

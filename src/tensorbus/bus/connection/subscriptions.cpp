@@ -4,8 +4,6 @@
 #include <set>
 #include <string_view>
 
-#include "tensorbus/bus/domain/topic_name.hpp"
-
 namespace tensorbus::bus {
 namespace {
 
@@ -14,9 +12,9 @@ constexpr int kMostUnreached = 256;  // about 3 ms
 }  // namespace
 
 void Subscriptions::add(const std::shared_ptr<SubscriberCore>& subscriber,
-                        std::string escaped_topic) {
+                        std::string escaped_topic, std::optional<PublisherName> only) {
   const platform::MutexLock lock(mutex_);
-  listening_.push_back({subscriber, std::move(escaped_topic), {}});
+  listening_.push_back({subscriber, std::move(escaped_topic), only, {}});
 }
 
 void Subscriptions::remove(const std::shared_ptr<SubscriberCore>& subscriber) {
@@ -60,7 +58,8 @@ std::vector<Subscriptions::Pair> Subscriptions::not_joined(const std::vector<std
   for (Listening& listening : listening_) {
     std::set<PublisherName> present;
     const auto [begin, end] = markers.equal_range(listening.escaped_topic);
-    for (auto at = begin; at != end; ++at) present.insert(at->second);
+    for (auto at = begin; at != end; ++at)
+      if (!listening.only || at->second == *listening.only) present.insert(at->second);
     const auto subscriber = listening.subscriber.lock();
     if (!subscriber) continue;
     // Someone may have removed the marker of a publisher that goes on; the marker will come back.

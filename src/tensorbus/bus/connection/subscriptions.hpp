@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tensorbus/bus/connection/outbound_connections.hpp"
+#include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/bus/subscribe/subscriber_core.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
@@ -16,9 +18,9 @@ namespace tensorbus::bus {
 // The subscribers of a participant, and the publishers that each was joined to. Thread-safe.
 class Subscriptions {
  public:
-  using PublisherName = std::pair<Id, std::uint32_t>;
-
-  void add(const std::shared_ptr<SubscriberCore>& subscriber, std::string escaped_topic);
+  // `only`: the one publisher that it is joined to; empty: all of the topic.
+  void add(const std::shared_ptr<SubscriberCore>& subscriber, std::string escaped_topic,
+           std::optional<PublisherName> only);
   void remove(const std::shared_ptr<SubscriberCore>& subscriber);
   bool empty() const;
 
@@ -42,6 +44,7 @@ class Subscriptions {
   struct Listening {
     std::weak_ptr<SubscriberCore> subscriber;
     std::string escaped_topic;
+    std::optional<PublisherName> only;
     std::map<PublisherName, Joined> joined;
   };
   using Pair = std::pair<std::shared_ptr<SubscriberCore>, PublisherName>;

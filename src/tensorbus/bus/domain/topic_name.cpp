@@ -23,6 +23,14 @@ bool stands_for_itself(char c) {
 
 __extension__ using Uint128 = unsigned __int128;  // all supported compilers have it
 
+bool take_suffix(std::string_view& text, std::string_view suffix) {
+  if (!text.ends_with(suffix)) return false;
+  text.remove_suffix(suffix.size());
+  return true;
+}
+
+}  // namespace
+
 // FNV-1a, 128 bits: http://www.isthe.com/chongo/tech/comp/fnv/
 std::string hash_hex(std::string_view text) {
   Uint128 hash = (static_cast<Uint128>(0x6c62272e07bb0142ULL) << 64) | 0x62b821756295c58dULL;
@@ -36,14 +44,6 @@ std::string hash_hex(std::string_view text) {
                 static_cast<unsigned long long>(hash >> 64), static_cast<unsigned long long>(hash));
   return hex.data();
 }
-
-bool take_suffix(std::string_view& text, std::string_view suffix) {
-  if (!text.ends_with(suffix)) return false;
-  text.remove_suffix(suffix.size());
-  return true;
-}
-
-}  // namespace
 
 std::string escape_topic(std::string_view topic) {
   if (topic.empty()) throw Error(Code::kInvalidArgument, "a topic name must not be empty");
@@ -74,23 +74,32 @@ std::string temporary_socket_name(const Id& participant) {
 
 std::string marker_name(const std::string& escaped_topic, const Id& participant,
                         std::uint32_t publisher) {
-  return escaped_topic + "@" + participant.hex() + "." + std::to_string(publisher) +
-         std::string(kMarkerSuffix);
+  return escaped_topic + "@" + to_string({participant, publisher}) + std::string(kMarkerSuffix);
+}
+
+std::string to_string(const PublisherName& name) {
+  return name.first.hex() + "." + std::to_string(name.second);
+}
+
+std::optional<PublisherName> parse_publisher_name(std::string_view text) {
+  const auto dot = text.rfind('.');
+  if (dot == std::string_view::npos) return std::nullopt;
+  const auto participant = Id::parse(text.substr(0, dot));
+  std::uint32_t number = 0;
+  const std::string_view digits = text.substr(dot + 1);
+  const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (!participant || parsed.ec != std::errc() || parsed.ptr != digits.data() + digits.size())
+    return std::nullopt;
+  return PublisherName{*participant, number};
 }
 
 std::optional<Marker> parse_marker(std::string_view file_name) {
   if (!take_suffix(file_name, kMarkerSuffix)) return std::nullopt;
   const auto at = file_name.rfind('@');
-  const auto dot = file_name.rfind('.');
-  if (at == std::string_view::npos || dot == std::string_view::npos || dot < at || at == 0)
-    return std::nullopt;
-  const auto participant = Id::parse(file_name.substr(at + 1, dot - at - 1));
-  std::uint32_t number = 0;
-  const std::string_view digits = file_name.substr(dot + 1);
-  const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (!participant || parsed.ec != std::errc() || parsed.ptr != digits.data() + digits.size())
-    return std::nullopt;
-  return Marker{file_name.substr(0, at), *participant, number};
+  if (at == std::string_view::npos || at == 0) return std::nullopt;
+  const auto publisher = parse_publisher_name(file_name.substr(at + 1));
+  if (!publisher) return std::nullopt;
+  return Marker{file_name.substr(0, at), publisher->first, publisher->second};
 }
 
 bool is_socket_name(std::string_view file_name) {

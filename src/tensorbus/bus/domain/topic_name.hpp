@@ -5,6 +5,9 @@
 #include <string>
 #include <string_view>
 #include <tensorbus/id.hpp>
+#include <utility>
+
+#include "tensorbus/platform/export.hpp"
 
 namespace tensorbus::bus {
 
@@ -12,6 +15,9 @@ namespace tensorbus::bus {
 // longer names are cut and hashed (docs/protocol.md, section 1). Throws Error(kInvalidArgument) for
 // an empty name or one of more than 2,048 bytes.
 std::string escape_topic(std::string_view topic);
+
+// Returns 32 hex digits that stand for the text.
+std::string hash_hex(std::string_view text);
 
 // File names of a participant in the domain directory.
 std::string socket_name(const Id& participant);
@@ -24,6 +30,13 @@ struct Marker {
   Id participant;
   std::uint32_t publisher = 0;
 };
+// A publisher's name on its machine is that of its participant and its number,
+// "<32 hex digits>.<number>".
+using PublisherName = std::pair<Id, std::uint32_t>;
+TENSORBUS_API std::string to_string(const PublisherName& name);
+// Returns nothing for other text.
+TENSORBUS_API std::optional<PublisherName> parse_publisher_name(std::string_view text);
+
 // Returns nothing for a file that is not a marker.
 std::optional<Marker> parse_marker(std::string_view file_name);
 // Returns the participant to which a socket, a temporary socket or a marker belongs.

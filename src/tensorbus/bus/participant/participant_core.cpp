@@ -58,6 +58,19 @@ void check_option(const char* name, std::uint32_t value, std::uint32_t least, st
                                             std::to_string(most));
 }
 
+constexpr std::size_t kMostMachine = 255;  // bytes of a machine's name
+
+void check_origin(const link::MirrorOrigin& origin) {
+  if (origin.machine.empty() && origin.publisher.empty()) return;
+  if (origin.machine.empty() || origin.machine.size() > kMostMachine)
+    throw Error(Code::kInvalidArgument,
+                "origin: a machine's name of " + std::to_string(origin.machine.size()) +
+                    " bytes; expected 1 to " + std::to_string(kMostMachine));
+  if (!parse_publisher_name(origin.publisher))
+    throw Error(Code::kInvalidArgument, "origin: \"" + origin.publisher +
+                                            "\" is not the name of a publisher, <id>.<number>");
+}
+
 }  // namespace
 
 ParticipantCore::ParticipantCore(const ParticipantOptions& options)
@@ -68,7 +81,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
                std::make_shared<link::WakePage>()},
       stale_files_(loop_, domain_),
       inbound_(context_, stale_files_,
-               [this](std::uint32_t number) { return publishers_.find(number); }),
+               [this](std::uint32_t number) { return find_publisher(number); }),
       outbound_(context_, domain_, stale_files_, scanning_,
                 [this](const std::shared_ptr<SubscriberCore>& subscriber, const Id& owner,
                        std::uint32_t publisher) {
@@ -123,8 +136,10 @@ ParticipantCore::~ParticipantCore() {
 }
 
 std::shared_ptr<PublisherCore> ParticipantCore::add_publisher(const std::string& topic,
-                                                              const PublisherOptions& options) {
+                                                              const PublisherOptions& options,
+                                                              link::MirrorOrigin origin) {
   const std::string escaped = escape_topic(topic);
+  check_origin(origin);
   check_option("depth", options.depth, 1, link::kMaxDepth);
   if (options.lag_timeout <= 0ns)
     throw Error(Code::kInvalidArgument, "lag_timeout: expected more than 0 seconds");
@@ -133,13 +148,16 @@ std::shared_ptr<PublisherCore> ParticipantCore::add_publisher(const std::string&
                 "lag_timeout: a publisher that is not reliable waits for nobody; make it reliable");
   const std::uint32_t number = publishers_.next_number();
   const std::string marker = marker_name(escaped, id(), number);
-  auto publisher =
-      std::make_shared<PublisherCore>(topic, number, options, context_.arena, context_.wake_page);
+  auto publisher = std::make_shared<PublisherCore>(topic, number, options, context_.arena,
+                                                   context_.wake_page, std::move(origin));
   publisher->on_link_stopped([this] { loop_.schedule(telling_ended_); });
+  publisher->on_subscribers_changed([this] { subscribers_event_.signal(); });
   publishers_.add(publisher, marker);
   // The marker is made last: a process that sees it finds the publisher.
   domain_.add_marker(marker, encode({static_cast<std::uint32_t>(::getpid()), topic, options.node,
-                                     options.type.definition()}));
+                                     options.type.definition(), options.depth, options.history,
+                                     options.reliable ? 1U : 0U, publisher->origin().machine,
+                                     publisher->origin().publisher}));
   return publisher;
 }
 
@@ -150,16 +168,40 @@ std::string ParticipantCore::advertise_node(const std::string& escaped_name,
   return marker;
 }
 
-void ParticipantCore::close(const std::shared_ptr<PublisherCore>& publisher) {
-  if (!publisher->close()) return;
+void ParticipantCore::close(const std::shared_ptr<PublisherCore>& publisher, bool broken_off) {
+  if (!publisher->close(broken_off)) return;
   const std::string marker = publishers_.remove(publisher->number());
   if (!marker.empty()) domain_.remove_file(marker);
   platform::kill_point("close.marker_removed");
+  if (broken_off) broken_off_untold_.store(true, std::memory_order_release);
   loop_.schedule(telling_ended_);
 }
 
-std::shared_ptr<SubscriberCore> ParticipantCore::add_subscriber(const std::string& topic,
-                                                                const SubscriberOptions& options) {
+void ParticipantCore::tell_ended() {
+  broken_off_untold_.store(false, std::memory_order_relaxed);
+  inbound_.tell_ended();
+}
+
+// For a subscriber that asks for it. What was broken off ends there first: the publisher may be the
+// one that takes its place.
+std::shared_ptr<PublisherCore> ParticipantCore::find_publisher(std::uint32_t number) {
+  if (broken_off_untold_.load(std::memory_order_acquire)) tell_ended();
+  return publishers_.find(number);
+}
+
+std::vector<std::uint32_t> ParticipantCore::take_changed_publishers() {
+  subscribers_event_.clear();
+  const auto living = publishers_.living();
+  std::vector<std::uint32_t> numbers;
+  numbers.reserve(living.size());  // nothing throws after a change was taken
+  for (const auto& publisher : living)
+    if (publisher->take_change()) numbers.push_back(publisher->number());
+  return numbers;
+}
+
+std::shared_ptr<SubscriberCore> ParticipantCore::add_subscriber(
+    const std::string& topic, const SubscriberOptions& options,
+    const std::optional<PublisherName>& only) {
   check_option("depth", options.depth, 0, link::kMaxDepth);
   check_option("max_held", options.max_held, 1, link::kMaxHeld - link::kMaxDepth);
   auto subscriber =
@@ -177,7 +219,7 @@ std::shared_ptr<SubscriberCore> ParticipantCore::add_subscriber(const std::strin
   });
   subscriber->on_links_gone([this] { loop_.schedule(dropping_idle_); });
   subscriber->rejoin_by([this] { loop_.schedule(joining_again_, kRejoinDelay); });
-  subscriptions_.add(subscriber, escape_topic(topic));
+  subscriptions_.add(subscriber, escape_topic(topic), only);
   loop_.schedule(scanning_);
   return subscriber;
 }
@@ -221,10 +263,7 @@ memory::BlockRef ParticipantCore::take_back_first(Allocate allocate) {
 SampleBuilder::Supplies ParticipantCore::supplies(memory::Grant grant) {
   return {arena(),
           device_memory(),
-          [this, grant](std::size_t bytes) { return allocate(bytes, grant); },
-          [this, grant](const Device& device, std::size_t bytes) {
-            return allocate(device, bytes, grant);
-          },
+          grant == memory::Grant::kWrite ? to_write_ : to_read_,
           copies_,
           grant,
           id(),
@@ -286,6 +325,7 @@ Outcome ParticipantCore::wait_until_freed(memory::RoomWait& room,
 void ParticipantCore::scan() {
   presence_.poll_unless_watched();
   domain_changes_.fetch_add(1, std::memory_order_release);  // pairs with domain_changes()
+  domain_event_.signal();
   if (subscriptions_.empty()) return;
   std::vector<std::string> files;
   try {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tensorbus/options.hpp>
 #include <tensorbus/stats.hpp>
@@ -15,6 +16,7 @@
 #include "tensorbus/bus/connection/subscriptions.hpp"
 #include "tensorbus/bus/domain/domain.hpp"
 #include "tensorbus/bus/domain/stale_files.hpp"
+#include "tensorbus/bus/event_loop/change_event.hpp"
 #include "tensorbus/bus/event_loop/event_loop.hpp"
 #include "tensorbus/bus/participant/domain_presence.hpp"
 #include "tensorbus/bus/participant/publishers.hpp"
@@ -44,17 +46,27 @@ class ParticipantCore {
   std::uint64_t domain_changes() const noexcept {
     return domain_changes_.load(std::memory_order_acquire);  // pairs with scan()
   }
+  // Returns a descriptor to poll: readable when domain_changes() may have grown since it was
+  // cleared.
+  int domain_descriptor() { return domain_event_.descriptor(); }
+  void clear_domain_descriptor() noexcept { domain_event_.clear(); }
+  // Returns a descriptor to poll: readable when publishers of this participant have gained or lost
+  // subscribers since take_changed_publishers(), which returns the numbers of these publishers.
+  int subscribers_descriptor() { return subscribers_event_.descriptor(); }
+  std::vector<std::uint32_t> take_changed_publishers();
   memory::Arena& arena() const noexcept { return *context_.arena; }
   memory::DeviceMemory& device_memory() const noexcept { return *context_.device_memory; }
   std::uint32_t fork_generation() const noexcept { return fork_generation_; }
 
   std::shared_ptr<PublisherCore> add_publisher(const std::string& topic,
-                                               const PublisherOptions& options);
-  void close(const std::shared_ptr<PublisherCore>& publisher);
+                                               const PublisherOptions& options,
+                                               link::MirrorOrigin origin = {});
+  void close(const std::shared_ptr<PublisherCore>& publisher, bool broken_off = false);
   // Returns the name of the marker; the caller removes the marker at the end.
   std::string advertise_node(const std::string& escaped_name, const std::string& name);
   std::shared_ptr<SubscriberCore> add_subscriber(const std::string& topic,
-                                                 const SubscriberOptions& options);
+                                                 const SubscriberOptions& options,
+                                                 const std::optional<PublisherName>& only = {});
   void close(const std::shared_ptr<SubscriberCore>& subscriber);
 
   // Returns the subscriber's descriptor, and looks after it from now on.
@@ -90,6 +102,17 @@ class ParticipantCore {
                              const std::function<void()>& allocate);
 
  private:
+  // Allocates what subscribers may read, or write.
+  struct Granting final : SampleBuilder::Allocator {
+    ParticipantCore& of;
+    const memory::Grant most;
+    Granting(ParticipantCore& core, memory::Grant granted) : of(core), most(granted) {}
+    memory::BlockRef allocate(std::size_t bytes) const override { return of.allocate(bytes, most); }
+    memory::BlockRef allocate_on(const Device& device, std::size_t bytes) const override {
+      return of.allocate(device, bytes, most);
+    }
+  };
+
   // On the event loop, but for claim_for() and stage_for().
   void scan();
   void join_lost_again();
@@ -104,6 +127,8 @@ class ParticipantCore {
   void look_after_events();
   void look_after_children();
   void retire_idle();
+  void tell_ended();
+  std::shared_ptr<PublisherCore> find_publisher(std::uint32_t number);
   void tell_retired();
   void look_after_exports();
 
@@ -112,14 +137,21 @@ class ParticipantCore {
   memory::BlockRef take_back_first(Allocate allocate);
 
   const std::uint32_t fork_generation_;
+  const Granting to_read_{*this, memory::Grant::kRead};
+  const Granting to_write_{*this, memory::Grant::kWrite};
   const Domain domain_;
   EventLoop loop_;
   ParticipantContext context_;
 
   std::atomic<std::uint64_t> domain_changes_ = 0;  // written on the event loop
+  ChangeEvent domain_event_;
+  ChangeEvent subscribers_event_;
   StaleFiles stale_files_;
   EventLoop::Task& scanning_ = loop_.add_task([this] { scan(); });
   Publishers publishers_;
+  // A publisher was broken off, and subscribers were not told. Release and acquire: what they are
+  // told comes before it.
+  std::atomic<bool> broken_off_untold_{false};
   Subscriptions subscriptions_;
   InboundConnections inbound_;
   OutboundConnections outbound_;
@@ -138,7 +170,7 @@ class ParticipantCore {
   EventLoop::Task& joining_again_ = loop_.add_task([this] { join_lost_again(); });
   EventLoop::Task& looking_after_children_ = loop_.add_task([this] { look_after_children(); });
   EventLoop::Task& looking_after_events_ = loop_.add_task([this] { look_after_events(); });
-  EventLoop::Task& telling_ended_ = loop_.add_task([this] { inbound_.tell_ended(); });
+  EventLoop::Task& telling_ended_ = loop_.add_task([this] { tell_ended(); });
   EventLoop::Task& ending_shares_ = loop_.add_task([this] { end_overdue_shares(); });
   EventLoop::Task& delivering_copies_ = loop_.add_task([this] { context_.host_copies->deliver(); });
   EventLoop::Task& looking_after_exports_ = loop_.add_task([this] { look_after_exports(); });

@@ -17,4 +17,10 @@ struct OutgoingSample {
   std::size_t copied_bytes = 0;
 };
 
+// The number and the time of publishing of a mirror's original.
+struct Stamp {
+  std::uint64_t sequence = 0;
+  std::uint64_t timestamp_ns = 0;
+};
+
 }  // namespace tensorbus::bus

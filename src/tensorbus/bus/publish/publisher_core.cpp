@@ -9,6 +9,8 @@
 namespace tensorbus::bus {
 namespace {
 
+constexpr std::uint64_t kMostSequence = ~std::uint64_t{0} >> 1U;  // the next one is a number, too
+
 std::uint32_t clamped(std::uint32_t value, std::uint32_t most) {
   return std::clamp<std::uint32_t>(value, 1, most);
 }
@@ -21,16 +23,19 @@ bool blocks(const std::shared_ptr<link::OwnerLink>& link) {
 
 PublisherCore::PublisherCore(std::string topic, std::uint32_t number,
                              const PublisherOptions& options, std::shared_ptr<memory::Arena> arena,
-                             std::shared_ptr<link::WakePage> wake_page)
+                             std::shared_ptr<link::WakePage> wake_page, link::MirrorOrigin origin)
     : topic_(std::move(topic)),
       number_(number),
       options_(options),
+      origin_(std::move(origin)),
       arena_(std::move(arena)),
       sleeper_(std::move(wake_page)),
       pool_(options_.isolated ? arena_->make_pool(most_granted()) : most_granted()) {}
 
-Published PublisherCore::publish(OutgoingSample& sample, const platform::StopCondition& stop) {
+Published PublisherCore::publish(OutgoingSample& sample, const platform::StopCondition& stop,
+                                 const Stamp* as) {
   const platform::MutexLock lock(mutex_);
+  if (as != nullptr) require_next(as->sequence);
   if (!closed_ && options_.reliable && !all_have_room()) {
     ++stats_.waited;
     ++stats_.waiting;
@@ -41,7 +46,28 @@ Published PublisherCore::publish(OutgoingSample& sample, const platform::StopCon
     if (outcome != Outcome::kDone) return {outcome};
   }
   if (closed_) return {Outcome::kClosed};
-  return push_to_all(sample);
+  if (as != nullptr) {
+    require_next(as->sequence);  // another thread may have published meanwhile
+    next_sequence_ = as->sequence;
+  }
+  return push_to_all(sample, as);
+}
+
+void PublisherCore::require_next(std::uint64_t sequence) const {
+  if (sequence < next_sequence_ || sequence > kMostSequence)
+    throw Error(Code::kInvalidArgument, "sequence=" + std::to_string(sequence) + ": expected " +
+                                            std::to_string(next_sequence_) + " to 2^63 - 1");
+}
+
+bool PublisherCore::restart(std::uint64_t sequence) {
+  if (sequence > kMostSequence)
+    throw Error(Code::kInvalidArgument,
+                "sequence=" + std::to_string(sequence) + ": expected 0 to 2^63 - 1");
+  const platform::MutexLock lock(mutex_);
+  if (closed_ || !links_.empty()) return false;
+  history_.clear();
+  next_sequence_ = sequence;
+  return true;
 }
 
 bool PublisherCore::ready() {
@@ -165,6 +191,7 @@ std::uint32_t PublisherCore::stop_links(const Which& which,
   stopped_.insert(stopped_.end(), stopped.begin(), stopped.end());  // its capacity is reserved
   links_.erase(stopped.begin(), stopped.end());
   if (link_stopped_) link_stopped_();
+  note_change();
   return count;
 }
 
@@ -173,7 +200,12 @@ bool PublisherCore::gets_nothing_more(const link::OwnerLink& link) const {
   return closed_ || link.broken() || link.is_cut_off();
 }
 
-Published PublisherCore::push_to_all(OutgoingSample& sample) {
+void PublisherCore::note_change() {
+  changed_.store(true, std::memory_order_relaxed);
+  if (subscribers_changed_) subscribers_changed_();
+}
+
+Published PublisherCore::push_to_all(OutgoingSample& sample, const Stamp* as) {
   // What can fail comes first: then no subscriber has the sample. A link that cannot be given the
   // memory is skipped, unless it is reliable. publish() has checked that reliable links have room.
   if (options_.reliable)
@@ -181,7 +213,7 @@ Published PublisherCore::push_to_all(OutgoingSample& sample) {
       if (link->borrower().reliable) link->prepare(sample.issued, sample.writer);
   link::Entry entry = sample.entry;
   entry.sequence = next_sequence_;
-  entry.timestamp_ns = platform::wall_clock_ns();
+  entry.timestamp_ns = as == nullptr ? platform::wall_clock_ns() : as->timestamp_ns;
   if (entry.fingerprint == 0) entry.fingerprint = options_.type.fingerprint();
   remember(entry, sample.issued);
   ++next_sequence_;
@@ -242,13 +274,13 @@ PublisherCore::Adopted PublisherCore::adopt(link::LinkLimits limits, link::Waker
                                                 borrower);
   const platform::MutexLock lock(mutex_);
   if (closed_) return {};
-  std::size_t kept = std::min<std::size_t>(history_.size(), limits.depth);
-  std::uint64_t first = next_sequence_ - kept;
+  auto kept = history_.end() - std::min<std::ptrdiff_t>(std::ssize(history_), limits.depth);
+  std::uint64_t first = kept == history_.end() ? next_sequence_ : kept->entry.sequence;
   if (resume_at <= next_sequence_) {  // it has had what came before, and counts what it has lost
-    kept = std::min<std::size_t>(kept, next_sequence_ - resume_at);
+    while (kept != history_.end() && kept->entry.sequence < resume_at) ++kept;
     first = resume_at;
   }
-  for (auto at = history_.end() - static_cast<std::ptrdiff_t>(kept); at != history_.end(); ++at)
+  for (auto at = kept; at != history_.end(); ++at)
     link->push(at->entry, at->sample);  // an Error here refuses the link
   platform::kill_point("link.adopted");
   Adopted adopted{link, first};
@@ -256,8 +288,9 @@ PublisherCore::Adopted PublisherCore::adopt(link::LinkLimits limits, link::Waker
   links_.reserve(links_.size() + 1);
   stopped_.reserve(stopped_.size() + links_.size() + 1);
   announce(adopted);
-  stats_.delivered += kept;
+  stats_.delivered += static_cast<std::uint64_t>(history_.end() - kept);
   links_.push_back(link);
+  note_change();
   wake_all();
   return adopted;
 }
@@ -272,7 +305,7 @@ void PublisherCore::set_notifier(const std::shared_ptr<link::OwnerLink>& link,
 
 bool PublisherCore::stop_link(const std::shared_ptr<link::OwnerLink>& link) {
   const platform::MutexLock lock(mutex_);
-  std::erase(links_, link);
+  if (std::erase(links_, link) != 0) note_change();
   std::erase(stopped_, link);
   drop_listener(*link);
   link->recall();
@@ -285,7 +318,7 @@ bool PublisherCore::stop_link(const std::shared_ptr<link::OwnerLink>& link) {
 
 void PublisherCore::end_link(const std::shared_ptr<link::OwnerLink>& link) {
   const platform::MutexLock lock(mutex_);
-  std::erase(links_, link);
+  if (std::erase(links_, link) != 0) note_change();
   std::erase(stopped_, link);
   drop_listener(*link);
   stats_.bad_returns += link->bad_returns();
@@ -315,14 +348,14 @@ void PublisherCore::drain_links() {
   stop_broken_links();
 }
 
-bool PublisherCore::close() {
+bool PublisherCore::close(bool broken_off) {
   const platform::MutexLock lock(mutex_);
   if (closed_) return false;
   closed_ = true;
   history_.clear();
   stopped_.insert(stopped_.end(), links_.begin(), links_.end());
   for (const auto& link : stopped_) {
-    link->mark_closed(next_sequence_);
+    if (!broken_off) link->mark_closed(next_sequence_);
     drop_listener(*link);
   }
   links_.clear();

@@ -17,6 +17,7 @@
 #include "tensorbus/bus/copy/copy_tuner.hpp"
 #include "tensorbus/bus/event_loop/polled_event.hpp"
 #include "tensorbus/bus/publish/outgoing_sample.hpp"
+#include "tensorbus/link/lease/mirror_origin.hpp"
 #include "tensorbus/link/ring/owner_link.hpp"
 #include "tensorbus/memory/host/arena.hpp"
 #include "tensorbus/platform/mutex.hpp"
@@ -29,7 +30,8 @@ namespace tensorbus::bus {
 class PublisherCore {
  public:
   PublisherCore(std::string topic, std::uint32_t number, const PublisherOptions& options,
-                std::shared_ptr<memory::Arena> arena, std::shared_ptr<link::WakePage> wake_page);
+                std::shared_ptr<memory::Arena> arena, std::shared_ptr<link::WakePage> wake_page,
+                link::MirrorOrigin origin = {});
   ~PublisherCore() { close(); }
   PublisherCore(const PublisherCore&) = delete;
   PublisherCore& operator=(const PublisherCore&) = delete;
@@ -37,6 +39,7 @@ class PublisherCore {
   const std::string& topic() const noexcept { return topic_; }
   std::uint32_t number() const noexcept { return number_; }
   const PublisherOptions& options() const noexcept { return options_; }
+  const link::MirrorOrigin& origin() const noexcept { return origin_; }  // empty: not a mirror
   std::uint32_t wake_slot() const noexcept { return sleeper_.index(); }
   // Returns the most that subscribers may do with the memory of this publisher.
   memory::Grant most_granted() const noexcept {
@@ -46,8 +49,12 @@ class PublisherCore {
   memory::PoolId pool() const noexcept { return pool_; }
 
   // Publishes the sample. Unless the outcome is kDone, no subscriber gets it, and the caller keeps
-  // it.
-  Published publish(OutgoingSample& sample, const platform::StopCondition& stop);
+  // it. With `as`, throws Error(kInvalidArgument) if the number is not at or beyond the next one.
+  Published publish(OutgoingSample& sample, const platform::StopCondition& stop,
+                    const Stamp* as = nullptr);
+  // Forgets the history and goes on with this number, unless there are subscribers, or the
+  // publisher is closed: then it returns false.
+  bool restart(std::uint64_t sequence);
 
   // Returns true if publish() would not wait for room now; else arms the descriptor.
   bool ready();
@@ -63,8 +70,9 @@ class PublisherCore {
   void drain();
   // Does the same, unless the mutex is held: a publishing thread drains itself.
   void drain_if_idle();
-  // Ends publishing; links only drain from now on. Returns false if it was closed before.
-  bool close();
+  // Ends publishing; links only drain from now on. With `broken_off` subscribers see the end of a
+  // process that died, not that of the stream. Returns false if it was closed before.
+  bool close(bool broken_off = false);
   bool closed() const noexcept;
 
   // The functions below are for the event loop. Returns the limits of a link that asks for `asked`.
@@ -95,6 +103,12 @@ class PublisherCore {
   link::PublishedRef issued(const link::OwnerLink& link, std::uint64_t token) const;
   // Sets what is called, under our mutex, when a link is stopped because of its borrower.
   void on_link_stopped(std::function<void()> told) { link_stopped_ = std::move(told); }
+  // Sets what is called, under our mutex, when subscribers() has changed.
+  void on_subscribers_changed(std::function<void()> told) {
+    subscribers_changed_ = std::move(told);
+  }
+  // Returns true if subscribers() has changed since the last call.
+  bool take_change() noexcept { return changed_.exchange(false, std::memory_order_relaxed); }
   bool gets_nothing_more(const link::OwnerLink& link) const;
 
   // Returns the tuner for copies of tensors that lie outside the memory of the bus.
@@ -110,7 +124,9 @@ class PublisherCore {
   std::uint32_t stop_links(const Which& which, void (link::OwnerLink::*stop)() noexcept)
       TB_REQUIRES(mutex_);
   Outcome wait_for_room(const platform::StopCondition& stop) TB_REQUIRES(mutex_);
-  Published push_to_all(OutgoingSample& sample) TB_REQUIRES(mutex_);
+  Published push_to_all(OutgoingSample& sample, const Stamp* as) TB_REQUIRES(mutex_);
+  void require_next(std::uint64_t sequence) const TB_REQUIRES(mutex_);
+  void note_change() TB_REQUIRES(mutex_);
   std::chrono::nanoseconds longest_park() const TB_REQUIRES(mutex_);
   void drain_links() TB_REQUIRES(mutex_);
   void wake_all() noexcept TB_REQUIRES(mutex_);
@@ -120,8 +136,11 @@ class PublisherCore {
   const std::string topic_;
   const std::uint32_t number_;
   const PublisherOptions options_;
+  const link::MirrorOrigin origin_;
   const std::shared_ptr<memory::Arena> arena_;
   std::function<void()> link_stopped_;
+  std::function<void()> subscribers_changed_;
+  std::atomic<bool> changed_{false};  // relaxed: what is called after it orders it
   link::ByteCounter in_flight_;
   CopyTuner copies_;
   link::Sleeper sleeper_;  // parks in publish() and wait_for_subscribers()

@@ -54,7 +54,7 @@ SampleBuilder::SampleBuilder(std::span<const TensorView> tensors, const Message&
     const std::size_t block_bytes = copy_bytes + (rides_inline ? 0 : descriptor_bytes);
     memory::Block* block = nullptr;
     if (block_bytes > 0) {
-      blocks_.push_back(supplies.allocate(block_bytes));
+      blocks_.push_back(supplies.blocks.allocate(block_bytes));
       block = &*blocks_.back();
       block->mark_published();
       copy_tensors(*block, copy_bytes, supplies.copies, descriptor);
@@ -211,7 +211,10 @@ bool SampleBuilder::copy_on_device(std::size_t tensor, const TensorView& view,
 void SampleBuilder::copy_on_devices(std::span<const TensorView> tensors, const Supplies& supplies,
                                     Descriptor& descriptor) {
   ready_.copied_bytes += device_tensors_.copy(
-      supplies.allocate_on, supplies.device_memory.marks(),
+      [&](const Device& device, std::size_t bytes) {
+        return supplies.blocks.allocate_on(device, bytes);
+      },
+      supplies.device_memory.marks(),
       [&](std::size_t tensor, const memory::BlockRef& block, std::size_t offset) {
         const ByteSpan span = span_of(tensors[tensor].layout);
         point_at(descriptor.tensors[tensor], *block,

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <span>
 #include <tensorbus/internal/one_or_many.hpp>
@@ -22,12 +21,20 @@ namespace tensorbus::bus {
 // writes its descriptor. Destroying it before mark_done() undoes everything. For one thread.
 class SampleBuilder {
  public:
+  // Allocates blocks for copies. Throws when there is no memory.
+  class Allocator {
+   public:
+    virtual memory::BlockRef allocate(std::size_t bytes) const = 0;
+    virtual memory::BlockRef allocate_on(const Device& device, std::size_t bytes) const = 0;
+
+   protected:
+    ~Allocator() = default;
+  };
   // What a sample is made from.
   struct Supplies {
     memory::Arena& arena;
     memory::DeviceMemory& device_memory;
-    std::function<memory::BlockRef(std::size_t)> allocate;  // throws when there is none
-    DeviceTensors::Allocate allocate_on;                    // throws when there is none
+    const Allocator& blocks;
     CopyTuner& copies;
     memory::PoolId pool;  // of our published host memory; `.most` is for all memory
     const Id& self;

@@ -43,7 +43,9 @@ std::uint32_t PeerSession::ask(Request request, link::ControlType answered_by, O
   used_ = true;
   request.request = next_request_++;
   constexpr bool kMayBeTold = std::is_same_v<Request, link::Get>;  // REPLY: there is no item
-  asked_.emplace(request.request, Asked{answered_by, kMayBeTold, std::move(on_answer)});
+  std::uint64_t token = 0;
+  if constexpr (std::is_same_v<Request, link::Put>) token = request.lent.token;
+  asked_.emplace(request.request, Asked{answered_by, kMayBeTold, token, std::move(on_answer)});
   peer_memory_->channel->send(request);
   platform::kill_point("request.sent");
   return request.request;
@@ -215,10 +217,17 @@ class KeptElsewhere final : public Shares::Elsewhere {
     if (channel) channel->send(std::move(drop_));
   }
   void leave() noexcept override { left_.store(true, std::memory_order_relaxed); }
+  bool has_it() const override {
+    const auto channel = channel_.lock();
+    return !channel || channel->has_taken(sent_);
+  }
+  // KEEP was sent.
+  void mark_sent(link::Channel& channel) { sent_ = channel.mark(); }
 
  private:
   const std::weak_ptr<link::Channel> channel_;
   link::Channel::Prepared drop_;
+  std::uint64_t sent_ = 0;          // constant once Shares has this object
   std::atomic<bool> left_ = false;  // relaxed: the mutex of Shares orders it before the end
 };
 
@@ -242,6 +251,7 @@ std::shared_ptr<Shares::Elsewhere> PeerSession::keep(const Shares::Name& name,
     lent_.erase(message.lent.token);
     throw;
   }
+  elsewhere->mark_sent(*peer_memory_->channel);
   return elsewhere;
 }
 
@@ -265,6 +275,7 @@ void PeerSession::end(const std::string& why) {
   if (context_.queues) context_.queues->forget(shared_from_this());
   auto asked = std::exchange(asked_, {});
   for (auto& [request, waiting] : asked) {
+    lent_.erase(waiting.token);  // of an item that is in no queue: no child of the peer can have it
     Answer closed =
         Error(Code::kClosed, why.empty() ? "the other process has exited, or hung up" : why);
     waiting.on_answer(closed);

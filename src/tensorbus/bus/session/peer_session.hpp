@@ -96,6 +96,7 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   struct Asked {
     link::ControlType answered_by;  // unless it is denied
     bool may_be_told = false;       // a REPLY is an answer, too
+    std::uint64_t token = 0;        // of the lease that came with it, if any
     OnAnswer on_answer;
   };
 

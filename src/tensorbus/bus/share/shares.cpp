@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <tensorbus/id.hpp>
+#include <vector>
 
 #include "tensorbus/platform/error.hpp"
 
@@ -77,6 +78,19 @@ std::set<std::uint64_t> Shares::carriers(std::chrono::nanoseconds open_for) cons
   const platform::MutexLock lock(mutex_);
   for (const auto& [number, share] : shares_)
     if (share.carrier != 0 && share.since <= opened_before) found.insert(share.carrier);
+  return found;
+}
+
+std::set<std::uint64_t> Shares::unkept() const {
+  std::vector<std::pair<std::uint64_t, std::shared_ptr<Elsewhere>>> kept;
+  {
+    const platform::MutexLock lock(mutex_);
+    for (const auto& [number, share] : shares_)
+      if (share.elsewhere && share.open()) kept.emplace_back(share.carrier, share.elsewhere);
+  }
+  std::set<std::uint64_t> found;
+  for (const auto& [carrier, elsewhere] : kept)
+    if (!elsewhere->has_it()) found.insert(carrier);
   return found;
 }
 

@@ -34,6 +34,8 @@ class Shares {
     Elsewhere& operator=(const Elsewhere&) = delete;
     virtual ~Elsewhere() = default;  // drops it there, unless it was left
     virtual void leave() noexcept = 0;
+    // Has its socket what it needs to keep the share, or is it gone?
+    virtual bool has_it() const = 0;
   };
   struct Name {
     std::uint64_t number = 0;
@@ -64,6 +66,9 @@ class Shares {
   void close_carried_by(std::uint64_t carrier) noexcept;
   // Returns the carriers of the shares that are open for so long.
   std::set<std::uint64_t> carriers(std::chrono::nanoseconds open_for) const;
+  // Returns the carriers (0: not known) of the open shares that nobody would have if this
+  // participant ended now, because the other that is to keep them, too, does not read its socket.
+  std::set<std::uint64_t> unkept() const;
   // Throws Error(kClosed) if the share has ended, Error(kInvalidArgument) if it never existed,
   // Error(kPermission) if it is not shared for writing.
   Offer find(const Name& name, memory::Grant grant) const;

@@ -52,6 +52,9 @@ const bus::SampleData& Sample::parts() const {
 }
 
 const SampleHeader& Sample::header() const noexcept { return parts_ ? parts_->header : kNoHeader; }
+const link::MirrorOrigin* Sample::mirrored() const noexcept {
+  return parts_ ? parts_->mirrored : nullptr;
+}
 std::span<const Tensor> Sample::tensors() const noexcept {
   return parts_ ? parts_->tensors.span() : std::span<const Tensor>();
 }

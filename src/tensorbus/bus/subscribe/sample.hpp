@@ -28,6 +28,7 @@ class DeviceKeeper;
 namespace link {
 class Lease;
 class LeaseSource;
+struct MirrorOrigin;
 }  // namespace link
 
 // A received tensor in memory of its owner, leased for as long as this object or a copy of it
@@ -87,6 +88,8 @@ class TENSORBUS_API Sample {
   ~Sample();
 
   const SampleHeader& header() const noexcept;
+  // Returns what the mirror stands for that published it, or null. Valid while the sample lives.
+  const link::MirrorOrigin* mirrored() const noexcept;
   std::span<const Tensor> tensors() const noexcept;
   const Tensor& tensor() const;
   const Tensor& tensor(std::string_view key) const;

@@ -29,7 +29,11 @@ Sample SampleData::copy_of(const SampleData& original) {
   auto parts = std::make_unique<SampleData>();
   parts->source = std::make_shared<const link::Source>(
       link::Source{original.header.publisher, original.header.publisher_number,
-                   std::string(original.header.topic)});
+                   std::string(original.header.topic),
+                   original.mirrored == nullptr
+                       ? nullptr
+                       : std::make_shared<const link::MirrorOrigin>(*original.mirrored)});
+  parts->mirrored = parts->source->origin.get();
   parts->header = original.header;
   parts->header.topic = parts->source->topic;
   parts->block_bytes.assign(original.fields.begin(), original.fields.end());

@@ -149,6 +149,7 @@ void SampleData::describe(const link::Entry& entry, const link::LeaseSource& fro
                           const std::optional<Origin>& origin) {
   const link::Source& publisher = *from.source();
   fields = small_fields;
+  mirrored = publisher.origin.get();
   header = {.sequence = entry.sequence,
             .timestamp_ns = entry.timestamp_ns,
             .fingerprint = entry.fingerprint,

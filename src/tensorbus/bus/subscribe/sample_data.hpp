@@ -24,6 +24,7 @@ struct SampleData {
   SampleHeader header;
   OneOrMany<Tensor> tensors;
   std::span<const std::byte> fields;
+  const link::MirrorOrigin* mirrored = nullptr;  // of a mirror's sample; lives as the topic's name
   // A private copy of the descriptor, which `fields` points into.
   std::array<std::byte, link::kInlineBytes> inline_bytes;
   std::vector<std::byte> block_bytes;

@@ -4,11 +4,18 @@
 
 namespace tensorbus::bus {
 
-void StreamEnd::accepted(const link::BorrowerLink& link) noexcept {
-  if (const auto before = find(link); before != cut_off_.end())
+void StreamEnd::accepted(const link::BorrowerLink& link, std::span<const LinkRef> links) noexcept {
+  if (const auto before = find(link); before != cut_off_.end()) {
     cut_off_.erase(before);
-  else if (broken_off_ != 0)
+  } else if (broken_off_ != 0) {
     --broken_off_;
+  } else {
+    const auto broken_off = std::ranges::find_if(links, [](const LinkRef& one) {
+      return one->accepted() && one->ended() && !one->publisher_closed() &&
+             !one->cut_off_by_owner && !one->replaced;
+    });
+    if (broken_off != links.end()) (*broken_off)->replaced = true;
+  }
 }
 
 std::uint64_t StreamEnd::note_end(const LinkRef& link) noexcept {
@@ -16,7 +23,7 @@ std::uint64_t StreamEnd::note_end(const LinkRef& link) noexcept {
   if (link->publisher_closed()) return note_closed(*link);
   if (link->cut_off_by_owner)
     cut_off_.push_back({link});  // its capacity is reserved
-  else
+  else if (!link->replaced)
     ++broken_off_;
   return 0;
 }

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <tensorbus/id.hpp>
 #include <utility>
 #include <vector>
@@ -23,8 +24,9 @@ class StreamEnd {
   // Between these two calls a link will be added or refused: the stream does not end meanwhile.
   void expect_link() noexcept { ++expected_; }
   void expect_link_no_more() noexcept { --expected_; }
-  // The owner has accepted the link: it takes the place of one that is gone.
-  void accepted(const link::BorrowerLink& link) noexcept;
+  // The owner has accepted the link: it takes the place of one that is gone, or of one of `links`
+  // that has ended and still has samples.
+  void accepted(const link::BorrowerLink& link, std::span<const LinkRef> links) noexcept;
 
   // Notes how a link ended that is removed. Returns the samples that its subscriber has missed.
   std::uint64_t note_end(const LinkRef& link) noexcept;

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/kill_point.hpp"
 
@@ -35,6 +36,13 @@ void require_as_asked(const link::Accepted& accepted, const SubscriberOptions& a
   throw Error(Code::kProtocol, "ACCEPTED: queues of " + std::to_string(accepted.slots) + " and " +
                                    std::to_string(accepted.returns) + " slots, max_held " +
                                    std::to_string(accepted.max_held) + ": more than was asked for");
+}
+
+// Throws unless the owner says for which publisher of which machine it is a mirror, or is none.
+void require_origin(const link::Accepted& accepted) {
+  if (accepted.machine.empty() && accepted.publisher.empty()) return;
+  if (accepted.machine.empty() || !parse_publisher_name(accepted.publisher))
+    throw Error(Code::kProtocol, "ACCEPTED.publisher: not the name of a publisher of a machine");
 }
 
 inline void relax_cpu() noexcept {
@@ -378,8 +386,9 @@ void SubscriberCore::accept(const LinkRef& link, const link::Accepted& accepted,
                             platform::Fd segment, platform::Fd room_notifier) {
   const platform::MutexLock lock(mutex_);
   require_as_asked(accepted, options_);
+  require_origin(accepted);
   link->accept(accepted, std::move(segment), std::move(room_notifier));
-  stream_.accepted(*link);
+  stream_.accepted(*link, links_);
   wake_all();
 }
 

@@ -7,6 +7,7 @@
 
 #include "tensorbus/device/memory/imported_memory.hpp"
 #include "tensorbus/device/transfer/pinned_blocks.hpp"
+#include "tensorbus/link/lease/mirror_origin.hpp"
 #include "tensorbus/link/wake/wake.hpp"
 #include "tensorbus/link/wire/channel.hpp"
 #include "tensorbus/memory/host/borrowed_segments.hpp"
@@ -22,6 +23,7 @@ struct Source {
   Id participant;
   std::uint32_t publisher = 0;
   std::string topic;
+  std::shared_ptr<const MirrorOrigin> origin{};  // of a mirror
 };
 
 // Everything that this process has of one owner. Leases keep it alive. So the socket stays open,
@@ -101,10 +103,18 @@ class LeaseSource {
   virtual void leave(const Lease& lease) noexcept = 0;
   virtual void give_back(std::uint64_t token, std::uint64_t mark) noexcept = 0;
 
+ protected:
+  // The publisher is a mirror. Called before the first lease.
+  void set_origin(MirrorOrigin origin) {
+    Source mirror = *source_;
+    mirror.origin = std::make_shared<const MirrorOrigin>(std::move(origin));
+    source_ = std::make_shared<const Source>(std::move(mirror));
+  }
+
  private:
   const std::uint32_t fork_generation_ = platform::fork_generation();
   const platform::Inheritable inheritable_{platform::Inheritable::Of::kOthers};
-  const std::shared_ptr<const Source> source_;
+  std::shared_ptr<const Source> source_;  // constant once there is a lease
   const std::shared_ptr<PeerMemory> peer_memory_;
   const memory::Grant grant_;
   const memory::BorrowedSegments& segments_;  // of the peer memory, by the grant

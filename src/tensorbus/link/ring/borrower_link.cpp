@@ -22,6 +22,7 @@ BorrowerLink::~BorrowerLink() {
 void BorrowerLink::accept(const Accepted& accepted, platform::Fd segment,
                           platform::Fd room_notifier) {
   if (segment_) throw Error(Code::kProtocol, "ACCEPTED.link: came twice");
+  if (!accepted.machine.empty()) set_origin({accepted.machine, accepted.publisher});
   if (accepted.max_held > kMaxHeld || accepted.max_held == 0)
     throw Error(Code::kProtocol, "ACCEPTED.max_held: " + std::to_string(accepted.max_held));
   const Geometry geometry{accepted.slots, accepted.returns};

@@ -104,6 +104,7 @@ class BorrowerLink : public LeaseSource {
   bool broken_counted = false;
   // The owner ended the link because we blocked it for too long, and can be asked again.
   bool cut_off_by_owner = false;
+  bool replaced = false;  // it was broken off, and another link has taken its place
   // The subscriber will call settle(). Under its mutex.
   bool to_settle = false;
 

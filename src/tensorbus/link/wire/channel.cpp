@@ -33,6 +33,7 @@ void Channel::send_or_queue(Queue message) {
   const bool waits = pending_.empty();
   if (waits && transmit(message.front()) != platform::Transfer::kWouldBlock) return;
   pending_.splice(pending_.end(), message);
+  ++queued_;
   if (waits) wants_to_write_(true);
 }
 
@@ -55,6 +56,16 @@ void Channel::flush() {
 std::size_t Channel::waiting() {
   const platform::MutexLock lock(mutex_);
   return pending_.size();
+}
+
+std::uint64_t Channel::mark() {
+  const platform::MutexLock lock(mutex_);
+  return queued_;
+}
+
+bool Channel::has_taken(std::uint64_t mark) {
+  const platform::MutexLock lock(mutex_);
+  return queued_ - pending_.size() >= mark || peer_is_gone();
 }
 
 std::size_t Channel::waiting_with_descriptors() {

@@ -66,6 +66,10 @@ class Channel {
   void flush();
   // Returns the number of messages that wait because the peer does not read.
   std::size_t waiting();
+  // Returns a mark behind all messages that were sent here up to now.
+  std::uint64_t mark();
+  // Returns true if the socket has taken what was sent before the mark, or the peer is gone.
+  bool has_taken(std::uint64_t mark);
   // Returns how many of these hold descriptors of this process.
   std::size_t waiting_with_descriptors();
   // Returns true if a message sent now would be dropped.
@@ -100,6 +104,7 @@ class Channel {
   std::function<void(bool)> wants_to_write_;
   platform::Mutex mutex_;
   Queue pending_ TB_GUARDED_BY(mutex_);  // not empty: the last call was wants_to_write_(true)
+  std::uint64_t queued_ TB_GUARDED_BY(mutex_) = 0;  // messages that ever had to wait
 };
 
 }  // namespace tensorbus::link

@@ -52,8 +52,10 @@ struct Accepted {
   std::uint32_t wake_slot = 0;
   std::uint32_t reliable = 0;
   std::uint64_t next_sequence = 0;  // of the first sample that this link gets
+  std::string machine{};            // of a mirror: what it stands for (MirrorOrigin); else empty
+  std::string publisher{};
   void visit(auto& archive) {
-    archive(link, slots, returns, max_held, wake_slot, reliable, next_sequence);
+    archive(link, slots, returns, max_held, wake_slot, reliable, next_sequence, machine, publisher);
   }
 };
 

@@ -47,7 +47,8 @@ inline constexpr std::tuple kControlMessages{
                               "fingerprint, resume at, topic, type",
                               0, 1, "a notifier, if the subscriber is polled"},
     ControlMessage<Accepted>{"ACCEPTED", "owner", TakenBy::kOutbound,
-                             "link, slots, returns, max_held, wake slot, reliable, next sequence",
+                             "link, slots, returns, max_held, wake slot, reliable, "
+                             "next sequence, machine, publisher",
                              1, 2, "the link segment, then a notifier, if the publisher is polled"},
     ControlMessage<Refused>{"REFUSED", "owner", TakenBy::kOutbound, "link, code, text"},
     ControlMessage<Ended>{"ENDED", "owner", TakenBy::kOutbound, "link, cut off"},

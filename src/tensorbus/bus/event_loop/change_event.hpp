@@ -1,0 +1,43 @@
+#pragma once
+
+#include <utility>
+
+#include "tensorbus/platform/fd.hpp"
+#include "tensorbus/platform/mutex.hpp"
+
+namespace tensorbus::bus {
+
+// Tells a program that polls that something has changed. Does nothing until it asks for the
+// descriptor. Thread-safe.
+class ChangeEvent {
+ public:
+  // Returns a descriptor that is readable from a signal() to the next clear(); so at first, too.
+  int descriptor() {
+    const platform::MutexLock lock(mutex_);
+    if (!event_) {
+      event_ = platform::make_event();
+      signal_once();
+    }
+    return event_.get();
+  }
+  void signal() noexcept {
+    const platform::MutexLock lock(mutex_);
+    if (event_) signal_once();
+  }
+  // Called before the look at what has changed: a change that the look misses signals again.
+  void clear() noexcept {
+    const platform::MutexLock lock(mutex_);
+    if (std::exchange(signalled_, false)) platform::clear_event(event_.get());
+  }
+
+ private:
+  void signal_once() noexcept TB_REQUIRES(mutex_) {
+    if (!std::exchange(signalled_, true)) platform::signal_event(event_.get());
+  }
+
+  platform::Mutex mutex_;
+  platform::Fd event_ TB_GUARDED_BY(mutex_);
+  bool signalled_ TB_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace tensorbus::bus
