@@ -35,6 +35,7 @@ TITLES = {
     "python_relay": "Python: small items through three processes",
     "python_nodes": "Python: a node's callbacks, and their answers",
     "python_graph": "Python: ten nodes in a graph, 300 kB at 100 Hz, on two cores",
+    "python_bridge": "Python: 24.9 MB from one machine to another, over veth",
     "python_gil": "Python: how often a second another thread counts",
 }
 # Those that need a GPU, and run with --gpu alone.
@@ -61,6 +62,7 @@ FLOORS = {
     "python_multiprocessing": SAME_GROUP + "multiprocessing",
     "python_relay": "64 bytes, multiprocessing.Queue",
     "python_nodes": "for sample in subscriber",
+    "python_bridge": "iperf3",
     "python_gil": "alone",
     "cuda_round_trip": "24.9 MB, main memory",
     "python_cuda": "24.9 MB, main memory",
@@ -84,6 +86,8 @@ def number(key: str, value: float) -> str:
         return f"{value / 1024:,.0f} KiB"
     if key == "bytes_per_second":
         return f"{value / 1e9:.2f} GB/s"
+    if key.endswith("_per_gb"):
+        return f"{value:.2f} s/GB"
     if key == "per_second":
         return f"{value / 1e6:.2f} M" if value >= 1e6 else f"{value / 1e3:.0f} k"
     return f"{value:,.0f}" if value == int(value) else f"{value:.1f}"
@@ -99,7 +103,9 @@ def spread_text(key: str, values: Sequence[float]) -> str:
 
 
 def label(key: str) -> str:
-    return key.removesuffix("_ns").removesuffix("_bytes").replace("_", " ")
+    for unit in ("_ns", "_bytes", "_per_gb"):
+        key = key.removesuffix(unit)
+    return key.replace("_", " ")
 
 
 def floor_of(name: str, row: str) -> str:
@@ -113,6 +119,8 @@ def timed_table(name: str, rows: Rows) -> Table:
     """Medians, their spread, and which row that is wider than the way to its neighbour."""
     absent = {row: str(values["absent"][0]) for row, values in rows.items() if "absent" in values}
     rows = {row: values for row, values in rows.items() if row not in absent}
+    if not rows:
+        return [["", ""], *([row, f"absent: {why}"] for row, why in absent.items())]
     keys = list(dict.fromkeys(key for values in rows.values() for key in values))
     main = keys[0]
     has_floor = name in FLOORS
@@ -130,7 +138,7 @@ def timed_table(name: str, rows: Rows) -> Table:
         cells = [row, *medians, spread_text(main, values[main])]
         if has_floor:
             floor = floor_of(name, row)
-            times = ratios(values[main], rows[floor][main]) if floor else []
+            times = ratios(values[main], rows[floor][main]) if floor in rows else []
             cells.append(f"{statistics.median(times):.2f}" if times else "")
         table.append([*cells, *([notes.get(row, "")] if notes else [])])
     rest = [""] * (len(table[0]) - 2)

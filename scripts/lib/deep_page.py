@@ -19,7 +19,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reliability.md"
 BLOCK = re.compile(r"(<!-- deep: figures -->\n).*?(<!-- end -->)", re.DOTALL)
-ORDER = ["asan", "tsan", "tidy", "models", "instructions", "kills", "storm", "fuzz", "debian"]
+ORDER = [
+    "asan",
+    "tsan",
+    "tidy",
+    "models",
+    "instructions",
+    "kills",
+    "storm",
+    "bridge",
+    "fuzz",
+    "debian",
+]
 HEAD = ["part", "result", "when, commit", "took", "figures"]
 
 
@@ -81,6 +92,15 @@ def storm(log: str) -> str:
     )
 
 
+def bridge(log: str) -> str:
+    return (
+        f"{named(log, 'faults')} faults, {named(log, 'connections lost')} connections and "
+        f"{named(log, 'sessions ended')} sessions ended; {named(log, 'samples checked')} samples, "
+        f"{named(log, 'bytes checked')} bytes checked, {named(log, 'wrong')} wrong; "
+        f"{named(log, 'calms')} calms; seed {seed(log)}"
+    )
+
+
 def seed(log: str) -> str:
     return named(log, "seed").replace(",", "")
 
@@ -105,6 +125,7 @@ FIGURES: dict[str, Callable[[str], str]] = {
     "instructions": instructions,
     "kills": kills,
     "storm": storm,
+    "bridge": bridge,
     "fuzz": fuzz,
     "debian": debian,
 }

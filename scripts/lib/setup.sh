@@ -95,6 +95,12 @@ setup_clang() {
   fi
 }
 
+# What makes the machines of the tests between machines, where it may: they need root.
+setup_machines() {
+  if [[ $EUID -ne 0 ]] || command -v ip >/dev/null || ! command -v apt-get >/dev/null; then return; fi
+  install_debian_packages iproute2
+}
+
 # A torch that the machine has already is used as it is.
 setup_venv() {
   local options=() wanted

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from tensorbus._cli.bridge import add_bridge
 from tensorbus._core import version
 from tensorbus.doctor import examine, text_of
 
@@ -18,7 +19,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="tensorbus", description="Tensors from one process to another, by reference."
     )
     parser.add_argument("--version", action="version", version=f"tensorbus {version}")
-    _add_doctor(parser.add_subparsers(title="commands", required=True, metavar="COMMAND"))
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_doctor(commands)
+    add_bridge(commands)
     given = parser.parse_args(arguments)
     run: Callable[[argparse.Namespace], int] = given.run
     return run(given)

@@ -1,0 +1,117 @@
+"""Messages of 24.9 MB from one machine to another: bytes a second, and the processor time of a GB.
+
+The machines are namespaces that are joined by veth, as those of the tests: it needs root. The rows
+take turns, so that a ratio compares neighbours in time. Each turn has a connection of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from harness.other_process import PATIENCE
+from harness.report import is_quick, report, report_absent
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "tests/python"))
+
+from support.machines import Machine, Machines, why_no_machines  # noqa: E402
+
+SIZE = 24_883_200  # bytes of a message: an image of 3840 x 2160 in RGB
+ENDS = Path(__file__).with_name("bridge_ends")
+
+
+class Figures(NamedTuple):
+    bytes_per_second: float
+    send_per_gb: float  # seconds of processor time, on the machine that sends
+    receive_per_gb: float
+
+
+Measure = Callable[[Machine, Machine, int], Figures]
+
+
+def wait_until(text: str, machine: Machine, program: subprocess.Popen[Any]) -> None:
+    """Until a program has written this."""
+    deadline = time.monotonic() + PATIENCE
+    while text not in machine.output(program):
+        if program.poll() is not None or time.monotonic() > deadline:
+            fail(machine, program)
+        time.sleep(0.01)
+
+
+def end_of(machine: Machine, program: subprocess.Popen[Any]) -> str:
+    """What it has written by its end, which must be a good one."""
+    if program.wait(PATIENCE) != 0:
+        fail(machine, program)
+    return machine.output(program)
+
+
+def fail(machine: Machine, program: subprocess.Popen[Any]) -> NoReturn:
+    sys.exit(f"error: {program.args!r} on {machine.name} failed: {machine.output(program)}")
+
+
+def through_iperf3(sender: Machine, receiver: Machine, count: int) -> Figures:
+    server = receiver.run(["iperf3", "--server", "--one-off", "--forceflush"])
+    wait_until("listening", receiver, server)
+    amount = ["--bytes", str(count * SIZE)]
+    client = sender.run(["iperf3", "--client", receiver.address, "--json", *amount])
+    end = json.loads(end_of(sender, client))["end"]
+    end_of(receiver, server)
+    received, use = end["sum_received"], end["cpu_utilization_percent"]
+    per_gb = received["seconds"] / 100 / (received["bytes"] / 1e9)
+    return Figures(
+        received["bits_per_second"] / 8, use["host_total"] * per_gb, use["remote_total"] * per_gb
+    )
+
+
+def through_programs(program: str) -> Measure:
+    """Two programs of bridge_ends, one on each machine."""
+
+    def measure(sender: Machine, receiver: Machine, count: int) -> Figures:
+        command = [sys.executable, str(ENDS / program)]
+        arguments = [receiver.address, str(SIZE), str(count)]
+        receives = receiver.run([*command, "receive", *arguments])
+        wait_until("ready", receiver, receives)
+        sends = sender.run([*command, "send", *arguments])
+        sent = json.loads(end_of(sender, sends))
+        received = json.loads(end_of(receiver, receives).partition("ready\n")[2])
+        gb = count * SIZE / 1e9
+        seconds = received.get("seconds") or sent["seconds"]
+        return Figures(gb * 1e9 / seconds, sent["processor"] / gb, received["processor"] / gb)
+
+    return measure
+
+
+def rows() -> dict[str, Measure]:
+    """What can be measured here."""
+    found: dict[str, Measure] = {}
+    if shutil.which("iperf3") is not None:
+        found["iperf3"] = through_iperf3
+    else:
+        report_absent("iperf3", "iperf3 is not installed")
+    found["asyncio, sock_recv_into"] = through_programs("asyncio_tcp.py")
+    found["tensorbus bridge, topic to topic"] = through_programs("topic.py")
+    return found
+
+
+def main() -> None:
+    quick = is_quick(__doc__)
+    if (why := why_no_machines()) is not None:
+        report_absent("between machines", why)
+        return
+    count = 20 if quick else 200
+    with Machines(2) as (sender, receiver):
+        measures = rows()
+        for repetition in range(2 if quick else 5):
+            for row, measure in measures.items():
+                report(row, repetition, **measure(sender, receiver, count)._asdict())
+
+
+if __name__ == "__main__":
+    main()

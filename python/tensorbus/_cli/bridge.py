@@ -1,0 +1,115 @@
+"""The ``tensorbus bridge`` command."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import signal
+from dataclasses import replace
+from typing import Any
+
+from tensorbus._base.errors import InvalidArgument, Timeout
+from tensorbus._topics.subscriber import Subscriber
+from tensorbus.bridge import Bridge, BridgeConfig
+from tensorbus.bridge._bridge import STATUS_TOPIC
+from tensorbus.bridge._config import Tls, load
+
+
+def add_bridge(commands: Any) -> None:
+    """Adds ``tensorbus bridge``."""
+    parser = commands.add_parser(
+        "bridge",
+        help="connect the topics of this machine with those of others",
+        description="Runs the bridge of this machine, or shows what it does (docs/bridge.md).",
+    )
+    parser.add_argument("action", nargs="?", choices=("run", "status"), default="run")
+    parser.add_argument("--config", metavar="FILE", help="bridge.toml; options go before it")
+    parser.add_argument("--name", help="of this machine; by default the host's name")
+    parser.add_argument("--domain", help="a name or a path in place of $TENSORBUS_DOMAIN")
+    parser.add_argument("--listen", action="append", metavar="HOST:PORT")
+    parser.add_argument("--connect", action="append", metavar="HOST:PORT")
+    parser.add_argument("--certificate", metavar="FILE", help="of this machine, as PEM")
+    parser.add_argument("--key", metavar="FILE", help="of the certificate; mode 0600")
+    parser.add_argument("--authority", metavar="FILE", help="who signed all certificates")
+    parser.add_argument(
+        "--trust-network",
+        action="store_true",
+        help="connect without certificates: whoever reaches the port can read and publish",
+    )
+    parser.add_argument("--timeout", type=float, help="seconds that a cut may last")
+    parser.add_argument("--json", action="store_true", help="print the status as JSON")
+    parser.set_defaults(run=_bridge)
+
+
+def _bridge(given: argparse.Namespace) -> int:
+    if given.action == "status":
+        return _status(given)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    try:
+        config = _config_of(given)
+        asyncio.run(_run(config))
+    except (InvalidArgument, OSError) as error:
+        print(f"tensorbus bridge: {error}")
+        return 2
+    return 0
+
+
+async def _run(config: BridgeConfig) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    try:
+        await Bridge(config).run()
+    except asyncio.CancelledError:
+        return
+
+
+def _config_of(given: argparse.Namespace) -> BridgeConfig:
+    config = load(given.config) if given.config else BridgeConfig()
+    told: dict[str, Any] = {
+        "name": given.name,
+        "domain": given.domain,
+        "listen": given.listen and tuple(given.listen),
+        "connect": given.connect and tuple(given.connect),
+        "timeout": given.timeout,
+        "trust_network": given.trust_network or None,
+    }
+    files = (given.certificate, given.key, given.authority)
+    if any(files):
+        if not all(files):
+            raise InvalidArgument("--certificate, --key and --authority belong together")
+        told["tls"] = Tls(*files)
+    return replace(config, **{name: value for name, value in told.items() if value is not None})
+
+
+def _status(given: argparse.Namespace) -> int:
+    with Subscriber(STATUS_TOPIC, domain=given.domain, timeout=2) as subscriber:
+        try:
+            status = subscriber.receive().data
+        except Timeout:
+            print("there is no bridge in this domain")
+            return 1
+    print(json.dumps(status, indent=2) if given.json else _text_of(status))
+    return 0
+
+
+def _text_of(status: dict[str, Any]) -> str:
+    lines = [f"{status['machine']}: {status['publishers']} publishers, bridge {status['bridge']}"]
+    for peer in status["peers"]:
+        state = "connected" if peer["connected"] else "cut"
+        clock = f"clock {peer['clock_offset_ns'] / 1e6:+.3f} ms"
+        if peer["clock_uncertainty_ns"] is None:
+            clock = "clock unknown"
+        else:
+            clock += f" +- {peer['clock_uncertainty_ns'] / 1e6:.3f} ms"
+        lines.append(f"  {peer['machine']} at {peer['address']}: {state}, {clock}")
+        for name in ("sending", "receiving"):
+            for stream in peer[name]:
+                lines.append(
+                    f"    {name} {stream['topic']}: {stream['samples']} samples, "
+                    f"{stream['bytes'] / 1e6:.1f} MB"
+                )
+    return "\n".join(lines)

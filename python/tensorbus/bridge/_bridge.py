@@ -1,0 +1,369 @@
+"""The bridge of a machine: it listens, connects, and keeps a session with each peer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+from tensorbus import _core
+from tensorbus._base.errors import InvalidArgument, OutOfMemory, ProtocolError
+from tensorbus._topics.listing import list_topics
+from tensorbus._topics.publisher import Publisher
+from tensorbus.bridge._config import (
+    BridgeConfig,
+    client_context,
+    host_and_port,
+    server_context,
+)
+from tensorbus.bridge._frames import MAGIC, VERSION, Hello, PublisherEntry
+from tensorbus.bridge._lane import BULK, EXPRESS, SILENCE, Lane, LaneOwner
+from tensorbus.bridge._rules import LOCAL_PREFIX
+from tensorbus.bridge._session import Session
+
+logger = logging.getLogger("tensorbus.bridge")
+
+_FIRST_RETRY, _LONGEST_RETRY = 0.05, 1.0  # seconds
+_SETTLE = 0.02  # seconds in which changes of the domain are taken together
+_STATUS_EVERY = 1.0  # seconds
+
+# What the bridge of a machine does, once a second, to programs on this machine.
+STATUS_TOPIC = LOCAL_PREFIX + "bridge"
+
+_Key = tuple[str, str]  # of a session: the peer's machine and its bridge
+
+# asyncio sends no alert when it refuses a certificate.
+CLOSED_IN_TLS = (
+    "the peer has closed the connection during the TLS handshake; its log says why (it may have "
+    "refused this machine's certificate)"
+)
+
+
+class Bridge:
+    """Connects the topics of this machine's domain with those of other machines.
+
+    Args:
+        config: see `BridgeConfig`.
+
+    Raises:
+        InvalidArgument: of the configuration; or the domain has a bridge.
+    """
+
+    def __init__(self, config: BridgeConfig) -> None:
+        config.check()
+        self.config = config
+        self._participant = _core.Participant.shared(config.domain, config.budget)
+        self.id: str = secrets.token_hex(16)
+        self._sessions: dict[_Key, Session] = {}
+        self._publishers: dict[str, PublisherEntry] = {}
+        self._pending: dict[Lane, asyncio.TimerHandle] = {}
+        self._server_context = server_context(config.tls) if config.tls else None
+        self._client_context = client_context(config.tls) if config.tls else None
+        self._looking: asyncio.TimerHandle | None = None
+        self._changed = asyncio.Event()  # sessions were connected or cut
+
+    async def run(self) -> None:
+        """Runs until it is cancelled."""
+        loop = asyncio.get_running_loop()
+        self._require_alone()
+        self._look_at_domain()
+        loop.add_reader(self._participant.domain_fileno(), self._on_domain_changed)
+        loop.add_reader(self._participant.subscribers_fileno(), self._on_demand_changed)
+        listeners: list[socket.socket] = []
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            for address in self.config.listen:
+                listeners += await listen(address)
+            work = [
+                self._tell_status(),
+                *(self._accept_all(listener) for listener in listeners),
+                *(self._keep_connected(address) for address in self.config.connect),
+            ]
+            tasks += (asyncio.create_task(one) for one in work)
+            await asyncio.gather(*tasks)  # none of them ends, but by an error
+        finally:
+            loop.remove_reader(self._participant.domain_fileno())
+            loop.remove_reader(self._participant.subscribers_fileno())
+            for task in tasks:
+                task.cancel()
+            for listener in listeners:
+                listener.close()
+            for session in list(self._sessions.values()):
+                self._end(session, "the bridge was stopped")
+
+    def status(self) -> dict[str, Any]:
+        """What `tensorbus bridge status` shows."""
+        return {
+            "machine": self.config.name,
+            "bridge": self.id,
+            "publishers": len(self._publishers),
+            "peers": [session.status() for session in self._sessions.values()],
+        }
+
+    def _require_alone(self) -> None:
+        """
+        Raises:
+            InvalidArgument: this domain has another bridge.
+        """
+        if any(topic.name == STATUS_TOPIC for topic in list_topics(self.config.domain or None)):
+            raise InvalidArgument("this domain has a bridge: a machine needs one")
+
+    async def _tell_status(self) -> None:
+        domain = self.config.domain or None
+        with Publisher[Any](STATUS_TOPIC, history=1, domain=domain) as publisher:
+            while True:
+                try:
+                    publisher.publish(self.status())
+                except OutOfMemory as error:
+                    logger.warning("no status: %s", error)
+                await asyncio.sleep(_STATUS_EVERY)
+
+    # The domain.
+    def _on_domain_changed(self) -> None:
+        self._participant.clear_domain_fileno()
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().call_later(_SETTLE, self._look_at_domain)
+
+    def _look_at_domain(self) -> None:
+        self._looking = None
+        found = {
+            info.publisher: PublisherEntry(
+                info.publisher,
+                info.topic,
+                info.node,
+                info.type,
+                info.depth,
+                info.history,
+                info.reliable,
+            )
+            for info in _core.list_publishers(self._participant)
+            if not info.machine
+        }
+        before, self._publishers = self._publishers, found
+        added = [entry for key, entry in found.items() if key not in before]
+        removed = [key for key in before if key not in found]
+        if added or removed:
+            for session in self._sessions.values():
+                session.publishers_changed(added, removed)
+
+    def _on_demand_changed(self) -> None:
+        numbers = set(self._participant.take_changed_publishers())
+        for session in self._sessions.values():
+            session.look_at_demand(numbers)
+
+    # Connections that come.
+    async def _accept_all(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        accepting: set[asyncio.Task[None]] = set()
+        while True:
+            try:
+                connection, address = await loop.sock_accept(listener)
+            except OSError as error:  # no descriptors are left
+                logger.warning("no connection is accepted now: %s", error)
+                await asyncio.sleep(_LONGEST_RETRY)
+                continue
+            task = loop.create_task(self._accept(connection, f"{address[0]}:{address[1]}"))
+            accepting.add(task)
+            task.add_done_callback(accepting.discard)
+
+    # With `create_server` asyncio would keep for itself why a certificate was refused.
+    async def _accept(self, connection: socket.socket, address: str) -> None:
+        loop = asyncio.get_running_loop()
+        lane = Lane(self._greet_back, self._on_stranger_gone)
+        self._pending[lane] = loop.call_later(SILENCE, lane.close, "no HELLO came")
+        tls: dict[str, Any] = {}
+        if self._server_context is not None:
+            tls = {"ssl": self._server_context, "ssl_handshake_timeout": SILENCE}
+        try:
+            await loop.connect_accepted_socket(lambda: lane, connection, **tls)
+        except OSError as error:
+            connection.close()
+            if lane in self._pending:
+                self._pending.pop(lane).cancel()
+                logger.warning("%s: refused: %s", address, str(error) or CLOSED_IN_TLS)
+
+    def _on_stranger_gone(self, lane: Lane, why: str) -> None:
+        timer = self._pending.pop(lane, None)
+        if timer is not None:
+            timer.cancel()
+        logger.warning("%s: %s", lane.peer.address, why)
+
+    def _greet_back(self, lane: Lane, hello: Hello) -> LaneOwner:
+        self._pending.pop(lane).cancel()
+        self._require_name(lane, hello)
+        session = self._sessions.get((hello.machine, hello.bridge))
+        if hello.lane == BULK:
+            if session is None or session.connection != hello.connection or not session.connected:
+                raise ProtocolError("HELLO.connection: there is no such connection")
+            lane.send(self._hello(BULK, hello.connection, ""))
+            session.add_bulk(lane)
+            return session
+        goes_on = session is not None and hello.known == self.id
+        lane.send(self._hello(EXPRESS, hello.connection, hello.bridge if goes_on else ""))
+        return self._connect(lane, hello, hello.bridge, goes_on=goes_on)
+
+    # Connections that this bridge makes.
+    async def _keep_connected(self, address: str) -> None:
+        delay = 0.0
+        known = ""
+        last = ""
+        while True:
+            await asyncio.sleep(delay)
+            delay = min(max(2 * delay, _FIRST_RETRY), _LONGEST_RETRY)
+            greeting = _Greeting(self, known)
+            try:
+                await self._connect_to(address, greeting)
+            except (OSError, ProtocolError, asyncio.TimeoutError) as error:
+                if not self._is_connected(greeting.peer):  # else that bridge has connected to us
+                    why = str(error) or "no answer came in time"
+                    if why != last:
+                        logger.warning("%s: not connected: %s", address, why)
+                    last = why
+                    continue
+            known, delay, last = greeting.peer[1], 0.0, ""
+            await self._until_cut(greeting.peer)
+
+    async def _connect_to(self, address: str, first: _Greeting) -> None:
+        connection = secrets.token_hex(16)
+        known = first.known
+        express = await self._open(address, first)
+        express.send(self._hello(EXPRESS, connection, known))
+        session = await first.met
+        try:
+            second = _Greeting(self, known, session)
+            bulk = await self._open(address, second)
+            bulk.send(self._hello(BULK, connection, ""))
+            await second.met
+        except BaseException:
+            express.close("it has no bulk lane")
+            raise
+
+    async def _open(self, address: str, greeting: _Greeting) -> Lane:
+        host, port = host_and_port(address)
+        _, lane = await asyncio.wait_for(
+            asyncio.get_running_loop().create_connection(
+                lambda: Lane(greeting.greeted, greeting.gone),
+                host,
+                port,
+                ssl=self._client_context,
+                family=socket.AF_UNSPEC,
+            ),
+            SILENCE,
+        )
+        return lane
+
+    def _is_connected(self, peer: _Key) -> bool:
+        session = self._sessions.get(peer)
+        return session is not None and session.connected
+
+    async def _until_cut(self, peer: _Key) -> None:
+        while self._is_connected(peer):
+            self._changed.clear()
+            await self._changed.wait()
+
+    # Both.
+    def _hello(self, lane: str, connection: str, known: str) -> Hello:
+        return Hello(MAGIC, VERSION, self.id, self.config.name, lane, connection, known)
+
+    def _require_name(self, lane: Lane, hello: Hello) -> None:
+        if hello.bridge == self.id:
+            raise ProtocolError("HELLO.bridge: this bridge connects to itself")
+        names = lane.peer.names
+        if lane.peer.certificate is not None and hello.machine not in names:
+            raise ProtocolError(
+                f"HELLO.machine: {hello.machine!r}, and the certificate is of {sorted(names)}"
+            )
+
+    def _connect(self, lane: Lane, hello: Hello, initiator: str, *, goes_on: bool) -> Session:
+        """The session of a new connection; the old one, or a new one."""
+        key = (hello.machine, hello.bridge)
+        session = self._sessions.get(key)
+        if session is not None and session.connected and session.initiator < initiator:
+            raise ProtocolError("HELLO.connection: there is another connection with this bridge")
+        if session is not None and not goes_on:
+            self._end(session, "the other side has begun anew")
+            session = None
+        if session is None:
+            session = Session(
+                hello.bridge,
+                hello.machine,
+                self.config.rules,
+                self._participant,
+                lambda: self._publishers,
+                self._on_cut,
+            )
+            self._sessions[key] = session
+        for other in list(self._sessions.values()):
+            if other.machine == hello.machine and other is not session and not other.connected:
+                self._end(other, "the bridge there was started again")
+        logger.info("%s: connected with %s", lane.peer.address, hello.machine)
+        session.connect(lane, hello.connection, initiator)
+        self._changed.set()
+        return session
+
+    def _on_cut(self, session: Session, why: str) -> None:
+        logger.warning("%s: connection lost: %s", session.machine, why)
+        if any(one.machine == session.machine and one.connected for one in self._sessions.values()):
+            return self._end(session, "the bridge there was started again")
+        session.ending = asyncio.get_running_loop().call_later(
+            self.config.timeout, self._end, session, "no connection came back in time"
+        )
+        self._changed.set()
+
+    def _end(self, session: Session, why: str) -> None:
+        logger.warning("%s: session ended: %s", session.machine, why)
+        self._sessions.pop((session.machine, session.peer), None)
+        session.end(why)
+        self._changed.set()
+
+
+@dataclass
+class _Greeting:
+    """The wait for the answer to a HELLO."""
+
+    bridge: Bridge
+    known: str
+    session: Session | None = None
+    peer: _Key = ("", "")
+
+    def __post_init__(self) -> None:
+        self.met: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
+
+    def greeted(self, lane: Lane, hello: Hello) -> LaneOwner:
+        bridge = self.bridge
+        bridge._require_name(lane, hello)
+        self.peer = (hello.machine, hello.bridge)
+        if self.session is None:
+            goes_on = bool(self.known) and hello.known == bridge.id
+            goes_on = goes_on and hello.bridge == self.known
+            session = bridge._connect(lane, hello, bridge.id, goes_on=goes_on)
+        else:
+            session = self.session
+            if hello.bridge != session.peer or hello.connection != session.connection:
+                raise ProtocolError("HELLO.connection: another bridge has answered")
+            session.add_bulk(lane)
+        if not self.met.done():
+            self.met.set_result(session)
+        return session
+
+    def gone(self, lane: Lane, why: str) -> None:
+        if lane.silent and lane.peer.certificate is not None:
+            why = f"{why}: {CLOSED_IN_TLS}"
+        if not self.met.done():
+            self.met.set_exception(ProtocolError(why))
+
+
+async def listen(address: str) -> list[socket.socket]:
+    """Sockets that listen on an address; a name may have several."""
+    host, port = host_and_port(address)
+    found = await asyncio.get_running_loop().getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    listeners = []
+    for family, _, _, _, where in dict.fromkeys(found):
+        listeners.append(socket.create_server(where, family=family))
+        listeners[-1].setblocking(False)
+    return listeners

@@ -1,0 +1,190 @@
+"""What a bridge is told: a file, or options of the command."""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import ssl
+import stat
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from tensorbus._base.errors import AccessDenied, InvalidArgument
+from tensorbus.bridge._rules import Direction, Rules, TopicRule
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+DEFAULT_PORT = 7447
+_LEAST_BUDGET = 16 << 20
+
+
+class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Files of the certificates, as PEM: this machine's, its key, and the authority of all."""
+
+    certificate: str
+    key: str
+    authority: str
+
+
+class _Direction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    allow: list[str] = msgspec.field(default_factory=lambda: ["*"])
+    deny: list[str] = []
+    machines: dict[str, list[str]] = {}
+
+
+class _Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pattern: str
+    max_rate: float = 0.0
+    priority: int = 0
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str = ""
+    domain: str = ""
+    listen: list[str] = []
+    connect: list[str] = []
+    trust_network: bool = False
+    timeout: float = 10.0
+    budget: int = 1 << 30
+    tls: Tls | None = None
+    export: _Direction = _Direction()
+    import_: _Direction = msgspec.field(name="import", default=_Direction())
+    topic: list[_Topic] = []
+
+
+@dataclass(frozen=True)
+class BridgeConfig:
+    """How a bridge is set up (docs/bridge.md).
+
+    Args:
+        name: of this machine, for others; by default the host's name.
+        domain: as for `Publisher`.
+        listen: addresses `host:port` to listen on; none by default.
+        connect: addresses of other bridges.
+        tls: certificates. Without them connections are not encrypted, and anybody who reaches the
+            port may read and publish: then `trust_network` must say that this is meant.
+        trust_network: see `tls`.
+        timeout: seconds for which streams wait for a connection that was cut.
+        budget: bytes of memory for what comes from other machines.
+        rules: what may cross.
+    """
+
+    name: str = field(default_factory=socket.gethostname)
+    domain: str = ""
+    listen: tuple[str, ...] = ()
+    connect: tuple[str, ...] = ()
+    tls: Tls | None = None
+    trust_network: bool = False
+    timeout: float = 10.0
+    budget: int = 1 << 30
+    rules: Rules = field(default_factory=Rules)
+
+    def check(self) -> None:
+        """
+        Raises:
+            InvalidArgument: it connects nothing, or nothing protects it.
+        """
+        if not self.listen and not self.connect:
+            raise InvalidArgument("a bridge needs an address to listen on, or one to connect to")
+        for address in (*self.listen, *self.connect):
+            host_and_port(address)
+        if not (math.isfinite(self.timeout) and self.timeout > 0):
+            raise InvalidArgument(f"timeout={self.timeout}: expected seconds above 0")
+        if self.budget < _LEAST_BUDGET:
+            raise InvalidArgument(f"budget={self.budget}: expected at least 16 MiB")
+        for topic in self.rules.topics:
+            if not (math.isfinite(topic.max_rate) and topic.max_rate >= 0):
+                raise InvalidArgument(f"max_rate={topic.max_rate}: expected a rate of 0 or more")
+        if self.tls is None and not self.trust_network:
+            raise InvalidArgument(
+                "without certificates, whoever reaches this port can read and publish: give them "
+                "in [tls], or say --trust-network if only trusted machines are on this network"
+            )
+
+
+def load(path: str | os.PathLike[str]) -> BridgeConfig:
+    """The configuration in a file.
+
+    Raises:
+        InvalidArgument: it is no TOML, or has a field that is unknown or of another type.
+        OSError: it cannot be read.
+    """
+    with open(path, "rb") as file:
+        try:
+            told = msgspec.convert(tomllib.load(file), _File)
+        except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+            raise InvalidArgument(f"{os.fspath(path)}: {error}") from None
+    topics = tuple(TopicRule(one.pattern, one.max_rate, one.priority) for one in told.topic)
+    rules = Rules(_direction(told.export), _direction(told.import_), topics)
+    return BridgeConfig(
+        told.name or socket.gethostname(),
+        told.domain,
+        tuple(told.listen),
+        tuple(told.connect),
+        told.tls,
+        told.trust_network,
+        told.timeout,
+        told.budget,
+        rules,
+    )
+
+
+def _direction(told: _Direction) -> Direction:
+    machines = {name: tuple(patterns) for name, patterns in told.machines.items()}
+    return Direction(tuple(told.allow), tuple(told.deny), machines)
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """
+    >>> host_and_port("gpu-host:7447"), host_and_port("[::1]")
+    (('gpu-host', 7447), ('::1', 7447))
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or address.endswith("]"):
+        host, port = address, str(DEFAULT_PORT)
+    name = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    fits = port.isdigit() and int(port) <= 65535 and name and (":" not in name or name != host)
+    try:
+        name.encode("idna")
+    except UnicodeError:
+        fits = False
+    if not fits:
+        raise InvalidArgument(f"{address!r} is no address: expected host:port, or [IPv6]:port")
+    return name, int(port)
+
+
+def server_context(tls: Tls) -> ssl.SSLContext:
+    """For connections that come: each must have a certificate of the same authority.
+
+    Raises:
+        AccessDenied: others may read the key.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.verify_mode = ssl.CERT_REQUIRED
+    return _with_certificates(context, tls)
+
+
+def client_context(tls: Tls) -> ssl.SSLContext:
+    """For connections that this bridge makes: to a host that its certificate names."""
+    return _with_certificates(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), tls)
+
+
+def _with_certificates(context: ssl.SSLContext, tls: Tls) -> ssl.SSLContext:
+    mode = Path(tls.key).stat().st_mode
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise AccessDenied(f"{tls.key}: others may read this key; chmod 600 it")
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    try:
+        context.load_verify_locations(tls.authority)
+        context.load_cert_chain(tls.certificate, tls.key)
+    except ssl.SSLError as error:
+        files = ", ".join((tls.authority, tls.certificate, tls.key))
+        raise InvalidArgument(f"{error} in {files}") from None
+    return context

@@ -1,0 +1,199 @@
+"""One connection between two bridges: frames in, frames out, and whether the peer is there."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from tensorbus._base.errors import ProtocolError
+from tensorbus.bridge import _frames
+from tensorbus.bridge._frames import Ended, Frame, FrameReader, Hello, Ping, Pong
+from tensorbus.bridge._rules import Peer
+from tensorbus.bridge._writers import SocketWriter, TransportWriter, Writer
+
+if TYPE_CHECKING:
+    from tensorbus.bridge._clock import Clock
+
+EXPRESS, BULK = "express", "bulk"
+# Bytes that are received at once where no CHUNK is expected.
+_AHEAD = {EXPRESS: 64 << 10, BULK: 4 << 10}
+
+PING_EVERY = 1.0  # seconds
+SILENCE = 3.0  # seconds after which a connection is taken for dead
+_MOST_REASON = 500  # characters
+_MOST_UNSENT = 16 << 20  # bytes of a peer that does not read
+
+
+class LaneOwner(Protocol):
+    """What a lane belongs to once it has said HELLO: a session."""
+
+    def on_frame(self, lane: Lane, frame: Frame, stream: int) -> None: ...
+    def chunk_target(self, lane: Lane, stream: int, length: int) -> memoryview: ...
+    def on_chunk(self, lane: Lane, stream: int, length: int) -> None: ...
+    def on_writable(self, lane: Lane) -> None: ...
+    def on_lost(self, lane: Lane, why: str) -> None: ...
+
+
+class Lane(asyncio.BufferedProtocol):
+    """A connection. Before HELLO it belongs to `greeter`, then to the session that this returns.
+
+    Args:
+        greeter: called with the lane and the peer's HELLO; it says whose lane this is.
+        gone: called with the lane, and why, if it ends before HELLO.
+    """
+
+    def __init__(
+        self,
+        greeter: Callable[[Lane, Hello], LaneOwner],
+        gone: Callable[[Lane, str], None],
+    ) -> None:
+        self._greeter = greeter
+        self._gone = gone
+        self._owner: LaneOwner | None = None
+        self._reader = FrameReader(self, _AHEAD[BULK])
+        self._transport: asyncio.Transport | None = None
+        self._writer: Writer | None = None
+        self._loop = asyncio.get_running_loop()
+        self._heard = self._loop.time()
+        self._watching: asyncio.TimerHandle | None = None
+        self._why = ""
+        self._silent = True
+        self.clock: Clock | None = None
+        self.name = ""  # of the lane, known with HELLO
+        self.peer = Peer("", None)
+
+    # Called by asyncio.
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        connection = transport.get_extra_info("socket")
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(SILENCE * 1000))
+        tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+        if tls is None:
+            self._writer = SocketWriter(connection.fileno(), self.resume_writing, self.close)
+        else:
+            transport.set_write_buffer_limits(high=0)
+            self._writer = TransportWriter(transport)
+        address = transport.get_extra_info("peername")
+        self.peer = Peer(
+            f"{address[0]}:{address[1]}" if address else "?",
+            None if tls is None else tls.getpeercert(),
+        )
+        self._watch()
+
+    def get_buffer(self, _: int) -> memoryview:
+        return self._reader.buffer()
+
+    def buffer_updated(self, count: int) -> None:
+        self._heard = self._loop.time()
+        self._silent = False
+        try:
+            self._reader.filled(count)
+        except ProtocolError as error:
+            self.send(Ended(False, 0, str(error)[:_MOST_REASON]))
+            self.close(f"protocol error: {error}")
+
+    def eof_received(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def resume_writing(self) -> None:
+        if self._owner is not None:
+            self._owner.on_writable(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        why = self._why or (str(error) if error else "the peer has hung up")
+        if self._watching is not None:
+            self._watching.cancel()
+        if self._writer is not None:
+            self._writer.close()
+        self._transport = self._writer = None
+        if self._owner is not None:
+            self._owner.on_lost(self, why)
+        else:
+            self._gone(self, why)
+
+    # Called by the frame reader.
+    def on_frame(self, frame: Frame, stream: int) -> None:
+        if isinstance(frame, Ended) and stream == 0:
+            self.close(f"the peer says: {frame.text[:_MOST_REASON]!r}")
+        elif self._owner is None:
+            self._greet(frame)
+        elif isinstance(frame, Ping):
+            received = time.time_ns()
+            self.send(Pong(frame.sent, received, time.time_ns()))
+        elif isinstance(frame, Pong):
+            if self.clock is not None:
+                self.clock.heard(frame.sent, frame.received, frame.replied, time.time_ns())
+        else:
+            self._owner.on_frame(self, frame, stream)
+
+    def chunk_target(self, stream: int, length: int) -> memoryview:
+        if self._owner is None:
+            raise ProtocolError("CHUNK before HELLO")
+        return self._owner.chunk_target(self, stream, length)
+
+    def on_chunk(self, stream: int, length: int) -> None:
+        assert self._owner is not None
+        self._owner.on_chunk(self, stream, length)
+
+    @property
+    def silent(self) -> bool:
+        """The peer has sent nothing, and was not closed here."""
+        return self._silent and not self._why
+
+    # Called by the session.
+    @property
+    def open(self) -> bool:
+        return self._transport is not None and not self._why
+
+    def send(self, frame: Frame, stream: int = 0) -> None:
+        """Sends a control frame. It is dropped if the connection is gone, which is reported."""
+        self.write(_frames.encode(frame, stream))
+
+    @property
+    def writable(self) -> bool:
+        """Whether the kernel has taken all that was written."""
+        return self._writer is not None and self._writer.unsent == 0
+
+    def write(self, *parts: bytes | memoryview) -> None:
+        """Writes the parts, one after the other; they must not change until they are sent."""
+        if self._writer is None or self._why:
+            return
+        self._writer.write(*parts)
+        if self._writer is not None and self._writer.unsent > _MOST_UNSENT:
+            self.close("the peer does not read")
+
+    def close(self, why: str) -> None:
+        """Ends the connection; the owner hears why, later."""
+        if self._why or self._transport is None:
+            return
+        self._why = why
+        self._transport.abort()
+
+    def _greet(self, frame: Frame) -> None:
+        if not isinstance(frame, Hello):
+            raise ProtocolError(f"{type(frame).__name__} before HELLO")
+        if frame.magic != _frames.MAGIC:
+            raise ProtocolError("HELLO.magic: this is no bridge")
+        if frame.version != _frames.VERSION:
+            raise ProtocolError(
+                f"HELLO.version: {frame.version}; this bridge speaks {_frames.VERSION}"
+            )
+        if frame.lane not in _AHEAD:
+            raise ProtocolError(f"HELLO.lane: {frame.lane!r}")
+        self.name = frame.lane
+        self._owner = self._greeter(self, frame)
+
+    def _watch(self) -> None:
+        now = self._loop.time()
+        if now - self._heard > SILENCE:
+            return self.close(f"nothing was heard for {SILENCE:.0f} s")
+        if self._owner is not None:
+            self.send(Ping(time.time_ns()))
+        self._watching = self._loop.call_later(PING_EVERY, self._watch)

@@ -1,0 +1,109 @@
+"""Writing to a connection without waiting, and without a copy where the kernel takes the bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+_MOST_AT_ONCE = 64  # parts of one call of the system
+
+
+class Writer(Protocol):
+    """What a lane writes with. It is writable if the kernel has taken all."""
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that wait."""
+        ...
+
+    def write(self, *parts: bytes | memoryview) -> None: ...
+    def close(self) -> None: ...
+
+
+class TransportWriter:
+    """For TLS: asyncio encrypts, which is a copy."""
+
+    def __init__(self, transport: asyncio.WriteTransport) -> None:
+        self._transport = transport
+
+    @property
+    def unsent(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    def write(self, *parts: bytes | memoryview) -> None:
+        for part in parts:
+            self._transport.write(part)
+
+    def close(self) -> None:
+        pass
+
+
+class SocketWriter:
+    """For TCP: what the kernel does not take at once waits where it lies, and is not copied.
+
+    Args:
+        descriptor: of the connection. The writer has one of its own, because an event loop watches
+            a descriptor for one user.
+        on_empty: called when the kernel has taken what waited.
+        on_error: called with the error of the connection.
+    """
+
+    def __init__(
+        self,
+        descriptor: int,
+        on_empty: Callable[[], None],
+        on_error: Callable[[str], None],
+    ) -> None:
+        self._descriptor = os.dup(descriptor)
+        self._on_empty = on_empty
+        self._on_error = on_error
+        self._parts: deque[memoryview] = deque()
+        self._loop = asyncio.get_running_loop()
+        self.unsent = 0
+
+    def write(self, *parts: bytes | memoryview) -> None:
+        if self._descriptor < 0:
+            return
+        waits = bool(self._parts)
+        for part in parts:
+            self._parts.append(memoryview(part))
+            self.unsent += len(part)
+        if not waits and not self._send():
+            self._loop.add_writer(self._descriptor, self._go_on)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            self._loop.remove_writer(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
+        self._parts.clear()
+        self.unsent = 0
+
+    def _go_on(self) -> None:
+        if self._send():
+            self._loop.remove_writer(self._descriptor)
+            self._on_empty()
+
+    # True: nothing waits any more.
+    def _send(self) -> bool:
+        while self._parts:
+            parts = [self._parts[i] for i in range(min(len(self._parts), _MOST_AT_ONCE))]
+            try:
+                sent = os.writev(self._descriptor, parts)
+            except BlockingIOError:
+                return False
+            except OSError as error:
+                self._parts.clear()
+                self._on_error(str(error))
+                return True
+            self.unsent -= sent
+            while sent:
+                first = self._parts[0]
+                if sent < len(first):
+                    self._parts[0] = first[sent:]
+                    break
+                sent -= len(self._parts.popleft())
+        return True

@@ -1,0 +1,38 @@
+"""python -m bridge_storm [--faults N] [--seed S]"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+from bridge_storm.storm import Storm
+from support.machines import Machines, why_no_machines
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bridge_storm", description=__doc__)
+    parser.add_argument("--faults", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
+    if why := why_no_machines():
+        print(f"machines cannot be made here: {why}")
+        return 1
+    with (
+        tempfile.TemporaryDirectory(prefix="tensorbus-bridges-") as folder,
+        Machines(2, wire=True, seed=options.seed) as machines,
+    ):
+        storm = Storm(machines, Path(folder), options.seed)
+        storm.run(options.faults)
+        for name, value in storm.report().items():
+            print(f"{name:32} {value}")
+        if storm.wrong:
+            storm.print_logs()
+    return 1 if storm.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

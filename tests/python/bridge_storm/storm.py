@@ -1,0 +1,277 @@
+"""Faults, one after the other, and calms in which all must flow again as before."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bridge_storm.roles import KINDS
+from support.harness import here_first
+from support.machines import Machine, Machines
+
+WAYS = ("there", "back")  # from the first machine to the second one, and the other way
+TIMEOUT = 5.0  # seconds for which a session waits for a connection
+BUDGET = 256 << 20  # bytes of each bridge
+MOST_PRIVATE = 256 << 20  # bytes of a bridge that belong to no budget: Python, and what waits
+CALM_EVERY = 20  # faults
+PATIENCE = 60.0  # seconds for what must happen in a calm
+ENOUGH = 4  # samples of each topic in a calm
+SLACK = 8  # descriptors
+
+
+class Storm:
+    """Two machines, a bridge on each, and on each a publisher and a subscriber of all topics."""
+
+    def __init__(self, machines: Machines, folder: Path, seed: int) -> None:
+        self.wrong: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self._machines = machines
+        self._folder = folder
+        self._random = random.Random(seed)
+        self._programs: dict[str, subprocess.Popen[Any]] = {}
+        self._all: list[tuple[str, Machine, subprocess.Popen[Any]]] = []
+        self._names: dict[str, str] = {}  # of the program that has a role now
+        self._where: dict[str, Machine] = {}
+        self._descriptors: dict[str, int] = {}
+        self._largest: Counter[str] = Counter()
+        self._longest = 0.0
+        self._began = time.monotonic()
+        (folder / "bridge.toml").write_text(f"budget = {BUDGET}\ntimeout = {TIMEOUT}\n")
+        one, two = machines
+        for way, source, target in zip(WAYS, (one, two), (two, one), strict=True):
+            self._where[f"bridge {way}"] = source
+            self._where[f"subscriber {way}"] = target
+            self._where[f"publisher {way}"] = source
+        for role in self._where:
+            self._start(role)
+
+    def run(self, faults: int) -> None:
+        self.calm()
+        self._descriptors = self._count_descriptors()
+        for number in range(1, faults + 1):
+            if self.wrong:
+                break
+            self.fault(number)
+            if number % CALM_EVERY == 0 or number == faults:
+                self.calm()
+        for role, program in self._programs.items():
+            if program.poll() is None and role.startswith("bridge"):
+                program.terminate()
+                if program.wait() != 0:
+                    self.wrong.append(f"{role}: exit status {program.returncode}")
+
+    def report(self) -> dict[str, Any]:
+        totals: Counter[str] = Counter()
+        for way in WAYS:
+            for topic, one in self._read(f"subscriber {way}").items():
+                totals["samples checked"] += one["samples"]
+                totals["bytes checked"] += one["bytes"]
+                totals[f"gaps, {topic.split('/')[0]}"] += one["gaps"]
+        logs = "".join(self._outputs().values())
+        faults = {name: count for name, count in self.counts.items() if name != "calms"}
+        return {
+            "faults": sum(faults.values()),
+            **{f"fault: {name}": count for name, count in sorted(faults.items())},
+            **totals,
+            "connections lost": logs.count("connection lost"),
+            "sessions ended": logs.count("session ended"),
+            "calms": self.counts["calms"],
+            "longest way to a calm, ms": round(self._longest * 1000),
+            "private memory of a bridge, KiB": self._largest["private"] >> 10,
+            "shared memory of a bridge, KiB": self._largest["shared"] >> 10,
+            "seconds": round(time.monotonic() - self._began),
+            "wrong": len(self.wrong),
+            **{f"wrong {number}": text for number, text in enumerate(self.wrong[:20])},
+        }
+
+    def print_logs(self) -> None:
+        for name, output in self._outputs().items():
+            print(f"--- {name}\n" + "\n".join(output.splitlines()[-60:]))
+
+    # Faults.
+    def fault(self, number: int) -> None:
+        faults: list[tuple[int, Callable[[], str]]] = [
+            (8, self._cut),
+            (1, self._cut_long),
+            (6, lambda: self._on_the_wire("loss 5 %", "lose", 5)),
+            (6, lambda: self._on_the_wire("200 ms", "delay", 0.2)),
+            (6, lambda: self._on_the_wire("stall", "stall")),
+            (2, self._half_open),
+            (4, self._kill_bridge),
+            (10, self._stop),
+            (2, self._replace_publisher),
+            (2, self._clock),
+        ]
+        weights = [weight for weight, _ in faults]
+        ((_, chosen),) = self._random.choices(faults, weights)
+        what = chosen()
+        self.counts[what] += 1
+        print(f"{time.monotonic() - self._began:8.2f} {number:4} {what}", file=sys.stderr)
+        self._pause(0.3)
+        self._look()
+
+    def _pause(self, most: float) -> None:
+        time.sleep(self._random.uniform(0, most))
+
+    def _cut(self) -> str:
+        return self._on_the_wire("cut", "cut")
+
+    def _cut_long(self) -> str:
+        self._machines.wire.cut()
+        time.sleep(TIMEOUT + self._random.uniform(2, 5))
+        self._machines.wire.mend()
+        return "cut, longer than the time-out"
+
+    def _half_open(self) -> str:
+        self._machines.wire.cut(source=self._random.choice(list(self._machines)))
+        time.sleep(self._random.uniform(0.5, 4.5))
+        self._machines.wire.mend()
+        return "half-open"
+
+    def _on_the_wire(self, what: str, do: str, *arguments: float) -> str:
+        getattr(self._machines.wire, do)(*arguments)
+        self._pause(1.5)
+        self._machines.wire.mend()
+        return what
+
+    def _kill_bridge(self) -> str:
+        role = f"bridge {self._random.choice(WAYS)}"
+        self._kill(role)
+        self._pause(1.0)
+        self._start(role)
+        return "kill -9 of a bridge"
+
+    def _replace_publisher(self) -> str:
+        role = f"publisher {self._random.choice(WAYS)}"
+        self._kill(role)
+        self._start(role)
+        return "kill -9 of a publisher"
+
+    def _stop(self) -> str:
+        role = self._random.choice(list(self._programs))
+        self._programs[role].send_signal(signal.SIGSTOP)
+        self._pause(2.0)
+        self._programs[role].send_signal(signal.SIGCONT)
+        return f"SIGSTOP of a {role.split()[0]}"
+
+    def _clock(self) -> str:
+        name = self._names[f"bridge {self._random.choice(WAYS)}"]
+        jump = self._random.randint(-(10**14), 10**14)  # ns: more than a day
+        (self._folder / f"{name}.clock").write_text(str(jump))
+        return "clock jump"
+
+    # Programs.
+    def _start(self, role: str) -> None:
+        part, way = role.split()
+        if role in self._names and part == "bridge":
+            name = self._names[role]  # the machine's
+        else:
+            name = f"{part}-{way}-{len(self._all)}"
+        self._names[role] = name
+        machine = self._where[role]
+        if part == "bridge":
+            address = f"{self._machines[0].address}:7447"
+            option = "--listen" if way == WAYS[0] else "--connect"
+            config = self._folder / "bridge.toml"
+            arguments = ["bridge", f"--trust-network {option} {address} --config {config}"]
+        else:
+            arguments = [{"publisher": "publish", "subscriber": "subscribe"}[part], way]
+        program = machine.run(
+            [sys.executable, "-m", "bridge_storm.roles", *arguments, name, str(self._folder)],
+            env=here_first(),
+        )
+        self._programs[role] = program
+        self._all.append((name, machine, program))
+
+    def _kill(self, role: str) -> None:
+        self._programs[role].kill()
+        self._programs[role].wait()
+
+    # Calms.
+    def calm(self) -> None:
+        """Without faults: all flows, from the publishers that there are now and from no other."""
+        self.counts["calms"] += 1
+        began = time.monotonic()
+        before = {role: self._read(role) for role in self._programs if "bridge" not in role}
+        why = self._why_not_calm(before)
+        while why and not self.wrong:
+            if time.monotonic() - began > PATIENCE:
+                self.wrong.append(f"no calm: {why}")
+            time.sleep(0.02)
+            self._look()
+            why = self._why_not_calm(before)
+        self._longest = max(self._longest, time.monotonic() - began)
+
+    def _why_not_calm(self, before: dict[str, Any]) -> str:
+        for way in WAYS:
+            publisher, subscriber = f"publisher {way}", f"subscriber {way}"
+            found, told = self._read(subscriber), self._read(publisher)
+            if not found or not told:
+                return f"{way}: not started"
+            for topic in KINDS:
+                who, number = found[topic]["newest"]
+                if who != self._names[publisher]:
+                    return f"{way}/{topic}: the last sample is of {who!r}"
+                at_first = before[subscriber].get(topic, {"newest": ["", -1]})["newest"]
+                if number < (at_first[1] if at_first[0] == who else -1) + ENOUGH:
+                    return f"{way}/{topic}: only up to {number} of {who}, from {at_first}"
+                if (count := found[topic]["publishers"]) != 1:
+                    return f"{way}/{topic}: {count} publishers"
+                if (count := told["subscribers"][topic]) != 1:
+                    return f"{way}/{topic}: {count} subscribers"
+        for role, count in self._count_descriptors().items():
+            if self._descriptors and count > (first := self._descriptors[role]) + SLACK:
+                return f"{role}: {count} descriptors, {first} at first: {self._kinds(role)}"
+        return ""
+
+    def _kinds(self, role: str) -> Counter[str]:
+        """Of the descriptors of a process, without their numbers."""
+        found = Path(f"/proc/{self._programs[role].pid}/fd").iterdir()
+        return Counter(re.sub(r"[0-9a-f]{4,}|\d+", "#", str(each.readlink())) for each in found)
+
+    def _look(self) -> None:
+        """At what the programs have said, and at the memory of the bridges."""
+        for name, machine, program in self._all:
+            output = machine.output(program)
+            self.wrong += [f"{name}: {one}" for one in re.findall(r"^WRONG (.*)", output, re.M)]
+            for text in ("Traceback", "protocol error", "the peer says"):
+                if text in output:
+                    self.wrong.append(f"{name}: {text}")
+        for role, program in self._programs.items():
+            if program.poll() is not None:
+                self.wrong.append(f"{role}: it has ended with {program.returncode}")
+            elif role.startswith("bridge"):
+                self._look_at_memory(role, program.pid)
+
+    def _look_at_memory(self, role: str, pid: int) -> None:
+        status = Path(f"/proc/{pid}/status").read_text()
+        sizes = {name: int(size) << 10 for name, size in re.findall(r"(Rss\w+):\s+(\d+)", status)}
+        private, shared = sizes.get("RssAnon", 0), sizes.get("RssShmem", 0)
+        self._largest["private"] = max(self._largest["private"], private)
+        self._largest["shared"] = max(self._largest["shared"], shared)
+        if private > MOST_PRIVATE:
+            self.wrong.append(f"{role}: {private >> 20} MiB of private memory")
+
+    def _count_descriptors(self) -> dict[str, int]:
+        return {
+            role: len(list(Path(f"/proc/{program.pid}/fd").iterdir()))
+            for role, program in self._programs.items()
+            if role.startswith("bridge")
+        }
+
+    def _read(self, role: str) -> dict[str, Any]:
+        path = self._folder / f"{self._names[role]}.json"
+        found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        return found
+
+    def _outputs(self) -> dict[str, str]:
+        return {f"{name} {one.pid}": machine.output(one) for name, machine, one in self._all}
