@@ -294,6 +294,7 @@ class Bridge:
                 self._participant,
                 lambda: self._publishers,
                 self._on_cut,
+                {},
             )
             self._sessions[key] = session
         for other in list(self._sessions.values()):

@@ -101,6 +101,35 @@ class Ended(Frame, frozen=True):
     text: str  # why the stream was refused; "": it was not
 
 
+class QueueEntry(Frame, frozen=True):
+    """A queue of the sender's machine, or a service: its name then begins with "service:"."""
+
+    key: Name
+    name: Name
+    maxsize: Count
+    max_bytes: Count
+    redeliver: bool
+
+
+class Queues(Frame, frozen=True):
+    added: list[QueueEntry]
+    removed: list[str]  # keys
+    whole: bool  # as of Publishers
+
+
+class Open(Frame, frozen=True):
+    kind: Name
+    key: Name
+    next: Count
+    published: Count
+    samples: Count
+    cost: Count
+
+
+class Closed(Frame, frozen=True):
+    text: str  # why; "": as was asked for
+
+
 class Ping(Frame, frozen=True):
     sent: Count
 
@@ -121,10 +150,19 @@ _TYPES: dict[int, type[Frame]] = {
     8: Ended,
     9: Ping,
     10: Pong,
+    11: Queues,
+    12: Open,
+    13: Closed,
 }
 _NUMBERS = {frame: number for number, frame in _TYPES.items()}
 _DECODERS = {number: msgspec.msgpack.Decoder(frame) for number, frame in _TYPES.items()}
 _ENCODER = msgspec.msgpack.Encoder()
+_discarded = memoryview(bytearray(MOST_BYTES))
+
+
+def discarded(length: int) -> memoryview:
+    """Where the bytes of a CHUNK go that nobody takes."""
+    return _discarded[:length]
 
 
 def encode(frame: Frame, stream: int = 0) -> bytes:

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from tensorbus.bridge._clock import Clock
 
 EXPRESS, BULK = "express", "bulk"
-# Bytes that are received at once where no CHUNK is expected.
-_AHEAD = {EXPRESS: 64 << 10, BULK: 4 << 10}
+_AHEAD = 4 << 10  # bytes that are received at once where no CHUNK is expected
 
 PING_EVERY = 1.0  # seconds
 SILENCE = 3.0  # seconds after which a connection is taken for dead
@@ -54,7 +53,7 @@ class Lane(asyncio.BufferedProtocol):
         self._greeter = greeter
         self._gone = gone
         self._owner: LaneOwner | None = None
-        self._reader = FrameReader(self, _AHEAD[BULK])
+        self._reader = FrameReader(self, _AHEAD)
         self._transport: asyncio.Transport | None = None
         self._writer: Writer | None = None
         self._loop = asyncio.get_running_loop()
@@ -95,8 +94,7 @@ class Lane(asyncio.BufferedProtocol):
         try:
             self._reader.filled(count)
         except ProtocolError as error:
-            self.send(Ended(False, 0, str(error)[:_MOST_REASON]))
-            self.close(f"protocol error: {error}")
+            self.refuse(error)
 
     def eof_received(self) -> None:
         if self._transport is not None:
@@ -148,9 +146,10 @@ class Lane(asyncio.BufferedProtocol):
         return self._silent and not self._why
 
     # Called by the session.
-    @property
-    def open(self) -> bool:
-        return self._transport is not None and not self._why
+    def refuse(self, error: ProtocolError) -> None:
+        """Ends the connection, and tells the peer why."""
+        self.send(Ended(False, 0, str(error)[:_MOST_REASON]))
+        self.close(f"protocol error: {error}")
 
     def send(self, frame: Frame, stream: int = 0) -> None:
         """Sends a control frame. It is dropped if the connection is gone, which is reported."""
@@ -185,7 +184,7 @@ class Lane(asyncio.BufferedProtocol):
             raise ProtocolError(
                 f"HELLO.version: {frame.version}; this bridge speaks {_frames.VERSION}"
             )
-        if frame.lane not in _AHEAD:
+        if frame.lane not in (EXPRESS, BULK):
             raise ProtocolError(f"HELLO.lane: {frame.lane!r}")
         self.name = frame.lane
         self._owner = self._greeter(self, frame)

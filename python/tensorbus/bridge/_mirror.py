@@ -4,40 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import mmap
-from collections import deque
 from collections.abc import Callable
 
 from tensorbus import _core
-from tensorbus._base.errors import Error, OutOfMemory, ProtocolError
+from tensorbus._base.errors import Error, OutOfMemory
 from tensorbus._core import Outcome
 from tensorbus.bridge._frames import Begin, Credit, Ended, PublisherEntry, Want
-from tensorbus.bridge._streams import Incoming, ReceivingStream, cost_of
+from tensorbus.bridge._message import IncomingMessage
+from tensorbus.bridge._receiving_end import ReceivingEnd
+from tensorbus.bridge._streams import Incoming
 
 logger = logging.getLogger("tensorbus.bridge")
 
 _LOOK_AGAIN = 0.02  # seconds; for memory, and for room that a stopped subscriber makes
-_SLOW_WINDOW = 256 << 10  # bytes
-_MOST_WINDOW = 64 << 20
 _LATEST = 2**63 - 1  # ns since the Unix epoch
-_discarded = bytearray(1 << 20)  # a chunk of what nobody takes
-
-
-class Arriving:
-    """A sample of which not all bytes are there, or which is not published yet."""
-
-    __slots__ = ("begin", "filled", "is_loan", "view")
-
-    def __init__(self, begin: Begin) -> None:
-        self.begin = begin
-        self.filled = 0
-        self.view: memoryview | None = None  # where it goes; None: it is thrown away
-        self.is_loan = False  # that is memory of the bus
-
-    def target(self, length: int) -> memoryview:
-        if self.view is None:
-            return memoryview(_discarded)[:length]
-        return self.view[self.filled : self.filled + length]
 
 
 class Mirror:
@@ -68,11 +48,8 @@ class Mirror:
         self._machine = machine
         self._tell = tell
         self._offset_of = offset_of
-        self._receiving = ReceivingStream[Arriving]()
-        self._ready: deque[Incoming[Arriving]] = deque()
         self._ended: Ended | None = None
         self._again: asyncio.TimerHandle | None = None
-        self._telling: asyncio.TimerHandle | None = None
         # Of all that this bridge receives; a larger sample is thrown away.
         self._budget: int = participant.arena["budget_bytes"]
         self._polled = False
@@ -89,6 +66,7 @@ class Mirror:
             node=publisher.node,
             origin=(machine, publisher.key),
         )
+        self._receiving = self._begin_receiving()
 
     @property
     def number(self) -> int:
@@ -115,16 +93,13 @@ class Mirror:
             return False
         self.stream = 0
         self._ended = None
-        self._ready.clear()
-        self._stop_telling()
-        self._receiving = ReceivingStream()
+        self._receiving.close()
+        self._receiving = self._begin_receiving()
         return True
 
     def credit(self) -> Credit:
         """What the sender is to be told now."""
-        self._stop_telling()
-        limits = self._receiving.limits()
-        return Credit(limits.next, limits.published, limits.samples, limits.cost)
+        return self._receiving.credit()
 
     def lose_lanes(self) -> None:
         """The connection is gone, and with it what was under way."""
@@ -132,26 +107,15 @@ class Mirror:
 
     # What comes.
     def begin(self, lane: str, begin: Begin) -> None:
-        cost = cost_of(begin.size, len(begin.fields))
-        arriving = Arriving(begin)
-        self._receiving.begin(
-            lane, Incoming(begin.index, begin.sequence, cost, begin.size, arriving)
-        )
-        self._widen(cost)
-        if begin.tensors:
-            self._make_room(arriving)
-        if begin.size == 0:
-            self._add(lane, 0)
+        if self._receiving.begin(lane, begin):
+            self.publish()
 
     def chunk_target(self, lane: str, length: int) -> memoryview:
-        sample = self._receiving.under_way(lane)
-        if length > sample.missing:
-            raise ProtocolError(f"CHUNK.length: {length}, where {sample.missing} are missing")
-        return sample.payload.target(length)
+        return self._receiving.chunk_target(lane, length)
 
     def on_chunk(self, lane: str, length: int) -> None:
-        self._receiving.under_way(lane).payload.filled += length
-        self._add(lane, length)
+        if self._receiving.on_chunk(lane, length):
+            self.publish()
 
     def end(self, ended: Ended) -> None:
         """The sender's last word on the stream."""
@@ -160,89 +124,52 @@ class Mirror:
     @property
     def over(self) -> bool:
         """The stream has ended, and all of it was published."""
-        return (
-            self._ended is not None
-            and self._receiving.index >= self._ended.samples
-            and (not self._ready)
-        )
+        if self._ended is None or self._receiving.ready:
+            return False
+        return self._receiving.count >= self._ended.samples
 
     def close(self, *, complete: bool | None = None) -> None:
         """Ends the publisher: as its original was closed, or as if its process had died."""
         if complete is None:
             complete = self._ended is not None and self._ended.complete and self.over
         self._stop_looking()
-        self._stop_telling()
-        self._ready.clear()
+        self._receiving.close()
         if complete:
             self._core.close()
         else:
             self._core.break_off()
 
-    # Without a view the bytes are thrown away.
-    def _make_room(self, arriving: Arriving) -> None:
-        size = arriving.begin.size
-        if size > self._budget:
-            return
-        try:
-            arriving.view = self._core.loan_bytes(size, 0)
-            arriving.is_loan = True
-        except OutOfMemory:
-            # The credit bounds what lies in private memory, which the kernel gives when it is used.
-            if self.publisher.reliable:
-                arriving.view = memoryview(mmap.mmap(-1, max(size, 1)))[:size]
+    def _begin_receiving(self) -> ReceivingEnd:
+        return ReceivingEnd(
+            self._say, self._allocate, self._budget, reliable=self.publisher.reliable
+        )
 
-    def _add(self, lane: str, length: int) -> None:
-        ready = self._receiving.add(lane, length)
-        if ready:
-            self._ready.extend(ready)
-            self.publish()
+    def _allocate(self, size: int) -> memoryview:
+        return self._core.loan_bytes(size, 0)
 
-    # What may be under way is the larger of two samples and what a slow network carries in a while.
-    def _widen(self, cost: int) -> None:
-        least = min(2 * cost, _MOST_WINDOW)
-        if self.publisher.reliable:
-            least = max(least, _MOST_WINDOW // 8)
-        self._receiving.window = max(self._receiving.window, least, _SLOW_WINDOW)
+    def _say(self) -> None:
+        if self.stream:
+            self._tell(self)
 
     def publish(self) -> None:
         """Publishes what has arrived, as far as there is room."""
-        while self._ready:
-            if not self._publish(self._ready[0]):
-                self._look_again()
-                break
-            self._ready.popleft()
-            self._receiving.mark_published()
-        if self.stream == 0:
-            return
-        if self._receiving.worth_telling():
-            self._tell(self)
-        elif self._telling is None:
-            loop = asyncio.get_running_loop()
-            self._telling = loop.call_later(0.002, self._tell, self)
+        ready = self._receiving.ready
+        while ready:
+            if not self._publish(ready[0]):
+                return self._look_again()
+            self._receiving.taken()
 
     # False: there is no room now.
-    def _publish(self, sample: Incoming[Arriving]) -> bool:
-        arriving = sample.payload
-        begin = arriving.begin
-        if begin.tensors and arriving.view is None:
+    def _publish(self, sample: Incoming[IncomingMessage]) -> bool:
+        message = sample.payload
+        begin = message.begin
+        if message.has_no_memory:
             if not self.discarded:
                 self._warn(f"a sample of {begin.size} bytes does not fit into the budget")
             self.discarded += 1
             return True
-        if begin.tensors and not arriving.is_loan and not self._move_to_loan(arriving):
-            return False
-        outgoing = _core.Outgoing()
         try:
-            for tensor in begin.tensors:
-                assert arriving.view is not None
-                outgoing.add_at(
-                    arriving.view,
-                    tensor.dtype,
-                    tensor.shape,
-                    tensor.strides,
-                    tensor.flags,
-                    tensor.offset,
-                )
+            outgoing = message.outgoing()
             timestamp = begin.timestamp - self._offset_of()
             told = self._core.publish_as(
                 outgoing,
@@ -270,16 +197,6 @@ class Mirror:
     def _warn(self, what: str) -> None:
         logger.warning("%s of %s: %s", self.publisher.topic, self._machine, what)
 
-    def _move_to_loan(self, arriving: Arriving) -> bool:
-        try:
-            loan = self._core.loan_bytes(arriving.begin.size, 0)
-        except OutOfMemory:
-            return False
-        assert arriving.view is not None
-        loan[:] = arriving.view
-        arriving.view, arriving.is_loan = loan, True
-        return True
-
     # The descriptor tells of room in the rings; of memory, and of a subscriber that is stopped,
     # nobody tells.
     def _look_again(self) -> None:
@@ -301,8 +218,3 @@ class Mirror:
         if self._polled:
             self._polled = False
             asyncio.get_running_loop().remove_reader(self._core.fileno())
-
-    def _stop_telling(self) -> None:
-        if self._telling is not None:
-            self._telling.cancel()
-            self._telling = None

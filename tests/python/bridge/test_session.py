@@ -39,14 +39,14 @@ class FakeLane:
 
 def test_frames_of_a_stream_that_is_over_may_come_late_on_the_other_lane() -> None:
     async def run() -> None:
-        session = Session("peer", "robot", Rules(), participant(), lambda: {}, lambda *_: None)
+        session = Session("peer", "robot", Rules(), participant(), lambda: {}, lambda *_: None, {})
         express, bulk = (FakeLane(name) for name in (EXPRESS, BULK))
         lanes: Any = (express, bulk)
         session.connect(lanes[0], "1", "peer")
         session.add_bulk(lanes[1])
         entry = PublisherEntry(KEY, "topic", "", "", 8, 0, False)
         session.on_frame(lanes[0], Publishers([entry], [], True), 0)
-        number = next(iter(session._by_number))
+        number = next(iter(session._mirrors._by_number))
 
         async def sent(kind: type[Frame]) -> int:
             while not any(isinstance(frame, kind) for frame, _ in express.sent):

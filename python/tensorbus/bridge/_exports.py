@@ -1,0 +1,133 @@
+"""What a session sends: this machine's publishers that the peer wants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tensorbus._base.errors import Error, ProtocolError
+from tensorbus.bridge import _frames
+from tensorbus.bridge._export import Export
+from tensorbus.bridge._frames import Credit, Ended, PublisherEntry, Publishers, Want
+from tensorbus.bridge._link import Link
+from tensorbus.bridge._streams import Limits
+
+
+class Exports:
+    """The exports of a session, by the number of their stream.
+
+    Args:
+        link: to the peer.
+        publishers: of this machine, as they are now, by key.
+    """
+
+    def __init__(self, link: Link, publishers: Callable[[], Mapping[str, PublisherEntry]]) -> None:
+        self._link = link
+        self._publishers = publishers
+        self._exports: dict[int, Export] = {}
+        self._wanted_again: set[int] = set()  # on this connection
+
+    def connected(self) -> None:
+        """Tells the peer, on a new connection, which publishers there are."""
+        self._wanted_again.clear()
+        self._tell(list(self._publishers().values()), [], whole=True)
+
+    def disconnected(self) -> None:
+        for export in self._exports.values():
+            export.end.lose_connection()
+
+    def close(self) -> None:
+        for export in self._exports.values():
+            export.close()
+        self._exports.clear()
+
+    def publishers_changed(self, added: list[PublisherEntry], removed: list[str]) -> None:
+        """Publishers of this machine have come and gone."""
+        for export in self._exports.values():
+            if export.publisher.key in removed:
+                export.publisher_is_gone()
+        if self._link.connected:
+            self._tell(added, removed, whole=False)
+
+    def drop_unwanted(self) -> None:
+        """The peer has said all that it wants on this connection."""
+        for stream in set(self._exports) - self._wanted_again:
+            self._exports.pop(stream).close()
+
+    def on_want(self, want: Want, stream: int) -> None:
+        limits = Limits(want.next, want.published, want.samples, want.cost)
+        if stream in self._wanted_again:
+            raise ProtocolError(f"WANT: {stream} is wanted")
+        self._wanted_again.add(stream)
+        known = self._exports.get(stream)
+        if known is not None and known.publisher.key == want.publisher:
+            return known.resume(limits)
+        try:
+            self._export(stream, want.publisher, limits)
+        except (Error, LookupError) as error:
+            self._link.send(Ended(False, 0, str(error)), stream)
+
+    def on_credit(self, credit: Credit, stream: int) -> None:
+        export = self._exports.get(stream)
+        if export is not None:  # else it has ended, and the peer does not know yet
+            export.end.credit(Limits(credit.next, credit.published, credit.samples, credit.cost))
+
+    def on_unwant(self, stream: int) -> None:
+        export = self._exports.pop(stream, None)
+        self._wanted_again.discard(stream)
+        if export is not None:
+            export.close()
+        self._link.send(Ended(False, 0, ""), stream)
+
+    def status(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "topic": export.publisher.topic,
+                "publisher": export.publisher.key,
+                "samples": export.end.sent,
+                "bytes": export.end.sent_bytes,
+                "missed": export.missed,
+            }
+            for export in self._exports.values()
+        ]
+
+    def _export(self, stream: int, key: str, limits: Limits) -> None:
+        link, publisher = self._link, self._publishers().get(key)
+        if publisher is None or not link.rules.exports.lets(publisher.topic, link.machine):
+            raise LookupError("there is no such publisher here, or it may not leave this machine")
+        self._exports[stream] = Export(
+            stream,
+            publisher,
+            limits,
+            link.rules.rule_of(publisher.topic),
+            link.participant,
+            link.pump.take_turn,
+            self._on_end,
+        )
+
+    # The export stays until the peer has all of it, and says UNWANT.
+    def _on_end(self, export: Export) -> None:
+        if export.ended is not None:
+            self._link.send(export.ended, export.end.stream)
+
+    def _tell(self, added: list[PublisherEntry], removed: list[str], *, whole: bool) -> None:
+        link = self._link
+        seen = [one for one in added if link.rules.exports.lets(one.topic, link.machine)]
+        for part in _parts(seen):
+            link.send(Publishers(part, [], False))
+        if removed or whole:
+            link.send(Publishers([], removed, whole))
+
+
+def _parts(publishers: list[PublisherEntry]) -> Iterator[list[PublisherEntry]]:
+    """As many at a time as fit into a frame."""
+    part: list[PublisherEntry] = []
+    size = 0
+    for one in publishers:
+        part.append(one)
+        size += 4 * (len(one.topic) + len(one.node) + len(one.type)) + 100
+        if size > _frames.MOST_BYTES // 4:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part

@@ -1,0 +1,37 @@
+"""What the parts of a session have of it: the peer, the rules, and a way to send."""
+
+from __future__ import annotations
+
+from tensorbus import _core
+from tensorbus.bridge._clock import Clock
+from tensorbus.bridge._frames import Frame
+from tensorbus.bridge._lane import Lane
+from tensorbus.bridge._pump import Pump
+from tensorbus.bridge._rules import Rules
+
+
+class Link:
+    """To one peer, over connections that come and go.
+
+    Args:
+        machine: the other machine's name.
+        rules: what may cross.
+        participant: this machine's bridge.
+    """
+
+    def __init__(self, machine: str, rules: Rules, participant: _core.Participant) -> None:
+        self.machine = machine
+        self.rules = rules
+        self.participant = participant
+        self.clock = Clock()
+        self.pump = Pump()
+        self.express: Lane | None = None
+
+    @property
+    def connected(self) -> bool:
+        return self.express is not None
+
+    def send(self, frame: Frame, stream: int = 0) -> None:
+        """Sends a control frame; without a connection, not."""
+        if self.express is not None:
+            self.express.send(frame, stream)

@@ -1,0 +1,127 @@
+"""The sending end of a stream: which message is written next, and on which lane."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from tensorbus.bridge import _frames
+from tensorbus.bridge._lane import BULK, EXPRESS, Lane
+from tensorbus.bridge._message import OutgoingMessage
+from tensorbus.bridge._streams import Limits, Outgoing, SendingStream
+
+_SMALL = 64 << 10  # bytes of a message that goes on the express lane
+
+
+class SendingEnd:
+    """Holds messages until the peer has settled them, and writes them as far as it allows.
+
+    Args:
+        stream: the number in their frames.
+        limits: what the peer allows.
+        priority: messages of a higher one go first.
+        on_ready: called when there may be something to write on `lane`.
+        on_idle: called when all was written that there is.
+    """
+
+    def __init__(
+        self,
+        stream: int,
+        limits: Limits,
+        priority: int,
+        on_ready: Callable[[SendingEnd], None],
+        on_idle: Callable[[], None],
+    ) -> None:
+        self.stream = stream
+        self.priority = priority
+        self.lane = EXPRESS
+        self.room = asyncio.Event()  # may_take() may have changed
+        self.sent = 0  # messages, and their bytes
+        self.sent_bytes = 0
+        self._on_ready = on_ready
+        self._on_idle = on_idle
+        self._sending = SendingStream[OutgoingMessage](limits)
+        self._under_way: deque[memoryview] = deque()
+
+    def may_take(self) -> bool:
+        """Whether a message like the last one could be sent at once."""
+        return self._sending.may_take()
+
+    def take(self, sequence: int, message: OutgoingMessage) -> None:
+        """Sends a message when the peer allows it."""
+        self._sending.take(sequence, message.cost, message)
+        self._on_ready(self)
+
+    @property
+    def taken(self) -> int:
+        """Messages, in all."""
+        return self._sending.taken
+
+    @property
+    def all_sent(self) -> bool:
+        """On this connection, of those that were taken."""
+        return self._sending.all_sent
+
+    # The peer's words.
+    def credit(self, limits: Limits) -> None:
+        self._sending.credit(limits)
+        self.tell()
+
+    def resume(self, limits: Limits) -> None:
+        """On a new connection: what is not settled is sent again."""
+        self._sending.resume(limits)
+        self.tell()
+
+    def lose_connection(self) -> None:
+        self._sending.lose_connection()
+        self._under_way.clear()
+
+    def close(self) -> None:
+        """Lets go of everything, its owner included: no cycle keeps that alive."""
+        self._under_way.clear()
+        self._sending.clear()
+        self._on_idle = _do_nothing
+
+    def tell(self) -> None:
+        self.room.set()
+        self._on_ready(self)
+
+    def write_to(self, lane: Lane) -> bool:
+        """Writes one frame or two. False: there is nothing to write now, on this lane."""
+        if lane.name != self.lane:
+            return False
+        if self._under_way:
+            piece = self._under_way.popleft()
+            if not self._under_way:
+                self.room.set()
+            lane.write(_frames.chunk_header(len(piece), self.stream), piece)
+            return True
+        item = self._sending.next_to_send()
+        if item is None:
+            self._on_idle()
+            return False
+        if item.payload.size > _SMALL and lane.name != BULK:
+            self.lane = BULK  # for good
+            self._on_ready(self)
+            return False
+        self._begin(item, lane)
+        return True
+
+    def _begin(self, item: Outgoing[OutgoingMessage], lane: Lane) -> None:
+        message = item.payload
+        self._sending.mark_sent()
+        self.sent += 1
+        self.sent_bytes += message.size
+        head = _frames.encode(message.begin(item.sequence, item.index), self.stream)
+        if 0 < message.size <= _SMALL:
+            body = b"".join(message.pieces(_SMALL))
+            lane.write(head + _frames.chunk_header(len(body), self.stream) + body)
+        else:
+            lane.write(head)
+            self._under_way = message.pieces(_frames.MOST_BYTES)
+        self.room.set()
+
+
+def _do_nothing() -> None:
+    pass
