@@ -107,7 +107,7 @@ class ReceivingEnd:
         self.ready.extend(ready)
         return bool(ready)
 
-    # What may be under way is the larger of two messages and what a slow network carries in a while.
+    # Under way may be the larger of two messages and what a slow network carries in a while.
     def _widen(self, cost: int) -> None:
         least = min(2 * cost, _MOST_WINDOW)
         if self._reliable:
