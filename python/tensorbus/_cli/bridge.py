@@ -1,4 +1,4 @@
-"""The ``tensorbus bridge`` command."""
+"""What ``tensorbus bridge`` does."""
 
 from __future__ import annotations
 
@@ -17,33 +17,8 @@ from tensorbus.bridge._bridge import STATUS_TOPIC
 from tensorbus.bridge._config import Tls, load
 
 
-def add_bridge(commands: Any) -> None:
-    """Adds ``tensorbus bridge``."""
-    parser = commands.add_parser(
-        "bridge",
-        help="connect the topics of this machine with those of others",
-        description="Runs the bridge of this machine, or shows what it does (docs/bridge.md).",
-    )
-    parser.add_argument("action", nargs="?", choices=("run", "status"), default="run")
-    parser.add_argument("--config", metavar="FILE", help="bridge.toml; options go before it")
-    parser.add_argument("--name", help="of this machine; by default the host's name")
-    parser.add_argument("--domain", help="a name or a path in place of $TENSORBUS_DOMAIN")
-    parser.add_argument("--listen", action="append", metavar="HOST:PORT")
-    parser.add_argument("--connect", action="append", metavar="HOST:PORT")
-    parser.add_argument("--certificate", metavar="FILE", help="of this machine, as PEM")
-    parser.add_argument("--key", metavar="FILE", help="of the certificate; mode 0600")
-    parser.add_argument("--authority", metavar="FILE", help="who signed all certificates")
-    parser.add_argument(
-        "--trust-network",
-        action="store_true",
-        help="connect without certificates: whoever reaches the port can read and publish",
-    )
-    parser.add_argument("--timeout", type=float, help="seconds that a cut may last")
-    parser.add_argument("--json", action="store_true", help="print the status as JSON")
-    parser.set_defaults(run=_bridge)
-
-
-def _bridge(given: argparse.Namespace) -> int:
+def bridge(given: argparse.Namespace) -> int:
+    """Runs a bridge, or shows what it does; the exit status."""
     if given.action == "status":
         return _status(given)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from tensorbus._cli.bridge import add_bridge
 from tensorbus._core import version
 from tensorbus.doctor import examine, text_of
 
@@ -21,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"tensorbus {version}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_doctor(commands)
-    add_bridge(commands)
+    _add_bridge(commands)
     given = parser.parse_args(arguments)
     run: Callable[[argparse.Namespace], int] = given.run
     return run(given)
@@ -48,3 +47,37 @@ def _doctor(given: argparse.Namespace) -> int:
     print(json.dumps(asdict(report), indent=2) if given.json else text_of(report))
     works = report.host.can_share and (report.cuda.can_share or not given.cuda)
     return 0 if works else 1
+
+
+def _add_bridge(commands: Any) -> None:
+    """Adds ``tensorbus bridge``."""
+    parser = commands.add_parser(
+        "bridge",
+        help="connect the topics of this machine with those of others",
+        description="Runs the bridge of this machine, or shows what it does (docs/bridge.md).",
+    )
+    parser.add_argument("action", nargs="?", choices=("run", "status"), default="run")
+    parser.add_argument(
+        "--config", metavar="FILE", help="bridge.toml; options of the command replace it"
+    )
+    parser.add_argument("--name", help="of this machine; by default the host's name")
+    parser.add_argument("--domain", help="a name or a path in place of $TENSORBUS_DOMAIN")
+    parser.add_argument("--listen", action="append", metavar="HOST:PORT")
+    parser.add_argument("--connect", action="append", metavar="HOST:PORT")
+    parser.add_argument("--certificate", metavar="FILE", help="of this machine, as PEM")
+    parser.add_argument("--key", metavar="FILE", help="of the certificate; mode 0600")
+    parser.add_argument("--authority", metavar="FILE", help="who signed all certificates")
+    parser.add_argument(
+        "--trust-network",
+        action="store_true",
+        help="connect without certificates: whoever reaches the port can read and publish",
+    )
+    parser.add_argument("--timeout", type=float, help="seconds that a cut may last")
+    parser.add_argument("--json", action="store_true", help="print the status as JSON")
+    parser.set_defaults(run=_bridge)
+
+
+def _bridge(given: argparse.Namespace) -> int:
+    from tensorbus._cli.bridge import bridge  # asyncio and ssl, which the other commands do without
+
+    return bridge(given)

@@ -167,6 +167,14 @@ def test_nothing_crosses_a_cut() -> None:
             assert receive(1, target) == receive(1, source) == [5]
 
 
+def assert_lost(wire: Wire, source: socket.socket, two: Machine, target: socket.socket) -> None:
+    """Five packets are lost by a cut, and those after it arrive."""
+    eventually(lambda: cut_count(wire) == 5)
+    wire.mend()
+    send(range(5, 6), source, two)
+    assert receive(1, target) == [5]
+
+
 def test_a_cut_loses_what_is_on_its_way() -> None:
     with Machines(2, wire=True) as machines:
         one, two = machines
@@ -174,10 +182,7 @@ def test_a_cut_loses_what_is_on_its_way() -> None:
             machines.wire.delay(0.3)
             send(range(5), source, two)
             machines.wire.cut()
-            eventually(lambda: cut_count(machines.wire) == 5)
-            machines.wire.mend()
-            send(range(5, 6), source, two)
-            assert receive(1, target) == [5]
+            assert_lost(machines.wire, source, two, target)
 
 
 def test_one_direction_can_be_cut() -> None:
@@ -188,10 +193,7 @@ def test_one_direction_can_be_cut() -> None:
             send(range(5), target, one)
             assert receive(5, source) == list(range(5))
             send(range(5), source, two)
-            eventually(lambda: cut_count(machines.wire) == 5)
-            machines.wire.mend()
-            send(range(5, 6), source, two)
-            assert receive(1, target) == [5]
+            assert_lost(machines.wire, source, two, target)
 
 
 def test_one_machine_of_three_can_be_cut_off() -> None:

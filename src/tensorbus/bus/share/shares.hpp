@@ -34,7 +34,7 @@ class Shares {
     Elsewhere& operator=(const Elsewhere&) = delete;
     virtual ~Elsewhere() = default;  // drops it there, unless it was left
     virtual void leave() noexcept = 0;
-    // Has its socket what it needs to keep the share, or is it gone?
+    // Returns true if its socket has all that it needs to keep the share, or if it is gone.
     virtual bool has_it() const = 0;
   };
   struct Name {
