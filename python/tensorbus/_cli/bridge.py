@@ -50,6 +50,8 @@ def _config_of(given: argparse.Namespace) -> BridgeConfig:
         "listen": given.listen and tuple(given.listen),
         "connect": given.connect and tuple(given.connect),
         "timeout": given.timeout,
+        "zenoh": given.zenoh,
+        "fleet": given.fleet,
         "trust_network": given.trust_network or None,
     }
     files = (given.certificate, given.key, given.authority)

@@ -64,6 +64,8 @@ def _add_bridge(commands: Any) -> None:
     parser.add_argument("--domain", help="a name or a path in place of $TENSORBUS_DOMAIN")
     parser.add_argument("--listen", action="append", metavar="HOST:PORT")
     parser.add_argument("--connect", action="append", metavar="HOST:PORT")
+    parser.add_argument("--zenoh", metavar="FILE", help="a configuration of Zenoh, JSON5")
+    parser.add_argument("--fleet", help="the bridges that meet on that network")
     parser.add_argument("--certificate", metavar="FILE", help="of this machine, as PEM")
     parser.add_argument("--key", metavar="FILE", help="of the certificate; mode 0600")
     parser.add_argument("--authority", metavar="FILE", help="who signed all certificates")

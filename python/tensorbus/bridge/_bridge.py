@@ -6,7 +6,9 @@ import asyncio
 import logging
 import secrets
 import socket
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tensorbus import _core
@@ -34,6 +36,9 @@ _STATUS_EVERY = 1.0  # seconds
 STATUS_TOPIC = LOCAL_PREFIX + "bridge"
 
 _Key = tuple[str, str]  # of a session: the peer's machine and its bridge
+
+# Connects a lane: of a connection of this name, the lane of this name.
+Dial = Callable[[str, str, Lane], Awaitable[None]]
 
 # asyncio sends no alert when it refuses a certificate.
 CLOSED_IN_TLS = (
@@ -80,8 +85,13 @@ class Bridge:
             work = [
                 self._tell_status(),
                 *(self._accept_all(listener) for listener in listeners),
-                *(self._keep_connected(address) for address in self.config.connect),
+                *(
+                    self._keep_connected(address, partial(self._dial, address))
+                    for address in self.config.connect
+                ),
             ]
+            if self.config.zenoh:
+                work.append(self._keep_in_fleet())
             tasks += (asyncio.create_task(one) for one in work)
             await asyncio.gather(*tasks)  # none of them ends, but by an error
         finally:
@@ -172,8 +182,7 @@ class Bridge:
     # With `create_server` asyncio would keep for itself why a certificate was refused.
     async def _accept(self, connection: socket.socket, address: str) -> None:
         loop = asyncio.get_running_loop()
-        lane = Lane(self._greet_back, self._on_stranger_gone)
-        self._pending[lane] = loop.call_later(SILENCE, lane.close, "no HELLO came")
+        lane = self._stranger()
         tls: dict[str, Any] = {}
         if self._server_context is not None:
             tls = {"ssl": self._server_context, "ssl_handshake_timeout": SILENCE}
@@ -184,6 +193,13 @@ class Bridge:
             if lane in self._pending:
                 self._pending.pop(lane).cancel()
                 logger.warning("%s: refused: %s", address, str(error) or CLOSED_IN_TLS)
+
+    def _stranger(self) -> Lane:
+        """A lane of a bridge that has not said HELLO yet."""
+        lane = Lane(self._greet_back, self._on_stranger_gone)
+        loop = asyncio.get_running_loop()
+        self._pending[lane] = loop.call_later(SILENCE, lane.close, "no HELLO came")
+        return lane
 
     def _on_stranger_gone(self, lane: Lane, why: str) -> None:
         timer = self._pending.pop(lane, None)
@@ -206,16 +222,39 @@ class Bridge:
         return self._connect(lane, hello, hello.bridge, goes_on=goes_on)
 
     # Connections that this bridge makes.
-    async def _keep_connected(self, address: str) -> None:
+    async def _keep_in_fleet(self) -> None:
+        from tensorbus.bridge._zenoh import Fleet  # of an extra
+
+        dialing: dict[str, asyncio.Task[None]] = {}
+
+        def found(peer: str) -> None:
+            if self.id < peer and peer not in dialing:  # else that bridge dials
+                dial = partial(fleet.dial, peer)
+                task = self._keep_connected(f"zenoh/{peer}", dial, known=peer)
+                dialing[peer] = asyncio.create_task(task)
+
+        def lost(peer: str) -> None:
+            if peer in dialing:
+                dialing.pop(peer).cancel()
+
+        config = self.config
+        fleet = Fleet(config.zenoh, config.fleet, self.id, found, lost, self._stranger)
+        try:
+            await fleet.run()
+        finally:
+            for task in dialing.values():
+                task.cancel()
+
+    async def _keep_connected(self, address: str, dial: Dial, known: str = "") -> None:
         delay = 0.0
-        known = ""
         last = ""
         while True:
             await asyncio.sleep(delay)
             delay = min(max(2 * delay, _FIRST_RETRY), _LONGEST_RETRY)
-            greeting = _Greeting(self, known)
+            has_session = any(peer == known for _, peer in self._sessions)
+            greeting = _Greeting(self, known if has_session else "")
             try:
-                await self._connect_to(address, greeting)
+                await self._connect_to(dial, greeting)
             except (OSError, ProtocolError, asyncio.TimeoutError) as error:
                 if not self._is_connected(greeting.peer):  # else that bridge has connected to us
                     why = str(error) or "no answer came in time"
@@ -226,34 +265,31 @@ class Bridge:
             known, delay, last = greeting.peer[1], 0.0, ""
             await self._until_cut(greeting.peer)
 
-    async def _connect_to(self, address: str, first: _Greeting) -> None:
+    async def _connect_to(self, dial: Dial, first: _Greeting) -> None:
         connection = secrets.token_hex(16)
         known = first.known
-        express = await self._open(address, first)
+        express = Lane(first.greeted, first.gone)
+        await dial(connection, EXPRESS, express)
         express.send(self._hello(EXPRESS, connection, known))
         session = await first.met
         try:
             second = _Greeting(self, known, session)
-            bulk = await self._open(address, second)
+            bulk = Lane(second.greeted, second.gone)
+            await dial(connection, BULK, bulk)
             bulk.send(self._hello(BULK, connection, ""))
             await second.met
         except BaseException:
             express.close("it has no bulk lane")
             raise
 
-    async def _open(self, address: str, greeting: _Greeting) -> Lane:
+    async def _dial(self, address: str, _connection: str, _name: str, lane: Lane) -> None:
         host, port = host_and_port(address)
-        _, lane = await asyncio.wait_for(
+        await asyncio.wait_for(
             asyncio.get_running_loop().create_connection(
-                lambda: Lane(greeting.greeted, greeting.gone),
-                host,
-                port,
-                ssl=self._client_context,
-                family=socket.AF_UNSPEC,
+                lambda: lane, host, port, ssl=self._client_context, family=socket.AF_UNSPEC
             ),
             SILENCE,
         )
-        return lane
 
     def _is_connected(self, peer: _Key) -> bool:
         session = self._sessions.get(peer)

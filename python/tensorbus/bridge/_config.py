@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import socket
 import ssl
 import stat
 import sys
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
@@ -53,6 +55,8 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     trust_network: bool = False
     timeout: float = 10.0
     budget: int = 1 << 30
+    zenoh: str = ""
+    fleet: str = "default"
     tls: Tls | None = None
     export: _Direction = _Direction()
     import_: _Direction = msgspec.field(name="import", default=_Direction())
@@ -74,6 +78,9 @@ class BridgeConfig:
         timeout: seconds for which streams wait for a connection that was cut.
         budget: bytes of memory for what comes from other machines.
         rules: what may cross.
+        zenoh: a configuration file of Zenoh: the bridge meets all others of its fleet on that
+            network. Who may join it, and what is encrypted, is Zenoh's concern.
+        fleet: its name there.
     """
 
     name: str = field(default_factory=socket.gethostname)
@@ -85,14 +92,22 @@ class BridgeConfig:
     timeout: float = 10.0
     budget: int = 1 << 30
     rules: Rules = field(default_factory=Rules)
+    zenoh: str = ""
+    fleet: str = "default"
 
     def check(self) -> None:
         """
         Raises:
             InvalidArgument: it connects nothing, or nothing protects it.
         """
-        if not self.listen and not self.connect:
-            raise InvalidArgument("a bridge needs an address to listen on, or one to connect to")
+        if not self.listen and not self.connect and not self.zenoh:
+            raise InvalidArgument(
+                "a bridge needs an address to listen on, one to connect to, or a network of Zenoh"
+            )
+        if self.zenoh:
+            _require_zenoh()
+        if not re.fullmatch(r"[\w.-]+", self.fleet):
+            raise InvalidArgument(f"fleet={self.fleet!r}: expected letters, digits and ._-")
         for address in (*self.listen, *self.connect):
             host_and_port(address)
         if not (math.isfinite(self.timeout) and self.timeout > 0):
@@ -102,7 +117,7 @@ class BridgeConfig:
         for topic in self.rules.topics:
             if not (math.isfinite(topic.max_rate) and topic.max_rate >= 0):
                 raise InvalidArgument(f"max_rate={topic.max_rate}: expected a rate of 0 or more")
-        if self.tls is None and not self.trust_network:
+        if self.tls is None and not self.trust_network and (self.listen or self.connect):
             raise InvalidArgument(
                 "without certificates, whoever reaches this port can read and publish: give them "
                 "in [tls], or say --trust-network if only trusted machines are on this network"
@@ -133,7 +148,14 @@ def load(path: str | os.PathLike[str]) -> BridgeConfig:
         told.timeout,
         told.budget,
         rules,
+        told.zenoh,
+        told.fleet,
     )
+
+
+def _require_zenoh() -> None:
+    if find_spec("zenoh") is None:
+        raise InvalidArgument("zenoh is not installed: pip install 'tensorbus[bridge]'")
 
 
 def _direction(told: _Direction) -> Direction:

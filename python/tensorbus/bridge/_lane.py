@@ -54,7 +54,7 @@ class Lane(asyncio.BufferedProtocol):
         self._gone = gone
         self._owner: LaneOwner | None = None
         self._reader = FrameReader(self, _AHEAD)
-        self._transport: asyncio.Transport | None = None
+        self._abort: Callable[[], None] | None = None
         self._writer: Writer | None = None
         self._loop = asyncio.get_running_loop()
         self._heard = self._loop.time()
@@ -65,25 +65,34 @@ class Lane(asyncio.BufferedProtocol):
         self.name = ""  # of the lane, known with HELLO
         self.peer = Peer("", None)
 
+    def begin(self, peer: Peer, writer: Writer, abort: Callable[[], None]) -> None:
+        """There is a connection now.
+
+        Args:
+            abort: ends it, at once.
+        """
+        self.peer = peer
+        self._writer = writer
+        self._abort = abort
+        self._watch()
+
     # Called by asyncio.
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
         connection = transport.get_extra_info("socket")
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(SILENCE * 1000))
         tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+        writer: Writer
         if tls is None:
-            self._writer = SocketWriter(connection.fileno(), self.resume_writing, self.close)
+            writer = SocketWriter(connection.fileno(), self.resume_writing, self.close)
         else:
             transport.set_write_buffer_limits(high=0)
-            self._writer = TransportWriter(transport)
+            writer = TransportWriter(transport)
         address = transport.get_extra_info("peername")
-        self.peer = Peer(
-            f"{address[0]}:{address[1]}" if address else "?",
-            None if tls is None else tls.getpeercert(),
-        )
-        self._watch()
+        name = f"{address[0]}:{address[1]}" if address else "?"
+        certificate = None if tls is None else tls.getpeercert()
+        self.begin(Peer(name, certificate), writer, transport.abort)
 
     def get_buffer(self, _: int) -> memoryview:
         return self._reader.buffer()
@@ -97,8 +106,8 @@ class Lane(asyncio.BufferedProtocol):
             self.refuse(error)
 
     def eof_received(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
+        if self._abort is not None:
+            self._abort()
 
     def resume_writing(self) -> None:
         if self._owner is not None:
@@ -110,7 +119,7 @@ class Lane(asyncio.BufferedProtocol):
             self._watching.cancel()
         if self._writer is not None:
             self._writer.close()
-        self._transport = self._writer = None
+        self._abort = self._writer = None
         if self._owner is not None:
             self._owner.on_lost(self, why)
         else:
@@ -170,10 +179,10 @@ class Lane(asyncio.BufferedProtocol):
 
     def close(self, why: str) -> None:
         """Ends the connection; the owner hears why, later."""
-        if self._why or self._transport is None:
+        if self._why or self._abort is None:
             return
         self._why = why
-        self._transport.abort()
+        self._abort()
 
     def _greet(self, frame: Frame) -> None:
         if not isinstance(frame, Hello):

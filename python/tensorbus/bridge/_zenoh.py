@@ -1,0 +1,282 @@
+"""Lanes over a network of Zenoh: bridges find each other there, also behind routers.
+
+Zenoh finds the bridges of a fleet and carries bytes. It promises nothing else that is needed here:
+a message that is missing ends the connection, and the session goes on over the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import struct
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import zenoh
+
+from tensorbus._base.errors import InvalidArgument, ProtocolError
+from tensorbus.bridge._lane import BULK, EXPRESS, SILENCE, Lane
+from tensorbus.bridge._rules import Peer
+
+logger = logging.getLogger("tensorbus.bridge")
+
+_THERE, _BACK = "there", "back"  # from the side that connects, and to it
+_SEQUENCE = struct.Struct("<Q")
+_LAST = 2**64 - 1  # the sequence number of the message that ends a lane
+_AT_ONCE = 4 << 20  # bytes that are handed to Zenoh before it has taken them
+_RETRY = 1.0  # seconds
+
+# Of zenoh: no memory is shared behind our back, and a lost router is looked for each second.
+_SETTINGS = {
+    "transport/shared_memory/enabled": "false",
+    "connect/retry": '{"period_init_ms": 50, "period_max_ms": 1000, "period_increase_factor": 2}',
+}
+
+_Key = tuple[str, str, str, str]  # the other bridge, the connection, the lane, and the way
+
+
+class Fleet:
+    """The bridges of one name on a Zenoh network. In the event loop of its bridge.
+
+    Small messages have a session of Zenoh for all peers, large ones a session for each: a peer that
+    does not read holds up nothing but its own.
+
+    Args:
+        config: a file of Zenoh's, JSON5: mode, endpoints, certificates.
+        name: of the fleet.
+        bridge: the id of this one.
+        found: called with the id of each bridge that has come.
+        lost: called with the id of each that has gone.
+        accept: a lane for a connection that another bridge begins.
+    """
+
+    def __init__(
+        self,
+        config: str,
+        name: str,
+        bridge: str,
+        found: Callable[[str], None],
+        lost: Callable[[str], None],
+        accept: Callable[[], Lane],
+    ) -> None:
+        self._config = config
+        self._prefix = f"tensorbus/{name}"
+        self._bridge = bridge
+        self._found = found
+        self._lost = lost
+        self._accept = accept
+        self._loop = asyncio.get_running_loop()
+        self._express: Any = None  # a session of Zenoh
+        self._bulk: dict[str, Any] = {}  # sessions, by peer
+        self._subscribers: list[Any] = []  # they live as long as their sessions
+        self._lanes: dict[_Key, _ZenohLane] = {}
+
+    async def run(self) -> None:
+        """Finds the others until it is cancelled.
+
+        Raises:
+            InvalidArgument: of the file.
+        """
+        try:
+            self._express = await self._open()
+            self._subscribe(self._express, "*", EXPRESS)
+            alive = self._express.liveliness()
+            token = alive.declare_token(f"{self._prefix}/alive/{self._bridge}")
+            watching = alive.declare_subscriber(
+                f"{self._prefix}/alive/*", self._in_loop(self._on_token), history=True
+            )
+            await asyncio.get_running_loop().create_future()  # for ever
+            del token, watching
+        finally:
+            for lane in list(self._lanes.values()):
+                lane.lose("the bridge was stopped")
+            sessions = [self._express, *self._bulk.values()]
+            for session in filter(None, sessions):
+                session.close()
+
+    async def dial(self, peer: str, connection: str, name: str, lane: Lane) -> None:
+        """Connects a lane with another bridge of the fleet."""
+        self._begin((peer, connection, name, _BACK), lane)
+
+    async def _open(self) -> Any:
+        try:
+            config = zenoh.Config.from_file(self._config)
+            for key, value in _SETTINGS.items():
+                config.insert_json5(key, value)
+        except zenoh.ZError as error:
+            raise InvalidArgument(f"{self._config}: {error}") from None
+        last = ""
+        while True:
+            try:
+                return await asyncio.to_thread(zenoh.open, config)
+            except zenoh.ZError as error:
+                if str(error) != last:
+                    logger.warning("zenoh: not connected: %s", error)
+                last = str(error)
+            await asyncio.sleep(_RETRY)
+
+    def _in_loop(self, call: Callable[..., None]) -> Callable[[Any], None]:
+        def told(sample: Any) -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(call, sample)
+
+        return told
+
+    def _subscribe(self, session: Any, peer: str, name: str) -> None:
+        key = f"{self._prefix}/{self._bridge}/{peer}/*/{name}/*"
+        subscriber = session.declare_subscriber(key, self._in_loop(self._on_data))
+        self._subscribers.append(subscriber)
+
+    def _on_token(self, sample: Any) -> None:
+        peer = str(sample.key_expr).rpartition("/")[2]
+        if peer == self._bridge:
+            return
+        if sample.kind == zenoh.SampleKind.PUT:
+            self._loop.create_task(self._meet(peer))
+        else:
+            session = self._bulk.pop(peer, None)
+            for key, lane in list(self._lanes.items()):
+                if key[0] == peer:
+                    lane.lose("the bridge has left the fleet")
+            if session is not None:
+                session.close()
+            self._lost(peer)
+
+    async def _meet(self, peer: str) -> None:
+        if peer not in self._bulk:
+            session = await self._open()
+            self._bulk[peer] = session
+            self._subscribe(session, peer, BULK)
+        self._found(peer)
+
+    def _on_data(self, sample: Any) -> None:
+        key: _Key = tuple(str(sample.key_expr).split("/")[-4:])  # type: ignore[assignment]
+        data = sample.payload.to_bytes()
+        if len(data) < _SEQUENCE.size:
+            return
+        lane = self._lanes.get(key)
+        if lane is None:
+            first = data[: _SEQUENCE.size] == _SEQUENCE.pack(0)
+            if key[3] != _THERE or not first:
+                return
+            lane = self._begin(key, self._accept())
+        lane.feed(data)
+
+    def _begin(self, key: _Key, lane: Lane) -> _ZenohLane:
+        peer, connection, name, way = key
+        session = self._express if name == EXPRESS else self._bulk.get(peer)
+        if session is None:
+            raise ProtocolError("the bridge has left the fleet")
+        other = _BACK if way == _THERE else _THERE
+        to = f"{self._prefix}/{peer}/{self._bridge}/{connection}/{name}/{other}"
+        self._lanes[key] = made = _ZenohLane(lane, session, to, lambda: self._lanes.pop(key, None))
+        lane.begin(Peer(f"zenoh/{peer}", None), made, made.abort)
+        return made
+
+
+class _ZenohLane:
+    """The bytes of a lane as messages of Zenoh, which are numbered. It is the lane's writer.
+
+    Args:
+        to: the key to publish under.
+        on_end: called when it is over.
+    """
+
+    def __init__(self, lane: Lane, session: Any, to: str, on_end: Callable[[], Any]) -> None:
+        self._lane = lane
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._expected = 0
+        self._waiting = 0  # bytes
+        self._over = False
+        self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        threading.Thread(
+            target=self._put_all, args=(session, to), name="tensorbus-zenoh", daemon=True
+        ).start()
+
+    # The writer of the lane.
+    @property
+    def unsent(self) -> int:
+        return max(0, self._waiting - _AT_ONCE)
+
+    def write(self, *parts: bytes | memoryview) -> None:
+        data = b"".join(parts)
+        self._waiting += len(data)
+        self._queue.put(data)
+
+    def close(self) -> None:
+        self._queue.put(None)
+
+    def abort(self) -> None:
+        self._loop.call_soon(self.lose, "")
+
+    # In the loop.
+    def feed(self, data: bytes) -> None:
+        """A message of the peer."""
+        (sequence,) = _SEQUENCE.unpack_from(data)
+        if sequence == _LAST:
+            return self.lose("the peer has hung up")
+        if sequence != self._expected:
+            return self._lane.close(f"Zenoh lost messages: {sequence}, not {self._expected}")
+        self._expected += 1
+        rest = memoryview(data)[_SEQUENCE.size :]
+        while rest and not self._over:
+            buffer = self._lane.get_buffer(-1)
+            count = min(len(buffer), len(rest))
+            buffer[:count] = rest[:count]
+            rest = rest[count:]
+            self._lane.buffer_updated(count)
+
+    def lose(self, why: str) -> None:
+        if self._over:
+            return
+        self._over = True
+        self._on_end()
+        self._lane.connection_lost(ConnectionError(why) if why else None)
+
+    def _on_put(self, count: int) -> None:
+        was_full = self.unsent > 0
+        self._waiting -= count
+        if was_full and self.unsent == 0:
+            self._lane.resume_writing()
+
+    # In a thread of its own: it waits for Zenoh, which waits for the peer.
+    def _put_all(self, session: Any, to: str) -> None:
+        try:
+            publisher = session.declare_publisher(
+                to,
+                congestion_control=zenoh.CongestionControl.BLOCK,
+                reliability=zenoh.Reliability.RELIABLE,
+                allowed_destination=zenoh.Locality.REMOTE,
+                express=True,
+            )
+            if not self._has_reader(publisher):
+                return self._in_loop(self._lane.close, "no such bridge is in the fleet")
+            sequence = 0
+            while (data := self._queue.get()) is not None:
+                publisher.put(_SEQUENCE.pack(sequence) + data)
+                sequence += 1
+                self._in_loop(self._on_put, len(data))
+            publisher.put(_SEQUENCE.pack(_LAST))
+        except zenoh.ZError as error:
+            self._in_loop(self._lane.close, f"zenoh: {error}")
+
+    @staticmethod
+    def _has_reader(publisher: Any) -> bool:
+        matched = threading.Event()
+
+        def look(status: Any) -> None:
+            if status.matching:
+                matched.set()
+
+        listener = publisher.declare_matching_listener(look)
+        found = publisher.matching_status.matching or matched.wait(SILENCE)
+        listener.undeclare()
+        return bool(found)
+
+    def _in_loop(self, call: Callable[..., object], *arguments: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(call, *arguments)
