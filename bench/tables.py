@@ -36,6 +36,7 @@ TITLES = {
     "python_nodes": "Python: a node's callbacks, and their answers",
     "python_graph": "Python: ten nodes in a graph, 300 kB at 100 Hz, on two cores",
     "python_bridge": "Python: 24.9 MB from one machine to another, over veth",
+    "python_machines": "Python: small messages, many machines and many topics, over veth",
     "python_gil": "Python: how often a second another thread counts",
 }
 # Those that need a GPU, and run with --gpu alone.
@@ -63,6 +64,7 @@ FLOORS = {
     "python_relay": "64 bytes, multiprocessing.Queue",
     "python_nodes": "for sample in subscriber",
     "python_bridge": "iperf3",
+    "python_machines": SAME_GROUP + "TCP",
     "python_gil": "alone",
     "cuda_round_trip": "24.9 MB, main memory",
     "python_cuda": "24.9 MB, main memory",

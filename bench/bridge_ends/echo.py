@@ -1,9 +1,11 @@
 """Small messages there and back between two machines: one that asks, or one that answers.
 
-    echo.py ask|answer tensorbus|zenoh|tcp ADDRESS SIZE COUNT
+    echo.py ask|answer tensorbus|beside|zenoh|tcp ADDRESS SIZE COUNT
+    echo.py feed|drain
 
 ADDRESS is that of the machine that answers. The answering side says "ready". The asking side says
-in JSON the microseconds of each round trip.
+in JSON the nanoseconds of each round trip. `beside` is tensorbus while frames of 24.9 MB cross the
+same bridges as fast as they are taken: `feed` publishes them, `drain` subscribes to them.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ Exchange = Callable[[bytes], bytes]
 
 
 def times_of(exchange: Exchange, size: int, count: int) -> list[float]:
-    """Microseconds of each exchange, but for the first ones."""
+    """Nanoseconds of each exchange, but for the first ones."""
     message = bytes(size)
     warm_up = max(20, count // 20)
     times = []
@@ -33,7 +35,7 @@ def times_of(exchange: Exchange, size: int, count: int) -> list[float]:
         begin = time.perf_counter()
         assert len(exchange(message)) == size
         if number >= warm_up:
-            times.append((time.perf_counter() - begin) * 1e6)
+            times.append((time.perf_counter() - begin) * 1e9)
         time.sleep(0.0005)  # a program that asks now and then, not a stream
     return times
 
@@ -85,6 +87,46 @@ def answer_tensorbus(address: str) -> None:
             back.publish(sample.data)
 
 
+@contextlib.contextmanager
+def beside(role: str) -> Iterator[None]:
+    """The bulk, in a process of its own."""
+    running = subprocess.Popen([sys.executable, __file__, role])
+    try:
+        yield
+    finally:
+        running.kill()
+        running.wait()
+
+
+@contextlib.contextmanager
+def asks_beside(address: str) -> Iterator[Exchange]:
+    with asks_tensorbus(address) as exchange, beside("feed"):
+        time.sleep(2)  # until frames flow
+        yield exchange
+
+
+def answer_beside(address: str) -> None:
+    with beside("drain"):
+        answer_tensorbus(address)
+
+
+def feed() -> None:
+    import tensorbus as tb
+
+    with tb.Publisher[Any]("frames", depth=2, reliable=True) as publisher:
+        publisher.wait_for_subscribers(timeout=PATIENCE)
+        while True:
+            publisher.publish(publisher.loan((24_883_200,), dtype="uint8"))
+
+
+def drain() -> None:
+    import tensorbus as tb
+
+    with tb.Subscriber[Any]("frames") as subscriber:
+        for _ in subscriber:
+            pass
+
+
 def _zenoh(mode: str, address: str) -> Any:
     import zenoh
 
@@ -97,7 +139,6 @@ def _zenoh(mode: str, address: str) -> Any:
 
 @contextlib.contextmanager
 def asks_zenoh(address: str) -> Iterator[Exchange]:
-    import zenoh
 
     with _zenoh("connect", address) as session:
         back = session.declare_subscriber("back")
@@ -151,6 +192,8 @@ def answer_tcp(address: str) -> None:
 
 
 def main() -> None:
+    if sys.argv[1] in ("feed", "drain"):
+        return globals()[sys.argv[1]]()
     role, engine, address, size, count = sys.argv[1:]
     if role == "answer":
         globals()[f"answer_{engine}"](address)

@@ -8,7 +8,8 @@ from collections import deque
 from tensorbus.bridge._lane import BULK, EXPRESS, Lane
 from tensorbus.bridge._sending_end import SendingEnd
 
-_IN_A_ROW = 8  # frames that are written before others have a turn
+# Frames that are written before the event loop turns to others: those of the bulk lane are large.
+_IN_A_ROW = {EXPRESS: 8, BULK: 1}
 
 
 class Pump:
@@ -43,7 +44,7 @@ class Pump:
 
     def write(self, lane: Lane) -> None:
         turns = self._turns[lane.name]
-        for _ in range(_IN_A_ROW):
+        for _ in range(_IN_A_ROW[lane.name]):
             if not turns or not lane.writable or self._lanes.get(lane.name) is not lane:
                 return
             end = turns.popleft()
