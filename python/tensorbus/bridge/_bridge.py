@@ -15,6 +15,7 @@ from tensorbus import _core
 from tensorbus._base.errors import InvalidArgument, OutOfMemory, ProtocolError
 from tensorbus._topics.listing import list_topics
 from tensorbus._topics.publisher import Publisher
+from tensorbus.bridge._compression import codecs
 from tensorbus.bridge._config import (
     BridgeConfig,
     client_context,
@@ -302,7 +303,8 @@ class Bridge:
 
     # Both.
     def _hello(self, lane: str, connection: str, known: str) -> Hello:
-        return Hello(MAGIC, VERSION, self.id, self.config.name, lane, connection, known)
+        name = self.config.name
+        return Hello(MAGIC, VERSION, self.id, name, lane, connection, known, codecs())
 
     def _require_name(self, lane: Lane, hello: Hello) -> None:
         if hello.bridge == self.id:

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from tensorbus._base.errors import AccessDenied, InvalidArgument
+from tensorbus.bridge._compression import codecs
 from tensorbus.bridge._rules import Direction, Rules, TopicRule
 
 if sys.version_info >= (3, 11):
@@ -44,7 +45,9 @@ class _Direction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pattern: str
     max_rate: float = 0.0
+    max_bytes: float = 0.0
     priority: int = 0
+    compress: bool = False
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -115,8 +118,14 @@ class BridgeConfig:
         if self.budget < _LEAST_BUDGET:
             raise InvalidArgument(f"budget={self.budget}: expected at least 16 MiB")
         for topic in self.rules.topics:
-            if not (math.isfinite(topic.max_rate) and topic.max_rate >= 0):
-                raise InvalidArgument(f"max_rate={topic.max_rate}: expected a rate of 0 or more")
+            for name in ("max_rate", "max_bytes"):
+                rate = getattr(topic, name)
+                if not (math.isfinite(rate) and rate >= 0):
+                    raise InvalidArgument(f"{name}={rate}: expected a rate of 0 or more")
+            if topic.compress and not codecs():
+                raise InvalidArgument(
+                    "compress: zstandard is not installed: pip install 'tensorbus[bridge]'"
+                )
         if self.tls is None and not self.trust_network and (self.listen or self.connect):
             raise InvalidArgument(
                 "without certificates, whoever reaches this port can read and publish: give them "
@@ -136,7 +145,7 @@ def load(path: str | os.PathLike[str]) -> BridgeConfig:
             told = msgspec.convert(tomllib.load(file), _File)
         except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
             raise InvalidArgument(f"{os.fspath(path)}: {error}") from None
-    topics = tuple(TopicRule(one.pattern, one.max_rate, one.priority) for one in told.topic)
+    topics = tuple(TopicRule(**msgspec.structs.asdict(one)) for one in told.topic)
     rules = Rules(_direction(told.export), _direction(told.import_), topics)
     return BridgeConfig(
         told.name or socket.gethostname(),

@@ -44,12 +44,14 @@ class Export:
         self.publisher = publisher
         self.ended: Ended | None = None
         self.unsent = 0  # samples that cannot cross
-        self.end = SendingEnd(stream, limits, rule.priority, on_ready, self._tell_end)
+        self.end = SendingEnd(
+            stream, limits, rule.priority, on_ready, self._tell_end, compress=rule.compress
+        )
         self._complete = False  # the publisher was closed
         self._told_end = False  # on this connection
         self._on_end = on_end
         self._next = limits.next
-        self._period = 1 / rule.max_rate if rule.max_rate else 0.0
+        self._rule = rule
         self._due = -math.inf
         self._left_out = 0
         self._gone = False
@@ -120,7 +122,7 @@ class Export:
     def _take(self, core: _core.Sample | None) -> bool:
         if core is None:
             return False
-        if core.sequence >= self._next and self._is_due():
+        if core.sequence >= self._next and self._is_due(core):
             try:
                 message = OutgoingMessage(core.fields, core)
             except Unsupported as error:  # this one cannot cross, others can
@@ -131,14 +133,18 @@ class Export:
             self.end.take(core.sequence - self._left_out, message)
         return True
 
-    def _is_due(self) -> bool:
-        if not self._period:
+    def _is_due(self, core: _core.Sample) -> bool:
+        rule = self._rule
+        if not rule.max_rate and not rule.max_bytes:
             return True
         now = asyncio.get_running_loop().time()
         if now < self._due:
             self._left_out += 1
             return False
-        self._due = max(self._due + self._period, now - self._period)
+        period = 1 / rule.max_rate if rule.max_rate else 0.0
+        if rule.max_bytes:
+            period = max(period, core.ranges()[1] / rule.max_bytes)
+        self._due = max(self._due + period, now)
         return True
 
     async def _receive(self) -> _core.Sample | None:

@@ -8,11 +8,13 @@ from typing import Annotated, Any, Protocol
 import msgspec
 
 from tensorbus._base.errors import ProtocolError
+from tensorbus.bridge._compression import decompressed
 
 VERSION = 1
 MAGIC = "tensorbus-bridge"
 MOST_BYTES = 1 << 20  # of a frame's body
 CHUNK = 7
+ZSTD = 14  # a compressed CHUNK
 
 _HEADER = struct.Struct("<IBBHQ")
 HEADER_BYTES = _HEADER.size
@@ -36,6 +38,7 @@ class Hello(Frame, frozen=True):
     lane: Name  # "express" or "bulk"
     connection: Name  # the same for both lanes, chosen by the side that connects
     known: Name  # the bridge of the session that is to go on; "": none
+    codecs: list[Name]  # that it can read; "zstd" or nothing
 
 
 class PublisherEntry(Frame, frozen=True):
@@ -182,6 +185,11 @@ def chunk_header(length: int, stream: int) -> bytes:
     return _HEADER.pack(length, CHUNK, 0, 0, stream)
 
 
+def zstd_chunk(body: bytes, stream: int) -> bytes:
+    """The frame of a CHUNK that is compressed."""
+    return _HEADER.pack(len(body), ZSTD, 0, 0, stream) + body
+
+
 class Handler(Protocol):
     """What takes the frames."""
 
@@ -251,8 +259,16 @@ class FrameReader:
         self._begin = begin + length
         # A copy, which strings and bytes of the frame would be anyway.
         body = bytes(memoryview(self._buffer)[begin : begin + length])
-        self._handler.on_frame(decode(number, body), stream)
+        if number == ZSTD:
+            self._read_zstd(stream, body)
+        else:
+            self._handler.on_frame(decode(number, body), stream)
         return True
+
+    def _read_zstd(self, stream: int, body: bytes) -> None:
+        data = decompressed(body, MOST_BYTES)
+        self._handler.chunk_target(stream, len(data))[:] = data
+        self._handler.on_chunk(stream, len(data))
 
     def _read_chunk(self, stream: int, length: int) -> None:
         if length == 0:

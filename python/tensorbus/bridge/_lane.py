@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tensorbus._base.errors import ProtocolError
 from tensorbus.bridge import _frames
+from tensorbus.bridge._compression import ZSTD
 from tensorbus.bridge._frames import Ended, Frame, FrameReader, Hello, Ping, Pong
 from tensorbus.bridge._rules import Peer
 from tensorbus.bridge._writers import SocketWriter, TransportWriter, Writer
@@ -63,6 +64,7 @@ class Lane(asyncio.BufferedProtocol):
         self._silent = True
         self.clock: Clock | None = None
         self.name = ""  # of the lane, known with HELLO
+        self.reads_zstd = False
         self.peer = Peer("", None)
 
     def begin(self, peer: Peer, writer: Writer, abort: Callable[[], None]) -> None:
@@ -195,6 +197,7 @@ class Lane(asyncio.BufferedProtocol):
         if frame.lane not in (EXPRESS, BULK):
             raise ProtocolError(f"HELLO.lane: {frame.lane!r}")
         self.name = frame.lane
+        self.reads_zstd = ZSTD in frame.codecs
         self._owner = self._greeter(self, frame)
 
     def _watch(self) -> None:

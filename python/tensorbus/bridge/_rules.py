@@ -61,12 +61,16 @@ class TopicRule:
     Args:
         pattern: of a shell (`fnmatch`).
         max_rate: samples a second at most; the others are left out. 0: all.
+        max_bytes: of tensors, a second, at most; samples beyond are left out. 0: any.
         priority: topics of a higher one go first.
+        compress: their bytes (zstd), for networks that are slower than that.
     """
 
     pattern: str
     max_rate: float = 0.0
+    max_bytes: float = 0.0
     priority: int = 0
+    compress: bool = False
 
 
 @dataclass(frozen=True)

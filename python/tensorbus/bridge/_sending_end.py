@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from tensorbus.bridge import _frames
+from tensorbus.bridge._compression import compressed
 from tensorbus.bridge._lane import BULK, EXPRESS, Lane
 from tensorbus.bridge._message import OutgoingMessage
 from tensorbus.bridge._streams import Limits, Outgoing, SendingStream
@@ -21,6 +22,7 @@ class SendingEnd:
         stream: the number in their frames.
         limits: what the peer allows.
         priority: messages of a higher one go first.
+        compress: their bytes, if the peer can read that.
         on_ready: called when there may be something to write on `lane`.
         on_idle: called when all was written that there is.
     """
@@ -32,6 +34,8 @@ class SendingEnd:
         priority: int,
         on_ready: Callable[[SendingEnd], None],
         on_idle: Callable[[], None],
+        *,
+        compress: bool = False,
     ) -> None:
         self.stream = stream
         self.priority = priority
@@ -39,6 +43,7 @@ class SendingEnd:
         self.room = asyncio.Event()  # may_take() may have changed
         self.sent = 0  # messages, and their bytes
         self.sent_bytes = 0
+        self._compress = compress
         self._on_ready = on_ready
         self._on_idle = on_idle
         self._sending = SendingStream[OutgoingMessage](limits)
@@ -95,7 +100,7 @@ class SendingEnd:
             piece = self._under_way.popleft()
             if not self._under_way:
                 self.room.set()
-            lane.write(_frames.chunk_header(len(piece), self.stream), piece)
+            self._write_chunk(lane, piece)
             return True
         item = self._sending.next_to_send()
         if item is None:
@@ -115,12 +120,18 @@ class SendingEnd:
         self.sent_bytes += message.size
         head = _frames.encode(message.begin(item.sequence, item.index), self.stream)
         if 0 < message.size <= _SMALL:
-            body = b"".join(message.pieces(_SMALL))
-            lane.write(head + _frames.chunk_header(len(body), self.stream) + body)
+            self._write_chunk(lane, b"".join(message.pieces(_SMALL)), head)
         else:
             lane.write(head)
             self._under_way = message.pieces(_frames.MOST_BYTES)
         self.room.set()
+
+    def _write_chunk(self, lane: Lane, piece: bytes | memoryview, head: bytes = b"") -> None:
+        shorter = compressed(piece) if self._compress and lane.reads_zstd else None
+        if shorter is not None:
+            lane.write(head + _frames.zstd_chunk(shorter, self.stream))
+        else:
+            lane.write(head + _frames.chunk_header(len(piece), self.stream), piece)
 
 
 def _do_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from support.bridges import Machine, appears, machines, two_machines
+from support.bridges import Machine, Relay, appears, machines, two_machines
 from support.harness import PATIENCE, Elsewhere, eventually, hear, tell
 
 torch = pytest.importorskip("torch")
@@ -324,6 +325,44 @@ def test_a_rate_leaves_samples_out_and_they_do_not_count_as_missed(tmp_path: Pat
             received += subscriber.try_receive() is not None
         assert published > 5 * received
         assert subscriber.stats["missed"] == 0
+
+
+def test_a_rate_in_bytes_leaves_samples_out(tmp_path: Path) -> None:
+    config = tmp_path / "bridge.toml"
+    config.write_text('[[topic]]\npattern = "wide"\nmax_bytes = 4e6\n')
+    frame = np.zeros(1_000_000, np.uint8)
+    with (
+        two_machines(tmp_path, "--config", str(config)) as (here, there),
+        tb.Publisher[Any]("wide", depth=64, domain=here.domain) as publisher,
+        tb.Subscriber[Any]("wide", domain=there.domain, timeout=PATIENCE) as subscriber,
+    ):
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        begin = time.monotonic()
+        received = 0
+        while received < 6:
+            publisher.publish(frame)
+            time.sleep(0.01)  # a camera of 100 Hz, whose time is what is measured
+            received += subscriber.try_receive() is not None
+        assert time.monotonic() - begin > 0.9  # the first two may come at once
+
+
+def test_what_is_compressed_arrives_whole_and_is_less(tmp_path: Path) -> None:
+    config = tmp_path / "bridge.toml"
+    config.write_text('[[topic]]\npattern = "dense"\ncompress = true\n')
+    relay = Relay()
+    noise = np.random.default_rng(0).integers(0, 255, 1 << 20, np.uint8)
+    with (
+        two_machines(tmp_path, "--config", str(config), through=relay) as (here, there),
+        tb.Publisher[Any]("dense", depth=8, reliable=True, domain=here.domain) as publisher,
+        tb.Subscriber[Any]("dense", depth=8, domain=there.domain, timeout=PATIENCE) as subscriber,
+    ):
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        before = relay.passed
+        for data in (np.arange(8_000_000) // 1000, np.zeros(9000, np.uint8), noise):
+            publisher.publish(data)
+            assert (subscriber.receive().data == data).all()
+        assert noise.nbytes < relay.passed - before < 8_000_000
+    relay.close()
 
 
 @pytest.mark.parametrize("data", [np.zeros(0), {"a": np.zeros((0, 3)), "b": 1}, {}, None, "text"])

@@ -156,6 +156,7 @@ class Relay:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.target = 0
+        self.passed = 0  # bytes
         self._open: list[socket.socket] = []
         self._lock = threading.Lock()
         self._flows = threading.Event()
@@ -210,6 +211,7 @@ class Relay:
         with suppress(OSError):
             while count := source.recv_into(buffer):
                 self._flows.wait()
+                self.passed += count
                 target.sendall(memoryview(buffer)[:count])
         for end in (source, target):
             with suppress(OSError):

@@ -1,0 +1,48 @@
+"""Bytes of tensors, compressed for slow networks: each chunk for itself (zstd, RFC 8878)."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+from tensorbus._base.errors import ProtocolError
+
+ZSTD = "zstd"
+_LEVEL = 1  # of zstd: the fastest of its ordinary ones
+
+
+def codecs() -> list[str]:
+    """What this bridge can read and write: an extra brings it."""
+    return [ZSTD] if find_spec("zstandard") is not None else []
+
+
+def compressed(data: bytes | memoryview) -> bytes | None:
+    """None: it would not be shorter."""
+    made: bytes = _coders()[0].compress(data)
+    return made if len(made) < len(data) else None
+
+
+def decompressed(data: bytes, most: int) -> bytes:
+    """The bytes of a chunk of any origin.
+
+    Raises:
+        ProtocolError: it is none, or has more than `most` bytes.
+    """
+    import zstandard
+
+    try:
+        size = zstandard.frame_content_size(data)
+        if not 0 < size <= most:
+            raise ProtocolError(f"ZSTD: {size} bytes in a chunk")
+        found: bytes = _coders()[1].decompress(data, max_output_size=size)
+    except zstandard.ZstdError as error:
+        raise ProtocolError(f"ZSTD: {error}") from None
+    return found
+
+
+@cache
+def _coders() -> tuple[Any, Any]:
+    import zstandard
+
+    return zstandard.ZstdCompressor(level=_LEVEL), zstandard.ZstdDecompressor()
