@@ -87,6 +87,13 @@ def listed(machines: int, topics: int) -> dict[str, float]:
     return {"seconds_ns": max(told) * 1e9}
 
 
+def restarted(count: int) -> dict[str, float]:
+    """A bridge is killed and started again: until its topics are back."""
+    with Machines(1) as (machine,):
+        times = last_line(machine, start(machine, "restarts.py", count))
+    return {"p50_ns": percentile(times, 0.5) * 1e9, "worst_ns": max(times) * 1e9}
+
+
 def main() -> None:
     quick = is_quick(__doc__)
     if (why := why_no_machines()) is not None:
@@ -103,6 +110,7 @@ def main() -> None:
         for machines in (1, 4):
             row = f"24.9 MB, to {machines} machine{'s' * (machines > 1)}"
             report(row, repetition, **one_to(machines, 20 if quick else 100))
+        report("a bridge was killed", repetition, **restarted(2 if quick else 5))
         report("1,000 topics on 8 machines", repetition, **listed(8, 1000))
     if not quick:
         report("24.9 MB at 30 Hz for a minute", 0, **one_to(1, 1800, 30.0))

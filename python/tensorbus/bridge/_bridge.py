@@ -29,7 +29,7 @@ from tensorbus.bridge._session import Session
 
 logger = logging.getLogger("tensorbus.bridge")
 
-_FIRST_RETRY, _LONGEST_RETRY = 0.05, 1.0  # seconds
+_FIRST_RETRY, _LONGEST_RETRY = 0.05, 0.25  # seconds
 _SETTLE = 0.02  # seconds in which changes of the domain are taken together
 _STATUS_EVERY = 1.0  # seconds
 
