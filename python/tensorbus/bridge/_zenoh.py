@@ -71,7 +71,7 @@ class Fleet:
         self._loop = asyncio.get_running_loop()
         self._express: Any = None  # a session of Zenoh
         self._bulk: dict[str, Any] = {}  # sessions, by peer
-        self._subscribers: list[Any] = []  # they live as long as their sessions
+        self._met: dict[str, asyncio.Task[None]] = {}  # peers that are there
         self._lanes: dict[_Key, _ZenohLane] = {}
 
     async def run(self) -> None:
@@ -82,20 +82,21 @@ class Fleet:
         """
         try:
             self._express = await self._open()
-            self._subscribe(self._express, "*", EXPRESS)
+            small = self._subscribe(self._express, "*", EXPRESS)
             alive = self._express.liveliness()
             token = alive.declare_token(f"{self._prefix}/alive/{self._bridge}")
-            watching = alive.declare_subscriber(
+            others = alive.declare_subscriber(
                 f"{self._prefix}/alive/*", self._in_loop(self._on_token), history=True
             )
-            await asyncio.get_running_loop().create_future()  # for ever
-            del token, watching
+            await self._loop.create_future()  # for ever
+            del small, token, others  # which live until here
         finally:
+            for meeting in self._met.values():
+                meeting.cancel()
             for lane in list(self._lanes.values()):
                 lane.lose("the bridge was stopped")
-            sessions = [self._express, *self._bulk.values()]
-            for session in filter(None, sessions):
-                session.close()
+            if self._express is not None:
+                self._express.close()
 
     async def dial(self, peer: str, connection: str, name: str, lane: Lane) -> None:
         """Connects a lane with another bridge of the fleet."""
@@ -110,8 +111,12 @@ class Fleet:
             raise InvalidArgument(f"{self._config}: {error}") from None
         last = ""
         while True:
+            opening = self._loop.run_in_executor(None, zenoh.open, config)
             try:
-                return await asyncio.to_thread(zenoh.open, config)
+                return await asyncio.shield(opening)
+            except asyncio.CancelledError:
+                opening.add_done_callback(_close)
+                raise
             except zenoh.ZError as error:
                 if str(error) != last:
                     logger.warning("zenoh: not connected: %s", error)
@@ -125,32 +130,37 @@ class Fleet:
 
         return told
 
-    def _subscribe(self, session: Any, peer: str, name: str) -> None:
+    def _subscribe(self, session: Any, peer: str, name: str) -> Any:
         key = f"{self._prefix}/{self._bridge}/{peer}/*/{name}/*"
-        subscriber = session.declare_subscriber(key, self._in_loop(self._on_data))
-        self._subscribers.append(subscriber)
+        return session.declare_subscriber(key, self._in_loop(self._on_data))
 
     def _on_token(self, sample: Any) -> None:
         peer = str(sample.key_expr).rpartition("/")[2]
         if peer == self._bridge:
             return
+        meeting = self._met.pop(peer, None)
+        if meeting is not None:
+            meeting.cancel()
         if sample.kind == zenoh.SampleKind.PUT:
-            self._loop.create_task(self._meet(peer))
-        else:
-            session = self._bulk.pop(peer, None)
+            self._met[peer] = self._loop.create_task(self._meet(peer))
+
+    async def _meet(self, peer: str) -> None:
+        """While another bridge is there."""
+        session = await self._open()
+        try:
+            large = self._subscribe(session, peer, BULK)
+            self._bulk[peer] = session
+            self._found(peer)
+            await self._loop.create_future()  # until it is cancelled
+            del large
+        finally:
+            if self._bulk.get(peer) is session:
+                del self._bulk[peer]
             for key, lane in list(self._lanes.items()):
                 if key[0] == peer:
                     lane.lose("the bridge has left the fleet")
-            if session is not None:
-                session.close()
             self._lost(peer)
-
-    async def _meet(self, peer: str) -> None:
-        if peer not in self._bulk:
-            session = await self._open()
-            self._bulk[peer] = session
-            self._subscribe(session, peer, BULK)
-        self._found(peer)
+            self._loop.run_in_executor(None, session.close)
 
     def _on_data(self, sample: Any) -> None:
         key: _Key = tuple(str(sample.key_expr).split("/")[-4:])  # type: ignore[assignment]
@@ -175,6 +185,12 @@ class Fleet:
         self._lanes[key] = made = _ZenohLane(lane, session, to, lambda: self._lanes.pop(key, None))
         lane.begin(Peer(f"zenoh/{peer}", None), made, made.abort)
         return made
+
+
+def _close(opening: asyncio.Future[Any]) -> None:
+    """Of a session that nobody waits for any more."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
 
 
 class _ZenohLane:
