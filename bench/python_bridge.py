@@ -6,6 +6,7 @@ take turns, so that a ratio compares neighbours in time. Each turn has a connect
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 import subprocess
@@ -70,12 +71,12 @@ def through_iperf3(sender: Machine, receiver: Machine, count: int) -> Figures:
     )
 
 
-def through_programs(program: str) -> Measure:
+def through_programs(program: str, *options: str) -> Measure:
     """Two programs of bridge_ends, one on each machine."""
 
     def measure(sender: Machine, receiver: Machine, count: int) -> Figures:
         command = [sys.executable, str(ENDS / program)]
-        arguments = [receiver.address, str(SIZE), str(count)]
+        arguments = [receiver.address, str(SIZE), str(count), *options]
         receives = receiver.run([*command, "receive", *arguments])
         wait_until("ready", receiver, receives)
         sends = sender.run([*command, "send", *arguments])
@@ -97,6 +98,10 @@ def rows() -> dict[str, Measure]:
         report_absent("iperf3", "iperf3 is not installed")
     found["asyncio, sock_recv_into"] = through_programs("asyncio_tcp.py")
     found["tensorbus bridge, topic to topic"] = through_programs("topic.py")
+    if importlib.util.find_spec("zenoh") is not None:
+        found["tensorbus bridge over Zenoh"] = through_programs("topic.py", "zenoh")
+    else:
+        report_absent("tensorbus bridge over Zenoh", "zenoh is not installed")
     return found
 
 

@@ -1,9 +1,9 @@
 """Topic to topic through a bridge on each machine: the publisher, or the subscriber.
 
-    topic.py send|receive ADDRESS SIZE COUNT
+    topic.py send|receive ADDRESS SIZE COUNT [zenoh]
 
-It starts the bridge of its machine; ADDRESS is where that of the receiver listens. The processor
-time is that of this process and of its bridge.
+It starts the bridge of its machine; ADDRESS is where that of the receiver listens, or its router of
+Zenoh. The processor time is that of this process and of its bridge.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -61,10 +62,20 @@ def receive(size: int, count: int, bridge: subprocess.Popen[bytes]) -> dict[str,
 
 
 def main() -> None:
-    end, address, size, count = sys.argv[1:]
-    option = ["--connect" if end == "send" else "--listen", f"{address}:7447"]
+    end, address, size, count, *engine = sys.argv[1:]
+    way = "connect" if end == "send" else "listen"
+    options = [f"--{way}", f"{address}:7447", "--trust-network"]
+    if engine:
+        config = {
+            "mode": "client" if end == "send" else "router",
+            way: {"endpoints": [f"tcp/{address}:7447"]},
+            "scouting": {"multicast": {"enabled": False}},
+        }
+        path = Path(tempfile.mkdtemp()) / "zenoh.json5"
+        path.write_text(json.dumps(config))
+        options = ["--zenoh", str(path)]
     with subprocess.Popen(
-        [sys.executable, "-m", "tensorbus", "bridge", "--trust-network", *option],
+        [sys.executable, "-m", "tensorbus", "bridge", *options],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as bridge:

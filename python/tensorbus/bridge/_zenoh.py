@@ -45,7 +45,8 @@ class Fleet:
     does not read holds up nothing but its own.
 
     Args:
-        config: a file of Zenoh's, JSON5: mode, endpoints, certificates.
+        config: a file of Zenoh's, JSON5: mode, endpoints, certificates. This bridge is a client of
+            a router, or a router.
         name: of the fleet.
         bridge: the id of this one.
         found: called with the id of each bridge that has come.
@@ -81,7 +82,7 @@ class Fleet:
             InvalidArgument: of the file.
         """
         try:
-            self._express = await self._open()
+            self._express = await self._open(self._settings())
             small = self._subscribe(self._express, "*", EXPRESS)
             alive = self._express.liveliness()
             token = alive.declare_token(f"{self._prefix}/alive/{self._bridge}")
@@ -102,13 +103,31 @@ class Fleet:
         """Connects a lane with another bridge of the fleet."""
         self._begin((peer, connection, name, _BACK), lane)
 
-    async def _open(self) -> Any:
+    def _settings(self) -> Any:
+        """Those of the file, and what they must be."""
         try:
             config = zenoh.Config.from_file(self._config)
             for key, value in _SETTINGS.items():
                 config.insert_json5(key, value)
+            if config.get_json("mode") not in ('"client"', '"router"'):
+                raise InvalidArgument(
+                    f"{self._config}: mode: expected client or router, since peers pass nothing on"
+                )
         except zenoh.ZError as error:
             raise InvalidArgument(f"{self._config}: {error}") from None
+        return config
+
+    def _client_settings(self) -> Any:
+        """Those of a session beside the first one, which may be the router."""
+        config = self._settings()
+        if config.get_json("mode") == '"router"':
+            endpoints = config.get_json("listen/endpoints")
+            config.insert_json5("mode", '"client"')
+            config.insert_json5("listen/endpoints", "[]")
+            config.insert_json5("connect/endpoints", endpoints)
+        return config
+
+    async def _open(self, config: Any) -> Any:
         last = ""
         while True:
             opening = self._loop.run_in_executor(None, zenoh.open, config)
@@ -146,7 +165,7 @@ class Fleet:
 
     async def _meet(self, peer: str) -> None:
         """While another bridge is there."""
-        session = await self._open()
+        session = await self._open(self._client_settings())
         try:
             large = self._subscribe(session, peer, BULK)
             self._bulk[peer] = session

@@ -124,9 +124,24 @@ def test_a_bridge_waits_for_its_router(tmp_path: Path) -> None:
         assert one.wait() == 0
 
 
-def test_a_file_that_is_none_of_zenohs_is_refused(tmp_path: Path) -> None:
+def test_a_bridge_may_be_the_router(tmp_path: Path) -> None:
+    port = free_port()
+    path = tmp_path / "router.json5"
+    path.write_text(
+        json.dumps({"mode": "router", "listen": {"endpoints": [f"tcp/127.0.0.1:{port}"]}})
+    )
+    with machines(tmp_path, "one", "two") as (one, two):
+        one.start("--zenoh", str(path), trust=False)
+        join(two, port, tmp_path)
+        one.wait_for_peer("two")
+        exchange(one, two, "there")
+        exchange(two, one, "back")
+
+
+@pytest.mark.parametrize("mode", ["nonsense", "peer"])
+def test_a_file_of_another_mode_is_refused(tmp_path: Path, mode: str) -> None:
     path = tmp_path / "zenoh.json5"
-    path.write_text('{"mode": "nonsense"}')
+    path.write_text(json.dumps({"mode": mode}))
     with machines(tmp_path, "one") as (one,):
         one.start("--zenoh", str(path), trust=False)
         assert one.wait() == 2
