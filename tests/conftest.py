@@ -25,13 +25,19 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests come first, so that those who run files side by side end together.
+    """Files with slow tests come first, then the longest: so all processes end together.
 
     Tests with JAX come last, with the rest of their files: it starts threads, and other tests fork.
     """
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     jax = {item.path for item in items if has_jax(item)}
-    items.sort(key=lambda item: (item.path in jax, item.path not in slow, has_jax(item)))
+    sizes = {path: path.stat().st_size for path in {item.path for item in items}}
+
+    def order(item: pytest.Item) -> tuple[bool, bool, int, Path, bool]:
+        first = item.path in jax, item.path not in slow
+        return *first, -sizes[item.path], item.path, has_jax(item)
+
+    items.sort(key=order)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -24,6 +24,8 @@ PAGES = ROOT / "docs/tasks"
 # What a person waits for is not enough for a machine that does much else.
 PATIENT = {"timeout=5)": "timeout=60)", "seconds(5)": "seconds(60)", "seconds(10)": "seconds(60)"}
 PATIENT |= {"range(100)": "range(1000)"}
+# What a C++ program writes into a pipe is seen at once, and not when there is much of it.
+PATIENT |= {r"<< '\n'": "<< std::endl"}
 # Then the worker that is killed is the one that has its model, and does not start any more.
 PATIENT |= {"workers=2, initializer": "workers=1, initializer"}
 PROGRAM = re.compile(r"^```\w+\n(?:#|//) ([\w.]+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

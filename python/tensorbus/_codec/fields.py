@@ -22,6 +22,7 @@ from msgspec import DecodeError, Raw, ValidationError, msgpack
 
 from tensorbus._base.errors import CannotTravel, MessageError, ProtocolError, Unsupported
 from tensorbus._codec import records
+from tensorbus._codec.torch_indices import OwnIndices, own_indices
 from tensorbus._codec.typed import LoweredMessage
 from tensorbus._core import Memory, Outgoing
 from tensorbus._core import Sample as CoreSample
@@ -31,7 +32,6 @@ from tensorbus._tensors.library import TENSOR_CLASSES, Library
 
 if TYPE_CHECKING:
     from tensorbus._codec.protocols import Plan
-    from tensorbus._codec.torch_indices import OwnIndices
 
 _TENSOR = 1
 _TUPLE = 2
@@ -274,8 +274,6 @@ class Restorer:
         place = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
         own = self._own.get(place)
         if own is None:
-            from tensorbus._codec.torch_indices import own_indices
-
             own = self._own[place] = own_indices(tensor)
         return own
 

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tensorbus._base.errors import CannotTravel, Error, ProtocolError, Unsupported
-from tensorbus._codec import numpy_records
+
+# All of them: a child that was forked while another thread imported one could never import it.
+from tensorbus._codec import cuda_array, numpy_records, torch_records
 from tensorbus._codec.typed import LoweredMessage
 from tensorbus._core import Memory
 from tensorbus._tensors.conversion import tensor_from
@@ -89,8 +91,6 @@ def _lower_registered(flattener: Flattener, value: Any, depth: int) -> Any:
 def _lower_torch(flattener: Flattener, value: Any, depth: int) -> Any:
     if "torch" not in sys.modules:
         return None
-    from tensorbus._codec import torch_records  # not needed by those who do without PyTorch
-
     return torch_records.lower(flattener, value, depth)
 
 
@@ -104,8 +104,6 @@ def _lower_foreign(flattener: Flattener, value: Any) -> Any:
         origin = "jax" if jax is not None and isinstance(value, jax.Array) else "dlpack"
         return flattener.record(origin, flattener.outgoing.add_capsule(_capsule_of(value), 0))
     if hasattr(value, "__cuda_array_interface__"):
-        from tensorbus._codec import cuda_array
-
         return flattener.record("dlpack", cuda_array.add(flattener, value))
     if hasattr(value, "__array_interface__"):  # a Pillow image
         return numpy_records.lower_array(flattener, learn().asarray(value))
@@ -156,8 +154,6 @@ def restore(restorer: Restorer, record: Any) -> Any:
 
 def _restorer_elsewhere(name: str) -> Callable[..., Any] | None:
     if name.startswith("torch."):
-        from tensorbus._codec import torch_records
-
         return torch_records.RESTORERS.get(name)
     if name not in _registered and name in registrars:
         registrars[name]()

@@ -20,7 +20,7 @@ from tensorbus._base.errors import CannotTravel, ProtocolError, Unsupported
 from tensorbus._base.participant import participant
 from tensorbus._codec import torch_indices
 from tensorbus._codec.fields import Flattener, Restorer, flatten, unflatten
-from tensorbus._pickling import lending
+from tensorbus._pickling import lending, torch_sharing
 from tensorbus._tensors import numpy_arrays, torch_tensors
 from tensorbus._tensors.library import TENSOR_CLASSES, Library, library_of
 
@@ -231,8 +231,6 @@ class Packer:
             return None
         whole = self._storages.get(storage.data_ptr())
         if whole is None:
-            from tensorbus._pickling import torch_sharing
-
             if not torch_sharing.is_shared(storage):
                 return None
             whole = self._storages[storage.data_ptr()] = bytes_of(storage)
@@ -361,8 +359,6 @@ def _prepare(value: Any, shared: bool) -> None:
     """Before a tensor or an array is taken: refuses one with a history, moves one to be shared."""
     if library_of(value) != "torch":
         return
-    from tensorbus._pickling import torch_sharing
-
     if value.requires_grad and not value.is_leaf:
         raise RuntimeError(_HAS_HISTORY)
     if shared:
@@ -403,8 +399,6 @@ def _is_shared(value: Any) -> bool:
     """Does this tensor on a GPU lie where others may be let write to it?"""
     if type(value) is _core.Memory:
         return _core.is_shared(value, participant())
-    from tensorbus._pickling import torch_sharing
-
     return torch_sharing.is_shared(value.untyped_storage())
 
 

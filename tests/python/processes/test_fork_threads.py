@@ -11,6 +11,7 @@ import os
 import queue
 import select
 import signal
+import sys
 import traceback
 import warnings
 from collections.abc import Callable
@@ -28,11 +29,15 @@ pytestmark = pytest.mark.usefixtures("torch")
 LARGE = 100_000  # elements: PyTorch shares work between threads from 32,768 on
 
 
+def be_quiet() -> None:
+    warnings.simplefilter("ignore")  # "beta", "prototype", "deprecated"
+    logging.disable(logging.WARNING)
+
+
 def use_threads() -> None:
     import torch
 
-    warnings.simplefilter("ignore")  # "beta", "prototype", "deprecated"
-    logging.disable(logging.WARNING)
+    be_quiet()
     torch.set_num_threads(2)
     torch.rand(2_000_000).sum()
 
@@ -137,6 +142,23 @@ def get(name: str) -> None:
 @pytest.mark.parametrize("name", ["large", *SPARSE, *NESTED])
 def test_a_child_gets_sparse_and_nested_tensors(warm: Warm, name: str) -> None:
     warm.run(get, name)
+
+
+def put_one_of_each() -> None:
+    be_quiet()
+    items = context_of(OURS, "fork").Queue()
+    before = set(sys.modules)
+    for item in (*map(make, WHATS), *(kind() for kind in {**SPARSE, **NESTED}.values())):
+        items.put(item)
+        items.get(timeout=PATIENCE)
+    assert not [name for name in set(sys.modules) - before if name.startswith("tensorbus.")]
+
+
+def test_no_feeder_imports_a_module_that_a_child_forked_meanwhile_would_wait_for(
+    warm: Warm,
+) -> None:
+    """The lock of a module that a thread imports is held for ever in a child without the thread."""
+    warm.run(put_one_of_each)
 
 
 def publish_and_receive(what: str) -> Any:

@@ -6,7 +6,7 @@ import multiprocessing
 import os
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import numpy as np
@@ -105,7 +105,17 @@ def test_it_is_found_by_name_whoever_comes_first(elsewhere: Elsewhere, early: bo
         assert tb.Queue.open("jobs").maxsize == 4
 
 
-def consume(line: Any, seen: Any) -> None:
+def greet_and_produce(line: Any, greetings: list[Any], who: int, count: int) -> None:
+    for greeting in greetings:
+        greeting.put(np.full(500, who))
+    produce(line, who, count)
+
+
+def consume(line: Any, greeting: Any, seen: Any) -> None:
+    # It has mapped something of each producer. Without that, one that the machine lets run too
+    # late would be as one that is stopped, whose items others may pass (docs/queues.md).
+    met = [greeting.get(timeout=PATIENCE) for _ in range(3)]
+    assert sorted(each[0] for each in met) == [0, 1, 2]
     found = []
     for item in line:
         if item is None:
@@ -119,9 +129,15 @@ def consume(line: Any, seen: Any) -> None:
 @pytest.mark.parametrize("maxsize", [0, 3])
 def test_many_to_many_each_item_arrives_exactly_once(method: str, maxsize: int) -> None:
     each = 200
-    with tb.Queue(maxsize=maxsize) as line, tb.Queue() as seen:
-        producers = [started(method, produce, line, who, each) for who in range(3)]
-        consumers = [started(method, consume, line, seen) for _ in range(3)]
+    with ExitStack() as stack:
+        line, seen = tb.Queue[Any](maxsize=maxsize), tb.Queue[Any]()
+        greetings = [tb.Queue[Any]() for _ in range(3)]
+        for entered in (line, seen, *greetings):
+            stack.enter_context(entered)
+        producers = [
+            started(method, greet_and_produce, line, greetings, who, each) for who in range(3)
+        ]
+        consumers = [started(method, consume, line, greeting, seen) for greeting in greetings]
         for process in producers:
             ended(process)
         for _ in consumers:

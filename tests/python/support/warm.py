@@ -7,6 +7,7 @@ imported PyTorch first, and by itself.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import inspect
 import os
@@ -54,6 +55,7 @@ def serve() -> None:
     import pytest  # noqa: F401  (programs use it)
     import torch._dynamo  # noqa: F401  (its optimizers import it, which takes as long again)
 
+    gc.freeze()  # or each program would go through all that PyTorch has made, and copy its pages
     tell("ready")
     while True:
         folder, module, function, arguments, domain, output = hear()
