@@ -19,8 +19,9 @@ from tensorbus.bridge._config import (
     host_and_port,
     server_context,
 )
-from tensorbus.bridge._frames import MAGIC, VERSION, Hello, PublisherEntry
+from tensorbus.bridge._frames import MAGIC, VERSION, Hello, PublisherEntry, QueueEntry
 from tensorbus.bridge._lane import BULK, EXPRESS, SILENCE, Lane, LaneOwner
+from tensorbus.bridge._queue_lists import LocalQueues
 from tensorbus.bridge._rules import LOCAL_PREFIX
 from tensorbus.bridge._session import Session
 
@@ -59,6 +60,7 @@ class Bridge:
         self.id: str = secrets.token_hex(16)
         self._sessions: dict[_Key, Session] = {}
         self._publishers: dict[str, PublisherEntry] = {}
+        self._queues = LocalQueues(self._participant, self._on_queues_changed)
         self._pending: dict[Lane, asyncio.TimerHandle] = {}
         self._server_context = server_context(config.tls) if config.tls else None
         self._client_context = client_context(config.tls) if config.tls else None
@@ -93,6 +95,7 @@ class Bridge:
                 listener.close()
             for session in list(self._sessions.values()):
                 self._end(session, "the bridge was stopped")
+            self._queues.close()
 
     def status(self) -> dict[str, Any]:
         """What `tensorbus bridge status` shows."""
@@ -148,6 +151,11 @@ class Bridge:
         if added or removed:
             for session in self._sessions.values():
                 session.publishers_changed(added, removed)
+        self._queues.look()
+
+    def _on_queues_changed(self, added: list[QueueEntry], removed: list[str]) -> None:
+        for session in self._sessions.values():
+            session.queues_changed(added, removed)
 
     def _on_demand_changed(self) -> None:
         numbers = set(self._participant.take_changed_publishers())
@@ -293,6 +301,7 @@ class Bridge:
                 self.config.rules,
                 self._participant,
                 lambda: self._publishers,
+                self._queues.entries,
                 self._on_cut,
                 {},
             )
