@@ -500,8 +500,28 @@ class Pending:
 
     def take(self) -> Sample | Outcome:
         """
-        What became of it: the Sample of a get, else the Outcome; TIMED_OUT: not yet, the descriptor will be readable again.
+        What became of it: the Sample of a get, else the Outcome; TIMED_OUT without `answered`: not yet, the descriptor will be readable again.
         """
+
+    @property
+    def answered(self) -> bool:
+        """Whether a put or a call has its answer, or take() had that of a get."""
+
+    def request_cancel(self) -> None:
+        """Has the host give up a put or a call; take() still has its answer."""
+
+    @property
+    def values(self) -> list[int]:
+        """The four numbers in the answer to a call, after take()."""
+
+    def accept(self) -> Outcome:
+        """
+        Accepts the item that take() has read, of a get with `hold`; TIMED_OUT: not yet, the descriptor will be readable again.
+        """
+
+    @property
+    def number(self) -> int:
+        """Of that item, for done() and give_back(); 0 without `redeliver`."""
 
 class Queue:
     """Items from any process to any other."""
@@ -550,9 +570,23 @@ class Queue:
 
     def get_many(self, max_count: int, timeout: float | None) -> list[Sample] | Outcome: ...
 
-    def start_put(self, outgoing: Outgoing, fields: bytes) -> Pending: ...
+    def start_put(self, outgoing: Outgoing, fields: bytes, waits: bool = True) -> Pending: ...
 
-    def start_get(self) -> Pending: ...
+    def start_get(self, hold: bool = False, waits: bool = True) -> Pending:
+        """
+        With `hold`, take() reads the offered item; accept() or cancel() follows.
+        """
+
+    def start_call(self, verb: str, number: int = 0) -> Pending:
+        """state, join, shutdown, drain, close, done or give_back."""
+
+    def done(self, number: int) -> None:
+        """
+        task_done() of an item that was held and accepted; without `redeliver` of so many (0: one).
+        """
+
+    def give_back(self, number: int) -> None:
+        """The same as if this process had died with it in its hand."""
 
     def start_join(self) -> Pending: ...
 
@@ -627,6 +661,28 @@ class NodeInfo:
     @property
     def pid(self) -> int: ...
 
+class QueueInfo:
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def queue(self) -> str: ...
+
+    @property
+    def participant(self) -> str: ...
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def machine(self) -> str: ...
+
+    @property
+    def origin(self) -> str: ...
+
 class NodeName:
     """A node's name in the domain, for as long as it lives."""
 
@@ -635,6 +691,9 @@ class NodeName:
 def list_publishers(participant: Participant) -> list[PublisherInfo]: ...
 
 def list_nodes(participant: Participant) -> list[NodeInfo]: ...
+
+def list_queues(participant: Participant) -> list[QueueInfo]:
+    """The queues that have names, of living participants."""
 
 def wait_for_topic(topic: str, timeout: float | None, participant: Participant) -> Outcome: ...
 

@@ -156,14 +156,17 @@ void QueueHost::on_call(const Client& from, const link::QueueCall& asked) {
                          .third = queue.table.has_asked(from) ? 1U : 0U});
     case link::QueueVerb::kDrain:
       return queue.table.drain(port, {from, asked.request});
+    case link::QueueVerb::kGiveBack:
+      queue.table.give_back(port, from, asked.number);
+      return from->tell({.request = asked.request});
   }
   throw Error(Code::kInvalidArgument, "QUEUE.verb: " + std::to_string(asked.verb));
 }
 
-void QueueHost::on_cancel(const Client& from, std::uint32_t request) {
+void QueueHost::on_cancel(const Client& from, const link::Cancel& cancelled) {
   for (auto& [number, hosted] : queues_) {
     Port port{context_, hosted.grant()};
-    hosted.table.cancel(port, {from, request});
+    hosted.table.cancel(port, {from, cancelled.request}, cancelled.read != 0);
   }
 }
 

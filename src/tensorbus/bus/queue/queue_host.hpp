@@ -26,7 +26,7 @@ class QueueHost final : public QueueRequests {
   void on_get(const Client& from, const link::Get& asked) override;
   void on_call(const Client& from, const link::QueueCall& asked) override;
   void on_take(const Client& from, const link::Take& taken) override;
-  void on_cancel(const Client& from, std::uint32_t request) override;
+  void on_cancel(const Client& from, const link::Cancel& cancelled) override;
   void forget(const Client& client) override;
 
  private:

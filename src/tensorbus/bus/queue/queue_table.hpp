@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <list>
 #include <map>
 #include <new>
@@ -137,21 +138,32 @@ class QueueTable {
     return true;
   }
 
-  // Ends the work on the item of this number that the client took; 0: on any item that it took.
-  // Throws Error(kInvalidArgument) if it has none.
+  // Ends the work on the item of this number that the client took; without `redeliver`, on so many
+  // items (0: one). Throws Error(kInvalidArgument) if it has not so many.
   template <typename Port>
   void task_done(Port& port, const Client& client, std::uint64_t number) {
-    const auto found = clients_.find(client);
-    if (found == clients_.end()) refuse_task_done();
-    Hands& hands = found->second;
-    if (number == 0 && hands.finished_with > 0)
-      --hands.finished_with;
-    else if (const auto item = number == 0 ? hands.taken.begin() : hands.taken.find(number);
-             item != hands.taken.end())
-      hands.taken.erase(item);
-    else
-      refuse_task_done();
-    --unfinished_;
+    Hands& hands = hands_of(client);
+    if (redeliver_) {
+      if (hands.taken.erase(number) == 0) refuse_item();
+      --unfinished_;
+    } else {
+      unfinished_ -= remove_unnamed(hands, number);
+    }
+    settle(port);
+  }
+  // Takes what the client has in hand away, as if it had died with it: with `redeliver` the item of
+  // this number waits again; without, so many items (0: one) are lost. Throws as task_done().
+  template <typename Port>
+  void give_back(Port& port, const Client& client, std::uint64_t number) {
+    Hands& hands = hands_of(client);
+    if (redeliver_) {
+      Node item = hands.taken.extract(number);
+      if (!item) refuse_item();
+      bytes_ += item.mapped().bytes;
+      wait_again(std::move(item));
+    } else {
+      lose(remove_unnamed(hands, number));
+    }
     settle(port);
   }
 
@@ -178,13 +190,13 @@ class QueueTable {
     settle(port);
   }
 
-  // Answers a request that waits; an offered item goes back to its place.
+  // Answers a request that waits; an offered item goes back to its place. `read`: its client could
+  // read it, so that it need not rest.
   template <typename Port>
-  void cancel(Port& port, const Request& request) {
+  void cancel(Port& port, const Request& request, bool read = false) {
     if (auto [item, hands] = extract_offered(request); item) {
       Entry& entry = item.mapped();
-      entry.offered_for += port.now() - entry.offered_at;
-      if (entry.offered_for >= patience_)
+      if (!read && (entry.offered_for += port.now() - entry.offered_at) >= patience_)
         entry.rests_until = port.now() + kRests * patience_ + kTick;
       wait_again(std::move(item));
       return settle(port);
@@ -270,8 +282,23 @@ class QueueTable {
     if (waiting >= 65'536)
       throw Error(Code::kOutOfMemory, "more than 65,536 calls wait for this queue already");
   }
-  [[noreturn]] static void refuse_task_done() {
+  [[noreturn]] static void refuse_item() {
     throw Error(Code::kInvalidArgument, "task_done() of an item that this process does not have");
+  }
+  Hands& hands_of(const Client& client) {
+    const auto found = clients_.find(client);
+    if (found == clients_.end()) refuse_item();
+    return found->second;
+  }
+  // Removes items of a queue without `redeliver`, those that were finished with first.
+  static std::uint64_t remove_unnamed(Hands& hands, std::uint64_t number) {
+    const std::uint64_t count = std::max<std::uint64_t>(number, 1);
+    const std::uint64_t finished = std::min(count, hands.finished_with);
+    if (count - finished > hands.taken.size()) refuse_item();
+    hands.finished_with -= finished;
+    const auto first = hands.taken.begin();
+    hands.taken.erase(first, std::next(first, static_cast<std::ptrdiff_t>(count - finished)));
+    return count;
   }
 
   static auto find(std::list<Putter>& putters, const Request& request) noexcept {

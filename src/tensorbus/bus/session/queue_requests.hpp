@@ -30,7 +30,7 @@ class QueueRequests {
   virtual void on_call(const Client& from, const link::QueueCall& asked) = 0;
   // These have no answer.
   virtual void on_take(const Client& from, const link::Take& taken) = 0;
-  virtual void on_cancel(const Client& from, std::uint32_t request) = 0;
+  virtual void on_cancel(const Client& from, const link::Cancel& cancelled) = 0;
   // Removes a client that is gone.
   virtual void forget(const Client& client) = 0;
 };
