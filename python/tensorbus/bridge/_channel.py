@@ -136,8 +136,10 @@ class Channel:
         *arguments: int | str,
         fields: bytes = b"",
         sample: _core.Sample | None = None,
-    ) -> None:
+    ) -> int:
         """Sends a message when the peer has room for it; it waits for nothing.
+
+        Returns the number of the message, the first has 0.
 
         Args:
             verb, arguments: what it says.
@@ -151,8 +153,14 @@ class Channel:
         if self._why is not None or self._closing:
             raise Closed(self._why or "this channel is closed")
         words = msgspec.msgpack.encode(_Words(verb, list(arguments), fields))
-        self._sending.take(self._next, OutgoingMessage(words, sample))
+        number = self._next
+        self._sending.take(number, OutgoingMessage(words, sample))
         self._next += 1
+        return number
+
+    def may_have_arrived(self, message: int) -> bool:
+        """Whether the message of this number was sent to its end, on any connection."""
+        return message < self._sending.written
 
     async def receive(self) -> ChannelMessage:
         """The next message.
