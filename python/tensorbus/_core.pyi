@@ -606,6 +606,50 @@ class Queue:
 
     def close(self) -> None: ...
 
+class MirrorQueue:
+    """A queue that stands for one of another machine, its home."""
+
+    def __init__(self, *, name: str, maxsize: int, redeliver: bool, max_bytes: int, origin: tuple[str, str], participant: Participant) -> None:
+        """`origin`: the machine, and the name of the queue there."""
+
+    @property
+    def address(self) -> str: ...
+
+    def fileno(self) -> int:
+        """To poll: readable when there may be events since take_events()."""
+
+    def take_events(self) -> list[tuple[Any, ...]]:
+        """
+        What has happened, in order: ("demand", gets), ("put", id, Sample, waits), ("call", id, verb, number), ("cancel", id), ("taken", tag), ("spoilt", tag), ("done", what), ("died", what), ("passed", items). `what` is the tag with `redeliver`, without it how many items. The verb "poll" is a get that does not wait.
+        """
+
+    def offer(self, outgoing: Outgoing, fields: bytes, tag: int) -> None:
+        """Adds an item for local gets. Tags grow."""
+
+    def withdraw(self, tag: int) -> bool:
+        """
+        Takes an item back that waits; False if it was offered or taken, or is gone.
+        """
+
+    def surplus(self) -> list[int]:
+        """The tags of the items that wait for no get, the latest first."""
+
+    def answer(self, id: int, outcome: Outcome, values: Sequence[int] = (0, 0, 0, 0)) -> None:
+        """
+        Answers a put or a call, once; a poll after its item was offered, if there was one.
+        """
+
+    def deny(self, id: int, code: Code, text: str) -> None:
+        """Answers a put or a call with an error."""
+
+    def end_gets(self) -> None:
+        """
+        Local gets end with SHUT_DOWN when nothing is left here; until the next "died" with `redeliver`.
+        """
+
+    def close(self) -> None:
+        """All who wait get CLOSED, and the name is free."""
+
 def ipc_handle_of(address: int, bytes: int) -> tuple[bytes, int, int, int]:
     """
     The handle of the allocation that holds these bytes, their offset there, its size, and the ordinal of its GPU.

@@ -9,6 +9,14 @@
 namespace tensorbus::bus {
 
 class PeerSession;
+class MirrorEvents;
+class MirrorHost;
+
+// A mirror that was made (mirror_queue.hpp).
+struct MadeMirror {
+  link::QueueName name;
+  std::shared_ptr<MirrorHost> host;
+};
 
 // The queues of this participant, for its own requests and its peers'. On the event loop only.
 class QueueRequests {
@@ -22,6 +30,8 @@ class QueueRequests {
 
   // Makes, and closes, a queue of this participant.
   virtual link::QueueName make(const QueueOptions& options) = 0;
+  virtual MadeMirror make_mirror(const QueueOptions& options,
+                                 const std::shared_ptr<MirrorEvents>& events) = 0;
   virtual void close(std::uint64_t number) = 0;
 
   // Serve requests of clients. A request is denied with the Error that they throw.
