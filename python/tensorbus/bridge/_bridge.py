@@ -13,6 +13,7 @@ from tensorbus import _core
 from tensorbus._base.errors import InvalidArgument, OutOfMemory, ProtocolError
 from tensorbus._topics.listing import list_topics
 from tensorbus._topics.publisher import Publisher
+from tensorbus.bridge._channels import Serve
 from tensorbus.bridge._config import (
     BridgeConfig,
     client_context,
@@ -21,6 +22,8 @@ from tensorbus.bridge._config import (
 )
 from tensorbus.bridge._frames import MAGIC, VERSION, Hello, PublisherEntry, QueueEntry
 from tensorbus.bridge._lane import BULK, EXPRESS, SILENCE, Lane, LaneOwner
+from tensorbus.bridge._queue_exports import KIND as QUEUE
+from tensorbus.bridge._queue_exports import QueueExports
 from tensorbus.bridge._queue_lists import LocalQueues
 from tensorbus.bridge._rules import LOCAL_PREFIX
 from tensorbus.bridge._session import Session
@@ -61,6 +64,8 @@ class Bridge:
         self._sessions: dict[_Key, Session] = {}
         self._publishers: dict[str, PublisherEntry] = {}
         self._queues = LocalQueues(self._participant, self._on_queues_changed)
+        self._queue_exports = QueueExports(self._queues, config.rules)
+        self._served: dict[str, Serve] = {QUEUE: self._queue_exports.serve}
         self._pending: dict[Lane, asyncio.TimerHandle] = {}
         self._server_context = server_context(config.tls) if config.tls else None
         self._client_context = client_context(config.tls) if config.tls else None
@@ -152,8 +157,11 @@ class Bridge:
             for session in self._sessions.values():
                 session.publishers_changed(added, removed)
         self._queues.look()
+        for session in self._sessions.values():
+            session.look_at_domain()
 
     def _on_queues_changed(self, added: list[QueueEntry], removed: list[str]) -> None:
+        self._queue_exports.on_gone(removed)
         for session in self._sessions.values():
             session.queues_changed(added, removed)
 
@@ -303,7 +311,7 @@ class Bridge:
                 lambda: self._publishers,
                 self._queues.entries,
                 self._on_cut,
-                {},
+                self._served,
             )
             self._sessions[key] = session
         for other in list(self._sessions.values()):

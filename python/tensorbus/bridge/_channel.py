@@ -23,7 +23,7 @@ NUMBER = BY_OPENER - 1
 
 _NOTHING = Limits(0, 0, 0, 0)
 _CLOSE = "close"  # the last message of a side
-_LOOK_AGAIN = 0.02  # seconds; of memory nobody tells
+LOOK_AGAIN = 0.02  # seconds; of memory nobody tells
 
 
 class _Words(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -61,22 +61,27 @@ class ChannelMessage:
             raise ProtocolError(f"{self.verb}: expected {count} numbers: {self.arguments}")
         return numbers
 
-    async def outgoing(self) -> _core.Outgoing:
-        """Its tensors, in memory of the bus, to be handed on. Waits while there is none.
+    def try_outgoing(self) -> _core.Outgoing | None:
+        """Its tensors, in memory of the bus, to be handed on. None: there is no memory now.
 
         Raises:
             OutOfMemory: they do not fit into the budget at all.
             ProtocolError: they are none.
         """
-        while True:
-            try:
-                return self._incoming.outgoing()
-            except OutOfMemory:
-                if self._incoming.has_no_memory:
-                    raise
-            except Exception as error:
-                raise ProtocolError(f"BEGIN.tensors: {error}") from None
-            await asyncio.sleep(_LOOK_AGAIN)
+        try:
+            return self._incoming.outgoing()
+        except OutOfMemory:
+            if self._incoming.has_no_memory:
+                raise
+            return None
+        except Exception as error:
+            raise ProtocolError(f"BEGIN.tensors: {error}") from None
+
+    async def outgoing(self) -> _core.Outgoing:
+        """The same. Waits while there is no memory."""
+        while (found := self.try_outgoing()) is None:
+            await asyncio.sleep(LOOK_AGAIN)
+        return found
 
 
 class Channel:

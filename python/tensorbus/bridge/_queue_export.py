@@ -22,7 +22,7 @@ _CALLS = {"state": 0, "join": 0, "shutdown": 1, "drain": 0, "close": 0}  # and t
 _POLL = "poll"  # of the calls: a get that does not wait
 _CODE_OF = {Outcome.DONE: 0, Outcome.TIMED_OUT: 1, Outcome.SHUT_DOWN: 2}
 Values = tuple[int, int, int, int]
-_NO_VALUES: Values = (0, 0, 0, 0)
+NO_VALUES: Values = (0, 0, 0, 0)
 
 
 class Home(Protocol):
@@ -198,15 +198,14 @@ class QueueExport:
 
     def on_no_item(self, get: int, outcome: Outcome) -> None:
         """There is none: TIMED_OUT, or SHUT_DOWN: and there will be none."""
-        if get <= self._newest_before_return:  # the home may not have known of that
-            outcome = Outcome.TIMED_OUT
         poll = self._polls.pop(get, None)
-        if poll is not None:
-            return self._answer(poll, outcome)
         self._gets.pop(get, None)
-        if outcome is Outcome.SHUT_DOWN and not self._over:
+        # What came back after it was asked, the home may not have counted.
+        if outcome is Outcome.SHUT_DOWN and get > self._newest_before_return and not self._over:
             self._over = True
             self._peer.send("over", self._come_back)
+        if poll is not None:  # the peer knows the end by now, and if it is one
+            self._answer(poll, Outcome.TIMED_OUT)
         self._ask()
 
     def on_failed_get(self, get: int) -> None:
@@ -268,7 +267,7 @@ class QueueExport:
             raise ProtocolError(f"the put or call {id} is one too many")
         self._owed.add(id)
 
-    def _answer(self, id: int, outcome: Outcome, values: Values = _NO_VALUES) -> None:
+    def _answer(self, id: int, outcome: Outcome, values: Values = NO_VALUES) -> None:
         if id in self._owed:
             self._owed.remove(id)
             self._peer.send("answer", id, _CODE_OF[outcome], *values)

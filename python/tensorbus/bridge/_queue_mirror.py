@@ -6,7 +6,6 @@ peer (docs/bridge_protocol.md, section 8).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Protocol
 
 from tensorbus import _core
@@ -20,8 +19,12 @@ _OUTCOMES = (Outcome.DONE, Outcome.TIMED_OUT, Outcome.SHUT_DOWN)  # by their cod
 class Local(Protocol):
     """The mirror in the core: a queue of this domain, which decides nothing but who gets what."""
 
+    def take_events(self) -> list[tuple[Any, ...]]: ...
     def withdraw(self, tag: int) -> bool: ...
-    def surplus(self) -> list[int]: ...
+    def surplus(self) -> list[int]:
+        """Items that wait though no get does. What was offered before has been dealt by then."""
+        ...
+
     def answer(self, id: int, outcome: Outcome, values: Values) -> None: ...
     def deny(self, id: int, code: Code, text: str) -> None: ...
     def end_gets(self, died: int) -> None:
@@ -40,34 +43,31 @@ class QueueMirror:
     def __init__(self, local: Local, peer: Peer) -> None:
         self._local = local
         self._peer = peer
-        self._demand = 0  # gets that wait here, beside those of items up to `seen`
-        self._seen = 0
-        self._told = (0, 0)  # both, as the peer knows them
+        self._demand = 0  # gets that wait here
+        self._told = (0, 0)  # and beside those of which items, as the peer knows it
         self._newest_tag = 0  # of what has come
+        self._seen = 0  # of what was offered here
         self._offered: set[int] = set()  # tags, and nobody has decided
         self._owed: set[int] = set()  # puts and calls
         self._polls: set[int] = set()  # of these
 
-    # What programs of this machine do.
-    def on_events(self, events: Iterable[tuple[Any, ...]]) -> None:
-        """All that has happened since the last time, in that order."""
+    def look(self) -> None:
+        """Takes what programs of this machine have done. Also after each offered()."""
+        surplus = self._local.surplus()
         said: list[tuple[str, int]] = []
-        for event in events:
+        for event in self._local.take_events():
             kind, which = event[0], event[1]
             if kind == "demand":
-                self._demand, self._seen = which, max(event[2], self._seen)
+                self._demand = which
             elif kind == "put":
                 self._put(which, event[2], waits=event[3])
             elif kind == "call":
                 self._call(which, event[2], event[3])
-            elif kind == "cancel":
-                if which in self._owed:
-                    said.append((kind, which))
-            else:
+            elif kind != "cancel" or which in self._owed:
                 if kind in ("taken", "spoilt"):
                     self._offered.remove(which)
                 said.append((kind, which))
-        for tag in self._local.surplus():
+        for tag in surplus:
             if self._local.withdraw(tag):
                 self._offered.remove(tag)
                 said.append(("refused", tag))
@@ -100,10 +100,20 @@ class QueueMirror:
     # What became of an item that has come.
     def offered(self, tag: int) -> None:
         self._offered.add(tag)
+        self._seen = tag
+
+    def refused(self, tag: int) -> None:
+        """It has no place here now, and nobody waits for it."""
+        self._peer.send("refused", tag)
 
     def spoilt(self, tag: int) -> None:
         """It cannot be held here."""
         self._peer.send("spoilt", tag)
+
+    @property
+    def demand(self) -> int:
+        """Gets that wait here."""
+        return self._demand
 
     def is_poll(self, id: int) -> bool:
         """Whether the answer belongs to a get, and so behind the items that have come."""

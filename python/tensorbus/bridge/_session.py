@@ -146,6 +146,10 @@ class Session:
         """Queues of this machine have come and gone."""
         self._queue_lists.changed(added, removed)
 
+    def look_at_domain(self) -> None:
+        """The domain has changed: names of queues may be free."""
+        self._queue_mirrors.look()
+
     def look_at_demand(self, numbers: Iterable[int]) -> None:
         """Publishers of these numbers have gained or lost subscribers."""
         self._mirrors.look_at_demand(numbers)
@@ -163,6 +167,7 @@ class Session:
             "mirrors": len(self._mirrors),
             "receiving": self._mirrors.status(),
             "sending": self._exports.status(),
+            "queues": self._queue_mirrors.status(),
         }
 
     # Called by the lanes.

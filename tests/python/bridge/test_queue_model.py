@@ -51,6 +51,7 @@ class World:
         self.next_item = self.items
         self.tags: dict[int, int] = {}
         self.cancelled: set[int] = set()
+        self.must_look = False
 
     def steps(self) -> list[Step]:
         """What may happen now."""
@@ -62,7 +63,7 @@ class World:
             steps.append(("deliver_to_b",))
         if self.home.answers and not self.over_at_a:
             steps.append(("hear_home",))
-        if mirror.events and not self.over_at_b:
+        if (mirror.events or self.must_look) and not self.over_at_b:
             steps.append(("look",))
         if self.asks_here and BRIDGE not in self.home.gets:
             steps.append(("ask_here",))
@@ -123,6 +124,7 @@ class World:
             self.image.on_item(tag)
             self.mirror.offer(tag)
             self.image.offered(tag)
+            self.must_look = True
         elif said.verb == "answer":
             id, outcome, *_ = said.arguments
             self.image.on_answer(id, outcome, (0, 0, 0, 0))
@@ -139,9 +141,8 @@ class World:
             self.export.on_answer(which, what, (0, 0, 0, 0))
 
     def look(self) -> None:
-        events = self.mirror.events
-        self.mirror.events = []
-        self.image.on_events(events)
+        self.must_look = False
+        self.image.look()
 
     def end_at_a(self, all_written: bool) -> None:
         if not all_written:
@@ -274,12 +275,14 @@ CASES: dict[str, dict[str, Any]] = {
     "a getter that gives up": {"items": 1, "asks": (2, 1), "gives_up": 1},
     "and another that does not": {"items": 2, "asks": (1, 1), "gives_up": 1},
     "one that is stopped": {"items": 2, "asks": (1, 1), "stopped": True},
-    "getters that die": {"items": 2, "asks": (2, 1), "deaths": 1},
+    "getters that die": {"items": 2, "asks": (1, 1), "deaths": 1},
+    "and one that comes back": {"items": 1, "asks": (2, 1), "deaths": 1},
     "gets that do not wait": {"items": 1, "asks": (2, 1), "polls": 2},
     "puts that are given up": {"items": 0, "asks": (1,), "puts": 3, "maxsize": 1, "cancels": 1},
     "a queue that is shut down": {"items": 1, "asks": (1, 2), "shuts": True, "deaths": 1},
     "calls that wait": {"items": 1, "asks": (1,), "joins": 2, "cancels": 1},
-    "a session that ends": {"items": 2, "asks": (1, 1), "ends": True},
+    "a session that ends": {"items": 1, "asks": (1, 1), "asks_here": 1, "ends": True},
+    "with two items": {"items": 2, "asks": (2,), "ends": True},
     "with deaths": {"items": 1, "asks": (2,), "deaths": 1, "ends": True},
     "and with puts": {"items": 0, "asks": (1,), "puts": 2, "maxsize": 1, "ends": True},
 }

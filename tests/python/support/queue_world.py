@@ -187,7 +187,7 @@ class FakeMirror:
     waiting: list[int] = field(default_factory=list)  # tags
     asking: list[int] = field(default_factory=list)  # getters
     events: list[tuple[Any, ...]] = field(default_factory=list)
-    last: int = 0
+    told: int = 0  # of the gets that wait
     over: bool = False
     died: int = 0  # items, with `redeliver`
     closed: bool = False
@@ -196,9 +196,12 @@ class FakeMirror:
     next_id: int = 1
 
     # For the bridge.
+    def take_events(self) -> list[tuple[Any, ...]]:
+        events, self.events = self.events, []
+        return events
+
     def offer(self, tag: int) -> None:
         self.waiting.append(tag)
-        self.last = tag
         self.settle()
 
     def withdraw(self, tag: int) -> bool:
@@ -213,11 +216,11 @@ class FakeMirror:
     def answer(self, id: int, outcome: Outcome, values: Any) -> None:
         self.answered.setdefault(id, []).append(outcome.name)
         self.owed.discard(id)
+        self.settle()
         for getter in self.getters:
             if getter.state == "polling" and getter.tag == id:
                 getter.state = "idle"
                 self.asking.remove(self.getters.index(getter))
-        self.settle()
 
     def deny(self, id: int, code: Code, text: str) -> None:
         self.answer(id, Outcome.CLOSED, ())
@@ -291,6 +294,6 @@ class FakeMirror:
                 self.getters[which].state = "ended"
             self.asking.clear()
         waits = sum(1 for which in self.asking if self.getters[which].state == "asking")
-        self.events = [event for event in self.events if event[0] != "demand"]
-        if not self.closed:
-            self.events.append(("demand", waits, self.last))
+        if not self.closed and (waits != self.told or (self.waiting and not waits)):
+            self.events.append(("demand", waits))
+            self.told = waits
