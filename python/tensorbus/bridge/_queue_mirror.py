@@ -54,26 +54,27 @@ class QueueMirror:
     def look(self) -> None:
         """Takes what programs of this machine have done. Also after each offered()."""
         surplus = self._local.surplus()
-        said: list[tuple[str, int]] = []
-        for event in self._local.take_events():
-            kind, which = event[0], event[1]
-            if kind == "demand":
-                self._demand = which
-            elif kind == "put":
-                self._put(which, event[2], waits=event[3])
-            elif kind == "call":
-                self._call(which, event[2], event[3])
-            elif kind != "cancel" or which in self._owed:
-                if kind in ("taken", "spoilt"):
-                    self._offered.remove(which)
-                said.append((kind, which))
-        for tag in surplus:
-            if self._local.withdraw(tag):
-                self._offered.remove(tag)
-                said.append(("refused", tag))
-        self._tell_demand()  # before it: else the peer asks for more in the meantime
-        for verb, which in said:
-            self._peer.send(verb, which)
+        events = self._local.take_events()
+        for event in events:
+            if event[0] == "demand":
+                self._demand = event[1]
+            elif event[0] in ("taken", "spoilt"):
+                self._offered.remove(event[1])
+        refused = [tag for tag in surplus if self._local.withdraw(tag)]
+        self._offered.difference_update(refused)
+        self._tell_demand()  # before all else: or the peer asks for more in the meantime
+        for event in events:
+            self._say(*event)
+        for tag in refused:
+            self._peer.send("refused", tag)
+
+    def _say(self, kind: str, which: int, *more: Any) -> None:
+        if kind == "put":
+            self._put(which, *more)
+        elif kind == "call":
+            self._call(which, *more)
+        elif kind != "demand" and (kind != "cancel" or which in self._owed):
+            self._peer.send(kind, which)
 
     # What the peer says. Each raises ProtocolError if that makes no sense.
     def on_item(self, tag: int) -> None:
@@ -119,7 +120,7 @@ class QueueMirror:
         """Whether the answer belongs to a get, and so behind the items that have come."""
         return id in self._polls
 
-    def _put(self, id: int, sample: _core.Sample, *, waits: bool) -> None:
+    def _put(self, id: int, sample: _core.Sample, waits: bool) -> None:
         try:
             self._peer.send("put", id, int(waits), fields=sample.fields, sample=sample)
         except Unsupported as error:
