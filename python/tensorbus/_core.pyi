@@ -642,9 +642,9 @@ class MirrorQueue:
     def deny(self, id: int, code: Code, text: str) -> None:
         """Answers a put or a call with an error."""
 
-    def end_gets(self) -> None:
+    def end_gets(self, died: int | None = None) -> None:
         """
-        Local gets end with SHUT_DOWN when nothing is left here; until the next "died" with `redeliver`.
+        Local gets end with SHUT_DOWN when nothing is left here; until the next "died" with `redeliver`. `died`: how many of those the home had heard; if not all, nothing happens.
         """
 
     def close(self) -> None:

@@ -78,7 +78,8 @@ Queue::Queue(Queue&&) noexcept = default;
 Queue& Queue::operator=(Queue&&) noexcept = default;
 Queue::~Queue() = default;
 
-Queue::Queue(const QueueOptions& options, const Participant& participant) {
+Queue::Queue(const QueueOptions& options, const Participant& participant,
+             const link::MirrorOrigin& origin) {
   platform::with_memory_errors([&] {
     state_.emplace(participant.core(), options);
     State& state = *state_;
@@ -87,7 +88,8 @@ Queue::Queue(const QueueOptions& options, const Participant& participant) {
     state.made_here = true;
     state.text = bus::to_text(state.address);
     if (options.name.empty()) return;
-    state.marker = bus::add_queue_marker(core.domain(), options.name, state.address);
+    state.marker = bus::add_queue_marker(core.domain(), options.name, state.address,
+                                         {.machine = origin.machine, .origin = origin.publisher});
   });
 }
 
@@ -248,6 +250,11 @@ Outcome Queue::Pending::accept() {
   const Outcome outcome = platform::with_memory_errors([&] { return impl_->item->accept(kNow); });
   if (outcome == Outcome::kTimedOut) impl_->notify_again();
   return outcome;
+}
+
+void Queue::Pending::spoil() {
+  if (!impl_->item) throw Error(Code::kInvalidArgument, "spoil() of what is no get");
+  platform::with_memory_errors([&] { impl_->item->spoil(); });
 }
 
 Queue::Pending Queue::start_put(const Message& item, bool waits) {

@@ -13,6 +13,7 @@
 #include "tensorbus/bus/event_loop/fork_safe.hpp"
 #include "tensorbus/bus/participant.hpp"
 #include "tensorbus/bus/subscribe/sample.hpp"
+#include "tensorbus/link/lease/mirror_origin.hpp"
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"
 
@@ -32,8 +33,10 @@ class TENSORBUS_API Queue {
  public:
   static constexpr std::chrono::nanoseconds kForever = std::chrono::nanoseconds::max();
 
+  // `origin`: of a service that stands for one of another machine; written into the marker.
   explicit Queue(const QueueOptions& options = {},
-                 const Participant& participant = Participant::shared());
+                 const Participant& participant = Participant::shared(),
+                 const link::MirrorOrigin& origin = {});
   // Opens a queue by its address, or by its name; a queue of this name may come later.
   static Queue open(const std::string& address_or_name,
                     const platform::StopCondition& stop = kForever,
@@ -81,6 +84,8 @@ class TENSORBUS_API Queue {
     // After kTimedOut the descriptor will be readable again. The item's number is 0 without
     // `redeliver`.
     Outcome accept();
+    // Refuses it for good: nobody can read the item, which counts as lost.
+    void spoil();
     std::uint64_t number() const noexcept;
 
    private:

@@ -1,5 +1,6 @@
 // Mirrors of queues of other machines, for bridges.
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -116,9 +117,11 @@ void bind_mirror_queues(nb::module_& module) {
           },
           nb::arg("id"), nb::arg("code"), nb::arg("text"), nb::call_guard<WithoutGil>(),
           "Answers a put or a call with an error.")
-      .def("end_gets", &MirrorQueue::end_gets, nb::call_guard<WithoutGil>(),
-           "Local gets end with SHUT_DOWN when nothing is left here; until the next \"died\" with "
-           "`redeliver`.")
+      .def(
+          "end_gets", &MirrorQueue::end_gets, nb::arg("died") = nb::none(),
+          nb::call_guard<WithoutGil>(),
+          "Local gets end with SHUT_DOWN when nothing is left here; until the next \"died\" with "
+          "`redeliver`. `died`: how many of those the home had heard; if not all, nothing happens.")
       .def("close", &MirrorQueue::close, nb::call_guard<WithoutGil>(),
            "All who wait get CLOSED, and the name is free.");
 }

@@ -1,6 +1,7 @@
 // Queues. Calls that may wait run without the GIL, and check signals.
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -153,23 +154,27 @@ void bind_queues(nb::module_& module) {
       .def("accept", &Queue::Pending::accept, nb::call_guard<WithoutGil>(),
            "Accepts the item that take() has read, of a get with `hold`; TIMED_OUT: not yet, the "
            "descriptor will be readable again.")
+      .def("spoil", &Queue::Pending::spoil, nb::call_guard<WithoutGil>(),
+           "Refuses that item for good, which counts as lost: nobody can read it.")
       .def_prop_ro("number", &Queue::Pending::number,
                    "Of that item, for done() and give_back(); 0 without `redeliver`.");
   nb::class_<SampleQueue>(module, "Queue", "Items from any process to any other.")
       .def(
           "__init__",
           [](SampleQueue* self, std::uint32_t maxsize, bool redeliver, bool shared,
-             const std::string& name, std::uint64_t max_bytes, const Participant& participant) {
+             const std::string& name, std::uint64_t max_bytes, const Participant& participant,
+             const std::pair<std::string, std::string>& origin) {
             const WithoutGil release;
             new (self) SampleQueue(Queue({.maxsize = maxsize,
                                           .redeliver = redeliver,
                                           .shared = shared,
                                           .name = name,
                                           .max_bytes = max_bytes},
-                                         participant));
+                                         participant, {origin.first, origin.second}));
           },
           nb::kw_only(), nb::arg("maxsize"), nb::arg("redeliver"), nb::arg("shared"),
-          nb::arg("name"), nb::arg("max_bytes"), nb::arg("participant"))
+          nb::arg("name"), nb::arg("max_bytes"), nb::arg("participant"),
+          nb::arg("origin") = std::pair<std::string, std::string>())
       .def_static("open", open_queue, nb::arg("address_or_name"), nb::arg("timeout").none(),
                   nb::arg("participant"),
                   nb::sig("def open(address_or_name: str, timeout: float | None, participant: "

@@ -125,6 +125,17 @@ TEST_P(HeldItems, that_are_given_back_are_lost_or_come_again) {
   }
 }
 
+TEST_P(HeldItems, that_are_spoilt_are_lost) {
+  ASSERT_EQ(put(queue, 1), Outcome::kDone);
+  Queue::Pending pending = bridge.start_get(true);
+  EXPECT_EQ(code_of([&] { pending.spoil(); }), Code::kInvalidArgument) << "not read yet";
+  EXPECT_EQ(hold(pending), 1U);
+  pending.spoil();
+  EXPECT_EQ(code_of([&] { pending.spoil(); }), Code::kInvalidArgument);
+  EXPECT_EQ(code_of([&] { (void)pending.accept(); }), Code::kInvalidArgument);
+  EXPECT_EQ(state(), (State{0, 0, 1}));
+}
+
 TEST_P(HeldItems, of_which_there_is_none_are_not_waited_for) {
   EXPECT_EQ(outcome_of(bridge.start_get(true, false)), Outcome::kTimedOut);
 }
@@ -182,7 +193,7 @@ TEST(ListedQueues, are_those_with_names_whose_hosts_live) {
   const FreshDomain domain;
   const Participant host = domain.join();
   const Queue named({.name = "a line"}, host);
-  const Queue service({.name = "service:x"}, host);
+  const Queue service({.name = "service:x"}, host, {"robot", "there"});
   const Queue unnamed({}, host);
   {
     const Participant gone = domain.join();
@@ -196,7 +207,8 @@ TEST(ListedQueues, are_those_with_names_whose_hosts_live) {
   for (const QueueInfo& info : found) {
     EXPECT_EQ(info.pid, static_cast<std::uint32_t>(::getpid()));
     EXPECT_EQ(info.participant, host.id());
-    EXPECT_EQ(info.machine + info.origin, "");
+    EXPECT_EQ(info.machine, &info == &found[0] ? "" : "robot");
+    EXPECT_EQ(info.origin, &info == &found[0] ? "" : "there");
     EXPECT_EQ(Queue::open(info.address, kLong, host).options().name, "");
   }
 }

@@ -337,7 +337,12 @@ TEST_P(MirrorQueues, end_their_gets_when_nothing_is_left_here) {
     EXPECT_EQ(next(Kind::kDied), 1U);
     EXPECT_EQ(next(true).kind, Kind::kDemand);
     EXPECT_EQ(demand, 1U);
-    mirror.end_gets();
+    mirror.end_gets(0);
+    EXPECT_EQ(mirror.surplus(), std::vector<std::uint64_t>());  // the event loop has done that
+    Sample none;
+    EXPECT_EQ(get.take(none), Outcome::kTimedOut) << "the home has not heard of that death";
+    EXPECT_FALSE(get.answered());
+    mirror.end_gets(1);
   }
   EXPECT_EQ(outcome_of(get), Outcome::kShutDown);
   Queue::Pending late = other.start_get(false, false);

@@ -69,9 +69,6 @@ void MirrorHost::on_call(const Client& from, const link::QueueCall& asked) {
     case link::QueueVerb::kTaskDone:
       table_.task_done(port, from, asked.number);
       return from->tell({.request = asked.request});
-    case link::QueueVerb::kGiveBack:
-      table_.give_back(port, from, asked.number);
-      return from->tell({.request = asked.request});
     case link::QueueVerb::kState:
     case link::QueueVerb::kJoin:
     case link::QueueVerb::kClose:
@@ -136,9 +133,9 @@ void MirrorHost::deny(std::uint64_t id, const Error& why) {
   if (const auto ended = table_.end(id)) ended->from.client->deny(ended->from.number, why);
 }
 
-void MirrorHost::end_gets() {
+void MirrorHost::end_gets(std::optional<std::uint64_t> died) {
   Port port{*events_};
-  table_.end_gets(port);
+  table_.end_gets(port, died);
 }
 
 void MirrorHost::close() {

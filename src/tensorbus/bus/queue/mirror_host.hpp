@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <tensorbus/options.hpp>
 #include <tensorbus/outcome.hpp>
 #include <vector>
@@ -46,7 +47,7 @@ class MirrorHost : public std::enable_shared_from_this<MirrorHost> {
   std::vector<std::uint64_t> surplus() const { return table_.surplus(); }
   void answer(std::uint64_t id, Outcome outcome, const Values& values);
   void deny(std::uint64_t id, const Error& why);
-  void end_gets();
+  void end_gets(std::optional<std::uint64_t> died);
   // Denies all who wait.
   void close();
 

@@ -165,8 +165,8 @@ void MirrorQueue::deny(std::uint64_t id, const Error& why) {
   });
 }
 
-void MirrorQueue::end_gets() {
-  state_->post([](bus::MirrorHost& host) { host.end_gets(); });
+void MirrorQueue::end_gets(std::optional<std::uint64_t> died) {
+  state_->post([died](bus::MirrorHost& host) { host.end_gets(died); });
 }
 
 void MirrorQueue::close() { state_->close(); }

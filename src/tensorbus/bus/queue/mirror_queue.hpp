@@ -64,7 +64,9 @@ class TENSORBUS_API MirrorQueue {
   void answer(std::uint64_t id, Outcome outcome, const Values& values = {});
   void deny(std::uint64_t id, const Error& why);
   // Local gets end with kShutDown when nothing is left here, until a kDied with `redeliver`.
-  void end_gets();
+  // `died`: of how many such events the home had heard; if of less than all, nothing happens.
+  // Empty: of all.
+  void end_gets(std::optional<std::uint64_t> died = {});
   // All who wait get kClosed.
   void close();
 

@@ -113,9 +113,11 @@ class MirrorTable {
     return table_.waiting_gets() == 0 ? table_.waiting() : std::vector<std::uint64_t>();
   }
   // The home has nothing for anyone any more: gets end when nothing is left here. Until a client
-  // dies with an item in its hand that may come again.
+  // dies with an item in its hand that may come again; so nothing happens if the home has not heard
+  // of all of those yet. `died`: how many it had heard of; empty: all.
   template <typename Port>
-  void end_gets(Port& port) {
+  void end_gets(Port& port, std::optional<std::uint64_t> died) {
+    if (died.value_or(died_) != died_) return;
     table_.shut_down(port, false);
     settle(port);
   }
@@ -130,19 +132,11 @@ class MirrorTable {
     if (const std::uint64_t tag = table_.spoil(port, get)) port.spoilt(tag);
     settle(port);
   }
-  // Throw Error(kInvalidArgument) as those of the QueueTable.
+  // Throws Error(kInvalidArgument) as that of the QueueTable.
   template <typename Port>
   void task_done(Port& port, const Client& client, std::uint64_t number) {
     table_.task_done(port, client, number);
     port.done(named(number));
-    settle(port);
-  }
-  template <typename Port>
-  void give_back(Port& port, const Client& client, std::uint64_t number) {
-    if (redeliver_) table_.reopen();
-    table_.task_done(port, client, number);
-    port.died(named(number));
-    tell_again_ |= redeliver_;
     settle(port);
   }
 
@@ -230,9 +224,14 @@ class MirrorTable {
       if (removed.finished_with != 0) port.done(removed.finished_with);
     } else if (!removed.items.empty()) {
       for (const std::uint64_t tag : removed.items) port.died(tag);
-      table_.reopen();
-      tell_again_ = true;
+      expect_again(removed.items.size());
     }
+  }
+  // Items go back to the home, and may come again.
+  void expect_again(std::size_t items) noexcept {
+    died_ += items;
+    table_.reopen();
+    tell_again_ = true;
   }
 
   // Afterwards no item waits beside a poll, no poll waits for what cannot come, and the home knows
@@ -258,7 +257,8 @@ class MirrorTable {
   std::map<std::uint64_t, Relayed> relayed_;  // puts and calls that the home has not answered
   Polls polls_;                               // gets that do not wait, and have no item yet
   std::uint64_t last_id_ = 0;
-  std::size_t told_ = 0;  // the demand that the home knows
+  std::uint64_t died_ = 0;  // items; with `redeliver`
+  std::size_t told_ = 0;    // the demand that the home knows
   bool tell_again_ = false;
 };
 

@@ -118,10 +118,18 @@ Outcome QueueGet::take(Sample& item, const platform::StopCondition& stop) {
   return outcome;
 }
 
+void QueueGet::require_held() const {
+  if (!holds_ || !was_read_ || over_) throw Error(Code::kInvalidArgument, "this get holds no item");
+}
+
 Outcome QueueGet::accept(const platform::StopCondition& stop) {
-  if (!holds_ || !was_read_ || over_)
-    throw Error(Code::kInvalidArgument, "accept() without an item that is held");
+  require_held();
   return send_acceptance(stop);
+}
+
+void QueueGet::spoil() {
+  require_held();
+  send_spoilt();
 }
 
 Outcome QueueGet::wait_for_offer(const platform::StopCondition& stop) {
@@ -151,7 +159,7 @@ Outcome QueueGet::read(const platform::StopCondition& stop) {
     if (error.code() == Code::kOutOfMemory)
       cancel();
     else
-      spoil();
+      send_spoilt();
     throw;
   } catch (const std::bad_alloc&) {
     cancel();
@@ -170,7 +178,7 @@ Outcome QueueGet::send_acceptance(const platform::StopCondition& stop) {
   return outcome;
 }
 
-void QueueGet::spoil() {
+void QueueGet::send_spoilt() {
   if (std::exchange(over_, true)) return;
   offer_->acceptance.spoilt = 1;
   offer_->host->send(offer_->acceptance);

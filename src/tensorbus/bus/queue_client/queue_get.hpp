@@ -31,6 +31,8 @@ class QueueGet {
   // Accepts the item that is held. Returns kDone; kTimedOut or kInterrupted while the socket takes
   // no more. Throws Error(kInvalidArgument) if none is held. task_done() does not know of the item.
   Outcome accept(const platform::StopCondition& stop);
+  // Refuses the item that is held for good: it counts as lost. Throws as accept().
+  void spoil();
   // Returns the item's number, 0 without `redeliver` or before it came.
   std::uint64_t number() const noexcept { return offer_ ? offer_->number : 0; }
   // Returns true if take() has said what became of it.
@@ -57,7 +59,8 @@ class QueueGet {
   Outcome wait_for_offer(const platform::StopCondition& stop);
   Outcome read(const platform::StopCondition& stop);
   Outcome send_acceptance(const platform::StopCondition& stop);
-  void spoil();
+  void require_held() const;
+  void send_spoilt();
 
   ParticipantCore* core_;
   QueueAddress address_;
