@@ -519,6 +519,9 @@ class Pending:
         Accepts the item that take() has read, of a get with `hold`; TIMED_OUT: not yet, the descriptor will be readable again.
         """
 
+    def spoil(self) -> Outcome:
+        """Refuses that item for good, which counts as lost: nobody can read it."""
+
     @property
     def number(self) -> int:
         """Of that item, for done() and give_back(); 0 without `redeliver`."""

@@ -39,7 +39,7 @@ class QueueHome:
         if self._putting is not None:
             self._putting.cancel()
         self._puts.clear()
-        for pending in (*self._gets.values(), *self._asked.values()):
+        for pending in self._asked.values():
             self._loop.remove_reader(pending.fileno())
         self._asked.clear()
 
@@ -50,7 +50,7 @@ class QueueHome:
     def cancel_get(self, get: int) -> None:
         if get in self._gets:
             self._loop.remove_reader(self._gets[get].fileno())
-        self._do(lambda: self._gets.pop(get).cancel())
+        self._do(lambda: self._cancel_get(get))
 
     def accept(self, get: int) -> None:
         self._do(lambda: self._answer_offer(get, Pending.accept))
@@ -88,6 +88,11 @@ class QueueHome:
             raise
         if self.export is not None:
             self._loop.add_reader(pending.fileno(), self._on_get, get, pending)
+
+    def _cancel_get(self, get: int) -> None:
+        pending = self._gets.pop(get, None)
+        if pending is not None:
+            pending.cancel()
 
     def _on_get(self, get: int, pending: Pending) -> None:
         try:
