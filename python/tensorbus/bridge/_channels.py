@@ -51,7 +51,7 @@ class Channels:
         return channel
 
     def run(self, task: Awaitable[None], channel: Channel) -> None:
-        """Runs what uses a channel. When it ends, the channel is closed; if by an error, at once."""
+        """Runs what uses a channel. When it ends, the channel is closed; by an error, at once."""
         running = asyncio.ensure_future(self._run(task, channel))
         self._tasks.add(running)
         running.add_done_callback(self._tasks.discard)

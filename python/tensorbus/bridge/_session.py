@@ -32,6 +32,7 @@ from tensorbus.bridge._mirrors import Mirrors
 from tensorbus.bridge._queue_lists import QueueLists
 from tensorbus.bridge._queue_mirrors import QueueMirrors
 from tensorbus.bridge._rules import Rules
+from tensorbus.bridge._service_mirror import ServiceMirrors
 
 
 class Session:
@@ -76,8 +77,8 @@ class Session:
         self._mirrors = Mirrors(self._link)
         self.channels = Channels(self._link, served, self._on_protocol_error)
         self._queue_mirrors = QueueMirrors(self._link, self.channels)
-        # In place of the second one: what makes services of the peer's.
-        self._queue_lists = QueueLists(self._link, queues, self._queue_mirrors, self._queue_mirrors)
+        services = ServiceMirrors(self._link, self.channels)
+        self._queue_lists = QueueLists(self._link, queues, self._queue_mirrors, services)
 
     @property
     def connected(self) -> bool:

@@ -84,12 +84,11 @@ class Side:
 
     def connect(self) -> None:
         self.lanes = [FakeLane(EXPRESS), FakeLane(BULK)]
-        express, bulk = lanes = [*self.lanes]
-        any_lanes: Any = lanes
-        self.link.express = any_lanes[0]
+        lanes: Any = self.lanes
+        self.link.express = lanes[0]
         self.channels.connected()
-        express.send(Publishers([], [], True))
-        for lane in any_lanes:
+        lanes[0].send(Publishers([], [], True))
+        for lane in lanes:
             self.link.pump.add(lane)
 
     def disconnect(self) -> None:
@@ -391,10 +390,8 @@ def test_frames_of_a_channel_that_is_over_may_come_late() -> None:
     run(test)
 
 
-def begin(
-    index: int, fields: bytes, size: int = 0, tensors: list[TensorEntry] | None = None
-) -> Any:
-    return Begin(index, index, 0, 0, fields, tensors or [], size)
+def begin(index: int, fields: bytes, size: int = 0, *tensors: TensorEntry) -> Any:
+    return Begin(index, index, 0, 0, fields, list(tensors), size)
 
 
 @pytest.mark.parametrize(
@@ -425,9 +422,10 @@ def test_a_frame_that_makes_no_sense_is_an_error_of_the_peers(
 
         side = Side({"test": serve})
         side.connect()
+        for what, stream in frames[:-1]:
+            side.receive(EXPRESS, what, stream)
         with pytest.raises(ProtocolError):
-            for what, stream in frames:
-                side.receive(EXPRESS, what, stream)
+            side.receive(EXPRESS, *frames[-1])
         await asyncio.sleep(0)
         side.channels.close("")
 
@@ -472,7 +470,7 @@ def test_tensors_that_make_no_sense_are_an_error_of_the_peers(tensor: TensorEntr
         side.connect()
         side.receive(EXPRESS, Open("test", "", 0, 0, 9, 9), 1 | BY_OPENER)
         words = b"\x93\xa1a\x90\xc4\x00"
-        side.receive(EXPRESS, begin(0, words, 8, [tensor]), 1 | BY_OPENER)
+        side.receive(EXPRESS, begin(0, words, 8, tensor), 1 | BY_OPENER)
         side.receive(EXPRESS, b"12345678", 1 | BY_OPENER)
         while not side.errors:
             await asyncio.sleep(0)
