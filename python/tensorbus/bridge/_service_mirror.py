@@ -18,7 +18,7 @@ from tensorbus.bridge._service_calls import reply_of
 
 logger = logging.getLogger("tensorbus.bridge")
 
-_MOST_CALLS = 1024  # under way
+_MOST_CALLS = 256  # under way; each takes two descriptors at the other side
 _PAUSE = 0.01  # seconds until the next look when requests cannot be taken
 
 

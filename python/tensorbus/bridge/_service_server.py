@@ -112,7 +112,9 @@ class _Calls:
 
     async def _call(self, number: int, putting: _core.Pending, replies: Replies) -> None:
         try:
-            found = await self._answer(putting, replies)
+            await Asked(putting, math.inf).answer()
+            del putting  # it has descriptors
+            found = await self._answer(replies)
         except Closed:
             self._service_is_gone = True
             replies.queue._discard()
@@ -126,15 +128,18 @@ class _Calls:
             replies.taken += 1
             self._idle.append(replies)
             try:
-                self._channel.send("answer", number, fields=found.fields, sample=found)
+                self._tell(number, found.fields, found)
             except Unsupported as error:
                 self._refuse(number, error)
 
     def _refuse(self, number: int, error: Error) -> None:
-        self._channel.send("answer", number, fields=error_item(error)[1])
+        self._tell(number, error_item(error)[1])
 
-    async def _answer(self, putting: _core.Pending, replies: Replies) -> _core.Sample:
-        await Asked(putting, math.inf).answer()
+    def _tell(self, number: int, fields: bytes, sample: _core.Sample | None = None) -> None:
+        with suppress(Closed):  # nobody waits any more
+            self._channel.send("answer", number, fields=fields, sample=sample)
+
+    async def _answer(self, replies: Replies) -> _core.Sample:
         if self._life is None:
             self._life = Lifeline(self._queue.start_join())
         getting = replies.queue._here.start_get()

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from support.bridges import Machine, Relay, two_machines
+from support.bridges import STATUS_TOPIC, Machine, Relay, two_machines
 from support.harness import PATIENCE, Elsewhere, eventually, hear, tell
 
 Pair = tuple[Machine, Machine]
@@ -30,8 +30,11 @@ def attach(machine: Machine, handle: Any, **options: Any) -> Any:
 
 
 def fetched(machine: Machine) -> int:
-    count: int = machine.status()["shares"]["fetched"]
-    return count
+    """Shares that its bridge has fetched; of a status that comes after this call."""
+    with tb.Subscriber[Any](STATUS_TOPIC, domain=machine.domain, timeout=PATIENCE) as statuses:
+        statuses.receive()
+        count: int = statuses.receive().data["shares"]["fetched"]
+        return count
 
 
 @pytest.mark.parametrize("access", ["copy-on-write", "read", "private"])
@@ -62,7 +65,7 @@ def test_the_tensors_come_once_however_many_attach(pair: Pair) -> None:
             thread.join()
         assert attach(there, shared.handle).sum() == 1 << 20
     assert [one.sum() for one in found] == [1 << 20] * 4
-    eventually(lambda: fetched(there) == before + 1)
+    assert fetched(there) == before + 1
 
 
 def test_what_is_no_longer_shared_is_closed_and_what_was_attached_stays(pair: Pair) -> None:
