@@ -194,6 +194,16 @@ class Channel:
             self.send(_CLOSE, why)
             self._closing = True
 
+    def abort(self) -> None:
+        """Ends it at once: what is under way is lost."""
+        self._on_over(self)
+        self.end("")
+
+    @property
+    def over(self) -> bool:
+        """Nothing more comes or goes."""
+        return self._why is not None
+
     # For the session.
     def open(self) -> Frame:
         """What the opener says on a new connection: how much may come."""
@@ -217,6 +227,8 @@ class Channel:
             self._sending.resume(limits)
 
     def on_begin(self, lane: str, begin: Begin) -> None:
+        if begin.sequence != begin.index:
+            raise ProtocolError(f"BEGIN.sequence: {begin.sequence} of the message {begin.index}")
         if self._receiving.begin(lane, begin):
             self._come.set()
 

@@ -127,7 +127,7 @@ class QueueHome:
         if self.export is not None:
             self.export.go_on()
 
-    def _answer_offer(self, get: int, how: Callable[[Pending], Outcome]) -> Pending | None:
+    def _answer_offer(self, get: int, how: Callable[[Pending], Outcome | None]) -> Pending | None:
         pending = self._gets[get]
         with suppress(Error):  # the home is gone
             if how(pending) is Outcome.TIMED_OUT:

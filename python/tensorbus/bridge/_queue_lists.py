@@ -72,7 +72,9 @@ class LocalQueues:
         found = {
             info.queue: info
             for info in _core.list_queues(self._participant)
-            if not info.machine and not public_name(info.name).startswith(LOCAL_PREFIX)
+            if not info.machine
+            and info.participant != self._participant.id  # a mirror of a service
+            and not public_name(info.name).startswith(LOCAL_PREFIX)
         }
         gone = [key for key in self._found if key not in found]
         new = [info for key, info in found.items() if key not in self._found]

@@ -32,6 +32,7 @@ from tensorbus.bridge._mirrors import Mirrors
 from tensorbus.bridge._queue_lists import QueueLists
 from tensorbus.bridge._queue_mirrors import QueueMirrors
 from tensorbus.bridge._rules import Rules
+from tensorbus.bridge._service_mirror import ServiceMirrors
 
 
 class Session:
@@ -76,8 +77,8 @@ class Session:
         self._mirrors = Mirrors(self._link)
         self.channels = Channels(self._link, served, self._on_protocol_error)
         self._queue_mirrors = QueueMirrors(self._link, self.channels)
-        # In place of the second one: what makes services of the peer's.
-        self._queue_lists = QueueLists(self._link, queues, self._queue_mirrors, self._queue_mirrors)
+        services = ServiceMirrors(self._link, self.channels)
+        self._queue_lists = QueueLists(self._link, queues, self._queue_mirrors, services)
 
     @property
     def connected(self) -> bool:
@@ -138,17 +139,15 @@ class Session:
         self.channels.close(why)
 
     # What the bridge says.
-    def publishers_changed(self, added: list[PublisherEntry], removed: list[str]) -> None:
-        """Publishers of this machine have come and gone."""
-        self._exports.publishers_changed(added, removed)
+    def domain_changed(self, added: list[PublisherEntry], removed: list[str]) -> None:
+        """Publishers of this machine have come and gone, and names of queues may be free."""
+        if added or removed:
+            self._exports.publishers_changed(added, removed)
+        self._queue_mirrors.look()
 
     def queues_changed(self, added: list[QueueEntry], removed: list[str]) -> None:
         """Queues of this machine have come and gone."""
         self._queue_lists.changed(added, removed)
-
-    def look_at_domain(self) -> None:
-        """The domain has changed: names of queues may be free."""
-        self._queue_mirrors.look()
 
     def look_at_demand(self, numbers: Iterable[int]) -> None:
         """Publishers of these numbers have gained or lost subscribers."""

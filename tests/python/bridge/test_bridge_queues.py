@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue as standard
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -81,6 +82,12 @@ def hold_last(name: str, domain: str, count: int) -> None:
         queue.task_done()
     tell(queue.get(timeout=PATIENCE))
     hear()
+
+
+def make_queue(name: str, domain: str) -> None:
+    with tb.Queue(name=name, domain=domain):
+        tell("ready")
+        hear()
 
 
 def put_one(name: str, domain: str) -> None:
@@ -335,6 +342,47 @@ def test_a_queue_whose_name_is_taken_comes_when_the_other_is_gone(pair: Pair, na
         assert opened(name, there).get(timeout=PATIENCE) == "theirs"
 
 
+def test_a_home_that_is_stopped_loses_nothing(
+    pair: Pair, name: str, elsewhere: Elsewhere
+) -> None:
+    here, there = pair
+    home = elsewhere.start(make_queue, name, here.domain)
+    home.hear()
+    mirror = opened(name, there)
+    mirror.put(1)
+    assert mirror.get(timeout=PATIENCE) == 1
+    home.stop()
+    with pytest.raises(standard.Empty):
+        mirror.get(timeout=0.05)
+    with pytest.raises(tb.Timeout, match="may or may not"):
+        mirror.put(2, timeout=0.05)
+    home.signal(signal.SIGCONT)
+    with suppress(standard.Empty):
+        assert mirror.get_nowait() == 2  # it was under way
+    mirror.put(3)
+    assert mirror.get(timeout=PATIENCE) == 3
+    home.tell()
+
+
+def test_a_getter_that_is_stopped_holds_up_no_other(
+    pair: Pair, name: str, elsewhere: Elsewhere
+) -> None:
+    here, there = pair
+    with tb.Queue[int](name=name, domain=here.domain) as home:
+        getter = elsewhere.start(hold_last, name, there.domain, 1)
+        assert getter.hear() == "ready"
+        getter.signal_when_asleep(signal.SIGSTOP)
+        mirror = opened(name, there)
+        home.put(0)
+        got = []
+        for number in range(1, 10):
+            home.put(number)
+            got.append(mirror.get(timeout=PATIENCE))
+        getter.kill()
+        got.append(mirror.get(timeout=PATIENCE))
+        assert sorted(got) == list(range(10))
+
+
 @pytest.mark.parametrize("fault", ["cut", "stall"])
 def test_a_cut_loses_nothing(tmp_path: Path, relay: Relay, name: str, fault: str) -> None:
     with (
@@ -342,14 +390,14 @@ def test_a_cut_loses_nothing(tmp_path: Path, relay: Relay, name: str, fault: str
         tb.Queue[Any](name="down", domain=here.domain) as down,
         tb.Queue[Any](name="up", maxsize=4, domain=here.domain) as up,
     ):
-        count = 60
+        count = 30
         got = in_thread(lambda: [int(item[0]) for item in opened("down", there)])
         mirror = opened("up", there)
         putting = in_thread(lambda: [mirror.put(np.full(9000, i)) for i in range(count)])
         for number in range(count):
             down.put(np.full(9000, number))
             assert int(up.get(timeout=PATIENCE)[0]) == number
-            if number in (20, 40):
+            if number in (10, 20):
                 getattr(relay, fault)()
                 threading.Event().wait(0.05)
                 relay.mend()
@@ -412,11 +460,12 @@ def test_a_queue_crosses_only_where_the_rules_let_it(tmp_path: Path) -> None:
     config.write_text('[export]\nallow = ["jobs/*"]\ndeny = ["jobs/private"]\n')
     with two_machines(tmp_path, "--config", str(config)) as (here, there):
         names = ["jobs/private", "other", "tensorbus/jobs", "jobs/1"]
-        queues = [tb.Queue[str](name=name, domain=here.domain) for name in names]
         shared = tb.Queue[str](name="jobs/shared", shared=True, domain=here.domain)
-        opened("jobs/1", there)
         eventually(lambda: "a shared queue stays" in here.output)
-        eventually(lambda: there.peer("here")["queues"])
-        assert there.peer("here")["queues"] == ["jobs/1"]
+        queues = [tb.Queue[str](name=name, domain=here.domain) for name in names]
+        opened("jobs/1", there)  # the last of them
+        for name in [*names[:-1], "jobs/shared"]:
+            with pytest.raises(tb.Timeout):
+                tb.Queue.open(name, timeout=0, domain=there.domain)
         for queue in (*queues, shared):
             queue.close()
