@@ -342,9 +342,7 @@ def test_a_queue_whose_name_is_taken_comes_when_the_other_is_gone(pair: Pair, na
         assert opened(name, there).get(timeout=PATIENCE) == "theirs"
 
 
-def test_a_home_that_is_stopped_loses_nothing(
-    pair: Pair, name: str, elsewhere: Elsewhere
-) -> None:
+def test_a_home_that_is_stopped_loses_nothing(pair: Pair, name: str, elsewhere: Elsewhere) -> None:
     here, there = pair
     home = elsewhere.start(make_queue, name, here.domain)
     home.hear()
@@ -354,13 +352,12 @@ def test_a_home_that_is_stopped_loses_nothing(
     home.stop()
     with pytest.raises(standard.Empty):
         mirror.get(timeout=0.05)
-    with pytest.raises(tb.Timeout, match="may or may not"):
+    with pytest.raises(tb.Timeout, match="is not known"):
         mirror.put(2, timeout=0.05)
     home.signal(signal.SIGCONT)
-    with suppress(standard.Empty):
-        assert mirror.get_nowait() == 2  # it was under way
     mirror.put(3)
-    assert mirror.get(timeout=PATIENCE) == 3
+    got = list(iter(lambda: mirror.get(timeout=PATIENCE), 3))
+    assert got in ([], [2])
     home.tell()
 
 
