@@ -80,11 +80,11 @@ inline void say_queue(PeerTalk& talk, const HostedOnce& hosted, Input& input) {
     case 3:
       return talk.say(link::Get{request, queue, input.below(2)}, input);
     case 4:
-      return talk.say(link::QueueCall{request, queue, input.below(6), input.below(4)}, input);
+      return talk.say(link::QueueCall{request, queue, input.below(9), input.below(4)}, input);
     case 8:
       return talk.say(link::Take{request, queue, input.below(3)}, input);
     case 5:
-      return talk.say(link::Cancel{request}, input);
+      return talk.say(link::Cancel{request, input.below(3)}, input);
     default: {
       link::Reply told{.request = request, .refused = input.below(3)};
       told.first = input.number();

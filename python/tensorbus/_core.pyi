@@ -500,13 +500,36 @@ class Pending:
 
     def take(self) -> Sample | Outcome:
         """
-        What became of it: the Sample of a get, else the Outcome; TIMED_OUT: not yet, the descriptor will be readable again.
+        What became of it: the Sample of a get, else the Outcome; TIMED_OUT without `answered`: not yet, the descriptor will be readable again.
         """
+
+    @property
+    def answered(self) -> bool:
+        """Whether a put or a call has its answer, or take() had that of a get."""
+
+    def request_cancel(self) -> None:
+        """Has the host give up a put or a call; take() still has its answer."""
+
+    @property
+    def values(self) -> list[int]:
+        """The four numbers in the answer to a call, after take()."""
+
+    def accept(self) -> Outcome:
+        """
+        Accepts the item that take() has read, of a get with `hold`; TIMED_OUT: not yet, the descriptor will be readable again.
+        """
+
+    def spoil(self) -> None:
+        """Refuses that item for good, which counts as lost: nobody can read it."""
+
+    @property
+    def number(self) -> int:
+        """Of that item, for done() and give_back(); 0 without `redeliver`."""
 
 class Queue:
     """Items from any process to any other."""
 
-    def __init__(self, *, maxsize: int, redeliver: bool, shared: bool, name: str, max_bytes: int, participant: Participant) -> None: ...
+    def __init__(self, *, maxsize: int, redeliver: bool, shared: bool, name: str, max_bytes: int, participant: Participant, origin: tuple[str, str] = ('', '')) -> None: ...
 
     @staticmethod
     def open(address_or_name: str, timeout: float | None, participant: Participant) -> Queue: ...
@@ -550,9 +573,23 @@ class Queue:
 
     def get_many(self, max_count: int, timeout: float | None) -> list[Sample] | Outcome: ...
 
-    def start_put(self, outgoing: Outgoing, fields: bytes) -> Pending: ...
+    def start_put(self, outgoing: Outgoing, fields: bytes, waits: bool = True) -> Pending: ...
 
-    def start_get(self) -> Pending: ...
+    def start_get(self, hold: bool = False, waits: bool = True) -> Pending:
+        """
+        With `hold`, take() reads the offered item; accept() or cancel() follows.
+        """
+
+    def start_call(self, verb: str, number: int = 0) -> Pending:
+        """state, join, shutdown, drain, close, done or give_back."""
+
+    def done(self, number: int) -> None:
+        """
+        task_done() of an item that was held and accepted; without `redeliver` of so many (0: one).
+        """
+
+    def give_back(self, number: int) -> None:
+        """The same as if this process had died with it in its hand."""
 
     def start_join(self) -> Pending: ...
 
@@ -571,6 +608,50 @@ class Queue:
     def stats(self) -> dict[str, int]: ...
 
     def close(self) -> None: ...
+
+class MirrorQueue:
+    """A queue that stands for one of another machine, its home."""
+
+    def __init__(self, *, name: str, maxsize: int, redeliver: bool, max_bytes: int, origin: tuple[str, str], participant: Participant) -> None:
+        """`origin`: the machine, and the name of the queue there."""
+
+    @property
+    def address(self) -> str: ...
+
+    def fileno(self) -> int:
+        """To poll: readable when there may be events since take_events()."""
+
+    def take_events(self) -> list[tuple[Any, ...]]:
+        """
+        What has happened, in order: ("demand", gets), ("put", id, Sample, waits), ("call", id, verb, number), ("cancel", id), ("taken", tag), ("spoilt", tag), ("done", what), ("died", what), ("passed", items). `what` is the tag with `redeliver`, without it how many items. The verb "poll" is a get that does not wait.
+        """
+
+    def offer(self, outgoing: Outgoing, fields: bytes, tag: int) -> None:
+        """Adds an item for local gets. Tags grow."""
+
+    def withdraw(self, tag: int) -> bool:
+        """
+        Takes an item back that waits; False if it was offered or taken, or is gone.
+        """
+
+    def surplus(self) -> list[int]:
+        """The tags of the items that wait for no get, the latest first."""
+
+    def answer(self, id: int, outcome: Outcome, values: Sequence[int] = (0, 0, 0, 0)) -> None:
+        """
+        Answers a put or a call, once; a poll after its item was offered, if there was one.
+        """
+
+    def deny(self, id: int, code: Code, text: str) -> None:
+        """Answers a put or a call with an error."""
+
+    def end_gets(self, died: int | None = None) -> None:
+        """
+        Local gets end with SHUT_DOWN when nothing is left here; until the next "died" with `redeliver`. `died`: how many of those the home had heard; if not all, nothing happens.
+        """
+
+    def close(self) -> None:
+        """All who wait get CLOSED, and the name is free."""
 
 def ipc_handle_of(address: int, bytes: int) -> tuple[bytes, int, int, int]:
     """
@@ -627,6 +708,28 @@ class NodeInfo:
     @property
     def pid(self) -> int: ...
 
+class QueueInfo:
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def queue(self) -> str: ...
+
+    @property
+    def participant(self) -> str: ...
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def machine(self) -> str: ...
+
+    @property
+    def origin(self) -> str: ...
+
 class NodeName:
     """A node's name in the domain, for as long as it lives."""
 
@@ -635,6 +738,9 @@ class NodeName:
 def list_publishers(participant: Participant) -> list[PublisherInfo]: ...
 
 def list_nodes(participant: Participant) -> list[NodeInfo]: ...
+
+def list_queues(participant: Participant) -> list[QueueInfo]:
+    """The queues that have names, of living participants."""
 
 def wait_for_topic(topic: str, timeout: float | None, participant: Participant) -> Outcome: ...
 

@@ -167,8 +167,17 @@ class QueueModel {
         s.clients[index].to_host.push({Say::kTaskDone, 0, 0, item.number});
         s.items[static_cast<std::size_t>(i)].done = true;
         enter(std::move(s));
+        if (sizes_.give_back) give_back(from, c, i);
       }
     }
+  }
+
+  void give_back(QueueState s, int c, int which) {
+    ModelItem& item = s.items[static_cast<std::size_t>(which)];
+    s.clients[static_cast<std::size_t>(c)].to_host.push({Say::kGiveBack, 0, 0, item.number});
+    item.holder = -1;
+    item.lost = !sizes_.redeliver;
+    enter(std::move(s));
   }
 
   // Without `redeliver` items have no names, and those that were finished with are done first.
@@ -249,11 +258,19 @@ class QueueModel {
         return;
       case Say::kCancel:
         return cancel(s, port, from);
+      case Say::kGiveBack:
+        try {
+          const auto number = static_cast<std::uint64_t>(heard.number);
+          if (mistake_ == QueueMistake::kGiveBackIsDone) return s.table.task_done(port, c, number);
+          return s.table.give_back(port, c, number);
+        } catch (const Error&) {
+          return expect(false, "an item that a client gives back is not in its hand");
+        }
       case Say::kTaskDone:
         try {
           s.table.task_done(port, c,
                             mistake_ == QueueMistake::kDoneOfAnyItem
-                                ? 0
+                                ? QueueTableState::first_in_hand(s.table, c)
                                 : static_cast<std::uint64_t>(heard.number));
         } catch (const Error&) {
           expect(false, "an item that a client took is not in its hand");
@@ -344,7 +361,8 @@ class QueueModel {
     }
     for (int i = 0; i < item_count_; ++i) {
       const ModelItem& item = s.items[static_cast<std::size_t>(i)];
-      put(item.put), put(item.holder), put(item.number), put(item.done), put(item.passed);
+      put(item.put), put(item.holder), put(item.number), put(item.done), put(item.passed),
+          put(item.lost);
     }
     for (const auto& [from, item] : s.arriving) put(from.client), put(from.number), put(item);
     if (seen_.insert(fingerprint(key_)).second) todo_.push_back(std::move(s));
@@ -380,11 +398,12 @@ class QueueModel {
         const ModelItem& item = s.items[static_cast<std::size_t>(i)];
         const int waiting = QueueTableState::times_waiting(s.table, i);
         expect(waiting <= 1, "an item is in the queue twice");
-        const bool is_there = waiting == 1 || item.holder != -1;
+        const bool is_there = waiting == 1 || item.holder != -1 || item.lost;
         expect(!is_there || item.put != Answered::kNotIn, "an item is there that was not put");
         const bool dropped = sizes_.shut_down == ShutDown::kDrops && s.table.is_shut_down();
         expect(!dropped || waiting == 0, "an item waits in a queue that drops all");
         expect(is_there || dropped || item.put != Answered::kIn, "an item is lost that nobody got");
+        if (item.lost) ++lost;
         if (item.holder == -1) continue;
         const bool holder_lives = lives(s.clients[static_cast<std::size_t>(item.holder)]);
         if (sizes_.redeliver && !dropped)

@@ -23,6 +23,7 @@ struct QueueSizes {
   int deaths = 1;                         // of any clients, at most
   bool items_rest = false;                // as soon as they are refused
   ShutDown shut_down = ShutDown::kNever;  // at any time, once
+  bool give_back = false;                 // a getter may give back what it has in hand
 };
 
 // Mistakes that the model must find, or it proves nothing.
@@ -38,15 +39,16 @@ enum class QueueMistake {
   kGetBeforeTake,        // get() returns before TAKE is in the socket
   kCancelledPutArrives,  // a PUT that is cancelled while its leases are collected is put
   kShutDownDrops,        // what waits is dropped, though the getters were to have it
+  kGiveBackIsDone,       // what a getter gives back counts as done
   kOverTooEarly,         // a getter is told that nothing is left while an offer may come back
 };
 
-enum class Say : std::uint8_t { kPut, kGet, kTake, kCancel, kTaskDone };
+enum class Say : std::uint8_t { kPut, kGet, kTake, kCancel, kTaskDone, kGiveBack };
 struct Message {
   Say say{};
   std::int8_t request = 0;
   std::int8_t item = 0;    // of kPut
-  std::int8_t number = 0;  // of kTaskDone
+  std::int8_t number = 0;  // of kTaskDone and kGiveBack
   bool operator==(const Message&) const = default;
 };
 
@@ -82,6 +84,7 @@ struct ModelItem {
   std::int8_t number = 0;   // as it was told
   bool done = false;        // by the holder: it has sent that
   bool passed = false;      // the holder asked for the next one
+  bool lost = false;        // given back without `redeliver`
 };
 
 constexpr std::int8_t to_int8(auto value) { return static_cast<std::int8_t>(value); }
@@ -160,6 +163,12 @@ struct QueueTableState {
     int times = 0;
     for (const auto& [number, entry] : table.waiting_) times += entry.item == item ? 1 : 0;
     return times;
+  }
+  // The lowest number in the client's hand; 0: it has none.
+  static std::uint64_t first_in_hand(const Table& table, int client) {
+    const auto hands = table.clients_.find(client);
+    const bool empty = hands == table.clients_.end() || hands->second.taken.empty();
+    return empty ? 0 : hands->second.taken.begin()->first;
   }
   static bool any_waits(const Table& table) { return !table.waiting_.empty(); }
   static bool has_offers(const Table& table) { return table.offered_ != 0; }

@@ -12,7 +12,8 @@ namespace tensorbus::bus::testing {
 void PrintTo(const QueueSizes& sizes, std::ostream* to) {
   *to << sizes.getters << " getters, " << sizes.gets << " gets, maxsize " << sizes.maxsize
       << (sizes.redeliver ? ", redeliver, " : ", ") << sizes.deaths << " deaths"
-      << (sizes.shut_down == ShutDown::kNever ? "" : ", shut down");
+      << (sizes.shut_down == ShutDown::kNever ? "" : ", shut down")
+      << (sizes.give_back ? ", give back" : "");
 }
 
 namespace {
@@ -35,13 +36,17 @@ const std::vector<std::vector<int>> kThree{{0, 2}, {1}};
 constexpr auto kDrains = [](bool redeliver) {
   return QueueSizes{kTwo, 2, 2, 1, redeliver, 1, false, ShutDown::kDrains};
 };
+constexpr auto kGivesBack = [](bool redeliver) {
+  return QueueSizes{{{0}}, 2, 2, 1, redeliver, 1, false, ShutDown::kNever, true};
+};
 const QueueSizes kDrops{{{0, 1}}, 2, 2, 0, true, 1, false, ShutDown::kDrops};
 
 INSTANTIATE_TEST_SUITE_P(OfAQueue, EveryOrder,
                          ::testing::Values(QueueSizes{kTwo, 2, 2, 1, false, 1},
                                            QueueSizes{kTwo, 2, 2, 1, true, 1},
                                            QueueSizes{{{0, 1}}, 2, 2, 0, true, 2, true},
-                                           kDrains(false), kDrains(true), kDrops));
+                                           kDrains(false), kDrains(true), kDrops, kGivesBack(false),
+                                           kGivesBack(true)));
 
 // These take minutes: scripts/deep models runs them.
 INSTANTIATE_TEST_SUITE_P(DISABLED_OfALargerQueue, EveryOrder,
@@ -72,6 +77,10 @@ TEST(QueueModel, finds_each_of_the_mistakes_that_one_could_make) {
     EXPECT_EQ(QueueModel(kDrains(redeliver), QueueMistake::kOverTooEarly).explore(),
               "a getter is told that nothing is left, and something is");
   }
+  EXPECT_EQ(QueueModel(kGivesBack(true), QueueMistake::kGiveBackIsDone).explore(),
+            "an item is lost that nobody got");
+  EXPECT_EQ(QueueModel(kGivesBack(false), QueueMistake::kGiveBackIsDone).explore(),
+            "lost items are counted wrongly");
   EXPECT_EQ(found(QueueMistake::kDoneOfAnyItem, true), "an item did not come back once");
   EXPECT_EQ(found(QueueMistake::kDeathBeforeMessages, true), "an item did not come back once");
   EXPECT_EQ(found(QueueMistake::kDeathBeforeMessages, false),

@@ -89,4 +89,6 @@ def _text_of(status: dict[str, Any]) -> str:
                     f"    {name} {stream['topic']}: {stream['samples']} samples, "
                     f"{stream['bytes'] / 1e6:.1f} MB"
                 )
+        if peer["queues"]:
+            lines.append(f"    queues: {', '.join(peer['queues'])}")
     return "\n".join(lines)

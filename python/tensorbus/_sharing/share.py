@@ -9,11 +9,12 @@ from tensorbus import _core
 from tensorbus._base.arguments import Access, access_named, whole_number
 from tensorbus._base.closing import Closing
 from tensorbus._base.device import stream_of
-from tensorbus._base.errors import InvalidArgument, Timeout
+from tensorbus._base.errors import Closed, InvalidArgument, Timeout
 from tensorbus._base.participant import participant
 from tensorbus._base.public import public, renamed
 from tensorbus._codec.fields import flatten, unflatten
 from tensorbus._core import Outcome
+from tensorbus._sharing import elsewhere
 from tensorbus._sharing.handle import Handle
 from tensorbus._tensors.allocation import tensor_in
 from tensorbus._tensors.library import Library, library_or_none
@@ -108,6 +109,9 @@ def attach(
     view of it lives, whatever happens to the process that shared it; it can be shared and published
     onwards, and is not copied for that.
 
+    What a process of another machine shares comes by the bridges (docs/bridge.md): a copy, which
+    all who attach on this machine have in common.
+
     Args:
         handle: as a `Handle`, its text, its bytes or its dictionary.
         access: what may be done with it, see `tensorbus.Subscriber`.
@@ -116,14 +120,23 @@ def attach(
         domain: see `tensorbus.participant`.
 
     Raises:
-        Closed: it is no longer shared, its process has exited, or is of another domain.
+        Closed: it is no longer shared, its process has exited, or is of a domain that no bridge
+            reaches.
         InvalidArgument: a handle that was cut short, changed or made up.
-        AccessDenied: `access="shared"` of what is not shared to be written.
+        AccessDenied: `access="shared"` of what is not shared to be written, or is of another
+            machine.
         Timeout: nobody answered in time.
         OutOfMemory: a limit was reached; the message names it.
     """
-    wanted = library_or_none(library)
-    found = _core.attach(Handle(handle)._core, access_named(access), timeout, participant(domain))
+    wanted, grant, home = library_or_none(library), access_named(access), participant(domain)
+    core = Handle(handle)._core
+    try:
+        found = _core.attach(core, grant, timeout, home)
+    except Closed:
+        copy = elsewhere.copy_of(core, access, timeout, home)
+        if copy is None:
+            raise
+        found = _core.attach(copy, grant, timeout, home)
     if isinstance(found, Outcome):
         raise Timeout("nobody answered in time: the process that shares it is stopped, or busy")
     return unflatten(found, wanted)

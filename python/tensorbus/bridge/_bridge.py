@@ -15,6 +15,8 @@ from tensorbus import _core
 from tensorbus._base.errors import InvalidArgument, OutOfMemory, ProtocolError
 from tensorbus._topics.listing import list_topics
 from tensorbus._topics.publisher import Publisher
+from tensorbus.bridge._channel import Channel
+from tensorbus.bridge._channels import Serve
 from tensorbus.bridge._compression import codecs
 from tensorbus.bridge._config import (
     BridgeConfig,
@@ -22,10 +24,15 @@ from tensorbus.bridge._config import (
     host_and_port,
     server_context,
 )
-from tensorbus.bridge._frames import MAGIC, VERSION, Hello, PublisherEntry
+from tensorbus.bridge._frames import MAGIC, VERSION, Hello, PublisherEntry, QueueEntry
 from tensorbus.bridge._lane import BULK, EXPRESS, SILENCE, Lane, LaneOwner
+from tensorbus.bridge._queue_exports import QueueExports
+from tensorbus.bridge._queue_lists import LocalQueues
 from tensorbus.bridge._rules import LOCAL_PREFIX
+from tensorbus.bridge._service_server import ServiceServer
 from tensorbus.bridge._session import Session
+from tensorbus.bridge._share_server import ShareServer
+from tensorbus.bridge._shares import Shares
 
 logger = logging.getLogger("tensorbus.bridge")
 
@@ -65,6 +72,15 @@ class Bridge:
         self.id: str = secrets.token_hex(16)
         self._sessions: dict[_Key, Session] = {}
         self._publishers: dict[str, PublisherEntry] = {}
+        self._queues = LocalQueues(self._participant, self._on_queues_changed)
+        self._queue_exports = QueueExports(self._queues, config.rules)
+        self._shares = Shares(self._participant, self._open_all)
+        services = ServiceServer(self._participant, self._queues, config.rules)
+        self._served: dict[str, Serve] = {
+            "queue": self._queue_exports.serve,
+            "service": services.serve,
+            "share": ShareServer(self._participant).serve,
+        }
         self._pending: dict[Lane, asyncio.TimerHandle] = {}
         self._server_context = server_context(config.tls) if config.tls else None
         self._client_context = client_context(config.tls) if config.tls else None
@@ -85,6 +101,7 @@ class Bridge:
                 listeners += await listen(address)
             work = [
                 self._tell_status(),
+                self._shares.run(),
                 *(self._accept_all(listener) for listener in listeners),
                 *(
                     self._keep_connected(address, partial(self._dial, address))
@@ -104,6 +121,7 @@ class Bridge:
                 listener.close()
             for session in list(self._sessions.values()):
                 self._end(session, "the bridge was stopped")
+            self._queues.close()
 
     def status(self) -> dict[str, Any]:
         """What `tensorbus bridge status` shows."""
@@ -111,6 +129,7 @@ class Bridge:
             "machine": self.config.name,
             "bridge": self.id,
             "publishers": len(self._publishers),
+            "shares": self._shares.status(),
             "peers": [session.status() for session in self._sessions.values()],
         }
 
@@ -156,9 +175,17 @@ class Bridge:
         before, self._publishers = self._publishers, found
         added = [entry for key, entry in found.items() if key not in before]
         removed = [key for key in before if key not in found]
-        if added or removed:
-            for session in self._sessions.values():
-                session.publishers_changed(added, removed)
+        for session in self._sessions.values():
+            session.domain_changed(added, removed)
+        self._queues.look()
+
+    def _on_queues_changed(self, added: list[QueueEntry], removed: list[str]) -> None:
+        self._queue_exports.on_gone(removed)
+        for session in self._sessions.values():
+            session.queues_changed(added, removed)
+
+    def _open_all(self, kind: str, key: str) -> list[Channel]:
+        return [session.channels.open(kind, key) for session in self._sessions.values()]
 
     def _on_demand_changed(self) -> None:
         numbers = set(self._participant.take_changed_publishers())
@@ -331,8 +358,9 @@ class Bridge:
                 self.config.rules,
                 self._participant,
                 lambda: self._publishers,
+                self._queues.entries,
                 self._on_cut,
-                {},
+                self._served,
             )
             self._sessions[key] = session
         for other in list(self._sessions.values()):

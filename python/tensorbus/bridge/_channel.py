@@ -23,7 +23,7 @@ NUMBER = BY_OPENER - 1
 
 _NOTHING = Limits(0, 0, 0, 0)
 _CLOSE = "close"  # the last message of a side
-_LOOK_AGAIN = 0.02  # seconds; of memory nobody tells
+LOOK_AGAIN = 0.02  # seconds; of memory nobody tells
 
 
 class _Words(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -61,22 +61,27 @@ class ChannelMessage:
             raise ProtocolError(f"{self.verb}: expected {count} numbers: {self.arguments}")
         return numbers
 
-    async def outgoing(self) -> _core.Outgoing:
-        """Its tensors, in memory of the bus, to be handed on. Waits while there is none.
+    def try_outgoing(self) -> _core.Outgoing | None:
+        """Its tensors, in memory of the bus, to be handed on. None: there is no memory now.
 
         Raises:
             OutOfMemory: they do not fit into the budget at all.
             ProtocolError: they are none.
         """
-        while True:
-            try:
-                return self._incoming.outgoing()
-            except OutOfMemory:
-                if self._incoming.has_no_memory:
-                    raise
-            except Exception as error:
-                raise ProtocolError(f"BEGIN.tensors: {error}") from None
-            await asyncio.sleep(_LOOK_AGAIN)
+        try:
+            return self._incoming.outgoing()
+        except OutOfMemory:
+            if self._incoming.has_no_memory:
+                raise
+            return None
+        except Exception as error:
+            raise ProtocolError(f"BEGIN.tensors: {error}") from None
+
+    async def outgoing(self) -> _core.Outgoing:
+        """The same. Waits while there is no memory."""
+        while (found := self.try_outgoing()) is None:
+            await asyncio.sleep(LOOK_AGAIN)
+        return found
 
 
 class Channel:
@@ -136,8 +141,10 @@ class Channel:
         *arguments: int | str,
         fields: bytes = b"",
         sample: _core.Sample | None = None,
-    ) -> None:
+    ) -> int:
         """Sends a message when the peer has room for it; it waits for nothing.
+
+        Returns the number of the message, the first has 0.
 
         Args:
             verb, arguments: what it says.
@@ -151,8 +158,14 @@ class Channel:
         if self._why is not None or self._closing:
             raise Closed(self._why or "this channel is closed")
         words = msgspec.msgpack.encode(_Words(verb, list(arguments), fields))
-        self._sending.take(self._next, OutgoingMessage(words, sample))
+        number = self._next
+        self._sending.take(number, OutgoingMessage(words, sample))
         self._next += 1
+        return number
+
+    def may_have_arrived(self, message: int) -> bool:
+        """Whether the message of this number was sent to its end, on any connection."""
+        return message < self._sending.written
 
     async def receive(self) -> ChannelMessage:
         """The next message.
@@ -181,6 +194,16 @@ class Channel:
             self.send(_CLOSE, why)
             self._closing = True
 
+    def abort(self) -> None:
+        """Ends it at once: what is under way is lost."""
+        self._on_over(self)
+        self.end("")
+
+    @property
+    def over(self) -> bool:
+        """Nothing more comes or goes."""
+        return self._why is not None
+
     # For the session.
     def open(self) -> Frame:
         """What the opener says on a new connection: how much may come."""
@@ -204,6 +227,8 @@ class Channel:
             self._sending.resume(limits)
 
     def on_begin(self, lane: str, begin: Begin) -> None:
+        if begin.sequence != begin.index:
+            raise ProtocolError(f"BEGIN.sequence: {begin.sequence} of the message {begin.index}")
         if self._receiving.begin(lane, begin):
             self._come.set()
 

@@ -51,7 +51,7 @@ class Channels:
         return channel
 
     def run(self, task: Awaitable[None], channel: Channel) -> None:
-        """Runs what uses a channel; the channel is over when it ends."""
+        """Runs what uses a channel. When it ends, the channel is closed; by an error, at once."""
         running = asyncio.ensure_future(self._run(task, channel))
         self._tasks.add(running)
         running.add_done_callback(self._tasks.discard)
@@ -107,6 +107,7 @@ class Channels:
         channel = self._found(stream, "CLOSED")
         if channel is not None:
             del self._channels[stream]
+            self._opened_again.discard(stream)
             channel.end(closed.text)
 
     def on_begin(self, lane: str, begin: Begin, stream: int) -> None:
@@ -139,6 +140,9 @@ class Channels:
         why = ""
         try:
             await task
+            channel.close()  # what was sent before still arrives
+            while True:
+                await channel.receive()
         except Closed:
             pass
         except ProtocolError as error:
@@ -153,6 +157,7 @@ class Channels:
     # Tells the peer, if it does not know.
     def _forget(self, channel: Channel, why: str = "") -> None:
         ours, theirs = (BY_OPENER, BY_ACCEPTOR) if channel.opened_here else (BY_ACCEPTOR, BY_OPENER)
+        self._opened_again.discard(channel.number | theirs)
         if self._channels.pop(channel.number | theirs, None) is not None:
             self._link.send(ClosedFrame(why), channel.number | ours)
 

@@ -43,11 +43,13 @@ class SendingEnd:
         self.room = asyncio.Event()  # may_take() may have changed
         self.sent = 0  # messages, and their bytes
         self.sent_bytes = 0
+        self.written = 0  # messages, to their end, on some connection
         self._compress = compress
         self._on_ready = on_ready
         self._on_idle = on_idle
         self._sending = SendingStream[OutgoingMessage](limits)
         self._under_way: deque[memoryview] = deque()
+        self._index = 0  # of the message that it is of
 
     def may_take(self) -> bool:
         """Whether a message like the last one could be sent at once."""
@@ -99,7 +101,7 @@ class SendingEnd:
         if self._under_way:
             piece = self._under_way.popleft()
             if not self._under_way:
-                self.room.set()
+                self._end_message()
             self._write_chunk(lane, piece)
             return True
         item = self._sending.next_to_send()
@@ -124,6 +126,13 @@ class SendingEnd:
         else:
             lane.write(head)
             self._under_way = message.pieces(_frames.MOST_BYTES)
+        self._index = item.index
+        if not self._under_way:
+            self._end_message()
+        self.room.set()
+
+    def _end_message(self) -> None:
+        self.written = max(self.written, self._index + 1)
         self.room.set()
 
     def _write_chunk(self, lane: Lane, piece: bytes | memoryview, head: bytes = b"") -> None:

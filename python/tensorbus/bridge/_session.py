@@ -21,13 +21,18 @@ from tensorbus.bridge._frames import (
     Open,
     PublisherEntry,
     Publishers,
+    QueueEntry,
+    Queues,
     Unwant,
     Want,
 )
 from tensorbus.bridge._lane import BULK, EXPRESS, SILENCE, Lane
 from tensorbus.bridge._link import Link
 from tensorbus.bridge._mirrors import Mirrors
+from tensorbus.bridge._queue_lists import QueueLists
+from tensorbus.bridge._queue_mirrors import QueueMirrors
 from tensorbus.bridge._rules import Rules
+from tensorbus.bridge._service_mirror import ServiceMirrors
 
 
 class Session:
@@ -42,6 +47,7 @@ class Session:
         rules: what may cross.
         participant: this machine's bridge.
         publishers: of this machine, as they are now, by key.
+        queues: of this machine, as they are now, by key.
         on_cut: called when the connection is gone.
         served: what serves the channels that the peer opens, by kind.
     """
@@ -53,6 +59,7 @@ class Session:
         rules: Rules,
         participant: _core.Participant,
         publishers: Callable[[], Mapping[str, PublisherEntry]],
+        queues: Mapping[str, QueueEntry],
         on_cut: Callable[[Session, str], None],
         served: Mapping[str, Serve],
     ) -> None:
@@ -69,6 +76,9 @@ class Session:
         self._exports = Exports(self._link, publishers)
         self._mirrors = Mirrors(self._link)
         self.channels = Channels(self._link, served, self._on_protocol_error)
+        self._queue_mirrors = QueueMirrors(self._link, self.channels)
+        services = ServiceMirrors(self._link, self.channels)
+        self._queue_lists = QueueLists(self._link, queues, self._queue_mirrors, services)
 
     @property
     def connected(self) -> bool:
@@ -89,6 +99,7 @@ class Session:
         express.clock = self._link.clock
         self._mirrors.connected()
         self.channels.connected()
+        self._queue_lists.connected()
         self._exports.connected()  # and this says that all was said
         self._link.pump.add(express)
 
@@ -124,12 +135,19 @@ class Session:
             self.ending.cancel()
         self._exports.close()
         self._mirrors.close()
+        self._queue_mirrors.close()
         self.channels.close(why)
 
     # What the bridge says.
-    def publishers_changed(self, added: list[PublisherEntry], removed: list[str]) -> None:
-        """Publishers of this machine have come and gone."""
-        self._exports.publishers_changed(added, removed)
+    def domain_changed(self, added: list[PublisherEntry], removed: list[str]) -> None:
+        """Publishers of this machine have come and gone, and names of queues may be free."""
+        if added or removed:
+            self._exports.publishers_changed(added, removed)
+        self._queue_mirrors.look()
+
+    def queues_changed(self, added: list[QueueEntry], removed: list[str]) -> None:
+        """Queues of this machine have come and gone."""
+        self._queue_lists.changed(added, removed)
 
     def look_at_demand(self, numbers: Iterable[int]) -> None:
         """Publishers of these numbers have gained or lost subscribers."""
@@ -148,6 +166,7 @@ class Session:
             "mirrors": len(self._mirrors),
             "receiving": self._mirrors.status(),
             "sending": self._exports.status(),
+            "queues": self._queue_mirrors.status(),
         }
 
     # Called by the lanes.
@@ -175,6 +194,8 @@ class Session:
             if frame.whole:
                 self._exports.drop_unwanted()
                 self.channels.drop_unopened()
+        elif isinstance(frame, Queues):
+            self._queue_lists.on_queues(frame)
         elif isinstance(frame, Ended):
             self._mirrors.on_ended(frame, stream)
         elif isinstance(frame, Open):

@@ -8,6 +8,7 @@
 #include "tensorbus/bus/domain/advertisement.hpp"
 #include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/bus/participant/participant_core.hpp"
+#include "tensorbus/bus/queue/queue_markers.hpp"
 #include "tensorbus/platform/limits.hpp"
 
 namespace tensorbus {
@@ -42,6 +43,9 @@ std::vector<Found> look_for(const bus::Domain& domain, const std::vector<std::st
 }
 
 bool is_node(const bus::Marker& marker) { return marker.escaped_topic.starts_with(kNode); }
+bool is_queue(const bus::Marker& marker) {
+  return marker.escaped_topic.starts_with(bus::kQueueMarker);
+}
 bool is_topic(const bus::Marker& marker) {
   return marker.escaped_topic.find('=') == std::string_view::npos;
 }
@@ -94,6 +98,23 @@ std::vector<NodeInfo> list_nodes(const Participant& participant) {
     for (Found& found : look_for(domain, files, is_node))
       all.push_back(
           {std::move(found.advertisement.name), found.marker.participant, found.advertisement.pid});
+    return all;
+  });
+}
+
+std::vector<QueueInfo> list_queues(const Participant& participant) {
+  return platform::with_memory_errors([&] {
+    const bus::Domain& domain = participant.core()->domain();
+    const std::vector<std::string> files = domain.list();
+    std::vector<QueueInfo> all;
+    for (Found& found : look_for(domain, files, is_queue)) {
+      const bus::Marker& marker = found.marker;
+      all.push_back({std::move(found.advertisement.name),
+                     bus::to_text({marker.participant, {marker.publisher, 0}}), marker.participant,
+                     found.advertisement.pid, marker.publisher,
+                     std::move(found.advertisement.machine),
+                     std::move(found.advertisement.origin)});
+    }
     return all;
   });
 }

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <tensorbus/id.hpp>
 #include <tensorbus/listed.hpp>
 #include <vector>
 
@@ -11,12 +13,25 @@
 
 namespace tensorbus {
 
-// Lists the publishers and nodes of a domain from its directory, without a daemon.
+// Lists the publishers, nodes and queues of a domain from its directory, without a daemon.
+
+// The description of a queue that has a name.
+struct QueueInfo {
+  std::string name;
+  std::string address;  // for Queue::open()
+  Id participant;
+  std::uint32_t pid = 0;     // in the pid namespace of its process
+  std::uint32_t number = 0;  // names it in its participant
+  std::string machine{};     // of a mirror: the machine of `origin`; empty: this machine
+  std::string origin{};      // of a mirror: the queue that it stands for; else empty
+};
 
 // Return those of living processes.
 TENSORBUS_API std::vector<PublisherInfo> list_publishers(
     const Participant& participant = Participant::shared());
 TENSORBUS_API std::vector<NodeInfo> list_nodes(
+    const Participant& participant = Participant::shared());
+TENSORBUS_API std::vector<QueueInfo> list_queues(
     const Participant& participant = Participant::shared());
 
 // Wait for a publisher or node of this name. Return kDone, kTimedOut or kInterrupted.

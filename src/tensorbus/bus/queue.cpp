@@ -1,142 +1,28 @@
 #include "tensorbus/bus/queue.hpp"
 
-#include <unistd.h>
-
-#include <charconv>
-#include <fstream>
 #include <optional>
-#include <random>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "tensorbus/bus/domain/advertisement.hpp"
 #include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/bus/participant/participant_core.hpp"
-#include "tensorbus/bus/queue/queue_host.hpp"
+#include "tensorbus/bus/queue/queue_markers.hpp"
 #include "tensorbus/bus/queue_client/queue_client.hpp"
-#include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/waiting/poller.hpp"
 
 namespace tensorbus {
 namespace {
 
-constexpr std::string_view kPrefix = "tensorbus-queue:";
 constexpr std::chrono::nanoseconds kNow{};
-
-// Returns the name in a queue's marker. No topic's file name contains '='.
-std::string escaped_name(const std::string& name) { return "queue=" + bus::escape_topic(name); }
-
-std::string address_of(const bus::QueueAddress& address) {
-  const auto hex = [](std::uint64_t value) {
-    char digits[16];
-    const auto end = std::to_chars(std::begin(digits), std::end(digits), value, 16).ptr;
-    return std::string(std::begin(digits), end);
-  };
-  return std::string(kPrefix) + address.host.hex() + ":" + hex(address.queue.number) + ":" +
-         hex(address.queue.key);
-}
-
-bus::QueueAddress parse_address(std::string_view text) {
-  bus::QueueAddress address;
-  const auto refuse = [] {
-    throw Error(Code::kInvalidArgument,
-                "this is no address of a queue: it is cut short, or was "
-                "changed");
-  };
-  if (!text.starts_with(kPrefix)) refuse();
-  std::string_view rest = text.substr(kPrefix.size());
-  const auto host = Id::parse(rest.substr(0, 32));
-  if (!host || rest.size() < 33 || rest[32] != ':') refuse();
-  address.host = *host;
-  rest.remove_prefix(33);
-  for (std::uint64_t* number : {&address.queue.number, &address.queue.key}) {
-    const auto parsed = std::from_chars(rest.data(), rest.data() + rest.size(), *number, 16);
-    if (parsed.ec != std::errc()) refuse();
-    rest.remove_prefix(static_cast<std::size_t>(parsed.ptr - rest.data()));
-    if (number == &address.queue.number && !rest.empty() && rest[0] == ':') rest.remove_prefix(1);
-  }
-  if (!rest.empty()) refuse();
-  return address;
-}
-
-// Returns the queues of this name, some of whose hosts may have died. Without their keys.
-std::vector<bus::QueueAddress> marked(const bus::Domain& domain, const std::string& name) {
-  const std::string escaped = escaped_name(name);
-  std::vector<bus::QueueAddress> all;
-  for (const std::string& file : domain.list()) {
-    const auto marker = bus::parse_marker(file);
-    if (marker && marker->escaped_topic == escaped)
-      all.push_back({marker->participant, {marker->publisher, 0}});
-  }
-  return all;
-}
-
-// Returns the first queue of this name whose host has not died.
-std::optional<bus::QueueAddress> look_for(const bus::Domain& domain, const std::string& name) {
-  for (const bus::QueueAddress& queue : marked(domain, name))
-    if (!domain.is_dead(queue.host)) return queue;
-  return std::nullopt;
-}
-
-// A name that several queues may have: those of the servers of one service.
-bool is_of_service(const std::string& name) { return name.starts_with("service:"); }
-
-std::string process_text(const bus::Domain& domain, const std::string& marker) {
-  constexpr std::size_t kMostContent = 65'536;
-  const auto found = bus::decode_advertisement(domain.read_marker(marker, kMostContent));
-  if (!found || found->pid == 0) return "another process";
-  std::string name;
-  std::getline(std::ifstream("/proc/" + std::to_string(found->pid) + "/comm"), name);
-  return "process " + std::to_string(found->pid) + (name.empty() ? "" : " (" + name + ")");
-}
-
-// Throws Error(kInvalidArgument) if there is a queue of this name other than `own`.
-void require_only(const bus::Domain& domain, const std::string& name, const std::string& own) {
-  const std::string escaped = escaped_name(name);
-  for (const std::string& file : domain.list()) {
-    const auto marker = bus::parse_marker(file);
-    if (file == own || !marker || marker->escaped_topic != escaped ||
-        domain.is_dead(marker->participant))
-      continue;
-    std::string why = "there is a queue \"" + name + "\" already, which ";
-    why += process_text(domain, file);
-    why += " made. Open that one with Queue.open(\"" + name + "\"), or choose another name";
-    throw Error(Code::kInvalidArgument, why);
-  }
-}
-
-// Marks a queue that was made here. Two processes that do so at once see each other's markers:
-// both take theirs back, and try again at different times.
-void add_only_marker(const bus::Domain& domain, const std::string& name,
-                     const std::string& marker) {
-  constexpr int kAttempts = 20;
-  std::minstd_rand random(static_cast<unsigned>(::getpid()) ^
-                          static_cast<unsigned>(platform::wall_clock_ns()));
-  for (int attempt = 1;; ++attempt) {
-    require_only(domain, name, marker);
-    domain.add_marker(marker, bus::encode({static_cast<std::uint32_t>(::getpid()), name, {}, {}}));
-    try {
-      return require_only(domain, name, marker);
-    } catch (const Error&) {
-      domain.remove_file(marker);
-      if (attempt == kAttempts) throw;
-    } catch (...) {
-      domain.remove_file(marker);
-      throw;
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % (1000U * attempt)));
-  }
-}
 
 // Waits for a queue of this name. Throws Error(kTimeout) if none is made in time.
 bus::QueueAddress wait_for(const bus::Domain& domain, const std::string& name,
                            const platform::StopCondition& stop) {
   std::optional<bus::QueueAddress> found;
   const auto look = [&] {
-    found = look_for(domain, name);
+    found = bus::find_queue(domain, name);
     return found.has_value();
   };
   if (domain.wait(stop, look) == Outcome::kDone) return *found;
@@ -192,28 +78,25 @@ Queue::Queue(Queue&&) noexcept = default;
 Queue& Queue::operator=(Queue&&) noexcept = default;
 Queue::~Queue() = default;
 
-Queue::Queue(const QueueOptions& options, const Participant& participant) {
+Queue::Queue(const QueueOptions& options, const Participant& participant,
+             const link::MirrorOrigin& origin) {
   platform::with_memory_errors([&] {
     state_.emplace(participant.core(), options);
     State& state = *state_;
     bus::ParticipantCore& core = *state.participant;
     state.address = {core.id(), bus::make_queue(core, options)};
     state.made_here = true;
-    state.text = address_of(state.address);
+    state.text = bus::to_text(state.address);
     if (options.name.empty()) return;
-    const auto number = static_cast<std::uint32_t>(state.address.queue.number);
-    state.marker = bus::marker_name(escaped_name(options.name), core.id(), number);
-    if (is_of_service(options.name))
-      core.domain().add_marker(state.marker);
-    else
-      add_only_marker(core.domain(), options.name, state.marker);
+    state.marker = bus::add_queue_marker(core.domain(), options.name, state.address,
+                                         {.machine = origin.machine, .origin = origin.publisher});
   });
 }
 
 Queue Queue::elsewhere(const Participant& participant, QueueOptions options,
                        const bus::QueueAddress& address) {
   bus::ForkSafe<State> state;
-  state.emplace(participant.core(), std::move(options), address, address_of(address));
+  state.emplace(participant.core(), std::move(options), address, bus::to_text(address));
   return Queue(std::move(state));
 }
 
@@ -221,9 +104,9 @@ Queue Queue::open(const std::string& address_or_name, const platform::StopCondit
                   const Participant& participant) {
   return platform::with_memory_errors([&] {
     bus::ParticipantCore& core = *participant.core();
-    const bool named = !address_or_name.starts_with(kPrefix);
-    bus::QueueAddress address =
-        named ? wait_for(core.domain(), address_or_name, stop) : parse_address(address_or_name);
+    const bool named = !bus::is_queue_address(address_or_name);
+    bus::QueueAddress address = named ? wait_for(core.domain(), address_or_name, stop)
+                                      : bus::parse_queue_address(address_or_name);
     const link::Reply told = bus::QueueClient(core, address).open(stop);
     address.queue.key = told.third;
     return elsewhere(participant,
@@ -239,15 +122,15 @@ Queue Queue::open(const std::string& address_or_name, const platform::StopCondit
 Queue Queue::at(const std::string& address, const QueueOptions& options,
                 const Participant& participant) {
   return platform::with_memory_errors(
-      [&] { return elsewhere(participant, options, parse_address(address)); });
+      [&] { return elsewhere(participant, options, bus::parse_queue_address(address)); });
 }
 
 std::vector<std::string> Queue::addresses_of(const std::string& name,
                                              const Participant& participant) {
   return platform::with_memory_errors([&] {
     std::vector<std::string> all;
-    for (const bus::QueueAddress& queue : marked(participant.core()->domain(), name))
-      all.push_back(address_of(queue));
+    for (const bus::QueueAddress& queue : bus::marked_queues(participant.core()->domain(), name))
+      all.push_back(bus::to_text(queue));
     return all;
   });
 }
@@ -281,8 +164,9 @@ Outcome Queue::get(Sample& item, const platform::StopCondition& stop) {
 struct Queue::Pending::Impl {
   std::shared_ptr<bus::ParticipantCore> participant;
   platform::Fd event;
-  bus::QueueClient::Request told;     // for a put or a join
-  std::optional<bus::QueueGet> item;  // for a get
+  bus::QueueClient::Request told{};     // for a put or a call
+  std::optional<bus::QueueGet> item{};  // for a get
+  link::Reply reply{};                  // to a call, once it was taken
   const std::uint32_t fork_generation = platform::fork_generation();
 
   ~Impl() {
@@ -311,6 +195,17 @@ struct Queue::Pending::Impl {
     platform::clear_event(event.get());
     item->on_ready(notify());
   }
+  Outcome take_reply() {
+    const Outcome outcome = told.awaited->wait(kNow);
+    if (outcome != Outcome::kDone) return outcome;
+    reply = told.awaited->take();
+    return bus::QueueClient::outcome_of(reply);
+  }
+  Outcome take_item(Sample& to) {
+    const Outcome outcome = platform::with_memory_errors([&] { return item->take(to, kNow); });
+    if (outcome == Outcome::kTimedOut && !item->answered()) notify_again();
+    return outcome;
+  }
 };
 
 Queue::Pending::Pending(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -324,56 +219,84 @@ void Queue::Pending::cancel() noexcept { impl_->cancel(); }
 
 bool Queue::Pending::is_get() const noexcept { return impl_->item.has_value(); }
 
+bool Queue::Pending::answered() const noexcept {
+  return impl_->item ? impl_->item->answered() : impl_->told.awaited->done();
+}
+
+std::array<std::uint64_t, 4> Queue::Pending::values() const noexcept {
+  const link::Reply& reply = impl_->reply;
+  return {reply.first, reply.second, reply.third, reply.fourth};
+}
+
+std::uint64_t Queue::Pending::number() const noexcept {
+  return impl_->item ? impl_->item->number() : 0;
+}
+
+void Queue::Pending::request_cancel() {
+  if (impl_->told.cancel) impl_->told.cancel();
+}
+
 Outcome Queue::Pending::take(Sample& item) {
   try {
-    if (impl_->told.awaited) {
-      const Outcome outcome = impl_->told.awaited->wait(kNow);
-      return outcome == Outcome::kDone ? bus::QueueClient::outcome_of(impl_->told.awaited->take())
-                                       : outcome;
-    }
-    const Outcome outcome =
-        platform::with_memory_errors([&] { return impl_->item->take(item, kNow); });
-    if (outcome == Outcome::kTimedOut) impl_->notify_again();
-    return outcome;
+    return impl_->item ? impl_->take_item(item) : impl_->take_reply();
   } catch (const Error& error) {
     if (error.code() != Code::kClosed) throw;
     return Outcome::kClosed;
   }
 }
 
-Queue::Pending Queue::start_put(const Message& item) {
+Outcome Queue::Pending::accept() {
+  if (!impl_->item) throw Error(Code::kInvalidArgument, "accept() of what is no get");
+  const Outcome outcome = platform::with_memory_errors([&] { return impl_->item->accept(kNow); });
+  if (outcome == Outcome::kTimedOut) impl_->notify_again();
+  return outcome;
+}
+
+void Queue::Pending::spoil() {
+  if (!impl_->item) throw Error(Code::kInvalidArgument, "spoil() of what is no get");
+  platform::with_memory_errors([&] { impl_->item->spoil(); });
+}
+
+Queue::Pending Queue::start_put(const Message& item, bool waits) {
   const State& state = *state_;
   return platform::with_memory_errors([&] {
     bus::SampleBuilder prepared = state.prepare(item);
     std::unique_ptr<Pending::Impl> impl(
-        new Pending::Impl{state.participant, platform::make_event(), {}, {}});
-    impl->told = state.client().start_put(prepared, true);
+        new Pending::Impl{state.participant, platform::make_event()});
+    impl->told = state.client().start_put(prepared, waits);
     prepared.mark_done();
     impl->told.awaited->on_done(impl->notify());
     return Pending(std::move(impl));
   });
 }
 
-Queue::Pending Queue::start_get() {
+Queue::Pending Queue::start_get(bool holds, bool waits) {
   const State& state = *state_;
   return platform::with_memory_errors([&] {
     std::unique_ptr<Pending::Impl> impl(
-        new Pending::Impl{state.participant, platform::make_event(), {}, {}});
-    impl->item.emplace(state.client().start_get(state.access(), true));
+        new Pending::Impl{state.participant, platform::make_event()});
+    impl->item.emplace(state.client().start_get(state.access(), {waits, holds}));
     impl->item->on_ready(impl->notify());
     return Pending(std::move(impl));
   });
 }
 
-Queue::Pending Queue::start_join() {
+Queue::Pending Queue::start_call(link::QueueVerb verb, std::uint64_t number) {
   const State& state = *state_;
   return platform::with_memory_errors([&] {
     std::unique_ptr<Pending::Impl> impl(
-        new Pending::Impl{state.participant, platform::make_event(), {}, {}});
-    impl->told = state.client().start_join();
+        new Pending::Impl{state.participant, platform::make_event()});
+    impl->told = state.client().start_call(verb, number);
     impl->told.awaited->on_done(impl->notify());
     return Pending(std::move(impl));
   });
+}
+
+Queue::Pending Queue::start_join() { return start_call(link::QueueVerb::kJoin); }
+
+void Queue::call(link::QueueVerb verb, std::uint64_t number, const GiveUp& give_up) {
+  const State& state = *state_;
+  platform::with_memory_errors([&] { (void)state.client().call(verb, give_up, number); });
 }
 
 void Queue::task_done(const GiveUp& give_up) {

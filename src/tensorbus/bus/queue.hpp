@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <tensorbus/message.hpp>
@@ -11,6 +13,7 @@
 #include "tensorbus/bus/event_loop/fork_safe.hpp"
 #include "tensorbus/bus/participant.hpp"
 #include "tensorbus/bus/subscribe/sample.hpp"
+#include "tensorbus/link/lease/mirror_origin.hpp"
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"
 
@@ -18,6 +21,9 @@ namespace tensorbus {
 
 namespace bus {
 struct QueueAddress;
+}
+namespace link {
+enum class QueueVerb : std::uint32_t;
 }
 
 // A program's end of a queue, for the C interface and the Python extension. The object that made
@@ -27,8 +33,10 @@ class TENSORBUS_API Queue {
  public:
   static constexpr std::chrono::nanoseconds kForever = std::chrono::nanoseconds::max();
 
+  // `origin`: of a service that stands for one of another machine; written into the marker.
   explicit Queue(const QueueOptions& options = {},
-                 const Participant& participant = Participant::shared());
+                 const Participant& participant = Participant::shared(),
+                 const link::MirrorOrigin& origin = {});
   // Opens a queue by its address, or by its name; a queue of this name may come later.
   static Queue open(const std::string& address_or_name,
                     const platform::StopCondition& stop = kForever,
@@ -63,9 +71,22 @@ class TENSORBUS_API Queue {
     int descriptor() const noexcept;
     bool is_get() const noexcept;
     // Returns or throws, once, what put(), get() or join() would have. `item` is for a get. After
-    // kTimedOut the descriptor will be readable again.
+    // kTimedOut without answered() the descriptor will be readable again.
     Outcome take(Sample& item);
+    // Returns true if the answer of a put or a call has come, or take() had that of a get.
+    bool answered() const noexcept;
     void cancel() noexcept;
+    // Asks the host to give a put or a call up, and goes on waiting for its answer.
+    void request_cancel();
+    // Returns the numbers in the answer to a call, after take() (queue_messages.hpp).
+    std::array<std::uint64_t, 4> values() const noexcept;
+    // Of a get that holds: take() has read the item, and this accepts it; cancel() refuses it.
+    // After kTimedOut the descriptor will be readable again. The item's number is 0 without
+    // `redeliver`.
+    Outcome accept();
+    // Refuses it for good: nobody can read the item, which counts as lost.
+    void spoil();
+    std::uint64_t number() const noexcept;
 
    private:
     friend class Queue;
@@ -73,9 +94,14 @@ class TENSORBUS_API Queue {
     explicit Pending(std::unique_ptr<Impl> impl);
     std::unique_ptr<Impl> impl_;
   };
-  Pending start_put(const Message& item);
-  Pending start_get();
+  // `waits`: for room, or for an item. `holds`: task_done() does not know of the item.
+  Pending start_put(const Message& item, bool waits = true);
+  Pending start_get(bool holds = false, bool waits = true);
   Pending start_join();
+  // For bridges: any call, with its number (queue_messages.hpp). call() waits for an answer that
+  // the host owes at once.
+  Pending start_call(link::QueueVerb verb, std::uint64_t number = 0);
+  void call(link::QueueVerb verb, std::uint64_t number, const GiveUp& give_up = {});
 
   Outcome join(const platform::StopCondition& stop = kForever);
   // After shutdown(): how many items wait, and which processes that live have asked for items.

@@ -32,6 +32,7 @@ void bind_indices(nb::module_& module);
 void bind_endpoints(nb::module_& module);
 void bind_shares(nb::module_& module);
 void bind_queues(nb::module_& module);
+void bind_mirror_queues(nb::module_& module);
 void bind_ipc(nb::module_& module);
 void bind_listing(nb::module_& module);
 void bind_doctor(nb::module_& module);

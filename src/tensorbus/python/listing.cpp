@@ -33,12 +33,24 @@ void bind_listing(nb::module_& module) {
       .def_prop_ro("name", [](const NodeInfo& self) { return text_of(self.name); })
       .def_prop_ro("participant", [](const NodeInfo& self) { return self.participant.hex(); })
       .def_ro("pid", &NodeInfo::pid);
+  nb::class_<QueueInfo>(module, "QueueInfo")
+      .def_prop_ro("name", [](const QueueInfo& self) { return text_of(self.name); })
+      .def_ro("address", &QueueInfo::address)
+      .def_prop_ro(
+          "queue",
+          [](const QueueInfo& self) { return bus::to_string({self.participant, self.number}); })
+      .def_prop_ro("participant", [](const QueueInfo& self) { return self.participant.hex(); })
+      .def_ro("pid", &QueueInfo::pid)
+      .def_prop_ro("machine", [](const QueueInfo& self) { return text_of(self.machine); })
+      .def_prop_ro("origin", [](const QueueInfo& self) { return text_of(self.origin); });
   nb::class_<NodeName>(module, "NodeName", "A node's name in the domain, for as long as it lives.")
       .def(nb::init<const std::string&, const Participant&>(), nb::arg("name"),
            nb::arg("participant"));
   module.def("list_publishers", &list_publishers, nb::arg("participant"),
              nb::call_guard<WithoutGil>());
   module.def("list_nodes", &list_nodes, nb::arg("participant"), nb::call_guard<WithoutGil>());
+  module.def("list_queues", &list_queues, nb::arg("participant"), nb::call_guard<WithoutGil>(),
+             "The queues that have names, of living participants.");
   module.def(
       "wait_for_topic",
       [](const std::string& topic, Seconds timeout, const Participant& participant) {

@@ -19,6 +19,7 @@ NB_MODULE(_core, module) {
   bind_endpoints(module);
   bind_shares(module);
   bind_queues(module);
+  bind_mirror_queues(module);
   bind_ipc(module);
   bind_listing(module);
   bind_doctor(module);

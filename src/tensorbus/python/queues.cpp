@@ -1,14 +1,19 @@
 // Queues. Calls that may wait run without the GIL, and check signals.
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
+#include "tensorbus/link/wire/queue_messages.hpp"
 #include "tensorbus/platform/faults/private_pages.hpp"
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/outgoing.hpp"
@@ -83,9 +88,10 @@ nb::object get_many(SampleQueue& self, std::size_t max_count, Seconds timeout) {
   return list;
 }
 
-SamplePending start_put(SampleQueue& self, Outgoing& outgoing, const nb::bytes& fields) {
+SamplePending start_put(SampleQueue& self, Outgoing& outgoing, const nb::bytes& fields,
+                        bool waits) {
   const Message message = outgoing.take(fields);
-  Queue::Pending started = run_without_gil([&] { return self.start_put(message); });
+  Queue::Pending started = run_without_gil([&] { return self.start_put(message, waits); });
   outgoing.clear();
   return SamplePending(std::move(started));
 }
@@ -96,6 +102,24 @@ nb::object take(SamplePending& self) {
   const Outcome outcome = run_without_gil([&] { return self.take(sample); });
   const bool is_item = outcome == Outcome::kDone && self.is_get();
   return is_item ? nb::cast(ReceivedSample(std::move(sample), self.strict)) : nb::cast(outcome);
+}
+
+link::QueueVerb verb_named(const std::string& name) {
+  using enum link::QueueVerb;
+  constexpr std::pair<std::string_view, link::QueueVerb> kVerbs[] = {
+      {"state", kState}, {"join", kJoin},     {"shutdown", kShutDown},  {"drain", kDrain},
+      {"close", kClose}, {"done", kTaskDone}, {"give_back", kGiveBack},
+  };
+  for (const auto& [known, verb] : kVerbs)
+    if (known == name) return verb;
+  throw Error(Code::kInvalidArgument, "a queue has no call \"" + name + "\"");
+}
+
+void call(SampleQueue& self, link::QueueVerb verb, std::uint64_t number) {
+  wait_hearing_signals(std::nullopt, [&](const platform::StopCondition& stop) {
+    self.call(verb, number, stop.give_up());
+    return Outcome::kDone;
+  });
 }
 
 nb::dict stats_of(const SampleQueue& self) {
@@ -117,24 +141,40 @@ void bind_queues(nb::module_& module) {
       .def("fileno", &Queue::Pending::descriptor)
       .def("cancel", &Queue::Pending::cancel, nb::call_guard<WithoutGil>(),
            "Gives it up; an item that has come goes back.")
-      .def("take", take, nb::sig("def take(self) -> Sample | Outcome"),
-           "What became of it: the Sample of a get, else the Outcome; TIMED_OUT: not yet, the "
-           "descriptor will be readable again.");
+      .def(
+          "take", take, nb::sig("def take(self) -> Sample | Outcome"),
+          "What became of it: the Sample of a get, else the Outcome; TIMED_OUT without `answered`: "
+          "not yet, the descriptor will be readable again.")
+      .def_prop_ro("answered", &Queue::Pending::answered,
+                   "Whether a put or a call has its answer, or take() had that of a get.")
+      .def("request_cancel", &Queue::Pending::request_cancel, nb::call_guard<WithoutGil>(),
+           "Has the host give up a put or a call; take() still has its answer.")
+      .def_prop_ro("values", &Queue::Pending::values,
+                   "The four numbers in the answer to a call, after take().")
+      .def("accept", &Queue::Pending::accept, nb::call_guard<WithoutGil>(),
+           "Accepts the item that take() has read, of a get with `hold`; TIMED_OUT: not yet, the "
+           "descriptor will be readable again.")
+      .def("spoil", &Queue::Pending::spoil, nb::call_guard<WithoutGil>(),
+           "Refuses that item for good, which counts as lost: nobody can read it.")
+      .def_prop_ro("number", &Queue::Pending::number,
+                   "Of that item, for done() and give_back(); 0 without `redeliver`.");
   nb::class_<SampleQueue>(module, "Queue", "Items from any process to any other.")
       .def(
           "__init__",
           [](SampleQueue* self, std::uint32_t maxsize, bool redeliver, bool shared,
-             const std::string& name, std::uint64_t max_bytes, const Participant& participant) {
+             const std::string& name, std::uint64_t max_bytes, const Participant& participant,
+             const std::pair<std::string, std::string>& origin) {
             const WithoutGil release;
             new (self) SampleQueue(Queue({.maxsize = maxsize,
                                           .redeliver = redeliver,
                                           .shared = shared,
                                           .name = name,
                                           .max_bytes = max_bytes},
-                                         participant));
+                                         participant, {origin.first, origin.second}));
           },
           nb::kw_only(), nb::arg("maxsize"), nb::arg("redeliver"), nb::arg("shared"),
-          nb::arg("name"), nb::arg("max_bytes"), nb::arg("participant"))
+          nb::arg("name"), nb::arg("max_bytes"), nb::arg("participant"),
+          nb::arg("origin") = std::pair<std::string, std::string>())
       .def_static("open", open_queue, nb::arg("address_or_name"), nb::arg("timeout").none(),
                   nb::arg("participant"),
                   nb::sig("def open(address_or_name: str, timeout: float | None, participant: "
@@ -171,12 +211,37 @@ void bind_queues(nb::module_& module) {
       .def("get_many", get_many, nb::arg("max_count"), nb::arg("timeout").none(),
            nb::sig("def get_many(self, max_count: int, timeout: float | None) -> list[Sample] | "
                    "Outcome"))
-      .def("start_put", start_put, nb::arg("outgoing"), nb::arg("fields"),
-           nb::sig("def start_put(self, outgoing: Outgoing, fields: bytes) -> Pending"))
+      .def("start_put", start_put, nb::arg("outgoing"), nb::arg("fields"), nb::arg("waits") = true,
+           nb::sig("def start_put(self, outgoing: Outgoing, fields: bytes, waits: bool = True) -> "
+                   "Pending"))
       .def(
           "start_get",
-          [](SampleQueue& self) { return SamplePending(self.start_get(), self.strict); },
-          nb::call_guard<WithoutGil>())
+          [](SampleQueue& self, bool hold, bool waits) {
+            return SamplePending(self.start_get(hold, waits), self.strict);
+          },
+          nb::arg("hold") = false, nb::arg("waits") = true, nb::call_guard<WithoutGil>(),
+          "With `hold`, take() reads the offered item; accept() or cancel() follows.")
+      .def(
+          "start_call",
+          [](SampleQueue& self, const std::string& verb, std::uint64_t number) {
+            return SamplePending(self.start_call(verb_named(verb), number));
+          },
+          nb::arg("verb"), nb::arg("number") = 0, nb::call_guard<WithoutGil>(),
+          "state, join, shutdown, drain, close, done or give_back.")
+      .def(
+          "done",
+          [](SampleQueue& self, std::uint64_t number) {
+            call(self, link::QueueVerb::kTaskDone, number);
+          },
+          nb::arg("number"),
+          "task_done() of an item that was held and accepted; without `redeliver` of so many (0: "
+          "one).")
+      .def(
+          "give_back",
+          [](SampleQueue& self, std::uint64_t number) {
+            call(self, link::QueueVerb::kGiveBack, number);
+          },
+          nb::arg("number"), "The same as if this process had died with it in its hand.")
       .def(
           "start_join", [](SampleQueue& self) { return SamplePending(self.start_join()); },
           nb::call_guard<WithoutGil>())

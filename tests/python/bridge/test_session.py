@@ -39,7 +39,9 @@ class FakeLane:
 
 def test_frames_of_a_stream_that_is_over_may_come_late_on_the_other_lane() -> None:
     async def run() -> None:
-        session = Session("peer", "robot", Rules(), participant(), lambda: {}, lambda *_: None, {})
+        session = Session(
+            "peer", "robot", Rules(), participant(), lambda: {}, {}, lambda *_: None, {}
+        )
         express, bulk = (FakeLane(name) for name in (EXPRESS, BULK))
         lanes: Any = (express, bulk)
         session.connect(lanes[0], "1", "peer")

@@ -121,7 +121,7 @@ TEST_F(FakeClient, that_has_no_key_or_no_queue_is_denied) {
 }
 
 TEST_F(FakeClient, that_asks_for_what_there_is_not_is_denied) {
-  for (const std::uint32_t verb : {7U, 77U, 0xffffffffU}) {
+  for (const std::uint32_t verb : {8U, 77U, 0xffffffffU}) {
     peer.channel.send(link::QueueCall{verb, name, verb});
     EXPECT_EQ(denied(), Code::kInvalidArgument);
   }
@@ -226,6 +226,26 @@ TEST_F(FakeClient, that_names_what_it_does_not_have_is_denied) {
   EXPECT_EQ(seed_of(sample), 1U) << "the one that was never taken";
   again.task_done();
   EXPECT_EQ(again.join(kLong), Outcome::kDone);
+}
+
+TEST_F(FakeClient, that_gives_back_what_it_does_not_have_is_denied) {
+  constexpr auto kGiveBack = static_cast<std::uint32_t>(link::QueueVerb::kGiveBack);
+  put(3);
+  for (const std::uint64_t number : {std::uint64_t{0}, std::uint64_t{1}, ~std::uint64_t{0}}) {
+    peer.channel.send(link::QueueCall{1, name, kGiveBack, number});
+    EXPECT_EQ(denied(), Code::kInvalidArgument);
+  }
+  get(2);
+  ASSERT_TRUE(hear_offer());
+  peer.channel.send(link::QueueCall{3, name, kGiveBack, 0});
+  EXPECT_EQ(denied(), Code::kInvalidArgument) << "offered, and not taken";
+  peer.channel.send(link::Take{2, name, 0});
+  peer.channel.send(link::QueueCall{4, name, kGiveBack, 2});
+  EXPECT_EQ(denied(), Code::kInvalidArgument) << "it has one";
+  peer.channel.send(link::QueueCall{5, name, kGiveBack, 1});
+  EXPECT_EQ(peer.next(), ControlType::kReply);
+  EXPECT_EQ(state(), (State{0, 0, 1}));
+  others_go_on();
 }
 
 TEST_F(FakeClient, that_dies_while_it_waits_is_passed_over) {

@@ -42,18 +42,28 @@ std::uint64_t bytes_of(const LentSample& item) {
 
 }  // namespace
 
-link::QueueName QueueHost::make(const QueueOptions& options) {
+link::QueueName QueueHost::make(const QueueOptions& options) { return add(options, nullptr); }
+
+MadeMirror QueueHost::make_mirror(const QueueOptions& options,
+                                  const std::shared_ptr<MirrorEvents>& events) {
+  auto mirror = std::make_shared<MirrorHost>(context_, options.redeliver, events);
+  return {add(options, mirror), mirror};
+}
+
+link::QueueName QueueHost::add(const QueueOptions& options, std::shared_ptr<MirrorHost> mirror) {
   std::uint64_t key = 0;
   std::memcpy(&key, Id::random().bytes.data(), sizeof key);
   queues_.emplace(
       next_, Hosted{key, options,
-                    Table(options.maxsize, options.redeliver, kOfferPatience, options.max_bytes)});
+                    Table(options.maxsize, options.redeliver, kOfferPatience, options.max_bytes),
+                    std::move(mirror)});
   return {next_++, key};
 }
 
 void QueueHost::close(std::uint64_t number) {
   auto closed = queues_.extract(number);
   if (!closed) return;
+  if (closed.mapped().mirror) return closed.mapped().mirror->close();
   Table& table = closed.mapped().table;
   Port port{context_, closed.mapped().grant()};
   if (table.is_shut_down() && table.items() == 0) {
@@ -77,6 +87,7 @@ void QueueHost::on_put(const Client& from, const link::Put& asked) {
   memory::Grant grant{};
   try {
     Hosted& queue = find(asked.queue);
+    if (queue.mirror) return queue.mirror->on_put(from, asked);
     grant = queue.grant();
     Port port{context_, grant};
     if (!queue.table.arrive(port, request, (asked.flags & link::Put::kWait) != 0))
@@ -85,21 +96,19 @@ void QueueHost::on_put(const Client& from, const link::Put& asked) {
     from->give_back(asked.lent);
     throw;
   }
+  // If the queue was closed or the PUT given up meanwhile, it has been answered.
   const auto fail = [this, request, name = asked.queue](const Error& error) {
-    if (const auto found = queues_.find(name.number); found != queues_.end())
-      found->second.table.not_put(request);
-    request.client->deny(request.number, error);
+    const auto found = queues_.find(name.number);
+    if (found != queues_.end() && found->second.table.not_put(request))
+      request.client->deny(request.number, error);
   };
   collect(context_, from, asked.lent, grant,
-          {[this, request, fail, name = asked.queue](LentRef item) {
-             try {
-               Hosted& queue = find(name);
-               Port port{context_, queue.grant()};
-               const std::uint64_t bytes = bytes_of(*item);
-               queue.table.put(port, request, std::move(item), bytes);
-             } catch (const Error& error) {  // the queue was closed meanwhile
-               fail(error);
-             }
+          {[this, request, name = asked.queue](LentRef item) {
+             const auto found = queues_.find(name.number);
+             if (found == queues_.end()) return;
+             Port port{context_, found->second.grant()};
+             const std::uint64_t bytes = bytes_of(*item);
+             found->second.table.put(port, request, std::move(item), bytes);
            },
            fail});
 }
@@ -108,6 +117,7 @@ void QueueHost::on_get(const Client& from, const link::Get& asked) {
   if (shut_down_.contains(asked.queue.number))
     return from->tell({.request = asked.request, .refused = link::Reply::kShutDown});
   Hosted& queue = find(asked.queue);
+  if (queue.mirror) return queue.mirror->on_get(from, asked);
   Port port{context_, queue.grant()};
   queue.table.get(port, {from, asked.request}, (asked.flags & link::Get::kWait) != 0);
 }
@@ -115,6 +125,7 @@ void QueueHost::on_get(const Client& from, const link::Get& asked) {
 void QueueHost::on_take(const Client& from, const link::Take& taken) {
   const auto found = queues_.find(taken.queue.number);
   if (found == queues_.end()) return;  // the queue was closed meanwhile
+  if (found->second.mirror) return found->second.mirror->on_take(from, taken);
   Port port{context_, found->second.grant()};
   if (taken.spoilt != 0)
     found->second.table.spoil(port, {from, taken.request});
@@ -125,6 +136,7 @@ void QueueHost::on_take(const Client& from, const link::Take& taken) {
 void QueueHost::on_call(const Client& from, const link::QueueCall& asked) {
   const auto verb = static_cast<link::QueueVerb>(asked.verb);
   Hosted& queue = find(asked.queue, verb == link::QueueVerb::kOpen);
+  if (queue.mirror && verb != link::QueueVerb::kOpen) return queue.mirror->on_call(from, asked);
   Port port{context_, queue.grant()};
   switch (verb) {
     case link::QueueVerb::kOpen:
@@ -156,19 +168,30 @@ void QueueHost::on_call(const Client& from, const link::QueueCall& asked) {
                          .third = queue.table.has_asked(from) ? 1U : 0U});
     case link::QueueVerb::kDrain:
       return queue.table.drain(port, {from, asked.request});
+    case link::QueueVerb::kGiveBack:
+      queue.table.give_back(port, from, asked.number);
+      return from->tell({.request = asked.request});
   }
   throw Error(Code::kInvalidArgument, "QUEUE.verb: " + std::to_string(asked.verb));
 }
 
-void QueueHost::on_cancel(const Client& from, std::uint32_t request) {
+void QueueHost::on_cancel(const Client& from, const link::Cancel& cancelled) {
   for (auto& [number, hosted] : queues_) {
+    if (hosted.mirror) {
+      hosted.mirror->on_cancel(from, cancelled);
+      continue;
+    }
     Port port{context_, hosted.grant()};
-    hosted.table.cancel(port, {from, request});
+    hosted.table.cancel(port, {from, cancelled.request}, cancelled.read != 0);
   }
 }
 
 void QueueHost::forget(const Client& client) {
   for (auto& [number, hosted] : queues_) {
+    if (hosted.mirror) {
+      hosted.mirror->forget(client);
+      continue;
+    }
     Port port{context_, hosted.grant()};
     hosted.table.forget(port, client);
   }

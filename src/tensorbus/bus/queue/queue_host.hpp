@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <set>
 #include <tensorbus/options.hpp>
 
+#include "tensorbus/bus/queue/mirror_host.hpp"
 #include "tensorbus/bus/queue/queue_table.hpp"
 #include "tensorbus/bus/session/lent_sample.hpp"
 #include "tensorbus/bus/session/participant_context.hpp"
@@ -20,13 +22,15 @@ class QueueHost final : public QueueRequests {
   explicit QueueHost(ParticipantContext& context) : context_(context) {}
 
   link::QueueName make(const QueueOptions& options) override;
+  MadeMirror make_mirror(const QueueOptions& options,
+                         const std::shared_ptr<MirrorEvents>& events) override;
   void close(std::uint64_t number) override;
 
   void on_put(const Client& from, const link::Put& asked) override;
   void on_get(const Client& from, const link::Get& asked) override;
   void on_call(const Client& from, const link::QueueCall& asked) override;
   void on_take(const Client& from, const link::Take& taken) override;
-  void on_cancel(const Client& from, std::uint32_t request) override;
+  void on_cancel(const Client& from, const link::Cancel& cancelled) override;
   void forget(const Client& client) override;
 
  private:
@@ -36,6 +40,7 @@ class QueueHost final : public QueueRequests {
     std::uint64_t key = 0;
     QueueOptions options;
     Table table;
+    std::shared_ptr<MirrorHost> mirror{};  // serves the clients instead of the table
 
     memory::Grant grant() const noexcept {
       return options.shared ? memory::Grant::kWrite : memory::Grant::kRead;
@@ -43,6 +48,7 @@ class QueueHost final : public QueueRequests {
   };
   struct Port;
 
+  link::QueueName add(const QueueOptions& options, std::shared_ptr<MirrorHost> mirror);
   Hosted& find(const link::QueueName& name, bool by_name = false);
 
   ParticipantContext& context_;

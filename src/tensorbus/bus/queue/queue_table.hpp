@@ -4,11 +4,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <list>
 #include <map>
 #include <new>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tensorbus/platform/error.hpp"
 
@@ -62,6 +64,16 @@ class QueueTable {
     return clients_.size() - clients_.count(client);
   }
   bool has_asked(const Client& client) const { return clients_.contains(client); }
+  std::size_t waiting_gets() const noexcept { return getters_.size(); }
+  bool any_waits() const noexcept { return !waiting_.empty(); }
+  // Returns true if nothing more can come to this client.
+  bool is_over_for(const Client& client) const { return is_shut_down() && is_drained_for(client); }
+
+  // Bounds the memory that waiting requests can take.
+  static void require_room_to_wait(std::size_t waiting) {
+    if (waiting >= 65'536)
+      throw Error(Code::kOutOfMemory, "more than 65,536 calls wait for this queue already");
+  }
 
   // Records a PUT; put() or not_put() follows when its item has come, or cannot come. Returns false
   // if the queue is shut down: nothing follows.
@@ -95,63 +107,84 @@ class QueueTable {
     }
     return true;
   }
-  void not_put(const Request& from) noexcept {
-    if (const auto putter = find(arriving_, from); putter != arriving_.end())
-      arriving_.erase(putter);
+  // Returns false if the PUT has been answered meanwhile.
+  bool not_put(const Request& from) noexcept {
+    const auto putter = find(arriving_, from);
+    if (putter == arriving_.end()) return false;
+    arriving_.erase(putter);
+    return true;
   }
 
   template <typename Port>
   void get(Port& port, Request from, bool waits) {
     require_room_to_wait(getters_.size());
-    Hands& hands = clients_[from.client];
-    if (!redeliver_) {
-      hands.finished_with += hands.taken.size();
-      hands.taken.clear();
-    }
+    finish_with_taken(from.client);
     if (waiting_.empty() && !waits)
       return is_over_for(from.client) ? port.shut_down(from) : port.timed_out(from);
     getters_.push_back(std::move(from));
     settle(port);
   }
 
-  // Gives a client the item that it was offered. Returns false if this GET was offered no item.
+  // Notes that the client asks for an item. Returns how many items it is finished with by that.
+  std::size_t finish_with_taken(const Client& client) {
+    Hands& hands = clients_[client];
+    if (redeliver_) return 0;
+    const std::size_t finished = hands.taken.size();
+    hands.finished_with += finished;
+    hands.taken.clear();
+    return finished;
+  }
+
+  // Gives a client the item that it was offered. Returns the item's number, 0 if this GET was
+  // offered none. `keeps`: the item may come back by itself.
   template <typename Port>
-  bool take(Port& port, const Request& get) {
+  std::uint64_t take(Port& port, const Request& get, bool keeps = true) {
     auto [item, hands] = extract_offered(get);
-    if (!item) return false;
-    item.key() = item.mapped().number;
+    if (!item) return 0;
+    const std::uint64_t number = item.key() = item.mapped().number;
     bytes_ -= item.mapped().bytes;
-    if (!redeliver_) item.mapped().item = Item{};
+    if (!redeliver_ || !keeps) item.mapped().item = Item{};
     hands->taken.insert(std::move(item));
     settle(port);
-    return true;
+    return number;
   }
-  // Drops an offered item whose memory is gone.
+  // Drops an offered item whose memory is gone. Returns its number, 0 if there is none.
   template <typename Port>
-  bool spoil(Port& port, const Request& get) {
+  std::uint64_t spoil(Port& port, const Request& get) {
     const Node item = extract_offered(get).first;
-    if (!item) return false;
+    if (!item) return 0;
     bytes_ -= item.mapped().bytes;
     lose(1);
     settle(port);
-    return true;
+    return item.mapped().number;
   }
 
-  // Ends the work on the item of this number that the client took; 0: on any item that it took.
-  // Throws Error(kInvalidArgument) if it has none.
+  // Ends the work on the item of this number that the client took; without `redeliver`, on so many
+  // items (0: one). Throws Error(kInvalidArgument) if it has not so many.
   template <typename Port>
   void task_done(Port& port, const Client& client, std::uint64_t number) {
-    const auto found = clients_.find(client);
-    if (found == clients_.end()) refuse_task_done();
-    Hands& hands = found->second;
-    if (number == 0 && hands.finished_with > 0)
-      --hands.finished_with;
-    else if (const auto item = number == 0 ? hands.taken.begin() : hands.taken.find(number);
-             item != hands.taken.end())
-      hands.taken.erase(item);
-    else
-      refuse_task_done();
-    --unfinished_;
+    Hands& hands = hands_of(client);
+    if (redeliver_) {
+      if (hands.taken.erase(number) == 0) refuse_item();
+      --unfinished_;
+    } else {
+      unfinished_ -= remove_unnamed(hands, number);
+    }
+    settle(port);
+  }
+  // Takes what the client has in hand away, as if it had died with it: with `redeliver` the item of
+  // this number waits again; without, so many items (0: one) are lost. Throws as task_done().
+  template <typename Port>
+  void give_back(Port& port, const Client& client, std::uint64_t number) {
+    Hands& hands = hands_of(client);
+    if (redeliver_) {
+      Node item = hands.taken.extract(number);
+      if (!item) refuse_item();
+      bytes_ += item.mapped().bytes;
+      wait_again(std::move(item));
+    } else {
+      lose(remove_unnamed(hands, number));
+    }
     settle(port);
   }
 
@@ -178,13 +211,13 @@ class QueueTable {
     settle(port);
   }
 
-  // Answers a request that waits; an offered item goes back to its place.
+  // Answers a request that waits; an offered item goes back to its place. `read`: its client could
+  // read it, so that it need not rest.
   template <typename Port>
-  void cancel(Port& port, const Request& request) {
+  void cancel(Port& port, const Request& request, bool read = false) {
     if (auto [item, hands] = extract_offered(request); item) {
       Entry& entry = item.mapped();
-      entry.offered_for += port.now() - entry.offered_at;
-      if (entry.offered_for >= patience_)
+      if (!read && (entry.offered_for += port.now() - entry.offered_at) >= patience_)
         entry.rests_until = port.now() + kRests * patience_ + kTick;
       wait_again(std::move(item));
       return settle(port);
@@ -220,6 +253,48 @@ class QueueTable {
     }
     settle(port);
   }
+
+  // For a mirror (mirror_table.hpp): adds an item under its number, without a PUT.
+  template <typename Port>
+  void add(Port& port, std::uint64_t number, Item item) {
+    if (!waiting_.try_emplace(number, Entry{.item = std::move(item), .number = number}).second)
+      throw Error(Code::kInvalidArgument, "item " + std::to_string(number) + " waits already");
+    ++unfinished_;
+    settle(port);
+  }
+  // Removes an item that waits. Returns false if none of this number does.
+  template <typename Port>
+  bool remove(Port& port, std::uint64_t number) {
+    if (waiting_.erase(number) == 0) return false;
+    --unfinished_;
+    settle(port);
+    return true;
+  }
+  // Returns the numbers of the items that wait, the latest first.
+  std::vector<std::uint64_t> waiting() const {
+    std::vector<std::uint64_t> numbers;
+    for (auto item = waiting_.rbegin(); item != waiting_.rend(); ++item)
+      numbers.push_back(item->first);
+    return numbers;
+  }
+  // Removes what the client has in hand, before it is forgotten.
+  struct InHand {
+    std::vector<std::uint64_t> items;
+    std::uint64_t finished_with = 0;
+  };
+  InHand remove_in_hand(const Client& client) {
+    InHand removed;
+    const auto found = clients_.find(client);
+    if (found == clients_.end()) return removed;
+    Hands& hands = found->second;
+    for (const auto& [number, entry] : hands.taken) removed.items.push_back(number);
+    hands.taken.clear();
+    removed.finished_with = std::exchange(hands.finished_with, 0);
+    unfinished_ -= removed.items.size() + removed.finished_with;
+    return removed;
+  }
+  // Lets items in again after shut_down().
+  void reopen() noexcept { end_ = End::kNone; }
 
   // Denies all waiting requests and drops all items.
   template <typename Port>
@@ -265,13 +340,23 @@ class QueueTable {
     Items item;          // empty: the item has not come yet
   };
 
-  // Bounds the memory that waiting requests can take.
-  static void require_room_to_wait(std::size_t waiting) {
-    if (waiting >= 65'536)
-      throw Error(Code::kOutOfMemory, "more than 65,536 calls wait for this queue already");
-  }
-  [[noreturn]] static void refuse_task_done() {
+  [[noreturn]] static void refuse_item() {
     throw Error(Code::kInvalidArgument, "task_done() of an item that this process does not have");
+  }
+  Hands& hands_of(const Client& client) {
+    const auto found = clients_.find(client);
+    if (found == clients_.end()) refuse_item();
+    return found->second;
+  }
+  // Removes items of a queue without `redeliver`, those that were finished with first.
+  static std::uint64_t remove_unnamed(Hands& hands, std::uint64_t number) {
+    const std::uint64_t count = std::max<std::uint64_t>(number, 1);
+    const std::uint64_t finished = std::min(count, hands.finished_with);
+    if (count - finished > hands.taken.size()) refuse_item();
+    hands.finished_with -= finished;
+    const auto first = hands.taken.begin();
+    hands.taken.erase(first, std::next(first, static_cast<std::ptrdiff_t>(count - finished)));
+    return count;
   }
 
   static auto find(std::list<Putter>& putters, const Request& request) noexcept {
@@ -306,7 +391,6 @@ class QueueTable {
              return other.first == client || other.second.taken.empty();
            }));
   }
-  bool is_over_for(const Client& client) const { return is_shut_down() && is_drained_for(client); }
 
   std::pair<Node, Hands*> extract_offered(const Request& get) noexcept {
     const auto client = clients_.find(get.client);

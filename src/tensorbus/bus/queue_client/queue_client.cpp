@@ -103,12 +103,12 @@ Outcome QueueClient::put(const SampleBuilder& item, const StopCondition& stop) c
   });
 }
 
-QueueGet QueueClient::start_get(Access access, bool waits) const {
-  return {core_, address_, access, waits};
+QueueGet QueueClient::start_get(Access access, QueueGet::Mode mode) const {
+  return {core_, address_, access, mode};
 }
 
 Outcome QueueClient::get(Sample& item, Access access, const StopCondition& stop) const {
-  QueueGet getting = start_get(access, waits_for(stop));
+  QueueGet getting = start_get(access, {.waits = waits_for(stop)});
   return closed_is_an_outcome([&] {
     try {
       Outcome outcome = getting.take(item, patience(stop));
@@ -125,14 +125,7 @@ Outcome QueueClient::get(Sample& item, Access access, const StopCondition& stop)
 
 link::Reply QueueClient::call(link::QueueVerb verb, const GiveUp& give_up,
                               std::uint64_t number) const {
-  const auto awaited = std::make_shared<Completion<link::Reply>>();
-  ask_host(
-      core_, address_.host,
-      [queue = address_.queue, verb, number, awaited](
-          ParticipantContext&, const std::shared_ptr<PeerSession>& host, const QueueRequestRef&) {
-        return host->call(queue, verb, number, tell(awaited));
-      },
-      gone(awaited));
+  const auto awaited = start_call(verb, number).awaited;
   if (awaited->wait(StopCondition::ignoring_signals(kGrace, give_up)) != Outcome::kDone)
     throw Error(Code::kTimeout,
                 "the process that has the queue does not answer: it is stopped, or very busy");
@@ -140,14 +133,7 @@ link::Reply QueueClient::call(link::QueueVerb verb, const GiveUp& give_up,
 }
 
 link::Reply QueueClient::open(const StopCondition& stop) const {
-  const auto awaited = std::make_shared<Completion<link::Reply>>();
-  ask_host(
-      core_, address_.host,
-      [queue = address_.queue, awaited](
-          ParticipantContext&, const std::shared_ptr<PeerSession>& host, const QueueRequestRef&) {
-        return host->call(queue, link::QueueVerb::kOpen, 0, tell(awaited));
-      },
-      gone(awaited));
+  const auto awaited = start_call(link::QueueVerb::kOpen).awaited;
   const auto left = stop.remaining(std::chrono::nanoseconds::max());
   const StopCondition wait(std::max<std::chrono::nanoseconds>(left, kLeastForAnAnswer),
                            stop.give_up());
@@ -178,28 +164,28 @@ Outcome QueueClient::outcome_of(const link::Reply& reply) {
   return reply.refused == link::Reply::kShutDown ? Outcome::kShutDown : Outcome::kTimedOut;
 }
 
-QueueClient::Request QueueClient::start_join() const { return start(link::QueueVerb::kJoin); }
-
-QueueClient::Request QueueClient::start(link::QueueVerb verb) const {
+QueueClient::Request QueueClient::start_call(link::QueueVerb verb, std::uint64_t number) const {
   const auto awaited = std::make_shared<Completion<link::Reply>>();
   auto asked = ask_host(
       core_, address_.host,
-      [queue = address_.queue, verb, awaited](
+      [queue = address_.queue, verb, number, awaited](
           ParticipantContext&, const std::shared_ptr<PeerSession>& host, const QueueRequestRef&) {
-        return host->call(queue, verb, 0, tell(awaited));
+        return host->call(queue, verb, number, tell(awaited));
       },
       gone(awaited));
   return {awaited, cancel(core_, std::move(asked))};
 }
 
-Outcome QueueClient::join(const StopCondition& stop) const { return wait(start_join(), stop); }
+Outcome QueueClient::join(const StopCondition& stop) const {
+  return wait(start_call(link::QueueVerb::kJoin), stop);
+}
 
 link::Reply QueueClient::shut_down(bool immediate, const GiveUp& give_up) const {
   return call(link::QueueVerb::kShutDown, give_up, immediate ? 1 : 0);
 }
 
 Outcome QueueClient::drain(const StopCondition& stop) const {
-  return wait(start(link::QueueVerb::kDrain), stop);
+  return wait(start_call(link::QueueVerb::kDrain), stop);
 }
 
 Outcome QueueClient::wait(const Request& request, const StopCondition& stop) const {

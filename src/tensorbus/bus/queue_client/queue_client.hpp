@@ -30,10 +30,13 @@ class QueueClient {
     std::function<void()> cancel;  // if the caller gives up
   };
   Request start_put(const SampleBuilder& item, bool waits) const;
-  QueueGet start_get(Access access, bool waits) const;
-  Request start_join() const;
-  // Returns the outcome of a put or a join that has come.
+  QueueGet start_get(Access access, QueueGet::Mode mode) const;
+  Request start_call(link::QueueVerb verb, std::uint64_t number = 0) const;
+  // Returns the outcome of a put or a call that has come.
   static Outcome outcome_of(const link::Reply& reply);
+
+  // Waits for an answer that the host owes at once.
+  link::Reply call(link::QueueVerb verb, const GiveUp& give_up, std::uint64_t number = 0) const;
 
   // See queue.hpp.
   Outcome put(const SampleBuilder& item, const platform::StopCondition& stop) const;
@@ -48,9 +51,7 @@ class QueueClient {
   void close(const GiveUp& give_up) const;
 
  private:
-  Request start(link::QueueVerb verb) const;
   Outcome wait(const Request& request, const platform::StopCondition& stop) const;
-  link::Reply call(link::QueueVerb verb, const GiveUp& give_up, std::uint64_t number = 0) const;
   TakenItems::Queue name() const { return {address_.host, address_.queue.number}; }
 
   ParticipantCore& core_;

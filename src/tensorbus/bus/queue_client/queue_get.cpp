@@ -86,14 +86,15 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
   }
 };
 
-QueueGet::QueueGet(ParticipantCore& core, const QueueAddress& address, Access access, bool waits)
+QueueGet::QueueGet(ParticipantCore& core, const QueueAddress& address, Access access, Mode mode)
     : core_(&core),
       address_(address),
       access_(access),
+      holds_(mode.holds),
       awaited_(std::make_shared<Completion<std::variant<Outcome, Offer>>>()) {
   asked_ = ask_host(
       core, address.host,
-      [queue = address.queue, grant = grant_for(access), waits, answer = awaited_](
+      [queue = address.queue, grant = grant_for(access), waits = mode.waits, answer = awaited_](
           ParticipantContext& context, const std::shared_ptr<PeerSession>& host,
           const QueueRequestRef& asked) {
         return std::make_shared<Asking>(context, host, queue, grant, waits, asked, answer)->ask();
@@ -102,11 +103,33 @@ QueueGet::QueueGet(ParticipantCore& core, const QueueAddress& address, Access ac
 }
 
 Outcome QueueGet::take(Sample& item, const platform::StopCondition& stop) {
+  if (answered_) return Outcome::kTimedOut;
   Outcome outcome = offer_ ? Outcome::kDone : wait_for_offer(stop);
   if (outcome == Outcome::kDone && !read_) outcome = read(stop);
-  if (outcome == Outcome::kDone) outcome = accept(stop);
-  if (outcome == Outcome::kDone) item = *std::exchange(read_, std::nullopt);
+  if (outcome == Outcome::kDone && !holds_) {
+    outcome = send_acceptance(stop);
+    if (outcome == Outcome::kDone)
+      core_->taken_items().add({address_.host, address_.queue.number}, offer_->number);
+  }
+  if (outcome == Outcome::kDone) {
+    item = *std::exchange(read_, std::nullopt);
+    answered_ = true;
+  }
   return outcome;
+}
+
+void QueueGet::require_held() const {
+  if (!holds_ || !was_read_ || over_) throw Error(Code::kInvalidArgument, "this get holds no item");
+}
+
+Outcome QueueGet::accept(const platform::StopCondition& stop) {
+  require_held();
+  return send_acceptance(stop);
+}
+
+void QueueGet::spoil() {
+  require_held();
+  send_spoilt();
 }
 
 Outcome QueueGet::wait_for_offer(const platform::StopCondition& stop) {
@@ -114,7 +137,10 @@ Outcome QueueGet::wait_for_offer(const platform::StopCondition& stop) {
   if (outcome != Outcome::kDone) return outcome;
   std::optional<std::variant<Outcome, Offer>> found = awaited_->left();
   if (!found) return Outcome::kTimedOut;
-  if (const auto* none = std::get_if<Outcome>(&*found)) return *none;
+  if (const auto* none = std::get_if<Outcome>(&*found)) {
+    answered_ = true;
+    return *none;
+  }
   offer_ = std::get<Offer>(std::move(*found));
   reading_.emplace(*core_, std::move(offer_->held), access_);
   return Outcome::kDone;
@@ -124,13 +150,16 @@ Outcome QueueGet::read(const platform::StopCondition& stop) {
   try {
     Sample sample;
     const Outcome outcome = reading_->read(sample, stop);
-    if (outcome == Outcome::kDone) read_.emplace(std::move(sample));
+    if (outcome == Outcome::kDone) {
+      read_.emplace(std::move(sample));
+      was_read_ = true;
+    }
     return outcome;
   } catch (const Error& error) {
     if (error.code() == Code::kOutOfMemory)
       cancel();
     else
-      spoil();
+      send_spoilt();
     throw;
   } catch (const std::bad_alloc&) {
     cancel();
@@ -139,26 +168,24 @@ Outcome QueueGet::read(const platform::StopCondition& stop) {
 }
 
 // Sends the acceptance. Once the socket has it, the host gets it, even if this process dies.
-Outcome QueueGet::accept(const platform::StopCondition& stop) {
+Outcome QueueGet::send_acceptance(const platform::StopCondition& stop) {
   const Outcome outcome = stop.wait([this] { return offer_->host->try_send(offer_->acceptance); },
                                     [this](std::chrono::nanoseconds most) {
                                       platform::wait_until_writable(offer_->host->fd(), most);
                                       return platform::FutexWait::kWoken;
                                     });
-  if (outcome != Outcome::kDone) return outcome;
-  over_ = true;
-  core_->taken_items().add({address_.host, address_.queue.number}, offer_->number);
-  return Outcome::kDone;
+  if (outcome == Outcome::kDone) over_ = true;
+  return outcome;
 }
 
-void QueueGet::spoil() {
+void QueueGet::send_spoilt() {
   if (std::exchange(over_, true)) return;
   offer_->acceptance.spoilt = 1;
   offer_->host->send(offer_->acceptance);
 }
 
 void QueueGet::on_ready(std::function<void()> tell) {
-  if (read_)  // the socket was full: the offer is not accepted yet
+  if (was_read_)  // the socket was full: the offer is not accepted yet
     core_->post([tell = std::move(tell)](ParticipantContext& context) {
       context.loop.post_later(kTryAgain, tell);
     });
@@ -174,7 +201,7 @@ void QueueGet::cancel() {
   (void)awaited_->left();
   if (reading_) (void)reading_->give_up();
   read_.reset();
-  cancel_request(*core_, asked_);
+  cancel_request(*core_, asked_, was_read_);
 }
 
 }  // namespace tensorbus::bus

@@ -17,13 +17,26 @@ namespace tensorbus::bus {
 // does not come, since its owner is stopped, is refused, and another is requested. For one thread.
 class QueueGet {
  public:
-  // `waits`: the host answers when there is an item.
-  QueueGet(ParticipantCore& core, const QueueAddress& address, Access access, bool waits);
+  // How a get asks for an item.
+  struct Mode {
+    bool waits = true;   // the host answers when there is an item
+    bool holds = false;  // take() only reads the item; accept() or cancel() follows
+  };
+  QueueGet(ParticipantCore& core, const QueueAddress& address, Access access, Mode mode);
 
   // Returns kDone with an item, which the host counts as taken; kTimedOut if it has not come or
   // there is none; kShutDown if none will come; kInterrupted. Throws an Error that came instead. If
   // memory was short, it has refused the offer.
   Outcome take(Sample& item, const platform::StopCondition& stop);
+  // Accepts the item that is held. Returns kDone; kTimedOut or kInterrupted while the socket takes
+  // no more. Throws Error(kInvalidArgument) if none is held. task_done() does not know of the item.
+  Outcome accept(const platform::StopCondition& stop);
+  // Refuses the item that is held for good: it counts as lost. Throws as accept().
+  void spoil();
+  // Returns the item's number, 0 without `redeliver` or before it came.
+  std::uint64_t number() const noexcept { return offer_ ? offer_->number : 0; }
+  // Returns true if take() has said what became of it.
+  bool answered() const noexcept { return answered_; }
   // Returns true if the host has answered.
   bool has_come() const noexcept { return awaited_->done(); }
   // Calls `tell` once when another take() may succeed, at once if it may now.
@@ -45,18 +58,22 @@ class QueueGet {
   struct Asking;
   Outcome wait_for_offer(const platform::StopCondition& stop);
   Outcome read(const platform::StopCondition& stop);
-  Outcome accept(const platform::StopCondition& stop);
-  void spoil();
+  Outcome send_acceptance(const platform::StopCondition& stop);
+  void require_held() const;
+  void send_spoilt();
 
   ParticipantCore* core_;
   QueueAddress address_;
   Access access_;
+  bool holds_;
   Answer awaited_;
   QueueRequestRef asked_;
   std::optional<Offer> offer_;         // set when it came
   std::optional<SampleRead> reading_;  // set with offer_
-  std::optional<Sample> read_;         // not accepted yet
-  bool over_ = false;                  // accepted, or refused
+  std::optional<Sample> read_;         // not returned yet
+  bool was_read_ = false;
+  bool answered_ = false;
+  bool over_ = false;  // accepted, or refused
 };
 
 }  // namespace tensorbus::bus

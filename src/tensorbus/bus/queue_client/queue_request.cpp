@@ -21,10 +21,10 @@ QueueRequestRef ask_host(ParticipantCore& core, const Id& host, StartRequest sta
   return asked;
 }
 
-void cancel_request(ParticipantCore& core, const QueueRequestRef& request) {
-  core.post([request](ParticipantContext&) {
+void cancel_request(ParticipantCore& core, const QueueRequestRef& request, bool read) {
+  core.post([request, read](ParticipantContext&) {
     request->cancelled = true;
-    if (request->host && request->request != 0) request->host->cancel(request->request);
+    if (request->host && request->request != 0) request->host->cancel(request->request, read);
   });
 }
 

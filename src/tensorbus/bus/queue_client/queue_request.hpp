@@ -28,6 +28,7 @@ using StartRequest = std::function<std::uint32_t(
     ParticipantContext&, const std::shared_ptr<PeerSession>& host, const QueueRequestRef& asked)>;
 QueueRequestRef ask_host(ParticipantCore& core, const Id& host, StartRequest start,
                          std::function<void(const Error&)> on_gone);
-void cancel_request(ParticipantCore& core, const QueueRequestRef& request);
+// `read`: of a get whose item was read.
+void cancel_request(ParticipantCore& core, const QueueRequestRef& request, bool read = false);
 
 }  // namespace tensorbus::bus

@@ -96,8 +96,8 @@ std::uint32_t PeerSession::call(const link::QueueName& queue, link::QueueVerb ve
              link::ControlType::kReply, std::move(on_answer));
 }
 
-void PeerSession::cancel(std::uint32_t request) {
-  if (!ended_ && request != 0) peer_memory_->channel->send(link::Cancel{request});
+void PeerSession::cancel(std::uint32_t request, bool read) {
+  if (!ended_ && request != 0) peer_memory_->channel->send(link::Cancel{request, read ? 1U : 0U});
 }
 
 bool PeerSession::on_message(link::Channel::Received& received) {
@@ -122,7 +122,7 @@ void PeerSession::on(const link::Take& taken) {
 }
 
 void PeerSession::on(const link::Cancel& cancelled) {
-  if (context_.queues) context_.queues->on_cancel(shared_from_this(), cancelled.request);
+  if (context_.queues) context_.queues->on_cancel(shared_from_this(), cancelled);
 }
 
 void PeerSession::on(const link::Reply& reply) { answer(reply.request, link::Reply::kType, reply); }

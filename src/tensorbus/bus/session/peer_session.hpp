@@ -66,7 +66,8 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   std::uint32_t call(const link::QueueName& queue, link::QueueVerb verb, std::uint64_t number,
                      OnAnswer on_answer);
   void take(const link::Take& taken) { peer_memory_->channel->send(taken); }
-  void cancel(std::uint32_t request);
+  // `read`: of a get whose item was read.
+  void cancel(std::uint32_t request, bool read = false);
 
   // Answers to requests of the peer.
   void lend(std::uint32_t request, const link::Entry& entry, const link::PublishedRef& issued,

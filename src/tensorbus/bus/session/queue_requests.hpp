@@ -9,6 +9,14 @@
 namespace tensorbus::bus {
 
 class PeerSession;
+class MirrorEvents;
+class MirrorHost;
+
+// A mirror that was made (mirror_queue.hpp).
+struct MadeMirror {
+  link::QueueName name;
+  std::shared_ptr<MirrorHost> host;
+};
 
 // The queues of this participant, for its own requests and its peers'. On the event loop only.
 class QueueRequests {
@@ -22,6 +30,8 @@ class QueueRequests {
 
   // Makes, and closes, a queue of this participant.
   virtual link::QueueName make(const QueueOptions& options) = 0;
+  virtual MadeMirror make_mirror(const QueueOptions& options,
+                                 const std::shared_ptr<MirrorEvents>& events) = 0;
   virtual void close(std::uint64_t number) = 0;
 
   // Serve requests of clients. A request is denied with the Error that they throw.
@@ -30,7 +40,7 @@ class QueueRequests {
   virtual void on_call(const Client& from, const link::QueueCall& asked) = 0;
   // These have no answer.
   virtual void on_take(const Client& from, const link::Take& taken) = 0;
-  virtual void on_cancel(const Client& from, std::uint32_t request) = 0;
+  virtual void on_cancel(const Client& from, const link::Cancel& cancelled) = 0;
   // Removes a client that is gone.
   virtual void forget(const Client& client) = 0;
 };

@@ -43,14 +43,24 @@ struct Take {
   void visit(auto& archive) { archive(request, queue, spoilt); }
 };
 
-enum class QueueVerb : std::uint32_t { kOpen, kState, kTaskDone, kJoin, kClose, kShutDown, kDrain };
+enum class QueueVerb : std::uint32_t {
+  kOpen,
+  kState,
+  kTaskDone,
+  kJoin,
+  kClose,
+  kShutDown,
+  kDrain,
+  kGiveBack,
+};
 
 struct QueueCall {
   static constexpr ControlType kType = ControlType::kQueue;
   std::uint32_t request = 0;
   QueueName queue;
   std::uint32_t verb = 0;  // a QueueVerb
-  // For kTaskDone: of the finished item; 0: it has no number. For kShutDown 1: drop what waits.
+  // For kTaskDone and kGiveBack: of the item; without `redeliver`, how many items (0: one). For
+  // kShutDown 1: drop what waits.
   std::uint64_t number = 0;
   void visit(auto& archive) { archive(request, queue, verb, number); }
 };
@@ -58,7 +68,8 @@ struct QueueCall {
 struct Cancel {
   static constexpr ControlType kType = ControlType::kCancel;
   std::uint32_t request = 0;
-  void visit(auto& archive) { archive(request); }
+  std::uint32_t read = 0;  // 1: the client has read the item that it refuses: its memory is there
+  void visit(auto& archive) { archive(request, read); }
 };
 
 struct Reply {

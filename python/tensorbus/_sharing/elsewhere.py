@@ -1,0 +1,74 @@
+"""Attaching to what is shared on another machine: the bridge of this one fetches a copy."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+
+from tensorbus import _core
+from tensorbus._base.errors import BY_CODE, Closed, Error, ProtocolError, Timeout
+
+SERVICE = "tensorbus/shares"  # of the bridge, for programs of its machine
+
+
+def code_of(error: Error) -> int:
+    """The kind of an error, as a number that `error_of` knows."""
+    kinds = [number for number, kind in enumerate(BY_CODE) if isinstance(error, kind)]
+    return kinds[-1] if kinds else BY_CODE.index(ProtocolError)
+
+
+def error_of(code: int, text: str) -> Error:
+    """The error of such a number, which a peer wrote."""
+    return (BY_CODE[code] if 0 <= code < len(BY_CODE) else ProtocolError)(text)
+
+
+def copy_of(
+    handle: _core.Handle, access: str, timeout: float | None, home: _core.Participant
+) -> _core.Handle | None:
+    """The handle of a copy on this machine; None if no other machine has it, as far as is known.
+
+    Raises:
+        Error: what `attach` raises, there or here.
+    """
+    from tensorbus._queues.queue import Queue
+    from tensorbus._services import calls
+    from tensorbus._services.server import Replies, Server
+
+    if os.path.exists(os.path.join(home.domain, f"{handle.owner}.sock")):
+        return None  # its process is on this machine
+    any_type = calls.Types(None, None)
+    deadline = math.inf if timeout is None else time.monotonic() + timeout
+    for address in _core.Queue.addresses_of(calls.queue_name(SERVICE), home):
+        try:
+            queue = Queue.open(address, timeout=timeout, domain=home.domain)
+        except Closed:
+            continue  # a bridge that is gone
+        bridge = Server(queue, threading.Lock(), 0.0)
+        replies = Replies(home.domain, None)
+        try:
+            data = [handle.bytes(), access, timeout]
+            item = calls.request_item(replies.queue.address, any_type, data)
+            bridge.put(item, deadline).answer_sync()
+            found = bridge.get(replies, deadline).answer_sync()
+        except Timeout:
+            raise Timeout("nobody answered in time: no bridge, or no process that shares it") from (
+                None
+            )
+        except Closed:
+            continue
+        finally:
+            bridge.close()
+            replies.queue.close()
+        assert isinstance(found, _core.Sample)
+        match calls.read_reply(SERVICE, found, any_type, None):
+            case bytes(copy):
+                return _core.Handle.from_bytes(copy)
+            case [int(code), str(text)]:
+                raise error_of(code, text)
+            case None:
+                return None
+            case other:
+                raise ProtocolError(f"the bridge answered {other!r}")
+    return None

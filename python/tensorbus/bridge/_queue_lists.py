@@ -1,0 +1,218 @@
+"""Which queues with a name there are: on this machine, told to peers, and told by them.
+
+Queues whose name begins with "service:" are those of services.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from tensorbus import _core
+from tensorbus._base.errors import Error, ProtocolError
+from tensorbus.bridge._frames import QueueEntry, Queues
+from tensorbus.bridge._link import Link
+from tensorbus.bridge._rules import LOCAL_PREFIX
+
+logger = logging.getLogger("tensorbus.bridge")
+
+SERVICE_PREFIX = "service:"
+
+_MOST_IN_FRAME = 256
+_MOST_QUEUES = 65_536  # of one peer
+_OPENS_IN = 1.0  # seconds that a process has to answer, and until it is asked again
+_OPENED_AT_ONCE = 4  # each waits in a thread
+
+
+class Consumer(Protocol):
+    """What makes something of the queues of a peer."""
+
+    def on_queues(self, added: list[QueueEntry], removed: list[str]) -> None:
+        """Queues of the peer's machine have come, and others, by key, have gone."""
+        ...
+
+
+class LocalQueues:
+    """The queues of this machine with a name, but for mirrors and those for this machine only.
+
+    A queue is in `entries` when its process has said what it is. A queue whose tensors may be
+    written to (`shared`) is not: no memory is shared between machines.
+
+    Args:
+        participant: this machine's bridge.
+        on_change: called with the entries that are new and the keys of those that are gone.
+    """
+
+    def __init__(
+        self,
+        participant: _core.Participant,
+        on_change: Callable[[list[QueueEntry], list[str]], None],
+    ) -> None:
+        self.entries: dict[str, QueueEntry] = {}
+        self._participant = participant
+        self._on_change = on_change
+        self._found: dict[str, _core.QueueInfo] = {}
+        self._opened: dict[str, _core.Queue] = {}
+        self._opening: dict[str, asyncio.Task[None]] = {}
+        self._threads = ThreadPoolExecutor(_OPENED_AT_ONCE, "tensorbus-open")
+
+    def address_of(self, key: str) -> str:
+        """The address of a queue of `entries` in this domain."""
+        return self._found[key].address
+
+    def opened(self, key: str) -> _core.Queue | None:
+        """The queue of `entries`; None for a service, or if there is none."""
+        return self._opened.get(key)
+
+    def look(self) -> None:
+        """Queues may have come or gone."""
+        found = {
+            info.queue: info
+            for info in _core.list_queues(self._participant)
+            if not info.machine
+            and info.participant != self._participant.id  # a mirror of a service
+            and not public_name(info.name).startswith(LOCAL_PREFIX)
+        }
+        gone = [key for key in self._found if key not in found]
+        new = [info for key, info in found.items() if key not in self._found]
+        self._found = found
+        services = [info for info in new if info.name.startswith(SERVICE_PREFIX)]
+        added = [QueueEntry(info.queue, info.name, 0, 0, False) for info in services]
+        self.entries.update((entry.key, entry) for entry in added)
+        for info in new:
+            if info not in services:
+                self._opening[info.queue] = asyncio.ensure_future(self._open(info))
+        removed = [key for key in gone if self._forget(key)]
+        if added or removed:
+            self._on_change(added, removed)
+
+    def close(self) -> None:
+        for task in self._opening.values():
+            task.cancel()
+        self._opening.clear()
+        self._opened.clear()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    # True: it was an entry.
+    def _forget(self, key: str) -> bool:
+        opening = self._opening.pop(key, None)
+        if opening is not None:
+            opening.cancel()
+        self._opened.pop(key, None)
+        return self.entries.pop(key, None) is not None
+
+    async def _open(self, info: _core.QueueInfo) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                queue = await loop.run_in_executor(
+                    self._threads, _core.Queue.open, info.address, _OPENS_IN, self._participant
+                )
+                break
+            except Error as error:
+                logger.info("%s: not opened: %s", info.name, error)
+            await asyncio.sleep(_OPENS_IN)
+        del self._opening[info.queue]
+        if queue.shared:
+            logger.info("%s: a shared queue stays on its machine", info.name)
+            return
+        entry = QueueEntry(
+            info.queue, info.name, queue.maxsize, queue.max_bytes, redeliver=queue.redeliver
+        )
+        self._opened[info.queue] = queue
+        self.entries[info.queue] = entry
+        self._on_change([entry], [])
+
+
+class QueueLists:
+    """Of a session: tells the peer which queues it may see, and hears of those of the peer.
+
+    Args:
+        link: to the peer.
+        local: the queues of this machine, by key.
+        queues: hears of the peer's queues.
+        services: hears of the peer's services.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        local: Mapping[str, QueueEntry],
+        queues: Consumer,
+        services: Consumer,
+    ) -> None:
+        self._link = link
+        self._local = local
+        self._queues = queues
+        self._services = services
+        self._consumers: dict[str, Consumer] = {}  # by key, of what the peer has told
+        self._told_again: set[str] = set()  # on this connection
+
+    def connected(self) -> None:
+        """Tells the peer, on a new connection, which queues there are."""
+        self._told_again.clear()
+        self._tell(list(self._local.values()), [], whole=True)
+
+    def changed(self, added: list[QueueEntry], removed: list[str]) -> None:
+        """Queues of this machine have come and gone."""
+        if self._link.connected:
+            self._tell(added, removed, whole=False)
+
+    def on_queues(self, told: Queues) -> None:
+        """
+        Raises:
+            ProtocolError: the peer has too many.
+        """
+        link = self._link
+        self._told_again.update(entry.key for entry in told.added)
+        gone = set(told.removed)
+        if told.whole:
+            gone.update(set(self._consumers) - self._told_again)
+        self._told_again -= gone
+        for consumer in (self._queues, self._services):
+            removed = [key for key in gone if self._consumers.get(key) is consumer]
+            added = [
+                entry
+                for entry in told.added
+                if self._consumer_of(entry) is consumer
+                and entry.key not in self._consumers
+                and link.rules.imports.lets(public_name(entry.name), link.machine)
+            ]
+            for key in removed:
+                del self._consumers[key]
+            self._consumers.update((entry.key, consumer) for entry in added)
+            if len(self._consumers) > _MOST_QUEUES:
+                raise ProtocolError(f"QUEUES: more than {_MOST_QUEUES}")
+            if added or removed:
+                consumer.on_queues(added, removed)
+
+    def _consumer_of(self, entry: QueueEntry) -> Consumer:
+        return self._services if entry.name.startswith(SERVICE_PREFIX) else self._queues
+
+    def _tell(self, added: list[QueueEntry], removed: list[str], *, whole: bool) -> None:
+        link = self._link
+        seen = [
+            entry
+            for entry in added
+            if link.rules.exports.lets(public_name(entry.name), link.machine)
+        ]
+        for entries in _parts(seen):
+            link.send(Queues(entries, [], False))
+        for keys in _parts(removed):
+            link.send(Queues([], keys, False))
+        if whole:
+            link.send(Queues([], [], True))
+
+
+def public_name(name: str) -> str:
+    """What the rules say something of: the name of a queue, or of a service."""
+    return name[len(SERVICE_PREFIX) :] if name.startswith(SERVICE_PREFIX) else name
+
+
+def _parts(entries: list[Any]) -> Iterator[list[Any]]:
+    """As many at a time as fit into a frame."""
+    for begin in range(0, len(entries), _MOST_IN_FRAME):
+        yield entries[begin : begin + _MOST_IN_FRAME]

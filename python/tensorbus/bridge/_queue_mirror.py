@@ -1,0 +1,151 @@
+"""A queue of another machine for programs of this one: what they do, and what they are told.
+
+It knows no sockets and no clocks: it decides from events of the mirror and from messages of the
+peer (docs/bridge_protocol.md, section 8).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from tensorbus import _core
+from tensorbus._base.errors import ProtocolError, Unsupported
+from tensorbus._core import Code, Outcome
+from tensorbus.bridge._queue_export import Peer, Values
+
+_OUTCOMES = (Outcome.DONE, Outcome.TIMED_OUT, Outcome.SHUT_DOWN)  # by their code
+
+
+class Local(Protocol):
+    """The mirror in the core: a queue of this domain, which decides nothing but who gets what."""
+
+    def take_events(self) -> list[tuple[Any, ...]]: ...
+    def withdraw(self, tag: int) -> bool: ...
+    def surplus(self) -> list[int]:
+        """Items that wait though no get does. What was offered before has been dealt by then."""
+        ...
+
+    def answer(self, id: int, outcome: Outcome, values: Values) -> None: ...
+    def deny(self, id: int, code: Code, text: str) -> None: ...
+    def end_gets(self, died: int) -> None:
+        """Unless more getters have died, with `redeliver`, with an item in their hand."""
+        ...
+
+
+class QueueMirror:
+    """Of one queue of the peer's.
+
+    Args:
+        local: the mirror in the core.
+        peer: the other bridge.
+    """
+
+    def __init__(self, local: Local, peer: Peer) -> None:
+        self._local = local
+        self._peer = peer
+        self._demand = 0  # gets that wait here
+        self._told = (0, 0)  # and beside those of which items, as the peer knows it
+        self._newest_tag = 0  # of what has come
+        self._seen = 0  # of what was offered here
+        self._offered: set[int] = set()  # tags, and nobody has decided
+        self._owed: set[int] = set()  # puts and calls
+        self._polls: set[int] = set()  # of these
+
+    def look(self) -> None:
+        """Takes what programs of this machine have done. Also after each offered()."""
+        surplus = self._local.surplus()
+        events = self._local.take_events()
+        for event in events:
+            if event[0] == "demand":
+                self._demand = event[1]
+            elif event[0] in ("taken", "spoilt"):
+                self._offered.remove(event[1])
+        refused = [tag for tag in surplus if self._local.withdraw(tag)]
+        self._offered.difference_update(refused)
+        self._tell_demand()  # before all else: or the peer asks for more in the meantime
+        for event in events:
+            self._say(*event)
+        for tag in refused:
+            self._peer.send("refused", tag)
+
+    def _say(self, kind: str, which: int, *more: Any) -> None:
+        if kind == "put":
+            self._put(which, *more)
+        elif kind == "call":
+            self._call(which, *more)
+        elif kind != "demand" and (kind != "cancel" or which in self._owed):
+            self._peer.send(kind, which)
+
+    # What the peer says. Each raises ProtocolError if that makes no sense.
+    def on_item(self, tag: int) -> None:
+        """An item comes: offered() or spoilt() follows."""
+        if tag != self._newest_tag + 1:
+            raise ProtocolError(f"item: {tag} after {self._newest_tag}")
+        self._newest_tag = tag
+
+    def on_answer(self, id: int, outcome: int, values: Values) -> None:
+        if outcome >= len(_OUTCOMES):
+            raise ProtocolError(f"answer: the outcome {outcome}")
+        self._settle(id)
+        self._local.answer(id, _OUTCOMES[outcome], values)
+
+    def on_denied(self, id: int, code: int, text: str) -> None:
+        if code >= len(Code):
+            raise ProtocolError(f"denied: the code {code}")
+        self._settle(id)
+        self._local.deny(id, Code(code), text)
+
+    def on_over(self, died: int) -> None:
+        self._local.end_gets(died)  # an item may have come back since, and may come here again
+
+    # What became of an item that has come.
+    def offered(self, tag: int) -> None:
+        self._offered.add(tag)
+        self._seen = tag
+
+    def refused(self, tag: int) -> None:
+        """It has no place here now, and nobody waits for it."""
+        self._peer.send("refused", tag)
+
+    def spoilt(self, tag: int) -> None:
+        """It cannot be held here."""
+        self._peer.send("spoilt", tag)
+
+    @property
+    def demand(self) -> int:
+        """Gets that wait here."""
+        return self._demand
+
+    def is_poll(self, id: int) -> bool:
+        """Whether the answer belongs to a get, and so behind the items that have come."""
+        return id in self._polls
+
+    def _put(self, id: int, sample: _core.Sample, waits: bool) -> None:
+        try:
+            self._peer.send("put", id, int(waits), fields=sample.fields, sample=sample)
+        except Unsupported as error:
+            self._local.deny(id, Code.UNSUPPORTED, str(error))
+            return
+        self._owed.add(id)
+
+    def _call(self, id: int, verb: str, number: int) -> None:
+        self._owed.add(id)
+        if verb == "poll":
+            self._polls.add(id)
+        self._peer.send("call", id, verb, number)
+
+    def _settle(self, id: int) -> None:
+        if id not in self._owed:
+            raise ProtocolError(f"the put or call {id} is not owed an answer")
+        self._owed.remove(id)
+        self._polls.discard(id)
+
+    # If the peer would ask for more or fewer items than are waited for.
+    def _tell_demand(self) -> None:
+        now = (self._demand, self._seen)
+        if self._asked_for(*self._told) != self._asked_for(*now):
+            self._told = now
+            self._peer.send("demand", *now)
+
+    def _asked_for(self, demand: int, seen: int) -> int:
+        return demand - sum(1 for tag in self._offered if tag > seen)

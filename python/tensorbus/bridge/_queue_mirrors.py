@@ -1,0 +1,205 @@
+"""What a session receives of queues: those of the peer's machine, on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from contextlib import suppress
+
+from tensorbus import _core
+from tensorbus._base.errors import Closed, Error, OutOfMemory, ProtocolError
+from tensorbus.bridge._channel import LOOK_AGAIN, Channel, ChannelMessage
+from tensorbus.bridge._channels import Channels
+from tensorbus.bridge._frames import QueueEntry
+from tensorbus.bridge._link import Link
+from tensorbus.bridge._queue_exports import KIND
+from tensorbus.bridge._queue_mirror import QueueMirror
+
+logger = logging.getLogger("tensorbus.bridge")
+
+
+class QueueMirrors:
+    """The mirrors of queues of a session.
+
+    Args:
+        link: to the peer.
+        channels: of the session.
+    """
+
+    def __init__(self, link: Link, channels: Channels) -> None:
+        self._link = link
+        self._channels = channels
+        self._nameless: dict[str, QueueEntry] = {}  # another queue here has the name
+        self._mirrors: dict[str, _LiveMirror] = {}
+
+    def on_queues(self, added: list[QueueEntry], removed: list[str]) -> None:
+        """Queues of the peer's machine have come and gone."""
+        for key in removed:  # of a mirror its channel says it, in order with the rest
+            self._nameless.pop(key, None)
+        for entry in added:
+            self._nameless[entry.key] = entry
+        self.look()
+        for entry in added:
+            if entry.key in self._nameless:
+                logger.warning(
+                    "%s of %s: this machine has a queue of that name",
+                    entry.name,
+                    self._link.machine,
+                )
+
+    def look(self) -> None:
+        """Queues of this machine may have gone, and left their names."""
+        if self._nameless:
+            taken = {info.name for info in _core.list_queues(self._link.participant)}
+            for entry in list(self._nameless.values()):
+                if entry.name not in taken:
+                    self._mirror(entry)
+
+    def close(self) -> None:
+        """They end as if their processes had died."""
+        self._nameless.clear()
+        for mirror in self._mirrors.values():
+            mirror.close()
+        self._mirrors.clear()
+
+    def status(self) -> list[str]:
+        """The names of the queues that are mirrored."""
+        return sorted(mirror.entry.name for mirror in self._mirrors.values())
+
+    def _mirror(self, entry: QueueEntry) -> None:
+        link = self._link
+        try:
+            local = _core.MirrorQueue(
+                name=entry.name,
+                maxsize=entry.maxsize,
+                redeliver=entry.redeliver,
+                max_bytes=entry.max_bytes,
+                origin=(link.machine, entry.key),
+                participant=link.participant,
+            )
+        except (Error, TypeError) as error:  # TypeError: a number beyond what a queue has
+            logger.warning("%s of %s: %s", entry.name, link.machine, error)
+            return
+        del self._nameless[entry.key]
+        channel = self._channels.open(KIND, entry.key)
+        mirror = self._mirrors[entry.key] = _LiveMirror(entry, local, channel)
+        self._channels.run(self._run(mirror), channel)
+
+    async def _run(self, mirror: _LiveMirror) -> None:
+        try:
+            await mirror.run()
+        finally:
+            mirror.close()
+            if self._mirrors.pop(mirror.entry.key, None) is not None:
+                self.look()
+
+
+class _LiveMirror:
+    """One queue of the peer's: what its channel says, and what programs of this machine do."""
+
+    def __init__(self, entry: QueueEntry, local: _core.MirrorQueue, channel: Channel) -> None:
+        self.entry = entry
+        self._local = local
+        self._channel = channel
+        self._mirror = QueueMirror(local, channel)
+        # Items that are not offered yet, and answers that belong behind them.
+        self._come: deque[ChannelMessage] = deque()
+        self._offering: asyncio.TimerHandle | None = None
+        self._closed = False
+        asyncio.get_running_loop().add_reader(local.fileno(), self._look)
+
+    def close(self) -> None:
+        """Who waits gets Closed."""
+        if self._closed:
+            return
+        self._closed = True
+        asyncio.get_running_loop().remove_reader(self._local.fileno())
+        if self._offering is not None:
+            self._offering.cancel()
+        self._come.clear()
+        self._local.close()
+
+    async def run(self) -> None:
+        """
+        Raises:
+            Closed: the channel is over.
+            ProtocolError: the peer wrote nonsense.
+        """
+        while True:
+            message = await self._channel.receive()
+            if message.verb == "item":
+                self._mirror.on_item(*message.numbers(1))
+            elif not (self._come and self._is_of_poll(message)):
+                self._take(message)
+                continue
+            self._come.append(message)
+            if len(self._come) == 1:
+                self._take_all()
+
+    def _look(self) -> None:
+        with suppress(Closed):  # the channel is over, and the mirror soon
+            self._mirror.look()
+
+    def _is_of_poll(self, message: ChannelMessage) -> bool:
+        return message.verb == "answer" and self._mirror.is_poll(message.numbers(6)[0])
+
+    # As far as there is memory.
+    def _take_all(self) -> None:
+        self._offering = None
+        offered = False
+        while self._come:
+            message = self._come[0]
+            if message.verb != "item":
+                self._take(message)
+            elif self._offer(message):
+                offered = True
+            else:
+                loop = asyncio.get_running_loop()
+                self._offering = loop.call_later(LOOK_AGAIN, self._take_all)
+                break
+            self._come.popleft()
+        if offered:
+            self._look()
+
+    # False: there is no memory now.
+    def _offer(self, message: ChannelMessage) -> bool:
+        (tag,) = message.numbers(1)
+        try:
+            outgoing = message.try_outgoing()
+        except OutOfMemory as error:
+            logger.warning("%s: an item is lost: %s", self.entry.name, error)
+            self._mirror.spoilt(tag)
+            return True
+        try:
+            if outgoing is not None:
+                self._local.offer(outgoing, message.fields, tag)
+                self._mirror.offered(tag)
+                return True
+        except OutOfMemory:
+            pass
+        if self._mirror.demand:
+            return False
+        self._mirror.refused(tag)
+        return True
+
+    def _take(self, message: ChannelMessage) -> None:
+        mirror, verb = self._mirror, message.verb
+        if verb == "answer":
+            id, outcome, first, second, third, fourth = message.numbers(6)
+            mirror.on_answer(id, outcome, (first, second, third, fourth))
+        elif verb == "denied":
+            id, code, text = _denied(message)
+            mirror.on_denied(id, code, text)
+        elif verb == "over":
+            mirror.on_over(*message.numbers(1))
+        else:
+            raise ProtocolError(f"a queue's channel: {verb!r}")
+
+
+def _denied(message: ChannelMessage) -> tuple[int, int, str]:
+    if len(message.arguments) == 3:
+        id, code, text = message.arguments
+        if isinstance(id, int) and isinstance(code, int) and isinstance(text, str):
+            return id, code, text
+    raise ProtocolError(f"denied: {message.arguments}")

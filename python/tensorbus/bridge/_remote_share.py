@@ -1,0 +1,130 @@
+"""Shares of other machines, for programs of this one: the side of a channel that wants them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from tensorbus import _core
+from tensorbus._base.errors import AccessDenied, Closed, ProtocolError
+from tensorbus._sharing.elsewhere import error_of
+from tensorbus.bridge._channel import Channel
+
+_LONGEST = 1 << 40  # ms
+
+# A new channel of this kind and key to each peer.
+OpenAll = Callable[[str, str], Iterable[Channel]]
+
+
+class RemoteShare:
+    """One share: where it is, and the copy of it on this machine.
+
+    Each attach asks the process that shares it, which counts it, and knows whether it is open; the
+    tensors come once.
+
+    Args:
+        handle: of the share.
+        participant: this machine's bridge, which has the copy.
+        open_all: opens channels.
+        on_fetched: called when the tensors have come.
+    """
+
+    def __init__(
+        self,
+        handle: _core.Handle,
+        participant: _core.Participant,
+        open_all: OpenAll,
+        on_fetched: Callable[[], None],
+    ) -> None:
+        self._handle = handle
+        self._participant = participant
+        self._open_all = open_all
+        self._on_fetched = on_fetched
+        self._channel: Channel | None = None
+        self._copy: _core.Shared | None = None
+        self._turn = asyncio.Lock()
+
+    @property
+    def has_copy(self) -> bool:
+        return self._copy is not None
+
+    async def attach(self, access: str, timeout: float | None) -> _core.Handle | None:
+        """The handle of the copy; None if no peer has the participant that shares it.
+
+        Raises:
+            AccessDenied: it is to be written to.
+            Error: what `tensorbus.attach` raises there.
+        """
+        async with self._turn:
+            if self._channel is not None and self._channel.over:
+                self.close()
+            try:
+                return await self._attach(access, timeout)
+            except BaseException:  # of a channel on which an answer is owed nothing is known
+                self.close()
+                raise
+
+    def close(self) -> None:
+        """Forgets it. Who has attached keeps what they have."""
+        if self._channel is not None:
+            self._channel.abort()
+        if self._copy is not None:
+            self._copy.close()
+        self._channel = self._copy = None
+
+    async def _attach(self, access: str, timeout: float | None) -> _core.Handle | None:
+        if self._channel is None:
+            self._channel = await self._found()
+        channel = self._channel
+        if channel is None:
+            return None
+        if access == "shared":
+            raise AccessDenied(
+                f"it is shared on the machine {channel.machine}, and nobody can write to it from "
+                "another one: attach with another access, to a copy"
+            )
+        milliseconds = 0 if timeout is None else max(1, min(int(timeout * 1000), _LONGEST))
+        known = int(self._copy is not None)
+        channel.send("attach", known, milliseconds, fields=self._handle.bytes())
+        message = await channel.receive()
+        match message.verb, message.arguments:
+            case "share", []:
+                outgoing = await message.outgoing()
+                self._copy = _core.share(
+                    outgoing, message.fields, 0, None, False, self._participant
+                )
+                self._on_fetched()
+            case "same", [] if known:
+                pass
+            case "refused", [int(code), str(text)]:
+                raise error_of(code, text)
+            case _:
+                raise ProtocolError(f"a channel of a share: {message.verb!r}")
+        assert self._copy is not None
+        return self._copy.handle
+
+    # On the first peer that has the participant.
+    async def _found(self) -> Channel | None:
+        channels = list(self._open_all("share", self._handle.owner))
+        asked = [asyncio.ensure_future(_is_here(channel)) for channel in channels]
+        found = None
+        try:
+            for answer in asyncio.as_completed(asked):
+                found = await answer
+                if found is not None:
+                    break
+        finally:
+            for task in asked:
+                task.cancel()
+            for channel in channels:
+                if channel is not found:
+                    channel.abort()
+        return found
+
+
+async def _is_here(channel: Channel) -> Channel | None:
+    try:
+        message = await channel.receive()
+    except Closed:
+        return None
+    return channel if message.verb == "here" else None

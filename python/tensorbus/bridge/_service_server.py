@@ -1,0 +1,158 @@
+"""Services of this machine, for clients of others: the side of a channel that asks the service."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from contextlib import suppress
+
+from tensorbus import _core
+from tensorbus._base.errors import Closed, Error, ProtocolError, Timeout, Unsupported
+from tensorbus._services.asked import Asked, Lifeline
+from tensorbus._services.calls import error_item
+from tensorbus._services.server import Replies
+from tensorbus.bridge._channel import Channel, ChannelMessage
+from tensorbus.bridge._queue_lists import SERVICE_PREFIX, LocalQueues, public_name
+from tensorbus.bridge._rules import Rules
+from tensorbus.bridge._service_calls import with_reply
+from tensorbus.bridge._threads import in_a_thread
+
+_OPENS_IN = 1.0  # seconds that a process has to answer, and until it is asked again
+
+
+class ServiceServer:
+    """Serves the channels of kind "service"; their key is that of the service's queue.
+
+    Args:
+        participant: this machine's bridge.
+        queues: of this machine.
+        rules: what may cross.
+    """
+
+    def __init__(self, participant: _core.Participant, queues: LocalQueues, rules: Rules) -> None:
+        self._participant = participant
+        self._queues = queues
+        self._rules = rules
+
+    async def serve(self, channel: Channel) -> None:
+        entry = self._queues.entries.get(channel.key)
+        if (
+            entry is None
+            or not entry.name.startswith(SERVICE_PREFIX)
+            or not self._rules.exports.lets(public_name(entry.name), channel.machine)
+        ):
+            return
+        address = self._queues.address_of(channel.key)
+        message = await channel.receive()  # a service that nobody calls is not opened
+        calls = _Calls(channel, await self._open(address), self._participant.domain)
+        try:
+            while True:
+                await calls.begin(message)
+                message = await channel.receive()
+        finally:
+            calls.close()
+
+    async def _open(self, address: str) -> _core.Queue:
+        while True:
+            with suppress(Timeout):  # its process is stopped
+                return await in_a_thread(
+                    lambda: _core.Queue.open(address, _OPENS_IN, self._participant)
+                )
+
+
+class _Calls:
+    """The calls of one channel: of one service, for one machine.
+
+    A call is put to the service's queue in the order in which it came, with a queue of this bridge
+    for its answer. All else of it is a task.
+    """
+
+    def __init__(self, channel: Channel, queue: _core.Queue, domain: str) -> None:
+        self._channel = channel
+        self._queue = queue
+        self._domain = domain
+        self._life: Lifeline | None = None
+        self._idle: deque[Replies] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._service_is_gone = False
+
+    async def begin(self, message: ChannelMessage) -> None:
+        """
+        Raises:
+            ProtocolError: it is no call.
+        """
+        if message.verb != "call":
+            raise ProtocolError(f"a channel of a service: {message.verb!r}")
+        (number,) = message.numbers(1)
+        try:
+            outgoing = await message.outgoing()
+            replies = self._idle.pop() if self._idle else Replies(self._domain, "read")
+            fields = with_reply(message.fields, replies.queue.address)
+            putting = self._queue.start_put(outgoing, fields)
+        except ProtocolError:
+            raise
+        except Closed:
+            self._service_is_gone = True
+            return self._end_if_gone()
+        except Error as error:
+            return self._refuse(number, error)
+        task = asyncio.ensure_future(self._call(number, putting, replies))
+        self._tasks.add(task)
+        task.add_done_callback(self._end)
+
+    def close(self) -> None:
+        """Nobody waits for the answers any more."""
+        for task in self._tasks:
+            task.cancel()
+        if self._life is not None:
+            self._life.close()
+        while self._idle:
+            self._idle.pop().queue._discard()
+
+    async def _call(self, number: int, putting: _core.Pending, replies: Replies) -> None:
+        try:
+            await Asked(putting, math.inf).answer()
+            del putting  # it has descriptors
+            found = await self._answer(replies)
+        except Closed:
+            self._service_is_gone = True
+            replies.queue._discard()
+        except Error as error:
+            replies.queue._discard()
+            self._refuse(number, error)
+        except BaseException:
+            replies.queue._discard()
+            raise
+        else:
+            replies.taken += 1
+            self._idle.append(replies)
+            try:
+                self._tell(number, found.fields, found)
+            except Unsupported as error:
+                self._refuse(number, error)
+
+    def _refuse(self, number: int, error: Error) -> None:
+        self._tell(number, error_item(error)[1])
+
+    def _tell(self, number: int, fields: bytes, sample: _core.Sample | None = None) -> None:
+        with suppress(Closed):  # nobody waits any more
+            self._channel.send("answer", number, fields=fields, sample=sample)
+
+    async def _answer(self, replies: Replies) -> _core.Sample:
+        if self._life is None:
+            self._life = Lifeline(self._queue.start_join())
+        getting = replies.queue._here.start_get()
+        found = await Asked(getting, math.inf, self._life, replies.one_has_come).answer()
+        if not isinstance(found, _core.Sample):
+            raise Error(f"a queue answered {found}")
+        return found
+
+    # The answers that had come before the service's end are sent before the last word.
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._end_if_gone()
+
+    def _end_if_gone(self) -> None:
+        if self._service_is_gone and not self._tasks:
+            self._channel.close("the service is gone")

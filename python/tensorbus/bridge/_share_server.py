@@ -1,0 +1,70 @@
+"""Shares of this machine, for programs of others: the side of a channel that has them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+
+from tensorbus import _core
+from tensorbus._base.errors import Closed, Error, ProtocolError, Timeout
+from tensorbus._sharing.elsewhere import code_of
+from tensorbus.bridge._channel import Channel, ChannelMessage
+from tensorbus.bridge._threads import in_a_thread
+
+_MOST_AT_ONCE = 256  # threads that wait for processes, which may be stopped
+
+
+class ShareServer:
+    """Serves the channels of kind "share"; their key is the participant that is to have the share.
+
+    Whoever has the handle may have the tensors, as on this machine: its key is a secret.
+
+    Args:
+        participant: this machine's bridge.
+    """
+
+    def __init__(self, participant: _core.Participant) -> None:
+        self._participant = participant
+        self._room = asyncio.Semaphore(_MOST_AT_ONCE)
+
+    async def serve(self, channel: Channel) -> None:
+        if not self._is_here(channel.key):
+            raise Closed("there is no such participant here")
+        channel.send("here")
+        while True:
+            message = await channel.receive()
+            if message.verb != "attach":
+                raise ProtocolError(f"a channel of a share: {message.verb!r}")
+            known, milliseconds = message.numbers(2)
+            timeout = milliseconds / 1000 if milliseconds else None
+            try:
+                found = await self._attach(message, timeout)
+                if known:
+                    channel.send("same")
+                else:
+                    channel.send("share", fields=found.fields, sample=found)
+                del found
+            except Closed as error:
+                if channel.over:
+                    raise
+                channel.send("refused", code_of(error), str(error))
+            except ProtocolError:
+                raise
+            except Error as error:
+                channel.send("refused", code_of(error), str(error))
+
+    async def _attach(self, message: ChannelMessage, timeout: float | None) -> _core.Sample:
+        handle = _core.Handle.from_bytes(message.fields)
+        async with self._room:
+            found = await in_a_thread(
+                lambda: _core.attach(handle, _core.Access.READ, timeout, self._participant)
+            )
+        if isinstance(found, _core.Outcome):
+            raise Timeout("nobody answered in time: the process that shares it is stopped, or busy")
+        return found
+
+    def _is_here(self, participant: str) -> bool:
+        if not re.fullmatch("[0-9a-f]{32}", participant):
+            raise ProtocolError(f"OPEN.key: {participant!r} is no participant")
+        return os.path.exists(os.path.join(self._participant.domain, f"{participant}.sock"))

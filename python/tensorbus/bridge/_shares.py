@@ -1,0 +1,146 @@
+"""What programs of this machine ask the bridge for: shares of other machines."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from typing import Any
+
+from tensorbus import _core
+from tensorbus._base.errors import Error, InvalidArgument, Timeout
+from tensorbus._queues.pending import taken
+from tensorbus._services import calls
+from tensorbus._services.answers import Answers
+from tensorbus._sharing.elsewhere import SERVICE, code_of
+from tensorbus.bridge._remote_share import OpenAll, RemoteShare
+
+logger = logging.getLogger("tensorbus.bridge")
+
+_KEPT = 30.0  # seconds after the last attach
+_MOST_AT_ONCE = 256
+_PAUSE = 0.01  # seconds until the next look when requests cannot be taken
+
+_ANY = calls.Types(None, None)
+
+
+class Shares:
+    """Answers `tensorbus.attach` of programs of this machine.
+
+    Args:
+        participant: this machine's bridge.
+        open_all: opens channels.
+    """
+
+    def __init__(self, participant: _core.Participant, open_all: OpenAll) -> None:
+        self.fetched = 0  # shares whose tensors came
+        self._participant = participant
+        self._open_all = open_all
+        self._shares: dict[bytes, RemoteShare] = {}  # by handle
+        self._users: dict[bytes, int] = {}  # requests under way
+        self._forgetting: dict[bytes, asyncio.TimerHandle] = {}
+        self._answers = Answers(
+            participant.domain, lambda error: logger.warning("a share: %s", error)
+        )
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Semaphore(_MOST_AT_ONCE)
+
+    async def run(self) -> None:
+        """Runs until it is cancelled."""
+        queue = _core.Queue(
+            maxsize=0,
+            redeliver=False,
+            shared=False,
+            name=calls.queue_name(SERVICE),
+            max_bytes=0,
+            participant=self._participant,
+        )
+        try:
+            while True:
+                await self._room.acquire()
+                task = asyncio.ensure_future(self._answer(await _next(queue)))
+                self._tasks.add(task)
+                task.add_done_callback(self._done)
+        finally:
+            queue.close()
+            for task in self._tasks:
+                task.cancel()
+            for timer in self._forgetting.values():
+                timer.cancel()
+            for share in self._shares.values():
+                share.close()
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._room.release()
+
+    async def _answer(self, sample: _core.Sample) -> None:
+        try:
+            request = calls.read_request(sample, None)
+            try:
+                answer = await self._attach(request.data)
+            except Error as error:
+                answer = [code_of(error), str(error)]
+            self._answers.give(request.reply, calls.reply_item(_ANY, answer))
+        except Error as error:
+            logger.warning("a request for a share: %s", error)
+
+    async def _attach(self, data: Any) -> Any:
+        match data:
+            case [bytes(name), str(access), None | int() | float() as timeout]:
+                handle = _core.Handle.from_bytes(name)
+            case _:
+                raise InvalidArgument("this is no request for a share")
+        if timeout is not None and not math.isfinite(timeout):
+            timeout = None
+        share = self._enter(name, handle)
+        try:
+            copy = await asyncio.wait_for(share.attach(access, timeout), timeout)
+        except asyncio.TimeoutError:
+            raise Timeout("nobody answered in time: the other machine, or its process") from None
+        finally:
+            self._leave(name)
+        return None if copy is None else copy.bytes()
+
+    def _enter(self, name: bytes, handle: _core.Handle) -> RemoteShare:
+        timer = self._forgetting.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+        share = self._shares.get(name)
+        if share is None:
+            share = self._shares[name] = RemoteShare(
+                handle, self._participant, self._open_all, self._count
+            )
+        self._users[name] = self._users.get(name, 0) + 1
+        return share
+
+    def _leave(self, name: bytes) -> None:
+        self._users[name] -= 1
+        if self._users[name]:
+            return
+        del self._users[name]
+        kept = _KEPT if self._shares[name].has_copy else 0
+        self._forgetting[name] = asyncio.get_running_loop().call_later(kept, self._forget, name)
+
+    def _forget(self, name: bytes) -> None:
+        del self._forgetting[name]
+        self._shares.pop(name).close()
+
+    def _count(self) -> None:
+        self.fetched += 1
+
+    def status(self) -> dict[str, int]:
+        """For `tensorbus bridge status`."""
+        kept = sum(share.has_copy for share in self._shares.values())
+        return {"fetched": self.fetched, "kept": kept}
+
+
+async def _next(queue: _core.Queue) -> _core.Sample:
+    while True:
+        try:
+            found = await taken(queue.start_get())
+            assert isinstance(found, _core.Sample)
+            return found
+        except Error as error:  # no descriptors are left
+            logger.warning("no request for a share is taken now: %s", error)
+            await asyncio.sleep(_PAUSE)

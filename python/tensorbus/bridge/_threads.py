@@ -1,0 +1,37 @@
+"""Asking a process what the core asks only by waiting: it may be stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+
+async def in_a_thread(function: Callable[[], Result]) -> Result:
+    """Calls what blocks, in a thread of its own. The bridge that ends does not wait for it."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Result] = loop.create_future()
+
+    def settle(result: Result | None, error: BaseException | None) -> None:
+        if future.cancelled():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)  # type: ignore[arg-type]
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = function()
+        except BaseException as raised:
+            error = raised
+        with suppress(RuntimeError):  # the loop was closed
+            loop.call_soon_threadsafe(settle, result, error)
+
+    threading.Thread(target=run, name="tensorbus-asks", daemon=True).start()
+    return await future

@@ -1,0 +1,142 @@
+#include "tensorbus/bus/queue/queue_markers.hpp"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <fstream>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "tensorbus/bus/domain/topic_name.hpp"
+#include "tensorbus/platform/clock.hpp"
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+constexpr std::string_view kPrefix = "tensorbus-queue:";
+// Returns the name in a queue's marker.
+std::string escaped_name(const std::string& name) {
+  return std::string(kQueueMarker) + escape_topic(name);
+}
+
+// A name that several queues may have: those of the servers of one service.
+bool is_of_service(const std::string& name) { return name.starts_with("service:"); }
+
+std::string process_text(const Domain& domain, const std::string& marker) {
+  constexpr std::size_t kMostContent = 65'536;
+  const auto found = decode_advertisement(domain.read_marker(marker, kMostContent));
+  if (!found || found->pid == 0) return "another process";
+  std::string name;
+  std::getline(std::ifstream("/proc/" + std::to_string(found->pid) + "/comm"), name);
+  return "process " + std::to_string(found->pid) + (name.empty() ? "" : " (" + name + ")");
+}
+
+// Throws Error(kInvalidArgument) if there is a queue of this name other than `own`.
+void require_only(const Domain& domain, const std::string& name, const std::string& own) {
+  const std::string escaped = escaped_name(name);
+  for (const std::string& file : domain.list()) {
+    const auto marker = parse_marker(file);
+    if (file == own || !marker || marker->escaped_topic != escaped ||
+        domain.is_dead(marker->participant))
+      continue;
+    std::string why = "there is a queue \"" + name + "\" already, which ";
+    why += process_text(domain, file);
+    why += " made. Open that one with Queue.open(\"" + name + "\"), or choose another name";
+    throw Error(Code::kInvalidArgument, why);
+  }
+}
+
+// Marks the only queue of a name. Two processes that do so at once see each other's markers:
+// both take theirs back, and try again at different times.
+void add_only_marker(const Domain& domain, const std::string& name, const std::string& marker,
+                     const std::string& content) {
+  constexpr int kAttempts = 20;
+  std::minstd_rand random(static_cast<unsigned>(::getpid()) ^
+                          static_cast<unsigned>(platform::wall_clock_ns()));
+  for (int attempt = 1;; ++attempt) {
+    require_only(domain, name, marker);
+    domain.add_marker(marker, content);
+    try {
+      return require_only(domain, name, marker);
+    } catch (const Error&) {
+      domain.remove_file(marker);
+      if (attempt == kAttempts) throw;
+    } catch (...) {
+      domain.remove_file(marker);
+      throw;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % (1000U * attempt)));
+  }
+}
+
+}  // namespace
+
+bool is_queue_address(std::string_view text) { return text.starts_with(kPrefix); }
+
+std::string to_text(const QueueAddress& address) {
+  const auto hex = [](std::uint64_t value) {
+    char digits[16];
+    const auto end = std::to_chars(std::begin(digits), std::end(digits), value, 16).ptr;
+    return std::string(std::begin(digits), end);
+  };
+  return std::string(kPrefix) + address.host.hex() + ":" + hex(address.queue.number) + ":" +
+         hex(address.queue.key);
+}
+
+QueueAddress parse_queue_address(std::string_view text) {
+  QueueAddress address;
+  const auto refuse = [] {
+    throw Error(Code::kInvalidArgument,
+                "this is no address of a queue: it is cut short, or was "
+                "changed");
+  };
+  if (!text.starts_with(kPrefix)) refuse();
+  std::string_view rest = text.substr(kPrefix.size());
+  const auto host = Id::parse(rest.substr(0, 32));
+  if (!host || rest.size() < 33 || rest[32] != ':') refuse();
+  address.host = *host;
+  rest.remove_prefix(33);
+  for (std::uint64_t* number : {&address.queue.number, &address.queue.key}) {
+    const auto parsed = std::from_chars(rest.data(), rest.data() + rest.size(), *number, 16);
+    if (parsed.ec != std::errc()) refuse();
+    rest.remove_prefix(static_cast<std::size_t>(parsed.ptr - rest.data()));
+    if (number == &address.queue.number && !rest.empty() && rest[0] == ':') rest.remove_prefix(1);
+  }
+  if (!rest.empty()) refuse();
+  return address;
+}
+
+std::vector<QueueAddress> marked_queues(const Domain& domain, const std::string& name) {
+  const std::string escaped = escaped_name(name);
+  std::vector<QueueAddress> all;
+  for (const std::string& file : domain.list()) {
+    const auto marker = parse_marker(file);
+    if (marker && marker->escaped_topic == escaped)
+      all.push_back({marker->participant, {marker->publisher, 0}});
+  }
+  return all;
+}
+
+std::optional<QueueAddress> find_queue(const Domain& domain, const std::string& name) {
+  for (const QueueAddress& queue : marked_queues(domain, name))
+    if (!domain.is_dead(queue.host)) return queue;
+  return std::nullopt;
+}
+
+std::string add_queue_marker(const Domain& domain, const std::string& name,
+                             const QueueAddress& queue, Advertisement mirror) {
+  const auto number = static_cast<std::uint32_t>(queue.queue.number);
+  std::string marker = marker_name(escaped_name(name), queue.host, number);
+  mirror.pid = static_cast<std::uint32_t>(::getpid());
+  mirror.name = name;
+  const std::string content = encode(mirror);
+  if (is_of_service(name))
+    domain.add_marker(marker, content);
+  else
+    add_only_marker(domain, name, marker, content);
+  return marker;
+}
+
+}  // namespace tensorbus::bus

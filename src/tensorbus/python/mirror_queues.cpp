@@ -1,0 +1,129 @@
+// Mirrors of queues of other machines, for bridges.
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <string>
+#include <utility>
+
+#include "tensorbus/bus/queue/mirror_queue.hpp"
+#include "tensorbus/platform/faults/private_pages.hpp"
+#include "tensorbus/python/bindings.hpp"
+#include "tensorbus/python/outgoing.hpp"
+
+namespace tensorbus::python {
+namespace {
+
+const char* name_of(link::QueueVerb verb) {
+  switch (verb) {
+    case link::QueueVerb::kState:
+      return "state";
+    case link::QueueVerb::kJoin:
+      return "join";
+    case link::QueueVerb::kShutDown:
+      return "shutdown";
+    case link::QueueVerb::kDrain:
+      return "drain";
+    default:
+      return "close";
+  }
+}
+
+nb::tuple told(MirrorQueue::Event&& event) {
+  using Kind = MirrorQueue::Kind;
+  switch (event.kind) {
+    case Kind::kDemand:
+      return nb::make_tuple("demand", event.value);
+    case Kind::kPut:
+      return nb::make_tuple("put", event.value, ReceivedSample(std::move(event.item)), event.waits);
+    case Kind::kCall:
+      return nb::make_tuple("call", event.value, name_of(event.verb), event.number);
+    case Kind::kPoll:
+      return nb::make_tuple("call", event.value, "poll", 0);
+    case Kind::kCancel:
+      return nb::make_tuple("cancel", event.value);
+    case Kind::kTaken:
+      return nb::make_tuple("taken", event.value);
+    case Kind::kSpoilt:
+      return nb::make_tuple("spoilt", event.value);
+    case Kind::kDone:
+      return nb::make_tuple("done", event.value);
+    case Kind::kDied:
+      return nb::make_tuple("died", event.value);
+    default:
+      return nb::make_tuple("passed", event.value);
+  }
+}
+
+nb::list take_events(MirrorQueue& self) {
+  nb::list list;
+  for (MirrorQueue::Event& event : run_without_gil([&] { return self.take_events(); }))
+    list.append(told(std::move(event)));
+  return list;
+}
+
+void offer(MirrorQueue& self, Outgoing& outgoing, const nb::bytes& fields, std::uint64_t tag) {
+  const Message message = outgoing.take(fields);
+  run_without_gil([&] { self.offer(message, tag); });
+  outgoing.clear();
+}
+
+}  // namespace
+
+void bind_mirror_queues(nb::module_& module) {
+  nb::class_<MirrorQueue>(module, "MirrorQueue",
+                          "A queue that stands for one of another machine, its home.")
+      .def(
+          "__init__",
+          [](MirrorQueue* self, const std::string& name, std::uint32_t maxsize, bool redeliver,
+             std::uint64_t max_bytes, const std::pair<std::string, std::string>& origin,
+             const Participant& participant) {
+            const WithoutGil release;
+            platform::CopyOnWrite::look_for_handler();
+            new (self) MirrorQueue(
+                {.maxsize = maxsize, .redeliver = redeliver, .name = name, .max_bytes = max_bytes},
+                {origin.first, origin.second}, participant);
+          },
+          nb::kw_only(), nb::arg("name"), nb::arg("maxsize"), nb::arg("redeliver"),
+          nb::arg("max_bytes"), nb::arg("origin"), nb::arg("participant"),
+          "`origin`: the machine, and the name of the queue there.")
+      .def_prop_ro("address", &MirrorQueue::address)
+      .def("fileno", &MirrorQueue::descriptor,
+           "To poll: readable when there may be events since take_events().")
+      .def("take_events", take_events,
+           nb::sig("def take_events(self) -> list[tuple[typing.Any, ...]]"),
+           "What has happened, in order: (\"demand\", gets), (\"put\", id, Sample, waits), "
+           "(\"call\", id, verb, number), (\"cancel\", id), (\"taken\", tag), (\"spoilt\", tag), "
+           "(\"done\", what), (\"died\", what), (\"passed\", items). `what` is the tag with "
+           "`redeliver`, without it how many items. The verb \"poll\" is a get that does not wait.")
+      .def("offer", offer, nb::arg("outgoing"), nb::arg("fields"), nb::arg("tag"),
+           nb::sig("def offer(self, outgoing: Outgoing, fields: bytes, tag: int) -> None"),
+           "Adds an item for local gets. Tags grow.")
+      .def("withdraw", &MirrorQueue::withdraw, nb::arg("tag"), nb::call_guard<WithoutGil>(),
+           "Takes an item back that waits; False if it was offered or taken, or is gone.")
+      .def("surplus", &MirrorQueue::surplus, nb::call_guard<WithoutGil>(),
+           "The tags of the items that wait for no get, the latest first.")
+      .def("answer", &MirrorQueue::answer, nb::arg("id"), nb::arg("outcome"),
+           nb::arg("values") = MirrorQueue::Values{}, nb::call_guard<WithoutGil>(),
+           nb::sig("def answer(self, id: int, outcome: Outcome, values: "
+                   "collections.abc.Sequence[int] = (0, 0, 0, 0)) -> None"),
+           "Answers a put or a call, once; a poll after its item was offered, if there was one.")
+      .def(
+          "deny",
+          [](MirrorQueue& self, std::uint64_t id, Code code, const std::string& text) {
+            self.deny(id, Error(code, text));
+          },
+          nb::arg("id"), nb::arg("code"), nb::arg("text"), nb::call_guard<WithoutGil>(),
+          "Answers a put or a call with an error.")
+      .def(
+          "end_gets", &MirrorQueue::end_gets, nb::arg("died") = nb::none(),
+          nb::call_guard<WithoutGil>(),
+          "Local gets end with SHUT_DOWN when nothing is left here; until the next \"died\" with "
+          "`redeliver`. `died`: how many of those the home had heard; if not all, nothing happens.")
+      .def("close", &MirrorQueue::close, nb::call_guard<WithoutGil>(),
+           "All who wait get CLOSED, and the name is free.");
+}
+
+}  // namespace tensorbus::python
