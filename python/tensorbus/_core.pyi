@@ -519,6 +519,9 @@ class Pending:
         Accepts the item that take() has read, of a get with `hold`; TIMED_OUT: not yet, the descriptor will be readable again.
         """
 
+    def spoil(self) -> None:
+        """Refuses that item for good, which counts as lost: nobody can read it."""
+
     @property
     def number(self) -> int:
         """Of that item, for done() and give_back(); 0 without `redeliver`."""
@@ -526,7 +529,7 @@ class Pending:
 class Queue:
     """Items from any process to any other."""
 
-    def __init__(self, *, maxsize: int, redeliver: bool, shared: bool, name: str, max_bytes: int, participant: Participant) -> None: ...
+    def __init__(self, *, maxsize: int, redeliver: bool, shared: bool, name: str, max_bytes: int, participant: Participant, origin: tuple[str, str] = ('', '')) -> None: ...
 
     @staticmethod
     def open(address_or_name: str, timeout: float | None, participant: Participant) -> Queue: ...
