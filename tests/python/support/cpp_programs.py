@@ -42,7 +42,8 @@ def build(project: Path, folder: Path, *options: str) -> Path:
     """Where its programs are: in this folder."""
     package = f"-Dtensorbus_DIR={cmake_package()}"
     configure = ["cmake", "-S", project, "-B", folder, "-G", "Ninja", package]
-    for command in ([*configure, *options], ["cmake", "--build", folder]):
+    # Two at a time, and not as many as Ninja likes: other tests compile beside this one.
+    for command in ([*configure, *options], ["cmake", "--build", folder, "--parallel", "2"]):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     return folder

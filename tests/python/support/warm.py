@@ -31,8 +31,9 @@ class Warm:
     def run(self, function: Callable[..., None], *arguments: object) -> None:
         """Runs it in a process of its own, which must end well and without a word."""
         if self._server is None:
-            self._server = self._elsewhere.start(serve)
-            assert self._server.hear() == "ready"
+            server = self._elsewhere.start(serve)
+            assert server.hear(3 * PATIENCE) == "ready"  # it imports much, beside other tests
+            self._server = server
         self._runs += 1
         output = self._folder / f"{function.__name__}_{self._runs}"
         folder = str(Path(inspect.getfile(function)).parent)
