@@ -15,24 +15,24 @@ from tensorbus import _core
 from tensorbus._base.errors import InvalidArgument, OutOfMemory, ProtocolError
 from tensorbus._topics.listing import list_topics
 from tensorbus._topics.publisher import Publisher
-from tensorbus.bridge._channel import Channel
-from tensorbus.bridge._channels import Serve
-from tensorbus.bridge._compression import codecs
 from tensorbus.bridge._config import (
     BridgeConfig,
     client_context,
     host_and_port,
     server_context,
 )
-from tensorbus.bridge._frames import MAGIC, VERSION, Hello, PublisherEntry, QueueEntry
-from tensorbus.bridge._lane import BULK, EXPRESS, SILENCE, Lane, LaneOwner
-from tensorbus.bridge._queue_exports import QueueExports
-from tensorbus.bridge._queue_lists import LocalQueues
+from tensorbus.bridge._queues.exports import QueueExports
+from tensorbus.bridge._queues.lists import LocalQueues
 from tensorbus.bridge._rules import LOCAL_PREFIX
-from tensorbus.bridge._service_server import ServiceServer
+from tensorbus.bridge._services.server import ServiceServer
 from tensorbus.bridge._session import Session
-from tensorbus.bridge._share_server import ShareServer
-from tensorbus.bridge._shares import Shares
+from tensorbus.bridge._shares.server import ShareServer
+from tensorbus.bridge._shares.shares import Shares
+from tensorbus.bridge._streams.channel import Channel
+from tensorbus.bridge._streams.channels import Serve
+from tensorbus.bridge._wire.compression import codecs
+from tensorbus.bridge._wire.frames import MAGIC, VERSION, Hello, PublisherEntry, QueueEntry
+from tensorbus.bridge._wire.lane import BULK, EXPRESS, SILENCE, Lane, LaneOwner
 
 logger = logging.getLogger("tensorbus.bridge")
 
@@ -251,7 +251,7 @@ class Bridge:
 
     # Connections that this bridge makes.
     async def _keep_in_fleet(self) -> None:
-        from tensorbus.bridge._zenoh import Fleet  # of an extra
+        from tensorbus.bridge._wire.zenoh_lanes import Fleet  # of an extra
 
         dialing: dict[str, asyncio.Task[None]] = {}
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 
 from tensorbus._base.errors import AccessDenied, InvalidArgument
-from tensorbus.bridge._compression import codecs
 from tensorbus.bridge._rules import Direction, Rules, TopicRule
+from tensorbus.bridge._wire.compression import codecs
 
 if sys.version_info >= (3, 11):
     import tomllib

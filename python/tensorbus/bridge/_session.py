@@ -8,11 +8,17 @@ from typing import Any
 
 from tensorbus import _core
 from tensorbus._base.errors import ProtocolError
-from tensorbus.bridge import _frames
-from tensorbus.bridge._channel import NUMBER
-from tensorbus.bridge._channels import Channels, Serve
-from tensorbus.bridge._exports import Exports
-from tensorbus.bridge._frames import (
+from tensorbus.bridge._queues.lists import QueueLists
+from tensorbus.bridge._queues.mirrors import QueueMirrors
+from tensorbus.bridge._rules import Rules
+from tensorbus.bridge._services.mirror import ServiceMirrors
+from tensorbus.bridge._streams.channel import NUMBER
+from tensorbus.bridge._streams.channels import Channels, Serve
+from tensorbus.bridge._streams.link import Link
+from tensorbus.bridge._topics.exports import Exports
+from tensorbus.bridge._topics.mirrors import Mirrors
+from tensorbus.bridge._wire import frames
+from tensorbus.bridge._wire.frames import (
     Begin,
     Closed,
     Credit,
@@ -26,13 +32,7 @@ from tensorbus.bridge._frames import (
     Unwant,
     Want,
 )
-from tensorbus.bridge._lane import BULK, EXPRESS, SILENCE, Lane
-from tensorbus.bridge._link import Link
-from tensorbus.bridge._mirrors import Mirrors
-from tensorbus.bridge._queue_lists import QueueLists
-from tensorbus.bridge._queue_mirrors import QueueMirrors
-from tensorbus.bridge._rules import Rules
-from tensorbus.bridge._service_mirror import ServiceMirrors
+from tensorbus.bridge._wire.lane import BULK, EXPRESS, SILENCE, Lane
 
 
 class Session:
@@ -210,7 +210,7 @@ class Session:
         if self._lanes.get(lane.name) is lane:
             streams = self.channels if stream > NUMBER else self._mirrors
             target = streams.chunk_target(lane.name, stream, length)
-        return _frames.discarded(length) if target is None else target
+        return frames.discarded(length) if target is None else target
 
     def on_chunk(self, lane: Lane, stream: int, length: int) -> None:
         if self._lanes.get(lane.name) is lane:

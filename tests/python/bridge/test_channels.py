@@ -17,10 +17,10 @@ from tensorbus import _core
 from tensorbus._base.errors import Closed, OutOfMemory, ProtocolError, Unsupported
 from tensorbus._base.participant import participant
 from tensorbus._codec.fields import unflatten
-from tensorbus.bridge._channel import BY_ACCEPTOR, BY_OPENER, Channel, ChannelMessage
-from tensorbus.bridge._frames import Begin, Credit, Open, TensorEntry
-from tensorbus.bridge._frames import Closed as ClosedFrame
-from tensorbus.bridge._lane import BULK, EXPRESS
+from tensorbus.bridge._streams.channel import BY_ACCEPTOR, BY_OPENER, Channel, ChannelMessage
+from tensorbus.bridge._wire.frames import Begin, Credit, Open, TensorEntry
+from tensorbus.bridge._wire.frames import Closed as ClosedFrame
+from tensorbus.bridge._wire.lane import BULK, EXPRESS
 
 SMALL, LARGE = 1000, 1_100_000  # bytes of tensors that go on the one lane and on the other
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import tensorbus as tb
 from support.repository import ROOT
-from tensorbus.bridge import _frames
-from tensorbus.bridge._compression import compressed
-from tensorbus.bridge._frames import (
+from tensorbus.bridge._wire import frames
+from tensorbus.bridge._wire.compression import compressed
+from tensorbus.bridge._wire.frames import (
     Begin,
     Credit,
     Ended,
@@ -30,7 +30,7 @@ from tensorbus.bridge._frames import (
 )
 
 FRAMES: list[tuple[Frame, int]] = [
-    (Hello(_frames.MAGIC, _frames.VERSION, "ab" * 16, "robot", "express", "c", "", ["zstd"]), 0),
+    (Hello(frames.MAGIC, frames.VERSION, "ab" * 16, "robot", "express", "c", "", ["zstd"]), 0),
     (Publishers([PublisherEntry("k.1", "camera", "", "", 8, 1, True)], ["k.2"], True), 0),
     (Want("k.1", 5, 0, 64, 1 << 20), 3),
     (Credit(6, 1, 65, 2 << 20), 3),
@@ -76,19 +76,19 @@ def feed(data: bytes, sizes: list[int], ahead: int = 64) -> Collector:
 
 
 def chunk(data: bytes, stream: int) -> bytes:
-    return _frames.chunk_header(len(data), stream) + data
+    return frames.chunk_header(len(data), stream) + data
 
 
 def zstd(data: bytes, stream: int) -> bytes:
     body = compressed(data)
     assert body is not None
-    return _frames.zstd_chunk(body, stream)
+    return frames.zstd_chunk(body, stream)
 
 
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=8), st.sampled_from([16, 64, 4096]))
 def test_frames_come_out_however_the_bytes_are_cut(sizes: list[int], ahead: int) -> None:
     payload = random.Random(1).randbytes(700)
-    data = b"".join(_frames.encode(frame, stream) for frame, stream in FRAMES)
+    data = b"".join(frames.encode(frame, stream) for frame, stream in FRAMES)
     data = data + chunk(payload, 3) + data + zstd(bytes(9000), 3) + chunk(b"x", 4)
     got = feed(data, sizes, ahead)
     assert got.frames == FRAMES * 2
@@ -98,12 +98,12 @@ def test_frames_come_out_however_the_bytes_are_cut(sizes: list[int], ahead: int)
 @pytest.mark.parametrize(
     ("data", "named"),
     [
-        (struct.pack("<IBBHQ", _frames.MOST_BYTES + 1, 7, 0, 0, 1), "frame.length"),
+        (struct.pack("<IBBHQ", frames.MOST_BYTES + 1, 7, 0, 0, 1), "frame.length"),
         (struct.pack("<IBBHQ", 0, 7, 0, 0, 1), "CHUNK.length"),
         (struct.pack("<IBBHQ", 0, 14, 0, 0, 1), "ZSTD"),
-        (_frames.zstd_chunk(b"nonsense", 1), "ZSTD"),
-        (_frames.zstd_chunk(compressed(bytes(_frames.MOST_BYTES + 1)) or b"", 1), "ZSTD"),
-        (_frames.zstd_chunk((compressed(bytes(1000)) or b"")[:-4], 1), "ZSTD"),
+        (frames.zstd_chunk(b"nonsense", 1), "ZSTD"),
+        (frames.zstd_chunk(compressed(bytes(frames.MOST_BYTES + 1)) or b"", 1), "ZSTD"),
+        (frames.zstd_chunk((compressed(bytes(1000)) or b"")[:-4], 1), "ZSTD"),
         (struct.pack("<IBBHQ", 0, 99, 0, 0, 1), "frame.type"),
         (struct.pack("<IBBHQ", 1, 5, 0, 0, 1) + b"\xc0", "Credit"),
         (struct.pack("<IBBHQ", 2, 5, 1, 0, 1) + b"\x90\x90", "frame.length"),
@@ -120,7 +120,7 @@ def test_nonsense_is_named(data: bytes, named: str) -> None:
 @given(st.binary(max_size=300), st.integers(0, 12))
 def test_a_body_of_any_bytes_is_a_frame_or_a_protocol_error(body: bytes, number: int) -> None:
     with contextlib.suppress(tb.ProtocolError):
-        assert isinstance(_frames.decode(number, body), Frame)
+        assert isinstance(frames.decode(number, body), Frame)
 
 
 @given(st.data())
@@ -128,7 +128,7 @@ def test_a_frame_with_some_bytes_changed_is_a_frame_or_a_protocol_error(
     data: st.DataObject,
 ) -> None:
     frame, stream = data.draw(st.sampled_from(FRAMES))
-    encoded = bytearray(_frames.encode(frame, stream))
+    encoded = bytearray(frames.encode(frame, stream))
     for _ in range(data.draw(st.integers(1, 4))):
         encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(tb.ProtocolError):
@@ -141,9 +141,9 @@ def test_the_page_has_the_frames_of_the_code() -> None:
     described = {
         int(number): (name, re.findall(r"`(\w+)`", fields)) for name, number, fields in rows
     }
-    assert described.pop(_frames.CHUNK)[0] == "CHUNK"
-    assert described.pop(_frames.ZSTD)[0] == "ZSTD"
+    assert described.pop(frames.CHUNK)[0] == "CHUNK"
+    assert described.pop(frames.ZSTD)[0] == "ZSTD"
     assert described == {
         number: (frame.__name__.upper(), list(frame.__struct_fields__))
-        for number, frame in _frames._TYPES.items()
+        for number, frame in frames._TYPES.items()
     }

@@ -12,8 +12,8 @@ import tensorbus as tb
 from support.harness import PATIENCE
 from tensorbus._base.errors import ProtocolError
 from tensorbus._base.participant import participant
-from tensorbus.bridge._frames import Begin, PublisherEntry, TensorEntry
-from tensorbus.bridge._mirror import Mirror
+from tensorbus.bridge._topics.mirror import Mirror
+from tensorbus.bridge._wire.frames import Begin, PublisherEntry, TensorEntry
 
 KEY = "00112233445566778899aabbccddeeff.7"
 FIELDS = b"\xc4\x00"  # MessagePack of no bytes

@@ -11,8 +11,8 @@ import pytest
 
 import tensorbus as tb
 from support.queue_world import BRIDGE, FakeHome, FakeMirror, Getter, Pipe, Sample
-from tensorbus.bridge._queue_export import QueueExport
-from tensorbus.bridge._queue_mirror import QueueMirror
+from tensorbus.bridge._queues.export import QueueExport
+from tensorbus.bridge._queues.mirror import QueueMirror
 
 Step = tuple[Any, ...]  # the name of a method of World, and its arguments
 

@@ -8,8 +8,8 @@ import pytest
 
 from support.queue_world import FakeHome, FakeMirror, Getter, Pipe, Sample
 from tensorbus._base.errors import ProtocolError
-from tensorbus.bridge._queue_export import QueueExport
-from tensorbus.bridge._queue_mirror import QueueMirror
+from tensorbus.bridge._queues.export import QueueExport
+from tensorbus.bridge._queues.mirror import QueueMirror
 
 
 def export(*, redeliver: bool) -> QueueExport:

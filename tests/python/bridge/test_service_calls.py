@@ -20,14 +20,14 @@ from tensorbus._queues.pending import taken
 from tensorbus._services.answers import Answers
 from tensorbus._services.calls import Types, read_request, reply_item, request_item
 from tensorbus._sharing.elsewhere import code_of, error_of
-from tensorbus.bridge._channel import Channel
-from tensorbus.bridge._frames import QueueEntry
-from tensorbus.bridge._remote_share import RemoteShare
 from tensorbus.bridge._rules import Direction, Rules
-from tensorbus.bridge._service_calls import reply_of, with_reply
-from tensorbus.bridge._service_mirror import ServiceMirrors
-from tensorbus.bridge._service_server import ServiceServer
-from tensorbus.bridge._share_server import ShareServer
+from tensorbus.bridge._services.calls import reply_of, with_reply
+from tensorbus.bridge._services.mirror import ServiceMirrors
+from tensorbus.bridge._services.server import ServiceServer
+from tensorbus.bridge._shares.remote import RemoteShare
+from tensorbus.bridge._shares.server import ShareServer
+from tensorbus.bridge._streams.channel import Channel
+from tensorbus.bridge._wire.frames import QueueEntry
 
 ANY = Types(None, None)
 

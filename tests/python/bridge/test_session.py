@@ -12,10 +12,18 @@ from support.harness import PATIENCE
 from tensorbus._base.errors import ProtocolError
 from tensorbus._base.participant import participant
 from tensorbus.bridge._clock import Clock
-from tensorbus.bridge._frames import Begin, Ended, Frame, PublisherEntry, Publishers, Unwant, Want
-from tensorbus.bridge._lane import BULK, EXPRESS
 from tensorbus.bridge._rules import Peer, Rules
 from tensorbus.bridge._session import Session
+from tensorbus.bridge._wire.frames import (
+    Begin,
+    Ended,
+    Frame,
+    PublisherEntry,
+    Publishers,
+    Unwant,
+    Want,
+)
+from tensorbus.bridge._wire.lane import BULK, EXPRESS
 
 KEY = "00112233445566778899aabbccddeeff.7"
 

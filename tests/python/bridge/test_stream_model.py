@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 import tensorbus as tb
-from tensorbus.bridge._streams import (
+from tensorbus.bridge._streams.stream import (
     Incoming,
     Limits,
     ReceivingStream,

@@ -152,7 +152,7 @@ def subscribe(way: str, name: str, folder: Path) -> None:
 
 def bridge(way: str, name: str, folder: Path) -> None:
     """A bridge whose clock jumps when `folder/NAME.clock` says so: by these nanoseconds."""
-    import tensorbus.bridge._lane as lane
+    import tensorbus.bridge._wire.lane as lane
     from tensorbus._cli.command import main
 
     path = folder / f"{name}.clock"

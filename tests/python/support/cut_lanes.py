@@ -12,13 +12,13 @@ from support.harness import PATIENCE
 from tensorbus import _core
 from tensorbus._base.errors import ProtocolError
 from tensorbus._base.participant import participant
-from tensorbus.bridge import _frames
-from tensorbus.bridge._channels import Channels, Serve
-from tensorbus.bridge._frames import Begin, Credit, Frame, FrameReader, Open, Publishers
-from tensorbus.bridge._frames import Closed as ClosedFrame
-from tensorbus.bridge._lane import BULK, EXPRESS
-from tensorbus.bridge._link import Link
 from tensorbus.bridge._rules import Rules
+from tensorbus.bridge._streams.channels import Channels, Serve
+from tensorbus.bridge._streams.link import Link
+from tensorbus.bridge._wire import frames
+from tensorbus.bridge._wire.frames import Begin, Credit, Frame, FrameReader, Open, Publishers
+from tensorbus.bridge._wire.frames import Closed as ClosedFrame
+from tensorbus.bridge._wire.lane import BULK, EXPRESS
 
 SETTLED = 0.005  # seconds, in which a channel says what it has taken
 
@@ -36,7 +36,7 @@ class FakeLane:
         self._room = memoryview(b"")
 
     def send(self, frame: Frame, stream: int = 0) -> None:
-        self.write(_frames.encode(frame, stream))
+        self.write(frames.encode(frame, stream))
 
     def write(self, *parts: bytes | memoryview) -> None:
         data = b"".join(parts)

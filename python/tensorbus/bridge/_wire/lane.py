@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tensorbus._base.errors import ProtocolError
-from tensorbus.bridge import _frames
-from tensorbus.bridge._compression import ZSTD
-from tensorbus.bridge._frames import Ended, Frame, FrameReader, Hello, Ping, Pong
 from tensorbus.bridge._rules import Peer
-from tensorbus.bridge._writers import SocketWriter, TransportWriter, Writer
+from tensorbus.bridge._wire import frames
+from tensorbus.bridge._wire.compression import ZSTD
+from tensorbus.bridge._wire.frames import Ended, Frame, FrameReader, Hello, Ping, Pong
+from tensorbus.bridge._wire.writers import SocketWriter, TransportWriter, Writer
 
 if TYPE_CHECKING:
     from tensorbus.bridge._clock import Clock
@@ -163,7 +163,7 @@ class Lane(asyncio.BufferedProtocol):
 
     def send(self, frame: Frame, stream: int = 0) -> None:
         """Sends a control frame. It is dropped if the connection is gone, which is reported."""
-        self.write(_frames.encode(frame, stream))
+        self.write(frames.encode(frame, stream))
 
     @property
     def writable(self) -> bool:
@@ -188,11 +188,11 @@ class Lane(asyncio.BufferedProtocol):
     def _greet(self, frame: Frame) -> None:
         if not isinstance(frame, Hello):
             raise ProtocolError(f"{type(frame).__name__} before HELLO")
-        if frame.magic != _frames.MAGIC:
+        if frame.magic != frames.MAGIC:
             raise ProtocolError("HELLO.magic: this is no bridge")
-        if frame.version != _frames.VERSION:
+        if frame.version != frames.VERSION:
             raise ProtocolError(
-                f"HELLO.version: {frame.version}; this bridge speaks {_frames.VERSION}"
+                f"HELLO.version: {frame.version}; this bridge speaks {frames.VERSION}"
             )
         if frame.lane not in (EXPRESS, BULK):
             raise ProtocolError(f"HELLO.lane: {frame.lane!r}")

@@ -10,12 +10,12 @@ import msgspec
 
 from tensorbus import _core
 from tensorbus._base.errors import Closed, OutOfMemory, ProtocolError
-from tensorbus.bridge._frames import Begin, Credit, Frame, Open
-from tensorbus.bridge._link import Link
-from tensorbus.bridge._message import IncomingMessage, OutgoingMessage
-from tensorbus.bridge._receiving_end import ReceivingEnd
-from tensorbus.bridge._sending_end import SendingEnd
-from tensorbus.bridge._streams import Limits
+from tensorbus.bridge._streams.link import Link
+from tensorbus.bridge._streams.message import IncomingMessage, OutgoingMessage
+from tensorbus.bridge._streams.receiving_end import ReceivingEnd
+from tensorbus.bridge._streams.sending_end import SendingEnd
+from tensorbus.bridge._streams.stream import Limits
+from tensorbus.bridge._wire.frames import Begin, Credit, Frame, Open
 
 # The stream of a frame: the number that the opener gave the channel, and which side sends.
 BY_OPENER, BY_ACCEPTOR = 1 << 62, 1 << 63

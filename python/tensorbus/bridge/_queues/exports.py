@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 
 from tensorbus._base.errors import Closed, InvalidArgument, ProtocolError
-from tensorbus.bridge._channel import Channel, ChannelMessage
-from tensorbus.bridge._queue_export import QueueExport
-from tensorbus.bridge._queue_home import QueueHome
-from tensorbus.bridge._queue_lists import LocalQueues, public_name
+from tensorbus.bridge._queues.export import QueueExport
+from tensorbus.bridge._queues.home import QueueHome
+from tensorbus.bridge._queues.lists import LocalQueues, public_name
 from tensorbus.bridge._rules import Rules
+from tensorbus.bridge._streams.channel import Channel, ChannelMessage
 
 KIND = "queue"  # of a channel; its key is that of the queue
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from tensorbus import _core
 from tensorbus._base.errors import AccessDenied, Closed, ProtocolError
 from tensorbus._sharing.elsewhere import error_of
-from tensorbus.bridge._channel import Channel
+from tensorbus.bridge._streams.channel import Channel
 
 _LONGEST = 1 << 40  # ms
 

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Callable
 
 from tensorbus._base.errors import ProtocolError
-from tensorbus.bridge._frames import Begin, Credit
-from tensorbus.bridge._message import Allocate, IncomingMessage
-from tensorbus.bridge._streams import Incoming, Limits, ReceivingStream, cost_of
+from tensorbus.bridge._streams.message import Allocate, IncomingMessage
+from tensorbus.bridge._streams.stream import Incoming, Limits, ReceivingStream, cost_of
+from tensorbus.bridge._wire.frames import Begin, Credit
 
 _TELL_AFTER = 0.002  # seconds; several messages are settled by one CREDIT
 _SLOW_WINDOW = 256 << 10  # bytes

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from tensorbus.bridge._lane import BULK, EXPRESS, Lane
-from tensorbus.bridge._sending_end import SendingEnd
+from tensorbus.bridge._streams.sending_end import SendingEnd
+from tensorbus.bridge._wire.lane import BULK, EXPRESS, Lane
 
 # Frames that are written before the event loop turns to others: those of the bulk lane are large.
 _IN_A_ROW = {EXPRESS: 8, BULK: 1}

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from tensorbus._base.errors import Error, ProtocolError
-from tensorbus.bridge._frames import Begin, Ended, PublisherEntry, Publishers, Unwant
-from tensorbus.bridge._link import Link
-from tensorbus.bridge._mirror import Mirror
+from tensorbus.bridge._streams.link import Link
+from tensorbus.bridge._topics.mirror import Mirror
+from tensorbus.bridge._wire.frames import Begin, Ended, PublisherEntry, Publishers, Unwant
 
 logger = logging.getLogger("tensorbus.bridge")
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from tensorbus import _core
 from tensorbus._base.errors import OutOfMemory, Unsupported
-from tensorbus.bridge import _frames
-from tensorbus.bridge._frames import Begin, TensorEntry
-from tensorbus.bridge._streams import cost_of
+from tensorbus.bridge._streams.stream import cost_of
+from tensorbus.bridge._wire import frames
+from tensorbus.bridge._wire.frames import Begin, TensorEntry
 
 _ALIGNED = 64  # bytes: where each range of a sample begins
 _ZEROS = memoryview(bytes(_ALIGNED))
@@ -45,7 +45,7 @@ class OutgoingMessage:
                 for dtype, shape, strides, flags, offset in tensors
             ]
         most = len(self.fields) + sum(60 + 18 * len(one.shape) for one in self.tensors) + 100
-        if most > _frames.MOST_BYTES:
+        if most > frames.MOST_BYTES:
             raise Unsupported(
                 f"a message of {len(self.tensors)} tensors and {len(self.fields)} bytes of other "
                 "values: between machines shapes and values have at most 1 MiB. Send a tensor of "
@@ -118,7 +118,7 @@ class IncomingMessage:
     def target(self, length: int) -> memoryview:
         """Where the next bytes of it go."""
         if self._view is None:
-            return _frames.discarded(length)
+            return frames.discarded(length)
         return self._view[self._filled : self._filled + length]
 
     def filled(self, length: int) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Protocol
 import msgspec
 
 from tensorbus._base.errors import ProtocolError
-from tensorbus.bridge._compression import decompressed
+from tensorbus.bridge._wire.compression import decompressed
 
 VERSION = 1
 MAGIC = "tensorbus-bridge"

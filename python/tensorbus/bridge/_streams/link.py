@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tensorbus import _core
 from tensorbus.bridge._clock import Clock
-from tensorbus.bridge._frames import Frame
-from tensorbus.bridge._lane import Lane
-from tensorbus.bridge._pump import Pump
 from tensorbus.bridge._rules import Rules
+from tensorbus.bridge._streams.pump import Pump
+from tensorbus.bridge._wire.frames import Frame
+from tensorbus.bridge._wire.lane import Lane
 
 
 class Link:

@@ -9,8 +9,8 @@ import re
 from tensorbus import _core
 from tensorbus._base.errors import Closed, Error, ProtocolError, Timeout
 from tensorbus._sharing.elsewhere import code_of
-from tensorbus.bridge._channel import Channel, ChannelMessage
-from tensorbus.bridge._threads import in_a_thread
+from tensorbus.bridge._shares.threads import in_a_thread
+from tensorbus.bridge._streams.channel import Channel, ChannelMessage
 
 _MOST_AT_ONCE = 256  # threads that wait for processes, which may be stopped
 

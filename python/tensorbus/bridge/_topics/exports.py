@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tensorbus._base.errors import Error, ProtocolError
-from tensorbus.bridge import _frames
-from tensorbus.bridge._export import Export
-from tensorbus.bridge._frames import Credit, Ended, PublisherEntry, Publishers, Want
-from tensorbus.bridge._link import Link
-from tensorbus.bridge._streams import Limits
+from tensorbus.bridge._streams.link import Link
+from tensorbus.bridge._streams.stream import Limits
+from tensorbus.bridge._topics.export import Export
+from tensorbus.bridge._wire import frames
+from tensorbus.bridge._wire.frames import Credit, Ended, PublisherEntry, Publishers, Want
 
 
 class Exports:
@@ -126,7 +126,7 @@ def _parts(publishers: list[PublisherEntry]) -> Iterator[list[PublisherEntry]]:
     for one in publishers:
         part.append(one)
         size += 4 * (len(one.topic) + len(one.node) + len(one.type)) + 100
-        if size > _frames.MOST_BYTES // 4:
+        if size > frames.MOST_BYTES // 4:
             yield part
             part, size = [], 0
     if part:

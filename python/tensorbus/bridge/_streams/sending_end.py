@@ -6,11 +6,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from tensorbus.bridge import _frames
-from tensorbus.bridge._compression import compressed
-from tensorbus.bridge._lane import BULK, EXPRESS, Lane
-from tensorbus.bridge._message import OutgoingMessage
-from tensorbus.bridge._streams import Limits, Outgoing, SendingStream
+from tensorbus.bridge._streams.message import OutgoingMessage
+from tensorbus.bridge._streams.stream import Limits, Outgoing, SendingStream
+from tensorbus.bridge._wire import frames
+from tensorbus.bridge._wire.compression import compressed
+from tensorbus.bridge._wire.lane import BULK, EXPRESS, Lane
 
 _SMALL = 64 << 10  # bytes of a message that goes on the express lane
 
@@ -120,12 +120,12 @@ class SendingEnd:
         self._sending.mark_sent()
         self.sent += 1
         self.sent_bytes += message.size
-        head = _frames.encode(message.begin(item.sequence, item.index), self.stream)
+        head = frames.encode(message.begin(item.sequence, item.index), self.stream)
         if 0 < message.size <= _SMALL:
             self._write_chunk(lane, b"".join(message.pieces(_SMALL)), head)
         else:
             lane.write(head)
-            self._under_way = message.pieces(_frames.MOST_BYTES)
+            self._under_way = message.pieces(frames.MOST_BYTES)
         self._index = item.index
         if not self._under_way:
             self._end_message()
@@ -138,9 +138,9 @@ class SendingEnd:
     def _write_chunk(self, lane: Lane, piece: bytes | memoryview, head: bytes = b"") -> None:
         shorter = compressed(piece) if self._compress and lane.reads_zstd else None
         if shorter is not None:
-            lane.write(head + _frames.zstd_chunk(shorter, self.stream))
+            lane.write(head + frames.zstd_chunk(shorter, self.stream))
         else:
-            lane.write(head + _frames.chunk_header(len(piece), self.stream), piece)
+            lane.write(head + frames.chunk_header(len(piece), self.stream), piece)
 
 
 def _do_nothing() -> None:

@@ -11,11 +11,11 @@ from tensorbus import _core
 from tensorbus._aio.loop_poller import Wait
 from tensorbus._base.errors import Error, Unsupported
 from tensorbus._core import Outcome
-from tensorbus.bridge._frames import Ended, PublisherEntry
-from tensorbus.bridge._message import OutgoingMessage
 from tensorbus.bridge._rules import TopicRule
-from tensorbus.bridge._sending_end import SendingEnd
-from tensorbus.bridge._streams import MOST_SAMPLES_UNDER_WAY, Limits
+from tensorbus.bridge._streams.message import OutgoingMessage
+from tensorbus.bridge._streams.sending_end import SendingEnd
+from tensorbus.bridge._streams.stream import MOST_SAMPLES_UNDER_WAY, Limits
+from tensorbus.bridge._wire.frames import Ended, PublisherEntry
 
 logger = logging.getLogger("tensorbus.bridge")
 

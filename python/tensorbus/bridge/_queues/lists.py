@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from tensorbus import _core
 from tensorbus._base.errors import Error, ProtocolError
-from tensorbus.bridge._frames import QueueEntry, Queues
-from tensorbus.bridge._link import Link
 from tensorbus.bridge._rules import LOCAL_PREFIX
+from tensorbus.bridge._streams.link import Link
+from tensorbus.bridge._wire.frames import QueueEntry, Queues
 
 logger = logging.getLogger("tensorbus.bridge")
 

@@ -9,12 +9,12 @@ from contextlib import suppress
 
 from tensorbus import _core
 from tensorbus._base.errors import Closed, Error, OutOfMemory, ProtocolError
-from tensorbus.bridge._channel import LOOK_AGAIN, Channel, ChannelMessage
-from tensorbus.bridge._channels import Channels
-from tensorbus.bridge._frames import QueueEntry
-from tensorbus.bridge._link import Link
-from tensorbus.bridge._queue_exports import KIND
-from tensorbus.bridge._queue_mirror import QueueMirror
+from tensorbus.bridge._queues.exports import KIND
+from tensorbus.bridge._queues.mirror import QueueMirror
+from tensorbus.bridge._streams.channel import LOOK_AGAIN, Channel, ChannelMessage
+from tensorbus.bridge._streams.channels import Channels
+from tensorbus.bridge._streams.link import Link
+from tensorbus.bridge._wire.frames import QueueEntry
 
 logger = logging.getLogger("tensorbus.bridge")
 

@@ -10,11 +10,11 @@ from tensorbus._base.errors import Closed, Error, OutOfMemory, ProtocolError, Un
 from tensorbus._queues.pending import taken
 from tensorbus._services.answers import Answers
 from tensorbus._services.calls import error_item
-from tensorbus.bridge._channel import Channel, ChannelMessage
-from tensorbus.bridge._channels import Channels
-from tensorbus.bridge._frames import QueueEntry
-from tensorbus.bridge._link import Link
-from tensorbus.bridge._service_calls import reply_of
+from tensorbus.bridge._services.calls import reply_of
+from tensorbus.bridge._streams.channel import Channel, ChannelMessage
+from tensorbus.bridge._streams.channels import Channels
+from tensorbus.bridge._streams.link import Link
+from tensorbus.bridge._wire.frames import QueueEntry
 
 logger = logging.getLogger("tensorbus.bridge")
 

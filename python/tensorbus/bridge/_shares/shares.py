@@ -13,7 +13,7 @@ from tensorbus._queues.pending import taken
 from tensorbus._services import calls
 from tensorbus._services.answers import Answers
 from tensorbus._sharing.elsewhere import SERVICE, code_of
-from tensorbus.bridge._remote_share import OpenAll, RemoteShare
+from tensorbus.bridge._shares.remote import OpenAll, RemoteShare
 
 logger = logging.getLogger("tensorbus.bridge")
 

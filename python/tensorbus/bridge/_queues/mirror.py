@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from tensorbus import _core
 from tensorbus._base.errors import ProtocolError, Unsupported
 from tensorbus._core import Code, Outcome
-from tensorbus.bridge._queue_export import Peer, Values
+from tensorbus.bridge._queues.export import Peer, Values
 
 _OUTCOMES = (Outcome.DONE, Outcome.TIMED_OUT, Outcome.SHUT_DOWN)  # by their code
 

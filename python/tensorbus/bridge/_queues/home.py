@@ -10,8 +10,8 @@ from contextlib import suppress
 from tensorbus import _core
 from tensorbus._base.errors import BY_CODE, Closed, Error, OutOfMemory
 from tensorbus._core import Code, Outcome, Pending
-from tensorbus.bridge._channel import LOOK_AGAIN, ChannelMessage
-from tensorbus.bridge._queue_export import NO_VALUES, QueueExport, Values
+from tensorbus.bridge._queues.export import NO_VALUES, QueueExport, Values
+from tensorbus.bridge._streams.channel import LOOK_AGAIN, ChannelMessage
 
 _GO_ON = 0.1  # seconds after an error that other gets may have, too
 
@@ -20,7 +20,7 @@ _Command = Callable[[], Pending | None]
 
 
 class QueueHome:
-    """A client of a queue, in the event loop. See `Home` of `_queue_export`."""
+    """A client of a queue, in the event loop. See `Home` of `_queues.export`."""
 
     def __init__(self, queue: _core.Queue) -> None:
         self.export: QueueExport | None = None  # None: nobody is told anything

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from tensorbus import _core
 from tensorbus._base.errors import Error, OutOfMemory
 from tensorbus._core import Outcome
-from tensorbus.bridge._frames import Begin, Credit, Ended, PublisherEntry, Want
-from tensorbus.bridge._message import IncomingMessage
-from tensorbus.bridge._receiving_end import ReceivingEnd
-from tensorbus.bridge._streams import Incoming
+from tensorbus.bridge._streams.message import IncomingMessage
+from tensorbus.bridge._streams.receiving_end import ReceivingEnd
+from tensorbus.bridge._streams.stream import Incoming
+from tensorbus.bridge._wire.frames import Begin, Credit, Ended, PublisherEntry, Want
 
 logger = logging.getLogger("tensorbus.bridge")
 

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from tensorbus._base.errors import Closed, Error, ProtocolError
-from tensorbus.bridge._channel import BY_ACCEPTOR, BY_OPENER, NUMBER, Channel
-from tensorbus.bridge._frames import Begin, Credit, Open
-from tensorbus.bridge._frames import Closed as ClosedFrame
-from tensorbus.bridge._link import Link
-from tensorbus.bridge._streams import Limits
+from tensorbus.bridge._streams.channel import BY_ACCEPTOR, BY_OPENER, NUMBER, Channel
+from tensorbus.bridge._streams.link import Link
+from tensorbus.bridge._streams.stream import Limits
+from tensorbus.bridge._wire.frames import Begin, Credit, Open
+from tensorbus.bridge._wire.frames import Closed as ClosedFrame
 
 logger = logging.getLogger("tensorbus.bridge")
 

@@ -18,8 +18,8 @@ from typing import Any
 import zenoh
 
 from tensorbus._base.errors import InvalidArgument, ProtocolError
-from tensorbus.bridge._lane import BULK, EXPRESS, SILENCE, Lane
 from tensorbus.bridge._rules import Peer
+from tensorbus.bridge._wire.lane import BULK, EXPRESS, SILENCE, Lane
 
 logger = logging.getLogger("tensorbus.bridge")
 

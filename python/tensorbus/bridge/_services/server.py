@@ -12,11 +12,11 @@ from tensorbus._base.errors import Closed, Error, ProtocolError, Timeout, Unsupp
 from tensorbus._services.asked import Asked, Lifeline
 from tensorbus._services.calls import error_item
 from tensorbus._services.server import Replies
-from tensorbus.bridge._channel import Channel, ChannelMessage
-from tensorbus.bridge._queue_lists import SERVICE_PREFIX, LocalQueues, public_name
+from tensorbus.bridge._queues.lists import SERVICE_PREFIX, LocalQueues, public_name
 from tensorbus.bridge._rules import Rules
-from tensorbus.bridge._service_calls import with_reply
-from tensorbus.bridge._threads import in_a_thread
+from tensorbus.bridge._services.calls import with_reply
+from tensorbus.bridge._shares.threads import in_a_thread
+from tensorbus.bridge._streams.channel import Channel, ChannelMessage
 
 _OPENS_IN = 1.0  # seconds that a process has to answer, and until it is asked again
 

@@ -1,0 +1,1 @@
+"""Services between two machines."""

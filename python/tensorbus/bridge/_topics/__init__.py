@@ -1,0 +1,1 @@
+"""Topics between two machines."""

@@ -1,0 +1,1 @@
+"""Frames, and the connections that carry them."""
