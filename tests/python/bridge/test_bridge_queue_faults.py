@@ -198,5 +198,6 @@ def test_items_wait_for_memory_and_those_that_need_more_do_not_cross(tmp_path: P
         with pytest.raises(standard.Full):
             mirror.put(large, timeout=0.1)
         assert home.qsize() == 3
-        assert home.get(timeout=PATIENCE) is not None
-        mirror.put(large, timeout=PATIENCE)
+        putting = in_thread(lambda: mirror.put(large, timeout=PATIENCE))
+        assert all(len(home.get(timeout=PATIENCE)) == len(large) for _ in range(4))
+        putting.result(PATIENCE)
