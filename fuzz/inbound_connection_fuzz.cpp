@@ -206,8 +206,8 @@ void Borrower::subscribe(Input& input) {
   say(asked, input.flag() ? 0 : input.byte());
 }
 
-void say_something(Borrower& borrower, Owner& owner, const SharedOnce& shared,
-                   const HostedOnce& hosted, Input& input) {
+void say_something(Borrower& borrower, Owner& owner, const SharedOnce& shared, HostedOnce& hosted,
+                   Input& input) {
   switch (input.below(16)) {
     case 12:
     case 13:
@@ -250,7 +250,7 @@ void run(Input input) {
   const std::size_t used_before = world.arena->stats().used_bytes;
   {
     const SharedOnce shared(world);
-    const HostedOnce hosted(world);
+    HostedOnce hosted(world);
     auto sockets = link::testing::connected_sockets();
     Borrower borrower(world, std::move(sockets.other));
     Owner owner(world, std::move(sockets.one));

@@ -247,8 +247,8 @@ class Owner : public PeerTalk {
   std::uint64_t position_ = 0;
 };
 
-void do_something(Owner& owner, Borrower& borrower, const SharedOnce& shared,
-                  const HostedOnce& hosted, Input& input) {
+void do_something(Owner& owner, Borrower& borrower, const SharedOnce& shared, HostedOnce& hosted,
+                  Input& input) {
   switch (input.below(20)) {
     case 16:
     case 17:
@@ -295,7 +295,7 @@ void run(Input input) {
   const int first_free = lowest_free_descriptor();
   {
     const SharedOnce shared(world);
-    const HostedOnce hosted(world);
+    HostedOnce hosted(world);
     auto sockets = link::testing::connected_sockets();
     Owner owner(world, std::move(sockets.other));
     const std::uint8_t start = input.byte();

@@ -10,6 +10,7 @@
 
 #include "fuzz/peer_talk.hpp"
 #include "fuzz/wild_descriptor.hpp"
+#include "tensorbus/bus/queue/mirror_host.hpp"
 #include "tensorbus/bus/queue/queue_host.hpp"
 #include "tensorbus/bus/session/acquire_leases.hpp"
 #include "tensorbus/bus/subscribe/sample_data.hpp"
@@ -27,21 +28,37 @@ inline std::optional<Sample> read_now(const bus::LentRef& held, Access access) {
   return std::nullopt;
 }
 
-// A queue that is ours while an input lasts: full with two items, each done when its client says
-// so.
+// A queue and a mirror that are ours while an input lasts. The queue is full with two items, each
+// done when its client says so.
 class HostedOnce {
  public:
   explicit HostedOnce(World& world)
-      : host_(*world.context.queues), name_(host_.make({.maxsize = 2, .redeliver = true})) {}
-  ~HostedOnce() { host_.close(name_.number); }
+      : host_(*world.context.queues),
+        name_(host_.make({.maxsize = 2, .redeliver = true})),
+        mirror_(host_.make_mirror({.redeliver = true}, events_)) {}
+  ~HostedOnce() {
+    host_.close(name_.number);
+    host_.close(mirror_.name.number);
+  }
   HostedOnce(const HostedOnce&) = delete;
   HostedOnce& operator=(const HostedOnce&) = delete;
 
   const link::QueueName& name() const { return name_; }
+  const link::QueueName& mirror() const { return mirror_.name; }
+  // The home of the mirror sends an item, and answers the oldest request.
+  void answer() {
+    mirror_.host->offer(++tag_, {});
+    if (const auto event = events_->pop())
+      mirror_.host->answer(event->value, Outcome::kDone, {1, 2, 3, 4});
+    for (const std::uint64_t tag : mirror_.host->surplus()) mirror_.host->withdraw(tag);
+  }
 
  private:
   bus::QueueRequests& host_;
+  const std::shared_ptr<bus::MirrorEvents> events_ = std::make_shared<bus::MirrorEvents>();
   const link::QueueName name_;
+  const bus::MadeMirror mirror_;
+  std::uint64_t tag_ = 0;
 };
 
 // A nearly right sample, of the sender's own memory or of others'.
@@ -65,11 +82,17 @@ inline link::Lent wild_lent(Input& input) {
 }
 
 // A request to our host, or the answer of one.
-inline void say_queue(PeerTalk& talk, const HostedOnce& hosted, Input& input) {
+inline void say_queue(PeerTalk& talk, HostedOnce& hosted, Input& input) {
   const std::uint32_t what = input.below(9);
   const std::uint32_t request = input.below(8);
   link::QueueName queue = hosted.name();
-  if (input.byte() >= 0xe0) queue.number = input.number();
+  const std::uint8_t which = input.byte();
+  if (which >= 0xe0) {
+    queue.number = input.number();
+  } else if (which >= 0x90) {
+    queue = hosted.mirror();
+    hosted.answer();
+  }
   if (input.byte() >= 0xf0) queue.key = input.number();
   switch (what) {
     case 0:

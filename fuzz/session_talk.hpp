@@ -51,7 +51,7 @@ class SharedOnce {
 };
 
 // One of them, with numbers that may be right.
-inline void say_exchange(PeerTalk& talk, const SharedOnce& shared, const HostedOnce& hosted,
+inline void say_exchange(PeerTalk& talk, const SharedOnce& shared, HostedOnce& hosted,
                          Input& input) {
   switch (input.below(17)) {
     case 0: {

@@ -10,7 +10,8 @@ namespace tensorbus::bus::testing {
 // NOLINTNEXTLINE(readability-identifier-naming): GoogleTest calls it
 void PrintTo(const MirrorSizes& sizes, std::ostream* to) {
   *to << sizes.requests << " requests, " << sizes.items << " items"
-      << (sizes.redeliver ? ", redeliver" : "") << (sizes.ends ? ", ends" : "");
+      << (sizes.redeliver ? ", redeliver" : "") << (sizes.ends ? ", ends" : "")
+      << (sizes.puts ? ", puts" : "");
 }
 
 namespace {

@@ -105,7 +105,7 @@ inline constexpr std::tuple kControlMessages{
                          "request of the GET, queue, key, spoilt"},
     ControlMessage<QueueCall>{"QUEUE", "client", TakenBy::kSession,
                               "request, queue, key, verb, number"},
-    ControlMessage<Cancel>{"CANCEL", "client", TakenBy::kSession, "request"},
+    ControlMessage<Cancel>{"CANCEL", "client", TakenBy::kSession, "request, read"},
     ControlMessage<Reply>{"REPLY", "server", TakenBy::kSession,
                           "request, refused, first, second, third, fourth"},
 };
