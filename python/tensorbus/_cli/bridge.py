@@ -89,6 +89,7 @@ def _text_of(status: dict[str, Any]) -> str:
                     f"    {name} {stream['topic']}: {stream['samples']} samples, "
                     f"{stream['bytes'] / 1e6:.1f} MB"
                 )
-        if peer["queues"]:
-            lines.append(f"    queues: {', '.join(peer['queues'])}")
+        for kind in ("queues", "services"):
+            if peer[kind]:
+                lines.append(f"    {kind}: {', '.join(peer[kind])}")
     return "\n".join(lines)

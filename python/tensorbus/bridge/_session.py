@@ -77,8 +77,8 @@ class Session:
         self._mirrors = Mirrors(self._link)
         self.channels = Channels(self._link, served, self._on_protocol_error)
         self._queue_mirrors = QueueMirrors(self._link, self.channels)
-        services = ServiceMirrors(self._link, self.channels)
-        self._queue_lists = QueueLists(self._link, queues, self._queue_mirrors, services)
+        self._services = ServiceMirrors(self._link, self.channels)
+        self._queue_lists = QueueLists(self._link, queues, self._queue_mirrors, self._services)
 
     @property
     def connected(self) -> bool:
@@ -167,6 +167,7 @@ class Session:
             "receiving": self._mirrors.status(),
             "sending": self._exports.status(),
             "queues": self._queue_mirrors.status(),
+            "services": self._services.status(),
         }
 
     # Called by the lanes.

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import queue as standard
-import signal
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,8 +14,9 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from support.bridges import Machine, Relay, two_machines
-from support.harness import PATIENCE, Elsewhere, eventually, hear, tell
+from support.bridge_queues import get_until_told, hold_last, in_thread, opened, put_one
+from support.bridges import Machine, two_machines
+from support.harness import PATIENCE, Elsewhere, eventually
 
 torch = pytest.importorskip("torch")
 
@@ -35,65 +34,6 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 def name(request: pytest.FixtureRequest) -> str:
     """Of the queue of a test."""
     return str(request.node.name)
-
-
-@pytest.fixture
-def relay() -> Iterator[Relay]:
-    relay = Relay()
-    yield relay
-    relay.close()
-
-
-def opened(name: str, machine: Machine) -> tb.Queue[Any]:
-    """The queue of that name, as programs of the machine see it, when it is there."""
-    return tb.Queue.open(name, timeout=PATIENCE, domain=machine.domain)
-
-
-def in_thread(function: Callable[[], Any]) -> Future[Any]:
-    """What a function returns or raises that waits for something."""
-    told: Future[Any] = Future()
-
-    def run() -> None:
-        try:
-            told.set_result(function())
-        except BaseException as error:
-            told.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return told
-
-
-def get_until_told(name: str, domain: str) -> None:
-    """Tells each item, and then that it is done."""
-    queue = tb.Queue.open(name, timeout=PATIENCE, domain=domain)
-    tell("ready")
-    for item in queue:
-        tell(item)
-        queue.task_done()
-    tell(None)
-
-
-def hold_last(name: str, domain: str, count: int) -> None:
-    """Gets some items, and is not done with the last."""
-    queue = tb.Queue.open(name, timeout=PATIENCE, domain=domain)
-    tell("ready")
-    for _ in range(count - 1):
-        tell(queue.get(timeout=PATIENCE))
-        queue.task_done()
-    tell(queue.get(timeout=PATIENCE))
-    hear()
-
-
-def make_queue(name: str, domain: str) -> None:
-    with tb.Queue(name=name, domain=domain):
-        tell("ready")
-        hear()
-
-
-def put_one(name: str, domain: str) -> None:
-    queue = tb.Queue.open(name, timeout=PATIENCE, domain=domain)
-    tell("ready")
-    queue.put("of the dead")
 
 
 def test_items_cross_both_ways_with_all_that_they_have(pair: Pair, name: str) -> None:
@@ -340,116 +280,6 @@ def test_a_queue_whose_name_is_taken_comes_when_the_other_is_gone(pair: Pair, na
         assert opened(name, there).get(timeout=PATIENCE) == "mine"
         other.close()
         assert opened(name, there).get(timeout=PATIENCE) == "theirs"
-
-
-def test_a_home_that_is_stopped_loses_nothing(pair: Pair, name: str, elsewhere: Elsewhere) -> None:
-    here, there = pair
-    home = elsewhere.start(make_queue, name, here.domain)
-    home.hear()
-    mirror = opened(name, there)
-    mirror.put(1)
-    assert mirror.get(timeout=PATIENCE) == 1
-    home.stop()
-    with pytest.raises(standard.Empty):
-        mirror.get(timeout=0.05)
-    with pytest.raises(tb.Timeout, match="is not known"):
-        mirror.put(2, timeout=0.05)
-    home.signal(signal.SIGCONT)
-    mirror.put(3)
-    got = list(iter(lambda: mirror.get(timeout=PATIENCE), 3))
-    assert got in ([], [2])
-    home.tell()
-
-
-def test_a_getter_that_is_stopped_holds_up_no_other(
-    pair: Pair, name: str, elsewhere: Elsewhere
-) -> None:
-    here, there = pair
-    with tb.Queue[int](name=name, domain=here.domain) as home:
-        getter = elsewhere.start(hold_last, name, there.domain, 1)
-        assert getter.hear() == "ready"
-        getter.signal_when_asleep(signal.SIGSTOP)
-        mirror = opened(name, there)
-        home.put(0)
-        got = []
-        for number in range(1, 10):
-            home.put(number)
-            got.append(mirror.get(timeout=PATIENCE))
-        getter.kill()
-        got.append(mirror.get(timeout=PATIENCE))
-        assert sorted(got) == list(range(10))
-
-
-@pytest.mark.parametrize("fault", ["cut", "stall"])
-def test_a_cut_loses_nothing(tmp_path: Path, relay: Relay, name: str, fault: str) -> None:
-    with (
-        two_machines(tmp_path, through=relay) as (here, there),
-        tb.Queue[Any](name="down", domain=here.domain) as down,
-        tb.Queue[Any](name="up", maxsize=4, domain=here.domain) as up,
-    ):
-        count = 30
-        got = in_thread(lambda: [int(item[0]) for item in opened("down", there)])
-        mirror = opened("up", there)
-        putting = in_thread(lambda: [mirror.put(np.full(9000, i)) for i in range(count)])
-        for number in range(count):
-            down.put(np.full(9000, number))
-            assert int(up.get(timeout=PATIENCE)[0]) == number
-            if number in (10, 20):
-                getattr(relay, fault)()
-                threading.Event().wait(0.05)
-                relay.mend()
-        putting.result(PATIENCE)
-        down.shutdown()
-        assert got.result(PATIENCE) == list(range(count))
-
-
-@pytest.mark.parametrize("redeliver", [False, True])
-def test_what_a_machine_had_that_is_gone_is_lost_or_comes_back(
-    tmp_path: Path, elsewhere: Elsewhere, redeliver: bool
-) -> None:
-    config = tmp_path / "bridge.toml"
-    config.write_text("timeout = 0.2\n")
-    with (
-        two_machines(tmp_path, "--config", str(config)) as (here, there),
-        tb.Queue[str](name="jobs", redeliver=redeliver, maxsize=2, domain=here.domain) as home,
-    ):
-        home.put("first")
-        home.put("second")
-        holder = elsewhere.start(hold_last, "jobs", there.domain, 1)
-        assert [holder.hear(), holder.hear()] == ["ready", "first"]
-        mirror = opened("jobs", there)
-        home.put("third")
-        putting = in_thread(lambda: mirror.put("fourth"))
-        getting = [in_thread(mirror.join)]
-        there.kill()
-        holder.kill()
-        for call in (putting, *getting):
-            with pytest.raises(tb.Closed):
-                call.result(PATIENCE)
-        if redeliver:
-            rest = ["first", "second", "third"]
-        else:
-            rest = ["second", "third"]
-            eventually(lambda: home.stats["lost"] == 1)
-        eventually(lambda: home.qsize() == len(rest))
-        assert [home.get(timeout=PATIENCE) for _ in rest] == rest
-        assert home.qsize() == 0
-
-
-def test_the_end_of_the_homes_bridge_closes_the_queue_elsewhere(tmp_path: Path) -> None:
-    config = tmp_path / "bridge.toml"
-    config.write_text("timeout = 0.2\n")
-    with (
-        two_machines(tmp_path, "--config", str(config)) as (here, there),
-        tb.Queue[str](name="jobs", domain=here.domain) as home,
-    ):
-        getting = in_thread(opened("jobs", there).get)
-        here.kill()
-        with pytest.raises(tb.Closed):
-            getting.result(PATIENCE)
-        here.restart()
-        home.put("item")
-        assert opened("jobs", there).get(timeout=PATIENCE) == "item"
 
 
 def test_a_queue_crosses_only_where_the_rules_let_it(tmp_path: Path) -> None:

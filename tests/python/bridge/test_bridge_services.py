@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from support.bridges import Machine, Relay, two_machines
+from support.bridges import STATUS_TOPIC, Machine, Relay, two_machines
 from support.harness import PATIENCE, Elsewhere, tell
 from tensorbus import _core
 
@@ -370,6 +370,9 @@ def test_rules_say_which_services_cross(tmp_path: Path) -> None:
         async with serving(here, **told):
             with client(there, "public") as asking:
                 assert await asking.call_async(1) == 1
+            with tb.Subscriber[Any](STATUS_TOPIC, domain=there.domain) as statuses:
+                while statuses.receive(PATIENCE).data["peers"][0]["services"] != ["public"]:
+                    pass
             assert not servers(there, "private/x")
             assert not servers(there, "unwanted")
 

@@ -72,6 +72,7 @@ def test_a_program_elsewhere_that_cannot_have_done_that(
         lambda told: told.on_answer(1, 3, (0, 0, 0, 0)),
         lambda told: (told.on_denied(1, 0, ""), told.on_denied(1, 0, "")),
         lambda told: told.on_denied(1, 99, ""),
+        lambda told: told.on_denied(1, -1, ""),
     ],
 )
 def test_a_home_that_cannot_have_said_that(say: Callable[[QueueMirror], object]) -> None:

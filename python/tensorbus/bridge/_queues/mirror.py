@@ -84,13 +84,13 @@ class QueueMirror:
         self._newest_tag = tag
 
     def on_answer(self, id: int, outcome: int, values: Values) -> None:
-        if outcome >= len(_OUTCOMES):
+        if not 0 <= outcome < len(_OUTCOMES):
             raise ProtocolError(f"answer: the outcome {outcome}")
         self._settle(id)
         self._local.answer(id, _OUTCOMES[outcome], values)
 
     def on_denied(self, id: int, code: int, text: str) -> None:
-        if code >= len(Code):
+        if not 0 <= code < len(Code):
             raise ProtocolError(f"denied: the code {code}")
         self._settle(id)
         self._local.deny(id, Code(code), text)

@@ -144,6 +144,13 @@ class _LiveMirror:
     def _is_of_poll(self, message: ChannelMessage) -> bool:
         return message.verb == "answer" and self._mirror.is_poll(message.numbers(6)[0])
 
+    def _take_again(self) -> None:
+        try:
+            self._take_all()
+        except Error as error:
+            logger.warning("%s: %s", self.entry.name, error)
+            self._channel.abort()
+
     # As far as there is memory.
     def _take_all(self) -> None:
         self._offering = None
@@ -156,7 +163,7 @@ class _LiveMirror:
                 offered = True
             else:
                 loop = asyncio.get_running_loop()
-                self._offering = loop.call_later(LOOK_AGAIN, self._take_all)
+                self._offering = loop.call_later(LOOK_AGAIN, self._take_again)
                 break
             self._come.popleft()
         if offered:

@@ -10,6 +10,7 @@ from tensorbus._base.errors import Closed, Error, OutOfMemory, ProtocolError, Un
 from tensorbus._queues.pending import taken
 from tensorbus._services.answers import Answers
 from tensorbus._services.calls import error_item
+from tensorbus.bridge._queues.lists import public_name
 from tensorbus.bridge._services.calls import reply_of
 from tensorbus.bridge._streams.channel import Channel, ChannelMessage
 from tensorbus.bridge._streams.channels import Channels
@@ -34,6 +35,10 @@ class ServiceMirrors:
         self._link = link
         self._channels = channels
         self._mirrors: dict[str, ServiceMirror] = {}  # by key
+
+    def status(self) -> list[str]:
+        """The names of the services."""
+        return sorted({public_name(mirror.name) for mirror in self._mirrors.values()})
 
     def on_queues(self, added: list[QueueEntry], removed: list[str]) -> None:
         """Services of the peer's machine have come and gone."""
@@ -63,7 +68,7 @@ class ServiceMirror:
     """
 
     def __init__(self, name: str, channel: Channel, participant: _core.Participant) -> None:
-        self._name = name
+        self.name = name
         self._channel = channel
         self._queue = _core.Queue(
             maxsize=0,
@@ -154,4 +159,4 @@ class ServiceMirror:
             self._warn(error)
 
     def _warn(self, error: Error) -> None:
-        logger.warning("%s of %s: %s", self._name, self._channel.machine, error)
+        logger.warning("%s of %s: %s", self.name, self._channel.machine, error)

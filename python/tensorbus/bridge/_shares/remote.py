@@ -125,6 +125,6 @@ class RemoteShare:
 async def _is_here(channel: Channel) -> Channel | None:
     try:
         message = await channel.receive()
-    except Closed:
+    except (Closed, ProtocolError):
         return None
     return channel if message.verb == "here" else None
