@@ -361,6 +361,32 @@ def test_after_a_longer_cut_who_waits_is_told_and_the_service_comes_back(tmp_pat
         relay.close()
 
 
+@pytest.mark.parametrize("which", ["here", "there"])
+def test_a_bridge_is_killed_in_the_middle_of_a_call(tmp_path: Path, which: str) -> None:
+    async def test(here: Machine, there: Machine) -> None:
+        asked = asyncio.Event()
+
+        async def slow(request: Any) -> Any:
+            if request == "wait":
+                asked.set()
+                await asyncio.Event().wait()
+            return request
+
+        async with serving(here, slow=slow):
+            with client(there, "slow") as asking:
+                waiting = asyncio.ensure_future(asking.call_async("wait"))
+                await asked.wait()
+                killed = {"here": here, "there": there}[which]
+                killed.kill()
+                killed.restart()
+                with pytest.raises(tb.Closed):
+                    await waiting
+                assert await asking.call_async("again") == "again"
+
+    with two_machines(tmp_path) as (here, there):
+        run(test(here, there))
+
+
 def test_rules_say_which_services_cross(tmp_path: Path) -> None:
     config = tmp_path / "bridge.toml"
     config.write_text('[export]\ndeny = ["private/*"]\n[import]\ndeny = ["unwanted"]')
