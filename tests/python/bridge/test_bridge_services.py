@@ -242,7 +242,7 @@ def test_a_stopped_server_holds_up_its_own_calls_only(pair: Pair, elsewhere: Els
         async with serving(here, echo=echo):
             with client(there, "thing") as stopped, client(there, "echo") as asking:
                 assert await stopped.call_async(1) == 1
-                other.signal(signal.SIGSTOP)
+                other.stop()
                 waiting = [asyncio.ensure_future(stopped.call_async(i)) for i in range(20)]
                 for number in range(20):
                     assert await asking.call_async(number) == number
