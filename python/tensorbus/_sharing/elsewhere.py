@@ -9,6 +9,9 @@ import time
 
 from tensorbus import _core
 from tensorbus._base.errors import BY_CODE, Closed, Error, ProtocolError, Timeout
+from tensorbus._queues.queue import Queue
+from tensorbus._services import calls
+from tensorbus._services.server import Replies, Server
 
 SERVICE = "tensorbus/shares"  # of the bridge, for programs of its machine
 
@@ -32,10 +35,6 @@ def copy_of(
     Raises:
         Error: what `attach` raises, there or here.
     """
-    from tensorbus._queues.queue import Queue
-    from tensorbus._services import calls
-    from tensorbus._services.server import Replies, Server
-
     if os.path.exists(os.path.join(home.domain, f"{handle.owner}.sock")):
         return None  # its process is on this machine
     any_type = calls.Types(None, None)

@@ -14,7 +14,6 @@ from tensorbus._base.participant import participant
 from tensorbus._base.public import public, renamed
 from tensorbus._codec.fields import flatten, unflatten
 from tensorbus._core import Outcome
-from tensorbus._sharing import elsewhere
 from tensorbus._sharing.handle import Handle
 from tensorbus._tensors.allocation import tensor_in
 from tensorbus._tensors.library import Library, library_or_none
@@ -133,6 +132,8 @@ def attach(
     try:
         found = _core.attach(core, grant, timeout, home)
     except Closed:
+        from tensorbus._sharing import elsewhere  # it needs queues and services
+
         copy = elsewhere.copy_of(core, access, timeout, home)
         if copy is None:
             raise

@@ -139,7 +139,7 @@ def test_a_stopped_process_holds_up_its_own_shares_only(pair: Pair, elsewhere: E
 
     other = elsewhere.start(share_it, here.domain)
     handle = other.hear()
-    other.signal(signal.SIGSTOP)
+    other.stop()
     with pytest.raises(tb.Timeout):
         attach(there, handle, timeout=0.1)
     with tb.share(np.arange(3), domain=here.domain) as shared:

@@ -242,7 +242,7 @@ def test_a_stopped_server_holds_up_its_own_calls_only(pair: Pair, elsewhere: Els
         async with serving(here, echo=echo):
             with client(there, "thing") as stopped, client(there, "echo") as asking:
                 assert await stopped.call_async(1) == 1
-                other.signal(signal.SIGSTOP)
+                other.stop()
                 waiting = [asyncio.ensure_future(stopped.call_async(i)) for i in range(20)]
                 for number in range(20):
                     assert await asking.call_async(number) == number
@@ -359,6 +359,32 @@ def test_after_a_longer_cut_who_waits_is_told_and_the_service_comes_back(tmp_pat
             run(test(here, there))
     finally:
         relay.close()
+
+
+@pytest.mark.parametrize("which", ["here", "there"])
+def test_a_bridge_is_killed_in_the_middle_of_a_call(tmp_path: Path, which: str) -> None:
+    async def test(here: Machine, there: Machine) -> None:
+        asked = asyncio.Event()
+
+        async def slow(request: Any) -> Any:
+            if request == "wait":
+                asked.set()
+                await asyncio.Event().wait()
+            return request
+
+        async with serving(here, slow=slow):
+            with client(there, "slow") as asking:
+                waiting = asyncio.ensure_future(asking.call_async("wait"))
+                await asked.wait()
+                killed = {"here": here, "there": there}[which]
+                killed.kill()
+                killed.restart()
+                with pytest.raises(tb.Closed):
+                    await waiting
+                assert await asking.call_async("again") == "again"
+
+    with two_machines(tmp_path) as (here, there):
+        run(test(here, there))
 
 
 def test_rules_say_which_services_cross(tmp_path: Path) -> None:

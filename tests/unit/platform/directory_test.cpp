@@ -1,7 +1,9 @@
 #include "tensorbus/platform/files/directory.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <string>
@@ -90,6 +92,15 @@ TEST_F(DirectoryWatchTest, notices_what_comes_goes_and_gets_its_name) {
   ASSERT_EQ(std::rename((base_ / ".temporary").c_str(), (base_ / "name").c_str()), 0);
   EXPECT_TRUE(notices());
   EXPECT_FALSE(watch_.drain_changes());
+}
+
+TEST_F(DirectoryWatchTest, notices_that_a_file_has_its_content) {
+  Fd file(::openat(directory_.get(), "marker", O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  EXPECT_TRUE(notices());
+  ASSERT_EQ(::write(file.get(), "content", 7), 7);
+  file.reset();
+  EXPECT_TRUE(notices());
+  EXPECT_FALSE(notices());
 }
 
 TEST_F(DirectoryWatchTest, notices_what_another_process_does) {

@@ -83,7 +83,9 @@ DirectoryWatch::DirectoryWatch(int directory, const std::vector<Fd>& above)
     const std::string path = "/proc/self/fd/" + std::to_string(fd);
     return ::inotify_add_watch(inotify_.get(), path.c_str(), events) >= 0;
   };
-  constexpr std::uint32_t kEntries = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO;
+  // A marker that is listed before its maker has written it counts as none: its closing is told.
+  constexpr std::uint32_t kEntries =
+      IN_CREATE | IN_CLOSE_WRITE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO;
   if (!watch(directory, kEntries | IN_MOVE_SELF | IN_DELETE_SELF)) inotify_.reset();
   for (const Fd& one : above)
     if (inotify_) (void)watch(one.get(), IN_MOVE_SELF);
