@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +17,6 @@ from tensorbus._topics.publisher import Publisher
 from tensorbus.bridge._config import (
     BridgeConfig,
     client_context,
-    host_and_port,
     server_context,
 )
 from tensorbus.bridge._queues.exports import QueueExports
@@ -33,6 +31,7 @@ from tensorbus.bridge._streams.channels import Serve
 from tensorbus.bridge._wire.compression import codecs
 from tensorbus.bridge._wire.frames import MAGIC, VERSION, Hello, PublisherEntry, QueueEntry
 from tensorbus.bridge._wire.lane import BULK, EXPRESS, SILENCE, Lane, LaneOwner
+from tensorbus.bridge._wire.tcp import CLOSED_IN_TLS, TcpNetwork
 
 logger = logging.getLogger("tensorbus.bridge")
 
@@ -47,12 +46,6 @@ _Key = tuple[str, str]  # of a session: the peer's machine and its bridge
 
 # Connects a lane: of a connection of this name, the lane of this name.
 Dial = Callable[[str, str, Lane], Awaitable[None]]
-
-# asyncio sends no alert when it refuses a certificate.
-CLOSED_IN_TLS = (
-    "the peer has closed the connection during the TLS handshake; its log says why (it may have "
-    "refused this machine's certificate)"
-)
 
 
 class Bridge:
@@ -82,8 +75,10 @@ class Bridge:
             "share": ShareServer(self._participant).serve,
         }
         self._pending: dict[Lane, asyncio.TimerHandle] = {}
-        self._server_context = server_context(config.tls) if config.tls else None
-        self._client_context = client_context(config.tls) if config.tls else None
+        self._network = TcpNetwork(
+            server_context(config.tls) if config.tls else None,
+            client_context(config.tls) if config.tls else None,
+        )
         self._looking: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()  # sessions were connected or cut
 
@@ -94,17 +89,15 @@ class Bridge:
         self._look_at_domain()
         loop.add_reader(self._participant.domain_fileno(), self._on_domain_changed)
         loop.add_reader(self._participant.subscribers_fileno(), self._on_demand_changed)
-        listeners: list[socket.socket] = []
         tasks: list[asyncio.Task[None]] = []
         try:
-            for address in self.config.listen:
-                listeners += await listen(address)
+            await self._network.listen(self.config.listen)
             work = [
                 self._tell_status(),
                 self._shares.run(),
-                *(self._accept_all(listener) for listener in listeners),
+                self._network.accept_all(self._stranger, self._refused),
                 *(
-                    self._keep_connected(address, partial(self._dial, address))
+                    self._keep_connected(address, partial(self._network.dial, address))
                     for address in self.config.connect
                 ),
             ]
@@ -117,8 +110,7 @@ class Bridge:
             loop.remove_reader(self._participant.subscribers_fileno())
             for task in tasks:
                 task.cancel()
-            for listener in listeners:
-                listener.close()
+            self._network.close()
             for session in list(self._sessions.values()):
                 self._end(session, "the bridge was stopped")
             self._queues.close()
@@ -193,34 +185,10 @@ class Bridge:
             session.look_at_demand(numbers)
 
     # Connections that come.
-    async def _accept_all(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        accepting: set[asyncio.Task[None]] = set()
-        while True:
-            try:
-                connection, address = await loop.sock_accept(listener)
-            except OSError as error:  # no descriptors are left
-                logger.warning("no connection is accepted now: %s", error)
-                await asyncio.sleep(_LONGEST_RETRY)
-                continue
-            task = loop.create_task(self._accept(connection, f"{address[0]}:{address[1]}"))
-            accepting.add(task)
-            task.add_done_callback(accepting.discard)
-
-    # With `create_server` asyncio would keep for itself why a certificate was refused.
-    async def _accept(self, connection: socket.socket, address: str) -> None:
-        loop = asyncio.get_running_loop()
-        lane = self._stranger()
-        tls: dict[str, Any] = {}
-        if self._server_context is not None:
-            tls = {"ssl": self._server_context, "ssl_handshake_timeout": SILENCE}
-        try:
-            await loop.connect_accepted_socket(lambda: lane, connection, **tls)
-        except OSError as error:
-            connection.close()
-            if lane in self._pending:
-                self._pending.pop(lane).cancel()
-                logger.warning("%s: refused: %s", address, str(error) or CLOSED_IN_TLS)
+    def _refused(self, lane: Lane, address: str, why: str) -> None:
+        if lane in self._pending:
+            self._pending.pop(lane).cancel()
+            logger.warning("%s: refused: %s", address, why)
 
     def _stranger(self) -> Lane:
         """A lane of a bridge that has not said HELLO yet."""
@@ -309,15 +277,6 @@ class Bridge:
         except BaseException:
             express.close("it has no bulk lane")
             raise
-
-    async def _dial(self, address: str, _connection: str, _name: str, lane: Lane) -> None:
-        host, port = host_and_port(address)
-        await asyncio.wait_for(
-            asyncio.get_running_loop().create_connection(
-                lambda: lane, host, port, ssl=self._client_context, family=socket.AF_UNSPEC
-            ),
-            SILENCE,
-        )
 
     def _is_connected(self, peer: _Key) -> bool:
         session = self._sessions.get(peer)
@@ -421,16 +380,3 @@ class _Greeting:
             why = f"{why}: {CLOSED_IN_TLS}"
         if not self.met.done():
             self.met.set_exception(ProtocolError(why))
-
-
-async def listen(address: str) -> list[socket.socket]:
-    """Sockets that listen on an address; a name may have several."""
-    host, port = host_and_port(address)
-    found = await asyncio.get_running_loop().getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
-    listeners = []
-    for family, _, _, _, where in dict.fromkeys(found):
-        listeners.append(socket.create_server(where, family=family))
-        listeners[-1].setblocking(False)
-    return listeners

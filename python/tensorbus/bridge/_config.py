@@ -17,6 +17,7 @@ import msgspec
 
 from tensorbus._base.errors import AccessDenied, InvalidArgument
 from tensorbus.bridge._rules import Direction, Rules, TopicRule
+from tensorbus.bridge._wire.addresses import host_and_port
 from tensorbus.bridge._wire.compression import codecs
 
 if sys.version_info >= (3, 11):
@@ -24,7 +25,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-DEFAULT_PORT = 7447
 _LEAST_BUDGET = 16 << 20
 
 
@@ -170,25 +170,6 @@ def _require_zenoh() -> None:
 def _direction(told: _Direction) -> Direction:
     machines = {name: tuple(patterns) for name, patterns in told.machines.items()}
     return Direction(tuple(told.allow), tuple(told.deny), machines)
-
-
-def host_and_port(address: str) -> tuple[str, int]:
-    """
-    >>> host_and_port("gpu-host:7447"), host_and_port("[::1]")
-    (('gpu-host', 7447), ('::1', 7447))
-    """
-    host, colon, port = address.rpartition(":")
-    if not colon or address.endswith("]"):
-        host, port = address, str(DEFAULT_PORT)
-    name = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    fits = port.isdigit() and int(port) <= 65535 and name and (":" not in name or name != host)
-    try:
-        name.encode("idna")
-    except UnicodeError:
-        fits = False
-    if not fits:
-        raise InvalidArgument(f"{address!r} is no address: expected host:port, or [IPv6]:port")
-    return name, int(port)
 
 
 def server_context(tls: Tls) -> ssl.SSLContext:

@@ -8,7 +8,7 @@
 #include "tensorbus/bus/domain/advertisement.hpp"
 #include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/bus/participant/participant_core.hpp"
-#include "tensorbus/bus/queue/queue_markers.hpp"
+#include "tensorbus/bus/queue_client/queue_markers.hpp"
 #include "tensorbus/platform/limits.hpp"
 
 namespace tensorbus {

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "tensorbus/bus/queue/mirror_queue.hpp"
+#include "tensorbus/bus/mirror_queue.hpp"
 #include "tensorbus/platform/faults/private_pages.hpp"
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/outgoing.hpp"

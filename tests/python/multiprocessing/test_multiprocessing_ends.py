@@ -182,7 +182,8 @@ import tensorbus.multiprocessing as mp
 
 
 def work(tensor):
-    print("working", flush=True)
+    sys.stdout.write("working\\n")  # at once: two processes do so
+    sys.stdout.flush()
     time.sleep(1000)
 
 

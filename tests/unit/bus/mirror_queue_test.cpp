@@ -1,6 +1,6 @@
 // Mirrors of queues of other machines: this test is their bridge and their home.
 
-#include "tensorbus/bus/queue/mirror_queue.hpp"
+#include "tensorbus/bus/mirror_queue.hpp"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -16,7 +16,7 @@
 #include "tensorbus/bus/domain/domain.hpp"
 #include "tensorbus/bus/listing.hpp"
 #include "tensorbus/bus/queue.hpp"
-#include "tensorbus/bus/queue/queue_markers.hpp"
+#include "tensorbus/bus/queue_client/queue_markers.hpp"
 #include "tests/fakes/fake_peer.hpp"
 #include "tests/unit/bus/test_support.hpp"
 

@@ -1,4 +1,4 @@
-#include "tensorbus/bus/queue/queue_markers.hpp"
+#include "tensorbus/bus/queue_client/queue_markers.hpp"
 
 #include <unistd.h>
 

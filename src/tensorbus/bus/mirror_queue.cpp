@@ -1,4 +1,4 @@
-#include "tensorbus/bus/queue/mirror_queue.hpp"
+#include "tensorbus/bus/mirror_queue.hpp"
 
 #include <atomic>
 #include <functional>
@@ -8,7 +8,7 @@
 #include "tensorbus/bus/participant/participant_core.hpp"
 #include "tensorbus/bus/participant/sample_read.hpp"
 #include "tensorbus/bus/queue/mirror_host.hpp"
-#include "tensorbus/bus/queue/queue_markers.hpp"
+#include "tensorbus/bus/queue_client/queue_markers.hpp"
 #include "tensorbus/bus/session/queue_requests.hpp"
 #include "tensorbus/platform/limits.hpp"
 

@@ -1,0 +1,129 @@
+"""Lanes over TCP, with TLS where there are certificates."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tensorbus.bridge._wire.addresses import host_and_port
+from tensorbus.bridge._wire.lane import SILENCE, Lane
+
+logger = logging.getLogger("tensorbus.bridge")
+
+_PAUSE = 0.25  # seconds, when there are no descriptors
+
+# asyncio sends no alert when it refuses a certificate.
+CLOSED_IN_TLS = (
+    "the peer has closed the connection during the TLS handshake; its log says why (it may have "
+    "refused this machine's certificate)"
+)
+
+
+class TcpNetwork:
+    """Listens, accepts and connects. In the event loop of its bridge.
+
+    Args:
+        server, client: of TLS; None: connections are not encrypted.
+    """
+
+    def __init__(self, server: ssl.SSLContext | None, client: ssl.SSLContext | None) -> None:
+        self._server = server
+        self._client = client
+        self._listeners: list[socket.socket] = []
+
+    async def listen(self, addresses: Sequence[str]) -> None:
+        """Listens on these; a name may stand for several.
+
+        Raises:
+            OSError: one is taken, or none of this host's.
+        """
+        for address in addresses:
+            host, port = host_and_port(address)
+            found = await asyncio.get_running_loop().getaddrinfo(
+                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+            for family, _, _, _, where in dict.fromkeys(found):
+                self._listeners.append(socket.create_server(where, family=family))
+                self._listeners[-1].setblocking(False)
+
+    def close(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+
+    async def accept_all(
+        self, make: Callable[[], Lane], refused: Callable[[Lane, str, str], None]
+    ) -> None:
+        """Accepts connections until it is cancelled.
+
+        Args:
+            make: a lane for each.
+            refused: called with the lane, the address and the reason when TLS refuses one.
+        """
+        tasks = [
+            asyncio.create_task(self._accept_from(listener, make, refused))
+            for listener in self._listeners
+        ]
+        try:
+            await asyncio.gather(*tasks)
+            await asyncio.get_running_loop().create_future()  # without a listener: for ever
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def dial(self, address: str, _connection: str, _name: str, lane: Lane) -> None:
+        """Connects a lane.
+
+        Raises:
+            OSError, asyncio.TimeoutError: nobody answers there.
+        """
+        host, port = host_and_port(address)
+        await asyncio.wait_for(
+            asyncio.get_running_loop().create_connection(
+                lambda: lane, host, port, ssl=self._client, family=socket.AF_UNSPEC
+            ),
+            SILENCE,
+        )
+
+    async def _accept_from(
+        self,
+        listener: socket.socket,
+        make: Callable[[], Lane],
+        refused: Callable[[Lane, str, str], None],
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        accepting: set[asyncio.Task[None]] = set()
+        while True:
+            try:
+                connection, address = await loop.sock_accept(listener)
+            except OSError as error:  # no descriptors are left
+                logger.warning("no connection is accepted now: %s", error)
+                await asyncio.sleep(_PAUSE)
+                continue
+            text = f"{address[0]}:{address[1]}"
+            task = loop.create_task(self._accept(connection, text, make(), refused))
+            accepting.add(task)
+            task.add_done_callback(accepting.discard)
+
+    # With `create_server` asyncio would keep for itself why a certificate was refused.
+    async def _accept(
+        self,
+        connection: socket.socket,
+        address: str,
+        lane: Lane,
+        refused: Callable[[Lane, str, str], None],
+    ) -> None:
+        tls: dict[str, Any] = {}
+        if self._server is not None:
+            tls = {"ssl": self._server, "ssl_handshake_timeout": SILENCE}
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: lane, connection, **tls
+            )
+        except OSError as error:
+            connection.close()
+            refused(lane, address, str(error) or CLOSED_IN_TLS)
