@@ -91,9 +91,11 @@ def test_what_a_longer_cut_has_lost_is_counted(tmp_path: Path, relay: Relay) -> 
             assert (sample.data, sample.header.sequence) == (8, 8)
 
 
-def test_a_bridge_that_is_killed_and_started_again_is_back(pair: Pair) -> None:
-    here, there = pair
-    with tb.Publisher[Any]("data", history=1, domain=here.domain) as publisher:
+def test_a_bridge_that_is_killed_and_started_again_is_back(tmp_path: Path) -> None:
+    with (
+        two_machines(tmp_path, "--timeout", "1") as (here, there),
+        tb.Publisher[Any]("data", history=1, domain=here.domain) as publisher,
+    ):
         appears(there, "data")
         with tb.Subscriber[Any]("data", domain=there.domain, timeout=PATIENCE) as subscriber:
             publisher.publish(1)
