@@ -104,7 +104,7 @@ def main() -> None:
         engines["64 B, Zenoh"] = "zenoh"
     else:
         report_absent("64 B, Zenoh", "zenoh is not installed (scripts/bench --peers installs all)")
-    for repetition in range(2 if quick else 5):
+    for repetition in range(2 if quick else 3):
         for row, engine in engines.items():
             report(row, repetition, **there_and_back(engine, 200 if quick else 2000))
         for machines in (1, 4):

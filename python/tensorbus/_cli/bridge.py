@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import logging
+import resource
 import signal
 from dataclasses import replace
 from typing import Any
@@ -24,11 +25,18 @@ def bridge(given: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     try:
         config = _config_of(given)
+        _allow_descriptors()
         asyncio.run(_run(config))
     except (InvalidArgument, OSError) as error:
         print(f"tensorbus bridge: {error}")
         return 2
     return 0
+
+
+# A peer takes four, a call of a service two, and most systems begin with 1,024.
+def _allow_descriptors() -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _run(config: BridgeConfig) -> None:
