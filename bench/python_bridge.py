@@ -11,8 +11,9 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -22,6 +23,7 @@ from harness.report import is_quick, report, report_absent
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "tests/python"))
 
+from support.certificates import write_certificates  # noqa: E402
 from support.machines import Machine, Machines, why_no_machines  # noqa: E402
 
 SIZE = 24_883_200  # bytes of a message: an image of 3840 x 2160 in RGB
@@ -71,15 +73,18 @@ def through_iperf3(sender: Machine, receiver: Machine, count: int) -> Figures:
     )
 
 
-def through_programs(program: str, *options: str) -> Measure:
+Options = Callable[[Machine], list[str]]  # of the program on a machine
+
+
+def through_programs(program: str, options: Options = lambda _: []) -> Measure:
     """Two programs of bridge_ends, one on each machine."""
 
     def measure(sender: Machine, receiver: Machine, count: int) -> Figures:
         command = [sys.executable, str(ENDS / program)]
-        arguments = [receiver.address, str(SIZE), str(count), *options]
-        receives = receiver.run([*command, "receive", *arguments])
+        arguments = [receiver.address, str(SIZE), str(count)]
+        receives = receiver.run([*command, "receive", *arguments, *options(receiver)])
         wait_until("ready", receiver, receives)
-        sends = sender.run([*command, "send", *arguments])
+        sends = sender.run([*command, "send", *arguments, *options(sender)])
         sent = json.loads(end_of(sender, sends))
         received = json.loads(end_of(receiver, receives).partition("ready\n")[2])
         gb = count * SIZE / 1e9
@@ -89,7 +94,20 @@ def through_programs(program: str, *options: str) -> Measure:
     return measure
 
 
-def rows() -> dict[str, Measure]:
+def certified(machines: Sequence[Machine], folder: Path) -> Options:
+    """A certificate for each machine, of one authority."""
+    names = [f"{machine.name} {machine.address}" for machine in machines]
+    made = write_certificates(folder, *names)
+
+    def options(machine: Machine) -> list[str]:
+        own = made.machines[machine.name]
+        files = {"certificate": own.certificate, "key": own.key, "authority": made.authority}
+        return [part for name, path in files.items() for part in (f"--{name}", str(path))]
+
+    return options
+
+
+def rows(machines: Sequence[Machine], folder: Path) -> dict[str, Measure]:
     """What can be measured here."""
     found: dict[str, Measure] = {}
     if shutil.which("iperf3") is not None:
@@ -97,9 +115,11 @@ def rows() -> dict[str, Measure]:
     else:
         report_absent("iperf3", "iperf3 is not installed")
     found["asyncio, sock_recv_into"] = through_programs("asyncio_tcp.py")
-    found["tensorbus bridge, topic to topic"] = through_programs("topic.py")
+    trust = ["--trust-network"]
+    found["tensorbus bridge, topic to topic"] = through_programs("topic.py", lambda _: trust)
+    found["tensorbus bridge, TLS"] = through_programs("topic.py", certified(machines, folder))
     if importlib.util.find_spec("zenoh") is not None:
-        found["tensorbus bridge over Zenoh"] = through_programs("topic.py", "zenoh")
+        found["tensorbus bridge over Zenoh"] = through_programs("topic.py", lambda _: ["zenoh"])
     else:
         report_absent("tensorbus bridge over Zenoh", "zenoh is not installed")
     return found
@@ -111,8 +131,8 @@ def main() -> None:
         report_absent("between machines", why)
         return
     count = 20 if quick else 200
-    with Machines(2) as (sender, receiver):
-        measures = rows()
+    with Machines(2) as (sender, receiver), tempfile.TemporaryDirectory() as folder:
+        measures = rows((sender, receiver), Path(folder))
         for repetition in range(2 if quick else 5):
             for row, measure in measures.items():
                 report(row, repetition, **measure(sender, receiver, count)._asdict())

@@ -1,9 +1,9 @@
 """Topic to topic through a bridge on each machine: the publisher, or the subscriber.
 
-    topic.py send|receive ADDRESS SIZE COUNT [zenoh]
+    topic.py send|receive ADDRESS SIZE COUNT zenoh|OPTION...
 
-It starts the bridge of its machine; ADDRESS is where that of the receiver listens, or its router of
-Zenoh. The processor time is that of this process and of its bridge.
+It starts the bridge of its machine with these options; ADDRESS is where that of the receiver
+listens, or its router of Zenoh. The processor time is that of this process and of its bridge.
 """
 
 from __future__ import annotations
@@ -62,10 +62,9 @@ def receive(size: int, count: int, bridge: subprocess.Popen[bytes]) -> dict[str,
 
 
 def main() -> None:
-    end, address, size, count, *engine = sys.argv[1:]
+    end, address, size, count, *options = sys.argv[1:]
     way = "connect" if end == "send" else "listen"
-    options = [f"--{way}", f"{address}:7447", "--trust-network"]
-    if engine:
+    if options == ["zenoh"]:
         config = {
             "mode": "client" if end == "send" else "router",
             way: {"endpoints": [f"tcp/{address}:7447"]},
@@ -74,6 +73,8 @@ def main() -> None:
         path = Path(tempfile.mkdtemp()) / "zenoh.json5"
         path.write_text(json.dumps(config))
         options = ["--zenoh", str(path)]
+    else:
+        options = [f"--{way}", f"{address}:7447", *options]
     with subprocess.Popen(
         [sys.executable, "-m", "tensorbus", "bridge", *options],
         stdout=subprocess.DEVNULL,
