@@ -59,7 +59,7 @@ def copy_of(
             continue
         finally:
             bridge.close()
-            replies.queue.close()
+            replies.queue._discard()
         assert isinstance(found, _core.Sample)
         match calls.read_reply(SERVICE, found, any_type, None):
             case bytes(copy):

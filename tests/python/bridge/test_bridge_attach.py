@@ -15,6 +15,7 @@ import pytest
 import tensorbus as tb
 from support.bridges import STATUS_TOPIC, Machine, Relay, two_machines
 from support.harness import PATIENCE, Elsewhere, eventually, hear, tell
+from tensorbus._sharing.elsewhere import copy_of
 
 Pair = tuple[Machine, Machine]
 
@@ -98,6 +99,41 @@ def test_nobody_writes_to_the_memory_of_another_machine(pair: Pair) -> None:
         pytest.raises(tb.AccessDenied, match="the machine here"),
     ):
         attach(there, shared.handle, access="shared")
+
+
+def test_an_attach_that_fails_does_not_take_the_copy_from_others(
+    pair: Pair, elsewhere: Elsewhere
+) -> None:
+    here, there = pair
+
+    def share_it(domain: str) -> None:
+        with tb.share(np.arange(3), domain=domain) as shared:
+            tell(str(shared.handle))
+            hear()
+
+    other = elsewhere.start(share_it, here.domain)
+    handle = tb.Handle(other.hear())
+    copy = copy_of(handle._core, "read", PATIENCE, tb.participant(there.domain))
+    assert copy is not None
+    with pytest.raises(tb.AccessDenied):
+        attach(there, handle, access="shared")
+    other.signal(signal.SIGSTOP)
+    with pytest.raises(tb.Timeout):
+        attach(there, handle, timeout=0.05)
+    other.signal(signal.SIGCONT)
+    # What another program was given before, and attaches to now.
+    assert attach(there, copy.bytes()).tolist() == [0, 1, 2]
+
+
+def test_an_attach_that_is_too_late_says_nothing_of_queues(
+    pair: Pair, capfd: pytest.CaptureFixture[str]
+) -> None:
+    here, there = pair
+    with tb.share(np.arange(3), domain=here.domain) as shared:
+        for _ in range(50):
+            with suppress(tb.Timeout):
+                attach(there, shared.handle, timeout=0.002)
+    assert capfd.readouterr().err == ""
 
 
 def test_a_handle_that_is_wrong_or_of_nobody(pair: Pair, tmp_path: Path) -> None:

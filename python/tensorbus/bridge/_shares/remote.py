@@ -60,17 +60,24 @@ class RemoteShare:
                 self.close()
             try:
                 return await self._attach(access, timeout)
-            except BaseException:  # of a channel on which an answer is owed nothing is known
+            except Closed:
                 self.close()
+                raise
+            except BaseException:  # of the share this says nothing: others are about to attach
+                self._leave_channel()  # an answer may be owed there
                 raise
 
     def close(self) -> None:
         """Forgets it. Who has attached keeps what they have."""
-        if self._channel is not None:
-            self._channel.abort()
+        self._leave_channel()
         if self._copy is not None:
             self._copy.close()
-        self._channel = self._copy = None
+        self._copy = None
+
+    def _leave_channel(self) -> None:
+        if self._channel is not None:
+            self._channel.abort()
+        self._channel = None
 
     async def _attach(self, access: str, timeout: float | None) -> _core.Handle | None:
         if self._channel is None:
