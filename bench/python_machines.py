@@ -12,6 +12,7 @@ import subprocess
 import sys
 from typing import Any
 
+from harness.other_process import PATIENCE
 from harness.report import is_quick, percentile, report, report_absent
 from python_bridge import ENDS, SIZE, Machine, Machines, end_of, wait_until, why_no_machines
 
@@ -47,6 +48,8 @@ def one_to(machines: int, count: int, rate: float = 0) -> dict[str, float]:
         wait_until("ready", source, camera)
         receivers = [start(target, "stream.py", "receiver", *arguments) for target in targets]
         tell(camera, machines)
+        for receiver in receivers:
+            receiver.wait(PATIENCE + (count / rate if rate else 0))
         told = [last_line(*pair) for pair in zip(targets, receivers, strict=True)]
         tell(camera, "end")
         end_of(source, camera)
