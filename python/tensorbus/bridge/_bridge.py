@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
@@ -38,6 +39,7 @@ logger = logging.getLogger("tensorbus.bridge")
 _FIRST_RETRY, _LONGEST_RETRY = 0.05, 0.25  # seconds
 _SETTLE = 0.02  # seconds in which changes of the domain are taken together
 _STATUS_EVERY = 1.0  # seconds
+_COLLECT_AFTER = 0.1  # seconds, in which its tasks have ended
 
 # What the bridge of a machine does, once a second, to programs on this machine.
 STATUS_TOPIC = LOCAL_PREFIX + "bridge"
@@ -344,6 +346,8 @@ class Bridge:
         self._sessions.pop((session.machine, session.peer), None)
         session.end(why)
         self._changed.set()
+        # What it had knows one another, and has descriptors: those of its mirrors of queues.
+        asyncio.get_running_loop().call_later(_COLLECT_AFTER, gc.collect)
 
 
 @dataclass
