@@ -197,6 +197,13 @@ TEST_F(LoanOf, of_more_than_the_budget_is_refused_and_the_publisher_goes_on) {
   EXPECT_EQ(next_seeds(subscriber, 1), Seeds{1});
 }
 
+TEST_F(LoanOf, memory_is_waited_for_until_the_caller_gives_up) {
+  const Loan all = publisher.loan<std::uint8_t>({60 << 20});
+  // A signal that has come already wakes nobody.
+  const platform::StopCondition stop(kLong, [] { return true; });
+  EXPECT_FALSE(publisher.loan(all.view().layout, Device::host(), stop).has_value());
+}
+
 TEST_F(LoanOf, memory_that_subscribers_hold_counts_and_comes_back) {
   connect();
   constexpr std::size_t kWords = 3 << 20;  // 24 MiB

@@ -308,7 +308,7 @@ Outcome ParticipantCore::when_there_is_room(const platform::StopCondition& stop,
 Outcome ParticipantCore::wait_until_freed(memory::RoomWait& room,
                                           const platform::StopCondition& stop) {
   bool slept = false;
-  return stop.wait(
+  const Outcome ended = stop.wait(
       [&] {
         for (const auto& publisher : publishers_.living()) publisher->drain();
         return room.freed() || slept;
@@ -318,6 +318,9 @@ Outcome ParticipantCore::wait_until_freed(memory::RoomWait& room,
         slept = outcome == platform::FutexWait::kTimedOut;
         return outcome;
       });
+  // wait() has asked only if something woke it, and a signal may come while the thread does not
+  // sleep.
+  return ended == Outcome::kDone && slept && stop.given_up() ? Outcome::kInterrupted : ended;
 }
 
 // Joins every subscriber with every publisher of its topic that it has not joined yet. On a
