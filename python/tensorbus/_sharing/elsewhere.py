@@ -41,7 +41,8 @@ def copy_of(
     deadline = math.inf if timeout is None else time.monotonic() + timeout
     for address in _core.Queue.addresses_of(calls.queue_name(SERVICE), home):
         try:
-            queue = Queue.open(address, timeout=timeout, domain=home.domain)
+            left = None if timeout is None else max(deadline - time.monotonic(), 0)
+            queue = Queue.open(address, timeout=left, domain=home.domain)
         except Closed:
             continue  # a bridge that is gone
         bridge = Server(queue, threading.Lock(), 0.0)

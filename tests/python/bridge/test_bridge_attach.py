@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,6 @@ from support.harness import PATIENCE, Elsewhere, eventually, hear, tell
 from tensorbus._sharing.elsewhere import copy_of
 
 Pair = tuple[Machine, Machine]
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    with two_machines(tmp_path_factory.mktemp("pair")) as machines_of_it:
-        yield machines_of_it
 
 
 def attach(machine: Machine, handle: Any, **options: Any) -> Any:

@@ -20,19 +20,6 @@ from support.harness import PATIENCE, Elsewhere, eventually
 Pair = tuple[Machine, Machine]
 
 
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    """Two machines for the tests that do no harm to bridges; each test has queues of its own."""
-    with two_machines(tmp_path_factory.mktemp("pair")) as machines_of_it:
-        yield machines_of_it
-
-
-@pytest.fixture
-def name(request: pytest.FixtureRequest) -> str:
-    """Of the queue of a test."""
-    return str(request.node.name)
-
-
 @pytest.fixture
 def relay() -> Iterator[Relay]:
     relay = Relay()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import queue as standard
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,19 +20,6 @@ from support.harness import PATIENCE, Elsewhere, eventually
 torch = pytest.importorskip("torch")
 
 Pair = tuple[Machine, Machine]
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    """Two machines for the tests that do no harm to bridges; each test has queues of its own."""
-    with two_machines(tmp_path_factory.mktemp("pair")) as machines_of_it:
-        yield machines_of_it
-
-
-@pytest.fixture
-def name(request: pytest.FixtureRequest) -> str:
-    """Of the queue of a test."""
-    return str(request.node.name)
 
 
 def test_items_cross_both_ways_with_all_that_they_have(pair: Pair, name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,12 +36,6 @@ class Sum(tb.Message):
 @dataclass
 class Other(tb.Message):
     text: str
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    with two_machines(tmp_path_factory.mktemp("pair")) as machines_of_it:
-        yield machines_of_it
 
 
 @asynccontextmanager
@@ -332,19 +326,25 @@ def test_a_cut_in_the_middle_of_a_call_costs_nothing(tmp_path: Path) -> None:
         relay.close()
 
 
+def answering_all_but_one(asked: asyncio.Event) -> Any:
+    """A service that gives the request back, and never answers "wait"."""
+
+    async def answer(request: Any) -> Any:
+        if request == "wait":
+            asked.set()
+            await asyncio.Event().wait()
+        return request
+
+    return answer
+
+
 def test_after_a_longer_cut_who_waits_is_told_and_the_service_comes_back(tmp_path: Path) -> None:
     relay = Relay()
 
     async def test(here: Machine, there: Machine) -> None:
         asked = asyncio.Event()
 
-        async def slow(request: Any) -> Any:
-            if request == "wait":
-                asked.set()
-                await asyncio.Event().wait()
-            return request
-
-        async with serving(here, slow=slow):
+        async with serving(here, slow=answering_all_but_one(asked)):
             with client(there, "slow") as asking:
                 waiting = asyncio.ensure_future(asking.call_async("wait"))
                 await asked.wait()
@@ -366,13 +366,7 @@ def test_a_bridge_is_killed_in_the_middle_of_a_call(tmp_path: Path, which: str) 
     async def test(here: Machine, there: Machine) -> None:
         asked = asyncio.Event()
 
-        async def slow(request: Any) -> Any:
-            if request == "wait":
-                asked.set()
-                await asyncio.Event().wait()
-            return request
-
-        async with serving(here, slow=slow):
+        async with serving(here, slow=answering_all_but_one(asked)):
             with client(there, "slow") as asking:
                 waiting = asyncio.ensure_future(asking.call_async("wait"))
                 await asked.wait()

@@ -85,17 +85,20 @@ class _Calls:
         if message.verb != "call":
             raise ProtocolError(f"a channel of a service: {message.verb!r}")
         (number,) = message.numbers(1)
+        replies = None
         try:
             outgoing = await message.outgoing()
             replies = self._idle.pop() if self._idle else Replies(self._domain, "read")
             fields = with_reply(message.fields, replies.queue.address)
             putting = self._queue.start_put(outgoing, fields)
-        except ProtocolError:
-            raise
-        except Closed:
-            self._service_is_gone = True
-            return self._end_if_gone()
         except Error as error:
+            if replies is not None:
+                replies.queue._discard()
+            if isinstance(error, ProtocolError):
+                raise
+            if isinstance(error, Closed):
+                self._service_is_gone = True
+                return self._end_if_gone()
             return self._refuse(number, error)
         task = asyncio.ensure_future(self._call(number, putting, replies))
         self._tasks.add(task)
