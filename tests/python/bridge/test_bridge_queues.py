@@ -186,6 +186,7 @@ def test_a_put_of_a_process_that_dies_is_not_made(
         putter.wait_until_asleep()
         putter.kill()
         mirror = opened(name, there)
+        assert mirror.qsize() == 1  # is answered at home, after the death was told there
         putting = in_thread(lambda: mirror.put("second"))  # behind that of the dead
         assert home.get(timeout=PATIENCE) == "first"
         putting.result(PATIENCE)

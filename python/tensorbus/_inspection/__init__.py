@@ -1,0 +1,1 @@
+"""What the participants of a domain say of themselves."""

@@ -1,0 +1,65 @@
+"""Rates of topics: what two inspections say of the time between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorbus._base.public import public
+from tensorbus._inspection.report import Inspection, ParticipantReport, PublisherReport
+
+_Found = dict[tuple[str, int], tuple[ParticipantReport, PublisherReport]]
+
+
+@public
+@dataclass(frozen=True)
+class PublisherRate:
+    """What a publisher did between two inspections, each in a second."""
+
+    participant: ParticipantReport
+    publisher: PublisherReport
+    """As the second inspection says."""
+    hz: float
+    bytes_per_second: float
+    dropped_per_second: float
+    """Samples not queued or dropped, summed over all subscribers."""
+
+
+@public
+def rates(before: Inspection, after: Inspection) -> list[PublisherRate]:
+    """The rates of all publishers that answered both times, by topic and process."""
+    seconds = max(after.time_ns - before.time_ns, 1) / 1e9
+    first = _publishers(before)
+    found = [
+        _rate(first[name][1], participant, publisher, seconds)
+        for name, (participant, publisher) in _publishers(after).items()
+        if name in first
+    ]
+    return sorted(found, key=lambda rate: (rate.publisher.topic, rate.participant.pid))
+
+
+def _publishers(inspection: Inspection) -> _Found:
+    return {
+        (participant.participant, publisher.number): (participant, publisher)
+        for participant in inspection.participants
+        for publisher in participant.publishers
+    }
+
+
+def _rate(
+    before: PublisherReport,
+    participant: ParticipantReport,
+    after: PublisherReport,
+    seconds: float,
+) -> PublisherRate:
+    return PublisherRate(
+        participant,
+        after,
+        (after.stats.sent - before.stats.sent) / seconds,
+        (after.bytes_sent - before.bytes_sent) / seconds,
+        (_dropped(after) - _dropped(before)) / seconds,
+    )
+
+
+def _dropped(publisher: PublisherReport) -> int:
+    stats = publisher.stats
+    return stats.dropped_depth + stats.dropped_held + stats.dropped_unsent
