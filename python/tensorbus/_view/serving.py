@@ -1,0 +1,44 @@
+"""Serves the page for as long as the command runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import html
+import signal
+import tempfile
+import webbrowser
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from tensorbus._inspection.inspect import inspect
+from tensorbus._view.server import Server
+
+
+def serve(domain: str | None, port: int, open_browser: bool) -> int:
+    """See `tensorbus._view.run`."""
+    server = Server(partial(inspect, domain), domain, port)
+    print(f"tensorbus view: {server.url}\nCtrl-C ends it.", flush=True)
+    with _browser(server.url) if open_browser else contextlib.nullcontext():
+        asyncio.run(_until_signal(server))
+    return 0
+
+
+async def _until_signal(server: Server) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await server.run()
+
+
+@contextlib.contextmanager
+def _browser(url: str) -> Iterator[None]:
+    """Opens the page by a file that leads to it: other users see the arguments of a browser."""
+    with tempfile.TemporaryDirectory(prefix="tensorbus-view-") as folder:
+        file = Path(folder) / "open.html"
+        file.write_text(f'<meta http-equiv="refresh" content="0; url={html.escape(url)}">')
+        webbrowser.open(file.as_uri())
+        yield
