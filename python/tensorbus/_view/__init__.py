@@ -5,23 +5,37 @@ from __future__ import annotations
 from tensorbus._base.errors import Unsupported
 
 
-def run(domain: str | None, port: int = 0, open_browser: bool = True) -> int:
+def run(
+    domain: str | None,
+    port: int = 0,
+    open_browser: bool = True,
+    *,
+    rerun: str | None = None,
+    foxglove: str | None = None,
+) -> int:
     """Serves the page until SIGINT or SIGTERM; the exit status.
 
     Args:
         domain: a name or a path in place of $TENSORBUS_DOMAIN.
-        port: on 127.0.0.1; 0 for any that is free.
+        port: on 127.0.0.1; 0 for any that is free, or for 8765 with `foxglove`.
         open_browser: opens the page in the browser of the desktop; without, only prints it.
+        rerun: instead of the page, hands all messages to Rerun: "" for its viewer, or an `.rrd` to
+            write.
+        foxglove: the same for Foxglove: "" for a server that its app connects to, or an `.mcap`.
 
     Raises:
-        Unsupported: what the page is served with is not installed.
+        Unsupported: what is needed for it is not installed.
         OSError: the port is taken.
     """
     try:
-        import aiohttp  # noqa: F401
-        import numpy  # noqa: F401
-    except ImportError as error:
-        raise Unsupported(f"{error.name} is not installed: pip install 'tensorbus[view]'") from None
-    from tensorbus._view.serving import serve
+        if rerun is not None or foxglove is not None:
+            from tensorbus._view.sinks.forwarding import hand_on, sink_of
 
+            return hand_on(domain, sink_of(rerun, foxglove, port))
+        from tensorbus._view.serving import serve
+    except ImportError as error:
+        extra = {"rerun": "rerun", "foxglove": "foxglove"}.get(str(error.name), "view")
+        raise Unsupported(
+            f"{error.name} is not installed: pip install 'tensorbus[{extra}]'"
+        ) from None
     return serve(domain, port, open_browser)

@@ -95,9 +95,9 @@ def kind_of(value: Any) -> str:
 def _array(leaves: Leaves, path: str, kind: str) -> Frame:
     array = leaves[path]
     header = {"kind": kind, "dtype": str(array.dtype), "shape": list(array.shape)}
+    beside = path[: path.rfind(".") + 1]
     if kind == "points":
-        parent, dot, _ = path.rpartition(".")
-        return _points(header, array, leaves.get(f"{parent}{dot}colors"))
+        return _points(header, array, leaves.get(f"{beside}colors"))
     if kind == "curve":
         values = pixels.curve(array)
         assert values is not None
@@ -109,10 +109,13 @@ def _array(leaves: Leaves, path: str, kind: str) -> Frame:
         header["part"] = [0] * (array.ndim - plain.ndim)
     found = pixels.image(plain) if kind == "image" else pixels.heat(plain)
     assert found is not None
-    height, width, _ = found.rgba.shape
+    rgba = found.rgba
+    if str(leaves.get(f"{beside}encoding", "")).startswith("bgr"):
+        rgba = rgba[:, :, [2, 1, 0, 3]]
+    height, width, _ = rgba.shape
     header |= {"width": width, "height": height, "ratio": _ratio(plain.shape, kind)}
     header |= {"low": found.low, "high": found.high, "strange": found.strange}
-    return Frame(header, found.rgba.tobytes())
+    return Frame(header, rgba.tobytes())
 
 
 def _ratio(shape: tuple[int, ...], kind: str) -> float:

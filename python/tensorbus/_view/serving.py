@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import html
-import signal
 import tempfile
 import webbrowser
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from tensorbus._inspection.inspect import inspect
+from tensorbus._inspection.inspection import inspect
 from tensorbus._view.server import Server
+from tensorbus._view.signals import until_signal
 
 
 def serve(domain: str | None, port: int, open_browser: bool) -> int:
@@ -21,17 +20,8 @@ def serve(domain: str | None, port: int, open_browser: bool) -> int:
     server = Server(partial(inspect, domain), domain, port)
     print(f"tensorbus view: {server.url}\nCtrl-C ends it.", flush=True)
     with _browser(server.url) if open_browser else contextlib.nullcontext():
-        asyncio.run(_until_signal(server))
+        until_signal(server.run())
     return 0
-
-
-async def _until_signal(server: Server) -> None:
-    task = asyncio.current_task()
-    assert task is not None
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        await server.run()
 
 
 @contextlib.contextmanager
