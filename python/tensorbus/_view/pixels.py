@@ -93,7 +93,11 @@ def image(array: Any) -> Pixels | None:
     array = np.asarray(array)
     if array.ndim == 3 and array.shape[2] not in CHANNELS:
         array = np.moveaxis(array, 0, 2)
-    array = thinned(array, (0, 1))
+    return _coloured(thinned(array, (0, 1)))
+
+
+def _coloured(array: Any) -> Pixels | None:
+    """Of shape (H, W) or (H, W, C), each pixel."""
     values = numbers(array)
     if values is None:
         return None
@@ -141,8 +145,8 @@ def cloud(points: Any, colours: Any = None) -> tuple[NDArray[np.float32], Bytes]
     finite = np.isfinite(found).all(axis=1)
     found = found[finite]
     rgba = np.full((len(found), 4), 255, np.uint8)
-    given = None if colours is None else image(np.asarray(colours)[::step][None])
-    if given is not None and given.rgba.shape[1] == len(finite):
+    given = None if colours is None else _coloured(np.asarray(colours)[::step][None])
+    if given is not None:
         rgba[:, :3] = given.rgba[0, finite, :3]
     elif len(found):
         height = found[:, 2]

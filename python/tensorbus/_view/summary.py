@@ -37,6 +37,7 @@ def _topics(inspection: Inspection, flows: Traffic) -> list[dict[str, Any]]:
         }
     for (_, topic), flow in flows.sent.items():
         row = found[topic]
+        row["publishers"] += 1
         if flow.hz is not None:
             row["hz"] = (row["hz"] or 0.0) + flow.hz
         row["bytes"] += flow.bytes_per_second
@@ -46,7 +47,6 @@ def _topics(inspection: Inspection, flows: Traffic) -> list[dict[str, Any]]:
     for participant in inspection.participants:
         for publisher in participant.publishers:
             row = found[publisher.topic]
-            row["publishers"] += 1
             row["type"] = row["type"] or publisher.type.partition("\n")[0]
     for topic, _ in flows.received:
         found[topic]["subscribers"] += 1

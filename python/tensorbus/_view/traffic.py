@@ -49,6 +49,9 @@ def traffic(before: Inspection | None, after: Inspection) -> Traffic:
     """The flows; without a first inspection, they have no rates."""
     found = Traffic()
     for participant in after.participants:
+        if participant.error:  # only the names of its topics are known
+            for topic in participant.topics:
+                _ = found.sent[(participant.participant, ""), topic]
         for publisher in participant.publishers:
             _ = found.sent[(participant.participant, publisher.node), publisher.topic]
             for link in publisher.links:

@@ -31,6 +31,7 @@ class Tab:
         """The addresses that the page asked for, websockets too."""
         self.errors: list[str] = []
         """What the page said of errors: exceptions, and what a policy blocked."""
+        self.loaded = asyncio.Event()
 
     async def do(self, method: str, **parameters: Any) -> Any:
         """A command of the protocol, and its result."""
@@ -76,7 +77,9 @@ class Tab:
         await self.do("Page.close")
 
     def hear(self, method: str, parameters: dict[str, Any]) -> None:
-        if method == "Network.requestWillBeSent":
+        if method == "Page.loadEventFired":
+            self.loaded.set()
+        elif method == "Network.requestWillBeSent":
             self.requested.append(parameters["request"]["url"])
         elif method == "Network.webSocketCreated":
             self.requested.append(parameters["url"])
@@ -105,6 +108,7 @@ class Browser:
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         await tab.do("Emulation.setDeviceMetricsOverride", **size)
         await tab.do("Page.navigate", url=url)
+        await asyncio.wait_for(tab.loaded.wait(), 2 * PATIENCE)
         return tab
 
     async def do(self, method: str, session: str | None = None, **parameters: Any) -> Any:

@@ -87,6 +87,9 @@ async def page(server: Server) -> AsyncIterator[FakePage]:
 
 async def until(condition: Callable[[], object]) -> None:
     """Gives the event loop turns until something is so."""
-    async with asyncio.timeout(PATIENCE):
+
+    async def look() -> None:
         while not condition():
             await asyncio.sleep(0.002)
+
+    await asyncio.wait_for(look(), PATIENCE)

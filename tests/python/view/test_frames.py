@@ -84,14 +84,14 @@ def test_of_more_dimensions_the_first_part_is_shown() -> None:
 
 
 def test_points_have_the_colours_of_their_message() -> None:
-    points = np.random.default_rng(1).random((50, 3))
+    points = np.random.default_rng(1).random((1000, 3))
     points[3] = np.inf
-    colours = np.full((50, 3), (1, 2, 3), np.uint8)
+    colours = np.full((1000, 3), (1, 2, 3), np.uint8)
     header, payload = shown(tb.PointCloudMessage(points, colors=colours))
-    assert (header["kind"], header["count"]) == ("points", 49)
-    places = np.frombuffer(payload[: 49 * 12], np.float32).reshape(49, 3)
+    assert (header["kind"], header["count"]) == ("points", 999)
+    places = np.frombuffer(payload[: 999 * 12], np.float32).reshape(999, 3)
     assert places[0] == pytest.approx(points[0])
-    assert payload[49 * 12 :] == bytes([1, 2, 3, 255]) * 49
+    assert payload[999 * 12 :] == bytes([1, 2, 3, 255]) * 999
 
 
 def test_many_points_are_thinned() -> None:
