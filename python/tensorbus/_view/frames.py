@@ -45,7 +45,7 @@ def frame_of(message: Any, view: str = "") -> Frame:
 
     Args:
         message: what was received.
-        view: the path of an array, NUMBERS or TEXT; the first of the message if it has no such view.
+        view: the path of an array, NUMBERS or TEXT; the first of the message if it has none such.
     """
     leaves = leaves_of(message)
     kinds = {path: kind_of(value) for path, value in leaves.items()}
@@ -72,7 +72,7 @@ def failure(error: Error) -> Frame:
 def kind_of(value: Any) -> str:
     """How a value is shown: "image", "heat", "points", "curve", "numbers" or "text".
 
-    >>> shapes = [(480, 640), (3, 480, 640), (480, 640, 4), (9, 8, 7, 6), (100, 3), (100,), (3,), ()]
+    >>> shapes = [(48, 64), (3, 48, 64), (48, 64, 4), (9, 8, 7, 6), (100, 3), (100,), (3,), ()]
     >>> [kind_of(np.zeros(shape, "float32")) for shape in shapes]
     ['heat', 'image', 'image', 'heat', 'points', 'curve', 'numbers', 'numbers']
     >>> kind_of(np.zeros((480, 640), "uint8")), kind_of(True), kind_of("text"), kind_of(np.zeros(0))
@@ -94,7 +94,7 @@ def kind_of(value: Any) -> str:
 
 def _array(leaves: Leaves, path: str, kind: str) -> Frame:
     array = leaves[path]
-    header = {"kind": kind, "dtype": str(array.dtype), "shape": list(array.shape)}
+    header: dict[str, Any] = {"kind": kind, "dtype": str(array.dtype), "shape": array.shape}
     beside = path[: path.rfind(".") + 1]
     if kind == "points":
         return _points(header, array, leaves.get(f"{beside}colors"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from functools import lru_cache
 from typing import Any
@@ -62,8 +61,14 @@ def _groups(flows: Traffic) -> dict[str, list[str]]:
 def _topic(name: str, topics: list[str]) -> dict[str, Any]:
     label = name
     if len(topics) > 1:
-        label = f"{os.path.commonprefix(topics)}… ({len(topics)} topics)"
+        label = f"{_common(topics)}… ({len(topics)} topics)"
     return {"kind": "topic", "label": _short(label), "title": "\n".join(topics), "topics": topics}
+
+
+def _common(names: list[str]) -> str:
+    """What all begin with; of names in their order the first and the last say it."""
+    pairs = enumerate(zip(names[0], names[-1], strict=False))
+    return names[0][: next((at for at, (one, other) in pairs if one != other), None)]
 
 
 def _box_of(end: End, boxes: dict[str, Any], known: dict[str, ParticipantReport]) -> str:
@@ -77,7 +82,7 @@ def _box_of(end: End, boxes: dict[str, Any], known: dict[str, ParticipantReport]
         boxes[name] = {
             "kind": "process",
             "label": _short(node or process or "process"),
-            "below": _short(f"{process} · {pid}" if node else pid),
+            "below": pid,
             "title": f"{process}, {pid}" + (f"\n{report.error}" if report else ""),
             "error": bool(report and report.error),
         }

@@ -1,8 +1,9 @@
 """Places the boxes of a graph in columns, so that most edges go from left to right.
 
 After Sugiyama, Tagawa, Toda, "Methods for Visual Understanding of Hierarchical System Structures"
-(1981): edges that close a cycle are turned round, each box comes right of those that lead to it, and
-the order within the columns follows the neighbours. An edge over several columns gets a place in each.
+(1981): edges that close a cycle are turned round, each box comes right of those that lead to it,
+and the order within the columns follows the neighbours. An edge over several columns gets a place
+in each.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 Edge = tuple[str, str]
 Point = tuple[float, float]
 
 _SWEEPS = 6
 _GAP = 14.0  # between two boxes of a column
-_BETWEEN = 140.0  # between two columns: room for the rates
+_BETWEEN = 84.0  # between two columns: room for the rates
 _BEND = 12.0  # the height of an edge that passes a column
 
 
@@ -45,7 +47,7 @@ def layout(sizes: Mapping[str, tuple[float, float]], edges: Sequence[Edge]) -> L
 
     >>> found = layout({"a": (50, 20), "b": (50, 20), "c": (50, 20)}, [("a", "b"), ("b", "c")])
     >>> [found.boxes[name].x for name in "abc"], found.edges["a", "b"]
-    ([0.0, 190.0, 380.0], [(50.0, 10.0), (190.0, 10.0)])
+    ([0.0, 134.0, 268.0], [(50.0, 10.0), (134.0, 10.0)])
     """
     edges = sorted({edge for edge in edges if edge[0] != edge[1]})
     forward = _without_cycles(sizes, edges)
@@ -91,7 +93,7 @@ def _without_cycles(names: Mapping[str, object], edges: Sequence[Edge]) -> dict[
 
 
 def _columns(names: Mapping[str, object], edges: Sequence[Edge]) -> dict[str, int]:
-    """The longest way to each box; one that nothing leads to stands just before its first target."""
+    """The longest way to each box; one that nothing leads to stands before its first target."""
     following: dict[str, list[str]] = defaultdict(list)
     missing = dict.fromkeys(names, 0)
     for source, target in edges:
@@ -126,7 +128,7 @@ def _ordered(column: Mapping[str, int], chains: Mapping[Edge, list[str]]) -> lis
     """The names of each column, from top to bottom."""
     near: dict[str, list[str]] = defaultdict(list)
     for chain in chains.values():
-        for one, other in zip(chain, chain[1:], strict=False):
+        for one, other in pairwise(chain):
             near[one].append(other)
             near[other].append(one)
     order: list[list[str]] = [[] for _ in range(max(column.values(), default=-1) + 1)]

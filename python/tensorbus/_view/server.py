@@ -47,7 +47,9 @@ class Server:
         self._domain = domain
         self._listening = socket.create_server(("127.0.0.1", port))
         self._access = Access(self._listening.getsockname()[1])
-        self._files = {path.name: path.read_bytes() for path in _STATIC.iterdir() if path.suffix in _KINDS}
+        self._files = {
+            path.name: path.read_bytes() for path in _STATIC.iterdir() if path.suffix in _KINDS
+        }
         self._workers = ThreadPoolExecutor(2, "tensorbus-view")
         self._overview = Channel(Overview(inspect).run)
         self._feeds: dict[tuple[str, str], Channel] = {}

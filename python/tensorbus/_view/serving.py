@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import html
+import os
 import tempfile
 import webbrowser
 from collections.abc import Iterator
@@ -11,17 +12,24 @@ from functools import partial
 from pathlib import Path
 
 from tensorbus._inspection.inspection import inspect
+from tensorbus._inspection.report import Inspection
 from tensorbus._view.server import Server
 from tensorbus._view.signals import until_signal
+from tensorbus._view.traffic import without
 
 
 def serve(domain: str | None, port: int, open_browser: bool) -> int:
     """See `tensorbus._view.run`."""
-    server = Server(partial(inspect, domain), domain, port)
+    server = Server(partial(others, domain), domain, port)
     print(f"tensorbus view: {server.url}\nCtrl-C ends it.", flush=True)
     with _browser(server.url) if open_browser else contextlib.nullcontext():
         until_signal(server.run())
     return 0
+
+
+def others(domain: str | None) -> Inspection:
+    """Without this process, whose subscribers are the tiles."""
+    return without(os.getpid(), inspect(domain))
 
 
 @contextlib.contextmanager

@@ -24,7 +24,9 @@ def summary(before: Inspection | None, after: Inspection) -> dict[str, Any]:
 
 def _topics(inspection: Inspection, flows: Traffic) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
-    for topic in sorted({topic for _, topic in flows.sent} | {topic for topic, _ in flows.received}):
+    for topic in sorted(
+        {topic for _, topic in flows.sent} | {topic for topic, _ in flows.received}
+    ):
         found[topic] = {
             "name": topic,
             "type": "",

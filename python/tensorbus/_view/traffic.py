@@ -1,10 +1,10 @@
-"""Who sends what to whom, and how quickly: two inspections as edges between processes and topics."""
+"""Who sends what to whom, and how quickly: two inspections as edges of a graph."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tensorbus._inspection.rates import rates
 from tensorbus._inspection.report import (
@@ -69,18 +69,49 @@ def end_of(link: LinkReport) -> End:
     return link.subscriber.participant or f"pid {link.subscriber.pid}", link.node
 
 
+def without(process: int, inspection: Inspection) -> Inspection:
+    """The domain as it would be without a process: that which looks at it."""
+    return replace(
+        inspection,
+        participants=tuple(
+            _without(process, participant)
+            for participant in inspection.participants
+            if participant.pid != process
+        ),
+    )
+
+
+def _without(process: int, participant: ParticipantReport) -> ParticipantReport:
+    publishers = tuple(
+        replace(
+            publisher,
+            links=tuple(link for link in publisher.links if link.subscriber.pid != process),
+        )
+        for publisher in participant.publishers
+    )
+    memory = participant.memory
+    if memory is not None:
+        lent = tuple(lent for lent in memory.lent if lent.peer.pid != process)
+        memory = replace(memory, lent=lent)
+    return replace(participant, publishers=publishers, memory=memory)
+
+
 def _add_rates(found: Traffic, before: Inspection, after: Inspection) -> None:
     for rate in rates(before, after):
         end = rate.participant.participant, rate.publisher.node
-        flow = found.sent[end, rate.publisher.topic]
-        flow.add(rate.hz, rate.bytes_per_second, rate.dropped_per_second)
+        found.sent[end, rate.publisher.topic].add(rate.hz, rate.bytes_per_second)
     seconds = max(after.time_ns - before.time_ns, 1) / 1e9
     first = {_name(*links): _counted(links[2]) for links in _links(before)}
-    for links in _links(after):
-        if (known := first.get(_name(*links))) is not None:
-            delivered, dropped = _counted(links[2])
-            flow = found.received[links[1].topic, end_of(links[2])]
-            flow.add((delivered - known[0]) / seconds, 0.0, (dropped - known[1]) / seconds)
+    for participant, publisher, link in _links(after):
+        if (known := first.get(_name(participant, publisher, link))) is None:
+            continue
+        delivered, dropped = _counted(link)
+        lost = (dropped - known[1]) / seconds
+        found.received[publisher.topic, end_of(link)].add(
+            (delivered - known[0]) / seconds, dropped=lost
+        )
+        end = participant.participant, publisher.node
+        found.sent[end, publisher.topic].dropped_per_second += lost
 
 
 def _links(

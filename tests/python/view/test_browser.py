@@ -17,7 +17,7 @@ import tensorbus as tb
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 
 from support.chromium import WHY_NO_CHROMIUM, Tab, chromium
-from support.inspections import inspection, process, publisher, subscriber
+from support.view_inspections import inspection, process, publisher, subscriber
 from support.view_pages import serving, until
 from tensorbus._inspection.inspection import inspect
 from tensorbus._inspection.report import Inspection
@@ -45,7 +45,9 @@ def in_browser(
             await look(tab, server)
             assert tab.errors == []
             here = server.url.removeprefix("http://")
-            assert [url for url in tab.requested if url.partition("://")[2][: len(here)] != here] == []
+            assert [
+                url for url in tab.requested if url.partition("://")[2][: len(here)] != here
+            ] == []
 
     asyncio.run(main())
 
@@ -57,7 +59,7 @@ def tile(topic: str) -> str:
 async def pixel(tab: Tab, topic: str, x: float, y: float) -> list[int]:
     """What a tile's canvas has at a place; 0 to 1 from its upper left corner."""
     found: list[int] = await tab.js(
-        f"(() => {{ const canvas = document.querySelector(\"{tile(topic)} .picture canvas\");"
+        f'(() => {{ const canvas = document.querySelector("{tile(topic)} .picture canvas");'
         f"const place = [{x} * canvas.width, {y} * canvas.height, 1, 1].map(Math.floor);"
         "return [...canvas.getContext('2d').getImageData(...place).data]; })()"
     )
@@ -122,12 +124,14 @@ def test_each_kind_of_topic_is_drawn(tmp_path: Path) -> None:
         await open_tile(tab, "curve", "curve")
         drawn = "[...canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data]"
         for name in ("numbers", "curve"):
-            canvas = f"document.querySelector(\"{tile(name)} .picture canvas\")"
-            assert await tab.js(f"(() => {{ const canvas = {canvas}; return {drawn}.some(Boolean); }})()")
+            canvas = f'document.querySelector("{tile(name)} .picture canvas")'
+            assert await tab.js(
+                f"(() => {{ const canvas = {canvas}; return {drawn}.some(Boolean); }})()"
+            )
         await open_tile(tab, "text", "text")
-        text = await tab.js(f"document.querySelector(\"{tile('text')} pre\").textContent")
+        text = await tab.js(f'document.querySelector("{tile("text")} pre").textContent')
         assert text.splitlines() == ["name: '<b>cart</b>'", "raw: b'x'"]
-        assert await tab.until(f"document.querySelector(\"{tile('heat')} .latency\").textContent")
+        assert await tab.until(f'document.querySelector("{tile("heat")} .latency").textContent')
         assert server.topics == set(messages)
 
     with publishing(**messages):
@@ -138,12 +142,12 @@ def test_tiles_follow_their_topic_and_close(tmp_path: Path) -> None:
     async def look(tab: Tab, server: Server) -> None:
         await tab.until("document.querySelector('#graph .topic')")
         await tab.click("#graph .topic")
-        sequence = f"Number(document.querySelector(\"{tile('topic')}\")?.dataset.sequence)"
+        sequence = f'Number(document.querySelector("{tile("topic")}")?.dataset.sequence)'
         first = await tab.until(sequence)
         await tab.until(f"{sequence} > {first} + 20")
-        select = f"document.querySelector(\"{tile('topic')} select\")"
+        select = f'document.querySelector("{tile("topic")} select")'
         await tab.js(f"({select}.value = '(text)', {select}.dispatchEvent(new Event('change')))")
-        await tab.until(f"document.querySelector(\"{tile('topic')} pre\")")
+        await tab.until(f'document.querySelector("{tile("topic")} pre")')
         assert server.topics == {"topic"}
         await tab.click(f"{tile('topic')} button")
         await until(lambda: not server.topics)
@@ -165,7 +169,9 @@ def test_the_page_shows_what_the_inspection_says(tmp_path: Path) -> None:
         ]
         reader = process("reader", 2, subscribers=tuple(subscriber(name) for name in topics[::3]))
         dead = process("stopped", 3, error="no answer", memory=None)
-        return inspection(process("<i>w</i>", 1, publishers=tuple(sent)), reader, dead, seconds=second)
+        return inspection(
+            process("<i>w</i>", 1, publishers=tuple(sent)), reader, dead, seconds=second
+        )
 
     async def look(tab: Tab, server: Server) -> None:
         await tab.until(f"{ROWS}.length === 100")

@@ -19,7 +19,7 @@ pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 from aiohttp import ClientSession, TCPConnector, WSServerHandshakeError
 from yarl import URL
 
-from support.inspections import inspection, process, publisher
+from support.view_inspections import inspection, process, publisher
 from support.view_pages import DOMAIN, page, serving, until
 from tensorbus._inspection.report import Inspection
 from tensorbus._view import overview

@@ -6,10 +6,11 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from support.inspections import inspection, lent, link, made, process, publisher, subscriber
+from support.view_inspections import inspection, lent, link, made, process, publisher, subscriber
 from tensorbus._inspection.report import Inspection, MemoryReport
 from tensorbus._view.layout import layout
 from tensorbus._view.summary import summary
+from tensorbus._view.traffic import without
 
 
 def camera(seconds: int) -> Inspection:
@@ -48,6 +49,16 @@ def test_rates_are_those_between_two_inspections() -> None:
     assert edges(found)["t image", "p model detector"]["hz"] == 30
 
 
+def test_a_process_can_be_left_out() -> None:
+    found = summary(without(2, camera(2)), without(2, camera(4)))
+    assert [row["process"] for row in found["processes"]] == ["camera", "screen"]
+    assert set(edges(found)) == {("p camera ", "t image"), ("t image", "p screen ")}
+    assert found["topics"][0]["dropped"] == 20
+    assert found["held"] == []
+    (topic,) = summary(without(3, camera(2)), without(3, camera(4)))["topics"]
+    assert (topic["dropped"], topic["blocked"]) == (0, False)
+
+
 def test_the_first_inspection_has_no_rates() -> None:
     found = summary(None, camera(2))
     assert found["topics"][0]["hz"] is None
@@ -75,7 +86,8 @@ def test_a_publisher_that_came_and_one_that_went_do_no_harm() -> None:
 
 def test_a_subscriber_whose_participant_is_not_known_is_drawn() -> None:
     stranger = replace(link(""), subscriber=made(type(link("").subscriber), pid=77))
-    found = summary(None, inspection(process("a", 1, publishers=(publisher("t", links=[stranger]),))))
+    owner = process("a", 1, publishers=(publisher("t", links=(stranger,)),))
+    found = summary(None, inspection(owner))
     assert ("t t", "p pid 77 ") in edges(found)
 
 
@@ -141,11 +153,13 @@ def overlaps(boxes: list[Any]) -> bool:
 
 def test_no_box_of_a_layout_covers_another_whatever_the_edges() -> None:
     names = [str(number) for number in range(12)]
-    rings = [(one, other) for one in names for other in names if (int(one) * 7 + int(other)) % 5 < 2]
+    rings = [
+        (one, other) for one in names for other in names if (int(one) * 7 + int(other)) % 5 < 2
+    ]
     found = layout({name: (40 + int(name), 20) for name in names}, rings)
     assert not overlaps(list(found.boxes.values()))
     assert set(found.edges) == {(one, other) for one, other in rings if one != other}
-    assert all(0 <= box.x and box.x + box.width <= found.width for box in found.boxes.values())
+    assert all(box.x >= 0 and box.x + box.width <= found.width for box in found.boxes.values())
 
 
 def test_a_cycle_is_drawn_with_one_edge_back() -> None:

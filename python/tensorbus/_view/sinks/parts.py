@@ -69,7 +69,9 @@ def parts_of(message: Any, header: Header) -> Parts:
     """
     found = Parts()
     leaves = leaves_of(message)
-    cls = type(message) if not isinstance(message, Mapping) else with_fingerprint(header.fingerprint)
+    cls = (
+        type(message) if not isinstance(message, Mapping) else with_fingerprint(header.fingerprint)
+    )
     if (pose := _pose(cls, leaves)) is not None:
         found.poses[""] = pose
         return found
@@ -110,10 +112,10 @@ def _add(found: Parts, leaves: Leaves, path: str, value: Any) -> None:
         found.images[name] = Image(_bytes_of(value), blue_first)
     elif kind == "points":
         colours = leaves.get(f"{beside}colors")
-        usable = is_array(colours) and colours.shape == value.shape
         frame = str(leaves.get(f"{beside}frame_id", ""))
-        positions = value.astype(np.float32)
-        found.points[name] = Points(positions, _bytes_of(colours) if usable else None, frame)
+        fit = colours is not None and is_array(colours) and colours.shape == value.shape
+        shown = _bytes_of(colours) if fit else None
+        found.points[name] = Points(value.astype(np.float32), shown, frame)
     elif kind in ("heat", "curve", "image"):
         found.tensors[name] = _floats(value).astype(np.float32)
     elif kind == "text":

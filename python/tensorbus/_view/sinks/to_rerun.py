@@ -48,11 +48,11 @@ class RerunSink:
         self._stream.disconnect()
 
     def _log(self, topic: str, name: str, entity: Any) -> None:
-        path = [part for part in (*topic.split("/"), *name.split("/")) if part]
+        path: list[object] = [part for part in (*topic.split("/"), *name.split("/")) if part]
         self._stream.log(path, entity)  # as a list it is escaped
 
 
-def _colour_model(image: Image) -> str:
+def _colour_model(image: Image) -> Any:
     channels = image.pixels.shape[2] if image.pixels.ndim == 3 else 1
     if channels == 1:
         return "L"

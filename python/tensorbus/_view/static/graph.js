@@ -25,12 +25,19 @@ function path(points) {
   return found;
 }
 
+const LEAST_DROPPED = 0.05; // Hz
+
 function label(edge) {
+  if (edge.blocked) return `${rate(edge.hz)} blocks`;
+  return edge.dropped < LEAST_DROPPED ? rate(edge.hz) : `${rate(edge.hz)} −${rate(edge.dropped)}`;
+}
+
+function title(edge) {
   const parts = [rate(edge.hz)];
   if (edge.bytes > 0) parts.push(`${bytes(edge.bytes)}/s`);
-  if (edge.blocked) parts.push("blocks");
-  else if (edge.dropped >= 0.05) parts.push(`${rate(edge.dropped)} dropped`);
-  return parts.filter(Boolean).join(" · ");
+  if (edge.dropped >= LEAST_DROPPED) parts.push(`${rate(edge.dropped)} dropped`);
+  if (edge.blocked) parts.push("a publisher waits for it");
+  return parts.filter(Boolean).join(", ");
 }
 
 export class Graph {
@@ -57,10 +64,11 @@ export class Graph {
       this.build(graph);
     }
     graph.edges.forEach((edge, at) => {
-      const [line, text] = this.labels[at];
-      text.textContent = label(edge);
+      const [line, text, tip] = this.labels[at];
+      text.firstChild.data = label(edge);
+      tip.textContent = title(edge);
       for (const part of [line, text]) part.classList.toggle("blocked", edge.blocked);
-      text.classList.toggle("dropped", edge.dropped >= 0.05);
+      text.classList.toggle("dropped", edge.dropped >= LEAST_DROPPED);
     });
   }
 
@@ -77,7 +85,8 @@ export class Graph {
       const ends = edge.to.startsWith("t ") ? edge.points.slice(-2) : edge.points.slice(0, 2);
       const [x, y] = [0, 1].map((axis) => (ends[0][axis] + ends[1][axis]) / 2);
       const text = make(rates, "text", { class: "rate", x, y: y - 3 });
-      this.labels.push([line, text]);
+      text.append("");
+      this.labels.push([line, text, make(text, "title", {})]);
       near.get(edge.from)?.push([line, edge.to]);
       near.get(edge.to)?.push([line, edge.from]);
     }

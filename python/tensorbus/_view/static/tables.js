@@ -84,7 +84,7 @@ export class Tables {
       ["rate", "number"],
       ["bandwidth", "number"],
       ["dropped", "number"],
-      ["ends", "number"],
+      ["pub → sub", "number"],
     ];
     fill(document.getElementById("topics"), heads, rows);
     const left = found.length - rows.length;

@@ -120,7 +120,7 @@ export class Tile {
   latency({ bins, p50, p99 }) {
     this.histogram.hidden = false;
     const ratio = window.devicePixelRatio;
-    const [width, height] = [64, 24];
+    const [width, height] = [90, 22];
     this.histogram.width = width * ratio;
     this.histogram.height = height * ratio;
     this.histogram.style.width = `${width}px`;
