@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import json
 import re
+import signal
 import subprocess
+import sys
 import sysconfig
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,7 +18,7 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from support.harness import PATIENCE
+from support.harness import PATIENCE, Elsewhere, tell
 from tensorbus._view.sinks.forwarding import Sink, forward
 from tensorbus._view.sinks.parts import Parts, parts_of, quaternion
 
@@ -243,3 +245,41 @@ def test_foxglove_writes_a_file(tmp_path: Path) -> None:
     sink.close()
     written = file.read_bytes()
     assert written[:8] == written[-8:] == b"\x89MCAP0\r\n"
+
+
+def run_rerun(file: str) -> None:
+    from tensorbus._view import run
+
+    raise SystemExit(run(None, rerun=file))
+
+
+def test_the_command_forwards_until_a_signal(tmp_path: Path, elsewhere: Elsewhere) -> None:
+    pytest.importorskip("rerun", reason="rerun-sdk is not installed")
+    file = tmp_path / "run.rrd"
+    with tb.Publisher("topic", history=1) as sender:
+        sender.publish(1)
+        command = elsewhere.start(run_rerun, str(file))
+        assert sender.wait_for_subscribers(timeout=PATIENCE)
+        command.signal(signal.SIGINT)
+        assert command.end()[0] == 0
+    assert file.stat().st_size > 0
+
+
+def run_without_packages() -> None:
+    from tensorbus._view import run
+
+    for package in ("aiohttp", "rerun", "foxglove"):
+        sys.modules[package] = None  # type: ignore[assignment]
+        options = {package: ""} if package in ("rerun", "foxglove") else {}
+        try:
+            run(None, open_browser=False, **options)  # type: ignore[arg-type]
+        except tb.Unsupported as error:
+            tell(str(error))
+
+
+def test_without_a_package_the_error_says_what_to_install(elsewhere: Elsewhere) -> None:
+    command = elsewhere.start(run_without_packages)
+    install = "is not installed: pip install 'tensorbus"
+    assert command.hear() == f"aiohttp {install}[view]'"
+    assert command.hear() == f"rerun {install}[rerun]'"
+    assert command.hear() == f"foxglove {install}[foxglove]'"

@@ -49,9 +49,10 @@ export class Graph {
     this.size = [1, 1];
     this.scale = 1;
     this.corner = [0, 0];
+    this.fitted = true; // and not moved since
     this.labels = [];
     this.drag();
-    new ResizeObserver(() => this.look()).observe(svg);
+    new ResizeObserver(() => (this.fitted ? this.fit() : this.look())).observe(svg);
   }
 
   show(graph) {
@@ -134,6 +135,7 @@ export class Graph {
 
   // As much as can be read; of a tall graph its upper part.
   fit() {
+    this.fitted = true;
     const [width, height] = this.size.map((length) => length + 2 * MARGIN);
     const room = this.svg.clientWidth || 1;
     const whole = Math.min(room / width, TALLEST / height, 1);
@@ -145,6 +147,7 @@ export class Graph {
 
   zoom(factor) {
     const { clientWidth, clientHeight } = this.svg;
+    this.fitted = false;
     const before = this.scale;
     this.scale = Math.min(3, Math.max(0.05, before * factor));
     this.corner[0] += (clientWidth / before - clientWidth / this.scale) / 2;
@@ -173,6 +176,7 @@ export class Graph {
       const [x, y] = [event.clientX - last[0], event.clientY - last[1]];
       if (!this.moved && Math.hypot(x, y) < 4) return;
       this.moved = true;
+      this.fitted = false;
       last = [event.clientX, event.clientY];
       this.corner = [this.corner[0] - x / this.scale, this.corner[1] - y / this.scale];
       this.look();
