@@ -209,6 +209,7 @@ class Node(HasLifecycle):
                 topic,
                 message_type,
                 depth=whole_number("queue_size", queue_size, least=1),
+                node=self.__name,
                 **options,
             ),
             callback,

@@ -35,6 +35,7 @@ void bind_queues(nb::module_& module);
 void bind_mirror_queues(nb::module_& module);
 void bind_ipc(nb::module_& module);
 void bind_listing(nb::module_& module);
+void bind_inspection(nb::module_& module);
 void bind_doctor(nb::module_& module);
 
 // Takes the GIL. While the interpreter ends, CPython before 3.14 ends a daemon thread that takes

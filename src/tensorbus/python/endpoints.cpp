@@ -335,7 +335,7 @@ void bind_subscriber(nb::module_& module) {
           [](SampleSubscriber* self, const std::string& topic, const Participant& participant,
              std::uint32_t depth, std::uint32_t max_held, bool reliable, bool end_of_stream,
              double spin, TensorAccess access, const std::string& type, bool pin, int device,
-             const std::string& publisher) {
+             const std::string& publisher, const std::string& node) {
             const WithoutGil release;
             new (self) SampleSubscriber(
                 topic,
@@ -347,14 +347,15 @@ void bind_subscriber(nb::module_& module) {
                  .access = core_access(access),
                  .type = type_of(type),
                  .pin = pin,
-                 .device = device_numbered(device)},
+                 .device = device_numbered(device),
+                 .node = node},
                 // A GPU reads pinned memory where it is: no page can be replaced.
                 access == TensorAccess::kRead || pin, participant, publisher_named(publisher));
           },
           nb::arg("topic"), nb::arg("participant"), nb::kw_only(), nb::arg("depth"),
           nb::arg("max_held"), nb::arg("reliable"), nb::arg("end_of_stream"), nb::arg("spin"),
           nb::arg("access"), nb::arg("type") = "", nb::arg("pin") = false, nb::arg("device") = -1,
-          nb::arg("publisher") = "")
+          nb::arg("publisher") = "", nb::arg("node") = "")
       .def("receive", receive, nb::arg("timeout").none(),
            nb::sig("def receive(self, timeout: float | None) -> Sample | Outcome"),
            "A Sample, or the Outcome that says why there is none.")

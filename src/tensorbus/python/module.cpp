@@ -22,6 +22,7 @@ NB_MODULE(_core, module) {
   bind_mirror_queues(module);
   bind_ipc(module);
   bind_listing(module);
+  bind_inspection(module);
   bind_doctor(module);
 }
 #undef PyInit__core

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,10 +20,13 @@ from prometheus_client.registry import CollectorRegistry
 import tensorbus as tb
 from support.harness import PATIENCE, Elsewhere, eventually, hear, tell
 from support.inspections import (
+    FRAME,
+    SECOND,
     inspection,
     link,
     memory,
-    process,
+    participant,
+    peer,
     publisher,
     queue,
     silent,
@@ -31,11 +35,12 @@ from support.inspections import (
 from support.repository import ROOT
 from tensorbus._cli.collector import METRICS, OTHER, BusCollector
 from tensorbus._cli.metrics import BridgeWatch
-from tensorbus._inspection.report import LentReport, PeerName
+from tensorbus._inspection.report import LentReport
 from tensorbus.bridge._bridge import STATUS_TOPIC
 
 DASHBOARD = ROOT / "examples/metrics/dashboard.json"
-IMAGE = {"topic": "image", "process": "camera", "machine": ""}
+NAME = "python3"  # of all processes
+IMAGE = {"topic": "image", "process": NAME, "machine": ""}
 
 
 class Bus:
@@ -65,39 +70,39 @@ class Bus:
 
 def test_a_counter_is_that_of_the_publisher() -> None:
     bus = Bus()
-    bus.says(process(1, publishers=(publisher("image", sent=7),)))
+    bus.says(participant(1, publishers=(publisher("image", sent=7),)))
     assert bus.value("published_samples_total", **IMAGE) == 7
-    assert bus.value("published_bytes_total", **IMAGE) == 700
+    assert bus.value("published_bytes_total", **IMAGE) == 7 * FRAME
 
 
 def test_a_sum_does_not_fall_when_one_of_its_processes_ends() -> None:
     bus = Bus()
-    one, two = (process(pid, publishers=(publisher("image", sent=5),)) for pid in (1, 2))
+    one, two = (participant(pid, publishers=(publisher("image", sent=5),)) for pid in (1, 2))
     bus.says(one, two)
     assert bus.value("published_samples_total", **IMAGE) == 10
     bus.says(one)
     assert bus.value("published_samples_total", **IMAGE) == 10
-    bus.says(one, process(3, publishers=(publisher("image", sent=2),)))
+    bus.says(one, participant(3, publishers=(publisher("image", sent=2),)))
     assert bus.value("published_samples_total", **IMAGE) == 12
     assert bus.value("publishers", **IMAGE) == 2
 
 
 def test_a_process_that_was_stopped_is_not_counted_twice() -> None:
     bus = Bus()
-    bus.says(process(1, publishers=(publisher("image", sent=5),)))
+    bus.says(participant(1, publishers=(publisher("image", sent=5),)))
     assert bus.value("published_samples_total", **IMAGE) == 5
     bus.says(silent(1))
     assert bus.value("published_samples_total", **IMAGE) == 5
-    assert bus.value("silent_processes", process="camera") == 1
-    bus.says(process(1, publishers=(publisher("image", sent=6),)))
+    assert bus.value("silent_processes", process=NAME) == 1
+    bus.says(participant(1, publishers=(publisher("image", sent=6),)))
     assert bus.value("published_samples_total", **IMAGE) == 6
-    assert bus.value("silent_processes", process="camera") is None
+    assert bus.value("silent_processes", process=NAME) is None
 
 
 def test_more_topics_than_may_be_are_summed_up() -> None:
     bus = Bus(most=3)
     publishers = [publisher(f"topic{at}", sent=1, number=at) for at in range(10)]
-    bus.says(process(1, publishers=tuple(publishers)))
+    bus.says(participant(1, publishers=tuple(publishers)))
     for metric in ("published_samples", "publishers"):
         assert bus.topics(metric) == {"topic0": 1, "topic1": 1, "topic2": 1, OTHER: 7}
 
@@ -105,7 +110,7 @@ def test_more_topics_than_may_be_are_summed_up() -> None:
 def test_topics_that_are_gone_make_room() -> None:
     bus = Bus(most=2)
     for round_ in range(5):
-        bus.says(process(round_, publishers=(publisher(f"topic{round_}", sent=1),)))
+        bus.says(participant(round_, publishers=(publisher(f"topic{round_}", sent=1),)))
         found = bus.topics("published_samples")
         assert f"topic{round_}" in found
         assert len(found) <= 2
@@ -113,26 +118,30 @@ def test_topics_that_are_gone_make_room() -> None:
 
 def test_states_of_links_and_memory() -> None:
     bus = Bus()
+    viewer, other = peer(3, "viewer"), peer(2)
     links = (
-        link(2, waiting=3, held=1, held_bytes=100, oldest_held_ns=2 * 10**9),
-        link(3, waiting=1, held=2, held_bytes=200, oldest_held_ns=5 * 10**9, blocked_ns=10**9),
+        link(other, waiting=3, held=1, held_bytes=100, oldest_held_ns=2 * SECOND),
+        link(viewer, waiting=1, held=2, held_bytes=200, oldest_held_ns=5 * SECOND, blocked_ns=7),
     )
-    lent = LentReport(PeerName("", 3, "viewer"), leases=2, bytes=200, oldest_ns=5 * 10**9)
+    heard = replace(subscriber("image").stats, received=4, missed=2)
+    lent = LentReport(viewer, leases=2, bytes=200, oldest_ns=5 * SECOND)
+    jobs, mean = queue("jobs", items=3), queue("", service="mean", number=1)
     bus.says(
-        process(1, publishers=(publisher("image", links=links),), memory=memory(1000, lent)),
-        process(3, "viewer", subscribers=(subscriber("image", received=4, missed=2),)),
-        process(4, "boss", queues=(queue("jobs", items=3, in_hand=1), queue("", service="mean"))),
+        participant(1, publishers=(publisher("image", *links),), memory=memory(lent)),
+        participant(3, process="viewer", subscribers=(subscriber("image", stats=heard),)),
+        participant(4, queues=(jobs, mean), memory=None),
     )
     assert bus.value("waiting_samples", **IMAGE) == 4
     assert bus.value("held_bytes", **IMAGE) == 300
     assert bus.value("oldest_held_seconds", **IMAGE) == 5
-    assert bus.value("blocked_seconds", **IMAGE) == 1
+    assert bus.value("blocked_seconds", **IMAGE) == pytest.approx(7e-9)
     assert bus.value("missed_samples_total", topic="image", process="viewer", machine="") == 2
-    assert bus.value("queue_items", queue="jobs", process="boss", machine="") == 3
-    assert bus.value("queue_items", queue="service:mean", process="boss", machine="") == 0
-    assert bus.value("memory_used_bytes", process="camera", device="cpu") == 1000
-    assert bus.value("memory_lent_bytes", process="camera", holder="viewer") == 200
-    assert bus.value("oldest_lease_seconds", process="camera", holder="viewer") == 5
+    assert bus.value("queue_items", queue="jobs", process=NAME, machine="") == 3
+    assert bus.value("queue_items", queue="service:mean", process=NAME, machine="") == 0
+    used = memory().used_bytes
+    assert bus.value("memory_used_bytes", process=NAME, device="cpu") == used
+    assert bus.value("memory_lent_bytes", process=NAME, holder="viewer") == 200
+    assert bus.value("oldest_lease_seconds", process=NAME, holder="viewer") == 5
 
 
 def stream(topic: str, samples: int, **others: int) -> dict[str, Any]:

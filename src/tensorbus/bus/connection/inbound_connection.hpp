@@ -28,8 +28,8 @@ class InboundConnection {
   InboundConnection(ParticipantContext& context, platform::Fd socket, FindPublisher find,
                     OnEnd on_end);
 
-  // Whether the borrower's HELLO was answered; when the connection was opened.
-  bool greeted() const noexcept { return greeted_; }
+  // Whether the first message, HELLO or INSPECT, was answered; when the connection was opened.
+  bool greeted() const noexcept { return greeted_ || inspection_.has_value(); }
   std::chrono::steady_clock::time_point since() const noexcept { return since_; }
 
   // The borrower is gone: takes all leases back, at once or when its lineage has ended. Until then
@@ -42,6 +42,8 @@ class InboundConnection {
   // Tells the subscribers of publishers that have closed since.
   void tell_ended();
   void tell_retired(memory::SegmentId segment);
+  // Adds what the borrower has of our memory.
+  void add_lent(LentReport& sum, std::uint64_t wall_ns) const;
 
  private:
   struct Link {
@@ -55,6 +57,7 @@ class InboundConnection {
 
   void on_message(link::Channel::Received& received);
   void greet(link::Channel::Received& received);
+  void inspect(link::Channel::Received& received);
   void on(const link::Subscribe& asked, platform::Fd sender);
   void on(const link::Unsubscribe& left);
   void on(const link::Done& done);
@@ -79,7 +82,9 @@ class InboundConnection {
   std::shared_ptr<PeerSession> session_;
   std::optional<link::Peer> peer_;  // empty until its HELLO came
   bool greeted_ = false;            // its HELLO was answered
-  bool stopped_ = false;            // nothing more is read or sent
+  // For the report that this connection was opened for, until the peer hangs up.
+  std::optional<memory::PeerCharge> inspection_;
+  bool stopped_ = false;  // nothing more is read or sent
   bool ended_ = false;
   Links links_;
   std::optional<Lineage> lineage_;  // of the borrower, if it sent one

@@ -98,6 +98,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
   context_.keep = [this](const std::shared_ptr<PeerSession>& from, const link::Keep& asked) {
     kept_messages_.on_keep(from, asked);
   };
+  context_.report = [this] { return encode_report(report()); };
   context_.queues = std::make_shared<QueueHost>(context_);
   context_.host_copies = std::make_unique<memory::HostCopies>(
       context_.arena, context_.device_memory, [this] { loop_.schedule(delivering_copies_); });

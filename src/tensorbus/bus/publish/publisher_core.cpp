@@ -224,6 +224,7 @@ Published PublisherCore::push_to_all(OutgoingSample& sample, const Stamp* as) {
       stats_.dropped_depth += link->drop_until_room();
       if (link->room() != link::OwnerLink::Room::kYes) {
         ++stats_.dropped_held;
+        link->count_dropped_held();
         continue;
       }
     }
@@ -234,8 +235,10 @@ Published PublisherCore::push_to_all(OutgoingSample& sample, const Stamp* as) {
       ++reached;
     } catch (const Error&) {
       ++stats_.dropped_unsent;
+      link->count_dropped_unsent();
     } catch (const std::bad_alloc&) {
       ++stats_.dropped_unsent;
+      link->count_dropped_unsent();
     }
   }
   link::full_fence();  // one for all links; pairs with Sleeper::enter()
@@ -243,6 +246,7 @@ Published PublisherCore::push_to_all(OutgoingSample& sample, const Stamp* as) {
   platform::kill_point("publish.woken");
   ++stats_.sent;
   stats_.bytes_copied += sample.copied_bytes;
+  bytes_sent_ += sample.bytes;
   stats_.delivered += reached;
   // If a link or the history keeps the sample, it still exists: samples come back under our mutex.
   if (issued != nullptr && (reached != 0 || options_.history != 0)) issued->count_in(in_flight_);
@@ -271,7 +275,7 @@ PublisherCore::Adopted PublisherCore::adopt(link::LinkLimits limits, link::Waker
                                             const Announce& announce) {
   borrower.reliable = borrower.reliable && options_.reliable;
   auto link = std::make_shared<link::OwnerLink>(limits, std::move(subscriber), std::move(segments),
-                                                borrower);
+                                                std::move(borrower));
   const platform::MutexLock lock(mutex_);
   if (closed_) return {};
   auto kept = history_.end() - std::min<std::ptrdiff_t>(std::ssize(history_), limits.depth);
@@ -385,6 +389,39 @@ std::uint32_t PublisherCore::subscribers() const {
 PublisherStats PublisherCore::stats() {
   drain();
   const platform::MutexLock lock(mutex_);
+  return stats_now();
+}
+
+PublisherReport PublisherCore::report() {
+  PublisherReport report{.topic = topic_,
+                         .number = number_,
+                         .node = options_.node,
+                         .type = options_.type.definition(),
+                         .machine = origin_.machine,
+                         .origin = origin_.publisher,
+                         .depth = options_.depth,
+                         .history = options_.history,
+                         .reliable = options_.reliable,
+                         .shared = options_.shared,
+                         .isolated = options_.isolated};
+  const std::uint64_t now = platform::wall_clock_ns();
+  report.links.reserve(subscribers() + 1);  // as a rule nothing is allocated under the mutex
+  const platform::MutexLock lock(mutex_);
+  drain_links();
+  report.bytes_sent = bytes_sent_;
+  report.stats = stats_now();
+  for (const auto& link : links_) report.links.push_back(link->report(now));
+  for (const auto& link : stopped_)
+    if (link->is_cut_off() && link->outstanding() != 0) report.links.push_back(link->report(now));
+  return report;
+}
+
+link::HeldSamples PublisherCore::held_samples(const link::OwnerLink& link) const {
+  const platform::MutexLock lock(mutex_);
+  return link.held_samples();
+}
+
+PublisherStats PublisherCore::stats_now() {
   PublisherStats stats = stats_;
   if (const link::OwnerLink* const link = longest_blocking()) {
     stats.blocked_by = link->borrower().pid;

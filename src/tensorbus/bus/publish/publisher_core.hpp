@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tensorbus/inspected.hpp>
 #include <tensorbus/layout.hpp>
 #include <tensorbus/message.hpp>
 #include <tensorbus/options.hpp>
@@ -65,6 +66,9 @@ class PublisherCore {
   Outcome wait_for_subscribers(std::uint32_t count, const platform::StopCondition& stop);
   std::uint32_t subscribers() const;
   PublisherStats stats();
+  // Takes the mutex only to copy counters. Of a link: what its borrower has.
+  PublisherReport report();
+  link::HeldSamples held_samples(const link::OwnerLink& link) const;
 
   // Takes back the samples that subscribers returned.
   void drain();
@@ -126,6 +130,7 @@ class PublisherCore {
   Outcome wait_for_room(const platform::StopCondition& stop) TB_REQUIRES(mutex_);
   Published push_to_all(OutgoingSample& sample, const Stamp* as) TB_REQUIRES(mutex_);
   void require_next(std::uint64_t sequence) const TB_REQUIRES(mutex_);
+  PublisherStats stats_now() TB_REQUIRES(mutex_);
   void note_change() TB_REQUIRES(mutex_);
   std::chrono::nanoseconds longest_park() const TB_REQUIRES(mutex_);
   void drain_links() TB_REQUIRES(mutex_);
@@ -159,6 +164,7 @@ class PublisherCore {
   std::uint64_t next_sequence_ TB_GUARDED_BY(mutex_) = 0;
   std::atomic<bool> closed_{false};  // written under mutex_; relaxed: publish() checks again there
   PublisherStats stats_ TB_GUARDED_BY(mutex_);
+  std::uint64_t bytes_sent_ TB_GUARDED_BY(mutex_) = 0;
   const memory::PoolId pool_;  // last: made when nothing after it can throw
 };
 
