@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from tensorbus._cli.bridge_status import Status
 from tensorbus._inspection.report import (
+    DeviceReport,
     Inspection,
     MemoryReport,
     ParticipantReport,
@@ -202,7 +203,8 @@ class BusCollector(Collector):
             labels = figure.labels
             if labels not in values and len(values) >= self._most:
                 labels = other(labels)
-            values[labels] = join(values[labels], figure.value) if labels in values else figure.value
+            known = values.get(labels)
+            values[labels] = figure.value if known is None else join(known, figure.value)
         return values
 
 
@@ -284,7 +286,8 @@ def _of_queue(process: ParticipantReport, queue: QueueReport) -> Iterator[Figure
 
 def _of_memory(process: ParticipantReport, memory: MemoryReport) -> Iterator[Figure]:
     source = (process.participant,)
-    kinds = [("cpu", memory), *((each.device, each) for each in memory.devices)]
+    kinds: list[tuple[str, MemoryReport | DeviceReport]] = [("cpu", memory)]
+    kinds += ((each.device, each) for each in memory.devices)
     for device, held in kinds:
         labels = (process.process, device)
         yield Figure("memory_used_bytes", labels, source, held.used_bytes)

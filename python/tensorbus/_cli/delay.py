@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
+from tensorbus._base.errors import Timeout as TimedOut
 from tensorbus._cli.bridge_status import clock_uncertainties
-from tensorbus._cli.echo import Patience, samples_of
+from tensorbus._cli.echo import Patience, fail_for_silence, monitor
 from tensorbus._cli.options import Count, Domain, Json, Topic, Window
 from tensorbus._cli.output import print_json, print_table
 from tensorbus._topics.sample import Sample
+from tensorbus._topics.subscriber import Subscriber
 
 EXAMPLES = """\b
 Examples:
@@ -49,32 +51,46 @@ def delay(
     No publisher waits for it. Of samples of another machine, the bridge has put the time of
     publishing into this machine's clock; +- says how far off that may be.
     """
-    samples = samples_of(topic, None, patience, domain, depth=64)
-    ages = ((_machine_of(sample), _age_of(sample)) for sample in samples)
-    for found in islice(windows(ages, window), count):
-        uncertainties: Mapping[str, int | None] = clock_uncertainties(domain) if any(found) else {}
-        rows = [_delays(machine, found[machine], uncertainties) for machine in sorted(found)]
-        if as_json:
-            print_json([asdict(row) for row in rows], indent=None)
-        else:
-            print_table(
-                (">SAMPLES", ">MIN MS", ">MEAN MS", ">MAX MS", ">STD MS", ">+- MS", "FROM"),
-                map(_row, rows),
-            )
+    with monitor(topic, domain, 64) as subscriber:
+        for found in islice(windows(subscriber, window, patience), count):
+            _show(found, domain, as_json)
 
 
-def windows(ages: Iterable[tuple[str, int]], window: float) -> Iterator[dict[str, list[int]]]:
-    """The ages of the samples that come within so many seconds, by machine.
+def windows(
+    subscriber: Subscriber[Any], window: float, patience: float | None
+) -> Iterator[dict[str, list[int]]]:
+    """The ages of the samples that come within so many seconds, by machine, if any come.
 
-    A window ends with the first sample after it.
+    Args:
+        patience: seconds without a sample after which the command fails.
     """
-    found: dict[str, list[int]] = {}
-    end = time.monotonic() + window
-    for machine, age in ages:
-        if time.monotonic() >= end and found:
+    last = time.monotonic()
+    while True:
+        found: dict[str, list[int]] = {}
+        end = time.monotonic() + window
+        while (left := end - time.monotonic()) > 0:
+            try:
+                sample = subscriber.receive(left)
+            except TimedOut:
+                break
+            last = time.monotonic()
+            found.setdefault(_machine_of(sample), []).append(_age_of(sample))
+        if found:
             yield found
-            found, end = {}, time.monotonic() + window
-        found.setdefault(machine, []).append(age)
+        elif patience is not None and time.monotonic() - last >= patience:
+            fail_for_silence(subscriber.topic, patience)
+
+
+def _show(found: dict[str, list[int]], domain: str | None, as_json: bool) -> None:
+    uncertainties: Mapping[str, int | None] = clock_uncertainties(domain) if any(found) else {}
+    rows = [_delays(machine, found[machine], uncertainties) for machine in sorted(found)]
+    if as_json:
+        print_json([asdict(row) for row in rows], indent=None)
+    else:
+        print_table(
+            (">SAMPLES", ">MIN MS", ">MEAN MS", ">MAX MS", ">STD MS", ">+- MS", "FROM"),
+            map(_row, rows),
+        )
 
 
 def _machine_of(sample: Sample[Any]) -> str:
@@ -85,9 +101,7 @@ def _age_of(sample: Sample[Any]) -> int:
     return time.time_ns() - sample.header.timestamp_ns
 
 
-def _delays(
-    machine: str, ages: list[int], uncertainties: Mapping[str, int | None]
-) -> Delays:
+def _delays(machine: str, ages: list[int], uncertainties: Mapping[str, int | None]) -> Delays:
     return Delays(
         machine,
         len(ages),

@@ -6,7 +6,9 @@ import csv
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Optional
+from contextlib import contextmanager
+from functools import partial
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -27,7 +29,7 @@ Examples:
   tensorbus topic echo state --json | jq .data.id"""
 
 Patience = Annotated[
-    Optional[float],
+    float | None,
     typer.Option("--timeout", min=0, help="End after so long without a sample.", metavar="S"),
 ]
 
@@ -36,10 +38,10 @@ def echo(
     topic: Topic,
     count: Count = None,
     field: Annotated[
-        Optional[str], typer.Option(help="Only this field, as in pose.position or poses.0.")
+        str | None, typer.Option(help="Only this field, as in pose.position or poses.0.")
     ] = None,
     image: Annotated[
-        Optional[bool],
+        bool | None,
         typer.Option("--image/--no-image", help="Draw images; by default on a terminal."),
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print a table, for a file.")] = False,
@@ -58,11 +60,11 @@ def echo(
     if as_json:
         show = _show_json
     elif as_csv:
-        show = _Csv().show
+        show = _Csv(field or "").show
     else:
         drawn = sys.stdout.isatty() if image is None else image
         show = _Text(drawn, image is True).show
-    for sample in samples_of(topic, count, patience, domain):
+    for sample in _samples_of(topic, count, patience, domain):
         data = data_of(sample)
         try:
             show(sample, data if field is None else field_of(data, field))
@@ -70,21 +72,32 @@ def echo(
             fail(f"a sample of {topic!r} has no field {field!r}")
 
 
-def samples_of(
-    topic: str, count: int | None, patience: float | None, domain: str | None, *, depth: int = 1
-) -> Iterator[Sample[Any]]:
-    """The samples of a topic as they come. A topic that nobody publishes yet is waited for."""
+@contextmanager
+def monitor(topic: str, domain: str | None, depth: int) -> Iterator[Subscriber[Any]]:
+    """Subscribes in the way that nobody waits for. A topic that nobody publishes yet may come."""
     with Subscriber[Any](
-        topic, depth=depth, reliable=False, library=LIBRARY, domain=domain, timeout=patience
+        topic, depth=depth, reliable=False, library=LIBRARY, domain=domain
     ) as subscriber:
         if not any(each.name == topic for each in list_topics(domain)):
             print(f"tensorbus: nobody publishes {topic!r} yet", file=sys.stderr)
+        yield subscriber
+
+
+def fail_for_silence(topic: str, patience: float) -> NoReturn:
+    """Ends the command: no sample came for so many seconds."""
+    fail(f"no sample on {topic!r} in {patience:g} s")
+
+
+def _samples_of(
+    topic: str, count: int | None, patience: float | None, domain: str | None
+) -> Iterator[Sample[Any]]:
+    with monitor(topic, domain, 1) as subscriber:
         received = 0
         while count is None or received < count:
             try:
-                yield subscriber.receive()
+                yield subscriber.receive(patience)
             except TimedOut:
-                fail(f"no sample on {topic!r} in {patience:g} s")
+                fail_for_silence(topic, patience or 0.0)
             received += 1
 
 
@@ -103,12 +116,13 @@ def _show_json(sample: Sample[Any], data: Any) -> None:
 class _Csv:
     """A line for each sample; the columns are those of the first."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._name = name  # of the field that is shown, if it is one
         self._columns: list[str] = []
         self._writer = csv.writer(sys.stdout, lineterminator="\n")
 
     def show(self, sample: Sample[Any], data: Any) -> None:
-        cells = cells_of(data)
+        cells = cells_of(data, self._name)
         if not self._columns:
             self._columns = list(cells)
             self._writer.writerow(["sequence", "timestamp_ns", *self._columns])
@@ -140,4 +154,4 @@ class _Text:
         found = fields_of(data)
         for value in [data] if found is None else found.values():
             if is_tensor(value):
-                draw(lambda side, tensor=value: pixels(tensor, side), self._coloured)
+                draw(partial(pixels, value), self._coloured)

@@ -58,9 +58,7 @@ def memory(domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False)
         ),
     )
     devices = [
-        (process_of(process), device)
-        for process, held in processes
-        for device in held.devices
+        (process_of(process), device) for process, held in processes for device in held.devices
     ]
     if devices:
         print()
@@ -102,7 +100,5 @@ def by_process(inspection: Inspection) -> list[tuple[ParticipantReport, MemoryRe
 
 def by_peer(inspection: Inspection) -> list[tuple[ParticipantReport, LentReport]]:
     """What each peer has of each process, most bytes first."""
-    found = [
-        (process, lent) for process, held in by_process(inspection) for lent in held.lent
-    ]
+    found = [(process, lent) for process, held in by_process(inspection) for lent in held.lent]
     return sorted(found, key=lambda each: (-each[1].bytes, -each[1].oldest_ns))

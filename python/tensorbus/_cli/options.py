@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
@@ -43,27 +43,25 @@ _complete_queue = _completer(
 
 Topic = Annotated[str, typer.Argument(help="The topic's name.", autocompletion=_complete_topic)]
 OptionalTopic = Annotated[
-    Optional[str],
+    str | None,
     typer.Argument(help="The topic's name; without, all topics.", autocompletion=_complete_topic),
 ]
 NodeName = Annotated[str, typer.Argument(help="The node's name.", autocompletion=_complete_node)]
 OptionalNode = Annotated[
-    Optional[str],
+    str | None,
     typer.Argument(help="The node's name; without, all nodes.", autocompletion=_complete_node),
 ]
 QueueName = Annotated[str, typer.Argument(help="The queue's name.", autocompletion=_complete_queue)]
 ServiceName = Annotated[
     str, typer.Argument(help="The service's name.", autocompletion=_complete_service)
 ]
-Domain = Annotated[
-    Optional[str], typer.Option(help="A name or a path in place of $TENSORBUS_DOMAIN.")
-]
+Domain = Annotated[str | None, typer.Option(help="A name or a path in place of $TENSORBUS_DOMAIN.")]
 Timeout = Annotated[
     float, typer.Option(min=0, help="Seconds that the processes have to answer.", metavar="S")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the same as JSON.")]
 Count = Annotated[
-    Optional[int], typer.Option(min=1, help="End after so many; else with Ctrl-C.", metavar="N")
+    int | None, typer.Option(min=1, help="End after so many; else with Ctrl-C.", metavar="N")
 ]
 Window = Annotated[float, typer.Option(min=0.01, help="Seconds for each line.", metavar="S")]
 
@@ -72,6 +70,4 @@ ASK = 1.0  # seconds
 
 def group(help: str) -> typer.Typer:
     """A group of commands."""
-    return typer.Typer(
-        help=help, no_args_is_help=True, rich_markup_mode=None, add_completion=False
-    )
+    return typer.Typer(help=help, no_args_is_help=True, rich_markup_mode=None, add_completion=False)

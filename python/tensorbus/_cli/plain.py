@@ -80,14 +80,12 @@ def _add_list(commands: Any) -> None:
 
 
 def _list(given: argparse.Namespace) -> int:
-    from tensorbus._topics.listing import NodeInfo, TopicInfo, list_nodes, list_topics
+    from tensorbus._topics.listing import list_nodes, list_topics
 
-    topics: list[TopicInfo] = list_topics(given.domain)
-    nodes: list[NodeInfo] = list_nodes(given.domain)
+    topics, nodes = list_topics(given.domain), list_nodes(given.domain)
     if given.json:
-        found = {"topics": topics, "nodes": nodes}
-        rows = {kind: [asdict(each) for each in listed] for kind, listed in found.items()}
-        print(json.dumps(rows, indent=2))
+        found = {"topics": [*map(asdict, topics)], "nodes": [*map(asdict, nodes)]}
+        print(json.dumps(found, indent=2))
         return 0
     for topic in topics:
         for publisher in topic.publishers:

@@ -8,7 +8,7 @@ import json
 import sys
 import time
 from importlib import import_module
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
@@ -31,14 +31,14 @@ def pub(
     topic: Topic,
     value: Value,
     rate: Annotated[
-        Optional[float],
+        float | None,
         typer.Option(min=1e-3, help="Samples a second, until Ctrl-C.", metavar="HZ"),
     ] = None,
     count: Annotated[
-        Optional[int], typer.Option(min=1, help="How many; by default one.", metavar="N")
+        int | None, typer.Option(min=1, help="How many; by default one.", metavar="N")
     ] = None,
     type_name: Annotated[
-        Optional[str],
+        str | None,
         typer.Option(
             "--type",
             help="A message class, as in package.module.Class, of which VALUE has the fields; "
@@ -86,7 +86,7 @@ def value_of(text: str) -> Any:
         ) from None
 
 
-def made(value: Any, type_name: str | None) -> tuple[Any, type[Any] | None]:
+def made(value: Any, type_name: str | None) -> tuple[Any, Any]:
     """The message, and the class for the publisher; None if it takes any."""
     if type_name is None:
         return value, None

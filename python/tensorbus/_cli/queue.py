@@ -53,9 +53,7 @@ def info(
 
 def queues_of(inspection: Inspection) -> Iterator[tuple[ParticipantReport, QueueReport]]:
     """All queues, by name, and the processes that made them."""
-    found = [
-        (process, queue) for process in inspection.participants for queue in process.queues
-    ]
+    found = [(process, queue) for process in inspection.participants for queue in process.queues]
     return iter(sorted(found, key=lambda each: (each[1].name, each[0].pid, each[1].number)))
 
 

@@ -152,8 +152,8 @@ def read_as(text: str, default: Any, where: str) -> Any:
     Raises:
         InvalidArgument: it cannot be read so.
 
-    >>> read_as("on", False, ""), read_as("3", 1, ""), read_as("3", 1.0, ""), read_as("[1, 2]", (), "")
-    (True, 3, 3.0, (1, 2))
+    >>> read_as("on", False, ""), read_as("3", 1.0, ""), read_as("[1, 2]", (), "")
+    (True, 3.0, (1, 2))
     """
     read = _reader(default)
     try:
