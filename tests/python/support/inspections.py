@@ -145,6 +145,7 @@ def participant(number: int, *nodes: str, **changes: Any) -> ParticipantReport:
         version="0.1.0",
         age_ns=75 * SECOND,
         nodes=nodes,
+        topics=(),
         publishers=(),
         subscribers=(),
         queues=(),
@@ -154,9 +155,12 @@ def participant(number: int, *nodes: str, **changes: Any) -> ParticipantReport:
     return replace(made, **changes)
 
 
-def silent(number: int, *nodes: str) -> ParticipantReport:
+STOPPED = "no answer within 1.0 s: the process is stopped"
+
+
+def silent(number: int, *nodes: str, topics: tuple[str, ...] = ()) -> ParticipantReport:
     """One that was stopped."""
-    return participant(number, *nodes, error="stopped: does not answer", memory=None)
+    return participant(number, *nodes, error=STOPPED, memory=None, topics=topics)
 
 
 def inspection(*participants: ParticipantReport, at: float = 1.0) -> Inspection:
