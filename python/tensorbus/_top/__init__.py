@@ -12,7 +12,7 @@ def run(domain: str | None) -> int:
     Raises:
         ImportError: textual is not installed.
     """
-    from tensorbus._inspection.ask import inspect
+    from tensorbus._inspection.inspection import inspect
     from tensorbus._top.app import Top
 
     Top(lambda: inspect(domain)).run()

@@ -49,12 +49,17 @@ def _topic_page(snapshot: Snapshot, subject: Subject) -> Page | None:
         for subscriber in owner.subscribers
         if subscriber.topic == subject.name
     ]
-    if not publishers and not subscribers:
+    silent = [
+        snapshot.why_silent[owner.participant]
+        for owner in snapshot.participants
+        if owner.error and subject.name in owner.topics
+    ]
+    if not publishers and not subscribers and not silent:
         return None
     types = type_names(publisher.type for _, publisher in publishers)
     return Page(
         f"topic {shown(subject.name)}",
-        f"of {types or 'any type'}",
+        "; ".join([f"of {types or 'any type'}", *silent]),
         (
             links_table(snapshot, publishers),
             publishers_table(snapshot, publishers, "process"),

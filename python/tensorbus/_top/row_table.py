@@ -63,7 +63,7 @@ row, `Esc` goes back. A click on a column's head sorts by it, another one turns 
     def on_mount(self) -> None:
         for place, column in enumerate(self._shown_columns):
             width = None if column.width is None else max(column.width, len(column.title) + 1)
-            self.add_column("", key=str(place), width=width)
+            self.add_column("▲" + column.title, key=str(place), width=width)
         self._sort()
 
     def show(self, rows: list[Row], wanted: str = "") -> None:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from tensorbus._inspection.rates import PublisherRate, rates
 from tensorbus._inspection.report import Inspection, ParticipantReport, PeerName
-from tensorbus._top.troubles import Trouble, find_troubles, peer_name, process_name
+from tensorbus._top.troubles import Trouble, find_troubles, peer_name, process_name, silent
 from tensorbus._top.usage import Usage, cpu_percent, usage_of
 
 
@@ -86,6 +86,11 @@ class Snapshot:
     def why_queue(self) -> dict[tuple[str, int] | None, str]:
         """What holds up a queue, by participant and number."""
         return {trouble.queue: trouble.words for trouble in reversed(self.troubles)}
+
+    @cached_property
+    def why_silent(self) -> dict[str, str]:
+        """Which process does not answer, and why, by participant."""
+        return {each.participant: str(silent(each)) for each in self.participants if each.error}
 
     def total(self, publishers: Iterable[tuple[str, int]]) -> Total:
         """Of the publishers that are in both inspections, by participant and number."""

@@ -48,13 +48,19 @@ def topics_table(snapshot: Snapshot, machine: str | None = None) -> Table[TopicR
 
 
 def topic_rows(snapshot: Snapshot, machine: str | None = None) -> list[TopicRow]:
-    """Topics that have publishers, and those that have subscribers only."""
+    """Topics that have publishers, and those that have subscribers only.
+
+    Of the publishers of a process that does not answer, the names of the topics are known.
+    """
     published: dict[tuple[str, str], _Publishers] = {}
+    silent: dict[str, str] = {}
     heard: dict[str, list[str]] = {}
     for participant in snapshot.participants:
         for publisher in participant.publishers:
             name = publisher.topic, publisher.machine
             published.setdefault(name, []).append((participant, publisher))
+        for topic in participant.topics if participant.error else ():
+            silent[topic] = snapshot.why_silent[participant.participant]
         for subscriber in participant.subscribers:
             heard.setdefault(subscriber.topic, []).append(subscriber.type)
     rows = [
@@ -64,8 +70,12 @@ def topic_rows(snapshot: Snapshot, machine: str | None = None) -> list[TopicRow]
     ]
     if machine:
         return rows
-    names = {topic for topic, _ in published}
-    return rows + [_unpublished(topic, heard[topic]) for topic in heard if topic not in names]
+    known = {topic for topic, _ in published}
+    return rows + [
+        _unpublished(topic, heard.get(topic, []), silent.get(topic, ""))
+        for topic in sorted(silent.keys() | heard.keys())
+        if topic not in known
+    ]
 
 
 def machine_name(machine: str) -> str:
@@ -99,10 +109,10 @@ def _worst_lag(publishers: Iterable[PublisherReport]) -> tuple[int, int]:
     return max(lags, key=lambda lag: lag[0] / max(lag[1], 1), default=(0, 0))
 
 
-def _unpublished(topic: str, types: list[str]) -> TopicRow:
+def _unpublished(topic: str, types: list[str], why: str) -> TopicRow:
     return TopicRow(
         key=f"\n{topic}",
-        why="",
+        why=why,
         opens=Subject("topic", topic),
         topic=shown(topic),
         machine=machine_name(""),

@@ -50,9 +50,9 @@ def find_troubles(inspection: Inspection) -> list[Trouble]:
         participant.participant: process_name(participant)
         for participant in inspection.participants
     }
-    silent = [_silent(it) for it in inspection.participants if it.error]
+    unheard = [silent(it) for it in inspection.participants if it.error]
     others = [trouble for it in inspection.participants for trouble in _troubles_of(it, named)]
-    return [*silent, *sorted(others, key=lambda trouble: -trouble.for_ns)]
+    return [*unheard, *sorted(others, key=lambda trouble: -trouble.for_ns)]
 
 
 def process_name(participant: ParticipantReport) -> str:
@@ -76,8 +76,9 @@ def _with_pid(name: str, pid: int) -> str:
     return f"{name} (pid {pid})" if pid else name
 
 
-def _silent(participant: ParticipantReport) -> Trouble:
-    words = f"says nothing: {shown(participant.error)}"
+def silent(participant: ParticipantReport) -> Trouble:
+    """Of a participant that did not answer."""
+    words = f"cannot be asked: {shown(participant.error)}"
     return Trouble(process_name(participant), words, participant.participant)
 
 

@@ -79,6 +79,14 @@ def test_a_topic_without_publishers_is_shown() -> None:
     assert (row["topic"], row["type"], row["Hz"], row["subs"]) == ("t", "demo.Frame", "-", "1")
 
 
+def test_a_topic_whose_publisher_does_not_answer_is_shown_in_red() -> None:
+    shown = snapshot(None, made.inspection(made.silent(4100, "camera", topics=("t",))))
+    (row,) = rows_of(shown, "Topics")
+    assert (row["topic"], row["Hz"]) == ("t", "-")
+    assert row["why"] == f"camera (pid 4100) cannot be asked: {made.STOPPED}"
+    assert page_of(shown, Subject("topic", "t"))
+
+
 def test_a_publisher_that_came_between_two_inspections_has_no_rate_yet() -> None:
     after = made.inspection(made.participant(1, publishers=(made.publisher("t", sent=5),)), at=2.0)
     (row,) = rows_of(snapshot(made.inspection(at=1.0), after), "Topics")
@@ -115,7 +123,7 @@ def test_a_process_has_its_part_of_the_machine_and_what_it_holds_of_others() -> 
     assert (detector["holds"], detector["oldest"], detector["CPU %"]) == ("11.9 MiB", "50 ms", "-")
     assert (viewer["holds"], viewer["oldest"]) == ("71.2 MiB", "3.6 s")  # as the camera says
     assert (viewer["used"], viewer["lent"]) == ("-", "-")
-    assert "does not answer" in viewer["why"]
+    assert viewer["why"] == f"cannot be asked: {made.STOPPED}"
 
 
 def test_another_process_with_the_same_pid_has_no_use_of_the_processor_yet() -> None:
@@ -207,7 +215,7 @@ def test_the_page_of_a_process_has_its_endpoints_and_its_memory_by_peer() -> Non
 def test_the_page_of_a_process_that_does_not_answer_says_so() -> None:
     page = page_of(ROBOT, Subject("process", made.name_of(made.VIEWER)))
     assert page
-    assert (page.title, page.about) == ("viewer (pid 4242)", "stopped: does not answer")
+    assert (page.title, page.about) == ("viewer (pid 4242)", made.STOPPED)
     assert [table.rows() for table in page.tables] == [[], [], [], [], []]
 
 
