@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tensorbus._cli.options import Domain
+from tensorbus._cli.output import fail
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -16,7 +17,11 @@ def top(domain: Domain = None) -> None:
     """Watch topics, processes and queues on the terminal, and who holds others up."""
     from tensorbus._top import run
 
-    raise typer.Exit(run(domain))
+    try:
+        status = run(domain)
+    except ImportError as error:
+        fail(f"{error.name} is not installed: pip install 'tensorbus[cli]'")
+    raise typer.Exit(status)
 
 
 @app.command("view", epilog="Example: tensorbus view --port 8000 --no-browser")
@@ -26,8 +31,17 @@ def view(
     open_browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the page.")
     ] = True,
+    rerun: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help='Write an .rrd instead, for Rerun; "": open its viewer.'),
+    ] = None,
+    foxglove: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help='Write an .mcap instead; "": serve Foxglove\'s app.'),
+    ] = None,
 ) -> None:
-    """Watch nodes, topics and messages on a web page of this machine."""
+    """Watch nodes, topics and messages on a web page of this machine, in Rerun or in Foxglove."""
     from tensorbus._view import run
 
-    raise typer.Exit(run(domain=domain, port=port, open_browser=open_browser))
+    status = run(domain, port, open_browser, rerun=rerun, foxglove=foxglove)
+    raise typer.Exit(status)
