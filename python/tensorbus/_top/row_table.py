@@ -39,7 +39,7 @@ row, `Esc` goes back. A click on a column's head sorts by it, another one turns 
         & > .datatable--fixed { background: $surface; color: $foreground; }
         & > .datatable--cursor, & > .datatable--fixed-cursor,
         &:focus > .datatable--cursor, &:focus > .datatable--fixed-cursor {
-            background: $primary 30%;
+            background: $primary 20%;
         }
         &:focus { background-tint: $foreground 0%; }
     }
