@@ -143,10 +143,22 @@ def time_goal(row: str, key: str, limit_ns: float) -> Goal:
     return goal
 
 
-def import_goal(rows: Rows) -> tuple[bool, str]:
-    pairs = zip(rows["import tensorbus"]["wall_ns"], rows["pass"]["wall_ns"], strict=True)
-    more_ms = statistics.median(ours - bare for ours, bare in pairs) / 1e6
-    return more_ms < 60, f"{more_ms:.1f} of 60 ms"
+def start_goal(most_ms: int) -> Goal:
+    """Every other row takes less than that over a bare interpreter, which begins before it."""
+
+    def goal(rows: Rows) -> tuple[bool, str]:
+        bare = rows["pass"]["wall_ns"]
+        more = {
+            row: statistics.median(
+                ours - other for ours, other in zip(values["wall_ns"], bare, strict=True)
+            )
+            for row, values in rows.items()
+            if row.startswith(("tensorbus", "import tensorbus"))
+        }
+        row = max(more, key=lambda each: more[each])
+        return more[row] < most_ms * 1e6, f"{row}: {more[row] / 1e6:.1f} of {most_ms} ms"
+
+    return goal
 
 
 def share_goal(row: str, least: float) -> Goal:
@@ -290,7 +302,8 @@ GOALS: list[tuple[str, str, Goal]] = [
         "Python, 64 bytes a second, none lost: >= 400 k",
         per_second_goal(4e5, "tensorbus"),
     ),
-    ("python_import", "import tensorbus < 60 ms over a bare interpreter", import_goal),
+    ("python_import", "import tensorbus < 60 ms over a bare interpreter", start_goal(60)),
+    ("python_command", "commands < 300 ms over a bare interpreter", start_goal(300)),
     (
         "python_graph",
         "ten nodes, 300 kB at 100 Hz on two cores: no drop",

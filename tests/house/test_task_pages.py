@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from support import standin
 from support.cpp_programs import WHY_NO_CUDA, build
 from support.harness import PATIENCE
 from support.repository import ROOT
+from tensorbus._cli.command import main
 
 PAGES = ROOT / "docs/tasks"
 # What a person waits for is not enough for a machine that does much else.
@@ -163,6 +166,32 @@ def test_actors_and_a_learner(folder: Path) -> None:
     assert told == "trained 20 times\n"
     assert all(re.fullmatch(r"the last policy was \d+\n", end) for end in ends)
     assert (learner.returncode, one.returncode, other.returncode) == (0, 0, 0)
+
+
+def test_the_commands_that_see_what_is_going_on(folder: Path) -> None:
+    pytest.importorskip("typer", reason="typer is not installed")
+    pytest.importorskip("numpy", reason="NumPy is not installed")
+    write_programs("see", folder)
+    page = (PAGES / "see.md").read_text()
+    commands = [
+        line for line in re.findall(r"^\$ tensorbus (.*)", page, re.M) if "--port" not in line
+    ]
+    assert len(commands) > 20
+    with running(*python(folder / "camera.py")) as camera:
+        assert tb.wait_for_node("camera", timeout=PATIENCE)
+        with tb.Client("mean", timeout=PATIENCE) as client:
+            assert client.call_sync([2.0]) == 2.0  # it runs
+        said = {}
+        for command in commands:
+            with redirect_stdout(StringIO()) as output:
+                assert main(shlex.split(command)) == 0, command
+            said[command] = output.getvalue()
+        camera.send_signal(signal.SIGTERM)
+        heard, _ = camera.communicate(timeout=PATIENCE)
+    shown = re.findall(r"^\$ tensorbus (param set .*|service call .*)\n(.*\n)", page, re.M)
+    assert shown == [(command, said[command]) for command, _ in shown] != []
+    assert said["topic list"].splitlines()[1].split() == ["camera/image", "1", "0"]
+    assert heard.startswith("speed 1.5\nspeed 2.5\n")
 
 
 def test_weights_are_shared(folder: Path) -> None:

@@ -1,0 +1,47 @@
+"""``tensorbus top``, ``view`` and ``trace``: their packages are imported when they run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tensorbus._cli.options import Domain
+from tensorbus._cli.output import fail
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command("top", epilog="Example: tensorbus top --domain robot")
+def top(domain: Domain = None) -> None:
+    """Watch topics, processes and queues on the terminal, and who holds others up."""
+    from tensorbus._top import run
+
+    try:
+        status = run(domain)
+    except ImportError as error:
+        fail(f"{error.name} is not installed: pip install 'tensorbus[cli]'")
+    raise typer.Exit(status)
+
+
+@app.command("view", epilog="Example: tensorbus view --port 8000 --no-browser")
+def view(
+    domain: Domain = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of 127.0.0.1; 0: any.")] = 0,
+    open_browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open the page.")
+    ] = True,
+    rerun: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help='Write an .rrd instead, for Rerun; "": open its viewer.'),
+    ] = None,
+    foxglove: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help='Write an .mcap instead; "": serve Foxglove\'s app.'),
+    ] = None,
+) -> None:
+    """Watch nodes, topics and messages on a web page of this machine, in Rerun or in Foxglove."""
+    from tensorbus._view import run
+
+    status = run(domain, port, open_browser, rerun=rerun, foxglove=foxglove)
+    raise typer.Exit(status)

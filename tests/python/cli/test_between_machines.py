@@ -1,0 +1,54 @@
+"""What the command line and the figures for Prometheus show of another machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tensorbus as tb
+from conftest import Tensorbus
+from support.bridges import appears, two_machines
+from support.harness import PATIENCE, eventually
+
+pytest.importorskip("prometheus_client", reason="prometheus-client is not installed")
+
+from tensorbus._cli.bridge_status import clock_uncertainties
+from tensorbus._cli.collector import Figure, bridge_figures_of
+from tensorbus._cli.metrics import BridgeWatch
+
+
+def figures_of(watch: BridgeWatch) -> dict[str, Figure]:
+    return {each.metric: each for each in bridge_figures_of(watch.status())}
+
+
+def test_a_topic_of_another_machine_names_it(tmp_path: Path, tensorbus: Tensorbus) -> None:
+    with two_machines(tmp_path) as (here, there):
+        domain = ("--domain", there.domain)
+        with tb.Publisher("image", history=3, node="camera", domain=here.domain) as publisher:
+            for _ in range(3):
+                publisher.publish(b"x" * 1000)
+            appears(there, "image")
+            eventually(lambda: clock_uncertainties(there.domain)["here"] is not None)
+            listed = tensorbus("topic", "list", *domain, "--json").json
+            topics = {row["topic"]: row for row in listed}
+            (node,) = tensorbus("node", "list", *domain, "--json").json
+            window = ("--count", "1", "--window", "0.01", "--json")
+            (rate,) = tensorbus("topic", "hz", "image", *window, *domain).json
+            (delay,) = tensorbus("topic", "delay", "image", *window, *domain).json
+            echoed = tensorbus("topic", "echo", "image", "--count", "1", *domain)
+            with (
+                tb.Subscriber("image", domain=there.domain),
+                BridgeWatch(there.domain) as watch,
+            ):
+                eventually(lambda: "bridge_samples" in figures_of(watch))
+                figures = figures_of(watch)
+    assert (topics["image"]["machines"], topics["image"]["publishers"]) == (["here"], 1)
+    assert topics["tensorbus/bridge"]["machines"] == [""]
+    assert (node["node"], node["machine"], node["publishes"]) == ("camera", "here", ["image"])
+    assert rate["machines"] == ["here"]
+    assert (delay["machine"], delay["samples"]) == ("here", 3)
+    assert 0 < delay["clock_uncertainty_ns"] < PATIENCE * 1e9
+    assert echoed.out.startswith("image #2 from here, ")
+    assert figures["bridge_up"].value == figures["bridge_connected"].value == 1
+    assert figures["bridge_samples"].labels == ("image", "here", "receiving")

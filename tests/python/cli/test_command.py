@@ -1,0 +1,230 @@
+"""What all commands have in common: the help, statuses, extras, completion, ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import tensorbus as tb
+from conftest import Tensorbus
+from support.harness import PATIENCE, Elsewhere, eventually, hear, tell
+from tensorbus._cli import app, command, plain
+
+COMMAND = (sys.executable, "-m", "tensorbus")
+ALL = [
+    "topic list",
+    "topic info",
+    "topic echo",
+    "topic hz",
+    "topic bw",
+    "topic delay",
+    "topic pub",
+    "node list",
+    "node info",
+    "queue list",
+    "queue info",
+    "service list",
+    "service call",
+    "param list",
+    "param get",
+    "param set",
+    "memory",
+    "inspect",
+    "metrics",
+    "top",
+    "view",
+]
+
+
+def test_the_help_lists_every_command(tensorbus: Tensorbus) -> None:
+    done = tensorbus("--help")
+    assert done.status == 0
+    names = {*(each.split()[0] for each in ALL), *plain.HELP}
+    assert names == {*app._MODULES, *plain.HELP}
+    assert [name for name in names if not re.search(rf"^  {name} ", done.out, re.M)] == []
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_command_has_help_with_an_example(name: str, tensorbus: Tensorbus) -> None:
+    done = tensorbus(*name.split(), "--help")
+    assert done.status == 0
+    assert re.search(rf"Examples?:\s+tensorbus {name}\b", done.out)
+    assert "--domain" in done.out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["nonsense", "topic nonsense", "topic list --nonsense", "topic info", "topic hz --count x"],
+)
+def test_a_wrong_command_line_is_status_2(arguments: str, tensorbus: Tensorbus) -> None:
+    done = tensorbus(*arguments.split())
+    assert done.status == 2
+    assert done.out == ""
+    assert "Error: " in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ("topic info image", "nobody publishes or subscribes to 'image'"),
+        ("topic hz image", "nobody publishes 'image'"),
+        ("topic echo image --timeout 0", "no sample on 'image' in 0 s"),
+        ("topic pub image 1 --wait 0", "nobody subscribes to 'image'"),
+        ("node info camera", "there is no node 'camera'"),
+        ("queue info jobs", "there is no queue 'jobs'"),
+        ("param get camera rate", "no node 'camera' runs that has parameters"),
+        ("service call mean 1 --timeout 0", "there was no service 'mean' in time"),
+    ],
+)
+def test_what_is_not_there_is_status_1(arguments: str, why: str, tensorbus: Tensorbus) -> None:
+    done = tensorbus(*arguments.split())
+    assert (done.status, done.out) == (1, "")
+    assert done.err.splitlines()[-1] == f"tensorbus: {why}"
+
+
+def test_an_argument_that_the_bus_refuses_is_status_2(tensorbus: Tensorbus) -> None:
+    done = tensorbus("topic", "echo", "\udcff")
+    assert done.status == 2
+    assert "expected a str of Unicode characters" in done.err
+
+
+def test_without_the_extra_doctor_and_list_work(
+    tensorbus: Tensorbus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    with tb.Publisher("image"), tb.Node("camera"):
+        done = tensorbus("list")
+        assert (
+            done.out == f"topic image: process {os.getpid()}\nnode camera: process {os.getpid()}\n"
+        )
+        assert {topic["name"] for topic in tensorbus("list", "--json").json["topics"]} == {"image"}
+    assert tensorbus("doctor").status == 0
+    done = tensorbus("topic", "list")
+    assert (done.status, done.out) == (1, "")
+    assert "pip install 'tensorbus[cli]'" in done.err
+
+
+def test_names_of_other_processes_cannot_move_the_cursor(tensorbus: Tensorbus) -> None:
+    with tb.Publisher("a\x1b[2Jb\nc"):
+        done = tensorbus("topic", "list")
+    assert "a?[2Jb?c" in done.out
+    assert "\x1b" not in done.out
+
+
+def test_nothing_large_is_imported(elsewhere: Elsewhere) -> None:
+    def look() -> None:
+        import sys
+
+        from tensorbus._cli.command import main
+
+        for arguments in (["topic", "list"], ["topic", "hz", "--count", "1", "--window", "0.01"]):
+            assert main([*arguments]) == 0
+        assert not {"numpy", "torch", "asyncio", "textual"} & set(sys.modules)
+
+    elsewhere.run(look)
+
+
+def completions(line: str) -> list[str]:
+    """What bash offers at the end of a line."""
+    words = line.split(" ")
+    script = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    code = "import sys; from tensorbus._cli.command import main; sys.exit(main([]))"
+    done = subprocess.run(
+        (sys.executable, "-c", code),
+        env={**os.environ, **script, "_TENSORBUS_COMPLETE": "complete_bash"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    return done.stdout.split()
+
+
+def test_completion_knows_the_names_that_there_are() -> None:
+    with tb.Publisher("camera/left"), tb.Publisher("camera/right"), tb.Queue(name="jobs"):
+        assert completions("tensorbus topic hz camera/") == ["camera/left", "camera/right"]
+        assert completions("tensorbus queue info ") == ["jobs"]
+    assert completions("tensorbus topic e") == ["echo"]
+
+
+def test_a_stopped_process_delays_no_command_beyond_its_timeout(
+    elsewhere: Elsewhere, tensorbus: Tensorbus
+) -> None:
+    def publish() -> None:
+        with tb.Publisher("image"), tb.Node("camera"), tb.Queue(name="jobs"):
+            tell(None)
+            hear()
+
+    camera = elsewhere.start(publish)
+    camera.hear()
+    camera.stop()
+    commands = {
+        "topic list": "image",
+        "topic info image": "which said nothing",
+        "topic hz image --count 1 --window 0.01": "",
+        "node list": "camera",
+        "queue list": "QUEUE",
+        "memory": "PROCESS",
+        "inspect": "no answer",
+    }
+    for name, shown in commands.items():
+        begin = time.monotonic()
+        done = tensorbus(*name.split(), "--timeout", "0.1")
+        assert time.monotonic() - begin < PATIENCE / 2  # it would wait for ever
+        assert done.status == 0
+        assert shown in done.out
+        assert f"({camera.pid}): no answer" in done.err
+    camera.signal(signal.SIGCONT)
+    camera.tell()
+
+
+def test_ctrl_c_ends_it_quietly_and_nobody_has_waited_for_it() -> None:
+    with tb.Publisher("image", reliable=True, history=1) as publisher:
+        publisher.publish(7)
+        with subprocess.Popen(
+            (*COMMAND, "topic", "echo", "image"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as echo:
+            assert echo.stdout is not None
+            assert echo.stdout.readline().startswith("image #0")
+            links = [
+                link
+                for each in tb.inspect().participants
+                for found in each.publishers
+                for link in found.links
+            ]
+            assert [link.reliable for link in links] == [False]
+            echo.send_signal(signal.SIGINT)
+            assert echo.wait(PATIENCE) == 130
+            assert echo.stderr is not None
+            assert echo.stderr.read() == ""
+
+
+def test_a_reader_that_leaves_ends_it_quietly() -> None:
+    with tb.Publisher("image", history=1) as publisher:
+        publisher.publish(0)
+        with subprocess.Popen(
+            (*COMMAND, "topic", "echo", "image"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as echo:
+            assert echo.stdout is not None
+            assert echo.stdout.readline().startswith("image #0")
+            echo.stdout.close()
+
+            def ended() -> bool:
+                publisher.publish(1)
+                return echo.poll() is not None
+
+            eventually(ended)
+            assert echo.stderr is not None
+            assert echo.stderr.read() == ""

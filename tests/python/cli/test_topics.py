@@ -1,0 +1,312 @@
+"""`tensorbus topic`: what it shows is what the processes know of themselves."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import tensorbus as tb
+from conftest import Tensorbus
+from support.harness import PATIENCE, Elsewhere, hear, tell
+from tensorbus import _core
+from tensorbus._cli.bridge_status import clock_uncertainties
+from tensorbus._cli.delay import windows
+from tensorbus._cli.echo import monitor
+from tensorbus._cli.rates import watched
+from tensorbus.bridge._bridge import STATUS_TOPIC
+
+
+@dataclass
+class Speed(tb.Message):
+    """Of a robot."""
+
+    v: float
+    id: int = 0
+
+
+def mirror(topic: str, machine: str) -> _core.Publisher:
+    """As a bridge makes one."""
+    return _core.Publisher(
+        topic,
+        tb.participant(),
+        depth=8,
+        history=0,
+        reliable=False,
+        lag_timeout=None,
+        shared=False,
+        origin=(machine, f"{'5f' * 16}.1"),
+    )
+
+
+def test_the_list_has_types_counts_and_machines(tensorbus: Tensorbus) -> None:
+    far = mirror("far", "gpu-host")
+    with (
+        tb.Publisher("speed", Speed),
+        tb.Publisher("speed", Speed),
+        tb.Subscriber("speed"),
+        tb.Subscriber("nobody"),
+    ):
+        rows = {row["topic"]: row for row in tensorbus("topic", "list", "--json").json}
+        table = {line[0]: line[1:] for line in tensorbus("topic", "list").lines}
+    assert far.number
+    assert [each.splitlines()[0] for each in rows["speed"]["types"]] == ["test_topics.Speed"]
+    assert (rows["speed"]["publishers"], rows["speed"]["subscribers"]) == (2, 1)
+    assert (rows["nobody"]["publishers"], rows["nobody"]["subscribers"]) == (0, 1)
+    assert rows["far"]["machines"] == ["gpu-host"]
+    assert table["speed"] == ["test_topics.Speed", "2", "1"]
+    assert table["far"] == ["1", "0", "gpu-host"]
+
+
+def test_info_says_what_publisher_and_subscriber_count(
+    elsewhere: Elsewhere, tensorbus: Tensorbus
+) -> None:
+    pytest.importorskip("numpy", reason="NumPy is not installed")
+
+    def publish() -> None:
+        with tb.Publisher("image", depth=3, reliable=False, node="camera") as publisher:
+            assert publisher.wait_for_subscribers(timeout=PATIENCE)
+            for _ in range(10):
+                publisher.publish(publisher.loan(1000, dtype="uint8"))
+            tell(dict(publisher.stats))
+            hear()
+
+    camera = elsewhere.start(publish)
+    with tb.Subscriber("image", timeout=PATIENCE) as subscriber:
+        counters = camera.hear()
+        held = subscriber.receive()
+        found = tensorbus("topic", "info", "image", "--json").json
+        text = tensorbus("topic", "info", "image").out
+        (publisher,), (received,) = found["publishers"], found["subscribers"]
+        assert received["stats"] == {**received["stats"], **dict(subscriber.stats)}
+    camera.tell()
+    assert held
+    assert publisher["pid"] == camera.pid
+    assert {**publisher["stats"], "bytes_in_flight": 0} == {**counters, "bytes_in_flight": 0}
+    (link,) = publisher["links"]
+    assert (link["subscriber"]["pid"], link["waiting"], link["held"]) == (os.getpid(), 2, 1)
+    assert link["dropped_depth"] == counters["dropped_depth"] == 7
+    assert f"({camera.pid}), node camera" in text
+    assert "sent 10 (" in text
+    assert "received 1, missed" in text
+
+
+def test_rates_are_what_was_published_between_two_looks(elsewhere: Elsewhere) -> None:
+    def publish() -> None:
+        with tb.Publisher("image") as publisher, tb.Publisher("other"):
+            while True:
+                for _ in range(hear()):
+                    publisher.publish(b"x" * 1000)
+                tell(None)
+
+    camera = elsewhere.start(publish)
+
+    def publish_there(count: float) -> None:
+        camera.tell(int(count))
+        camera.hear()
+
+    publish_there(1)
+    looks: list[tb.Inspection] = []
+
+    def source() -> tb.Inspection:
+        looks.append(tb.inspect())
+        return looks[-1]
+
+    rates = watched(source, None, 50, publish_there)
+    image, other = next(rates)
+    seconds = (looks[1].time_ns - looks[0].time_ns) / 1e9
+    assert image.hz * seconds == pytest.approx(50)
+    assert 1000 * 50 <= image.bytes_per_second * seconds < 1100 * 50
+    assert (other.topic, other.hz) == ("other", 0)
+    links = [
+        found.links for look in looks for each in look.participants for found in each.publishers
+    ]
+    assert set(links) == {()}  # it does not subscribe
+    camera.kill()
+
+
+@pytest.mark.parametrize("command", ["hz", "bw"])
+def test_rates_are_shown_for_one_topic_or_all(command: str, tensorbus: Tensorbus) -> None:
+    far = mirror("far", "gpu-host")
+    window = ("--count", "2", "--window", "0.01")
+    with tb.Publisher("image"):
+        one = tensorbus("topic", command, "image", *window)
+        everything = tensorbus("topic", command, *window, "--json")
+    assert far.number
+    assert [line[0] for line in one.lines] == ["TOPIC", "image", "TOPIC", "image"]
+    for line in everything.out.splitlines():
+        assert {row["topic"]: row["machines"] for row in json.loads(line)} == {
+            "far": ["gpu-host"],
+            "image": [""],
+        }
+
+
+ECHO = ("topic", "echo", "topic", "--count", "1")
+
+
+def test_echo_shows_a_message(tensorbus: Tensorbus) -> None:
+    np = pytest.importorskip("numpy", reason="NumPy is not installed")
+    values = np.array([[1.0, np.nan], [3.0, 4.0]], np.float32)
+    message = {"id": 7, "name": "a\x1bb", "data": values, "inner": {"flags": [True, None]}}
+    with tb.Publisher("topic", history=1) as publisher:
+        publisher.publish(message)
+        head, *lines, end = tensorbus(*ECHO).out.splitlines()
+        found = tensorbus(*ECHO, "--json").json
+    assert head.startswith("topic #0, ")
+    assert lines == [
+        "id: 7",
+        r"name: 'a\x1bb'",
+        "data: float32 (2, 2) on cpu, min 1, mean 2.66667, max 4, 1 NaN: 1 nan 3 4",
+        "inner:",
+        "  flags: [True, None]",
+    ]
+    assert end == "---"
+    assert found["data"]["data"] == {
+        "dtype": "float32",
+        "shape": [2, 2],
+        "device": "cpu",
+        "min": 1.0,
+        "mean": pytest.approx(8 / 3),
+        "max": 4.0,
+        "nan_count": 1,
+        "first": [1.0, None, 3.0, 4.0],
+    }
+    assert found["data"]["inner"] == {"flags": [True, None]}
+
+
+def test_echo_writes_tables(tensorbus: Tensorbus) -> None:
+    np = pytest.importorskip("numpy", reason="NumPy is not installed")
+    with tb.Publisher("topic", history=1) as publisher:
+        publisher.publish({"pose": [1.5, 2.0], "v": np.arange(2), "image": np.arange(100)})
+        text = tensorbus(*ECHO, "--csv").out
+        position = tensorbus(*ECHO, "--csv", "--field", "pose.1").out
+    (row,) = csv.DictReader(io.StringIO(text))
+    del row["timestamp_ns"]
+    assert row == {
+        "sequence": "0",
+        "pose.0": "1.5",
+        "pose.1": "2.0",
+        "v.0": "0",
+        "v.1": "1",
+        "image.min": "0.0",
+        "image.mean": "49.5",
+        "image.max": "99.0",
+        "image.nan_count": "0",
+    }
+    assert position.splitlines()[0] == "sequence,timestamp_ns,pose.1"
+
+
+def test_echo_shows_a_field_of_a_typed_message(tensorbus: Tensorbus) -> None:
+    with tb.Publisher("topic", Speed, history=1) as publisher:
+        publisher.publish(Speed(1.5, 3))
+        assert tensorbus(*ECHO, "--field", "v").lines[1:] == [["1.5"], ["---"]]
+        wrong = tensorbus(*ECHO, "--field", "w")
+    assert (wrong.status, wrong.out) == (1, "")
+    assert "has no field 'w'" in wrong.err
+
+
+def test_echo_draws_images(tensorbus: Tensorbus) -> None:
+    np = pytest.importorskip("numpy", reason="NumPy is not installed")
+    image = np.zeros((3, 2, 3), np.uint8)
+    image[0, 0] = 10, 20, 30
+    image[1, 0] = 40, 50, 60
+    with tb.Publisher("topic", history=1) as publisher:
+        publisher.publish(image)
+        drawn = tensorbus(*ECHO, "--image").out
+        assert "\x1b" not in tensorbus(*ECHO).out
+    first, second = drawn.splitlines()[2:4]
+    assert first.startswith("\x1b[38;2;10;20;30;48;2;40;50;60m▀")
+    assert first.count("▀") == second.count("▀") == 2
+
+
+def test_echo_shows_what_numpy_does_not_have(tensorbus: Tensorbus, torch: Any) -> None:
+    with tb.Publisher("topic", history=1) as publisher:
+        publisher.publish(torch.ones(2, dtype=torch.bfloat16))
+        done = tensorbus(*ECHO)
+    assert done.status == 0
+    assert "bfloat16 (2,) on cpu" in done.out
+
+
+def test_delays_are_grouped_by_machine() -> None:
+    far = mirror("topic", "gpu-host")
+    with tb.Publisher("topic", history=2) as near, monitor("topic", None, 64) as subscriber:
+        assert subscriber.wait_for_publishers(2, timeout=PATIENCE)
+        near.publish(1)
+        near.publish(2)
+        (found,) = itertools.islice(windows(subscriber, 0.01, None), 1)
+    assert far.number
+    assert {machine: len(ages) for machine, ages in found.items()} == {"": 2}
+
+
+def test_delay_counts_what_came(tensorbus: Tensorbus) -> None:
+    with tb.Publisher("topic", history=2) as publisher:
+        publisher.publish(1)
+        publisher.publish(2)
+        (found,) = tensorbus(
+            "topic", "delay", "topic", "--count", "1", "--window", "0.01", "--json"
+        ).json
+    assert found["samples"] == 2
+    assert 0 < found["min_ns"] <= found["mean_ns"] <= found["max_ns"]
+    assert (found["machine"], found["clock_uncertainty_ns"]) == ("", 0)
+
+
+def test_the_bridge_says_how_far_a_delay_may_be_off() -> None:
+    assert clock_uncertainties("another") == {}
+    peers = [{"machine": "gpu-host", "clock_uncertainty_ns": 90}]
+    with tb.Publisher[Any](STATUS_TOPIC, history=1) as bridge:
+        bridge.publish({"peers": peers})
+        assert clock_uncertainties(None) == {"gpu-host": 90}
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("1.5", 1.5),
+        ('{"id": 7, "ready": true}', {"id": 7, "ready": True}),
+        ("(1, None)", (1, None)),
+        ('"go"', "go"),
+    ],
+)
+def test_pub_publishes_what_is_typed_in(value: str, message: Any, tensorbus: Tensorbus) -> None:
+    with tb.Subscriber("topic", timeout=PATIENCE) as subscriber:
+        done = tensorbus("topic", "pub", "topic", value, "--wait", str(PATIENCE))
+        assert (done.status, done.out) == (0, "published 1, delivered 1\n")
+        assert subscriber.receive().data == message
+
+
+def test_pub_makes_arrays_and_messages(tensorbus: Tensorbus) -> None:
+    np = pytest.importorskip("numpy", reason="NumPy is not installed")
+    with tb.Subscriber("topic", timeout=PATIENCE, library="numpy") as subscriber:
+        tensorbus("topic", "pub", "topic", "[[0, 255]]", "--type", "uint8", "--wait", "30")
+        array = subscriber.receive().data
+        assert (array.dtype, array.tolist()) == (np.uint8, [[0, 255]])
+        tensorbus("topic", "pub", "topic", "1.5", "--type", "tensorbus.FloatMessage")
+        assert subscriber.receive().data == {"data": 1.5}  # as an untyped subscriber has it
+
+
+def test_pub_repeats_at_a_rate(tensorbus: Tensorbus) -> None:
+    with tb.Subscriber("topic", timeout=PATIENCE) as subscriber:
+        tensorbus("topic", "pub", "topic", "1", "--rate", "1000", "--count", "3", "--wait", "30")
+        assert [subscriber.receive().header.sequence for _ in range(3)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("go",), "is neither JSON nor a literal of Python"),
+        (("1", "--type", "tensorbus.Nonsense"), "has no attribute 'Nonsense'"),
+        (("1", "--type", "uint7"), "--type uint7"),
+    ],
+)
+def test_pub_refuses_what_it_cannot_read(
+    arguments: tuple[str, ...], why: str, tensorbus: Tensorbus
+) -> None:
+    done = tensorbus("topic", "pub", "topic", *arguments)
+    assert done.status == 2
+    assert why in done.err
