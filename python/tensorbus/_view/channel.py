@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tensorbus.view")
 
 Take = Callable[[bytes], None]
 """Is given each new frame, and keeps the newest."""

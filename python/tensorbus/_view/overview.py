@@ -16,7 +16,7 @@ from tensorbus._view.summary import summary
 Source = Callable[[], Inspection]
 PERIOD = 1.0  # seconds
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tensorbus.view")
 
 
 class Overview:

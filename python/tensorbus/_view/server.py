@@ -91,7 +91,7 @@ class Server:
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Refuses all that does not come from the page itself, before anything looks at it."""
-        token = request.path.split("/", 2)[1]
+        token = request.path.lstrip("/").partition("/")[0]
         host, origin = request.headers.get("Host"), request.headers.get("Origin")
         if not self._access.allows(token, host, origin):
             return web.Response(status=403, text="open the address that tensorbus view printed\n")

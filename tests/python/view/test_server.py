@@ -57,7 +57,7 @@ def test_the_page_is_served_to_who_knows_the_token() -> None:
 def test_without_the_token_nothing_is_served() -> None:
     async def main() -> None:
         async with serving() as server, serving() as other:
-            for path in ("/", "/live", "/main.js", "//", f"/x{place(server)[1:]}", place(other)):
+            for path in ("/", "/live", "/main.js", "//", "/favicon.ico", f"/x{place(server)[1:]}", place(other)):
                 assert await status(server, path) == 403
             wrong = place(server)[:-2] + ("A" if place(server)[-2] != "A" else "B") + "/"
             assert await status(server, wrong) == 403

@@ -16,7 +16,7 @@ from tensorbus._view.sinks.parts import Parts, parts_of
 _DEPTH = 8
 _PERIOD = 0.5  # seconds between two looks for new topics
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tensorbus.view")
 
 
 class Sink(Protocol):
