@@ -39,6 +39,7 @@ ALL = [
     "metrics",
     "top",
     "view",
+    "trace",
 ]
 
 

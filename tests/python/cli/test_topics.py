@@ -16,6 +16,7 @@ import tensorbus as tb
 from conftest import Tensorbus
 from support.harness import PATIENCE, Elsewhere, hear, tell
 from tensorbus import _core
+from tensorbus._cli import echo, values
 from tensorbus._cli.bridge_status import clock_uncertainties
 from tensorbus._cli.delay import windows
 from tensorbus._cli.echo import monitor
@@ -231,6 +232,17 @@ def test_echo_shows_what_numpy_does_not_have(tensorbus: Tensorbus, torch: Any) -
         done = tensorbus(*ECHO)
     assert done.status == 0
     assert "bfloat16 (2,) on cpu" in done.out
+
+
+def test_echo_without_numpy_says_what_a_tensor_is(
+    tensorbus: Tensorbus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    monkeypatch.setattr(values, "find_spec", lambda name: None)
+    monkeypatch.setattr(echo, "LIBRARY", "dlpack")
+    with tb.Publisher("topic", history=1) as publisher:
+        publisher.publish({"data": torch.ones(2, 3)})
+        assert tensorbus(*ECHO).out.splitlines()[1] == "data: float32 (2, 3) on cpu"
 
 
 def test_delays_are_grouped_by_machine() -> None:
