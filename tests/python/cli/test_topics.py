@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import os
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -226,12 +227,29 @@ def test_echo_draws_images(tensorbus: Tensorbus) -> None:
     assert first.count("▀") == second.count("▀") == 2
 
 
-def test_echo_shows_what_numpy_does_not_have(tensorbus: Tensorbus, torch: Any) -> None:
+@pytest.mark.parametrize("has_ml_dtypes", [True, False])
+def test_echo_shows_what_numpy_does_not_have(
+    has_ml_dtypes: bool, tensorbus: Tensorbus, torch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if has_ml_dtypes:
+        pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    else:
+        monkeypatch.setitem(sys.modules, "ml_dtypes", None)
     with tb.Publisher("topic", history=1) as publisher:
-        publisher.publish(torch.ones(2, dtype=torch.bfloat16))
+        publisher.publish([torch.full((2,), 1.5, dtype=torch.bfloat16), torch.ones(2)])
+        lines = tensorbus(*ECHO).out.splitlines()
+    values = ", min 1.5, mean 1.5, max 1.5, 0 NaN: 1.5 1.5" if has_ml_dtypes else ""
+    assert lines[1] == f"0: bfloat16 (2,) on cpu{values}"
+    assert lines[2] == "1: float32 (2,) on cpu, min 1, mean 1, max 1, 0 NaN: 1 1"
+
+
+def test_echo_says_why_a_message_cannot_be_shown(tensorbus: Tensorbus, torch: Any) -> None:
+    with tb.Publisher("topic", history=1) as publisher:
+        publisher.publish(torch.eye(2).to_sparse())
         done = tensorbus(*ECHO)
     assert done.status == 0
-    assert "bfloat16 (2,) on cpu" in done.out
+    assert "float32 (2,)" in done.out
+    assert "only PyTorch has them" in done.out
 
 
 def test_echo_without_numpy_says_what_a_tensor_is(
