@@ -111,7 +111,7 @@ inline constexpr std::tuple kControlMessages{
                           "request, refused, first, second, third, fourth"},
 
     ControlMessage<Inspect>{"INSPECT", "inspector", TakenBy::kHandshake, "zero"},
-    ControlMessage<Inspected>{"INSPECTED", "either", TakenBy::kInspector, "bytes", 1, 1,
+    ControlMessage<Inspected>{"INSPECTED", "participant", TakenBy::kInspector, "bytes", 1, 1,
                               "a sealed memfd with the report, opened read-only (section 9)"},
 };
 
