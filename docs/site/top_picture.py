@@ -68,7 +68,7 @@ async def _take(picture: Path, viewer: int) -> None:
         while len(app.snapshot.rates) < len(NODES):
             await pilot.pause(0.1)
         os.kill(viewer, signal.SIGSTOP)
-        while not any(trouble.for_ns > 3e9 for trouble in app.snapshot.troubles):
+        while not any(trouble.for_ns > 2e9 for trouble in app.snapshot.troubles):
             await pilot.pause(0.1)
         picture.write_text(app.export_screenshot(simplify=True))
 

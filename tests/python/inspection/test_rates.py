@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
-
-import pytest
 
 import tensorbus as tb
 from support import inspections as made
-from support.harness import Elsewhere, hear, joined, tell
 
 
 def test_rates_are_those_of_the_time_between_two_answers() -> None:
