@@ -198,8 +198,7 @@ class QueueModel {
   void take(QueueState s, int c) {
     ModelClient& me = s.clients[static_cast<std::size_t>(c)];
     if (me.at == ClientAt::kOffered) deliver(s, c);
-    if (me.at == ClientAt::kOffered &&
-        (sizes_.holds || mistake_ == QueueMistake::kGetBeforeTake)) {
+    if (me.at == ClientAt::kOffered && (sizes_.holds || mistake_ == QueueMistake::kGetBeforeTake)) {
       me.at = ClientAt::kTaking;  // get() has returned, and TAKE follows
     } else {
       me.to_host.push({Say::kTake, me.asked});

@@ -124,7 +124,8 @@ struct QueueTableState {
     for (const auto& [number, entry] : table.waiting_)
       put(number), put(entry.item), put(entry.rests_until > Table::Clock::time_point());
     for (const auto& [client, hands] : table.clients_) {
-      put(client), put(hands.holds), put(hands.finished_with), put(hands.offered.size()), put(hands.taken.size());
+      put(client), put(hands.holds), put(hands.finished_with), put(hands.offered.size()),
+          put(hands.taken.size());
       for (const auto& [request, entry] : hands.offered)
         put(request), put(entry.item), put(entry.number);
       for (const auto& [number, entry] : hands.taken) put(number), put(entry.item);

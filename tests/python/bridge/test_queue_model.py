@@ -299,7 +299,13 @@ CASES: dict[str, dict[str, Any]] = {
     "with deaths": {"items": 1, "asks": (2,), "deaths": 1, "ends": True},
     "a bridge that is killed": {"items": 2, "asks": (1, 1), "asks_here": 1, "kills": True},
     "and others that die": {"items": 1, "asks": (2,), "deaths": 1, "kills": True},
-    "a session that ends, and puts": {"items": 0, "asks": (1,), "puts": 2, "maxsize": 1, "ends": True},
+    "a session that ends, and puts": {
+        "items": 0,
+        "asks": (1,),
+        "puts": 2,
+        "maxsize": 1,
+        "ends": True,
+    },
 }
 
 

@@ -41,15 +41,14 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
         answer(std::move(to)) {}
 
   std::uint32_t ask() {
-    return host->get(queue, flags,
-                     [self = shared_from_this()](PeerSession::Answer& came) {
-                       if (const auto* lent = std::get_if<link::Lent>(&came))
-                         self->collect_offer(*lent);
-                       else if (const auto* error = std::get_if<Error>(&came))
-                         self->answer->fail(*error);
-                       else
-                         self->answer->set(QueueClient::outcome_of(std::get<link::Reply>(came)));
-                     });
+    return host->get(queue, flags, [self = shared_from_this()](PeerSession::Answer& came) {
+      if (const auto* lent = std::get_if<link::Lent>(&came))
+        self->collect_offer(*lent);
+      else if (const auto* error = std::get_if<Error>(&came))
+        self->answer->fail(*error);
+      else
+        self->answer->set(QueueClient::outcome_of(std::get<link::Reply>(came)));
+    });
   }
 
   // If the caller has given up, cancel() tells the host.
@@ -97,8 +96,7 @@ QueueGet::QueueGet(ParticipantCore& core, const QueueAddress& address, Access ac
       awaited_(std::make_shared<Completion<std::variant<Outcome, Offer>>>()) {
   asked_ = ask_host(
       core, address.host,
-      [queue = address.queue, grant = grant_for(access), flags = flags_of(mode),
-       answer = awaited_](
+      [queue = address.queue, grant = grant_for(access), flags = flags_of(mode), answer = awaited_](
           ParticipantContext& context, const std::shared_ptr<PeerSession>& host,
           const QueueRequestRef& asked) {
         return std::make_shared<Asking>(context, host, queue, grant, flags, asked, answer)->ask();
