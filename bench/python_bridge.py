@@ -28,6 +28,7 @@ from support.machines import Machine, Machines, why_no_machines  # noqa: E402
 
 SIZE = 24_883_200  # bytes of a message: an image of 3840 x 2160 in RGB
 ENDS = Path(__file__).with_name("bridge_ends")
+PEERS = "scripts/bench --peers installs all"
 
 
 class Figures(NamedTuple):
@@ -94,6 +95,10 @@ def through_programs(program: str, options: Options = lambda _: []) -> Measure:
     return measure
 
 
+def through_engine(engine: str, options: Options = lambda _: []) -> Measure:
+    return through_programs("peers.py", lambda machine: [engine, *options(machine)])
+
+
 def certified(machines: Sequence[Machine], folder: Path) -> Options:
     """A certificate for each machine, of one authority."""
     names = [f"{machine.name} {machine.address}" for machine in machines]
@@ -116,12 +121,19 @@ def rows(machines: Sequence[Machine], folder: Path) -> dict[str, Measure]:
         report_absent("iperf3", "iperf3 is not installed")
     found["asyncio, sock_recv_into"] = through_programs("asyncio_tcp.py")
     trust = ["--trust-network"]
+    certificates = certified(machines, folder)
+    for engine, module in {"pyzmq": "zmq", "gRPC": "grpc"}.items():
+        if importlib.util.find_spec(module) is not None:
+            found[f"{engine}, into a warm buffer"] = through_engine(engine.lower())
+        else:
+            report_absent(engine, f"{module} is not installed ({PEERS})")
     found["tensorbus bridge, topic to topic"] = through_programs("topic.py", lambda _: trust)
-    found["tensorbus bridge, TLS"] = through_programs("topic.py", certified(machines, folder))
+    found["tensorbus bridge, TLS"] = through_programs("topic.py", certificates)
     if importlib.util.find_spec("zenoh") is not None:
         found["tensorbus bridge over Zenoh"] = through_programs("topic.py", lambda _: ["zenoh"])
+        found["Zenoh alone, TLS, into a warm buffer"] = through_engine("zenoh", certificates)
     else:
-        report_absent("tensorbus bridge over Zenoh", "zenoh is not installed")
+        report_absent("Zenoh", f"zenoh is not installed ({PEERS})")
     return found
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.other_process import PATIENCE
 from harness.report import is_quick, percentile, report, report_absent
-from python_bridge import ENDS, SIZE, Machine, Machines, end_of, wait_until, why_no_machines
+from python_bridge import ENDS, PEERS, SIZE, Machine, Machines, end_of, wait_until, why_no_machines
 
 
 def start(machine: Machine, program: str, *arguments: object) -> subprocess.Popen[Any]:
@@ -103,10 +103,11 @@ def main() -> None:
         report_absent("between machines", why)
         return
     engines = {"64 B, TCP": "tcp", "64 B, topic": "tensorbus", "64 B, topic beside bulk": "beside"}
-    if importlib.util.find_spec("zenoh") is not None:
-        engines["64 B, Zenoh"] = "zenoh"
-    else:
-        report_absent("64 B, Zenoh", "zenoh is not installed (scripts/bench --peers installs all)")
+    for name, module in {"Zenoh": "zenoh", "pyzmq": "zmq", "gRPC": "grpc"}.items():
+        if importlib.util.find_spec(module) is not None:
+            engines[f"64 B, {name}"] = name.lower()
+        else:
+            report_absent(f"64 B, {name}", f"{module} is not installed ({PEERS})")
     for repetition in range(2 if quick else 3):
         for row, engine in engines.items():
             report(row, repetition, **there_and_back(engine, 200 if quick else 2000))

@@ -1,6 +1,6 @@
 """Small messages there and back between two machines: one that asks, or one that answers.
 
-    echo.py ask|answer tensorbus|beside|zenoh|tcp ADDRESS SIZE COUNT
+    echo.py ask|answer tensorbus|beside|zenoh|pyzmq|grpc|tcp ADDRESS SIZE COUNT
     echo.py feed|drain
 
 ADDRESS is that of the machine that answers. The answering side says "ready". The asking side says
@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 PATIENCE = 60.0
@@ -83,6 +84,7 @@ def answer_tensorbus(address: str) -> None:
         tb.Subscriber[bytes]("there", end_of_stream=True) as there,
     ):
         print("ready", flush=True)
+        assert back.wait_for_subscribers(timeout=PATIENCE)
         for sample in there:
             back.publish(sample.data)
 
@@ -166,6 +168,52 @@ def answer_zenoh(address: str) -> None:
         session.declare_subscriber("there", answer)
         print("ready", flush=True)
         over.wait()  # until this process is ended
+
+
+@contextlib.contextmanager
+def asks_pyzmq(address: str) -> Iterator[Exchange]:
+    import zmq
+
+    with zmq.Context() as context, context.socket(zmq.REQ) as messages:
+        messages.connect(f"tcp://{address}:{PORT}")
+
+        def exchange(message: bytes) -> bytes:
+            messages.send(message)
+            return messages.recv()
+
+        yield exchange
+
+
+def answer_pyzmq(address: str) -> None:
+    import zmq
+
+    with zmq.Context() as context, context.socket(zmq.REP) as messages:
+        messages.bind(f"tcp://{address}:{PORT}")
+        print("ready", flush=True)
+        while True:  # until this process is ended
+            messages.send(messages.recv())
+
+
+@contextlib.contextmanager
+def asks_grpc(address: str) -> Iterator[Exchange]:
+    import grpc
+
+    with grpc.insecure_channel(f"{address}:{PORT}") as channel:
+        call = channel.unary_unary("/bench/echo")  # bytes: no serializer
+        yield lambda message: call(message)
+
+
+def answer_grpc(address: str) -> None:
+    import grpc
+
+    handler = grpc.unary_unary_rpc_method_handler(lambda message, _: message)
+    server = grpc.server(ThreadPoolExecutor(1))
+    generic = grpc.method_handlers_generic_handler("bench", {"echo": handler})
+    server.add_generic_rpc_handlers((generic,))
+    server.add_insecure_port(f"{address}:{PORT}")
+    server.start()
+    print("ready", flush=True)
+    server.wait_for_termination()  # until this process is ended
 
 
 @contextlib.contextmanager

@@ -27,7 +27,8 @@ struct PublisherInfo {
 struct NodeInfo {
   std::string name;
   Id participant;
-  std::uint32_t pid = 0;
+  std::uint32_t pid = 0;  // 0: of another machine
+  std::string machine{};  // that it is on, if it publishes here through a bridge; empty: this one
 };
 
 }  // namespace tensorbus::inline v0

@@ -37,7 +37,9 @@ inline PublisherInfo info_of(const tb_publisher_info& info) {
   return told;
 }
 inline NodeInfo info_of(const tb_node_info& info) {
-  return {info.name, id_of(info.participant), info.pid};
+  NodeInfo told{info.name, id_of(info.participant), info.pid};
+  if (info.struct_size >= sizeof info) told.machine = info.machine;  // else an older library
+  return told;
 }
 
 // Collects the items of a listing in C.

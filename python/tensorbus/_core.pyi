@@ -708,6 +708,9 @@ class NodeInfo:
     @property
     def pid(self) -> int: ...
 
+    @property
+    def machine(self) -> str: ...
+
 class QueueInfo:
     @property
     def name(self) -> str: ...

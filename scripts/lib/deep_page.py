@@ -93,12 +93,19 @@ def storm(log: str) -> str:
 
 
 def bridge(log: str) -> str:
-    return (
-        f"{named(log, 'faults')} faults, {named(log, 'connections lost')} connections and "
-        f"{named(log, 'sessions ended')} sessions ended; {named(log, 'samples checked')} samples, "
-        f"{named(log, 'bytes checked')} bytes checked, {named(log, 'wrong')} wrong; "
-        f"{named(log, 'calms')} calms; seed {seed(log)}"
+    storms = re.split(r"^(?=seed )", log, flags=re.MULTILINE)[1:]
+    return "; ".join(
+        f"{named(storm, 'faults')} faults, {named(storm, 'connections lost')} connections and "
+        f"{named(storm, 'sessions ended')} sessions ended, {checked_in(storm)} checked, "
+        f"{named(storm, 'wrong')} wrong, seed {seed(storm)}"
+        for storm in storms
     )
+
+
+def checked_in(storm: str) -> str:
+    if "once: got" in storm:
+        return f"{named(storm, 'once: got')} and {named(storm, 'again: got')} items of queues"
+    return f"{named(storm, 'samples checked')} samples, {named(storm, 'bytes checked')} bytes"
 
 
 def seed(log: str) -> str:

@@ -62,6 +62,7 @@ class QueueModel {
  private:
   int clients() const { return producers_ + sizes_.getters; }
   bool is_producer(int client) const { return client < producers_; }
+  bool holds() const { return sizes_.holds && mistake_ != QueueMistake::kHoldIsNotHeard; }
   static bool lives(const ModelClient& client) { return client.at < ClientAt::kDead; }
 
   // What the table has sent.
@@ -197,7 +198,7 @@ class QueueModel {
   void take(QueueState s, int c) {
     ModelClient& me = s.clients[static_cast<std::size_t>(c)];
     if (me.at == ClientAt::kOffered) deliver(s, c);
-    if (me.at == ClientAt::kOffered && mistake_ == QueueMistake::kGetBeforeTake) {
+    if (me.at == ClientAt::kOffered && (sizes_.holds || mistake_ == QueueMistake::kGetBeforeTake)) {
       me.at = ClientAt::kTaking;  // get() has returned, and TAKE follows
     } else {
       me.to_host.push({Say::kTake, me.asked});
@@ -235,10 +236,19 @@ class QueueModel {
       Port port{s, *this};
       if (mistake_ == QueueMistake::kOfferDiesWithGetter)
         for (const auto& offer : QueueTableState::offers(s.table, c)) s.table.spoil(port, offer);
+      if (holds() && !sizes_.redeliver) lose_offers(s, c);
       s.table.forget(port, c);
       s.clients[index] = {};
       s.clients[index].at = ClientAt::kForgotten;
       settled(std::move(s));
+    }
+  }
+
+  // What a client had not handed on yet is lost, too.
+  static void lose_offers(QueueState& s, int c) {
+    for (const int offered : QueueTableState::offered_items(s.table, c)) {
+      ModelItem& item = s.items[static_cast<std::size_t>(offered)];
+      if (item.holder == -1) item.lost = true;
     }
   }
 
@@ -252,7 +262,7 @@ class QueueModel {
         if (mistake_ == QueueMistake::kOverTooEarly && s.table.is_shut_down() &&
             !QueueTableState::any_waits(s.table))
           return port.shut_down(from);
-        return s.table.get(port, from, true);
+        return s.table.get(port, from, true, holds());
       case Say::kTake:
         s.table.take(port, from);
         return;

@@ -24,6 +24,7 @@ struct QueueSizes {
   bool items_rest = false;                // as soon as they are refused
   ShutDown shut_down = ShutDown::kNever;  // at any time, once
   bool give_back = false;                 // a getter may give back what it has in hand
+  bool holds = false;                     // a getter hands its offer on before it sends TAKE
 };
 
 // Mistakes that the model must find, or it proves nothing.
@@ -40,6 +41,7 @@ enum class QueueMistake {
   kCancelledPutArrives,  // a PUT that is cancelled while its leases are collected is put
   kShutDownDrops,        // what waits is dropped, though the getters were to have it
   kGiveBackIsDone,       // what a getter gives back counts as done
+  kHoldIsNotHeard,       // a getter that hands offers on is dealt with as others are
   kOverTooEarly,         // a getter is told that nothing is left while an offer may come back
 };
 
@@ -122,7 +124,8 @@ struct QueueTableState {
     for (const auto& [number, entry] : table.waiting_)
       put(number), put(entry.item), put(entry.rests_until > Table::Clock::time_point());
     for (const auto& [client, hands] : table.clients_) {
-      put(client), put(hands.finished_with), put(hands.offered.size()), put(hands.taken.size());
+      put(client), put(hands.holds), put(hands.finished_with), put(hands.offered.size()),
+          put(hands.taken.size());
       for (const auto& [request, entry] : hands.offered)
         put(request), put(entry.item), put(entry.number);
       for (const auto& [number, entry] : hands.taken) put(number), put(entry.item);
@@ -169,6 +172,12 @@ struct QueueTableState {
     const auto hands = table.clients_.find(client);
     const bool empty = hands == table.clients_.end() || hands->second.taken.empty();
     return empty ? 0 : hands->second.taken.begin()->first;
+  }
+  static std::vector<int> offered_items(const Table& table, int client) {
+    std::vector<int> items;
+    if (const auto hands = table.clients_.find(client); hands != table.clients_.end())
+      for (const auto& [request, entry] : hands->second.offered) items.push_back(entry.item);
+    return items;
   }
   static bool any_waits(const Table& table) { return !table.waiting_.empty(); }
   static bool has_offers(const Table& table) { return table.offered_ != 0; }

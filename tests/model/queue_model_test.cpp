@@ -13,7 +13,7 @@ void PrintTo(const QueueSizes& sizes, std::ostream* to) {
   *to << sizes.getters << " getters, " << sizes.gets << " gets, maxsize " << sizes.maxsize
       << (sizes.redeliver ? ", redeliver, " : ", ") << sizes.deaths << " deaths"
       << (sizes.shut_down == ShutDown::kNever ? "" : ", shut down")
-      << (sizes.give_back ? ", give back" : "");
+      << (sizes.give_back ? ", give back" : "") << (sizes.holds ? ", hold" : "");
 }
 
 namespace {
@@ -36,6 +36,7 @@ const std::vector<std::vector<int>> kThree{{0, 2}, {1}};
 constexpr auto kDrains = [](bool redeliver) {
   return QueueSizes{kTwo, 2, 2, 1, redeliver, 1, false, ShutDown::kDrains};
 };
+const QueueSizes kHolds{.puts = kTwo, .getters = 2, .gets = 1, .maxsize = 1, .holds = true};
 constexpr auto kGivesBack = [](bool redeliver) {
   return QueueSizes{{{0}}, 2, 2, 1, redeliver, 1, false, ShutDown::kNever, true};
 };
@@ -46,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(OfAQueue, EveryOrder,
                                            QueueSizes{kTwo, 2, 2, 1, true, 1},
                                            QueueSizes{{{0, 1}}, 2, 2, 0, true, 2, true},
                                            kDrains(false), kDrains(true), kDrops, kGivesBack(false),
-                                           kGivesBack(true)));
+                                           kGivesBack(true), kHolds));
 
 // These take minutes: scripts/deep models runs them.
 INSTANTIATE_TEST_SUITE_P(DISABLED_OfALargerQueue, EveryOrder,
@@ -77,6 +78,8 @@ TEST(QueueModel, finds_each_of_the_mistakes_that_one_could_make) {
     EXPECT_EQ(QueueModel(kDrains(redeliver), QueueMistake::kOverTooEarly).explore(),
               "a getter is told that nothing is left, and something is");
   }
+  EXPECT_EQ(QueueModel(kHolds, QueueMistake::kHoldIsNotHeard).explore(),
+            "an item came back that had been delivered");
   EXPECT_EQ(QueueModel(kGivesBack(true), QueueMistake::kGiveBackIsDone).explore(),
             "an item is lost that nobody got");
   EXPECT_EQ(QueueModel(kGivesBack(false), QueueMistake::kGiveBackIsDone).explore(),

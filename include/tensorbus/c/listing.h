@@ -29,6 +29,7 @@ typedef struct tb_node_info {
   uint32_t pid;
   const char* name;
   uint8_t participant[16];
+  const char* machine; /* that it is on; "": this machine */
 } tb_node_info;
 
 /* `tell` is called for each in turn; `info` is valid during that call. A result other than 0 ends

@@ -47,9 +47,10 @@ class NodeInfo:
     """A node of some process, and the topics that it publishes."""
 
     name: str
-    topics: tuple[str, ...]
-    pid: int
+    topics: tuple[str, ...]  # of a node of another machine: those that cross
+    pid: int  # 0: of another machine
     participant: str
+    machine: str = ""  # that it is on, if a bridge connects it; "": this one
 
 
 @public
@@ -69,20 +70,22 @@ def list_topics(domain: str | None = None) -> list[TopicInfo]:
 
 @public
 def list_nodes(domain: str | None = None) -> list[NodeInfo]:
-    """The nodes that live now, by name."""
+    """The nodes that live now, by name. Of other machines those with a topic that crosses."""
     published: dict[tuple[str, str], set[str]] = {}
-    for publisher in _publishers(domain):
-        published.setdefault((publisher.participant, publisher.node), set()).add(publisher.topic)
+    for found in _core.list_publishers(participant(domain)):
+        of = found.origin.partition(".")[0] or found.participant
+        published.setdefault((of, found.node), set()).add(found.topic)
     nodes = [
         NodeInfo(
             node.name,
             tuple(sorted(published.get((node.participant, node.name), ()))),
             node.pid,
             node.participant,
+            node.machine,
         )
         for node in _core.list_nodes(participant(domain))
     ]
-    return sorted(nodes, key=lambda node: (node.name, node.pid))
+    return sorted(nodes, key=lambda node: (node.name, node.machine, node.pid))
 
 
 @public

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "tensorbus/bus/domain/advertisement.hpp"
@@ -57,15 +59,19 @@ MessageType type_of(std::string definition) {
   }
 }
 
-Outcome wait_for(const std::string& escaped, const std::string& name,
-                 const platform::StopCondition& stop, const Participant& participant) {
+// A node of another machine has no marker here: its publishers have, those that a bridge mirrors.
+bool is_mirror_of_node(const Found& found) {
+  return is_topic(found.marker) && !found.advertisement.machine.empty() &&
+         !found.advertisement.node.empty();
+}
+
+template <typename IsWanted, typename IsMet>
+Outcome wait_for(IsWanted is_wanted, IsMet is_met, const platform::StopCondition& stop,
+                 const Participant& participant) {
   const bus::Domain& domain = participant.core()->domain();
   return domain.wait(stop, [&] {
     const std::vector<std::string> files = domain.list();
-    const auto all = look_for(
-        domain, files, [&](const bus::Marker& marker) { return marker.escaped_topic == escaped; });
-    return std::ranges::any_of(
-        all, [&](const Found& found) { return found.advertisement.name == name; });
+    return std::ranges::any_of(look_for(domain, files, is_wanted), is_met);
   });
 }
 
@@ -92,9 +98,20 @@ std::vector<NodeInfo> list_nodes(const Participant& participant) {
     const bus::Domain& domain = participant.core()->domain();
     const std::vector<std::string> files = domain.list();
     std::vector<NodeInfo> all;
-    for (Found& found : look_for(domain, files, is_node))
-      all.push_back(
-          {std::move(found.advertisement.name), found.marker.participant, found.advertisement.pid});
+    std::set<std::tuple<std::string, Id, std::string>> elsewhere;
+    const auto is_wanted = [](const bus::Marker& marker) {
+      return is_node(marker) || is_topic(marker);
+    };
+    for (Found& found : look_for(domain, files, is_wanted)) {
+      bus::Advertisement& said = found.advertisement;
+      if (is_node(found.marker)) {
+        all.push_back({std::move(said.name), found.marker.participant, said.pid});
+      } else if (is_mirror_of_node(found)) {
+        const auto original = bus::parse_publisher_name(said.origin);
+        if (original && elsewhere.emplace(said.machine, original->first, said.node).second)
+          all.push_back({std::move(said.node), original->first, 0, std::move(said.machine)});
+      }
+    }
     return all;
   });
 }
@@ -118,15 +135,26 @@ std::vector<QueueInfo> list_queues(const Participant& participant) {
 
 Outcome wait_for_topic(const std::string& topic, const platform::StopCondition& stop,
                        const Participant& participant) {
-  return platform::with_memory_errors(
-      [&] { return wait_for(bus::escape_topic(topic), topic, stop, participant); });
+  return platform::with_memory_errors([&] {
+    const std::string escaped = bus::escape_topic(topic);
+    return wait_for([&](const bus::Marker& marker) { return marker.escaped_topic == escaped; },
+                    [&](const Found& found) { return found.advertisement.name == topic; }, stop,
+                    participant);
+  });
 }
 
 Outcome wait_for_node(const std::string& name, const platform::StopCondition& stop,
                       const Participant& participant) {
   return platform::with_memory_errors([&] {
-    return wait_for(std::string(bus::kNodeMarker) + bus::escape_topic(name), name, stop,
-                    participant);
+    const std::string escaped = std::string(bus::kNodeMarker) + bus::escape_topic(name);
+    const auto is_wanted = [&](const bus::Marker& marker) {
+      return marker.escaped_topic == escaped || is_topic(marker);
+    };
+    const auto is_met = [&](const Found& found) {
+      return is_node(found.marker) ? found.advertisement.name == name
+                                   : is_mirror_of_node(found) && found.advertisement.node == name;
+    };
+    return wait_for(is_wanted, is_met, stop, participant);
   });
 }
 

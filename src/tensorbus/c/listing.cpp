@@ -37,7 +37,8 @@ tb_status tb_list_nodes(tb_participant* participant, tb_tell_node tell, void* co
       tb_node_info info{.struct_size = sizeof(tb_node_info),
                         .pid = found.pid,
                         .name = found.name.c_str(),
-                        .participant = {}};
+                        .participant = {},
+                        .machine = found.machine.c_str()};
       std::ranges::copy(found.participant.bytes, info.participant);
       if (tell(&info, context) != 0) return;
     }

@@ -31,7 +31,8 @@ void bind_listing(nb::module_& module) {
   nb::class_<NodeInfo>(module, "NodeInfo")
       .def_prop_ro("name", [](const NodeInfo& self) { return text_of(self.name); })
       .def_prop_ro("participant", [](const NodeInfo& self) { return self.participant.hex(); })
-      .def_ro("pid", &NodeInfo::pid);
+      .def_ro("pid", &NodeInfo::pid)
+      .def_prop_ro("machine", [](const NodeInfo& self) { return text_of(self.machine); });
   nb::class_<QueueInfo>(module, "QueueInfo")
       .def_prop_ro("name", [](const QueueInfo& self) { return text_of(self.name); })
       .def_ro("address", &QueueInfo::address)

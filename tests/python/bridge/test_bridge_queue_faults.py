@@ -157,6 +157,39 @@ def test_the_end_of_the_homes_bridge_closes_the_queue_elsewhere(tmp_path: Path) 
         assert opened("jobs", there).get(timeout=PATIENCE) == "item"
 
 
+def goes_elsewhere(home: tb.Queue[str]) -> bool:
+    """Whether an item that is put is on its way to a getter of another machine."""
+    home.put("item")
+    try:
+        home.get(timeout=0.05)
+    except standard.Empty:
+        return True
+    home.task_done()
+    return False
+
+
+@pytest.mark.parametrize("redeliver", [False, True])
+def test_an_item_on_its_way_when_the_homes_bridge_is_killed_goes_to_nobody_else(
+    tmp_path: Path, elsewhere: Elsewhere, redeliver: bool
+) -> None:
+    with (
+        two_machines(tmp_path) as (here, there),
+        tb.Queue[str](name="jobs", redeliver=redeliver, domain=here.domain) as home,
+    ):
+        getter = elsewhere.start(hold_last, "jobs", there.domain, 1)
+        assert getter.hear() == "ready"
+        getter.signal_when_asleep(signal.SIGSTOP)
+        eventually(lambda: goes_elsewhere(home))
+        assert home.qsize() == 1
+        here.kill()
+        if redeliver:
+            assert home.get(timeout=PATIENCE) == "item"
+        else:
+            eventually(lambda: home.stats["lost"] == 1)
+        assert home.qsize() == 0
+        getter.kill()
+
+
 def test_items_wait_for_memory_and_those_that_need_more_do_not_cross(tmp_path: Path) -> None:
     config = tmp_path / "bridge.toml"
     config.write_text("budget = 33554432\n")

@@ -9,15 +9,14 @@ import pytest
 
 from support.harness import PATIENCE, here_first
 
-FAULTS = 15
-
 
 @pytest.mark.machines
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_in_a_storm_no_byte_is_wrong_and_reliable_topics_lose_what_ended_only() -> None:
+@pytest.mark.parametrize("options", [["--faults", "15"], ["--queues", "--faults", "8"]], ids=str)
+def test_in_a_storm_no_byte_is_wrong_and_what_is_lost_is_counted(options: list[str]) -> None:
     storm = subprocess.run(
-        [sys.executable, "-m", "bridge_storm", "--faults", str(FAULTS), "--seed", "1"],
+        [sys.executable, "-m", "bridge_storm", "--seed", "1", *options],
         env=here_first(),
         capture_output=True,
         text=True,

@@ -236,6 +236,33 @@ def test_a_topic_of_three_machines_is_one_topic_and_nothing_goes_around(tmp_path
             assert publisher.stats["subscribers"] == 3
 
 
+def test_nodes_of_which_a_topic_crosses_are_listed_there(tmp_path: Path) -> None:
+    config = tmp_path / "bridge.toml"
+    config.write_text('[export]\ndeny = ["private"]\n')
+    with (
+        two_machines(tmp_path, "--config", str(config)) as (here, there),
+        tb.Node("camera", domain=here.domain) as camera,
+        tb.Node("secret", domain=here.domain) as secret,
+        tb.Node("display", domain=there.domain) as display,
+    ):
+        secret.create_publisher("private")
+        publishers = [camera.create_publisher(topic) for topic in ("left", "private", "right")]
+        display.create_publisher("shown")
+        assert tb.wait_for_node("camera", timeout=PATIENCE, domain=there.domain)
+        appears(there, "right")
+        found = [(node.name, node.machine, node.topics) for node in tb.list_nodes(there.domain)]
+        assert found == [("camera", "here", ("left", "right")), ("display", "", ("shown",))]
+        (remote, _) = tb.list_nodes(there.domain)
+        assert remote.participant == next(
+            node.participant for node in tb.list_nodes(here.domain) if node.name == "camera"
+        )
+        appears(here, "shown")
+        publishers[0].close()
+        publishers[2].close()
+        eventually(lambda: len(tb.list_nodes(there.domain)) == 1)
+        assert not tb.wait_for_node("camera", timeout=0.01, domain=there.domain)
+
+
 def test_what_is_denied_is_not_there(tmp_path: Path) -> None:
     config = tmp_path / "bridge.toml"
     config.write_text('[export]\nallow = ["camera/*"]\ndeny = ["camera/private"]\n')

@@ -38,6 +38,7 @@ class World:
     shuts: bool = False
     joins: int = 0
     ends: bool = False
+    kills: bool = False  # A's bridge
     over_at_a: bool = False
     over_at_b: bool = False
     got: list[tuple[int, int]] = field(default_factory=list)  # item, getter of B
@@ -84,6 +85,8 @@ class World:
             steps += [("end_at_a", True), ("end_at_a", False)]
         if self.ends and not self.over_at_b:
             steps.append(("end_at_b",))
+        if self.kills and not self.over_at_a:
+            steps.append(("kill_a",))
         return steps
 
     def steps_of(self, which: int, getter: Getter) -> list[Step]:
@@ -149,6 +152,14 @@ class World:
             self.to_b.break_off()
         self.over_at_a = True
         self.export.end()
+        self.home.answers.clear()
+        self.to_a.under_way.clear()
+
+    def kill_a(self) -> None:
+        """What it had sent still arrives."""
+        self.over_at_a = True
+        self.ends = True
+        self.home.forget()
         self.home.answers.clear()
         self.to_a.under_way.clear()
 
@@ -225,6 +236,8 @@ class World:
             assert not home.offered, "an item is offered to nobody"
             assert not home.in_hand, "an item is in the hand of nobody"
             assert not home.putting, "a put waits for nobody"
+            total = len(home.waiting) + home.lost + home.finished
+            assert total == self.items + len(home.put_items), "an item is gone, and not counted"
         if self.over_at_b:
             assert not mirror.owed
         if self.over_at_a or self.over_at_b:
@@ -284,7 +297,15 @@ CASES: dict[str, dict[str, Any]] = {
     "a session that ends": {"items": 1, "asks": (1, 1), "asks_here": 1, "ends": True},
     "with two items": {"items": 2, "asks": (2,), "ends": True},
     "with deaths": {"items": 1, "asks": (2,), "deaths": 1, "ends": True},
-    "and with puts": {"items": 0, "asks": (1,), "puts": 2, "maxsize": 1, "ends": True},
+    "a bridge that is killed": {"items": 2, "asks": (1, 1), "asks_here": 1, "kills": True},
+    "and others that die": {"items": 1, "asks": (2,), "deaths": 1, "kills": True},
+    "a session that ends, and puts": {
+        "items": 0,
+        "asks": (1,),
+        "puts": 2,
+        "maxsize": 1,
+        "ends": True,
+    },
 }
 
 
@@ -333,6 +354,15 @@ def forgets_what_it_has_seen(self: QueueExport, count: int, _: int) -> None:
     self._ask()
 
 
+def offers_again_what_it_was_offered(self: FakeHome) -> None:
+    self.waiting = sorted([*self.waiting, *self.offered.values()])
+    self.offered.clear()
+    forget(self)
+
+
+forget = FakeHome.forget
+
+
 def tells_what_waits(self: QueueMirror) -> None:
     if self._told[0] != self._demand:
         self._told = (self._demand, self._seen)
@@ -350,6 +380,7 @@ def tells_what_waits(self: QueueMirror) -> None:
         (QueueExport, "on_died", asks_and_gives_back_then, "a queue that is shut down", True),
         (QueueExport, "on_demand", forgets_what_it_has_seen, "one that is stopped", False),
         (FakeMirror, "end_gets", ends_though_an_item_comes_back, "a queue that is shut down", True),
+        (FakeHome, "forget", offers_again_what_it_was_offered, "a bridge that is killed", False),
         (QueueMirror, "_tell_demand", tells_what_waits, "one that is stopped", False),
     ],
 )

@@ -1,4 +1,4 @@
-"""python -m bridge_storm [--faults N] [--seed S]"""
+"""python -m bridge_storm [--queues] [--zenoh] [--faults N] [--seed S]"""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bridge_storm.storm import Storm
+from bridge_storm.queues import QueueStorm
+from bridge_storm.topics import TopicStorm
 from support.machines import Machines, why_no_machines
 
 
@@ -16,6 +17,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bridge_storm", description=__doc__)
     parser.add_argument("--faults", type=int, default=500)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--queues", action="store_true", help="of queues, not of topics")
+    parser.add_argument("--zenoh", action="store_true", help="over a network of Zenoh")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     if why := why_no_machines():
@@ -25,7 +28,8 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="tensorbus-bridges-") as folder,
         Machines(2, wire=True, seed=options.seed) as machines,
     ):
-        storm = Storm(machines, Path(folder), options.seed)
+        kind = QueueStorm if options.queues else TopicStorm
+        storm = kind(machines, Path(folder), options.seed, zenoh=options.zenoh)
         storm.run(options.faults)
         for name, value in storm.report().items():
             print(f"{name:32} {value}")

@@ -9,29 +9,39 @@ import signal
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bridge_storm.roles import KINDS
 from support.harness import here_first
 from support.machines import Machine, Machines
 
-WAYS = ("there", "back")  # from the first machine to the second one, and the other way
+PORT = 7447
 TIMEOUT = 5.0  # seconds for which a session waits for a connection
 BUDGET = 256 << 20  # bytes of each bridge
 MOST_PRIVATE = 256 << 20  # bytes of a bridge that belong to no budget: Python, and what waits
 CALM_EVERY = 20  # faults
 PATIENCE = 60.0  # seconds for what must happen in a calm
-ENOUGH = 4  # samples of each topic in a calm
 SLACK = 8  # descriptors
 
+Fault = tuple[int, Callable[[], str]]  # its weight; does it, and says what it was
 
-class Storm:
-    """Two machines, a bridge on each, and on each a publisher and a subscriber of all topics."""
 
-    def __init__(self, machines: Machines, folder: Path, seed: int) -> None:
+class Storm(ABC):
+    """Two machines, and a bridge on each: what all storms between machines have.
+
+    A role is two words: the program's, and which of them it is.
+
+    Args:
+        machines: two, with a wire.
+        folder: for what the programs write.
+        seed: of the faults.
+        zenoh: the bridges meet on a network of Zenoh. The first one is its router.
+    """
+
+    def __init__(self, machines: Machines, folder: Path, seed: int, *, zenoh: bool) -> None:
         self.wrong: list[str] = []
         self.counts: Counter[str] = Counter()
         self._machines = machines
@@ -46,13 +56,33 @@ class Storm:
         self._longest = 0.0
         self._began = time.monotonic()
         (folder / "bridge.toml").write_text(f"budget = {BUDGET}\ntimeout = {TIMEOUT}\n")
+        self._bridge_options = self._write_zenoh() if zenoh else self._tcp_options()
         one, two = machines
-        for way, source, target in zip(WAYS, (one, two), (two, one), strict=True):
-            self._where[f"bridge {way}"] = source
-            self._where[f"subscriber {way}"] = target
-            self._where[f"publisher {way}"] = source
+        self._where = {"bridge one": one, "bridge two": two, **self._places(one, two)}
         for role in self._where:
             self._start(role)
+
+    @abstractmethod
+    def _places(self, one: Machine, two: Machine) -> dict[str, Machine]:
+        """Where each role is, beside the bridges."""
+
+    @abstractmethod
+    def _command(self, role: str) -> list[str]:
+        """The module of a program, and its arguments."""
+
+    @abstractmethod
+    def _faults(self) -> list[Fault]: ...
+
+    @abstractmethod
+    def _why_not_calm(self, before: dict[str, Any]) -> str:
+        """What does not flow yet, since the programs have written `before`."""
+
+    @abstractmethod
+    def _totals(self) -> dict[str, int]:
+        """What the programs have done."""
+
+    def _check(self) -> None:  # noqa: B027  (a storm may have nothing more to check)
+        """At the end of the storm."""
 
     def run(self, faults: int) -> None:
         self.calm()
@@ -63,6 +93,8 @@ class Storm:
             self.fault(number)
             if number % CALM_EVERY == 0 or number == faults:
                 self.calm()
+        if not self.wrong:
+            self._check()
         for role, program in self._programs.items():
             if program.poll() is None and role.startswith("bridge"):
                 program.terminate()
@@ -70,18 +102,12 @@ class Storm:
                     self.wrong.append(f"{role}: exit status {program.returncode}")
 
     def report(self) -> dict[str, Any]:
-        totals: Counter[str] = Counter()
-        for way in WAYS:
-            for topic, one in self._read(f"subscriber {way}").items():
-                totals["samples checked"] += one["samples"]
-                totals["bytes checked"] += one["bytes"]
-                totals[f"gaps, {topic.split('/')[0]}"] += one["gaps"]
         logs = "".join(self._outputs().values())
         faults = {name: count for name, count in self.counts.items() if name != "calms"}
         return {
             "faults": sum(faults.values()),
             **{f"fault: {name}": count for name, count in sorted(faults.items())},
-            **totals,
+            **self._totals(),
             "connections lost": logs.count("connection lost"),
             "sessions ended": logs.count("session ended"),
             "calms": self.counts["calms"],
@@ -99,18 +125,7 @@ class Storm:
 
     # Faults.
     def fault(self, number: int) -> None:
-        faults: list[tuple[int, Callable[[], str]]] = [
-            (8, self._cut),
-            (1, self._cut_long),
-            (6, lambda: self._on_the_wire("loss 5 %", "lose", 5)),
-            (6, lambda: self._on_the_wire("200 ms", "delay", 0.2)),
-            (6, lambda: self._on_the_wire("stall", "stall")),
-            (2, self._half_open),
-            (4, self._kill_bridge),
-            (10, self._stop),
-            (2, self._replace_publisher),
-            (2, self._clock),
-        ]
+        faults = self._faults()
         weights = [weight for weight, _ in faults]
         ((_, chosen),) = self._random.choices(faults, weights)
         what = chosen()
@@ -121,6 +136,16 @@ class Storm:
 
     def _pause(self, most: float) -> None:
         time.sleep(self._random.uniform(0, most))
+
+    def _faults_of_the_wire(self) -> list[Fault]:
+        return [
+            (8, self._cut),
+            (1, self._cut_long),
+            (6, lambda: self._on_the_wire("loss 5 %", "lose", 5)),
+            (6, lambda: self._on_the_wire("200 ms", "delay", 0.2)),
+            (6, lambda: self._on_the_wire("stall", "stall")),
+            (2, self._half_open),
+        ]
 
     def _cut(self) -> str:
         return self._on_the_wire("cut", "cut")
@@ -144,17 +169,18 @@ class Storm:
         return what
 
     def _kill_bridge(self) -> str:
-        role = f"bridge {self._random.choice(WAYS)}"
+        return self._kill_and_start(f"bridge {self._random.choice(('one', 'two'))}")
+
+    def _kill_and_start(self, role: str) -> str:
         self._kill(role)
         self._pause(1.0)
         self._start(role)
-        return "kill -9 of a bridge"
+        return f"kill -9 of a {role.split()[0]}"
 
-    def _replace_publisher(self) -> str:
-        role = f"publisher {self._random.choice(WAYS)}"
+    def _replace(self, role: str) -> str:
         self._kill(role)
         self._start(role)
-        return "kill -9 of a publisher"
+        return f"kill -9 of a {role.split()[0]}"
 
     def _stop(self) -> str:
         role = self._random.choice(list(self._programs))
@@ -164,33 +190,50 @@ class Storm:
         return f"SIGSTOP of a {role.split()[0]}"
 
     def _clock(self) -> str:
-        name = self._names[f"bridge {self._random.choice(WAYS)}"]
+        name = self._names[f"bridge {self._random.choice(('one', 'two'))}"]
         jump = self._random.randint(-(10**14), 10**14)  # ns: more than a day
         (self._folder / f"{name}.clock").write_text(str(jump))
         return "clock jump"
 
     # Programs.
     def _start(self, role: str) -> None:
-        part, way = role.split()
+        part, which = role.split()
         if role in self._names and part == "bridge":
             name = self._names[role]  # the machine's
         else:
-            name = f"{part}-{way}-{len(self._all)}"
+            name = f"{part}-{which}-{len(self._all)}"
         self._names[role] = name
         machine = self._where[role]
         if part == "bridge":
-            address = f"{self._machines[0].address}:7447"
-            option = "--listen" if way == WAYS[0] else "--connect"
-            config = self._folder / "bridge.toml"
-            arguments = ["bridge", f"--trust-network {option} {address} --config {config}"]
+            options = f"{self._bridge_options[which]} --config {self._folder / 'bridge.toml'}"
+            command = ["bridge_storm.roles", "bridge", options]
         else:
-            arguments = [{"publisher": "publish", "subscriber": "subscribe"}[part], way]
+            command = self._command(role)
         program = machine.run(
-            [sys.executable, "-m", "bridge_storm.roles", *arguments, name, str(self._folder)],
-            env=here_first(),
+            [sys.executable, "-m", *command, name, str(self._folder)], env=here_first()
         )
         self._programs[role] = program
         self._all.append((name, machine, program))
+
+    def _tcp_options(self) -> dict[str, str]:
+        address = f"{self._machines[0].address}:{PORT}"
+        return {
+            "one": f"--trust-network --listen {address}",
+            "two": f"--trust-network --connect {address}",
+        }
+
+    def _write_zenoh(self) -> dict[str, str]:
+        endpoints = {"endpoints": [f"tcp/{self._machines[0].address}:{PORT}"]}
+        settings = {
+            "one": {"mode": "router", "listen": endpoints},
+            "two": {"mode": "client", "connect": endpoints},
+        }
+        options = {}
+        for which, told in settings.items():
+            path = self._folder / f"zenoh-{which}.json5"
+            path.write_text(json.dumps({**told, "scouting": {"multicast": {"enabled": False}}}))
+            options[which] = f"--zenoh {path} --fleet storm"
+        return options
 
     def _kill(self, role: str) -> None:
         self._programs[role].kill()
@@ -202,32 +245,16 @@ class Storm:
         self.counts["calms"] += 1
         began = time.monotonic()
         before = {role: self._read(role) for role in self._programs if "bridge" not in role}
-        why = self._why_not_calm(before)
+        why = self._why_not_calm(before) or self._why_not_bounded()
         while why and not self.wrong:
             if time.monotonic() - began > PATIENCE:
                 self.wrong.append(f"no calm: {why}")
             time.sleep(0.02)
             self._look()
-            why = self._why_not_calm(before)
+            why = self._why_not_calm(before) or self._why_not_bounded()
         self._longest = max(self._longest, time.monotonic() - began)
 
-    def _why_not_calm(self, before: dict[str, Any]) -> str:
-        for way in WAYS:
-            publisher, subscriber = f"publisher {way}", f"subscriber {way}"
-            found, told = self._read(subscriber), self._read(publisher)
-            if not found or not told:
-                return f"{way}: not started"
-            for topic in KINDS:
-                who, number = found[topic]["newest"]
-                if who != self._names[publisher]:
-                    return f"{way}/{topic}: the last sample is of {who!r}"
-                at_first = before[subscriber].get(topic, {"newest": ["", -1]})["newest"]
-                if number < (at_first[1] if at_first[0] == who else -1) + ENOUGH:
-                    return f"{way}/{topic}: only up to {number} of {who}, from {at_first}"
-                if (count := found[topic]["publishers"]) != 1:
-                    return f"{way}/{topic}: {count} publishers"
-                if (count := told["subscribers"][topic]) != 1:
-                    return f"{way}/{topic}: {count} subscribers"
+    def _why_not_bounded(self) -> str:
         for role, count in self._count_descriptors().items():
             if self._descriptors and count > (first := self._descriptors[role]) + SLACK:
                 return f"{role}: {count} descriptors, {first} at first: {self._kinds(role)}"

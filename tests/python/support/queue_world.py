@@ -129,6 +129,20 @@ class FakeHome:
             self.joins.remove(id)
             self.answers.append(("answer", id, Outcome.TIMED_OUT))
 
+    def forget(self) -> None:
+        """The bridge is dead. What it was offered may be in the hand of a getter elsewhere."""
+        self.gets = [get for get in self.gets if get == BRIDGE]
+        held = [*self.offered.values(), *self.in_hand]
+        if self.redeliver:
+            self.waiting = sorted([*self.waiting, *held])
+        else:
+            self.lost += len(held)
+        self.offered.clear()
+        self.in_hand.clear()
+        self.putting.clear()
+        self.joins.clear()
+        self.settle()
+
     # Gives everybody what there is.
     def settle(self) -> None:
         while self.putting and not self.shut and self._has_room():

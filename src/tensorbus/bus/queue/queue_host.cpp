@@ -119,7 +119,8 @@ void QueueHost::on_get(const Client& from, const link::Get& asked) {
   Hosted& queue = find(asked.queue);
   if (queue.mirror) return queue.mirror->on_get(from, asked);
   Port port{context_, queue.grant()};
-  queue.table.get(port, {from, asked.request}, (asked.flags & link::Get::kWait) != 0);
+  queue.table.get(port, {from, asked.request}, (asked.flags & link::Get::kWait) != 0,
+                  (asked.flags & link::Get::kHold) != 0);
 }
 
 void QueueHost::on_take(const Client& from, const link::Take& taken) {

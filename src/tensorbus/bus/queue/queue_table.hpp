@@ -130,10 +130,13 @@ class QueueTable {
     return true;
   }
 
+  // `holds`: others may see an item that the client was offered, before it takes the item. Without
+  // `redeliver` such items are lost with the client: nobody else may get them.
   template <typename Port>
-  void get(Port& port, Request from, bool waits) {
+  void get(Port& port, Request from, bool waits, bool holds = false) {
     require_room_to_wait(getters_.size());
     finish_with_taken(from.client);
+    if (holds) clients_[from.client].holds = true;
     if (waiting_.empty() && !waits)
       return is_over_for(from.client) ? port.shut_down(from) : port.timed_out(from);
     getters_.push_back(std::move(from));
@@ -255,9 +258,16 @@ class QueueTable {
     auto left = clients_.extract(client);
     if (left) {
       Hands& hands = left.mapped();
+      const bool is_lost = hands.holds && !redeliver_;
       while (!hands.offered.empty()) {
         --offered_;
-        wait_again(hands.offered.extract(hands.offered.begin()));
+        Node item = hands.offered.extract(hands.offered.begin());
+        if (!is_lost) {
+          wait_again(std::move(item));
+          continue;
+        }
+        bytes_ -= item.mapped().bytes;
+        lose(1);
       }
       if (redeliver_) {
         for (const auto& [number, entry] : hands.taken) bytes_ += entry.bytes;
@@ -350,6 +360,7 @@ class QueueTable {
     Offers offered;
     Items taken;
     std::uint64_t finished_with = 0;  // taken before the last GET, not done; without `redeliver`
+    bool holds = false;               // others may see what it was offered
   };
   struct Putter {
     Request from;

@@ -15,6 +15,9 @@ constexpr std::chrono::milliseconds kTryAgain{20};
 memory::Grant grant_for(Access access) {
   return access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
 }
+std::uint32_t flags_of(QueueGet::Mode mode) {
+  return (mode.waits ? link::Get::kWait : 0) | (mode.holds ? link::Get::kHold : 0);
+}
 
 }  // namespace
 
@@ -23,30 +26,29 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
   const std::shared_ptr<PeerSession> host;
   const link::QueueName queue;
   const memory::Grant grant;
-  const bool waits;
+  const std::uint32_t flags;
   const std::weak_ptr<QueueRequest> asked;
   const Answer answer;
 
   Asking(ParticipantContext& in, std::shared_ptr<PeerSession> of, const link::QueueName& name,
-         memory::Grant granted, bool is_waiting, const QueueRequestRef& request, Answer to)
+         memory::Grant granted, std::uint32_t how, const QueueRequestRef& request, Answer to)
       : context(in),
         host(std::move(of)),
         queue(name),
         grant(granted),
-        waits(is_waiting),
+        flags(how),
         asked(request),
         answer(std::move(to)) {}
 
   std::uint32_t ask() {
-    return host->get(queue, waits ? link::Get::kWait : 0,
-                     [self = shared_from_this()](PeerSession::Answer& came) {
-                       if (const auto* lent = std::get_if<link::Lent>(&came))
-                         self->collect_offer(*lent);
-                       else if (const auto* error = std::get_if<Error>(&came))
-                         self->answer->fail(*error);
-                       else
-                         self->answer->set(QueueClient::outcome_of(std::get<link::Reply>(came)));
-                     });
+    return host->get(queue, flags, [self = shared_from_this()](PeerSession::Answer& came) {
+      if (const auto* lent = std::get_if<link::Lent>(&came))
+        self->collect_offer(*lent);
+      else if (const auto* error = std::get_if<Error>(&came))
+        self->answer->fail(*error);
+      else
+        self->answer->set(QueueClient::outcome_of(std::get<link::Reply>(came)));
+    });
   }
 
   // If the caller has given up, cancel() tells the host.
@@ -94,10 +96,10 @@ QueueGet::QueueGet(ParticipantCore& core, const QueueAddress& address, Access ac
       awaited_(std::make_shared<Completion<std::variant<Outcome, Offer>>>()) {
   asked_ = ask_host(
       core, address.host,
-      [queue = address.queue, grant = grant_for(access), waits = mode.waits, answer = awaited_](
+      [queue = address.queue, grant = grant_for(access), flags = flags_of(mode), answer = awaited_](
           ParticipantContext& context, const std::shared_ptr<PeerSession>& host,
           const QueueRequestRef& asked) {
-        return std::make_shared<Asking>(context, host, queue, grant, waits, asked, answer)->ask();
+        return std::make_shared<Asking>(context, host, queue, grant, flags, asked, answer)->ask();
       },
       [answer = awaited_](const Error& error) { answer->fail(error); });
 }

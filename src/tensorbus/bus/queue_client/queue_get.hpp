@@ -19,8 +19,10 @@ class QueueGet {
  public:
   // How a get asks for an item.
   struct Mode {
-    bool waits = true;   // the host answers when there is an item
-    bool holds = false;  // take() only reads the item; accept() or cancel() follows
+    bool waits = true;  // the host answers when there is an item
+    // take() only reads the item; accept() or cancel() follows. Others may see the item before:
+    // without `redeliver` it is lost if this process dies then.
+    bool holds = false;
   };
   QueueGet(ParticipantCore& core, const QueueAddress& address, Access access, Mode mode);
 

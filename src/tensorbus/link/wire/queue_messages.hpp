@@ -28,6 +28,7 @@ struct Put {
 struct Get {
   static constexpr ControlType kType = ControlType::kGet;
   static constexpr std::uint32_t kWait = 1;  // wait for an item
+  static constexpr std::uint32_t kHold = 2;  // others see the item before TAKE
   std::uint32_t request = 0;
   QueueName queue;
   std::uint32_t flags = 0;
