@@ -96,7 +96,7 @@ def build_sink() -> Path:
     # --fresh: the folder may be left from another environment, or from a checkout that was moved.
     output_of("cmake", "--fresh", "-G", "Ninja", "-S", str(HERE), "-B", str(build), *settings)
     output_of("cmake", "--build", str(build))
-    return build / "sink"
+    return build / "camera_sink"
 
 
 def output_of(*command: str) -> str:

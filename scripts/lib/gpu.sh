@@ -38,13 +38,20 @@ for ordinal in range(torch.cuda.device_count()):
 PYTHON
 }
 
+# Has programs of this shell find what setup_gpu builds.
+use_gpu_package() {
+  export PYTHONPATH="$PWD/$gpu_package${PYTHONPATH:+:$PYTHONPATH}"
+  export TENSORBUS_EXAMPLES="$PWD/build/gpu/examples"
+  export LD_LIBRARY_PATH="$PWD/$gpu_package/tensorbus/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+}
+
 # Builds the library, the module and the benchmarks, and puts the package together in $gpu_package.
 setup_gpu() {
   local missing wheels=${TENSORBUS_WHEELS:-.whl} tool
   for tool in cmake ninja g++; do
     command -v "$tool" >/dev/null || die "$tool is missing, and --gpu fetches nothing"
   done
-  export PYTHONPATH="$PWD/$gpu_package${PYTHONPATH:+:$PYTHONPATH}"
+  use_gpu_package
   missing=$(missing_modules "${gpu_modules[@]}")
   if [[ -n $missing && -d $wheels ]]; then
     say "unpacking $wheels/*.whl"
@@ -63,6 +70,4 @@ setup_gpu() {
   ln -sfn "$PWD"/python/tensorbus/* "$gpu_package/tensorbus/"
   cp build/gpu/_core*.so "$gpu_package/tensorbus/"
   cp build/gpu/libtensorbus.so* "$gpu_package/tensorbus/lib/"
-  export TENSORBUS_EXAMPLES="$PWD/build/gpu/examples"
-  export LD_LIBRARY_PATH="$PWD/$gpu_package/tensorbus/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 }
