@@ -34,8 +34,9 @@ class LeaseTable {
     const std::uint32_t index = free_.back();
     free_.pop_back();
     Row& row = rows_[index];
-    row.sample.emplace(std::move(sample));
+    row.sample = std::move(sample);
     row.published_ns = published_ns;
+    row.out = true;
     return std::uint64_t{row.serial} << 32 | index;
   }
 
@@ -44,8 +45,9 @@ class LeaseTable {
     const auto index = static_cast<std::uint32_t>(token);
     Row& row = rows_[index];
     ++row.serial;
+    row.out = false;
     free_.push_back(index);
-    return std::exchange(row.sample, std::nullopt);
+    return std::move(row.sample);
   }
 
   // Returns null for a token that does not match.
@@ -53,7 +55,7 @@ class LeaseTable {
     const auto index = static_cast<std::uint32_t>(token);
     if (index >= rows_.size()) return nullptr;
     const Row& row = rows_[index];
-    return row.sample && row.serial == token >> 32 ? &*row.sample : nullptr;
+    return row.out && row.serial == token >> 32 ? &row.sample : nullptr;
   }
 
   // Calls `action` with each sample that is out, and when it was published.
@@ -61,17 +63,18 @@ class LeaseTable {
   void for_each(Action action) const {
     std::uint32_t left = outstanding();
     for (auto row = rows_.begin(); left != 0; ++row) {
-      if (!row->sample) continue;
-      action(*row->sample, row->published_ns);
+      if (!row->out) continue;
+      action(row->sample, row->published_ns);
       --left;
     }
   }
 
  private:
-  struct Row {
-    std::optional<Sample> sample;
+  struct Row {  // 32 bytes for a reference to a sample: a power of two
+    Sample sample{};
     std::uint64_t published_ns = 0;
     std::uint32_t serial = 1;
+    bool out = false;
   };
 
   std::vector<Row> rows_;
