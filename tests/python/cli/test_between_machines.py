@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import tensorbus as tb
-from conftest import Tensorbus
 from support.bridges import appears, two_machines
+from support.commands import Tensorbus
 from support.harness import PATIENCE, eventually
 
 pytest.importorskip("prometheus_client", reason="prometheus-client is not installed")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import tensorbus as tb
-from conftest import Tensorbus
+from support.commands import Tensorbus
 from support.harness import PATIENCE, Elsewhere, hear, tell
 from tensorbus import _core
 from tensorbus._cli import echo, values
