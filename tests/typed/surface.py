@@ -103,6 +103,34 @@ def executors() -> tuple[tb.AsyncExecutor, tb.SyncRateExecutor]:
     return tb.AsyncExecutor(print), tb.SyncRateExecutor(10, print)
 
 
+def memory_of(said: tb.ParticipantReport) -> int:
+    report: tb.MemoryReport | None = said.memory
+    if report is None:
+        return 0
+    lent: tuple[tb.LentReport, ...] = report.lent
+    borrowed: tuple[tb.BorrowedReport, ...] = report.borrowed
+    devices: tuple[tb.DeviceReport, ...] = report.devices
+    shares: tuple[tb.ShareReport, ...] = said.shares
+    used = [*(one.bytes for one in lent), *(one.bytes for one in borrowed)]
+    return sum(used) + sum(one.bytes for one in shares) + len(devices)
+
+
+def holders(said: tb.ParticipantReport) -> list[tb.PeerName]:
+    publishers: tuple[tb.PublisherReport, ...] = said.publishers
+    links: list[tb.LinkReport] = [link for one in publishers for link in one.links]
+    queues: tuple[tb.QueueReport, ...] = said.queues
+    clients: list[tb.QueueClientReport] = [client for one in queues for client in one.clients]
+    subscribers: tuple[tb.SubscriberReport, ...] = said.subscribers
+    print(len(subscribers))
+    return [*(link.subscriber for link in links), *(one.client for one in clients)]
+
+
+def fastest() -> float:
+    before: tb.Inspection = tb.inspect()
+    found: list[tb.PublisherRate] = tb.rates(before, tb.inspect(timeout=0.5))
+    return max(rate.hz for rate in found)
+
+
 def can_share() -> Literal["yes"] | str | None:
     report: tensorbus.doctor.Report = tensorbus.doctor.examine()
     return "yes" if report.host.can_share else report.host.pidfd.why_not

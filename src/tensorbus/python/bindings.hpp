@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tensorbus/core.hpp"
@@ -37,6 +38,14 @@ void bind_ipc(nb::module_& module);
 void bind_listing(nb::module_& module);
 void bind_inspection(nb::module_& module);
 void bind_doctor(nb::module_& module);
+
+// Converts bytes that a peer wrote: Python accepts only UTF-8.
+inline nb::str text_of(const std::string& bytes) {
+  PyObject* const text =
+      PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace");
+  if (text == nullptr) nb::raise_python_error();
+  return nb::steal<nb::str>(text);
+}
 
 // Takes the GIL. While the interpreter ends, CPython before 3.14 ends a daemon thread that takes
 // it, by pthread_exit; its unwinding must not pass destructors or noexcept functions. So this

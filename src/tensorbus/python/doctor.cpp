@@ -6,7 +6,6 @@
 #include <nanobind/stl/vector.h>
 
 #include "tensorbus/python/bindings.hpp"
-#include "tensorbus/python/text_of.hpp"
 
 namespace tensorbus::python {
 

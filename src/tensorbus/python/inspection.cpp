@@ -10,7 +10,6 @@
 
 #include "tensorbus/bus/inspect/report_fields.hpp"
 #include "tensorbus/python/bindings.hpp"
-#include "tensorbus/python/text_of.hpp"
 #include "tensorbus/python/waiting.hpp"
 
 namespace tensorbus::python {

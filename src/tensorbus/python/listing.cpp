@@ -7,7 +7,6 @@
 
 #include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/python/bindings.hpp"
-#include "tensorbus/python/text_of.hpp"
 #include "tensorbus/python/waiting.hpp"
 
 namespace tensorbus::python {

@@ -17,7 +17,6 @@
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/memory.hpp"
 #include "tensorbus/python/named_tensors.hpp"
-#include "tensorbus/python/text_of.hpp"
 
 namespace tensorbus::python {
 namespace {

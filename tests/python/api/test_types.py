@@ -166,7 +166,7 @@ def test_programs_subscript_classes_at_run_time(tmp_path: Path) -> None:
     ("options", "kind", "own"),
     [
         (PublisherOptions, tb.Publisher, {"depth", "node"}),
-        (SubscriberOptions, tb.Subscriber, {"depth"}),
+        (SubscriberOptions, tb.Subscriber, {"depth", "node"}),
     ],
 )
 def test_what_a_node_hands_on_is_what_the_class_takes(

@@ -157,6 +157,28 @@ def test_a_stopped_process_is_said_to_be_so_within_the_time_out(elsewhere: Elsew
         other.finish()
 
 
+class Enough(Exception):
+    pass
+
+
+def enough(*_: object) -> None:
+    raise Enough
+
+
+def test_a_signal_handler_that_raises_ends_the_wait(elsewhere: Elsewhere) -> None:
+    other = elsewhere.start(answer_nothing)
+    assert other.hear() == "ready"
+    other.stop()
+    before = signal.signal(signal.SIGALRM, enough)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(Enough):
+            tb.inspect(timeout=PATIENCE)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        other.kill()
+
+
 def test_a_killed_process_is_not_listed(elsewhere: Elsewhere) -> None:
     other = elsewhere.start(answer_nothing)
     assert other.hear() == "ready"

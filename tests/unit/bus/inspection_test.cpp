@@ -64,7 +64,7 @@ TEST_F(Inspect, says_what_a_publisher_knows_of_itself) {
   ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
   publish_patterns(publisher, 0, 2);
   std::vector<Sample> held;
-  while (auto sample = subscriber.try_receive()) held.push_back(*std::move(sample));
+  for (int i = 0; i < 2; ++i) held.push_back(*subscriber.receive(kLong));
   publish_patterns(publisher, 2, 3);  // of a depth of 2, so one is dropped
   const PublisherStats stats = publisher.stats();
   const PublisherReport report = publisher_report();
