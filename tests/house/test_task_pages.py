@@ -173,9 +173,7 @@ def test_the_commands_that_see_what_is_going_on(folder: Path) -> None:
     pytest.importorskip("numpy", reason="NumPy is not installed")
     write_programs("see", folder)
     page = (PAGES / "see.md").read_text()
-    commands = [
-        line for line in re.findall(r"^\$ tensorbus (.*)", page, re.M) if "--port" not in line
-    ]
+    commands = re.findall(r"^\$ tensorbus (?!metrics)(.*)", page, re.M)
     assert len(commands) > 20
     with running(*python(folder / "camera.py")) as camera:
         assert tb.wait_for_node("camera", timeout=PATIENCE)
@@ -183,8 +181,9 @@ def test_the_commands_that_see_what_is_going_on(folder: Path) -> None:
             assert client.call_sync([2.0]) == 2.0  # it runs
         said = {}
         for command in commands:
+            patience = "--wait" if command.startswith("topic pub") else "--timeout"
             with redirect_stdout(StringIO()) as output:
-                assert main(shlex.split(command)) == 0, command
+                assert main([*shlex.split(command), patience, str(PATIENCE)]) == 0, command
             said[command] = output.getvalue()
         camera.send_signal(signal.SIGTERM)
         heard, _ = camera.communicate(timeout=PATIENCE)

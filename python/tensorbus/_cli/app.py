@@ -26,6 +26,7 @@ _MODULES = {
     "metrics": "metrics",
     "top": "screens",
     "view": "screens",
+    "trace": "screens",
 }
 _USAGE = 2
 

@@ -46,6 +46,10 @@ OptionalTopic = Annotated[
     str | None,
     typer.Argument(help="The topic's name; without, all topics.", autocompletion=_complete_topic),
 ]
+Topics = Annotated[
+    list[str] | None,
+    typer.Argument(help="Names of topics; without, all.", autocompletion=_complete_topic),
+]
 NodeName = Annotated[str, typer.Argument(help="The node's name.", autocompletion=_complete_node)]
 OptionalNode = Annotated[
     str | None,

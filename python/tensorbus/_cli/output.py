@@ -15,14 +15,20 @@ from tensorbus._top.units import shown
 _WIDE = 10_000  # columns of what is no terminal: a pipe's lines are cut by whoever reads them
 
 
-def looked(domain: str | None, timeout: float) -> Inspection:
-    """What the processes say of themselves. Those that say nothing are named on stderr."""
+def looked(domain: str | None, timeout: float, named: set[str] | None = None) -> Inspection:
+    """What the processes say of themselves. Those that say nothing are named on stderr.
+
+    Args:
+        named: the ids of those that were named before, and are not again.
+    """
     from tensorbus._inspection.inspection import inspect
 
     found = inspect(domain, timeout)
     for silent in found.participants:
-        if silent.error:
+        if silent.error and (named is None or silent.participant not in named):
             print(f"tensorbus: {process_of(silent)}: {shown(silent.error)}", file=sys.stderr)
+            if named is not None:
+                named.add(silent.participant)
     return found
 
 

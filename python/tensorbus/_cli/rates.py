@@ -101,8 +101,10 @@ def _show(
     timeout: float,
     as_json: bool,
 ) -> None:
+    named: set[str] = set()
+
     def source() -> Inspection:
-        return looked(domain, timeout)
+        return looked(domain, timeout, named)
 
     for found in itertools.islice(watched(source, topic, window), count):
         if topic is not None and not found and not _is_listed(topic, domain):

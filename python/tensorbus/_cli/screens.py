@@ -6,8 +6,13 @@ from typing import Annotated
 
 import typer
 
-from tensorbus._cli.options import Domain
+from tensorbus._cli.options import Domain, Topics
 from tensorbus._cli.output import fail
+
+_TRACE_EXAMPLES = """\b
+Examples:
+  tensorbus trace --seconds 5
+  tensorbus trace camera/image detections -o camera.json"""
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -45,3 +50,20 @@ def view(
 
     status = run(domain, port, open_browser, rerun=rerun, foxglove=foxglove)
     raise typer.Exit(status)
+
+
+@app.command("trace", epilog=_TRACE_EXAMPLES)
+def trace(
+    topics: Topics = None,
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="For https://ui.perfetto.dev.", metavar="FILE")
+    ] = "trace.json",
+    seconds: Annotated[
+        float | None, typer.Option(min=0, help="How long; else until Ctrl-C.", metavar="S")
+    ] = None,
+    domain: Domain = None,
+) -> None:
+    """Record where samples spend their time, in which process and thread."""
+    from tensorbus._trace import run
+
+    raise typer.Exit(run(topics or (), output, seconds, domain))

@@ -47,11 +47,18 @@ class Figures:
 
 
 def data_of(sample: Sample[Any]) -> Any:
-    """The message; with tensors that NumPy does not have as memory that is not looked into."""
+    """The message. With tensors that NumPy does not have, all of them are plain memory.
+
+    A text instead, of a message that only its own library can read.
+    """
     try:
         return sample.data
     except Unsupported:
+        pass
+    try:
         return sample_of(sample._core, "dlpack", None).data
+    except Unsupported as error:
+        return f"{sample._shown_tensors()}: {error}"
 
 
 def field_of(data: Any, path: str) -> Any:
@@ -85,6 +92,8 @@ def figures_of(tensor: Any) -> Figures:
         return seen
     np = numpy_arrays.learn()
     array = np.asarray(tensor)
+    if str(array.dtype) != seen.dtype:  # memory of a dtype that NumPy has under no name
+        return seen
     if array.dtype.kind == "V" and array.dtype.names is None:  # of ml_dtypes: bfloat16 and others
         array = array.astype(np.float32)
     few = array.size <= _WHOLE

@@ -26,11 +26,14 @@ class PublisherRate:
 
 @public
 def rates(before: Inspection, after: Inspection) -> list[PublisherRate]:
-    """The rates of all publishers that answered both times, by topic and process."""
-    seconds = max(after.time_ns - before.time_ns, 1) / 1e9
+    """The rates of all publishers that answered both times, by topic and process.
+
+    The time between two answers is that of the participant: others, that do not answer, delay the
+    inspection and not the answer.
+    """
     first = _publishers(before)
     found = [
-        _rate(first[name][1], participant, publisher, seconds)
+        _rate(first[name][1], participant, publisher, _seconds(first[name][0], participant))
         for name, (participant, publisher) in _publishers(after).items()
         if name in first
     ]
@@ -43,6 +46,11 @@ def _publishers(inspection: Inspection) -> _Found:
         for participant in inspection.participants
         for publisher in participant.publishers
     }
+
+
+def _seconds(before: ParticipantReport, after: ParticipantReport) -> float:
+    """A hostile participant may have no age, or a smaller one: then its rates mean nothing."""
+    return max(after.age_ns - before.age_ns, 1) / 1e9
 
 
 def _rate(

@@ -37,18 +37,18 @@ class Top(App[None]):
         """
         Args:
             source: asks the participants; it may take long, and is called in another thread.
-            interval: seconds between an answer and the next question.
+            interval: seconds between two questions, if the answer takes less.
         """
         super().__init__()
         self._source = source
         self._interval = interval
         self._unpaused = asyncio.Event()
         self._unpaused.set()
-        self._snapshot = Snapshot(None, Moment(Inspection("", 0, ())))
+        self.snapshot = Snapshot(None, Moment(Inspection("", 0, ())))
         self._error = ""
 
     def get_default_screen(self) -> PageScreen:
-        return PageScreen(None, domain_page(self._snapshot), self._view)
+        return PageScreen(None, domain_page(self.snapshot), self._view)
 
     def on_mount(self) -> None:
         self._watch()
@@ -57,8 +57,7 @@ class Top(App[None]):
     async def _watch(self) -> None:
         while True:
             await self._unpaused.wait()
-            await self._ask()
-            await asyncio.sleep(self._interval)
+            await asyncio.gather(self._ask(), asyncio.sleep(self._interval))
 
     async def _ask(self) -> None:
         try:
@@ -69,8 +68,8 @@ class Top(App[None]):
             if not self._unpaused.is_set():
                 return
             self._error = ""
-            before = self._snapshot.after
-            self._snapshot = Snapshot(before if before.inspection.time_ns else None, after)
+            before = self.snapshot.after
+            self.snapshot = Snapshot(before if before.inspection.time_ns else None, after)
         self._update()
 
     def _update(self) -> None:
@@ -78,10 +77,10 @@ class Top(App[None]):
             self.screen.update_page()
 
     def _view(self) -> View:
-        return View(self._snapshot, self._state(), bool(self._error))
+        return View(self.snapshot, self._state(), bool(self._error))
 
     def _state(self) -> str:
-        after = self._snapshot.after.inspection
+        after = self.snapshot.after.inspection
         shown_is = f"{_clock(after)}  {len(after.participants)} processes"
         if self._error:
             return f"cannot ask the participants: {shown(self._error)}; shown is {shown_is}"
@@ -103,7 +102,7 @@ class Top(App[None]):
             self.action_show_help_panel()
 
     def on_row_table_chosen(self, event: RowTable.Chosen) -> None:
-        page = page_of(self._snapshot, event.subject)
+        page = page_of(self.snapshot, event.subject)
         if page is None:
             self.notify("It says nothing, or is gone.", severity="warning")
         else:

@@ -28,7 +28,7 @@ class TopicRow(Row):
 
 COLUMNS: Columns[TopicRow] = (
     words("topic", lambda row: short(row.topic)),
-    words("type", lambda row: row.type, width=18),
+    words("type", lambda row: row.type, width=22),
     words("machine", lambda row: row.machine, width=12),
     number("Hz", lambda row: row.total.hz, rate_text, width=7),
     number("bandwidth", lambda row: row.total.bytes_per_second, bandwidth_text, width=12),

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -39,6 +40,7 @@ ALL = [
     "metrics",
     "top",
     "view",
+    "trace",
 ]
 
 
@@ -153,6 +155,29 @@ def test_completion_knows_the_names_that_there_are() -> None:
     assert completions("tensorbus topic e") == ["echo"]
 
 
+@pytest.mark.parametrize(
+    ("command", "given"),
+    [
+        ("top --domain robot", ("robot",)),
+        (
+            "view --port 80 --no-browser --rerun a.rrd",
+            (None, 80, False, {"rerun": "a.rrd", "foxglove": None}),
+        ),
+        ("trace image -o a.json --seconds 5", (["image"], "a.json", 5.0, None)),
+    ],
+)
+def test_what_others_draw_is_called_with_the_options(
+    command: str, given: object, tensorbus: Tensorbus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*arguments: object, **options: object) -> int:
+        assert (*arguments, options) == given if options else arguments == given
+        return 7
+
+    other = SimpleNamespace(run=run)
+    monkeypatch.setitem(sys.modules, f"tensorbus._{command.split()[0]}", other)
+    assert tensorbus(*command.split()).status == 7
+
+
 def test_a_stopped_process_delays_no_command_beyond_its_timeout(
     elsewhere: Elsewhere, tensorbus: Tensorbus
 ) -> None:
@@ -179,7 +204,7 @@ def test_a_stopped_process_delays_no_command_beyond_its_timeout(
         assert time.monotonic() - begin < PATIENCE / 2  # it would wait for ever
         assert done.status == 0
         assert shown in done.out
-        assert f"({camera.pid}): no answer" in done.err
+        assert done.err.count(f"({camera.pid}): no answer") == 1
     camera.signal(signal.SIGCONT)
     camera.tell()
 

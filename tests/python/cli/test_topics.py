@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import os
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ import tensorbus as tb
 from conftest import Tensorbus
 from support.harness import PATIENCE, Elsewhere, hear, tell
 from tensorbus import _core
+from tensorbus._cli import echo, values
 from tensorbus._cli.bridge_status import clock_uncertainties
 from tensorbus._cli.delay import windows
 from tensorbus._cli.echo import monitor
@@ -120,14 +122,14 @@ def test_rates_are_what_was_published_between_two_looks(elsewhere: Elsewhere) ->
 
     rates = watched(source, None, 50, publish_there)
     image, other = next(rates)
-    seconds = (looks[1].time_ns - looks[0].time_ns) / 1e9
+    processes = [process for look in looks for process in look.participants]
+    first, second = (process.age_ns for process in processes)
+    seconds = (second - first) / 1e9
     assert image.hz * seconds == pytest.approx(50)
     assert 1000 * 50 <= image.bytes_per_second * seconds < 1100 * 50
     assert (other.topic, other.hz) == ("other", 0)
-    links = [
-        found.links for look in looks for each in look.participants for found in each.publishers
-    ]
-    assert set(links) == {()}  # it does not subscribe
+    links = {found.links for process in processes for found in process.publishers}
+    assert links == {()}  # it does not subscribe
     camera.kill()
 
 
@@ -225,12 +227,40 @@ def test_echo_draws_images(tensorbus: Tensorbus) -> None:
     assert first.count("▀") == second.count("▀") == 2
 
 
-def test_echo_shows_what_numpy_does_not_have(tensorbus: Tensorbus, torch: Any) -> None:
+@pytest.mark.parametrize("has_ml_dtypes", [True, False])
+def test_echo_shows_what_numpy_does_not_have(
+    has_ml_dtypes: bool, tensorbus: Tensorbus, torch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if has_ml_dtypes:
+        pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    else:
+        monkeypatch.setitem(sys.modules, "ml_dtypes", None)
     with tb.Publisher("topic", history=1) as publisher:
-        publisher.publish(torch.ones(2, dtype=torch.bfloat16))
+        publisher.publish([torch.full((2,), 1.5, dtype=torch.bfloat16), torch.ones(2)])
+        lines = tensorbus(*ECHO).out.splitlines()
+    values = ", min 1.5, mean 1.5, max 1.5, 0 NaN: 1.5 1.5" if has_ml_dtypes else ""
+    assert lines[1] == f"0: bfloat16 (2,) on cpu{values}"
+    assert lines[2] == "1: float32 (2,) on cpu, min 1, mean 1, max 1, 0 NaN: 1 1"
+
+
+def test_echo_says_why_a_message_cannot_be_shown(tensorbus: Tensorbus, torch: Any) -> None:
+    with tb.Publisher("topic", history=1) as publisher:
+        publisher.publish(torch.eye(2).to_sparse())
         done = tensorbus(*ECHO)
     assert done.status == 0
-    assert "bfloat16 (2,) on cpu" in done.out
+    assert "float32 (2,)" in done.out
+    assert "only PyTorch has them" in done.out
+
+
+def test_echo_without_numpy_says_what_a_tensor_is(
+    tensorbus: Tensorbus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    monkeypatch.setattr(values, "find_spec", lambda name: None)
+    monkeypatch.setattr(echo, "LIBRARY", "dlpack")
+    with tb.Publisher("topic", history=1) as publisher:
+        publisher.publish({"data": torch.ones(2, 3)})
+        assert tensorbus(*ECHO).out.splitlines()[1] == "data: float32 (2, 3) on cpu"
 
 
 def test_delays_are_grouped_by_machine() -> None:

@@ -306,7 +306,8 @@ def test_rates_are_those_of_the_time_between() -> None:
         for _ in range(10):
             publisher.publish(np.zeros(100))
         after = tb.inspect()
-        seconds = (after.time_ns - before.time_ns) / 1e9
+        ages = [inspection.participants[0].age_ns for inspection in (before, after)]
+        seconds = (ages[1] - ages[0]) / 1e9
         (rate,) = tb.rates(before, after)
         assert rate.hz == pytest.approx(10 / seconds)
         assert rate.bytes_per_second == pytest.approx(8000 / seconds)

@@ -143,7 +143,7 @@ def participant(number: int, *nodes: str, **changes: Any) -> ParticipantReport:
         process="python3",
         error="",
         version="0.1.0",
-        age_ns=75 * SECOND,
+        age_ns=0,
         nodes=nodes,
         topics=(),
         publishers=(),
@@ -164,8 +164,9 @@ def silent(number: int, *nodes: str, topics: tuple[str, ...] = ()) -> Participan
 
 
 def inspection(*participants: ParticipantReport, at: float = 1.0) -> Inspection:
-    """Taken so many seconds after 1970."""
-    return Inspection("/run/user/1000/tensorbus/default", round(at * SECOND), participants)
+    """Taken so many seconds after 1970, when all participants were made."""
+    aged = tuple(replace(it, age_ns=round(at * SECOND)) for it in participants)
+    return Inspection("/run/user/1000/tensorbus/default", round(at * SECOND), aged)
 
 
 CAMERA, DETECTOR, VIEWER, BRIDGE, TRAINER = 4100, 4180, 4242, 4300, 4400
