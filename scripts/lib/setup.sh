@@ -101,6 +101,12 @@ setup_machines() {
   install_debian_packages iproute2
 }
 
+# The browser in which the page of `tensorbus view` is tested.
+setup_chromium() {
+  if command -v chromium >/dev/null || ! command -v apt-get >/dev/null; then return; fi
+  if [[ $EUID -eq 0 ]] || command -v sudo >/dev/null; then install_debian_packages chromium; fi
+}
+
 # A torch that the machine has already is used as it is.
 setup_venv() {
   local options=() wanted

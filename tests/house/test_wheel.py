@@ -105,6 +105,12 @@ def test_an_index_takes_the_wheel_as_it_is(wheel: Path) -> None:
     assert contents(wheel) == contents(WHEEL)
 
 
+def test_it_has_the_files_of_the_page_of_tensorbus_view() -> None:
+    files = (ROOT / "python/tensorbus/_view/static").iterdir()
+    wanted = {f"tensorbus/_view/static/{file.name}" for file in files}
+    assert {name for name in contents(WHEEL) if "/static/" in name} == wanted
+
+
 def test_what_is_compiled_needs_libc_and_libstdcxx_alone(clean: Environment) -> None:
     libraries = [*clean.package.glob("lib/*.so*"), *clean.package.glob("*.so")]
     assert len(libraries) == 2

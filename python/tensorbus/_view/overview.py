@@ -1,0 +1,46 @@
+"""Asks the processes of a domain what they have, once a second, while a page is open."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from tensorbus._base.errors import Error
+from tensorbus._inspection.report import Inspection
+from tensorbus._view.channel import Take
+from tensorbus._view.frame import Frame
+from tensorbus._view.summary import summary
+
+Source = Callable[[], Inspection]
+PERIOD = 1.0  # seconds
+
+logger = logging.getLogger("tensorbus.view")
+
+
+class Overview:
+    """Inspects a domain and compares each inspection with the one before.
+
+    Args:
+        inspect: asks the processes; it may wait for those that do not answer.
+    """
+
+    def __init__(self, inspect: Source) -> None:
+        self._inspect = inspect
+
+    async def run(self, give: Take) -> None:
+        """Gives a frame with the summary each second."""
+        before: Inspection | None = None
+        while True:
+            began = time.monotonic()
+            try:
+                before, frame = await asyncio.to_thread(self._next, before)
+                give(frame)
+            except (Error, OSError) as error:
+                logger.warning("the domain cannot be inspected: %s", error)
+            await asyncio.sleep(max(0.1, began + PERIOD - time.monotonic()))
+
+    def _next(self, before: Inspection | None) -> tuple[Inspection, bytes]:
+        after = self._inspect()
+        return after, Frame(summary(before, after)).encoded()

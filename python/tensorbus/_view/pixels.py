@@ -1,0 +1,182 @@
+"""Arrays as pixels and points for a tile: small, whatever the size of the array."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Bytes = NDArray[np.uint8]
+
+SIDE = 480
+"""Most pixels of a tile in one direction."""
+MOST_POINTS = 20_000
+MOST_VALUES = 480
+CHANNELS = (1, 3, 4)
+
+# Viridis of matplotlib (public domain, CC0), at equal distances.
+_COLOURS = np.array(
+    [
+        (68, 1, 84),
+        (72, 40, 120),
+        (62, 74, 137),
+        (49, 104, 142),
+        (38, 130, 142),
+        (31, 158, 137),
+        (53, 183, 121),
+        (109, 205, 89),
+        (180, 222, 44),
+        (253, 231, 37),
+    ],
+    float,
+)
+_STOPS = np.linspace(0, 255, len(_COLOURS))
+_MAP = np.stack(
+    [np.interp(np.arange(256), _STOPS, _COLOURS[:, channel]) for channel in range(3)], axis=1
+).astype(np.uint8)
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """What a canvas shows."""
+
+    rgba: Bytes
+    """(height, width, 4); transparent where the value is not finite."""
+    low: float | None
+    """The least value that was looked at; None: there is no finite one."""
+    high: float | None
+    strange: int
+    """Values that are not finite, among those that were looked at."""
+
+
+def numbers(array: Any) -> Floats | None:
+    """Any dtype with numbers as float64, complex ones as their magnitude; None if it has none.
+
+    >>> numbers(np.array([True, False])), numbers(np.array([3 + 4j])), numbers(np.array(["a"]))
+    (array([1., 0.]), array([5.]), None)
+    """
+    found = np.asarray(array)
+    if not has_numbers(found.dtype):
+        return None
+    with np.errstate(all="ignore"):
+        if found.dtype.kind == "c":
+            found = np.abs(found)
+        elif found.dtype.kind in "mM":
+            found = found.astype(np.int64)
+        return found.astype(np.float64)
+
+
+def has_numbers(dtype: np.dtype[Any]) -> bool:
+    """Those of ml_dtypes (bfloat16, ...) call themselves void."""
+    return dtype.kind in "biufcmM" or (dtype.kind == "V" and dtype.type is not np.void)
+
+
+def thinned(array: Any, axes: tuple[int, int]) -> Any:
+    """Every n-th row and column, so that both axes have at most SIDE elements. A view."""
+    index: list[Any] = [slice(None)] * array.ndim
+    for axis in axes:
+        index[axis] = slice(None, None, max(1, -(-array.shape[axis] // SIDE)))
+    return array[tuple(index)]
+
+
+def image(array: Any) -> Pixels | None:
+    """An image of shape (H, W), (H, W, C) or (C, H, W), where C is 1, 3 or 4.
+
+    Integers of 8 bits and floats between 0 and 1 keep their brightness; others are spread from the
+    least to the greatest value.
+    """
+    array = np.asarray(array)
+    if array.ndim == 3 and array.shape[2] not in CHANNELS:
+        array = np.moveaxis(array, 0, 2)
+    return _coloured(thinned(array, (0, 1)))
+
+
+def _coloured(array: Any) -> Pixels | None:
+    """Of shape (H, W) or (H, W, C), each pixel."""
+    values = numbers(array)
+    if values is None:
+        return None
+    if values.ndim == 2:
+        values = values[:, :, None]
+    low, high, finite = _range(values)
+    from_value, to_value = _brightness(array.dtype, low, high)
+    scaled = _scaled(values, from_value, to_value)
+    rgba = np.full((*values.shape[:2], 4), 255, np.uint8)
+    rgba[:, :, :3] = scaled[:, :, :3]
+    if values.shape[2] == 4:
+        rgba[:, :, 3] = scaled[:, :, 3]
+    rgba[~finite.all(axis=2)] = 0
+    return Pixels(rgba, low, high, int(finite.size - finite.sum()))
+
+
+def heat(array: Any) -> Pixels | None:
+    """A heat map of shape (H, W): dark is the least value, yellow the greatest."""
+    values = numbers(thinned(np.asarray(array), (0, 1)))
+    if values is None:
+        return None
+    low, high, finite = _range(values)
+    rgba = np.full((*values.shape, 4), 255, np.uint8)
+    rgba[:, :, :3] = _MAP[_scaled(values, low or 0.0, high or 0.0)]
+    rgba[~finite] = 0
+    return Pixels(rgba, low, high, int(finite.size - finite.sum()))
+
+
+def curve(array: Any) -> Floats | None:
+    """At most MOST_VALUES of the values of an array with one dimension."""
+    return numbers(np.asarray(array)[:: max(1, -(-len(array) // MOST_VALUES))])
+
+
+def cloud(points: Any, colours: Any = None) -> tuple[NDArray[np.float32], Bytes] | None:
+    """At most MOST_POINTS points of shape (N, 3) with a colour for each.
+
+    Args:
+        points: of shape (N, 3); those that are not finite are left out.
+        colours: of shape (N, 3), from 0 to 255 or from 0 to 1; without, the height is the colour.
+    """
+    step = max(1, -(-len(points) // MOST_POINTS))
+    found = numbers(np.asarray(points)[::step])
+    if found is None:
+        return None
+    finite = np.isfinite(found).all(axis=1)
+    found = found[finite]
+    rgba = np.full((len(found), 4), 255, np.uint8)
+    given = None if colours is None else _coloured(np.asarray(colours)[::step][None])
+    if given is not None:
+        rgba[:, :3] = given.rgba[0, finite, :3]
+    elif len(found):
+        height = found[:, 2]
+        rgba[:, :3] = _MAP[_scaled(height, float(height.min()), float(height.max()))]
+    with np.errstate(over="ignore"):
+        return found.astype(np.float32), rgba
+
+
+def _range(values: Floats) -> tuple[float | None, float | None, Any]:
+    finite = np.isfinite(values)
+    if not finite.any():
+        return None, None, finite
+    known = values[finite]
+    return float(known.min()), float(known.max()), finite
+
+
+def _brightness(dtype: Any, low: float | None, high: float | None) -> tuple[float, float]:
+    """The values that are black and white."""
+    if low is None or high is None:
+        return 0.0, 1.0
+    if dtype == np.uint8:
+        return 0.0, 255.0
+    if low >= 0 and high <= 1:
+        return 0.0, 1.0
+    return low, high
+
+
+def _scaled(values: Floats, low: float, high: float) -> Bytes:
+    """0 to 255. Halves, since the difference of two float64 may be infinite."""
+    with np.errstate(all="ignore"):
+        span = high / 2 - low / 2
+        part = (values / 2 - low / 2) / span if span > 0 else np.zeros_like(values)
+    return (np.nan_to_num(part).clip(0, 1) * 255).astype(np.uint8)

@@ -1,0 +1,26 @@
+"""Runs until a signal says that it is enough."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Coroutine
+from typing import Any
+
+
+def until_signal(work: Coroutine[Any, Any, None]) -> None:
+    """Runs it in an event loop, and cancels it on SIGINT and SIGTERM.
+
+    No signal handler raises, so a signal is never lost in a `__del__` or leaves a file behind.
+    """
+    with contextlib.suppress(asyncio.CancelledError):
+        asyncio.run(_run(work))
+
+
+async def _run(work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    await work

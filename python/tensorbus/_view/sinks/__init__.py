@@ -1,0 +1,1 @@
+"""The messages of a domain for the viewers of others."""

@@ -1,0 +1,93 @@
+"""Two inspections as the JSON object that the page shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorbus._inspection.report import Inspection, ParticipantReport
+from tensorbus._view.graph import graph
+from tensorbus._view.traffic import Traffic, traffic
+
+
+def summary(before: Inspection | None, after: Inspection) -> dict[str, Any]:
+    """What the page shows beside its tiles: graph, topics, processes, and who holds what."""
+    flows = traffic(before, after)
+    return {
+        "domain": after.domain,
+        "time": after.time_ns / 1e9,
+        "graph": graph(after, flows),
+        "topics": _topics(after, flows),
+        "processes": [_process(participant) for participant in after.participants],
+        "held": _held(after),
+    }
+
+
+def _topics(inspection: Inspection, flows: Traffic) -> list[dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for topic in sorted(
+        {topic for _, topic in flows.sent} | {topic for topic, _ in flows.received}
+    ):
+        found[topic] = {
+            "name": topic,
+            "type": "",
+            "publishers": 0,
+            "subscribers": 0,
+            "hz": None,
+            "bytes": 0.0,
+            "dropped": 0.0,
+            "blocked": False,
+        }
+    for (_, topic), flow in flows.sent.items():
+        row = found[topic]
+        row["publishers"] += 1
+        if flow.hz is not None:
+            row["hz"] = (row["hz"] or 0.0) + flow.hz
+        row["bytes"] += flow.bytes_per_second
+        row["dropped"] += flow.dropped_per_second
+    for (topic, _), flow in flows.received.items():
+        found[topic]["blocked"] |= flow.blocked
+    for participant in inspection.participants:
+        for publisher in participant.publishers:
+            row = found[publisher.topic]
+            row["type"] = row["type"] or publisher.type.partition("\n")[0]
+    for topic, _ in flows.received:
+        found[topic]["subscribers"] += 1
+    return list(found.values())
+
+
+def _process(participant: ParticipantReport) -> dict[str, Any]:
+    memory = participant.memory
+    return {
+        "id": participant.participant,
+        "pid": participant.pid,
+        "process": participant.process,
+        "nodes": list(participant.nodes),
+        "version": participant.version,
+        "error": participant.error,
+        "age": participant.age_ns / 1e9,
+        "used": memory.used_bytes if memory else 0,
+        "reserved": memory.reserved_bytes if memory else 0,
+        "budget": memory.budget_bytes if memory else 0,
+        "lent": sum(lent.bytes for lent in memory.lent) if memory else 0,
+        "borrowed": sum(borrowed.bytes for borrowed in memory.borrowed) if memory else 0,
+        "devices": {device.device: device.used_bytes for device in memory.devices}
+        if memory
+        else {},
+    }
+
+
+def _held(inspection: Inspection) -> list[dict[str, Any]]:
+    """Whose memory is held by whom; the most bytes first."""
+    names = {participant.participant: participant for participant in inspection.participants}
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for owner in inspection.participants:
+        for lent in owner.memory.lent if owner.memory else ():
+            peer = names.get(lent.peer.participant)
+            found[owner.participant, lent.peer.participant or str(lent.peer.pid)] = {
+                "owner": f"{owner.process} {owner.pid}",
+                "holder": f"{lent.peer.process or (peer.process if peer else '')} {lent.peer.pid}",
+                "leases": lent.leases,
+                "bytes": lent.bytes,
+                "oldest": lent.oldest_ns / 1e9,
+            }
+    return sorted(found.values(), key=lambda row: -row["bytes"])

@@ -1,0 +1,170 @@
+"""The figures and the picture of a domain, from inspections made by hand."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from support.view_inspections import inspection, lent, link, made, process, publisher, subscriber
+from tensorbus._inspection.report import Inspection, MemoryReport
+from tensorbus._view.layout import layout
+from tensorbus._view.summary import summary
+from tensorbus._view.traffic import without
+
+
+def camera(seconds: int) -> Inspection:
+    """A camera with 30 Hz, a model that gets all of it, and a screen that gets a third."""
+    screen = process("screen", 3, error="no answer", memory=None)
+    model = process("model", 2, nodes=("detector",), subscribers=(subscriber("image"),))
+    links = (
+        link(model, delivered=30 * seconds, node="detector"),
+        link(screen, delivered=10 * seconds, dropped_depth=20 * seconds, blocked_ns=seconds),
+    )
+    image = publisher(
+        "image", 1, 30 * seconds, bytes_sent=3000 * seconds, links=links, type="Image\nwidth: int"
+    )
+    owner = process(
+        "camera",
+        1,
+        publishers=(image,),
+        memory=made(MemoryReport, used_bytes=70, lent=(lent("model", 2, leases=2, bytes=50),)),
+    )
+    return inspection(owner, model, screen, seconds=seconds)
+
+
+def edges(found: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(edge["from"], edge["to"]): edge for edge in found["graph"]["edges"]}
+
+
+def test_rates_are_those_between_two_inspections() -> None:
+    found = summary(camera(2), camera(4))
+    (topic,) = found["topics"]
+    assert (topic["hz"], topic["bytes"], topic["type"]) == (30, 3000, "Image")
+    assert topic["blocked"]
+    sent = edges(found)["p camera ", "t image"]
+    assert (sent["hz"], sent["bytes"]) == (30, 3000)
+    seen = edges(found)["t image", "p screen "]
+    assert (seen["hz"], seen["dropped"], seen["blocked"]) == (10, 20, True)
+    assert edges(found)["t image", "p model detector"]["hz"] == 30
+
+
+def test_a_process_can_be_left_out() -> None:
+    found = summary(without(2, camera(2)), without(2, camera(4)))
+    assert [row["process"] for row in found["processes"]] == ["camera", "screen"]
+    assert set(edges(found)) == {("p camera ", "t image"), ("t image", "p screen ")}
+    assert found["topics"][0]["dropped"] == 20
+    assert found["held"] == []
+    (topic,) = summary(without(3, camera(2)), without(3, camera(4)))["topics"]
+    assert (topic["dropped"], topic["blocked"]) == (0, False)
+
+
+def test_the_first_inspection_has_no_rates() -> None:
+    found = summary(None, camera(2))
+    assert found["topics"][0]["hz"] is None
+    assert edges(found)["p camera ", "t image"]["hz"] is None
+
+
+def test_a_process_that_does_not_answer_is_in_the_picture() -> None:
+    found = summary(None, camera(2))
+    (box,) = [box for box in found["graph"]["boxes"] if box["id"] == "p screen "]
+    assert box["error"]
+    assert [row["error"] for row in found["processes"]] == ["", "", "no answer"]
+
+
+def test_it_says_who_holds_whose_memory() -> None:
+    (row,) = summary(None, camera(2))["held"]
+    assert (row["owner"], row["holder"], row["bytes"]) == ("camera 1", "name 2", 50)
+
+
+def test_a_publisher_that_came_and_one_that_went_do_no_harm() -> None:
+    before = inspection(process("a", 1, publishers=(publisher("old", 1, 5),)))
+    after = inspection(process("b", 2, publishers=(publisher("new", 1, 5),)), seconds=1)
+    (topic,) = summary(before, after)["topics"]
+    assert (topic["name"], topic["hz"]) == ("new", None)
+
+
+def test_a_subscriber_whose_participant_is_not_known_is_drawn() -> None:
+    stranger = replace(link(""), subscriber=made(type(link("").subscriber), pid=77))
+    owner = process("a", 1, publishers=(publisher("t", links=(stranger,)),))
+    found = summary(None, inspection(owner))
+    assert ("t t", "p pid 77 ") in edges(found)
+
+
+def test_an_empty_domain_has_an_empty_picture() -> None:
+    found = summary(None, inspection())
+    assert found["graph"] == {"width": 0, "height": 0, "boxes": [], "edges": []}
+
+
+def test_many_topics_between_the_same_processes_are_one_box() -> None:
+    reader = process("reader", 2, subscribers=tuple(subscriber(f"log/{n}") for n in range(100)))
+    writer = process("writer", 1, publishers=tuple(publisher(f"log/{n}", n) for n in range(101)))
+    graph = summary(None, inspection(writer, reader))["graph"]
+    topics = [box for box in graph["boxes"] if box["kind"] == "topic"]
+    assert sorted(len(box["topics"]) for box in topics) == [1, 100]  # nobody reads log/100
+    assert "log/" in topics[0]["label"]
+
+
+def thousand(seconds: int) -> Inspection:
+    """1,000 topics of 20 processes, each read by another process."""
+    return inspection(
+        *(
+            process(
+                f"p{number}",
+                number + 1,
+                publishers=tuple(
+                    publisher(
+                        f"p{number}/topic/{topic}",
+                        topic,
+                        topic * seconds,
+                        links=(link(f"p{(number + topic) % 20}", delivered=topic * seconds),),
+                    )
+                    for topic in range(50)
+                ),
+            )
+            for number in range(20)
+        ),
+        seconds=seconds,
+    )
+
+
+def test_of_1000_topics_there_is_a_picture_and_all_rates() -> None:
+    before, after = thousand(1), thousand(2)
+    summary(before, after)  # the places are found once
+    began = time.process_time()
+    found = summary(before, after)
+    took = time.process_time() - began
+    assert len(found["topics"]) == 1000
+    assert found["topics"][-1]["hz"] == 9.0  # p9/topic/9, the last by name
+    assert len(found["graph"]["boxes"]) <= 20 + 20 * 20
+    assert took < 1.0  # each second it is done once; here it takes 0.03 s
+
+
+def overlaps(boxes: list[Any]) -> bool:
+    return any(
+        one.x < other.x + other.width
+        and other.x < one.x + one.width
+        and one.y < other.y + other.height
+        and other.y < one.y + one.height
+        for index, one in enumerate(boxes)
+        for other in boxes[:index]
+    )
+
+
+def test_no_box_of_a_layout_covers_another_whatever_the_edges() -> None:
+    names = [str(number) for number in range(12)]
+    rings = [
+        (one, other) for one in names for other in names if (int(one) * 7 + int(other)) % 5 < 2
+    ]
+    found = layout({name: (40 + int(name), 20) for name in names}, rings)
+    assert not overlaps(list(found.boxes.values()))
+    assert set(found.edges) == {(one, other) for one, other in rings if one != other}
+    assert all(box.x >= 0 and box.x + box.width <= found.width for box in found.boxes.values())
+
+
+def test_a_cycle_is_drawn_with_one_edge_back() -> None:
+    sizes = {name: (10.0, 10.0) for name in "abc"}
+    found = layout(sizes, [("a", "b"), ("b", "c"), ("c", "a")])
+    assert [found.boxes[name].x for name in "abc"] == sorted(found.boxes[name].x for name in "abc")
+    back = found.edges["c", "a"]
+    assert back[0][0] > back[-1][0]
