@@ -119,7 +119,7 @@ async def take() -> None:
     ):
         tab = await browser.open(server.url, WIDTH, 1000)
         rows = "[...document.querySelectorAll('#topics tbody tr')]"
-        await tab.until(f"{rows}.length >= 6")
+        await tab.until(f"{rows}.length >= 7")
         for topic in TILES:
             await tab.js(f"{rows}.find((row) => row.cells[0].textContent === '{topic}').click()")
         await asyncio.sleep(12)  # until the plots are full

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 from tensorbus._base.errors import Unsupported
 
 
@@ -27,15 +29,17 @@ def run(
         Unsupported: what is needed for it is not installed.
         OSError: the port is taken.
     """
-    try:
-        if rerun is not None or foxglove is not None:
-            from tensorbus._view.sinks.forwarding import hand_on, sink_of
-
-            return hand_on(domain, sink_of(rerun, foxglove, port))
+    package = "aiohttp"
+    if rerun is not None or foxglove is not None:
+        package = "foxglove" if rerun is None else "rerun"
+    for needed in ("numpy", package):
+        if find_spec(needed) is None:
+            extra = "view" if package == "aiohttp" else package
+            raise Unsupported(f"{needed} is not installed: pip install 'tensorbus[{extra}]'")
+    if package == "aiohttp":
         from tensorbus._view.serving import serve
-    except ImportError as error:
-        extra = {"rerun": "rerun", "foxglove": "foxglove"}.get(str(error.name), "view")
-        raise Unsupported(
-            f"{error.name} is not installed: pip install 'tensorbus[{extra}]'"
-        ) from None
-    return serve(domain, port, open_browser)
+
+        return serve(domain, port, open_browser)
+    from tensorbus._view.sinks.forwarding import hand_on
+
+    return hand_on(domain, rerun, foxglove, port)

@@ -12,7 +12,8 @@ from tensorbus._tensors import numpy_arrays
 from tensorbus._topics.async_subscriber import AsyncSubscriber
 from tensorbus._topics.sample import Sample
 from tensorbus._view.channel import Take
-from tensorbus._view.frames import Frame, failure, frame_of
+from tensorbus._view.frame import Frame
+from tensorbus._view.frames import failure, frame_of
 from tensorbus._view.latency import Latency
 
 MOST_HZ = 15.0

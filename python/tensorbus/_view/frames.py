@@ -1,22 +1,16 @@
-"""What a tile shows of a message: the choice of a view, and its bytes for the page.
-
-A frame is a JSON object and the bytes that belong to it:
-
-    u32 little-endian: bytes of the JSON | the JSON | pixels, points or values
-"""
+"""What a tile shows of a message: the choice of a view, and its bytes for the page."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import numpy as np
-from msgspec import json
 
 from tensorbus._base.errors import Error
 from tensorbus._view import pixels
+from tensorbus._view.frame import Frame
 from tensorbus._view.leaves import Leaves, is_array, leaves_of, text_of
 
 NUMBERS = "(numbers)"
@@ -25,19 +19,6 @@ _FEW = 16  # values of an array that are plotted over time, each by itself
 _MOST_SERIES = 32
 _LEAST_POINTS = 32  # a smaller (N, 3) is a matrix
 _LINES = 64
-
-
-@dataclass
-class Frame:
-    """A JSON object, and the bytes that the page draws."""
-
-    header: dict[str, Any]
-    payload: bytes = b""
-
-    def encoded(self) -> bytes:
-        """NaN and infinity are null."""
-        header = json.encode(self.header)
-        return len(header).to_bytes(4, "little") + header + self.payload
 
 
 def frame_of(message: Any, view: str = "") -> Frame:

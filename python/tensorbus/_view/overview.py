@@ -10,7 +10,7 @@ from collections.abc import Callable
 from tensorbus._base.errors import Error
 from tensorbus._inspection.report import Inspection
 from tensorbus._view.channel import Take
-from tensorbus._view.frames import Frame
+from tensorbus._view.frame import Frame
 from tensorbus._view.summary import summary
 
 Source = Callable[[], Inspection]

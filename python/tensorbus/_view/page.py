@@ -77,9 +77,11 @@ class _Tile:
         self._changed.set()
 
     async def show(self, channel: Channel) -> None:
-        await self.close()
-        self._channel = channel
-        channel.join(self._take)
+        if channel is not self._channel:
+            before, self._channel = self._channel, channel
+            self._waiting = None
+            channel.join(self._take)
+            await before.leave(self._take)
 
     async def close(self) -> None:
         self._waiting = None

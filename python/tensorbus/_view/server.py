@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from tensorbus._view.access import HEADERS, Access
+from tensorbus._view.address import HEADERS, Address
 from tensorbus._view.channel import Channel
-from tensorbus._view.feed import Feed
 from tensorbus._view.overview import Overview, Source
 from tensorbus._view.page import Nonsense, Page
 
@@ -37,16 +35,12 @@ class Server:
     Args:
         inspect: asks the processes of the domain.
         domain: whose topics tiles show.
-        port: on 127.0.0.1; 0 for any that is free.
-
-    Raises:
-        OSError: the port is taken.
+        address: of the page.
     """
 
-    def __init__(self, inspect: Source, domain: str | None, port: int = 0) -> None:
+    def __init__(self, inspect: Source, domain: str | None, address: Address) -> None:
         self._domain = domain
-        self._listening = socket.create_server(("127.0.0.1", port))
-        self._access = Access(self._listening.getsockname()[1])
+        self._address = address
         self._files = {
             path.name: path.read_bytes() for path in _STATIC.iterdir() if path.suffix in _KINDS
         }
@@ -57,9 +51,8 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where a browser finds the page. It contains the token: whoever has it sees everything."""
-        host, port = self._listening.getsockname()
-        return f"http://{host}:{port}/{self._access.token}/"
+        """See `Address.url`."""
+        return self._address.url
 
     @property
     def pages(self) -> tuple[Page, ...]:
@@ -80,7 +73,7 @@ class Server:
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         try:
-            await web.SockSite(runner, self._listening).start()
+            await web.SockSite(runner, self._address.listening).start()
             await asyncio.Event().wait()
         finally:
             for open_socket in tuple(self._pages.values()):
@@ -93,7 +86,7 @@ class Server:
         """Refuses all that does not come from the page itself, before anything looks at it."""
         token = request.path.lstrip("/").partition("/")[0]
         host, origin = request.headers.get("Host"), request.headers.get("Origin")
-        if not self._access.allows(token, host, origin):
+        if not self._address.allows(token, host, origin):
             return web.Response(status=403, text="open the address that tensorbus view printed\n")
         return await handler(request)
 
@@ -140,6 +133,8 @@ class Server:
     def _feed(self, topic: str, view: str) -> Channel:
         self._feeds = {key: feed for key, feed in self._feeds.items() if feed.listeners}
         if (topic, view) not in self._feeds:
+            from tensorbus._view.feed import Feed  # with NumPy, which nothing else here needs
+
             feed = Feed(topic, view, self._domain, self._workers)
             self._feeds[topic, view] = Channel(feed.run)
         return self._feeds[topic, view]

@@ -13,18 +13,24 @@ from pathlib import Path
 
 from tensorbus._inspection.inspection import inspect
 from tensorbus._inspection.report import Inspection
-from tensorbus._view.server import Server
+from tensorbus._view.address import Address
 from tensorbus._view.signals import until_signal
 from tensorbus._view.traffic import without
 
 
 def serve(domain: str | None, port: int, open_browser: bool) -> int:
     """See `tensorbus._view.run`."""
-    server = Server(partial(others, domain), domain, port)
-    print(f"tensorbus view: {server.url}\nCtrl-C ends it.", flush=True)
-    with _browser(server.url) if open_browser else contextlib.nullcontext():
-        until_signal(server.run())
+    until_signal(_serve(domain, port, open_browser))
     return 0
+
+
+async def _serve(domain: str | None, port: int, open_browser: bool) -> None:
+    address = Address(port)
+    print(f"tensorbus view: {address.url}\nCtrl-C ends it.", flush=True)
+    with _browser(address.url) if open_browser else contextlib.nullcontext():
+        from tensorbus._view.server import Server  # takes longer to import than all else here
+
+        await Server(partial(others, domain), domain, address).run()
 
 
 def others(domain: str | None) -> Inspection:

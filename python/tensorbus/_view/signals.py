@@ -10,7 +10,10 @@ from typing import Any
 
 
 def until_signal(work: Coroutine[Any, Any, None]) -> None:
-    """Runs it in an event loop, and cancels it on SIGINT and SIGTERM."""
+    """Runs it in an event loop, and cancels it on SIGINT and SIGTERM.
+
+    No signal handler raises, so a signal is never lost in a `__del__` or leaves a file behind.
+    """
     with contextlib.suppress(asyncio.CancelledError):
         asyncio.run(_run(work))
 

@@ -2,38 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from importlib.util import find_spec
 
 import pytest
 
-pytest.importorskip("typer", reason="typer is not installed")
-
+from support.commands import Done, Tensorbus
 from tensorbus._cli.command import main
 
-
-@dataclass
-class Done:
-    """What a command has said."""
-
-    status: int
-    out: str
-    err: str
-
-    @property
-    def lines(self) -> list[list[str]]:
-        """The words of each line."""
-        return [line.split() for line in self.out.splitlines()]
-
-    @property
-    def json(self) -> Any:
-        assert self.status == 0, self.err
-        return json.loads(self.out)
-
-
-Tensorbus = Callable[..., Done]
+collect_ignore_glob = [] if find_spec("typer") else ["*"]
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import tensorbus as tb
-from conftest import Tensorbus
 from support.bridges import appears, two_machines
+from support.commands import Tensorbus
 from support.harness import PATIENCE, eventually
 
 pytest.importorskip("prometheus_client", reason="prometheus-client is not installed")
@@ -33,7 +33,7 @@ def test_a_topic_of_another_machine_names_it(tmp_path: Path, tensorbus: Tensorbu
             listed = tensorbus("topic", "list", *domain, "--json").json
             topics = {row["topic"]: row for row in listed}
             (node,) = tensorbus("node", "list", *domain, "--json").json
-            window = ("--count", "1", "--window", "0.01", "--json")
+            window = ("--count", "1", "--window", "1", "--json")
             (rate,) = tensorbus("topic", "hz", "image", *window, *domain).json
             (delay,) = tensorbus("topic", "delay", "image", *window, *domain).json
             echoed = tensorbus("topic", "echo", "image", "--count", "1", *domain)

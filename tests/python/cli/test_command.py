@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 import tensorbus as tb
-from conftest import Tensorbus
+from support.commands import Tensorbus
 from support.harness import PATIENCE, Elsewhere, eventually, hear, tell
 from tensorbus._cli import app, command, plain
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 import tensorbus as tb
-from conftest import Tensorbus
+from support.commands import Tensorbus
 from support.harness import PATIENCE, Elsewhere, eventually, hear, tell
 
 

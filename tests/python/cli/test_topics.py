@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import tensorbus as tb
-from conftest import Tensorbus
+from support.commands import Tensorbus
 from support.harness import PATIENCE, Elsewhere, hear, tell
 from tensorbus import _core
 from tensorbus._cli import echo, values
@@ -269,7 +269,7 @@ def test_delays_are_grouped_by_machine() -> None:
         assert subscriber.wait_for_publishers(2, timeout=PATIENCE)
         near.publish(1)
         near.publish(2)
-        (found,) = itertools.islice(windows(subscriber, 0.01, None), 1)
+        (found,) = itertools.islice(windows(subscriber, 1, None), 1)
     assert far.number
     assert {machine: len(ages) for machine, ages in found.items()} == {"": 2}
 
@@ -279,7 +279,7 @@ def test_delay_counts_what_came(tensorbus: Tensorbus) -> None:
         publisher.publish(1)
         publisher.publish(2)
         (found,) = tensorbus(
-            "topic", "delay", "topic", "--count", "1", "--window", "0.01", "--json"
+            "topic", "delay", "topic", "--count", "1", "--window", "1", "--json"
         ).json
     assert found["samples"] == 2
     assert 0 < found["min_ns"] <= found["mean_ns"] <= found["max_ns"]

@@ -14,6 +14,7 @@ from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
 from support.harness import PATIENCE
 from support.view_inspections import inspection
 from tensorbus._inspection.report import Inspection
+from tensorbus._view.address import Address
 from tensorbus._view.server import Server
 
 DOMAIN = 0  # the tile that shows the domain
@@ -69,7 +70,7 @@ class FakePage:
 @contextlib.asynccontextmanager
 async def serving(source: Callable[[], Inspection] = inspection) -> AsyncIterator[Server]:
     """The server, of the default domain and any port."""
-    server = Server(source, None)
+    server = Server(source, None, Address())
     task = asyncio.create_task(server.run())
     try:
         yield server

@@ -6,12 +6,13 @@ import asyncio
 import signal
 from collections.abc import Callable
 from dataclasses import make_dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tensorbus as tb
-from support.harness import PATIENCE, Elsewhere, hear, tell
+from support.harness import PATIENCE, Elsewhere, Process, eventually, hear, tell
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 
@@ -22,6 +23,7 @@ from support.view_inspections import inspection, process, publisher
 from support.view_pages import DOMAIN, page, serving, until
 from tensorbus._inspection.report import Inspection
 from tensorbus._view import overview
+from tensorbus._view.address import Address
 from tensorbus._view.server import Server
 
 
@@ -57,7 +59,15 @@ def test_the_page_is_served_to_who_knows_the_token() -> None:
 def test_without_the_token_nothing_is_served() -> None:
     async def main() -> None:
         async with serving() as server, serving() as other:
-            for path in ("/", "/live", "/main.js", "//", "/favicon.ico", f"/x{place(server)[1:]}", place(other)):
+            for path in (
+                "/",
+                "/live",
+                "/main.js",
+                "//",
+                "/favicon.ico",
+                f"/x{place(server)[1:]}",
+                place(other),
+            ):
                 assert await status(server, path) == 403
             wrong = place(server)[:-2] + ("A" if place(server)[-2] != "A" else "B") + "/"
             assert await status(server, wrong) == 403
@@ -117,7 +127,7 @@ def test_it_listens_on_this_machine_only() -> None:
         async with serving() as server:
             assert URL(server.url).host == "127.0.0.1"
             with pytest.raises(OSError, match="in use"):
-                Server(inspection, None, URL(server.url).port or 0)
+                Address(URL(server.url).port or 0)
 
     asyncio.run(main())
 
@@ -277,21 +287,46 @@ def test_a_message_whose_type_is_not_known_is_shown_by_its_tensors(elsewhere: El
     other.tell()
 
 
-def run_view() -> None:
+def run_view(open_browser: bool) -> None:
     from tensorbus._view import run
 
-    raise SystemExit(run(None, open_browser=False))
+    raise SystemExit(run(None, open_browser=open_browser))
+
+
+def address_of(view: Process) -> str:
+    """What the command prints."""
+    line: bytes = view._running.stdout.readline()  # type: ignore[union-attr]
+    return line.decode().split(": ")[1].strip()
+
+
+def test_the_browser_is_led_to_the_page_by_a_file_that_only_the_user_can_read(
+    elsewhere: Elsewhere, tmp_path: Path
+) -> None:
+    browser, seen = tmp_path / "browser", tmp_path / "seen"
+    browser.write_text(
+        f'#!/bin/sh\necho "$@" >{seen}.new\nf="${{1#file://}}"\n'
+        f'stat -c %a "${{f%/*}}" >>{seen}.new\ncat "$f" >>{seen}.new\nmv {seen}.new {seen}\n'
+    )
+    browser.chmod(0o700)
+    view = elsewhere.start(run_view, True, env={"BROWSER": str(browser)})
+    address = address_of(view)
+    eventually(seen.exists)
+    argument, mode, page_text = seen.read_text().splitlines()
+    assert address not in argument  # which other users can read
+    assert (mode, address in page_text) == ("700", True)
+    view.signal(signal.SIGTERM)
+    assert view.end()[0] == 0
+    assert not Path(argument.removeprefix("file://")).exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_command_prints_its_address_and_ends_on_a_signal(
     elsewhere: Elsewhere, number: signal.Signals
 ) -> None:
-    view = elsewhere.start(run_view)
+    view = elsewhere.start(run_view, False)
+    url = address_of(view)
 
     async def main() -> None:
-        line = await asyncio.to_thread(view._running.stdout.readline)  # type: ignore[union-attr]
-        url = line.decode().split(": ")[1].strip()
         async with (
             ClientSession(connector=TCPConnector(limit=1)) as client,
             client.ws_connect(f"{url}live") as socket,

@@ -26,21 +26,21 @@ class Sink(Protocol):
     def close(self) -> None: ...
 
 
-def sink_of(rerun: str | None, foxglove: str | None, port: int) -> Sink:
-    """The sink that `tensorbus._view.run` is asked for."""
+def hand_on(domain: str | None, rerun: str | None, foxglove: str | None, port: int) -> int:
+    """See `tensorbus._view.run`."""
+    until_signal(_hand_on(domain, rerun, foxglove, port))
+    return 0
+
+
+async def _hand_on(domain: str | None, rerun: str | None, foxglove: str | None, port: int) -> None:
     if rerun is not None:
         from tensorbus._view.sinks.to_rerun import RerunSink
 
-        return RerunSink(rerun)
-    from tensorbus._view.sinks.to_foxglove import FoxgloveSink
+        await forward(domain, RerunSink(rerun))
+    else:
+        from tensorbus._view.sinks.to_foxglove import FoxgloveSink
 
-    return FoxgloveSink(foxglove or "", port)
-
-
-def hand_on(domain: str | None, sink: Sink) -> int:
-    """Forwards until SIGINT or SIGTERM; the exit status."""
-    until_signal(forward(domain, sink))
-    return 0
+        await forward(domain, FoxgloveSink(foxglove or "", port))
 
 
 async def forward(domain: str | None, sink: Sink) -> None:

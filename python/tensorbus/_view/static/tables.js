@@ -30,6 +30,8 @@ function fill(table, heads, rows) {
     const row = body.rows[index] ?? body.insertRow();
     row.className = open ? "opens" : "";
     row.onclick = open ?? null;
+    if (open) row.tabIndex = 0;
+    row.onkeydown = (event) => event.key === "Enter" && open?.();
     cells.forEach((content, at) => {
       const found = row.cells[at] ?? cell(row, "", heads[at][1]);
       found.classList.toggle("bad", Boolean(bad?.includes(at)));
