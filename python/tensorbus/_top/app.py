@@ -31,6 +31,7 @@ class Top(App[None]):
         Binding("p,space", "pause", "Pause"),
         Binding("question_mark", "help", "Help", key_display="?"),
         Binding("q", "quit", "Quit"),
+        Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
     ]
 
     def __init__(self, source: Source, interval: float = 1.0) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from textual.widgets import HelpPanel, Input
 
 import tensorbus as tb
@@ -245,10 +246,12 @@ def test_keys_are_answered_while_the_participants_are_asked() -> None:
     run(test)
 
 
-def test_q_ends_it_while_the_participants_are_asked() -> None:
+@pytest.mark.parametrize("keys", [("q",), ("ctrl+c",), ("slash", "a", "ctrl+c")])
+def test_it_ends_also_while_the_participants_are_asked(keys: tuple[str, ...]) -> None:
     async def test() -> None:
         async with session() as top:
-            await top.press("q")
+            assert top.app.return_code is None
+            await top.pilot.press(*keys)
             assert top.app.return_code == 0
 
     run(test)
