@@ -118,6 +118,7 @@ async def take() -> None:
         chromium(Path(os.environ["TENSORBUS_DOMAIN"]).with_name("profile")) as browser,
     ):
         tab = await browser.open(server.url, WIDTH, 1000)
+        await tab.do("Emulation.setScrollbarsHidden", hidden=True)
         rows = "[...document.querySelectorAll('#topics tbody tr')]"
         await tab.until(f"{rows}.length >= 7")
         for topic in TILES:

@@ -100,11 +100,13 @@ def _add_rates(found: Traffic, before: Inspection, after: Inspection) -> None:
     for rate in rates(before, after):
         end = rate.participant.participant, rate.publisher.node
         found.sent[end, rate.publisher.topic].add(rate.hz, rate.bytes_per_second)
-    seconds = max(after.time_ns - before.time_ns, 1) / 1e9
+    ages = {participant.participant: participant.age_ns for participant in before.participants}
     first = {_name(*links): _counted(links[2]) for links in _links(before)}
     for participant, publisher, link in _links(after):
         if (known := first.get(_name(participant, publisher, link))) is None:
             continue
+        # As `rates`: the time between its two answers, by the clock of the participant.
+        seconds = max(participant.age_ns - ages[participant.participant], 1) / 1e9
         delivered, dropped = _counted(link)
         lost = (dropped - known[1]) / seconds
         found.received[publisher.topic, end_of(link)].add(

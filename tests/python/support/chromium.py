@@ -130,6 +130,11 @@ class Browser:
                 self._answers[told["id"]].set_result(told["result"])
 
 
+def without_sanitizers() -> dict[str, str]:
+    """The environment of a program that cannot run with their libraries."""
+    return {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+
+
 @contextlib.asynccontextmanager
 async def chromium(folder: Path) -> AsyncIterator[Browser]:
     """A browser with an empty profile in this folder."""
@@ -146,7 +151,7 @@ async def chromium(folder: Path) -> AsyncIterator[Browser]:
         "about:blank",
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "HOME": str(folder)},
+        env=without_sanitizers() | {"HOME": str(folder)},
     )
     try:
         assert process.stderr is not None

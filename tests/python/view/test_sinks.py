@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -179,7 +180,12 @@ def test_rerun_reads_all_standard_messages(
     forwarded(seen, lambda: all_in(seen.topics))
     assert caplog.messages == []
     rerun = Path(sysconfig.get_path("scripts")) / "rerun"
-    printed = subprocess.check_output([rerun, "rrd", "print", "-v", file], text=True, stderr=-3)
+    printed = subprocess.check_output(
+        [rerun, "rrd", "print", "-v", file],
+        text=True,
+        stderr=subprocess.DEVNULL,
+        env={name: value for name, value in os.environ.items() if name != "LD_PRELOAD"},
+    )
     columns = set(re.findall(r"(/\S+@\w+):", printed))
     assert {
         "/image@Image",
