@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import logging
+import os
 import resource
 import signal
 from dataclasses import replace
@@ -25,6 +26,7 @@ def bridge(given: argparse.Namespace) -> int:
     try:
         config = _config_of(given)
         _allow_descriptors()
+        _leave_gpus()
         asyncio.run(_run(config))
     except (InvalidArgument, OSError) as error:
         print(f"tensorbus bridge: {error}")
@@ -36,6 +38,11 @@ def bridge(given: argparse.Namespace) -> int:
 def _allow_descriptors() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+# Then tensors of a GPU arrive in main memory, copied there by their owner (docs/cuda.md).
+def _leave_gpus() -> None:
+    os.environ["TENSORBUS_CUDA_DRIVER"] = "off"
 
 
 async def _run(config: BridgeConfig) -> None:
