@@ -74,6 +74,9 @@ void InboundConnection::stop() {
 }
 
 void InboundConnection::hang_up(const std::string& why) {
+  if (!why.empty() && !stopped_)
+    context_.log.write(platform::LogLevel::kError, {}, account_.pid(),
+                       {"ended the connection that it had opened: ", why});
   stop();
   if (why.empty() && lineage_ && !lineage_->ended() && stop_links()) return;
   end();
@@ -111,6 +114,13 @@ void InboundConnection::tell_ended() {
     if (!link.link) continue;
     if (link.told == Link::Told::kNothing && link.publisher->gets_nothing_more(*link.link)) {
       const bool cut_off = link.link->is_cut_off();
+      if (cut_off)
+        context_.log.write(platform::LogLevel::kWarning, link.publisher->topic(), account_.pid(),
+                           {"cut its subscriber off, for which publish() has waited longer than "
+                            "lag_timeout"});
+      else if (!link.publisher->closed())
+        context_.log.write(platform::LogLevel::kError, link.publisher->topic(), account_.pid(),
+                           {"ended its subscription, since it returned what it was not lent"});
       connection_.channel()->send(link::Ended{number, cut_off ? 1U : 0U});
       link.told = cut_off ? Link::Told::kCutOff : Link::Told::kEnded;
     }
@@ -203,15 +213,15 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
   }
   const std::shared_ptr<PublisherCore> publisher = find_publisher_(asked.publisher);
   if (!publisher || publisher->topic() != asked.topic)
-    return refuse(asked.link, Code::kClosed, "there is no such publisher any more");
+    return refuse(asked, Code::kClosed, "there is no such publisher any more");
   if (grant > publisher->most_granted())
     return refuse(
-        asked.link, Code::kUnsupported,
+        asked, Code::kUnsupported,
         "the publisher is not shared, subscribers can only read its memory: make it shared "
         "(shared=True), or subscribe with access read or private");
   if (const auto why = mismatch(asked, publisher->options().type)) {
     const std::string& theirs = publisher->options().type.definition();
-    return refuse(asked.link, Code::kTypeMismatch,
+    return refuse(asked, Code::kTypeMismatch,
                   *why + "\nThe publisher's type:\n" + theirs.substr(0, link::kMostDefinition));
   }
   const link::Borrower borrower{.grant = grant,
@@ -222,7 +232,7 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
   try {
     charge = account_.take(link::OwnerLink::cost_of(limits));
   } catch (const memory::PeerLimit& limit) {
-    return refuse(asked.link, limit.code(), limit.what());
+    return refuse(asked, limit.code(), limit.what());
   }
   // Allocates the link's memory before the borrower knows of the link, or refuses it.
   auto no_memory = link::Channel::prepare(link::Refused{
@@ -258,15 +268,23 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
             .link;
     if (entry->second.link) return publisher->listen(entry->second.link, std::move(room.listener));
     end_link(entry);
-    refuse(asked.link, Code::kClosed, "the publisher is closed");
+    refuse(asked, Code::kClosed, "the publisher is closed");
   } catch (const Error& error) {
     // No memory or descriptors for a link: our limit, not the peer's error.
     end_link(entry);
-    refuse(asked.link, error.code(), error.what());
+    refuse(asked, error.code(), error.what());
   } catch (const std::bad_alloc&) {
     end_link(entry);
     connection_.channel()->send(std::move(no_memory));
   }
+}
+
+// A publisher that closes while a subscriber asks for it is not worth a line.
+void InboundConnection::refuse(const link::Subscribe& asked, Code code, const std::string& text) {
+  if (code != Code::kClosed)
+    context_.log.write(platform::LogLevel::kWarning, asked.topic, account_.pid(),
+                       {"refused its subscriber: ", text});
+  refuse(asked.link, code, text);
 }
 
 void InboundConnection::refuse(std::uint32_t link, Code code, const std::string& text) {

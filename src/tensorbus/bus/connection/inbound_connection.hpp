@@ -31,6 +31,7 @@ class InboundConnection {
   // Whether the borrower's HELLO was answered; when the connection was opened.
   bool greeted() const noexcept { return greeted_; }
   std::chrono::steady_clock::time_point since() const noexcept { return since_; }
+  pid_t pid() const noexcept { return account_.pid(); }
 
   // The borrower is gone: takes all leases back, at once or when its lineage has ended. Until then
   // a forked child of it may read what it held.
@@ -66,6 +67,7 @@ class InboundConnection {
   link::PublishedRef issued(std::uint32_t link, std::uint64_t token) const;
   std::optional<memory::PeerCharge> charge_for_notifier() const;
   void refuse(std::uint32_t link, Code code, const std::string& text);
+  void refuse(const link::Subscribe& asked, Code code, const std::string& text);
 
   ParticipantContext& context_;
   const std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();

@@ -24,6 +24,8 @@ using namespace std::chrono_literals;
 constexpr auto kRetryDelay = 20ms;      // the directory could not be listed
 constexpr auto kRejoinDelay = 200ms;    // a living owner hung up, or was short of a resource
 constexpr auto kNoRoomDelay = 1s;       // there was no room for a connection to an owner
+constexpr auto kDropsDelay = 1s;        // until the first drops of a publisher are logged
+constexpr auto kDropsInterval = 10s;    // until more are
 constexpr auto kShortLook = 10ms;       // at exported memory that comes and goes
 constexpr auto kLongLook = 500ms;       // at exported memory that stays
 constexpr auto kChildLook = 1ms;        // at a child that is just ending
@@ -151,6 +153,7 @@ std::shared_ptr<PublisherCore> ParticipantCore::add_publisher(const std::string&
   auto publisher = std::make_shared<PublisherCore>(topic, number, options, context_.arena,
                                                    context_.wake_page, std::move(origin));
   publisher->on_link_stopped([this] { loop_.schedule(telling_ended_); });
+  publisher->on_drops([this] { loop_.schedule(logging_drops_, kDropsDelay); });
   publisher->on_subscribers_changed([this] { subscribers_event_.signal(); });
   publishers_.add(publisher, marker);
   // The marker is made last: a process that sees it finds the publisher.
@@ -180,6 +183,42 @@ void ParticipantCore::close(const std::shared_ptr<PublisherCore>& publisher, boo
 void ParticipantCore::tell_ended() {
   broken_off_untold_.store(false, std::memory_order_relaxed);
   inbound_.tell_ended();
+}
+
+// While samples are dropped, for each link the number since the last time.
+void ParticipantCore::log_drops() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < drops_logged_until_)
+    return loop_.schedule(logging_drops_,
+                          std::chrono::ceil<std::chrono::milliseconds>(drops_logged_until_ - now));
+  bool any = false;
+  for (const auto& publisher : publishers_.living()) {
+    const auto all = publisher->take_drops();
+    for (const auto& dropped : all) log_drops(*publisher, dropped);
+    any = any || !all.empty();
+  }
+  if (!any) return;
+  drops_logged_until_ = now + kDropsInterval;
+  loop_.schedule(logging_drops_, kDropsInterval);
+}
+
+// Drops from a full queue are what the options allow; the others are worth a warning.
+void ParticipantCore::log_drops(const PublisherCore& publisher,
+                                const PublisherCore::Dropped& dropped) {
+  const auto& [link, drops] = dropped;
+  const auto part = [](std::uint64_t count, const std::string& why) {
+    return count == 0 ? std::string() : "; " + std::to_string(count) + " " + why;
+  };
+  const link::LinkLimits limits = link->limits();
+  const bool expected = drops.held == 0 && drops.unsent == 0;
+  context_.log.write(
+      expected ? platform::LogLevel::kInfo : platform::LogLevel::kWarning, publisher.topic(),
+      static_cast<pid_t>(link->borrower().pid),
+      {"dropped ", std::to_string(drops.all()), " samples for its subscriber",
+       part(drops.depth, "from its full queue (depth=" + std::to_string(limits.depth) + ")"),
+       part(drops.held, "because it holds as many as it may (max_held=" +
+                            std::to_string(limits.max_held) + ")"),
+       part(drops.unsent, "without a descriptor or memory to send them")});
 }
 
 // For a subscriber that asks for it. What was broken off ends there first: the publisher may be the
@@ -337,7 +376,7 @@ void ParticipantCore::scan() {
     if (error.code() == Code::kOutOfMemory) throw;
     return loop_.schedule(scanning_, kRetryDelay);
   }
-  if (!subscriptions_.join(files, outbound_)) loop_.schedule(scanning_, kNoRoomDelay);
+  if (!subscriptions_.join(files, outbound_, context_.log)) loop_.schedule(scanning_, kNoRoomDelay);
 }
 
 void ParticipantCore::join_lost_again() {

@@ -205,6 +205,32 @@ void PublisherCore::note_change() {
   if (subscribers_changed_) subscribers_changed_();
 }
 
+// The event loop logs drops: the publishing thread only wakes it, once for many.
+void PublisherCore::note_drops() {
+  if (!std::exchange(drops_pending_, true) && drops_told_) drops_told_();
+}
+
+void PublisherCore::drop_unsent(link::OwnerLink& link) {
+  ++stats_.dropped_unsent;
+  ++link.dropped.unsent;
+  note_drops();
+}
+
+std::vector<PublisherCore::Dropped> PublisherCore::take_drops() {
+  const platform::MutexLock lock(mutex_);
+  std::vector<Dropped> found;
+  found.reserve(links_.size());  // nothing throws after drops were taken
+  for (const auto& link : links_) {
+    const link::Drops before = std::exchange(link->dropped_and_told, link->dropped);
+    const link::Drops& now = link->dropped;
+    const link::Drops since{now.depth - before.depth, now.held - before.held,
+                            now.unsent - before.unsent};
+    if (since.all() != 0) found.push_back({link, since});
+  }
+  drops_pending_ = !found.empty();
+  return found;
+}
+
 Published PublisherCore::push_to_all(OutgoingSample& sample, const Stamp* as) {
   // What can fail comes first: then no subscriber has the sample. A link that cannot be given the
   // memory is skipped, unless it is reliable. publish() has checked that reliable links have room.
@@ -221,9 +247,13 @@ Published PublisherCore::push_to_all(OutgoingSample& sample, const Stamp* as) {
   std::uint32_t reached = 0;
   for (const auto& link : links_) {
     if (!link->borrower().reliable && link->room() != link::OwnerLink::Room::kYes) {
-      stats_.dropped_depth += link->drop_until_room();
+      const std::uint32_t dropped = link->drop_until_room();
+      stats_.dropped_depth += dropped;
+      link->dropped.depth += dropped;
+      note_drops();
       if (link->room() != link::OwnerLink::Room::kYes) {
         ++stats_.dropped_held;
+        ++link->dropped.held;
         continue;
       }
     }
@@ -233,9 +263,9 @@ Published PublisherCore::push_to_all(OutgoingSample& sample, const Stamp* as) {
       link->push(entry, last ? std::move(sample.issued) : sample.issued, sample.writer);
       ++reached;
     } catch (const Error&) {
-      ++stats_.dropped_unsent;
+      drop_unsent(*link);
     } catch (const std::bad_alloc&) {
-      ++stats_.dropped_unsent;
+      drop_unsent(*link);
     }
   }
   link::full_fence();  // one for all links; pairs with Sleeper::enter()

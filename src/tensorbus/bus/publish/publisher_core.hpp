@@ -111,6 +111,16 @@ class PublisherCore {
   bool take_change() noexcept { return changed_.exchange(false, std::memory_order_relaxed); }
   bool gets_nothing_more(const link::OwnerLink& link) const;
 
+  // Sets what is called, under our mutex, when the first sample was dropped since the last
+  // take_drops() that returned nothing.
+  void on_drops(std::function<void()> told) { drops_told_ = std::move(told); }
+  // What was dropped for a link since the last call. Empty if nothing was.
+  struct Dropped {
+    std::shared_ptr<const link::OwnerLink> link;
+    link::Drops drops;
+  };
+  std::vector<Dropped> take_drops();
+
   // Returns the tuner for copies of tensors that lie outside the memory of the bus.
   CopyTuner& copies() noexcept { return copies_; }
 
@@ -127,6 +137,8 @@ class PublisherCore {
   Published push_to_all(OutgoingSample& sample, const Stamp* as) TB_REQUIRES(mutex_);
   void require_next(std::uint64_t sequence) const TB_REQUIRES(mutex_);
   void note_change() TB_REQUIRES(mutex_);
+  void note_drops() TB_REQUIRES(mutex_);
+  void drop_unsent(link::OwnerLink& link) TB_REQUIRES(mutex_);
   std::chrono::nanoseconds longest_park() const TB_REQUIRES(mutex_);
   void drain_links() TB_REQUIRES(mutex_);
   void wake_all() noexcept TB_REQUIRES(mutex_);
@@ -140,6 +152,7 @@ class PublisherCore {
   const std::shared_ptr<memory::Arena> arena_;
   std::function<void()> link_stopped_;
   std::function<void()> subscribers_changed_;
+  std::function<void()> drops_told_;
   std::atomic<bool> changed_{false};  // relaxed: what is called after it orders it
   link::ByteCounter in_flight_;
   CopyTuner copies_;
@@ -159,7 +172,8 @@ class PublisherCore {
   std::uint64_t next_sequence_ TB_GUARDED_BY(mutex_) = 0;
   std::atomic<bool> closed_{false};  // written under mutex_; relaxed: publish() checks again there
   PublisherStats stats_ TB_GUARDED_BY(mutex_);
-  const memory::PoolId pool_;  // last: made when nothing after it can throw
+  bool drops_pending_ TB_GUARDED_BY(mutex_) = false;  // take_drops() will be called
+  const memory::PoolId pool_;                         // last: made when nothing after it can throw
 };
 
 }  // namespace tensorbus::bus

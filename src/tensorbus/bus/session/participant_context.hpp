@@ -7,6 +7,7 @@
 
 #include "tensorbus/bus/copy/device_copier.hpp"
 #include "tensorbus/bus/event_loop/event_loop.hpp"
+#include "tensorbus/bus/event_loop/peer_log.hpp"
 #include "tensorbus/bus/share/shares.hpp"
 #include "tensorbus/device/memory/device_memory.hpp"
 #include "tensorbus/device/transfer/host_copies.hpp"
@@ -41,6 +42,7 @@ struct ParticipantContext {
   }
 
   // The members below are for the event loop only.
+  PeerLog log{};
   std::shared_ptr<QueueRequests> queues{};  // empty: this participant has no queues
   std::unique_ptr<memory::HostCopies> host_copies{};
   // Keeps, or drops, what a peer has shared. Throws Error(kProtocol).

@@ -50,9 +50,9 @@ OwnerLink::Room OwnerLink::room() {
 }
 
 std::uint32_t OwnerLink::drop_until_room() {
-  std::uint32_t dropped = 0;
-  while (room() != Room::kYes && oldest_ != next_) dropped += drop_oldest() ? 1 : 0;
-  return dropped;
+  std::uint32_t count = 0;
+  while (room() != Room::kYes && oldest_ != next_) count += drop_oldest() ? 1 : 0;
+  return count;
 }
 
 bool OwnerLink::drop_oldest() noexcept {

@@ -19,6 +19,14 @@ struct LinkLimits {
   std::uint32_t max_held = 0;  // samples popped and not returned
 };
 
+// The samples that a link was not given, or that were taken out of its ring again.
+struct Drops {
+  std::uint64_t depth = 0;   // taken out of a full ring for a newer one
+  std::uint64_t held = 0;    // not pushed: the borrower holds as many as it may
+  std::uint64_t unsent = 0;  // not pushed: no descriptor or memory to send it
+  std::uint64_t all() const noexcept { return depth + held + unsent; }
+};
+
 // What an owner knows of a borrower.
 struct Borrower {
   memory::Grant grant = memory::Grant::kRead;  // what it may do with the samples
@@ -102,6 +110,9 @@ class OwnerLink {
   bool awaits_streams() const noexcept { return !returning_.empty(); }
   std::uint64_t bad_returns() const noexcept { return bad_returns_; }
   void close_descriptor() noexcept { segment_.close_descriptor(); }
+
+  Drops dropped;
+  Drops dropped_and_told;  // of these, by PublisherCore::take_drops()
 
   // The borrower notifies it when there may be room, if the publisher is polled. Closed when the
   // publisher drops the link.
