@@ -158,11 +158,12 @@ def test_a_cut_off_is_logged_by_both(
         reader.finish()
 
 
-def send_nonsense(path: str) -> None:
+def send_nonsense(folder: str, name: str) -> None:
     import socket
 
+    opened = os.open(folder, os.O_PATH)  # a socket's path may have 107 bytes
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
-        peer.connect(path)
+        peer.connect(f"/proc/self/fd/{opened}/{name}")
         peer.send(b"no message of ours\x1b[31m")
         while peer.recv(4096):
             pass
@@ -172,8 +173,8 @@ def test_a_connection_that_is_given_up_is_logged_as_an_error(
     elsewhere: Elsewhere, lines: Callable[[str], list[str]]
 ) -> None:
     folder = Path(tb.participant().domain)
-    (socket_path,) = (each for each in folder.iterdir() if stat.S_ISSOCK(each.stat().st_mode))
-    other = elsewhere.start(send_nonsense, str(socket_path))
+    (path,) = (each for each in folder.iterdir() if stat.S_ISSOCK(each.stat().st_mode))
+    other = elsewhere.start(send_nonsense, str(folder), path.name)
     other.finish()
     eventually(lambda: lines("ERROR"))
     assert lines("ERROR") == [

@@ -3,6 +3,7 @@
 #include <new>
 #include <utility>
 
+#include "tensorbus/bus/trace/tracing.hpp"
 #include "tensorbus/link/wire/dispatch.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/fork/lineage.hpp"
@@ -67,6 +68,7 @@ void InboundConnection::stop() {
   if (stopped_) return;
   stopped_ = true;
   connection_.close();
+  if (std::exchange(traced_, Traced::kNot) == Traced::kOn) context_.tracing->stop();
   session_->end("");
   session_->find_issued_by(nullptr);
   peer_memory_->imported.owner_hung_up(peer_memory_->pidfd != nullptr);
@@ -136,6 +138,8 @@ void InboundConnection::tell_retired(memory::SegmentId segment) {
 }
 
 void InboundConnection::on_message(link::Channel::Received& received) {
+  if (traced_ != Traced::kNot) throw link::unexpected_message(received.header.type);
+  if (!greeted_ && received.header.type == link::ControlType::kTrace) return trace(received);
   if (!greeted_) return greet(received);
   if (session_->on_memory(received) || session_->on_message(received)) return;
   if (!link::dispatch<link::TakenBy::kInbound>(
@@ -198,6 +202,43 @@ void InboundConnection::greet(link::Channel::Received& received) {
   link::send_hello(*connection_.channel(), context_.self, *context_.wake_page,
                    platform::own_lineage());
   greeted_ = true;
+}
+
+// The tracer pays for the ring. Tracing goes on until the connection ends (stop()).
+void InboundConnection::trace(link::Channel::Received& received) {
+  received.require_fds(0, 0);
+  if (received.header.version != link::kProtocolVersion)
+    return refuse_tracer(Code::kVersionMismatch, "the tracer speaks protocol version " +
+                                                     std::to_string(received.header.version) +
+                                                     ", this process version " +
+                                                     std::to_string(link::kProtocolVersion));
+  const auto asked = received.as<link::Trace>();
+  if (!context_.tracing) return refuse_tracer(Code::kUnsupported, "it cannot be traced");
+  try {
+    ring_charge_ = account_.take({.descriptors = 2,
+                                  .mappings = 1,
+                                  .address_bytes = link::kTraceBytes,
+                                  .memory_bytes = link::kTraceBytes});
+    const auto ring = context_.tracing->start(asked.topics, account_.pid());
+    traced_ = Traced::kOn;
+    std::vector<platform::Fd> fds;
+    fds.push_back(ring->descriptor());
+    connection_.channel()->send(link::Traced{}, std::move(fds));
+  } catch (const Error& error) {
+    if (traced_ == Traced::kOn) context_.tracing->stop();
+    refuse_tracer(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    if (traced_ == Traced::kOn) context_.tracing->stop();
+    refuse_tracer(Code::kOutOfMemory, "no memory for the ring of a trace");
+  }
+}
+
+void InboundConnection::refuse_tracer(Code code, const std::string& why) {
+  traced_ = Traced::kRefused;
+  ring_charge_.reset();
+  context_.log.write(platform::LogLevel::kWarning, {}, account_.pid(),
+                     {"refused to be traced by it: ", why});
+  refuse(0, code, why);
 }
 
 void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {

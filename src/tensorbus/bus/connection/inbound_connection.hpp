@@ -28,8 +28,8 @@ class InboundConnection {
   InboundConnection(ParticipantContext& context, platform::Fd socket, FindPublisher find,
                     OnEnd on_end);
 
-  // Whether the borrower's HELLO was answered; when the connection was opened.
-  bool greeted() const noexcept { return greeted_; }
+  // Whether the first message, HELLO or TRACE, was answered; when the connection was opened.
+  bool greeted() const noexcept { return greeted_ || traced_ != Traced::kNot; }
   std::chrono::steady_clock::time_point since() const noexcept { return since_; }
   pid_t pid() const noexcept { return account_.pid(); }
 
@@ -56,6 +56,8 @@ class InboundConnection {
 
   void on_message(link::Channel::Received& received);
   void greet(link::Channel::Received& received);
+  void trace(link::Channel::Received& received);
+  void refuse_tracer(Code code, const std::string& why);
   void on(const link::Subscribe& asked, platform::Fd sender);
   void on(const link::Unsubscribe& left);
   void on(const link::Done& done);
@@ -81,7 +83,10 @@ class InboundConnection {
   std::shared_ptr<PeerSession> session_;
   std::optional<link::Peer> peer_;  // empty until its HELLO came
   bool greeted_ = false;            // its HELLO was answered
-  bool stopped_ = false;            // nothing more is read or sent
+  // Whether a tracer has opened the connection.
+  enum class Traced : std::uint8_t { kNot, kRefused, kOn } traced_ = Traced::kNot;
+  std::optional<memory::PeerCharge> ring_charge_;  // of a tracer
+  bool stopped_ = false;                           // nothing more is read or sent
   bool ended_ = false;
   Links links_;
   std::optional<Lineage> lineage_;  // of the borrower, if it sent one

@@ -29,6 +29,14 @@ bool Subscriptions::empty() const {
   return listening_.empty();
 }
 
+std::vector<std::shared_ptr<SubscriberCore>> Subscriptions::living() const {
+  std::vector<std::shared_ptr<SubscriberCore>> living;
+  const platform::MutexLock lock(mutex_);
+  for (const Listening& listening : listening_)
+    if (auto subscriber = listening.subscriber.lock()) living.push_back(std::move(subscriber));
+  return living;
+}
+
 bool Subscriptions::join(const std::vector<std::string>& files, OutboundConnections& owners,
                          PeerLog& log) {
   bool room_for_all = true;

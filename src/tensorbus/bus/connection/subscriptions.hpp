@@ -24,6 +24,7 @@ class Subscriptions {
            std::optional<PublisherName> only);
   void remove(const std::shared_ptr<SubscriberCore>& subscriber);
   bool empty() const;
+  std::vector<std::shared_ptr<SubscriberCore>> living() const;
 
   // Joins every subscriber to every publisher of its topic that it was not joined to; `files` are
   // the files of the domain. On the event loop. Returns false if there was no room for some

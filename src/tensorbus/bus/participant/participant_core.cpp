@@ -10,6 +10,7 @@
 #include "tensorbus/bus/queue/queue_host.hpp"
 #include "tensorbus/bus/session/host_copy_request.hpp"
 #include "tensorbus/bus/session/lease_acquisition.hpp"
+#include "tensorbus/bus/trace/tracing.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/fork/inherited.hpp"
 #include "tensorbus/platform/fork/lineage.hpp"
@@ -100,6 +101,8 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
   context_.keep = [this](const std::shared_ptr<PeerSession>& from, const link::Keep& asked) {
     kept_messages_.on_keep(from, asked);
   };
+  context_.tracing = std::make_shared<Tracing>(
+      id(), [this] { return publishers_.living(); }, [this] { return subscriptions_.living(); });
   context_.queues = std::make_shared<QueueHost>(context_);
   context_.host_copies = std::make_unique<memory::HostCopies>(
       context_.arena, context_.device_memory, [this] { loop_.schedule(delivering_copies_); });
@@ -156,6 +159,7 @@ std::shared_ptr<PublisherCore> ParticipantCore::add_publisher(const std::string&
   publisher->on_drops([this] { loop_.schedule(logging_drops_, kDropsDelay); });
   publisher->on_subscribers_changed([this] { subscribers_event_.signal(); });
   publishers_.add(publisher, marker);
+  context_.tracing->add(publisher);
   // The marker is made last: a process that sees it finds the publisher.
   domain_.add_marker(marker, encode({static_cast<std::uint32_t>(::getpid()), topic, options.node,
                                      options.type.definition(), options.depth, options.history,
@@ -259,6 +263,7 @@ std::shared_ptr<SubscriberCore> ParticipantCore::add_subscriber(
   subscriber->on_links_gone([this] { loop_.schedule(dropping_idle_); });
   subscriber->rejoin_by([this] { loop_.schedule(joining_again_, kRejoinDelay); });
   subscriptions_.add(subscriber, escape_topic(topic), only);
+  context_.tracing->add(subscriber);
   loop_.schedule(scanning_);
   return subscriber;
 }

@@ -205,6 +205,12 @@ void PublisherCore::note_change() {
   if (subscribers_changed_) subscribers_changed_();
 }
 
+void PublisherCore::trace(std::shared_ptr<link::TraceRing> ring) {
+  const platform::MutexLock lock(mutex_);
+  traced_.store(ring != nullptr, std::memory_order_relaxed);
+  trace_ = std::move(ring);
+}
+
 // The event loop logs drops: the publishing thread only wakes it, once for many.
 void PublisherCore::note_drops() {
   if (!std::exchange(drops_pending_, true) && drops_told_) drops_told_();
@@ -242,6 +248,8 @@ Published PublisherCore::push_to_all(OutgoingSample& sample, const Stamp* as) {
   entry.timestamp_ns = as == nullptr ? platform::wall_clock_ns() : as->timestamp_ns;
   if (entry.fingerprint == 0) entry.fingerprint = options_.type.fingerprint();
   remember(entry, sample.issued);
+  if (trace_) [[unlikely]]
+    trace_->write_published(number_, next_sequence_);
   ++next_sequence_;
   const link::PublishedSample* const issued = sample.issued.get();
   std::uint32_t reached = 0;

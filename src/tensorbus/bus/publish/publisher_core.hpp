@@ -19,6 +19,7 @@
 #include "tensorbus/bus/publish/outgoing_sample.hpp"
 #include "tensorbus/link/lease/mirror_origin.hpp"
 #include "tensorbus/link/ring/owner_link.hpp"
+#include "tensorbus/link/trace/trace_ring.hpp"
 #include "tensorbus/memory/host/arena.hpp"
 #include "tensorbus/platform/mutex.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"
@@ -121,6 +122,11 @@ class PublisherCore {
   };
   std::vector<Dropped> take_drops();
 
+  // Writes what is published into this ring from now on; null: into none.
+  void trace(std::shared_ptr<link::TraceRing> ring);
+  // Returns true if it does. Relaxed: which samples are the first and the last is for the ring.
+  bool traced() const noexcept { return traced_.load(std::memory_order_relaxed); }
+
   // Returns the tuner for copies of tensors that lie outside the memory of the bus.
   CopyTuner& copies() noexcept { return copies_; }
 
@@ -170,10 +176,12 @@ class PublisherCore {
   bool event_armed_ TB_GUARDED_BY(mutex_) = false;  // borrowers notify
   std::deque<Kept> history_ TB_GUARDED_BY(mutex_);
   std::uint64_t next_sequence_ TB_GUARDED_BY(mutex_) = 0;
+  std::atomic<bool> traced_{false};
   std::atomic<bool> closed_{false};  // written under mutex_; relaxed: publish() checks again there
   PublisherStats stats_ TB_GUARDED_BY(mutex_);
-  bool drops_pending_ TB_GUARDED_BY(mutex_) = false;  // take_drops() will be called
-  const memory::PoolId pool_;                         // last: made when nothing after it can throw
+  std::shared_ptr<link::TraceRing> trace_ TB_GUARDED_BY(mutex_);  // null: it is not traced
+  bool drops_pending_ TB_GUARDED_BY(mutex_) = false;              // take_drops() will be called
+  const memory::PoolId pool_;  // last: made when nothing after it can throw
 };
 
 }  // namespace tensorbus::bus

@@ -21,6 +21,7 @@ namespace tensorbus::bus {
 
 class PeerSession;
 class QueueRequests;
+class Tracing;
 
 // What connections need of their participant. ParticipantCore owns it; it outlives them.
 struct ParticipantContext {
@@ -43,6 +44,7 @@ struct ParticipantContext {
 
   // The members below are for the event loop only.
   PeerLog log{};
+  std::shared_ptr<Tracing> tracing{};       // empty: it cannot be traced
   std::shared_ptr<QueueRequests> queues{};  // empty: this participant has no queues
   std::unique_ptr<memory::HostCopies> host_copies{};
   // Keeps, or drops, what a peer has shared. Throws Error(kProtocol).

@@ -17,7 +17,7 @@
 namespace tensorbus::link {
 
 inline constexpr std::uint32_t kControlMagic = 0x73756274;  // "tbus"
-inline constexpr std::uint16_t kProtocolVersion = 9;
+inline constexpr std::uint16_t kProtocolVersion = 10;
 // The version of all structures in shared memory: links, wake pages, descriptors, timelines.
 inline constexpr std::uint32_t kLayoutVersion = 1;
 inline constexpr std::size_t kMaxControlBytes = 4096;
@@ -56,6 +56,8 @@ enum class ControlType : std::uint16_t {
   kDeviceClosed = 31,
   kTake = 32,
   kKeep = 33,
+  kTrace = 36,
+  kTraced = 37,
 };
 
 struct ControlHeader {

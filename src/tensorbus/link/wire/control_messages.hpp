@@ -19,6 +19,7 @@ namespace tensorbus::link {
 
 enum class TakenBy : std::uint8_t {
   kHandshake,
+  kTracer,
   kInbound,   // the owner's end of a connection
   kOutbound,  // the borrower's end
   kSession,   // either end
@@ -108,6 +109,10 @@ inline constexpr std::tuple kControlMessages{
     ControlMessage<Cancel>{"CANCEL", "client", TakenBy::kSession, "request, read"},
     ControlMessage<Reply>{"REPLY", "server", TakenBy::kSession,
                           "request, refused, first, second, third, fourth"},
+
+    ControlMessage<Trace>{"TRACE", "tracer", TakenBy::kHandshake, "topics"},
+    ControlMessage<Traced>{"TRACED", "either", TakenBy::kTracer, "layout", 1, 1,
+                           "the ring, opened read-only (`tracing.md`)"},
 };
 
 // A row of the table as a type.

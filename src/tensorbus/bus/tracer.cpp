@@ -1,0 +1,121 @@
+#include "tensorbus/bus/tracer.hpp"
+
+#include <utility>
+
+#include "tensorbus/bus/domain/topic_name.hpp"
+#include "tensorbus/link/wire/peer.hpp"
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus {
+namespace {
+
+constexpr std::size_t kMostSources = 4096;
+constexpr std::size_t kMostRecords = std::size_t{1} << 21;  // of a source, until they are taken
+
+link::Trace question_about(const std::vector<std::string>& topics) {
+  link::Trace question;
+  for (const std::string& topic : topics) question.topics.push_back({topic});
+  if (link::encode_control(question).size() > link::kMaxControlBytes)
+    throw Error(Code::kInvalidArgument,
+                "topics: their names take more than 4 KiB; name none to trace all topics");
+  return question;
+}
+
+}  // namespace
+
+struct Tracer::Asked {
+  Source about;
+  std::optional<link::Channel> channel{};
+  std::optional<link::TraceReader> ring{};
+  std::vector<link::TraceRecord> records{};
+
+  void end(State state, std::string why = {}) {
+    about.state = state;
+    about.why = std::move(why);
+    channel.reset();
+  }
+};
+
+Tracer::Tracer(const std::string& domain, const std::vector<std::string>& topics)
+    : domain_(domain), question_(question_about(topics)) {}
+
+Tracer::~Tracer() = default;
+
+void Tracer::poll() {
+  ask_new();
+  for (const auto& asked : asked_) hear(*asked);
+}
+
+void Tracer::ask_new() {
+  for (const std::string& file : domain_.list())
+    if (const auto participant =
+            bus::is_socket_name(file) ? bus::owner_of_file(file) : std::nullopt;
+        participant && !known_.contains(*participant) && asked_.size() < kMostSources)
+      ask(*participant);
+}
+
+// A participant with a full backlog is asked by the next call, and so is one that is not here.
+void Tracer::ask(const Id& participant) {
+  platform::Connection connection = domain_.connect(participant);
+  if (connection.outcome != platform::Connect::kDone) return;
+  auto asked = std::make_unique<Asked>();
+  asked->about = {participant, platform::peer_credentials(connection.socket.get()).pid};
+  asked->channel.emplace(std::move(connection.socket), [](bool) {});
+  try {
+    link::check_same_user(asked->channel->fd());
+    asked->channel->send(question_);
+  } catch (const Error& error) {
+    asked->end(State::kRefused, error.what());
+  }
+  known_.emplace(participant, asked_.size());
+  asked_.push_back(std::move(asked));
+}
+
+void Tracer::hear(Asked& asked) {
+  if (!asked.channel) return;
+  try {
+    link::Channel::Received received;
+    const auto state = asked.channel->receive(received);
+    if (state == link::Channel::State::kMessage) on(asked, received);
+    // What was written before the process died is read after its death was seen.
+    if (asked.ring && asked.records.size() < kMostRecords) asked.ring->read(asked.records);
+    if (state == link::Channel::State::kEnded)
+      asked.end(asked.ring ? State::kEnded : State::kRefused, asked.ring ? "" : "it hung up");
+  } catch (const Error& error) {
+    if (error.code() == Code::kOutOfMemory) throw;
+    asked.end(State::kRefused, error.what());
+  }
+}
+
+void Tracer::on(Asked& asked, link::Channel::Received& received) {
+  using link::ControlType;
+  if (received.header.type == ControlType::kRefused)
+    return asked.end(State::kRefused, link::as_reason(received.as<link::Refused>().text));
+  if (received.header.type != ControlType::kTraced || asked.ring)
+    throw link::unexpected_message(received.header.type);
+  if (const auto layout = received.as<link::Traced>().layout; layout != link::kTraceLayout)
+    throw Error(Code::kVersionMismatch, "its ring has layout " + std::to_string(layout) +
+                                            ", this process reads " +
+                                            std::to_string(link::kTraceLayout));
+  asked.ring.emplace(received.take_fd());
+  asked.about.state = State::kTraced;
+}
+
+std::vector<Tracer::Source> Tracer::sources() const {
+  std::vector<Source> sources;
+  for (const auto& asked : asked_) {
+    Source source = asked->about;
+    if (asked->ring) {
+      source.overwritten = asked->ring->overwritten();
+      source.incomplete = asked->ring->incomplete();
+    }
+    sources.push_back(std::move(source));
+  }
+  return sources;
+}
+
+std::vector<link::TraceRecord> Tracer::take(std::size_t source) {
+  return std::exchange(asked_.at(source)->records, {});
+}
+
+}  // namespace tensorbus
