@@ -99,6 +99,8 @@ struct SubscriberOptions {
   //
   //   tensorbus::Subscriber subscriber("frames", {.device = tensorbus::Device::cuda(0)});
   std::optional<Device> device{};
+  // The node that it belongs to, if any: for inspections.
+  std::string node{};
 };
 
 // A queue's options, set by its maker for all its users.

@@ -392,7 +392,7 @@ class Publisher:
     def close(self) -> None: ...
 
 class Subscriber:
-    def __init__(self, topic: str, participant: Participant, *, depth: int, max_held: int, reliable: bool, end_of_stream: bool, spin: float, access: Access, type: str = '', pin: bool = False, device: int = -1, publisher: str = '') -> None: ...
+    def __init__(self, topic: str, participant: Participant, *, depth: int, max_held: int, reliable: bool, end_of_stream: bool, spin: float, access: Access, type: str = '', pin: bool = False, device: int = -1, publisher: str = '', node: str = '') -> None: ...
 
     def receive(self, timeout: float | None) -> Sample | Outcome:
         """A Sample, or the Outcome that says why there is none."""
@@ -752,6 +752,9 @@ def why_not(expected: str, published: str) -> str:
     """
     Why who expects the one definition cannot read messages of the other; empty if it can.
     """
+
+def inspect(domain: str, timeout: float) -> Any:
+    """An Inspection of tensorbus._inspection.report."""
 
 def cuda_device_of(address: int) -> int:
     """The ordinal of the GPU whose memory this is; -1 for any other address."""

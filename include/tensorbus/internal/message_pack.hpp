@@ -49,6 +49,13 @@ class PackWriter {
     else
       header(0xde, 0xdf, items);
   }
+  // The same of a list.
+  void write_list_of(std::size_t items) {
+    if (items < 16)
+      byte(static_cast<std::uint8_t>(0x90 | items));
+    else
+      header(0xdc, 0xdd, items);
+  }
   void write(std::string_view text) { put(text); }
   void write(std::span<const std::byte> bytes) { put(bytes); }
   void write(Value::TensorIndex tensor) { put(tensor); }
@@ -89,10 +96,7 @@ class PackWriter {
   }
   void put(const Value::List& value) {
     const Nesting nesting(depth_, Code::kInvalidArgument);
-    if (value.size() < 16)
-      byte(static_cast<std::uint8_t>(0x90 | value.size()));
-    else
-      header(0xdc, 0xdd, value.size());
+    write_list_of(value.size());
     for (const Value& item : value) write(item);
   }
   void put(const Value::Map& value) {
@@ -161,6 +165,21 @@ class PackCursor {
   std::size_t left() const noexcept { return rest_.size(); }
   // How many pairs follow.
   std::optional<std::size_t> map() noexcept { return count(0x80, 0x90, 0xde, 2); }
+  // How many items follow.
+  std::optional<std::size_t> list() noexcept { return count(0x90, 0xa0, 0xdc, 2); }
+  std::optional<std::uint64_t> unsigned_number() noexcept {
+    const auto head = take(1);
+    if (!head) return std::nullopt;
+    const auto kind = static_cast<unsigned>(head->front());
+    if (kind < 0x80) return kind;
+    if (kind < 0xcc || kind > 0xcf) return std::nullopt;
+    return number(std::size_t{1} << (kind - 0xcc));
+  }
+  std::optional<bool> boolean() noexcept {
+    const auto head = take(1);
+    if (!head || (head->front() | std::byte{1}) != std::byte{0xc3}) return std::nullopt;
+    return head->front() == std::byte{0xc3};
+  }
   std::optional<std::string_view> string() noexcept {
     const auto text = take(count(0xa0, 0xc0, 0xd9, 1));
     if (!text) return std::nullopt;
@@ -190,11 +209,11 @@ class PackCursor {
       if (kind == first) return number(bytes);
     return std::nullopt;
   }
-  std::optional<std::size_t> number(std::size_t bytes) noexcept {
+  std::optional<std::uint64_t> number(std::size_t bytes) noexcept {
     const auto digits = take(bytes);
     if (!digits) return std::nullopt;
-    std::size_t value = 0;
-    for (const std::byte digit : *digits) value = value << 8 | static_cast<std::size_t>(digit);
+    std::uint64_t value = 0;
+    for (const std::byte digit : *digits) value = value << 8 | static_cast<std::uint64_t>(digit);
     return value;
   }
   std::optional<std::span<const std::byte>> take(std::optional<std::size_t> count) noexcept {

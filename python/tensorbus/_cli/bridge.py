@@ -11,10 +11,9 @@ import signal
 from dataclasses import replace
 from typing import Any
 
-from tensorbus._base.errors import InvalidArgument, Timeout
-from tensorbus._topics.subscriber import Subscriber
+from tensorbus._base.errors import InvalidArgument
+from tensorbus._cli.bridge_status import status_of
 from tensorbus.bridge import Bridge, BridgeConfig
-from tensorbus.bridge._bridge import STATUS_TOPIC
 from tensorbus.bridge._config import Tls, load
 
 
@@ -71,12 +70,10 @@ def _config_of(given: argparse.Namespace) -> BridgeConfig:
 
 
 def _status(given: argparse.Namespace) -> int:
-    with Subscriber(STATUS_TOPIC, domain=given.domain, timeout=2) as subscriber:
-        try:
-            status = subscriber.receive().data
-        except Timeout:
-            print("there is no bridge in this domain")
-            return 1
+    status = status_of(given.domain)
+    if status is None:
+        print("there is no bridge in this domain")
+        return 1
     print(json.dumps(status, indent=2) if given.json else _text_of(status))
     return 0
 

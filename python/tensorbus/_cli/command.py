@@ -1,85 +1,36 @@
-"""The ``tensorbus`` command: each subcommand is a function that adds itself to the parser."""
+"""The ``tensorbus`` command."""
 
 from __future__ import annotations
 
-import argparse
-import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from typing import Any
+import os
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
 
-from tensorbus._core import version
-from tensorbus.doctor import examine, text_of
+from tensorbus._cli import plain
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs what the arguments (those of the process) name; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="tensorbus", description="Tensors from one process to another, by reference."
-    )
-    parser.add_argument("--version", action="version", version=f"tensorbus {version}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    _add_doctor(commands)
-    _add_bridge(commands)
-    given = parser.parse_args(arguments)
-    run: Callable[[argparse.Namespace], int] = given.run
+    given = sys.argv[1:] if arguments is None else [*arguments]
+    try:
+        status = _run(given)
+        sys.stdout.flush()
+    except BrokenPipeError:  # as of `tensorbus list | head -1`; the exit flushes once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status
+
+
+def _run(given: list[str]) -> int:
+    first = given[0] if given else ""
+    if first in plain.HELP:
+        return plain.run(given)
+    if find_spec("typer") is None:
+        if first and not first.startswith("-"):
+            print(f"tensorbus {first}: needs more packages: {plain.EXTRA}", file=sys.stderr)
+            return 1
+        return plain.run(given)
+    from tensorbus._cli.app import run  # typer takes as long to import as all of Tensorbus
+
     return run(given)
-
-
-def _add_doctor(commands: Any) -> None:
-    """Adds ``tensorbus doctor``."""
-    parser = commands.add_parser(
-        "doctor",
-        help="what this machine can do for Tensorbus, and why not",
-        description="Tries out what this machine can do for Tensorbus. The exit status is 0 if "
-        "tensors in main memory travel by reference.",
-    )
-    parser.add_argument("--json", action="store_true", help="print the same as JSON")
-    parser.add_argument(
-        "--cuda", action="store_true", help="exit with 1, too, if no GPU can share its memory"
-    )
-    parser.add_argument("--domain", help="a name or a path in place of $TENSORBUS_DOMAIN")
-    parser.set_defaults(run=_doctor)
-
-
-def _doctor(given: argparse.Namespace) -> int:
-    report = examine(given.domain)
-    print(json.dumps(asdict(report), indent=2) if given.json else text_of(report))
-    works = report.host.can_share and (report.cuda.can_share or not given.cuda)
-    return 0 if works else 1
-
-
-def _add_bridge(commands: Any) -> None:
-    """Adds ``tensorbus bridge``."""
-    parser = commands.add_parser(
-        "bridge",
-        help="connect the topics of this machine with those of others",
-        description="Runs the bridge of this machine, or shows what it does (docs/bridge.md).",
-    )
-    parser.add_argument("action", nargs="?", choices=("run", "status"), default="run")
-    parser.add_argument(
-        "--config", metavar="FILE", help="bridge.toml; options of the command replace it"
-    )
-    parser.add_argument("--name", help="of this machine; by default the host's name")
-    parser.add_argument("--domain", help="a name or a path in place of $TENSORBUS_DOMAIN")
-    parser.add_argument("--listen", action="append", metavar="HOST:PORT")
-    parser.add_argument("--connect", action="append", metavar="HOST:PORT")
-    parser.add_argument("--zenoh", metavar="FILE", help="a configuration of Zenoh, JSON5")
-    parser.add_argument("--fleet", help="the bridges that meet on that network")
-    parser.add_argument("--certificate", metavar="FILE", help="of this machine, as PEM")
-    parser.add_argument("--key", metavar="FILE", help="of the certificate; mode 0600")
-    parser.add_argument("--authority", metavar="FILE", help="who signed all certificates")
-    parser.add_argument(
-        "--trust-network",
-        action="store_true",
-        help="connect without certificates: whoever reaches the port can read and publish",
-    )
-    parser.add_argument("--timeout", type=float, help="seconds that a cut may last")
-    parser.add_argument("--json", action="store_true", help="print the status as JSON")
-    parser.set_defaults(run=_bridge)
-
-
-def _bridge(given: argparse.Namespace) -> int:
-    from tensorbus._cli.bridge import bridge  # asyncio and ssl, which the other commands do without
-
-    return bridge(given)

@@ -102,7 +102,7 @@ class QueueClientReport:
 
     client: PeerName
     in_hand: int
-    """Items that it has got and is not done with."""
+    """Items that it has got and is not done with; without `redeliver`, up to its next `get`."""
     waiting_puts: int
     waiting_gets: int
 
@@ -124,7 +124,7 @@ class QueueReport:
     redeliver: bool
     shut_down: bool
     in_hand: int
-    """Items that were got and are not done."""
+    """The same of all clients."""
     redelivered: int
     """Items that came back from processes that died."""
     stats: QueueStats
@@ -212,12 +212,16 @@ class ParticipantReport:
     process: str
     """The name of its program."""
     error: str
-    """Why it said nothing, and then all that follows is empty; "": it answered."""
+    """Why it said nothing, and then what follows is empty but for `nodes` and `topics`; "": it
+    answered."""
     version: str
     """Of its Tensorbus."""
     age_ns: int
     """Nanoseconds since the participant was made."""
     nodes: tuple[str, ...]
+    """The names of its nodes; known also if it did not answer."""
+    topics: tuple[str, ...]
+    """The topics that it publishes; known also if it did not answer."""
     publishers: tuple[PublisherReport, ...]
     subscribers: tuple[SubscriberReport, ...]
     queues: tuple[QueueReport, ...]

@@ -21,7 +21,7 @@ class PublisherOptions(TypedDict, total=False):
 
 
 class SubscriberOptions(TypedDict, total=False):
-    """Those of `Subscriber`, but for `depth`."""
+    """Those of `Subscriber`, but for `depth` and `node`."""
 
     timeout: float | None
     max_held: int

@@ -16,7 +16,7 @@ from tensorbus._base.html import Html, table
 from tensorbus._tensors import numpy_arrays
 
 _SIDE = 160  # pixels of a thumbnail at most
-_ROWS = 20  # of a table
+ROWS = 20  # of a table
 _HOST = 1  # DLPack's number for main memory
 
 
@@ -31,21 +31,32 @@ def preview(title: str, read: Any) -> Html:
         data = read()
     except Error as error:
         return table(title, {"error": error})
-    if is_dataclass(data) and not isinstance(data, type):
-        data = {field.name: getattr(data, field.name) for field in fields(data)}
-    if not isinstance(data, Mapping):
+    found = fields_of(data)
+    if found is None:
         return table(title, {"data": _shown(data)})
     rows: dict[str, object] = {
-        str(name): _shown(value) for name, value in islice(data.items(), _ROWS)
+        str(name): _shown(value) for name, value in islice(found.items(), ROWS)
     }
-    if len(data) > _ROWS:
-        rows["..."] = f"{len(data) - _ROWS} more"
+    if len(found) > ROWS:
+        rows["..."] = f"{len(found) - ROWS} more"
     return table(title, rows)
+
+
+def fields_of(data: Any) -> Mapping[Any, Any] | None:
+    """The fields of a message, or the items of a dict, by name; None for anything else."""
+    if is_dataclass(data) and not isinstance(data, type):
+        return {field.name: getattr(data, field.name) for field in fields(data)}
+    return data if isinstance(data, Mapping) else None
+
+
+def is_tensor(value: Any) -> bool:
+    """Is it one, of whichever library?"""
+    return hasattr(value, "dtype") and hasattr(value, "shape")
 
 
 def _shown(value: Any) -> str:
     """What one cell says of a value. Of a tensor on a GPU, nothing is read."""
-    if hasattr(value, "dtype") and hasattr(value, "shape"):
+    if is_tensor(value):
         text = f"{value.dtype} {tuple(value.shape)}"
         png = thumbnail(value)
         if png is None:
@@ -67,6 +78,15 @@ def thumbnail(tensor: Any) -> bytes | None:
     >>> thumbnail(np.zeros((480, 640, 3), np.uint8))[:4], thumbnail(np.zeros(3))
     (b'\\x89PNG', None)
     """
+    image = pixels(tensor, _SIDE)
+    return None if image is None else _png(image)
+
+
+def pixels(tensor: Any, side: int) -> Any:
+    """An image as (height, width, 1 or 3) of uint8, and neither larger than `side`.
+
+    None if the tensor is no image in main memory, see `thumbnail`.
+    """
     shape = tuple(tensor.shape)
     if len(shape) != 3 or shape[2] not in (1, 3) or 0 in shape:
         return None
@@ -75,22 +95,22 @@ def thumbnail(tensor: Any) -> bytes | None:
         if tensor.__dlpack_device__()[0] != _HOST:
             return None
         plain = tensor.detach() if hasattr(tensor, "detach") else tensor
-        step = -(-max(shape[:2]) // _SIDE)
-        pixels = np.asarray(plain[::step, ::step])
+        step = -(-max(shape[:2]) // side)
+        image = np.asarray(plain[::step, ::step])
     except (Error, AttributeError, BufferError, RuntimeError, TypeError):
         return None  # of a dtype or a kind that NumPy does not have
-    if pixels.dtype.kind == "f":
-        if not (pixels.min() >= 0 and pixels.max() <= 1):
+    if image.dtype.kind == "f":
+        if not (image.min() >= 0 and image.max() <= 1):
             return None
-        pixels = (pixels * 255).astype(np.uint8)
-    return _png(pixels) if pixels.dtype == np.uint8 else None
+        image = (image * 255).astype(np.uint8)
+    return image if image.dtype == np.uint8 else None
 
 
-def _png(pixels: Any) -> bytes:
-    height, width, channels = pixels.shape
+def _png(image: Any) -> bytes:
+    height, width, channels = image.shape
     colour = 2 if channels == 3 else 0
     header = struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0)
-    lines = b"".join(b"\0" + line.tobytes() for line in pixels)  # 0: a line without a filter
+    lines = b"".join(b"\0" + line.tobytes() for line in image)  # 0: a line without a filter
     chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(lines)), (b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

@@ -67,6 +67,7 @@ class Subscriber(Closing, Generic[T]):
         device: "cuda:0" and so on: tensors that were on a GPU which this process cannot use, and
             came in main memory, are put onto this one (see `tensorbus.Publisher.loan`). All others
             stay where they are: it restores, and does not move.
+        node: the node's name that `inspect` shows; `Node.create_subscriber` says its own.
         library: "torch", "numpy", "jax" or "dlpack" (an object that offers `__dlpack__` and the
             buffer protocol); by default a tensor arrives as what it was sent from.
         domain: see `tensorbus.participant`.
@@ -106,6 +107,7 @@ class Subscriber(Closing, Generic[T]):
         pin: bool = False,
         device: Any = None,
         library: Library | None = None,
+        node: str = "",
         domain: str | None = None,
     ) -> None:
         self._topic = topic_name(topic)
@@ -129,6 +131,7 @@ class Subscriber(Closing, Generic[T]):
             type="" if self._type is None else self._type.definition,
             pin=pin,
             device=ordinal_of(device),
+            node=node,
         )
 
     @property

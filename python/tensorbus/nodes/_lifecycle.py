@@ -101,6 +101,11 @@ class Lifecycle:
         return bool(self._work) or self.threads.were_started
 
     @property
+    def has_async_work(self) -> bool:
+        """Is there anything that needs an event loop?"""
+        return any(work.mode == "async" for work in self._work)
+
+    @property
     def in_loop(self) -> bool:
         """Does it run in an event loop now?"""
         return self._loop is not None

@@ -22,8 +22,9 @@ from tensorbus._services.service import Service
 from tensorbus._tensors.library import Library
 from tensorbus._topics.publisher import Publisher
 from tensorbus._topics.subscriber import Subscriber
+from tensorbus.nodes._declared import DeclaredParameters, OnSet, service_name
 from tensorbus.nodes._lifecycle import HasLifecycle, Lifecycle
-from tensorbus.nodes._parameters import Parameter, check_all_declared, found, tell_undeclared
+from tensorbus.nodes._parameters import Parameter, tell_undeclared
 from tensorbus.nodes._subscription import Subscription
 from tensorbus.nodes._threads import Place
 from tensorbus.nodes._timer import Timer
@@ -90,13 +91,15 @@ class Node(HasLifecycle):
             raise InvalidArgument(f"name={name!r}: expected a str that is not empty")
         self.__name = name
         self.__domain = domain
-        self.__given = dict(parameters or {})
-        self.__parameters: dict[str, Parameter] = {}
+        self.__declared = DeclaredParameters(name, parameters or {})
+        self.__offered = False  # the service for these
         self.__publishers: dict[str, Publisher] = {}
         self.__subscriptions: list[Subscription] = []
-        self.__lifecycle = Lifecycle(name, on_error, self.__check_parameters, self.__close_all)
+        self.__lifecycle = Lifecycle(name, on_error, self.__before_work, self.__close_all)
         super().__init__(name, self.__lifecycle)
-        self.__unchecked = finalize(self, tell_undeclared, name, self.__given, self.__parameters)
+        self.__unchecked = finalize(
+            self, tell_undeclared, name, self.__declared.given, self.__declared.by_name
+        )
         self.__listed: _core.NodeName | None = _core.NodeName(name, participant(domain))
 
     @property
@@ -112,7 +115,7 @@ class Node(HasLifecycle):
     @property
     def parameters(self) -> Mapping[str, Parameter]:
         """What was declared, by name."""
-        return MappingProxyType(self.__parameters)
+        return MappingProxyType(self.__declared.by_name)
 
     def get_publisher(self, topic: str) -> Publisher | None:
         """The publisher of a topic, if there is one."""
@@ -197,7 +200,7 @@ class Node(HasLifecycle):
             raise InvalidArgument(
                 f"message_type={message_type!r}: expected a class. A callback is given as callback="
             )
-        place = _place(mode, cpu_affinity, sched_priority)
+        place = Place.of(mode, cpu_affinity, sched_priority)
         domain = options.setdefault("domain", self.__domain)
         if not wait_for_topic:
             _check_topic(topic, domain)
@@ -206,6 +209,7 @@ class Node(HasLifecycle):
                 topic,
                 message_type,
                 depth=whole_number("queue_size", queue_size, least=1),
+                node=self.__name,
                 **options,
             ),
             callback,
@@ -245,7 +249,7 @@ class Node(HasLifecycle):
         """
         self.__lifecycle.check_open()
         callback = checked_callback(callback, checked_mode(mode), ())
-        place = _place(mode, cpu_affinity, sched_priority)
+        place = Place.of(mode, cpu_affinity, sched_priority)
         timer = Timer(
             period,
             callback,
@@ -287,7 +291,7 @@ class Node(HasLifecycle):
         """
         self.__lifecycle.check_open()
         callback = checked_callback(callback, checked_mode(mode), ("request",))
-        place = _place(mode, cpu_affinity, sched_priority)
+        place = Place.of(mode, cpu_affinity, sched_priority)
         service = Service(
             topic_name(name),
             request_type,
@@ -348,26 +352,37 @@ class Node(HasLifecycle):
             label, lambda: target(self.__lifecycle.stopped, *args, **kwargs)
         )
 
-    def declare_parameter(self, name: str, default: Any, help: str = "") -> Any:
+    def declare_parameter(
+        self, name: str, default: Any, help: str = "", on_set: OnSet | None = None
+    ) -> Any:
         """The value of a parameter: from outside, or the default, whose type it has.
 
         From the command line, `--NODE.NAME=VALUE` or `--NAME=VALUE`; else from the environment,
         `TENSORBUS_NODE_<NODE>_<NAME>` in capitals; else from `Node(parameters=...)`.
 
+        Args:
+            on_set: called with the new value when `tensorbus param set` has sent one to the
+                running node; what it raises refuses the value. It runs in the event loop if the
+                node has other work there, else in a thread. Without it the value stays.
+
         Raises:
             InvalidArgument: a text that cannot be read as that type; the message names it.
+            TypeError: an `on_set` that is a coroutine function, or takes other arguments.
 
         >>> with Node("camera", parameters={"rate": 10.0}) as node:
         ...     node.declare_parameter("rate", 30.0, help="frames a second")
         10.0
         """
-        parameter = found(self.__name, name, default, help, self.__given)
-        self.__parameters[name] = parameter
-        return parameter.value
+        return self.__declared.declare(name, default, help, on_set)
 
-    def __check_parameters(self) -> None:
+    def __before_work(self) -> None:
         self.__unchecked.detach()
-        check_all_declared(self.__name, self.__given, self.__parameters)
+        self.__declared.check()
+        if self.__declared.by_name and not self.__offered:
+            self.__offered = True
+            mode: Mode = "async" if self.__lifecycle.has_async_work else "sync"
+            name = service_name(self.__name)
+            self.create_service(name, callback=self.__declared.answer, mode=mode)
 
     def __close_all(self) -> None:
         for closing in (*self.__subscriptions, *self.__publishers.values()):
@@ -383,12 +398,3 @@ def _refuse(options: Mapping[str, object], keyword: str, method: str, other: str
 def _check_topic(topic: str, domain: str | None) -> None:
     if _core.wait_for_topic(topic, 0, participant(domain)) is not Outcome.DONE:
         raise Timeout(f"nobody publishes {topic!r}, and wait_for_topic=False")
-
-
-def _place(
-    mode: Mode, cpu_affinity: int | Iterable[int] | None, sched_priority: int | None
-) -> Place:
-    place = Place.of(cpu_affinity, sched_priority)
-    if mode == "async" and place != Place():
-        raise InvalidArgument("cpu_affinity and sched_priority are for mode='sync'")
-    return place

@@ -30,7 +30,7 @@ class Parameter:
     value: Any
     default: Any
     help: str
-    source: str  # "command line", "environment", "program" or "default"
+    source: str  # "command line", "environment", "program", "default" or, set later, "service"
 
 
 def found(node: str, name: str, default: Any, help: str, given: Mapping[str, Any]) -> Parameter:
@@ -48,12 +48,12 @@ def found(node: str, name: str, default: Any, help: str, given: Mapping[str, Any
     for option in (f"--{node}.{name}", f"--{name}"):
         text = _on_command_line(option, sys.argv[1:])
         if text is not None:
-            value = _read(text, default, f"{option}={text}")
+            value = read_as(text, default, f"{option}={text}")
             return Parameter(name, value, default, help, "command line")
     variable = variable_of(node, name)
     text = os.environ.get(variable)
     if text is not None:
-        value = _read(text, default, f"{variable}={text}")
+        value = read_as(text, default, f"{variable}={text}")
         return Parameter(name, value, default, help, "environment")
     if name in given:
         return Parameter(name, given[name], default, help, "program")
@@ -146,9 +146,13 @@ def _before_dashes(arguments: Sequence[str]) -> Sequence[str]:
     return arguments[: arguments.index("--")] if "--" in arguments else arguments
 
 
-def _read(text: str, default: Any, where: str) -> Any:
-    """
-    >>> _read("on", False, ""), _read("3", 1, ""), _read("3", 1.0, ""), _read("[1, 2]", (), "")
+def read_as(text: str, default: Any, where: str) -> Any:
+    """A text as a value of the default's type.
+
+    Raises:
+        InvalidArgument: it cannot be read so.
+
+    >>> read_as("on", False, ""), read_as("3", 1, ""), read_as("3", 1.0, ""), read_as("[1, 2]", (), "")
     (True, 3, 3.0, (1, 2))
     """
     read = _reader(default)

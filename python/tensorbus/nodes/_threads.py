@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from tensorbus._aio.callbacks import Mode
 from tensorbus._aio.failures import log
 from tensorbus._base.errors import AccessDenied, InvalidArgument
 
@@ -22,17 +23,22 @@ class Place:
     priority: int | None = None
 
     @staticmethod
-    def of(cpu_affinity: int | Iterable[int] | None, sched_priority: int | None) -> Place:
+    def of(
+        mode: Mode, cpu_affinity: int | Iterable[int] | None, sched_priority: int | None
+    ) -> Place:
         """Such a place, if a thread of ours may have it.
 
         Raises:
-            InvalidArgument: CPUs that are not there, or not ours; a priority out of range.
+            InvalidArgument: CPUs that are not there, or not ours; a priority out of range; either
+                of them in the event loop.
             AccessDenied: what is missing for the priority.
         """
         if isinstance(cpu_affinity, int):
             cpu_affinity = (cpu_affinity,)
         place = Place(None if cpu_affinity is None else tuple(cpu_affinity), sched_priority)
         if place != Place():
+            if mode == "async":
+                raise InvalidArgument("cpu_affinity and sched_priority are for mode='sync'")
             place._try()
         return place
 

@@ -14,11 +14,6 @@
 namespace tensorbus {
 namespace {
 
-constexpr std::size_t kMostContent = 65'536;  // bytes of a marker
-
-// Begins a node's marker. No topic's file name contains '=', so markers of topics differ.
-constexpr std::string_view kNode = "node=";
-
 struct Found {
   bus::Marker marker;
   bus::Advertisement advertisement;
@@ -33,7 +28,7 @@ std::vector<Found> look_for(const bus::Domain& domain, const std::vector<std::st
   for (const std::string& file : files) {
     const auto marker = bus::parse_marker(file);
     if (!marker || !is_wanted(*marker)) continue;
-    auto advertisement = bus::decode_advertisement(domain.read_marker(file, kMostContent));
+    auto advertisement = bus::decode_advertisement(domain.read_marker(file, bus::kMostMarkerBytes));
     if (!advertisement) continue;
     const auto [known, is_new] = dead.try_emplace(marker->participant, false);
     if (is_new) known->second = domain.is_dead(marker->participant);
@@ -42,7 +37,9 @@ std::vector<Found> look_for(const bus::Domain& domain, const std::vector<std::st
   return all;
 }
 
-bool is_node(const bus::Marker& marker) { return marker.escaped_topic.starts_with(kNode); }
+bool is_node(const bus::Marker& marker) {
+  return marker.escaped_topic.starts_with(bus::kNodeMarker);
+}
 bool is_queue(const bus::Marker& marker) {
   return marker.escaped_topic.starts_with(bus::kQueueMarker);
 }
@@ -128,7 +125,8 @@ Outcome wait_for_topic(const std::string& topic, const platform::StopCondition& 
 Outcome wait_for_node(const std::string& name, const platform::StopCondition& stop,
                       const Participant& participant) {
   return platform::with_memory_errors([&] {
-    return wait_for(std::string(kNode) + bus::escape_topic(name), name, stop, participant);
+    return wait_for(std::string(bus::kNodeMarker) + bus::escape_topic(name), name, stop,
+                    participant);
   });
 }
 
@@ -145,8 +143,8 @@ struct NodeName::State {
 NodeName::NodeName(const std::string& name, const Participant& participant) {
   platform::with_memory_errors([&] {
     state_.emplace(participant.core());
-    state_->marker =
-        participant.core()->advertise_node(std::string(kNode) + bus::escape_topic(name), name);
+    state_->marker = participant.core()->advertise_node(
+        std::string(bus::kNodeMarker) + bus::escape_topic(name), name);
   });
 }
 NodeName::NodeName(NodeName&&) noexcept = default;

@@ -2,14 +2,18 @@
 
 #include <utility>
 
+#include "tensorbus/bus/domain/advertisement.hpp"
 #include "tensorbus/bus/domain/topic_name.hpp"
+#include "tensorbus/bus/inspect/process_info.hpp"
 #include "tensorbus/link/wire/peer.hpp"
 #include "tensorbus/platform/error.hpp"
 
 namespace tensorbus {
 namespace {
 
+constexpr std::chrono::milliseconds kLook{50};  // until a look without a change of the domain
 constexpr std::size_t kMostSources = 4096;
+constexpr std::size_t kMostPublishers = std::size_t{1} << 17;
 constexpr std::size_t kMostRecords = std::size_t{1} << 21;  // of a source, until they are taken
 
 link::Trace question_about(const std::vector<std::string>& topics) {
@@ -42,16 +46,33 @@ Tracer::Tracer(const std::string& domain, const std::vector<std::string>& topics
 Tracer::~Tracer() = default;
 
 void Tracer::poll() {
-  ask_new();
+  // A participant that could not be asked is asked by a later look.
+  const auto now = std::chrono::steady_clock::now();
+  if (watch_.drain_changes() || now >= next_look_) {
+    next_look_ = now + kLook;
+    look_around();
+  }
   for (const auto& asked : asked_) hear(*asked);
 }
 
-void Tracer::ask_new() {
-  for (const std::string& file : domain_.list())
-    if (const auto participant =
-            bus::is_socket_name(file) ? bus::owner_of_file(file) : std::nullopt;
-        participant && !known_.contains(*participant) && asked_.size() < kMostSources)
-      ask(*participant);
+void Tracer::look_around() {
+  for (const std::string& file : domain_.list()) {
+    note_publisher(file);
+    if (!bus::is_socket_name(file) || asked_.size() == kMostSources) continue;
+    const auto participant = bus::owner_of_file(file);
+    if (participant && !known_.contains(*participant)) ask(*participant);
+  }
+}
+
+void Tracer::note_publisher(const std::string& file) {
+  if (markers_.contains(file) || publishers_.size() == kMostPublishers) return;
+  const auto marker = bus::parse_marker(file);
+  if (!marker || marker->escaped_topic.find('=') != std::string_view::npos) return;
+  const auto told = bus::decode_advertisement(domain_.read_marker(file, bus::kMostMarkerBytes));
+  if (!told) return;  // it is being written
+  markers_.insert(file);
+  publishers_.emplace(bus::to_string({marker->participant, marker->publisher}),
+                      told->name);
 }
 
 // A participant with a full backlog is asked by the next call, and so is one that is not here.
@@ -59,7 +80,8 @@ void Tracer::ask(const Id& participant) {
   platform::Connection connection = domain_.connect(participant);
   if (connection.outcome != platform::Connect::kDone) return;
   auto asked = std::make_unique<Asked>();
-  asked->about = {participant, platform::peer_credentials(connection.socket.get()).pid};
+  const pid_t pid = platform::peer_credentials(connection.socket.get()).pid;
+  asked->about = {participant, pid, bus::process_name(std::to_string(pid))};
   asked->channel.emplace(std::move(connection.socket), [](bool) {});
   try {
     link::check_same_user(asked->channel->fd());
@@ -67,7 +89,7 @@ void Tracer::ask(const Id& participant) {
   } catch (const Error& error) {
     asked->end(State::kRefused, error.what());
   }
-  known_.emplace(participant, asked_.size());
+  known_.insert(participant);
   asked_.push_back(std::move(asked));
 }
 

@@ -2,11 +2,13 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <tensorbus/id.hpp>
 #include <vector>
@@ -38,7 +40,8 @@ class TENSORBUS_API Tracer {
   };
   struct Source {
     Id participant;
-    pid_t pid = 0;  // as this process sees it
+    pid_t pid = 0;          // as this process sees it
+    std::string process{};  // the name of its program; empty: it cannot be seen
     State state = State::kAsked;
     std::string why{};
     std::uint64_t overwritten = 0;  // records that were not read in time
@@ -50,19 +53,26 @@ class TENSORBUS_API Tracer {
   void poll();
   // Returns all participants that were asked up to now, in the order in which they were.
   std::vector<Source> sources() const;
+  // Returns the topics of the publishers that were seen, by name ("<participant>.<number>").
+  const std::map<std::string, std::string>& topics() const noexcept { return publishers_; }
   // Takes the records of a source: its number in sources().
   std::vector<link::TraceRecord> take(std::size_t source);
 
  private:
   struct Asked;
-  void ask_new();
+  void look_around();
+  void note_publisher(const std::string& marker);
   void ask(const Id& participant);
   static void hear(Asked& asked);
   static void on(Asked& asked, link::Channel::Received& received);
 
   const bus::Domain domain_;
   const link::Trace question_;
-  std::map<Id, std::size_t> known_;
+  platform::DirectoryWatch watch_{domain_.watch()};
+  std::chrono::steady_clock::time_point next_look_{};
+  std::set<Id> known_;
+  std::map<std::string, std::string> publishers_;
+  std::set<std::string> markers_;  // that were read
   std::vector<std::unique_ptr<Asked>> asked_;
 };
 

@@ -35,7 +35,9 @@ void bind_queues(nb::module_& module);
 void bind_mirror_queues(nb::module_& module);
 void bind_ipc(nb::module_& module);
 void bind_listing(nb::module_& module);
+void bind_inspection(nb::module_& module);
 void bind_doctor(nb::module_& module);
+void bind_tracing(nb::module_& module);
 
 // Takes the GIL. While the interpreter ends, CPython before 3.14 ends a daemon thread that takes
 // it, by pthread_exit; its unwinding must not pass destructors or noexcept functions. So this

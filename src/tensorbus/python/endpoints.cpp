@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tensorbus/bus/publish/outgoing_sample.hpp"
+#include "tensorbus/link/trace/trace_parents.hpp"
 #include "tensorbus/platform/faults/private_pages.hpp"
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/memory.hpp"
@@ -33,7 +34,33 @@ nb::object told(const Published& published) {
   return nb::cast(published.subscribers);
 }
 
+// While a publisher is traced, takes the parents that the program has named, for one publish().
+class ParentsOfContext {
+ public:
+  explicit ParentsOfContext(const Publisher& publisher) : traced_(publisher.traced()) {
+    if (!traced_) [[likely]]
+      return;
+    const nb::object named = nb::module_::import_("tensorbus._topics.parents").attr("named")();
+    std::vector<link::SampleName> names;
+    for (const nb::handle one : named) {
+      const auto [publisher, sequence] = nb::cast<std::pair<std::string, std::uint64_t>>(one);
+      if (const auto known = bus::parse_publisher_name(publisher))
+        names.push_back({known->first, known->second, sequence});
+    }
+    link::TraceParents::name(names);
+  }
+  ~ParentsOfContext() {
+    if (traced_) link::TraceParents::name({});
+  }
+  ParentsOfContext(const ParentsOfContext&) = delete;
+  ParentsOfContext& operator=(const ParentsOfContext&) = delete;
+
+ private:
+  const bool traced_;
+};
+
 nb::object publish_message(Publisher& self, const Message& message, Seconds timeout) {
+  const ParentsOfContext parents(self);
   return told(wait_hearing_signals(
       timeout, [&](const platform::StopCondition& stop) { return self.publish(message, stop); }));
 }
@@ -311,6 +338,7 @@ void bind_publisher(nb::module_& module) {
       .def("break_off", &Publisher::break_off, nb::call_guard<WithoutGil>(),
            "close() as if its process had died: streams go on with the next publisher.")
       .def_prop_ro("number", &Publisher::number)
+      .def_prop_ro("traced", &Publisher::traced)
       .def_prop_ro("subscribers", &Publisher::subscribers)
       .def(
           "wait_for_subscribers",
@@ -335,7 +363,7 @@ void bind_subscriber(nb::module_& module) {
           [](SampleSubscriber* self, const std::string& topic, const Participant& participant,
              std::uint32_t depth, std::uint32_t max_held, bool reliable, bool end_of_stream,
              double spin, TensorAccess access, const std::string& type, bool pin, int device,
-             const std::string& publisher) {
+             const std::string& publisher, const std::string& node) {
             const WithoutGil release;
             new (self) SampleSubscriber(
                 topic,
@@ -347,14 +375,15 @@ void bind_subscriber(nb::module_& module) {
                  .access = core_access(access),
                  .type = type_of(type),
                  .pin = pin,
-                 .device = device_numbered(device)},
+                 .device = device_numbered(device),
+                 .node = node},
                 // A GPU reads pinned memory where it is: no page can be replaced.
                 access == TensorAccess::kRead || pin, participant, publisher_named(publisher));
           },
           nb::arg("topic"), nb::arg("participant"), nb::kw_only(), nb::arg("depth"),
           nb::arg("max_held"), nb::arg("reliable"), nb::arg("end_of_stream"), nb::arg("spin"),
           nb::arg("access"), nb::arg("type") = "", nb::arg("pin") = false, nb::arg("device") = -1,
-          nb::arg("publisher") = "")
+          nb::arg("publisher") = "", nb::arg("node") = "")
       .def("receive", receive, nb::arg("timeout").none(),
            nb::sig("def receive(self, timeout: float | None) -> Sample | Outcome"),
            "A Sample, or the Outcome that says why there is none.")

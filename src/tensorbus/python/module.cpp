@@ -22,7 +22,9 @@ NB_MODULE(_core, module) {
   bind_mirror_queues(module);
   bind_ipc(module);
   bind_listing(module);
+  bind_inspection(module);
   bind_doctor(module);
+  bind_tracing(module);
 }
 #undef PyInit__core
 

@@ -1,11 +1,13 @@
 #include "tensorbus/bus/connection/inbound_connection.hpp"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
 #include "tensorbus/bus/trace/tracing.hpp"
 #include "tensorbus/link/wire/dispatch.hpp"
 #include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/files/memfd.hpp"
 #include "tensorbus/platform/fork/lineage.hpp"
 #include "tensorbus/platform/kill_point.hpp"
 #include "tensorbus/platform/waiting/notifier.hpp"
@@ -138,6 +140,8 @@ void InboundConnection::tell_retired(memory::SegmentId segment) {
 }
 
 void InboundConnection::on_message(link::Channel::Received& received) {
+  if (inspection_) throw link::unexpected_message(received.header.type);
+  if (!greeted_ && received.header.type == link::ControlType::kInspect) return inspect(received);
   if (traced_ != Traced::kNot) throw link::unexpected_message(received.header.type);
   if (!greeted_ && received.header.type == link::ControlType::kTrace) return trace(received);
   if (!greeted_) return greet(received);
@@ -204,6 +208,43 @@ void InboundConnection::greet(link::Channel::Received& received) {
   greeted_ = true;
 }
 
+// Of any version of the protocol: a report describes itself. The peer pays for it until it hangs
+// up, which is when it has mapped the report.
+void InboundConnection::inspect(link::Channel::Received& received) {
+  received.require_fds(0, 0);
+  (void)received.as<link::Inspect>();
+  const std::vector<std::byte> report = context_.report();
+  try {
+    if (report.size() > kMostReportBytes)
+      throw memory::PeerLimit("the report has " + std::to_string(report.size()) +
+                              " bytes; at most " + std::to_string(kMostReportBytes) +
+                              " are possible");
+    inspection_ = account_.take({.memory_bytes = report.size() + platform::page_bytes()});
+  } catch (const memory::PeerLimit& limit) {
+    refuse(0, limit.code(), limit.what());
+    throw Error(Code::kClosed, limit.what());
+  }
+  try {
+    std::vector<platform::Fd> fds;
+    fds.push_back(platform::sealed_copy("tensorbus-inspection", report));
+    connection_.channel()->send(link::Inspected{report.size()}, std::move(fds));
+  } catch (...) {
+    inspection_.reset();  // it is made again
+    throw;
+  }
+}
+
+void InboundConnection::add_lent(LentReport& sum, std::uint64_t wall_ns) const {
+  session_->add_lent(sum);
+  for (const auto& [number, link] : links_) {
+    if (!link.link) continue;
+    const link::HeldSamples held = link.publisher->held_samples(*link.link);
+    sum.leases += held.leases;
+    sum.bytes += held.bytes;
+    sum.oldest = std::max(sum.oldest, age_of(held, wall_ns));
+  }
+}
+
 // The tracer pays for the ring. Tracing goes on until the connection ends (stop()).
 void InboundConnection::trace(link::Channel::Received& received) {
   received.require_fds(0, 0);
@@ -267,7 +308,9 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
   }
   const link::Borrower borrower{.grant = grant,
                                 .reliable = asked.best_effort == 0,
-                                .pid = static_cast<std::uint32_t>(account_.pid())};
+                                .pid = static_cast<std::uint32_t>(account_.pid()),
+                                .participant = peer_->id,
+                                .node = asked.node.substr(0, link::kMostNode)};
   const link::LinkLimits limits = publisher->limits_of({asked.depth, asked.max_held});
   memory::PeerCharge charge;
   try {

@@ -28,8 +28,11 @@ class InboundConnection {
   InboundConnection(ParticipantContext& context, platform::Fd socket, FindPublisher find,
                     OnEnd on_end);
 
-  // Whether the first message, HELLO or TRACE, was answered; when the connection was opened.
-  bool greeted() const noexcept { return greeted_ || traced_ != Traced::kNot; }
+  // Whether the first message, HELLO, INSPECT or TRACE, was answered; when the connection was
+  // opened.
+  bool greeted() const noexcept {
+    return greeted_ || inspection_.has_value() || traced_ != Traced::kNot;
+  }
   std::chrono::steady_clock::time_point since() const noexcept { return since_; }
   pid_t pid() const noexcept { return account_.pid(); }
 
@@ -43,6 +46,8 @@ class InboundConnection {
   // Tells the subscribers of publishers that have closed since.
   void tell_ended();
   void tell_retired(memory::SegmentId segment);
+  // Adds what the borrower has of our memory.
+  void add_lent(LentReport& sum, std::uint64_t wall_ns) const;
 
  private:
   struct Link {
@@ -56,6 +61,7 @@ class InboundConnection {
 
   void on_message(link::Channel::Received& received);
   void greet(link::Channel::Received& received);
+  void inspect(link::Channel::Received& received);
   void trace(link::Channel::Received& received);
   void refuse_tracer(Code code, const std::string& why);
   void on(const link::Subscribe& asked, platform::Fd sender);
@@ -83,6 +89,8 @@ class InboundConnection {
   std::shared_ptr<PeerSession> session_;
   std::optional<link::Peer> peer_;  // empty until its HELLO came
   bool greeted_ = false;            // its HELLO was answered
+  // For the report that this connection was opened for, until the peer hangs up.
+  std::optional<memory::PeerCharge> inspection_;
   // Whether a tracer has opened the connection.
   enum class Traced : std::uint8_t { kNot, kRefused, kOn } traced_ = Traced::kNot;
   std::optional<memory::PeerCharge> ring_charge_;  // of a tracer

@@ -25,6 +25,9 @@ class InboundConnections {
 
   void tell_ended();
   void tell_retired(memory::SegmentId segment);
+  const std::vector<std::unique_ptr<InboundConnection>>& all() const noexcept {
+    return connections_;
+  }
   // This participant is gone.
   void end();
 

@@ -122,6 +122,22 @@ void OutboundConnections::tell_retired(memory::SegmentId segment) {
   for (const auto& [id, connection] : outbound_) connection->tell_retired(segment);
 }
 
+std::vector<std::shared_ptr<PeerSession>> OutboundConnections::sessions() const {
+  std::vector<std::shared_ptr<PeerSession>> all;
+  for (const auto& [id, connection] : outbound_) all.push_back(connection->session());
+  for (const auto& connection : departed_) all.push_back(connection->session());
+  return all;
+}
+
+std::vector<std::pair<Id, std::shared_ptr<link::PeerMemory>>> OutboundConnections::memory() const {
+  std::vector<std::pair<Id, std::shared_ptr<link::PeerMemory>>> all;
+  for (const auto& [id, connection] : outbound_)
+    all.emplace_back(id, connection->session()->peer_memory());
+  for (const auto& [id, weak] : orphans_)
+    if (auto memory = weak.lock()) all.emplace_back(id, std::move(memory));
+  return all;
+}
+
 void OutboundConnections::end() {
   for (const auto& [id, connection] : outbound_) {
     connection->end("");

@@ -42,6 +42,10 @@ class OutboundConnections {
 
   void drop_idle();
   void tell_retired(memory::SegmentId segment);
+  // The sessions of all connections, also of those that have ended while something is lent.
+  std::vector<std::shared_ptr<PeerSession>> sessions() const;
+  // Returns all memory of other participants that is mapped here over these connections.
+  std::vector<std::pair<Id, std::shared_ptr<link::PeerMemory>>> memory() const;
   // This participant closes.
   void end();
 

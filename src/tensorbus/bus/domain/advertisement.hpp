@@ -1,11 +1,14 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
 namespace tensorbus::bus {
+
+inline constexpr std::size_t kMostMarkerBytes = 65'536;
 
 // The content of a marker: describes a publisher or node to programs that list the domain. The bus
 // itself does not rely on it.

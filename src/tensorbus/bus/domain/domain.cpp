@@ -175,6 +175,14 @@ bool Domain::has_marked(const std::string& name) const {
   return markers_.contains(name);
 }
 
+std::vector<std::pair<std::string, std::string>> Domain::marked(std::string_view beginning) const {
+  std::vector<std::pair<std::string, std::string>> found;
+  const platform::MutexLock lock(mutex_);
+  for (const auto& marker : markers_)
+    if (marker.first.starts_with(beginning)) found.emplace_back(marker);
+  return found;
+}
+
 bool Domain::restore_markers() const {
   bool some = false;
   const platform::MutexLock lock(mutex_);

@@ -66,6 +66,8 @@ class Domain {
   // Counts changes of directory, also by listen(). After one, a watch must be renewed.
   std::uint64_t moves() const;
   bool has_marked(const std::string& name) const;
+  // Returns our markers whose names begin with this: names and contents.
+  std::vector<std::pair<std::string, std::string>> marked(std::string_view beginning) const;
   // Makes removed markers of ours again. Returns true if there were some.
   bool restore_markers() const;
   // Returns the inode of a file, to recognise it later; 0 if there is none.

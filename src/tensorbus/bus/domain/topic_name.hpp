@@ -25,6 +25,10 @@ std::string temporary_socket_name(const Id& participant);
 std::string marker_name(const std::string& escaped_topic, const Id& participant,
                         std::uint32_t publisher);
 
+// Begin the markers of nodes and of queues. No topic's file name contains '='.
+inline constexpr std::string_view kNodeMarker = "node=";
+inline constexpr std::string_view kQueueMarker = "queue=";
+
 struct Marker {
   std::string_view escaped_topic;
   Id participant;

@@ -101,6 +101,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
   context_.keep = [this](const std::shared_ptr<PeerSession>& from, const link::Keep& asked) {
     kept_messages_.on_keep(from, asked);
   };
+  context_.report = [this] { return encode_report(report()); };
   context_.tracing = std::make_shared<Tracing>(
       id(), [this] { return publishers_.living(); }, [this] { return subscriptions_.living(); });
   context_.queues = std::make_shared<QueueHost>(context_);

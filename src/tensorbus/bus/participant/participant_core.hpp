@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tensorbus/inspected.hpp>
 #include <tensorbus/options.hpp>
 #include <tensorbus/stats.hpp>
 #include <utility>
@@ -114,6 +115,7 @@ class ParticipantCore {
   };
 
   // On the event loop, but for claim_for() and stage_for().
+  ParticipantReport report();
   void scan();
   void join_lost_again();
   std::vector<std::shared_ptr<link::PeerMemory>> orphaned_memory_of(const Id& owner);
@@ -139,6 +141,7 @@ class ParticipantCore {
   memory::BlockRef take_back_first(Allocate allocate);
 
   const std::uint32_t fork_generation_;
+  const platform::Clock::time_point since_ = platform::Clock::now();
   const Granting to_read_{*this, memory::Grant::kRead};
   const Granting to_write_{*this, memory::Grant::kWrite};
   const Domain domain_;

@@ -23,6 +23,7 @@ bool LoanedSample::take(const Layout& layout, const ByteSpan& span, const std::b
   platform::kill_point("publish.described");
   if (!block.mark_published()) return false;
   ready_.issued = std::move(issued);
+  ready_.bytes = span.bytes();
   return true;
 }
 

@@ -15,6 +15,7 @@ struct OutgoingSample {
   // The stream that writes the tensors on GPUs; null if there are none.
   const platform::GpuStream* writer = nullptr;
   std::size_t copied_bytes = 0;
+  std::size_t bytes = 0;  // of its tensors and fields
 };
 
 // The number and the time of publishing of a mirror's original.

@@ -218,7 +218,7 @@ void PublisherCore::note_drops() {
 
 void PublisherCore::drop_unsent(link::OwnerLink& link) {
   ++stats_.dropped_unsent;
-  ++link.dropped.unsent;
+  link.count_dropped_unsent();
   note_drops();
 }
 
@@ -226,13 +226,9 @@ std::vector<PublisherCore::Dropped> PublisherCore::take_drops() {
   const platform::MutexLock lock(mutex_);
   std::vector<Dropped> found;
   found.reserve(links_.size());  // nothing throws after drops were taken
-  for (const auto& link : links_) {
-    const link::Drops before = std::exchange(link->dropped_and_told, link->dropped);
-    const link::Drops& now = link->dropped;
-    const link::Drops since{now.depth - before.depth, now.held - before.held,
-                            now.unsent - before.unsent};
-    if (since.all() != 0) found.push_back({link, since});
-  }
+  for (const auto& link : links_)
+    if (const link::Drops drops = link->take_drops(); drops.all() != 0)
+      found.push_back({link, drops});
   drops_pending_ = !found.empty();
   return found;
 }
@@ -255,13 +251,11 @@ Published PublisherCore::push_to_all(OutgoingSample& sample, const Stamp* as) {
   std::uint32_t reached = 0;
   for (const auto& link : links_) {
     if (!link->borrower().reliable && link->room() != link::OwnerLink::Room::kYes) {
-      const std::uint32_t dropped = link->drop_until_room();
-      stats_.dropped_depth += dropped;
-      link->dropped.depth += dropped;
+      stats_.dropped_depth += link->drop_until_room();
       note_drops();
       if (link->room() != link::OwnerLink::Room::kYes) {
         ++stats_.dropped_held;
-        ++link->dropped.held;
+        link->count_dropped_held();
         continue;
       }
     }
@@ -281,6 +275,7 @@ Published PublisherCore::push_to_all(OutgoingSample& sample, const Stamp* as) {
   platform::kill_point("publish.woken");
   ++stats_.sent;
   stats_.bytes_copied += sample.copied_bytes;
+  bytes_sent_ += sample.bytes;
   stats_.delivered += reached;
   // If a link or the history keeps the sample, it still exists: samples come back under our mutex.
   if (issued != nullptr && (reached != 0 || options_.history != 0)) issued->count_in(in_flight_);
@@ -309,7 +304,7 @@ PublisherCore::Adopted PublisherCore::adopt(link::LinkLimits limits, link::Waker
                                             const Announce& announce) {
   borrower.reliable = borrower.reliable && options_.reliable;
   auto link = std::make_shared<link::OwnerLink>(limits, std::move(subscriber), std::move(segments),
-                                                borrower);
+                                                std::move(borrower));
   const platform::MutexLock lock(mutex_);
   if (closed_) return {};
   auto kept = history_.end() - std::min<std::ptrdiff_t>(std::ssize(history_), limits.depth);
@@ -423,6 +418,39 @@ std::uint32_t PublisherCore::subscribers() const {
 PublisherStats PublisherCore::stats() {
   drain();
   const platform::MutexLock lock(mutex_);
+  return stats_now();
+}
+
+PublisherReport PublisherCore::report() {
+  PublisherReport report{.topic = topic_,
+                         .number = number_,
+                         .node = options_.node,
+                         .type = options_.type.definition(),
+                         .machine = origin_.machine,
+                         .origin = origin_.publisher,
+                         .depth = options_.depth,
+                         .history = options_.history,
+                         .reliable = options_.reliable,
+                         .shared = options_.shared,
+                         .isolated = options_.isolated};
+  const std::uint64_t now = platform::wall_clock_ns();
+  report.links.reserve(subscribers() + 1);  // as a rule nothing is allocated under the mutex
+  const platform::MutexLock lock(mutex_);
+  drain_links();
+  report.bytes_sent = bytes_sent_;
+  report.stats = stats_now();
+  for (const auto& link : links_) report.links.push_back(link->report(now));
+  for (const auto& link : stopped_)
+    if (link->is_cut_off() && link->outstanding() != 0) report.links.push_back(link->report(now));
+  return report;
+}
+
+link::HeldSamples PublisherCore::held_samples(const link::OwnerLink& link) const {
+  const platform::MutexLock lock(mutex_);
+  return link.held_samples();
+}
+
+PublisherStats PublisherCore::stats_now() {
   PublisherStats stats = stats_;
   if (const link::OwnerLink* const link = longest_blocking()) {
     stats.blocked_by = link->borrower().pid;

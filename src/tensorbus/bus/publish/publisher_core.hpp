@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tensorbus/inspected.hpp>
 #include <tensorbus/layout.hpp>
 #include <tensorbus/message.hpp>
 #include <tensorbus/options.hpp>
@@ -66,6 +67,9 @@ class PublisherCore {
   Outcome wait_for_subscribers(std::uint32_t count, const platform::StopCondition& stop);
   std::uint32_t subscribers() const;
   PublisherStats stats();
+  // Takes the mutex only to copy counters. Of a link: what its borrower has.
+  PublisherReport report();
+  link::HeldSamples held_samples(const link::OwnerLink& link) const;
 
   // Takes back the samples that subscribers returned.
   void drain();
@@ -142,6 +146,7 @@ class PublisherCore {
   Outcome wait_for_room(const platform::StopCondition& stop) TB_REQUIRES(mutex_);
   Published push_to_all(OutgoingSample& sample, const Stamp* as) TB_REQUIRES(mutex_);
   void require_next(std::uint64_t sequence) const TB_REQUIRES(mutex_);
+  PublisherStats stats_now() TB_REQUIRES(mutex_);
   void note_change() TB_REQUIRES(mutex_);
   void note_drops() TB_REQUIRES(mutex_);
   void drop_unsent(link::OwnerLink& link) TB_REQUIRES(mutex_);
@@ -179,6 +184,7 @@ class PublisherCore {
   std::atomic<bool> traced_{false};
   std::atomic<bool> closed_{false};  // written under mutex_; relaxed: publish() checks again there
   PublisherStats stats_ TB_GUARDED_BY(mutex_);
+  std::uint64_t bytes_sent_ TB_GUARDED_BY(mutex_) = 0;
   std::shared_ptr<link::TraceRing> trace_ TB_GUARDED_BY(mutex_);  // null: it is not traced
   bool drops_pending_ TB_GUARDED_BY(mutex_) = false;              // take_drops() will be called
   const memory::PoolId pool_;  // last: made when nothing after it can throw

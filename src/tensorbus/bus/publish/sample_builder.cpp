@@ -46,6 +46,7 @@ SampleBuilder::SampleBuilder(std::span<const TensorView> tensors, const Message&
     Descriptor& descriptor = descriptor_;
     descriptor.origin = rest.origin;
     descriptor.fields = rest.fields;
+    ready_.bytes = rest.fields.size();
     const std::size_t copy_bytes = place_tensors(tensors, supplies, loan, descriptor);
 
     // One block holds all copies, then the descriptor if it does not fit into the entry.
@@ -96,6 +97,7 @@ std::size_t SampleBuilder::place_tensors(std::span<const TensorView> tensors,
     const auto* data = static_cast<const std::byte*>(view.data);
     const ByteSpan span = span_of(view.layout);
     const bool empty = span.bytes() == 0;  // no bytes to point at
+    ready_.bytes += span.bytes();
     if (data == nullptr && !empty)
       throw Error(Code::kInvalidArgument,
                   "tensor " + std::to_string(i) + " has elements, and no memory: its data is null");

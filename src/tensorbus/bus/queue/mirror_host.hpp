@@ -50,6 +50,8 @@ class MirrorHost : public std::enable_shared_from_this<MirrorHost> {
   void end_gets(std::optional<std::uint64_t> died);
   // Denies all who wait.
   void close();
+  // What is here of the queue.
+  const QueueTable<Client, MirrorItem>& items() const noexcept { return table_.table(); }
 
  private:
   using Table = MirrorTable<Client, MirrorItem>;

@@ -4,7 +4,9 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <tensorbus/inspected.hpp>
 #include <tensorbus/options.hpp>
+#include <vector>
 
 #include "tensorbus/bus/queue/mirror_host.hpp"
 #include "tensorbus/bus/queue/queue_table.hpp"
@@ -32,6 +34,7 @@ class QueueHost final : public QueueRequests {
   void on_take(const Client& from, const link::Take& taken) override;
   void on_cancel(const Client& from, const link::Cancel& cancelled) override;
   void forget(const Client& client) override;
+  std::vector<QueueReport> report() const override;
 
  private:
   using Table = QueueTable<Client, LentRef>;

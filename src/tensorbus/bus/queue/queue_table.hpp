@@ -58,6 +58,21 @@ class QueueTable {
   std::uint64_t bytes() const noexcept { return bytes_; }
   std::uint64_t unfinished() const noexcept { return unfinished_; }
   std::uint64_t lost() const noexcept { return lost_; }
+  // Items that came back from clients that died, or that gave them back.
+  std::uint64_t redelivered() const noexcept { return redelivered_; }
+  // What each client has in hand, and how many of its calls wait.
+  struct ClientUse {
+    std::size_t in_hand = 0;
+    std::uint32_t waiting_puts = 0;
+    std::uint32_t waiting_gets = 0;
+  };
+  std::map<Client, ClientUse> clients() const {
+    std::map<Client, ClientUse> all;
+    for (const auto& [client, hands] : clients_) all[client].in_hand = hands.taken.size();
+    for (const Putter& putter : putters_) ++all[putter.from.client].waiting_puts;
+    for (const Request& getter : getters_) ++all[getter.client].waiting_gets;
+    return all;
+  }
   bool is_shut_down() const noexcept { return end_ != End::kNone; }
   // Returns how many clients other than this one have asked for items, and live.
   std::size_t getters_besides(const Client& client) const {
@@ -181,6 +196,7 @@ class QueueTable {
       Node item = hands.taken.extract(number);
       if (!item) refuse_item();
       bytes_ += item.mapped().bytes;
+      ++redelivered_;
       wait_again(std::move(item));
     } else {
       lose(remove_unnamed(hands, number));
@@ -245,6 +261,7 @@ class QueueTable {
       }
       if (redeliver_) {
         for (const auto& [number, entry] : hands.taken) bytes_ += entry.bytes;
+        redelivered_ += hands.taken.size();
         waiting_.merge(hands.taken);
       } else {
         lose(hands.taken.size());
@@ -508,6 +525,7 @@ class QueueTable {
   std::uint64_t last_number_ = 0;
   std::uint64_t unfinished_ = 0;
   std::uint64_t lost_ = 0;
+  std::uint64_t redelivered_ = 0;
   std::list<Putter> arriving_;
   std::list<Putter> putters_;  // in the order in which they get room
   std::list<Request> getters_;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tensorbus/bus/domain/topic_name.hpp"
+#include "tensorbus/bus/session/queue_requests.hpp"
 #include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/error.hpp"
 
@@ -21,12 +22,10 @@ std::string escaped_name(const std::string& name) {
   return std::string(kQueueMarker) + escape_topic(name);
 }
 
-// A name that several queues may have: those of the servers of one service.
-bool is_of_service(const std::string& name) { return name.starts_with("service:"); }
+bool is_of_service(const std::string& name) { return name.starts_with(kServiceQueue); }
 
 std::string process_text(const Domain& domain, const std::string& marker) {
-  constexpr std::size_t kMostContent = 65'536;
-  const auto found = decode_advertisement(domain.read_marker(marker, kMostContent));
+  const auto found = decode_advertisement(domain.read_marker(marker, kMostMarkerBytes));
   if (!found || found->pid == 0) return "another process";
   std::string name;
   std::getline(std::ifstream("/proc/" + std::to_string(found->pid) + "/comm"), name);

@@ -18,9 +18,6 @@ std::string to_text(const QueueAddress& address);
 // Throws Error(kInvalidArgument) for other text.
 QueueAddress parse_queue_address(std::string_view text);
 
-// Begins a queue's marker. No topic's file name contains '='.
-inline constexpr std::string_view kQueueMarker = "queue=";
-
 // Returns the queues of this name, some of whose hosts may have died. Without their keys.
 std::vector<QueueAddress> marked_queues(const Domain& domain, const std::string& name);
 // Returns the first queue of this name whose host has not died.

@@ -8,6 +8,7 @@
 #include "tensorbus/bus/copy/device_copier.hpp"
 #include "tensorbus/bus/event_loop/event_loop.hpp"
 #include "tensorbus/bus/event_loop/peer_log.hpp"
+#include "tensorbus/bus/inspect/report_codec.hpp"
 #include "tensorbus/bus/share/shares.hpp"
 #include "tensorbus/device/memory/device_memory.hpp"
 #include "tensorbus/device/transfer/host_copies.hpp"
@@ -50,6 +51,8 @@ struct ParticipantContext {
   // Keeps, or drops, what a peer has shared. Throws Error(kProtocol).
   std::function<void(const std::shared_ptr<PeerSession>&, const link::Keep&)> keep =
       [](const std::shared_ptr<PeerSession>&, const link::Keep&) {};
+  // Returns what this participant has, as encode_report() writes it.
+  std::function<std::vector<std::byte>()> report = [] { return encode_report({}); };
   // Gets the session with another participant, or null if that participant is dead.
   using OnReached = std::function<void(const std::shared_ptr<PeerSession>&)>;
   std::function<void(const Id&, OnReached)> reach = [](const Id&, const OnReached& on_reached) {

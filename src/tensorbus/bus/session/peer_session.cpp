@@ -33,6 +33,17 @@ void PeerSession::know(const Id& peer) {
       });
 }
 
+void PeerSession::add_lent(LentReport& sum) const noexcept {
+  sum.leases += lent_.size();
+  for (const auto& [token, sample] : lent_)
+    if (sample) sum.bytes += sample->bytes();
+}
+
+PeerName PeerSession::peer_name() const {
+  return {source_ ? source_->participant : Id{},
+          static_cast<std::uint32_t>(peer_memory_->account.pid())};
+}
+
 template <typename Request>
 std::uint32_t PeerSession::ask(Request request, link::ControlType answered_by, OnAnswer on_answer) {
   if (ended_) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tensorbus/inspected.hpp>
 #include <unordered_map>
 #include <variant>
 #include <vector>
@@ -91,6 +92,10 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   // Error. The caller calls take_back() then, or when the peer's lineage has ended.
   void end(const std::string& why);
   bool lends() const noexcept { return !lent_.empty(); }
+  // Adds the leases that were lent by message.
+  void add_lent(LentReport& sum) const noexcept;
+  // The peer, for inspections.
+  PeerName peer_name() const;
   void take_back();
 
  private:

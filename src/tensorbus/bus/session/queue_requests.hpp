@@ -2,11 +2,17 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
+#include <tensorbus/inspected.hpp>
 #include <tensorbus/options.hpp>
+#include <vector>
 
 #include "tensorbus/link/wire/queue_messages.hpp"
 
 namespace tensorbus::bus {
+
+// Begins the name of a service's queue, which several queues may have: one for each server.
+inline constexpr std::string_view kServiceQueue = "service:";
 
 class PeerSession;
 class MirrorEvents;
@@ -43,6 +49,8 @@ class QueueRequests {
   virtual void on_cancel(const Client& from, const link::Cancel& cancelled) = 0;
   // Removes a client that is gone.
   virtual void forget(const Client& client) = 0;
+
+  virtual std::vector<QueueReport> report() const = 0;
 };
 
 }  // namespace tensorbus::bus

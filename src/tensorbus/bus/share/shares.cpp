@@ -154,6 +154,17 @@ bool Shares::open(std::uint64_t number) const {
   return found != shares_.end() && found->second.open();
 }
 
+std::vector<ShareReport> Shares::report() const {
+  std::vector<ShareReport> all;
+  const platform::MutexLock lock(mutex_);
+  const Clock::time_point now = Clock::now();
+  for (const auto& [number, share] : shares_)
+    if ((number & kKept) == 0 && share.open())
+      all.push_back({number, share.offer.issued ? share.offer.issued->bytes() : 0,
+                     share.uses_left.value_or(0), now - share.since});
+  return all;
+}
+
 std::optional<Shares::Clock::time_point> Shares::end_overdue() noexcept {
   Table overdue;
   const platform::MutexLock lock(mutex_);

@@ -6,7 +6,9 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <tensorbus/inspected.hpp>
 #include <utility>
+#include <vector>
 
 #include "tensorbus/link/lease/published_sample.hpp"
 #include "tensorbus/link/ring/sample_ring.hpp"
@@ -79,6 +81,8 @@ class Shares {
   void undo_use(std::uint64_t number) noexcept;  // it was not delivered
   void close(std::uint64_t number) noexcept;
   bool open(std::uint64_t number) const;
+  // Returns the open shares of this participant.
+  std::vector<ShareReport> report() const;
 
   // Ends the shares that are due, and looks at no other; returns when to call it again.
   std::optional<Clock::time_point> end_overdue() noexcept;

@@ -310,6 +310,23 @@ SubscriberStats SubscriberCore::stats() const {
   return stats;
 }
 
+SubscriberReport SubscriberCore::report() const {
+  SubscriberReport report{.topic = topic_,
+                          .node = options_.node,
+                          .type = options_.type.definition(),
+                          .depth = options_.depth,
+                          .max_held = options_.max_held,
+                          .reliable = options_.reliable,
+                          .access = options_.access,
+                          .stats = stats()};
+  const platform::MutexLock lock(mutex_);
+  for (const LinkRef& link : links_)
+    if (link->accepted() && !link->ended())
+      report.publishers.push_back(
+          to_string({link->source()->participant, link->source()->publisher}));
+  return report;
+}
+
 bool SubscriberCore::close() {
   if (!let_go()) return false;
   std::vector<std::shared_ptr<memory::PinnedBlocks>> pins;
@@ -369,7 +386,8 @@ void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
                                          .fingerprint = options_.type.fingerprint(),
                                          .resume_at = stream_.resume_at(*link),
                                          .topic = topic_,
-                                         .type = definition_to_send(options_.type)},
+                                         .type = definition_to_send(options_.type),
+                                         .node = options_.node.substr(0, link::kMostNode)},
                          std::move(fds));
   } catch (...) {
     drop_notifier(*link);

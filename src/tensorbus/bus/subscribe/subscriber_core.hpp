@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tensorbus/inspected.hpp>
 #include <tensorbus/options.hpp>
 #include <tensorbus/stats.hpp>
 #include <variant>
@@ -99,6 +100,7 @@ class SubscriberCore {
 
   Outcome wait_for_publishers(std::uint32_t count, const platform::StopCondition& stop);
   SubscriberStats stats() const;
+  SubscriberReport report() const;
   // Ends all links; held samples stay valid. Returns false if it was closed before.
   bool close();
   bool closed() const;

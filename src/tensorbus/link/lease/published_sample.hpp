@@ -38,9 +38,13 @@ class PublishedSample {
 
   // Counts its bytes in this sum while it lives. Called once, by its publisher.
   void count_in(ByteCounter& in_flight) const noexcept {
+    in_flight_ = CountedBytes(in_flight, bytes());
+  }
+  // Returns the bytes of its blocks.
+  std::size_t bytes() const noexcept {
     std::size_t bytes = 0;
     for (const memory::BlockRef& block : blocks_) bytes += block->bytes();
-    in_flight_ = CountedBytes(in_flight, bytes);
+    return bytes;
   }
 
   const OneOrMany<memory::BlockRef>& blocks() const noexcept { return blocks_; }

@@ -1,6 +1,7 @@
 #include "tensorbus/link/ring/lease_index.hpp"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "tensorbus/platform/faults/private_pages.hpp"
@@ -32,6 +33,23 @@ std::optional<Leased> LeaseIndex::find(const std::byte* first, std::size_t bytes
     links.push_back(std::move(link));
   }
   return std::nullopt;
+}
+
+std::map<Id, std::uint64_t> LeaseIndex::count_by_owner() const {
+  std::map<Id, std::uint64_t> counts;
+  std::set<const Lease*> counted;            // a lease has an entry for each place
+  std::vector<std::shared_ptr<Lease>> seen;  // released after the lock
+  std::vector<std::shared_ptr<BorrowerLink>> links;
+  const platform::MutexLock lock(mutex_);
+  for (const auto& weak : links_) {
+    const auto& link = links.emplace_back(weak.lock());
+    if (link && link->held() != 0) counts[link->source()->participant] += link->held();
+  }
+  for (const auto& [address, entry] : by_address_)
+    if (const auto& lease = seen.emplace_back(entry.living.lock());
+        lease && counted.insert(lease.get()).second)
+      ++counts[lease->places().begin()->owner];
+  return counts;
 }
 
 void LeaseIndex::add(const std::shared_ptr<BorrowerLink>& link) {

@@ -24,6 +24,9 @@ class LeaseIndex {
   std::optional<Leased> find(const std::byte* first, std::size_t bytes,
                              std::size_t most_looks = kMostLooks) const;
 
+  // Returns how many leases of each owner there are.
+  std::map<Id, std::uint64_t> count_by_owner() const;
+
   // Lets leases of this link's samples be found, as long as there are any.
   void add(const std::shared_ptr<BorrowerLink>& link);
   // Lets this lease be found until it is removed. If it throws std::bad_alloc, nothing has changed.

@@ -29,12 +29,13 @@ class LeaseTable {
     return static_cast<std::uint32_t>(rows_.size() - free_.size());
   }
 
-  // The table must not be full.
-  std::uint64_t issue(Sample sample) {
+  // The table must not be full. `published_ns` is for inspections.
+  std::uint64_t issue(Sample sample, std::uint64_t published_ns = 0) {
     const std::uint32_t index = free_.back();
     free_.pop_back();
     Row& row = rows_[index];
     row.sample.emplace(std::move(sample));
+    row.published_ns = published_ns;
     return std::uint64_t{row.serial} << 32 | index;
   }
 
@@ -55,9 +56,21 @@ class LeaseTable {
     return row.sample && row.serial == token >> 32 ? &*row.sample : nullptr;
   }
 
+  // Calls `action` with each sample that is out, and when it was published.
+  template <typename Action>
+  void for_each(Action action) const {
+    std::uint32_t left = outstanding();
+    for (auto row = rows_.begin(); left != 0; ++row) {
+      if (!row->sample) continue;
+      action(*row->sample, row->published_ns);
+      --left;
+    }
+  }
+
  private:
   struct Row {
     std::optional<Sample> sample;
+    std::uint64_t published_ns = 0;
     std::uint32_t serial = 1;
   };
 

@@ -1,5 +1,6 @@
 #include "tensorbus/link/ring/owner_link.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "tensorbus/platform/kill_point.hpp"
@@ -12,6 +13,14 @@ constexpr std::uint32_t kWriteAhead = 3;  // positions: their cache lines are fe
 
 }  // namespace
 
+// At least 1 ns if there is a lease: the clock of the machine may have been set back, and a mirror
+// has the time of another machine.
+std::chrono::nanoseconds age_of(const HeldSamples& held, std::uint64_t wall_ns) noexcept {
+  if (held.leases == 0) return {};
+  const std::uint64_t since = held.oldest_published_ns;
+  return std::chrono::nanoseconds(since < wall_ns ? wall_ns - since : 1);
+}
+
 OwnerLink::OwnerLink(LinkLimits limits, Waker subscriber, std::shared_ptr<SegmentSender> segments,
                      Borrower borrower)
     : limits_(limits),
@@ -22,7 +31,7 @@ OwnerLink::OwnerLink(LinkLimits limits, Waker subscriber, std::shared_ptr<Segmen
       tokens_(segment_.geometry().slots),
       subscriber_(std::move(subscriber)),
       segments_(std::move(segments)),
-      borrower_(borrower) {}
+      borrower_(std::move(borrower)) {}
 
 memory::PeerCost OwnerLink::cost_of(LinkLimits limits) noexcept {
   const Geometry geometry = Geometry::for_link(limits.depth, limits.max_held);
@@ -52,6 +61,7 @@ OwnerLink::Room OwnerLink::room() {
 std::uint32_t OwnerLink::drop_until_room() {
   std::uint32_t count = 0;
   while (room() != Room::kYes && oldest_ != next_) count += drop_oldest() ? 1 : 0;
+  dropped_.depth += count;
   return count;
 }
 
@@ -86,7 +96,7 @@ void OwnerLink::push(Entry& entry, PublishedRef sample, const platform::GpuStrea
   entry.timeline = prepared_->packed();
   prepared_.reset();
   if (sample) ++with_memory_;
-  entry.token = leases_.issue(std::move(sample));
+  entry.token = leases_.issue(std::move(sample), entry.timestamp_ns);
   platform::kill_point("publish.issued");
   token_at(next_) = entry.token;
   samples_.push(next_++, entry);
@@ -129,6 +139,40 @@ void OwnerLink::return_when_reached(std::uint64_t token, std::uint64_t mark) noe
 
 void OwnerLink::recall() noexcept {
   while (oldest_ != next_) drop_oldest();
+}
+
+HeldSamples OwnerLink::held_samples() const noexcept {
+  HeldSamples held{.leases = leases_.outstanding()};
+  leases_.for_each([&](const PublishedRef& sample, std::uint64_t published_ns) {
+    if (sample) held.bytes += sample->bytes();
+    if (held.oldest_published_ns == 0 || published_ns < held.oldest_published_ns)
+      held.oldest_published_ns = published_ns;
+  });
+  return held;
+}
+
+LinkReport OwnerLink::report(std::uint64_t wall_ns) {
+  (void)in_ring();
+  while (oldest_ != next_ && samples_.is_taken(oldest_)) ++oldest_;
+  const HeldSamples held = held_samples();
+  const auto waiting = std::min(static_cast<std::uint32_t>(next_ - oldest_), held.leases);
+  LinkReport report{.subscriber = {borrower_.participant, borrower_.pid},
+                    .node = borrower_.node,
+                    .depth = limits_.depth,
+                    .max_held = limits_.max_held,
+                    .reliable = borrower_.reliable,
+                    .delivered = next_,
+                    .waiting = waiting,
+                    .held = held.leases - waiting,
+                    .held_bytes = held.bytes,
+                    .oldest_held = age_of(held, wall_ns),
+                    .dropped_depth = dropped_.depth,
+                    .dropped_held = dropped_.held,
+                    .dropped_unsent = dropped_.unsent,
+                    .cut_off = cut_off_};
+  if (borrower_.reliable && blocked_since() && room() != Room::kYes)
+    report.blocked = Clock::now() - *blocked_since();
+  return report;
 }
 
 void OwnerLink::take_all_back() noexcept {

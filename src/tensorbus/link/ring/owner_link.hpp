@@ -3,6 +3,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <tensorbus/id.hpp>
+#include <tensorbus/inspected.hpp>
 #include <vector>
 
 #include "tensorbus/link/lease/published_sample.hpp"
@@ -32,7 +35,18 @@ struct Borrower {
   memory::Grant grant = memory::Grant::kRead;  // what it may do with the samples
   bool reliable = false;                       // publish() waits until the link has room
   std::uint32_t pid = 0;                       // as this process sees it
+  Id participant{};                            // for inspections, as is the rest
+  std::string node{};
 };
+
+// What a borrower has of a link's samples.
+struct HeldSamples {
+  std::uint32_t leases = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t oldest_published_ns = 0;  // since 1970; 0 without a lease
+};
+// Returns how long ago the oldest was published; 0 without a lease.
+std::chrono::nanoseconds age_of(const HeldSamples& held, std::uint64_t wall_ns) noexcept;
 
 // The owner's end of a link: the samples it sends, the leases that come back, and the private
 // records of both. Not thread-safe: under the publisher's mutex.
@@ -64,6 +78,16 @@ class OwnerLink {
   // Takes the oldest samples back until there is room; returns how many. Ends without room only if
   // the borrower holds as many as it may.
   std::uint32_t drop_until_room();
+  // Counts a sample that the link did not get: the borrower holds all that it may, or it could not
+  // be sent.
+  void count_dropped_held() noexcept { ++dropped_.held; }
+  void count_dropped_unsent() noexcept { ++dropped_.unsent; }
+  // Returns what was dropped since the last call.
+  Drops take_drops() noexcept {
+    const Drops before = std::exchange(dropped_and_taken_, dropped_);
+    return {dropped_.depth - before.depth, dropped_.held - before.held,
+            dropped_.unsent - before.unsent};
+  }
 
   // Does the part of the next push() that can fail: sends the borrower the segments of the sample,
   // and the mark for when it is complete. Throws Error or std::bad_alloc.
@@ -101,6 +125,9 @@ class OwnerLink {
   void take_all_back() noexcept;
 
   std::uint32_t outstanding() const noexcept { return leases_.outstanding(); }
+  HeldSamples held_samples() const noexcept;
+  // `wall_ns`: platform::wall_clock_ns().
+  LinkReport report(std::uint64_t wall_ns);
   // Returns the sample that is out under this token, or null.
   PublishedRef issued(std::uint64_t token) const noexcept {
     const PublishedRef* const found = leases_.find(token);
@@ -110,9 +137,6 @@ class OwnerLink {
   bool awaits_streams() const noexcept { return !returning_.empty(); }
   std::uint64_t bad_returns() const noexcept { return bad_returns_; }
   void close_descriptor() noexcept { segment_.close_descriptor(); }
-
-  Drops dropped;
-  Drops dropped_and_told;  // of these, by PublisherCore::take_drops()
 
   // The borrower notifies it when there may be room, if the publisher is polled. Closed when the
   // publisher drops the link.
@@ -144,6 +168,8 @@ class OwnerLink {
   std::uint64_t next_ = 0;             // the position of the next push
   std::uint64_t oldest_ = 0;           // no position before this one is full
   std::uint64_t bad_returns_ = 0;
+  Drops dropped_;
+  Drops dropped_and_taken_;  // of these, by take_drops()
   bool broken_ = false;
   bool cut_off_ = false;
   struct Blocked {

@@ -4,6 +4,7 @@
 #include <tensorbus/id.hpp>
 
 #include "tensorbus/link/trace/trace_record.hpp"
+#include "tensorbus/platform/export.hpp"
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/files/mapping.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
@@ -24,7 +25,7 @@ class TraceRing {
   // parents, which the thread has named (trace_parents.hpp).
   void write_published(std::uint32_t publisher, std::uint64_t sequence) noexcept;
   // Writes another event of a sample.
-  void write(TraceEvent event, const SampleName& sample) noexcept;
+  TENSORBUS_API void write(TraceEvent event, const SampleName& sample) noexcept;
 
  private:
   void write(TraceRecord record) noexcept;

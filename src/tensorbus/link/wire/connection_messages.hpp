@@ -13,6 +13,7 @@
 namespace tensorbus::link {
 
 inline constexpr std::size_t kMostDefinition = 1800;  // bytes; leaves room for the longest topic
+inline constexpr std::size_t kMostNode = 160;         // bytes of a node's name in SUBSCRIBE
 inline constexpr std::uint64_t kNoSequence = ~std::uint64_t{0};
 
 struct Hello {
@@ -39,9 +40,10 @@ struct Subscribe {
   std::uint64_t resume_at = kNoSequence;
   std::string topic;
   std::string type{};  // the definition, or the name if the definition exceeds kMostDefinition
+  std::string node{};  // of the subscriber, for inspections; at most kMostNode bytes of its name
   void visit(auto& archive) {
     archive(link, publisher, depth, max_held, wake_slot, writable, best_effort, fingerprint,
-            resume_at, topic, type);
+            resume_at, topic, type, node);
   }
 };
 
@@ -74,6 +76,15 @@ struct Ended {
   std::uint32_t number = 0;   // of the link
   std::uint32_t cut_off = 0;  // 1: the subscriber blocked for lag_timeout; it may subscribe again
   void visit(auto& archive) { archive(number, cut_off); }
+};
+
+// The first message of a connection by which a process asks what this participant has.
+using Inspect = Notice<ControlType::kInspect>;
+
+struct Inspected {
+  static constexpr ControlType kType = ControlType::kInspected;
+  std::uint64_t bytes = 0;  // of the memfd that holds the report
+  void visit(auto& archive) { archive(bytes); }
 };
 
 struct TopicName {

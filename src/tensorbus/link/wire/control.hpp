@@ -56,6 +56,8 @@ enum class ControlType : std::uint16_t {
   kDeviceClosed = 31,
   kTake = 32,
   kKeep = 33,
+  kInspect = 34,
+  kInspected = 35,
   kTrace = 36,
   kTraced = 37,
 };

@@ -19,6 +19,7 @@ namespace tensorbus::link {
 
 enum class TakenBy : std::uint8_t {
   kHandshake,
+  kInspector,
   kTracer,
   kInbound,   // the owner's end of a connection
   kOutbound,  // the borrower's end
@@ -45,7 +46,7 @@ inline constexpr std::tuple kControlMessages{
                           "its lineage (section 8; it may be left out)"},
     ControlMessage<Subscribe>{"SUBSCRIBE", "borrower", TakenBy::kInbound,
                               "link, publisher, depth, max_held, wake slot, writable, best effort, "
-                              "fingerprint, resume at, topic, type",
+                              "fingerprint, resume at, topic, type, node",
                               0, 1, "a notifier, if the subscriber is polled"},
     ControlMessage<Accepted>{"ACCEPTED", "owner", TakenBy::kOutbound,
                              "link, slots, returns, max_held, wake slot, reliable, "
@@ -110,6 +111,9 @@ inline constexpr std::tuple kControlMessages{
     ControlMessage<Reply>{"REPLY", "server", TakenBy::kSession,
                           "request, refused, first, second, third, fourth"},
 
+    ControlMessage<Inspect>{"INSPECT", "inspector", TakenBy::kHandshake, "zero"},
+    ControlMessage<Inspected>{"INSPECTED", "either", TakenBy::kInspector, "bytes", 1, 1,
+                              "a sealed memfd with the report, opened read-only (section 9)"},
     ControlMessage<Trace>{"TRACE", "tracer", TakenBy::kHandshake, "topics"},
     ControlMessage<Traced>{"TRACED", "either", TakenBy::kTracer, "layout", 1, 1,
                            "the ring, opened read-only (`tracing.md`)"},

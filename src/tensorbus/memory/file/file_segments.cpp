@@ -59,6 +59,15 @@ SegmentId FileSegments::number_of(const std::shared_ptr<const MappedFile>& file)
   return number;
 }
 
+std::size_t FileSegments::bytes() const {
+  std::vector<std::shared_ptr<const MappedFile>> mapped;  // unmapped without the lock
+  std::size_t bytes = 0;
+  const platform::MutexLock lock(registry_->mutex);
+  for (const auto& [number, file] : registry_->files)
+    if (const auto& one = mapped.emplace_back(file.lock())) bytes += one->pages().size();
+  return bytes;
+}
+
 std::shared_ptr<const MappedFile> FileSegments::find(SegmentId number) const {
   const platform::MutexLock lock(registry_->mutex);
   const auto found = registry_->files.find(number);

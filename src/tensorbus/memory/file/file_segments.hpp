@@ -20,6 +20,8 @@ namespace tensorbus::memory {
 class FileSegments {
  public:
   SegmentId number_of(const std::shared_ptr<const MappedFile>& file);
+  // Returns the mapped bytes of all.
+  std::size_t bytes() const;
   // Returns null if it is no longer mapped.
   std::shared_ptr<const MappedFile> find(SegmentId number) const;
   // Returns the numbers that were retired since the last call.

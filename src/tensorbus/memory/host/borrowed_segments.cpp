@@ -129,6 +129,11 @@ BorrowedSegments::Ref BorrowedSegments::find(SegmentId id) const {
   return found->second.mapping;
 }
 
+BorrowedSegments::Use BorrowedSegments::use() const {
+  const platform::MutexLock lock(mutex_);
+  return {segments_.size(), bytes_};
+}
+
 bool BorrowedSegments::covers(const std::byte* address) const noexcept {
   const platform::MutexLock lock(mutex_);
   return std::any_of(segments_.begin(), segments_.end(), [&](const auto& item) {

@@ -49,6 +49,12 @@ class BorrowedSegments {
   // caller's own. For segments that are otherwise only read. Throws Error(kOutOfMemory) that names
   // the limits, Error(kProtocol) if the segment has been retired.
   Ref map_own(SegmentId id, Range range) const;
+  // Returns how many segments there are, and their bytes.
+  struct Use {
+    std::size_t segments = 0;
+    std::size_t bytes = 0;
+  };
+  Use use() const;
   // Changes with every retire(). Relaxed: no lease refers to a retired segment, so seeing the
   // change late only costs address space meanwhile.
   std::uint32_t retirements() const noexcept {

@@ -97,6 +97,30 @@ void verify_writable(int fd, const std::string& field) {
   if ((::fcntl(fd, F_GET_SEALS) & kWriteSeals) != 0) refuse(field, "one sealed against writing");
 }
 
+Fd sealed_copy(const std::string& name, std::span<const std::byte> bytes) {
+  const Fd memfd = create_sealed_memfd(name, bytes.size());
+  for (std::size_t done = 0; done < bytes.size();) {
+    const auto rest = bytes.subspan(done);
+    const ssize_t written =
+        ::pwrite(memfd.get(), rest.data(), rest.size(), static_cast<off_t>(done));
+    if (written < 0 && errno != EINTR) throw_system("writing to a memfd", errno);
+    if (written > 0) done += static_cast<std::size_t>(written);
+  }
+  return reopen_read_only(memfd.get());
+}
+
+std::vector<std::byte> read_sealed_copy(int fd, std::size_t bytes, const std::string& field) {
+  verify_sealed_memfd(fd, bytes, field);
+  std::vector<std::byte> copy(bytes);
+  for (std::size_t done = 0; done < bytes;) {
+    const ssize_t found = ::pread(fd, copy.data() + done, bytes - done, static_cast<off_t>(done));
+    if (found < 0 && errno == EINTR) continue;
+    if (found <= 0) refuse(field, "one that cannot be read");
+    done += static_cast<std::size_t>(found);
+  }
+  return copy;
+}
+
 bool reserve_pages(int memfd, std::size_t offset, std::size_t bytes) {
   while (::fallocate(memfd, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) < 0) {
     if (errno == ENOSPC || errno == ENOMEM) return false;

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "tensorbus/platform/fd.hpp"
 
@@ -22,6 +24,12 @@ void seal_against_holes(int memfd, const std::string& field);
 
 // Returns a descriptor of the same memory that can be neither mapped nor mprotect-ed writable.
 Fd reopen_read_only(int memfd);
+
+// Returns a read-only descriptor of a memfd that create_sealed_memfd() made, with these bytes.
+Fd sealed_copy(const std::string& name, std::span<const std::byte> bytes);
+// Returns the bytes of such a memfd from a peer, which may still write to it. Throws what
+// verify_sealed_memfd() throws.
+std::vector<std::byte> read_sealed_copy(int fd, std::size_t bytes, const std::string& field);
 
 // Checks a descriptor from a peer: it must be a readable memfd of exactly `bytes` (not 0), sealed
 // as above, not on hugetlbfs. Throws Error(kProtocol) that names `field`.

@@ -1,0 +1,117 @@
+"""All commands: each group of them is a module, which is imported when it is named."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from tensorbus._base.errors import Error, InvalidArgument
+from tensorbus._cli import plain
+from tensorbus._core import version
+
+# The module of each, whose `app` it is.
+_MODULES = {
+    "topic": "topic",
+    "node": "node",
+    "queue": "queue",
+    "service": "service",
+    "param": "param",
+    "memory": "memory",
+    "inspect": "inspect",
+    "metrics": "metrics",
+    "top": "screens",
+    "trace": "screens",
+    "view": "screens",
+}
+_USAGE = 2
+
+
+class _Commands(TyperGroup):
+    """Finds the commands by their names, so that only the one that runs is imported."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*plain.HELP, *_MODULES]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in plain.HELP:
+            return _plain(cmd_name)
+        if cmd_name not in _MODULES:
+            return None
+        found: Any = typer.main.get_command(
+            import_module(f"tensorbus._cli.{_MODULES[cmd_name]}").app
+        )
+        return found.commands[cmd_name] if cmd_name in getattr(found, "commands", ()) else found
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (Error, OSError) as error:
+            if isinstance(error, BrokenPipeError):
+                raise
+            print(f"tensorbus: {error}", file=sys.stderr)
+            raise typer.Exit(_USAGE if isinstance(error, InvalidArgument) else 1) from None
+
+
+def _plain(name: str) -> Any:
+    """A command of argparse, for the help and the completion of all commands."""
+    app = typer.Typer(add_completion=False)
+
+    @app.command(
+        name,
+        help=plain.HELP[name],
+        context_settings={
+            "allow_extra_args": True,
+            "ignore_unknown_options": True,
+            "help_option_names": [],
+        },
+    )
+    def run_plain(context: typer.Context) -> None:
+        raise typer.Exit(plain.run([name, *context.args]))
+
+    return typer.main.get_command(app)
+
+
+app = typer.Typer(
+    name="tensorbus",
+    cls=_Commands,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"tensorbus {version}")
+        raise typer.Exit
+
+
+@app.callback()
+def tensorbus(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_show_version, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Tensors from one process to another, by reference.
+
+    The exit status is 0; 1 if something was not found or has failed; 2 for a wrong command line;
+    130 after Ctrl-C.
+    """
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs what the arguments name; the exit status."""
+    try:
+        app([*arguments], prog_name="tensorbus")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0

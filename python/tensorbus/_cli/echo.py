@@ -1,0 +1,143 @@
+"""``tensorbus topic echo``: the samples of a topic, received in the way that nobody waits for."""
+
+from __future__ import annotations
+
+import csv
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Optional
+
+import typer
+
+from tensorbus._base.errors import Timeout as TimedOut
+from tensorbus._cli.options import Count, Domain, Json, Topic
+from tensorbus._cli.output import fail, print_json
+from tensorbus._cli.values import LIBRARY, NotThere, cells_of, data_of, field_of, json_of, lines_of
+from tensorbus._top.units import shown
+from tensorbus._topics.listing import list_topics
+from tensorbus._topics.preview import fields_of, is_tensor, pixels
+from tensorbus._topics.sample import Sample, format_age
+from tensorbus._topics.subscriber import Subscriber
+
+EXAMPLES = """\b
+Examples:
+  tensorbus topic echo camera/image --count 1 --image
+  tensorbus topic echo state --field pose.position --csv > positions.csv
+  tensorbus topic echo state --json | jq .data.id"""
+
+Patience = Annotated[
+    Optional[float],
+    typer.Option("--timeout", min=0, help="End after so long without a sample.", metavar="S"),
+]
+
+
+def echo(
+    topic: Topic,
+    count: Count = None,
+    field: Annotated[
+        Optional[str], typer.Option(help="Only this field, as in pose.position or poses.0.")
+    ] = None,
+    image: Annotated[
+        Optional[bool],
+        typer.Option("--image/--no-image", help="Draw images; by default on a terminal."),
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print a table, for a file.")] = False,
+    as_json: Json = False,
+    patience: Patience = None,
+    domain: Domain = None,
+) -> None:
+    """Print the samples of a topic: the newest, if they come faster than they are printed.
+
+    No publisher waits for it. Of a tensor it shows dtype, shape, device, a few values, and
+    minimum, mean, maximum and the number of NaNs; in JSON one object on a line for each sample.
+    """
+    if as_csv and as_json:
+        raise typer.BadParameter("--csv and --json exclude each other")
+    show: Callable[[Sample[Any], Any], None]
+    if as_json:
+        show = _show_json
+    elif as_csv:
+        show = _Csv().show
+    else:
+        drawn = sys.stdout.isatty() if image is None else image
+        show = _Text(drawn, image is True).show
+    for sample in samples_of(topic, count, patience, domain):
+        data = data_of(sample)
+        try:
+            show(sample, data if field is None else field_of(data, field))
+        except NotThere:
+            fail(f"a sample of {topic!r} has no field {field!r}")
+
+
+def samples_of(
+    topic: str, count: int | None, patience: float | None, domain: str | None, *, depth: int = 1
+) -> Iterator[Sample[Any]]:
+    """The samples of a topic as they come. A topic that nobody publishes yet is waited for."""
+    with Subscriber[Any](
+        topic, depth=depth, reliable=False, library=LIBRARY, domain=domain, timeout=patience
+    ) as subscriber:
+        if not any(each.name == topic for each in list_topics(domain)):
+            print(f"tensorbus: nobody publishes {topic!r} yet", file=sys.stderr)
+        received = 0
+        while count is None or received < count:
+            try:
+                yield subscriber.receive()
+            except TimedOut:
+                fail(f"no sample on {topic!r} in {patience:g} s")
+            received += 1
+
+
+def _show_json(sample: Sample[Any], data: Any) -> None:
+    header = sample.header
+    row = {
+        "sequence": header.sequence,
+        "timestamp_ns": header.timestamp_ns,
+        "publisher": header.publisher,
+        "machine": header.origin.machine if header.origin else "",
+        "data": json_of(data),
+    }
+    print_json(row, indent=None)
+
+
+class _Csv:
+    """A line for each sample; the columns are those of the first."""
+
+    def __init__(self) -> None:
+        self._columns: list[str] = []
+        self._writer = csv.writer(sys.stdout, lineterminator="\n")
+
+    def show(self, sample: Sample[Any], data: Any) -> None:
+        cells = cells_of(data)
+        if not self._columns:
+            self._columns = list(cells)
+            self._writer.writerow(["sequence", "timestamp_ns", *self._columns])
+        header = sample.header
+        values = [cells.get(column) for column in self._columns]
+        self._writer.writerow([header.sequence, header.timestamp_ns, *values])
+        sys.stdout.flush()
+
+
+class _Text:
+    def __init__(self, drawn: bool, coloured: bool) -> None:
+        self._drawn = drawn
+        self._coloured = coloured  # also where no terminal is
+
+    def show(self, sample: Sample[Any], data: Any) -> None:
+        header = sample.header
+        origin = f" from {shown(header.origin.machine)}" if header.origin else ""
+        age = format_age(time.time_ns() - header.timestamp_ns)
+        print(f"{shown(header.topic)} #{header.sequence}{origin}, {age} old")
+        for line in lines_of(data):
+            print(line)
+        if self._drawn:
+            self._draw(data)
+        print("---", flush=True)
+
+    def _draw(self, data: Any) -> None:
+        from tensorbus._cli.image import draw
+
+        found = fields_of(data)
+        for value in [data] if found is None else found.values():
+            if is_tensor(value):
+                draw(lambda side, tensor=value: pixels(tensor, side), self._coloured)

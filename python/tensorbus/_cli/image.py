@@ -1,0 +1,52 @@
+"""Images on a terminal: two pixels in each character, one above the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rich.color import Color
+from rich.console import Console
+from rich.style import Style
+from rich.text import Text
+
+_WIDEST = 80  # characters
+
+
+def draw(pixels: Callable[[int], Any], coloured: bool) -> None:
+    """Draws it, if it is an image.
+
+    Args:
+        pixels: the image with at most so many pixels on each side, as (height, width, 1 or 3) of
+            uint8; None if it is none.
+        coloured: with colours also where standard output is no terminal.
+    """
+    console = (
+        Console(force_terminal=True, color_system="truecolor", width=_WIDEST)
+        if coloured
+        else Console()
+    )
+    image = pixels(min(console.width, _WIDEST))
+    if image is not None:
+        console.print(half_blocks(image), no_wrap=True)
+
+
+def half_blocks(image: Any) -> Text:
+    """An image of uint8, of which each character shows two rows: the upper in its foreground."""
+    height, width, _ = image.shape
+    drawn = Text()
+    for row in range(0, height, 2):
+        for column in range(width):
+            below = image[row + 1, column] if row + 1 < height else None
+            style = Style(color=_colour(image[row, column]), bgcolor=_colour(below))
+            drawn.append("▀", style)
+        drawn.append("\n")
+    drawn.rstrip()
+    return drawn
+
+
+def _colour(pixel: Any) -> Color | None:
+    if pixel is None:
+        return None
+    red, green, blue = (int(value) for value in (pixel if len(pixel) == 3 else [pixel[0]] * 3))
+    return Color.from_rgb(red, green, blue)

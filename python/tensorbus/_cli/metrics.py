@@ -1,0 +1,84 @@
+"""``tensorbus metrics``: an endpoint for Prometheus."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from importlib.util import find_spec
+from typing import Annotated
+
+import typer
+
+from tensorbus._cli.bridge_status import Status
+from tensorbus._cli.options import ASK, Domain, Timeout
+from tensorbus._cli.output import fail
+from tensorbus._inspection.inspection import inspect
+from tensorbus._topics.sample import Sample
+from tensorbus._topics.subscriber import Subscriber
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+_EXAMPLES = """\b
+Examples:
+  tensorbus metrics
+  tensorbus metrics --port 9500 --domain robot
+  curl http://127.0.0.1:9464/metrics"""
+_FRESH_NS = 5_000_000_000  # of a status that the bridge publishes each second
+
+
+@app.command(epilog=_EXAMPLES)
+def metrics(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 9464,
+    address: Annotated[
+        str, typer.Option(help="Where it listens; other machines reach no 127.0.0.1.")
+    ] = "127.0.0.1",
+    domain: Domain = None,
+    timeout: Timeout = ASK,
+) -> None:
+    """Serve the figures of the domain and of its bridge to Prometheus, until Ctrl-C.
+
+    Each scrape asks the processes for their counters. Nothing is asked in between.
+    """
+    if find_spec("prometheus_client") is None:
+        fail("needs prometheus-client: pip install 'tensorbus[metrics]'")
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    from tensorbus._cli.collector import BusCollector
+
+    registry = CollectorRegistry(auto_describe=False)
+    with BridgeWatch(domain) as bridge:
+        registry.register(BusCollector(lambda: inspect(domain, timeout), bridge.status))
+        server, thread = start_http_server(port, address, registry)
+        print(f"http://{address}:{server.server_port}/metrics", flush=True)
+        ended = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: ended.set())
+        try:
+            ended.wait()
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class BridgeWatch:
+    """The newest status of the bridge, if that runs."""
+
+    def __init__(self, domain: str | None) -> None:
+        from tensorbus.bridge._bridge import STATUS_TOPIC
+
+        self._subscriber = Subscriber[Status](STATUS_TOPIC, depth=1, reliable=False, domain=domain)
+        self._last: Sample[Status] | None = None
+
+    def __enter__(self) -> BridgeWatch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._subscriber.close()
+
+    def status(self) -> Status | None:
+        """None: there is no bridge, or it has not said anything lately."""
+        while (newest := self._subscriber.try_receive()) is not None:
+            self._last = newest
+        if self._last is None or time.time_ns() - self._last.header.timestamp_ns > _FRESH_NS:
+            return None
+        return self._last.data

@@ -1,0 +1,91 @@
+"""``tensorbus node``: the nodes of the domain and what they have."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from tensorbus._cli.options import ASK, Domain, Json, NodeName, Timeout, group
+from tensorbus._cli.output import fail, looked, print_json, print_pairs, print_table
+from tensorbus._inspection.report import Inspection
+from tensorbus._topics.listing import NodeInfo, TopicInfo, list_nodes, list_topics
+
+app = group("Nodes: where they run, and what they publish and subscribe to.")
+
+
+@dataclass(frozen=True)
+class NodeRow:
+    """A node of one process."""
+
+    node: str
+    pid: int
+    process: str
+    """The name of its program; "": it did not answer, or is on another machine."""
+    machine: str
+    """Where it runs; "": on this one."""
+    publishes: tuple[str, ...]
+    subscribes: tuple[str, ...]
+
+
+@app.command("list", epilog="Example: tensorbus node list")
+def list_(domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False) -> None:
+    """List the nodes of this machine, and those of others that publish here."""
+    rows = _rows(domain, timeout)
+    if as_json:
+        return print_json([asdict(row) for row in rows])
+    print_table(
+        ("NODE", ">PID", "PROCESS", "MACHINE", ">PUBLISHES", ">SUBSCRIBES"),
+        (
+            (
+                row.node,
+                row.pid or "",
+                row.process,
+                row.machine,
+                len(row.publishes),
+                len(row.subscribes),
+            )
+            for row in rows
+        ),
+    )
+
+
+@app.command("info", epilog="Example: tensorbus node info camera")
+def info(
+    node: NodeName, domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False
+) -> None:
+    """Show the topics of a node; of each process, if several have one of this name."""
+    rows = [row for row in _rows(domain, timeout) if row.node == node]
+    if not rows:
+        fail(f"there is no node {node!r}")
+    if as_json:
+        return print_json([asdict(row) for row in rows])
+    for row in rows:
+        where = f"on {row.machine}" if row.machine else f"{row.process or '?'} ({row.pid})"
+        print_pairs([("node", row.node), ("process", where)])
+        print_pairs(("publishes", topic) for topic in row.publishes)
+        print_pairs(("subscribes", topic) for topic in row.subscribes)
+
+
+def _rows(domain: str | None, timeout: float) -> list[NodeRow]:
+    return rows_of(list_nodes(domain), list_topics(domain), looked(domain, timeout))
+
+
+def rows_of(
+    nodes: list[NodeInfo], topics: list[TopicInfo], inspection: Inspection
+) -> list[NodeRow]:
+    """Nodes are those of the directory: it knows also of processes that say nothing."""
+    found = {each.participant: each for each in inspection.participants}
+    rows = []
+    for node in nodes:
+        process = found.get(node.participant)
+        heard = process.subscribers if process else ()
+        subscribes = {each.topic for each in heard if each.node == node.name}
+        name = process.process if process else ""
+        rows.append(NodeRow(node.name, node.pid, name, "", node.topics, tuple(sorted(subscribes))))
+    elsewhere: dict[tuple[str, str], list[str]] = {}
+    for topic in topics:
+        for publisher in topic.publishers:
+            if publisher.machine and publisher.node:
+                elsewhere.setdefault((publisher.node, publisher.machine), []).append(topic.name)
+    for (name, machine), published in sorted(elsewhere.items()):
+        rows.append(NodeRow(name, 0, "", machine, tuple(published), ()))
+    return sorted(rows, key=lambda row: (row.node, row.machine, row.pid))

@@ -1,0 +1,77 @@
+"""Options that several commands have, and what completes their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Optional
+
+import typer
+
+from tensorbus import _core
+from tensorbus._base.participant import participant
+from tensorbus._topics.listing import list_nodes, list_topics
+
+# The beginning of the names of queues that carry requests to services.
+SERVICE_PREFIX = "service:"
+
+
+def _completer(names: Callable[[str | None], Iterable[str]]) -> Callable[[Any, str], list[str]]:
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        found = names(ctx.params.get("domain"))
+        return sorted({name for name in found if name.startswith(incomplete)})
+
+    complete.__annotations__ = {"ctx": typer.Context, "incomplete": str}
+    return complete
+
+
+def _queues(domain: str | None) -> list[str]:
+    return [queue.name for queue in _core.list_queues(participant(domain))]
+
+
+def services(domain: str | None) -> list[str]:
+    """The names of the services, as the directory of the domain has them."""
+    found = [name for name in _queues(domain) if name.startswith(SERVICE_PREFIX)]
+    return [name.removeprefix(SERVICE_PREFIX) for name in found]
+
+
+_complete_topic = _completer(lambda domain: (topic.name for topic in list_topics(domain)))
+_complete_node = _completer(lambda domain: (node.name for node in list_nodes(domain)))
+_complete_service = _completer(services)
+_complete_queue = _completer(
+    lambda domain: (name for name in _queues(domain) if not name.startswith(SERVICE_PREFIX))
+)
+
+Topic = Annotated[str, typer.Argument(help="The topic's name.", autocompletion=_complete_topic)]
+OptionalTopic = Annotated[
+    Optional[str],
+    typer.Argument(help="The topic's name; without, all topics.", autocompletion=_complete_topic),
+]
+NodeName = Annotated[str, typer.Argument(help="The node's name.", autocompletion=_complete_node)]
+OptionalNode = Annotated[
+    Optional[str],
+    typer.Argument(help="The node's name; without, all nodes.", autocompletion=_complete_node),
+]
+QueueName = Annotated[str, typer.Argument(help="The queue's name.", autocompletion=_complete_queue)]
+ServiceName = Annotated[
+    str, typer.Argument(help="The service's name.", autocompletion=_complete_service)
+]
+Domain = Annotated[
+    Optional[str], typer.Option(help="A name or a path in place of $TENSORBUS_DOMAIN.")
+]
+Timeout = Annotated[
+    float, typer.Option(min=0, help="Seconds that the processes have to answer.", metavar="S")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the same as JSON.")]
+Count = Annotated[
+    Optional[int], typer.Option(min=1, help="End after so many; else with Ctrl-C.", metavar="N")
+]
+Window = Annotated[float, typer.Option(min=0.01, help="Seconds for each line.", metavar="S")]
+
+ASK = 1.0  # seconds
+
+
+def group(help: str) -> typer.Typer:
+    """A group of commands."""
+    return typer.Typer(
+        help=help, no_args_is_help=True, rich_markup_mode=None, add_completion=False
+    )

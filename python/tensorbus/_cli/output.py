@@ -1,0 +1,72 @@
+"""What commands print: tables, JSON, and what could not be found."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+import typer
+
+from tensorbus._inspection.report import Inspection, ParticipantReport, PeerName
+from tensorbus._top.units import shown
+
+_WIDE = 10_000  # columns of what is no terminal: a pipe's lines are cut by whoever reads them
+
+
+def looked(domain: str | None, timeout: float) -> Inspection:
+    """What the processes say of themselves. Those that say nothing are named on stderr."""
+    from tensorbus._inspection.inspection import inspect
+
+    found = inspect(domain, timeout)
+    for silent in found.participants:
+        if silent.error:
+            print(f"tensorbus: {process_of(silent)}: {shown(silent.error)}", file=sys.stderr)
+    return found
+
+
+def process_of(process: ParticipantReport | PeerName) -> str:
+    """The program and its pid; of another pid namespace, where that is not known, its id.
+
+    >>> process_of(PeerName("5f" * 16, 4312, "camera")), process_of(PeerName("5f" * 16, 0))
+    ('camera (4312)', '? (5f5f5f5f)')
+    """
+    return f"{shown(process.process) or '?'} ({process.pid or process.participant[:8]})"
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Prints a table. A column whose name begins with ">" has numbers."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        right = column.startswith(">")
+        table.add_column(
+            column.removeprefix(">"), justify="right" if right else "left", overflow="fold"
+        )
+    for row in rows:
+        table.add_row(*(Text(shown(str(cell))) for cell in row))
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_WIDE)
+    console.print(table)
+
+
+def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
+    """Prints a line for each name and value."""
+    for name, value in pairs:
+        print(f"{name}: {shown(str(value))}")
+
+
+def print_json(value: Any, *, indent: int | None = 2) -> None:
+    """Prints it, at once: the reader may be a program that waits."""
+    print(json.dumps(value, indent=indent), flush=True)
+
+
+def fail(why: str) -> NoReturn:
+    """Ends the command with status 1."""
+    print(f"tensorbus: {why}", file=sys.stderr)
+    raise typer.Exit(1)

@@ -1,0 +1,122 @@
+"""``tensorbus param``: the parameters of running nodes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from tensorbus import _core
+from tensorbus._base.errors import Timeout as TimedOut
+from tensorbus._base.participant import participant
+from tensorbus._cli.options import Domain, Json, NodeName, OptionalNode, Timeout, group, services
+from tensorbus._cli.output import fail, print_json, print_table
+from tensorbus._services.calls import queue_name
+from tensorbus._services.client import Client
+from tensorbus._top.units import shown
+from tensorbus.nodes._declared import SUFFIX, service_name
+
+app = group("Parameters of nodes: reading them, and setting those that can be set.")
+
+_ANSWER = 5.0  # seconds
+
+Row = dict[str, Any]
+Name = Annotated[str, typer.Argument(metavar="PARAMETER", help="The parameter's name.")]
+
+
+@app.command("list", epilog="Example: tensorbus param list camera")
+def list_(
+    node: OptionalNode = None,
+    domain: Domain = None,
+    timeout: Timeout = _ANSWER,
+    as_json: Json = False,
+) -> None:
+    """List the parameters of a node, or of all nodes that run."""
+    if node is None:
+        asked = {each: _asked_or_none(each, domain, timeout) for each in _nodes(domain)}
+        rows = {each: found for each, found in asked.items() if found is not None}
+    else:
+        rows = {node: _asked(node, {}, domain, timeout)}
+    if as_json:
+        return print_json(rows)
+    print_table(
+        ("NODE", "PARAMETER", "VALUE", "DEFAULT", "SOURCE", "SET", "HELP"),
+        (
+            (
+                name,
+                row["name"],
+                repr(row["value"]),
+                repr(row["default"]),
+                row["source"],
+                "yes" if row["settable"] else "no",
+                row["help"],
+            )
+            for name, found in rows.items()
+            for row in found
+        ),
+    )
+
+
+@app.command("get", epilog="Example: tensorbus param get camera rate")
+def get(
+    node: NodeName,
+    parameter: Name,
+    domain: Domain = None,
+    timeout: Timeout = _ANSWER,
+    as_json: Json = False,
+) -> None:
+    """Print the value of a parameter."""
+    _print(node, parameter, _asked(node, {}, domain, timeout), as_json)
+
+
+@app.command("set", epilog="Example: tensorbus param set camera rate 10")
+def set_(
+    node: NodeName,
+    parameter: Name,
+    value: Annotated[str, typer.Argument(help="A text that is read as the default's type.")],
+    domain: Domain = None,
+    timeout: Timeout = _ANSWER,
+    as_json: Json = False,
+) -> None:
+    """Set a parameter that was declared with on_set, and print its value."""
+    found = _asked(node, {"set": {parameter: value}}, domain, timeout)
+    _print(node, parameter, found, as_json)
+
+
+def _print(node: str, parameter: str, rows: list[Row], as_json: bool) -> None:
+    for row in rows:
+        if row["name"] == parameter:
+            return print_json(row["value"]) if as_json else print(shown(str(row["value"])))
+    fail(f"node {node!r} has declared no parameter {parameter!r}")
+
+
+def _asked(node: str, request: Row, domain: str | None, timeout: float) -> list[Row]:
+    """The parameters of a node, after it has done what the request says."""
+    found = _core.Queue.addresses_of(queue_name(service_name(node)), participant(domain))
+    if not found:
+        fail(f"no node {node!r} runs that has parameters")
+    if len(found) > 1:
+        fail(f"{len(found)} nodes are called {node!r}: which of them would answer is not known")
+    with Client[Any, Any](service_name(node), timeout=timeout, domain=domain) as client:
+        reply = client.call_sync(request)
+    if "refused" in reply:
+        fail(shown(str(reply["refused"])))
+    rows: list[Row] = reply["parameters"]
+    return rows
+
+
+def _asked_or_none(node: str, domain: str | None, timeout: float) -> list[Row] | None:
+    """None, and a line on stderr, if the node does not answer."""
+    try:
+        return _asked(node, {}, domain, timeout)
+    except (typer.Exit, TimedOut) as error:
+        if isinstance(error, TimedOut):
+            print(f"tensorbus: node {shown(node)}: no answer in {timeout:g} s", file=sys.stderr)
+        return None
+
+
+def _nodes(domain: str | None) -> list[str]:
+    """Those that have parameters."""
+    found = {name for name in services(domain) if name.endswith(SUFFIX)}
+    return sorted(name.removesuffix(SUFFIX) for name in found)

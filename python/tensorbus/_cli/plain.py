@@ -1,0 +1,134 @@
+"""The commands that need no extra: doctor, list and bridge. Each adds itself to the parser."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from tensorbus._core import version
+
+# What the parser, and the help of all commands, says of each.
+HELP = {
+    "doctor": "what this machine can do for Tensorbus, and why not",
+    "list": "the topics and nodes of the domain",
+    "bridge": "connect the topics of this machine with those of others",
+}
+EXTRA = "pip install 'tensorbus[cli]'"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs what the arguments name; the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="tensorbus",
+        description="Tensors from one process to another, by reference.",
+        epilog=f"All other commands need more packages: {EXTRA}",
+    )
+    parser.add_argument("--version", action="version", version=f"tensorbus {version}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_doctor(commands)
+    _add_list(commands)
+    _add_bridge(commands)
+    given = parser.parse_args(arguments)
+    chosen: Callable[[argparse.Namespace], int] = given.run
+    return chosen(given)
+
+
+def _add(commands: Any, name: str, description: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=HELP[name], description=description
+    )
+    parser.add_argument("--domain", help="a name or a path in place of $TENSORBUS_DOMAIN")
+    return parser
+
+
+def _add_doctor(commands: Any) -> None:
+    """Adds ``tensorbus doctor``."""
+    parser = _add(
+        commands,
+        "doctor",
+        "Tries out what this machine can do for Tensorbus. The exit status is 0 if tensors in "
+        "main memory travel by reference.",
+    )
+    parser.add_argument("--json", action="store_true", help="print the same as JSON")
+    parser.add_argument(
+        "--cuda", action="store_true", help="exit with 1, too, if no GPU can share its memory"
+    )
+    parser.set_defaults(run=_doctor)
+
+
+def _doctor(given: argparse.Namespace) -> int:
+    from tensorbus.doctor import examine, text_of
+
+    report = examine(given.domain)
+    print(json.dumps(asdict(report), indent=2) if given.json else text_of(report))
+    works = report.host.can_share and (report.cuda.can_share or not given.cuda)
+    return 0 if works else 1
+
+
+def _add_list(commands: Any) -> None:
+    """Adds ``tensorbus list``."""
+    parser = _add(
+        commands,
+        "list",
+        "Lists topics and nodes from the directory of the domain. No process is asked.",
+    )
+    parser.add_argument("--json", action="store_true", help="print the same as JSON")
+    parser.set_defaults(run=_list)
+
+
+def _list(given: argparse.Namespace) -> int:
+    from tensorbus._topics.listing import NodeInfo, TopicInfo, list_nodes, list_topics
+
+    topics: list[TopicInfo] = list_topics(given.domain)
+    nodes: list[NodeInfo] = list_nodes(given.domain)
+    if given.json:
+        found = {"topics": topics, "nodes": nodes}
+        rows = {kind: [asdict(each) for each in listed] for kind, listed in found.items()}
+        print(json.dumps(rows, indent=2))
+        return 0
+    for topic in topics:
+        for publisher in topic.publishers:
+            where = f" on {publisher.machine}" if publisher.machine else ""
+            node = f", node {publisher.node}" if publisher.node else ""
+            print(f"topic {topic.name}: process {publisher.pid}{node}{where}")
+    for each in nodes:
+        print(f"node {each.name}: process {each.pid}")
+    return 0
+
+
+def _add_bridge(commands: Any) -> None:
+    """Adds ``tensorbus bridge``."""
+    parser = _add(
+        commands,
+        "bridge",
+        "Runs the bridge of this machine, or shows what it does (docs/bridge.md).",
+    )
+    parser.add_argument("action", nargs="?", choices=("run", "status"), default="run")
+    parser.add_argument(
+        "--config", metavar="FILE", help="bridge.toml; options of the command replace it"
+    )
+    parser.add_argument("--name", help="of this machine; by default the host's name")
+    parser.add_argument("--listen", action="append", metavar="HOST:PORT")
+    parser.add_argument("--connect", action="append", metavar="HOST:PORT")
+    parser.add_argument("--zenoh", metavar="FILE", help="a configuration of Zenoh, JSON5")
+    parser.add_argument("--fleet", help="the bridges that meet on that network")
+    parser.add_argument("--certificate", metavar="FILE", help="of this machine, as PEM")
+    parser.add_argument("--key", metavar="FILE", help="of the certificate; mode 0600")
+    parser.add_argument("--authority", metavar="FILE", help="who signed all certificates")
+    parser.add_argument(
+        "--trust-network",
+        action="store_true",
+        help="connect without certificates: whoever reaches the port can read and publish",
+    )
+    parser.add_argument("--timeout", type=float, help="seconds that a cut may last")
+    parser.add_argument("--json", action="store_true", help="print the status as JSON")
+    parser.set_defaults(run=_bridge)
+
+
+def _bridge(given: argparse.Namespace) -> int:
+    from tensorbus._cli.bridge import bridge  # asyncio and ssl, which the other commands do without
+
+    return bridge(given)

@@ -1,0 +1,59 @@
+"""``tensorbus service``: which services there are, and calling one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorbus._cli.options import ASK, Domain, Json, ServiceName, Timeout, group
+from tensorbus._cli.output import looked, print_json, print_table, process_of
+from tensorbus._cli.pub import Value, value_of
+from tensorbus._cli.queue import json_of as json_of_queue
+from tensorbus._cli.queue import queues_of
+from tensorbus._cli.values import LIBRARY, json_of, lines_of
+from tensorbus._services.client import Client
+
+app = group("Services: which there are, and calling one.")
+
+CALL_EXAMPLES = """\b
+Examples:
+  tensorbus service call mean '[1, 2, 3]'
+  tensorbus service call detect '{"threshold": 0.5}' --timeout 10 --json"""
+
+
+@app.command("list", epilog="Example: tensorbus service list")
+def list_(domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False) -> None:
+    """List the services, once for each process that offers one."""
+    found = [each for each in queues_of(looked(domain, timeout)) if each[1].service]
+    if as_json:
+        return print_json([json_of_queue(*each) for each in found])
+    print_table(
+        ("SERVICE", ">WAITING", ">CLIENTS", "PROCESS", "MACHINE"),
+        (
+            (
+                queue.service,
+                queue.stats.items,
+                len(queue.clients),
+                process_of(process),
+                queue.machine,
+            )
+            for process, queue in found
+        ),
+    )
+
+
+@app.command("call", epilog=CALL_EXAMPLES)
+def call(
+    service: ServiceName,
+    value: Value,
+    timeout: Timeout = 5.0,
+    as_json: Json = False,
+    domain: Domain = None,
+) -> None:
+    """Call a service and print its reply."""
+    request = value_of(value)
+    with Client[Any, Any](service, timeout=timeout, library=LIBRARY, domain=domain) as client:
+        reply = client.call_sync(request)
+        if as_json:
+            return print_json(json_of(reply))
+        for line in lines_of(reply):
+            print(line)

@@ -1,0 +1,193 @@
+"""``tensorbus topic``: what is published, by which processes, and who receives it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from tensorbus._cli import delay, echo, pub, rates
+from tensorbus._cli.options import ASK, Domain, Json, Timeout, Topic, group
+from tensorbus._cli.output import fail, looked, print_json, print_pairs, print_table, process_of
+from tensorbus._inspection.report import (
+    Inspection,
+    LinkReport,
+    ParticipantReport,
+    PublisherReport,
+    SubscriberReport,
+)
+from tensorbus._top.units import bytes_text, part_text, shown, time_text
+from tensorbus._topics.listing import TopicInfo, list_topics
+
+app = group("Topics: what is published, how fast, and who receives it.")
+
+_EXAMPLES = "Example: tensorbus topic list --json | jq -r '.[].topic'"
+_INFO_EXAMPLES = "Example: tensorbus topic info camera/image"
+
+
+@dataclass(frozen=True)
+class TopicRow:
+    """One line of the list."""
+
+    topic: str
+    types: tuple[str, ...]
+    publishers: int
+    subscribers: int
+    """Of processes that answered."""
+    machines: tuple[str, ...]
+    """Those that publish it; "" is this one."""
+
+
+@app.command("list", epilog=_EXAMPLES)
+def list_(domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False) -> None:
+    """List the topics that somebody publishes or subscribes to."""
+    rows = rows_of(list_topics(domain), looked(domain, timeout))
+    if as_json:
+        return print_json([asdict(row) for row in rows])
+    print_table(
+        ("TOPIC", "TYPE", ">PUBLISHERS", ">SUBSCRIBERS", "MACHINES"),
+        (
+            (
+                row.topic,
+                ", ".join(each.splitlines()[0] for each in row.types),
+                row.publishers,
+                row.subscribers,
+                rates.machines_text(row.machines),
+            )
+            for row in rows
+        ),
+    )
+
+
+def rows_of(topics: list[TopicInfo], inspection: Inspection) -> list[TopicRow]:
+    """Published topics are those of the directory: it knows also of processes that say nothing."""
+    published = {topic.name: topic for topic in topics}
+    heard: dict[str, int] = {}
+    for process in inspection.participants:
+        for subscriber in process.subscribers:
+            heard[subscriber.topic] = heard.get(subscriber.topic, 0) + 1
+    rows = []
+    for name in sorted({*published, *heard}):
+        topic = published.get(name, TopicInfo(name, ()))
+        machines = {publisher.machine for publisher in topic.publishers}
+        rows.append(
+            TopicRow(
+                name,
+                tuple(each for each in topic.types if each),
+                len(topic.publishers),
+                heard.get(name, 0),
+                tuple(sorted(machines)),
+            )
+        )
+    return rows
+
+
+@app.command("info", epilog=_INFO_EXAMPLES)
+def info(
+    topic: Topic, domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False
+) -> None:
+    """Show the publishers and subscribers of a topic, and what each of them holds."""
+    inspection = looked(domain, timeout)
+    publishers = [
+        (process, publisher)
+        for process in inspection.participants
+        for publisher in process.publishers
+        if publisher.topic == topic
+    ]
+    subscribers = [
+        (process, subscriber)
+        for process in inspection.participants
+        for subscriber in process.subscribers
+        if subscriber.topic == topic
+    ]
+    listed = {each.name: each for each in list_topics(domain)}.get(topic, TopicInfo(topic, ()))
+    if not (publishers or subscribers or listed.publishers):
+        fail(f"nobody publishes or subscribes to {topic!r}")
+    answered = {process.participant for process, _ in publishers}
+    silent = [each for each in listed.publishers if each.participant not in answered]
+    if as_json:
+        return print_json(
+            {
+                "topic": topic,
+                "types": listed.types,
+                "publishers": [_json_of(process, each) for process, each in publishers],
+                "subscribers": [_json_of(process, each) for process, each in subscribers],
+                "silent": [asdict(each) for each in silent],
+            }
+        )
+    for definition in listed.types:
+        name, *fields = definition.splitlines() or ["any"]
+        print_pairs([("type", name)])
+        for field in fields:
+            print(f"  {shown(field)}")
+    for process, publisher in publishers:
+        _print_publisher(process, publisher)
+    for each in silent:
+        print_pairs([("publisher", f"process {each.pid}, which said nothing")])
+    for process, subscriber in subscribers:
+        _print_subscriber(process, subscriber)
+
+
+def _json_of(
+    process: ParticipantReport, found: PublisherReport | SubscriberReport
+) -> dict[str, object]:
+    return {"pid": process.pid, "process": process.process, **asdict(found)}
+
+
+def _print_publisher(process: ParticipantReport, publisher: PublisherReport) -> None:
+    stats = publisher.stats
+    place = f", machine {publisher.machine}" if publisher.machine else ""
+    node = f", node {publisher.node}" if publisher.node else ""
+    names = [name for name in ("reliable", "shared", "isolated") if getattr(publisher, name)]
+    options = [f"depth {publisher.depth}", f"history {publisher.history}", *names]
+    dropped = stats.dropped_depth + stats.dropped_held + stats.dropped_unsent
+    size = bytes_text(publisher.bytes_sent)
+    counters = f"sent {stats.sent} ({size}), dropped {dropped}, timed out {stats.timed_out}"
+    print()
+    print_pairs([("publisher", f"{process_of(process)}{node}{place}")])
+    print_pairs([("  options", ", ".join(options)), ("  counters", counters)])
+    if publisher.links:
+        print_table(
+            ("  TO", "NODE", ">WAIT", ">HELD", ">BYTES", ">OLDEST", ">DROPPED", "STATE"),
+            (_link_row(link) for link in publisher.links),
+        )
+
+
+def _link_row(link: LinkReport) -> tuple[object, ...]:
+    return (
+        f"  {process_of(link.subscriber)}",
+        link.node,
+        part_text(link.waiting, link.depth),
+        part_text(link.held, link.max_held),
+        bytes_text(link.held_bytes),
+        time_text(link.oldest_held_ns),
+        link.dropped_depth + link.dropped_held + link.dropped_unsent,
+        state_of(link),
+    )
+
+
+def state_of(link: LinkReport) -> str:
+    """What a subscriber does to its publisher."""
+    if link.cut_off:
+        return "cut off"
+    if link.blocked_ns:
+        return f"holds the publisher up for {time_text(link.blocked_ns)}"
+    return "is waited for" if link.reliable else ""
+
+
+def _print_subscriber(process: ParticipantReport, subscriber: SubscriberReport) -> None:
+    stats = subscriber.stats
+    node = f", node {subscriber.node}" if subscriber.node else ""
+    counters = (
+        f"received {stats.received}, missed {stats.missed}, held {stats.held}, "
+        f"publishers {stats.publishers}, refused {stats.refused}"
+    )
+    print()
+    print_pairs([("subscriber", f"{process_of(process)}{node}"), ("  counters", counters)])
+    if stats.last_refusal:
+        print_pairs([("  last refusal", stats.last_refusal)])
+
+
+app.command("echo", epilog=echo.EXAMPLES)(echo.echo)
+app.command("hz", epilog=rates.HZ_EXAMPLES)(rates.hz)
+app.command("bw", epilog=rates.BW_EXAMPLES)(rates.bw)
+app.command("delay", epilog=delay.EXAMPLES)(delay.delay)
+app.command("pub", epilog=pub.EXAMPLES)(pub.pub)

@@ -1,0 +1,19 @@
+"""`tensorbus top`: what the topics and processes of a domain do, on the terminal."""
+
+from __future__ import annotations
+
+
+def run(domain: str | None) -> int:
+    """Runs until it is quit; the exit status.
+
+    Args:
+        domain: a name or a path in place of $TENSORBUS_DOMAIN.
+
+    Raises:
+        ImportError: textual is not installed.
+    """
+    from tensorbus._inspection.ask import inspect
+    from tensorbus._top.app import Top
+
+    Top(lambda: inspect(domain)).run()
+    return 0

@@ -1,0 +1,116 @@
+"""The program: asks the participants again and again, and shows what they say."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual import work
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.widgets import HelpPanel
+
+from tensorbus._base.errors import Error
+from tensorbus._inspection.report import Inspection
+from tensorbus._top.page_screen import PageScreen, View
+from tensorbus._top.pages import domain_page, page_of
+from tensorbus._top.row_table import RowTable
+from tensorbus._top.snapshot import Moment, Snapshot, look
+from tensorbus._top.units import shown
+
+Source = Callable[[], Inspection]
+
+
+class Top(App[None]):
+    """`tensorbus top`."""
+
+    TITLE = "tensorbus top"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("p,space", "pause", "Pause"),
+        Binding("question_mark", "help", "Help", key_display="?"),
+        Binding("q", "quit", "Quit"),
+    ]
+
+    def __init__(self, source: Source, interval: float = 1.0) -> None:
+        """
+        Args:
+            source: asks the participants; it may take long, and is called in another thread.
+            interval: seconds between an answer and the next question.
+        """
+        super().__init__()
+        self._source = source
+        self._interval = interval
+        self._unpaused = asyncio.Event()
+        self._unpaused.set()
+        self._snapshot = Snapshot(None, Moment(Inspection("", 0, ())))
+        self._error = ""
+
+    def get_default_screen(self) -> PageScreen:
+        return PageScreen(None, domain_page(self._snapshot), self._view)
+
+    def on_mount(self) -> None:
+        self._watch()
+
+    @work
+    async def _watch(self) -> None:
+        while True:
+            await self._unpaused.wait()
+            await self._ask()
+            await asyncio.sleep(self._interval)
+
+    async def _ask(self) -> None:
+        try:
+            after = await asyncio.to_thread(look, self._source)
+        except (Error, OSError) as error:
+            self._error = str(error) or type(error).__name__
+        else:
+            if not self._unpaused.is_set():
+                return
+            self._error = ""
+            before = self._snapshot.after
+            self._snapshot = Snapshot(before if before.inspection.time_ns else None, after)
+        self._update()
+
+    def _update(self) -> None:
+        if isinstance(self.screen, PageScreen) and self.screen.is_mounted:
+            self.screen.update_page()
+
+    def _view(self) -> View:
+        return View(self._snapshot, self._state(), bool(self._error))
+
+    def _state(self) -> str:
+        after = self._snapshot.after.inspection
+        shown_is = f"{_clock(after)}  {len(after.participants)} processes"
+        if self._error:
+            return f"cannot ask the participants: {shown(self._error)}; shown is {shown_is}"
+        if not after.time_ns:
+            return "asking the participants"
+        return shown_is if self._unpaused.is_set() else f"PAUSED at {shown_is}"
+
+    def action_pause(self) -> None:
+        if self._unpaused.is_set():
+            self._unpaused.clear()
+        else:
+            self._unpaused.set()
+        self._update()
+
+    def action_help(self) -> None:
+        if self.screen.query(HelpPanel):
+            self.action_hide_help_panel()
+        else:
+            self.action_show_help_panel()
+
+    def on_row_table_chosen(self, event: RowTable.Chosen) -> None:
+        page = page_of(self._snapshot, event.subject)
+        if page is None:
+            self.notify("It says nothing, or is gone.", severity="warning")
+        else:
+            self.push_screen(PageScreen(event.subject, page, self._view))
+
+
+def _clock(inspection: Inspection) -> str:
+    if not inspection.time_ns:
+        return "nothing"
+    return time.strftime("%H:%M:%S", time.localtime(inspection.time_ns / 1e9))

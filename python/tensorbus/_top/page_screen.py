@@ -1,0 +1,150 @@
+"""The screen: the tables of a page, what holds others up, and the filter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Footer, Input, Static, TabbedContent, TabPane
+
+from tensorbus._top.columns import Page, Subject
+from tensorbus._top.pages import domain_page, page_of
+from tensorbus._top.row_table import RowTable
+from tensorbus._top.snapshot import Snapshot
+from tensorbus._top.troubles import Trouble
+
+# Lines about what holds others up.
+_LINES = 5
+
+
+class View(NamedTuple):
+    """What screens show now."""
+
+    snapshot: Snapshot
+    state: str
+    """When it was taken, or why there is no newer one."""
+    failed: bool
+    """There should be a newer one."""
+
+
+class PageScreen(Screen[None]):
+    """Of the whole domain, or of one of its topics, processes, queues or machines."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(str(n + 1), f"open_table({n})", f"Table {n + 1}", show=False) for n in range(5)),
+        Binding("slash", "filter", "Filter", key_display="/"),
+        Binding("escape,backspace", "back", "Back"),
+    ]
+    AUTO_FOCUS = "RowTable"
+    DEFAULT_CSS = """
+    PageScreen {
+        overflow: hidden;
+        #title { text-style: bold; padding: 0 1; height: 1; }
+        #state { padding: 0 1; height: 1; color: $text-muted; }
+        #state.failed { color: $text-error; text-style: bold; }
+        #troubles { padding: 0 1; max-height: 30%; color: $text-error; }
+        #filter { display: none; border: none; height: 1; padding: 0 1; }
+        TabbedContent, ContentSwitcher, TabPane { height: 1fr; padding: 0; }
+    }
+    """
+
+    def __init__(self, subject: Subject | None, page: Page, view: Callable[[], View]) -> None:
+        """
+        Args:
+            subject: None is the whole domain.
+            page: that of the subject now: later ones have the same tables.
+            view: what there is to show.
+        """
+        super().__init__()
+        self._subject = subject
+        self._page = page
+        self._view = view
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="title", markup=False)
+        yield Static(id="state", markup=False)
+        with TabbedContent():
+            for place, table in enumerate(self._page.tables):
+                with TabPane(f"{place + 1} {table.name}", id=f"pane{place}"):
+                    yield RowTable(table.columns, id=f"table{place}")
+        yield Static(id="troubles", markup=False)
+        yield Input(placeholder="letters of a name", id="filter")
+        yield Footer(show_command_palette=False)
+
+    def update_page(self) -> None:
+        """Shows the present view."""
+        snapshot, state, failed = self._view()
+        page = page_of(snapshot, self._subject) if self._subject else domain_page(snapshot)
+        self._page = page or self._page
+        gone = "" if page else " is gone."
+        self.query_one("#title", Static).update(f"{self._page.title}{gone}  {self._page.about}")
+        self.query_one("#state", Static).update(state)
+        self.query_one("#state").set_class(failed, "failed")
+        self.query_one("#troubles", Static).update(_lines(snapshot.troubles))
+        self.query_one("#troubles").display = bool(snapshot.troubles)
+        self._show_table()
+
+    def on_screen_resume(self) -> None:
+        self.update_page()
+
+    def action_open_table(self, place: int) -> None:
+        if place < len(self._page.tables):
+            self.query_one(TabbedContent).active = f"pane{place}"
+            self.query_one(f"#table{place}").focus()
+
+    def action_filter(self) -> None:
+        self._filter().display = True
+        self._filter().focus()
+        self.refresh_bindings()
+
+    def action_back(self) -> None:
+        """Takes the filter away; without one, goes to the page before."""
+        if self._filter().display:
+            self._filter().value = ""
+            self._leave_filter()
+        elif self._subject is not None:
+            self.app.pop_screen()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:
+        """Whether a key does something now: the footer shows it then."""
+        return action != "back" or self._subject is not None or self._filter().display
+
+    def on_input_changed(self) -> None:
+        self._show_table()
+
+    def on_input_submitted(self) -> None:
+        self._leave_filter()
+
+    def on_tabbed_content_tab_activated(self) -> None:
+        self._show_table()
+
+    def _leave_filter(self) -> None:
+        self._filter().display = bool(self._filter().value)
+        self._table().focus()
+        self.refresh_bindings()
+
+    def _show_table(self) -> None:
+        """Only the table that can be seen is worked out."""
+        rows = self._page.tables[self._place()].rows()
+        self._table().show(rows, self._filter().value)
+
+    def _place(self) -> int:
+        return int(self.query_one(TabbedContent).active.removeprefix("pane") or 0)
+
+    def _filter(self) -> Input:
+        return self.query_one("#filter", Input)
+
+    def _table(self) -> RowTable:
+        return self.query_one(f"#table{self._place()}", RowTable)
+
+
+def _lines(troubles: list[Trouble]) -> str:
+    """The worst of them as sentences, and how many more there are."""
+    lines = [str(trouble) for trouble in troubles]
+    if len(lines) > _LINES:
+        more = len(lines) - (_LINES - 1)
+        lines = [*lines[: _LINES - 1], f"and {more} more: sort by the last column"]
+    return "\n".join(lines)

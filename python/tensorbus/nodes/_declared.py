@@ -1,0 +1,102 @@
+"""The parameters that a node has declared, and the service by which others read and set them.
+
+The service is `NODE/parameters`. The request is `{}`, or `{"set": {name: text}}`. The reply has
+`parameters`, a list of dicts, or `refused`, a text that says why nothing was set.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tensorbus._aio.callbacks import checked_callback
+from tensorbus._base.errors import InvalidArgument
+from tensorbus.nodes._parameters import Parameter, check_all_declared, found, read_as
+
+SUFFIX = "/parameters"
+
+OnSet = Callable[[Any], object]
+
+
+def service_name(node: str) -> str:
+    """The service of the nodes of this name."""
+    return node + SUFFIX
+
+
+class DeclaredParameters:
+    """The parameters of one node.
+
+    Args:
+        node: its name.
+        given: what the program gave to `Node(parameters=...)`.
+    """
+
+    def __init__(self, node: str, given: Mapping[str, Any]) -> None:
+        self.given: dict[str, Any] = dict(given)
+        self.by_name: dict[str, Parameter] = {}
+        self._node = node
+        self._on_set: dict[str, OnSet] = {}
+
+    def declare(self, name: str, default: Any, help: str, on_set: OnSet | None) -> Any:
+        """See `Node.declare_parameter`."""
+        if on_set is not None:
+            checked_callback(on_set, "sync", ("value",))
+        parameter = found(self._node, name, default, help, self.given)
+        self.by_name[name] = parameter
+        self._on_set.pop(name, None)
+        if on_set is not None:
+            self._on_set[name] = on_set
+        return parameter.value
+
+    def check(self) -> None:
+        """See `check_all_declared`."""
+        check_all_declared(self._node, self.given, self.by_name)
+
+    def answer(self, request: object) -> dict[str, object]:
+        """The reply to a request to the service."""
+        texts = request.get("set", {}) if isinstance(request, dict) else None
+        if not isinstance(texts, dict) or not all(isinstance(each, str) for each in texts.values()):
+            return {"refused": "expected {} or {'set': {name: text}}"}
+        try:
+            values = {name: self._read(name, text) for name, text in texts.items()}
+            for name, value in values.items():
+                self._on_set[name](value)
+                self.by_name[name] = replace(self.by_name[name], value=value, source="service")
+        except Exception as error:  # of on_set: it refuses the value
+            return {"refused": str(error) or type(error).__name__}
+        return {"parameters": [self._row(each) for each in self.by_name.values()]}
+
+    def _read(self, name: str, text: str) -> Any:
+        """
+        Raises:
+            InvalidArgument: the parameter cannot be set, or not to this.
+        """
+        if name not in self.by_name:
+            raise InvalidArgument(f"node {self._node!r} has declared no parameter {name!r}")
+        if name not in self._on_set:
+            raise InvalidArgument(
+                f"node {self._node!r} cannot change {name!r} while it runs: it was declared "
+                "without on_set"
+            )
+        return read_as(text, self.by_name[name].default, f"{name}={text}")
+
+    def _row(self, parameter: Parameter) -> dict[str, object]:
+        return {
+            "name": parameter.name,
+            "value": _plain(parameter.value),
+            "default": _plain(parameter.default),
+            "help": parameter.help,
+            "source": parameter.source,
+            "settable": parameter.name in self._on_set,
+        }
+
+
+def _plain(value: Any) -> Any:
+    """What can travel: a program may give a parameter any object."""
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return repr(value)
+    return value
