@@ -55,9 +55,17 @@ class Source:
 
 def events_of(records: bytes, process: int, participant: str) -> Iterator[Event]:
     """The events in the records of one source."""
-    for _, time_ns, kind, thread, owner, number, child, sequence, child_sequence in (
-        _RECORD.iter_unpack(records)
-    ):
+    for (
+        _,
+        time_ns,
+        kind,
+        thread,
+        owner,
+        number,
+        child,
+        sequence,
+        child_sequence,
+    ) in _RECORD.iter_unpack(records):
         sample = SampleId(f"{owner.hex()}.{number}", sequence)
         made = SampleId(f"{participant}.{child}", child_sequence) if kind == PARENT else None
         yield Event(time_ns, kind, sample, process, thread, made)

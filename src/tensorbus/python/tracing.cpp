@@ -56,12 +56,12 @@ void bind_tracing(nb::module_& module) {
            nb::arg("topics"))
       .def("poll", &Tracer::poll, nb::call_guard<WithoutGil>(),
            "Asks new participants, hears answers, and reads what was written.")
-      .def(
-          "sources", sources,
-          nb::sig("def sources(self) -> list[tuple[str, int, str, str, int, int]]"),
-          "Of each participant that was asked: its id, pid, state (asked, traced, refused, ended), "
-          "why it refused, records that were overwritten before they were read, and records that "
-          "were not completed.")
+      .def("sources", sources,
+           nb::sig("def sources(self) -> list[tuple[str, int, str, str, str, int, int]]"),
+           "Of each participant that was asked: its id, pid, program, state (asked, traced, "
+           "refused, ended), "
+           "why it refused, records that were overwritten before they were read, and records that "
+           "were not completed.")
       .def_prop_ro("topics", topics, nb::sig("def topics(self) -> dict[str, str]"),
                    "The topics of the publishers that were seen, by the publisher's name.")
       .def("take", take, nb::arg("source"), "The records of a source since the last call.");

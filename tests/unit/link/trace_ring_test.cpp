@@ -78,7 +78,7 @@ TEST(TraceRing, a_reader_that_is_late_gets_the_newest_and_counts_the_others) {
 TEST(TraceRing, threads_that_overtake_each_other_leave_whole_records_or_none) {
   TraceRing ring(Id::random());
   TraceReader reader(ring.descriptor());
-  constexpr std::uint64_t kEach = 3 * kTraceRecords;
+  constexpr std::uint64_t kEach = kTraceRecords;
   std::vector<std::thread> threads;
   for (std::uint32_t number = 1; number <= 3; ++number)
     threads.emplace_back([&ring, number] {
