@@ -37,6 +37,7 @@ TITLES = {
     "python_graph": "Python: ten nodes in a graph, 300 kB at 100 Hz, on two cores",
     "python_bridge": "Python: 24.9 MB from one machine to another, over veth",
     "python_machines": "Python: small messages, many machines and many topics, over veth",
+    "python_inspection": "Python: a reliable topic of 1,000 messages a second, beside an inspector",
     "python_gil": "Python: how often a second another thread counts",
 }
 # Those that need a GPU, and run with --gpu alone.
@@ -65,6 +66,7 @@ FLOORS = {
     "python_nodes": "for sample in subscriber",
     "python_bridge": "iperf3",
     "python_machines": SAME_GROUP + "TCP",
+    "python_inspection": "alone",
     "python_gil": "alone",
     "cuda_round_trip": "24.9 MB, main memory",
     "python_cuda": "24.9 MB, main memory",

@@ -93,7 +93,7 @@ function(tensorbus_add_c_tests name source)
   endforeach()
 endfunction()
 tensorbus_add_c_tests(c_interface_test interface_test.c publish isolated wait receive_many ends queue share
-                      list participants mistakes messages sizes types)
+                      list inspect participants mistakes messages sizes types)
 tensorbus_add_c_tests(c_file_test file_test.c files named_files wrong_files)
 tensorbus_add_c_tests(c_null_test null_test.c null)
 

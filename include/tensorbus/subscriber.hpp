@@ -118,6 +118,7 @@ inline Subscriber::Subscriber(const std::string& topic, const SubscriberOptions&
   given.pin = options.pin ? 1 : 0;
   given.best_effort = options.reliable ? 0 : 1;
   given.end_of_stream = options.end_of_stream ? 1 : 0;
+  given.node = internal::c_text_or_null(options.node, "the node");
   given.restores = options.device ? 1 : 0;
   given.device = internal::number_of(options.device.value_or(Device::cuda(0)));
   subscriber_ = internal::created<decltype(subscriber_)>([&](tb_subscriber** made) {

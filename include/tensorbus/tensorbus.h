@@ -18,7 +18,7 @@
  * - Functions that can fail return a tb_status. They write results to their last arguments, which
  *   stay unchanged unless the status is TB_OK.
  * - The caller owns the result of a function ending in _create, _open, _loan, _receive, _get,
- *   _copy, _attach or _map, and passes it to the function that destroys or releases it. Those
+ *   _copy, _attach, _map or _inspect, and passes it to the function that destroys or releases it. Those
  *   functions accept NULL, and then do nothing.
  * - Texts are UTF-8 and end with a zero byte. Times are in nanoseconds, sizes in bytes.
  * - Several threads may use an object at once, but not while one of them destroys it. A forked
@@ -30,6 +30,7 @@
 #define TENSORBUS_TENSORBUS_H
 
 #include <tensorbus/c/file.h>
+#include <tensorbus/c/inspection.h>
 #include <tensorbus/c/ipc.h>
 #include <tensorbus/c/listing.h>
 #include <tensorbus/c/log.h>

@@ -17,6 +17,8 @@
 #include <tensorbus/file_options.hpp>
 #include <tensorbus/handle.hpp>
 #include <tensorbus/id.hpp>
+#include <tensorbus/inspected.hpp>
+#include <tensorbus/inspection.hpp>
 #include <tensorbus/layout.hpp>
 #include <tensorbus/listed.hpp>
 #include <tensorbus/listing.hpp>

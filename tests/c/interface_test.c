@@ -462,6 +462,34 @@ static void test_list(const char* argument) {
   tb_publisher_destroy(publisher);
 }
 
+static void test_inspect(const char* argument) {
+  (void)argument;
+  tb_subscriber_options options = TB_SUBSCRIBER_OPTIONS_INIT;
+  options.node = "viewer";
+  tb_publisher* publisher = publisher_of("frames", NULL);
+  tb_subscriber* subscriber = subscriber_of("frames", &options);
+  CHECK_OK(tb_publisher_wait_for_subscribers(publisher, 1, LONG_NS));
+  tb_inspection* found = NULL;
+  CHECK_OK(tb_inspect(NULL, LONG_NS, &found));
+  CHECK(found->struct_size == sizeof *found && found->time_ns > 0);
+  CHECK(strcmp(found->domain, getenv("TENSORBUS_DOMAIN")) == 0);
+  CHECK(found->participant_count == 1);
+  const tb_participant_report* report = found->participants[0];
+  CHECK(strcmp(report->error, "") == 0 && report->pid == (uint32_t)getpid());
+  CHECK(report->topic_count == 1 && strcmp(report->topics[0], "frames") == 0);
+  CHECK(report->publisher_count == 1 && report->subscriber_count == 1);
+  CHECK(report->queue_count == 0 && report->share_count == 0 && report->memory != NULL);
+  const tb_publisher_report* said = report->publishers[0];
+  CHECK(said->stats->subscribers == 1 && said->link_count == 1);
+  CHECK(strcmp(said->links[0]->node, "viewer") == 0);
+  CHECK(said->links[0]->subscriber.pid == (uint32_t)getpid());
+  CHECK(report->subscribers[0]->stats->publishers == 1);
+  CHECK(report->subscribers[0]->publisher_count == 1);
+  tb_inspection_destroy(found);
+  tb_subscriber_destroy(subscriber);
+  tb_publisher_destroy(publisher);
+}
+
 static void test_participants(const char* argument) {
   (void)argument;
   tb_participant_options options = TB_PARTICIPANT_OPTIONS_INIT;
@@ -698,6 +726,7 @@ static const struct {
     {"share", test_share},
     {"attach", test_attach},
     {"list", test_list},
+    {"inspect", test_inspect},
     {"mistakes", test_mistakes},
     {"participants", test_participants},
     {"messages", test_messages},

@@ -57,6 +57,14 @@ static void test_listing(void) {
   tb_node_name_destroy(NULL);
 }
 
+static void test_inspection(void) {
+  CHECK_REFUSED(tb_inspect(NULL, TB_NOW, NULL), "inspection");
+  tb_inspection* inspection = NULL;
+  CHECK_OK(tb_inspect(NULL, TB_NOW, &inspection));
+  tb_inspection_destroy(inspection);
+  tb_inspection_destroy(NULL);
+}
+
 static void test_participants(void) {
   CHECK_REFUSED(tb_participant_create(NULL, NULL), "participant");
   CHECK_REFUSED(tb_participant_id(NULL, NULL), "id");
@@ -292,6 +300,7 @@ int main(void) {
   CHECK(mkdtemp(domain) != NULL && setenv("TENSORBUS_DOMAIN", domain, 1) == 0);
   CHECK(atexit(remove_domain) == 0);
   test_listing();
+  test_inspection();
   test_ipc_handles();
   test_participants();
   test_publishers();

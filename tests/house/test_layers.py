@@ -16,7 +16,18 @@ PUBLIC = ROOT / "include"
 LAYERS = ("platform", "memory", "device", "tensor", "link", "bus")
 # The folders of the bus, in the same order; what lies in bus/ itself comes after all of them.
 BUS = (
-    *("event_loop", "domain", "copy", "share", "session", "publish", "subscribe", "queue"),
+    *(
+        "event_loop",
+        "domain",
+        "inspect",
+        "copy",
+        "share",
+        "session",
+        "publish",
+        "subscribe",
+        "queue",
+        "trace",
+    ),
     *("connection", "participant", "queue_client"),
 )
 LEAVES = ("c", "python", "tools")
@@ -28,6 +39,7 @@ VALUES = {
         *("device", "dims", "dtype", "error", "id", "layout", "message", "message_type"),
         *(
             "file_options",
+            "inspected",
             "listed",
             "options",
             "origin",

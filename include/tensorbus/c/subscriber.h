@@ -29,9 +29,10 @@ typedef struct tb_subscriber_options {
                             has closed, and nothing is left of what they sent. One that was killed
                             has not closed, until another publisher has taken its place */
   int32_t reserved;      /* 0 */
+  const char* node;      /* the node that it belongs to, for inspections; NULL: none */
 } tb_subscriber_options;
 #define TB_SUBSCRIBER_OPTIONS_INIT \
-  {sizeof(tb_subscriber_options), 0, 256, TB_ACCESS_READ, 5000, NULL, 0, 0, 0, 0, 0, 0}
+  {sizeof(tb_subscriber_options), 0, 256, TB_ACCESS_READ, 5000, NULL, 0, 0, 0, 0, 0, 0, NULL}
 
 /* Returns TB_ERROR_INVALID_ARGUMENT for an empty topic, or if `type` is not a definition;
  * TB_ERROR_UNSUPPORTED if nothing can be pinned here. */

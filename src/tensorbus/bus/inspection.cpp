@@ -53,6 +53,8 @@ class Question {
   bool is_dead() const noexcept { return state_ == State::kDead; }
   // Returns the socket to poll; -1: it is to be connected.
   int fd() const noexcept { return channel_ ? channel_->fd() : -1; }
+  // Whether go_on() may get further: what poll() said.
+  bool ready = true;
 
   // Connects, or hears the answer. `room`: bytes that reports may still take.
   void go_on(std::size_t& room) {
@@ -155,14 +157,18 @@ bool all_ended(const Questions& questions) {
 }
 
 platform::FutexWait wait_for_some(const Questions& questions, std::chrono::nanoseconds most) {
-  std::vector<pollfd> polled;
-  for (const auto& question : questions)
-    if (question->is_open() && question->fd() >= 0) polled.push_back({question->fd(), POLLIN, 0});
-  const bool connects = std::ranges::any_of(
-      questions, [](const auto& one) { return one->is_open() && one->fd() < 0; });
-  if (connects) most = std::min<std::chrono::nanoseconds>(most, kRetryDelay);
+  std::vector<Question*> open;
+  std::vector<pollfd> polled;  // poll() ignores a negative descriptor
+  for (const auto& question : questions) {
+    if (!question->is_open()) continue;
+    open.push_back(question.get());
+    polled.push_back({question->fd(), POLLIN, 0});
+    if (question->fd() < 0) most = std::min<std::chrono::nanoseconds>(most, kRetryDelay);
+  }
   const auto rest = std::chrono::ceil<std::chrono::milliseconds>(most);
   const int count = ::poll(polled.data(), polled.size(), static_cast<int>(rest.count()));
+  for (std::size_t i = 0; i < open.size(); ++i)
+    open[i]->ready = polled[i].fd < 0 || polled[i].revents != 0;
   if (count > 0) return platform::FutexWait::kWoken;
   return count < 0 ? platform::FutexWait::kInterrupted : platform::FutexWait::kTimedOut;
 }
@@ -240,7 +246,7 @@ void ask(const Questions& questions, const platform::StopCondition& stop) {
   std::size_t room = kMostInspectionBytes;
   const auto go_on = [&] {
     for (const auto& question : questions)
-      if (question->is_open()) question->go_on(room);
+      if (question->is_open() && question->ready) question->go_on(room);
     return all_ended(questions);
   };
   const Outcome outcome = stop.wait(

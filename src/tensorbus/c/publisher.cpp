@@ -3,6 +3,7 @@
 
 #include "tensorbus/c/guard.hpp"
 #include "tensorbus/c/objects.hpp"
+#include "tensorbus/c/stats.hpp"
 #include "tensorbus/c/structs.hpp"
 #include "tensorbus/link/trace/trace_parents.hpp"
 
@@ -97,23 +98,7 @@ tb_status tb_publisher_wait_for_subscribers(tb_publisher* publisher, uint32_t co
 tb_status tb_publisher_get_stats(const tb_publisher* publisher, tb_publisher_stats* stats) {
   return done([&] {
     const PublisherStats found = required(publisher, "publisher").publisher.stats();
-    give(&required(stats, "stats"),
-         {.struct_size = 0,
-          .subscribers = found.subscribers,
-          .waiting = found.waiting,
-          .blocked_by = found.blocked_by,
-          .sent = found.sent,
-          .delivered = found.delivered,
-          .dropped_depth = found.dropped_depth,
-          .dropped_held = found.dropped_held,
-          .dropped_unsent = found.dropped_unsent,
-          .timed_out = found.timed_out,
-          .waited = found.waited,
-          .bytes_copied = found.bytes_copied,
-          .bytes_in_flight = found.bytes_in_flight,
-          .bad_returns = found.bad_returns,
-          .blocked_ns = static_cast<std::uint64_t>(found.blocked_for.count()),
-          .cut_off = found.cut_off});
+    give(&required(stats, "stats"), c_stats(found));
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include "tensorbus/c/guard.hpp"
 #include "tensorbus/c/objects.hpp"
+#include "tensorbus/c/stats.hpp"
 #include "tensorbus/c/structs.hpp"
 
 using namespace tensorbus;
@@ -114,12 +115,7 @@ tb_status tb_queue_get_stats(const tb_queue* queue, const tb_give_up* give_up,
                              tb_queue_stats* stats) {
   return done([&] {
     const QueueStats found = required(queue, "queue").queue.stats(give_up_of(give_up));
-    give(&required(stats, "stats"), {.struct_size = 0,
-                                     .reserved = 0,
-                                     .items = found.items,
-                                     .unfinished = found.unfinished,
-                                     .lost = found.lost,
-                                     .bytes = found.bytes});
+    give(&required(stats, "stats"), c_stats(found));
   });
 }
 

@@ -8,6 +8,7 @@
 
 #include "tensorbus/c/guard.hpp"
 #include "tensorbus/c/objects.hpp"
+#include "tensorbus/c/stats.hpp"
 #include "tensorbus/c/structs.hpp"
 
 using namespace tensorbus;
@@ -24,7 +25,8 @@ SubscriberOptions options_of(const tb_subscriber_options& given) {
           .access = access_of(given.access),
           .type = type_of(given.type),
           .pin = given.pin != 0,
-          .device = given.restores != 0 ? std::optional(device_of(given.device)) : std::nullopt};
+          .device = given.restores != 0 ? std::optional(device_of(given.device)) : std::nullopt,
+          .node = given.node == nullptr ? "" : given.node};
 }
 
 }  // namespace
@@ -96,16 +98,7 @@ tb_status tb_subscriber_wait_for_publishers(tb_subscriber* subscriber, uint32_t 
 tb_status tb_subscriber_get_stats(const tb_subscriber* subscriber, tb_subscriber_stats* stats) {
   return done([&] {
     const SubscriberStats found = required(subscriber, "subscriber").subscriber.stats();
-    give(&required(stats, "stats"), {.struct_size = 0,
-                                     .publishers = found.publishers,
-                                     .held = found.held,
-                                     .cut_off = found.cut_off,
-                                     .received = found.received,
-                                     .missed = found.missed,
-                                     .bad = found.bad,
-                                     .gone = found.gone,
-                                     .staged = found.staged,
-                                     .refused = found.refused});
+    give(&required(stats, "stats"), c_stats(found));
   });
 }
 

@@ -98,19 +98,24 @@ TEST_F(Inspect, says_how_old_the_oldest_held_sample_is) {
   Publisher publisher("topic", {}, owner);
   Subscriber subscriber("topic", {}, borrower);
   ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
-  EXPECT_EQ(publisher_report().links.at(0).oldest_held.count(), 0);
-  publish_patterns(publisher, 0, 2);
-  std::optional<Sample> first = subscriber.receive(kLong);
-  std::optional<Sample> second = subscriber.receive(kLong);
   const auto age = [&] { return publisher_report().links.at(0).oldest_held; };
-  const auto at_least =
-      std::chrono::nanoseconds(platform::wall_clock_ns() - first->header().timestamp_ns);
-  const auto both = age();
-  EXPECT_GE(both, at_least);
-  const auto between =
-      std::chrono::nanoseconds(second->header().timestamp_ns - first->header().timestamp_ns);
+  const auto since = [](const Sample& sample) {
+    return std::chrono::nanoseconds(platform::wall_clock_ns() - sample.header().timestamp_ns);
+  };
+  EXPECT_EQ(age().count(), 0);
+  publish_patterns(publisher, 0, 1);
+  std::optional<Sample> first = subscriber.receive(kLong);
+  const auto least = since(*first);
+  EXPECT_GE(age(), least);
+  const auto one = age();
+  EXPECT_LE(one, since(*first));
+  std::this_thread::sleep_for(50ms);  // the second is that much younger
+  publish_patterns(publisher, 1, 1);
+  std::optional<Sample> second = subscriber.receive(kLong);
+  EXPECT_GE(age(), 50ms);
   first.reset();
-  EXPECT_LE(age() - both, std::chrono::nanoseconds(platform::wall_clock_ns()) - between);
+  const auto other = age();
+  EXPECT_LE(other, since(*second));
   second.reset();
   EXPECT_EQ(age().count(), 0);
 }

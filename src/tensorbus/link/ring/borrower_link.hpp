@@ -84,8 +84,12 @@ class BorrowerLink : public LeaseSource {
   std::optional<Leased> find_lease(const std::byte* first, std::size_t bytes);
   // Tells the owner that nothing new is wanted. Called once.
   void unsubscribe() noexcept;
-  // Relaxed: a count; what it bounds is ordered by the rings.
+  // Relaxed: a count; what it bounds is ordered by the rings. Under the subscriber's mutex.
   std::uint32_t held() const noexcept { return outstanding() - unused_count_; }
+  // Counts like the owner: tokens on their way back included.
+  std::uint32_t outstanding() const noexcept {
+    return popped_.load(std::memory_order_relaxed) - released_.load(std::memory_order_relaxed);
+  }
   // Returns true if samples are waiting, but the borrower holds as many as it may.
   bool at_hold_limit() const noexcept {
     return segment_ && held() >= max_held_ && !set_aside && samples_.ready();
@@ -109,10 +113,6 @@ class BorrowerLink : public LeaseSource {
   bool to_settle = false;
 
  private:
-  // Counts like the owner: tokens on their way back included.
-  std::uint32_t outstanding() const noexcept {
-    return popped_.load(std::memory_order_relaxed) - released_.load(std::memory_order_relaxed);
-  }
   void give_back_unused() noexcept;
   void set_room_notifier(platform::Fd room_notifier);
 

@@ -43,7 +43,8 @@ std::map<Id, std::uint64_t> LeaseIndex::count_by_owner() const {
   const platform::MutexLock lock(mutex_);
   for (const auto& weak : links_) {
     const auto& link = links.emplace_back(weak.lock());
-    if (link && link->held() != 0) counts[link->source()->participant] += link->held();
+    const std::uint32_t leases = link ? link->outstanding() : 0;
+    if (leases != 0) counts[link->source()->participant] += leases;
   }
   for (const auto& [address, entry] : by_address_)
     if (const auto& lease = seen.emplace_back(entry.living.lock());

@@ -112,10 +112,10 @@ inline constexpr std::tuple kControlMessages{
                           "request, refused, first, second, third, fourth"},
 
     ControlMessage<Inspect>{"INSPECT", "inspector", TakenBy::kHandshake, "zero"},
-    ControlMessage<Inspected>{"INSPECTED", "either", TakenBy::kInspector, "bytes", 1, 1,
+    ControlMessage<Inspected>{"INSPECTED", "participant", TakenBy::kInspector, "bytes", 1, 1,
                               "a sealed memfd with the report, opened read-only (section 9)"},
     ControlMessage<Trace>{"TRACE", "tracer", TakenBy::kHandshake, "topics"},
-    ControlMessage<Traced>{"TRACED", "either", TakenBy::kTracer, "layout", 1, 1,
+    ControlMessage<Traced>{"TRACED", "participant", TakenBy::kTracer, "layout", 1, 1,
                            "the ring, opened read-only (`tracing.md`)"},
 };
 
