@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tensorbus._top.units import shown
 from tensorbus._trace.durations import hops_of, paths_of, table_of
 from tensorbus._trace.events import Source
 from tensorbus._trace.perfetto import json_of
@@ -39,7 +40,7 @@ def run(
         )
         recording.end()
     for line in _troubles(recording.sources, full=recording.is_full):
-        print(f"tensorbus: {line}", file=sys.stderr)
+        print(f"tensorbus: {shown(line)}", file=sys.stderr)
     if not any(source.state in ("traced", "ended") for source in recording.sources):
         return 1
     _write(recording, Path(output))
@@ -67,7 +68,7 @@ def _lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
             cell.ljust(width) if number < 2 else cell.rjust(width)
             for number, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
-        yield "  ".join(cells).rstrip()
+        yield shown("  ".join(cells).rstrip())
 
 
 def _troubles(sources: Sequence[Source], *, full: bool) -> Iterator[str]:
