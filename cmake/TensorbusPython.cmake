@@ -4,7 +4,7 @@
 find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
 find_package(nanobind CONFIG REQUIRED)
 
-file(GLOB python_sources CONFIGURE_DEPENDS "${TENSORBUS_SOURCE_DIR}/python/*.cpp")
+file(GLOB_RECURSE python_sources CONFIGURE_DEPENDS "${TENSORBUS_SOURCE_DIR}/python/*.cpp")
 nanobind_add_module(_core NB_STATIC NB_DOMAIN tensorbus NOMINSIZE NB_SUPPRESS_WARNINGS
                     ${python_sources})
 target_link_libraries(_core PRIVATE tensorbus_inside tensorbus_warnings)

@@ -24,14 +24,15 @@ def main(results: Path, frames: int) -> None:
             leave("no sink came")
         subscriber = tb.Subscriber(FRAMES_TOPIC, timeout=TIMEOUT, library="torch")
         for _ in range(frames):
-            message = subscriber.receive().data
+            sample = subscriber.receive()
+            message = sample.data
             index, frame = message["index"], message["frame"]
             arrivals.add(index, message["sent_ns"], time.time_ns())
 
             features = publisher.loan(FEATURES_SHAPE, dtype=torch.float32)
             network.run(frame, out=features)
             reply = {"features": features, "index": index, "sent_ns": time.time_ns()}
-            if publisher.publish(reply) == 0:
+            if publisher.publish(reply, parents=[sample]) == 0:
                 leave("the sink has gone")
             if index % max(1, frames // 4) == 0:
                 pictures[str(index)] = frame[::3, ::3].numpy().copy()

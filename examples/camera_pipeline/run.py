@@ -1,6 +1,7 @@
 """Runs the camera pipeline over Tensorbus and over torch.multiprocessing, and compares them."""
 
 import argparse
+import contextlib
 import fcntl
 import os
 import shutil
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 try:
@@ -41,6 +43,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--paced", type=int, default=80, metavar="FRAMES")
     parser.add_argument("--full-speed", type=int, default=100, metavar="FRAMES")
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="for https://ui.perfetto.dev")
     arguments = parser.parse_args()
     if arguments.paced < 1 or arguments.full_speed < 2:
         parser.error("at least 1 paced frame and 2 at full speed are needed")
@@ -53,21 +56,21 @@ def main() -> None:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise Failed("the demo is running already in this checkout") from None
-            demo(Path(folder), arguments.paced, arguments.full_speed)
+            demo(Path(folder), arguments.paced, arguments.full_speed, arguments.trace)
     except (Failed, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit("error: interrupted")
 
 
-def demo(folder: Path, paced: int, full_speed: int) -> None:
+def demo(folder: Path, paced: int, full_speed: int, trace: Path | None) -> None:
     sink = build_sink()
     frames = paced + full_speed
     print(f"-- {frames} photographs of 1920x1080: camera, PyTorch, sink", flush=True)
     expected, alone = reference(frames, Progress("one process, to compare", frames).show)
     schedule = Schedule(paced, full_speed, relaxed_rate(alone))
     ours, theirs = folder / "tensorbus", folder / "torch"
-    run("Tensorbus", ours, schedule, tensorbus_commands(ours, schedule, sink))
+    run("Tensorbus", ours, schedule, tensorbus_commands(ours, schedule, sink), trace)
     run("torch.multiprocessing", theirs, schedule, torch_commands(theirs, schedule))
 
     delivered = {
@@ -111,17 +114,38 @@ def output_of(*command: str) -> str:
     return done.stdout
 
 
-def run(title: str, results: Path, schedule: Schedule, commands: dict[str, list[str]]) -> None:
+def run(
+    title: str,
+    results: Path,
+    schedule: Schedule,
+    commands: dict[str, list[str]],
+    trace: Path | None = None,
+) -> None:
     """Runs one pipeline; its processes leave their records in `results`."""
     results.mkdir()
     progress = Progress(title, schedule.frames)
     domain = {"TENSORBUS_DOMAIN": str(results / "domain")}
-    with Processes(commands, OUTPUT, domain) as processes:
+    with traced(trace, domain), Processes(commands, OUTPUT, domain) as processes:
         processes.wait(
             timeout=2 * TIMEOUT + 2 * schedule.frames,
             meanwhile=lambda: progress.show(count_arrivals(results / "sink.txt")),
         )
     progress.show(schedule.frames)
+
+
+@contextlib.contextmanager
+def traced(output: Path | None, domain: dict[str, str]) -> Iterator[None]:
+    """Has `tensorbus trace` watch what runs meanwhile, if a file is given."""
+    if output is None:
+        yield
+        return
+    command = [sys.executable, "-m", "tensorbus", "trace", "--output", str(output)]
+    tracer = subprocess.Popen(command, env={**os.environ, **domain})
+    try:
+        yield
+    finally:
+        tracer.send_signal(signal.SIGINT)
+        tracer.wait(60)
 
 
 def tensorbus_commands(results: Path, schedule: Schedule, sink: Path) -> dict[str, list[str]]:

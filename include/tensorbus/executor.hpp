@@ -16,6 +16,7 @@
 #include <tensorbus/internal/fd.hpp>
 #include <tensorbus/internal/polling.hpp>
 #include <tensorbus/outcome.hpp>
+#include <tensorbus/parents.hpp>
 #include <tensorbus/sample.hpp>
 #include <tensorbus/service.hpp>
 #include <tensorbus/subscriber.hpp>
@@ -212,7 +213,10 @@ inline Outcome Executor::Topic::step() {
     throw Error(Code::kInvalidArgument, "max_held samples of a publisher of \"" +
                                             subscriber_.topic() +
                                             "\" are held: let some go, or raise max_held");
-  if (outcome == Outcome::kDone) callback_(std::move(sample));
+  if (outcome == Outcome::kDone) {
+    const Parents parents(sample);
+    callback_(std::move(sample));
+  }
   return outcome;
 }
 

@@ -13,7 +13,8 @@ namespace tensorbus::inline v0 {
 
 // What the library has to say beside the results of calls. New levels may be added.
 enum class LogLevel : std::int32_t {
-  kWarning = TB_LOG_WARNING,  // a limit was met; the library tries again
+  kInfo = TB_LOG_INFO,        // what the options allow, such as dropped samples; not on stderr
+  kWarning = TB_LOG_WARNING,  // a limit was met, and the library tries again; a peer was refused
   kError = TB_LOG_ERROR,      // something was given up, such as a connection to a peer
 };
 

@@ -62,6 +62,7 @@ class Sample {
  private:
   template <typename Call>
   friend Outcome internal::receive_into(Sample& sample, Call call);
+  friend class Parents;
   friend class Subscriber;
   // Takes over a sample from C, in place of the present one.
   void take(tb_sample* given) {

@@ -30,6 +30,7 @@
 #include <tensorbus/options.hpp>
 #include <tensorbus/origin.hpp>
 #include <tensorbus/outcome.hpp>
+#include <tensorbus/parents.hpp>
 #include <tensorbus/participant.hpp>
 #include <tensorbus/publisher.hpp>
 #include <tensorbus/queue.hpp>

@@ -274,6 +274,10 @@ class Sample:
     @property
     def intact(self) -> bool: ...
 
+    @property
+    def traced(self) -> bool:
+        """Whether a tracer was there when it was received."""
+
     def copy(self) -> Sample: ...
 
 class Outcome(enum.Enum):
@@ -376,6 +380,9 @@ class Publisher:
 
     @property
     def number(self) -> int: ...
+
+    @property
+    def traced(self) -> bool: ...
 
     @property
     def subscribers(self) -> int: ...
@@ -892,3 +899,25 @@ def elsewhere_text(domain_path: str) -> str:
     """
 
 def probe_cuda() -> CudaFindings: ...
+
+class Tracer:
+    """
+    Traces the participants of a domain. No call waits for another process.
+    """
+
+    def __init__(self, domain: str, topics: Sequence[str]) -> None: ...
+
+    def poll(self) -> None:
+        """Asks new participants, hears answers, and reads what was written."""
+
+    def sources(self) -> list[tuple[str, int, str, str, str, int, int]]:
+        """
+        Of each participant that was asked: its id, pid, program, state (asked, traced, refused, ended), why it refused, records that were overwritten before they were read, and records that were not completed.
+        """
+
+    @property
+    def topics(self) -> dict[str, str]:
+        """The topics of the publishers that were seen, by the publisher's name."""
+
+    def take(self, source: int) -> bytes:
+        """The records of a source since the last call."""

@@ -112,6 +112,7 @@ static void test_publishers(void) {
   tb_publisher_stats stats = TB_PUBLISHER_STATS_INIT;
   CHECK_REFUSED(tb_publisher_get_stats(NULL, &stats), "publisher");
   tb_publisher_close(NULL);
+  tb_name_parents(NULL, 3);
   tb_publisher_destroy(NULL);
   tb_loan_destroy(NULL);
   tb_publisher_destroy(publisher);

@@ -26,6 +26,7 @@ BUS = (
         "publish",
         "subscribe",
         "queue",
+        "trace",
     ),
     *("connection", "participant", "queue_client"),
 )

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <tensorbus/c/participant.h>
+#include <tensorbus/c/sample.h>
 #include <tensorbus/c/status.h>
 #include <tensorbus/c/tensor.h>
 
@@ -95,6 +96,11 @@ TB_API tb_status tb_publisher_get_stats(const tb_publisher* publisher, tb_publis
 
 /* Subscribers still get what is in their queues; a second call does nothing. */
 TB_API void tb_publisher_close(tb_publisher* publisher);
+
+/* Names the samples from which the calling thread makes what it publishes from now on, for tracers
+ * (docs/tracing.md): at most 16, in place of those that it named before; none: forgets them. The
+ * samples may be released afterwards. Nothing of it is sent or kept unless a tracer runs. */
+TB_API void tb_name_parents(const tb_sample* const* samples, uint32_t count);
 
 #ifdef __cplusplus
 }

@@ -25,6 +25,7 @@ _MODULES = {
     "inspect": "inspect",
     "metrics": "metrics",
     "top": "screens",
+    "trace": "screens",
     "view": "screens",
     "trace": "screens",
 }

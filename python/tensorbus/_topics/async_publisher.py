@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic
 
 from tensorbus._aio.loop_poller import Wait
@@ -18,6 +19,7 @@ from tensorbus._topics.publisher import Publisher
 if TYPE_CHECKING:
     from tensorbus._base.generics import MessageClass
     from tensorbus._base.stats import PublisherStats
+    from tensorbus._topics.sample import Header, Sample
 
 # As threads do, a task looks again by itself: a subscriber may be stopped before it tells, and
 # nobody tells that `lag_timeout` is over.
@@ -98,7 +100,14 @@ class AsyncPublisher(Closing, Generic[T]):
         """See `Publisher.loan`. It never waits."""
         return self._publisher.loan(shape, dtype, like=like, device=device)
 
-    async def publish(self, data: T, *, timeout: float | None = None, stream: Any = None) -> int:
+    async def publish(
+        self,
+        data: T,
+        *,
+        timeout: float | None = None,
+        stream: Any = None,
+        parents: Iterable[Sample[Any] | Header] | None = None,
+    ) -> int:
         """Publishes as `Publisher.publish` does; awaits room if the publisher is reliable.
 
         What is no loan is copied in the loop's thread, after there is room in the queues. It does
@@ -121,7 +130,9 @@ class AsyncPublisher(Closing, Generic[T]):
                 first = self._turns[0] is turn
                 if first and (left <= 0 or self._publisher.ready()):
                     try:
-                        return self._publisher.publish(data, timeout=0, stream=stream)
+                        return self._publisher.publish(
+                            data, timeout=0, stream=stream, parents=parents
+                        )
                     except Timeout:  # or another thread took the room
                         if left <= 0:
                             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -18,10 +19,12 @@ from tensorbus._codec.typed import plan_or_none
 from tensorbus._core import Outcome
 from tensorbus._tensors.allocation import tensor_in
 from tensorbus._tensors.library import TENSOR_CLASSES
+from tensorbus._topics.parents import Parents
 
 if TYPE_CHECKING:
     from tensorbus._base.generics import MessageClass
     from tensorbus._base.stats import PublisherStats
+    from tensorbus._topics.sample import Header, Sample
 
 
 _DEPTH = 8  # by default
@@ -169,7 +172,14 @@ class Publisher(Closing, Generic[T]):
                 return tensor
         return tensor_in(self._core.loan, shape, dtype, like, device)
 
-    def publish(self, data: T, *, timeout: float | None = None, stream: Any = None) -> int:
+    def publish(
+        self,
+        data: T,
+        *,
+        timeout: float | None = None,
+        stream: Any = None,
+        parents: Iterable[Sample[Any] | Header] | None = None,
+    ) -> int:
         """Publishes a tensor, or a message of tensors and small values.
 
         A message is a dict, list, tuple or set, nested as you like, of tensors (PyTorch, NumPy,
@@ -187,6 +197,9 @@ class Publisher(Closing, Generic[T]):
                 With `None` it waits for subscribers as long as it takes, and for memory not at all.
             stream: on which what lies on a GPU is written: readers wait for what is enqueued there
                 now. PyTorch's current one for its tensors, the legacy default stream for others.
+            parents: the samples, or their headers, from which `data` was made, for
+                `tensorbus trace` (docs/tracing.md). In a callback of a node it is the sample that
+                is being handled, unless others are named. They are not sent.
 
         Returns:
             How many subscribers have it in their queues.
@@ -200,6 +213,9 @@ class Publisher(Closing, Generic[T]):
             Timeout: a reliable publisher found no room in time; nobody got it.
             Closed: the publisher is closed.
         """
+        if parents is not None:
+            with Parents(parents):
+                return self.publish(data, timeout=timeout, stream=stream)
         if timeout is None:
             timeout = self._timeout
         kind = type(data)

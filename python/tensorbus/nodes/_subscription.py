@@ -17,6 +17,7 @@ from tensorbus._base.generics import T
 from tensorbus._base.public import public
 from tensorbus._base.stats import SubscriberStats
 from tensorbus._topics.async_receiver import AsyncReceiver
+from tensorbus._topics.parents import Parents
 from tensorbus._topics.sample import Sample
 from tensorbus._topics.subscriber import Subscriber
 
@@ -149,6 +150,10 @@ class Subscription(Closing, Generic[T]):
 
     async def _call(self, callback: Callback, sample: Sample[T]) -> None:
         try:
+            if sample._core.traced:
+                with Parents((sample,)):
+                    await outcome_of(callback(sample.data, sample.header))
+                return
             result = callback(sample.data, sample.header)
             if result is not None:
                 await outcome_of(result)
@@ -171,7 +176,11 @@ class Subscription(Closing, Generic[T]):
                 continue
             self._count()
             try:
-                callback(sample.data, sample.header)
+                if sample._core.traced:
+                    with Parents((sample,)):
+                        callback(sample.data, sample.header)
+                else:
+                    callback(sample.data, sample.header)
             except Exception as error:
                 self._failures.report(error, self.label, sample.header.sequence)
             del sample

@@ -225,6 +225,8 @@ std::uint32_t Publisher::subscribers() const { return state_->core->subscribers(
 
 PublisherStats Publisher::stats() const { return state_->core->stats(); }
 
+bool Publisher::traced() const { return state_->core->traced(); }
+
 std::uint32_t Publisher::number() const { return state_->core->number(); }
 
 bool Publisher::restart(std::uint64_t sequence) { return state_->core->restart(sequence); }

@@ -69,6 +69,7 @@ class TENSORBUS_API Publisher {
   std::uint32_t number() const;  // names it in its participant
   std::uint32_t subscribers() const;
   PublisherStats stats() const;
+  bool traced() const;  // a tracer is there
   void close();
 
  private:

@@ -6,7 +6,8 @@
 
 using tensorbus::platform::LogLevel;
 
-static_assert(static_cast<std::int32_t>(LogLevel::kWarning) == TB_LOG_WARNING &&
+static_assert(static_cast<std::int32_t>(LogLevel::kInfo) == TB_LOG_INFO &&
+              static_cast<std::int32_t>(LogLevel::kWarning) == TB_LOG_WARNING &&
               static_cast<std::int32_t>(LogLevel::kError) == TB_LOG_ERROR);
 
 tb_status tb_set_log(tb_log log, void* context) {

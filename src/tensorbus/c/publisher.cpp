@@ -1,7 +1,11 @@
+#include <array>
+#include <span>
+
 #include "tensorbus/c/guard.hpp"
 #include "tensorbus/c/objects.hpp"
 #include "tensorbus/c/stats.hpp"
 #include "tensorbus/c/structs.hpp"
+#include "tensorbus/link/trace/trace_parents.hpp"
 
 using namespace tensorbus;
 using namespace tensorbus::c;
@@ -100,4 +104,15 @@ tb_status tb_publisher_get_stats(const tb_publisher* publisher, tb_publisher_sta
 
 void tb_publisher_close(tb_publisher* publisher) {
   (void)done([&] { required(publisher, "publisher").publisher.close(); });
+}
+
+void tb_name_parents(const tb_sample* const* samples, uint32_t count) {
+  std::array<link::SampleName, link::TraceParents::kMost> names;
+  std::size_t named = 0;
+  for (std::uint32_t i = 0; i < count && named < names.size(); ++i) {
+    if (samples == nullptr || samples[i] == nullptr) continue;
+    const SampleHeader& header = samples[i]->sample.header();
+    names[named++] = {header.publisher, header.publisher_number, header.sequence};
+  }
+  link::TraceParents::name(std::span(names).first(named));
 }

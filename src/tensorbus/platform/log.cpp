@@ -27,7 +27,10 @@ void set_log(LogSink sink, void* context) {
 
 void log(LogLevel level, const char* text) noexcept {
   const Sink* const sink = current.load(std::memory_order_acquire);  // pairs with set_log()
-  if (sink == nullptr || sink->call == nullptr) return log_to_stderr(text);
+  if (sink == nullptr || sink->call == nullptr) {
+    if (level != LogLevel::kInfo) log_to_stderr(text);
+    return;
+  }
   sink->call(sink->context, static_cast<std::int32_t>(level), text);
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tensorbus/bus/publish/outgoing_sample.hpp"
+#include "tensorbus/link/trace/trace_parents.hpp"
 #include "tensorbus/platform/faults/private_pages.hpp"
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/memory.hpp"
@@ -33,7 +34,33 @@ nb::object told(const Published& published) {
   return nb::cast(published.subscribers);
 }
 
+// While a publisher is traced, takes the parents that the program has named, for one publish().
+class ParentsOfContext {
+ public:
+  explicit ParentsOfContext(const Publisher& publisher) : traced_(publisher.traced()) {
+    if (!traced_) [[likely]]
+      return;
+    const nb::object named = nb::module_::import_("tensorbus._topics.parents").attr("named")();
+    std::vector<link::SampleName> names;
+    for (const nb::handle one : named) {
+      const auto [publisher, sequence] = nb::cast<std::pair<std::string, std::uint64_t>>(one);
+      if (const auto known = bus::parse_publisher_name(publisher))
+        names.push_back({known->first, known->second, sequence});
+    }
+    link::TraceParents::name(names);
+  }
+  ~ParentsOfContext() {
+    if (traced_) link::TraceParents::name({});
+  }
+  ParentsOfContext(const ParentsOfContext&) = delete;
+  ParentsOfContext& operator=(const ParentsOfContext&) = delete;
+
+ private:
+  const bool traced_;
+};
+
 nb::object publish_message(Publisher& self, const Message& message, Seconds timeout) {
+  const ParentsOfContext parents(self);
   return told(wait_hearing_signals(
       timeout, [&](const platform::StopCondition& stop) { return self.publish(message, stop); }));
 }
@@ -311,6 +338,7 @@ void bind_publisher(nb::module_& module) {
       .def("break_off", &Publisher::break_off, nb::call_guard<WithoutGil>(),
            "close() as if its process had died: streams go on with the next publisher.")
       .def_prop_ro("number", &Publisher::number)
+      .def_prop_ro("traced", &Publisher::traced)
       .def_prop_ro("subscribers", &Publisher::subscribers)
       .def(
           "wait_for_subscribers",

@@ -39,16 +39,26 @@ struct Lines {
 };
 platform::Immortal<Lines> lines;
 
+constexpr auto kInfo = static_cast<std::int32_t>(platform::LogLevel::kInfo);
+
+const char* name_of(std::int32_t level) noexcept {
+  if (level <= kInfo) return "INFO";
+  return level >= static_cast<std::int32_t>(platform::LogLevel::kError) ? "ERROR" : "WARNING";
+}
+
+void to_stderr(std::int32_t level, const char* text) noexcept {
+  if (level != kInfo) platform::log_to_stderr(text);
+}
+
 void hand_over(const Line& line) noexcept {
   try {
     const auto text = nb::steal<nb::str>(PyUnicode_DecodeUTF8(
         line.text.data(), static_cast<Py_ssize_t>(line.text.size()), "backslashreplace"));
     const auto logging = nb::module_::import_("logging");
-    const bool error = line.level >= static_cast<std::int32_t>(platform::LogLevel::kError);
     logging.attr("getLogger")("tensorbus.core")
-        .attr("log")(logging.attr(error ? "ERROR" : "WARNING"), "%s", text);
+        .attr("log")(logging.attr(name_of(line.level)), "%s", text);
   } catch (const std::exception&) {  // logging could not be imported, or a filter of it raised
-    platform::log_to_stderr(line.text.c_str());
+    to_stderr(line.level, line.text.c_str());
   }
 }
 
@@ -86,7 +96,7 @@ bool put_aside(std::int32_t level, const char* text) noexcept {
 }
 
 void take_line(void*, std::int32_t level, const char* text) noexcept {
-  if (!put_aside(level, text)) platform::log_to_stderr(text);
+  if (!put_aside(level, text)) to_stderr(level, text);
 }
 
 // The interpreter is about to end: all that came before is logged, and the thread gone.

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-#include "tensorbus/python/dlpack.hpp"
+#include "tensorbus/python/dlpack/dlpack.hpp"
 
 namespace tensorbus::python {
 namespace {

@@ -24,6 +24,7 @@ NB_MODULE(_core, module) {
   bind_listing(module);
   bind_inspection(module);
   bind_doctor(module);
+  bind_tracing(module);
 }
 #undef PyInit__core
 

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <string_view>
 
-#include "tensorbus/python/dlpack.hpp"
+#include "tensorbus/python/dlpack/dlpack.hpp"
 #include "tensorbus/python/keepers.hpp"
 #include "tensorbus/python/memory.hpp"
 #include "tensorbus/python/named_tensors.hpp"

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tensorbus/link/lease/mirror_origin.hpp"
+#include "tensorbus/link/trace/traced_sample.hpp"
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/memory.hpp"
 #include "tensorbus/python/named_tensors.hpp"
@@ -21,7 +22,13 @@
 namespace tensorbus::python {
 namespace {
 
+void note_use(const ReceivedSample& self) noexcept {
+  if (const link::TracedSample* const traced = self.traced()) [[unlikely]]
+    traced->note_use();
+}
+
 nb::bytes field_bytes(const ReceivedSample& self) {
+  note_use(self);
   const auto bytes = self.field_bytes();
   return nb::bytes(bytes.data(), bytes.size());
 }
@@ -140,6 +147,7 @@ void copy_once(const ReceivedSample& self, const Memory& whole, std::span<const 
 }
 
 Memory memory(const ReceivedSample& self, std::size_t index) {
+  note_use(self);
   if (index >= self.tensors().size())
     throw Error(Code::kProtocol, "sample.fields: there is no tensor " + std::to_string(index));
   return shown(self, memory_of(self.tensors()[index], self));
@@ -342,6 +350,7 @@ std::optional<std::span<const std::byte>> only_bytes(std::span<const std::byte> 
 }
 
 nb::object only(const ReceivedSample& self, std::optional<std::string_view> as) {
+  note_use(self);
   const std::span<const std::byte> fields = self.field_bytes();
   if (fields.empty()) return self.tensors().size() == 1 ? tensor(self, 0, as) : nb::none();
   if (const auto bytes = only_bytes(fields)) return nb::bytes(bytes->data(), bytes->size());
@@ -393,6 +402,9 @@ void bind_samples(nb::module_& module) {
            "received, shows these writes.")
       .def("use_on", use_on, nb::arg("stream"), nb::arg("of") = -1, nb::call_guard<WithoutGil>())
       .def_prop_ro("intact", intact)
+      .def_prop_ro(
+          "traced", [](const ReceivedSample& self) { return self.traced() != nullptr; },
+          "Whether a tracer was there when it was received.")
       .def("copy", copy, nb::call_guard<WithoutGil>());
 }
 

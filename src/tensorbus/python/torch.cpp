@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "tensorbus/python/dlpack.hpp"
+#include "tensorbus/python/dlpack/dlpack.hpp"
 #include "tensorbus/python/memory.hpp"
 
 namespace tensorbus::python {

@@ -63,6 +63,7 @@ def test_a_subscriber_of_another_type_is_told_both_when_it_connects(elsewhere: E
     with tb.Subscriber("topic", Detection) as subscriber:
         assert subscriber.receive(timeout=PATIENCE).data == Detection("cup")
     other.tell()
+    other.finish(quietly=False)  # its log names this process
     tb.MessageType.register(Detection)  # Other may live on, and would count where none is named
 
 

@@ -41,6 +41,7 @@ def test_a_process_that_was_stopped_counts_its_loss_and_goes_on(elsewhere: Elsew
         assert publisher.wait_for_subscribers(timeout=PATIENCE)
         assert publisher.publish("last") == 1
         assert reader.hear() == ([0, "last"], 9, 1)
+        reader.finish(quietly=False)  # it logs the cut-off
 
 
 def subscribe_and_forget() -> None:
@@ -62,6 +63,7 @@ def test_a_forgotten_subscriber_blocks_a_publisher_once(elsewhere: Elsewhere) ->
         assert publisher.stats["waited"] == 1
         assert publisher.stats["cut_off"] == 1
         idle.tell()
+        idle.finish(quietly=False)
 
 
 def test_others_lose_nothing_when_one_is_cut_off(elsewhere: Elsewhere) -> None:
@@ -79,6 +81,7 @@ def test_others_lose_nothing_when_one_is_cut_off(elsewhere: Elsewhere) -> None:
         assert subscriber.stats["cut_off"] == 0
         assert publisher.stats["cut_off"] == 1
         idle.tell()
+        idle.finish(quietly=False)
 
 
 def test_a_subscriber_that_takes_a_sample_now_and_then_is_not_cut_off() -> None:

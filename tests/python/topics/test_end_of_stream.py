@@ -192,8 +192,9 @@ def test_a_stopped_reader_learns_the_end_of_a_publisher_that_cut_it_off(
     try:
         sender.tell()
         assert sender.hear() == "closed"
-        sender.finish()
+        sender.finish(quietly=False)  # both log the cut-off
     finally:
         process.signal(signal.SIGCONT)
     process.tell()
     assert process.hear() == []
+    process.finish(quietly=False)

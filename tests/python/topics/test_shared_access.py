@@ -60,7 +60,7 @@ def test_shared_history_of_a_reliable_publisher_comes_as_it_was_written(
 
 def test_a_publisher_that_is_not_shared_refuses_and_says_what_to_do(elsewhere: Elsewhere) -> None:
     with tb.Subscriber("topic", access="shared") as subscriber:
-        elsewhere.start(publish_when_told, "topic", False)
+        closed_one = elsewhere.start(publish_when_told, "topic", False)
         eventually(lambda: subscriber.stats["refused"] == 1)
         for way_out in ("make it shared (shared=True)", "access read or private"):
             assert way_out in subscriber.stats["last_refusal"]
@@ -74,6 +74,7 @@ def test_a_publisher_that_is_not_shared_refuses_and_says_what_to_do(elsewhere: E
         data = subscriber.receive(timeout=PATIENCE).data
         data[:] = 6
         assert all_are(data, 6)
+        closed_one.finish(quietly=False)  # it logs the refusal
 
 
 def publish_when_told(topic: str, shared: bool) -> None:

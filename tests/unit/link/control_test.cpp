@@ -17,8 +17,9 @@ struct Fields {
   void put(const Id& id) { text += id.hex() + ";"; }
   void put(const std::string& field) { text += field + ";"; }
   void put(std::unsigned_integral auto field) { text += std::to_string(field) + ";"; }
-  void put(const std::vector<BlockName>& blocks) {
-    for (BlockName block : blocks) put(block);
+  template <typename Part>
+  void put(const std::vector<Part>& parts) {
+    for (const Part& part : parts) put(part);
   }
   template <HasFields Part>
   void put(Part part) {

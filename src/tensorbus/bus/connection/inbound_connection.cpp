@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "tensorbus/bus/trace/tracing.hpp"
 #include "tensorbus/link/wire/dispatch.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
@@ -69,6 +70,7 @@ void InboundConnection::stop() {
   if (stopped_) return;
   stopped_ = true;
   connection_.close();
+  if (std::exchange(traced_, Traced::kNot) == Traced::kOn) context_.tracing->stop();
   session_->end("");
   session_->find_issued_by(nullptr);
   peer_memory_->imported.owner_hung_up(peer_memory_->pidfd != nullptr);
@@ -76,6 +78,9 @@ void InboundConnection::stop() {
 }
 
 void InboundConnection::hang_up(const std::string& why) {
+  if (!why.empty() && !stopped_)
+    context_.log.write(platform::LogLevel::kError, {}, account_.pid(),
+                       {"ended the connection that it had opened: ", why});
   stop();
   if (why.empty() && lineage_ && !lineage_->ended() && stop_links()) return;
   end();
@@ -113,6 +118,13 @@ void InboundConnection::tell_ended() {
     if (!link.link) continue;
     if (link.told == Link::Told::kNothing && link.publisher->gets_nothing_more(*link.link)) {
       const bool cut_off = link.link->is_cut_off();
+      if (cut_off)
+        context_.log.write(platform::LogLevel::kWarning, link.publisher->topic(), account_.pid(),
+                           {"cut its subscriber off, for which publish() has waited longer than "
+                            "lag_timeout"});
+      else if (!link.publisher->closed())
+        context_.log.write(platform::LogLevel::kError, link.publisher->topic(), account_.pid(),
+                           {"ended its subscription, since it returned what it was not lent"});
       connection_.channel()->send(link::Ended{number, cut_off ? 1U : 0U});
       link.told = cut_off ? Link::Told::kCutOff : Link::Told::kEnded;
     }
@@ -130,6 +142,8 @@ void InboundConnection::tell_retired(memory::SegmentId segment) {
 void InboundConnection::on_message(link::Channel::Received& received) {
   if (inspection_) throw link::unexpected_message(received.header.type);
   if (!greeted_ && received.header.type == link::ControlType::kInspect) return inspect(received);
+  if (traced_ != Traced::kNot) throw link::unexpected_message(received.header.type);
+  if (!greeted_ && received.header.type == link::ControlType::kTrace) return trace(received);
   if (!greeted_) return greet(received);
   if (session_->on_memory(received) || session_->on_message(received)) return;
   if (!link::dispatch<link::TakenBy::kInbound>(
@@ -231,6 +245,43 @@ void InboundConnection::add_lent(LentReport& sum, std::uint64_t wall_ns) const {
   }
 }
 
+// The tracer pays for the ring. Tracing goes on until the connection ends (stop()).
+void InboundConnection::trace(link::Channel::Received& received) {
+  received.require_fds(0, 0);
+  if (received.header.version != link::kProtocolVersion)
+    return refuse_tracer(Code::kVersionMismatch, "the tracer speaks protocol version " +
+                                                     std::to_string(received.header.version) +
+                                                     ", this process version " +
+                                                     std::to_string(link::kProtocolVersion));
+  const auto asked = received.as<link::Trace>();
+  if (!context_.tracing) return refuse_tracer(Code::kUnsupported, "it cannot be traced");
+  try {
+    ring_charge_ = account_.take({.descriptors = 2,
+                                  .mappings = 1,
+                                  .address_bytes = link::kTraceBytes,
+                                  .memory_bytes = link::kTraceBytes});
+    const auto ring = context_.tracing->start(asked.topics, account_.pid());
+    traced_ = Traced::kOn;
+    std::vector<platform::Fd> fds;
+    fds.push_back(ring->descriptor());
+    connection_.channel()->send(link::Traced{}, std::move(fds));
+  } catch (const Error& error) {
+    if (traced_ == Traced::kOn) context_.tracing->stop();
+    refuse_tracer(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    if (traced_ == Traced::kOn) context_.tracing->stop();
+    refuse_tracer(Code::kOutOfMemory, "no memory for the ring of a trace");
+  }
+}
+
+void InboundConnection::refuse_tracer(Code code, const std::string& why) {
+  traced_ = Traced::kRefused;
+  ring_charge_.reset();
+  context_.log.write(platform::LogLevel::kWarning, {}, account_.pid(),
+                     {"refused to be traced by it: ", why});
+  refuse(0, code, why);
+}
+
 void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
   if (links_.contains(asked.link) || asked.link == 0 || links_.size() >= kMaxLinks)
     throw Error(Code::kProtocol, "SUBSCRIBE.link: " + std::to_string(asked.link));
@@ -244,15 +295,15 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
   }
   const std::shared_ptr<PublisherCore> publisher = find_publisher_(asked.publisher);
   if (!publisher || publisher->topic() != asked.topic)
-    return refuse(asked.link, Code::kClosed, "there is no such publisher any more");
+    return refuse(asked, Code::kClosed, "there is no such publisher any more");
   if (grant > publisher->most_granted())
     return refuse(
-        asked.link, Code::kUnsupported,
+        asked, Code::kUnsupported,
         "the publisher is not shared, subscribers can only read its memory: make it shared "
         "(shared=True), or subscribe with access read or private");
   if (const auto why = mismatch(asked, publisher->options().type)) {
     const std::string& theirs = publisher->options().type.definition();
-    return refuse(asked.link, Code::kTypeMismatch,
+    return refuse(asked, Code::kTypeMismatch,
                   *why + "\nThe publisher's type:\n" + theirs.substr(0, link::kMostDefinition));
   }
   const link::Borrower borrower{.grant = grant,
@@ -265,7 +316,7 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
   try {
     charge = account_.take(link::OwnerLink::cost_of(limits));
   } catch (const memory::PeerLimit& limit) {
-    return refuse(asked.link, limit.code(), limit.what());
+    return refuse(asked, limit.code(), limit.what());
   }
   // Allocates the link's memory before the borrower knows of the link, or refuses it.
   auto no_memory = link::Channel::prepare(link::Refused{
@@ -301,15 +352,23 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
             .link;
     if (entry->second.link) return publisher->listen(entry->second.link, std::move(room.listener));
     end_link(entry);
-    refuse(asked.link, Code::kClosed, "the publisher is closed");
+    refuse(asked, Code::kClosed, "the publisher is closed");
   } catch (const Error& error) {
     // No memory or descriptors for a link: our limit, not the peer's error.
     end_link(entry);
-    refuse(asked.link, error.code(), error.what());
+    refuse(asked, error.code(), error.what());
   } catch (const std::bad_alloc&) {
     end_link(entry);
     connection_.channel()->send(std::move(no_memory));
   }
+}
+
+// A publisher that closes while a subscriber asks for it is not worth a line.
+void InboundConnection::refuse(const link::Subscribe& asked, Code code, const std::string& text) {
+  if (code != Code::kClosed)
+    context_.log.write(platform::LogLevel::kWarning, asked.topic, account_.pid(),
+                       {"refused its subscriber: ", text});
+  refuse(asked.link, code, text);
 }
 
 void InboundConnection::refuse(std::uint32_t link, Code code, const std::string& text) {

@@ -28,9 +28,13 @@ class InboundConnection {
   InboundConnection(ParticipantContext& context, platform::Fd socket, FindPublisher find,
                     OnEnd on_end);
 
-  // Whether the first message, HELLO or INSPECT, was answered; when the connection was opened.
-  bool greeted() const noexcept { return greeted_ || inspection_.has_value(); }
+  // Whether the first message, HELLO, INSPECT or TRACE, was answered; when the connection was
+  // opened.
+  bool greeted() const noexcept {
+    return greeted_ || inspection_.has_value() || traced_ != Traced::kNot;
+  }
   std::chrono::steady_clock::time_point since() const noexcept { return since_; }
+  pid_t pid() const noexcept { return account_.pid(); }
 
   // The borrower is gone: takes all leases back, at once or when its lineage has ended. Until then
   // a forked child of it may read what it held.
@@ -58,6 +62,8 @@ class InboundConnection {
   void on_message(link::Channel::Received& received);
   void greet(link::Channel::Received& received);
   void inspect(link::Channel::Received& received);
+  void trace(link::Channel::Received& received);
+  void refuse_tracer(Code code, const std::string& why);
   void on(const link::Subscribe& asked, platform::Fd sender);
   void on(const link::Unsubscribe& left);
   void on(const link::Done& done);
@@ -69,6 +75,7 @@ class InboundConnection {
   link::PublishedRef issued(std::uint32_t link, std::uint64_t token) const;
   std::optional<memory::PeerCharge> charge_for_notifier() const;
   void refuse(std::uint32_t link, Code code, const std::string& text);
+  void refuse(const link::Subscribe& asked, Code code, const std::string& text);
 
   ParticipantContext& context_;
   const std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
@@ -84,7 +91,10 @@ class InboundConnection {
   bool greeted_ = false;            // its HELLO was answered
   // For the report that this connection was opened for, until the peer hangs up.
   std::optional<memory::PeerCharge> inspection_;
-  bool stopped_ = false;  // nothing more is read or sent
+  // Whether a tracer has opened the connection.
+  enum class Traced : std::uint8_t { kNot, kRefused, kOn } traced_ = Traced::kNot;
+  std::optional<memory::PeerCharge> ring_charge_;  // of a tracer
+  bool stopped_ = false;                           // nothing more is read or sent
   bool ended_ = false;
   Links links_;
   std::optional<Lineage> lineage_;  // of the borrower, if it sent one

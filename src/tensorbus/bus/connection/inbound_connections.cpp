@@ -29,6 +29,9 @@ void InboundConnections::accept(const platform::Fd& listener) {
       context_.peers->require_descriptors(0);
       adopt(platform::duplicate(newcomer_.get()));
     } catch (const memory::PeerLimit& limit) {
+      context_.log.write(platform::LogLevel::kWarning, {},
+                         platform::peer_credentials(newcomer_.get()).pid,
+                         {"refused its connection: ", limit.what()});
       link::turn_away(newcomer_.get(), limit.what());
     }
     newcomer_.reset();
@@ -36,6 +39,7 @@ void InboundConnections::accept(const platform::Fd& listener) {
 }
 
 void InboundConnections::adopt(platform::Fd socket) {
+  const pid_t pid = platform::peer_credentials(socket.get()).pid;
   try {
     connections_.push_back(std::make_unique<InboundConnection>(
         context_, std::move(socket), find_publisher_,
@@ -49,6 +53,8 @@ void InboundConnections::adopt(platform::Fd socket) {
   } catch (const Error& error) {
     if (error.code() == Code::kOutOfMemory) throw;
     // Another user's process: the socket closes, and it sees that.
+    context_.log.write(platform::LogLevel::kWarning, {}, pid,
+                       {"refused its connection: ", error.what()});
   }
 }
 
@@ -62,7 +68,10 @@ void InboundConnections::drop_silent() {
   std::erase_if(connections_, [&](const auto& connection) {
     if (connection->greeted()) return false;
     silent = silent || connection->since() > overdue;
-    return connection->since() <= overdue;
+    if (connection->since() > overdue) return false;
+    context_.log.write(platform::LogLevel::kWarning, {}, connection->pid(),
+                       {"refused its connection: it said nothing for 5 s"});
+    return true;
   });
   if (silent) context_.loop.schedule(dropping_silent_, kGreetingDelay / 5);
 }

@@ -57,6 +57,11 @@ void OutboundConnection::subscribe(const std::shared_ptr<SubscriberCore>& subscr
 }
 
 void OutboundConnection::end(const std::string& why) {
+  if (!why.empty())
+    context_.log.write(
+        turned_away_ ? platform::LogLevel::kWarning : platform::LogLevel::kError, {},
+        account_.pid(),
+        {turned_away_ ? "trying again later: " : "ended the connection to it: ", why});
   ended_ = true;
   connection_.close();
   session_->end(why);
@@ -76,6 +81,11 @@ void OutboundConnection::end(const std::string& why) {
     subscriber->end(link);
     if (why.empty()) lost(subscriber, *link);
   }
+}
+
+void OutboundConnection::log(platform::LogLevel level, const link::BorrowerLink& link,
+                             std::initializer_list<std::string_view> text) noexcept {
+  context_.log.write(level, link.source()->topic, account_.pid(), text);
 }
 
 void OutboundConnection::lost(const std::shared_ptr<SubscriberCore>& subscriber,
@@ -112,13 +122,22 @@ void OutboundConnection::on(const link::Refused& refused) {
   const auto [subscriber, link] = link_named(refused.link);
   if (!subscriber || !link) return;
   const Code code = link::code_of(refused.code);
-  subscriber->refuse(link, code, link::as_reason(refused.text));
+  const std::string why = link::as_reason(refused.text);
+  // A receive() throws a mismatch, and a publisher may close while it is asked.
+  if (code != Code::kClosed)
+    log(code == Code::kTypeMismatch ? platform::LogLevel::kInfo : platform::LogLevel::kWarning,
+        *link, {"its publisher refused the subscriber: ", why});
+  subscriber->refuse(link, code, why);
   if (code == Code::kOutOfMemory || code == Code::kSystem) lost(subscriber, *link);
 }
 
 void OutboundConnection::on(const link::Ended& ended) {
   const auto [subscriber, link] = link_named(ended.number);
-  if (subscriber && link) subscriber->end(link, ended.cut_off != 0);
+  if (!subscriber || !link) return;
+  if (ended.cut_off != 0)
+    log(platform::LogLevel::kWarning, *link,
+        {"its publisher cut the subscriber off, for which it has waited longer than lag_timeout"});
+  subscriber->end(link, ended.cut_off != 0);
 }
 
 void OutboundConnection::on(const link::Accepted& accepted, platform::Fd segment,
@@ -130,6 +149,7 @@ void OutboundConnection::on(const link::Accepted& accepted, platform::Fd segment
     subscriber->accept(link, accepted, std::move(segment), std::move(room_notifier));
     platform::kill_point("accepted.received");
   } catch (const memory::PeerLimit& limit) {
+    log(platform::LogLevel::kWarning, *link, {"cannot use its publisher: ", limit.what()});
     subscriber->refuse(link, limit.code(), limit.what());
     lost(subscriber, *link);
   }

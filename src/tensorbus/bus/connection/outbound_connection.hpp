@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -68,6 +70,8 @@ class OutboundConnection {
   void on(const link::Accepted& accepted, platform::Fd segment, platform::Fd room_notifier);
   void on(const link::Refused& refused);
   void on(const link::Ended& ended);
+  void log(platform::LogLevel level, const link::BorrowerLink& link,
+           std::initializer_list<std::string_view> text) noexcept;
   void lost(const std::shared_ptr<SubscriberCore>& subscriber, const link::BorrowerLink& link);
   // Returns both ends of a link that the owner names; either may be gone here.
   Wanted link_named(std::uint32_t number) const;

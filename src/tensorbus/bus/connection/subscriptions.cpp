@@ -37,7 +37,8 @@ std::vector<std::shared_ptr<SubscriberCore>> Subscriptions::living() const {
   return living;
 }
 
-bool Subscriptions::join(const std::vector<std::string>& files, OutboundConnections& owners) {
+bool Subscriptions::join(const std::vector<std::string>& files, OutboundConnections& owners,
+                         PeerLog& log) {
   bool room_for_all = true;
   // Only some of many dead owners at a time: removing their files makes us look again.
   int left = kMostUnreached;
@@ -49,6 +50,8 @@ bool Subscriptions::join(const std::vector<std::string>& files, OutboundConnecti
         break;
     } catch (const memory::PeerLimit& limit) {  // perhaps of one owner only: the loop goes on
       room_for_all = false;
+      log.write(platform::LogLevel::kWarning, subscriber->topic(), PeerLog::kNoProcess,
+                {"a publisher cannot be joined now: ", limit.what(), " (trying again)"});
       subscriber->not_joined(limit.what());
     }
   }

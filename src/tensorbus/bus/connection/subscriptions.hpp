@@ -10,6 +10,7 @@
 
 #include "tensorbus/bus/connection/outbound_connections.hpp"
 #include "tensorbus/bus/domain/topic_name.hpp"
+#include "tensorbus/bus/event_loop/peer_log.hpp"
 #include "tensorbus/bus/subscribe/subscriber_core.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
@@ -28,7 +29,7 @@ class Subscriptions {
   // Joins every subscriber to every publisher of its topic that it was not joined to; `files` are
   // the files of the domain. On the event loop. Returns false if there was no room for some
   // (memory::PeerLimit): they are told, and must be joined later.
-  bool join(const std::vector<std::string>& files, OutboundConnections& owners);
+  bool join(const std::vector<std::string>& files, OutboundConnections& owners, PeerLog& log);
   // A subscription has ended but its publisher goes on: it is joined again after forget_lost(), as
   // are those that were cut off and whose programs look for samples again.
   void lose(const std::shared_ptr<SubscriberCore>& subscriber,

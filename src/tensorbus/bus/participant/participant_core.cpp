@@ -10,6 +10,7 @@
 #include "tensorbus/bus/queue/queue_host.hpp"
 #include "tensorbus/bus/session/host_copy_request.hpp"
 #include "tensorbus/bus/session/lease_acquisition.hpp"
+#include "tensorbus/bus/trace/tracing.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/fork/inherited.hpp"
 #include "tensorbus/platform/fork/lineage.hpp"
@@ -24,6 +25,8 @@ using namespace std::chrono_literals;
 constexpr auto kRetryDelay = 20ms;      // the directory could not be listed
 constexpr auto kRejoinDelay = 200ms;    // a living owner hung up, or was short of a resource
 constexpr auto kNoRoomDelay = 1s;       // there was no room for a connection to an owner
+constexpr auto kDropsDelay = 1s;        // until the first drops of a publisher are logged
+constexpr auto kDropsInterval = 10s;    // until more are
 constexpr auto kShortLook = 10ms;       // at exported memory that comes and goes
 constexpr auto kLongLook = 500ms;       // at exported memory that stays
 constexpr auto kChildLook = 1ms;        // at a child that is just ending
@@ -99,6 +102,8 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
     kept_messages_.on_keep(from, asked);
   };
   context_.report = [this] { return encode_report(report()); };
+  context_.tracing = std::make_shared<Tracing>(
+      id(), [this] { return publishers_.living(); }, [this] { return subscriptions_.living(); });
   context_.queues = std::make_shared<QueueHost>(context_);
   context_.host_copies = std::make_unique<memory::HostCopies>(
       context_.arena, context_.device_memory, [this] { loop_.schedule(delivering_copies_); });
@@ -152,8 +157,10 @@ std::shared_ptr<PublisherCore> ParticipantCore::add_publisher(const std::string&
   auto publisher = std::make_shared<PublisherCore>(topic, number, options, context_.arena,
                                                    context_.wake_page, std::move(origin));
   publisher->on_link_stopped([this] { loop_.schedule(telling_ended_); });
+  publisher->on_drops([this] { loop_.schedule(logging_drops_, kDropsDelay); });
   publisher->on_subscribers_changed([this] { subscribers_event_.signal(); });
   publishers_.add(publisher, marker);
+  context_.tracing->add(publisher);
   // The marker is made last: a process that sees it finds the publisher.
   domain_.add_marker(marker, encode({static_cast<std::uint32_t>(::getpid()), topic, options.node,
                                      options.type.definition(), options.depth, options.history,
@@ -181,6 +188,42 @@ void ParticipantCore::close(const std::shared_ptr<PublisherCore>& publisher, boo
 void ParticipantCore::tell_ended() {
   broken_off_untold_.store(false, std::memory_order_relaxed);
   inbound_.tell_ended();
+}
+
+// While samples are dropped, for each link the number since the last time.
+void ParticipantCore::log_drops() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < drops_logged_until_)
+    return loop_.schedule(logging_drops_,
+                          std::chrono::ceil<std::chrono::milliseconds>(drops_logged_until_ - now));
+  bool any = false;
+  for (const auto& publisher : publishers_.living()) {
+    const auto all = publisher->take_drops();
+    for (const auto& dropped : all) log_drops(*publisher, dropped);
+    any = any || !all.empty();
+  }
+  if (!any) return;
+  drops_logged_until_ = now + kDropsInterval;
+  loop_.schedule(logging_drops_, kDropsInterval);
+}
+
+// Drops from a full queue are what the options allow; the others are worth a warning.
+void ParticipantCore::log_drops(const PublisherCore& publisher,
+                                const PublisherCore::Dropped& dropped) {
+  const auto& [link, drops] = dropped;
+  const auto part = [](std::uint64_t count, const std::string& why) {
+    return count == 0 ? std::string() : "; " + std::to_string(count) + " " + why;
+  };
+  const link::LinkLimits limits = link->limits();
+  const bool expected = drops.held == 0 && drops.unsent == 0;
+  context_.log.write(
+      expected ? platform::LogLevel::kInfo : platform::LogLevel::kWarning, publisher.topic(),
+      static_cast<pid_t>(link->borrower().pid),
+      {"dropped ", std::to_string(drops.all()), " samples for its subscriber",
+       part(drops.depth, "from its full queue (depth=" + std::to_string(limits.depth) + ")"),
+       part(drops.held, "because it holds as many as it may (max_held=" +
+                            std::to_string(limits.max_held) + ")"),
+       part(drops.unsent, "without a descriptor or memory to send them")});
 }
 
 // For a subscriber that asks for it. What was broken off ends there first: the publisher may be the
@@ -221,6 +264,7 @@ std::shared_ptr<SubscriberCore> ParticipantCore::add_subscriber(
   subscriber->on_links_gone([this] { loop_.schedule(dropping_idle_); });
   subscriber->rejoin_by([this] { loop_.schedule(joining_again_, kRejoinDelay); });
   subscriptions_.add(subscriber, escape_topic(topic), only);
+  context_.tracing->add(subscriber);
   loop_.schedule(scanning_);
   return subscriber;
 }
@@ -338,7 +382,7 @@ void ParticipantCore::scan() {
     if (error.code() == Code::kOutOfMemory) throw;
     return loop_.schedule(scanning_, kRetryDelay);
   }
-  if (!subscriptions_.join(files, outbound_)) loop_.schedule(scanning_, kNoRoomDelay);
+  if (!subscriptions_.join(files, outbound_, context_.log)) loop_.schedule(scanning_, kNoRoomDelay);
 }
 
 void ParticipantCore::join_lost_again() {

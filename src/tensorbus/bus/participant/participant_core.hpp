@@ -130,6 +130,8 @@ class ParticipantCore {
   void look_after_children();
   void retire_idle();
   void tell_ended();
+  void log_drops();
+  void log_drops(const PublisherCore& publisher, const PublisherCore::Dropped& dropped);
   std::shared_ptr<PublisherCore> find_publisher(std::uint32_t number);
   void tell_retired();
   void look_after_exports();
@@ -173,6 +175,8 @@ class ParticipantCore {
   EventLoop::Task& joining_again_ = loop_.add_task([this] { join_lost_again(); });
   EventLoop::Task& looking_after_children_ = loop_.add_task([this] { look_after_children(); });
   EventLoop::Task& looking_after_events_ = loop_.add_task([this] { look_after_events(); });
+  std::chrono::steady_clock::time_point drops_logged_until_{};
+  EventLoop::Task& logging_drops_ = loop_.add_task([this] { log_drops(); });
   EventLoop::Task& telling_ended_ = loop_.add_task([this] { tell_ended(); });
   EventLoop::Task& ending_shares_ = loop_.add_task([this] { end_overdue_shares(); });
   EventLoop::Task& delivering_copies_ = loop_.add_task([this] { context_.host_copies->deliver(); });

@@ -205,6 +205,34 @@ void PublisherCore::note_change() {
   if (subscribers_changed_) subscribers_changed_();
 }
 
+void PublisherCore::trace(std::shared_ptr<link::TraceRing> ring) {
+  const platform::MutexLock lock(mutex_);
+  traced_.store(ring != nullptr, std::memory_order_relaxed);
+  trace_ = std::move(ring);
+}
+
+// The event loop logs drops: the publishing thread only wakes it, once for many.
+void PublisherCore::note_drops() {
+  if (!std::exchange(drops_pending_, true) && drops_told_) drops_told_();
+}
+
+void PublisherCore::drop_unsent(link::OwnerLink& link) {
+  ++stats_.dropped_unsent;
+  link.count_dropped_unsent();
+  note_drops();
+}
+
+std::vector<PublisherCore::Dropped> PublisherCore::take_drops() {
+  const platform::MutexLock lock(mutex_);
+  std::vector<Dropped> found;
+  found.reserve(links_.size());  // nothing throws after drops were taken
+  for (const auto& link : links_)
+    if (const link::Drops drops = link->take_drops(); drops.all() != 0)
+      found.push_back({link, drops});
+  drops_pending_ = !found.empty();
+  return found;
+}
+
 Published PublisherCore::push_to_all(OutgoingSample& sample, const Stamp* as) {
   // What can fail comes first: then no subscriber has the sample. A link that cannot be given the
   // memory is skipped, unless it is reliable. publish() has checked that reliable links have room.
@@ -216,12 +244,15 @@ Published PublisherCore::push_to_all(OutgoingSample& sample, const Stamp* as) {
   entry.timestamp_ns = as == nullptr ? platform::wall_clock_ns() : as->timestamp_ns;
   if (entry.fingerprint == 0) entry.fingerprint = options_.type.fingerprint();
   remember(entry, sample.issued);
+  if (trace_) [[unlikely]]
+    trace_->write_published(number_, next_sequence_);
   ++next_sequence_;
   const link::PublishedSample* const issued = sample.issued.get();
   std::uint32_t reached = 0;
   for (const auto& link : links_) {
     if (!link->borrower().reliable && link->room() != link::OwnerLink::Room::kYes) {
       stats_.dropped_depth += link->drop_until_room();
+      note_drops();
       if (link->room() != link::OwnerLink::Room::kYes) {
         ++stats_.dropped_held;
         link->count_dropped_held();
@@ -234,11 +265,9 @@ Published PublisherCore::push_to_all(OutgoingSample& sample, const Stamp* as) {
       link->push(entry, last ? std::move(sample.issued) : sample.issued, sample.writer);
       ++reached;
     } catch (const Error&) {
-      ++stats_.dropped_unsent;
-      link->count_dropped_unsent();
+      drop_unsent(*link);
     } catch (const std::bad_alloc&) {
-      ++stats_.dropped_unsent;
-      link->count_dropped_unsent();
+      drop_unsent(*link);
     }
   }
   link::full_fence();  // one for all links; pairs with Sleeper::enter()

@@ -20,6 +20,7 @@
 #include "tensorbus/bus/publish/outgoing_sample.hpp"
 #include "tensorbus/link/lease/mirror_origin.hpp"
 #include "tensorbus/link/ring/owner_link.hpp"
+#include "tensorbus/link/trace/trace_ring.hpp"
 #include "tensorbus/memory/host/arena.hpp"
 #include "tensorbus/platform/mutex.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"
@@ -115,6 +116,21 @@ class PublisherCore {
   bool take_change() noexcept { return changed_.exchange(false, std::memory_order_relaxed); }
   bool gets_nothing_more(const link::OwnerLink& link) const;
 
+  // Sets what is called, under our mutex, when the first sample was dropped since the last
+  // take_drops() that returned nothing.
+  void on_drops(std::function<void()> told) { drops_told_ = std::move(told); }
+  // What was dropped for a link since the last call. Empty if nothing was.
+  struct Dropped {
+    std::shared_ptr<const link::OwnerLink> link;
+    link::Drops drops;
+  };
+  std::vector<Dropped> take_drops();
+
+  // Writes what is published into this ring from now on; null: into none.
+  void trace(std::shared_ptr<link::TraceRing> ring);
+  // Returns true if it does. Relaxed: which samples are the first and the last is for the ring.
+  bool traced() const noexcept { return traced_.load(std::memory_order_relaxed); }
+
   // Returns the tuner for copies of tensors that lie outside the memory of the bus.
   CopyTuner& copies() noexcept { return copies_; }
 
@@ -132,6 +148,8 @@ class PublisherCore {
   void require_next(std::uint64_t sequence) const TB_REQUIRES(mutex_);
   PublisherStats stats_now() TB_REQUIRES(mutex_);
   void note_change() TB_REQUIRES(mutex_);
+  void note_drops() TB_REQUIRES(mutex_);
+  void drop_unsent(link::OwnerLink& link) TB_REQUIRES(mutex_);
   std::chrono::nanoseconds longest_park() const TB_REQUIRES(mutex_);
   void drain_links() TB_REQUIRES(mutex_);
   void wake_all() noexcept TB_REQUIRES(mutex_);
@@ -145,6 +163,7 @@ class PublisherCore {
   const std::shared_ptr<memory::Arena> arena_;
   std::function<void()> link_stopped_;
   std::function<void()> subscribers_changed_;
+  std::function<void()> drops_told_;
   std::atomic<bool> changed_{false};  // relaxed: what is called after it orders it
   link::ByteCounter in_flight_;
   CopyTuner copies_;
@@ -162,9 +181,12 @@ class PublisherCore {
   bool event_armed_ TB_GUARDED_BY(mutex_) = false;  // borrowers notify
   std::deque<Kept> history_ TB_GUARDED_BY(mutex_);
   std::uint64_t next_sequence_ TB_GUARDED_BY(mutex_) = 0;
+  std::atomic<bool> traced_{false};
   std::atomic<bool> closed_{false};  // written under mutex_; relaxed: publish() checks again there
   PublisherStats stats_ TB_GUARDED_BY(mutex_);
   std::uint64_t bytes_sent_ TB_GUARDED_BY(mutex_) = 0;
+  std::shared_ptr<link::TraceRing> trace_ TB_GUARDED_BY(mutex_);  // null: it is not traced
+  bool drops_pending_ TB_GUARDED_BY(mutex_) = false;              // take_drops() will be called
   const memory::PoolId pool_;  // last: made when nothing after it can throw
 };
 

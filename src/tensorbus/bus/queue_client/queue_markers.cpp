@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tensorbus/bus/domain/topic_name.hpp"
+#include "tensorbus/bus/session/queue_requests.hpp"
 #include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/error.hpp"
 

@@ -7,6 +7,7 @@
 
 #include "tensorbus/bus/copy/device_copier.hpp"
 #include "tensorbus/bus/event_loop/event_loop.hpp"
+#include "tensorbus/bus/event_loop/peer_log.hpp"
 #include "tensorbus/bus/inspect/report_codec.hpp"
 #include "tensorbus/bus/share/shares.hpp"
 #include "tensorbus/device/memory/device_memory.hpp"
@@ -21,6 +22,7 @@ namespace tensorbus::bus {
 
 class PeerSession;
 class QueueRequests;
+class Tracing;
 
 // What connections need of their participant. ParticipantCore owns it; it outlives them.
 struct ParticipantContext {
@@ -42,6 +44,8 @@ struct ParticipantContext {
   }
 
   // The members below are for the event loop only.
+  PeerLog log{};
+  std::shared_ptr<Tracing> tracing{};       // empty: it cannot be traced
   std::shared_ptr<QueueRequests> queues{};  // empty: this participant has no queues
   std::unique_ptr<memory::HostCopies> host_copies{};
   // Keeps, or drops, what a peer has shared. Throws Error(kProtocol).

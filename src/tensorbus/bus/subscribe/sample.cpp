@@ -55,6 +55,9 @@ const SampleHeader& Sample::header() const noexcept { return parts_ ? parts_->he
 const link::MirrorOrigin* Sample::mirrored() const noexcept {
   return parts_ ? parts_->mirrored : nullptr;
 }
+const link::TracedSample* Sample::traced() const noexcept {
+  return parts_ ? parts_->traced.get() : nullptr;
+}
 std::span<const Tensor> Sample::tensors() const noexcept {
   return parts_ ? parts_->tensors.span() : std::span<const Tensor>();
 }

@@ -29,6 +29,7 @@ namespace link {
 class Lease;
 class LeaseSource;
 struct MirrorOrigin;
+class TracedSample;
 }  // namespace link
 
 // A received tensor in memory of its owner, leased for as long as this object or a copy of it
@@ -90,6 +91,8 @@ class TENSORBUS_API Sample {
   const SampleHeader& header() const noexcept;
   // Returns what the mirror stands for that published it, or null. Valid while the sample lives.
   const link::MirrorOrigin* mirrored() const noexcept;
+  // Returns what writes its use into a trace, or null.
+  const link::TracedSample* traced() const noexcept;
   std::span<const Tensor> tensors() const noexcept;
   const Tensor& tensor() const;
   const Tensor& tensor(std::string_view key) const;

@@ -144,6 +144,17 @@ SampleData::Read SampleData::read_fields(Sample& sample, link::LeaseSource& lend
   return Read::kFieldsAlone;
 }
 
+void SampleData::trace(Sample& sample, const std::shared_ptr<link::TraceRing>& ring) noexcept {
+  try {
+    SampleData& parts = *sample.parts_;
+    const SampleHeader& header = parts.header;
+    parts.traced = std::make_shared<const link::TracedSample>(
+        ring, link::SampleName{header.publisher, header.publisher_number, header.sequence});
+    if (const auto lease = lease_of(sample)) lease->keep(parts.traced);
+  } catch (const std::bad_alloc&) {
+  }
+}
+
 void SampleData::describe(const link::Entry& entry, const link::LeaseSource& from,
                           std::span<const std::byte> small_fields,
                           const std::optional<Origin>& origin) {

@@ -15,6 +15,7 @@
 #include "tensorbus/bus/subscribe/sample_cache.hpp"
 #include "tensorbus/link/lease/lease.hpp"
 #include "tensorbus/link/ring/sample_ring.hpp"
+#include "tensorbus/link/trace/traced_sample.hpp"
 #include "tensorbus/tensor/descriptor.hpp"
 
 namespace tensorbus::bus {
@@ -30,7 +31,8 @@ struct SampleData {
   std::vector<std::byte> block_bytes;
   // Keeps the topic's name, unless the lease of a tensor keeps it.
   std::shared_ptr<const link::Source> source;
-  std::shared_ptr<DeviceCopier> copier;  // of a sample with tensors on devices
+  std::shared_ptr<DeviceCopier> copier;              // of a sample with tensors on devices
+  std::shared_ptr<const link::TracedSample> traced;  // null: no tracer was there when it came
 
   // Reads an entry. With kDone the sample takes the entry's lease over. With kFieldsAlone the
   // sample uses nothing of the lender, and the caller gives the lease back. With any other result,
@@ -63,6 +65,9 @@ struct SampleData {
   // Returns a sample of one writable tensor, which lies in memory of another program.
   static Sample of_memory(std::shared_ptr<memory::DeviceKeeper> keeper, const Device& device,
                           const Layout& layout, const std::byte* first);
+  // Writes into the ring that the sample was received, and later when it is used and released.
+  // Without memory for that it is not traced.
+  static void trace(Sample& sample, const std::shared_ptr<link::TraceRing>& ring) noexcept;
   // Returns the lease of a sample; null if it has none.
   static std::shared_ptr<link::Lease> lease_of(const Sample& sample);
 
@@ -77,7 +82,9 @@ struct SampleData {
   static Read read_leased(Sample& sample, link::LeaseSource& lender, const link::Entry& entry,
                           const ReceiveOptions& how, const AcquiredLeases* claimed,
                           std::span<const std::byte> bytes, std::shared_ptr<link::Lease>& lease);
-  bool is_of_fields() const noexcept { return tensors.empty() && block_bytes.empty() && !copier; }
+  bool is_of_fields() const noexcept {
+    return tensors.empty() && block_bytes.empty() && !copier && !traced;
+  }
   // Fills in all but the tensors.
   void describe(const link::Entry& entry, const link::LeaseSource& from,
                 std::span<const std::byte> small_fields, const std::optional<Origin>& origin);

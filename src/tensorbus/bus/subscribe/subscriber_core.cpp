@@ -422,6 +422,11 @@ void SubscriberCore::end(const LinkRef& link, bool cut_off) {
   wake_all();  // the owner may have died between its last sample and the wake-up
 }
 
+void SubscriberCore::trace(std::shared_ptr<link::TraceRing> ring) {
+  const platform::MutexLock lock(mutex_);
+  trace_ = std::move(ring);
+}
+
 void SubscriberCore::expect_link() {
   const platform::MutexLock lock(mutex_);
   stream_.expect_link();

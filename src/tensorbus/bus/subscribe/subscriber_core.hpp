@@ -24,6 +24,7 @@
 #include "tensorbus/bus/subscribe/sample_cache.hpp"
 #include "tensorbus/bus/subscribe/stream_end.hpp"
 #include "tensorbus/link/ring/borrower_link.hpp"
+#include "tensorbus/link/trace/trace_ring.hpp"
 #include "tensorbus/link/wake/wake.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/fd.hpp"
@@ -124,6 +125,8 @@ class SubscriberCore {
               std::string_view why) noexcept;
   // Counts a publisher that could not be joined.
   void not_joined(std::string_view why) noexcept;
+  // Writes what is received into this ring from now on; null: into none.
+  void trace(std::shared_ptr<link::TraceRing> ring);
   // Has set-aside samples tried again.
   void segment_came();
 
@@ -203,6 +206,7 @@ class SubscriberCore {
   // Elements of links_; empty while the mutex is free.
   std::vector<link::BorrowerLink*> to_settle_ TB_GUARDED_BY(mutex_);
   SubscriberStats stats_ TB_GUARDED_BY(mutex_);
+  std::shared_ptr<link::TraceRing> trace_ TB_GUARDED_BY(mutex_);  // null: it is not traced
   StreamEnd stream_ TB_GUARDED_BY(mutex_);
   bool closed_ TB_GUARDED_BY(mutex_) = false;
 };

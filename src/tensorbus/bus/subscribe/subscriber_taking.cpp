@@ -79,11 +79,15 @@ SubscriberCore::Taken SubscriberCore::read_entry(const LinkRef& link, const link
       link->release_soon(entry.token);
       stats_.missed += link->gap_before(entry.sequence);
       ++stats_.received;
+      if (trace_) [[unlikely]]
+        SampleData::trace(sample, trace_);
       return Taken::kDone;
     case SampleData::Read::kDone:
       stats_.missed += link->gap_before(entry.sequence);
       ++stats_.received;
       if (claimed != nullptr && !claimed->staged.empty()) ++stats_.staged;
+      if (trace_) [[unlikely]]
+        SampleData::trace(sample, trace_);
       return options_.pin ? pin(link, entry, sample) : Taken::kDone;
     case SampleData::Read::kNotClaimed:
       if (!claim_) return drop(*link, entry, stats_.gone);

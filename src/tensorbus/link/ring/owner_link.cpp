@@ -59,10 +59,10 @@ OwnerLink::Room OwnerLink::room() {
 }
 
 std::uint32_t OwnerLink::drop_until_room() {
-  std::uint32_t dropped = 0;
-  while (room() != Room::kYes && oldest_ != next_) dropped += drop_oldest() ? 1 : 0;
-  dropped_depth_ += dropped;
-  return dropped;
+  std::uint32_t count = 0;
+  while (room() != Room::kYes && oldest_ != next_) count += drop_oldest() ? 1 : 0;
+  dropped_.depth += count;
+  return count;
 }
 
 bool OwnerLink::drop_oldest() noexcept {
@@ -166,9 +166,9 @@ LinkReport OwnerLink::report(std::uint64_t wall_ns) {
                     .held = held.leases - waiting,
                     .held_bytes = held.bytes,
                     .oldest_held = age_of(held, wall_ns),
-                    .dropped_depth = dropped_depth_,
-                    .dropped_held = dropped_held_,
-                    .dropped_unsent = dropped_unsent_,
+                    .dropped_depth = dropped_.depth,
+                    .dropped_held = dropped_.held,
+                    .dropped_unsent = dropped_.unsent,
                     .cut_off = cut_off_};
   if (borrower_.reliable && blocked_since() && room() != Room::kYes)
     report.blocked = Clock::now() - *blocked_since();

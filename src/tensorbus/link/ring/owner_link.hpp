@@ -22,6 +22,14 @@ struct LinkLimits {
   std::uint32_t max_held = 0;  // samples popped and not returned
 };
 
+// The samples that a link was not given, or that were taken out of its ring again.
+struct Drops {
+  std::uint64_t depth = 0;   // taken out of a full ring for a newer one
+  std::uint64_t held = 0;    // not pushed: the borrower holds as many as it may
+  std::uint64_t unsent = 0;  // not pushed: no descriptor or memory to send it
+  std::uint64_t all() const noexcept { return depth + held + unsent; }
+};
+
 // What an owner knows of a borrower.
 struct Borrower {
   memory::Grant grant = memory::Grant::kRead;  // what it may do with the samples
@@ -72,8 +80,14 @@ class OwnerLink {
   std::uint32_t drop_until_room();
   // Counts a sample that the link did not get: the borrower holds all that it may, or it could not
   // be sent.
-  void count_dropped_held() noexcept { ++dropped_held_; }
-  void count_dropped_unsent() noexcept { ++dropped_unsent_; }
+  void count_dropped_held() noexcept { ++dropped_.held; }
+  void count_dropped_unsent() noexcept { ++dropped_.unsent; }
+  // Returns what was dropped since the last call.
+  Drops take_drops() noexcept {
+    const Drops before = std::exchange(dropped_and_taken_, dropped_);
+    return {dropped_.depth - before.depth, dropped_.held - before.held,
+            dropped_.unsent - before.unsent};
+  }
 
   // Does the part of the next push() that can fail: sends the borrower the segments of the sample,
   // and the mark for when it is complete. Throws Error or std::bad_alloc.
@@ -154,9 +168,8 @@ class OwnerLink {
   std::uint64_t next_ = 0;             // the position of the next push
   std::uint64_t oldest_ = 0;           // no position before this one is full
   std::uint64_t bad_returns_ = 0;
-  std::uint64_t dropped_depth_ = 0;
-  std::uint64_t dropped_held_ = 0;
-  std::uint64_t dropped_unsent_ = 0;
+  Drops dropped_;
+  Drops dropped_and_taken_;  // of these, by take_drops()
   bool broken_ = false;
   bool cut_off_ = false;
   struct Blocked {

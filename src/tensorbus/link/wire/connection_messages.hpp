@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <string>
 #include <tensorbus/id.hpp>
+#include <vector>
 
+#include "tensorbus/link/trace/trace_record.hpp"
 #include "tensorbus/link/wire/control.hpp"
 
 // The messages of the handshake, and those that begin and end a link.
@@ -83,6 +85,24 @@ struct Inspected {
   static constexpr ControlType kType = ControlType::kInspected;
   std::uint64_t bytes = 0;  // of the memfd that holds the report
   void visit(auto& archive) { archive(bytes); }
+};
+
+struct TopicName {
+  std::string name;
+  void visit(auto& archive) { archive(name); }
+};
+
+// The first message of a connection by which a tracer asks for a ring (docs/tracing.md).
+struct Trace {
+  static constexpr ControlType kType = ControlType::kTrace;
+  std::vector<TopicName> topics;  // none: all
+  void visit(auto& archive) { archive(topics); }
+};
+
+struct Traced {
+  static constexpr ControlType kType = ControlType::kTraced;
+  std::uint32_t layout = kTraceLayout;
+  void visit(auto& archive) { archive(layout); }
 };
 
 using Unsubscribe = Notice<ControlType::kUnsubscribe>;

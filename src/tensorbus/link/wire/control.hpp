@@ -58,6 +58,8 @@ enum class ControlType : std::uint16_t {
   kKeep = 33,
   kInspect = 34,
   kInspected = 35,
+  kTrace = 36,
+  kTraced = 37,
 };
 
 struct ControlHeader {

@@ -20,6 +20,7 @@ namespace tensorbus::link {
 enum class TakenBy : std::uint8_t {
   kHandshake,
   kInspector,
+  kTracer,
   kInbound,   // the owner's end of a connection
   kOutbound,  // the borrower's end
   kSession,   // either end
@@ -113,6 +114,9 @@ inline constexpr std::tuple kControlMessages{
     ControlMessage<Inspect>{"INSPECT", "inspector", TakenBy::kHandshake, "zero"},
     ControlMessage<Inspected>{"INSPECTED", "participant", TakenBy::kInspector, "bytes", 1, 1,
                               "a sealed memfd with the report, opened read-only (section 9)"},
+    ControlMessage<Trace>{"TRACE", "tracer", TakenBy::kHandshake, "topics"},
+    ControlMessage<Traced>{"TRACED", "participant", TakenBy::kTracer, "layout", 1, 1,
+                           "the ring, opened read-only (`tracing.md`)"},
 };
 
 // A row of the table as a type.

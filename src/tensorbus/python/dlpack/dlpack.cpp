@@ -1,4 +1,4 @@
-#include "tensorbus/python/dlpack.hpp"
+#include "tensorbus/python/dlpack/dlpack.hpp"
 
 #include <algorithm>
 #include <string>

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "tensorbus/python/dlpack_abi.hpp"
+#include "tensorbus/python/dlpack/abi.hpp"
 #include "tensorbus/python/memory.hpp"
 
 namespace tensorbus::python {

@@ -1,0 +1,102 @@
+"""``tensorbus trace``: where samples spend their time (docs/tracing.md)."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tensorbus._top.units import shown
+from tensorbus._trace.durations import hops_of, paths_of, table_of
+from tensorbus._trace.events import Source
+from tensorbus._trace.perfetto import json_of
+from tensorbus._trace.recording import Recording
+from tensorbus._trace.samples import samples_of
+
+_HEAD = ("", "in", "samples", "p50 ms", "p99 ms")
+
+
+def run(
+    topics: Sequence[str] = (),
+    output: str = "trace.json",
+    seconds: float | None = None,
+    domain: str | None = None,
+) -> int:
+    """Records until `seconds` are over, or Ctrl-C; writes the file and prints the table.
+
+    Returns:
+        The exit status: 1 if nobody could be traced.
+    """
+    recording = Recording(list(topics), domain)
+    with _stop_signals() as stopped:
+        deadline = None if seconds is None else time.monotonic() + seconds
+        print("tracing; Ctrl-C ends it", file=sys.stderr, flush=True)
+        recording.run(
+            lambda: bool(stopped) or (deadline is not None and time.monotonic() >= deadline)
+        )
+        recording.end()
+    for line in _troubles(recording.sources, full=recording.is_full):
+        print(f"tensorbus: {shown(line)}", file=sys.stderr)
+    if not any(source.state in ("traced", "ended") for source in recording.sources):
+        return 1
+    _write(recording, Path(output))
+    return 0
+
+
+def _write(recording: Recording, path: Path) -> None:
+    events = recording.events()
+    samples = samples_of(events)
+    trace = json_of(samples, recording.topic_of, recording.sources, recording.threads_of(events))
+    path.write_text(json.dumps(trace))
+    names = [source.name for source in recording.sources]
+    hops = table_of(hops_of(samples, recording.topic_of), names)
+    paths = table_of(paths_of(samples, recording.topic_of), names)
+    for title, rows in (("hop", hops), ("path", paths)):
+        print("\n".join(_lines([(title, *_HEAD[1:]), *rows])), end="\n\n")
+    print(f"{len(events)} events: {path}, for https://ui.perfetto.dev")
+
+
+def _lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Text on the left, numbers on the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            cell.ljust(width) if number < 2 else cell.rjust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield shown("  ".join(cells).rstrip())
+
+
+def _troubles(sources: Sequence[Source], *, full: bool) -> Iterator[str]:
+    if not sources:
+        yield "there is no process in this domain"
+    if full:
+        yield "the trace has as many events as it may: it has ended early"
+    for source in sources:
+        if source.state == "refused":
+            yield f"{source.name} cannot be traced: {source.why}"
+        elif source.state == "asked":
+            yield f"{source.name} does not answer: it is stopped, or very busy"
+        if source.overwritten:
+            yield f"{source.name}: {source.overwritten} events were lost, being more than were read"
+        if source.incomplete:
+            yield f"{source.name}: {source.incomplete} events were not completed"
+
+
+@contextmanager
+def _stop_signals() -> Iterator[list[int]]:
+    """The signals that came meanwhile, which end nothing by themselves."""
+    came: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: came.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,71 @@
+"""What traced processes have written, as the tracer has checked it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+# A record of a ring (docs/tracing.md): stamp, time, event, thread, participant, publisher, child's
+# publisher, sequence, child's sequence.
+_RECORD = struct.Struct("=QQII16sIIQQ")
+
+PUBLISH, RECEIVE, USE, RELEASE, PARENT = range(1, 6)
+
+
+class SampleId(NamedTuple):
+    """Names a sample on its machine."""
+
+    publisher: str  # the participant's id and the publisher's number, as in `Header.publisher`
+    sequence: int
+
+
+class Event(NamedTuple):
+    """Something that happened to a sample in a process."""
+
+    time_ns: int  # of the monotonic clock, which all processes share
+    kind: int
+    sample: SampleId  # of PARENT: the parent
+    process: int  # the index of the source
+    thread: int
+    child: SampleId | None = None  # of PARENT
+
+
+@dataclass(frozen=True)
+class Source:
+    """A process that was asked."""
+
+    participant: str
+    pid: int  # 0: of another pid namespace
+    process: str  # the name of its program; "": it cannot be seen
+    state: str  # "traced", "ended": it was traced; "refused", "asked": it was not
+    why: str = ""  # of "refused"
+    overwritten: int = 0  # records that were not read in time
+    incomplete: int = 0  # records that were begun and not completed
+
+    @property
+    def name(self) -> str:
+        """
+        >>> Source("5f" * 16, 4312, "camera.py", "traced").name
+        'camera.py (4312)'
+        """
+        return f"{self.process or '?'} ({self.pid or self.participant[:8]})"
+
+
+def events_of(records: bytes, process: int, participant: str) -> Iterator[Event]:
+    """The events in the records of one source."""
+    for (
+        _,
+        time_ns,
+        kind,
+        thread,
+        owner,
+        number,
+        child,
+        sequence,
+        child_sequence,
+    ) in _RECORD.iter_unpack(records):
+        sample = SampleId(f"{owner.hex()}.{number}", sequence)
+        made = SampleId(f"{participant}.{child}", child_sequence) if kind == PARENT else None
+        yield Event(time_ns, kind, sample, process, thread, made)

@@ -1,0 +1,81 @@
+"""Records what the processes of a domain write."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tensorbus import _core
+from tensorbus._trace.events import Event, SampleId, Source, events_of
+
+_PERIOD = 0.01  # seconds between two looks; a ring takes 65,536 records
+_MOST_RECORDS = 4_000_000  # 256 MB; then the recording ends
+_RECORD_BYTES = 64
+
+
+class Recording:
+    """Everything that was traced up to now."""
+
+    def __init__(self, topics: list[str], domain: str | None) -> None:
+        self._tracer: _core.Tracer | None = _core.Tracer(domain or "", topics)
+        self._records: list[list[bytes]] = []
+        self._count = 0
+        self._topics: dict[str, str] = {}
+        self.sources: list[Source] = []
+
+    def run(self, until: Callable[[], bool]) -> None:
+        """Records until that says so, or there is no room, or nobody can be traced."""
+        while not until() and not self.is_full and not self.refused():
+            self._poll()
+            time.sleep(_PERIOD)
+
+    def end(self) -> None:
+        """Reads what is left. The processes stop writing."""
+        if self._tracer is None:
+            return
+        self._poll()
+        self._tracer = None
+
+    @property
+    def is_full(self) -> bool:
+        return self._count >= _MOST_RECORDS
+
+    def refused(self) -> bool:
+        """There are participants, and each has refused."""
+        return bool(self.sources) and all(one.state == "refused" for one in self.sources)
+
+    def events(self) -> list[Event]:
+        return [
+            event
+            for number, (source, records) in enumerate(
+                zip(self.sources, self._records, strict=True)
+            )
+            for chunk in records
+            for event in events_of(chunk, number, source.participant)
+        ]
+
+    def topic_of(self, sample: SampleId) -> str:
+        return self._topics.get(sample.publisher, f"publisher {sample.publisher}")
+
+    def threads_of(self, events: list[Event]) -> dict[tuple[int, int], str]:
+        """The names of the threads of these events, as far as they live."""
+        names = {}
+        for process, thread in {(event.process, event.thread) for event in events}:
+            path = Path(f"/proc/{self.sources[process].pid}/task/{thread}/comm")
+            try:
+                names[process, thread] = path.read_text(errors="replace").strip()
+            except OSError:  # it has ended
+                continue
+        return names
+
+    def _poll(self) -> None:
+        assert self._tracer is not None
+        self._tracer.poll()
+        self.sources = [Source(*source) for source in self._tracer.sources()]
+        self._topics = self._tracer.topics
+        self._records += ([] for _ in range(len(self.sources) - len(self._records)))
+        for number, records in enumerate(self._records):
+            if chunk := self._tracer.take(number):
+                records.append(chunk)
+                self._count += len(chunk) // _RECORD_BYTES

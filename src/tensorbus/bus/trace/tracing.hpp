@@ -1,0 +1,63 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <tensorbus/id.hpp>
+#include <utility>
+#include <vector>
+
+#include "tensorbus/bus/publish/publisher_core.hpp"
+#include "tensorbus/bus/subscribe/subscriber_core.hpp"
+#include "tensorbus/link/trace/trace_ring.hpp"
+#include "tensorbus/link/wire/connection_messages.hpp"
+#include "tensorbus/platform/mutex.hpp"
+
+namespace tensorbus::bus {
+
+// Whether a tracer is here, and for which topics (docs/tracing.md). ParticipantCore owns it.
+// Thread-safe: while its mutex is held, no publisher or subscriber gets a ring that was stopped.
+class Tracing {
+ public:
+  using Publishers = std::function<std::vector<std::shared_ptr<PublisherCore>>()>;
+  using Subscribers = std::function<std::vector<std::shared_ptr<SubscriberCore>>()>;
+  // These return what was added to the participant.
+  Tracing(const Id& self, Publishers publishers, Subscribers subscribers)
+      : self_(self), publishers_(std::move(publishers)), subscribers_(std::move(subscribers)) {}
+
+  // Gives a new ring to publishers and subscribers of these topics, without names to all. Throws
+  // Error(kUnsupported) if there is a tracer, Error(kOutOfMemory).
+  std::shared_ptr<const link::TraceRing> start(const std::vector<link::TopicName>& topics,
+                                               pid_t tracer);
+  // Takes it away from all of them.
+  void stop() noexcept;
+
+  // Gives a publisher or subscriber that was just added the ring, if there is one for its topic.
+  void add(const std::shared_ptr<PublisherCore>& publisher);
+  void add(const std::shared_ptr<SubscriberCore>& subscriber);
+
+ private:
+  template <typename Core>
+  using Traced = std::vector<std::weak_ptr<Core>>;
+  void stop_now() noexcept TB_REQUIRES(mutex_);
+  template <typename Core>
+  void give_now(const std::shared_ptr<Core>& core, Traced<Core>& traced) TB_REQUIRES(mutex_);
+  template <typename Core>
+  void take_away(Traced<Core>& traced) noexcept TB_REQUIRES(mutex_);
+
+  const Id self_;
+  const Publishers publishers_;
+  const Subscribers subscribers_;
+  platform::Mutex mutex_;
+  std::shared_ptr<link::TraceRing> ring_ TB_GUARDED_BY(mutex_);  // null: there is no tracer
+  std::set<std::string> topics_ TB_GUARDED_BY(mutex_);
+  pid_t tracer_ TB_GUARDED_BY(mutex_) = 0;
+  // They have the ring, those that are gone among them: so stop() needs no memory.
+  Traced<PublisherCore> publishers_traced_ TB_GUARDED_BY(mutex_);
+  Traced<SubscriberCore> subscribers_traced_ TB_GUARDED_BY(mutex_);
+};
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,143 @@
+#include "tensorbus/bus/tracer.hpp"
+
+#include <utility>
+
+#include "tensorbus/bus/domain/advertisement.hpp"
+#include "tensorbus/bus/domain/topic_name.hpp"
+#include "tensorbus/bus/inspect/process_info.hpp"
+#include "tensorbus/link/wire/peer.hpp"
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus {
+namespace {
+
+constexpr std::chrono::milliseconds kLook{50};  // until a look without a change of the domain
+constexpr std::size_t kMostSources = 4096;
+constexpr std::size_t kMostPublishers = std::size_t{1} << 17;
+constexpr std::size_t kMostRecords = std::size_t{1} << 21;  // of a source, until they are taken
+
+link::Trace question_about(const std::vector<std::string>& topics) {
+  link::Trace question;
+  for (const std::string& topic : topics) question.topics.push_back({topic});
+  if (link::encode_control(question).size() > link::kMaxControlBytes)
+    throw Error(Code::kInvalidArgument,
+                "topics: their names take more than 4 KiB; name none to trace all topics");
+  return question;
+}
+
+}  // namespace
+
+struct Tracer::Asked {
+  Source about;
+  std::optional<link::Channel> channel{};
+  std::optional<link::TraceReader> ring{};
+  std::vector<link::TraceRecord> records{};
+
+  void end(State state, std::string why = {}) {
+    about.state = state;
+    about.why = std::move(why);
+    channel.reset();
+  }
+};
+
+Tracer::Tracer(const std::string& domain, const std::vector<std::string>& topics)
+    : domain_(domain), question_(question_about(topics)) {}
+
+Tracer::~Tracer() = default;
+
+void Tracer::poll() {
+  // A participant that could not be asked is asked by a later look.
+  const auto now = std::chrono::steady_clock::now();
+  if (watch_.drain_changes() || now >= next_look_) {
+    next_look_ = now + kLook;
+    look_around();
+  }
+  for (const auto& asked : asked_) hear(*asked);
+}
+
+void Tracer::look_around() {
+  for (const std::string& file : domain_.list()) {
+    note_publisher(file);
+    if (!bus::is_socket_name(file) || asked_.size() == kMostSources) continue;
+    const auto participant = bus::owner_of_file(file);
+    if (participant && !known_.contains(*participant)) ask(*participant);
+  }
+}
+
+void Tracer::note_publisher(const std::string& file) {
+  if (markers_.contains(file) || publishers_.size() == kMostPublishers) return;
+  const auto marker = bus::parse_marker(file);
+  if (!marker || marker->escaped_topic.find('=') != std::string_view::npos) return;
+  const auto told = bus::decode_advertisement(domain_.read_marker(file, bus::kMostMarkerBytes));
+  if (!told) return;  // it is being written
+  markers_.insert(file);
+  publishers_.emplace(bus::to_string({marker->participant, marker->publisher}),
+                      told->name);
+}
+
+// A participant with a full backlog is asked by the next call, and so is one that is not here.
+void Tracer::ask(const Id& participant) {
+  platform::Connection connection = domain_.connect(participant);
+  if (connection.outcome != platform::Connect::kDone) return;
+  auto asked = std::make_unique<Asked>();
+  const pid_t pid = platform::peer_credentials(connection.socket.get()).pid;
+  asked->about = {participant, pid, bus::process_name(std::to_string(pid))};
+  asked->channel.emplace(std::move(connection.socket), [](bool) {});
+  try {
+    link::check_same_user(asked->channel->fd());
+    asked->channel->send(question_);
+  } catch (const Error& error) {
+    asked->end(State::kRefused, error.what());
+  }
+  known_.insert(participant);
+  asked_.push_back(std::move(asked));
+}
+
+void Tracer::hear(Asked& asked) {
+  if (!asked.channel) return;
+  try {
+    link::Channel::Received received;
+    const auto state = asked.channel->receive(received);
+    if (state == link::Channel::State::kMessage) on(asked, received);
+    // What was written before the process died is read after its death was seen.
+    if (asked.ring && asked.records.size() < kMostRecords) asked.ring->read(asked.records);
+    if (state == link::Channel::State::kEnded)
+      asked.end(asked.ring ? State::kEnded : State::kRefused, asked.ring ? "" : "it hung up");
+  } catch (const Error& error) {
+    if (error.code() == Code::kOutOfMemory) throw;
+    asked.end(State::kRefused, error.what());
+  }
+}
+
+void Tracer::on(Asked& asked, link::Channel::Received& received) {
+  using link::ControlType;
+  if (received.header.type == ControlType::kRefused)
+    return asked.end(State::kRefused, link::as_reason(received.as<link::Refused>().text));
+  if (received.header.type != ControlType::kTraced || asked.ring)
+    throw link::unexpected_message(received.header.type);
+  if (const auto layout = received.as<link::Traced>().layout; layout != link::kTraceLayout)
+    throw Error(Code::kVersionMismatch, "its ring has layout " + std::to_string(layout) +
+                                            ", this process reads " +
+                                            std::to_string(link::kTraceLayout));
+  asked.ring.emplace(received.take_fd());
+  asked.about.state = State::kTraced;
+}
+
+std::vector<Tracer::Source> Tracer::sources() const {
+  std::vector<Source> sources;
+  for (const auto& asked : asked_) {
+    Source source = asked->about;
+    if (asked->ring) {
+      source.overwritten = asked->ring->overwritten();
+      source.incomplete = asked->ring->incomplete();
+    }
+    sources.push_back(std::move(source));
+  }
+  return sources;
+}
+
+std::vector<link::TraceRecord> Tracer::take(std::size_t source) {
+  return std::exchange(asked_.at(source)->records, {});
+}
+
+}  // namespace tensorbus

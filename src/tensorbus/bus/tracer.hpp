@@ -1,0 +1,79 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <tensorbus/id.hpp>
+#include <vector>
+
+#include "tensorbus/bus/domain/domain.hpp"
+#include "tensorbus/link/trace/trace_reader.hpp"
+#include "tensorbus/link/wire/channel.hpp"
+#include "tensorbus/link/wire/connection_messages.hpp"
+#include "tensorbus/platform/export.hpp"
+
+namespace tensorbus {
+
+// Traces the participants of a domain (docs/tracing.md). No call waits for another process. For one
+// thread. With it, the traced processes stop writing.
+class TENSORBUS_API Tracer {
+ public:
+  // `topics`: none: all. Throws Error(kInvalidArgument) if their names do not fit into a message,
+  // and as Participant.
+  Tracer(const std::string& domain, const std::vector<std::string>& topics);
+  ~Tracer();
+  Tracer(const Tracer&) = delete;
+  Tracer& operator=(const Tracer&) = delete;
+
+  enum class State : std::uint8_t {
+    kAsked,    // it has not answered yet
+    kTraced,   // its ring is here
+    kRefused,  // `why`
+    kEnded,    // it was traced, and has ended
+  };
+  struct Source {
+    Id participant;
+    pid_t pid = 0;          // as this process sees it
+    std::string process{};  // the name of its program; empty: it cannot be seen
+    State state = State::kAsked;
+    std::string why{};
+    std::uint64_t overwritten = 0;  // records that were not read in time
+    std::size_t incomplete = 0;     // records that were begun and not completed
+  };
+
+  // Asks the participants that are new, hears answers, and appends what was written since the last
+  // call to the records of each source. Throws Error(kSystem) if the domain cannot be listed.
+  void poll();
+  // Returns all participants that were asked up to now, in the order in which they were.
+  std::vector<Source> sources() const;
+  // Returns the topics of the publishers that were seen, by name ("<participant>.<number>").
+  const std::map<std::string, std::string>& topics() const noexcept { return publishers_; }
+  // Takes the records of a source: its number in sources().
+  std::vector<link::TraceRecord> take(std::size_t source);
+
+ private:
+  struct Asked;
+  void look_around();
+  void note_publisher(const std::string& marker);
+  void ask(const Id& participant);
+  static void hear(Asked& asked);
+  static void on(Asked& asked, link::Channel::Received& received);
+
+  const bus::Domain domain_;
+  const link::Trace question_;
+  platform::DirectoryWatch watch_{domain_.watch()};
+  std::chrono::steady_clock::time_point next_look_{};
+  std::set<Id> known_;
+  std::map<std::string, std::string> publishers_;
+  std::set<std::string> markers_;  // that were read
+  std::vector<std::unique_ptr<Asked>> asked_;
+};
+
+}  // namespace tensorbus

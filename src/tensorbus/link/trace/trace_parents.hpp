@@ -1,0 +1,23 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <span>
+
+#include "tensorbus/link/trace/trace_record.hpp"
+#include "tensorbus/platform/export.hpp"
+
+namespace tensorbus::link {
+
+// The samples from which the calling thread makes what it publishes now. Each thread has its own.
+class TraceParents {
+ public:
+  static constexpr std::size_t kMost = 16;  // more are left out
+
+  // Replaces those that were named before; none: forgets them.
+  TENSORBUS_API static void name(std::span<const SampleName> parents) noexcept;
+  static std::span<const SampleName> of_this_thread() noexcept;
+};
+
+}  // namespace tensorbus::link

@@ -1,0 +1,70 @@
+// The tracer's side of tracing (docs/tracing.md).
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <string>
+#include <vector>
+
+#include "tensorbus/bus/tracer.hpp"
+#include "tensorbus/python/bindings.hpp"
+#include "tensorbus/python/text_of.hpp"
+
+namespace tensorbus::python {
+namespace {
+
+const char* name_of(Tracer::State state) {
+  switch (state) {
+    case Tracer::State::kAsked:
+      return "asked";
+    case Tracer::State::kTraced:
+      return "traced";
+    case Tracer::State::kRefused:
+      return "refused";
+    case Tracer::State::kEnded:
+      break;
+  }
+  return "ended";
+}
+
+nb::list sources(const Tracer& self) {
+  nb::list list;
+  for (const Tracer::Source& source : self.sources())
+    list.append(nb::make_tuple(source.participant.hex(), source.pid, text_of(source.process),
+                               name_of(source.state), text_of(source.why), source.overwritten,
+                               source.incomplete));
+  return list;
+}
+
+nb::dict topics(const Tracer& self) {
+  nb::dict dict;
+  for (const auto& [publisher, topic] : self.topics()) dict[publisher.c_str()] = text_of(topic);
+  return dict;
+}
+
+nb::bytes take(Tracer& self, std::size_t source) {
+  if (source >= self.sources().size()) throw nb::index_error("there is no such source");
+  const std::vector<link::TraceRecord> records = self.take(source);
+  return nb::bytes(records.data(), records.size() * sizeof records[0]);
+}
+
+}  // namespace
+
+void bind_tracing(nb::module_& module) {
+  nb::class_<Tracer>(module, "Tracer",
+                     "Traces the participants of a domain. No call waits for another process.")
+      .def(nb::init<const std::string&, const std::vector<std::string>&>(), nb::arg("domain"),
+           nb::arg("topics"))
+      .def("poll", &Tracer::poll, nb::call_guard<WithoutGil>(),
+           "Asks new participants, hears answers, and reads what was written.")
+      .def("sources", sources,
+           nb::sig("def sources(self) -> list[tuple[str, int, str, str, str, int, int]]"),
+           "Of each participant that was asked: its id, pid, program, state (asked, traced, "
+           "refused, ended), "
+           "why it refused, records that were overwritten before they were read, and records that "
+           "were not completed.")
+      .def_prop_ro("topics", topics, nb::sig("def topics(self) -> dict[str, str]"),
+                   "The topics of the publishers that were seen, by the publisher's name.")
+      .def("take", take, nb::arg("source"), "The records of a source since the last call.");
+}
+
+}  // namespace tensorbus::python
