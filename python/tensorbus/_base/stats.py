@@ -74,6 +74,11 @@ class PublisherStats(Stats):
     blocked_ns: int
     """Nanoseconds for which the subscriber of `blocked_by` has had no room; 0 if there is none."""
 
+    @property
+    def dropped(self) -> int:
+        """Samples that a subscriber did not get, summed over all subscribers."""
+        return self.dropped_depth + self.dropped_held + self.dropped_unsent
+
 
 @public
 @dataclass(frozen=True, eq=False)

@@ -138,9 +138,8 @@ def _print_publisher(process: ParticipantReport, publisher: PublisherReport) -> 
     node = f", node {publisher.node}" if publisher.node else ""
     names = [name for name in ("reliable", "shared", "isolated") if getattr(publisher, name)]
     options = [f"depth {publisher.depth}", f"history {publisher.history}", *names]
-    dropped = stats.dropped_depth + stats.dropped_held + stats.dropped_unsent
     size = bytes_text(publisher.bytes_sent)
-    counters = f"sent {stats.sent} ({size}), dropped {dropped}, timed out {stats.timed_out}"
+    counters = f"sent {stats.sent} ({size}), dropped {stats.dropped}, timed out {stats.timed_out}"
     print()
     print_pairs([("publisher", f"{process_of(process)}{node}{place}")])
     print_pairs([("  options", ", ".join(options)), ("  counters", counters)])
@@ -159,7 +158,7 @@ def _link_row(link: LinkReport) -> tuple[object, ...]:
         part_text(link.held, link.max_held),
         bytes_text(link.held_bytes),
         time_text(link.oldest_held_ns),
-        link.dropped_depth + link.dropped_held + link.dropped_unsent,
+        link.dropped,
         state_of(link),
     )
 

@@ -64,10 +64,5 @@ def _rate(
         after,
         (after.stats.sent - before.stats.sent) / seconds,
         (after.bytes_sent - before.bytes_sent) / seconds,
-        (_dropped(after) - _dropped(before)) / seconds,
+        (after.stats.dropped - before.stats.dropped) / seconds,
     )
-
-
-def _dropped(publisher: PublisherReport) -> int:
-    stats = publisher.stats
-    return stats.dropped_depth + stats.dropped_held + stats.dropped_unsent

@@ -50,6 +50,11 @@ class LinkReport:
     cut_off: bool
     """It was cut off, after `lag_timeout`, and still holds samples."""
 
+    @property
+    def dropped(self) -> int:
+        """Samples that it did not get."""
+        return self.dropped_depth + self.dropped_held + self.dropped_unsent
+
 
 @public
 @dataclass(frozen=True)

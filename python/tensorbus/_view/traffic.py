@@ -130,4 +130,4 @@ def _name(participant: ParticipantReport, publisher: PublisherReport, link: Link
 
 
 def _counted(link: LinkReport) -> tuple[int, int]:
-    return link.delivered, link.dropped_depth + link.dropped_held + link.dropped_unsent
+    return link.delivered, link.dropped
