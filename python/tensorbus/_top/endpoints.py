@@ -89,7 +89,7 @@ _SUBSCRIBERS: Columns[SubscriberRow] = (
     words("topic", lambda row: short(shown(row.subscriber.topic))),
     words("node", lambda row: shown(row.subscriber.node), width=12),
     words("type", lambda row: type_names([row.subscriber.type]), width=18),
-    words("access", lambda row: row.subscriber.access, width=8),
+    words("access", lambda row: shown(row.subscriber.access), width=8),
     number("depth", lambda row: row.subscriber.depth, width=5),
     number("publishers", lambda row: row.subscriber.stats.publishers),
     number("received", lambda row: row.subscriber.stats.received),

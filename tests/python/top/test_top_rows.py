@@ -277,7 +277,11 @@ def test_a_filter_looks_at_the_columns_of_text() -> None:
 def test_texts_of_other_processes_do_not_reach_the_terminal_as_they_are() -> None:
     assert shown("a\x1b]0;b\x07\u202ec\n") == "a?]0;b??c?"
     bad = made.participant(
-        1, "\x1b[2J", process="\x1b[1m", publishers=(made.publisher("\x1b[H", type="\x1b[0m\nx"),)
+        1,
+        "\x1b[2J",
+        process="\x1b[1m",
+        publishers=(made.publisher("\x1b[H", type="\x1b[0m\nx"),),
+        subscribers=(made.subscriber("\x1b[H", access="\x1b[K", node="\x1b[J"),),
     )
     topic, *_ = rows_of(snapshot(None, made.inspection(bad)), "Topics")
     assert (topic["topic"], topic["type"]) == ("?[H", "?[0m")
