@@ -6,6 +6,7 @@ import asyncio
 import queue as standard
 import threading
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,21 +60,23 @@ def test_each_item_goes_to_one_getter_and_that_of_the_dead_to_another(
         assert [victim.hear(), survivor.hear()] == ["ready", "ready"]
         for number in range(count):
             home.put(number)
-        got = [[victim.hear() for _ in range(20)]]
+        got = [[victim.hear() for _ in range(20)], *([] for _ in range(2))]
         victim.kill()
-        home.shutdown()
 
-        def get_all() -> list[int]:
-            items = []
+        def get_all(items: list[int]) -> None:
             for item in opened(name, here):
                 items.append(item)
                 home.task_done()
-            return items
 
-        local = [in_thread(get_all) for _ in range(2)]
+        local = [in_thread(partial(get_all, items)) for items in got[1:]]
+        while not all(got):
+            home.put(count)
+            count += 1
+        home.shutdown()
         got.append(list(iter(survivor.hear, None)))
-        got += [one.result(PATIENCE) for one in local]
-        assert all(got), "somebody got nothing"
+        for one in local:
+            one.result(PATIENCE)
+        assert got[-1]
         held = got[0].pop()
         assert sorted(item for items in got for item in items) == list(range(count))
         assert any(held in items for items in got[1:])
