@@ -28,6 +28,7 @@ ORDER = [
     "kills",
     "storm",
     "bridge",
+    "view",
     "fuzz",
     "debian",
 ]
@@ -112,6 +113,10 @@ def seed(log: str) -> str:
     return named(log, "seed").replace(",", "")
 
 
+def view(log: str) -> str:
+    return last(log, r"(\d+) passed\b.* in [\d.]+s") + " tests passed"
+
+
 def fuzz(log: str) -> str:
     """Of the table that scripts/fuzz prints: target, executions, per second, edges, findings."""
     rows = re.findall(r"^(\w+) +(\d+) +(\d+) +(\d+) +(\d+)$", log, re.MULTILINE)
@@ -133,6 +138,7 @@ FIGURES: dict[str, Callable[[str], str]] = {
     "kills": kills,
     "storm": storm,
     "bridge": bridge,
+    "view": view,
     "fuzz": fuzz,
     "debian": debian,
 }
