@@ -7,7 +7,6 @@
 
 #include "tensorbus/bus/tracer.hpp"
 #include "tensorbus/python/bindings.hpp"
-#include "tensorbus/python/text_of.hpp"
 
 namespace tensorbus::python {
 namespace {
