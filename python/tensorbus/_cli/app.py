@@ -25,7 +25,6 @@ _MODULES = {
     "inspect": "inspect",
     "metrics": "metrics",
     "top": "screens",
-    "trace": "screens",
     "view": "screens",
     "trace": "screens",
 }

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from tensorbus._cli.options import ASK, Domain, Json, NodeName, Timeout, group
 from tensorbus._cli.output import fail, looked, print_json, print_pairs, print_table
 from tensorbus._inspection.report import Inspection
-from tensorbus._topics.listing import NodeInfo, TopicInfo, list_nodes, list_topics
+from tensorbus._topics.listing import NodeInfo, list_nodes
 
 app = group("Nodes: where they run, and what they publish and subscribe to.")
 
@@ -66,26 +66,19 @@ def info(
 
 
 def _rows(domain: str | None, timeout: float) -> list[NodeRow]:
-    return rows_of(list_nodes(domain), list_topics(domain), looked(domain, timeout))
+    return rows_of(list_nodes(domain), looked(domain, timeout))
 
 
-def rows_of(
-    nodes: list[NodeInfo], topics: list[TopicInfo], inspection: Inspection
-) -> list[NodeRow]:
+def rows_of(nodes: list[NodeInfo], inspection: Inspection) -> list[NodeRow]:
     """Nodes are those of the directory: it knows also of processes that say nothing."""
     found = {each.participant: each for each in inspection.participants}
     rows = []
     for node in nodes:
-        process = found.get(node.participant)
+        process = None if node.machine else found.get(node.participant)
         heard = process.subscribers if process else ()
         subscribes = {each.topic for each in heard if each.node == node.name}
         name = process.process if process else ""
-        rows.append(NodeRow(node.name, node.pid, name, "", node.topics, tuple(sorted(subscribes))))
-    elsewhere: dict[tuple[str, str], list[str]] = {}
-    for topic in topics:
-        for publisher in topic.publishers:
-            if publisher.machine and publisher.node:
-                elsewhere.setdefault((publisher.node, publisher.machine), []).append(topic.name)
-    for (name, machine), published in sorted(elsewhere.items()):
-        rows.append(NodeRow(name, 0, "", machine, tuple(published), ()))
-    return sorted(rows, key=lambda row: (row.node, row.machine, row.pid))
+        rows.append(
+            NodeRow(node.name, node.pid, name, node.machine, node.topics, tuple(sorted(subscribes)))
+        )
+    return rows

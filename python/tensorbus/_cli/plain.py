@@ -93,7 +93,8 @@ def _list(given: argparse.Namespace) -> int:
             node = f", node {publisher.node}" if publisher.node else ""
             print(f"topic {topic.name}: process {publisher.pid}{node}{where}")
     for each in nodes:
-        print(f"node {each.name}: process {each.pid}")
+        place = f"on {each.machine}" if each.machine else f"process {each.pid}"
+        print(f"node {each.name}: {place}")
     return 0
 
 

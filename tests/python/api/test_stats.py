@@ -61,7 +61,7 @@ def test_every_counter_is_documented_for_editors_and_readers() -> None:
     tree = ast.parse(Path(stats_module.__file__).read_text())
     classes = {node.name: node.body for node in tree.body if isinstance(node, ast.ClassDef)}
     for kind in CLASSES:
-        _, *body = classes[kind.__name__]
+        body = [one for one in classes[kind.__name__][1:] if not isinstance(one, ast.FunctionDef)]
         for field, text in zip(body[::2], body[1::2], strict=True):
             assert isinstance(field, ast.AnnAssign)
             assert isinstance(text, ast.Expr), ast.unparse(field)

@@ -110,7 +110,7 @@ def test_an_attach_that_fails_does_not_take_the_copy_from_others(
     assert copy is not None
     with pytest.raises(tb.AccessDenied):
         attach(there, handle, access="shared")
-    other.signal(signal.SIGSTOP)
+    other.stop()
     with pytest.raises(tb.Timeout):
         attach(there, handle, timeout=0.05)
     other.signal(signal.SIGCONT)

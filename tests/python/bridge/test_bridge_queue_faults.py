@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from support.bridge_queues import hold_last, in_thread, make_queue, opened
+from support.bridge_queues import hold_last, in_thread, make_queue, opened, waiting_gets
 from support.bridges import Machine, Relay, two_machines
 from support.harness import PATIENCE, Elsewhere, eventually
 
@@ -178,8 +178,9 @@ def test_an_item_on_its_way_when_the_homes_bridge_is_killed_goes_to_nobody_else(
     ):
         getter = elsewhere.start(hold_last, "jobs", there.domain, 1)
         assert getter.hear() == "ready"
-        getter.signal_when_asleep(signal.SIGSTOP)
-        eventually(lambda: goes_elsewhere(home))
+        eventually(lambda: waiting_gets("jobs", here) == 1)
+        getter.stop()
+        assert goes_elsewhere(home)
         assert home.qsize() == 1
         here.kill()
         if redeliver:

@@ -62,3 +62,14 @@ def put_one(name: str, domain: str) -> None:
     queue = tb.Queue.open(name, timeout=PATIENCE, domain=domain)
     tell("ready")
     queue.put("of the dead")
+
+
+def waiting_gets(name: str, machine: Machine) -> int:
+    """Gets that wait at a queue of the machine: its bridge has one for each of other machines."""
+    return sum(
+        client.waiting_gets
+        for process in tb.inspect(machine.domain).participants
+        for queue in process.queues
+        if queue.name == name
+        for client in queue.clients
+    )

@@ -103,9 +103,7 @@ class Session:
 
 
 @asynccontextmanager
-async def session(
-    *answers: Answer, size: tuple[int, int] = (160, 30)
-) -> AsyncIterator[Session]:
+async def session(*answers: Answer, size: tuple[int, int] = (160, 30)) -> AsyncIterator[Session]:
     """Of which these answers have been shown already."""
     source = Source()
     app = Top(source, interval=0)
