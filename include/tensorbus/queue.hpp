@@ -34,8 +34,8 @@ class Queue {
   // Throws Error(kInvalidArgument) if another queue of this name is there; it names its process.
   explicit Queue(const QueueOptions& options = {},
                  const Participant& participant = Participant::shared());
-  // Opens a queue by its address, or by its name, for which it waits. Throws Error(kClosed) if its
-  // process is gone, Error(kInvalidArgument) for an invalid address, Error(kTimeout).
+  // Opens a queue by its address, or by its name, for which it waits. Throws Error(kTimeout), and
+  // for an address Error(kClosed) if its process is gone, Error(kInvalidArgument) if it is invalid.
   static Queue open(const std::string& address_or_name, Timeout timeout = kForever,
                     const GiveUp& give_up = {},
                     const Participant& participant = Participant::shared());

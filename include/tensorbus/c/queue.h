@@ -34,8 +34,8 @@ typedef struct tb_queue_options {
  * message names its process. */
 TB_API tb_status tb_queue_create(tb_participant* participant, const tb_queue_options* options,
                                  tb_queue** queue);
-/* Opens a queue by its address, or by its name, for which it waits. Returns TB_ERROR_CLOSED if its
- * process is gone; TB_ERROR_INVALID_ARGUMENT for an invalid address; TB_ERROR_TIMEOUT. */
+/* Opens a queue by its address, or by its name, for which it waits. Returns TB_ERROR_TIMEOUT; for
+ * an address TB_ERROR_CLOSED if its process is gone, TB_ERROR_INVALID_ARGUMENT if it is invalid. */
 TB_API tb_status tb_queue_open(tb_participant* participant, const char* address_or_name,
                                int64_t timeout_ns, const tb_give_up* give_up, tb_queue** queue);
 /* Makes a handle of the queue with this address, without a request: if its process is stopped or

@@ -180,7 +180,9 @@ class _Watched:
 
         While somebody waits, it cannot be closed.
         """
-        return bool(self.waits) or (self.owner is not None and self.owner() is owner)
+        if self.waits:
+            return True
+        return owner is not None and self.owner is not None and self.owner() is owner
 
 
 def _end_due_waits(poller: ref[LoopPoller], loop: asyncio.AbstractEventLoop) -> None:

@@ -17,15 +17,33 @@ namespace {
 
 constexpr std::chrono::nanoseconds kNow{};
 
-// Waits for a queue of this name. Throws Error(kTimeout) if none is made in time.
-bus::QueueAddress wait_for(const bus::Domain& domain, const std::string& name,
-                           const platform::StopCondition& stop) {
-  std::optional<bus::QueueAddress> found;
-  const auto look = [&] {
-    found = bus::find_queue(domain, name);
-    return found.has_value();
+struct OpenedQueue {
+  bus::QueueAddress address;
+  link::Reply told;
+};
+
+OpenedQueue open_at(bus::ParticipantCore& core, const bus::QueueAddress& address,
+                    const platform::StopCondition& stop) {
+  return {address, bus::QueueClient(core, address).open(stop)};
+}
+
+// Waits for a queue of this name. One whose process is about to end does not count: another may be
+// made. Throws Error(kTimeout) if none is made in time.
+OpenedQueue open_named(bus::ParticipantCore& core, const std::string& name,
+                       const platform::StopCondition& stop) {
+  const bus::Domain& domain = core.domain();
+  std::optional<OpenedQueue> opened;
+  const auto try_open = [&] {
+    const auto found = bus::find_queue(domain, name);
+    if (!found) return false;
+    try {
+      opened = open_at(core, *found, stop);
+    } catch (const Error& error) {
+      if (error.code() != Code::kClosed) throw;
+    }
+    return opened.has_value();
   };
-  if (domain.wait(stop, look) == Outcome::kDone) return *found;
+  if (domain.wait(stop, try_open) == Outcome::kDone) return *opened;
   throw Error(Code::kTimeout, "there is no queue \"" + name + "\" in the domain " + domain.path() +
                                   bus::elsewhere_text(domain.path()));
 }
@@ -105,9 +123,8 @@ Queue Queue::open(const std::string& address_or_name, const platform::StopCondit
   return platform::with_memory_errors([&] {
     bus::ParticipantCore& core = *participant.core();
     const bool named = !bus::is_queue_address(address_or_name);
-    bus::QueueAddress address = named ? wait_for(core.domain(), address_or_name, stop)
-                                      : bus::parse_queue_address(address_or_name);
-    const link::Reply told = bus::QueueClient(core, address).open(stop);
+    auto [address, told] = named ? open_named(core, address_or_name, stop)
+                                 : open_at(core, bus::parse_queue_address(address_or_name), stop);
     address.queue.key = told.third;
     return elsewhere(participant,
                      {.maxsize = static_cast<std::uint32_t>(told.first),

@@ -23,7 +23,7 @@ from support.loops import (
     started,
     turns,
 )
-from tensorbus._aio.loop_poller import LoopPoller
+from tensorbus._aio.loop_poller import LoopPoller, Wait
 
 epoll = select.epoll
 
@@ -191,6 +191,28 @@ def test_a_descriptor_with_the_number_of_a_closed_one_is_watched(run: Run) -> No
             del publisher, subscriber, receiving
             await turns()
         assert len(numbers) < 5  # else this has shown nothing
+
+    run(main())
+
+
+def test_one_without_an_owner_and_with_the_number_of_a_closed_one_is_watched(run: Run) -> None:
+    class Owner:
+        """Of a descriptor that it has closed."""
+
+    async def main() -> None:
+        first, other_end = os.pipe()
+        owner = Owner()
+        with Wait(first, None, owner):
+            pass
+        os.close(first)
+        del owner
+        second, end = os.pipe()
+        assert second == first
+        with Wait(second, None) as wait:
+            os.write(end, b"x")
+            await asyncio.wait_for(wait.woken(), PATIENCE)
+        for descriptor in (second, end, other_end):
+            os.close(descriptor)
 
     run(main())
 

@@ -138,25 +138,6 @@ def test_a_reliable_publisher_does_not_wait_for_a_bridge_that_was_killed_and_is_
         assert [one.machine for one in there.topics()["data"]] == ["here"]
 
 
-def test_a_bridge_keeps_no_descriptors_of_publishers_that_are_gone(pair: Pair) -> None:
-    here, there = pair
-
-    def descriptors() -> int:
-        assert here._bridge is not None
-        return len(list(Path(f"/proc/{here._bridge.pid}/fd").iterdir()))
-
-    counts = []
-    with tb.Subscriber[Any]("data", domain=there.domain, timeout=PATIENCE) as subscriber:
-        for number in range(12):
-            with tb.Publisher[Any]("data", domain=here.domain) as publisher:
-                assert publisher.wait_for_subscribers(timeout=PATIENCE)
-                publisher.publish(number)
-                assert subscriber.receive().data == number
-                counts.append(descriptors())
-            eventually(lambda: "data" not in there.topics())
-    assert max(counts) < counts[0] + 6, counts
-
-
 def test_a_stopped_bridge_there_holds_nobody_back_here(pair: Pair) -> None:
     here, there = pair
     with (

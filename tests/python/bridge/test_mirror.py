@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from typing import Any
 
 import msgspec
@@ -100,3 +102,15 @@ def test_a_clock_that_is_far_off_does_no_harm(offset: int) -> None:
     bad, timestamp = received(BEGIN, offset)
     assert bad == 0
     assert timestamp == max(0, min(5 - offset, FAR))
+
+
+def test_a_closed_mirror_is_freed_at_once_and_its_descriptors_with_it() -> None:
+    gc.disable()  # the bridge does not know when it would run
+    try:
+        mirror = begun(1 << 20)  # a message is under way
+        known = weakref.ref(mirror)
+        mirror.close()
+        del mirror
+        assert known() is None
+    finally:
+        gc.enable()

@@ -51,7 +51,7 @@ class Storm(ABC):
         self._all: list[tuple[str, Machine, subprocess.Popen[Any]]] = []
         self._names: dict[str, str] = {}  # of the program that has a role now
         self._where: dict[str, Machine] = {}
-        self._descriptors: dict[str, int] = {}
+        self._descriptors: dict[str, Counter[str]] = {}  # at first, by kind
         self._largest: Counter[str] = Counter()
         self._longest = 0.0
         self._began = time.monotonic()
@@ -86,7 +86,7 @@ class Storm(ABC):
 
     def run(self, faults: int) -> None:
         self.calm()
-        self._descriptors = self._count_descriptors()
+        self._descriptors = {role: self._kinds(role) for role in self._bridges()}
         for number in range(1, faults + 1):
             if self.wrong:
                 break
@@ -255,15 +255,20 @@ class Storm(ABC):
         self._longest = max(self._longest, time.monotonic() - began)
 
     def _why_not_bounded(self) -> str:
-        for role, count in self._count_descriptors().items():
-            if self._descriptors and count > (first := self._descriptors[role]) + SLACK:
-                return f"{role}: {count} descriptors, {first} at first: {self._kinds(role)}"
+        for role, first in self._descriptors.items():
+            now = self._kinds(role)
+            if now.total() > first.total() + SLACK:
+                more, less = dict(now - first), dict(first - now)
+                return f"{role}: {now.total()} descriptors: more: {more}, less: {less}"
         return ""
 
     def _kinds(self, role: str) -> Counter[str]:
         """Of the descriptors of a process, without their numbers."""
         found = Path(f"/proc/{self._programs[role].pid}/fd").iterdir()
         return Counter(re.sub(r"[0-9a-f]{4,}|\d+", "#", str(each.readlink())) for each in found)
+
+    def _bridges(self) -> list[str]:
+        return [role for role in self._programs if role.startswith("bridge")]
 
     def _look(self) -> None:
         """At what the programs have said, and at the memory of the bridges."""
@@ -287,13 +292,6 @@ class Storm(ABC):
         self._largest["shared"] = max(self._largest["shared"], shared)
         if private > MOST_PRIVATE:
             self.wrong.append(f"{role}: {private >> 20} MiB of private memory")
-
-    def _count_descriptors(self) -> dict[str, int]:
-        return {
-            role: len(list(Path(f"/proc/{program.pid}/fd").iterdir()))
-            for role, program in self._programs.items()
-            if role.startswith("bridge")
-        }
 
     def _read(self, role: str) -> dict[str, Any]:
         path = self._folder / f"{self._names[role]}.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -84,6 +85,11 @@ class Machine:
         except subprocess.TimeoutExpired:
             self._bridge.kill()
             raise
+
+    def descriptors(self) -> int:
+        """How many the bridge has open."""
+        assert self._bridge is not None
+        return len(os.listdir(f"/proc/{self._bridge.pid}/fd"))
 
     def wait(self) -> int:
         """The exit status of a bridge that ends by itself."""

@@ -11,6 +11,7 @@
 
 #include "tensorbus/bus/domain/domain.hpp"
 #include "tensorbus/bus/queue.hpp"
+#include "tensorbus/bus/queue_client/queue_markers.hpp"
 #include "tensorbus/link/ring/sample_ring.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
 #include "tensorbus/platform/fork/lineage.hpp"
@@ -313,6 +314,30 @@ TEST(FakeQueueHost, that_hangs_up_in_front_of_an_item_leaves_its_memory_to_its_s
   EXPECT_EQ(queue.put({.tensors = {TensorView::of(words.data(), {64})}}, kLong), Outcome::kClosed);
   host.join();
   EXPECT_TRUE(eventually([&] { return producer.arena().used_bytes == 0; }));
+}
+
+TEST(FakeQueueHost, that_ends_while_its_name_is_opened_does_not_end_the_wait_for_the_name) {
+  const FreshDomain fresh;
+  const Participant maker = fresh.join();
+  const Participant client = fresh.join();
+  const Domain domain{fresh.path()};
+  const Id self = Id::random();
+  platform::Fd listener = domain.listen(self);
+  const std::string marker = add_queue_marker(domain, "jobs", {self, {1, 0}}, {});
+  std::optional<Queue> next;
+  std::thread host([&] {
+    EXPECT_TRUE(eventually([&] {  // others only look whether it lives
+      platform::Fd socket = platform::accept_from(listener.get());
+      return socket && FakePeer(std::move(socket)).next() == ControlType::kHello;
+    }));
+    domain.remove_file(marker);
+    listener.reset();
+    next.emplace(QueueOptions{.name = "jobs"}, maker);
+  });
+  std::string opened;
+  EXPECT_NO_THROW(opened = Queue::open("jobs", kLong, client).address());
+  host.join();
+  EXPECT_EQ(opened, next->address());
 }
 
 }  // namespace

@@ -97,6 +97,7 @@ class ServiceMirror:
             try:
                 if self._requests is not None:
                     self._requests.cancel()
+                    self._requests = None  # it knows this object: a cycle would keep descriptors
                 await self._answers.finish()  # who hears first of the end takes them for lost
             finally:
                 self._queue.close()

@@ -95,8 +95,10 @@ class ReceivingEnd:
         self._receiving.lose_lanes()
 
     def close(self) -> None:
+        """Lets go of its owner, too: no cycle keeps that alive, and with it its descriptors."""
         self._stop_telling()
         self.ready.clear()
+        self._tell = _do_nothing
 
     def _say(self) -> None:
         self._stop_telling()
@@ -118,3 +120,7 @@ class ReceivingEnd:
         if self._telling is not None:
             self._telling.cancel()
             self._telling = None
+
+
+def _do_nothing() -> None:
+    pass

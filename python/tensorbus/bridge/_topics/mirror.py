@@ -140,12 +140,13 @@ class Mirror:
             self._core.break_off()
 
     def _begin_receiving(self) -> ReceivingEnd:
+        core = self._core
         return ReceivingEnd(
-            self._say, self._allocate, self._budget, reliable=self.publisher.reliable
+            self._say,
+            lambda size: core.loan_bytes(size, 0),  # a message keeps it: it must not keep us
+            self._budget,
+            reliable=self.publisher.reliable,
         )
-
-    def _allocate(self, size: int) -> memoryview:
-        return self._core.loan_bytes(size, 0)
 
     def _say(self) -> None:
         if self.stream:
